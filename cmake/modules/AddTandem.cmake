@@ -1,0 +1,49 @@
+# Declares a Tandem library: compiled against the shared headers, precompiled
+# header reused, linked to the one libMLIR, and listed in TANDEM_LIBS, which the
+# tools and the C API library read.
+function(add_tandem_library name)
+  cmake_parse_arguments(ARG "" "" "LINK_LIBS" ${ARGN})
+  add_library(${name} OBJECT ${ARG_UNPARSED_ARGUMENTS})
+  add_dependencies(${name} tandem-headers)
+  llvm_update_compile_flags(${name})
+  target_precompile_headers(${name} REUSE_FROM TandemPCH)
+  set_property(GLOBAL APPEND PROPERTY TANDEM_LIBS ${name})
+endfunction()
+
+# Generates the declarations, definitions and documentation of a dialect whose
+# TableGen files are <dialect>{Dialect,Types,Attrs,Ops}.td in this directory.
+function(add_tandem_dialect prefix namespace)
+  set(LLVM_TARGET_DEFINITIONS ${prefix}Ops.td)
+  mlir_tablegen(${prefix}Ops.h.inc -gen-op-decls)
+  mlir_tablegen(${prefix}Ops.cpp.inc -gen-op-defs)
+  mlir_tablegen(${prefix}Types.h.inc -gen-typedef-decls -typedefs-dialect=${namespace})
+  mlir_tablegen(${prefix}Types.cpp.inc -gen-typedef-defs -typedefs-dialect=${namespace})
+  mlir_tablegen(${prefix}Attrs.h.inc -gen-attrdef-decls -attrdefs-dialect=${namespace})
+  mlir_tablegen(${prefix}Attrs.cpp.inc -gen-attrdef-defs -attrdefs-dialect=${namespace})
+  mlir_tablegen(${prefix}Enums.h.inc -gen-enum-decls)
+  mlir_tablegen(${prefix}Enums.cpp.inc -gen-enum-defs)
+  mlir_tablegen(${prefix}Dialect.h.inc -gen-dialect-decls -dialect=${namespace})
+  mlir_tablegen(${prefix}Dialect.cpp.inc -gen-dialect-defs -dialect=${namespace})
+  add_public_tablegen_target(Tandem${prefix}IncGen)
+  add_dependencies(tandem-headers Tandem${prefix}IncGen)
+endfunction()
+
+# Generates pass declarations and registration from Passes.td.
+function(add_tandem_passes name)
+  set(LLVM_TARGET_DEFINITIONS Passes.td)
+  mlir_tablegen(Passes.h.inc -gen-pass-decls -name ${name})
+  add_public_tablegen_target(Tandem${name}PassIncGen)
+  add_dependencies(tandem-headers Tandem${name}PassIncGen)
+endfunction()
+
+# Declares a command-line tool linked to every Tandem library.
+function(add_tandem_tool name)
+  add_executable(${name} ${ARGN})
+  llvm_update_compile_flags(${name})
+  target_link_libraries(${name} PRIVATE TandemCompiler)
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}:${LLVM_LIBRARY_DIRS}")
+  install(TARGETS ${name} EXPORT TandemTargets
+    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()

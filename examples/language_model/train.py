@@ -1,0 +1,130 @@
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Trains the model under one strategy and keeps what happened."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+
+import torch
+
+from data import Corpus, batches
+from model import ModelShape, Transformer, make_model
+from optimizers import Hyperparameters, make_optimizer, parameter_dtype, set_lr
+from progress import Progress
+
+TIMED_STEPS = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that a run is made of, besides its strategy."""
+
+    shape: ModelShape
+    batch: int
+    steps: int
+    validate_every: int
+    validation_batches: int
+    stream_steps: int
+    hyper: Hyperparameters = Hyperparameters()
+    seed: int = 0
+
+
+@dataclasses.dataclass
+class Record:
+    """What one training run showed.
+
+    Lists have one entry per step, the two of the validation one per visit; step_ms
+    is the wall time of a whole step with metrics, validation included.
+    """
+
+    strategy: str
+    bytes_per_parameter: float = 0.0
+    optimizer_ms: float = 0.0
+    step_ms: float = 0.0
+    parameters: int = 0
+    train_loss: list[float] = dataclasses.field(default_factory=list)
+    edq: list[float] = dataclasses.field(default_factory=list)
+    edq_ratio: list[float] = dataclasses.field(default_factory=list)
+    lost_share: list[float] = dataclasses.field(default_factory=list)
+    validation_steps: list[int] = dataclasses.field(default_factory=list)
+    validation_loss: list[float] = dataclasses.field(default_factory=list)
+
+    def final_train_loss(self) -> float:
+        """Mean loss of the last twentieth of the run (ten steps at least)."""
+        tail = max(10, len(self.train_loss) // 20)
+        return statistics.fmean(self.train_loss[-tail:])
+
+
+@torch.no_grad()
+def validate(model: Transformer, corpus: Corpus, config: Config) -> float:
+    """Mean loss on validation batches that are the same for every call."""
+    drawn = batches(
+        corpus.validation,
+        config.validation_batches,
+        config.batch,
+        config.shape.context,
+        seed=1,
+    )
+    return statistics.fmean(model.loss(*batch).item() for batch in drawn)
+
+
+def time_optimizer(strategy: str, model: Transformer, hyper: Hyperparameters) -> float:
+    """Median milliseconds of a step without metrics on the model's weights."""
+    optimizer = make_optimizer(strategy, model.parameters(), hyper)
+    times = []
+    for _ in range(TIMED_STEPS):
+        start = time.perf_counter()
+        optimizer.step()
+        times.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(times)
+
+
+def note_metrics(record: Record, metrics: dict[str, float]) -> None:
+    """Appends the optimizer's metrics of the last step."""
+    record.edq.append(metrics["edq"])
+    record.edq_ratio.append(metrics["edq_ratio"])
+    record.lost_share.append(metrics["lost_share"])
+
+
+def describe(record: Record) -> str:
+    """The state of a run for the progress line."""
+    text = f"loss {record.train_loss[-1]:.3f}"
+    if record.validation_loss:
+        text += f"  validation {record.validation_loss[-1]:.3f}"
+    return (
+        f"{text}  EDQ ratio {record.edq_ratio[-1]:.3f}"
+        f"  lost {100 * record.lost_share[-1]:.1f} %"
+    )
+
+
+def train(strategy: str, corpus: Corpus, config: Config, progress: Progress) -> Record:
+    """One run; seed and batches are the same whatever the strategy."""
+    model = make_model(
+        len(corpus.vocabulary), config.shape, config.seed, parameter_dtype(strategy)
+    )
+    optimizer = make_optimizer(strategy, model.parameters(), config.hyper, metrics=True)
+    record = Record(strategy, float(optimizer.bytes_per_parameter))
+    record.parameters = sum(p.numel() for p in model.parameters())
+    drawn = batches(
+        corpus.train, config.steps, config.batch, config.shape.context, config.seed
+    )
+    start = time.perf_counter()
+    for step, batch in enumerate(drawn):
+        set_lr(optimizer, config.hyper.lr_at(step, config.steps))
+        optimizer.zero_grad()
+        loss = model.loss(*batch)
+        loss.backward()
+        optimizer.step()
+        record.train_loss.append(loss.item())
+        note_metrics(record, optimizer.metrics())
+        if (step + 1) % config.validate_every == 0 or step + 1 == config.steps:
+            record.validation_steps.append(step + 1)
+            record.validation_loss.append(validate(model, corpus, config))
+        progress.update(step + 1, describe(record))
+    record.step_ms = 1e3 * (time.perf_counter() - start) / config.steps
+    record.optimizer_ms = time_optimizer(strategy, model, config.hyper)
+    progress.finish(describe(record))
+    return record

@@ -1,0 +1,90 @@
+//===- LaunchABI.h - The launch ABI -----------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how generated code reads the launch tables: tensor
+// records, chunk records, uniform slots. runtime/include/tandem-
+// runtime/tandem_runtime.h is the other side.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CONVERSION_LAUNCHABI_H
+#define TANDEM_CONVERSION_LAUNCHABI_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/IRMapping.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+
+namespace mlir::tandem {
+
+/// Symbols of a kernel's code. A prefix keeps them from libc's names.
+std::string getEntryName(StringRef kernel);
+std::string getPrologueName(StringRef kernel);
+
+/// One chunk of work: a range of a tensor's elements, and its record.
+struct Chunk {
+  Value begin, end;
+  /// Index of element 0 in the unsharded tensor.
+  Value first;
+  /// The tensor's random-number key, an i32.
+  Value key;
+  /// One pointer per plane, tensors in order.
+  SmallVector<Value> planes;
+  /// One value per uniform argument of the kernel's body.
+  SmallVector<Value> uniforms;
+};
+
+/// Builds the parts of generated code that touch the launch tables.
+class LaunchBuilder {
+public:
+  LaunchBuilder(KernelOp kernel, OpBuilder &builder)
+      : kernel(kernel), builder(builder), loc(kernel.getLoc()) {}
+
+  /// The entry function, empty but for its arguments: (tensors, chunks,
+  /// scalars, workspace, flags, chunk_begin, chunk_end).
+  func::FuncOp createEntry();
+
+  /// The prologue function, complete: (hypers, integers, scalars, rows).
+  func::FuncOp createPrologue();
+
+  /// Reads chunk number `index` through the entry's arguments.
+  Chunk readChunk(func::FuncOp entry, Value index);
+
+  /// A pointer `index * stride + offset` bytes behind `base`.
+  Value advance(Value base, Value index, int64_t stride, int64_t offset = 0);
+  /// A value of `type` at `base + offset` bytes.
+  Value load(Value base, Type type, int64_t offset = 0);
+
+  Value i64(int64_t value);
+
+  /// The planes of all tensors, in order; whether a kernel reads and writes.
+  struct PlaneInfo {
+    Type bits;
+    unsigned bytes;
+    bool isRead, isWritten;
+  };
+  SmallVector<PlaneInfo> getPlanes();
+  /// Position of an access's plane among all planes.
+  unsigned getPlaneIndex(Value tensor, uint64_t plane);
+
+private:
+  Value readSlot(Value row, unsigned slot, Type type);
+  void buildPrologueRow(func::FuncOp function, Value row);
+
+  KernelOp kernel;
+  OpBuilder &builder;
+  Location loc;
+};
+
+/// Replaces math.fpowi by square-and-multiply, lowest bit first; a negative
+/// exponent gives the reciprocal.
+void expandIntegerPowers(func::FuncOp function);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_CONVERSION_LAUNCHABI_H

@@ -1,0 +1,70 @@
+//===- Passes.td - Conversions -----------------------------*- tablegen -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CONVERSION_PASSES_TD
+#define TANDEM_CONVERSION_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def ConvertMCFToArith : Pass<"convert-mcf-to-arith", "::mlir::ModuleOp"> {
+  let summary = "Spell out multi-component float operations";
+  let description = [{
+    Each expansion becomes its components (a 1:N type conversion through
+    functions, calls and scf), each mcf operation the exact sequence its
+    description gives, in the component format's arithmetic.
+
+    Example: `test/Conversion/MCFToArith/mcf-to-arith.mlir`
+
+    ```mlir
+    %s = mcf.two_sum %a, %b : !mcf.expansion<bf16 x 2>
+    // becomes
+    %x = arith.addf %a, %b : bf16
+    %b1 = arith.subf %x, %a : bf16
+    %a1 = arith.subf %x, %b1 : bf16
+    %da = arith.subf %a, %a1 : bf16
+    %db = arith.subf %b, %b1 : bf16
+    %y = arith.addf %da, %db : bf16
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let statistics = [Statistic<"numExpanded", "expanded", "Number of mcf operations spelled out">];
+}
+
+def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
+  let summary = "Make a kernel a function of the launch ABI for CPUs";
+  let description = [{
+    A kernel @k becomes two functions over raw pointers: @k, which loops over a
+    range of chunks and, in each, over blocks of `width` elements; and
+    @k_prologue, which computes rows of uniform values. A chunk's last, partial
+    block runs on a copy of its elements, so there is one body.
+
+    Example: `test/Conversion/TandemToCPU/loop.mlir`
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::vector::VectorDialect"];
+  let statistics = [Statistic<"numKernels", "kernels", "Number of kernels converted">];
+}
+
+def ConvertTandemToNVVM : Pass<"convert-tandem-to-nvvm", "::mlir::ModuleOp"> {
+  let summary = "Make a kernel a function of the launch ABI for NVIDIA GPUs";
+  let description = [{
+    A kernel @k becomes two NVVM kernels with the launch ABI of the CPU: @k,
+    whose blocks stride over chunks and whose threads take `width` consecutive
+    elements with 128-bit accesses (element by element where a tensor is not
+    aligned or ends); and @k_prologue, for one thread.
+
+    Example: `test/Conversion/TandemToNVVM/kernel.mlir`
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect"];
+  let statistics = [Statistic<"numKernels", "kernels", "Number of kernels converted">];
+}
+
+#endif // TANDEM_CONVERSION_PASSES_TD

@@ -1,0 +1,357 @@
+//===- MCFOps.td - Operations on multi-component floats ----*- tablegen -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_MCF_IR_MCFOPS_TD
+#define TANDEM_DIALECT_MCF_IR_MCFOPS_TD
+
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "tandem/Dialect/MCF/IR/MCFAttrs.td"
+include "tandem/Dialect/MCF/IR/MCFTypes.td"
+
+class MCF_Op<string mnemonic, list<Trait> traits = []>
+    : Op<MCF_Dialect, mnemonic, traits # [Pure, Elementwise, Scalarizable, Vectorizable, Tensorizable]>;
+
+/// The operand `name` has the leading component's format, in the result's shape.
+class LeadingOf<string expansion, string name>
+    : TypesMatchWith<"'" # name # "' has the leading component's type of '" # expansion # "'",
+                     expansion, name, "::mlir::mcf::getLeadingLike($_self)">;
+
+//===----------------------------------------------------------------------===//
+// Error-free transforms of two components
+//===----------------------------------------------------------------------===//
+
+class MCF_PairOp<string mnemonic, list<Trait> traits = []>
+    : MCF_Op<mnemonic, traits # [LeadingOf<"result", "lhs">, LeadingOf<"result", "rhs">]> {
+  let arguments = (ins MCF_ComponentLike:$lhs, MCF_ComponentLike:$rhs);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def MCF_FastTwoSumOp : MCF_PairOp<"fast_two_sum"> {
+  let summary = "sum and its rounding error, for |lhs| >= |rhs|";
+  let description = [{
+    With `granted` (|lhs| >= |rhs|, or lhs = 0, is granted by the algorithm):
+
+    ```
+    x = lhs + rhs;  y = rhs - (x - lhs)
+    ```
+
+    x + y = lhs + rhs exactly if the grant holds and x is finite, subnormals
+    included (Dekker 1971). If it does not hold the same three operations are
+    executed. Without `granted` the operation means `mcf.two_sum`.
+
+    Constraint: (C1) the result has two components of one format.
+
+    Example:
+
+    ```mlir
+    %s = mcf.fast_two_sum %a, %b granted : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins MCF_ComponentLike:$lhs, MCF_ComponentLike:$rhs, UnitAttr:$granted);
+  let assemblyFormat = "$lhs `,` $rhs (`granted` $granted^)? attr-dict `:` type($result)";
+}
+
+def MCF_TwoSumOp : MCF_PairOp<"two_sum"> {
+  let summary = "sum and its rounding error, in any order";
+  let description = [{
+    ```
+    x = a + b;  b' = x - a;  a' = x - b';  y = (a - a') + (b - b')
+    ```
+
+    x + y = a + b exactly whenever no intermediate overflows (Knuth; Moller).
+
+    Constraint: (C1) the result has two components of one format.
+
+    Example:
+
+    ```mlir
+    %s = mcf.two_sum %a, %b : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+}
+
+def MCF_TwoProdOp : MCF_PairOp<"two_prod"> {
+  let summary = "product and its rounding error, by fma";
+  let description = [{
+    ```
+    x = a * b;  y = fma(a, b, -x)
+    ```
+
+    The fma rounds once from the exact value on every target. x + y = a * b
+    exactly if e_a + e_b >= emin + p - 1 and x is finite (Boldo and Daumas);
+    otherwise at most half the smallest subnormal is lost.
+
+    Constraint: (C1) the result has two components of one format.
+
+    Example:
+
+    ```mlir
+    %p = mcf.two_prod %a, %b : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+}
+
+def MCF_TwoProdDekkerOp : MCF_PairOp<"two_prod_dekker"> {
+  let summary = "product and its rounding error, by splitting";
+  let description = [{
+    With (h, l) = split(a) and (h', l') = split(b):
+
+    ```
+    x = a * b;  y = l*l' - (((x - h*h') - l*h') - h*l')
+    ```
+
+    (Dekker 1971.) An operation of its own, never substituted for
+    `mcf.two_prod`: it overflows earlier and needs p bits of split.
+
+    Constraint: (C1) the result has two components of one format.
+
+    Example:
+
+    ```mlir
+    %p = mcf.two_prod_dekker %a, %b : !mcf.expansion<f32 x 2>
+    ```
+  }];
+}
+
+def MCF_SplitOp : MCF_Op<"split", [LeadingOf<"result", "operand">]> {
+  let summary = "Veltkamp's split of one component into two halves";
+  let description = [{
+    With a p-bit significand and s = ceil(p/2):
+
+    ```
+    c = (2^s + 1) * a;  hi = c - (c - a);  lo = a - hi
+    ```
+
+    hi + lo = a exactly unless c overflows. (Collage's listing misplaces the
+    product; this is Veltkamp's.)
+
+    Constraint: (C1) the result has two components of one format.
+
+    Example:
+
+    ```mlir
+    %h = mcf.split %a : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins MCF_ComponentLike:$operand);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Expansion and component
+//===----------------------------------------------------------------------===//
+
+class MCF_ExpansionComponentOp<string mnemonic>
+    : MCF_Op<mnemonic, [AllTypesMatch<["lhs", "result"]>, LeadingOf<"result", "rhs">]> {
+  let arguments = (ins MCF_ExpansionLike:$lhs, MCF_ComponentLike:$rhs);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
+}
+
+def MCF_GrowOp : MCF_ExpansionComponentOp<"grow"> {
+  let summary = "add a component to an expansion";
+  let description = [{
+    Collage's Grow (Yu et al., Algorithm 1); both Fast2Sums are literal:
+
+    ```
+    (u, v) = fast_two_sum(x, a);  (u, v) = fast_two_sum(u, y + v)
+    ```
+
+    Relative error at most 2u^2 where |a| <= |x| (double word plus float;
+    Joldes, Muller, Popescu 2017). On overflow every component is NaN.
+
+    Example:
+
+    ```mlir
+    %t = mcf.grow %s, %a : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+}
+
+def MCF_KahanOp : MCF_ExpansionComponentOp<"kahan"> {
+  let summary = "Kahan's compensated accumulation";
+  let description = [{
+    The pair is a running sum and the part of earlier terms not yet added
+    (Kahan 1965; Zamirai et al. 2020):
+
+    ```
+    d = a + y;  x' = x + d;  y' = d - (x' - x)
+    ```
+
+    One Fast2Sum cheaper than `mcf.grow`, and not renormalized.
+
+    Constraint: (C1) two components of one format.
+
+    Example:
+
+    ```mlir
+    %t = mcf.kahan %s, %a : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let hasVerifier = 1;
+}
+
+def MCF_ScaleOp : MCF_ExpansionComponentOp<"scale"> {
+  let summary = "multiply an expansion by a component";
+  let description = [{
+    ```
+    (x, e) = two_prod(a1, v);  e = a2*v + e;  (x, e) = fast_two_sum(x, e)
+    ```
+
+    The product a2*v is rounded, then the sum (no fma).
+
+    Example:
+
+    ```mlir
+    %t = mcf.scale %s, %a : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Expansion and expansion
+//===----------------------------------------------------------------------===//
+
+class MCF_BinaryOp<string mnemonic, list<Trait> traits = []>
+    : MCF_Op<mnemonic, traits # [SameOperandsAndResultType]> {
+  let arguments = (ins MCF_ExpansionLike:$lhs, MCF_ExpansionLike:$rhs);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
+}
+
+def MCF_MulOp : MCF_BinaryOp<"mul", [Commutative]> {
+  let summary = "multiply two expansions";
+  let description = [{
+    Collage's Mul (Yu et al., Algorithm 1):
+
+    ```
+    (x, e) = two_prod(a1, b1);  e = e + ((a1*b2) + (a2*b1))
+    (x, e) = fast_two_sum(x, e)
+    ```
+
+    Commutative as written (DWTimesDW1's shape): every bit is the same when the
+    operands are swapped.
+
+    Example:
+
+    ```mlir
+    %t = mcf.mul %a, %b : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+}
+
+def MCF_NegOp : MCF_Op<"neg", [SameOperandsAndResultType]> {
+  let summary = "negate every component";
+  let description = [{
+    Exact: the sign of each component flips.
+
+    Example:
+
+    ```mlir
+    %t = mcf.neg %a : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins MCF_ExpansionLike:$operand);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($result)";
+}
+
+//===----------------------------------------------------------------------===//
+// Components in and out
+//===----------------------------------------------------------------------===//
+
+def MCF_PackOp : MCF_Op<"pack"> {
+  let summary = "make an expansion from its components";
+  let description = [{
+    The components are taken as they are; no renormalization happens. For a
+    mixed expansion the trailing operand is the stored, scaled 8-bit number.
+
+    Constraints: (C1) one operand per component; (C2) of its type and the
+    result's shape.
+
+    Example:
+
+    ```mlir
+    %s = mcf.pack %hi, %lo : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins Variadic<MCF_ComponentLike>:$components);
+  let results = (outs MCF_ExpansionLike:$result);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def MCF_ComponentsOp : MCF_Op<"components"> {
+  let summary = "the components of an expansion";
+  let description = [{
+    The inverse of `mcf.pack`.
+
+    Constraint: (C1) one result per component, of its type and the operand's
+    shape.
+
+    Example:
+
+    ```mlir
+    %hi, %lo = mcf.components %s : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins MCF_ExpansionLike:$operand);
+  let results = (outs Variadic<MCF_ComponentLike>:$components);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def MCF_FromFloatOp : MCF_Op<"from_float"> {
+  let summary = "the nearest expansion of a wider float";
+  let description = [{
+    hi = fl(x), lo = fl(x - hi), and so on for further components, where the
+    difference is taken in the wide format and is exact; a low component is +0
+    if the one before it is not finite.
+
+    Constraint: (C1) the operand is f32 or f64, in the result's shape, and wider than the components.
+
+    Example:
+
+    ```mlir
+    %s = mcf.from_float %x : f32 -> !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins AnyType:$operand);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def MCF_ToFloatOp : MCF_Op<"to_float"> {
+  let summary = "the sum of the components, rounded to a wider float";
+  let description = [{
+    Each component is widened exactly; the sum is formed from the smallest
+    component up, each addition rounding in the wide format: RN32(hi + lo).
+
+    Constraint: (C1) the result is f32 or f64, in the operand's shape, and at least as wide as the components.
+
+    Example:
+
+    ```mlir
+    %x = mcf.to_float %s : !mcf.expansion<bf16 x 2> -> f32
+    ```
+  }];
+  let arguments = (ins MCF_ExpansionLike:$operand);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif // TANDEM_DIALECT_MCF_IR_MCFOPS_TD

@@ -1,0 +1,59 @@
+//===- StorageInterface.td - What every storage answers ---*- tablegen -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_TANDEM_IR_STORAGEINTERFACE_TD
+#define TANDEM_DIALECT_TANDEM_IR_STORAGEINTERFACE_TD
+
+include "mlir/IR/OpBase.td"
+
+def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
+  let cppNamespace = "::mlir::tandem";
+  let description = [{
+    A storage says how one logical tensor lies in memory between kernels: its
+    planes, and how a value is decoded from them and encoded into them. Bytes
+    per parameter, checkpoints, the reference interpreter's data and the docs
+    derive from it. A new format is one attribute that implements this.
+
+    A storage that a strategy may use under the `component` policy also says
+    what its *whole* value is there (a component, or an expansion), and how its
+    own accumulate and decay are computed (Collage, section 4.2).
+  }];
+  let methods = [
+    InterfaceMethod<"The planes, in the order of the tensor table.",
+      "::llvm::SmallVector<::mlir::tandem::Plane>", "getPlanes">,
+    InterfaceMethod<"Index of the plane that a framework reads as the value, if any.",
+      "std::optional<unsigned>", "getVisiblePlane">,
+    InterfaceMethod<"Whether encoding draws random bits.",
+      "bool", "usesRandomBits">,
+    InterfaceMethod<[{The type that a value has inside a kernel which computes
+      in `format`: f32 under the f32 policy; a component or an expansion under
+      the component policy of bf16 or f16; null if the storage does not work
+      under that policy.}],
+      "::mlir::Type", "getValueType", (ins "::mlir::Type":$format)>,
+    InterfaceMethod<[{Decodes plane values into a value of `type`: f32, or the
+      `getValueType`'s.}],
+      "::mlir::Value", "decode", (ins "::mlir::OpBuilder &":$builder,
+        "::mlir::Location":$loc, "::mlir::ValueRange":$planes, "::mlir::Type":$type)>,
+    InterfaceMethod<[{Encodes a value (of `getValueType`'s type) into one integer
+      of the plane's bits per plane. `randomBits` is an i32 in [0, 2^16), or null if
+      `usesRandomBits` is false.}],
+      "::llvm::SmallVector<::mlir::Value>", "encode", (ins "::mlir::OpBuilder &":$builder,
+        "::mlir::Location":$loc, "::mlir::Value":$value, "::mlir::Value":$randomBits)>,
+    InterfaceMethod<"whole + addend, as the storage keeps it.",
+      "::mlir::Value", "accumulate", (ins "::mlir::OpBuilder &":$builder,
+        "::mlir::Location":$loc, "::mlir::Value":$whole, "::mlir::Value":$addend)>,
+    InterfaceMethod<[{whole * factor, as the storage keeps it. The factor is
+      available as an f32 scalar and as a two-component expansion split from
+      f64; a storage asks for the one it needs.}],
+      "::mlir::Value", "decay", (ins "::mlir::OpBuilder &":$builder,
+        "::mlir::Location":$loc, "::mlir::Value":$whole,
+        "const ::mlir::tandem::UniformFactor &":$factor)>,
+  ];
+}
+
+#endif // TANDEM_DIALECT_TANDEM_IR_STORAGEINTERFACE_TD

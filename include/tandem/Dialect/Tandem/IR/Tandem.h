@@ -1,0 +1,69 @@
+//===- Tandem.h - The tandem dialect ----------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the tandem dialect: roles, storages, strategies, kernels.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_TANDEM_IR_TANDEM_H
+#define TANDEM_DIALECT_TANDEM_IR_TANDEM_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "tandem/Dialect/MCF/IR/MCF.h"
+#include <functional>
+
+namespace mlir::tandem {
+/// One array in memory, one element per element of the logical tensor.
+struct Plane {
+  /// Appended to the role's name: "" for the visible plane, else ".lo" etc.
+  std::string suffix;
+  /// A float format, or i16 for raw bits.
+  Type elementType;
+  /// Whether a kernel reads it. (Every plane of an updated tensor is written.)
+  bool isRead = true;
+};
+
+/// A uniform factor in the two forms a storage may need; building one that is
+/// not needed costs nothing.
+struct UniformFactor {
+  /// The factor as an f32 value.
+  std::function<Value()> scalar;
+  /// The factor as a two-component expansion, split from f64.
+  std::function<Value()> split;
+};
+} // namespace mlir::tandem
+
+#include "tandem/Dialect/Tandem/IR/StorageInterface.h.inc"
+#include "tandem/Dialect/Tandem/IR/TandemDialect.h.inc"
+#include "tandem/Dialect/Tandem/IR/TandemEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "tandem/Dialect/Tandem/IR/TandemAttrs.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "tandem/Dialect/Tandem/IR/TandemTypes.h.inc"
+
+#define GET_OP_CLASSES
+#include "tandem/Dialect/Tandem/IR/TandemOps.h.inc"
+
+namespace mlir::tandem {
+/// The role of a graph argument, or null.
+RoleAttr getRole(BlockArgument argument);
+} // namespace mlir::tandem
+
+#endif // TANDEM_DIALECT_TANDEM_IR_TANDEM_H

@@ -1,0 +1,190 @@
+//===- TandemAttrs.td - Roles, policies and storages ------*- tablegen -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_TANDEM_IR_TANDEMATTRS_TD
+#define TANDEM_DIALECT_TANDEM_IR_TANDEMATTRS_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "tandem/Dialect/Tandem/IR/StorageInterface.td"
+include "tandem/Dialect/Tandem/IR/TandemDialect.td"
+
+//===----------------------------------------------------------------------===//
+// Enumerations
+//===----------------------------------------------------------------------===//
+
+class Tandem_Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::mlir::tandem";
+}
+
+def Tandem_RoleKind : Tandem_Enum<"RoleKind", "what a graph argument is", [
+  I32EnumAttrCase<"param", 0>, I32EnumAttrCase<"grad", 1>,
+  I32EnumAttrCase<"state", 2>, I32EnumAttrCase<"hyper", 3>,
+  I32EnumAttrCase<"step", 4>, I32EnumAttrCase<"seed", 5>]>;
+
+def Tandem_Moment : Tandem_Enum<"Moment", "which moment of the gradient a state estimates", [
+  I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"first", 1>, I32EnumAttrCase<"second", 2>]>;
+
+def Tandem_Domain : Tandem_Enum<"Domain", "the values that a role may take", [
+  I32EnumAttrCase<"any", 0>, I32EnumAttrCase<"nonneg", 1>,
+  I32EnumAttrCase<"unit", 2>, I32EnumAttrCase<"epsilon", 3>]>;
+
+def Tandem_Policy : Tandem_Enum<"Policy", "how the body of a kernel is computed", [
+  I32EnumAttrCase<"component", 0>, I32EnumAttrCase<"f32", 1>]>;
+
+def Tandem_Rounding : Tandem_Enum<"Rounding", "how a store rounds", [
+  I32EnumAttrCase<"nearest", 0>, I32EnumAttrCase<"stochastic", 1>]>;
+
+//===----------------------------------------------------------------------===//
+// Role and compute policy
+//===----------------------------------------------------------------------===//
+
+class Tandem_Attr<string name, string attrMnemonic, list<Trait> traits = []>
+    : AttrDef<Tandem_Dialect, name, traits> {
+  let mnemonic = attrMnemonic;
+}
+
+def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
+  let summary = "what a graph argument is, and its name";
+  let description = [{
+    `kind` is `param`, `grad`, `state` (tensors), `hyper` (f64 or f32 scalar),
+    `step` or `seed` (i64 scalars). `moment` says which moment of the gradient
+    a state estimates; strategies assign storages by it. `domain` restricts the
+    values: `nonneg`, `unit` ([0, 1)), or `epsilon` (0, or positive and not
+    rounding to zero in the component format). A hyper may have a `default`.
+
+    ```mlir
+    #tandem.role<state "exp_avg_sq", moment = second, domain = nonneg>
+    #tandem.role<hyper "lr", domain = nonneg, default = 1.0e-3>
+    ```
+  }];
+  let parameters = (ins "RoleKind":$kind, "StringAttr":$name,
+                        DefaultValuedParameter<"Moment", "Moment::none">:$moment,
+                        DefaultValuedParameter<"Domain", "Domain::any">:$domain,
+                        OptionalParameter<"FloatAttr">:$defaultValue);
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    /// Whether the argument is a tensor (param, grad, state).
+    bool isTensor() const { return getKind() <= RoleKind::state; }
+    /// Whether a kernel writes it (param, state).
+    bool isUpdated() const { return isTensor() && getKind() != RoleKind::grad; }
+  }];
+}
+
+def Tandem_ComputeAttr : Tandem_Attr<"Compute", "compute"> {
+  let summary = "how the body of a kernel is computed";
+  let description = [{
+    `component`: every graph operation is computed in f32 and rounded once to
+    the component format (Collage, section 4). `f32`: stored values are decoded
+    to f32, the graph runs in f32, results are encoded once.
+
+    ```mlir
+    #tandem.compute<component, bf16>
+    #tandem.compute<f32, f32>
+    ```
+
+    Constraint: (C1) a component policy names bf16 or f16; an f32 policy, f32.
+  }];
+  let parameters = (ins "Policy":$policy, "Type":$format);
+  let assemblyFormat = "`<` $policy `,` $format `>`";
+  let genVerifyDecl = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Storages
+//===----------------------------------------------------------------------===//
+
+class Tandem_Storage<string name, string mnemonic>
+    : Tandem_Attr<name, mnemonic, [DeclareAttrInterfaceMethods<Tandem_StorageInterface>]> {
+  let genVerifyDecl = 1;
+}
+
+def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float"> {
+  let summary = "one plane of plain floats";
+  let description = [{
+    Rounds to `format`, to nearest or stochastically (Philox4x32-10 keyed by
+    seed, tensor, step and element).
+
+    ```mlir
+    #tandem.float<bf16>
+    #tandem.float<bf16, stochastic>
+    ```
+
+    Constraints: (C1) bf16, f16, f32, f8E4M3FN or f8E5M2; (C2) stochastic
+    rounding is to bf16 or f16.
+  }];
+  let parameters = (ins "Type":$format,
+                        DefaultValuedParameter<"Rounding", "Rounding::nearest">:$rounding);
+  let assemblyFormat = "`<` $format (`,` $rounding^)? `>`";
+}
+
+def Tandem_ExpansionStorageAttr : Tandem_Storage<"ExpansionStorage", "expansion"> {
+  let summary = "one plane per component of an expansion";
+  let description = [{
+    The leading component is the visible value (Yu et al., *Collage*, section
+    4). Encoding an f32: hi = fl(x), lo = fl(x - hi), lo = +0 if hi is not
+    finite; decoding: RN32(hi + lo).
+
+    ```mlir
+    #tandem.expansion<bf16 x 2>
+    ```
+  }];
+  let parameters = (ins "mcf::ExpansionType":$expansion);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Tandem_KahanStorageAttr : Tandem_Storage<"KahanStorage", "kahan"> {
+  let summary = "a value and its Kahan compensation";
+  let description = [{
+    The value is a plain float; the second plane holds the part of earlier
+    updates not yet added (Kahan 1965; Zamirai et al. 2020). Exists only under
+    the component policy.
+
+    ```mlir
+    #tandem.kahan<bf16>
+    ```
+
+    Constraint: (C1) bf16 or f16.
+  }];
+  let parameters = (ins "Type":$format);
+  let assemblyFormat = "`<` $format `>`";
+}
+
+def Tandem_MasterStorageAttr : Tandem_Storage<"MasterStorage", "master"> {
+  let summary = "an f32 master copy and a rounded visible copy";
+  let description = [{
+    Kernels read the master alone and write both; the visible value is
+    fl(master) (Micikevicius et al. 2018; Collage's option D).
+
+    ```mlir
+    #tandem.master<bf16>
+    ```
+
+    Constraint: (C1) the visible format is bf16 or f16.
+  }];
+  let parameters = (ins "Type":$format);
+  let assemblyFormat = "`<` $format `>`";
+}
+
+def Tandem_RemainderStorageAttr : Tandem_Storage<"RemainderStorage", "remainder"> {
+  let summary = "an f32 split into a visible bf16 and 16 remaining bits";
+  let description = [{
+    u = the f32's bits (NaN canonical), hi = (u + 0x8000) >> 16, lo = u &
+    0xFFFF; decode ((hi - (lo >> 15)) mod 2^16) << 16 | lo: exact for every
+    f32. hi is the bf16 nearest to the value, ties away from zero (two patterns
+    would share a code under ties to even).
+
+    ```mlir
+    #tandem.remainder
+    ```
+  }];
+  let genVerifyDecl = 0;
+}
+
+#endif // TANDEM_DIALECT_TANDEM_IR_TANDEMATTRS_TD

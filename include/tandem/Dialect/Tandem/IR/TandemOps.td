@@ -1,0 +1,389 @@
+//===- TandemOps.td - Operations of the tandem dialect ----*- tablegen -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_TANDEM_IR_TANDEMOPS_TD
+#define TANDEM_DIALECT_TANDEM_IR_TANDEMOPS_TD
+
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/IR/RegionKindInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "tandem/Dialect/Tandem/IR/TandemAttrs.td"
+include "tandem/Dialect/Tandem/IR/TandemTypes.td"
+
+class Tandem_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Tandem_Dialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Strategies
+//===----------------------------------------------------------------------===//
+
+def Tandem_StrategyOp : Tandem_Op<"strategy", [Symbol, NoTerminator, SingleBlock,
+    IsolatedFromAbove, NoRegionArguments]> {
+  let summary = "how the values of a graph are stored and computed";
+  let description = [{
+    A strategy is data: an ordered list of `tandem.assign` rules and a compute
+    policy. The first rule that matches a role gives it its storage. Strategies
+    live in .mlir files and are found by name on a path.
+
+    Constraint: (C1) the body holds only `tandem.assign`.
+
+    Example:
+
+    ```mlir
+    tandem.strategy @"collage-plus" compute(<component, bf16>) {
+      tandem.assign param = #tandem.expansion<bf16 x 2>
+      tandem.assign state moment(second) = #tandem.expansion<bf16 x 2>
+      tandem.assign state = #tandem.float<bf16>
+      tandem.assign grad = #tandem.float<bf16>
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Tandem_ComputeAttr:$compute);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name `compute` `(` $compute `)` attr-dict-with-keyword $body";
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The storage of the first rule that matches `role`, or null.
+    StorageAttrInterface getStorage(RoleAttr role);
+  }];
+}
+
+def Tandem_AssignOp : Tandem_Op<"assign", [HasParent<"StrategyOp">]> {
+  let summary = "gives matching roles a storage";
+  let description = [{
+    Matches roles of the kind, and of the moment and name where given.
+
+    Constraints: (C1) the kind is param, grad or state; (C2) only a state has a
+    moment.
+
+    Example:
+
+    ```mlir
+    tandem.strategy @mine compute(<f32, f32>) {
+      tandem.assign state moment(second) named("exp_avg_sq") = #tandem.float<f32>
+    }
+    ```
+  }];
+  let arguments = (ins Tandem_RoleKind:$kind, OptionalAttr<Tandem_Moment>:$moment,
+                       OptionalAttr<StrAttr>:$name,
+                       Tandem_StorageInterface:$storage);
+  let assemblyFormat = [{
+    $kind (`moment` `(` $moment^ `)`)? (`named` `(` $name^ `)`)? `=` $storage attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// The graph's vocabulary
+//===----------------------------------------------------------------------===//
+
+def Tandem_RealLike : Type<CPred<"::mlir::getElementTypeOrSelf($_self).isF32()">,
+                           "f32, or a tensor or vector of f32">;
+
+class Tandem_UpdateOp<string mnemonic>
+    : Tandem_Op<mnemonic, [Pure, Elementwise, Scalarizable, Vectorizable, Tensorizable,
+                           SameOperandsAndResultType]>;
+
+def Tandem_AccumulateOp : Tandem_UpdateOp<"accumulate"> {
+  let summary = "s <- s + d, one of Collage's two critical locations";
+  let description = [{
+    The new value of a param or state: its own value plus an addend. Storages
+    with compensation keep what a plain sum would lose.
+
+    Example:
+
+    ```mlir
+    %1 = tandem.accumulate %s, %d : tensor<?xf32>
+    ```
+  }];
+  let arguments = (ins Tandem_RealLike:$state, Tandem_RealLike:$addend);
+  let results = (outs Tandem_RealLike:$result);
+  let assemblyFormat = "$state `,` $addend attr-dict `:` type($result)";
+}
+
+def Tandem_DecayOp : Tandem_UpdateOp<"decay"> {
+  let summary = "s <- b * s, multiplicative decay of a param or state";
+  let description = [{
+    The factor is uniform: computed from hyperparameters and literals alone.
+    Storages with compensation multiply with the factor's two-component split.
+
+    Example:
+
+    ```mlir
+    %1 = tandem.decay %s by %b : tensor<?xf32>
+    ```
+  }];
+  let arguments = (ins Tandem_RealLike:$state, Tandem_RealLike:$factor);
+  let results = (outs Tandem_RealLike:$result);
+  let assemblyFormat = "$state `by` $factor attr-dict `:` type($result)";
+}
+
+def Tandem_EmaOp : Tandem_UpdateOp<"ema"> {
+  let summary = "s <- b * s + x, an exponential moving average or momentum";
+  let description = [{
+    Collage's second critical location: with `x` the weighted sample (1-b)*g it
+    is an exponential moving average, with `x` = g a momentum buffer. The
+    factor is uniform.
+
+    Example:
+
+    ```mlir
+    %1 = tandem.ema %s by %b plus %x : tensor<?xf32>
+    ```
+  }];
+  let arguments = (ins Tandem_RealLike:$state, Tandem_RealLike:$factor, Tandem_RealLike:$addend);
+  let results = (outs Tandem_RealLike:$result);
+  let assemblyFormat = "$state `by` $factor `plus` $addend attr-dict `:` type($result)";
+}
+
+def Tandem_DecodeOp : Tandem_Op<"decode", [Pure]> {
+  let summary = "the real value of a stored tensor";
+  let description = [{
+    Where a strategy puts a storage on a graph argument, this makes its value.
+
+    Constraint: (C1) the result is the logical tensor.
+
+    Example:
+
+    ```mlir
+    %0 = tandem.decode %p : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> tensor<?xf32>
+    ```
+  }];
+  let arguments = (ins Tandem_StoredType:$stored);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$stored attr-dict `:` type($stored) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tandem_EncodeOp : Tandem_Op<"encode", [Pure]> {
+  let summary = "a real value, stored";
+  let description = [{
+    The counterpart of `tandem.decode` on a graph's results.
+
+    Constraint: (C1) the operand is the logical tensor.
+
+    Example:
+
+    ```mlir
+    %0 = tandem.encode %x : tensor<?xf32> -> !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$value);
+  let results = (outs Tandem_StoredType:$stored);
+  let assemblyFormat = "$value attr-dict `:` type($value) `->` type($stored)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
+  let summary = "a fused kernel: a scalar prologue and a body for one element";
+  let description = [{
+    The whole graph as one scalar program that runs for each element (SPMD).
+    The *prologue* computes the uniform values from the hyperparameters in f64,
+    once a launch; each value it yields becomes a 32-bit slot of the scalar row.
+    The *body* loads, computes and stores one element, or `width` consecutive
+    ones after `-tandem-widen`. Body arguments: the stored tensors, then the
+    prologue's values.
+
+    Constraints: (C1) one body argument per tensor role, of stored type,
+    followed by the types the prologue yields; (C2) one prologue argument per
+    scalar role, f64 for a hyper, i64 for a step or seed; (C3) uniform values
+    are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two.
+
+    Example:
+
+    ```mlir
+    tandem.kernel @sgd compute(<f32, f32>)
+        tensors [#tandem.role<param "param">, #tandem.role<grad "grad">]
+        scalars [#tandem.role<hyper "lr">] prologue {
+    ^bb0(%lr: f64):
+      %0 = arith.negf %lr : f64
+      %1 = arith.truncf %0 : f64 to f32
+      tandem.yield %1 : f32
+    } body {
+    ^bb0(%param: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>,
+         %grad: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>, %neg_lr: f32):
+      %p = tandem.load %param : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+      %g = tandem.load %grad : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+      %d = arith.mulf %neg_lr, %g : f32
+      %s = tandem.accumulate %p, %d : f32
+      tandem.store %s, %param : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+      tandem.yield
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Tandem_ComputeAttr:$compute,
+                       ArrayAttr:$tensor_roles, ArrayAttr:$scalar_roles,
+                       DefaultValuedAttr<I64Attr, "1">:$width);
+  let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $sym_name `compute` `(` $compute `)` (`width` `(` $width^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
+    `prologue` $prologue `body` $body attr-dict-with-keyword
+  }];
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The role of the i-th tensor.
+    RoleAttr getTensorRole(unsigned index) {
+      return cast<RoleAttr>(getTensorRoles()[index]);
+    }
+    /// The stored type of the i-th tensor.
+    StoredType getTensorType(unsigned index);
+    /// Position of the tensor's first plane among all planes.
+    unsigned getFirstPlane(unsigned tensor);
+    Block &getPrologueBlock() { return getPrologue().front(); }
+    Block &getBodyBlock() { return getBody().front(); }
+    unsigned getNumTensors() { return getTensorRoles().size(); }
+    /// The body's uniform arguments.
+    Block::BlockArgListType getUniforms();
+  }];
+}
+
+def Tandem_YieldOp : Tandem_Op<"yield", [Terminator, Pure, HasParent<"KernelOp">]> {
+  let summary = "ends a kernel's prologue or body";
+  let description = [{
+    In the prologue its operands are the uniform values.
+
+    Example:
+
+    ```mlir
+    tandem.yield %1 : f32
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+def Tandem_LoadOp : Tandem_Op<"load", [MemoryEffects<[MemRead]>]> {
+  let summary = "the value of this element of a stored tensor";
+  let description = [{
+    Before `-tandem-apply-policy` the value is a real number, written f32; after
+    it, the storage's value type under the kernel's policy (f32, a component or
+    an expansion).
+
+    Constraint: (C1) the result is f32 or the storage's value type under the
+    kernel's policy.
+
+    Example:
+
+    ```mlir
+    %p = tandem.load %param : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> f32
+    ```
+  }];
+  let arguments = (ins Tandem_StoredType:$tensor);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$tensor attr-dict `:` type($tensor) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tandem_StoreOp : Tandem_Op<"store", [MemoryEffects<[MemWrite]>]> {
+  let summary = "encodes a value into this element of a stored tensor";
+  let description = [{
+    Constraint: (C1) the value is f32 or the storage's value type under the
+    kernel's policy.
+
+    Example:
+
+    ```mlir
+    tandem.store %s, %param : f32, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+    ```
+  }];
+  let arguments = (ins AnyType:$value, Tandem_StoredType:$tensor);
+  let assemblyFormat = "$value `,` $tensor attr-dict `:` type($value) `,` type($tensor)";
+  let hasVerifier = 1;
+}
+
+class Tandem_PlaneOp<string mnemonic, list<Trait> traits> : Tandem_Op<mnemonic, traits> {
+  let hasVerifier = 1;
+}
+
+def Tandem_LoadPlaneOp : Tandem_PlaneOp<"load_plane", [MemoryEffects<[MemRead]>]> {
+  let summary = "this element of one plane";
+  let description = [{
+    Constraints: (C1) the plane exists; (C2) the result is the plane's element
+    type, an integer of its width, or a vector of either.
+
+    Example:
+
+    ```mlir
+    %hi = tandem.load_plane %param[0] : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> bf16
+    ```
+  }];
+  let arguments = (ins Tandem_StoredType:$tensor, I64Attr:$plane);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$tensor `[` $plane `]` attr-dict `:` type($tensor) `->` type($result)";
+}
+
+def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite]>]> {
+  let summary = "writes this element of one plane";
+  let description = [{
+    Constraints: (C1) the plane exists; (C2) the value is the plane's element
+    type, an integer of its width, or a vector of either.
+
+    Example:
+
+    ```mlir
+    tandem.store_plane %hi, %param[0] : bf16, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+    ```
+  }];
+  let arguments = (ins AnyType:$value, Tandem_StoredType:$tensor, I64Attr:$plane);
+  let assemblyFormat = "$value `,` $tensor `[` $plane `]` attr-dict `:` type($value) `,` type($tensor)";
+}
+
+def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {
+  let summary = "16 random bits of this element";
+  let description = [{
+    The half-word (element mod 8, low half first) of Philox4x32-10 (Salmon et
+    al. 2011) with key = seed and counter = (element div 8 as 64 bits, tensor
+    key, step), zero-extended. `element` counts in the unsharded tensor.
+
+    Example:
+
+    ```mlir
+    %r = tandem.random_bits %param seed(%lo, %hi) step(%t) : !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>>
+    ```
+  }];
+  let arguments = (ins Tandem_StoredType:$tensor, I32:$seedLow, I32:$seedHigh, I32:$step);
+  let results = (outs I32:$result);
+  let assemblyFormat = [{
+    $tensor `seed` `(` $seedLow `,` $seedHigh `)` `step` `(` $step `)` attr-dict `:` type($tensor)
+  }];
+}
+
+def Tandem_ElementIndexOp : Tandem_Op<"element_index", [MemoryEffects<[MemRead]>]> {
+  let summary = "this element's index in the unsharded tensor";
+  let description = [{
+    After widening a vector of consecutive indices.
+
+    Example:
+
+    ```mlir
+    %i = tandem.element_index : i64
+    ```
+  }];
+  let results = (outs AnyTypeOf<[I64, VectorOfAnyRankOf<[I64]>]>:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Tandem_TensorKeyOp : Tandem_Op<"tensor_key", [MemoryEffects<[MemRead]>]> {
+  let summary = "the random-number key of the tensor";
+  let description = [{
+    Example:
+
+    ```mlir
+    %k = tandem.tensor_key : i32
+    ```
+  }];
+  let results = (outs I32:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+#endif // TANDEM_DIALECT_TANDEM_IR_TANDEMOPS_TD

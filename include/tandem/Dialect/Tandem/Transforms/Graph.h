@@ -1,0 +1,42 @@
+//===- Graph.h - Questions about a graph ------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares what passes and tools ask of a source graph: its checked
+// signature, where a value comes from, whether it is uniform.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_TANDEM_TRANSFORMS_GRAPH_H
+#define TANDEM_DIALECT_TANDEM_TRANSFORMS_GRAPH_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+
+namespace mlir::tandem {
+
+/// Whether a function is a graph: any of its arguments has a role.
+bool isGraph(func::FuncOp function);
+
+/// Checks a graph's boundary: every argument has a role, names are unique, there
+/// is a param, at most one step and one seed, and the results are the new values
+/// of the param and state arguments in order.
+LogicalResult verifyGraph(func::FuncOp function);
+
+/// The param and state arguments, in the order of the results.
+SmallVector<BlockArgument> getUpdatedArguments(func::FuncOp function);
+
+/// The value that `value` is, looking through the block arguments and results
+/// of linalg operations and through tandem.decode and tandem.encode.
+Value resolve(Value value);
+
+/// Whether `value` depends on hyperparameters, step, seed and literals alone.
+bool isUniform(Value value);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_DIALECT_TANDEM_TRANSFORMS_GRAPH_H

@@ -1,0 +1,172 @@
+//===- Passes.td - Passes on graphs and kernels ------------*- tablegen -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_TANDEM_TRANSFORMS_PASSES_TD
+#define TANDEM_DIALECT_TANDEM_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def RecognizeUpdates : Pass<"tandem-recognize-updates", "::mlir::ModuleOp"> {
+  let summary = "Recognize accumulate, ema and decay in plain graphs";
+  let description = [{
+    Follows each param and state from the function's result back to its
+    argument, through arith operations and linalg bodies, and names the steps of
+    its update:
+
+    - `s + d` and `s - d` become `tandem.accumulate`;
+    - `b * s + x`, b uniform, becomes `tandem.ema`;
+    - `b * s` becomes `tandem.decay`.
+
+    Values do not change: each named operation means the arithmetic it replaces.
+    Where both operands of an addition lead back to the state, the shorter way
+    is the state's own.
+
+    Example: `test/Dialect/Tandem/recognize-updates.mlir`
+
+    ```mlir
+    %d = arith.mulf %neg_lr, %grad : tensor<?xf32>
+    %1 = arith.addf %param, %d : tensor<?xf32>
+    // becomes
+    %1 = tandem.accumulate %param, %d : tensor<?xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [
+    Statistic<"numAccumulates", "accumulates", "Number of accumulates recognized">,
+    Statistic<"numEmas", "emas", "Number of exponential moving averages recognized">,
+    Statistic<"numDecays", "decays", "Number of decays recognized">,
+  ];
+}
+
+def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
+  let summary = "Give every param, grad and state of a graph its storage";
+  let description = [{
+    Looks the strategy up by name, in the module itself, then in files
+    `<name>.mlir` on the search path, then among the built-in ones, and rewrites
+    the boundaries of every graph: tensor arguments and results become
+    `!tandem.stored`, with `tandem.decode` and `tandem.encode` beside them, and
+    the function gets the strategy's compute policy. The arithmetic in between
+    is not touched.
+
+    Example: `test/Dialect/Tandem/apply-strategy.mlir`
+
+    ```mlir
+    func.func @f(%p: tensor<?xf32> {tandem.role = #tandem.role<param "param">})
+    // becomes
+    func.func @f(%p: !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>
+                   {tandem.role = #tandem.role<param "param">})
+      attributes {tandem.compute = #tandem.compute<component, bf16>}
+    ```
+  }];
+  let options = [
+    Option<"strategy", "strategy", "std::string", "\"\"", "Name of the strategy">,
+    ListOption<"path", "path", "std::string",
+               "Directories searched for <strategy>.mlir before the built-in ones">,
+  ];
+  let dependentDialects = ["::mlir::tandem::TandemDialect"];
+  let statistics = [Statistic<"numStored", "stored", "Number of arguments given a storage">];
+}
+
+def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
+  let summary = "Fuse each graph into one scalar kernel";
+  let description = [{
+    Replaces each function with a compute policy by a `tandem.kernel`: tensor
+    operations and linalg bodies become the scalar arithmetic of one element;
+    everything computed from hyperparameters and literals alone moves to the
+    prologue, in f64, and is rounded to f32 where it meets an element.
+
+    A graph that is no element-wise function of its tensors (a reduction, a
+    gather, a broadcast of a tensor) is refused with a diagnostic.
+
+    Example: `test/Dialect/Tandem/form-kernel.mlir`
+  }];
+  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "Number of kernels formed">,
+    Statistic<"numUniforms", "uniforms", "Number of uniform values moved to a prologue">,
+  ];
+}
+
+def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::ModuleOp"> {
+  let summary = "Compute a kernel's body under its policy";
+  let description = [{
+    Under the f32 policy every operation stays in f32 and the named updates
+    become additions and products.
+
+    Under the component policy every operation rounds to the component format;
+    an operation with an f32 scalar rounds to f32 first. A compensated param or
+    state is read whole only by its own updates, elsewhere its leading component
+    is read.
+
+    Example: `test/Dialect/Tandem/apply-policy.mlir`
+  }];
+  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::mcf::MCFDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let statistics = [
+    Statistic<"numRounded", "rounded", "Number of operations rounded to the component format">,
+    Statistic<"numCompensated", "compensated", "Number of updates of expansions">,
+  ];
+}
+
+def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
+  let summary = "Spell out decoding and encoding";
+  let description = [{
+    Replaces `tandem.load` by loads of the storage's planes and its decoding,
+    `tandem.store` by its encoding and stores of the planes. Every store
+    canonicalizes NaN, on integers. Storages that round stochastically draw
+    their bits from Philox4x32-10, spelled out in integer arithmetic.
+
+    Example: `test/Dialect/Tandem/lower-storage.mlir`
+  }];
+  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::mcf::MCFDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let statistics = [
+    Statistic<"numLoads", "loads", "Number of plane loads">,
+    Statistic<"numStores", "stores", "Number of plane stores">,
+  ];
+}
+
+def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
+  let summary = "Compute small float formats exactly in f32 lanes";
+  let description = [{
+    A value of an emulated format lives in an f32 that holds it exactly. After
+    each operation the lane is rounded by an integer or exact floating-point
+    sequence: to nearest, ties to even, with gradual underflow, independent of
+    the host's instructions. No small float type and no floating-point
+    truncation is left for a backend to get wrong.
+
+    An fma is computed in f64 with rounding to odd, except the residual of a
+    product (fma(a, b, -(a*b))), which an f32 fma gives exactly.
+
+    Example: `test/Dialect/Tandem/emulate-floats.mlir`
+  }];
+  let options = [
+    ListOption<"formats", "formats", "std::string",
+               "Formats to emulate: bf16, f16, f8E4M3FN, f8E5M2">,
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let statistics = [
+    Statistic<"numRoundings", "roundings", "Number of rounding sequences">,
+  ];
+}
+
+def Widen : Pass<"tandem-widen", "::mlir::ModuleOp"> {
+  let summary = "Compute several consecutive elements at once";
+  let description = [{
+    Replaces every element-dependent scalar of the body by a vector of `width`
+    elements; uniform values are broadcast. The arithmetic of each element is
+    unchanged.
+
+    Example: `test/Dialect/Tandem/widen.mlir`
+  }];
+  let options = [Option<"width", "width", "int64_t", "8", "Elements per step, a power of two">];
+  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::vector::VectorDialect"];
+  let statistics = [Statistic<"numWidened", "widened", "Number of operations widened">];
+}
+
+#endif // TANDEM_DIALECT_TANDEM_TRANSFORMS_PASSES_TD

@@ -1,0 +1,59 @@
+//===- Pipelines.h - Named pipelines ----------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the pipelines from graphs to kernels and from kernels to
+// each target.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_PIPELINES_PIPELINES_H
+#define TANDEM_PIPELINES_PIPELINES_H
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+
+namespace mlir::tandem {
+
+/// Options of the pipeline from a graph to a kernel.
+struct KernelPipelineOptions
+    : public PassPipelineOptions<KernelPipelineOptions> {
+  Option<std::string> strategy{*this, "strategy",
+                               llvm::cl::desc("Name of the strategy")};
+  ListOption<std::string> path{
+      *this, "path", llvm::cl::desc("Directories searched for strategies")};
+};
+
+/// Options of the pipeline from a kernel to the LLVM dialect for a CPU.
+struct CPUPipelineOptions : public PassPipelineOptions<CPUPipelineOptions> {
+  Option<int64_t> width{*this, "width", llvm::cl::init(32),
+                        llvm::cl::desc("Elements per step, a power of two")};
+};
+
+/// Options of the pipeline from a kernel to the LLVM dialect for a GPU.
+struct NVVMPipelineOptions : public PassPipelineOptions<NVVMPipelineOptions> {
+  Option<int64_t> width{*this, "width", llvm::cl::init(8),
+                        llvm::cl::desc("Elements per thread and step")};
+};
+
+/// Graph -> strategy -> one kernel -> its policy's arithmetic on planes.
+void buildKernelPipeline(OpPassManager &manager,
+                         const KernelPipelineOptions &options);
+
+/// Kernel -> exact f32 lanes -> vectors -> LLVM dialect with the launch ABI.
+void buildCPUPipeline(OpPassManager &manager, const CPUPipelineOptions &options);
+
+/// Kernel -> 8 elements a thread -> NVVM kernels with the launch ABI.
+void buildNVVMPipeline(OpPassManager &manager,
+                       const NVVMPipelineOptions &options);
+
+/// Registers -tandem-to-kernel, -tandem-to-cpu and -tandem-to-nvvm.
+void registerPipelines();
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_PIPELINES_PIPELINES_H

@@ -1,0 +1,76 @@
+//===- Interpreter.h - The reference interpreter ----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the reference interpreter, the oracle of every backend. It
+// applies docs/Numerics.md to source graphs by itself, and runs kernels and
+// functions at any stage of their lowering. It shares no code with the lowerings,
+// computes in integer arithmetic, and prefers to be read over being fast.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REFERENCE_INTERPRETER_H
+#define TANDEM_REFERENCE_INTERPRETER_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mlir::tandem::reference {
+
+/// The elements of one plane as bit patterns.
+struct PlaneData {
+  /// Bits of an element: 8, 16 or 32.
+  unsigned width;
+  std::vector<uint64_t> elements;
+};
+
+/// What a launch reads and writes. Planes are named by their role and the
+/// storage's suffix: "param", "param.lo", "exp_avg_sq"...
+struct MachineState {
+  std::map<std::string, PlaneData> planes;
+  /// Hyperparameters by the name of their role.
+  std::map<std::string, double> hypers;
+  int64_t step = 1;
+  uint64_t seed = 0;
+  /// The random-number key of the tensor.
+  uint32_t key = 0;
+  /// The index of element 0 in the unsharded tensor.
+  int64_t first = 0;
+};
+
+/// Runs one step of a source graph under a strategy, by the specification
+/// alone. Planes are updated in place; a plane that a step only writes (the
+/// visible copy of a master weight) is created where it is missing. After an
+/// error every plane has its old value.
+llvm::Error interpretGraph(func::FuncOp graph, StrategyOp strategy,
+                           MachineState &state);
+
+/// Runs one launch of a kernel as it stands, at any stage after
+/// -tandem-form-kernel up to -tandem-widen. Before -tandem-apply-policy its
+/// values are real numbers, for which f32 stands in. After an error every plane
+/// has its old value.
+llvm::Error interpretKernel(KernelOp kernel, MachineState &state);
+
+/// The bits of one value: a number for each lane of a vector and, within a
+/// lane, for each component of an expansion.
+using ValueBits = llvm::SmallVector<uint64_t, 2>;
+
+/// Runs a function over scalars and vectors. NaNs in the results are canonical.
+llvm::Expected<llvm::SmallVector<ValueBits>>
+interpretFunction(func::FuncOp function, llvm::ArrayRef<ValueBits> arguments);
+
+} // namespace mlir::tandem::reference
+
+#endif // TANDEM_REFERENCE_INTERPRETER_H

@@ -1,0 +1,68 @@
+//===- InterpreterArithmetic.h - Exact sequences ----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the sequences of docs/Numerics.md over SoftFloat: error-free
+// transforms, expansions, integer powers, and stochastic rounding.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REFERENCE_INTERPRETERARITHMETIC_H
+#define TANDEM_REFERENCE_INTERPRETERARITHMETIC_H
+
+#include "tandem/Reference/SoftFloat.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <array>
+#include <cstdint>
+
+namespace mlir::tandem::reference {
+
+/// Two components in decreasing magnitude.
+struct Pair {
+  SoftFloat high, low;
+};
+
+/// Literal, also where |a| < |b|.
+Pair fastTwoSum(const SoftFloat &a, const SoftFloat &b);
+Pair twoSum(const SoftFloat &a, const SoftFloat &b);
+Pair twoProd(const SoftFloat &a, const SoftFloat &b);
+Pair twoProdDekker(const SoftFloat &a, const SoftFloat &b);
+/// Veltkamp's halves of a significand.
+Pair split(const SoftFloat &a);
+
+Pair grow(const Pair &s, const SoftFloat &a);
+Pair kahan(const Pair &s, const SoftFloat &a);
+Pair scale(const Pair &s, const SoftFloat &v);
+Pair mul(const Pair &s, const Pair &t);
+
+/// A wide value as components of a format, each the rounding of what the ones
+/// before it left; +0 behind one that is not finite.
+llvm::SmallVector<SoftFloat, 2> toComponents(const SoftFloat &wide,
+                                             Format format, unsigned count);
+/// The sum in a wide format, from the smallest component up.
+SoftFloat sumComponents(llvm::ArrayRef<SoftFloat> components, Format wide);
+
+/// base^exponent by square and multiply, lowest bit first.
+SoftFloat power(const SoftFloat &base, int64_t exponent);
+
+/// Philox4x32-10 (Salmon et al. 2011).
+std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
+                                   std::array<uint32_t, 2> key);
+
+/// The 16 random bits of an element of an unsharded tensor.
+uint16_t drawRandomBits(uint64_t seed, uint32_t tensorKey, uint32_t step,
+                        uint64_t element);
+
+/// Rounds |x| = (n + f) ulp up iff floor(f * 2^16) + random >= 2^16.
+SoftFloat roundStochastically(const SoftFloat &x, Format format,
+                              uint16_t random);
+
+} // namespace mlir::tandem::reference
+
+#endif // TANDEM_REFERENCE_INTERPRETERARITHMETIC_H

@@ -1,0 +1,44 @@
+//===- FloatEmulation.h - Small floats in f32 lanes -------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the exact sequences that compute small float formats in
+// f32: rounding, decoding, encoding, fused multiply-add.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_SUPPORT_FLOATEMULATION_H
+#define TANDEM_SUPPORT_FLOATEMULATION_H
+
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+
+/// Rounds f32 lanes to a format: nearest, ties to even, gradual underflow,
+/// overflow to infinity (to NaN where the format has none). The result is an
+/// f32 that the format represents. `cleanNaN` promises that a NaN lane has
+/// zeros in the bits that bf16 drops; any operation on lanes keeps that.
+Value roundLanes(SequenceBuilder &b, Value lanes, FloatFormat format,
+                 bool cleanNaN);
+
+/// The f32 value of a code of the format (an integer of its width). Exact.
+Value decodeLanes(SequenceBuilder &b, Value code, FloatFormat format);
+
+/// The code of f32 lanes that the format represents. Exact.
+Value encodeLanes(SequenceBuilder &b, Value lanes, FloatFormat format);
+
+/// f64 to f32, rounding to odd: a later rounding to at most 22 bits is then
+/// the rounding of the f64 (Boldo and Melquiond 2008).
+Value roundToOddF32(SequenceBuilder &b, Value wide);
+
+/// x * y + z of lanes with at most 22 significant bits, rounded to odd in f32.
+/// The product is exact in f64; TwoSum finds the error of the f64 sum.
+Value fmaToOddF32(SequenceBuilder &b, Value x, Value y, Value z);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_SUPPORT_FLOATEMULATION_H

@@ -1,0 +1,46 @@
+//===- Library.h - Built-in graphs and strategies ---------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares access to the graphs and strategies that are built into
+// the compiler, and the search for others in files.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_SUPPORT_LIBRARY_H
+#define TANDEM_SUPPORT_LIBRARY_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include <optional>
+#include <string>
+
+namespace mlir::tandem {
+
+/// One file of the library.
+struct LibraryFile {
+  llvm::StringRef name;
+  llvm::StringRef text;
+};
+
+/// The .mlir files of lib/Graphs and lib/Strategies, by name without suffix.
+llvm::ArrayRef<LibraryFile> getBuiltinGraphs();
+llvm::ArrayRef<LibraryFile> getBuiltinStrategies();
+
+/// The text of `<directory>/<name>.mlir` in the first directory that has it,
+/// else of the built-in file of that name.
+std::optional<std::string> findInLibrary(llvm::StringRef name,
+                                         llvm::ArrayRef<std::string> directories,
+                                         llvm::ArrayRef<LibraryFile> builtin);
+
+/// The names of all built-in files, for diagnostics: "a, b, c".
+std::string listNames(llvm::ArrayRef<LibraryFile> files);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_SUPPORT_LIBRARY_H

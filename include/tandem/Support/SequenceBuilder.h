@@ -1,0 +1,95 @@
+//===- SequenceBuilder.h - Terse arith construction ----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares a builder that spells out arithmetic sequences legibly:
+// operators on values, constants in the shape of their neighbours.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_SUPPORT_SEQUENCEBUILDER_H
+#define TANDEM_SUPPORT_SEQUENCEBUILDER_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Builders.h"
+#include "tandem/Support/FloatFormat.h"
+
+namespace mlir::tandem {
+
+/// Builds arith and math operations on scalars, vectors or tensors. Every
+/// method creates exactly the operation it names; none folds.
+class SequenceBuilder {
+public:
+  SequenceBuilder(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
+
+  Value add(Value a, Value b) { return make<arith::AddFOp>(a, b); }
+  Value sub(Value a, Value b) { return make<arith::SubFOp>(a, b); }
+  Value mul(Value a, Value b) { return make<arith::MulFOp>(a, b); }
+  Value div(Value a, Value b) { return make<arith::DivFOp>(a, b); }
+  Value neg(Value a) { return make<arith::NegFOp>(a); }
+  Value fma(Value a, Value b, Value c);
+  Value sqrt(Value a);
+  Value abs(Value a);
+
+  Value andi(Value a, Value b) { return make<arith::AndIOp>(a, b); }
+  Value ori(Value a, Value b) { return make<arith::OrIOp>(a, b); }
+  Value xori(Value a, Value b) { return make<arith::XOrIOp>(a, b); }
+  Value addi(Value a, Value b) { return make<arith::AddIOp>(a, b); }
+  Value subi(Value a, Value b) { return make<arith::SubIOp>(a, b); }
+  Value muli(Value a, Value b) { return make<arith::MulIOp>(a, b); }
+  Value shl(Value a, unsigned n) { return make<arith::ShLIOp>(a, like(a, n)); }
+  Value shr(Value a, unsigned n) { return make<arith::ShRUIOp>(a, like(a, n)); }
+
+  Value compare(arith::CmpFPredicate predicate, Value a, Value b) {
+    return make<arith::CmpFOp>(predicate, a, b);
+  }
+  Value compare(arith::CmpIPredicate predicate, Value a, Value b) {
+    return make<arith::CmpIOp>(predicate, a, b);
+  }
+  Value select(Value condition, Value a, Value b) {
+    return make<arith::SelectOp>(condition, a, b);
+  }
+
+  /// `value` with another element type, by extf, truncf (one rounding to
+  /// nearest), or nothing. f16 and bf16 convert through f32, exactly rounded.
+  Value convert(Value value, Type element);
+  /// `value`'s bits as another element type of the same width.
+  Value bitcast(Value value, Type element);
+  /// Zero-extends or truncates an integer to the element type.
+  Value resize(Value value, Type element);
+  /// The bits of a float.
+  Value bits(Value value);
+
+  /// An integer constant in the type of `value`.
+  Value like(Value value, uint64_t constant) {
+    return integer(value.getType(), constant);
+  }
+  /// An integer constant, splat over a shaped type.
+  Value integer(Type type, uint64_t constant);
+  /// A float constant given by value (exactly representable), splat.
+  Value real(Type type, double constant);
+  /// Positive zero of a float or integer type, splat.
+  Value zero(Type type);
+  /// A float constant given by its bits, splat.
+  Value fromBits(Type type, uint64_t bits);
+
+  /// The bits of `value`, any NaN replaced by the one NaN that stores write.
+  Value canonicalBits(Value value);
+
+  OpBuilder &builder;
+  Location loc;
+
+private:
+  template <typename OpTy, typename... Args>
+  Value make(Args &&...args) {
+    return OpTy::create(builder, loc, std::forward<Args>(args)...);
+  }
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_SUPPORT_SEQUENCEBUILDER_H

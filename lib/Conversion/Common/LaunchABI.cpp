@@ -1,0 +1,202 @@
+//===- LaunchABI.cpp - The launch ABI -------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements access to the launch tables and the prologue.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Conversion/LaunchABI.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+// Bytes of the records; the runtime's header defines the same.
+static constexpr int64_t recordHead = 40;
+static constexpr int64_t chunkBytes = 24;
+static constexpr int64_t slotBytes = 4;
+
+std::string mlir::tandem::getEntryName(StringRef kernel) {
+  return ("tandem_" + kernel).str();
+}
+std::string mlir::tandem::getPrologueName(StringRef kernel) {
+  return ("tandem_" + kernel + "_prologue").str();
+}
+
+Value LaunchBuilder::i64(int64_t value) {
+  return arith::ConstantOp::create(builder, loc,
+                                   builder.getI64IntegerAttr(value));
+}
+
+Value LaunchBuilder::advance(Value base, Value index, int64_t stride,
+                             int64_t offset) {
+  Value bytes = arith::MulIOp::create(builder, loc, index, i64(stride));
+  bytes = arith::AddIOp::create(builder, loc, bytes, i64(offset));
+  return LLVM::GEPOp::create(builder, loc, base.getType(), builder.getI8Type(),
+                             base, ValueRange{bytes});
+}
+
+Value LaunchBuilder::load(Value base, Type type, int64_t offset) {
+  Value pointer = base;
+  if (offset)
+    pointer = LLVM::GEPOp::create(builder, loc, base.getType(),
+                                  builder.getI8Type(), base,
+                                  ArrayRef<LLVM::GEPArg>{int32_t(offset)});
+  return LLVM::LoadOp::create(builder, loc, type, pointer);
+}
+
+func::FuncOp LaunchBuilder::createEntry() {
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  Type i64 = builder.getI64Type();
+  SmallVector<Type> types(5, pointer);
+  types.append({i64, i64});
+  auto entry = func::FuncOp::create(builder, loc,
+                                    getEntryName(kernel.getSymName()),
+                                    builder.getFunctionType(types, {}));
+  entry.addEntryBlock();
+  return entry;
+}
+
+Value LaunchBuilder::readSlot(Value row, unsigned slot, Type type) {
+  SequenceBuilder b(builder, loc);
+  Value word = load(row, builder.getI32Type(), slot * slotBytes);
+  Type bits = getBitsType(type);
+  return b.bitcast(b.resize(word, bits), type);
+}
+
+Chunk LaunchBuilder::readChunk(func::FuncOp entry, Value index) {
+  SequenceBuilder b(builder, loc);
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  Type i64Type = builder.getI64Type();
+  SmallVector<PlaneInfo> planes = getPlanes();
+  Value record = advance(entry.getArgument(1), index, chunkBytes);
+  Value tensor = load(record, i64Type);
+  Value table = advance(entry.getArgument(0), tensor,
+                        recordHead + 8 * int64_t(planes.size()));
+  Chunk chunk;
+  chunk.begin = load(record, i64Type, 8);
+  chunk.end = load(record, i64Type, 16);
+  chunk.first = load(table, i64Type, 16);
+  chunk.key = b.resize(load(table, i64Type, 24), builder.getI32Type());
+  Value scalarRow = load(table, i64Type, 32);
+  for (unsigned plane = 0; plane < planes.size(); ++plane)
+    chunk.planes.push_back(load(table, pointer, recordHead + 8 * plane));
+  auto uniforms = kernel.getUniforms();
+  Value row = advance(entry.getArgument(2), scalarRow,
+                      slotBytes * int64_t(uniforms.size()));
+  for (auto [slot, uniform] : llvm::enumerate(uniforms))
+    chunk.uniforms.push_back(readSlot(row, slot, uniform.getType()));
+  return chunk;
+}
+
+SmallVector<LaunchBuilder::PlaneInfo> LaunchBuilder::getPlanes() {
+  SmallVector<PlaneInfo> planes;
+  for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
+    for (const Plane &plane : kernel.getTensorType(i).getStorage().getPlanes()) {
+      Type bits = getBitsType(plane.elementType);
+      planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, plane.isRead,
+                        kernel.getTensorRole(i).isUpdated()});
+    }
+  return planes;
+}
+
+unsigned LaunchBuilder::getPlaneIndex(Value tensor, uint64_t plane) {
+  return kernel.getFirstPlane(cast<BlockArgument>(tensor).getArgNumber()) +
+         plane;
+}
+
+//===----------------------------------------------------------------------===//
+// The prologue
+//===----------------------------------------------------------------------===//
+
+/// Computes one row of slots.
+void LaunchBuilder::buildPrologueRow(func::FuncOp function, Value row) {
+  Block &prologue = kernel.getPrologueBlock();
+  int64_t hypers = llvm::count_if(prologue.getArgumentTypes(),
+                                  [](Type type) { return type.isF64(); });
+  int64_t integers = prologue.getNumArguments() - hypers;
+  Value hyperRow = advance(function.getArgument(0), row, 8 * hypers);
+  Value integerRow = advance(function.getArgument(1), row, 8 * integers);
+  int64_t nextHyper = 0, nextInteger = 0;
+  IRMapping mapping;
+  for (BlockArgument argument : prologue.getArguments()) {
+    bool isHyper = argument.getType().isF64();
+    int64_t &next = isHyper ? nextHyper : nextInteger;
+    mapping.map(Value(argument), load(isHyper ? hyperRow : integerRow,
+                                      argument.getType(), 8 * next++));
+  }
+  for (Operation &op : prologue.without_terminator())
+    builder.clone(op, mapping);
+  auto yielded = prologue.getTerminator()->getOperands();
+  Value slots = advance(function.getArgument(2), row,
+                        slotBytes * int64_t(yielded.size()));
+  SequenceBuilder b(builder, loc);
+  for (auto [slot, value] : llvm::enumerate(yielded)) {
+    Value known = mapping.lookupOrDefault(value);
+    Value bits = isa<FloatType>(known.getType()) ? b.bits(known) : known;
+    LLVM::StoreOp::create(builder, loc, b.resize(bits, builder.getI32Type()),
+                          advance(slots, i64(slot), slotBytes));
+  }
+}
+
+func::FuncOp LaunchBuilder::createPrologue() {
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  auto function = func::FuncOp::create(
+      builder, loc, getPrologueName(kernel.getSymName()),
+      builder.getFunctionType({pointer, pointer, pointer, builder.getI64Type()},
+                              {}));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(function.addEntryBlock());
+  auto loop = scf::ForOp::create(builder, loc, i64(0), function.getArgument(3),
+                                 i64(1));
+  func::ReturnOp::create(builder, loc);
+  builder.setInsertionPoint(loop.getBody()->getTerminator());
+  buildPrologueRow(function, loop.getInductionVar());
+  expandIntegerPowers(function);
+  return function;
+}
+
+/// r = 1; 63 times: if (n & 1) r *= b; b *= b; n >>= 1.
+static Value expandPower(math::FPowIOp op) {
+  OpBuilder builder(op);
+  SequenceBuilder b(builder, op.getLoc());
+  Value exponent = op.getRhs();
+  Value zero = b.like(exponent, 0);
+  Value isNegative =
+      b.compare(arith::CmpIPredicate::slt, exponent, zero);
+  Value magnitude =
+      b.select(isNegative, b.subi(zero, exponent), exponent);
+  Value one = b.real(op.getType(), 1.0);
+  auto loop = scf::ForOp::create(
+      builder, op.getLoc(), b.like(exponent, 0), b.like(exponent, 63),
+      b.like(exponent, 1), ValueRange{one, op.getLhs(), magnitude});
+  builder.setInsertionPointToStart(loop.getBody());
+  auto state = loop.getRegionIterArgs();
+  Value isSet = b.compare(arith::CmpIPredicate::ne,
+                          b.andi(state[2], b.like(state[2], 1)),
+                          b.like(state[2], 0));
+  Value product = b.select(isSet, b.mul(state[0], state[1]), state[0]);
+  Value square = b.mul(state[1], state[1]);
+  scf::YieldOp::create(builder, op.getLoc(),
+                       ValueRange{product, square, b.shr(state[2], 1)});
+  builder.setInsertionPointAfter(loop);
+  Value power = loop.getResult(0);
+  return b.select(isNegative, b.div(one, power), power);
+}
+
+void mlir::tandem::expandIntegerPowers(func::FuncOp function) {
+  SmallVector<math::FPowIOp> powers;
+  function.walk([&](math::FPowIOp op) { powers.push_back(op); });
+  for (math::FPowIOp op : powers) {
+    op.replaceAllUsesWith(expandPower(op));
+    op.erase();
+  }
+}

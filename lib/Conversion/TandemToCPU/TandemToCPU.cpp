@@ -1,0 +1,177 @@
+//===- TandemToCPU.cpp - Kernels as functions for CPUs --------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the conversion of kernels to functions of the launch ABI
+// for CPUs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Conversion/Passes.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_CONVERTTANDEMTOCPU
+#include "tandem/Conversion/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+/// Builds the loop over chunks and, inside, over blocks of `width` elements.
+class CPUKernelBuilder {
+public:
+  explicit CPUKernelBuilder(KernelOp kernel)
+      : kernel(kernel), builder(kernel), launch(kernel, builder),
+        loc(kernel.getLoc()), width(kernel.getWidth()),
+        planes(launch.getPlanes()) {}
+
+  void build();
+
+private:
+  void createScratch();
+  void buildBlock(const Chunk &chunk, Value index);
+  void buildBody(const Chunk &chunk, Value index, ArrayRef<Value> pointers);
+  /// Copies the first `count` elements between planes and scratch.
+  void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
+  Value elementIndices(const Chunk &chunk, Value index);
+
+  KernelOp kernel;
+  OpBuilder builder;
+  LaunchBuilder launch;
+  Location loc;
+  int64_t width;
+  SmallVector<LaunchBuilder::PlaneInfo> planes;
+  /// One block of elements per plane, where a chunk's partial block is computed.
+  SmallVector<Value> scratch;
+};
+} // namespace
+
+void CPUKernelBuilder::createScratch() {
+  if (width == 1)
+    return;
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  for (const auto &plane : planes)
+    scratch.push_back(LLVM::AllocaOp::create(
+        builder, loc, pointer, VectorType::get({width}, plane.bits),
+        launch.i64(1), /*alignment=*/64));
+}
+
+void CPUKernelBuilder::build() {
+  launch.createPrologue();
+  func::FuncOp entry = launch.createEntry();
+  builder.setInsertionPointToStart(&entry.getBody().front());
+  createScratch();
+  auto chunks = scf::ForOp::create(builder, loc, entry.getArgument(5),
+                                   entry.getArgument(6), launch.i64(1));
+  func::ReturnOp::create(builder, loc);
+  builder.setInsertionPoint(chunks.getBody()->getTerminator());
+  Chunk chunk = launch.readChunk(entry, chunks.getInductionVar());
+  auto blocks = scf::ForOp::create(builder, loc, chunk.begin, chunk.end,
+                                   launch.i64(width));
+  builder.setInsertionPoint(blocks.getBody()->getTerminator());
+  buildBlock(chunk, blocks.getInductionVar());
+}
+
+/// A full block works on the planes, a partial one on a copy of its elements.
+void CPUKernelBuilder::buildBlock(const Chunk &chunk, Value index) {
+  SmallVector<Value> pointers;
+  for (auto [pointer, plane] : llvm::zip(chunk.planes, planes))
+    pointers.push_back(launch.advance(pointer, index, plane.bytes));
+  if (width == 1)
+    return buildBody(chunk, index, pointers);
+  SequenceBuilder b(builder, loc);
+  Value count = b.subi(chunk.end, index);
+  Value isPartial = b.compare(arith::CmpIPredicate::slt, count,
+                              launch.i64(width));
+  auto conditionally = [&](auto build) {
+    auto branch = scf::IfOp::create(builder, loc, isPartial);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    build();
+  };
+  conditionally([&] { copyTail(pointers, count, /*toScratch=*/true); });
+  SmallVector<Value> chosen;
+  for (auto [pointer, block] : llvm::zip(pointers, scratch))
+    chosen.push_back(LLVM::SelectOp::create(builder, loc, isPartial, block,
+                                            pointer));
+  buildBody(chunk, index, chosen);
+  conditionally([&] { copyTail(pointers, count, /*toScratch=*/false); });
+}
+
+void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
+                                bool toScratch) {
+  SequenceBuilder b(builder, loc);
+  for (auto [pointer, block, plane] : llvm::zip(pointers, scratch, planes)) {
+    if (toScratch ? !plane.isRead : !plane.isWritten)
+      continue;
+    if (toScratch) {
+      // Lanes beyond the end compute on zeros; nobody reads them.
+      Value zeros = b.integer(VectorType::get({width}, plane.bits), 0);
+      LLVM::StoreOp::create(builder, loc, zeros, block, /*alignment=*/64);
+    }
+    Value bytes = b.muli(count, launch.i64(plane.bytes));
+    LLVM::MemcpyOp::create(builder, loc, toScratch ? block : pointer,
+                           toScratch ? pointer : block, bytes,
+                           /*isVolatile=*/false);
+  }
+}
+
+Value CPUKernelBuilder::elementIndices(const Chunk &chunk, Value index) {
+  SequenceBuilder b(builder, loc);
+  Value start = b.addi(chunk.first, index);
+  if (width == 1)
+    return start;
+  auto type = VectorType::get({width}, builder.getI64Type());
+  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
+  Value iota = arith::ConstantOp::create(
+      builder, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lanes)));
+  return b.addi(vector::BroadcastOp::create(builder, loc, type, start), iota);
+}
+
+void CPUKernelBuilder::buildBody(const Chunk &chunk, Value index,
+                                 ArrayRef<Value> pointers) {
+  IRMapping mapping;
+  for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
+    mapping.map(Value(uniform), value);
+  for (Operation &op : kernel.getBodyBlock().without_terminator()) {
+    if (auto load = dyn_cast<LoadPlaneOp>(op)) {
+      unsigned plane = launch.getPlaneIndex(load.getTensor(), load.getPlane());
+      mapping.map(load.getResult(),
+                  LLVM::LoadOp::create(builder, loc, load.getType(),
+                                       pointers[plane], planes[plane].bytes)
+                      .getResult());
+    } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
+      unsigned plane =
+          launch.getPlaneIndex(store.getTensor(), store.getPlane());
+      LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
+                            pointers[plane], planes[plane].bytes);
+    } else if (isa<ElementIndexOp>(op)) {
+      mapping.map(op.getResult(0), elementIndices(chunk, index));
+    } else if (isa<TensorKeyOp>(op)) {
+      mapping.map(op.getResult(0), chunk.key);
+    } else {
+      builder.clone(op, mapping);
+    }
+  }
+}
+
+namespace {
+struct ConvertTandemToCPUPass
+    : public tandem::impl::ConvertTandemToCPUBase<ConvertTandemToCPUPass> {
+  void runOnOperation() override {
+    for (auto kernel :
+         llvm::make_early_inc_range(getOperation().getOps<KernelOp>())) {
+      CPUKernelBuilder(kernel).build();
+      kernel.erase();
+      ++numKernels;
+    }
+  }
+};
+} // namespace

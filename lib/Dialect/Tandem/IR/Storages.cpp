@@ -1,0 +1,383 @@
+//===- Storages.cpp - What each storage answers ---------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the storage interface for each storage: planes, value
+// types, decoding, encoding, accumulation and decay.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+/// Names of the trailing planes of an expansion.
+static std::string trailingSuffix(unsigned index) {
+  return index == 1 ? ".lo" : ".lo" + std::to_string(index);
+}
+
+/// x * s rounded to f32 and then to x's format: NUMERICS, "an operation with
+/// an f32 scalar".
+static Value scaleByScalar(SequenceBuilder &b, Value x, Value scalar) {
+  Value wide = b.mul(b.convert(x, b.builder.getF32Type()), scalar);
+  return b.convert(wide, getElementTypeOrSelf(x.getType()));
+}
+
+/// Verifies that a visible copy has a 16-bit float format.
+static LogicalResult verifyHalf(function_ref<InFlightDiagnostic()> emitError,
+                                StringRef what, Type format) {
+  if (isa<BFloat16Type, Float16Type>(format))
+    return success();
+  return emitError() << what << " must be bf16 or f16, got " << format;
+}
+
+//===----------------------------------------------------------------------===//
+// FloatStorageAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+FloatStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                         Type format, Rounding rounding) {
+  // (C1)
+  if (!mcf::isComponentFormat(format))
+    return emitError()
+           << "a stored float is bf16, f16, f32, f8E4M3FN or f8E5M2, got "
+           << format;
+  // (C2)
+  if (rounding == Rounding::stochastic)
+    return verifyHalf(emitError, "a stochastically rounded float", format);
+  return success();
+}
+
+SmallVector<Plane> FloatStorageAttr::getPlanes() const {
+  return {Plane{"", getFormat()}};
+}
+std::optional<unsigned> FloatStorageAttr::getVisiblePlane() const { return 0; }
+bool FloatStorageAttr::usesRandomBits() const {
+  return getRounding() == Rounding::stochastic;
+}
+
+/// Stochastic rounding is from f32, so it has no component policy.
+Type FloatStorageAttr::getValueType(Type format) const {
+  return usesRandomBits() && !format.isF32() ? Type() : format;
+}
+
+Value FloatStorageAttr::decode(OpBuilder &builder, Location loc,
+                               ValueRange planes, Type type) const {
+  return SequenceBuilder(builder, loc).convert(planes[0], type);
+}
+
+/// Rounds |x| = (n + f) ulp up iff floor(f * 2^16) + r >= 2^16. In bf16 the
+/// low 16 bits of an f32 are f * 2^16 exactly, subnormals included.
+static Value roundStochasticBF16(SequenceBuilder &b, Value x, Value random) {
+  Value bits = b.bits(x);
+  Value code = b.shr(b.addi(bits, random), 16);
+  Value magnitude = b.andi(bits, b.like(bits, 0x7FFFFFFF));
+  Value isNaN = b.compare(arith::CmpIPredicate::ugt, magnitude,
+                          b.like(bits, 0x7F800000));
+  return b.resize(b.select(isNaN, b.like(code, 0x7FFF), code),
+                  b.builder.getIntegerType(16));
+}
+
+/// The same for a format with fewer exponents than f32: |x| in units of the
+/// last place times 2^16 fits 64 bits.
+static Value roundStochasticSmall(SequenceBuilder &b, Value x, Value random,
+                                  Type element) {
+  FloatFormat to = FloatFormat::get(element);
+  Type i64 = b.builder.getI64Type();
+  Value bits = b.bits(x);
+  Value magnitude = b.andi(bits, b.like(bits, 0x7FFFFFFF));
+  Value field = b.shr(magnitude, 23);
+  Value hidden = b.select(
+      b.compare(arith::CmpIPredicate::eq, field, b.like(field, 0)),
+      b.like(field, 0), b.like(field, 0x800000));
+  Value significand =
+      b.ori(b.andi(magnitude, b.like(bits, 0x7FFFFF)), hidden);
+  // The exponent field of the smallest normal number of the target, in f32.
+  uint64_t minField = to.minExponent() + 127;
+  Value clamped = arith::MaxUIOp::create(b.builder, b.loc, field,
+                                         b.like(field, minField));
+  Value below = b.subi(clamped, field);
+  Value shift = arith::MinUIOp::create(b.builder, b.loc,
+                                       b.addi(below, b.like(below, 23 - to.mantissaBits)),
+                                       b.like(below, 63));
+  Value fixed = b.shl(b.resize(significand, i64), 16);
+  fixed = arith::ShRUIOp::create(b.builder, b.loc, fixed, b.resize(shift, i64));
+  Value ulps = b.shr(b.addi(fixed, b.resize(random, i64)), 16);
+  Value base = b.shl(b.subi(clamped, b.like(clamped, minField)), to.mantissaBits);
+  Value code = b.addi(b.resize(ulps, base.getType()), base);
+  code = arith::MinUIOp::create(b.builder, b.loc, code,
+                                b.like(code, to.infinity()));
+  Value sign = b.shr(b.andi(bits, b.like(bits, 0x80000000)), 32 - to.width());
+  Value isNaN = b.compare(arith::CmpIPredicate::ugt, magnitude,
+                          b.like(bits, 0x7F800000));
+  code = b.select(isNaN, b.like(code, to.canonicalNaN()), b.ori(code, sign));
+  return b.resize(code, b.builder.getIntegerType(to.width()));
+}
+
+SmallVector<Value> FloatStorageAttr::encode(OpBuilder &builder, Location loc,
+                                            Value value,
+                                            Value randomBits) const {
+  SequenceBuilder b(builder, loc);
+  if (!usesRandomBits())
+    return {b.canonicalBits(b.convert(value, getFormat()))};
+  if (getFormat().isBF16())
+    return {roundStochasticBF16(b, value, randomBits)};
+  return {roundStochasticSmall(b, value, randomBits, getFormat())};
+}
+
+Value FloatStorageAttr::accumulate(OpBuilder &builder, Location loc,
+                                   Value whole, Value addend) const {
+  return SequenceBuilder(builder, loc).add(whole, addend);
+}
+
+Value FloatStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
+                              const UniformFactor &factor) const {
+  SequenceBuilder b(builder, loc);
+  return scaleByScalar(b, whole, factor.scalar());
+}
+
+//===----------------------------------------------------------------------===//
+// ExpansionStorageAttr
+//===----------------------------------------------------------------------===//
+
+Attribute ExpansionStorageAttr::parse(AsmParser &parser, Type) {
+  SMLoc location = parser.getCurrentLocation();
+  if (parser.parseLess())
+    return {};
+  FailureOr<SmallVector<Type>> components = mcf::parseComponentList(parser);
+  if (failed(components) || parser.parseGreater())
+    return {};
+  auto type = mcf::ExpansionType::getChecked(
+      [&] { return parser.emitError(location); }, parser.getContext(),
+      ArrayRef<Type>(*components));
+  return type ? get(parser.getContext(), type) : Attribute();
+}
+
+void ExpansionStorageAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  mcf::printComponentList(printer, getExpansion().getComponents());
+  printer << ">";
+}
+
+LogicalResult
+ExpansionStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                             mcf::ExpansionType expansion) {
+  return success();
+}
+
+SmallVector<Plane> ExpansionStorageAttr::getPlanes() const {
+  SmallVector<Plane> planes;
+  for (auto [index, type] : llvm::enumerate(getExpansion().getComponents()))
+    planes.push_back({index ? trailingSuffix(index) : "", type});
+  return planes;
+}
+std::optional<unsigned> ExpansionStorageAttr::getVisiblePlane() const {
+  return 0;
+}
+bool ExpansionStorageAttr::usesRandomBits() const { return false; }
+
+Type ExpansionStorageAttr::getValueType(Type format) const {
+  Type leading = getExpansion().getLeading();
+  if (!format.isF32())
+    return leading == format ? Type(getExpansion()) : Type();
+  return leading.isF32() ? Type() : format;
+}
+
+Value ExpansionStorageAttr::decode(OpBuilder &builder, Location loc,
+                                   ValueRange planes, Type type) const {
+  Value packed = mcf::PackOp::create(
+      builder, loc, mcf::withElementType(type, getExpansion()), planes);
+  if (isa<mcf::ExpansionType>(getElementTypeOrSelf(type)))
+    return packed;
+  return mcf::ToFloatOp::create(builder, loc, type, packed);
+}
+
+SmallVector<Value> ExpansionStorageAttr::encode(OpBuilder &builder,
+                                                Location loc, Value value,
+                                                Value) const {
+  Type type = mcf::withElementType(value.getType(), getExpansion());
+  if (value.getType() != type)
+    value = mcf::FromFloatOp::create(builder, loc, type, value);
+  SmallVector<Type> types =
+      llvm::map_to_vector(getExpansion().getComponents(), [&](Type element) {
+        return mcf::withElementType(type, element);
+      });
+  auto components = mcf::ComponentsOp::create(builder, loc, types, value);
+  SequenceBuilder b(builder, loc);
+  return llvm::map_to_vector(components.getResults(), [&](Value component) {
+    return b.canonicalBits(component);
+  });
+}
+
+Value ExpansionStorageAttr::accumulate(OpBuilder &builder, Location loc,
+                                       Value whole, Value addend) const {
+  return mcf::GrowOp::create(builder, loc, whole.getType(), whole, addend);
+}
+
+Value ExpansionStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
+                                  const UniformFactor &factor) const {
+  return mcf::MulOp::create(builder, loc, whole.getType(), factor.split(),
+                            whole);
+}
+
+//===----------------------------------------------------------------------===//
+// KahanStorageAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+KahanStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                         Type format) {
+  // (C1)
+  return verifyHalf(emitError, "a Kahan-compensated float", format);
+}
+
+SmallVector<Plane> KahanStorageAttr::getPlanes() const {
+  return {Plane{"", getFormat()}, Plane{".compensation", getFormat()}};
+}
+std::optional<unsigned> KahanStorageAttr::getVisiblePlane() const { return 0; }
+bool KahanStorageAttr::usesRandomBits() const { return false; }
+
+Type KahanStorageAttr::getValueType(Type format) const {
+  if (format == getFormat())
+    return mcf::ExpansionType::get(format, 2);
+  return {};
+}
+
+Value KahanStorageAttr::decode(OpBuilder &builder, Location loc,
+                               ValueRange planes, Type type) const {
+  return mcf::PackOp::create(builder, loc, type, planes);
+}
+
+SmallVector<Value> KahanStorageAttr::encode(OpBuilder &builder, Location loc,
+                                            Value value, Value) const {
+  Type type = mcf::getLeadingLike(value.getType());
+  auto components =
+      mcf::ComponentsOp::create(builder, loc, TypeRange{type, type}, value);
+  SequenceBuilder b(builder, loc);
+  return {b.canonicalBits(components.getResult(0)),
+          b.canonicalBits(components.getResult(1))};
+}
+
+Value KahanStorageAttr::accumulate(OpBuilder &builder, Location loc,
+                                   Value whole, Value addend) const {
+  return mcf::KahanOp::create(builder, loc, whole.getType(), whole, addend);
+}
+
+/// The value decays; what is still to be added does not.
+Value KahanStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
+                              const UniformFactor &factor) const {
+  Type type = mcf::getLeadingLike(whole.getType());
+  auto parts =
+      mcf::ComponentsOp::create(builder, loc, TypeRange{type, type}, whole);
+  SequenceBuilder b(builder, loc);
+  Value value = scaleByScalar(b, parts.getResult(0), factor.scalar());
+  return mcf::PackOp::create(builder, loc, whole.getType(),
+                             ValueRange{value, parts.getResult(1)});
+}
+
+//===----------------------------------------------------------------------===//
+// MasterStorageAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+MasterStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                          Type format) {
+  // (C1)
+  return verifyHalf(emitError, "the visible copy of a master weight", format);
+}
+
+SmallVector<Plane> MasterStorageAttr::getPlanes() const {
+  return {Plane{"", getFormat(), /*isRead=*/false},
+          Plane{".master", Float32Type::get(getContext())}};
+}
+std::optional<unsigned> MasterStorageAttr::getVisiblePlane() const { return 0; }
+bool MasterStorageAttr::usesRandomBits() const { return false; }
+
+Type MasterStorageAttr::getValueType(Type format) const {
+  return format.isF32() ? format : Type();
+}
+
+Value MasterStorageAttr::decode(OpBuilder &, Location, ValueRange planes,
+                                Type) const {
+  return planes[1];
+}
+
+SmallVector<Value> MasterStorageAttr::encode(OpBuilder &builder, Location loc,
+                                             Value value, Value) const {
+  SequenceBuilder b(builder, loc);
+  return {b.canonicalBits(b.convert(value, getFormat())),
+          b.canonicalBits(value)};
+}
+
+Value MasterStorageAttr::accumulate(OpBuilder &builder, Location loc,
+                                    Value whole, Value addend) const {
+  return SequenceBuilder(builder, loc).add(whole, addend);
+}
+
+Value MasterStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
+                               const UniformFactor &factor) const {
+  return SequenceBuilder(builder, loc).mul(whole, factor.scalar());
+}
+
+//===----------------------------------------------------------------------===//
+// RemainderStorageAttr
+//===----------------------------------------------------------------------===//
+
+SmallVector<Plane> RemainderStorageAttr::getPlanes() const {
+  return {Plane{"", BFloat16Type::get(getContext())},
+          Plane{".remainder", IntegerType::get(getContext(), 16)}};
+}
+std::optional<unsigned> RemainderStorageAttr::getVisiblePlane() const {
+  return 0;
+}
+bool RemainderStorageAttr::usesRandomBits() const { return false; }
+
+Type RemainderStorageAttr::getValueType(Type format) const {
+  return format.isF32() ? format : Type();
+}
+
+Value RemainderStorageAttr::decode(OpBuilder &builder, Location loc,
+                                   ValueRange planes, Type) const {
+  SequenceBuilder b(builder, loc);
+  Type i32 = builder.getI32Type();
+  Value low = b.resize(planes[1], i32);
+  Value high = b.resize(b.bits(planes[0]), i32);
+  Value word = b.shl(b.subi(high, b.shr(low, 15)), 16);
+  return b.bitcast(b.ori(word, low), builder.getF32Type());
+}
+
+/// A NaN is 0x7FFF0000 here: rounding 0x7FFFFFFF up would show the framework
+/// a -0 in the visible plane.
+SmallVector<Value> RemainderStorageAttr::encode(OpBuilder &builder,
+                                                Location loc, Value value,
+                                                Value) const {
+  SequenceBuilder b(builder, loc);
+  Type i16 = builder.getIntegerType(16);
+  Value word = b.bits(value);
+  Value magnitude = b.andi(word, b.like(word, 0x7FFFFFFF));
+  Value isNaN = b.compare(arith::CmpIPredicate::ugt, magnitude,
+                          b.like(word, 0x7F800000));
+  word = b.select(isNaN, b.like(word, 0x7FFF0000), word);
+  Value high = b.shr(b.addi(word, b.like(word, 0x8000)), 16);
+  return {b.resize(high, i16), b.resize(word, i16)};
+}
+
+Value RemainderStorageAttr::accumulate(OpBuilder &builder, Location loc,
+                                       Value whole, Value addend) const {
+  return SequenceBuilder(builder, loc).add(whole, addend);
+}
+
+Value RemainderStorageAttr::decay(OpBuilder &builder, Location loc,
+                                  Value whole,
+                                  const UniformFactor &factor) const {
+  return SequenceBuilder(builder, loc).mul(whole, factor.scalar());
+}

@@ -1,0 +1,126 @@
+//===- TandemAttrs.cpp - Roles and compute policies -----------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the parsers, printers and verifiers of the tandem
+// attributes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+#include "tandem/Dialect/Tandem/IR/StorageInterface.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "tandem/Dialect/Tandem/IR/TandemAttrs.cpp.inc"
+
+void TandemDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "tandem/Dialect/Tandem/IR/TandemAttrs.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// RoleAttr
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The optional fields of a role while it is parsed.
+struct RoleFields {
+  Moment moment = Moment::none;
+  Domain domain = Domain::any;
+  FloatAttr defaultValue;
+};
+} // namespace
+
+static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
+  StringRef key, value;
+  SMLoc location = parser.getCurrentLocation();
+  if (parser.parseKeyword(&key) || parser.parseEqual())
+    return failure();
+  if (key == "default")
+    return parser.parseAttribute(fields.defaultValue,
+                                 parser.getBuilder().getF64Type());
+  if (parser.parseKeyword(&value))
+    return failure();
+  if (key == "moment")
+    if (std::optional<Moment> moment = symbolizeMoment(value)) {
+      fields.moment = *moment;
+      return success();
+    }
+  if (key == "domain")
+    if (std::optional<Domain> domain = symbolizeDomain(value)) {
+      fields.domain = *domain;
+      return success();
+    }
+  return parser.emitError(location)
+         << "unknown role field '" << key << " = " << value
+         << "'; expected moment = none|first|second, domain = "
+            "any|nonneg|unit|epsilon or default = <number>";
+}
+
+Attribute RoleAttr::parse(AsmParser &parser, Type) {
+  StringRef keyword;
+  std::string name;
+  RoleFields fields;
+  if (parser.parseLess())
+    return {};
+  SMLoc location = parser.getCurrentLocation();
+  if (parser.parseKeyword(&keyword))
+    return {};
+  std::optional<RoleKind> kind = symbolizeRoleKind(keyword);
+  if (!kind) {
+    parser.emitError(location)
+        << "unknown role '" << keyword
+        << "'; expected param, grad, state, hyper, step or seed";
+    return {};
+  }
+  if (parser.parseString(&name))
+    return {};
+  while (succeeded(parser.parseOptionalComma()))
+    if (parseRoleField(parser, fields))
+      return {};
+  if (parser.parseGreater())
+    return {};
+  return get(parser.getContext(), *kind, parser.getBuilder().getStringAttr(name),
+             fields.moment, fields.domain, fields.defaultValue);
+}
+
+void RoleAttr::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyRoleKind(getKind()) << " " << getName();
+  if (getMoment() != Moment::none)
+    printer << ", moment = " << stringifyMoment(getMoment());
+  if (getDomain() != Domain::any)
+    printer << ", domain = " << stringifyDomain(getDomain());
+  if (getDefaultValue()) {
+    printer << ", default = ";
+    printer.printAttributeWithoutType(getDefaultValue());
+  }
+  printer << ">";
+}
+
+//===----------------------------------------------------------------------===//
+// ComputeAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+ComputeAttr::verify(function_ref<InFlightDiagnostic()> emitError, Policy policy,
+                    Type format) {
+  // (C1)
+  if (policy == Policy::f32 && !format.isF32())
+    return emitError() << "the f32 policy computes in f32, got " << format;
+  if (policy == Policy::component && !isa<BFloat16Type, Float16Type>(format))
+    return emitError() << "a component policy rounds to bf16 or f16, got "
+                       << format;
+  return success();
+}

@@ -1,0 +1,214 @@
+//===- TandemOps.cpp - Operations of the tandem dialect -------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the verifiers and methods of the tandem operations.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/IR/Builders.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/FloatFormat.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+//===----------------------------------------------------------------------===//
+// Strategies
+//===----------------------------------------------------------------------===//
+
+LogicalResult StrategyOp::verifyRegions() {
+  // (C1)
+  for (Operation &op : getBody().front())
+    if (!isa<AssignOp>(op))
+      return op.emitOpError("does not belong in a strategy; it holds only "
+                            "tandem.assign");
+  return success();
+}
+
+/// Whether a rule applies to a role.
+static bool matches(AssignOp rule, RoleAttr role) {
+  return rule.getKind() == role.getKind() &&
+         (!rule.getMoment() || *rule.getMoment() == role.getMoment()) &&
+         (!rule.getName() || *rule.getName() == role.getName().getValue());
+}
+
+StorageAttrInterface StrategyOp::getStorage(RoleAttr role) {
+  for (AssignOp rule : getBody().getOps<AssignOp>())
+    if (matches(rule, role))
+      return rule.getStorage();
+  return {};
+}
+
+LogicalResult AssignOp::verify() {
+  // (C1)
+  if (getKind() > RoleKind::state)
+    return emitOpError("stores a param, grad or state, not a ")
+           << stringifyRoleKind(getKind());
+  // (C2)
+  if (getMoment() && getKind() != RoleKind::state)
+    return emitOpError("only a state has a moment");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Decode and encode
+//===----------------------------------------------------------------------===//
+
+/// (C1) of decode and encode.
+static LogicalResult verifyLogical(Operation *op, StoredType stored,
+                                   Type value) {
+  if (stored.getLogical() == value)
+    return success();
+  return op->emitOpError("value must be ")
+         << stored.getLogical() << " as stored, got " << value;
+}
+
+LogicalResult DecodeOp::verify() {
+  return verifyLogical(*this, getStored().getType(), getResult().getType());
+}
+LogicalResult EncodeOp::verify() {
+  return verifyLogical(*this, getStored().getType(), getValue().getType());
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+StoredType KernelOp::getTensorType(unsigned index) {
+  return cast<StoredType>(getBodyBlock().getArgument(index).getType());
+}
+
+unsigned KernelOp::getFirstPlane(unsigned tensor) {
+  unsigned plane = 0;
+  for (unsigned i = 0; i < tensor; ++i)
+    plane += getTensorType(i).getStorage().getPlanes().size();
+  return plane;
+}
+
+Block::BlockArgListType KernelOp::getUniforms() {
+  return getBodyBlock().getArguments().drop_front(getNumTensors());
+}
+
+/// Whether `type` fits a 32-bit slot of the scalar row.
+static bool isUniformType(Type type) {
+  return mcf::isComponentFormat(type) || type.isInteger(32);
+}
+
+/// (C2): one prologue argument of the right type per scalar role.
+static LogicalResult verifyScalars(KernelOp op) {
+  Block &prologue = op.getPrologueBlock();
+  if (prologue.getNumArguments() != op.getScalarRoles().size())
+    return op.emitOpError("has ")
+           << op.getScalarRoles().size() << " scalar roles, but its prologue has "
+           << prologue.getNumArguments() << " arguments";
+  for (auto [attr, argument] :
+       llvm::zip(op.getScalarRoles(), prologue.getArguments())) {
+    auto role = dyn_cast<RoleAttr>(attr);
+    if (!role || role.isTensor())
+      return op.emitOpError("scalar role expected, got ") << attr;
+    bool isHyper = role.getKind() == RoleKind::hyper;
+    if (isHyper ? !argument.getType().isF64()
+                : !argument.getType().isInteger(64))
+      return op.emitOpError("scalar '")
+             << role.getName().getValue() << "' must be "
+             << (isHyper ? "f64" : "i64") << " in the prologue, got "
+             << argument.getType();
+  }
+  return success();
+}
+
+/// (C1), first half: one stored body argument per tensor role.
+static LogicalResult verifyTensors(KernelOp op) {
+  Block &body = op.getBodyBlock();
+  if (body.getNumArguments() < op.getNumTensors())
+    return op.emitOpError("has ")
+           << op.getNumTensors() << " tensor roles, but its body has only "
+           << body.getNumArguments() << " arguments";
+  for (auto [index, attr] : llvm::enumerate(op.getTensorRoles())) {
+    auto role = dyn_cast<RoleAttr>(attr);
+    if (!role || !role.isTensor())
+      return op.emitOpError("tensor role expected, got ") << attr;
+    if (!isa<StoredType>(body.getArgument(index).getType()))
+      return op.emitOpError("body argument ")
+             << index << " must be a stored tensor, got "
+             << body.getArgument(index).getType();
+  }
+  return success();
+}
+
+LogicalResult KernelOp::verifyRegions() {
+  auto yield = dyn_cast<YieldOp>(getPrologueBlock().getTerminator());
+  if (!yield || !isa<YieldOp>(getBodyBlock().getTerminator()))
+    return emitOpError("prologue and body must end with tandem.yield");
+  // (C1)
+  if (failed(verifyTensors(*this)))
+    return failure();
+  if (!llvm::equal(ValueRange(getUniforms()).getTypes(),
+                   yield.getOperandTypes()))
+    return emitOpError("body arguments after the tensors must be what the "
+                       "prologue yields");
+  // (C2)
+  if (failed(verifyScalars(*this)))
+    return failure();
+  // (C3)
+  for (Type type : yield.getOperandTypes())
+    if (!isUniformType(type))
+      return emitOpError("a uniform value must be f32, bf16, f16, f8E4M3FN, "
+                         "f8E5M2 or i32, got ")
+             << type;
+  // (C4)
+  if (getWidth() < 1 || !llvm::isPowerOf2_64(getWidth()))
+    return emitOpError("width must be a power of two, got ") << getWidth();
+  return success();
+}
+
+/// (C1) of load and store.
+static LogicalResult verifyValue(Operation *op, StoredType tensor, Type value) {
+  Type element = getElementTypeOrSelf(value);
+  auto kernel = op->getParentOfType<KernelOp>();
+  if (element.isF32() ||
+      (kernel && element == tensor.getStorage().getValueType(kernel.getCompute().getFormat())))
+    return success();
+  return op->emitOpError("value must be f32 or what the storage decodes to "
+                         "under the kernel's policy, got ")
+         << value;
+}
+
+LogicalResult LoadOp::verify() {
+  return verifyValue(*this, getTensor().getType(), getType());
+}
+LogicalResult StoreOp::verify() {
+  return verifyValue(*this, getTensor().getType(), getValue().getType());
+}
+
+static LogicalResult verifyPlane(Operation *op, StoredType tensor,
+                                 uint64_t plane, Type value) {
+  SmallVector<Plane> planes = tensor.getStorage().getPlanes();
+  // (C1)
+  if (plane >= planes.size())
+    return op->emitOpError("plane ") << plane << " does not exist; " << tensor
+                                     << " has " << planes.size();
+  // (C2)
+  Type element = getElementTypeOrSelf(value);
+  Type wanted = planes[plane].elementType;
+  if (element == wanted || element == getBitsType(wanted))
+    return success();
+  return op->emitOpError("plane ")
+         << plane << " holds " << wanted << ", got " << value;
+}
+
+LogicalResult LoadPlaneOp::verify() {
+  return verifyPlane(*this, getTensor().getType(), getPlane(), getType());
+}
+LogicalResult StorePlaneOp::verify() {
+  return verifyPlane(*this, getTensor().getType(), getPlane(),
+                     getValue().getType());
+}
+
+#define GET_OP_CLASSES
+#include "tandem/Dialect/Tandem/IR/TandemOps.cpp.inc"

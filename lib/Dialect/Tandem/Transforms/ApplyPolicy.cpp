@@ -1,0 +1,257 @@
+//===- ApplyPolicy.cpp - Compute a kernel's body under its policy ---------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pass that turns a kernel's real arithmetic into the
+// arithmetic of its compute policy (docs/Numerics.md, policies).
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/IR/IRMapping.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_APPLYPOLICY
+#include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+//===----------------------------------------------------------------------===//
+// The f32 policy
+//===----------------------------------------------------------------------===//
+
+/// The named updates become the sums and products they name.
+static void applyF32Policy(KernelOp kernel) {
+  kernel.getBodyBlock().walk([&](Operation *op) {
+    OpBuilder builder(op);
+    SequenceBuilder b(builder, op->getLoc());
+    Value result;
+    if (auto accumulate = dyn_cast<AccumulateOp>(op))
+      result = b.add(accumulate.getState(), accumulate.getAddend());
+    else if (auto ema = dyn_cast<EmaOp>(op))
+      result = b.add(b.mul(ema.getFactor(), ema.getState()), ema.getAddend());
+    else if (auto decay = dyn_cast<DecayOp>(op))
+      result = b.mul(decay.getFactor(), decay.getState());
+    else
+      return;
+    op->replaceAllUsesWith(ValueRange{result});
+    op->erase();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// The component policy
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Rebuilds a kernel's body so that every operation rounds to the component
+/// format. A value is then a component, an expansion that belongs to a storage
+/// (a param or state on its way to its own store), an f32 uniform, or an i1.
+class ComponentPolicy {
+public:
+  ComponentPolicy(KernelOp kernel, Pass::Statistic &rounded,
+                  Pass::Statistic &compensated)
+      : kernel(kernel), format(kernel.getCompute().getFormat()),
+        builder(kernel.getContext()), rounded(rounded),
+        compensated(compensated) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult convert(Operation *op);
+  LogicalResult convertLoad(LoadOp op);
+  LogicalResult convertStore(StoreOp op);
+  LogicalResult convertUpdate(Operation *op, Value factor, Value addend);
+  LogicalResult convertArithmetic(Operation *op);
+
+  SequenceBuilder arith(Operation *op) { return {builder, op->getLoc()}; }
+  bool isUniformValue(Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    return argument && value.getType().isF32();
+  }
+  /// The component that is read where an expansion is not read whole.
+  Value leading(Value value, Location loc);
+  /// A new value as a component: uniforms are rounded, expansions led.
+  Value component(Value value, Location loc);
+  /// A uniform factor split in two components from f64, in the prologue.
+  Value split(BlockArgument factor);
+
+  KernelOp kernel;
+  Type format;
+  OpBuilder builder;
+  IRMapping mapping;
+  /// The storage to which a whole value belongs.
+  llvm::DenseMap<Value, StorageAttrInterface> owners;
+  llvm::DenseMap<Value, Value> splits;
+  Pass::Statistic &rounded, &compensated;
+};
+} // namespace
+
+LogicalResult ComponentPolicy::run() {
+  Block &body = kernel.getBodyBlock();
+  SmallVector<Operation *> old;
+  for (Operation &op : body)
+    old.push_back(&op);
+  builder.setInsertionPoint(body.getTerminator());
+  for (Operation *op : ArrayRef(old).drop_back())
+    if (failed(convert(op)))
+      return failure();
+  for (Operation *op : llvm::reverse(ArrayRef(old).drop_back()))
+    op->erase();
+  return success();
+}
+
+LogicalResult ComponentPolicy::convert(Operation *op) {
+  if (auto load = dyn_cast<LoadOp>(op))
+    return convertLoad(load);
+  if (auto store = dyn_cast<StoreOp>(op))
+    return convertStore(store);
+  if (auto accumulate = dyn_cast<AccumulateOp>(op))
+    return convertUpdate(op, {}, accumulate.getAddend());
+  if (auto ema = dyn_cast<EmaOp>(op))
+    return convertUpdate(op, ema.getFactor(), ema.getAddend());
+  if (auto decay = dyn_cast<DecayOp>(op))
+    return convertUpdate(op, decay.getFactor(), {});
+  return convertArithmetic(op);
+}
+
+LogicalResult ComponentPolicy::convertLoad(LoadOp op) {
+  StorageAttrInterface storage = op.getTensor().getType().getStorage();
+  Value whole = LoadOp::create(builder, op.getLoc(),
+                               storage.getValueType(format), op.getTensor());
+  owners[whole] = storage;
+  mapping.map(op.getResult(), whole);
+  return success();
+}
+
+LogicalResult ComponentPolicy::convertStore(StoreOp op) {
+  StorageAttrInterface storage = op.getTensor().getType().getStorage();
+  Value value = mapping.lookupOrDefault(op.getValue());
+  Type wanted = storage.getValueType(format);
+  if (!isa<mcf::ExpansionType>(wanted))
+    value = component(value, op.getLoc());
+  if (value.getType() != wanted) {
+    unsigned index = cast<BlockArgument>(op.getTensor()).getArgNumber();
+    return op->emitError("the new value of ")
+           << kernel.getTensorRole(index).getName()
+           << " is not made of s + d, b * s + x and b * s with a uniform b, so "
+           << storage << " could keep nothing; give it a plain storage";
+  }
+  StoreOp::create(builder, op.getLoc(), value, op.getTensor());
+  return success();
+}
+
+LogicalResult ComponentPolicy::convertUpdate(Operation *op, Value factor,
+                                             Value addend) {
+  Location loc = op->getLoc();
+  Value whole = mapping.lookupOrDefault(op->getOperand(0));
+  StorageAttrInterface owner = owners.lookup(whole);
+  if (!owner)
+    return op->emitError("updates a value that is not a param's or state's own");
+  if (isa<mcf::ExpansionType>(whole.getType()))
+    ++compensated;
+  if (factor) {
+    auto uniform = dyn_cast<BlockArgument>(factor);
+    if (!uniform)
+      return op->emitError("the factor must be uniform: made of "
+                           "hyperparameters and literals alone");
+    UniformFactor forms{[&] { return Value(uniform); },
+                        [&] { return split(uniform); }};
+    whole = owner.decay(builder, loc, whole, forms);
+    owners[whole] = owner;
+  }
+  if (addend) {
+    Value rounded = component(mapping.lookupOrDefault(addend), loc);
+    whole = owner.accumulate(builder, loc, whole, rounded);
+    owners[whole] = owner;
+  }
+  mapping.map(op->getResult(0), whole);
+  return success();
+}
+
+/// Computes in f32 where an operand is an f32 scalar, and then rounds; else in
+/// the component format, whose arithmetic rounds once by definition.
+LogicalResult ComponentPolicy::convertArithmetic(Operation *op) {
+  bool hasUniform = false;
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands()) {
+    operands.push_back(
+        leading(mapping.lookupOrDefault(operand), op->getLoc()));
+    hasUniform |= isUniformValue(operands.back());
+  }
+  SequenceBuilder b = arith(op);
+  if (hasUniform)
+    for (Value &operand : operands)
+      if (operand.getType() == format)
+        operand = b.convert(operand, b.builder.getF32Type());
+  OperationState state(op->getLoc(), op->getName());
+  state.addOperands(operands);
+  state.addAttributes(op->getAttrs());
+  bool isFloat = op->getResult(0).getType().isF32();
+  state.addTypes(isFloat && !hasUniform ? format : op->getResult(0).getType());
+  Value result = builder.create(state)->getResult(0);
+  if (isFloat)
+    ++rounded;
+  mapping.map(op->getResult(0),
+              isFloat && hasUniform ? b.convert(result, format) : result);
+  return success();
+}
+
+Value ComponentPolicy::leading(Value value, Location loc) {
+  auto expansion = dyn_cast<mcf::ExpansionType>(value.getType());
+  if (!expansion)
+    return value;
+  return mcf::ComponentsOp::create(builder, loc, expansion.getComponents(),
+                                   value)
+      .getResult(0);
+}
+
+Value ComponentPolicy::component(Value value, Location loc) {
+  return SequenceBuilder(builder, loc).convert(leading(value, loc), format);
+}
+
+/// b = fl(beta), db = fl(beta - b), one rounding each from f64.
+Value ComponentPolicy::split(BlockArgument factor) {
+  Value &known = splits[factor];
+  if (known)
+    return known;
+  auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
+  unsigned index = factor.getArgNumber() - kernel.getNumTensors();
+  Value rounded = yield.getOperand(index);
+  Value wide = rounded.getDefiningOp<arith::TruncFOp>().getIn();
+  OpBuilder prologue(yield);
+  SequenceBuilder b(prologue, wide.getLoc());
+  Value high = b.convert(wide, format);
+  Value low =
+      b.convert(b.sub(wide, b.convert(high, prologue.getF64Type())), format);
+  yield.getValuesMutable().append({high, low});
+  Block &body = kernel.getBodyBlock();
+  Value first = body.addArgument(format, factor.getLoc());
+  Value second = body.addArgument(format, factor.getLoc());
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&body);
+  return known = mcf::PackOp::create(builder, factor.getLoc(),
+                                     mcf::ExpansionType::get(format, 2),
+                                     ValueRange{first, second});
+}
+
+namespace {
+struct ApplyPolicyPass : public tandem::impl::ApplyPolicyBase<ApplyPolicyPass> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<KernelOp>()) {
+      if (kernel.getCompute().getPolicy() == Policy::f32)
+        applyF32Policy(kernel);
+      else if (failed(
+                   ComponentPolicy(kernel, numRounded, numCompensated).run()))
+        return signalPassFailure();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,219 @@
+//===- EmulateFloats.cpp - Compute small floats in f32 lanes --------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pass that replaces arithmetic on small float formats
+// by exact f32 arithmetic and rounding sequences.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/IR/IRMapping.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Support/FloatEmulation.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_EMULATEFLOATS
+#include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+/// Whether c = -(a * b): an f32 fma then gives the residual exactly, or, where
+/// the product underflows f32, a number that rounds to the same signed zero.
+static bool isProductResidual(math::FmaOp op) {
+  auto negation = op.getC().getDefiningOp<arith::NegFOp>();
+  auto product = negation ? negation.getOperand().getDefiningOp<arith::MulFOp>()
+                          : arith::MulFOp();
+  return product && product.getLhs() == op.getA() &&
+         product.getRhs() == op.getB();
+}
+
+namespace {
+/// Rebuilds a block with its small floats in f32 lanes.
+class Emulator {
+public:
+  Emulator(const llvm::StringSet<> &formats, Pass::Statistic &roundings)
+      : formats(formats), roundings(roundings) {}
+
+  void run(Block &block) {
+    SmallVector<Operation *> dead;
+    for (BlockArgument argument : block.getArguments())
+      if (isEmulated(argument.getType()))
+        formatsOfArguments[argument] = argument.getType();
+    for (Operation &op : llvm::make_early_inc_range(block))
+      if (touches(&op)) {
+        emulate(&op);
+        dead.push_back(&op);
+      }
+    for (Operation *op : llvm::reverse(dead))
+      op->erase();
+    for (auto [argument, type] : formatsOfArguments)
+      argument.setType(Float32Type::get(type.getContext()));
+  }
+
+private:
+  bool isEmulated(Type type) {
+    if (!isa<FloatType>(type))
+      return false;
+    std::string name;
+    llvm::raw_string_ostream(name) << type;
+    return formats.contains(name);
+  }
+  bool touches(Operation *op) {
+    return llvm::any_of(op->getOperandTypes(),
+                        [&](Type type) { return isEmulated(type); }) ||
+           llvm::any_of(op->getResultTypes(),
+                        [&](Type type) { return isEmulated(type); });
+  }
+  Value lane(Value value) { return mapping.lookupOrDefault(value); }
+  bool hasCleanNaN(Value value) const;
+
+  void emulate(Operation *op);
+  Value build(SequenceBuilder &b, Operation *op);
+  Value buildTruncation(SequenceBuilder &b, arith::TruncFOp op);
+  Value buildFma(SequenceBuilder &b, math::FmaOp op);
+  /// The same operation on lanes; its result's element type follows.
+  Value buildOnLanes(SequenceBuilder &b, Operation *op);
+  Value round(SequenceBuilder &b, Value lanes, Type format, bool cleanNaN) {
+    ++roundings;
+    return roundLanes(b, lanes, FloatFormat::get(format), cleanNaN);
+  }
+
+  const llvm::StringSet<> &formats;
+  Pass::Statistic &roundings;
+  IRMapping mapping;
+  llvm::DenseSet<Value> lanes;
+  llvm::MapVector<BlockArgument, Type> formatsOfArguments;
+};
+} // namespace
+
+void Emulator::emulate(Operation *op) {
+  OpBuilder builder(op);
+  SequenceBuilder b(builder, op->getLoc());
+  if (auto store = dyn_cast<StorePlaneOp>(op)) {
+    Value code = encodeLanes(b, lane(store.getValue()),
+                             FloatFormat::get(store.getValue().getType()));
+    StorePlaneOp::create(builder, op->getLoc(), code, store.getTensor(),
+                         store.getPlane());
+    return;
+  }
+  if (auto yield = dyn_cast<YieldOp>(op)) {
+    SmallVector<Value> values = llvm::map_to_vector(
+        yield.getValues(), [&](Value value) { return lane(value); });
+    YieldOp::create(builder, op->getLoc(), values);
+    return;
+  }
+  Value result = build(b, op);
+  mapping.map(op->getResult(0), result);
+  if (isEmulated(op->getResult(0).getType()) || isa<arith::ExtFOp>(op))
+    lanes.insert(result);
+  if (!isEmulated(op->getResult(0).getType()))
+    op->getResult(0).replaceAllUsesWith(result);
+}
+
+/// Whether a NaN of this f32 value has zeros in the bits that bf16 drops: the
+/// value comes from lanes and uniform values, whose NaNs do, through
+/// arithmetic, which hands NaNs on.
+bool Emulator::hasCleanNaN(Value value) const {
+  if (isa<BlockArgument>(value) || lanes.contains(value))
+    return true;
+  Operation *op = value.getDefiningOp();
+  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
+             arith::NegFOp, math::SqrtOp, math::AbsFOp, math::FmaOp,
+             math::CopySignOp, arith::SelectOp>(op) &&
+         llvm::all_of(op->getOperands(), [&](Value operand) {
+           return !isa<FloatType>(operand.getType()) || hasCleanNaN(operand);
+         });
+}
+
+Value Emulator::build(SequenceBuilder &b, Operation *op) {
+  Type type = op->getResult(0).getType();
+  Type f32 = b.builder.getF32Type();
+  if (auto load = dyn_cast<LoadPlaneOp>(op)) {
+    Value code = LoadPlaneOp::create(b.builder, b.loc, getBitsType(type),
+                                     load.getTensor(), load.getPlane());
+    return decodeLanes(b, code, FloatFormat::get(type));
+  }
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    llvm::APFloat value = cast<FloatAttr>(constant.getValue()).getValue();
+    bool losesInfo = false;
+    value.convert(llvm::APFloat::IEEEsingle(),
+                  llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+    return arith::ConstantOp::create(b.builder, b.loc,
+                                     FloatAttr::get(f32, value));
+  }
+  if (auto bitcast = dyn_cast<arith::BitcastOp>(op)) {
+    if (isEmulated(bitcast.getIn().getType()))
+      return encodeLanes(b, lane(bitcast.getIn()),
+                         FloatFormat::get(bitcast.getIn().getType()));
+    return decodeLanes(b, bitcast.getIn(), FloatFormat::get(type));
+  }
+  if (auto extension = dyn_cast<arith::ExtFOp>(op))
+    return b.convert(lane(extension.getIn()), type);
+  if (auto truncation = dyn_cast<arith::TruncFOp>(op))
+    return buildTruncation(b, truncation);
+  if (auto fma = dyn_cast<math::FmaOp>(op))
+    return buildFma(b, fma);
+  Value result = buildOnLanes(b, op);
+  bool isExact = !isEmulated(type) ||
+                 isa<arith::NegFOp, arith::SelectOp, math::AbsFOp,
+                     math::CopySignOp, arith::MaximumFOp, arith::MinimumFOp,
+                     arith::MaxNumFOp, arith::MinNumFOp>(op);
+  return isExact ? result : round(b, result, type, /*cleanNaN=*/true);
+}
+
+Value Emulator::buildTruncation(SequenceBuilder &b, arith::TruncFOp op) {
+  Value source = op.getIn();
+  Type type = op.getType();
+  if (source.getType().isF64())
+    return round(b, roundToOddF32(b, source), type, /*cleanNaN=*/false);
+  return round(b, lane(source), type,
+               isEmulated(source.getType()) || hasCleanNaN(source));
+}
+
+Value Emulator::buildFma(SequenceBuilder &b, math::FmaOp op) {
+  Value x = lane(op.getA()), y = lane(op.getB()), z = lane(op.getC());
+  Value wide = isProductResidual(op) ? b.fma(x, y, z) : fmaToOddF32(b, x, y, z);
+  return round(b, wide, op.getType(), /*cleanNaN=*/true);
+}
+
+Value Emulator::buildOnLanes(SequenceBuilder &b, Operation *op) {
+  OperationState state(op->getLoc(), op->getName());
+  for (Value operand : op->getOperands())
+    state.addOperands(lane(operand));
+  Type type = op->getResult(0).getType();
+  state.addTypes(isEmulated(type) ? Type(b.builder.getF32Type()) : type);
+  state.addAttributes(op->getAttrs());
+  return b.builder.create(state)->getResult(0);
+}
+
+namespace {
+struct EmulateFloatsPass
+    : public tandem::impl::EmulateFloatsBase<EmulateFloatsPass> {
+  using EmulateFloatsBase::EmulateFloatsBase;
+
+  void runOnOperation() override {
+    llvm::StringSet<> names;
+    for (const std::string &format : formats) {
+      if (format != "bf16" && format != "f16" && format != "f8E4M3FN" &&
+          format != "f8E5M2") {
+        getOperation().emitError("cannot emulate '")
+            << format << "'; expected bf16, f16, f8E4M3FN or f8E5M2";
+        return signalPassFailure();
+      }
+      names.insert(format);
+    }
+    for (auto kernel : getOperation().getOps<KernelOp>()) {
+      // The body first: its argument types follow what the prologue yields.
+      Emulator(names, numRoundings).run(kernel.getBodyBlock());
+      Emulator(names, numRoundings).run(kernel.getPrologueBlock());
+    }
+  }
+};
+} // namespace

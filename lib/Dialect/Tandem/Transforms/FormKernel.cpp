@@ -1,0 +1,335 @@
+//===- FormKernel.cpp - Fuse a graph into one scalar kernel ---------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the kernel former: one former for every optimizer and
+// every storage.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_FORMKERNEL
+#include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+//===----------------------------------------------------------------------===//
+// The prologue
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Rebuilds uniform expressions of the graph in f64, in the prologue. f32 in a
+/// graph means a real number, so conversions between float types vanish.
+class PrologueBuilder {
+public:
+  PrologueBuilder(func::FuncOp function, Block &prologue)
+      : builder(OpBuilder::atBlockEnd(&prologue)) {
+    unsigned next = 0;
+    for (BlockArgument argument : function.getArguments())
+      if (!getRole(argument).isTensor())
+        mapping.map(Value(argument), Value(prologue.getArgument(next++)));
+  }
+
+  /// The prologue's f64 or i64 value of a uniform graph value, or null after a
+  /// diagnostic.
+  Value get(Value value) {
+    value = resolve(value);
+    if (Value known = mapping.lookupOrNull(value))
+      return known;
+    Operation *op = value.getDefiningOp();
+    Value result = op ? build(op) : Value();
+    if (result)
+      mapping.map(value, result);
+    return result;
+  }
+
+  OpBuilder builder;
+
+private:
+  static Type widen(Type type) {
+    Type element = getElementTypeOrSelf(type);
+    return isa<FloatType>(element) ? Float64Type::get(type.getContext())
+                                   : element;
+  }
+
+  Value build(Operation *op) {
+    if (auto constant = dyn_cast<arith::ConstantOp>(op))
+      return buildConstant(constant);
+    if (isa<tensor::SplatOp, arith::ExtFOp, arith::TruncFOp>(op))
+      return get(op->getOperand(0));
+    if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
+             arith::NegFOp, arith::SIToFPOp, arith::AddIOp, arith::SubIOp,
+             arith::MulIOp, math::FPowIOp, math::SqrtOp>(op)) {
+      op->emitError("a scalar expression of hyperparameters uses + - * /, "
+                    "sqrt, integer powers and i64 arithmetic; '")
+          << op->getName() << "' is none of them";
+      return {};
+    }
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      operands.push_back(get(operand));
+      if (!operands.back())
+        return {};
+    }
+    // Attributes are left behind: a fastmath flag may not cross.
+    return builder
+        .create(op->getLoc(), op->getName().getIdentifier(), operands,
+                {widen(op->getResult(0).getType())})
+        ->getResult(0);
+  }
+
+  Value buildConstant(arith::ConstantOp op) {
+    Attribute value = op.getValue();
+    if (auto splat = dyn_cast<SplatElementsAttr>(value))
+      value = splat.getSplatValue<Attribute>();
+    if (auto real = dyn_cast<FloatAttr>(value))
+      return arith::ConstantOp::create(
+          builder, op.getLoc(),
+          builder.getF64FloatAttr(real.getValueAsDouble()));
+    if (auto integer = dyn_cast<IntegerAttr>(value))
+      return arith::ConstantOp::create(builder, op.getLoc(), integer);
+    op.emitError("a constant of a graph must be one number for all elements");
+    return {};
+  }
+
+  IRMapping mapping;
+};
+
+//===----------------------------------------------------------------------===//
+// The body
+//===----------------------------------------------------------------------===//
+
+/// Rebuilds a graph as the scalar program of one element.
+class KernelFormer {
+public:
+  KernelFormer(func::FuncOp function, Pass::Statistic &uniforms)
+      : function(function), uniformCount(uniforms) {}
+
+  FailureOr<KernelOp> form();
+
+private:
+  KernelOp createKernel();
+  LogicalResult fuse(Operation *op);
+  LogicalResult fuseLinalg(linalg::LinalgOp op);
+  LogicalResult fuseElementwise(Operation *op);
+  LogicalResult storeResults(Operation *terminator);
+  /// The scalar value of a graph value in the body, or null after a diagnostic.
+  Value lookup(Value value, Operation *user);
+  /// The body argument of a uniform value, rounded to f32.
+  Value getUniform(Value value);
+
+  func::FuncOp function;
+  Pass::Statistic &uniformCount;
+  KernelOp kernel;
+  std::unique_ptr<PrologueBuilder> prologue;
+  OpBuilder body{static_cast<MLIRContext *>(nullptr)};
+  IRMapping mapping;
+  llvm::DenseMap<Value, Value> uniforms;
+  SmallVector<Value> yielded;
+};
+} // namespace
+
+KernelOp KernelFormer::createKernel() {
+  OpBuilder builder(function);
+  SmallVector<Attribute> tensorRoles, scalarRoles;
+  SmallVector<Type> tensorTypes, scalarTypes;
+  for (BlockArgument argument : function.getArguments()) {
+    RoleAttr role = getRole(argument);
+    if (role.isTensor()) {
+      tensorRoles.push_back(role);
+      tensorTypes.push_back(argument.getType());
+      continue;
+    }
+    scalarRoles.push_back(role);
+    scalarTypes.push_back(role.getKind() == RoleKind::hyper
+                              ? Type(builder.getF64Type())
+                              : Type(builder.getI64Type()));
+  }
+  Location loc = function.getLoc();
+  auto op = KernelOp::create(
+      builder, loc, function.getSymName(),
+      function->getAttrOfType<ComputeAttr>(TandemDialect::getComputeAttrName()),
+      builder.getArrayAttr(tensorRoles), builder.getArrayAttr(scalarRoles));
+  auto addBlock = [&](Region &region, ArrayRef<Type> types) {
+    region.emplaceBlock().addArguments(
+        types, SmallVector<Location>(types.size(), loc));
+  };
+  addBlock(op.getPrologue(), scalarTypes);
+  addBlock(op.getBody(), tensorTypes);
+  return op;
+}
+
+FailureOr<KernelOp> KernelFormer::form() {
+  kernel = createKernel();
+  prologue =
+      std::make_unique<PrologueBuilder>(function, kernel.getPrologueBlock());
+  body = OpBuilder::atBlockEnd(&kernel.getBodyBlock());
+  unsigned next = 0;
+  for (BlockArgument argument : function.getArguments())
+    if (getRole(argument).isTensor())
+      mapping.map(Value(argument), Value(kernel.getBodyBlock().getArgument(next++)));
+  for (Operation &op : function.getBody().front())
+    if (failed(fuse(&op))) {
+      kernel.erase();
+      return failure();
+    }
+  YieldOp::create(prologue->builder, function.getLoc(), yielded);
+  YieldOp::create(body, function.getLoc(), ValueRange());
+  return kernel;
+}
+
+Value KernelFormer::getUniform(Value value) {
+  value = resolve(value);
+  if (Value known = uniforms.lookup(value))
+    return known;
+  Value wide = prologue->get(value);
+  if (!wide)
+    return {};
+  if (!wide.getType().isF64()) {
+    function.emitError("an integer scalar meets an element; convert it with "
+                       "arith.sitofp first");
+    return {};
+  }
+  yielded.push_back(arith::TruncFOp::create(prologue->builder, wide.getLoc(),
+                                            body.getF32Type(), wide));
+  ++uniformCount;
+  return uniforms[value] = kernel.getBodyBlock().addArgument(
+             body.getF32Type(), value.getLoc());
+}
+
+Value KernelFormer::lookup(Value value, Operation *user) {
+  if (Value known = mapping.lookupOrNull(value))
+    return known;
+  if (isUniform(value))
+    return getUniform(value);
+  user->emitError("operand of type ")
+      << value.getType() << " is no element-wise value of the graph's tensors";
+  return {};
+}
+
+LogicalResult KernelFormer::fuse(Operation *op) {
+  if (isa<func::ReturnOp>(op))
+    return storeResults(op);
+  if (isa<tensor::EmptyOp, tensor::DimOp>(op))
+    return success();
+  if (auto decode = dyn_cast<DecodeOp>(op)) {
+    mapping.map(decode.getResult(),
+                LoadOp::create(body, op->getLoc(), body.getF32Type(),
+                               mapping.lookup(decode.getStored())).getResult());
+    return success();
+  }
+  if (isa<EncodeOp>(op))
+    return success();
+  if (op->getNumResults() == 1 && isUniform(op->getResult(0)))
+    return success();
+  if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+    return fuseLinalg(linalgOp);
+  if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumRegions() == 0)
+    return fuseElementwise(op);
+  return op->emitError("'") << op->getName()
+                            << "' cannot be fused into an element-wise kernel";
+}
+
+/// Inlines the body of a linalg operation whose every tensor is indexed by the
+/// loop alone.
+LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
+  if (op.getNumParallelLoops() != op.getNumLoops())
+    return op->emitError("a reduction cannot be fused into an element-wise "
+                         "kernel");
+  for (OpOperand &operand : op->getOpOperands()) {
+    bool isTensor = isa<RankedTensorType>(operand.get().getType());
+    if (isTensor && !op.getMatchingIndexingMap(&operand).isIdentity() &&
+        !isUniform(operand.get()))
+      return op->emitError("operand #")
+             << operand.getOperandNumber()
+             << " is indexed by another map than the identity; transposed and "
+                "broadcast tensors cannot be fused into an element-wise kernel";
+    Value inner = op.getBlock()->getArgument(operand.getOperandNumber());
+    if (inner.use_empty())
+      continue;
+    Value value = lookup(operand.get(), op);
+    if (!value)
+      return failure();
+    mapping.map(inner, value);
+  }
+  for (Operation &inner : op.getBlock()->without_terminator())
+    if (failed(fuse(&inner)))
+      return failure();
+  Operation *yield = op.getBlock()->getTerminator();
+  for (auto [result, value] : llvm::zip(op->getResults(), yield->getOperands())) {
+    Value scalar = lookup(value, op);
+    if (!scalar)
+      return failure();
+    mapping.map(result, scalar);
+  }
+  return success();
+}
+
+LogicalResult KernelFormer::fuseElementwise(Operation *op) {
+  OperationState state(op->getLoc(), op->getName());
+  for (Value operand : op->getOperands()) {
+    Value value = lookup(operand, op);
+    if (!value)
+      return failure();
+    state.addOperands(value);
+  }
+  for (Type type : op->getResultTypes())
+    state.addTypes(getElementTypeOrSelf(type));
+  state.addAttributes(op->getAttrs());
+  state.attributes.erase("fastmath");
+  Operation *scalar = body.create(state);
+  mapping.map(op->getResults(), scalar->getResults());
+  return success();
+}
+
+LogicalResult KernelFormer::storeResults(Operation *terminator) {
+  for (auto [argument, operand] : llvm::zip(getUpdatedArguments(function),
+                                            terminator->getOperands())) {
+    auto encode = operand.getDefiningOp<EncodeOp>();
+    if (!encode)
+      return terminator->emitError(
+          "results must be encoded; apply a strategy first");
+    Value value = lookup(encode.getValue(), terminator);
+    if (!value)
+      return failure();
+    StoreOp::create(body, terminator->getLoc(), value,
+                    mapping.lookup(Value(argument)));
+  }
+  return success();
+}
+
+namespace {
+struct FormKernelPass : public tandem::impl::FormKernelBase<FormKernelPass> {
+  void runOnOperation() override {
+    for (auto function : llvm::make_early_inc_range(
+             getOperation().getOps<func::FuncOp>())) {
+      if (!isGraph(function))
+        continue;
+      if (!function->hasAttr(TandemDialect::getComputeAttrName())) {
+        function.emitError("graph has no strategy; run "
+                           "-tandem-apply-strategy first");
+        return signalPassFailure();
+      }
+      if (failed(verifyGraph(function)) ||
+          failed(KernelFormer(function, numUniforms).form()))
+        return signalPassFailure();
+      function.erase();
+      ++numKernels;
+    }
+  }
+};
+} // namespace

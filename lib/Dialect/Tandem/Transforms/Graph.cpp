@@ -1,0 +1,117 @@
+//===- Graph.cpp - Questions about a graph --------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the analysis of source graphs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+bool mlir::tandem::isGraph(func::FuncOp function) {
+  return !function.isExternal() &&
+         llvm::any_of(function.getArguments(),
+                      [](BlockArgument arg) { return bool(getRole(arg)); });
+}
+
+SmallVector<BlockArgument>
+mlir::tandem::getUpdatedArguments(func::FuncOp function) {
+  return llvm::to_vector(
+      llvm::make_filter_range(function.getArguments(), [](BlockArgument arg) {
+        RoleAttr role = getRole(arg);
+        return role && role.isUpdated();
+      }));
+}
+
+/// Every argument has a role, and names do not repeat.
+static LogicalResult verifyRoles(func::FuncOp function) {
+  llvm::StringSet<> names;
+  unsigned counts[8] = {};
+  for (BlockArgument argument : function.getArguments()) {
+    RoleAttr role = getRole(argument);
+    if (!role)
+      return function.emitError("argument #")
+             << argument.getArgNumber() << " has no "
+             << TandemDialect::getRoleAttrName()
+             << "; every argument of a graph needs one";
+    if (!names.insert(role.getName().getValue()).second)
+      return function.emitError("two arguments are named ")
+             << role.getName() << "; role names must be unique";
+    ++counts[unsigned(role.getKind())];
+  }
+  for (RoleKind kind : {RoleKind::step, RoleKind::seed})
+    if (counts[unsigned(kind)] > 1)
+      return function.emitError("a graph has at most one ")
+             << stringifyRoleKind(kind) << " argument, got "
+             << counts[unsigned(kind)];
+  if (getUpdatedArguments(function).empty())
+    return function.emitError("a graph needs a param or state to update");
+  return success();
+}
+
+LogicalResult mlir::tandem::verifyGraph(func::FuncOp function) {
+  if (failed(verifyRoles(function)))
+    return failure();
+  if (!llvm::hasSingleElement(function.getBody()))
+    return function.emitError("a graph has one block; express control flow "
+                              "with arith.select");
+  SmallVector<BlockArgument> updated = getUpdatedArguments(function);
+  if (function.getNumResults() != updated.size())
+    return function.emitError("a graph returns the new value of each param and "
+                              "state in argument order: expected ")
+           << updated.size() << " results, got " << function.getNumResults();
+  for (auto [argument, type] :
+       llvm::zip(updated, function.getResultTypes()))
+    if (argument.getType() != type)
+      return function.emitError("the new value of ")
+             << getRole(argument).getName() << " must be "
+             << argument.getType() << " like the argument, got " << type;
+  return success();
+}
+
+Value mlir::tandem::resolve(Value value) {
+  while (true) {
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      auto op = dyn_cast<linalg::LinalgOp>(argument.getOwner()->getParentOp());
+      if (!op)
+        return value;
+      value = op->getOperand(argument.getArgNumber());
+      continue;
+    }
+    Operation *op = value.getDefiningOp();
+    if (auto decode = dyn_cast<DecodeOp>(op))
+      value = decode.getStored();
+    else if (auto encode = dyn_cast<EncodeOp>(op))
+      value = encode.getValue();
+    else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+      value = linalgOp.getBlock()->getTerminator()->getOperand(
+          cast<OpResult>(value).getResultNumber());
+    else
+      return value;
+  }
+}
+
+bool mlir::tandem::isUniform(Value value) {
+  value = resolve(value);
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    RoleAttr role = getRole(argument);
+    return role && !role.isTensor();
+  }
+  Operation *op = value.getDefiningOp();
+  if (isa<tensor::EmptyOp, tensor::DimOp>(op) || op->getNumRegions() != 0)
+    return false;
+  // A tensor's extents do not make its elements depend on the tensor.
+  if (auto splat = dyn_cast<tensor::SplatOp>(op))
+    return isUniform(splat.getInput());
+  return isMemoryEffectFree(op) && llvm::all_of(op->getOperands(), isUniform);
+}

@@ -1,0 +1,154 @@
+//===- LowerStorage.cpp - Spell out decoding and encoding -----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pass that lowers loads and stores of values to loads
+// and stores of planes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Support/Philox.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_LOWERSTORAGE
+#include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+/// Adds what a kernel's stochastic rounding needs: the seed and the step as
+/// uniform 32-bit values.
+class RandomState {
+public:
+  explicit RandomState(KernelOp kernel) : kernel(kernel) {}
+
+  /// The random bits of this element for a store to `tensor`.
+  FailureOr<Value> draw(OpBuilder &builder, Location loc, Value tensor) {
+    if (!step && failed(initialize()))
+      return failure();
+    return Value(RandomBitsOp::create(builder, loc, builder.getI32Type(), tensor,
+                                      seedLow, seedHigh, step));
+  }
+
+private:
+  /// The prologue's argument of a role, if the kernel has it.
+  Value findScalar(RoleKind kind) {
+    for (auto [index, attr] : llvm::enumerate(kernel.getScalarRoles()))
+      if (cast<RoleAttr>(attr).getKind() == kind)
+        return kernel.getPrologueBlock().getArgument(index);
+    return {};
+  }
+
+  /// Appends an i64 scalar argument of a role.
+  Value addScalar(RoleKind kind, StringRef name) {
+    MLIRContext *context = kernel.getContext();
+    SmallVector<Attribute> roles(kernel.getScalarRoles().getValue());
+    roles.push_back(RoleAttr::get(context, kind, StringAttr::get(context, name),
+                                  Moment::none, Domain::any, FloatAttr()));
+    kernel.setScalarRolesAttr(ArrayAttr::get(context, roles));
+    return kernel.getPrologueBlock().addArgument(IntegerType::get(context, 64),
+                                                 kernel.getLoc());
+  }
+
+  /// Yields the low 32 bits of `wide >> shift` to the body.
+  Value yieldBits(Value wide, unsigned shift) {
+    auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
+    OpBuilder builder(yield);
+    SequenceBuilder b(builder, kernel.getLoc());
+    Value word = shift ? b.shr(wide, shift) : wide;
+    yield.getValuesMutable().append(b.resize(word, builder.getI32Type()));
+    return kernel.getBodyBlock().addArgument(builder.getI32Type(),
+                                             kernel.getLoc());
+  }
+
+  LogicalResult initialize() {
+    Value time = findScalar(RoleKind::step);
+    if (!time)
+      time = addScalar(RoleKind::step, "step");
+    Value seed = findScalar(RoleKind::seed);
+    if (!seed)
+      seed = addScalar(RoleKind::seed, "seed");
+    seedLow = yieldBits(seed, 0);
+    seedHigh = yieldBits(seed, 32);
+    step = yieldBits(time, 0);
+    return success();
+  }
+
+  KernelOp kernel;
+  Value seedLow, seedHigh, step;
+};
+
+struct LowerStoragePass
+    : public tandem::impl::LowerStorageBase<LowerStoragePass> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<KernelOp>())
+      if (failed(lower(kernel)))
+        return signalPassFailure();
+  }
+
+  LogicalResult lower(KernelOp kernel) {
+    RandomState random(kernel);
+    for (Operation &op :
+         llvm::make_early_inc_range(kernel.getBodyBlock().getOperations())) {
+      if (auto load = dyn_cast<LoadOp>(op))
+        lowerLoad(load);
+      else if (auto store = dyn_cast<StoreOp>(op))
+        if (failed(lowerStore(store, random)))
+          return failure();
+    }
+    kernel.getBodyBlock().walk([](RandomBitsOp op) {
+      OpBuilder builder(op);
+      SequenceBuilder b(builder, op.getLoc());
+      op.replaceAllUsesWith(buildRandomBits(b, op));
+      op.erase();
+    });
+    return success();
+  }
+
+  void lowerLoad(LoadOp op) {
+    OpBuilder builder(op);
+    StorageAttrInterface storage = op.getTensor().getType().getStorage();
+    SmallVector<Value> planes;
+    for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
+      planes.push_back(Value());
+      if (!plane.isRead)
+        continue;
+      ++numLoads;
+      planes.back() = LoadPlaneOp::create(builder, op.getLoc(),
+                                          plane.elementType, op.getTensor(),
+                                          index);
+    }
+    op.replaceAllUsesWith(
+        storage.decode(builder, op.getLoc(), planes, op.getType()));
+    op.erase();
+  }
+
+  LogicalResult lowerStore(StoreOp op, RandomState &random) {
+    OpBuilder builder(op);
+    StorageAttrInterface storage = op.getTensor().getType().getStorage();
+    Value bits;
+    if (storage.usesRandomBits()) {
+      auto drawn = random.draw(builder, op.getLoc(), op.getTensor());
+      if (failed(drawn))
+        return failure();
+      bits = *drawn;
+    }
+    SmallVector<Value> codes =
+        storage.encode(builder, op.getLoc(), op.getValue(), bits);
+    for (auto [index, code] : llvm::enumerate(codes)) {
+      ++numStores;
+      StorePlaneOp::create(builder, op.getLoc(), code, op.getTensor(), index);
+    }
+    op.erase();
+    return success();
+  }
+};
+} // namespace

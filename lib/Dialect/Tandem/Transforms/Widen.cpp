@@ -1,0 +1,116 @@
+//===- Widen.cpp - Compute several elements at once -----------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pass that turns a kernel's scalar body into vectors.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/IR/IRMapping.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_WIDEN
+#include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+/// Rebuilds a body on vectors. Values that no element enters stay scalar and
+/// are broadcast where a vector operation uses them.
+class Widener {
+public:
+  Widener(KernelOp kernel, int64_t width, Pass::Statistic &widened)
+      : block(kernel.getBodyBlock()), width(width), widened(widened),
+        builder(kernel.getContext()) {}
+
+  LogicalResult run() {
+    SmallVector<Operation *> old;
+    for (Operation &op : block.without_terminator())
+      old.push_back(&op);
+    builder.setInsertionPoint(block.getTerminator());
+    for (Operation *op : old)
+      if (failed(widen(op)))
+        return failure();
+    for (Operation *op : llvm::reverse(old))
+      op->erase();
+    return success();
+  }
+
+private:
+  VectorType vectorOf(Type type) { return VectorType::get({width}, type); }
+  bool isWide(Value value) { return isa<VectorType>(lookup(value).getType()); }
+  Value lookup(Value value) { return mapping.lookupOrDefault(value); }
+
+  LogicalResult widen(Operation *op) {
+    bool isSource = isa<LoadPlaneOp, ElementIndexOp>(op);
+    bool isStore = isa<StorePlaneOp>(op);
+    if (!isSource && !isStore &&
+        llvm::none_of(op->getOperands(),
+                      [&](Value value) { return isWide(value); })) {
+      builder.clone(*op, mapping);
+      return success();
+    }
+    if (!isSource && !isStore && !OpTrait::hasElementwiseMappableTraits(op))
+      return op->emitError("'")
+             << op->getName() << "' has no vector form; lower it before "
+                                 "-tandem-widen";
+    OperationState state(op->getLoc(), op->getName());
+    for (Value operand : op->getOperands())
+      state.addOperands(isa<StoredType>(operand.getType()) ? operand
+                                                           : wide(operand));
+    for (Type type : op->getResultTypes())
+      state.addTypes(vectorOf(type));
+    state.addAttributes(op->getAttrs());
+    Operation *result = builder.create(state);
+    mapping.map(op->getResults(), result->getResults());
+    ++widened;
+    return success();
+  }
+
+  /// The vector form of a value; a uniform one is broadcast once, at the top.
+  Value wide(Value value) {
+    Value known = lookup(value);
+    if (isa<VectorType>(known.getType()))
+      return known;
+    Value &splat = splats[known];
+    if (splat)
+      return splat;
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointAfterValue(known);
+    return splat = vector::BroadcastOp::create(builder, value.getLoc(),
+                                               vectorOf(known.getType()), known);
+  }
+
+  Block &block;
+  int64_t width;
+  Pass::Statistic &widened;
+  OpBuilder builder;
+  IRMapping mapping;
+  llvm::DenseMap<Value, Value> splats;
+};
+
+struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
+  using WidenBase::WidenBase;
+
+  void runOnOperation() override {
+    if (width < 1 || !llvm::isPowerOf2_64(width)) {
+      getOperation().emitError("width must be a power of two, got ") << width;
+      return signalPassFailure();
+    }
+    for (auto kernel : getOperation().getOps<KernelOp>()) {
+      if (width == 1)
+        continue;
+      if (failed(Widener(kernel, width, numWidened).run()))
+        return signalPassFailure();
+      kernel.setWidth(width);
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,92 @@
+//===- Pipelines.cpp - Named pipelines ------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pipelines.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Pipelines/Pipelines.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+#include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+/// Removes what is computed twice or not at all. Both are exact: no fold that
+/// changes a bit exists without a fast-math flag, and the former drops those.
+static void addCleanup(OpPassManager &manager) {
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+}
+
+void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
+                                       const KernelPipelineOptions &options) {
+  // The graph: what is an update, and where each value lies.
+  manager.addPass(createRecognizeUpdates());
+  ApplyStrategyOptions strategy;
+  strategy.strategy = options.strategy;
+  strategy.path.assign(options.path.begin(), options.path.end());
+  manager.addPass(createApplyStrategy(strategy));
+  // One scalar program, in the policy's arithmetic, on planes.
+  manager.addPass(createFormKernel());
+  manager.addPass(createApplyPolicy());
+  manager.addPass(createLowerStorage());
+  manager.addPass(createConvertMCFToArith());
+  addCleanup(manager);
+}
+
+/// What is left after a kernel became a function: upstream's conversions.
+static void addLLVMLowering(OpPassManager &manager) {
+  manager.addPass(createLoopInvariantCodeMotionPass());
+  manager.addPass(createSCFToControlFlowPass());
+  manager.addPass(createConvertVectorToLLVMPass());
+  manager.addPass(createConvertMathToLLVMPass());
+  manager.addPass(createArithToLLVMConversionPass());
+  manager.addPass(createConvertControlFlowToLLVMPass());
+  manager.addPass(createConvertFuncToLLVMPass());
+  manager.addPass(createReconcileUnrealizedCastsPass());
+}
+
+void mlir::tandem::buildCPUPipeline(OpPassManager &manager,
+                                    const CPUPipelineOptions &options) {
+  EmulateFloatsOptions emulation;
+  emulation.formats = {"bf16", "f16", "f8E4M3FN", "f8E5M2"};
+  manager.addPass(createEmulateFloats(emulation));
+  addCleanup(manager);
+  manager.addPass(createWiden(WidenOptions{options.width}));
+  addCleanup(manager);
+  manager.addPass(createConvertTandemToCPU());
+  addLLVMLowering(manager);
+}
+
+void mlir::tandem::buildNVVMPipeline(OpPassManager &manager,
+                                     const NVVMPipelineOptions &options) {
+  EmulateFloatsOptions emulation;
+  emulation.formats = {"f8E4M3FN", "f8E5M2"};
+  manager.addPass(createEmulateFloats(emulation));
+  addCleanup(manager);
+  manager.addPass(createWiden(WidenOptions{options.width}));
+  addCleanup(manager);
+  manager.addPass(createConvertTandemToNVVM());
+  addLLVMLowering(manager);
+}
+
+void mlir::tandem::registerPipelines() {
+  PassPipelineRegistration<KernelPipelineOptions>(
+      "tandem-to-kernel", "Graph and strategy to one kernel on planes",
+      buildKernelPipeline);
+  PassPipelineRegistration<CPUPipelineOptions>(
+      "tandem-to-cpu", "Kernel to the LLVM dialect for CPUs", buildCPUPipeline);
+  PassPipelineRegistration<NVVMPipelineOptions>(
+      "tandem-to-nvvm", "Kernel to the LLVM dialect for NVIDIA GPUs",
+      buildNVVMPipeline);
+}

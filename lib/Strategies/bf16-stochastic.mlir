@@ -1,0 +1,6 @@
+// bf16 states rounded to nearest, weights rounded stochastically; computed in f32.
+tandem.strategy @"bf16-stochastic" compute(<f32, f32>) {
+  tandem.assign param = #tandem.float<bf16, stochastic>
+  tandem.assign grad = #tandem.float<bf16>
+  tandem.assign state = #tandem.float<bf16>
+}

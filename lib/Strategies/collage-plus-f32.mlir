@@ -1,0 +1,7 @@
+// The storage of collage-plus, computed in f32: two roundings a step.
+tandem.strategy @"collage-plus-f32" compute(<f32, f32>) {
+  tandem.assign param = #tandem.expansion<bf16 x 2>
+  tandem.assign grad = #tandem.float<bf16>
+  tandem.assign state moment(second) = #tandem.expansion<bf16 x 2>
+  tandem.assign state = #tandem.float<bf16>
+}

@@ -1,0 +1,178 @@
+//===- FloatEmulation.cpp - Small floats in f32 lanes ---------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the sequences that compute small float formats in f32.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Support/FloatEmulation.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using arith::CmpFPredicate;
+using arith::CmpIPredicate;
+
+static constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
+static constexpr uint64_t f32Infinity = 0x7F800000;
+static constexpr uint64_t f32QuietNaN = 0x7FC00000;
+
+/// Bits that f32's mantissa has more than the format's.
+static unsigned droppedBits(FloatFormat format) {
+  return 23 - format.mantissaBits;
+}
+
+/// f32 bits of 2^exponent.
+static uint64_t powerOfTwo(int exponent) {
+  return uint64_t(exponent + 127) << 23;
+}
+
+/// The bits' mantissa rounded to nearest even by dropping low bits; carries run
+/// into the exponent as they should.
+static Value roundMantissa(SequenceBuilder &b, Value bits, unsigned dropped) {
+  uint64_t half = (uint64_t(1) << (dropped - 1)) - 1;
+  Value odd = b.andi(b.shr(bits, dropped), b.like(bits, 1));
+  Value sum = b.addi(b.addi(bits, b.like(bits, half)), odd);
+  return b.andi(sum, b.like(bits, ~((uint64_t(1) << dropped) - 1)));
+}
+
+/// bf16 has f32's exponents: one integer rounding serves normal and subnormal.
+static Value roundBF16(SequenceBuilder &b, Value lanes, bool cleanNaN) {
+  Value bits = b.bits(lanes);
+  Value rounded = roundMantissa(b, bits, 16);
+  if (!cleanNaN) {
+    Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
+    Value isNaN =
+        b.compare(CmpIPredicate::ugt, magnitude, b.like(bits, f32Infinity));
+    rounded = b.select(isNaN, b.like(bits, f32QuietNaN), rounded);
+  }
+  return b.bitcast(rounded, b.builder.getF32Type());
+}
+
+/// |x| below the format's smallest normal number, rounded to its subnormal
+/// quantum q by adding and subtracting 2^23 q.
+static Value roundSubnormal(SequenceBuilder &b, Value magnitude,
+                            FloatFormat format) {
+  Type f32 = b.builder.getF32Type();
+  int quantum = format.minExponent() - int(format.mantissaBits);
+  Value value = b.bitcast(magnitude, f32);
+  Value anchor = b.fromBits(value.getType(), powerOfTwo(quantum + 23));
+  return b.bits(b.sub(b.add(value, anchor), anchor));
+}
+
+/// The largest finite number of the format, as f32 bits.
+static uint64_t maxFiniteAsF32(FloatFormat format) {
+  uint64_t code = format.maxFinite();
+  uint64_t rebias = uint64_t(127 - format.bias) << 23;
+  return (code << droppedBits(format)) + rebias;
+}
+
+Value mlir::tandem::roundLanes(SequenceBuilder &b, Value lanes, FloatFormat format,
+                               bool cleanNaN) {
+  if (format.exponentBits == 8)
+    return roundBF16(b, lanes, cleanNaN);
+  Value bits = b.bits(lanes);
+  Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
+  Value sign = b.xori(bits, magnitude);
+  Value isSubnormal =
+      b.compare(CmpIPredicate::ult, magnitude,
+                b.like(bits, powerOfTwo(format.minExponent())));
+  Value rounded = b.select(isSubnormal, roundSubnormal(b, magnitude, format),
+                           roundMantissa(b, magnitude, droppedBits(format)));
+  Value overflows = b.compare(CmpIPredicate::ugt, rounded,
+                              b.like(bits, maxFiniteAsF32(format)));
+  rounded = b.select(
+      overflows,
+      b.like(bits, format.hasInfinity ? f32Infinity : f32QuietNaN), rounded);
+  Value isNaN =
+      b.compare(CmpIPredicate::ugt, magnitude, b.like(bits, f32Infinity));
+  rounded = b.select(isNaN, b.like(bits, f32QuietNaN), rounded);
+  return b.bitcast(b.ori(rounded, sign), b.builder.getF32Type());
+}
+
+Value mlir::tandem::decodeLanes(SequenceBuilder &b, Value code,
+                                FloatFormat format) {
+  Type f32 = b.builder.getF32Type();
+  Value bits = b.resize(code, b.builder.getI32Type());
+  if (format.exponentBits == 8)
+    return b.bitcast(b.shl(bits, 16), f32);
+  Value magnitude = b.andi(bits, b.like(bits, format.magnitudeMask()));
+  Value sign =
+      b.shl(b.andi(bits, b.like(bits, format.signMask())), 32 - format.width());
+  Value shifted = b.shl(magnitude, droppedBits(format));
+  Value value = b.bitcast(shifted, f32);
+  Value scale = b.fromBits(value.getType(), powerOfTwo(127 - format.bias));
+  Value finite = b.bits(b.mul(value, scale));
+  Value special = format.hasInfinity
+                      ? b.ori(shifted, b.like(bits, f32Infinity))
+                      : b.like(bits, f32QuietNaN);
+  Value isSpecial = b.compare(CmpIPredicate::ugt, magnitude,
+                              b.like(bits, format.maxFinite()));
+  Value result = b.select(isSpecial, special, finite);
+  return b.bitcast(b.ori(result, sign), f32);
+}
+
+Value mlir::tandem::encodeLanes(SequenceBuilder &b, Value lanes,
+                                FloatFormat format) {
+  Value bits = b.bits(lanes);
+  Type integer = b.builder.getIntegerType(format.width());
+  if (format.exponentBits == 8)
+    return b.resize(b.shr(bits, 16), integer);
+  Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
+  Value sign = b.shr(b.xori(bits, magnitude), 32 - format.width());
+  Value value = b.bitcast(magnitude, b.builder.getF32Type());
+  Value scale = b.fromBits(value.getType(), powerOfTwo(format.bias - 127));
+  Value finite = b.shr(b.bits(b.mul(value, scale)), droppedBits(format));
+  Value isNaN =
+      b.compare(CmpIPredicate::ugt, magnitude, b.like(bits, f32Infinity));
+  Value code = finite;
+  if (format.hasInfinity)
+    code = b.select(b.compare(CmpIPredicate::eq, magnitude,
+                              b.like(bits, f32Infinity)),
+                    b.like(bits, format.infinity()), code);
+  code = b.select(isNaN, b.like(bits, format.canonicalNaN()), code);
+  return b.resize(b.ori(code, sign), integer);
+}
+
+/// If `inexact`, the neighbour with an odd last bit on the side of the exact
+/// value: `grow` says whether that has the larger magnitude.
+static Value makeOdd(SequenceBuilder &b, Value value, Value inexact, Value grow) {
+  Value bits = b.bits(value);
+  Value isOdd = b.compare(CmpIPredicate::ne, b.andi(bits, b.like(bits, 1)),
+                          b.like(bits, 0));
+  Value neighbour = b.select(grow, b.addi(bits, b.like(bits, 1)),
+                             b.subi(bits, b.like(bits, 1)));
+  Value adjusted = b.select(isOdd, bits, neighbour);
+  return b.bitcast(b.select(inexact, adjusted, bits),
+                   getElementTypeOrSelf(value.getType()));
+}
+
+Value mlir::tandem::roundToOddF32(SequenceBuilder &b, Value wide) {
+  Value narrow = b.convert(wide, b.builder.getF32Type());
+  Value back = b.convert(narrow, b.builder.getF64Type());
+  // Ordered: a NaN is exact.
+  Value inexact = b.compare(CmpFPredicate::ONE, back, wide);
+  Value grow = b.compare(CmpFPredicate::OLT, b.abs(back), b.abs(wide));
+  return makeOdd(b, narrow, inexact, grow);
+}
+
+Value mlir::tandem::fmaToOddF32(SequenceBuilder &b, Value x, Value y, Value z) {
+  Type f64 = b.builder.getF64Type();
+  Value product = b.mul(b.convert(x, f64), b.convert(y, f64));
+  Value addend = b.convert(z, f64);
+  Value sum = b.add(product, addend);
+  Value second = b.sub(sum, product);
+  Value first = b.sub(sum, second);
+  Value error = b.add(b.sub(product, first), b.sub(addend, second));
+  Value zero = b.real(sum.getType(), 0.0);
+  Value inexact = b.compare(CmpFPredicate::ONE, error, zero);
+  Value errorSign = b.compare(CmpFPredicate::OGT, error, zero);
+  Value sumSign = b.compare(CmpFPredicate::OGT, sum, zero);
+  Value grow = b.compare(CmpIPredicate::eq, errorSign, sumSign);
+  return roundToOddF32(b, makeOdd(b, sum, inexact, grow));
+}

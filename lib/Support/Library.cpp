@@ -1,0 +1,53 @@
+//===- Library.cpp - Built-in graphs and strategies -----------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the search for graphs and strategies.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Support/Library.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+using namespace llvm;
+using namespace mlir::tandem;
+
+static const LibraryFile graphs[] = {
+#include "Graphs.inc"
+};
+
+static const LibraryFile strategies[] = {
+#include "Strategies.inc"
+};
+
+ArrayRef<LibraryFile> mlir::tandem::getBuiltinGraphs() { return graphs; }
+ArrayRef<LibraryFile> mlir::tandem::getBuiltinStrategies() {
+  return strategies;
+}
+
+std::optional<std::string>
+mlir::tandem::findInLibrary(StringRef name, ArrayRef<std::string> directories,
+                            ArrayRef<LibraryFile> builtin) {
+  for (const std::string &directory : directories) {
+    SmallString<128> path(directory);
+    sys::path::append(path, name + ".mlir");
+    if (auto buffer = MemoryBuffer::getFile(path))
+      return (*buffer)->getBuffer().str();
+  }
+  for (const LibraryFile &file : builtin)
+    if (file.name == name)
+      return file.text.str();
+  return std::nullopt;
+}
+
+std::string mlir::tandem::listNames(ArrayRef<LibraryFile> files) {
+  return join(map_range(files, [](const LibraryFile &file) { return file.name; }),
+              ", ");
+}

@@ -1,0 +1,113 @@
+//===- EnvironmentTest.cpp - The caller's floating-point settings ---------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements tests that settings of the caller reach no kernel, and
+// come back unchanged.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestKernels.h"
+
+#if defined(__SSE2__) || defined(_M_X64)
+
+#include <algorithm>
+#include <xmmintrin.h>
+
+using namespace tandem::cts;
+
+namespace {
+/// Sets the control word and takes the caller's back.
+struct WithControl {
+  explicit WithControl(unsigned control) : saved(_mm_getcsr()) {
+    _mm_setcsr(control);
+  }
+  ~WithControl() { _mm_setcsr(saved); }
+  unsigned saved;
+};
+} // namespace
+
+/// Flush to zero, denormals are zero, round up, and the inexact flag.
+static constexpr unsigned strange = 0x8000 | 0x0040 | 0x4000 | 0x1F80 | 0x20;
+static unsigned prologueControl;
+
+static void controlPrologue(const double *, const int64_t *, uint32_t *,
+                            int64_t) {
+  prologueControl = _mm_getcsr();
+}
+
+/// Stores the control word of the thread that ran the element.
+static void controlEntry(const void *tensors, const void *chunks,
+                         const uint32_t *, void *, uint32_t *, int64_t begin,
+                         int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+    uint32_t *control = Record(tensors, chunk.tensor, 1).plane<uint32_t>(0);
+    std::fill(control + chunk.begin, control + chunk.end, _mm_getcsr());
+  }
+}
+
+TEST(Environment, CallersControlIsNeutralizedAndRestored) {
+  static const tdm_plane_desc plane = {"control", 32, TDM_ACCESS_WRITE};
+  tdm_kernel_desc desc = {};
+  desc.struct_size = sizeof(desc);
+  desc.name = "control";
+  desc.num_planes = desc.num_scalars = 1;
+  desc.planes = &plane;
+  desc.entry = controlEntry;
+  desc.prologue = controlPrologue;
+  OwnedKernel kernel(desc);
+  for (int threads : {1, 8}) {
+    std::vector<uint32_t> control(200000);
+    TensorList list;
+    list.add(200000, {control.data()});
+    OwnedPlan plan(kernel, list);
+    unsigned after;
+    tdm_status status;
+    {
+      WithControl with(strange);
+      status = tdm_plan_launch(plan, nullptr, nullptr, 1, threads, nullptr);
+      after = _mm_getcsr();
+    }
+    EXPECT_EQ(status, TDM_OK) << tdm_last_error();
+    EXPECT_EQ(after, strange);
+    EXPECT_EQ(prologueControl, 0x1F80u);
+    EXPECT_EQ(control, std::vector<uint32_t>(control.size(), 0x1F80));
+  }
+}
+
+TEST(Environment, SubnormalsSurviveFlushToZero) {
+  OwnedKernel kernel(sgdDesc());
+  std::vector<float> param(20000, 0x1p-149f), grad(20000, -0x1p-148f);
+  TensorList list;
+  list.add(20000, {param.data(), grad.data()});
+  OwnedPlan plan(kernel, list);
+  {
+    WithControl with(strange);
+    launchSgd(plan, {1.0}, 3);
+  }
+  EXPECT_EQ(param, std::vector<float>(20000, 0x3p-149f));
+}
+
+TEST(Environment, MetricsIgnoreTheCallersControl) {
+  OwnedKernel kernel(sumDesc());
+  std::vector<float> values = randomFloats(100000, 3, /*spread=*/6);
+  TensorList list;
+  list.add(100000, {values.data()});
+  OwnedPlan plan(kernel, list);
+  double expected[2], actual[2];
+  launchPlain(plan, 1);
+  ASSERT_EQ(tdm_plan_metrics(plan, 0, expected, 2), TDM_OK);
+  {
+    WithControl with(strange);
+    launchPlain(plan, 2);
+    tdm_plan_metrics(plan, 0, actual, 2);
+  }
+  EXPECT_EQ(actual[0], expected[0]);
+}
+
+#endif

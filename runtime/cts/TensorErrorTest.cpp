@@ -1,0 +1,225 @@
+//===- TensorErrorTest.cpp - Refused tensors ------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements tests of the checks of a tensor list.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestKernels.h"
+
+#include <array>
+#include <cmath>
+#include <sstream>
+
+using namespace tandem::cts;
+
+namespace {
+
+/// Two good tensors of the sgd kernel, for a test to spoil.
+class TensorError : public testing::Test {
+protected:
+  TensorError() : kernel(sgdDesc()), param(64, 1.0f), grad(64, 1.0f) {
+    list.add(8, {&param[0], &grad[0]});
+    list.add(8, {&param[8], &grad[8]});
+  }
+
+  void expectRefused(const std::string &message,
+                     tdm_status status = TDM_INVALID_ARGUMENT) {
+    auto *untouched = reinterpret_cast<tdm_plan *>(this);
+    tdm_plan *plan = untouched;
+    expectFailure(tdm_plan_create(kernel, list.data(), list.size(), &plan),
+                  status, "kernel 'sgd': " + message);
+    EXPECT_EQ(plan, untouched);
+    EXPECT_EQ(param, std::vector<float>(64, 1.0f));
+  }
+
+  OwnedKernel kernel;
+  std::vector<float> param, grad;
+  TensorList list;
+};
+
+} // namespace
+
+TEST_F(TensorError, NullArguments) {
+  tdm_plan *plan = nullptr;
+  expectFailure(tdm_plan_create(nullptr, list.data(), 2, &plan),
+                TDM_INVALID_ARGUMENT,
+                "tdm_plan_create: kernel is NULL; pass one from "
+                "tdm_kernel_create");
+  expectFailure(tdm_plan_create(kernel, list.data(), 2, nullptr),
+                TDM_INVALID_ARGUMENT,
+                "kernel 'sgd': plan is NULL; pass where to store it");
+  expectFailure(tdm_plan_create(kernel, nullptr, 2, &plan),
+                TDM_INVALID_ARGUMENT,
+                "kernel 'sgd': tensors is NULL; pass 2 tensors");
+  expectFailure(tdm_plan_create(kernel, list.data(), -1, &plan),
+                TDM_INVALID_ARGUMENT,
+                "kernel 'sgd': the number of tensors is -1; it must not be "
+                "negative");
+  expectFailure(tdm_plan_update(nullptr, nullptr, 0), TDM_INVALID_ARGUMENT,
+                "tdm_plan_update: plan is NULL; pass one from "
+                "tdm_plan_create");
+  tdm_plan_destroy(nullptr);
+  tdm_kernel_destroy(nullptr);
+}
+
+TEST_F(TensorError, NegativeSizes) {
+  list[1].rows = -2;
+  expectRefused("tensor 1: rows is -2; it must not be negative");
+  list[1].rows = 1;
+  list[1].columns = INT64_MIN;
+  expectRefused("tensor 1: columns is -9223372036854775808; it must not be "
+                "negative");
+  list[1].columns = 8;
+  list[0].first = -1;
+  expectRefused("tensor 0: first is -1; it must not be negative");
+  list[0].first = 0;
+  list[0].scalar_row = -3;
+  expectRefused("tensor 0: scalar_row is -3; it must not be negative");
+}
+
+TEST_F(TensorError, Overflows) {
+  list[1].rows = list[1].columns = int64_t(1) << 32;
+  expectRefused("tensor 1: 4294967296 rows of 4294967296 columns overflow 64 "
+                "bits; correct the shape");
+  list[1].rows = INT64_MAX;
+  list[1].columns = 1;
+  expectRefused("tensor 1: plane 'param' of 9223372036854775807 elements does "
+                "not fit into memory; correct rows and columns");
+  list[1].rows = 1;
+  list[1].columns = 8;
+  list[1].first = INT64_MAX - 7;
+  expectRefused("tensor 1: first is 9223372036854775800, so that the index of "
+                "the last element overflows 64 bits; correct first");
+  list[1].first = 0;
+  list[1].scalar_row = int64_t(1) << 31;
+  expectRefused("tensor 1: scalar_row is 2147483648; it must be below "
+                "2147483648");
+}
+
+TEST_F(TensorError, NullPlanes) {
+  list.planes(1)[1] = nullptr;
+  expectRefused("tensor 1: plane 'grad' is NULL but the tensor has 8 "
+                "elements; pass the plane's memory");
+  tdm_tensor tensor = {1, 8, 0, 0, 0, nullptr};
+  tdm_plan *plan = nullptr;
+  expectFailure(tdm_plan_create(kernel, &tensor, 1, &plan),
+                TDM_INVALID_ARGUMENT,
+                "kernel 'sgd': tensor 0: planes is NULL; pass 2 pointers, the "
+                "first of them 'param'");
+  tensor.columns = 0;
+  EXPECT_EQ(tdm_plan_create(kernel, &tensor, 1, &plan), TDM_OK);
+  tdm_plan_destroy(plan);
+}
+
+TEST_F(TensorError, Misalignment) {
+  char *odd = reinterpret_cast<char *>(&grad[8]) + 2;
+  list.planes(1)[1] = odd;
+  std::ostringstream address;
+  address << static_cast<void *>(odd);
+  expectRefused("tensor 1: plane 'grad' is at " + address.str() +
+                ", which is not aligned to its elements of 4 bytes; align it");
+}
+
+//===----------------------------------------------------------------------===//
+// Overlaps
+//===----------------------------------------------------------------------===//
+
+TEST_F(TensorError, WrittenPlanesOverlap) {
+  list.planes(1)[0] = &param[7];
+  expectRefused("tensor 0: plane 'param', which the kernel writes, shares 4 "
+                "bytes with plane 'param' of tensor 1; give each its own "
+                "memory",
+                TDM_OVERLAP);
+}
+
+TEST_F(TensorError, ReadPlaneInsideOfAWrittenOne) {
+  list.planes(0)[1] = &param[8];
+  expectRefused("tensor 1: plane 'param', which the kernel writes, shares 32 "
+                "bytes with plane 'grad' of tensor 0; give each its own "
+                "memory",
+                TDM_OVERLAP);
+}
+
+TEST_F(TensorError, WrittenPlaneInsideOfAReadOne) {
+  // The long read-only interval hides behind shorter ones that end earlier.
+  list.add(40, {&param[24], &grad[16]});
+  list.add(1, {&grad[55], &grad[0]});
+  list.add(1, {&param[23], &grad[20]});
+  expectRefused("tensor 3: plane 'param', which the kernel writes, shares 4 "
+                "bytes with plane 'grad' of tensor 2; give each its own "
+                "memory",
+                TDM_OVERLAP);
+}
+
+TEST_F(TensorError, ReadOnlyPlanesMayOverlap) {
+  list.planes(1)[1] = &grad[4];
+  OwnedPlan plan(kernel, list);
+  launchSgd(plan, {1.0}, 1);
+  EXPECT_EQ(param[15], 0.0f);
+}
+
+TEST_F(TensorError, EmptyTensorsOverlapNothing) {
+  list.add(0, {&param[2], &param[2]});
+  OwnedPlan plan(kernel, list);
+}
+
+TEST(TensorOverlap, ElementsSmallerThanAByte) {
+  static const tdm_plane_desc plane = {"nibbles", 4, TDM_ACCESS_WRITE};
+  tdm_kernel_desc desc = countDesc();
+  desc.planes = &plane;
+  OwnedKernel kernel(desc);
+  uint8_t bytes[8];
+  TensorList good, bad;
+  good.add(5, {&bytes[0]});
+  good.add(5, {&bytes[3]});
+  OwnedPlan plan(kernel, good);
+  bad.add(5, {&bytes[0]});
+  bad.add(5, {&bytes[2]});
+  tdm_plan *refused = nullptr;
+  expectFailure(tdm_plan_create(kernel, bad.data(), 2, &refused), TDM_OVERLAP,
+                "kernel 'count': tensor 0: plane 'nibbles', which the kernel "
+                "writes, shares 1 bytes with plane 'nibbles' of tensor 1; "
+                "give each its own memory");
+}
+
+/// Many random intervals against the quadratic definition.
+TEST(TensorOverlap, AgreesWithAllPairs) {
+  OwnedKernel kernel(sgdDesc());
+  std::vector<float> memory(4000);
+  int refused = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::vector<float> random = randomFloats(16, seed);
+    auto pick = [&](int i, int range) { // An index below range.
+      return static_cast<int>(std::abs(random[i]) * 1e6f) % range;
+    };
+    TensorList list;
+    std::vector<std::array<int, 3>> spans; // Begin, end, written.
+    for (int i = 0; i < 4; ++i) {
+      int size = pick(i, 60), a = pick(i + 4, 900), b = pick(i + 8, 900);
+      list.add(size, {&memory[a], &memory[b]});
+      if (size) {
+        spans.push_back({a, a + size, 1});
+        spans.push_back({b, b + size, 0});
+      }
+    }
+    bool overlap = false;
+    for (size_t i = 0; i < spans.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        overlap |= (spans[i][2] || spans[j][2]) && spans[i][0] < spans[j][1] &&
+                   spans[j][0] < spans[i][1];
+    tdm_plan *plan = nullptr;
+    EXPECT_EQ(tdm_plan_create(kernel, list.data(), 4, &plan),
+              overlap ? TDM_OVERLAP : TDM_OK)
+        << "seed " << seed;
+    tdm_plan_destroy(plan);
+    refused += overlap;
+  }
+  EXPECT_GT(refused, 50);
+  EXPECT_LT(refused, 290);
+}

@@ -1,0 +1,129 @@
+//===- TestKernels.h - Kernels written by hand ------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares kernels that follow the binary interface of compiled
+// ones, and small owners of the runtime's objects.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_CTS_TESTKERNELS_H
+#define TANDEM_RUNTIME_CTS_TESTKERNELS_H
+
+#include "tandem-runtime/tandem_runtime.h"
+
+#include "gtest/gtest.h"
+
+#include <string>
+#include <vector>
+
+namespace tandem::cts {
+
+/// A chunk record.
+struct Chunk {
+  int64_t tensor, begin, end;
+};
+
+/// A tensor record in a kernel's table.
+struct Record {
+  Record(const void *tensors, int64_t index, int64_t numPlanes)
+      : words(static_cast<const int64_t *>(tensors) + index * (5 + numPlanes)) {
+  }
+  int64_t rows() const { return words[0]; }
+  int64_t columns() const { return words[1]; }
+  int64_t first() const { return words[2]; }
+  int64_t key() const { return words[3]; }
+  int64_t scalarRow() const { return words[4]; }
+  template <typename T>
+  T *plane(int64_t index) const {
+    return reinterpret_cast<T *>(words[5 + index]);
+  }
+  const int64_t *words;
+};
+
+/// param += -lr * grad in f32, with a flag for gradients that are not finite.
+/// Planes param, grad; hypers lr in [0, inf) and eps, which is positive from
+/// 1e-38 on; integer step from 1 on; one scalar, -lr.
+tdm_kernel_desc sgdDesc();
+
+/// Adds one to each element of its plane count of bytes. No arguments.
+tdm_kernel_desc countDesc();
+
+/// Two metrics of its read-only f32 plane value: the sum of the values, as a
+/// balanced tree over the chunk, and the number of elements.
+tdm_kernel_desc sumDesc();
+
+/// Owns a kernel.
+class OwnedKernel {
+public:
+  explicit OwnedKernel(const tdm_kernel_desc &desc) {
+    EXPECT_EQ(tdm_kernel_create(&desc, &kernel), TDM_OK) << tdm_last_error();
+  }
+  ~OwnedKernel() { tdm_kernel_destroy(kernel); }
+  OwnedKernel(const OwnedKernel &) = delete;
+  operator tdm_kernel *() const { return kernel; }
+
+private:
+  tdm_kernel *kernel = nullptr;
+};
+
+/// Owns a list of tensors with their pointers to planes.
+class TensorList {
+public:
+  tdm_tensor &add(int64_t columns, const std::vector<void *> &planes) {
+    pointers.push_back(planes);
+    tensors.push_back({1, columns, 0, 0, 0, nullptr});
+    return tensors.back();
+  }
+  const tdm_tensor *data() {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (!tensors[i].planes)
+        tensors[i].planes = pointers[i].data();
+    return tensors.data();
+  }
+  int64_t size() const { return static_cast<int64_t>(tensors.size()); }
+  tdm_tensor &operator[](size_t i) { return tensors[i]; }
+  std::vector<void *> &planes(size_t i) { return pointers[i]; }
+
+private:
+  std::vector<tdm_tensor> tensors;
+  std::vector<std::vector<void *>> pointers;
+};
+
+/// Owns a plan.
+class OwnedPlan {
+public:
+  OwnedPlan(tdm_kernel *kernel, TensorList &list) {
+    EXPECT_EQ(tdm_plan_create(kernel, list.data(), list.size(), &plan), TDM_OK)
+        << tdm_last_error();
+  }
+  ~OwnedPlan() { tdm_plan_destroy(plan); }
+  OwnedPlan(const OwnedPlan &) = delete;
+  operator tdm_plan *() const { return plan; }
+
+private:
+  tdm_plan *plan = nullptr;
+};
+
+/// Launches a plan of a kernel without arguments and returns the report.
+tdm_launch_info launchPlain(tdm_plan *plan, int threads);
+
+/// Launches a plan of the sgd kernel, one row for each learning rate.
+tdm_launch_info launchSgd(tdm_plan *plan, const std::vector<double> &lrs,
+                          int threads);
+
+/// The same numbers for the same seed: of both signs, from 2^(-8 * spread) to
+/// 2^(8 * spread).
+std::vector<float> randomFloats(size_t count, unsigned seed, int spread = 1);
+
+/// Expects that a call failed in a certain way.
+void expectFailure(tdm_status actual, tdm_status status,
+                   const std::string &message);
+
+} // namespace tandem::cts
+
+#endif // TANDEM_RUNTIME_CTS_TESTKERNELS_H

@@ -1,0 +1,266 @@
+//===- tandem_runtime.h - Tandem's runtime, C interface ---------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the C interface of the runtime, which launches compiled
+// kernels over lists of tensors. It is usable from C99 and from C++.
+//
+// A kernel describes compiled code: its planes, hyperparameters and entry
+// points. A plan binds a kernel to a list of tensors and may be launched any
+// number of times. Every function that can fail returns a tdm_status and
+// leaves a message for tdm_last_error(). A call that fails has changed nothing:
+// no array, no kernel, no plan.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_TANDEM_RUNTIME_H
+#define TANDEM_RUNTIME_TANDEM_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32) && defined(TDM_BUILDING_RUNTIME)
+/// Marks a function that the runtime exports.
+#define TDM_API __declspec(dllexport)
+#elif defined(_WIN32)
+#define TDM_API __declspec(dllimport)
+#else
+#define TDM_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+//===----------------------------------------------------------------------===//
+// Version, status, messages
+//===----------------------------------------------------------------------===//
+
+/// The version of this header: major * 65536 + minor * 256 + patch.
+#define TDM_RUNTIME_VERSION 0x000100u
+
+/// The outcome of a call.
+typedef enum tdm_status {
+  /// The call did what it promises.
+  TDM_OK = 0,
+  /// A description, tensor or count is malformed.
+  TDM_INVALID_ARGUMENT = 1,
+  /// A hyperparameter or an integer lies outside of its domain.
+  TDM_OUT_OF_DOMAIN = 2,
+  /// A written plane shares memory with another plane.
+  TDM_OVERLAP = 3,
+  /// Memory could not be allocated.
+  TDM_OUT_OF_MEMORY = 4,
+  /// The call does not fit the state of the object, for instance because
+  /// another thread is using the plan.
+  TDM_INVALID_STATE = 5
+} tdm_status;
+
+/// Returns TDM_RUNTIME_VERSION as the library was built with it.
+TDM_API uint32_t tdm_runtime_version(void);
+
+/// Returns a short English name of \p status, never NULL.
+TDM_API const char *tdm_status_string(tdm_status status);
+
+/// Returns the message of the latest call that failed on this thread, or the
+/// empty string if none has. It stays valid until the next failing call on
+/// this thread. A call that succeeds leaves it as it was.
+TDM_API const char *tdm_last_error(void);
+
+//===----------------------------------------------------------------------===//
+// Binary interface of compiled kernels
+//===----------------------------------------------------------------------===//
+//
+// Tensor record, 40 + 8 * num_planes bytes:
+//   int64 rows, columns, first, key, scalar_row; then one pointer per plane.
+// Chunk record, 24 bytes:
+//   int64 tensor, begin, end: elements [begin, end) of the flattened tensor,
+//   where begin is a multiple of a power of two that depends on the element
+//   counts alone, and at least 4096.
+
+/// Processes the chunks [chunk_begin, chunk_end) of the chunk table. Chunk c
+/// owns workspace_doubles_per_chunk doubles of \p workspace, from
+/// c * workspace_doubles_per_chunk on. \p flags belongs to the calling thread;
+/// the entry ORs TDM_FLAG_* bits into it. May run on many threads at once.
+typedef void (*tdm_cpu_entry)(const void *tensors, const void *chunks,
+                              const uint32_t *scalars, void *workspace,
+                              uint32_t *flags, int64_t chunk_begin,
+                              int64_t chunk_end);
+
+/// Computes \p rows rows of 32-bit scalars from as many rows of
+/// hyperparameters and integers.
+typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
+                                 uint32_t *scalars, int64_t rows);
+
+/// Flag of a launch: a gradient held a NaN or an infinity.
+#define TDM_FLAG_NON_FINITE 1u
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+/// The kernel reads the plane.
+#define TDM_ACCESS_READ 1u
+/// The kernel writes the plane.
+#define TDM_ACCESS_WRITE 2u
+
+/// One array of a tensor.
+typedef struct tdm_plane_desc {
+  /// The name that messages use, such as "param" or "exp_avg.lo".
+  const char *name;
+  /// Bits per element: 1, 2, 4, 8, 16, 32 or 64. Elements of less than a byte
+  /// are packed.
+  uint32_t bits;
+  /// TDM_ACCESS_READ, TDM_ACCESS_WRITE or both.
+  uint32_t access;
+} tdm_plane_desc;
+
+/// One hyperparameter and its domain. NaN lies outside of every domain.
+typedef struct tdm_hyper_desc {
+  /// The name that messages use, such as "lr".
+  const char *name;
+  /// The lower end of the domain; may be -infinity.
+  double min;
+  /// The upper end of the domain; may be +infinity.
+  double max;
+  /// Nonzero if \c min itself lies outside.
+  uint32_t min_open;
+  /// Nonzero if \c max itself lies outside.
+  uint32_t max_open;
+  /// A positive value below this one is refused, while zero is not: for an
+  /// epsilon that would round to zero in the kernel's format. 0 for no bound.
+  double min_positive;
+} tdm_hyper_desc;
+
+/// One integer argument, such as the step.
+typedef struct tdm_integer_desc {
+  /// The name that messages use.
+  const char *name;
+  /// The least value allowed.
+  int64_t min;
+} tdm_integer_desc;
+
+/// What the runtime needs to know of a compiled kernel. Everything that it
+/// points to is copied, but the code of \c entry and \c prologue must outlive
+/// the kernel and its plans.
+typedef struct tdm_kernel_desc {
+  /// sizeof(tdm_kernel_desc).
+  size_t struct_size;
+  /// The name that messages use.
+  const char *name;
+  /// The number of planes of each tensor.
+  uint32_t num_planes;
+  /// The number of hyperparameters of a row.
+  uint32_t num_hypers;
+  /// The number of integers of a row.
+  uint32_t num_integers;
+  /// The number of 32-bit scalars of a row that the prologue computes.
+  uint32_t num_scalars;
+  /// The number of metrics: doubles that the kernel writes for each chunk. At
+  /// most 4096.
+  uint32_t workspace_doubles_per_chunk;
+  /// The planes, in the order of a tensor record.
+  const tdm_plane_desc *planes;
+  /// The hyperparameters, in the order of a row.
+  const tdm_hyper_desc *hypers;
+  /// The integers, in the order of a row.
+  const tdm_integer_desc *integers;
+  /// The compiled function over chunks.
+  tdm_cpu_entry entry;
+  /// The compiled scalar prologue; may be NULL if \c num_scalars is 0.
+  tdm_cpu_prologue prologue;
+} tdm_kernel_desc;
+
+/// A compiled kernel with its checked description. Immutable, so that any
+/// number of threads may use it.
+typedef struct tdm_kernel tdm_kernel;
+
+/// Checks \p desc and stores a new kernel in \p kernel.
+TDM_API tdm_status tdm_kernel_create(const tdm_kernel_desc *desc,
+                                     tdm_kernel **kernel);
+
+/// Destroys \p kernel. Plans made from it stay usable. NULL is allowed.
+TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);
+
+//===----------------------------------------------------------------------===//
+// Plans
+//===----------------------------------------------------------------------===//
+
+/// One tensor of a launch, or one shard of it. Tensors without elements are
+/// fine, and need no planes.
+typedef struct tdm_tensor {
+  /// The number of rows. A vector is one row.
+  int64_t rows;
+  /// The number of columns.
+  int64_t columns;
+  /// The index of element 0 in the unsharded tensor.
+  int64_t first;
+  /// The tensor's key for random numbers.
+  int64_t key;
+  /// The row of hyperparameters that holds for this tensor.
+  int64_t scalar_row;
+  /// One pointer per plane of the kernel, each to rows * columns elements.
+  void *const *planes;
+} tdm_tensor;
+
+/// What a launch reports.
+typedef struct tdm_launch_info {
+  /// sizeof(tdm_launch_info), set by the caller.
+  size_t struct_size;
+  /// TDM_FLAG_* bits that the kernel raised.
+  uint32_t flags;
+  /// The number of threads that took part.
+  uint32_t threads;
+  /// The number of chunks processed.
+  int64_t chunks;
+} tdm_launch_info;
+
+/// A kernel bound to a list of tensors. One thread at a time may use a plan,
+/// else TDM_INVALID_STATE results; different plans are independent.
+typedef struct tdm_plan tdm_plan;
+
+/// Binds \p kernel to \p count tensors. The tensor list is copied; the planes
+/// are not, and must live as long as the plan is launched with them.
+TDM_API tdm_status tdm_plan_create(const tdm_kernel *kernel,
+                                   const tdm_tensor *tensors, int64_t count,
+                                   tdm_plan **plan);
+
+/// Replaces the tensors of \p plan. A list equal to the present one costs a
+/// comparison; one with the same sizes allocates nothing and keeps the chunks.
+TDM_API tdm_status tdm_plan_update(tdm_plan *plan, const tdm_tensor *tensors,
+                                   int64_t count);
+
+/// Runs the kernel once over all tensors and waits for it. \p hypers holds
+/// \p rows rows of num_hypers doubles and \p integers as many rows of
+/// num_integers values; rows beyond those that tensors name are checked but
+/// not used. \p threads counts the calling thread, 0 stands for one per core;
+/// results do not depend on it. \p info may be NULL. Memory is allocated, and
+/// threads are started, only when there are more rows or threads than ever
+/// before.
+TDM_API tdm_status tdm_plan_launch(tdm_plan *plan, const double *hypers,
+                                   const int64_t *integers, int64_t rows,
+                                   int32_t threads, tdm_launch_info *info);
+
+/// Stands for the sum over all tensors in tdm_plan_metrics.
+#define TDM_ALL_TENSORS (-1)
+
+/// Stores in \p values the metrics of the latest launch for tensor number
+/// \p tensor, or for TDM_ALL_TENSORS. \p count must be the kernel's
+/// workspace_doubles_per_chunk. Sums are balanced binary trees, neighbours
+/// first, padded with -0.0 to a power of two: over the chunks of a tensor, then
+/// over the tensors. A tensor without elements has -0.0.
+TDM_API tdm_status tdm_plan_metrics(tdm_plan *plan, int64_t tensor,
+                                    double *values, int64_t count);
+
+/// Destroys \p plan, which no thread may be using. NULL is allowed.
+TDM_API void tdm_plan_destroy(tdm_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // TANDEM_RUNTIME_TANDEM_RUNTIME_H

@@ -1,0 +1,61 @@
+//===- ThreadPool.h - The threads of all launches ---------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the one pool of threads of the process.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CPU_THREADPOOL_H
+#define TANDEM_RUNTIME_LIB_CPU_THREADPOOL_H
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+namespace tandem::runtime {
+
+/// A persistent pool of threads that starts empty and grows to what is asked
+/// of it. Launches from different threads share it.
+class ThreadPool {
+public:
+  static constexpr int maxThreads = 1024;
+  using Work = void (*)(void *context);
+
+  /// One thread per core.
+  static int defaultThreads();
+
+  /// Calls \p work on this thread and on up to \p threads - 1 others, and
+  /// returns when no thread is inside it any more, with the number of threads
+  /// that were. All work must get done however few there are. Fewer come if
+  /// others are busy or the system refuses to start more.
+  static int run(Work work, void *context, int threads);
+
+private:
+  struct Job;
+
+  explicit ThreadPool(int64_t process) : process(process) {}
+  static ThreadPool *current();
+  int runShared(Job &job);
+  void grow(int count);
+  void startWorker();
+  void workerLoop();
+  void enqueue(Job &job);
+  void dequeue(Job &job);
+
+  /// The process that the workers live in: a fork leaves them behind.
+  const int64_t process;
+  std::mutex mutex;
+  std::condition_variable wake;
+  /// Jobs that want more threads, oldest first.
+  Job *jobs = nullptr;
+  int workers = 0;
+};
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_CPU_THREADPOOL_H

@@ -1,0 +1,72 @@
+//===- Failure.h - Status and message of a failed call ----------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the stream that turns a failed check into a status and a
+// thread-local message. Nothing here allocates or throws, so that running out
+// of memory can be reported like any other error.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_FAILURE_H
+#define TANDEM_RUNTIME_LIB_FAILURE_H
+
+#include "tandem-runtime/tandem_runtime.h"
+
+#include <new>
+#include <string>
+#include <type_traits>
+
+namespace tandem::runtime {
+
+/// Replaces this thread's message while it is built with <<, and converts to
+/// its status: return Failure(TDM_INVALID_ARGUMENT) << "tensor " << i << ...;
+class Failure {
+public:
+  explicit Failure(tdm_status status);
+
+  Failure &operator<<(const char *text);
+  Failure &operator<<(const std::string &text) { return *this << text.c_str(); }
+  /// Appends the shortest decimal that reads back as \p value.
+  Failure &operator<<(double value);
+  /// Appends an address in hexadecimal.
+  Failure &operator<<(const void *address);
+  template <typename T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+  Failure &operator<<(T value) {
+    if constexpr (std::is_signed_v<T>)
+      return appendSigned(value);
+    else
+      return appendUnsigned(value);
+  }
+
+  operator tdm_status() const { return status; }
+
+private:
+  Failure &appendSigned(int64_t value);
+  Failure &appendUnsigned(uint64_t value);
+
+  tdm_status status;
+};
+
+/// The message of the latest Failure of this thread.
+const char *lastMessage();
+
+/// Runs \p body and turns what it throws into a status: no exception crosses
+/// the C interface. The library itself throws only for want of memory.
+template <typename Body>
+tdm_status guarded(const char *function, Body body) {
+  try {
+    return body();
+  } catch (...) {
+    return Failure(TDM_OUT_OF_MEMORY)
+           << function << ": out of memory; free some or use fewer tensors";
+  }
+}
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_FAILURE_H

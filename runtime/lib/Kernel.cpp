@@ -1,0 +1,238 @@
+//===- Kernel.cpp - A compiled kernel and its description -----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the checks of kernel descriptions and of the arguments
+// of a launch.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernel.h"
+
+#include <cmath>
+
+using namespace tandem::runtime;
+
+//===----------------------------------------------------------------------===//
+// Descriptions
+//===----------------------------------------------------------------------===//
+
+static constexpr uint32_t maxMetrics = 4096;
+
+static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
+                             uint32_t index) {
+  if (!plane.name)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane " << index << " has no name; set tdm_plane_desc.name";
+  bool powerOfTwo = plane.bits && !(plane.bits & (plane.bits - 1));
+  if (!powerOfTwo || plane.bits > 64)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name << "' has " << plane.bits
+           << " bits per element; use 1, 2, 4, 8, 16, 32 or 64";
+  if (!plane.access || plane.access & ~(TDM_ACCESS_READ | TDM_ACCESS_WRITE))
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name << "' has access " << plane.access
+           << "; use TDM_ACCESS_READ, TDM_ACCESS_WRITE or both";
+  return TDM_OK;
+}
+
+static tdm_status checkHyperDesc(const Kernel &kernel,
+                                 const tdm_hyper_desc &hyper, uint32_t index) {
+  if (!hyper.name)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "hyper " << index << " has no name; set tdm_hyper_desc.name";
+  bool open = hyper.min_open || hyper.max_open;
+  if (!(hyper.min < hyper.max) && !(hyper.min == hyper.max && !open))
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "hyper '" << hyper.name << "' has an empty domain from "
+           << hyper.min << " to " << hyper.max << "; set min below max";
+  if (!(hyper.min_positive >= 0))
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "hyper '" << hyper.name << "' has min_positive "
+           << hyper.min_positive << "; use 0 or a positive value";
+  return TDM_OK;
+}
+
+static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (desc.num_planes && !desc.planes)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "planes is NULL but num_planes is " << desc.num_planes;
+  for (uint32_t i = 0; i < desc.num_planes; ++i) {
+    const tdm_plane_desc &plane = desc.planes[i];
+    if (tdm_status status = checkPlane(kernel, plane, i))
+      return status;
+    bool written = plane.access & TDM_ACCESS_WRITE;
+    kernel.planes.push_back({plane.name, int64_t(plane.bits), written});
+  }
+  return TDM_OK;
+}
+
+static tdm_status copyHypers(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (desc.num_hypers && !desc.hypers)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "hypers is NULL but num_hypers is " << desc.num_hypers;
+  for (uint32_t i = 0; i < desc.num_hypers; ++i) {
+    const tdm_hyper_desc &hyper = desc.hypers[i];
+    if (tdm_status status = checkHyperDesc(kernel, hyper, i))
+      return status;
+    kernel.hypers.push_back({hyper.name, hyper.min, hyper.max,
+                             hyper.min_open != 0, hyper.max_open != 0,
+                             hyper.min_positive});
+  }
+  return TDM_OK;
+}
+
+static tdm_status copyIntegers(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (desc.num_integers && !desc.integers)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "integers is NULL but num_integers is " << desc.num_integers;
+  for (uint32_t i = 0; i < desc.num_integers; ++i) {
+    const tdm_integer_desc &integer = desc.integers[i];
+    if (!integer.name)
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "integer " << i << " has no name; set tdm_integer_desc.name";
+    kernel.integers.push_back({integer.name, integer.min});
+  }
+  return TDM_OK;
+}
+
+static tdm_status copyCode(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (!desc.entry)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "entry is NULL; pass the compiled function";
+  if (desc.num_scalars && !desc.prologue)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "prologue is NULL but num_scalars is " << desc.num_scalars
+           << "; pass the compiled prologue";
+  if (desc.workspace_doubles_per_chunk > maxMetrics)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "workspace_doubles_per_chunk is "
+           << desc.workspace_doubles_per_chunk << "; use at most "
+           << maxMetrics;
+  kernel.numScalars = desc.num_scalars;
+  kernel.numMetrics = desc.workspace_doubles_per_chunk;
+  kernel.entry = desc.entry;
+  kernel.prologue = desc.prologue;
+  return TDM_OK;
+}
+
+tdm_status
+tandem::runtime::createKernel(const tdm_kernel_desc *desc,
+                              std::shared_ptr<const Kernel> &kernel) {
+  if (!desc)
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_kernel_create: desc is NULL; pass a tdm_kernel_desc";
+  if (desc->struct_size != sizeof(tdm_kernel_desc))
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_kernel_create: struct_size is " << desc->struct_size
+           << " but this runtime's is " << sizeof(tdm_kernel_desc)
+           << "; set it to sizeof(tdm_kernel_desc) of the matching header";
+  if (!desc->name)
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_kernel_create: name is NULL; name the kernel";
+  auto result = std::make_shared<Kernel>();
+  result->name = desc->name;
+  for (auto copy : {copyPlanes, copyHypers, copyIntegers, copyCode})
+    if (tdm_status status = copy(*result, *desc))
+      return status;
+  kernel = std::move(result);
+  return TDM_OK;
+}
+
+Failure Kernel::fail(tdm_status status) const {
+  Failure failure(status);
+  failure << "kernel '" << name << "': ";
+  return failure;
+}
+
+//===----------------------------------------------------------------------===//
+// Arguments of a launch
+//===----------------------------------------------------------------------===//
+
+bool Hyper::contains(double value) const {
+  bool aboveMin = minOpen ? value > min : value >= min;
+  bool belowMax = maxOpen ? value < max : value <= max;
+  return aboveMin && belowMax;
+}
+
+/// Appends "at least 0", "less than 1" or both to \p failure.
+static void describeDomain(Failure &failure, const Hyper &hyper) {
+  bool hasMin = !std::isinf(hyper.min) || hyper.minOpen;
+  bool hasMax = !std::isinf(hyper.max) || hyper.maxOpen;
+  if (hasMin)
+    failure << (hyper.minOpen ? "greater than " : "at least ") << hyper.min;
+  if (hasMin && hasMax)
+    failure << " and ";
+  if (hasMax)
+    failure << (hyper.maxOpen ? "less than " : "at most ") << hyper.max;
+  if (!hasMin && !hasMax)
+    failure << "a number";
+}
+
+tdm_status Kernel::checkHyper(const Hyper &hyper, double value,
+                              int64_t row) const {
+  if (!hyper.contains(value)) {
+    Failure failure = fail(TDM_OUT_OF_DOMAIN);
+    failure << "hyper '" << hyper.name << "' of row " << row << " is " << value
+            << "; it must be ";
+    describeDomain(failure, hyper);
+    return failure;
+  }
+  if (value > 0 && value < hyper.minPositive)
+    return fail(TDM_OUT_OF_DOMAIN)
+           << "hyper '" << hyper.name << "' of row " << row << " is " << value
+           << ", which this kernel's format would round to zero; use "
+           << (hyper.contains(0) ? "0 or " : "") << "at least "
+           << hyper.minPositive;
+  return TDM_OK;
+}
+
+tdm_status Kernel::checkArguments(const double *values, const int64_t *counts,
+                                  int64_t rows) const {
+  if (rows < 0 || rows > maxRows)
+    return fail(TDM_INVALID_ARGUMENT)
+           << "rows is " << rows << "; it must be 0 to " << maxRows;
+  if (rows && !hypers.empty() && !values)
+    return fail(TDM_INVALID_ARGUMENT)
+           << "hypers is NULL; pass " << rows << " rows of " << hypers.size()
+           << " values, the first of them '" << hypers[0].name << "'";
+  if (rows && !integers.empty() && !counts)
+    return fail(TDM_INVALID_ARGUMENT)
+           << "integers is NULL; pass " << rows << " rows of "
+           << integers.size() << " values, the first of them '"
+           << integers[0].name << "'";
+  for (int64_t row = 0; row < rows; ++row) {
+    for (const Hyper &hyper : hypers)
+      if (tdm_status status = checkHyper(hyper, *values++, row))
+        return status;
+    for (const Integer &integer : integers)
+      if (int64_t value = *counts++; value < integer.min)
+        return fail(TDM_OUT_OF_DOMAIN)
+               << "integer '" << integer.name << "' of row " << row << " is "
+               << value << "; it must be at least " << integer.min;
+  }
+  return TDM_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// C interface
+//===----------------------------------------------------------------------===//
+
+tdm_status tdm_kernel_create(const tdm_kernel_desc *desc, tdm_kernel **kernel) {
+  return guarded("tdm_kernel_create", [&]() -> tdm_status {
+    if (!kernel)
+      return Failure(TDM_INVALID_ARGUMENT)
+             << "tdm_kernel_create: kernel is NULL; pass where to store it";
+    auto handle = std::make_unique<tdm_kernel>();
+    if (tdm_status status = createKernel(desc, handle->kernel))
+      return status;
+    *kernel = handle.release();
+    return TDM_OK;
+  });
+}
+
+void tdm_kernel_destroy(tdm_kernel *kernel) { delete kernel; }

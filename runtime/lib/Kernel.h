@@ -1,0 +1,87 @@
+//===- Kernel.h - A compiled kernel and its description ---------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the checked copy of a kernel description.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_KERNEL_H
+#define TANDEM_RUNTIME_LIB_KERNEL_H
+
+#include "Failure.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem::runtime {
+
+/// One array of a tensor.
+struct Plane {
+  std::string name;
+  int64_t bits;
+  bool written;
+
+  /// The bytes that an element is aligned to.
+  int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
+};
+
+/// A hyperparameter and its domain.
+struct Hyper {
+  std::string name;
+  double min, max;
+  bool minOpen, maxOpen;
+  double minPositive;
+
+  /// Whether \p value lies inside of the ends, which NaN never does.
+  bool contains(double value) const;
+};
+
+/// An integer argument.
+struct Integer {
+  std::string name;
+  int64_t min;
+};
+
+/// A kernel, immutable once it is created.
+struct Kernel {
+  std::string name;
+  std::vector<Plane> planes;
+  std::vector<Hyper> hypers;
+  std::vector<Integer> integers;
+  int64_t numScalars;
+  int64_t numMetrics;
+  tdm_cpu_entry entry;
+  tdm_cpu_prologue prologue;
+
+  /// The most rows of arguments that a launch takes.
+  static constexpr int64_t maxRows = int64_t(1) << 31;
+
+  /// A failure whose message begins with the kernel's name.
+  Failure fail(tdm_status status) const;
+
+  /// Checks \p rows rows of arguments against their domains.
+  tdm_status checkArguments(const double *hypers, const int64_t *integers,
+                            int64_t rows) const;
+
+private:
+  tdm_status checkHyper(const Hyper &hyper, double value, int64_t row) const;
+};
+
+/// Checks \p desc and copies it to \p kernel.
+tdm_status createKernel(const tdm_kernel_desc *desc,
+                        std::shared_ptr<const Kernel> &kernel);
+
+} // namespace tandem::runtime
+
+/// The C interface's handle. Plans share the kernel.
+struct tdm_kernel {
+  std::shared_ptr<const tandem::runtime::Kernel> kernel;
+};
+
+#endif // TANDEM_RUNTIME_LIB_KERNEL_H

@@ -1,0 +1,48 @@
+//===- PairwiseSum.h - Sums of a fixed shape --------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the one shape in which the runtime adds numbers up.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_PAIRWISESUM_H
+#define TANDEM_RUNTIME_LIB_PAIRWISESUM_H
+
+#include <cstdint>
+
+namespace tandem::runtime {
+
+/// Adds values up as a balanced binary tree over their index: neighbours
+/// first, padded with -0.0 to a power of two. Holds one partial sum per level.
+class PairwiseSum {
+public:
+  void add(double value) {
+    // As many subtrees are complete as there are trailing ones in the count.
+    for (uint64_t bits = count++; bits & 1; bits >>= 1)
+      value = partial[--depth] + value;
+    partial[depth++] = value;
+  }
+
+  /// The sum; -0.0, which changes no number that it is added to, if there is
+  /// none. Padding is left out for the same reason.
+  double result() const {
+    double sum = -0.0;
+    for (int level = depth; level-- > 0;)
+      sum = partial[level] + sum;
+    return sum;
+  }
+
+private:
+  double partial[64];
+  uint64_t count = 0;
+  int depth = 0;
+};
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_PAIRWISESUM_H

@@ -1,0 +1,271 @@
+//===- TensorTable.cpp - The tensor and chunk tables of a launch ----------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the tables that a compiled kernel reads, and the checks
+// that a tensor list passes on its way into them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TensorTable.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+using namespace tandem::runtime;
+
+static_assert(sizeof(void *) == sizeof(int64_t),
+              "a tensor record holds its pointers as 64-bit words");
+static_assert(sizeof(Chunk) == 24, "the kernels' layout of a chunk record");
+
+static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
+static constexpr int64_t headerWords = 5;
+
+//===----------------------------------------------------------------------===//
+// Checks of one tensor
+//===----------------------------------------------------------------------===//
+
+/// The bytes of a plane, by way of whole bytes of every eight elements: the
+/// bits of a plane may not fit into 64 bits where its bytes do.
+static int64_t bytesOf(const Plane &plane, int64_t elements) {
+  int64_t wholeBytes = elements / 8 * plane.bits;
+  return wholeBytes + (elements % 8 * plane.bits + 7) / 8;
+}
+
+tdm_status TensorTable::checkPlane(const Kernel &kernel,
+                                   const tdm_tensor &tensor,
+                                   uint32_t index) const {
+  const Plane &plane = kernel.planes[index];
+  const void *pointer = tensor.planes[index];
+  int64_t elements = tensor.rows * tensor.columns;
+  if (!pointer)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "tensor " << count << ": plane '" << plane.name
+           << "' is NULL but the tensor has " << elements
+           << " elements; pass the plane's memory";
+  auto address = reinterpret_cast<uintptr_t>(pointer);
+  if (address % plane.alignment())
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "tensor " << count << ": plane '" << plane.name << "' is at "
+           << pointer << ", which is not aligned to its elements of "
+           << plane.alignment() << " bytes; align it";
+  // The first condition keeps bytesOf from overflowing.
+  if (elements / 8 >= maxInt64 / plane.bits - 8 ||
+      address + bytesOf(plane, elements) < address)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "tensor " << count << ": plane '" << plane.name << "' of "
+           << elements << " elements does not fit into memory; correct rows "
+           << "and columns";
+  return TDM_OK;
+}
+
+/// Checks all but the planes.
+static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
+                             int64_t index) {
+  const std::pair<const char *, int64_t> fields[] = {
+      {"rows", tensor.rows},
+      {"columns", tensor.columns},
+      {"first", tensor.first},
+      {"scalar_row", tensor.scalar_row}};
+  for (auto [field, value] : fields)
+    if (value < 0)
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "tensor " << index << ": " << field << " is " << value
+             << "; it must not be negative";
+  if (tensor.columns && tensor.rows > maxInt64 / tensor.columns)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "tensor " << index << ": " << tensor.rows << " rows of "
+           << tensor.columns << " columns overflow 64 bits; correct the shape";
+  if (tensor.first > maxInt64 - tensor.rows * tensor.columns)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "tensor " << index << ": first is " << tensor.first
+           << ", so that the index of the last element overflows 64 bits; "
+           << "correct first";
+  if (tensor.scalar_row >= Kernel::maxRows)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "tensor " << index << ": scalar_row is " << tensor.scalar_row
+           << "; it must be below " << Kernel::maxRows;
+  return TDM_OK;
+}
+
+tdm_status TensorTable::check(const Kernel &kernel,
+                              const tdm_tensor &tensor) const {
+  if (tdm_status status = checkSizes(kernel, tensor, count))
+    return status;
+  bool empty = tensor.rows == 0 || tensor.columns == 0;
+  if (empty || kernel.planes.empty())
+    return TDM_OK;
+  if (!tensor.planes)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "tensor " << count << ": planes is NULL; pass "
+           << kernel.planes.size() << " pointers, the first of them '"
+           << kernel.planes[0].name << "'";
+  for (uint32_t plane = 0; plane < kernel.planes.size(); ++plane)
+    if (tdm_status status = checkPlane(kernel, tensor, plane))
+      return status;
+  return TDM_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Overlaps
+//===----------------------------------------------------------------------===//
+
+static tdm_status failOverlap(const Kernel &kernel, const Interval &a,
+                              const Interval &b) {
+  const Interval &written = a.written ? a : b;
+  const Interval &other = a.written ? b : a;
+  uintptr_t bytes = std::min(a.end, b.end) - std::max(a.begin, b.begin);
+  return kernel.fail(TDM_OVERLAP)
+         << "tensor " << written.tensor << ": plane '"
+         << kernel.planes[written.plane].name
+         << "', which the kernel writes, shares " << bytes
+         << " bytes with plane '" << kernel.planes[other.plane].name
+         << "' of tensor " << other.tensor << "; give each its own memory";
+}
+
+tdm_status TensorTable::checkOverlaps(const Kernel &kernel) {
+  // Ties are broken so that the same list always gives the same message.
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval &a, const Interval &b) {
+              return std::tie(a.begin, a.tensor, a.plane) <
+                     std::tie(b.begin, b.tensor, b.plane);
+            });
+  // In order of their beginnings, an interval overlaps an earlier one if and
+  // only if it begins before the farthest end so far. Written intervals have
+  // been disjoint up to here, so that the latest of them reaches farthest.
+  const Interval *farthest = nullptr, *latestWritten = nullptr;
+  for (const Interval &interval : intervals) {
+    const Interval *earlier = interval.written ? farthest : latestWritten;
+    if (earlier && interval.begin < earlier->end)
+      return failOverlap(kernel, *earlier, interval);
+    if (!farthest || interval.end > farthest->end)
+      farthest = &interval;
+    if (interval.written)
+      latestWritten = &interval;
+  }
+  return TDM_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Tensor table
+//===----------------------------------------------------------------------===//
+
+static int64_t planeWord(const tdm_tensor &tensor, size_t plane) {
+  // An empty tensor's planes are never looked at and need not be there.
+  bool present = tensor.rows && tensor.columns && tensor.planes;
+  return present ? reinterpret_cast<int64_t>(tensor.planes[plane]) : 0;
+}
+
+void TensorTable::append(const Kernel &kernel, const tdm_tensor &tensor) {
+  records.insert(records.end(), {tensor.rows, tensor.columns, tensor.first,
+                                 tensor.key, tensor.scalar_row});
+  int64_t elements = tensor.rows * tensor.columns;
+  for (uint32_t i = 0; i < kernel.planes.size(); ++i) {
+    records.push_back(planeWord(tensor, i));
+    auto begin = static_cast<uintptr_t>(records.back());
+    const Plane &plane = kernel.planes[i];
+    if (elements)
+      intervals.push_back(
+          {begin, begin + bytesOf(plane, elements), count, i, plane.written});
+  }
+  if (tensor.scalar_row >= needRows) {
+    needRows = tensor.scalar_row + 1;
+    needRowsTensor = count;
+  }
+  ++count;
+}
+
+tdm_status TensorTable::assign(const Kernel &kernel, const tdm_tensor *tensors,
+                               int64_t newCount) {
+  if (newCount < 0)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "the number of tensors is " << newCount
+           << "; it must not be negative";
+  if (newCount && !tensors)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "tensors is NULL; pass " << newCount << " tensors";
+  records.clear();
+  intervals.clear();
+  recordWords = headerWords + static_cast<int64_t>(kernel.planes.size());
+  count = needRows = needRowsTensor = 0;
+  for (int64_t i = 0; i < newCount; ++i) {
+    if (tdm_status status = check(kernel, tensors[i]))
+      return status;
+    append(kernel, tensors[i]);
+  }
+  return checkOverlaps(kernel);
+}
+
+static bool recordIs(const int64_t *record, const tdm_tensor &tensor,
+                     size_t numPlanes) {
+  const int64_t header[headerWords] = {
+      tensor.rows, tensor.columns, tensor.first, tensor.key, tensor.scalar_row};
+  if (!std::equal(header, header + headerWords, record))
+    return false;
+  for (size_t plane = 0; plane < numPlanes; ++plane)
+    if (record[headerWords + plane] != planeWord(tensor, plane))
+      return false;
+  return true;
+}
+
+bool TensorTable::holds(const Kernel &kernel, const tdm_tensor *tensors,
+                        int64_t newCount) const {
+  if (newCount != count || (count && !tensors))
+    return false;
+  for (int64_t i = 0; i < count; ++i)
+    if (!recordIs(&records[i * recordWords], tensors[i], kernel.planes.size()))
+      return false;
+  return true;
+}
+
+int64_t TensorTable::elements(int64_t tensor) const {
+  const int64_t *record = &records[tensor * recordWords];
+  return record[0] * record[1];
+}
+
+bool TensorTable::sameElements(const TensorTable &other) const {
+  if (count != other.count)
+    return false;
+  for (int64_t i = 0; i < count; ++i)
+    if (elements(i) != other.elements(i))
+      return false;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Chunk table
+//===----------------------------------------------------------------------===//
+
+/// Large chunks cost the least, but a small model must still be enough for
+/// many threads. The number of threads has no say, so that plans do not change
+/// with it.
+static int64_t chunkElements(const TensorTable &tensors) {
+  constexpr int64_t largest = 1 << 16, smallest = 1 << 12, enoughChunks = 64;
+  int64_t total = 0;
+  for (int64_t i = 0; i < tensors.size(); ++i)
+    total += std::min(tensors.elements(i), maxInt64 - total);
+  int64_t size = largest;
+  while (size > smallest && total / size < enoughChunks)
+    size /= 2;
+  return size;
+}
+
+void ChunkTable::assign(const TensorTable &tensors) {
+  int64_t size = chunkElements(tensors);
+  chunks.clear();
+  firsts.clear();
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    firsts.push_back(this->size());
+    int64_t elements = tensors.elements(tensor);
+    for (int64_t begin = 0; begin < elements; begin += size)
+      chunks.push_back(
+          {tensor, begin, begin + std::min(size, elements - begin)});
+  }
+  firsts.push_back(this->size());
+}

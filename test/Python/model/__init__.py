@@ -1,0 +1,18 @@
+#===- __init__.py - A NumPy model of every kernel --------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the entry points of the model package.
+#
+#===----------------------------------------------------------------------===#
+"""What every kernel computes, bit for bit, independent of the compiler.
+
+    planes = cases.state("adamw", STRATEGIES["collage-plus"], "mixed", 1000)
+    new = step("adamw", STRATEGIES["collage-plus"], planes,
+               cases.hypers("adamw"), step=3)
+"""
+
+from . import arithmetic, cases, formats, metrics, philox, storage
+from .optimizers import (F16_STRATEGIES, GRAPHS, STRATEGIES, Strategy,
+                         bytes_per_parameter, plane_types, step, trace)

@@ -1,0 +1,177 @@
+#===- arithmetic.py - Component arithmetic and expansions ------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements correctly rounded component arithmetic and, on top of
+# it, the operations on multi-component floats as literal sequences.
+#
+#===----------------------------------------------------------------------===#
+"""Arithmetic of a component format, and multi-component float operations.
+
+Component values are float32 arrays that hold values of the component format.
+A Python float is a scalar: it is rounded from float64 to float32, and an
+operation with it rounds to float32 and then to the component format.
+"""
+
+import numpy as np
+
+from .formats import lookup, round_to
+
+_SIGN = np.uint32(0x80000000)
+
+
+def _operand(x):
+    return np.float32(x) if isinstance(x, float) else x
+
+
+def round_to_odd_sum(p, c):
+    """p + c in float64, rounded to odd: safe to round once more, narrower."""
+    s = p + c
+    t = s - p
+    e = (p - (s - t)) + (c - t)
+    bits = s.view(np.int64)
+    inexact = np.isfinite(s) & np.isfinite(e) & (e != 0) & ((bits & 1) == 0)
+    # Magnitudes grow with their bits, so "towards e" depends on both signs.
+    outward = (e > 0) == (s > 0)
+    odd = np.where(outward, bits + 1, bits - 1)
+    return np.where(inexact, odd, bits).view(np.float64)
+
+
+class Arithmetic:
+    """Operations computed in float32 and rounded once to `format`."""
+
+    def __init__(self, format):
+        self.format = lookup(format)
+
+    def round(self, x):
+        """fl(x), one rounding from float32 or float64."""
+        return round_to(self.format.name, x)
+
+    def _apply(self, operation, *operands):
+        with np.errstate(all="ignore"):
+            result = operation(*[_operand(x) for x in operands])
+        return self.round(np.asarray(result, dtype=np.float32))
+
+    # 24 >= 2p + 2 makes the second rounding of these innocuous.
+    def add(self, a, b):
+        return self._apply(np.add, a, b)
+
+    def sub(self, a, b):
+        return self._apply(np.subtract, a, b)
+
+    def mul(self, a, b):
+        return self._apply(np.multiply, a, b)
+
+    def div(self, a, b):
+        return self._apply(np.divide, a, b)
+
+    def sqrt(self, a):
+        return self._apply(np.sqrt, a)
+
+    def neg(self, a):
+        """Flips the sign bit, also of zeros and NaNs."""
+        return (a.view(np.uint32) ^ _SIGN).view(np.float32)
+
+    def sign(self, a):
+        """-1, +1, and a itself where it is a zero or NaN."""
+        return np.where(a > 0, np.float32(1), np.where(a < 0, np.float32(-1), a))
+
+    def fma(self, a, b, c):
+        """a * b + c, rounded once from the exact value.
+
+        The product of two components is exact in float64, and a sum rounded to
+        odd with 53 >= p + 2 bits rounds on as the exact sum would.
+        """
+        with np.errstate(all="ignore"):
+            wide = [np.asarray(x, dtype=np.float64) for x in (a, b, c)]
+            product = np.atleast_1d(wide[0] * wide[1])
+            total = round_to_odd_sum(product, wide[2])
+        return self.round(total).reshape(np.broadcast(a, b, c).shape)
+
+    def split_real(self, x):
+        """(b, db) of a float64 scalar, one rounding each."""
+        hi = self.round(np.float64(x))
+        lo = self.round(np.float64(x) - np.float64(hi))
+        return np.float32(hi), np.float32(lo)
+
+
+#===----------------------------------------------------------------------===#
+# Error-free transforms
+#===----------------------------------------------------------------------===#
+
+
+def fast_two_sum(k, a, b):
+    """a + b as sum and error, literal; exact where |a| >= |b|."""
+    x = k.add(a, b)
+    return x, k.sub(b, k.sub(x, a))
+
+
+def two_sum(k, a, b):
+    """a + b as sum and error, in either order."""
+    x = k.add(a, b)
+    bb = k.sub(x, a)
+    aa = k.sub(x, bb)
+    return x, k.add(k.sub(a, aa), k.sub(b, bb))
+
+
+def split(k, a):
+    """The halves of a's significand."""
+    factor = np.float32((1 << -(-k.format.precision // 2)) + 1)
+    c = k.mul(np.asarray(factor), a)
+    hi = k.sub(c, k.sub(c, a))
+    return hi, k.sub(a, hi)
+
+
+def two_prod(k, a, b):
+    """a * b as product and error, by fma."""
+    x = k.mul(a, b)
+    return x, k.fma(a, b, k.neg(x))
+
+
+def two_prod_dekker(k, a, b):
+    """a * b as product and error, from the splits."""
+    x = k.mul(a, b)
+    a_hi, a_lo = split(k, a)
+    b_hi, b_lo = split(k, b)
+    rest = k.sub(x, k.mul(a_hi, b_hi))
+    rest = k.sub(rest, k.mul(a_lo, b_hi))
+    rest = k.sub(rest, k.mul(a_hi, b_lo))
+    return x, k.sub(k.mul(a_lo, b_lo), rest)
+
+
+#===----------------------------------------------------------------------===#
+# Expansions of two components
+#===----------------------------------------------------------------------===#
+
+
+def grow(k, x, a):
+    """An expansion plus a component."""
+    u, v = fast_two_sum(k, x[0], a)
+    return fast_two_sum(k, u, k.add(x[1], v))
+
+
+def scale(k, a, v):
+    """An expansion times a component."""
+    x, e = two_prod(k, a[0], v)
+    e = k.add(k.mul(a[1], v), e)
+    return fast_two_sum(k, x, e)
+
+
+def mul(k, a, b):
+    """An expansion times an expansion."""
+    x, e = two_prod(k, a[0], b[0])
+    e = k.add(e, k.add(k.mul(a[0], b[1]), k.mul(a[1], b[0])))
+    return fast_two_sum(k, x, e)
+
+
+def neg(k, a):
+    """An expansion negated."""
+    return tuple(k.neg(x) for x in a)
+
+
+def kahan(k, value, compensation, delta):
+    """Kahan's accumulation: the new value and the new compensation."""
+    d = k.add(delta, compensation)
+    new = k.add(value, d)
+    return new, k.sub(d, k.sub(new, value))

@@ -1,0 +1,189 @@
+#===- cases.py - States to run steps on ------------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements generators of ordinary and adversarial optimizer states
+# and of hyperparameters, reproducible from a seed.
+#
+#===----------------------------------------------------------------------===#
+"""States as planes of bits: `state(graph, strategy, kind, size, seed)`."""
+
+import zlib
+
+import numpy as np
+
+from .formats import FORMATS, decode, encode
+from .optimizers import GRAPHS, MOMENT, plane_types
+from .storage import Draw, Remainder
+
+# Hyperparameters people use, by name; beta2's bf16 expansion is (1, -0.00099).
+TYPICAL = {
+    "lr": 1e-3,
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "eps": 1e-8,
+    "weight_decay": 0.1,
+    "momentum": 0.9,
+    "alpha": 0.99,
+    "lr_decay": 1e-2,
+}
+
+
+def hypers(graph, strategy=None, **changed):
+    """Typical hyperparameters of a graph; eps fits the strategy's component."""
+    values = {name: TYPICAL[name] for name in GRAPHS[graph].hypers}
+    if strategy is not None and strategy.component and "eps" in values:
+        # The smallest subnormal is the least eps that does not vanish.
+        tiny = decode(strategy.component, np.array(
+            [1], dtype=FORMATS[strategy.component].dtype))[0]
+        values["eps"] = max(values["eps"], float(tiny))
+    return values | changed
+
+
+#===----------------------------------------------------------------------===#
+# Values of a role, as float32
+#===----------------------------------------------------------------------===#
+
+# Typical magnitude of each role.
+_SCALE = {"grad": 1e-2, "param": 5e-2, "first": 1e-3, "second": 1e-5}
+
+
+def _which(role):
+    return MOMENT.get(role, role)
+
+
+def _signed(which, x):
+    return np.abs(x) if which == "second" else x
+
+
+def _ordinary(which, rng, size, largest, smallest):
+    spread = np.exp2(rng.uniform(-4, 4, size))
+    return _SCALE[which] * spread * rng.standard_normal(size)
+
+
+def _subnormal(which, rng, size, largest, smallest):
+    """Up to eight times the smallest normal, so that most are below it."""
+    return smallest * np.exp2(rng.uniform(-12, 3, size)) * rng.choice([-1, 1], size)
+
+
+def _zeros(which, rng, size, largest, smallest):
+    zero = rng.choice([0.0, -0.0], size)
+    return np.where(rng.random(size) < 0.7, zero,
+                    _ordinary(which, rng, size, largest, smallest))
+
+
+def _infinities(which, rng, size, largest, smallest):
+    value = _ordinary(which, rng, size, largest, smallest)
+    return np.where(rng.random(size) < 0.3, rng.choice([np.inf, -np.inf], size), value)
+
+
+def _nans(which, rng, size, largest, smallest):
+    value = _ordinary(which, rng, size, largest, smallest)
+    return np.where(rng.random(size) < 0.3, np.nan, value)
+
+
+def _large_update(which, rng, size, largest, smallest):
+    """|update| > |weight|: the order that fast_two_sum is not granted."""
+    factor = {"param": 2.0**-14, "grad": 2.0**8, "first": 2.0**11, "second": 1.0}
+    return factor[which] * _ordinary(which, rng, size, largest, smallest)
+
+
+def _huge(which, rng, size, largest, smallest):
+    """Near overflow, where sums, squares and products leave the range."""
+    return largest * np.exp2(rng.uniform(-3, 0, size)) * rng.choice([-1, 1], size)
+
+
+def _edges(which, rng, size, largest, smallest):
+    """Powers of two and their neighbours, where ulps change and ties happen."""
+    power = np.exp2(rng.integers(-20, 4, size).astype(np.float64))
+    nudge = rng.integers(-2, 3, size) * np.exp2(rng.integers(-24, -6, size).astype(float))
+    return power * (1 + nudge) * rng.choice([-1, 1], size)
+
+
+_VALUES = {
+    "ordinary": _ordinary,
+    "subnormal": _subnormal,
+    "zeros": _zeros,
+    "infinities": _infinities,
+    "nans": _nans,
+    "large_update": _large_update,
+    "huge": _huge,
+    "edges": _edges,
+}
+
+
+def _range(storage):
+    """(largest finite, smallest normal) magnitude of the leading format."""
+    name = "bf16" if isinstance(storage, Remainder) else storage.suffixes[""]
+    fmt = FORMATS[name]
+    codes = np.array([fmt.largest, 1 << fmt.mantissa_bits], dtype=fmt.dtype)
+    return tuple(float(v) for v in decode(name, codes))
+
+
+def _role_planes(role, strategy, kind, rng, size):
+    storage, which = strategy.storage(role), _which(role)
+    value = _VALUES[kind](which, rng, size, *_range(storage))
+    with np.errstate(all="ignore"):
+        value = _signed(which, value).astype(np.float32)
+    # Rounding to nearest needs no random bits, so any Draw will do.
+    return storage.encode(role, value, Draw())
+
+
+#===----------------------------------------------------------------------===#
+# Whole states
+#===----------------------------------------------------------------------===#
+
+
+def _values(graph, strategy, kind, rng, size):
+    planes = {}
+    for role in GRAPHS[graph].roles:
+        planes |= _role_planes(role, strategy, kind, rng, size)
+    return planes
+
+
+def _bits(graph, strategy, rng, size):
+    """Uniform bit patterns, among them NaNs that are not canonical."""
+    return {name: rng.integers(0, 1 << (8 * dtype.itemsize), size, dtype=np.uint64)
+            .astype(dtype) for name, dtype in plane_types(graph, strategy).items()}
+
+
+def _not_normalized(graph, strategy, rng, size):
+    """Low components as large as their leading one, or larger."""
+    planes = _values(graph, strategy, "ordinary", rng, size)
+    for role in GRAPHS[graph].roles:
+        for suffix, fmt in getattr(strategy.storage(role), "suffixes", {}).items():
+            if suffix in ("", ".master"):
+                continue
+            leading = decode(fmt, planes[role])
+            factor = np.exp2(rng.uniform(-10, 3, size)) * rng.choice([-1, 1], size)
+            planes[role + suffix] = encode(fmt, (leading * factor).astype(np.float32))
+    return planes
+
+
+def _mixed(graph, strategy, rng, size):
+    """Each role of each element of a kind of its own."""
+    planes = {}
+    for role in GRAPHS[graph].roles:
+        choices = [_role_planes(role, strategy, kind, rng, size) for kind in _VALUES]
+        pick = rng.integers(0, len(choices), size)
+        for name in choices[0]:
+            stacked = np.stack([c[name] for c in choices])
+            planes[name] = stacked[pick, np.arange(size)]
+    return planes
+
+
+_STATES = {"bits": _bits, "not_normalized": _not_normalized, "mixed": _mixed}
+
+# Every kind of state there is.
+KINDS = tuple(_VALUES) + tuple(_STATES)
+
+
+def state(graph, strategy, kind, size, seed=0):
+    """Planes of all roles of a graph; the same for the same arguments."""
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind '{kind}': use one of {', '.join(KINDS)}")
+    rng = np.random.default_rng([seed, size, zlib.crc32(f"{graph}/{kind}".encode())])
+    if kind in _STATES:
+        return _STATES[kind](graph, strategy, rng, size)
+    return _values(graph, strategy, kind, rng, size)

@@ -1,0 +1,245 @@
+#===- formats.py - Narrow floating-point formats ---------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements rounding to and decoding from the storage formats, in
+# integer operations on the bits of float32 or float64 carriers.
+#
+#===----------------------------------------------------------------------===#
+"""Narrow formats as data: encode (one rounding), decode, stochastic encode."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary format; everything else follows from these five facts."""
+
+    name: str
+    exponent_bits: int
+    mantissa_bits: int
+    has_infinity: bool
+    canonical_nan: int
+
+    @property
+    def bits(self):
+        return 1 + self.exponent_bits + self.mantissa_bits
+
+    @property
+    def precision(self):
+        return self.mantissa_bits + 1
+
+    @property
+    def bias(self):
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def min_exponent(self):
+        return 1 - self.bias
+
+    @property
+    def sign_bit(self):
+        return 1 << (self.bits - 1)
+
+    @property
+    def infinity(self):
+        """The code of +Inf, or of the exponent's last binade without one."""
+        return ((1 << self.exponent_bits) - 1) << self.mantissa_bits
+
+    @property
+    def overflow(self):
+        """The code of a magnitude beyond the largest finite one."""
+        return self.infinity if self.has_infinity else self.canonical_nan
+
+    @property
+    def largest(self):
+        """The code of the largest finite magnitude."""
+        return self.overflow - 1
+
+    @property
+    def dtype(self):
+        """The unsigned type that carries the format's bits."""
+        return np.dtype({8: np.uint8, 16: np.uint16, 32: np.uint32}[self.bits])
+
+
+FORMATS = {
+    f.name: f
+    for f in (
+        Format("bf16", 8, 7, True, 0x7FFF),
+        Format("f16", 5, 10, True, 0x7FFF),
+        Format("f32", 8, 23, True, 0x7FFFFFFF),
+        Format("f8E4M3FN", 4, 3, False, 0x7F),
+        Format("f8E5M2", 5, 2, True, 0x7F),
+    )
+}
+
+
+def lookup(name):
+    """The format called `name`."""
+    if name not in FORMATS:
+        raise ValueError(f"unknown format '{name}': use one of {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+#===----------------------------------------------------------------------===#
+# Encoding
+#===----------------------------------------------------------------------===#
+
+# Carrier type -> (unsigned bits, mantissa bits, exponent bias).
+_CARRIERS = {
+    np.dtype(np.float32): (np.uint32, 23, 127),
+    np.dtype(np.float64): (np.uint64, 52, 1023),
+}
+
+
+@dataclass
+class _Cut:
+    """|x| = (kept + rest * 2^-shift) units in the last place of a format.
+
+    `base` is what the exponent adds to the code; codes being monotonic, a
+    round up that carries into the exponent needs no case of its own.
+    """
+
+    negative: np.ndarray
+    nan: np.ndarray
+    base: np.ndarray
+    kept: np.ndarray
+    rest: np.ndarray
+    shift: np.ndarray
+
+
+def _cut(fmt, x, max_shift):
+    unsigned, mantissa_bits, bias = _CARRIERS[x.dtype]
+    total_bits = 8 * x.dtype.itemsize
+    bits = x.view(unsigned).astype(np.int64)
+    magnitude = bits & np.int64((1 << (total_bits - 1)) - 1)
+    field = magnitude >> mantissa_bits
+    fraction = magnitude & np.int64((1 << mantissa_bits) - 1)
+    significand = fraction | ((field != 0).astype(np.int64) << mantissa_bits)
+    exponent = np.maximum(field, 1) - bias
+    quantum = np.maximum(exponent, fmt.min_exponent)
+    shift = (mantissa_bits - fmt.mantissa_bits) + (quantum - exponent)
+    # Beyond max_shift nothing is kept and the rest is far below one half.
+    shift = np.minimum(shift, max_shift)
+    kept = significand >> shift
+    return _Cut(
+        negative=((bits >> (total_bits - 1)) & 1).astype(bool),
+        nan=magnitude > np.int64(((1 << (total_bits - 1)) - (1 << mantissa_bits))),
+        base=(quantum - fmt.min_exponent) << fmt.mantissa_bits,
+        kept=kept,
+        rest=significand - (kept << shift),
+        shift=shift,
+    )
+
+
+def _finish(fmt, cut, round_up):
+    code = cut.base + cut.kept + round_up
+    code = np.where(code > fmt.largest, fmt.overflow, code)
+    code = np.where(cut.negative, code | fmt.sign_bit, code)
+    # A format without infinities overflows to NaN, canonical as every other;
+    # in one that has them no finite value reaches this code.
+    nan = cut.nan | ((code & ~fmt.sign_bit) == fmt.canonical_nan)
+    return np.where(nan, fmt.canonical_nan, code).astype(fmt.dtype)
+
+
+def _as_carrier(x):
+    x = np.asarray(x)
+    if x.dtype not in _CARRIERS:
+        raise TypeError(f"cannot round {x.dtype}: pass float32 or float64")
+    return np.asarray(x, order="C")
+
+
+def _encode_f32_bits(fmt, x):
+    return np.where(np.isnan(x), np.uint32(fmt.canonical_nan), x.view(np.uint32))
+
+
+def _encode_bf16_from_f32(fmt, x):
+    """The carry trick: bf16 is the upper half of f32, subnormals included."""
+    bits = x.view(np.uint32)
+    carry = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    code = ((bits + carry) >> np.uint32(16)).astype(np.uint16)
+    return np.where(np.isnan(x), np.uint16(fmt.canonical_nan), code)
+
+
+def encode_general(name, x):
+    """encode() by the one path that serves every format and carrier."""
+    fmt, x = lookup(name), _as_carrier(x)
+    cut = _cut(fmt, x, max_shift=60 if x.dtype == np.float64 else 40)
+    half = np.int64(1) << (cut.shift - 1)
+    odd = (cut.kept & 1).astype(bool)
+    return _finish(fmt, cut, (cut.rest > half) | ((cut.rest == half) & odd))
+
+
+def encode(name, x):
+    """Round float32 or float64 values once to the nearest code, ties to even.
+
+    Underflow is gradual; NaN is canonical; beyond the largest finite value lies
+    infinity, or NaN in a format that has none.
+    """
+    fmt, x = lookup(name), _as_carrier(x)
+    if x.dtype == np.float32 and name == "f32":
+        return _encode_f32_bits(fmt, x)
+    if x.dtype == np.float32 and name == "bf16":
+        return _encode_bf16_from_f32(fmt, x)
+    return encode_general(name, x)
+
+
+def encode_stochastic(name, x, random):
+    """Round float32 values up iff floor(f * 2^16) + random >= 2^16.
+
+    `random` holds one 16-bit value per element; f is the fraction of an ulp
+    that truncation would drop.
+    """
+    fmt, x = lookup(name), _as_carrier(x)
+    if x.dtype != np.float32 or name == "f32":
+        raise TypeError(f"cannot round {x.dtype} to {name} stochastically: "
+                        "pass float32 values and a narrower format")
+    cut = _cut(fmt, x, max_shift=40)
+    wide = cut.rest >> np.maximum(cut.shift - 16, 0)
+    fraction = wide << np.maximum(16 - cut.shift, 0)
+    return _finish(fmt, cut, fraction + random.astype(np.int64) >= 1 << 16)
+
+
+#===----------------------------------------------------------------------===#
+# Decoding
+#===----------------------------------------------------------------------===#
+
+
+@lru_cache(maxsize=None)
+def _table(name):
+    """The float32 value of every code of a format of at most 16 bits."""
+    fmt = lookup(name)
+    codes = np.arange(1 << fmt.bits, dtype=np.int64)
+    magnitude = codes & ~fmt.sign_bit
+    field = magnitude >> fmt.mantissa_bits
+    fraction = magnitude & ((1 << fmt.mantissa_bits) - 1)
+    significand = fraction + np.where(field > 0, 1 << fmt.mantissa_bits, 0)
+    scale = np.maximum(field, 1) - fmt.bias - fmt.mantissa_bits
+    value = np.ldexp(significand.astype(np.float64), scale)
+    value[magnitude > fmt.largest] = np.nan
+    if fmt.has_infinity:
+        value[magnitude == fmt.infinity] = np.inf
+    with np.errstate(invalid="ignore"):
+        return np.where(codes & fmt.sign_bit, -value, value).astype(np.float32)
+
+
+def decode(name, codes):
+    """The float32 values of codes: exact for every format here."""
+    fmt, codes = lookup(name), np.asarray(codes)
+    if codes.dtype != fmt.dtype:
+        raise TypeError(f"{name} codes are {fmt.dtype}, not {codes.dtype}")
+    if name == "f32":
+        return np.ascontiguousarray(codes).view(np.float32).copy()
+    return _table(name)[codes]
+
+
+def round_to(name, x):
+    """fl(x): the nearest value of a format, as float32."""
+    x = np.asarray(x)
+    if name == "f32":
+        return x.astype(np.float32)
+    return decode(name, encode(name, x))

@@ -1,0 +1,324 @@
+#===- optimizers.py - Optimizer steps under any strategy -------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the optimizer graphs, each written once, and their
+# evaluation under a strategy: storages, a compute policy, a component format.
+#
+#===----------------------------------------------------------------------===#
+"""Optimizer graphs and `step`, which runs one of them on planes of bits."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Callable, Optional
+
+import numpy as np
+
+from .arithmetic import Arithmetic
+from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remainder,
+                      Storage)
+
+#===----------------------------------------------------------------------===#
+# Strategies
+#===----------------------------------------------------------------------===#
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Storages of the roles and how the graph is computed.
+
+    `component` is the format of the component policy; None is the f32 policy.
+    """
+
+    grad: Storage
+    param: Storage
+    first: Storage
+    second: Storage
+    component: Optional[str] = None
+
+    def storage(self, role):
+        return getattr(self, {"grad": "grad", "param": "param"}.get(role) or MOMENT[role])
+
+
+# Which moment a state role is.
+MOMENT = {
+    "exp_avg": "first",
+    "momentum_buffer": "first",
+    "exp_avg_sq": "second",
+    "square_avg": "second",
+    "sum": "second",
+}
+
+
+def _table(low):
+    """The named strategies with `low` as their 16-bit format."""
+    plain, f32, pair = Plain(low), Plain("f32"), Expansion(low)
+    random = Plain(low, stochastic=True)
+    table = {
+        "fp32": Strategy(f32, f32, f32, f32),
+        low: Strategy(plain, plain, plain, plain, low),
+        f"{low}-kahan": Strategy(plain, Kahan(low), plain, plain, low),
+        f"{low}-stochastic": Strategy(plain, random, plain, plain),
+        "collage-light": Strategy(plain, pair, plain, plain, low),
+        "collage-plus": Strategy(plain, pair, plain, pair, low),
+        "collage-light-f32": Strategy(plain, pair, plain, plain),
+        "collage-plus-f32": Strategy(plain, pair, plain, pair),
+        "fp32-optim": Strategy(plain, plain, f32, f32),
+        "master-weights": Strategy(plain, Master(low), f32, f32),
+    }
+    if low == "bf16":
+        table["remainder"] = Strategy(plain, Remainder(), f32, f32)
+    return table
+
+
+STRATEGIES = _table("bf16")
+F16_STRATEGIES = _table("f16")
+
+#===----------------------------------------------------------------------===#
+# Evaluation
+#===----------------------------------------------------------------------===#
+
+
+class Kernel:
+    """The values of one launch; graphs see nothing but this.
+
+    Reading a role gives its leading component (component policy) or its
+    decoded value (f32 policy). Scalars are Python floats, float64 until an
+    operation takes them.
+    """
+
+    def __init__(self, strategy, roles, planes):
+        self.strategy = strategy
+        self.arith = Arithmetic(strategy.component or "f32")
+        self.states = {role: self._open(role, planes) for role in roles}
+        self.intended = np.zeros(self.read("param").shape, dtype=np.float64)
+        self.add, self.sub, self.mul = self.arith.add, self.arith.sub, self.arith.mul
+        self.div, self.sqrt, self.sign = self.arith.div, self.arith.sqrt, self.arith.sign
+
+    def _open(self, role, planes):
+        storage = self.strategy.storage(role)
+        missing = [p for p in storage.planes(role) if p not in planes]
+        if missing and not (isinstance(storage, Master) and missing == [role]):
+            raise ValueError(f"role '{role}' needs the plane '{missing[0]}'")
+        if self.strategy.component:
+            return storage.open_component(self.arith, planes, role)
+        return PlainState(storage.decode(planes, role))
+
+    def read(self, role):
+        return self.states[role].leading
+
+    def accumulate(self, role, x):
+        """s <- s + x; the value to read afterwards."""
+        self._intend(role, x.astype(np.float64))
+        self.states[role] = self.states[role].accumulate(self.arith, x)
+        return self.read(role)
+
+    def decay(self, role, factor):
+        """s <- factor * s, for a float64 factor."""
+        self._intend(role, (factor - 1.0) * self.read(role).astype(np.float64))
+        self.states[role] = self.states[role].decay(self.arith, factor)
+        return self.read(role)
+
+    def ema(self, role, factor, x):
+        """s <- factor * s + x; the value to read afterwards."""
+        self.decay(role, factor)
+        return self.accumulate(role, x)
+
+    def _intend(self, role, change):
+        if role == "param":
+            self.intended = self.intended + change
+
+    def close(self, draw):
+        """The new planes of every role but the gradient."""
+        planes = {}
+        for role, state in self.states.items():
+            storage = self.strategy.storage(role)
+            if role == "grad":
+                continue
+            if self.strategy.component:
+                planes |= storage.close_component(role, state, draw)
+            else:
+                planes |= storage.encode(role, state.value, draw)
+        return planes
+
+
+#===----------------------------------------------------------------------===#
+# Graphs
+#===----------------------------------------------------------------------===#
+
+
+def power(base, exponent):
+    """base^exponent in float64 by square-and-multiply, lowest bit first."""
+    result = 1.0
+    while exponent:
+        if exponent & 1:
+            result = result * base
+        base = base * base
+        exponent >>= 1
+    return result
+
+
+def _adam_moments(k, h, t, g):
+    """Updates both moments; the bias-corrected ones."""
+    m = k.ema("exp_avg", h.beta1, k.mul(g, 1.0 - h.beta1))
+    v = k.ema("exp_avg_sq", h.beta2, k.mul(k.mul(g, g), 1.0 - h.beta2))
+    return (k.mul(m, 1.0 / (1.0 - power(h.beta1, t))),
+            k.mul(v, 1.0 / (1.0 - power(h.beta2, t))))
+
+
+def _adam_direction(k, h, t, g):
+    mh, vh = _adam_moments(k, h, t, g)
+    return k.div(mh, k.add(k.sqrt(vh), h.eps))
+
+
+def _with_decay(k, h, x):
+    """x + weight_decay * th."""
+    return k.add(x, k.mul(k.read("param"), h.weight_decay))
+
+
+def _descend(k, h, u):
+    return k.accumulate("param", k.mul(u, -h.lr))
+
+
+def _adamw(k, h, t):
+    u = _adam_direction(k, h, t, k.read("grad"))
+    _descend(k, h, _with_decay(k, h, u))
+
+
+def _adamw_eps_inside_root(k, h, t):
+    mh, vh = _adam_moments(k, h, t, k.read("grad"))
+    u = k.div(mh, k.sqrt(k.add(vh, h.eps)))
+    _descend(k, h, _with_decay(k, h, u))
+
+
+def _adamw_decay_before(k, h, t):
+    u = _adam_direction(k, h, t, k.read("grad"))
+    k.decay("param", 1.0 - h.lr * h.weight_decay)
+    _descend(k, h, u)
+
+
+def _adamw_decay_after(k, h, t):
+    u = _adam_direction(k, h, t, k.read("grad"))
+    th = _descend(k, h, u)
+    k.accumulate("param", k.mul(th, -(h.lr * h.weight_decay)))
+
+
+def _adam(k, h, t):
+    g = _with_decay(k, h, k.read("grad"))
+    _descend(k, h, _adam_direction(k, h, t, g))
+
+
+def _sgd(k, h, t):
+    _descend(k, h, _with_decay(k, h, k.read("grad")))
+
+
+def _sgd_momentum(k, h, t):
+    g = _with_decay(k, h, k.read("grad"))
+    _descend(k, h, k.ema("momentum_buffer", h.momentum, g))
+
+
+def _sgd_nesterov(k, h, t):
+    g = _with_decay(k, h, k.read("grad"))
+    b = k.ema("momentum_buffer", h.momentum, g)
+    _descend(k, h, k.add(g, k.mul(b, h.momentum)))
+
+
+def _lion(k, h, t):
+    g, m = k.read("grad"), k.read("exp_avg")
+    c = k.add(k.mul(m, h.beta1), k.mul(g, 1.0 - h.beta1))
+    _descend(k, h, _with_decay(k, h, k.sign(c)))
+    k.ema("exp_avg", h.beta2, k.mul(g, 1.0 - h.beta2))
+
+
+def _rmsprop(k, h, t):
+    g = _with_decay(k, h, k.read("grad"))
+    v = k.ema("square_avg", h.alpha, k.mul(k.mul(g, g), 1.0 - h.alpha))
+    _descend(k, h, k.div(g, k.add(k.sqrt(v), h.eps)))
+
+
+def _adagrad(k, h, t):
+    g = _with_decay(k, h, k.read("grad"))
+    s = k.accumulate("sum", k.mul(g, g))
+    d = k.add(k.sqrt(s), h.eps)
+    rate = h.lr / (1.0 + float(t - 1) * h.lr_decay)
+    k.accumulate("param", k.mul(k.div(g, d), -rate))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph, its state roles and its hyperparameters."""
+
+    run: Callable
+    states: tuple
+    hypers: tuple
+
+    @property
+    def roles(self):
+        return ("grad", "param") + self.states
+
+
+_ADAM = (("exp_avg", "exp_avg_sq"), ("lr", "beta1", "beta2", "eps", "weight_decay"))
+_MOMENTUM = (("momentum_buffer",), ("lr", "momentum", "weight_decay"))
+
+GRAPHS = {
+    "adamw": Graph(_adamw, *_ADAM),
+    "adamw_eps_inside_root": Graph(_adamw_eps_inside_root, *_ADAM),
+    "adamw_decay_before": Graph(_adamw_decay_before, *_ADAM),
+    "adamw_decay_after": Graph(_adamw_decay_after, *_ADAM),
+    "adam": Graph(_adam, *_ADAM),
+    "sgd": Graph(_sgd, (), ("lr", "weight_decay")),
+    "sgd_momentum": Graph(_sgd_momentum, *_MOMENTUM),
+    "sgd_nesterov": Graph(_sgd_nesterov, *_MOMENTUM),
+    "lion": Graph(_lion, ("exp_avg",), ("lr", "beta1", "beta2", "weight_decay")),
+    "rmsprop": Graph(_rmsprop, ("square_avg",), ("lr", "alpha", "eps", "weight_decay")),
+    "adagrad": Graph(_adagrad, ("sum",), ("lr", "lr_decay", "eps", "weight_decay")),
+}
+
+#===----------------------------------------------------------------------===#
+# Steps
+#===----------------------------------------------------------------------===#
+
+
+def plane_types(graph, strategy):
+    """Plane name -> dtype of its bits, over all roles of a graph."""
+    return {plane: dtype for role in GRAPHS[graph].roles
+            for plane, dtype in strategy.storage(role).planes(role).items()}
+
+
+def bytes_per_parameter(graph, strategy):
+    """Bytes per parameter, the gradient included."""
+    return sum(d.itemsize for d in plane_types(graph, strategy).values())
+
+
+def check_hypers(graph, strategy, hypers, step):
+    """Refuses what a launch refuses."""
+    missing = [h for h in GRAPHS[graph].hypers if h not in hypers]
+    if missing:
+        raise ValueError(f"graph '{graph}' needs the hyperparameter '{missing[0]}'")
+    if step < 1:
+        raise ValueError(f"step is {step}: steps count from 1")
+    if not hypers["lr"] >= 0:
+        raise ValueError(f"lr is {hypers['lr']}: pass a rate that is not negative")
+    for name in ("beta1", "beta2"):
+        if name in GRAPHS[graph].hypers and not 0 <= hypers[name] < 1:
+            raise ValueError(f"{name} is {hypers[name]}: pass a value in [0, 1)")
+    if strategy.component and "eps" in GRAPHS[graph].hypers and hypers["eps"] > 0:
+        if Arithmetic(strategy.component).round(np.float64(hypers["eps"])) == 0:
+            raise ValueError(f"eps {hypers['eps']} rounds to zero in "
+                             f"{strategy.component}: pass a larger one")
+
+
+def trace(graph, strategy, planes, hypers, step, seed=0, key=0, first=0):
+    """(new planes, the intended update in float64) of one step."""
+    check_hypers(graph, strategy, hypers, step)
+    scalars = SimpleNamespace(**{k: float(v) for k, v in hypers.items()})
+    with np.errstate(all="ignore"):
+        kernel = Kernel(strategy, GRAPHS[graph].roles, planes)
+        GRAPHS[graph].run(kernel, scalars, step)
+        return kernel.close(Draw(seed, key, first, step)), kernel.intended
+
+
+def step(graph, strategy, planes, hypers, step, seed=0, key=0, first=0):
+    """The new planes of one step: parameters and states, by plane name."""
+    return trace(graph, strategy, planes, hypers, step, seed, key, first)[0]

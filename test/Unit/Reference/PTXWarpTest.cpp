@@ -1,0 +1,101 @@
+//===- PTXWarpTest.cpp - Tests of PTX threads that meet -------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements tests of barriers and shuffles.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PTXTestUtils.h"
+
+using namespace mlir::tandem::reference;
+
+namespace {
+
+constexpr unsigned kMaxThreads = 96;
+
+/// Runs one block; `%w0` is the thread's number, `%w1` its result.
+RunResult runBlock(llvm::StringRef body, unsigned threads) {
+  RunResult result;
+  std::string text = wrap(("mov.u32 %w0, %tid.x; mul.wide.u32 %d0, %w0, 8; "
+                           "add.s64 %d1, %rd21, %d0;\n" +
+                           body + "\nst.global.b32 [%d1], %w1;")
+                              .str());
+  llvm::Expected<PTXModule> module = PTXModule::parse(text);
+  if (!module) {
+    result.error = llvm::toString(module.takeError());
+    return result;
+  }
+  result.out.assign(kMaxThreads, 0);
+  MemoryMap memory;
+  cantFail(memory.addWritable("out", result.out.data(), 8 * kMaxThreads));
+  result.error = llvm::toString(
+      module->launch("k", {0, reinterpret_cast<uint64_t>(result.out.data())},
+                     Dim3(), Dim3{threads, 1, 1}, memory));
+  return result;
+}
+
+TEST(PTXWarp, ButterflySumsThirtyTwoLanes) {
+  std::string body = "mov.b32 %w1, %w0;\n";
+  for (const char *distance : {"1", "2", "4", "8", "16"})
+    body += std::string("shfl.sync.bfly.b32 %w2|%p1, %w1, ") + distance +
+            ", 31, -1;\nadd.s32 %w1, %w1, %w2;\n";
+  RunResult result = runBlock(body, 64);
+  EXPECT_EQ(result.error, "");
+  for (unsigned thread = 0; thread < 64; ++thread)
+    EXPECT_EQ(result.out[thread], thread < 32 ? 496u : 496u + 1024) << thread;
+}
+
+TEST(PTXWarp, ShuffleModes) {
+  auto run = [](llvm::StringRef shuffle) {
+    RunResult result = runBlock(
+        ("shfl.sync." + shuffle + ", -1;\n@!%p1 add.s32 %w1, %w1, 1000;").str(),
+        32);
+    EXPECT_EQ(result.error, "");
+    return result.out;
+  };
+  std::vector<uint64_t> up = run("up.b32 %w1|%p1, %w0, 1, 0");
+  EXPECT_EQ(up[0], 1000u); // out of range: its own value
+  EXPECT_EQ(up[31], 30u);
+  std::vector<uint64_t> down = run("down.b32 %w1|%p1, %w0, 2, 31");
+  EXPECT_EQ(down[29], 31u);
+  EXPECT_EQ(down[30], 1030u);
+  std::vector<uint64_t> index = run("idx.b32 %w1|%p1, %w0, 3, 31");
+  EXPECT_EQ(index[17], 3u);
+  // Segments of eight lanes.
+  std::vector<uint64_t> segment = run("idx.b32 %w1|%p1, %w0, 3, 6175");
+  EXPECT_EQ(segment[17], 19u);
+}
+
+TEST(PTXWarp, BarrierOrdersTheBlock) {
+  // Each thread reads what its neighbour in the other warp wrote.
+  RunResult result = runBlock(
+      "add.s32 %w2, %w0, 7;\nst.global.b32 [%d1+4], %w2;\nbar.sync 0;\n"
+      "xor.b32 %w3, %w0, 32;\nmul.wide.u32 %d2, %w3, 8;\n"
+      "add.s64 %d3, %rd21, %d2;\nld.global.b32 %w1, [%d3+4];",
+      64);
+  EXPECT_EQ(result.error, "");
+  for (unsigned thread = 0; thread < 64; ++thread)
+    EXPECT_EQ(result.out[thread] & 0xFFFFFFFF, (thread ^ 32) + 7);
+}
+
+TEST(PTXWarp, Faults) {
+  auto error = [](llvm::StringRef body, unsigned threads) {
+    return runBlock(body, threads).error;
+  };
+  std::string diverged = error("setp.lt.u32 %p1, %w0, 5;\n@%p1 bra x;\n"
+                               "bar.sync 0;\nbra y;\nx: bar.sync 0;\ny:",
+                               64);
+  EXPECT_NE(diverged.find("waits for others"), std::string::npos) << diverged;
+  std::string partial =
+      error("shfl.sync.idx.b32 %w1, %w0, 9, 31, -1;", /*threads=*/8);
+  EXPECT_NE(partial.find("reads lane 9"), std::string::npos) << partial;
+  std::string mask = error("shfl.sync.idx.b32 %w1, %w0, 0, 31, 255;", 8);
+  EXPECT_NE(mask.find("all 32 lanes"), std::string::npos) << mask;
+}
+
+} // namespace

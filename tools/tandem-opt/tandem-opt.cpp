@@ -1,0 +1,25 @@
+//===- tandem-opt.cpp - Optimizer driver ----------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements tandem-opt, the driver that runs Tandem's passes on
+// .mlir files.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "tandem/InitAllDialects.h"
+#include "tandem/InitAllPasses.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::tandem::registerAllDialects(registry);
+  mlir::tandem::registerAllPasses();
+  return mlir::asMainReturnCode(mlir::MlirOptMain(
+      argc, argv, "Tandem optimizer driver\n", registry));
+}
