@@ -96,6 +96,14 @@ Expected<Array> Array::create(DType type, ArrayRef<int64_t> shape) {
                           "a shape has a negative dimension or is too "
                           "large",
                           "give dimensions from 0 whose product fits");
+  // Without exceptions, the vector could not report that memory is short.
+  constexpr std::align_val_t alignment = AlignedAllocator<uint8_t>::alignment;
+  void *probe = ::operator new(*size, alignment, std::nothrow);
+  if (!probe)
+    return makeArrayError("", "",
+                          "there is no memory for " + Twine(*size) + " bytes",
+                          "give smaller dimensions");
+  ::operator delete(probe, alignment);
   return Array{type, SmallVector<int64_t>(shape), AlignedBytes(*size)};
 }
 

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the .npy format: a header that is a Python dictionary,
-// then the elements. Versions 1 to 3 are read, version 1 is written.
+// then the elements. Versions 1 to 3 are read; version 1 is written, or version
+// 2 for a header too long for it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,6 +23,7 @@ using namespace llvm;
 using namespace mlir::tandem;
 
 static constexpr StringLiteral magic("\x93NUMPY");
+static constexpr StringLiteral rewrite("write the file again with numpy.save");
 
 namespace {
 struct NpyType {
@@ -60,6 +62,7 @@ public:
   bool isFortranOrder = false;
   SmallVector<int64_t> shape;
   std::string problem;
+  StringRef remedy = rewrite;
 
 private:
   bool fail(const Twine &text) {
@@ -145,8 +148,10 @@ bool NpyHeader::parseString(std::string &text) {
 }
 
 bool NpyHeader::parseDescription() {
-  if (consume("["))
+  if (consume("[")) {
+    remedy = "save each field as an array of its own";
     return fail("the elements are structures");
+  }
   return parseString(description);
 }
 
@@ -197,8 +202,7 @@ bool NpyHeader::parseDimension() {
 static Error splitNpy(StringRef &header, StringRef &data, StringRef file,
                       StringRef name) {
   auto refuse = [&](const Twine &problem) {
-    return makeArrayError(file, name, problem,
-                          "write the file again with numpy.save");
+    return makeArrayError(file, name, problem, rewrite);
   };
   if (!data.starts_with(magic))
     return refuse("this is not a .npy file, or it is cut short");
@@ -246,8 +250,7 @@ Expected<Array> mlir::tandem::parseNpy(StringRef bytes, StringRef file,
     return error;
   NpyHeader header(text);
   if (!header.parse())
-    return makeArrayError(file, name, header.problem,
-                          "write the file again with numpy.save");
+    return makeArrayError(file, name, header.problem, header.remedy);
   if (header.isFortranOrder)
     return makeArrayError(file, name, "the elements are in Fortran order",
                           "save numpy.ascontiguousarray(array)");
@@ -263,7 +266,7 @@ Expected<Array> mlir::tandem::parseNpy(StringRef bytes, StringRef file,
                           "the elements take " + Twine(*size) +
                               " bytes, but the file holds " +
                               Twine(data.size()),
-                          "write the file again with numpy.save");
+                          rewrite);
   Array array{*type, std::move(header.shape),
               AlignedBytes(data.bytes_begin(), data.bytes_end())};
   if (Error error = checkArray(file, name, array))

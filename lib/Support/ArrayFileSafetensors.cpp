@@ -222,8 +222,8 @@ Expected<ArrayMap> SafetensorsReader::read(ArrayMetadata *metadata) {
     return refuse("",
                   "the header is not JSON: " + toString(header.takeError()));
   for (const auto &[key, value] : *header->getAsObject()) {
-    Error error = key == metadataKey ? readMetadata(value, metadata)
-                                     : readEntry(key, value);
+    Error error = StringRef(key) == metadataKey ? readMetadata(value, metadata)
+                                                : readEntry(key, value);
     if (error)
       return error;
   }

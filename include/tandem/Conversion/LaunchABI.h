@@ -15,7 +15,6 @@
 #ifndef TANDEM_CONVERSION_LAUNCHABI_H
 #define TANDEM_CONVERSION_LAUNCHABI_H
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/IRMapping.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
@@ -47,13 +46,13 @@ public:
 
   /// The entry function, empty but for its arguments: (tensors, chunks,
   /// scalars, workspace, flags, chunk_begin, chunk_end).
-  func::FuncOp createEntry();
+  LLVM::LLVMFuncOp createEntry();
 
   /// The prologue function, complete: (hypers, integers, scalars, rows).
-  func::FuncOp createPrologue();
+  LLVM::LLVMFuncOp createPrologue();
 
   /// Reads chunk number `index` through the entry's arguments.
-  Chunk readChunk(func::FuncOp entry, Value index);
+  Chunk readChunk(LLVM::LLVMFuncOp entry, Value index);
 
   /// A pointer `index * stride + offset` bytes behind `base`.
   Value advance(Value base, Value index, int64_t stride, int64_t offset = 0);
@@ -74,7 +73,7 @@ public:
 
 private:
   Value readSlot(Value row, unsigned slot, Type type);
-  void buildPrologueRow(func::FuncOp function, Value row);
+  void buildPrologueRow(LLVM::LLVMFuncOp function, Value row);
 
   KernelOp kernel;
   OpBuilder &builder;
@@ -83,7 +82,7 @@ private:
 
 /// Replaces math.fpowi by square-and-multiply, lowest bit first; a negative
 /// exponent gives the reciprocal.
-void expandIntegerPowers(func::FuncOp function);
+void expandIntegerPowers(LLVM::LLVMFuncOp function);
 
 } // namespace mlir::tandem
 

@@ -53,15 +53,16 @@ Value LaunchBuilder::load(Value base, Type type, int64_t offset) {
   return LLVM::LoadOp::create(builder, loc, type, pointer);
 }
 
-func::FuncOp LaunchBuilder::createEntry() {
+LLVM::LLVMFuncOp LaunchBuilder::createEntry() {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64 = builder.getI64Type();
   SmallVector<Type> types(5, pointer);
   types.append({i64, i64});
-  auto entry = func::FuncOp::create(builder, loc,
-                                    getEntryName(kernel.getSymName()),
-                                    builder.getFunctionType(types, {}));
-  entry.addEntryBlock();
+  auto entry = LLVM::LLVMFuncOp::create(
+      builder, loc, getEntryName(kernel.getSymName()),
+      LLVM::LLVMFunctionType::get(
+          LLVM::LLVMVoidType::get(builder.getContext()), types));
+  entry.addEntryBlock(builder);
   return entry;
 }
 
@@ -72,7 +73,7 @@ Value LaunchBuilder::readSlot(Value row, unsigned slot, Type type) {
   return b.bitcast(b.resize(word, bits), type);
 }
 
-Chunk LaunchBuilder::readChunk(func::FuncOp entry, Value index) {
+Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
   SequenceBuilder b(builder, loc);
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64Type = builder.getI64Type();
@@ -118,7 +119,7 @@ unsigned LaunchBuilder::getPlaneIndex(Value tensor, uint64_t plane) {
 //===----------------------------------------------------------------------===//
 
 /// Computes one row of slots.
-void LaunchBuilder::buildPrologueRow(func::FuncOp function, Value row) {
+void LaunchBuilder::buildPrologueRow(LLVM::LLVMFuncOp function, Value row) {
   Block &prologue = kernel.getPrologueBlock();
   int64_t hypers = llvm::count_if(prologue.getArgumentTypes(),
                                   [](Type type) { return type.isF64(); });
@@ -147,17 +148,18 @@ void LaunchBuilder::buildPrologueRow(func::FuncOp function, Value row) {
   }
 }
 
-func::FuncOp LaunchBuilder::createPrologue() {
+LLVM::LLVMFuncOp LaunchBuilder::createPrologue() {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  auto function = func::FuncOp::create(
+  auto function = LLVM::LLVMFuncOp::create(
       builder, loc, getPrologueName(kernel.getSymName()),
-      builder.getFunctionType({pointer, pointer, pointer, builder.getI64Type()},
-                              {}));
+      LLVM::LLVMFunctionType::get(
+          LLVM::LLVMVoidType::get(builder.getContext()),
+          {pointer, pointer, pointer, builder.getI64Type()}));
   OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(function.addEntryBlock());
+  builder.setInsertionPointToStart(function.addEntryBlock(builder));
   auto loop = scf::ForOp::create(builder, loc, i64(0), function.getArgument(3),
                                  i64(1));
-  func::ReturnOp::create(builder, loc);
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(loop.getBody()->getTerminator());
   buildPrologueRow(function, loop.getInductionVar());
   expandIntegerPowers(function);
@@ -192,7 +194,7 @@ static Value expandPower(math::FPowIOp op) {
   return b.select(isNegative, b.div(one, power), power);
 }
 
-void mlir::tandem::expandIntegerPowers(func::FuncOp function) {
+void mlir::tandem::expandIntegerPowers(LLVM::LLVMFuncOp function) {
   SmallVector<math::FPowIOp> powers;
   function.walk([&](math::FPowIOp op) { powers.push_back(op); });
   for (math::FPowIOp op : powers) {

@@ -65,12 +65,12 @@ void CPUKernelBuilder::createScratch() {
 
 void CPUKernelBuilder::build() {
   launch.createPrologue();
-  func::FuncOp entry = launch.createEntry();
+  LLVM::LLVMFuncOp entry = launch.createEntry();
   builder.setInsertionPointToStart(&entry.getBody().front());
   createScratch();
   auto chunks = scf::ForOp::create(builder, loc, entry.getArgument(5),
                                    entry.getArgument(6), launch.i64(1));
-  func::ReturnOp::create(builder, loc);
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
   Chunk chunk = launch.readChunk(entry, chunks.getInductionVar());
   auto blocks = scf::ForOp::create(builder, loc, chunk.begin, chunk.end,

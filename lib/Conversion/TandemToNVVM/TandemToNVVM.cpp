@@ -46,7 +46,7 @@ private:
     Value word = OpTy::create(builder, loc, builder.getI32Type());
     return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), word);
   }
-  void markKernel(func::FuncOp function, int32_t threads);
+  void markKernel(LLVM::LLVMFuncOp function, int32_t threads);
   /// The chunk's pointers in the global address space; whether all of them
   /// allow the widest access.
   Value prepareChunk(Chunk &chunk);
@@ -72,7 +72,7 @@ private:
 };
 } // namespace
 
-void NVVMKernelBuilder::markKernel(func::FuncOp function, int32_t threads) {
+void NVVMKernelBuilder::markKernel(LLVM::LLVMFuncOp function, int32_t threads) {
   function->setAttr("nvvm.kernel", builder.getUnitAttr());
   function->setAttr("nvvm.maxntid", builder.getDenseI32ArrayAttr({threads}));
 }
@@ -81,7 +81,7 @@ void NVVMKernelBuilder::build() {
   kernel.getBodyBlock().walk([&](LoadPlaneOp op) { loads.push_back(op); });
   kernel.getBodyBlock().walk([&](StorePlaneOp op) { stores.push_back(op); });
   markKernel(launch.createPrologue(), 1);
-  func::FuncOp entry = launch.createEntry();
+  LLVM::LLVMFuncOp entry = launch.createEntry();
   markKernel(entry, blockSize);
   builder.setInsertionPointToStart(&entry.getBody().front());
   SequenceBuilder b(builder, loc);
@@ -90,7 +90,7 @@ void NVVMKernelBuilder::build() {
   auto chunkLoop = scf::ForOp::create(
       builder, loc, b.addi(entry.getArgument(5), block), entry.getArgument(6),
       blocks);
-  func::ReturnOp::create(builder, loc);
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunkLoop.getBody()->getTerminator());
   Chunk chunk = launch.readChunk(entry, chunkLoop.getInductionVar());
   Value isAligned = prepareChunk(chunk);

@@ -42,19 +42,19 @@ public:
       : formats(formats), roundings(roundings) {}
 
   void run(Block &block) {
-    SmallVector<Operation *> dead;
+    SmallVector<Operation *> emulated;
+    for (Operation &op : block)
+      if (touches(&op))
+        emulated.push_back(&op);
     for (BlockArgument argument : block.getArguments())
-      if (isEmulated(argument.getType()))
+      if (isEmulated(argument.getType())) {
         formatsOfArguments[argument] = argument.getType();
-    for (Operation &op : llvm::make_early_inc_range(block))
-      if (touches(&op)) {
-        emulate(&op);
-        dead.push_back(&op);
+        argument.setType(Float32Type::get(argument.getContext()));
       }
-    for (Operation *op : llvm::reverse(dead))
+    for (Operation *op : emulated)
+      emulate(op);
+    for (Operation *op : llvm::reverse(emulated))
       op->erase();
-    for (auto [argument, type] : formatsOfArguments)
-      argument.setType(Float32Type::get(type.getContext()));
   }
 
 private:
@@ -72,6 +72,11 @@ private:
                         [&](Type type) { return isEmulated(type); });
   }
   Value lane(Value value) { return mapping.lookupOrDefault(value); }
+  /// The type a value had before its block's arguments became lanes.
+  Type formatOf(Value value) const {
+    Type format = formatsOfArguments.lookup(value);
+    return format ? format : value.getType();
+  }
   bool hasCleanNaN(Value value) const;
 
   void emulate(Operation *op);
@@ -89,7 +94,7 @@ private:
   Pass::Statistic &roundings;
   IRMapping mapping;
   llvm::DenseSet<Value> lanes;
-  llvm::MapVector<BlockArgument, Type> formatsOfArguments;
+  llvm::DenseMap<Value, Type> formatsOfArguments;
 };
 } // namespace
 
@@ -98,7 +103,7 @@ void Emulator::emulate(Operation *op) {
   SequenceBuilder b(builder, op->getLoc());
   if (auto store = dyn_cast<StorePlaneOp>(op)) {
     Value code = encodeLanes(b, lane(store.getValue()),
-                             FloatFormat::get(store.getValue().getType()));
+                             FloatFormat::get(formatOf(store.getValue())));
     StorePlaneOp::create(builder, op->getLoc(), code, store.getTensor(),
                          store.getPlane());
     return;
@@ -149,9 +154,9 @@ Value Emulator::build(SequenceBuilder &b, Operation *op) {
                                      FloatAttr::get(f32, value));
   }
   if (auto bitcast = dyn_cast<arith::BitcastOp>(op)) {
-    if (isEmulated(bitcast.getIn().getType()))
-      return encodeLanes(b, lane(bitcast.getIn()),
-                         FloatFormat::get(bitcast.getIn().getType()));
+    Type from = formatOf(bitcast.getIn());
+    if (isEmulated(from))
+      return encodeLanes(b, lane(bitcast.getIn()), FloatFormat::get(from));
     return decodeLanes(b, bitcast.getIn(), FloatFormat::get(type));
   }
   if (auto extension = dyn_cast<arith::ExtFOp>(op))
@@ -174,7 +179,7 @@ Value Emulator::buildTruncation(SequenceBuilder &b, arith::TruncFOp op) {
   if (source.getType().isF64())
     return round(b, roundToOddF32(b, source), type, /*cleanNaN=*/false);
   return round(b, lane(source), type,
-               isEmulated(source.getType()) || hasCleanNaN(source));
+               isEmulated(formatOf(source)) || hasCleanNaN(source));
 }
 
 Value Emulator::buildFma(SequenceBuilder &b, math::FmaOp op) {

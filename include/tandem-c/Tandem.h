@@ -1,0 +1,134 @@
+//===- Tandem.h - The C API of the compiler ---------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the C API: compile a graph under a strategy, ask for its
+// signature and its code. Functions that can fail return null or false and
+// leave a message for tandemGetLastError in the calling thread.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_C_TANDEM_H
+#define TANDEM_C_TANDEM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define TANDEM_CAPI_EXPORTED
+#else
+#define TANDEM_CAPI_EXPORTED __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// A compiled kernel and its code.
+typedef struct TandemKernel TandemKernel;
+
+/// What to compile. Null strings and zeros mean the defaults.
+typedef struct TandemCompileOptions {
+  /// A built-in graph's name, the path of an .mlir file, or MLIR text.
+  const char *graph;
+  /// A strategy's name.
+  const char *strategy;
+  /// Directories searched for strategies before the built-in ones.
+  const char *const *path;
+  intptr_t pathLength;
+  /// "cpu" (default) or an NVIDIA chip such as "sm_90".
+  const char *target;
+  /// For cpu: "native" (default), "x86-64", "x86-64-v3" or "x86-64-v4".
+  const char *isa;
+  /// Elements per step, a power of two; 0 chooses.
+  int64_t width;
+} TandemCompileOptions;
+
+/// Roles of a tensor, in the order of tandem::RoleKind.
+typedef enum TandemRoleKind {
+  TandemRoleParam = 0,
+  TandemRoleGrad = 1,
+  TandemRoleState = 2,
+  TandemRoleHyper = 3,
+  TandemRoleStep = 4,
+  TandemRoleSeed = 5
+} TandemRoleKind;
+
+/// One array of a kernel. Strings live as long as the kernel.
+typedef struct TandemPlane {
+  /// "param", "exp_avg_sq.lo".
+  const char *name;
+  /// The name of the tensor it belongs to.
+  const char *role;
+  TandemRoleKind kind;
+  /// "bf16", "f32", "i16".
+  const char *type;
+  int32_t bits;
+  bool isRead, isWritten, isVisible;
+} TandemPlane;
+
+/// One hyperparameter, an f64. A launch accepts
+/// [minimum, maximum), and no positive value below minPositive.
+typedef struct TandemHyper {
+  const char *name;
+  bool hasDefault;
+  double defaultValue;
+  double minimum, maximum, minPositive;
+} TandemHyper;
+
+/// One integer scalar (step or seed).
+typedef struct TandemInteger {
+  const char *name;
+  TandemRoleKind kind;
+} TandemInteger;
+
+/// The message of the last failure in this thread.
+TANDEM_CAPI_EXPORTED const char *tandemGetLastError(void);
+
+/// Compiles; null on failure.
+TANDEM_CAPI_EXPORTED TandemKernel *
+tandemCompile(const TandemCompileOptions *options);
+TANDEM_CAPI_EXPORTED void tandemKernelDestroy(TandemKernel *kernel);
+
+TANDEM_CAPI_EXPORTED const char *tandemKernelGetName(TandemKernel *kernel);
+/// "component bf16" or "f32 f32".
+TANDEM_CAPI_EXPORTED const char *tandemKernelGetCompute(TandemKernel *kernel);
+/// The kernel as MLIR text, on planes.
+TANDEM_CAPI_EXPORTED const char *tandemKernelGetIR(TandemKernel *kernel);
+/// PTX; empty for cpu.
+TANDEM_CAPI_EXPORTED const char *tandemKernelGetPTX(TandemKernel *kernel);
+TANDEM_CAPI_EXPORTED double
+tandemKernelGetBytesPerParameter(TandemKernel *kernel);
+
+TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumPlanes(TandemKernel *kernel);
+TANDEM_CAPI_EXPORTED TandemPlane tandemKernelGetPlane(TandemKernel *kernel,
+                                                      intptr_t index);
+TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumHypers(TandemKernel *kernel);
+TANDEM_CAPI_EXPORTED TandemHyper tandemKernelGetHyper(TandemKernel *kernel,
+                                                      intptr_t index);
+TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumIntegers(TandemKernel *kernel);
+TANDEM_CAPI_EXPORTED TandemInteger
+tandemKernelGetInteger(TandemKernel *kernel, intptr_t index);
+/// 32-bit slots of the scalar row.
+TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumScalars(TandemKernel *kernel);
+
+/// CPU code, functions of the launch ABI; null for other targets. Valid as long
+/// as the kernel.
+TANDEM_CAPI_EXPORTED void *tandemKernelGetEntry(TandemKernel *kernel);
+TANDEM_CAPI_EXPORTED void *tandemKernelGetPrologue(TandemKernel *kernel);
+
+/// Names of the built-in graphs and strategies.
+TANDEM_CAPI_EXPORTED intptr_t tandemGetNumGraphs(void);
+TANDEM_CAPI_EXPORTED const char *tandemGetGraphName(intptr_t index);
+TANDEM_CAPI_EXPORTED intptr_t tandemGetNumStrategies(void);
+TANDEM_CAPI_EXPORTED const char *tandemGetStrategyName(intptr_t index);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TANDEM_C_TANDEM_H */

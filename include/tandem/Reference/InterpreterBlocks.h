@@ -1,0 +1,67 @@
+//===- InterpreterBlocks.h - Executes blocks of operations ------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the execution of straight-line and structured code on
+// scalars and vectors.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REFERENCE_INTERPRETERBLOCKS_H
+#define TANDEM_REFERENCE_INTERPRETERBLOCKS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Reference/InterpreterOperations.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace mlir::tandem::reference {
+
+/// Operations that reach outside the values of a block, such as memory.
+class Environment {
+public:
+  virtual ~Environment() = default;
+
+  /// Executes an operation; none if it is not the environment's.
+  virtual std::optional<llvm::Expected<llvm::SmallVector<Datum, 1>>>
+  execute(Operation *op, llvm::ArrayRef<const Datum *> operands) = 0;
+};
+
+/// The values of a block and of those around it.
+class BlockInterpreter {
+public:
+  explicit BlockInterpreter(Environment *environment = nullptr,
+                            unsigned depth = 0)
+      : environment(environment), depth(depth) {}
+
+  /// Runs a block and gives the operands of its terminator.
+  llvm::Expected<llvm::SmallVector<Datum>>
+  run(Block &block, llvm::ArrayRef<Datum> arguments);
+
+  /// Makes a value known before blocks run.
+  void bind(Value value, Datum datum) { values[value] = std::move(datum); }
+
+private:
+  llvm::Error execute(Operation *op);
+  llvm::Error executeConstant(Operation *op);
+  llvm::Error executeBroadcast(Operation *op);
+  llvm::Error executeCall(func::CallOp op);
+  llvm::Error executeIf(scf::IfOp op);
+  llvm::Error executeFor(scf::ForOp op);
+  llvm::Error executeElementwise(Operation *op);
+  llvm::Expected<const Datum *> get(Value value) const;
+  llvm::Error setResults(Operation *op, llvm::ArrayRef<Datum> results);
+
+  Environment *environment;
+  /// Of calls.
+  unsigned depth;
+  llvm::DenseMap<Value, Datum> values;
+};
+
+} // namespace mlir::tandem::reference
+
+#endif // TANDEM_REFERENCE_INTERPRETERBLOCKS_H

@@ -1,0 +1,130 @@
+//===- InterpreterGraph.h - What a source graph says ------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how the reference interpreter reads source graphs: which
+// value an element comes from, which values are scalars, and by which steps a
+// param or state is updated.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REFERENCE_INTERPRETERGRAPH_H
+#define TANDEM_REFERENCE_INTERPRETERGRAPH_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Reference/InterpreterValues.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace mlir::tandem::reference {
+
+/// A graph as element-wise arithmetic; linalg operations and splats are only
+/// the wrapping of it.
+class GraphReader {
+public:
+  explicit GraphReader(func::FuncOp graph) : graph(graph) {}
+
+  /// Whether the function is a graph: roles, results, element-wise operations.
+  llvm::Error check();
+
+  func::FuncOp getGraph() const { return graph; }
+  /// Tensor arguments, in order.
+  SmallVector<BlockArgument> getTensors() const;
+  /// The params and states among them, and their new values.
+  SmallVector<BlockArgument> getUpdated() const;
+  Value getNewValue(unsigned updated);
+
+  /// The scalar arithmetic, constant or function argument whose value an
+  /// element of `value` is.
+  Value getSource(Value value) const;
+
+  /// Whether a value is made of hyperparameters and literals alone. Takes and
+  /// gives sources.
+  bool isUniform(Value source);
+
+private:
+  llvm::Error checkArguments();
+  llvm::Error checkResults();
+  llvm::Error checkOperation(Operation *op);
+
+  func::FuncOp graph;
+  llvm::DenseMap<Value, bool> uniform;
+};
+
+/// One step of an update, seen from the value it makes.
+struct UpdateStep {
+  /// The param or state.
+  BlockArgument state;
+  /// Its value before this step.
+  Value before;
+  /// before + addend or before - addend, where there is one...
+  Value addend;
+  bool isSubtracted = false;
+  /// ...else factor * before.
+  Value factor;
+  /// This product is the b * s in b * s + x. It is part of the step above it,
+  /// and no value of the state to anyone else.
+  bool isInsideSum = false;
+};
+
+/// How each param and state is updated: the chain of sums s + d, s - d and
+/// products b * s with a uniform b that leads from its new value back to its
+/// old one. Where both sides of a sum lead back, the shorter way is the
+/// state's, the left one among equals. A step belongs to the first state whose
+/// chain it is on.
+class UpdateChains {
+public:
+  explicit UpdateChains(GraphReader &reader);
+
+  /// The step that makes a source, or null.
+  const UpdateStep *find(Value source) const;
+  /// Whether steps lead from the new value of a state to its old one.
+  bool isComplete(BlockArgument state) const;
+
+private:
+  using Distance = std::optional<unsigned>;
+
+  void follow(BlockArgument state, Value newValue);
+  UpdateStep describeStep(BlockArgument state, Operation *op);
+  /// The number of steps from a source back to a state, if there is a way.
+  Distance getDistance(BlockArgument state, Value source);
+  Distance computeDistance(BlockArgument state, Operation *op);
+  /// Whether the left operand of a product is the state's side.
+  bool isStateLeft(BlockArgument state, Operation *product);
+  Value operand(Operation *op, unsigned index) const {
+    return reader.getSource(op->getOperand(index));
+  }
+
+  GraphReader &reader;
+  llvm::DenseMap<Value, UpdateStep> steps;
+  llvm::DenseSet<Value> complete;
+  /// For the state whose chain is looked for.
+  llvm::DenseMap<Value, Distance> distances;
+};
+
+/// Evaluates scalar expressions in f64 and i64, in graph order. Float types in
+/// a graph mean real numbers, so that conversions between them vanish.
+class ScalarEvaluator {
+public:
+  explicit ScalarEvaluator(GraphReader &reader) : reader(reader) {}
+
+  void bind(BlockArgument argument, Number value) {
+    values.insert({argument, value});
+  }
+  llvm::Expected<Number> evaluate(Value source);
+
+private:
+  llvm::Expected<Number> evaluateOperation(Operation *op);
+  llvm::Expected<Number> evaluateConstant(Operation *op);
+
+  GraphReader &reader;
+  llvm::DenseMap<Value, Number> values;
+};
+
+} // namespace mlir::tandem::reference
+
+#endif // TANDEM_REFERENCE_INTERPRETERGRAPH_H

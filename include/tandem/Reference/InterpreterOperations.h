@@ -1,0 +1,81 @@
+//===- InterpreterOperations.h - Element-wise operations --------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the table of operations that the reference interpreter can
+// evaluate lane by lane.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REFERENCE_INTERPRETEROPERATIONS_H
+#define TANDEM_REFERENCE_INTERPRETEROPERATIONS_H
+
+#include "mlir/IR/Operation.h"
+#include "tandem/Reference/InterpreterArithmetic.h"
+#include "tandem/Reference/InterpreterValues.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace mlir::tandem::reference {
+
+/// One lane of an operation. The operands decide the format in which it is
+/// computed; the operation says what else there is to know.
+class Evaluation {
+public:
+  Evaluation(Operation *op, llvm::ArrayRef<const Lane *> operands)
+      : op(op), operands(operands) {}
+
+  template <typename OpTy>
+  OpTy as() const {
+    return llvm::cast<OpTy>(op);
+  }
+  unsigned getNumOperands() const { return operands.size(); }
+  const Lane &getLane(unsigned i) const { return *operands[i]; }
+  const SoftFloat &getReal(unsigned i) const {
+    return std::get<SoftFloat>(operands[i]->front());
+  }
+  const Integer &getInteger(unsigned i) const {
+    return std::get<Integer>(operands[i]->front());
+  }
+  /// The two components of an expansion.
+  llvm::Expected<Pair> getPair(unsigned i) const;
+  SmallVector<SoftFloat, 2> getComponents(unsigned i) const;
+
+  /// The element type of a result.
+  Type getResultElement(unsigned i = 0) const;
+
+  /// The result of arithmetic: a NaN loses its payload, as all are free.
+  llvm::Error give(const SoftFloat &value);
+  llvm::Error give(const Integer &value);
+  llvm::Error give(const Pair &value);
+  /// A number that is handed on as it is.
+  llvm::Error giveUnchanged(const Number &value);
+  llvm::Error giveUnchanged(const Lane &value);
+  llvm::Error fail(const llvm::Twine &why) const;
+
+  Operation *const op;
+  SmallVector<Lane, 2> results;
+
+private:
+  llvm::ArrayRef<const Lane *> operands;
+};
+
+using OperationHandler = llvm::Error (*)(Evaluation &);
+using OperationTable = llvm::StringMap<OperationHandler>;
+
+void addFloatOperations(OperationTable &table);
+void addIntegerOperations(OperationTable &table);
+void addExpansionOperations(OperationTable &table);
+
+/// The handler of an operation, or null if the interpreter does not know it.
+OperationHandler findHandler(Operation *op);
+
+/// That the interpreter does not know an operation.
+llvm::Error makeUnknownOperationError(Operation *op);
+
+} // namespace mlir::tandem::reference
+
+#endif // TANDEM_REFERENCE_INTERPRETEROPERATIONS_H

@@ -1,0 +1,95 @@
+//===- InterpreterStorage.h - Storages and their planes ---------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how the reference interpreter reads and writes stored
+// tensors: decoding and encoding by docs/Numerics.md, independent of the storage
+// attributes' own lowering.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REFERENCE_INTERPRETERSTORAGE_H
+#define TANDEM_REFERENCE_INTERPRETERSTORAGE_H
+
+#include "tandem/Reference/Interpreter.h"
+#include "tandem/Reference/InterpreterValues.h"
+
+namespace mlir::tandem::reference {
+
+//===----------------------------------------------------------------------===//
+// One element
+//===----------------------------------------------------------------------===//
+
+using Components = llvm::SmallVector<SoftFloat, 2>;
+using Codes = llvm::SmallVector<uint64_t, 2>;
+
+/// Whether the interpreter knows a storage.
+llvm::Error checkKnown(StorageAttrInterface storage);
+
+/// Whether a storage can be computed under a policy.
+llvm::Error checkPolicy(StorageAttrInterface storage, ComputeAttr compute,
+                        llvm::StringRef name);
+
+/// Whether a storage keeps more of an update than its leading component, under
+/// the component policy.
+bool isCompensated(StorageAttrInterface storage);
+
+/// The stored value as an f32.
+SoftFloat decodeReal(StorageAttrInterface storage,
+                     llvm::ArrayRef<uint64_t> planes);
+/// An f32, stored. `random` counts for stochastic rounding alone.
+Codes encodeReal(StorageAttrInterface storage, const SoftFloat &value,
+                 uint16_t random);
+
+/// The whole value under the component policy: a component, or the two of a
+/// compensated storage.
+Components decodeComponents(StorageAttrInterface storage,
+                            llvm::ArrayRef<uint64_t> planes, Format format);
+Codes encodeComponents(StorageAttrInterface storage,
+                       llvm::ArrayRef<SoftFloat> components);
+
+//===----------------------------------------------------------------------===//
+// Whole tensors
+//===----------------------------------------------------------------------===//
+
+/// A tensor of a graph or kernel and the planes in which it lies.
+struct BoundTensor {
+  RoleAttr role;
+  StorageAttrInterface storage;
+  llvm::SmallVector<Plane> planes;
+  /// One for each of `planes`.
+  llvm::SmallVector<PlaneData *> data;
+
+  /// The bits of one element; zeros for planes that are only written.
+  Codes read(uint64_t element) const;
+  void write(uint64_t element, llvm::ArrayRef<uint64_t> codes) const;
+};
+
+/// The tensors of one launch, all of one size.
+struct BoundTensors {
+  llvm::SmallVector<BoundTensor> tensors;
+  uint64_t numElements = 0;
+};
+
+/// Finds the planes of tensors in a machine's state, or says what is missing.
+llvm::Expected<BoundTensors>
+bindTensors(llvm::ArrayRef<RoleAttr> roles,
+            llvm::ArrayRef<StorageAttrInterface> storages, MachineState &state);
+
+/// Whether a scalar role has a value, and one that a launch accepts.
+llvm::Error checkScalar(RoleAttr role, const MachineState &state,
+                        ComputeAttr compute);
+
+/// The value of a scalar role that `checkScalar` accepted: f64 or i64.
+Number getScalar(RoleAttr role, const MachineState &state);
+
+/// The random bits that a launch draws for one of its elements.
+uint16_t drawRandomBits(const MachineState &state, uint64_t element);
+
+} // namespace mlir::tandem::reference
+
+#endif // TANDEM_REFERENCE_INTERPRETERSTORAGE_H

@@ -1,0 +1,57 @@
+//===- CPU.h - Code for the CPU ---------------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares just-in-time compilation of LLVM dialect modules for CPUs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TARGET_CPU_H
+#define TANDEM_TARGET_CPU_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+#include <string>
+
+namespace llvm::orc {
+class LLJIT;
+} // namespace llvm::orc
+
+namespace mlir::tandem {
+
+/// Machine code in this process.
+class CPUCode {
+public:
+  CPUCode(std::unique_ptr<llvm::orc::LLJIT> jit);
+  ~CPUCode();
+
+  /// The address of a function, which stays valid as long as this object.
+  llvm::Expected<void *> lookup(llvm::StringRef symbol);
+
+private:
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+};
+
+/// Instruction sets that `isa` may name beside "native".
+std::string listISAs();
+
+/// The elements that one step of a kernel takes on an instruction set.
+int64_t getDefaultWidth(llvm::StringRef isa);
+
+/// Compiles a module in the LLVM dialect for this process, for an instruction
+/// set: "native", "x86-64" (SSE2), "x86-64-v3" (AVX2) or "x86-64-v4"
+/// (AVX-512). The same bits result from each.
+llvm::Expected<std::unique_ptr<CPUCode>> compileForCPU(ModuleOp module,
+                                                       llvm::StringRef isa);
+
+/// The assembly of the same code.
+llvm::Expected<std::string> emitAssembly(ModuleOp module, llvm::StringRef isa);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_TARGET_CPU_H

@@ -1,0 +1,104 @@
+//===- Compiler.h - From graph text to code ---------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the compiler as a library: one call from a graph and a
+// strategy to a kernel's code and signature.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TARGET_COMPILER_H
+#define TANDEM_TARGET_COMPILER_H
+
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Target/CPU.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace mlir::tandem {
+
+/// What a caller must know to launch a kernel.
+struct KernelSignature {
+  /// One array per plane, in the order of the tensor table.
+  struct PlaneEntry {
+    /// "param", "exp_avg_sq.lo": the role's name and the plane's suffix.
+    std::string name;
+    /// The role's name and kind.
+    std::string role;
+    RoleKind kind;
+    /// "bf16", "f32", "i16".
+    std::string type;
+    unsigned bits;
+    bool isRead, isWritten, isVisible;
+  };
+  /// A hyperparameter: f64, with its domain.
+  struct Hyper {
+    std::string name;
+    Domain domain;
+    std::optional<double> defaultValue;
+    /// A positive value below this rounds to zero in the component format.
+    double minPositive;
+  };
+  /// A step or seed: i64.
+  struct Integer {
+    std::string name;
+    RoleKind kind;
+  };
+
+  std::string name, strategy, compute;
+  std::vector<PlaneEntry> planes;
+  std::vector<Hyper> hypers;
+  std::vector<Integer> integers;
+  /// 32-bit slots of the scalar row.
+  unsigned numScalars = 0;
+
+  /// Bytes of weight, gradient and states per parameter.
+  double getBytesPerParameter() const;
+
+  static KernelSignature get(KernelOp kernel, StringRef strategy);
+};
+
+struct CompileOptions {
+  /// MLIR text of one graph.
+  std::string graph;
+  std::string strategy;
+  /// Directories searched for strategies before the built-in ones.
+  std::vector<std::string> path;
+  /// "cpu" or an NVIDIA chip such as "sm_90".
+  std::string target = "cpu";
+  /// For "cpu": see compileForCPU.
+  std::string isa = "native";
+  /// Elements per step; 0 chooses.
+  int64_t width = 0;
+};
+
+/// A kernel's code for one target.
+struct CompiledKernel {
+  KernelSignature signature;
+  /// The kernel on planes, as MLIR text: the last stage all targets share.
+  std::string kernelIR;
+  /// For a GPU.
+  std::string ptx;
+  /// For a CPU: code, and its two functions of the launch ABI.
+  std::unique_ptr<CPUCode> code;
+  void *entry = nullptr;
+  void *prologue = nullptr;
+};
+
+/// Compiles the one graph of `options.graph`. Safe to call from several
+/// threads; calls take turns. Diagnostics become the error's message.
+llvm::Expected<std::unique_ptr<CompiledKernel>>
+compile(const CompileOptions &options);
+
+/// A graph's text: a built-in name, a path that ends in .mlir, or MLIR text.
+llvm::Expected<std::string> loadGraph(StringRef graph);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_TARGET_COMPILER_H

@@ -1,0 +1,134 @@
+//===- Tandem.cpp - The C API of the compiler -----------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the C API.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem-c/Tandem.h"
+#include "Failure.h"
+#include "tandem/Support/Library.h"
+#include "tandem/Target/Compiler.h"
+#include <limits>
+
+using namespace mlir::tandem;
+
+struct TandemKernel {
+  std::unique_ptr<CompiledKernel> kernel;
+};
+
+static thread_local std::string lastError;
+
+void mlir::tandem::setLastError(llvm::Error error) {
+  lastError = llvm::toString(std::move(error));
+}
+
+const char *tandemGetLastError(void) { return lastError.c_str(); }
+
+static std::string orElse(const char *text, const char *fallback) {
+  return text ? text : fallback;
+}
+
+TandemKernel *tandemCompile(const TandemCompileOptions *options) {
+  auto fail = [](llvm::Error error) -> TandemKernel * {
+    setLastError(std::move(error));
+    return nullptr;
+  };
+  auto graph = loadGraph(orElse(options->graph, ""));
+  if (!graph)
+    return fail(graph.takeError());
+  CompileOptions compileOptions;
+  compileOptions.graph = std::move(*graph);
+  compileOptions.strategy = orElse(options->strategy, "");
+  for (intptr_t i = 0; i < options->pathLength; ++i)
+    compileOptions.path.push_back(options->path[i]);
+  compileOptions.target = orElse(options->target, "cpu");
+  compileOptions.isa = orElse(options->isa, "native");
+  compileOptions.width = options->width;
+  auto kernel = compile(compileOptions);
+  if (!kernel)
+    return fail(kernel.takeError());
+  return new TandemKernel{std::move(*kernel)};
+}
+
+void tandemKernelDestroy(TandemKernel *kernel) { delete kernel; }
+
+const char *tandemKernelGetName(TandemKernel *kernel) {
+  return kernel->kernel->signature.name.c_str();
+}
+const char *tandemKernelGetCompute(TandemKernel *kernel) {
+  return kernel->kernel->signature.compute.c_str();
+}
+const char *tandemKernelGetIR(TandemKernel *kernel) {
+  return kernel->kernel->kernelIR.c_str();
+}
+const char *tandemKernelGetPTX(TandemKernel *kernel) {
+  return kernel->kernel->ptx.c_str();
+}
+double tandemKernelGetBytesPerParameter(TandemKernel *kernel) {
+  return kernel->kernel->signature.getBytesPerParameter();
+}
+
+intptr_t tandemKernelGetNumPlanes(TandemKernel *kernel) {
+  return kernel->kernel->signature.planes.size();
+}
+TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
+  const auto &plane = kernel->kernel->signature.planes[index];
+  return {plane.name.c_str(),
+          plane.role.c_str(),
+          static_cast<TandemRoleKind>(plane.kind),
+          plane.type.c_str(),
+          static_cast<int32_t>(plane.bits),
+          plane.isRead,
+          plane.isWritten,
+          plane.isVisible};
+}
+
+intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {
+  return kernel->kernel->signature.hypers.size();
+}
+TandemHyper tandemKernelGetHyper(TandemKernel *kernel, intptr_t index) {
+  const auto &hyper = kernel->kernel->signature.hypers[index];
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  TandemHyper result = {hyper.name.c_str(), hyper.defaultValue.has_value(),
+                        hyper.defaultValue.value_or(0.0), 0.0, infinity, 0.0};
+  if (hyper.domain == Domain::any)
+    result.minimum = -infinity;
+  if (hyper.domain == Domain::unit)
+    result.maximum = 1.0;
+  if (hyper.domain == Domain::epsilon)
+    result.minPositive = hyper.minPositive;
+  return result;
+}
+
+intptr_t tandemKernelGetNumIntegers(TandemKernel *kernel) {
+  return kernel->kernel->signature.integers.size();
+}
+TandemInteger tandemKernelGetInteger(TandemKernel *kernel, intptr_t index) {
+  const auto &integer = kernel->kernel->signature.integers[index];
+  return {integer.name.c_str(), static_cast<TandemRoleKind>(integer.kind)};
+}
+intptr_t tandemKernelGetNumScalars(TandemKernel *kernel) {
+  return kernel->kernel->signature.numScalars;
+}
+
+void *tandemKernelGetEntry(TandemKernel *kernel) {
+  return kernel->kernel->entry;
+}
+void *tandemKernelGetPrologue(TandemKernel *kernel) {
+  return kernel->kernel->prologue;
+}
+
+intptr_t tandemGetNumGraphs(void) { return getBuiltinGraphs().size(); }
+const char *tandemGetGraphName(intptr_t index) {
+  return getBuiltinGraphs()[index].name.data();
+}
+intptr_t tandemGetNumStrategies(void) { return getBuiltinStrategies().size(); }
+const char *tandemGetStrategyName(intptr_t index) {
+  return getBuiltinStrategies()[index].name.data();
+}

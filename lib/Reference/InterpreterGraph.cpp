@@ -1,0 +1,324 @@
+//===- InterpreterGraph.cpp - What a source graph says --------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the reference interpreter's reading of source graphs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Reference/InterpreterGraph.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "tandem/Reference/InterpreterOperations.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::reference;
+
+//===----------------------------------------------------------------------===//
+// Sources
+//===----------------------------------------------------------------------===//
+
+/// One step from a value to where its elements come from; null at a source.
+static Value getOrigin(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *parent = argument.getOwner()->getParentOp();
+    if (isa<linalg::LinalgOp>(parent))
+      return parent->getOperand(argument.getArgNumber());
+    return {};
+  }
+  Operation *op = value.getDefiningOp();
+  unsigned index = cast<OpResult>(value).getResultNumber();
+  if (auto loop = dyn_cast<linalg::LinalgOp>(op))
+    return loop.getBlock()->getTerminator()->getOperand(index);
+  if (auto splat = dyn_cast<tensor::SplatOp>(op))
+    return splat.getInput();
+  return {};
+}
+
+Value GraphReader::getSource(Value value) const {
+  while (Value origin = getOrigin(value))
+    value = origin;
+  return value;
+}
+
+bool GraphReader::isUniform(Value source) {
+  auto known = uniform.find(source);
+  if (known != uniform.end())
+    return known->second;
+  bool result = false;
+  if (auto argument = dyn_cast<BlockArgument>(source)) {
+    RoleAttr role = getRole(argument);
+    result = role && !role.isTensor();
+  } else {
+    Operation *op = source.getDefiningOp();
+    result = !isa<tensor::EmptyOp, tensor::DimOp>(op) &&
+             op->getNumRegions() == 0 &&
+             llvm::all_of(op->getOperands(), [&](Value operand) {
+               return isUniform(getSource(operand));
+             });
+  }
+  return uniform[source] = result;
+}
+
+//===----------------------------------------------------------------------===//
+// Arguments and results
+//===----------------------------------------------------------------------===//
+
+SmallVector<BlockArgument> GraphReader::getTensors() const {
+  func::FuncOp function = graph;
+  SmallVector<BlockArgument> tensors;
+  for (BlockArgument argument : function.getArguments())
+    if (getRole(argument).isTensor())
+      tensors.push_back(argument);
+  return tensors;
+}
+
+SmallVector<BlockArgument> GraphReader::getUpdated() const {
+  SmallVector<BlockArgument> updated;
+  for (BlockArgument argument : getTensors())
+    if (getRole(argument).isUpdated())
+      updated.push_back(argument);
+  return updated;
+}
+
+Value GraphReader::getNewValue(unsigned updated) {
+  Operation *terminator = graph.getBody().front().getTerminator();
+  return getSource(terminator->getOperand(updated));
+}
+
+//===----------------------------------------------------------------------===//
+// Checks
+//===----------------------------------------------------------------------===//
+
+llvm::Error GraphReader::check() {
+  if (graph.isExternal() || !llvm::hasSingleElement(graph.getBody()))
+    return makeError("graph '" + graph.getName() +
+                     "' must be one block; express control flow with "
+                     "arith.select");
+  if (llvm::Error error = checkArguments())
+    return error;
+  if (llvm::Error error = checkResults())
+    return error;
+  for (Operation &op : graph.getBody().front())
+    if (llvm::Error error = checkOperation(&op))
+      return error;
+  return llvm::Error::success();
+}
+
+llvm::Error GraphReader::checkArguments() {
+  llvm::StringSet<> names;
+  for (BlockArgument argument : graph.getArguments()) {
+    RoleAttr role = getRole(argument);
+    if (!role)
+      return makeError("argument #" + llvm::Twine(argument.getArgNumber()) +
+                       " of graph '" + graph.getName() + "' has no role");
+    if (role.isTensor() && !isa<RankedTensorType>(argument.getType()))
+      return makeError("argument '" + role.getName().getValue() +
+                       "' of graph '" + graph.getName() + "' is " +
+                       describe(argument.getType()) +
+                       ", not a tensor; the interpreter takes graphs before a "
+                       "strategy is applied");
+    if (!names.insert(role.getName().getValue()).second)
+      return makeError("two arguments of graph '" + graph.getName() +
+                       "' are named '" + role.getName().getValue() + "'");
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error GraphReader::checkResults() {
+  size_t wanted = getUpdated().size();
+  if (wanted > 0 && graph.getNumResults() == wanted)
+    return llvm::Error::success();
+  return makeError("graph '" + graph.getName() + "' returns " +
+                   llvm::Twine(graph.getNumResults()) +
+                   " values; it has " + llvm::Twine(wanted) +
+                   " params and states to give a new value to");
+}
+
+/// Every element must meet only its own neighbours in other tensors.
+llvm::Error GraphReader::checkOperation(Operation *op) {
+  auto loop = dyn_cast<linalg::LinalgOp>(op);
+  if (!loop)
+    return llvm::Error::success();
+  if (loop.getNumParallelLoops() != loop.getNumLoops())
+    return makeError("'" + describe(op->getName()) +
+                     "' reduces; a graph is element-wise");
+  for (OpOperand &operand : op->getOpOperands()) {
+    bool isRead = !loop.getMatchingBlockArgument(&operand).use_empty();
+    bool isWritten = loop.isDpsInit(&operand);
+    bool isTensor = isa<RankedTensorType>(operand.get().getType());
+    if (!isTensor || loop.getMatchingIndexingMap(&operand).isIdentity())
+      continue;
+    if (isWritten || (isRead && !isUniform(getSource(operand.get()))))
+      return makeError("operand #" + llvm::Twine(operand.getOperandNumber()) +
+                       " of '" + describe(op->getName()) +
+                       "' is not indexed by the identity; a graph is "
+                       "element-wise");
+  }
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Update chains
+//===----------------------------------------------------------------------===//
+
+UpdateChains::UpdateChains(GraphReader &reader) : reader(reader) {
+  for (auto [index, state] : llvm::enumerate(reader.getUpdated()))
+    follow(state, reader.getNewValue(index));
+}
+
+const UpdateStep *UpdateChains::find(Value source) const {
+  auto step = steps.find(source);
+  return step == steps.end() ? nullptr : &step->second;
+}
+
+bool UpdateChains::isComplete(BlockArgument state) const {
+  return complete.contains(state);
+}
+
+void UpdateChains::follow(BlockArgument state, Value newValue) {
+  distances.clear();
+  if (!getDistance(state, newValue))
+    return;
+  complete.insert(state);
+  bool isBelowSum = false;
+  for (Value value = newValue; value != state;) {
+    UpdateStep step = describeStep(state, value.getDefiningOp());
+    step.isInsideSum = isBelowSum && step.factor;
+    isBelowSum = bool(step.addend);
+    steps[value] = step;
+    value = step.before;
+  }
+}
+
+UpdateStep UpdateChains::describeStep(BlockArgument state, Operation *op) {
+  UpdateStep step;
+  step.state = state;
+  if (isa<arith::MulFOp>(op)) {
+    bool isLeft = isStateLeft(state, op);
+    step.before = operand(op, isLeft ? 0 : 1);
+    step.factor = operand(op, isLeft ? 1 : 0);
+    return step;
+  }
+  Distance left = getDistance(state, operand(op, 0));
+  Distance right = isa<arith::AddFOp>(op) ? getDistance(state, operand(op, 1))
+                                          : Distance();
+  bool isLeft = left && (!right || *left <= *right);
+  step.before = operand(op, isLeft ? 0 : 1);
+  step.addend = operand(op, isLeft ? 1 : 0);
+  step.isSubtracted = isa<arith::SubFOp>(op);
+  return step;
+}
+
+bool UpdateChains::isStateLeft(BlockArgument state, Operation *product) {
+  return reader.isUniform(operand(product, 1)) &&
+         getDistance(state, operand(product, 0));
+}
+
+UpdateChains::Distance UpdateChains::getDistance(BlockArgument state,
+                                                 Value source) {
+  if (source == state)
+    return 0;
+  // A step of another state's chain is a value of that state.
+  if (!source.getDefiningOp() || steps.contains(source))
+    return std::nullopt;
+  auto known = distances.find(source);
+  if (known != distances.end())
+    return known->second;
+  Distance distance = computeDistance(state, source.getDefiningOp());
+  if (distance)
+    ++*distance;
+  return distances[source] = distance;
+}
+
+UpdateChains::Distance UpdateChains::computeDistance(BlockArgument state,
+                                                     Operation *op) {
+  if (isa<arith::SubFOp>(op))
+    return getDistance(state, operand(op, 0));
+  if (isa<arith::AddFOp>(op)) {
+    Distance left = getDistance(state, operand(op, 0));
+    Distance right = getDistance(state, operand(op, 1));
+    return left && right ? std::min(*left, *right) : (left ? left : right);
+  }
+  if (isa<arith::MulFOp>(op)) {
+    if (reader.isUniform(operand(op, 0)))
+      return getDistance(state, operand(op, 1));
+    if (reader.isUniform(operand(op, 1)))
+      return getDistance(state, operand(op, 0));
+  }
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Scalars
+//===----------------------------------------------------------------------===//
+
+llvm::Expected<Number> ScalarEvaluator::evaluate(Value source) {
+  auto known = values.find(source);
+  if (known != values.end())
+    return known->second;
+  llvm::Expected<Number> value = evaluateOperation(source.getDefiningOp());
+  if (value)
+    values.insert({source, *value});
+  return value;
+}
+
+/// Float literals are f32 numbers widened; a tensor of them must be uniform.
+llvm::Expected<Number> ScalarEvaluator::evaluateConstant(Operation *op) {
+  Attribute attribute = cast<arith::ConstantOp>(op).getValue();
+  if (auto dense = dyn_cast<DenseElementsAttr>(attribute)) {
+    if (!dense.isSplat())
+      return makeError("a constant of a graph must be one number for all "
+                       "elements, got " +
+                       describe(attribute));
+    attribute = dense.getSplatValue<Attribute>();
+  }
+  Type type = cast<TypedAttr>(attribute).getType();
+  llvm::Expected<Datum> datum = datumFromAttribute(type, attribute);
+  if (!datum)
+    return datum.takeError();
+  Number number = datum->front().front();
+  if (auto *real = std::get_if<SoftFloat>(&number))
+    return real->convert(Format::F64);
+  return number;
+}
+
+llvm::Expected<Number> ScalarEvaluator::evaluateOperation(Operation *op) {
+  if (isa<arith::ConstantOp>(op))
+    return evaluateConstant(op);
+  if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+    return evaluate(reader.getSource(op->getOperand(0)));
+  if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
+           arith::NegFOp, math::SqrtOp, math::FPowIOp, arith::AddIOp,
+           arith::SubIOp, arith::MulIOp, arith::SIToFPOp>(op))
+    return makeError("a scalar expression of a graph uses + - * /, sqrt, "
+                     "integer powers and i64 arithmetic; '" +
+                     describe(op->getName()) + "' is none of them");
+  SmallVector<Lane, 2> lanes;
+  for (Value operand : op->getOperands()) {
+    llvm::Expected<Number> value = evaluate(reader.getSource(operand));
+    if (!value)
+      return value.takeError();
+    lanes.push_back({*value});
+  }
+  if (isa<arith::SIToFPOp>(op)) {
+    int64_t value = std::get<Integer>(lanes[0].front()).getSigned();
+    return SoftFloat::fromInteger(Format::F64, value);
+  }
+  SmallVector<const Lane *> operands;
+  for (const Lane &lane : lanes)
+    operands.push_back(&lane);
+  Evaluation evaluation(op, operands);
+  if (llvm::Error error = findHandler(op)(evaluation))
+    return error;
+  return evaluation.results.front().front();
+}

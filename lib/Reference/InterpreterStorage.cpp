@@ -1,0 +1,167 @@
+//===- InterpreterStorage.cpp - Storages and their planes -----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements decoding and encoding of each storage, by the
+// specification.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Reference/InterpreterStorage.h"
+
+#include "tandem/Reference/InterpreterArithmetic.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::reference;
+
+//===----------------------------------------------------------------------===//
+// What a storage is for
+//===----------------------------------------------------------------------===//
+
+llvm::Error reference::checkKnown(StorageAttrInterface storage) {
+  if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage)) {
+    if (!expansion.getExpansion().isMixed())
+      return llvm::Error::success();
+  } else if (isa<FloatStorageAttr, KahanStorageAttr, MasterStorageAttr,
+                 RemainderStorageAttr>(storage)) {
+    return llvm::Error::success();
+  }
+  return makeError("the interpreter does not know the storage " +
+                   describe(storage));
+}
+
+/// Whether a storage has a meaning when values are components of a format.
+static bool worksOnComponents(StorageAttrInterface storage, Type format) {
+  if (auto plain = dyn_cast<FloatStorageAttr>(storage))
+    return plain.getRounding() == Rounding::nearest;
+  if (auto kahan = dyn_cast<KahanStorageAttr>(storage))
+    return kahan.getFormat() == format;
+  if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage))
+    return expansion.getExpansion().getLeading() == format &&
+           expansion.getExpansion().getLength() == 2;
+  return false;
+}
+
+/// Whether a storage has a meaning when values are f32.
+static bool worksOnReals(StorageAttrInterface storage) {
+  if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage))
+    return !expansion.getExpansion().getLeading().isF32();
+  return !isa<KahanStorageAttr>(storage);
+}
+
+llvm::Error reference::checkPolicy(StorageAttrInterface storage,
+                                   ComputeAttr compute, llvm::StringRef name) {
+  if (llvm::Error error = checkKnown(storage))
+    return error;
+  bool works = compute.getPolicy() == Policy::f32
+                   ? worksOnReals(storage)
+                   : worksOnComponents(storage, compute.getFormat());
+  if (works)
+    return llvm::Error::success();
+  return makeError("'" + name + "' is stored as " + describe(storage) +
+                   ", which has no meaning under the " +
+                   stringifyPolicy(compute.getPolicy()) + " policy of " +
+                   describe(compute.getFormat()) + "; assign another storage");
+}
+
+bool reference::isCompensated(StorageAttrInterface storage) {
+  return isa<ExpansionStorageAttr, KahanStorageAttr>(storage);
+}
+
+//===----------------------------------------------------------------------===//
+// Planes as numbers
+//===----------------------------------------------------------------------===//
+
+/// The format of the components of a storage whose planes are all floats.
+static Format getPlaneFormat(StorageAttrInterface storage) {
+  if (auto plain = dyn_cast<FloatStorageAttr>(storage))
+    return *getFormat(plain.getFormat());
+  if (auto kahan = dyn_cast<KahanStorageAttr>(storage))
+    return *getFormat(kahan.getFormat());
+  return *getFormat(
+      cast<ExpansionStorageAttr>(storage).getExpansion().getLeading());
+}
+
+static Components readComponents(StorageAttrInterface storage,
+                                 ArrayRef<uint64_t> planes) {
+  Components components;
+  for (uint64_t code : planes)
+    components.push_back(SoftFloat::fromBits(getPlaneFormat(storage), code));
+  return components;
+}
+
+static Codes writeComponents(ArrayRef<SoftFloat> components) {
+  Codes codes;
+  for (const SoftFloat &component : components)
+    codes.push_back(component.toCanonicalBits());
+  return codes;
+}
+
+/// ((hi - (lo >> 15)) mod 2^16) << 16 | lo.
+static SoftFloat joinRemainder(uint64_t high, uint64_t low) {
+  uint64_t upper = (high - (low >> 15)) & 0xFFFF;
+  return SoftFloat::fromBits(Format::F32, upper << 16 | low);
+}
+
+/// A NaN is 0x7FFF0000: rounding the canonical 0x7FFFFFFF up would make the
+/// visible half a -0.
+static Codes splitRemainder(const SoftFloat &value) {
+  uint64_t bits = value.isNaN() ? 0x7FFF0000 : value.toBits();
+  return {(bits + 0x8000) >> 16, bits & 0xFFFF};
+}
+
+//===----------------------------------------------------------------------===//
+// Reals
+//===----------------------------------------------------------------------===//
+
+SoftFloat reference::decodeReal(StorageAttrInterface storage,
+                                ArrayRef<uint64_t> planes) {
+  if (isa<MasterStorageAttr>(storage))
+    return SoftFloat::fromBits(Format::F32, planes[1]);
+  if (isa<RemainderStorageAttr>(storage))
+    return joinRemainder(planes[0], planes[1]);
+  return sumComponents(readComponents(storage, planes), Format::F32);
+}
+
+Codes reference::encodeReal(StorageAttrInterface storage,
+                            const SoftFloat &value, uint16_t random) {
+  if (auto master = dyn_cast<MasterStorageAttr>(storage)) {
+    Format visible = *getFormat(master.getFormat());
+    return writeComponents({value.convert(visible), value});
+  }
+  if (isa<RemainderStorageAttr>(storage))
+    return splitRemainder(value);
+  Format format = getPlaneFormat(storage);
+  auto plain = dyn_cast<FloatStorageAttr>(storage);
+  if (plain && plain.getRounding() == Rounding::stochastic)
+    return writeComponents(roundStochastically(value, format, random));
+  return writeComponents(
+      toComponents(value, format, storage.getPlanes().size()));
+}
+
+//===----------------------------------------------------------------------===//
+// Components
+//===----------------------------------------------------------------------===//
+
+Components reference::decodeComponents(StorageAttrInterface storage,
+                                       ArrayRef<uint64_t> planes,
+                                       Format format) {
+  Components components = readComponents(storage, planes);
+  // A plain value may be wider than the component format: it is rounded first.
+  for (SoftFloat &component : components)
+    component = component.convert(format);
+  return components;
+}
+
+Codes reference::encodeComponents(StorageAttrInterface storage,
+                                  ArrayRef<SoftFloat> components) {
+  Components stored(components);
+  for (SoftFloat &component : stored)
+    component = component.convert(getPlaneFormat(storage));
+  return writeComponents(stored);
+}

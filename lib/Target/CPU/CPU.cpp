@@ -1,0 +1,108 @@
+//===- CPU.cpp - Code for the CPU -----------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements just-in-time compilation for CPUs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/CPU.h"
+#include "tandem/Target/LLVMLowering.h"
+#include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+static constexpr llvm::StringLiteral isas[] = {"x86-64", "x86-64-v2",
+                                               "x86-64-v3", "x86-64-v4"};
+
+std::string mlir::tandem::listISAs() {
+  return "native, " + llvm::join(llvm::ArrayRef(isas), ", ");
+}
+
+int64_t mlir::tandem::getDefaultWidth(llvm::StringRef isa) {
+  bool isNative = isa == "native";
+  auto features = llvm::sys::getHostCPUFeatures();
+  if (isa == "x86-64-v4" || (isNative && features.lookup("avx512bw")))
+    return 32;
+  return isa == "x86-64-v3" || (isNative && features.lookup("avx2")) ? 16 : 8;
+}
+
+/// The description of the machine that an ISA name means.
+static llvm::Expected<llvm::orc::JITTargetMachineBuilder>
+describeMachine(llvm::StringRef isa) {
+  static bool once = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    return true;
+  }();
+  (void)once;
+  auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
+  if (!builder)
+    return builder.takeError();
+  if (isa != "native") {
+    if (!llvm::is_contained(isas, isa))
+      return llvm::createStringError("unknown instruction set '" + isa +
+                                     "'; expected one of " + listISAs());
+    builder->setCPU(isa.str());
+    builder->getFeatures() = llvm::SubtargetFeatures();
+  }
+  builder->getOptions() = getStrictTargetOptions();
+  builder->setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+  return builder;
+}
+
+CPUCode::CPUCode(std::unique_ptr<llvm::orc::LLJIT> jit) : jit(std::move(jit)) {}
+CPUCode::~CPUCode() = default;
+
+llvm::Expected<void *> CPUCode::lookup(llvm::StringRef symbol) {
+  auto address = jit->lookup(symbol);
+  if (!address)
+    return address.takeError();
+  return address->toPtr<void *>();
+}
+
+llvm::Expected<std::unique_ptr<CPUCode>>
+mlir::tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
+  auto description = describeMachine(isa);
+  if (!description)
+    return description.takeError();
+  auto machine = description->createTargetMachine();
+  if (!machine)
+    return machine.takeError();
+  auto context = std::make_unique<llvm::LLVMContext>();
+  auto lowered = lowerToLLVMIR(module, *context, **machine);
+  if (!lowered)
+    return lowered.takeError();
+  auto jit = llvm::orc::LLJITBuilder()
+                 .setJITTargetMachineBuilder(std::move(*description))
+                 .create();
+  if (!jit)
+    return jit.takeError();
+  if (llvm::Error error = (*jit)->addIRModule(llvm::orc::ThreadSafeModule(
+          std::move(*lowered), std::move(context))))
+    return error;
+  return std::make_unique<CPUCode>(std::move(*jit));
+}
+
+llvm::Expected<std::string> mlir::tandem::emitAssembly(ModuleOp module,
+                                                       llvm::StringRef isa) {
+  auto description = describeMachine(isa);
+  if (!description)
+    return description.takeError();
+  auto machine = description->createTargetMachine();
+  if (!machine)
+    return machine.takeError();
+  llvm::LLVMContext context;
+  auto lowered = lowerToLLVMIR(module, context, **machine);
+  if (!lowered)
+    return lowered.takeError();
+  return emitAssembly(**lowered, **machine);
+}

@@ -1,0 +1,185 @@
+//===- Compiler.cpp - From graph text to code -----------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the compiler as a library.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/Compiler.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "tandem/InitAllDialects.h"
+#include "tandem/Pipelines/Pipelines.h"
+#include "tandem/Support/Library.h"
+#include "tandem/Target/PTX.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <mutex>
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+/// The process's MLIR context, kept warm between compilations.
+class Session {
+public:
+  static Session &get() {
+    // Never destroyed: code may be compiled while the process shuts down.
+    static Session *session = new Session();
+    return *session;
+  }
+
+  std::mutex mutex;
+  MLIRContext context{MLIRContext::Threading::DISABLED};
+
+private:
+  Session() {
+    DialectRegistry registry;
+    registerAllDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+};
+
+/// Gathers the errors that are emitted while it lives.
+class DiagnosticCollector {
+public:
+  explicit DiagnosticCollector(MLIRContext *context)
+      : handler(context, [this](Diagnostic &diagnostic) {
+          if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+            add(diagnostic);
+          return success();
+        }) {}
+
+  llvm::Error takeError() {
+    return llvm::createStringError(text.empty() ? "compilation failed" : text);
+  }
+
+private:
+  void add(Diagnostic &diagnostic) {
+    llvm::raw_string_ostream stream(text);
+    if (!text.empty())
+      stream << "\n";
+    if (auto location = dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
+      stream << location.getFilename().getValue() << ":" << location.getLine()
+             << ":" << location.getColumn() << ": ";
+    stream << diagnostic;
+  }
+
+  std::string text;
+  ScopedDiagnosticHandler handler;
+};
+} // namespace
+
+llvm::Expected<std::string> mlir::tandem::loadGraph(StringRef graph) {
+  if (graph.contains('\n') || graph.contains("func.func"))
+    return graph.str();
+  if (graph.ends_with(".mlir")) {
+    auto buffer = llvm::MemoryBuffer::getFile(graph);
+    if (!buffer)
+      return llvm::createStringError("cannot read graph '" + graph +
+                                     "': " + buffer.getError().message());
+    return (*buffer)->getBuffer().str();
+  }
+  if (auto text = findInLibrary(graph, {}, getBuiltinGraphs()))
+    return *text;
+  return llvm::createStringError(
+      "unknown graph '" + graph + "'; built-in ones are " +
+      listNames(getBuiltinGraphs()) +
+      "; or give the path of an .mlir file, or MLIR text");
+}
+
+/// Checks that a module holds one graph.
+static llvm::Error checkOneGraph(ModuleOp module) {
+  unsigned graphs =
+      llvm::count_if(module.getOps<func::FuncOp>(), [](func::FuncOp function) {
+        return isGraph(function);
+      });
+  if (graphs == 1)
+    return llvm::Error::success();
+  return llvm::createStringError(
+      "expected one graph (a function with tandem.role arguments), found " +
+      llvm::Twine(graphs));
+}
+
+static llvm::Error emitCPU(ModuleOp module, const CompileOptions &options,
+                           CompiledKernel &result) {
+  auto code = compileForCPU(module, options.isa);
+  if (!code)
+    return code.takeError();
+  result.code = std::move(*code);
+  auto entry = result.code->lookup(getEntryName(result.signature.name));
+  if (!entry)
+    return entry.takeError();
+  auto prologue = result.code->lookup(getPrologueName(result.signature.name));
+  if (!prologue)
+    return prologue.takeError();
+  result.entry = *entry;
+  result.prologue = *prologue;
+  return llvm::Error::success();
+}
+
+/// Runs the target's pipeline and emits its code.
+static llvm::Error emit(ModuleOp module, const CompileOptions &options,
+                        DiagnosticCollector &diagnostics,
+                        CompiledKernel &result) {
+  PassManager manager(module.getContext());
+  bool isCPU = options.target == "cpu";
+  if (isCPU) {
+    CPUPipelineOptions pipeline;
+    pipeline.width = options.width ? options.width : getDefaultWidth(options.isa);
+    buildCPUPipeline(manager, pipeline);
+  } else {
+    NVVMPipelineOptions pipeline;
+    if (options.width)
+      pipeline.width = options.width;
+    buildNVVMPipeline(manager, pipeline);
+  }
+  if (failed(manager.run(module)))
+    return diagnostics.takeError();
+  if (isCPU)
+    return emitCPU(module, options, result);
+  auto ptx = translateToPTX(module, options.target);
+  if (!ptx)
+    return ptx.takeError();
+  result.ptx = std::move(*ptx);
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<CompiledKernel>>
+mlir::tandem::compile(const CompileOptions &options) {
+  if (options.target != "cpu" && !isSupportedChip(options.target))
+    return llvm::createStringError("unknown target '" + options.target +
+                                   "'; expected cpu, " + listChips());
+  Session &session = Session::get();
+  std::lock_guard<std::mutex> lock(session.mutex);
+  DiagnosticCollector diagnostics(&session.context);
+  auto module = parseSourceString<ModuleOp>(options.graph, &session.context,
+                                            "graph");
+  if (!module)
+    return diagnostics.takeError();
+  if (llvm::Error error = checkOneGraph(*module))
+    return error;
+  PassManager manager(&session.context);
+  KernelPipelineOptions pipeline;
+  pipeline.strategy = options.strategy;
+  pipeline.path = ArrayRef<std::string>(options.path);
+  buildKernelPipeline(manager, pipeline);
+  if (failed(manager.run(*module)))
+    return diagnostics.takeError();
+  auto result = std::make_unique<CompiledKernel>();
+  KernelOp kernel = *module->getOps<KernelOp>().begin();
+  result->signature = KernelSignature::get(kernel, options.strategy);
+  llvm::raw_string_ostream(result->kernelIR) << *module;
+  if (llvm::Error error = emit(*module, options, diagnostics, *result))
+    return error;
+  return result;
+}

@@ -1,0 +1,78 @@
+//===- Signature.cpp - Kernel signatures ----------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file derives a kernel's signature from its storages and roles.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Support/FloatFormat.h"
+#include "tandem/Target/Compiler.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+static std::string print(Type type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
+double KernelSignature::getBytesPerParameter() const {
+  unsigned bits = 0;
+  for (const PlaneEntry &plane : planes)
+    bits += plane.bits;
+  return bits / 8.0;
+}
+
+/// Values up to half the smallest subnormal round to zero (ties to even).
+static double getSmallestNonzero(Type format) {
+  FloatFormat f = FloatFormat::get(format);
+  double tie = std::ldexp(1.0, f.minExponent() - int(f.mantissaBits) - 1);
+  return std::nextafter(tie, 1.0);
+}
+
+static void addPlanes(KernelOp kernel, unsigned tensor,
+                      std::vector<KernelSignature::PlaneEntry> &planes) {
+  RoleAttr role = kernel.getTensorRole(tensor);
+  StorageAttrInterface storage = kernel.getTensorType(tensor).getStorage();
+  for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
+    std::string name = role.getName().str();
+    planes.push_back({name + plane.suffix, name, role.getKind(),
+                      print(plane.elementType),
+                      plane.elementType.getIntOrFloatBitWidth(), plane.isRead,
+                      role.isUpdated(), storage.getVisiblePlane() == index});
+  }
+}
+
+KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
+  KernelSignature signature;
+  signature.name = kernel.getSymName().str();
+  signature.strategy = strategy.str();
+  Type format = kernel.getCompute().getFormat();
+  signature.compute =
+      stringifyPolicy(kernel.getCompute().getPolicy()).str() + " " +
+      print(format);
+  for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
+    addPlanes(kernel, i, signature.planes);
+  for (Attribute attr : kernel.getScalarRoles()) {
+    auto role = cast<RoleAttr>(attr);
+    std::string name = role.getName().str();
+    if (role.getKind() != RoleKind::hyper) {
+      signature.integers.push_back({name, role.getKind()});
+      continue;
+    }
+    std::optional<double> value;
+    if (role.getDefaultValue())
+      value = role.getDefaultValue().getValueAsDouble();
+    signature.hypers.push_back(
+        {name, role.getDomain(), value, getSmallestNonzero(format)});
+  }
+  signature.numScalars = kernel.getUniforms().size();
+  return signature;
+}

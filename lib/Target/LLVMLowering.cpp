@@ -1,0 +1,69 @@
+//===- LLVMLowering.cpp - LLVM IR shared by targets -----------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the lowering to LLVM IR.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/LLVMLowering.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/Passes/PassBuilder.h"
+
+using namespace mlir;
+
+llvm::TargetOptions mlir::tandem::getStrictTargetOptions() {
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  return options;
+}
+
+/// Runs the redundancy-removing passes.
+static llvm::Error cleanUp(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  llvm::ModulePassManager manager;
+  if (llvm::Error error = builder.parsePassPipeline(
+          manager, "function(early-cse,simplifycfg,loop-mssa(licm),early-cse)"))
+    return error;
+  manager.run(module, modules);
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<llvm::Module>>
+mlir::tandem::lowerToLLVMIR(ModuleOp module, llvm::LLVMContext &context,
+                            llvm::TargetMachine &machine) {
+  auto translated = translateModuleToLLVMIR(module, context);
+  if (!translated)
+    return llvm::createStringError("the module is not in the LLVM dialect");
+  translated->setTargetTriple(machine.getTargetTriple());
+  translated->setDataLayout(machine.createDataLayout());
+  if (llvm::Error error = cleanUp(*translated, machine))
+    return error;
+  return translated;
+}
+
+llvm::Expected<std::string>
+mlir::tandem::emitAssembly(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager manager;
+  if (machine.addPassesToEmitFile(manager, stream, nullptr,
+                                  llvm::CodeGenFileType::AssemblyFile))
+    return llvm::createStringError("the target cannot emit assembly");
+  manager.run(module);
+  return text.str().str();
+}

@@ -1,0 +1,82 @@
+//===- PTX.cpp - PTX emission ---------------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the translation to PTX.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/PTX.h"
+#include "tandem/Target/LLVMLowering.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+
+using namespace mlir;
+
+namespace {
+/// A chip and the PTX version that its features need.
+struct Chip {
+  llvm::StringLiteral name;
+  llvm::StringLiteral features;
+};
+} // namespace
+
+static constexpr Chip chips[] = {
+    {"sm_80", "+ptx80"},  {"sm_86", "+ptx80"},  {"sm_89", "+ptx81"},
+    {"sm_90", "+ptx80"},  {"sm_90a", "+ptx80"}, {"sm_100", "+ptx86"},
+    {"sm_100a", "+ptx86"}, {"sm_120", "+ptx87"},
+};
+
+static const Chip *findChip(llvm::StringRef name) {
+  const Chip *chip =
+      llvm::find_if(chips, [&](const Chip &chip) { return chip.name == name; });
+  return chip == std::end(chips) ? nullptr : chip;
+}
+
+bool mlir::tandem::isSupportedChip(llvm::StringRef chip) {
+  return findChip(chip) != nullptr;
+}
+
+std::string mlir::tandem::listChips() {
+  return llvm::join(
+      llvm::map_range(chips, [](const Chip &chip) { return chip.name; }), ", ");
+}
+
+static void initializeNVPTX() {
+  static bool once = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    return true;
+  }();
+  (void)once;
+}
+
+llvm::Expected<std::string>
+mlir::tandem::translateToPTX(ModuleOp module, llvm::StringRef name) {
+  const Chip *chip = findChip(name);
+  if (!chip)
+    return llvm::createStringError("unknown chip '" + name +
+                                   "'; expected one of " + listChips());
+  initializeNVPTX();
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string message;
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, message);
+  if (!target)
+    return llvm::createStringError(message);
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, chip->name, chip->features, getStrictTargetOptions(),
+      std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  llvm::LLVMContext context;
+  auto lowered = lowerToLLVMIR(module, context, *machine);
+  if (!lowered)
+    return lowered.takeError();
+  return emitAssembly(**lowered, *machine);
+}

@@ -1,0 +1,271 @@
+//===- Extension.cpp - Python extension -----------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the extension module of the Python package over the C
+// API of the compiler and of the runtime.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem-c/Reference.h"
+#include "tandem-c/Tandem.h"
+#include "tandem-runtime/tandem_runtime.h"
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+/// Raises the runtime's error as the Python exception of its kind.
+static void check(tdm_status status) {
+  if (status == TDM_OK)
+    return;
+  if (status == TDM_OUT_OF_MEMORY)
+    throw nb::python_error(
+        (PyErr_SetString(PyExc_MemoryError, tdm_last_error()),
+         nb::python_error()));
+  throw nb::value_error(tdm_last_error());
+}
+
+namespace {
+/// A compiled kernel and, for CPUs, its handle in the runtime.
+class Kernel {
+public:
+  Kernel(const std::string &graph, const std::string &strategy,
+         const std::vector<std::string> &path, const std::string &target,
+         const std::string &isa, int64_t width) {
+    std::vector<const char *> directories;
+    for (const std::string &directory : path)
+      directories.push_back(directory.c_str());
+    TandemCompileOptions options = {
+        graph.c_str(),  strategy.c_str(), directories.data(),
+        intptr_t(directories.size()), target.c_str(), isa.c_str(), width};
+    {
+      nb::gil_scoped_release release;
+      kernel = tandemCompile(&options);
+    }
+    if (!kernel)
+      throw nb::value_error(tandemGetLastError());
+    if (tandemKernelGetEntry(kernel))
+      createRuntimeKernel();
+  }
+  ~Kernel() {
+    tdm_kernel_destroy(runtime);
+    tandemKernelDestroy(kernel);
+  }
+  Kernel(const Kernel &) = delete;
+  Kernel &operator=(const Kernel &) = delete;
+
+  /// (name, role, kind, type, bits, read, written, visible) per plane.
+  nb::list planes() const {
+    nb::list result;
+    for (intptr_t i = 0; i < tandemKernelGetNumPlanes(kernel); ++i) {
+      TandemPlane p = tandemKernelGetPlane(kernel, i);
+      result.append(nb::make_tuple(p.name, p.role, int(p.kind), p.type, p.bits,
+                                   p.isRead, p.isWritten, p.isVisible));
+    }
+    return result;
+  }
+  /// (name, default or None) per hyperparameter.
+  nb::list hypers() const {
+    nb::list result;
+    for (intptr_t i = 0; i < tandemKernelGetNumHypers(kernel); ++i) {
+      TandemHyper h = tandemKernelGetHyper(kernel, i);
+      nb::object value =
+          h.hasDefault ? nb::object(nb::float_(h.defaultValue)) : nb::none();
+      result.append(nb::make_tuple(h.name, value));
+    }
+    return result;
+  }
+  /// (name, kind) per integer scalar.
+  nb::list integers() const {
+    nb::list result;
+    for (intptr_t i = 0; i < tandemKernelGetNumIntegers(kernel); ++i) {
+      TandemInteger n = tandemKernelGetInteger(kernel, i);
+      result.append(nb::make_tuple(n.name, int(n.kind)));
+    }
+    return result;
+  }
+
+  TandemKernel *kernel = nullptr;
+  tdm_kernel *runtime = nullptr;
+
+private:
+  void createRuntimeKernel();
+};
+} // namespace
+
+void Kernel::createRuntimeKernel() {
+  std::vector<tdm_plane_desc> planes;
+  for (intptr_t i = 0; i < tandemKernelGetNumPlanes(kernel); ++i) {
+    TandemPlane p = tandemKernelGetPlane(kernel, i);
+    uint32_t access = (p.isRead ? TDM_ACCESS_READ : 0u) |
+                      (p.isWritten ? TDM_ACCESS_WRITE : 0u);
+    planes.push_back({p.name, uint32_t(p.bits), access});
+  }
+  std::vector<tdm_hyper_desc> hypers;
+  for (intptr_t i = 0; i < tandemKernelGetNumHypers(kernel); ++i) {
+    TandemHyper h = tandemKernelGetHyper(kernel, i);
+    hypers.push_back({h.name, h.minimum, h.maximum, h.minimum < 0 ? 1u : 0u, 1u,
+                      h.minPositive});
+  }
+  std::vector<tdm_integer_desc> integers;
+  for (intptr_t i = 0; i < tandemKernelGetNumIntegers(kernel); ++i) {
+    TandemInteger n = tandemKernelGetInteger(kernel, i);
+    integers.push_back({n.name, n.kind == TandemRoleStep ? 1 : INT64_MIN});
+  }
+  tdm_kernel_desc desc = {};
+  desc.struct_size = sizeof(desc);
+  desc.name = tandemKernelGetName(kernel);
+  desc.num_planes = planes.size();
+  desc.planes = planes.data();
+  desc.num_hypers = hypers.size();
+  desc.hypers = hypers.data();
+  desc.num_integers = integers.size();
+  desc.integers = integers.data();
+  desc.num_scalars = tandemKernelGetNumScalars(kernel);
+  desc.entry = reinterpret_cast<tdm_cpu_entry>(tandemKernelGetEntry(kernel));
+  desc.prologue =
+      reinterpret_cast<tdm_cpu_prologue>(tandemKernelGetPrologue(kernel));
+  check(tdm_kernel_create(&desc, &runtime));
+}
+
+namespace {
+/// A list of tensors that a kernel updates in one call.
+class Plan {
+public:
+  explicit Plan(nb::object owner) : owner(std::move(owner)) {
+    kernel = nb::cast<Kernel *>(this->owner);
+    if (!kernel->runtime)
+      throw nb::value_error("a plan needs a kernel compiled for target='cpu'");
+    check(tdm_plan_create(kernel->runtime, nullptr, 0, &plan));
+  }
+  ~Plan() { tdm_plan_destroy(plan); }
+  Plan(const Plan &) = delete;
+  Plan &operator=(const Plan &) = delete;
+
+  /// One entry per tensor; `pointers` holds the planes of all tensors in turn.
+  void update(const std::vector<int64_t> &sizes,
+              const std::vector<int64_t> &firsts,
+              const std::vector<int64_t> &keys,
+              const std::vector<int64_t> &rows,
+              const std::vector<uintptr_t> &pointers) {
+    size_t count = sizes.size(), planes = tandemKernelGetNumPlanes(kernel->kernel);
+    if (firsts.size() != count || keys.size() != count || rows.size() != count ||
+        pointers.size() != count * planes)
+      throw nb::value_error("the lists of a plan differ in length");
+    tensors.resize(count);
+    for (size_t i = 0; i < count; ++i)
+      tensors[i] = {1, sizes[i], firsts[i], keys[i], rows[i],
+                    reinterpret_cast<void *const *>(&pointers[i * planes])};
+    check(tdm_plan_update(plan, tensors.data(), count));
+  }
+
+  /// Runs one step; returns the flags.
+  uint32_t launch(const std::vector<double> &hypers,
+                  const std::vector<int64_t> &integers, int64_t rows,
+                  int32_t threads) {
+    size_t width = tandemKernelGetNumHypers(kernel->kernel);
+    size_t integerWidth = tandemKernelGetNumIntegers(kernel->kernel);
+    if (hypers.size() != rows * width || integers.size() != rows * integerWidth)
+      throw nb::value_error("a launch needs one value per scalar and row");
+    tdm_launch_info info = {};
+    info.struct_size = sizeof(info);
+    tdm_status status;
+    {
+      nb::gil_scoped_release release;
+      status = tdm_plan_launch(plan, hypers.data(), integers.data(), rows,
+                               threads, &info);
+    }
+    check(status);
+    return info.flags;
+  }
+
+private:
+  nb::object owner;
+  Kernel *kernel;
+  tdm_plan *plan = nullptr;
+  std::vector<tdm_tensor> tensors;
+};
+} // namespace
+
+/// (address, elements, type name, bits, writable) of a dense CPU array.
+static nb::tuple describe(nb::ndarray<nb::ro> array) {
+  if (array.device_type() != nb::device::cpu::value)
+    throw nb::value_error("array is not on the CPU");
+  int64_t expected = 1;
+  for (size_t i = array.ndim(); i-- > 0;) {
+    if (array.shape(i) != 1 && array.stride(i) != expected)
+      throw nb::value_error("array is not contiguous; pass a contiguous copy");
+    expected *= array.shape(i);
+  }
+  return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), array.size(),
+                        int(array.dtype().code), int(array.dtype().bits));
+}
+
+static int64_t
+evaluatePTX(const std::string &ptx, const std::string &kernel,
+            const std::vector<uint64_t> &parameters, uint32_t blocks,
+            uint32_t threads,
+            const std::vector<std::tuple<std::string, uintptr_t, uint64_t, bool>>
+                &regions) {
+  std::vector<TandemBuffer> buffers;
+  for (const auto &[name, address, size, writable] : regions)
+    buffers.push_back(
+        {name.c_str(), reinterpret_cast<void *>(address), size, writable});
+  int64_t count =
+      tandemEvaluatePTX(ptx.c_str(), kernel.c_str(), parameters.data(),
+                        parameters.size(), blocks, threads, buffers.data(),
+                        buffers.size());
+  if (count < 0)
+    throw nb::value_error(tandemGetLastError());
+  return count;
+}
+
+NB_MODULE(_tandem, m) {
+  m.doc() = "Bindings of Tandem's compiler and runtime";
+  nb::class_<Kernel>(m, "Kernel")
+      .def(nb::init<const std::string &, const std::string &,
+                    const std::vector<std::string> &, const std::string &,
+                    const std::string &, int64_t>())
+      .def_prop_ro("name", [](Kernel &k) { return tandemKernelGetName(k.kernel); })
+      .def_prop_ro("compute",
+                   [](Kernel &k) { return tandemKernelGetCompute(k.kernel); })
+      .def_prop_ro("ir", [](Kernel &k) { return tandemKernelGetIR(k.kernel); })
+      .def_prop_ro("ptx", [](Kernel &k) { return tandemKernelGetPTX(k.kernel); })
+      .def_prop_ro("bytes_per_parameter",
+                   [](Kernel &k) {
+                     return tandemKernelGetBytesPerParameter(k.kernel);
+                   })
+      .def_prop_ro("num_scalars",
+                   [](Kernel &k) { return tandemKernelGetNumScalars(k.kernel); })
+      .def_prop_ro("planes", &Kernel::planes)
+      .def_prop_ro("hypers", &Kernel::hypers)
+      .def_prop_ro("integers", &Kernel::integers);
+  nb::class_<Plan>(m, "Plan")
+      .def(nb::init<nb::object>())
+      .def("update", &Plan::update)
+      .def("launch", &Plan::launch);
+  m.def("describe", &describe);
+  m.def("evaluate_ptx", &evaluatePTX);
+  m.def("graphs", [] {
+    std::vector<std::string> names;
+    for (intptr_t i = 0; i < tandemGetNumGraphs(); ++i)
+      names.push_back(tandemGetGraphName(i));
+    return names;
+  });
+  m.def("strategies", [] {
+    std::vector<std::string> names;
+    for (intptr_t i = 0; i < tandemGetNumStrategies(); ++i)
+      names.push_back(tandemGetStrategyName(i));
+    return names;
+  });
+}

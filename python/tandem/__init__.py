@@ -1,0 +1,12 @@
+"""Tandem: optimizer graphs compiled to fused low-precision kernels.
+
+>>> import tandem
+>>> kernel = tandem.compile("adamw", strategy="collage-plus")
+>>> kernel.bytes_per_parameter
+12.0
+"""
+
+from tandem._kernel import Kernel, Plane, Plan, compile, graphs, strategies
+
+__all__ = ["Kernel", "Plan", "Plane", "compile", "graphs", "strategies"]
+__version__ = "0.1.0"

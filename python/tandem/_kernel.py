@@ -1,0 +1,304 @@
+"""Compiled kernels and plans: the part of the package that needs no framework."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tandem import _tandem
+
+
+class RoleKind(enum.IntEnum):
+    """What an argument of a graph is."""
+
+    PARAM = 0
+    GRAD = 1
+    STATE = 2
+    HYPER = 3
+    STEP = 4
+    SEED = 5
+
+
+@dataclass(frozen=True)
+class Plane:
+    """One array of a kernel: a whole tensor, or one plane of its storage."""
+
+    name: str  #: "param", "exp_avg_sq.lo"
+    role: str  #: the tensor it belongs to
+    kind: RoleKind
+    type: str  #: "bf16", "f16", "f32", "i16", "f8E4M3FN", "f8E5M2"
+    bits: int
+    read: bool
+    written: bool
+    visible: bool  #: whether a framework reads this plane as the value
+
+
+# DLPack's (code, bits) that hold each element type; raw bits are always welcome.
+_DLPACK = {
+    "bf16": {(4, 16)}, "f16": {(2, 16)}, "f32": {(2, 32)}, "i16": set(),
+    "f8E4M3FN": set(), "f8E5M2": set(),
+}
+
+
+class Kernel:
+    """A graph compiled under a strategy for one target.
+
+    Calling it updates arrays in place::
+
+        kernel({"param": p, "grad": g, "exp_avg": m, "exp_avg_sq": v},
+               lr=1e-3, weight_decay=0.1, step=1)
+
+    Arrays are dense CPU arrays (anything with DLPack or the buffer protocol) of
+    one size, named as in :attr:`planes`; 16-bit planes also take 16-bit
+    integers, so that NumPy arrays, which lack bfloat16, can hold them.
+    """
+
+    def __init__(self, native: _tandem.Kernel, strategy: str, target: str):
+        self._native = native
+        self.strategy = strategy
+        self.target = target
+        self.planes = [
+            Plane(n, r, RoleKind(k), t, b, rd, wr, vis)
+            for n, r, k, t, b, rd, wr, vis in native.planes
+        ]
+        #: Hyperparameters and their defaults (None: must be given).
+        self.hypers: dict[str, float | None] = dict(native.hypers)
+        #: Integer scalars (step, seed) by name.
+        self.integers: dict[str, RoleKind] = {
+            n: RoleKind(k) for n, k in native.integers
+        }
+
+    @property
+    def name(self) -> str:
+        """The graph's name."""
+        return self._native.name
+
+    @property
+    def compute(self) -> str:
+        """The compute policy: "component bf16" or "f32 f32"."""
+        return self._native.compute
+
+    @property
+    def bytes_per_parameter(self) -> float:
+        """Bytes of weight, gradient and states together, from their storages."""
+        return self._native.bytes_per_parameter
+
+    @property
+    def signature(self) -> str:
+        """One line per array and scalar that a call takes."""
+        lines = [f"{self.name} under {self.strategy} ({self.compute})"]
+        for plane in self.planes:
+            access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
+            lines.append(f"  {access} {plane.name}: {plane.type}")
+        for name, default in self.hypers.items():
+            given = "" if default is None else f" = {default:g}"
+            lines.append(f"     {name}: f64{given}")
+        lines += [f"     {name}: i64" for name in self.integers]
+        return "\n".join(lines)
+
+    @property
+    def ptx(self) -> str:
+        """The PTX text; only for a GPU target."""
+        if not self._native.ptx:
+            raise AttributeError(
+                f"kernel was compiled for {self.target!r}; compile with "
+                "target='sm_90' (or another chip) for PTX"
+            )
+        return self._native.ptx
+
+    @property
+    def ir(self) -> str:
+        """The kernel as MLIR text, after its storages and policy were lowered."""
+        return self._native.ir
+
+    def scalars(self, values: Mapping[str, float]) -> tuple[list[float], list[int]]:
+        """Hypers and integers in launch order, defaults filled in."""
+        unknown = set(values) - set(self.hypers) - set(self.integers)
+        if unknown:
+            raise TypeError(
+                f"{self.name} has no scalar {sorted(unknown)[0]!r}; it takes "
+                + ", ".join([*self.hypers, *self.integers])
+            )
+        hypers = []
+        for name, default in self.hypers.items():
+            value = values.get(name, default)
+            if value is None:
+                raise TypeError(f"{self.name} needs a value for {name!r}")
+            hypers.append(float(value))
+        fallback = {RoleKind.STEP: 1, RoleKind.SEED: 0}
+        integers = [
+            int(values.get(name, fallback[kind]))
+            for name, kind in self.integers.items()
+        ]
+        return hypers, integers
+
+    def __call__(
+        self,
+        arrays: Mapping[str, object],
+        *,
+        threads: int = 0,
+        key: int = 0,
+        first: int = 0,
+        **scalars: float,
+    ) -> int:
+        """Runs one step in place and returns the launch's flags.
+
+        ``threads`` 0 means one per core; results do not depend on it. ``key``
+        and ``first`` place the tensor for stochastic rounding: its random-number
+        key, and the index of its element 0 in the unsharded tensor.
+        """
+        hypers, integers = self.scalars(scalars)
+        size, pointers = self._pointers(arrays)
+        plan = Plan(self)
+        plan.update([size], [pointers], keys=[key], firsts=[first])
+        return plan.launch([hypers], [integers], threads=threads)
+
+    def _pointers(self, arrays: Mapping[str, object]) -> tuple[int, list[int]]:
+        """Addresses of all planes, after checking names, types and sizes."""
+        names = [plane.name for plane in self.planes]
+        missing = [name for name in names if name not in arrays]
+        extra = [name for name in arrays if name not in names]
+        if missing or extra:
+            problem = f"lacks {missing[0]!r}" if missing else f"has no {extra[0]!r}"
+            raise TypeError(
+                f"{self.name} under {self.strategy} {problem}; its arrays are "
+                + ", ".join(names)
+            )
+        size, pointers = None, []
+        for plane in self.planes:
+            address, count = _address(plane, arrays[plane.name])
+            if size is not None and count != size:
+                raise ValueError(
+                    f"array {plane.name!r} has {count} elements, "
+                    f"{names[0]!r} has {size}; all arrays must have one size"
+                )
+            size = count
+            pointers.append(address)
+        return size or 0, pointers
+
+    def __repr__(self) -> str:
+        return (
+            f"<tandem.Kernel {self.name!r} strategy={self.strategy!r} "
+            f"target={self.target!r} {self.bytes_per_parameter:g} B/parameter>"
+        )
+
+
+def _address(plane: Plane, array: object) -> tuple[int, int]:
+    """Address and element count of an array that can hold a plane."""
+    dtype = getattr(array, "dtype", None)
+    if type(array).__module__.startswith("numpy"):
+        if plane.written and not array.flags.writeable:
+            raise ValueError(
+                f"array {plane.name!r} is read-only, but the kernel writes it; "
+                "pass a writable copy"
+            )
+        if str(dtype) in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+            wanted = {"bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN",
+                      "float8_e5m2": "f8E5M2"}[str(dtype)]
+            if wanted != plane.type:
+                raise TypeError(f"array {plane.name!r} must be {plane.type}, got {dtype}")
+            array = array.view(f"u{array.itemsize}")
+    try:
+        address, count, code, bits = _tandem.describe(array)
+    except ValueError as error:
+        raise ValueError(f"array {plane.name!r}: {error}") from None
+    except TypeError:
+        raise TypeError(
+            f"array {plane.name!r} is a {type(array).__name__}, which is no "
+            "CPU array (DLPack or buffer protocol)"
+        ) from None
+    raw = code in (0, 1) and bits == plane.bits
+    if not raw and (code, bits) not in _DLPACK[plane.type]:
+        raise TypeError(
+            f"array {plane.name!r} must be {plane.type}"
+            f" (or {plane.bits}-bit integers), got {dtype}"
+        )
+    return address, count
+
+
+class Plan:
+    """A list of tensors that one call updates; it keeps its tables between calls."""
+
+    def __init__(self, kernel: Kernel):
+        if kernel.target != "cpu":
+            raise ValueError(
+                f"kernel was compiled for {kernel.target!r}; this plan runs "
+                "kernels of target='cpu'"
+            )
+        self.kernel = kernel
+        self._native = _tandem.Plan(kernel._native)
+
+    def update(
+        self,
+        sizes: Sequence[int],
+        pointers: Sequence[Sequence[int]],
+        *,
+        rows: Sequence[int] | None = None,
+        keys: Sequence[int] | None = None,
+        firsts: Sequence[int] | None = None,
+    ) -> None:
+        """Sets the tensors: element counts and, per tensor, its planes' addresses.
+
+        ``rows`` says which row of scalars each tensor uses (default 0).
+        """
+        count = len(sizes)
+        self._native.update(
+            list(sizes),
+            list(firsts or [0] * count),
+            list(range(count) if keys is None else keys),
+            list(rows or [0] * count),
+            [address for planes in pointers for address in planes],
+        )
+
+    def launch(
+        self,
+        hypers: Sequence[Sequence[float]],
+        integers: Sequence[Sequence[int]],
+        *,
+        threads: int = 0,
+    ) -> int:
+        """Runs one step with one row of scalars per param group."""
+        flat = [value for row in hypers for value in row]
+        whole = [value for row in integers for value in row]
+        return self._native.launch(flat, whole, len(hypers), threads)
+
+
+def compile(
+    graph: str | os.PathLike,
+    strategy: str,
+    target: str = "cpu",
+    *,
+    path: Sequence[str | os.PathLike] = (),
+    isa: str = "native",
+    width: int = 0,
+) -> Kernel:
+    """Compiles an optimizer graph under a strategy.
+
+    Args:
+        graph: a library graph's name, the path of an .mlir file, or MLIR text.
+        strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``.
+        target: "cpu", or an NVIDIA chip such as "sm_90".
+        path: directories searched for strategies first.
+        isa: for the CPU, "native", "x86-64", "x86-64-v3" or "x86-64-v4"; the
+            same bits result from each.
+        width: elements per step, a power of two; 0 chooses.
+
+    Raises:
+        ValueError: what does not compile, with the compiler's diagnostics.
+    """
+    native = _tandem.Kernel(
+        os.fspath(graph), strategy, [os.fspath(p) for p in path], target, isa, width
+    )
+    return Kernel(native, strategy, target)
+
+
+def graphs() -> list[str]:
+    """Names of the built-in graphs."""
+    return _tandem.graphs()
+
+
+def strategies() -> list[str]:
+    """Names of the built-in strategies."""
+    return _tandem.strategies()
