@@ -46,6 +46,8 @@ typedef struct TandemCompileOptions {
   const char *isa;
   /// Elements per step, a power of two; 0 chooses.
   int64_t width;
+  /// Whether the kernel also measures the effective descent quality.
+  bool metrics;
 } TandemCompileOptions;
 
 /// Roles of a tensor, in the order of tandem::RoleKind.
@@ -115,6 +117,11 @@ TANDEM_CAPI_EXPORTED TandemInteger
 tandemKernelGetInteger(TandemKernel *kernel, intptr_t index);
 /// 32-bit slots of the scalar row.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumScalars(TandemKernel *kernel);
+
+/// Sums that a launch makes per tensor: 4 where metrics were asked for, else 0.
+/// D * D_eff, D * D, the number of elements with D != 0 and D_eff = 0, and with
+/// D != 0, for the intended update D and the effective update D_eff.
+TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel);
 
 /// CPU code, functions of the launch ABI; null for other targets. Valid as long
 /// as the kernel.

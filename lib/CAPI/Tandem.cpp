@@ -50,6 +50,7 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   compileOptions.target = orElse(options->target, "cpu");
   compileOptions.isa = orElse(options->isa, "native");
   compileOptions.width = options->width;
+  compileOptions.metrics = options->metrics;
   auto kernel = compile(compileOptions);
   if (!kernel)
     return fail(kernel.takeError());
@@ -115,6 +116,10 @@ TandemInteger tandemKernelGetInteger(TandemKernel *kernel, intptr_t index) {
 }
 intptr_t tandemKernelGetNumScalars(TandemKernel *kernel) {
   return kernel->kernel->signature.numScalars;
+}
+
+intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel) {
+  return kernel->kernel->signature.numMetrics;
 }
 
 void *tandemKernelGetEntry(TandemKernel *kernel) {

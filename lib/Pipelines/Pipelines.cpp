@@ -38,6 +38,8 @@ void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
   manager.addPass(createApplyStrategy(strategy));
   // One scalar program, in the policy's arithmetic, on planes.
   manager.addPass(createFormKernel());
+  if (options.metrics)
+    manager.addPass(createAddMetrics());
   manager.addPass(createApplyPolicy());
   manager.addPass(createLowerStorage());
   manager.addPass(createConvertMCFToArith());

@@ -41,13 +41,14 @@ class Kernel {
 public:
   Kernel(const std::string &graph, const std::string &strategy,
          const std::vector<std::string> &path, const std::string &target,
-         const std::string &isa, int64_t width) {
+         const std::string &isa, int64_t width, bool metrics) {
     std::vector<const char *> directories;
     for (const std::string &directory : path)
       directories.push_back(directory.c_str());
     TandemCompileOptions options = {
         graph.c_str(),  strategy.c_str(), directories.data(),
-        intptr_t(directories.size()), target.c_str(), isa.c_str(), width};
+        intptr_t(directories.size()), target.c_str(), isa.c_str(), width,
+        metrics};
     {
       nb::gil_scoped_release release;
       kernel = tandemCompile(&options);
@@ -132,6 +133,7 @@ void Kernel::createRuntimeKernel() {
   desc.num_integers = integers.size();
   desc.integers = integers.data();
   desc.num_scalars = tandemKernelGetNumScalars(kernel);
+  desc.workspace_doubles_per_chunk = tandemKernelGetNumMetrics(kernel);
   desc.entry = reinterpret_cast<tdm_cpu_entry>(tandemKernelGetEntry(kernel));
   desc.prologue =
       reinterpret_cast<tdm_cpu_prologue>(tandemKernelGetPrologue(kernel));
@@ -189,6 +191,16 @@ public:
     return info.flags;
   }
 
+  /// The metrics of the latest launch, of one tensor or of all (-1).
+  std::vector<double> metrics(int64_t tensor) {
+    std::vector<double> values(tandemKernelGetNumMetrics(kernel->kernel));
+    if (values.empty())
+      throw nb::value_error(
+          "the kernel measures nothing; compile it with metrics=True");
+    check(tdm_plan_metrics(plan, tensor, values.data(), values.size()));
+    return values;
+  }
+
 private:
   nb::object owner;
   Kernel *kernel;
@@ -235,7 +247,7 @@ NB_MODULE(_tandem, m) {
   nb::class_<Kernel>(m, "Kernel")
       .def(nb::init<const std::string &, const std::string &,
                     const std::vector<std::string> &, const std::string &,
-                    const std::string &, int64_t>())
+                    const std::string &, int64_t, bool>())
       .def_prop_ro("name", [](Kernel &k) { return tandemKernelGetName(k.kernel); })
       .def_prop_ro("compute",
                    [](Kernel &k) { return tandemKernelGetCompute(k.kernel); })
@@ -253,7 +265,8 @@ NB_MODULE(_tandem, m) {
   nb::class_<Plan>(m, "Plan")
       .def(nb::init<nb::object>())
       .def("update", &Plan::update)
-      .def("launch", &Plan::launch);
+      .def("launch", &Plan::launch)
+      .def("metrics", &Plan::metrics);
   m.def("describe", &describe);
   m.def("evaluate_ptx", &evaluatePTX);
   m.def("graphs", [] {

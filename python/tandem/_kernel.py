@@ -264,6 +264,17 @@ class Plan:
         whole = [value for row in integers for value in row]
         return self._native.launch(flat, whole, len(hypers), threads)
 
+    def metrics(self, tensor: int = -1) -> list[float]:
+        """Sums of the latest launch over one tensor, or all (-1).
+
+        With D the intended update and E the change of the stored value: the sum
+        of D * E, the sum of D * D, the number of elements with D != 0 and E = 0,
+        and the number with D != 0 (Collage, section 3). The sums are balanced
+        binary trees in float64, independent of threads and chunks. Needs a
+        kernel compiled with ``metrics=True``.
+        """
+        return self._native.metrics(tensor)
+
 
 def compile(
     graph: str | os.PathLike,
@@ -273,6 +284,7 @@ def compile(
     path: Sequence[str | os.PathLike] = (),
     isa: str = "native",
     width: int = 0,
+    metrics: bool = False,
 ) -> Kernel:
     """Compiles an optimizer graph under a strategy.
 
@@ -284,12 +296,15 @@ def compile(
         isa: for the CPU, "native", "x86-64", "x86-64-v3" or "x86-64-v4"; the
             same bits result from each.
         width: elements per step, a power of two; 0 chooses.
+        metrics: whether each launch also measures the effective descent quality
+            (:meth:`Plan.metrics`); CPU only.
 
     Raises:
         ValueError: what does not compile, with the compiler's diagnostics.
     """
     native = _tandem.Kernel(
-        os.fspath(graph), strategy, [os.fspath(p) for p in path], target, isa, width
+        os.fspath(graph), strategy, [os.fspath(p) for p in path], target, isa, width,
+        metrics,
     )
     return Kernel(native, strategy, target)
 

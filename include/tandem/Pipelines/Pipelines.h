@@ -26,6 +26,9 @@ struct KernelPipelineOptions
                                llvm::cl::desc("Name of the strategy")};
   ListOption<std::string> path{
       *this, "path", llvm::cl::desc("Directories searched for strategies")};
+  Option<bool> metrics{
+      *this, "metrics",
+      llvm::cl::desc("Measure the effective descent quality")};
 };
 
 /// Options of the pipeline from a kernel to the LLVM dialect for a CPU.

@@ -57,6 +57,8 @@ struct KernelSignature {
   std::vector<Integer> integers;
   /// 32-bit slots of the scalar row.
   unsigned numScalars = 0;
+  /// Sums that a launch makes per tensor.
+  unsigned numMetrics = 0;
 
   /// Bytes of weight, gradient and states per parameter.
   double getBytesPerParameter() const;
@@ -76,6 +78,8 @@ struct CompileOptions {
   std::string isa = "native";
   /// Elements per step; 0 chooses.
   int64_t width = 0;
+  /// Whether the kernel also measures the effective descent quality.
+  bool metrics = false;
 };
 
 /// A kernel's code for one target.

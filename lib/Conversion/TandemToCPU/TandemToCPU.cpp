@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TreeSum.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Support/SequenceBuilder.h"
@@ -38,6 +39,10 @@ private:
   void createScratch();
   void buildBlock(const Chunk &chunk, Value index);
   void buildBody(const Chunk &chunk, Value index, ArrayRef<Value> pointers);
+  void createSums();
+  void addToSum(const Chunk &chunk, Value index, MetricOp op, Value value);
+  /// Writes the chunk's sums to its slots of the workspace.
+  void storeSums(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value chunkIndex);
   /// Copies the first `count` elements between planes and scratch.
   void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
   Value elementIndices(const Chunk &chunk, Value index);
@@ -50,6 +55,8 @@ private:
   SmallVector<LaunchBuilder::PlaneInfo> planes;
   /// One block of elements per plane, where a chunk's partial block is computed.
   SmallVector<Value> scratch;
+  /// One sum per metric of the kernel.
+  SmallVector<TreeSum> sums;
 };
 } // namespace
 
@@ -68,6 +75,7 @@ void CPUKernelBuilder::build() {
   LLVM::LLVMFuncOp entry = launch.createEntry();
   builder.setInsertionPointToStart(&entry.getBody().front());
   createScratch();
+  createSums();
   auto chunks = scf::ForOp::create(builder, loc, entry.getArgument(5),
                                    entry.getArgument(6), launch.i64(1));
   LLVM::ReturnOp::create(builder, loc, ValueRange());
@@ -77,6 +85,40 @@ void CPUKernelBuilder::build() {
                                    launch.i64(width));
   builder.setInsertionPoint(blocks.getBody()->getTerminator());
   buildBlock(chunk, blocks.getInductionVar());
+  builder.setInsertionPointAfter(blocks);
+  storeSums(entry, chunk, chunks.getInductionVar());
+}
+
+void CPUKernelBuilder::createSums() {
+  int64_t count = 0;
+  for (auto op : kernel.getBodyBlock().getOps<MetricOp>())
+    count = std::max<int64_t>(count, op.getIndex() + 1);
+  SequenceBuilder b(builder, loc);
+  for (int64_t i = 0; i < count; ++i)
+    sums.emplace_back(b, launch);
+}
+
+void CPUKernelBuilder::addToSum(const Chunk &chunk, Value index, MetricOp op,
+                                Value value) {
+  SequenceBuilder b(builder, loc);
+  Value offset = b.subi(index, chunk.begin);
+  Value block = b.shr(offset, llvm::Log2_64(width));
+  sums[op.getIndex()].addBlock(b, value, block, b.subi(chunk.end, index));
+}
+
+void CPUKernelBuilder::storeSums(LLVM::LLVMFuncOp entry, const Chunk &chunk,
+                                 Value chunkIndex) {
+  if (sums.empty())
+    return;
+  SequenceBuilder b(builder, loc);
+  Value size = b.subi(chunk.end, chunk.begin);
+  Value blocks = b.shr(b.addi(size, launch.i64(width - 1)),
+                       llvm::Log2_64(width));
+  Value slots =
+      launch.advance(entry.getArgument(3), chunkIndex, 8 * sums.size());
+  for (auto [index, sum] : llvm::enumerate(sums))
+    LLVM::StoreOp::create(builder, loc, sum.getTotal(b, blocks),
+                          launch.advance(slots, launch.i64(index), 8));
 }
 
 /// A full block works on the planes, a partial one on a copy of its elements.
@@ -152,6 +194,8 @@ void CPUKernelBuilder::buildBody(const Chunk &chunk, Value index,
           launch.getPlaneIndex(store.getTensor(), store.getPlane());
       LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
                             pointers[plane], planes[plane].bytes);
+    } else if (auto metric = dyn_cast<MetricOp>(op)) {
+      addToSum(chunk, index, metric, mapping.lookup(metric.getValue()));
     } else if (isa<ElementIndexOp>(op)) {
       mapping.map(op.getResult(0), elementIndices(chunk, index));
     } else if (isa<TensorKeyOp>(op)) {

@@ -268,6 +268,11 @@ struct ConvertTandemToNVVMPass
                          "-tandem-widen first");
         return signalPassFailure();
       }
+      if (!kernel.getBodyBlock().getOps<MetricOp>().empty()) {
+        kernel.emitError("metrics are measured by CPU kernels; compile for a "
+                         "GPU without them");
+        return signalPassFailure();
+      }
       NVVMKernelBuilder(kernel).build();
       kernel.erase();
       ++numKernels;

@@ -172,6 +172,7 @@ mlir::tandem::compile(const CompileOptions &options) {
   KernelPipelineOptions pipeline;
   pipeline.strategy = options.strategy;
   pipeline.path = ArrayRef<std::string>(options.path);
+  pipeline.metrics = options.metrics;
   buildKernelPipeline(manager, pipeline);
   if (failed(manager.run(*module)))
     return diagnostics.takeError();

@@ -116,7 +116,8 @@ class Kernel:
 
     def decay(self, role, factor):
         """s <- factor * s, for a float64 factor."""
-        self._intend(role, (factor - 1.0) * self.read(role).astype(np.float64))
+        shrink = np.float64(np.float32(factor - 1.0))
+        self._intend(role, shrink * self.read(role).astype(np.float64))
         self.states[role] = self.states[role].decay(self.arith, factor)
         return self.read(role)
 

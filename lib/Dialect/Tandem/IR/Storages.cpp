@@ -31,6 +31,15 @@ static Value scaleByScalar(SequenceBuilder &b, Value x, Value scalar) {
   return b.convert(wide, getElementTypeOrSelf(x.getType()));
 }
 
+/// Each plane's value, widened exactly.
+static SmallVector<Value> widenParts(OpBuilder &builder, Location loc,
+                                     ValueRange planes) {
+  SequenceBuilder b(builder, loc);
+  return llvm::map_to_vector(planes, [&](Value plane) {
+    return b.convert(plane, builder.getF64Type());
+  });
+}
+
 /// Verifies that a visible copy has a 16-bit float format.
 static LogicalResult verifyHalf(function_ref<InFlightDiagnostic()> emitError,
                                 StringRef what, Type format) {
@@ -134,6 +143,11 @@ SmallVector<Value> FloatStorageAttr::encode(OpBuilder &builder, Location loc,
   return {roundStochasticSmall(b, value, randomBits, getFormat())};
 }
 
+SmallVector<Value> FloatStorageAttr::getParts(OpBuilder &builder, Location loc,
+                                   ValueRange planes) const {
+  return widenParts(builder, loc, planes);
+}
+
 Value FloatStorageAttr::accumulate(OpBuilder &builder, Location loc,
                                    Value whole, Value addend) const {
   return SequenceBuilder(builder, loc).add(whole, addend);
@@ -218,6 +232,11 @@ SmallVector<Value> ExpansionStorageAttr::encode(OpBuilder &builder,
   });
 }
 
+SmallVector<Value> ExpansionStorageAttr::getParts(OpBuilder &builder, Location loc,
+                                   ValueRange planes) const {
+  return widenParts(builder, loc, planes);
+}
+
 Value ExpansionStorageAttr::accumulate(OpBuilder &builder, Location loc,
                                        Value whole, Value addend) const {
   return mcf::GrowOp::create(builder, loc, whole.getType(), whole, addend);
@@ -265,6 +284,11 @@ SmallVector<Value> KahanStorageAttr::encode(OpBuilder &builder, Location loc,
   SequenceBuilder b(builder, loc);
   return {b.canonicalBits(components.getResult(0)),
           b.canonicalBits(components.getResult(1))};
+}
+
+SmallVector<Value> KahanStorageAttr::getParts(OpBuilder &builder, Location loc,
+                                   ValueRange planes) const {
+  return widenParts(builder, loc, planes);
 }
 
 Value KahanStorageAttr::accumulate(OpBuilder &builder, Location loc,
@@ -318,6 +342,11 @@ SmallVector<Value> MasterStorageAttr::encode(OpBuilder &builder, Location loc,
           b.canonicalBits(value)};
 }
 
+SmallVector<Value> MasterStorageAttr::getParts(OpBuilder &builder, Location loc,
+                                   ValueRange planes) const {
+  return widenParts(builder, loc, planes.drop_front());
+}
+
 Value MasterStorageAttr::accumulate(OpBuilder &builder, Location loc,
                                     Value whole, Value addend) const {
   return SequenceBuilder(builder, loc).add(whole, addend);
@@ -369,6 +398,12 @@ SmallVector<Value> RemainderStorageAttr::encode(OpBuilder &builder,
   word = b.select(isNaN, b.like(word, 0x7FFF0000), word);
   Value high = b.shr(b.addi(word, b.like(word, 0x8000)), 16);
   return {b.resize(high, i16), b.resize(word, i16)};
+}
+
+SmallVector<Value> RemainderStorageAttr::getParts(OpBuilder &builder, Location loc,
+                                   ValueRange planes) const {
+  Value value = decode(builder, loc, planes, builder.getF32Type());
+  return widenParts(builder, loc, value);
 }
 
 Value RemainderStorageAttr::accumulate(OpBuilder &builder, Location loc,

@@ -191,7 +191,7 @@ static LogicalResult verifyPlane(Operation *op, StoredType tensor,
   SmallVector<Plane> planes = tensor.getStorage().getPlanes();
   // (C1)
   if (plane >= planes.size())
-    return op->emitOpError("plane ") << plane << " does not exist; " << tensor
+    return op->emitOpError("plane ") << int64_t(plane) << " does not exist; " << tensor
                                      << " has " << planes.size();
   // (C2)
   Type element = getElementTypeOrSelf(value);

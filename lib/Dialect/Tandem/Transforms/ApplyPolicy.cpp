@@ -119,6 +119,10 @@ LogicalResult ComponentPolicy::convert(Operation *op) {
     return convertUpdate(op, ema.getFactor(), ema.getAddend());
   if (auto decay = dyn_cast<DecayOp>(op))
     return convertUpdate(op, decay.getFactor(), {});
+  if (isa<DescentOp>(op)) {
+    builder.clone(*op, mapping);
+    return success();
+  }
   return convertArithmetic(op);
 }
 

@@ -104,6 +104,9 @@ struct LowerStoragePass
         if (failed(lowerStore(store, random)))
           return failure();
     }
+    for (auto op : llvm::make_early_inc_range(
+             kernel.getBodyBlock().getOps<DescentOp>()))
+      lowerDescent(op);
     kernel.getBodyBlock().walk([](RandomBitsOp op) {
       OpBuilder builder(op);
       SequenceBuilder b(builder, op.getLoc());
@@ -128,6 +131,7 @@ struct LowerStoragePass
     }
     op.replaceAllUsesWith(
         storage.decode(builder, op.getLoc(), planes, op.getType()));
+    loaded[op.getTensor()] = std::move(planes);
     op.erase();
   }
 
@@ -147,8 +151,45 @@ struct LowerStoragePass
       ++numStores;
       StorePlaneOp::create(builder, op.getLoc(), code, op.getTensor(), index);
     }
+    stored[op.getTensor()] = std::move(codes);
     op.erase();
     return success();
   }
+
+  /// The change of the stored value: the differences of its parts, summed.
+  Value buildChange(SequenceBuilder &b, Value tensor) {
+    auto storage = cast<StoredType>(tensor.getType()).getStorage();
+    SmallVector<Value> planes;
+    for (auto [code, plane] : llvm::zip(stored[tensor], storage.getPlanes()))
+      planes.push_back(b.bitcast(code, plane.elementType));
+    SmallVector<Value> before = storage.getParts(b.builder, b.loc, loaded[tensor]);
+    SmallVector<Value> after = storage.getParts(b.builder, b.loc, planes);
+    Value change;
+    for (auto [from, to] : llvm::zip(before, after)) {
+      Value difference = b.sub(to, from);
+      change = change ? b.add(change, difference) : difference;
+    }
+    return change;
+  }
+
+  void lowerDescent(DescentOp op) {
+    OpBuilder builder(op);
+    SequenceBuilder b(builder, op.getLoc());
+    Value intended = op.getIntended();
+    Value change = buildChange(b, op.getTensor());
+    Value zero = b.real(intended.getType(), 0.0);
+    Value one = b.real(intended.getType(), 1.0);
+    Value isAsked = b.compare(arith::CmpFPredicate::UNE, intended, zero);
+    Value isLost = b.compare(arith::CmpFPredicate::OEQ, change, zero);
+    Value values[] = {b.mul(intended, change), b.mul(intended, intended),
+                      b.select(b.andi(isAsked, isLost), one, zero),
+                      b.select(isAsked, one, zero)};
+    for (auto [index, value] : llvm::enumerate(values))
+      MetricOp::create(builder, op.getLoc(), value, index);
+    op.erase();
+  }
+
+  /// The planes as a tensor was loaded, and their codes as it was stored.
+  llvm::DenseMap<Value, SmallVector<Value>> loaded, stored;
 };
 } // namespace

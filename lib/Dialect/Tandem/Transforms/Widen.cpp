@@ -50,7 +50,7 @@ private:
 
   LogicalResult widen(Operation *op) {
     bool isSource = isa<LoadPlaneOp, ElementIndexOp>(op);
-    bool isStore = isa<StorePlaneOp>(op);
+    bool isStore = isa<StorePlaneOp, MetricOp>(op);
     if (!isSource && !isStore &&
         llvm::none_of(op->getOperands(),
                       [&](Value value) { return isWide(value); })) {

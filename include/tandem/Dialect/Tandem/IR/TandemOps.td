@@ -338,6 +338,41 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
   let assemblyFormat = "$value `,` $tensor `[` $plane `]` attr-dict `:` type($value) `,` type($tensor)";
 }
 
+def Tandem_DescentOp : Tandem_Op<"descent", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "measures how much of an intended update a store took up";
+  let description = [{
+    With D the intended update and D_eff the change that this kernel's store
+    made to the stored value ((hi' - hi) + (lo' - lo), in f64), adds to four
+    sums over the tensor: D * D_eff, D * D, the number of elements with D != 0
+    and D_eff = 0, the number with D != 0 (Yu et al., *Collage*, section 3).
+
+    Example:
+
+    ```mlir
+    tandem.descent %d, %param : f64, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+    ```
+  }];
+  let arguments = (ins F64:$intended, Tandem_StoredType:$tensor);
+  let assemblyFormat = "$intended `,` $tensor attr-dict `:` type($intended) `,` type($tensor)";
+}
+
+def Tandem_MetricOp : Tandem_Op<"metric", [MemoryEffects<[MemWrite]>]> {
+  let summary = "adds this element's value to a sum of the launch";
+  let description = [{
+    The sum over a tensor's elements is a balanced binary tree over the index,
+    neighbours first, padded with -0.0 to a power of two, in f64: the same for
+    every width, chunk size and thread count.
+
+    Example:
+
+    ```mlir
+    tandem.metric %x[0] : f64
+    ```
+  }];
+  let arguments = (ins AnyTypeOf<[F64, VectorOfAnyRankOf<[F64]>]>:$value, I64Attr:$index);
+  let assemblyFormat = "$value `[` $index `]` attr-dict `:` type($value)";
+}
+
 def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {
   let summary = "16 random bits of this element";
   let description = [{

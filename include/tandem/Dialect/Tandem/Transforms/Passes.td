@@ -92,6 +92,19 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
   ];
 }
 
+def AddMetrics : Pass<"tandem-add-metrics", "::mlir::ModuleOp"> {
+  let summary = "Measure the effective descent quality inside the kernel";
+  let description = [{
+    For each param, sums the addends of its named updates (and (b - 1) * s for
+    a decay by b) to the intended update, in f64, and adds a `tandem.descent`
+    behind its store. Kernels without this pass pay nothing.
+
+    Example: `test/Dialect/Tandem/add-metrics.mlir`
+  }];
+  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [Statistic<"numMeasured", "measured", "Number of params measured">];
+}
+
 def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::ModuleOp"> {
   let summary = "Compute a kernel's body under its policy";
   let description = [{

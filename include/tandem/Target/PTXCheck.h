@@ -1,0 +1,77 @@
+//===- PTXCheck.h - Checks of emitted PTX -----------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the check that PTX executes the arithmetic of the kernel
+// it was made from: nothing folded, contracted, approximated or flushed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TARGET_PTXCHECK_H
+#define TANDEM_TARGET_PTXCHECK_H
+
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "llvm/Support/Error.h"
+#include <array>
+
+namespace mlir::tandem {
+
+/// Operations that round. Negation, absolute value, extension, comparison and
+/// selection are exact and free.
+enum class RoundingOp { add, sub, mul, fma, div, sqrt, round };
+enum class RoundingFormat { bf16, f16, f32, f64 };
+
+/// A number for each rounding operation and format. `round` is the conversion
+/// of a wider float to the format.
+class RoundingCounts {
+public:
+  static constexpr unsigned numOps = 7, numFormats = 4;
+
+  int64_t &at(RoundingOp op, RoundingFormat format) {
+    return counts[unsigned(op)][unsigned(format)];
+  }
+  int64_t at(RoundingOp op, RoundingFormat format) const {
+    return counts[unsigned(op)][unsigned(format)];
+  }
+
+private:
+  std::array<std::array<int64_t, numFormats>, numOps> counts{};
+};
+
+/// The arithmetic that a kernel requires.
+struct RequiredCounts {
+  /// For each element.
+  RoundingCounts perElement;
+  /// Once a thread: operations on uniform values alone.
+  RoundingCounts uniform;
+  /// Fused operations of the prologue; more would be contractions.
+  int64_t prologueFMAs = 0;
+};
+
+/// Counts the arithmetic of a kernel as -tandem-to-kernel leaves it: a scalar
+/// body on planes. Formats that no GPU computes in are counted as the f32
+/// sequences that stand for them.
+llvm::Expected<RequiredCounts> countRequired(KernelOp kernel);
+
+/// Checks the PTX of `kernel` for a chip, whose threads take `width` elements a
+/// step:
+///   - the entry's arithmetic is exactly what `required` says, operation by
+///     operation and format by format. Packed instructions count twice; bf16
+///     and f16 divisions and roots are f32 ones and a rounding; before sm_90 a
+///     bf16 addition is an fma by 1, a subtraction an fma by -1, a product an
+///     fma with -0;
+///   - every instruction on floats is one of a known list, rounds to nearest
+///     even where it rounds, and does not flush, approximate or saturate;
+///   - there is no call that could hide arithmetic.
+/// The message names each difference and the line it shows at.
+llvm::Error checkPTX(llvm::StringRef ptx, llvm::StringRef kernel,
+                     const RequiredCounts &required, llvm::StringRef chip,
+                     int64_t width);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_TARGET_PTXCHECK_H

@@ -1,0 +1,111 @@
+//===- TreeSum.cpp - Sums as balanced trees -------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the generated tree sums.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TreeSum.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using arith::CmpIPredicate;
+
+/// Levels of the stack: more than the bits of any chunk size.
+static constexpr int64_t maxLevels = 64;
+
+TreeSum::TreeSum(SequenceBuilder &b, LaunchBuilder &launch) : launch(launch) {
+  Type pointer = LLVM::LLVMPointerType::get(b.builder.getContext());
+  stack = LLVM::AllocaOp::create(b.builder, b.loc, pointer,
+                                 b.builder.getF64Type(),
+                                 launch.i64(maxLevels));
+}
+
+Value TreeSum::getLevel(Value level) { return launch.advance(stack, level, 8); }
+
+/// Adds neighbours until one lane is left; missing lanes are -0.0.
+static Value sumLanes(SequenceBuilder &b, Value value, Value count) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  if (!type)
+    return value;
+  int64_t width = type.getNumElements();
+  auto indexType = VectorType::get({width}, b.builder.getI64Type());
+  Value lanes = arith::ConstantOp::create(
+      b.builder, b.loc,
+      DenseElementsAttr::get(
+          indexType,
+          ArrayRef<int64_t>(llvm::to_vector(llvm::seq<int64_t>(0, width)))));
+  Value limit =
+      vector::BroadcastOp::create(b.builder, b.loc, indexType, count);
+  Value exists = b.compare(CmpIPredicate::slt, lanes, limit);
+  value = b.select(exists, value, b.real(type, -0.0));
+  for (; width > 1; width /= 2) {
+    SmallVector<int64_t> even, odd;
+    for (int64_t lane = 0; lane < width; lane += 2) {
+      even.push_back(lane);
+      odd.push_back(lane + 1);
+    }
+    Value first = vector::ShuffleOp::create(b.builder, b.loc, value, value, even);
+    Value second = vector::ShuffleOp::create(b.builder, b.loc, value, value, odd);
+    value = b.add(first, second);
+  }
+  return vector::ExtractOp::create(b.builder, b.loc, value, int64_t(0));
+}
+
+void TreeSum::addBlock(SequenceBuilder &b, Value value, Value block,
+                       Value count) {
+  Value sum = sumLanes(b, value, count);
+  Value zero = launch.i64(0), one = launch.i64(1);
+  // While the block's number has a low bit set, its level is full.
+  auto carry = scf::WhileOp::create(
+      b.builder, b.loc,
+      TypeRange{block.getType(), zero.getType(), sum.getType()},
+      ValueRange{block, zero, sum},
+      [&](OpBuilder &builder, Location loc, ValueRange state) {
+        Value isFull =
+            b.compare(CmpIPredicate::ne, b.andi(state[0], one), zero);
+        scf::ConditionOp::create(builder, loc, isFull, state);
+      },
+      [&](OpBuilder &builder, Location loc, ValueRange state) {
+        Value earlier =
+            launch.load(getLevel(state[1]), b.builder.getF64Type());
+        scf::YieldOp::create(builder, loc,
+                             ValueRange{b.shr(state[0], 1),
+                                        b.addi(state[1], one),
+                                        b.add(earlier, state[2])});
+      });
+  LLVM::StoreOp::create(b.builder, b.loc, carry.getResult(2),
+                        getLevel(carry.getResult(1)));
+}
+
+Value TreeSum::getTotal(SequenceBuilder &b, Value blocks) {
+  Value zero = launch.i64(0), one = launch.i64(1);
+  Value start = b.real(b.builder.getF64Type(), -0.0);
+  auto loop = scf::WhileOp::create(
+      b.builder, b.loc,
+      TypeRange{blocks.getType(), zero.getType(), start.getType()},
+      ValueRange{blocks, zero, start},
+      [&](OpBuilder &builder, Location loc, ValueRange state) {
+        Value isLeft = b.compare(CmpIPredicate::ne, state[0], zero);
+        scf::ConditionOp::create(builder, loc, isLeft, state);
+      },
+      [&](OpBuilder &builder, Location loc, ValueRange state) {
+        Value isSet =
+            b.compare(CmpIPredicate::ne, b.andi(state[0], one), zero);
+        // An unset level's slot may hold anything; it is not selected.
+        Value partial =
+            launch.load(getLevel(state[1]), b.builder.getF64Type());
+        Value sum = b.select(isSet, b.add(partial, state[2]), state[2]);
+        scf::YieldOp::create(
+            builder, loc,
+            ValueRange{b.shr(state[0], 1), b.addi(state[1], one), sum});
+      });
+  return loop.getResult(2);
+}

@@ -1,0 +1,118 @@
+//===- AddMetrics.cpp - Measure effective descent quality -----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pass that measures how much of each intended update
+// a kernel's stores take up.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_ADDMETRICS
+#include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+/// f32(factor - 1) as a uniform value, the difference taken in f64.
+static Value getFactorMinusOne(KernelOp kernel, Value factor) {
+  auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
+  unsigned index =
+      cast<BlockArgument>(factor).getArgNumber() - kernel.getNumTensors();
+  auto rounded = yield.getOperand(index).getDefiningOp<arith::TruncFOp>();
+  OpBuilder builder(yield);
+  SequenceBuilder b(builder, kernel.getLoc());
+  Value wide = rounded.getIn();
+  Value difference = b.sub(wide, b.real(wide.getType(), 1.0));
+  yield.getValuesMutable().append(
+      b.convert(difference, builder.getF32Type()));
+  return kernel.getBodyBlock().addArgument(builder.getF32Type(),
+                                           kernel.getLoc());
+}
+
+namespace {
+/// Sums what a param's named updates intend, from the store back to the load.
+class IntendedUpdate {
+public:
+  explicit IntendedUpdate(StoreOp store)
+      : kernel(store->getParentOfType<KernelOp>()), builder(store),
+        b(builder, store.getLoc()), store(store) {
+    builder.setInsertionPointAfter(store);
+  }
+
+  /// The sum, or null after a diagnostic.
+  Value build() {
+    SmallVector<Operation *> steps;
+    Value value = store.getValue();
+    while (Operation *op = value.getDefiningOp()) {
+      if (!isa<AccumulateOp, EmaOp, DecayOp>(op))
+        break;
+      steps.push_back(op);
+      value = op->getOperand(0);
+    }
+    if (steps.empty() || !value.getDefiningOp<LoadOp>()) {
+      store.emitError("its value is not made of s + d, b * s + x and b * s, "
+                      "so there is no intended update to measure");
+      return {};
+    }
+    for (Operation *op : llvm::reverse(steps))
+      addStep(op);
+    return sum;
+  }
+
+private:
+  void addStep(Operation *op) {
+    Type f64 = builder.getF64Type();
+    Value factor;
+    if (auto ema = dyn_cast<EmaOp>(op))
+      factor = ema.getFactor();
+    else if (auto decay = dyn_cast<DecayOp>(op))
+      factor = decay.getFactor();
+    if (factor)
+      add(b.mul(b.convert(getFactorMinusOne(kernel, factor), f64),
+                b.convert(op->getOperand(0), f64)));
+    if (auto accumulate = dyn_cast<AccumulateOp>(op))
+      add(b.convert(accumulate.getAddend(), f64));
+    else if (auto ema = dyn_cast<EmaOp>(op))
+      add(b.convert(ema.getAddend(), f64));
+  }
+  void add(Value change) { sum = sum ? b.add(sum, change) : change; }
+
+  KernelOp kernel;
+  OpBuilder builder;
+  SequenceBuilder b;
+  StoreOp store;
+  Value sum;
+};
+
+struct AddMetricsPass : public tandem::impl::AddMetricsBase<AddMetricsPass> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<KernelOp>())
+      for (auto store : llvm::to_vector(kernel.getBodyBlock().getOps<StoreOp>()))
+        if (failed(measure(kernel, store)))
+          return signalPassFailure();
+  }
+
+  LogicalResult measure(KernelOp kernel, StoreOp store) {
+    unsigned tensor = cast<BlockArgument>(store.getTensor()).getArgNumber();
+    if (kernel.getTensorRole(tensor).getKind() != RoleKind::param)
+      return success();
+    IntendedUpdate intended(store);
+    Value sum = intended.build();
+    if (!sum)
+      return failure();
+    OpBuilder builder(kernel.getBodyBlock().getTerminator());
+    DescentOp::create(builder, store.getLoc(), sum, store.getTensor());
+    ++numMeasured;
+    return success();
+  }
+};
+} // namespace

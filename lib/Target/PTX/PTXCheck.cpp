@@ -1,0 +1,354 @@
+//===- PTXCheck.cpp - Checks of emitted PTX -------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the comparison of PTX with the arithmetic it was made
+// from.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/PTXCheck.h"
+#include "PTXInstructions.h"
+#include "tandem/Conversion/LaunchABI.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir::tandem;
+using llvm::StringRef;
+using llvm::Twine;
+
+/// Differences that one message names.
+static constexpr unsigned maxProblems = 12;
+
+static constexpr llvm::StringLiteral opNames[] = {"add", "sub",  "mul",  "fma",
+                                                  "div", "sqrt", "round to"};
+static constexpr llvm::StringLiteral formatNames[] = {"bf16", "f16", "f32",
+                                                      "f64"};
+
+namespace {
+/// A format, and how many values of it an instruction takes.
+struct PackedFormat {
+  RoundingFormat format;
+  int64_t lanes;
+};
+
+/// A conversion's or an operation's formats, and what it does.
+struct Problem {
+  unsigned line;
+  std::string text;
+};
+} // namespace
+
+static std::optional<PackedFormat> parseFormat(StringRef part) {
+  int64_t lanes = part.consume_back("x2") ? 2 : 1;
+  const auto *name = llvm::find(formatNames, part);
+  if (name == std::end(formatNames))
+    return std::nullopt;
+  return PackedFormat{RoundingFormat(name - std::begin(formatNames)), lanes};
+}
+
+static unsigned getBits(RoundingFormat format) {
+  return format == RoundingFormat::f64 ? 64
+         : format == RoundingFormat::f32 ? 32
+                                         : 16;
+}
+
+static std::optional<RoundingOp> parseOp(StringRef head) {
+  return llvm::StringSwitch<std::optional<RoundingOp>>(head)
+      .Case("add", RoundingOp::add)
+      .Case("sub", RoundingOp::sub)
+      .Case("mul", RoundingOp::mul)
+      .Cases({"fma", "mad"}, RoundingOp::fma)
+      .Cases({"div", "rcp"}, RoundingOp::div)
+      .Case("sqrt", RoundingOp::sqrt)
+      .Default(std::nullopt);
+}
+
+/// Instructions that move, compare or select floats, or change a sign.
+static bool isExact(StringRef head) {
+  return llvm::StringSwitch<bool>(head)
+      .Cases({"abs", "neg", "copysign", "min", "max", "setp", "set"}, true)
+      .Cases({"selp", "slct", "testp", "mov", "ld", "st"}, true)
+      .Default(false);
+}
+
+/// Any float type, of those that Tandem computes in and of others.
+static bool isFloatType(StringRef part) {
+  return parseFormat(part) || part.starts_with("tf32") ||
+         (part.size() > 3 && part.front() == 'e' && llvm::isDigit(part[1]) &&
+          part[2] == 'm') ||
+         part.starts_with("ue8m0");
+}
+
+namespace {
+/// Reads the instructions of one entry, counts those that round, and notes
+/// what no kernel may contain.
+class EntryReader {
+public:
+  /// An occurrence of an operation: its line, and how many values it computes.
+  using Occurrences = std::vector<std::pair<const PTXInstruction *, int64_t>>;
+
+  EntryReader(const PTXFunction &entry, bool hasBF16Arithmetic)
+      : entry(entry) {
+    if (!hasBF16Arithmetic)
+      constants.emplace(entry);
+  }
+
+  void run() {
+    for (const PTXInstruction &instruction : entry.instructions)
+      read(instruction);
+  }
+
+  const Occurrences &get(RoundingOp op, RoundingFormat format) const {
+    return occurrences[unsigned(op)][unsigned(format)];
+  }
+  std::vector<std::string> takeProblems() { return std::move(problems); }
+
+private:
+  void read(const PTXInstruction &instruction);
+  void readConversion(const PTXInstruction &instruction,
+                      llvm::ArrayRef<StringRef> parts);
+  /// Notes a modifier that changes results.
+  bool hasForbiddenModifier(const PTXInstruction &instruction,
+                            llvm::ArrayRef<StringRef> parts);
+  void requireNearest(const PTXInstruction &instruction,
+                      llvm::ArrayRef<StringRef> parts);
+  RoundingOp classifyFMA(const PTXInstruction &instruction,
+                         PackedFormat format) const;
+  bool isConstant(StringRef operand, PackedFormat format, uint64_t bits) const;
+  void count(const PTXInstruction &instruction, RoundingOp op,
+             PackedFormat format) {
+    occurrences[unsigned(op)][unsigned(format.format)].push_back(
+        {&instruction, format.lanes});
+  }
+  void note(const PTXInstruction &instruction, const Twine &problem) {
+    problems.push_back(("line " + Twine(instruction.line) + ": '" +
+                        instruction.text + "' " + problem)
+                           .str());
+  }
+
+  const PTXFunction &entry;
+  /// Where bf16 additions and products are fused operations by constants.
+  std::optional<PTXConstants> constants;
+  Occurrences occurrences[RoundingCounts::numOps][RoundingCounts::numFormats];
+  std::vector<std::string> problems;
+};
+} // namespace
+
+void EntryReader::read(const PTXInstruction &instruction) {
+  if (instruction.mnemonic.starts_with("call"))
+    return note(instruction, "calls a function, whose arithmetic is unknown");
+  auto parts = instruction.getParts();
+  if (llvm::none_of(parts, isFloatType))
+    return;
+  if (hasForbiddenModifier(instruction, parts))
+    return;
+  if (parts.front() == "cvt")
+    return readConversion(instruction, parts);
+  if (isExact(parts.front()))
+    return;
+  std::optional<RoundingOp> op = parseOp(parts.front());
+  std::optional<PackedFormat> format = parseFormat(parts.back());
+  if (!op || !format)
+    return note(instruction, "is no instruction that kernels are made of");
+  requireNearest(instruction, parts);
+  if (op == RoundingOp::fma)
+    op = classifyFMA(instruction, *format);
+  count(instruction, *op, *format);
+}
+
+bool EntryReader::hasForbiddenModifier(const PTXInstruction &instruction,
+                                       llvm::ArrayRef<StringRef> parts) {
+  for (StringRef part : parts.drop_front()) {
+    StringRef effect = llvm::StringSwitch<StringRef>(part)
+                           .Case("ftz", "flushes subnormals (.ftz)")
+                           .Case("approx", "approximates (.approx)")
+                           .Case("full", "approximates (.full)")
+                           .Cases({"sat", "satfinite"}, "saturates")
+                           .Case("relu", "drops negative values (.relu)")
+                           .Default("");
+    if (effect.empty())
+      continue;
+    note(instruction, effect);
+    return true;
+  }
+  return false;
+}
+
+void EntryReader::requireNearest(const PTXInstruction &instruction,
+                                 llvm::ArrayRef<StringRef> parts) {
+  if (!llvm::is_contained(parts, "rn"))
+    note(instruction, "does not say .rn: it rounds otherwise, or may be fused "
+                      "by the assembler");
+}
+
+void EntryReader::readConversion(const PTXInstruction &instruction,
+                                 llvm::ArrayRef<StringRef> parts) {
+  if (parts.size() < 3)
+    return note(instruction, "is not understood");
+  StringRef to = parts.back(), from = parts[parts.size() - 2];
+  std::swap(to, from);
+  std::optional<PackedFormat> target = parseFormat(to);
+  std::optional<PackedFormat> source = parseFormat(from);
+  if ((isFloatType(to) && !target) || (isFloatType(from) && !source))
+    return note(instruction, "converts a format that kernels do not use");
+  // To an integer, or wider: exact by definition.
+  if (!target ||
+      (source && getBits(target->format) > getBits(source->format)))
+    return;
+  if (source && target->format == source->format)
+    return; // To an integral value.
+  requireNearest(instruction, parts);
+  if (source)
+    count(instruction, RoundingOp::round, *target);
+}
+
+bool EntryReader::isConstant(StringRef operand, PackedFormat format,
+                             uint64_t bits) const {
+  std::optional<uint64_t> value = constants->lookup(operand);
+  if (!value)
+    return false;
+  if (format.lanes == 2)
+    return (*value & 0xFFFFFFFF) == (bits << 16 | bits);
+  return (*value & 0xFFFF) == bits;
+}
+
+/// What a bf16 fma stands for where there is no bf16 addition: a + b is
+/// fma(a, 1, b), a - b is fma(b, -1, a), a * b is fma(a, b, -0).
+RoundingOp EntryReader::classifyFMA(const PTXInstruction &instruction,
+                                    PackedFormat format) const {
+  auto operands = instruction.getOperands();
+  if (!constants || format.format != RoundingFormat::bf16 ||
+      operands.size() != 4)
+    return RoundingOp::fma;
+  auto hasFactor = [&](uint64_t bits) {
+    return isConstant(operands[1], format, bits) ||
+           isConstant(operands[2], format, bits);
+  };
+  if (hasFactor(0x3F80))
+    return RoundingOp::add;
+  if (hasFactor(0xBF80))
+    return RoundingOp::sub;
+  return isConstant(operands[3], format, 0x8000) ? RoundingOp::mul
+                                                 : RoundingOp::fma;
+}
+
+//===----------------------------------------------------------------------===//
+// Comparison
+//===----------------------------------------------------------------------===//
+
+/// The required arithmetic of one step as a GPU executes it: divisions and
+/// roots of 16-bit formats are f32 ones and a rounding.
+static RoundingCounts getExpected(const RequiredCounts &required,
+                                  int64_t width) {
+  RoundingCounts expected;
+  for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
+    for (unsigned format = 0; format < RoundingCounts::numFormats; ++format) {
+      auto o = RoundingOp(op);
+      auto f = RoundingFormat(format);
+      int64_t count =
+          required.perElement.at(o, f) * width + required.uniform.at(o, f);
+      bool isWidened = getBits(f) == 16 &&
+                       (o == RoundingOp::div || o == RoundingOp::sqrt);
+      expected.at(o, isWidened ? RoundingFormat::f32 : f) += count;
+      if (isWidened)
+        expected.at(RoundingOp::round, f) += count;
+    }
+  return expected;
+}
+
+/// Describes how an operation's count differs, or nothing.
+static std::optional<std::string>
+compare(const EntryReader::Occurrences &found, int64_t expected,
+        const Twine &name) {
+  int64_t total = 0;
+  const PTXInstruction *excess = nullptr;
+  for (auto [instruction, lanes] : found) {
+    total += lanes;
+    if (total > expected && !excess)
+      excess = instruction;
+  }
+  if (total == expected)
+    return std::nullopt;
+  std::string text = (name + ": a step requires " + Twine(expected) +
+                      ", the PTX executes " + Twine(total))
+                         .str();
+  if (excess)
+    text += (", line " + Twine(excess->line) + " being one too many: '" +
+             excess->text + "'")
+                .str();
+  return text;
+}
+
+static void compareAll(const EntryReader &reader,
+                       const RequiredCounts &required, int64_t width,
+                       std::vector<std::string> &problems) {
+  RoundingCounts expected = getExpected(required, width);
+  for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
+    for (unsigned format = 0; format < RoundingCounts::numFormats; ++format) {
+      auto o = RoundingOp(op);
+      auto f = RoundingFormat(format);
+      if (auto problem =
+              compare(reader.get(o, f), expected.at(o, f),
+                      opNames[op] + Twine(" ") + formatNames[format]))
+        problems.push_back(*problem);
+    }
+}
+
+static llvm::Error makeError(StringRef kernel,
+                             std::vector<std::string> problems) {
+  std::string text = ("the PTX of '" + kernel +
+                      "' is not the kernel's arithmetic:")
+                         .str();
+  for (const std::string &problem : llvm::ArrayRef(problems).take_front(
+           std::min<size_t>(problems.size(), maxProblems)))
+    text += "\n  " + problem;
+  if (problems.size() > maxProblems)
+    text += "\n  and " + std::to_string(problems.size() - maxProblems) +
+            " more differences";
+  return llvm::createStringError(text);
+}
+
+/// Whether a chip adds and multiplies bf16 by instructions of its own.
+static llvm::Expected<bool> hasBF16Arithmetic(StringRef chip) {
+  StringRef number = chip;
+  unsigned version;
+  if (!number.consume_front("sm_") || number.consumeInteger(10, version))
+    return llvm::createStringError("chip '" + chip +
+                                   "' is not written like sm_90");
+  return version >= 90;
+}
+
+llvm::Error mlir::tandem::checkPTX(StringRef ptx, StringRef kernel,
+                                   const RequiredCounts &required,
+                                   StringRef chip, int64_t width) {
+  auto isNative = hasBF16Arithmetic(chip);
+  if (!isNative)
+    return isNative.takeError();
+  bool hasEntry = false;
+  std::vector<std::string> problems;
+  for (const PTXFunction &function : readEntries(ptx)) {
+    EntryReader reader(function, *isNative);
+    reader.run();
+    llvm::append_range(problems, reader.takeProblems());
+    if (function.name == getEntryName(kernel)) {
+      hasEntry = true;
+      compareAll(reader, required, width, problems);
+    } else if (function.name == getPrologueName(kernel)) {
+      if (auto problem =
+              compare(reader.get(RoundingOp::fma, RoundingFormat::f64),
+                      required.prologueFMAs, "fma f64 of the prologue"))
+        problems.push_back(*problem);
+    }
+  }
+  if (!hasEntry)
+    return llvm::createStringError("the PTX has no entry '" +
+                                   getEntryName(kernel) + "'");
+  if (problems.empty())
+    return llvm::Error::success();
+  return makeError(kernel, std::move(problems));
+}

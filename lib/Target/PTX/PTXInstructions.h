@@ -1,0 +1,64 @@
+//===- PTXInstructions.h - A reader of PTX text -----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how PTX text is split into functions and instructions.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_PTX_PTXINSTRUCTIONS_H
+#define TANDEM_LIB_TARGET_PTX_PTXINSTRUCTIONS_H
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include <optional>
+#include <vector>
+
+namespace mlir::tandem {
+
+/// One instruction. All text lies in the module's.
+struct PTXInstruction {
+  unsigned line;
+  /// Without the predicate: "add.rn.f32 %r1, %r2, %r3".
+  llvm::StringRef text;
+  /// "add.rn.f32".
+  llvm::StringRef mnemonic;
+  /// "%r1, %r2, %r3".
+  llvm::StringRef operands;
+
+  /// The parts of the mnemonic between dots.
+  llvm::SmallVector<llvm::StringRef, 6> getParts() const;
+  /// The operands, at the commas outside of braces and brackets.
+  llvm::SmallVector<llvm::StringRef, 4> getOperands() const;
+};
+
+struct PTXFunction {
+  llvm::StringRef name;
+  std::vector<PTXInstruction> instructions;
+};
+
+/// The entry functions of a module.
+std::vector<PTXFunction> readEntries(llvm::StringRef ptx);
+
+/// The registers of a function that hold one constant wherever they are set.
+class PTXConstants {
+public:
+  explicit PTXConstants(const PTXFunction &function);
+
+  /// The bits of a literal or of a constant register.
+  std::optional<uint64_t> lookup(llvm::StringRef operand) const;
+
+private:
+  void define(llvm::StringRef name, std::optional<uint64_t> value);
+
+  llvm::DenseMap<llvm::StringRef, std::optional<uint64_t>> registers;
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_TARGET_PTX_PTXINSTRUCTIONS_H

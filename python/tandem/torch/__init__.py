@@ -1,0 +1,16 @@
+"""PyTorch optimizers over compiled kernels.
+
+>>> import torch, tandem.torch
+>>> model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
+>>> opt = tandem.torch.AdamW(model.parameters(), lr=1e-3, strategy="collage-plus")
+>>> opt.bytes_per_parameter
+12.0
+
+All of them are :class:`Optimizer`, which takes any optimizer graph, under any
+strategy, and derives the state of a parameter from the kernel's signature.
+"""
+
+from tandem.torch._library import SGD, Adagrad, Adam, AdamW, Lion, RMSprop
+from tandem.torch._optimizer import Optimizer
+
+__all__ = ["Adagrad", "Adam", "AdamW", "Lion", "Optimizer", "RMSprop", "SGD"]

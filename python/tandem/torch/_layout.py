@@ -1,0 +1,74 @@
+"""Element types and memory layouts: how tensors are seen as flat planes."""
+
+from __future__ import annotations
+
+import torch
+
+#: The tensors that hold each element type of a plane.
+DTYPES = {
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "f32": torch.float32,
+    "i16": torch.int16,
+    "f8E4M3FN": torch.float8_e4m3fn,
+    "f8E5M2": torch.float8_e5m2,
+}
+
+
+def layout(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The strides that place elements; those of dimensions of size 1 do not."""
+    return tuple(
+        stride if size != 1 else 0
+        for size, stride in zip(tensor.shape, tensor.stride())
+    )
+
+
+def _extents(tensor: torch.Tensor) -> list[tuple[int, int]]:
+    """(stride, size) of the dimensions that place elements, innermost first."""
+    pairs = zip(tensor.stride(), tensor.shape)
+    return sorted((stride, size) for stride, size in pairs if size != 1)
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements fill their memory, in whatever order."""
+    if tensor.numel() == 0:
+        return True
+    expected = 1
+    for stride, size in _extents(tensor):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def may_overlap(tensor: torch.Tensor) -> bool:
+    """Whether two elements may share memory, as those of an expanded tensor do."""
+    if tensor.numel() == 0:
+        return False
+    last = 0
+    for stride, size in _extents(tensor):
+        if stride <= last:
+            return True
+        last += stride * (size - 1)
+    return False
+
+
+def empty_plane(param: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A plane in the parameter's order of elements, or in C order if that has gaps."""
+    return torch.empty_like(param, dtype=dtype, memory_format=torch.preserve_format)
+
+
+def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
+    """The tensor as a plane of the parameter: itself, or a converted copy.
+
+    Floats are rounded to nearest, ties to even; equal types keep their bits.
+    """
+    plane = empty_plane(param, dtype)
+    if (
+        tensor.dtype == dtype
+        and layout(tensor) == layout(plane)
+        and not tensor.is_neg()
+        and tensor.layout is torch.strided
+    ):
+        return tensor
+    return plane.copy_(tensor)

@@ -1,0 +1,99 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{unknown role 'weight'; expected param, grad, state, hyper, step or seed}}
+func.func private @role_kind(tensor<?xf32> {tandem.role = #tandem.role<weight "w">})
+
+// -----
+
+// expected-error @+1 {{unknown role field 'moment = third'; expected moment = none|first|second, domain = any|nonneg|unit|epsilon or default = <number>}}
+func.func private @role_moment(tensor<?xf32> {tandem.role = #tandem.role<state "m", moment = third>})
+
+// -----
+
+// expected-error @+1 {{unknown role field 'domain = positive'}}
+func.func private @role_domain(f64 {tandem.role = #tandem.role<hyper "lr", domain = positive>})
+
+// -----
+
+// expected-error @+1 {{unknown role field 'range = unit'}}
+func.func private @role_field(f64 {tandem.role = #tandem.role<hyper "lr", range = unit>})
+
+// -----
+
+// expected-error @+1 {{a hyper argument must be f64 or f32, but 'lr' is 'i64'}}
+func.func private @role_hyper_type(i64 {tandem.role = #tandem.role<hyper "lr">})
+
+// -----
+
+// expected-error @+1 {{a step argument must be i64, but 't' is 'f64'}}
+func.func private @role_step_type(f64 {tandem.role = #tandem.role<step "t">})
+
+// -----
+
+// expected-error @+1 {{a seed argument must be i64, but 's' is 'i32'}}
+func.func private @role_seed_type(i32 {tandem.role = #tandem.role<seed "s">})
+
+// -----
+
+// expected-error @+1 {{a param argument must be a tensor of f32 (f32 stands for a real number; the strategy chooses the format), but 'w' is 'tensor<?xbf16>'}}
+func.func private @role_param_type(tensor<?xbf16> {tandem.role = #tandem.role<param "w">})
+
+// -----
+
+// expected-error @+1 {{a grad argument must be a tensor of f32 (f32 stands for a real number; the strategy chooses the format), but 'g' is 'f32'}}
+func.func private @role_grad_type(f32 {tandem.role = #tandem.role<grad "g">})
+
+// -----
+
+// expected-error @+1 {{a state argument must be a tensor of f32 (f32 stands for a real number; the strategy chooses the format), but 'm' is 'tensor<*xf32>'}}
+func.func private @role_state_type(tensor<*xf32> {tandem.role = #tandem.role<state "m">})
+
+// -----
+
+// expected-error @+1 {{'tandem.role' must be a #tandem.role, got "param"}}
+func.func private @role_attribute(tensor<?xf32> {tandem.role = "param"})
+
+// -----
+
+// expected-error @+1 {{'tandem.rule' is no argument attribute of tandem; use 'tandem.role'}}
+func.func private @role_name(tensor<?xf32> {tandem.rule = #tandem.role<param "w">})
+
+// -----
+
+// expected-error @+1 {{the f32 policy computes in f32, got 'bf16'}}
+func.func private @compute_c1_f32() attributes {c = #tandem.compute<f32, bf16>}
+
+// -----
+
+// expected-error @+1 {{a component policy rounds to bf16 or f16, got 'f8E5M2'}}
+func.func private @compute_c1_component() attributes {c = #tandem.compute<component, f8E5M2>}
+
+// -----
+
+// expected-error @+1 {{a stored float is bf16, f16, f32, f8E4M3FN or f8E5M2, got 'f64'}}
+func.func private @float_c1() attributes {s = #tandem.float<f64>}
+
+// -----
+
+// expected-error @+1 {{a stochastically rounded float must be bf16 or f16, got 'f32'}}
+func.func private @float_c2() attributes {s = #tandem.float<f32, stochastic>}
+
+// -----
+
+// expected-error @+1 {{an expansion has 2 to 4 components, got 1}}
+func.func private @expansion() attributes {s = #tandem.expansion<bf16>}
+
+// -----
+
+// expected-error @+1 {{a Kahan-compensated float must be bf16 or f16, got 'f32'}}
+func.func private @kahan_c1() attributes {s = #tandem.kahan<f32>}
+
+// -----
+
+// expected-error @+1 {{the visible copy of a master weight must be bf16 or f16, got 'f8E4M3FN'}}
+func.func private @master_c1() attributes {s = #tandem.master<f8E4M3FN>}
+
+// -----
+
+// expected-error @+1 {{the logical tensor must have f32 elements, got 'tensor<?xbf16>'}}
+func.func private @stored_c1(!tandem.stored<tensor<?xbf16>, #tandem.float<bf16>>)

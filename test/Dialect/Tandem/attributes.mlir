@@ -1,0 +1,54 @@
+// RUN: tandem-opt %s | tandem-opt | FileCheck %s
+// RUN: tandem-opt %s -emit-bytecode | tandem-opt | FileCheck %s
+
+// CHECK-LABEL: func.func private @roles(
+func.func private @roles(
+    // CHECK-SAME: tensor<?xf32> {tandem.role = #tandem.role<param "w">},
+    tensor<?xf32> {tandem.role = #tandem.role<param "w">},
+    // CHECK-SAME: tensor<?xf32> {tandem.role = #tandem.role<grad "w.grad">},
+    tensor<?xf32> {tandem.role = #tandem.role<grad "w.grad">},
+    // CHECK-SAME: tensor<?xf32> {tandem.role = #tandem.role<state "plain">},
+    tensor<?xf32> {tandem.role = #tandem.role<state "plain", moment = none, domain = any>},
+    // CHECK-SAME: tensor<?xf32> {tandem.role = #tandem.role<state "m", moment = first>},
+    tensor<?xf32> {tandem.role = #tandem.role<state "m", moment = first>},
+    // CHECK-SAME: tensor<?xf32> {tandem.role = #tandem.role<state "v", moment = second, domain = nonneg>},
+    tensor<?xf32> {tandem.role = #tandem.role<state "v", domain = nonneg, moment = second>},
+    // CHECK-SAME: f64 {tandem.role = #tandem.role<hyper "lr", domain = nonneg, default = 1.000000e-03>},
+    f64 {tandem.role = #tandem.role<hyper "lr", domain = nonneg, default = 1.0e-3>},
+    // CHECK-SAME: f32 {tandem.role = #tandem.role<hyper "beta", domain = unit>},
+    f32 {tandem.role = #tandem.role<hyper "beta", domain = unit>},
+    // CHECK-SAME: f64 {tandem.role = #tandem.role<hyper "eps", domain = epsilon>},
+    f64 {tandem.role = #tandem.role<hyper "eps", domain = epsilon>},
+    // CHECK-SAME: i64 {tandem.role = #tandem.role<step "t">},
+    i64 {tandem.role = #tandem.role<step "t">},
+    // CHECK-SAME: i64 {tandem.role = #tandem.role<seed "s">})
+    i64 {tandem.role = #tandem.role<seed "s">})
+
+// CHECK-LABEL: func.func private @policies()
+// CHECK-SAME:      a = #tandem.compute<component, bf16>
+// CHECK-SAME:      b = #tandem.compute<component, f16>
+// CHECK-SAME:      c = #tandem.compute<f32, f32>
+func.func private @policies() attributes {
+  a = #tandem.compute<component, bf16>,
+  b = #tandem.compute<component, f16>,
+  c = #tandem.compute<f32, f32>
+}
+
+// CHECK-LABEL: func.func private @storages(
+func.func private @storages(
+    // CHECK-SAME: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>,
+    !tandem.stored<tensor<?xf32>, #tandem.float<bf16, nearest>>,
+    // CHECK-SAME: !tandem.stored<tensor<?x8xf32>, #tandem.float<f16, stochastic>>,
+    !tandem.stored<tensor<?x8xf32>, #tandem.float<f16, stochastic>>,
+    // CHECK-SAME: !tandem.stored<tensor<f32>, #tandem.float<f8E4M3FN>>,
+    !tandem.stored<tensor<f32>, #tandem.float<f8E4M3FN>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.expansion<bf16 x 3>>,
+    !tandem.stored<tensor<4xf32>, #tandem.expansion<bf16, bf16, bf16>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.expansion<f16, f8E5M2>>,
+    !tandem.stored<tensor<4xf32>, #tandem.expansion<f16, f8E5M2>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.kahan<f16>>,
+    !tandem.stored<tensor<4xf32>, #tandem.kahan<f16>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.master<bf16>>,
+    !tandem.stored<tensor<4xf32>, #tandem.master<bf16>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.remainder>)
+    !tandem.stored<tensor<4xf32>, #tandem.remainder>)

@@ -1,0 +1,210 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics
+
+tandem.strategy @strategy_c1 compute(<f32, f32>) {
+  // expected-error @+1 {{'arith.constant' op does not belong in a strategy; it holds only tandem.assign}}
+  %0 = arith.constant 1.0 : f32
+}
+
+// -----
+
+tandem.strategy @assign_c1 compute(<f32, f32>) {
+  // expected-error @+1 {{'tandem.assign' op stores a param, grad or state, not a hyper}}
+  tandem.assign hyper = #tandem.float<f32>
+}
+
+// -----
+
+tandem.strategy @assign_c2 compute(<f32, f32>) {
+  // expected-error @+1 {{'tandem.assign' op only a state has a moment}}
+  tandem.assign param moment(first) = #tandem.float<f32>
+}
+
+// -----
+
+func.func @decode_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>) {
+  // expected-error @+1 {{'tandem.decode' op value must be 'tensor<?xf32>' as stored, got 'tensor<?xbf16>'}}
+  %0 = tandem.decode %p : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> tensor<?xbf16>
+  return
+}
+
+// -----
+
+func.func @encode_c1(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'tandem.encode' op value must be 'tensor<?xf32>' as stored, got 'tensor<4xf32>'}}
+  %0 = tandem.encode %x : tensor<4xf32> -> !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+  return
+}
+
+// -----
+
+func.func @update_types(%s: tensor<?xbf16>) {
+  // expected-error @+1 {{must be f32, or a tensor or vector of f32, but got 'tensor<?xbf16>'}}
+  %0 = tandem.accumulate %s, %s : tensor<?xbf16>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op has 2 tensor roles, but its body has only 1 arguments}}
+tandem.kernel @kernel_c1_count compute(<f32, f32>)
+    tensors [#tandem.role<param "p">, #tandem.role<grad "g">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op tensor role expected, got #tandem.role<step "t">}}
+tandem.kernel @kernel_c1_role compute(<f32, f32>) tensors [#tandem.role<step "t">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op body argument 0 must be a stored tensor, got 'f32'}}
+tandem.kernel @kernel_c1_stored compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: f32):
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op body arguments after the tensors must be what the prologue yields}}
+tandem.kernel @kernel_c1_uniforms compute(<f32, f32>) tensors [] scalars [#tandem.role<hyper "lr">] prologue {
+^bb0(%lr: f64):
+  %0 = arith.truncf %lr : f64 to f32
+  tandem.yield %0 : f32
+} body {
+^bb0(%neg_lr: bf16):
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op has 1 scalar roles, but its prologue has 0 arguments}}
+tandem.kernel @kernel_c2_count compute(<f32, f32>) tensors [] scalars [#tandem.role<hyper "lr">] prologue {
+  tandem.yield
+} body {
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op scalar role expected, got #tandem.role<grad "g">}}
+tandem.kernel @kernel_c2_role compute(<f32, f32>) tensors [] scalars [#tandem.role<grad "g">] prologue {
+^bb0(%g: f64):
+  tandem.yield
+} body {
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op scalar 'lr' must be f64 in the prologue, got 'f32'}}
+tandem.kernel @kernel_c2_hyper compute(<f32, f32>) tensors [] scalars [#tandem.role<hyper "lr">] prologue {
+^bb0(%lr: f32):
+  tandem.yield
+} body {
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op scalar 't' must be i64 in the prologue, got 'f64'}}
+tandem.kernel @kernel_c2_step compute(<f32, f32>) tensors [] scalars [#tandem.role<step "t">] prologue {
+^bb0(%t: f64):
+  tandem.yield
+} body {
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op a uniform value must be f32, bf16, f16, f8E4M3FN, f8E5M2 or i32, got 'f64'}}
+tandem.kernel @kernel_c3 compute(<f32, f32>) tensors [] scalars [#tandem.role<hyper "lr">] prologue {
+^bb0(%lr: f64):
+  tandem.yield %lr : f64
+} body {
+^bb0(%wide_lr: f64):
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op width must be a power of two, got 6}}
+tandem.kernel @kernel_c4 compute(<f32, f32>) width(6) tensors [] scalars [] prologue {
+  tandem.yield
+} body {
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op prologue and body must end with tandem.yield}}
+tandem.kernel @kernel_terminator compute(<f32, f32>) tensors [] scalars [] prologue {
+  llvm.unreachable
+} body {
+  tandem.yield
+}
+
+// -----
+
+tandem.kernel @load_c1 compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>):
+  // expected-error @+1 {{'tandem.load' op value must be f32 or what the storage decodes to under the kernel's policy, got 'bf16'}}
+  %0 = tandem.load %p : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> bf16
+  tandem.yield
+}
+
+// -----
+
+tandem.kernel @store_c1 compute(<component, bf16>) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>):
+  %0 = arith.constant 0.0 : bf16
+  // expected-error @+1 {{'tandem.store' op value must be f32 or what the storage decodes to under the kernel's policy, got 'bf16'}}
+  tandem.store %0, %p : bf16, !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>
+  tandem.yield
+}
+
+// -----
+
+func.func @load_plane_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.kahan<bf16>>) {
+  // expected-error @+1 {{'tandem.load_plane' op plane 2 does not exist; '!tandem.stored<tensor<?xf32>, #tandem.kahan<bf16>>' has 2}}
+  %0 = tandem.load_plane %p[2] : !tandem.stored<tensor<?xf32>, #tandem.kahan<bf16>> -> bf16
+  return
+}
+
+// -----
+
+func.func @load_plane_c2(%p: !tandem.stored<tensor<?xf32>, #tandem.master<bf16>>) {
+  // expected-error @+1 {{'tandem.load_plane' op plane 1 holds 'f32', got 'bf16'}}
+  %0 = tandem.load_plane %p[1] : !tandem.stored<tensor<?xf32>, #tandem.master<bf16>> -> bf16
+  return
+}
+
+// -----
+
+func.func @store_plane_c1(%x: i16, %p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>) {
+  // expected-error @+1 {{'tandem.store_plane' op plane -1 does not exist; '!tandem.stored<tensor<?xf32>, #tandem.float<bf16>>' has 1}}
+  tandem.store_plane %x, %p[-1] : i16, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+  return
+}
+
+// -----
+
+func.func @store_plane_c2(%x: vector<8xf32>, %p: !tandem.stored<tensor<?xf32>, #tandem.remainder>) {
+  // expected-error @+1 {{'tandem.store_plane' op plane 1 holds 'i16', got 'vector<8xf32>'}}
+  tandem.store_plane %x, %p[1] : vector<8xf32>, !tandem.stored<tensor<?xf32>, #tandem.remainder>
+  return
+}

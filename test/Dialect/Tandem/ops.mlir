@@ -1,0 +1,91 @@
+// RUN: tandem-opt %s | tandem-opt | FileCheck %s
+// RUN: tandem-opt %s -emit-bytecode | tandem-opt | FileCheck %s
+// RUN: tandem-opt %s -mlir-print-op-generic | tandem-opt | FileCheck %s
+
+!bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>>
+!pair = !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>
+
+// CHECK-LABEL: tandem.strategy @mine compute(<component, bf16>) {
+tandem.strategy @mine compute(<component, bf16>) {
+  // CHECK-NEXT: tandem.assign param named("head.weight") = #tandem.float<f32>
+  tandem.assign param named("head.weight") = #tandem.float<f32>
+  // CHECK-NEXT: tandem.assign state moment(second) named("v") = #tandem.expansion<bf16 x 2>
+  tandem.assign state moment(second) named("v") = #tandem.expansion<bf16 x 2>
+  // CHECK-NEXT: tandem.assign state moment(first) = #tandem.kahan<bf16>
+  tandem.assign state moment(first) = #tandem.kahan<bf16>
+  // CHECK-NEXT: tandem.assign grad = #tandem.float<bf16>
+  tandem.assign grad = #tandem.float<bf16>
+}
+
+// CHECK-LABEL: func.func @vocabulary(
+// CHECK-SAME:      %[[S:.+]]: tensor<?xf32>, %[[B:.+]]: tensor<?xf32>, %[[X:.+]]: tensor<?xf32>)
+func.func @vocabulary(%s: tensor<?xf32>, %b: tensor<?xf32>, %x: tensor<?xf32>) {
+  // CHECK: tandem.accumulate %[[S]], %[[X]] : tensor<?xf32>
+  %0 = tandem.accumulate %s, %x : tensor<?xf32>
+  // CHECK: tandem.decay %[[S]] by %[[B]] : tensor<?xf32>
+  %1 = tandem.decay %s by %b : tensor<?xf32>
+  // CHECK: tandem.ema %[[S]] by %[[B]] plus %[[X]] : tensor<?xf32>
+  %2 = tandem.ema %s by %b plus %x : tensor<?xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @boundary(
+// CHECK-SAME:      %[[P:.+]]: !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>)
+func.func @boundary(%p: !pair) -> !pair {
+  // CHECK: %[[X:.+]] = tandem.decode %[[P]] : <tensor<?xf32>, #tandem.expansion<bf16 x 2>> -> tensor<?xf32>
+  %0 = tandem.decode %p : !pair -> tensor<?xf32>
+  // CHECK: tandem.encode %[[X]] : tensor<?xf32> -> <tensor<?xf32>, #tandem.expansion<bf16 x 2>>
+  %1 = tandem.encode %0 : tensor<?xf32> -> !pair
+  return %1 : !pair
+}
+
+// CHECK-LABEL: tandem.kernel @stored compute(<component, bf16>)
+// CHECK-SAME:      tensors [#tandem.role<param "p">]
+// CHECK-SAME:      scalars [#tandem.role<hyper "lr">, #tandem.role<step "t">] prologue {
+// CHECK-NEXT:  ^bb0(%[[LR:.+]]: f64, %{{.+}}: i64):
+// CHECK-NEXT:    %[[ROUNDED:.+]] = arith.truncf %[[LR]] : f64 to f32
+// CHECK-NEXT:    tandem.yield %[[ROUNDED]] : f32
+// CHECK-NEXT:  } body {
+// CHECK-NEXT:  ^bb0(%[[P:.+]]: !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>, %{{.+}}: f32):
+tandem.kernel @stored compute(<component, bf16>) tensors [#tandem.role<param "p">]
+    scalars [#tandem.role<hyper "lr">, #tandem.role<step "t">] prologue {
+^bb0(%lr: f64, %t: i64):
+  %0 = arith.truncf %lr : f64 to f32
+  tandem.yield %0 : f32
+} body {
+^bb0(%p: !pair, %neg_lr: f32):
+  // CHECK-NEXT: tandem.load %[[P]] : <tensor<?xf32>, #tandem.expansion<bf16 x 2>> -> f32
+  %0 = tandem.load %p : !pair -> f32
+  // CHECK-NEXT: %[[WHOLE:.+]] = tandem.load %[[P]] : <tensor<?xf32>, #tandem.expansion<bf16 x 2>> -> !mcf.expansion<bf16 x 2>
+  %1 = tandem.load %p : !pair -> !mcf.expansion<bf16 x 2>
+  // CHECK-NEXT: tandem.store %[[WHOLE]], %[[P]] : !mcf.expansion<bf16 x 2>, <tensor<?xf32>, #tandem.expansion<bf16 x 2>>
+  tandem.store %1, %p : !mcf.expansion<bf16 x 2>, !pair
+  // CHECK-NEXT: tandem.yield
+  tandem.yield
+}
+
+// CHECK-LABEL: tandem.kernel @planes compute(<f32, f32>) width(8)
+tandem.kernel @planes compute(<f32, f32>) width(8) tensors [#tandem.role<param "p">]
+    scalars [#tandem.role<seed "s">] prologue {
+^bb0(%s: i64):
+  %0 = arith.trunci %s : i64 to i32
+  tandem.yield %0 : i32
+} body {
+// CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>>, %[[SEED:.+]]: i32):
+^bb0(%p: !bf16, %seed: i32):
+  // CHECK-NEXT: tandem.load_plane %[[P]][0] : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> vector<8xbf16>
+  %0 = tandem.load_plane %p[0] : !bf16 -> vector<8xbf16>
+  // CHECK-NEXT: %[[CODE:.+]] = tandem.load_plane %[[P]][0] : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i16
+  %1 = tandem.load_plane %p[0] : !bf16 -> i16
+  // CHECK-NEXT: tandem.random_bits %[[P]] seed(%[[SEED]], %[[SEED]]) step(%[[SEED]])
+  %2 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16
+  // CHECK-NEXT: tandem.element_index : i64
+  %3 = tandem.element_index : i64
+  // CHECK-NEXT: tandem.element_index : vector<8xi64>
+  %4 = tandem.element_index : vector<8xi64>
+  // CHECK-NEXT: tandem.tensor_key : i32
+  %5 = tandem.tensor_key : i32
+  // CHECK-NEXT: tandem.store_plane %[[CODE]], %[[P]][0] : i16, <tensor<?xf32>, #tandem.float<bf16, stochastic>>
+  tandem.store_plane %1, %p[0] : i16, !bf16
+  tandem.yield
+}

@@ -1,0 +1,20 @@
+#===- conftest.py - Fixtures of the Python tests ---------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the fixtures that several test files use.
+#
+#===----------------------------------------------------------------------===#
+
+import pytest
+
+from support import kernels
+
+
+@pytest.fixture(scope="session")
+def f16_path(tmp_path_factory):
+    """A directory of strategy files: every built-in one, in f16."""
+    directory = tmp_path_factory.mktemp("f16")
+    kernels.write_f16_strategies(directory)
+    return str(directory)

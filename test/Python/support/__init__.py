@@ -1,0 +1,9 @@
+#===- __init__.py - What the tests of kernels share ------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the package of test support modules.
+#
+#===----------------------------------------------------------------------===#
+"""Compiling and launching kernels, comparing bits, generating graphs."""

@@ -1,0 +1,139 @@
+#===- kernels.py - Run compiled kernels on arrays of bits ------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements how tests compile kernels, run them on planes of bits and
+# compare planes.
+#
+#===----------------------------------------------------------------------===#
+"""Compiled kernels by name, cached; launches that leave their input alone."""
+
+import zlib
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+import tandem
+from model import F16_STRATEGIES, Strategy
+from model.storage import Expansion, Kahan, Master, Plain, Remainder
+
+STEP, SEED = 7, 0x1234_5678_9ABC
+
+
+@lru_cache(maxsize=None)
+def compiled(graph, strategy, target="cpu", isa="native", width=0, path=()):
+    """tandem.compile, once per process for the same arguments."""
+    return tandem.compile(graph, strategy, target, path=path, isa=isa, width=width)
+
+
+def seed_of(*names):
+    """A seed that is the same in every process, unlike hash()."""
+    return zlib.crc32("/".join(map(str, names)).encode())
+
+
+def integers_of(kernel, step=STEP, seed=SEED):
+    """Values for the step and the seed, where the kernel takes them."""
+    kinds = {"STEP": step, "SEED": seed}
+    return {name: kinds[kind.name] for name, kind in kernel.integers.items()}
+
+
+def run(kernel, planes, hypers, step=STEP, seed=SEED, key=0, first=0, threads=1):
+    """The planes after one step; `planes` stay as they are."""
+    arrays = {name: plane.copy() for name, plane in planes.items()}
+    kernel(arrays, key=key, first=first, threads=threads, **hypers,
+           **integers_of(kernel, step, seed))
+    return arrays
+
+
+def assert_same(got, want, context=""):
+    """Every plane of `want` has the same bits in `got`."""
+    for name, expected in want.items():
+        assert got[name].dtype == expected.dtype, f"{context}: dtype of {name}"
+        wrong = np.flatnonzero(got[name] != expected)
+        if len(wrong):
+            i = wrong[0]
+            pytest.fail(f"{context}: plane '{name}' differs in {len(wrong)} of "
+                        f"{len(expected)} elements, first at {i}: "
+                        f"want {int(expected[i]):#x}, got {int(got[name][i]):#x}")
+
+
+def assert_kernel(kernel, planes, want, hypers, context, **options):
+    """A launch gives `want`, and does not touch what it only reads."""
+    got = run(kernel, planes, hypers, **options)
+    assert_same(got, want, context)
+    assert_same(got, {n: p for n, p in planes.items() if n not in want},
+                f"{context}: read-only")
+
+
+#===----------------------------------------------------------------------===#
+# Instruction sets
+#===----------------------------------------------------------------------===#
+
+# What each level has beyond the one before, as the system names it.
+_NEEDS = {
+    "x86-64": set(),
+    "x86-64-v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"},
+    "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+}
+
+
+@lru_cache(maxsize=None)
+def cpu_flags():
+    """The features of this CPU; empty where the system does not list them."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("flags"):
+                    return frozenset(line.split(":")[1].split())
+    except OSError:
+        pass
+    return frozenset()
+
+
+def require_isa(isa):
+    """Skips the test where this CPU lacks a part of the instruction set."""
+    needs = set().union(*(_NEEDS[name] for name in _NEEDS if name <= isa))
+    missing = sorted(needs - cpu_flags())
+    if missing:
+        pytest.skip(f"this CPU has no {', '.join(missing)}, which {isa} needs")
+
+
+#===----------------------------------------------------------------------===#
+# Strategy files
+#===----------------------------------------------------------------------===#
+
+
+def storage_text(storage):
+    """A storage of the model as MLIR spells it."""
+    if isinstance(storage, Plain):
+        rounding = ", stochastic" if storage.stochastic else ""
+        return f"#tandem.float<{storage.format}{rounding}>"
+    if isinstance(storage, Expansion):
+        return f"#tandem.expansion<{storage.format} x {storage.count}>"
+    if isinstance(storage, Kahan):
+        return f"#tandem.kahan<{storage.format}>"
+    if isinstance(storage, Master):
+        return f"#tandem.master<{storage.format}>"
+    assert isinstance(storage, Remainder)
+    return "#tandem.remainder"
+
+
+def strategy_text(name, strategy: Strategy):
+    """A strategy of the model as MLIR text."""
+    policy = (f"<component, {strategy.component}>" if strategy.component
+              else "<f32, f32>")
+    return "\n".join([
+        f'tandem.strategy @"{name}" compute({policy}) {{',
+        f"  tandem.assign grad = {storage_text(strategy.grad)}",
+        f"  tandem.assign param = {storage_text(strategy.param)}",
+        f"  tandem.assign state moment(second) = {storage_text(strategy.second)}",
+        f"  tandem.assign state = {storage_text(strategy.first)}",
+        "}", ""])
+
+
+def write_f16_strategies(directory):
+    """Writes <name>.mlir for each of F16_STRATEGIES."""
+    for name, strategy in F16_STRATEGIES.items():
+        (directory / f"{name}.mlir").write_text(strategy_text(name, strategy))

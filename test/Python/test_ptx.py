@@ -1,0 +1,140 @@
+#===- test_ptx.py - Emitted PTX against the model --------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that the very PTX text, executed in integer
+# arithmetic, computes what the kernel for CPUs and the NumPy model compute.
+#
+#===----------------------------------------------------------------------===#
+
+import re
+
+import numpy as np
+import pytest
+
+from model import F16_STRATEGIES, GRAPHS, STRATEGIES, cases, step
+from support.kernels import (SEED, STEP, assert_same, compiled, integers_of, run,
+                             seed_of)
+from support.launch import Tensor, aligned_copy, launch
+
+CHIPS = ("sm_80", "sm_90", "sm_100")
+# Not a multiple of what a thread takes at once, and several chunks.
+SIZES = (1, 17, 300)
+ADVERSARIAL = ("mixed", "bits", "subnormal", "huge", "edges", "not_normalized")
+
+
+def examples(graph, strategy, kinds, sizes=SIZES, table=STRATEGIES):
+    """One set of planes per kind and size."""
+    return [cases.state(graph, table[strategy], kind, size,
+                        seed_of(graph, strategy, kind, size))
+            for kind in kinds for size in sizes]
+
+
+def tensors_of(examples, offset=0):
+    """Copies of the planes as tensors that differ in all their fields."""
+    return [Tensor({n: aligned_copy(p, offset) for n, p in planes.items()},
+                   first=3 * i + offset, key=i, row=i % 2)
+            for i, planes in enumerate(examples)]
+
+
+def rows_of(kernel, graph, strategy):
+    """Two rows of scalars."""
+    typical = cases.hypers(graph, strategy)
+    return [typical, typical | {"lr": 0.25, "weight_decay": 0.0}]
+
+
+def check(graph, strategy, chip, kinds, *, table=STRATEGIES, path=(), sizes=SIZES,
+          offset=0, **options):
+    """PTX, CPU kernel and model agree on every plane."""
+    ptx = compiled(graph, strategy, chip, path=path)
+    cpu = compiled(graph, strategy, path=path)
+    before = examples(graph, strategy, kinds, sizes, table)
+    tensors = tensors_of(before, offset)
+    rows = rows_of(ptx, graph, table[strategy])
+    launch(ptx, tensors, [row | integers_of(ptx) for row in rows], **options)
+    for i, (planes, tensor) in enumerate(zip(before, tensors)):
+        hypers, context = rows[tensor.row], f"{graph} {strategy} {chip} tensor {i}"
+        options = {"key": tensor.key, "first": tensor.first}
+        assert_same(tensor.planes, run(cpu, planes, hypers, **options), context)
+        want = step(graph, table[strategy], planes, hypers, STEP, SEED, **options)
+        assert_same(tensor.planes, want, f"{context}, model")
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_adamw(strategy, chip):
+    check("adamw", strategy, chip, ADVERSARIAL)
+
+
+@pytest.mark.parametrize("strategy", ("collage-plus", "bf16", "master-weights"))
+@pytest.mark.parametrize("graph", [g for g in GRAPHS if g != "adamw"])
+def test_graphs(graph, strategy):
+    check(graph, strategy, "sm_90", ADVERSARIAL)
+
+
+@pytest.mark.parametrize("strategy", F16_STRATEGIES)
+def test_f16(strategy, f16_path):
+    check("adamw", strategy, "sm_90", ("mixed", "bits"), table=F16_STRATEGIES,
+          path=(f16_path,))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("strategy", ("collage-plus", "master-weights", "fp32",
+                                      "bf16-stochastic"))
+def test_misaligned(strategy, chip):
+    """Addresses off by one element take the element-wise path."""
+    check("adamw", strategy, chip, ("mixed", "bits"), offset=1)
+
+
+@pytest.mark.parametrize("blocks", (1, 3))
+@pytest.mark.parametrize("threads", (32, 64))
+@pytest.mark.parametrize("chunk_size", (8, 40, 104, 4096))
+def test_grids(blocks, threads, chunk_size):
+    """Grid, block and chunks divide the work and change no bit."""
+    for strategy in ("collage-plus", "bf16-stochastic"):
+        check("adamw", strategy, "sm_90", ("mixed",), blocks=blocks, threads=threads,
+              chunk_size=chunk_size)
+
+
+def test_chunks_begin_anywhere():
+    """A chunk whose begin is not a multiple of 8 takes the element-wise path."""
+    check("adamw", "collage-plus", "sm_90", ("ordinary",), sizes=(40,), chunk_size=5)
+
+
+def test_chunk_range():
+    """A launch touches the chunks it is given and no others."""
+    kernel = compiled("adamw", "collage-plus", "sm_90")
+    planes = examples("adamw", "collage-plus", ("ordinary",), (300,))[0]
+    tensor = tensors_of([planes])[0]
+    hypers = cases.hypers("adamw", STRATEGIES["collage-plus"])
+    launch(kernel, [tensor], [hypers | integers_of(kernel)], chunk_size=64,
+           chunk_range=(1, 3))
+    want = step("adamw", STRATEGIES["collage-plus"], planes, hypers, STEP)
+    for name, new in want.items():
+        assert (tensor.planes[name][64:192] == new[64:192]).all()
+        assert (tensor.planes[name][:64] == planes[name][:64]).all()
+        assert (tensor.planes[name][192:] == planes[name][192:]).all()
+
+
+@pytest.mark.parametrize("strategy", ("collage-plus", "fp32-optim", "fp32"))
+def test_every_byte_once(strategy):
+    """Aligned and whole, a thread moves 16 bytes at a time and none twice."""
+    kernel = compiled("adamw", strategy, "sm_90")
+    body = kernel.ptx.split(".entry tandem_adamw(")[1]
+    for kind in ("ld", "st"):
+        wide = re.findall(rf"{kind}\.global[.\w]*\.v(\d)\.\w(\d+)", body)
+        moved = sum(int(count) * int(bits) // 8 for count, bits in wide)
+        width = 8
+        planes = [p for p in kernel.planes if (p.read if kind == "ld" else p.written)]
+        assert moved == width * sum(p.bits // 8 for p in planes), (kind, wide)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_arithmetic_is_exact(strategy, chip):
+    """Roundings are spelled out, subnormals kept, nothing approximated."""
+    text = compiled("adamw", strategy, chip).ptx
+    assert not re.search(r"\.(ftz|approx|full)\b", text)
+    assert not re.search(r"\b(add|sub|mul|fma|div|sqrt)\.(?!rn\b)\S*\.?(f16|bf16|f32|f64)"
+                         r"(x2)?\b", text)

@@ -1,0 +1,345 @@
+//===- InterpreterKernelTest.cpp - Tests of kernels and functions ---------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements tests of the reference interpreter on functions and
+// kernels, and its agreement with itself on a graph and the kernels made of it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "InterpreterTestUtils.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "tandem/InitAllPasses.h"
+
+#include <random>
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::reference;
+
+using Elements = std::vector<uint64_t>;
+
+namespace {
+
+bool mentions(const std::string &message, const std::string &part) {
+  return message.find(part) != std::string::npos;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+/// Runs one operation from bf16 arguments to an expansion or component.
+class InterpreterFunction : public InterpreterTest {
+protected:
+  ValueBits run(const std::string &arguments, const std::string &result,
+                const std::string &operation,
+                llvm::ArrayRef<ValueBits> bits) {
+    auto results = runFunction("func.func @f(" + arguments + ") -> " + result +
+                                   " {\n  %r = " + operation +
+                                   "\n  return %r : " + result + "\n}",
+                               bits);
+    return results.empty() ? ValueBits() : results.front();
+  }
+
+  ValueBits pair(const std::string &operation,
+                 llvm::ArrayRef<ValueBits> bits) {
+    return run("%a: bf16, %b: bf16", "!mcf.expansion<bf16 x 2>",
+               operation + " : !mcf.expansion<bf16 x 2>", bits);
+  }
+
+  ValueBits pairAndComponent(const std::string &operation,
+                             llvm::ArrayRef<ValueBits> bits) {
+    return run("%s: !mcf.expansion<bf16 x 2>, %a: bf16",
+               "!mcf.expansion<bf16 x 2>",
+               operation + " : !mcf.expansion<bf16 x 2>", bits);
+  }
+};
+
+/// 1 and 2^-10, whose sum rounds to 1.
+TEST_F(InterpreterFunction, Sums) {
+  ValueBits one = {0x3F80}, tiny = {0x3A80};
+  EXPECT_EQ(pair("mcf.two_sum %a, %b", {one, tiny}),
+            (ValueBits{0x3F80, 0x3A80}));
+  EXPECT_EQ(pair("mcf.two_sum %a, %b", {tiny, one}),
+            (ValueBits{0x3F80, 0x3A80}));
+  EXPECT_EQ(pair("mcf.fast_two_sum %a, %b granted", {one, tiny}),
+            (ValueBits{0x3F80, 0x3A80}));
+  // A grant that does not hold loses the error; without one it is two_sum.
+  EXPECT_EQ(pair("mcf.fast_two_sum %a, %b granted", {tiny, one}),
+            (ValueBits{0x3F80, 0x0000}));
+  EXPECT_EQ(pair("mcf.fast_two_sum %a, %b", {tiny, one}),
+            (ValueBits{0x3F80, 0x3A80}));
+}
+
+/// (1 + 2^-7)^2 = 1 + 2^-6 + 2^-14.
+TEST_F(InterpreterFunction, Products) {
+  ValueBits x = {0x3F81};
+  EXPECT_EQ(pair("mcf.two_prod %a, %b", {x, x}), (ValueBits{0x3F82, 0x3880}));
+  EXPECT_EQ(pair("mcf.two_prod_dekker %a, %b", {x, x}),
+            (ValueBits{0x3F82, 0x3880}));
+  // 1.1111111b splits into 2 and -2^-7.
+  EXPECT_EQ(run("%a: bf16", "!mcf.expansion<bf16 x 2>",
+                "mcf.split %a : !mcf.expansion<bf16 x 2>", {{0x3FFF}}),
+            (ValueBits{0x4000, 0xBC00}));
+}
+
+TEST_F(InterpreterFunction, FmaRoundsOnce) {
+  EXPECT_EQ(run("%a: bf16, %b: bf16, %c: bf16", "bf16",
+                "math.fma %a, %b, %c : bf16", {{0x3F81}, {0x3FC0}, {0x8001}}),
+            ValueBits{0x3FC1});
+}
+
+TEST_F(InterpreterFunction, ExpansionsAndComponents) {
+  ValueBits s = {0x3F80, 0x3A80}, tiny = {0x3A80};
+  EXPECT_EQ(pairAndComponent("mcf.grow %s, %a", {s, tiny}),
+            (ValueBits{0x3F80, 0x3B00}));
+  EXPECT_EQ(pairAndComponent("mcf.kahan %s, %a", {s, tiny}),
+            (ValueBits{0x3F80, 0x3B00}));
+  EXPECT_EQ(pairAndComponent("mcf.scale %s, %a", {s, {0x4000}}),
+            (ValueBits{0x4000, 0x3B00}));
+  // On overflow every component is NaN.
+  EXPECT_EQ(pairAndComponent("mcf.grow %s, %a", {{0x7F7F, 0}, {0x7F7F}}),
+            (ValueBits{0x7FFF, 0x7FFF}));
+}
+
+TEST_F(InterpreterFunction, ExpansionsOfFloats) {
+  // 1 + 2^-8 + 2^-16 in three components, and back.
+  std::string three = "!mcf.expansion<bf16 x 3>";
+  EXPECT_EQ(run("%x: f32", three, "mcf.from_float %x : f32 -> " + three,
+                {{0x3F808080}}),
+            (ValueBits{0x3F81, 0xBB7F, 0}));
+  EXPECT_EQ(run("%s: " + three, "f32", "mcf.to_float %s : " + three + " -> f32",
+                {{0x3F81, 0xBB7F, 0}}),
+            ValueBits{0x3F808080});
+  EXPECT_EQ(run("%x: f32", three, "mcf.from_float %x : f32 -> " + three,
+                {{0xFF800000}}),
+            (ValueBits{0xFF80, 0, 0}));
+}
+
+TEST_F(InterpreterFunction, LanesOfVectors) {
+  EXPECT_EQ(run("%s: vector<2x!mcf.expansion<bf16 x 2>>, %a: vector<2xbf16>",
+                "vector<2x!mcf.expansion<bf16 x 2>>",
+                "mcf.grow %s, %a : vector<2x!mcf.expansion<bf16 x 2>>",
+                {{0x3F80, 0, 0x3F80, 0x3A80}, {0x3A80, 0x3A80}}),
+            (ValueBits{0x3F80, 0x3A80, 0x3F80, 0x3B00}));
+}
+
+TEST_F(InterpreterFunction, Integers) {
+  auto results = runFunction(R"mlir(
+func.func @f(%a: i32, %b: i32) -> (i32, i32, i32, i1, i64) {
+  %low, %high = arith.mului_extended %a, %b : i32
+  %shifted = arith.shrsi %a, %b : i32
+  %less = arith.cmpi slt, %a, %b : i32
+  %wide = arith.extsi %a : i32 to i64
+  return %low, %high, %shifted, %less, %wide : i32, i32, i32, i1, i64
+})mlir",
+                             {{0xFFFFFFFE}, {3}});
+  ASSERT_EQ(results.size(), 5u);
+  EXPECT_EQ(results[0], ValueBits{0xFFFFFFFA});
+  EXPECT_EQ(results[1], ValueBits{2});
+  EXPECT_EQ(results[2], ValueBits{0xFFFFFFFF});
+  EXPECT_EQ(results[3], ValueBits{1});
+  EXPECT_EQ(results[4], ValueBits{0xFFFFFFFFFFFFFFFE});
+}
+
+/// 0.5^5 by a loop that calls a function, and by square and multiply.
+TEST_F(InterpreterFunction, ControlFlow) {
+  auto results = runFunction(R"mlir(
+func.func @power(%x: f64, %n: index, %t: i64) -> (f64, f64) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %unit = arith.constant 1.0 : f64
+  %r = scf.for %i = %zero to %n step %one iter_args(%p = %unit) -> f64 {
+    %q = func.call @times(%p, %x) : (f64, f64) -> f64
+    scf.yield %q : f64
+  }
+  %s = math.fpowi %x, %t : f64, i64
+  %big = arith.cmpf ogt, %r, %unit : f64
+  %u = scf.if %big -> f64 {
+    scf.yield %unit : f64
+  } else {
+    scf.yield %r : f64
+  }
+  return %u, %s : f64, f64
+}
+func.func @times(%a: f64, %b: f64) -> f64 {
+  %c = arith.mulf %a, %b : f64
+  return %c : f64
+})mlir",
+                             {{0x3FE0000000000000}, {5}, {5}});
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0], ValueBits{0x3FA0000000000000});
+  EXPECT_EQ(results[1], results[0]);
+}
+
+TEST_F(InterpreterFunction, Mistakes) {
+  std::string exp = "func.func @f(%a: f32) -> f32 {\n  %r = math.exp %a : f32\n"
+                    "  return %r : f32\n}";
+  EXPECT_TRUE(mentions(failFunction(exp, {{0}}), "operation 'math.exp'"));
+  EXPECT_TRUE(mentions(failFunction(exp, {}), "takes 1 arguments, got 0"));
+  std::string shift = "func.func @f(%a: i8) -> i8 {\n"
+                      "  %r = arith.shli %a, %a : i8\n  return %r : i8\n}";
+  EXPECT_TRUE(mentions(failFunction(shift, {{8}}), "shifts 8 bits by 8"));
+  std::string loop = "func.func @f() {\n  func.call @f() : () -> ()\n"
+                     "  return\n}";
+  EXPECT_TRUE(mentions(failFunction(loop, {}), "'f' calls itself"));
+  std::string index = "func.func @f(%a: i128) -> i128 {\n  return %a : i128\n}";
+  EXPECT_TRUE(mentions(failFunction(index, {{0}}), "no values of type 'i128'"));
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+using InterpreterKernel = InterpreterTest;
+
+/// Four lanes on five elements: the last block is mostly padding.
+TEST_F(InterpreterKernel, PartialBlocks) {
+  const char *text = R"mlir(
+tandem.kernel @k compute(<f32, f32>) width(4)
+    tensors [#tandem.role<param "p">] scalars [#tandem.role<hyper "lr">]
+    prologue {
+^bb0(%lr: f64):
+  %0 = arith.truncf %lr : f64 to f32
+  tandem.yield %0 : f32
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>, %lr: f32):
+  %s = vector.broadcast %lr : f32 to vector<4xf32>
+  %x = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> vector<4xf32>
+  %i = tandem.element_index : vector<4xi64>
+  %n = arith.uitofp %i : vector<4xi64> to vector<4xf32>
+  %y = arith.mulf %x, %s : vector<4xf32>
+  %z = arith.addf %y, %n : vector<4xf32>
+  tandem.store_plane %z, %p[0] : vector<4xf32>, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  tandem.yield
+})mlir";
+  MachineState state;
+  state.hypers = {{"lr", 2}};
+  state.first = 10;
+  state.planes = {{"p", words(Elements(5, 0x3F800000))}};
+  ASSERT_EQ(runKernel(text, state), "");
+  // 2 * 1 + 10, 11, 12, 13, 14.
+  EXPECT_EQ(state.planes["p"].elements,
+            (Elements{0x41400000, 0x41500000, 0x41600000, 0x41700000,
+                      0x41800000}));
+}
+
+TEST_F(InterpreterKernel, Mistakes) {
+  const char *text = R"mlir(
+tandem.kernel @k compute(<f32, f32>) tensors [#tandem.role<param "p">]
+    scalars [#tandem.role<hyper "lr", domain = nonneg>] prologue {
+^bb0(%lr: f64):
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %x = tandem.load %p : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+  tandem.store %x, %p : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  %y = math.exp %x : f32
+  tandem.yield
+})mlir";
+  MachineState state;
+  EXPECT_TRUE(mentions(runKernel(text, state), "there is no plane 'p'"));
+  state.planes = {{"p", words({0x7F800001})}};
+  EXPECT_TRUE(mentions(runKernel(text, state), "no value for the hyper"));
+  state.hypers = {{"lr", -1}};
+  EXPECT_TRUE(mentions(runKernel(text, state), "must not be negative"));
+  state.hypers = {{"lr", 1}};
+  EXPECT_TRUE(mentions(runKernel(text, state), "operation 'math.exp'"));
+  // What was stored before the error is undone.
+  EXPECT_EQ(state.planes["p"].elements, Elements{0x7F800001});
+}
+
+//===----------------------------------------------------------------------===//
+// A graph and the kernels made of it
+//===----------------------------------------------------------------------===//
+
+/// The stages of lowering after which a kernel runs.
+constexpr const char *kStages[] = {
+    "tandem-recognize-updates,tandem-apply-strategy{strategy=%},"
+    "tandem-form-kernel,tandem-apply-policy",
+    "tandem-recognize-updates,tandem-apply-strategy{strategy=%},"
+    "tandem-form-kernel,tandem-apply-policy,tandem-lower-storage",
+    "tandem-to-kernel{strategy=%}",
+    "tandem-to-kernel{strategy=%},"
+    "tandem-emulate-floats{formats=bf16,f16,f8E4M3FN,f8E5M2},canonicalize,cse,"
+    "tandem-widen{width=8},canonicalize,cse",
+};
+
+class InterpreterAgreement : public InterpreterTest {
+protected:
+  InterpreterAgreement() {
+    static const bool isRegistered = [] { return registerAllPasses(), true; }();
+    (void)isRegistered;
+  }
+
+  /// Every bit pattern is as likely, so that NaNs, infinities, subnormals and
+  /// components out of order all come up.
+  MachineState draw(func::FuncOp graph, StrategyOp strategy) {
+    MachineState state;
+    state.step = 3, state.seed = 0x123456789ABCDEF0, state.key = 9;
+    state.first = (int64_t(1) << 35) + 3;
+    for (BlockArgument argument : graph.getArguments()) {
+      RoleAttr role = getRole(argument);
+      std::string name = role.getName().str();
+      if (!role.isTensor()) {
+        if (role.getKind() == RoleKind::hyper)
+          state.hypers[name] = role.getDefaultValue().getValueAsDouble();
+        continue;
+      }
+      for (const Plane &plane : strategy.getStorage(role).getPlanes())
+        state.planes[name + plane.suffix] =
+            draw(plane.elementType.getIntOrFloatBitWidth());
+    }
+    return state;
+  }
+
+  PlaneData draw(unsigned width) {
+    PlaneData plane{width, {}};
+    for (unsigned i = 0; i < kSize; ++i)
+      plane.elements.push_back(random() & llvm::maskTrailingOnes<uint64_t>(width));
+    return plane;
+  }
+
+  MachineState runStage(llvm::StringRef graph, llvm::StringRef strategy,
+                        std::string stage, MachineState state) {
+    OwningOpRef<ModuleOp> module = parse(graph);
+    stage.replace(stage.find('%'), 1, strategy.str());
+    PassManager manager(&context);
+    EXPECT_TRUE(succeeded(parsePassPipeline(stage, manager)));
+    EXPECT_TRUE(succeeded(manager.run(*module)));
+    EXPECT_EQ(
+        llvm::toString(interpretKernel(first<KernelOp>(*module), state)), "");
+    return state;
+  }
+
+  static constexpr unsigned kSize = 27;
+  std::mt19937_64 random;
+};
+
+TEST_F(InterpreterAgreement, BuiltinGraphsAndStrategies) {
+  for (const LibraryFile &graph : getBuiltinGraphs())
+    for (const LibraryFile &strategy : getBuiltinStrategies()) {
+      SCOPED_TRACE((graph.name + " " + strategy.name).str());
+      OwningOpRef<ModuleOp> graphs = parse(graph.text);
+      OwningOpRef<ModuleOp> strategies = parse(strategy.text);
+      auto function = first<func::FuncOp>(*graphs);
+      auto op = first<StrategyOp>(*strategies);
+      MachineState start = draw(function, op), wanted = start;
+      ASSERT_EQ(llvm::toString(interpretGraph(function, op, wanted)), "");
+      for (const char *stage : kStages) {
+        MachineState got = runStage(graph.text, strategy.name, stage, start);
+        for (const auto &[name, plane] : wanted.planes)
+          EXPECT_EQ(got.planes[name].elements, plane.elements)
+              << name << " after " << stage;
+      }
+    }
+}
+
+} // namespace

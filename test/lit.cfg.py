@@ -1,0 +1,46 @@
+# The lit configuration of Tandem's tests. Loaded by the lit.site.cfg.py that
+# CMake writes into the build directory.
+
+import os
+import shutil
+
+import lit.formats
+
+config.name = "Tandem"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+# Input files are not tests; pytest and GoogleTest run what is theirs.
+config.excludes = ["Inputs", "Python", "Unit"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.tandem_obj_root, "test")
+
+# A variable that is not `$global` does not outlive its CHECK-LABEL, and every
+# prefix given must occur: a misspelled one would check nothing.
+config.environment["FILECHECK_OPTS"] = (
+    "-enable-var-scope --allow-unused-prefixes=false")
+config.environment["PATH"] = os.pathsep.join([
+    config.tandem_tools_dir, config.llvm_tools_dir, os.environ["PATH"]])
+if "PYTHONPATH" in os.environ:
+    config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+
+
+def opt_command():
+    """What a word matching the first pattern in RUN lines stands for."""
+    return os.path.join(config.tandem_tools_dir, "tandem-opt")
+
+
+# `tandem-opt` as a command, not as a part of a path or of another name.
+word = r"(?<![-\w./])tandem-opt(?![-\w.])"
+if os.environ.get("TANDEM_VERIFY_ROUNDTRIP"):
+    # Each module read is also printed as text and as bytecode and read again.
+    # Runs that expect diagnostics stay as they are.
+    config.substitutions.append(
+        (word + r"(?![^|;&]*-verify-diagnostics)",
+         opt_command() + " --verify-roundtrip"))
+config.substitutions.append((word, opt_command()))
+config.substitutions.append(("%python", f'"{config.python_executable}"'))
+config.substitutions.append(("%tandem_src_root", config.tandem_src_root))
+
+for tool in ("mlir-translate", "llc", "clang-format"):
+    if shutil.which(tool, path=config.environment["PATH"]):
+        config.available_features.add(tool)
