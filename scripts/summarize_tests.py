@@ -52,7 +52,7 @@ def main(directory):
     for status in sorted(Path(directory).glob("*.status")):
         passed, skipped, failures = read_suite(status)
         note = f", {skipped} skipped" if skipped else ""
-        print(f"{status.stem}: {passed} passed, {len(failures)} failed{note}")
+        print(f"{status.stem}: {passed} of {passed + len(failures)}{note}")
         total += passed
         failed += failures
     for name in failed:

@@ -38,6 +38,42 @@ TANDEM_CAPI_EXPORTED int64_t tandemEvaluatePTX(
     intptr_t numParameters, uint32_t blocks, uint32_t threads,
     const TandemBuffer *buffers, intptr_t numBuffers);
 
+/// A plane's elements, 8, 16 or 32 bits each, that the interpreter updates.
+typedef struct TandemPlaneArray {
+  const char *name;
+  void *data;
+  int64_t count;
+  int32_t bits;
+} TandemPlaneArray;
+
+/// One hyperparameter's value.
+typedef struct TandemHyperValue {
+  const char *name;
+  double value;
+} TandemHyperValue;
+
+/// What the interpreter runs: a graph as for tandemCompile, and one step.
+typedef struct TandemInterpretOptions {
+  const char *graph;
+  const char *strategy;
+  const char *const *path;
+  intptr_t pathLength;
+  const TandemHyperValue *hypers;
+  intptr_t numHypers;
+  int64_t step;
+  uint64_t seed;
+  uint32_t key;
+  int64_t first;
+} TandemInterpretOptions;
+
+/// Runs one step of the source graph under the strategy in the reference
+/// interpreter, which applies the numerical specification itself and shares no
+/// code with the compiler's lowerings. False on failure (tandemGetLastError);
+/// the arrays are then as they were.
+TANDEM_CAPI_EXPORTED bool tandemInterpret(const TandemInterpretOptions *options,
+                                          const TandemPlaneArray *planes,
+                                          intptr_t numPlanes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -128,6 +128,13 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED void *tandemKernelGetEntry(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED void *tandemKernelGetPrologue(TandemKernel *kernel);
 
+/// A kernel of the runtime (tandem-runtime/tandem_runtime.h).
+struct tdm_kernel;
+/// The runtime's handle of a kernel for cpu, which the caller destroys with
+/// tdm_kernel_destroy before the kernel; null on failure.
+TANDEM_CAPI_EXPORTED struct tdm_kernel *
+tandemKernelCreateRuntimeKernel(TandemKernel *kernel);
+
 /// Names of the built-in graphs and strategies.
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumGraphs(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetGraphName(intptr_t index);

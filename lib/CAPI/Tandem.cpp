@@ -14,7 +14,7 @@
 #include "Failure.h"
 #include "tandem/Support/Library.h"
 #include "tandem/Target/Compiler.h"
-#include <limits>
+#include "tandem/Target/Run.h"
 
 using namespace mlir::tandem;
 
@@ -95,16 +95,13 @@ intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {
 }
 TandemHyper tandemKernelGetHyper(TandemKernel *kernel, intptr_t index) {
   const auto &hyper = kernel->kernel->signature.hypers[index];
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  TandemHyper result = {hyper.name.c_str(), hyper.defaultValue.has_value(),
-                        hyper.defaultValue.value_or(0.0), 0.0, infinity, 0.0};
-  if (hyper.domain == Domain::any)
-    result.minimum = -infinity;
-  if (hyper.domain == Domain::unit)
-    result.maximum = 1.0;
-  if (hyper.domain == Domain::epsilon)
-    result.minPositive = hyper.minPositive;
-  return result;
+  tdm_hyper_desc desc = getRuntimeHyper(hyper);
+  return {hyper.name.c_str(),
+          hyper.defaultValue.has_value(),
+          hyper.defaultValue.value_or(0.0),
+          desc.min,
+          desc.max,
+          desc.min_positive};
 }
 
 intptr_t tandemKernelGetNumIntegers(TandemKernel *kernel) {
@@ -127,6 +124,14 @@ void *tandemKernelGetEntry(TandemKernel *kernel) {
 }
 void *tandemKernelGetPrologue(TandemKernel *kernel) {
   return kernel->kernel->prologue;
+}
+
+tdm_kernel *tandemKernelCreateRuntimeKernel(TandemKernel *kernel) {
+  auto handle = createRuntimeKernel(*kernel->kernel);
+  if (handle)
+    return *handle;
+  setLastError(handle.takeError());
+  return nullptr;
 }
 
 intptr_t tandemGetNumGraphs(void) { return getBuiltinGraphs().size(); }

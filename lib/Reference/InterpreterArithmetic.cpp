@@ -132,10 +132,9 @@ std::array<uint32_t, 4> reference::philox4x32(std::array<uint32_t, 4> counter,
   for (int round = 0; round < 10; ++round) {
     uint64_t product0 = uint64_t(counter[0]) * 0xD2511F53;
     uint64_t product1 = uint64_t(counter[2]) * 0xCD9E8D57;
-    counter = {uint32_t(product1 >> 32) ^ counter[1] ^ key[0],
-               uint32_t(product1),
-               uint32_t(product0 >> 32) ^ counter[3] ^ key[1],
-               uint32_t(product0)};
+    counter = {
+        uint32_t(product1 >> 32) ^ counter[1] ^ key[0], uint32_t(product1),
+        uint32_t(product0 >> 32) ^ counter[3] ^ key[1], uint32_t(product0)};
     key = {key[0] + 0x9E3779B9, key[1] + 0xBB67AE85};
   }
   return counter;
@@ -145,9 +144,9 @@ uint16_t reference::drawRandomBits(uint64_t seed, uint32_t tensorKey,
                                    uint32_t step, uint64_t element) {
   uint64_t block = element / 8;
   unsigned half = element % 8;
-  std::array<uint32_t, 4> words = philox4x32(
-      {uint32_t(block), uint32_t(block >> 32), tensorKey, step},
-      {uint32_t(seed), uint32_t(seed >> 32)});
+  std::array<uint32_t, 4> words =
+      philox4x32({uint32_t(block), uint32_t(block >> 32), tensorKey, step},
+                 {uint32_t(seed), uint32_t(seed >> 32)});
   return words[half / 2] >> (half % 2 ? 16 : 0);
 }
 
@@ -163,9 +162,9 @@ SoftFloat reference::roundStochastically(const SoftFloat &x, Format format,
   // Truncate, and count what is left in units of ulp / 2^16.
   SoftFloat magnitude = x.abs().convert(Format::F64);
   SoftFloat lower = magnitude.convert(format, llvm::RoundingMode::TowardZero);
-  int ulp = std::max<int>(exponent,
-                          llvm::APFloat::semanticsMinExponent(semantics)) -
-            int(getPrecision(format)) + 1;
+  int ulp =
+      std::max<int>(exponent, llvm::APFloat::semanticsMinExponent(semantics)) -
+      int(getPrecision(format)) + 1;
   SoftFloat left = magnitude.sub(lower.convert(Format::F64));
   uint64_t fraction = *left.scaleByPowerOfTwo(16 - ulp).toInteger(
       64, /*isSigned=*/false, llvm::RoundingMode::TowardZero);

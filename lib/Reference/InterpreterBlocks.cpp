@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the execution of blocks, functions and structured control
-// flow.
+// This file implements the execution of blocks, functions and structured
+// control flow.
 //
 //===----------------------------------------------------------------------===//
 
@@ -107,8 +107,9 @@ static llvm::Expected<SmallVector<Datum>>
 runFunction(func::FuncOp function, ArrayRef<Datum> arguments, unsigned depth) {
   constexpr unsigned kDeepest = 100;
   if (function.isExternal() || !llvm::hasSingleElement(function.getBody()))
-    return makeError("function '" + function.getName() +
-                     "' must have one block; the interpreter knows scf, not cf");
+    return makeError(
+        "function '" + function.getName() +
+        "' must have one block; the interpreter knows scf, not cf");
   if (depth > kDeepest)
     return makeError("function '" + function.getName() + "' calls itself");
   return BlockInterpreter(nullptr, depth)

@@ -150,7 +150,8 @@ static llvm::Error evaluateFromUnsigned(Evaluation &e) {
 template <bool isSigned>
 static llvm::Error evaluateToInteger(Evaluation &e) {
   unsigned width = e.getResultElement().getIntOrFloatBitWidth();
-  SoftFloat whole = e.getReal(0).roundToIntegral(llvm::RoundingMode::TowardZero);
+  SoftFloat whole =
+      e.getReal(0).roundToIntegral(llvm::RoundingMode::TowardZero);
   std::optional<uint64_t> bits =
       whole.toInteger(width, isSigned, llvm::RoundingMode::TowardZero);
   if (!bits)

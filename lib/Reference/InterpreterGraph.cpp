@@ -139,8 +139,8 @@ llvm::Error GraphReader::checkResults() {
   if (wanted > 0 && graph.getNumResults() == wanted)
     return llvm::Error::success();
   return makeError("graph '" + graph.getName() + "' returns " +
-                   llvm::Twine(graph.getNumResults()) +
-                   " values; it has " + llvm::Twine(wanted) +
+                   llvm::Twine(graph.getNumResults()) + " values; it has " +
+                   llvm::Twine(wanted) +
                    " params and states to give a new value to");
 }
 
@@ -210,8 +210,8 @@ UpdateStep UpdateChains::describeStep(BlockArgument state, Operation *op) {
     return step;
   }
   Distance left = getDistance(state, operand(op, 0));
-  Distance right = isa<arith::AddFOp>(op) ? getDistance(state, operand(op, 1))
-                                          : Distance();
+  Distance right =
+      isa<arith::AddFOp>(op) ? getDistance(state, operand(op, 1)) : Distance();
   bool isLeft = left && (!right || *left <= *right);
   step.before = operand(op, isLeft ? 0 : 1);
   step.addend = operand(op, isLeft ? 1 : 0);

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the execution of source graphs under a strategy: policies,
-// expansions and storages of docs/Numerics.md, element by element.
+// This file implements the execution of source graphs under a strategy:
+// policies, expansions and storages of docs/Numerics.md, element by element.
 //
 //===----------------------------------------------------------------------===//
 
@@ -189,8 +189,9 @@ llvm::Error GraphStep::build() {
           "the new value of '" + tensor.role.getName().getValue() +
           "' is not made of s + d, s - d, b * s + x and b * s with a uniform "
           "b, so " +
-          describe(tensor.storage) + " could keep nothing; give it a plain "
-                                     "storage");
+          describe(tensor.storage) +
+          " could keep nothing; give it a plain "
+          "storage");
     Value source = reader.getNewValue(index);
     llvm::Expected<unsigned> node =
         isWhole ? wholeNode(source) : readNode(source);
@@ -351,9 +352,8 @@ Lane GraphStep::load(const BoundTensor &tensor, uint64_t element) const {
 
 void GraphStep::store(const BoundTensor &tensor, const Lane &value,
                       uint64_t element) const {
-  uint16_t random = tensor.storage.usesRandomBits()
-                        ? drawRandomBits(state, element)
-                        : 0;
+  uint16_t random =
+      tensor.storage.usesRandomBits() ? drawRandomBits(state, element) : 0;
   if (!isComponentPolicy()) {
     const SoftFloat &real = std::get<SoftFloat>(value.front());
     return tensor.write(element, encodeReal(tensor.storage, real, random));

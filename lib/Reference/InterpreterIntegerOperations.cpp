@@ -137,8 +137,7 @@ static bool holds(arith::CmpIPredicate predicate, const Integer &a,
 
 static llvm::Error evaluateCompare(Evaluation &e) {
   auto predicate = e.as<arith::CmpIOp>().getPredicate();
-  return e.give(
-      Integer(1, holds(predicate, e.getInteger(0), e.getInteger(1))));
+  return e.give(Integer(1, holds(predicate, e.getInteger(0), e.getInteger(1))));
 }
 
 static llvm::Error evaluateSelect(Evaluation &e) {

@@ -55,9 +55,7 @@ private:
   const BoundTensor &getTensor(Value value) const {
     return bound.tensors[cast<BlockArgument>(value).getArgNumber()];
   }
-  bool isInside(unsigned lane) const {
-    return base + lane < bound.numElements;
-  }
+  bool isInside(unsigned lane) const { return base + lane < bound.numElements; }
   Codes read(const BoundTensor &tensor, unsigned lane) const {
     return isInside(lane) ? tensor.read(base + lane)
                           : Codes(tensor.planes.size(), 0);
@@ -96,9 +94,8 @@ KernelMemory::execute(Operation *op, Operands operands) {
           [&](auto store) { return storePlane(store, *operands[0]); })
       .Case<RandomBitsOp>([&](auto draw) { return drawBits(draw, operands); })
       .Case<ElementIndexOp>([&](auto index) { return getIndices(index); })
-      .Case<TensorKeyOp>([&](auto) {
-        return Results{Datum{Lane{Integer(32, state.key)}}};
-      })
+      .Case<TensorKeyOp>(
+          [&](auto) { return Results{Datum{Lane{Integer(32, state.key)}}}; })
       .Default([](Operation *) { return std::nullopt; });
 }
 
@@ -135,9 +132,8 @@ Results KernelMemory::store(StoreOp op, const Datum &value) const {
     Components components;
     for (const Number &number : lane)
       components.push_back(std::get<SoftFloat>(number));
-    uint16_t random = tensor.storage.usesRandomBits()
-                          ? drawRandomBits(state, base + i)
-                          : 0;
+    uint16_t random =
+        tensor.storage.usesRandomBits() ? drawRandomBits(state, base + i) : 0;
     tensor.write(base + i,
                  isReal ? encodeReal(tensor.storage, components[0], random)
                         : encodeComponents(tensor.storage, components));

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the table of operations and the operations on expansions.
+// This file implements the table of operations and the operations on
+// expansions.
 //
 //===----------------------------------------------------------------------===//
 

@@ -129,6 +129,5 @@ mlir::tandem::reference::datumFromAttribute(Type type, Attribute attribute) {
 }
 
 llvm::Error mlir::tandem::reference::makeError(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 message.str());
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message.str());
 }

@@ -108,9 +108,12 @@ Value mlir::tandem::decodeLanes(SequenceBuilder &b, Value code,
   Value value = b.bitcast(shifted, f32);
   Value scale = b.fromBits(value.getType(), powerOfTwo(127 - format.bias));
   Value finite = b.bits(b.mul(value, scale));
-  Value special = format.hasInfinity
-                      ? b.ori(shifted, b.like(bits, f32Infinity))
-                      : b.like(bits, f32QuietNaN);
+  // A NaN leaves its payload behind: lanes hold none in the bits bf16 drops.
+  Value special = b.like(bits, f32QuietNaN);
+  if (format.hasInfinity)
+    special = b.select(b.compare(CmpIPredicate::eq, magnitude,
+                                 b.like(bits, format.infinity())),
+                       b.like(bits, f32Infinity), special);
   Value isSpecial = b.compare(CmpIPredicate::ugt, magnitude,
                               b.like(bits, format.maxFinite()));
   Value result = b.select(isSpecial, special, finite);

@@ -55,8 +55,11 @@ public:
     }
     if (!kernel)
       throw nb::value_error(tandemGetLastError());
-    if (tandemKernelGetEntry(kernel))
-      createRuntimeKernel();
+    if (!tandemKernelGetEntry(kernel))
+      return;
+    runtime = tandemKernelCreateRuntimeKernel(kernel);
+    if (!runtime)
+      throw nb::value_error(tandemGetLastError());
   }
   ~Kernel() {
     tdm_kernel_destroy(runtime);
@@ -98,49 +101,8 @@ public:
 
   TandemKernel *kernel = nullptr;
   tdm_kernel *runtime = nullptr;
-
-private:
-  void createRuntimeKernel();
 };
-} // namespace
 
-void Kernel::createRuntimeKernel() {
-  std::vector<tdm_plane_desc> planes;
-  for (intptr_t i = 0; i < tandemKernelGetNumPlanes(kernel); ++i) {
-    TandemPlane p = tandemKernelGetPlane(kernel, i);
-    uint32_t access = (p.isRead ? TDM_ACCESS_READ : 0u) |
-                      (p.isWritten ? TDM_ACCESS_WRITE : 0u);
-    planes.push_back({p.name, uint32_t(p.bits), access});
-  }
-  std::vector<tdm_hyper_desc> hypers;
-  for (intptr_t i = 0; i < tandemKernelGetNumHypers(kernel); ++i) {
-    TandemHyper h = tandemKernelGetHyper(kernel, i);
-    hypers.push_back({h.name, h.minimum, h.maximum, h.minimum < 0 ? 1u : 0u, 1u,
-                      h.minPositive});
-  }
-  std::vector<tdm_integer_desc> integers;
-  for (intptr_t i = 0; i < tandemKernelGetNumIntegers(kernel); ++i) {
-    TandemInteger n = tandemKernelGetInteger(kernel, i);
-    integers.push_back({n.name, n.kind == TandemRoleStep ? 1 : INT64_MIN});
-  }
-  tdm_kernel_desc desc = {};
-  desc.struct_size = sizeof(desc);
-  desc.name = tandemKernelGetName(kernel);
-  desc.num_planes = planes.size();
-  desc.planes = planes.data();
-  desc.num_hypers = hypers.size();
-  desc.hypers = hypers.data();
-  desc.num_integers = integers.size();
-  desc.integers = integers.data();
-  desc.num_scalars = tandemKernelGetNumScalars(kernel);
-  desc.workspace_doubles_per_chunk = tandemKernelGetNumMetrics(kernel);
-  desc.entry = reinterpret_cast<tdm_cpu_entry>(tandemKernelGetEntry(kernel));
-  desc.prologue =
-      reinterpret_cast<tdm_cpu_prologue>(tandemKernelGetPrologue(kernel));
-  check(tdm_kernel_create(&desc, &runtime));
-}
-
-namespace {
 /// A list of tensors that a kernel updates in one call.
 class Plan {
 public:
@@ -215,7 +177,8 @@ static nb::tuple describe(nb::ndarray<nb::ro> array) {
     throw nb::value_error("array is not on the CPU");
   int64_t expected = 1;
   for (size_t i = array.ndim(); i-- > 0;) {
-    if (array.shape(i) != 1 && array.stride(i) != expected)
+    if (array.size() != 0 && array.shape(i) != 1 &&
+        array.stride(i) != expected)
       throw nb::value_error("array is not contiguous; pass a contiguous copy");
     expected *= array.shape(i);
   }
@@ -240,6 +203,39 @@ evaluatePTX(const std::string &ptx, const std::string &kernel,
   if (count < 0)
     throw nb::value_error(tandemGetLastError());
   return count;
+}
+
+/// Runs a graph in the reference interpreter; arrays are (name, address, count,
+/// bits) and are updated in place.
+static void interpret(
+    const std::string &graph, const std::string &strategy,
+    const std::vector<std::string> &path,
+    const std::vector<std::tuple<std::string, uintptr_t, int64_t, int32_t>>
+        &arrays,
+    const std::vector<std::tuple<std::string, double>> &hypers, int64_t step,
+    uint64_t seed, uint32_t key, int64_t first) {
+  std::vector<const char *> directories;
+  for (const std::string &directory : path)
+    directories.push_back(directory.c_str());
+  std::vector<TandemPlaneArray> planes;
+  for (const auto &[name, address, count, bits] : arrays)
+    planes.push_back(
+        {name.c_str(), reinterpret_cast<void *>(address), count, bits});
+  std::vector<TandemHyperValue> values;
+  for (const auto &[name, value] : hypers)
+    values.push_back({name.c_str(), value});
+  TandemInterpretOptions options = {graph.c_str(),
+                                    strategy.c_str(),
+                                    directories.data(),
+                                    intptr_t(directories.size()),
+                                    values.data(),
+                                    intptr_t(values.size()),
+                                    step,
+                                    seed,
+                                    key,
+                                    first};
+  if (!tandemInterpret(&options, planes.data(), planes.size()))
+    throw nb::value_error(tandemGetLastError());
 }
 
 NB_MODULE(_tandem, m) {
@@ -269,6 +265,7 @@ NB_MODULE(_tandem, m) {
       .def("metrics", &Plan::metrics);
   m.def("describe", &describe);
   m.def("evaluate_ptx", &evaluatePTX);
+  m.def("interpret", &interpret);
   m.def("graphs", [] {
     std::vector<std::string> names;
     for (intptr_t i = 0; i < tandemGetNumGraphs(); ++i)

@@ -6,7 +6,8 @@
 12.0
 """
 
-from tandem._kernel import Kernel, Plane, Plan, compile, graphs, strategies
+from tandem._kernel import Kernel, Plane, Plan, compile, graphs, interpret, strategies
 
-__all__ = ["Kernel", "Plan", "Plane", "compile", "graphs", "strategies"]
+__all__ = ["Kernel", "Plan", "Plane", "compile", "graphs",
+           "interpret", "strategies"]
 __version__ = "0.1.0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ class Kernel:
             hypers.append(float(value))
         fallback = {RoleKind.STEP: 1, RoleKind.SEED: 0}
         integers = [
-            int(values.get(name, fallback[kind]))
+            operator.index(values.get(name, fallback[kind]))
             for name, kind in self.integers.items()
         ]
         return hypers, integers
@@ -302,6 +303,8 @@ def compile(
     Raises:
         ValueError: what does not compile, with the compiler's diagnostics.
     """
+    if isinstance(path, (str, bytes)):
+        raise TypeError("path is a list of directories, not one string")
     native = _tandem.Kernel(
         os.fspath(graph), strategy, [os.fspath(p) for p in path], target, isa, width,
         metrics,
@@ -317,3 +320,32 @@ def graphs() -> list[str]:
 def strategies() -> list[str]:
     """Names of the built-in strategies."""
     return _tandem.strategies()
+
+
+def interpret(
+    graph: str | os.PathLike,
+    strategy: str,
+    arrays: Mapping[str, object],
+    hypers: Mapping[str, float],
+    *,
+    path: Sequence[str | os.PathLike] = (),
+    step: int = 1,
+    seed: int = 0,
+    key: int = 0,
+    first: int = 0,
+) -> None:
+    """Runs one step in the reference interpreter, updating arrays in place.
+
+    The interpreter applies the numerical specification to the source graph by
+    itself, in integer arithmetic; it shares no code with the compiler's
+    lowerings and is their oracle. Arrays hold the planes' bits.
+    """
+    described = []
+    for name, array in arrays.items():
+        address, count, _, bits = _tandem.describe(array)
+        described.append((name, address, count, bits))
+    _tandem.interpret(
+        os.fspath(graph), strategy, [os.fspath(p) for p in path], described,
+        [(name, float(value)) for name, value in hypers.items()],
+        step, seed, key, first,
+    )

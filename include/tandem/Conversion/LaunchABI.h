@@ -80,6 +80,9 @@ private:
   Location loc;
 };
 
+/// Checks that of tandem's operations only those of a lowered body are left.
+LogicalResult verifyLowered(KernelOp kernel);
+
 /// Replaces math.fpowi by square-and-multiply, lowest bit first; a negative
 /// exponent gives the reciprocal.
 void expandIntegerPowers(LLVM::LLVMFuncOp function);

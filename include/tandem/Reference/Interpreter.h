@@ -8,8 +8,9 @@
 //
 // This file declares the reference interpreter, the oracle of every backend. It
 // applies docs/Numerics.md to source graphs by itself, and runs kernels and
-// functions at any stage of their lowering. It shares no code with the lowerings,
-// computes in integer arithmetic, and prefers to be read over being fast.
+// functions at any stage of their lowering. It shares no code with the
+// lowerings, computes in integer arithmetic, and prefers to be read over being
+// fast.
 //
 //===----------------------------------------------------------------------===//
 

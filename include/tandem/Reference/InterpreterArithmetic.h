@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the sequences of docs/Numerics.md over SoftFloat: error-free
-// transforms, expansions, integer powers, and stochastic rounding.
+// This file declares the sequences of docs/Numerics.md over SoftFloat:
+// error-free transforms, expansions, integer powers, and stochastic rounding.
 //
 //===----------------------------------------------------------------------===//
 

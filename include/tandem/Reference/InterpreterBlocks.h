@@ -39,8 +39,8 @@ public:
       : environment(environment), depth(depth) {}
 
   /// Runs a block and gives the operands of its terminator.
-  llvm::Expected<llvm::SmallVector<Datum>>
-  run(Block &block, llvm::ArrayRef<Datum> arguments);
+  llvm::Expected<llvm::SmallVector<Datum>> run(Block &block,
+                                               llvm::ArrayRef<Datum> arguments);
 
   /// Makes a value known before blocks run.
   void bind(Value value, Datum datum) { values[value] = std::move(datum); }

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares how the reference interpreter reads and writes stored
-// tensors: decoding and encoding by docs/Numerics.md, independent of the storage
-// attributes' own lowering.
+// tensors: decoding and encoding by docs/Numerics.md, independent of the
+// storage attributes' own lowering.
 //
 //===----------------------------------------------------------------------===//
 

@@ -49,6 +49,9 @@ int64_t getDefaultWidth(llvm::StringRef isa);
 llvm::Expected<std::unique_ptr<CPUCode>> compileForCPU(ModuleOp module,
                                                        llvm::StringRef isa);
 
+/// The LLVM IR that the same code is selected from.
+llvm::Expected<std::string> emitLLVMIR(ModuleOp module, llvm::StringRef isa);
+
 /// The assembly of the same code.
 llvm::Expected<std::string> emitAssembly(ModuleOp module, llvm::StringRef isa);
 

@@ -46,7 +46,8 @@ private:
 struct RequiredCounts {
   /// For each element.
   RoundingCounts perElement;
-  /// Once a thread: operations on uniform values alone.
+  /// Operations on uniform values, which a thread executes once for all
+  /// elements, or for each.
   RoundingCounts uniform;
   /// Fused operations of the prologue; more would be contractions.
   int64_t prologueFMAs = 0;

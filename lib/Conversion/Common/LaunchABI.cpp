@@ -31,6 +31,17 @@ std::string mlir::tandem::getPrologueName(StringRef kernel) {
   return ("tandem_" + kernel + "_prologue").str();
 }
 
+LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
+  for (Operation &op : kernel.getBodyBlock().without_terminator())
+    if (isa<TandemDialect>(op.getDialect()) &&
+        !isa<LoadPlaneOp, StorePlaneOp, ElementIndexOp, TensorKeyOp, MetricOp>(
+            op))
+      return op.emitError("'") << op.getName()
+                               << "' is not lowered; run -tandem-apply-policy "
+                                  "and -tandem-lower-storage first";
+  return success();
+}
+
 Value LaunchBuilder::i64(int64_t value) {
   return arith::ConstantOp::create(builder, loc,
                                    builder.getI64IntegerAttr(value));

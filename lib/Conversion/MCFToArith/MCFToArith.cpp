@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Sequences.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/Transforms/FuncConversions.h"
 #include "mlir/Dialect/SCF/Transforms/Patterns.h"
@@ -27,81 +28,17 @@ namespace mlir::tandem {
 
 using namespace mlir;
 using namespace mlir::mcf;
-using tandem::SequenceBuilder;
-using tandem::FloatFormat;
-
-//===----------------------------------------------------------------------===//
-// The sequences
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// Two components in decreasing magnitude.
-struct Pair {
-  Value high, low;
-};
-} // namespace
-
-static Pair fastTwoSum(SequenceBuilder &b, Value x, Value y) {
-  Value sum = b.add(x, y);
-  return {sum, b.sub(y, b.sub(sum, x))};
-}
-
-static Pair twoSum(SequenceBuilder &b, Value x, Value y) {
-  Value sum = b.add(x, y);
-  Value second = b.sub(sum, x);
-  Value first = b.sub(sum, second);
-  return {sum, b.add(b.sub(x, first), b.sub(y, second))};
-}
-
-static Pair twoProd(SequenceBuilder &b, Value x, Value y) {
-  Value product = b.mul(x, y);
-  return {product, b.fma(x, y, b.neg(product))};
-}
-
-static Pair split(SequenceBuilder &b, Value x) {
-  unsigned precision =
-      FloatFormat::get(getElementTypeOrSelf(x.getType())).precision();
-  double factor = double((uint64_t(1) << ((precision + 1) / 2)) + 1);
-  Value scaled = b.mul(b.real(x.getType(), factor), x);
-  Value high = b.sub(scaled, b.sub(scaled, x));
-  return {high, b.sub(x, high)};
-}
-
-static Pair twoProdDekker(SequenceBuilder &b, Value x, Value y) {
-  Pair s = split(b, x), t = split(b, y);
-  Value product = b.mul(x, y);
-  Value error = b.sub(product, b.mul(s.high, t.high));
-  error = b.sub(error, b.mul(s.low, t.high));
-  error = b.sub(error, b.mul(s.high, t.low));
-  return {product, b.sub(b.mul(s.low, t.low), error)};
-}
-
-static Pair grow(SequenceBuilder &b, Pair s, Value a) {
-  Pair sum = fastTwoSum(b, s.high, a);
-  return fastTwoSum(b, sum.high, b.add(s.low, sum.low));
-}
-
-static Pair kahan(SequenceBuilder &b, Pair s, Value a) {
-  return fastTwoSum(b, s.high, b.add(a, s.low));
-}
-
-static Pair scale(SequenceBuilder &b, Pair s, Value v) {
-  Pair product = twoProd(b, s.high, v);
-  Value error = b.add(b.mul(s.low, v), product.low);
-  return fastTwoSum(b, product.high, error);
-}
-
-static Pair mul(SequenceBuilder &b, Pair s, Pair t) {
-  Pair product = twoProd(b, s.high, t.high);
-  Value cross = b.add(b.mul(s.high, t.low), b.mul(s.low, t.high));
-  return fastTwoSum(b, product.high, b.add(product.low, cross));
-}
 
 //===----------------------------------------------------------------------===//
 // Patterns
 //===----------------------------------------------------------------------===//
 
+using Operands = ArrayRef<ValueRange>;
+
 namespace {
+/// Replaces one operation by its sequence. The operands come as components,
+/// those of mixed expansions (but for operations on raw components) in the
+/// leading format.
 template <typename OpTy>
 struct MCFPattern : public OpConversionPattern<OpTy> {
   using Adaptor = typename OpTy::template GenericAdaptor<ArrayRef<ValueRange>>;
@@ -113,39 +50,49 @@ struct MCFPattern : public OpConversionPattern<OpTy> {
   matchAndRewrite(OpTy op, Adaptor adaptor,
                   ConversionPatternRewriter &rewriter) const override {
     SequenceBuilder b(rewriter, op.getLoc());
-    FailureOr<SmallVector<Value>> parts = expand(op, adaptor.getOperands(), b);
-    if (failed(parts))
-      return failure();
+    constexpr bool isRaw = std::is_same_v<OpTy, PackOp> ||
+                           std::is_same_v<OpTy, ComponentsOp>;
+    SmallVector<Parts> widened;
+    SmallVector<ValueRange> operands;
+    for (auto [value, parts] :
+         llvm::zip(op->getOperands(), adaptor.getOperands()))
+      widened.push_back(isRaw || !isMixed(value.getType())
+                            ? Parts(parts)
+                            : widenMixed(b, parts));
+    for (const Parts &parts : widened)
+      operands.push_back(parts);
+    Parts parts = expand(op, operands, b);
     ++expanded;
-    if constexpr (std::is_same_v<OpTy, ComponentsOp>)
-      rewriter.replaceOp(op, *parts);
-    else
-      rewriter.replaceOpWithMultiple(op, {ValueRange(*parts)});
+    if constexpr (std::is_same_v<OpTy, ComponentsOp>) {
+      rewriter.replaceOp(op, parts);
+    } else {
+      Type type = op->getResult(0).getType();
+      if (!isRaw && isMixed(type))
+        parts = narrowMixed(b, parts, trailingOf(type));
+      rewriter.replaceOpWithMultiple(op, {ValueRange(parts)});
+    }
     return success();
   }
 
-  /// The components of the result. A list of parts per operand.
-  FailureOr<SmallVector<Value>> expand(OpTy op, ArrayRef<ValueRange> operands,
-                                       SequenceBuilder &b) const;
+  /// The components of the result (in the leading format if mixed).
+  Parts expand(OpTy op, Operands operands, SequenceBuilder &b) const;
+
+private:
+  static bool isMixed(Type type) {
+    auto expansion = dyn_cast<ExpansionType>(getElementTypeOrSelf(type));
+    return expansion && expansion.isMixed();
+  }
+  static Type trailingOf(Type type) {
+    return cast<ExpansionType>(getElementTypeOrSelf(type))
+        .getComponents()
+        .back();
+  }
 
   Pass::Statistic &expanded;
 };
 } // namespace
 
-using Parts = FailureOr<SmallVector<Value>>;
-using Operands = ArrayRef<ValueRange>;
-
-static Parts parts(Pair pair) { return SmallVector<Value>{pair.high, pair.low}; }
-static Pair pair(ValueRange values) { return {values[0], values[1]}; }
-
-/// The sequences below are for two components of one format.
-static LogicalResult requirePair(Operation *op, Type type) {
-  auto expansion = cast<ExpansionType>(getElementTypeOrSelf(type));
-  if (expansion.getLength() == 2 && !expansion.isMixed())
-    return success();
-  return op->emitError("'") << op->getName() << "' has a sequence for two "
-                            << "components of one format; got " << expansion;
-}
+static Parts parts(Pair pair) { return {pair.high, pair.low}; }
 
 template <>
 Parts MCFPattern<FastTwoSumOp>::expand(FastTwoSumOp op, Operands o,
@@ -170,35 +117,62 @@ Parts MCFPattern<TwoProdDekkerOp>::expand(TwoProdDekkerOp, Operands o,
   return parts(twoProdDekker(b, o[0][0], o[1][0]));
 }
 template <>
-Parts MCFPattern<SplitOp>::expand(SplitOp, Operands o, SequenceBuilder &b) const {
+Parts MCFPattern<SplitOp>::expand(SplitOp, Operands o,
+                                  SequenceBuilder &b) const {
   return parts(split(b, o[0][0]));
 }
 template <>
-Parts MCFPattern<GrowOp>::expand(GrowOp op, Operands o, SequenceBuilder &b) const {
-  if (failed(requirePair(op, op.getType())))
-    return failure();
-  return parts(grow(b, pair(o[0]), o[1][0]));
+Parts MCFPattern<GrowOp>::expand(GrowOp, Operands o, SequenceBuilder &b) const {
+  return grow(b, o[0], o[1][0]);
 }
 template <>
-Parts MCFPattern<KahanOp>::expand(KahanOp, Operands o, SequenceBuilder &b) const {
-  return parts(kahan(b, pair(o[0]), o[1][0]));
-}
-template <>
-Parts MCFPattern<ScaleOp>::expand(ScaleOp op, Operands o,
+Parts MCFPattern<KahanOp>::expand(KahanOp, Operands o,
                                   SequenceBuilder &b) const {
-  if (failed(requirePair(op, op.getType())))
-    return failure();
-  return parts(scale(b, pair(o[0]), o[1][0]));
+  return kahan(b, o[0], o[1][0]);
 }
 template <>
-Parts MCFPattern<MulOp>::expand(MulOp op, Operands o, SequenceBuilder &b) const {
-  if (failed(requirePair(op, op.getType())))
-    return failure();
-  return parts(mul(b, pair(o[0]), pair(o[1])));
+Parts MCFPattern<ScaleOp>::expand(ScaleOp, Operands o,
+                                  SequenceBuilder &b) const {
+  return scale(b, o[0], o[1][0]);
+}
+template <>
+Parts MCFPattern<MulOp>::expand(MulOp, Operands o, SequenceBuilder &b) const {
+  return mul(b, o[0], o[1]);
+}
+template <>
+Parts MCFPattern<AddOp>::expand(AddOp, Operands o, SequenceBuilder &b) const {
+  return add(b, o[0], o[1]);
+}
+template <>
+Parts MCFPattern<SubOp>::expand(SubOp, Operands o, SequenceBuilder &b) const {
+  return add(b, o[0], neg(b, o[1]));
+}
+template <>
+Parts MCFPattern<DivOp>::expand(DivOp, Operands o, SequenceBuilder &b) const {
+  return div(b, o[0], o[1]);
+}
+template <>
+Parts MCFPattern<SqrtOp>::expand(SqrtOp, Operands o, SequenceBuilder &b) const {
+  return sqrt(b, o[0]);
 }
 template <>
 Parts MCFPattern<NegOp>::expand(NegOp, Operands o, SequenceBuilder &b) const {
-  return llvm::map_to_vector(o[0], [&](Value value) { return b.neg(value); });
+  return neg(b, o[0]);
+}
+template <>
+Parts MCFPattern<RenormalizeOp>::expand(RenormalizeOp, Operands o,
+                                        SequenceBuilder &b) const {
+  return renormalize(b, o[0]);
+}
+template <>
+Parts MCFPattern<CompareOp>::expand(CompareOp op, Operands o,
+                                    SequenceBuilder &b) const {
+  return {compare(b, op.getPredicate(), o[0], o[1])};
+}
+template <>
+Parts MCFPattern<ConvertOp>::expand(ConvertOp, Operands o,
+                                    SequenceBuilder &) const {
+  return Parts(o[0]);
 }
 template <>
 Parts MCFPattern<PackOp>::expand(PackOp, Operands o, SequenceBuilder &) const {
@@ -207,7 +181,33 @@ Parts MCFPattern<PackOp>::expand(PackOp, Operands o, SequenceBuilder &) const {
 template <>
 Parts MCFPattern<ComponentsOp>::expand(ComponentsOp, Operands o,
                                        SequenceBuilder &) const {
-  return SmallVector<Value>(o[0]);
+  return Parts(o[0]);
+}
+
+/// The components that an expansion's sequences compute on.
+static SmallVector<Type> computedComponents(Type type) {
+  auto expansion = cast<ExpansionType>(getElementTypeOrSelf(type));
+  return SmallVector<Type>(expansion.getLength(), expansion.getLeading());
+}
+
+/// Each component is what is left of the literal, rounded once.
+template <>
+Parts MCFPattern<ConstantOp>::expand(ConstantOp op, Operands,
+                                     SequenceBuilder &b) const {
+  llvm::APFloat rest = op.getValue();
+  Parts result;
+  for (Type component : computedComponents(op.getType())) {
+    bool losesInfo = false;
+    llvm::APFloat part = rest;
+    part.convert(cast<FloatType>(component).getFloatSemantics(),
+                 llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+    result.push_back(b.fromBits(withElementType(op.getType(), component),
+                                part.bitcastToAPInt().getZExtValue()));
+    part.convert(llvm::APFloat::IEEEdouble(),
+                 llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+    rest = part.isFinite() ? rest - part : llvm::APFloat(0.0);
+  }
+  return result;
 }
 
 /// hi = fl(x), lo = fl(x - hi), ...; a low component is +0 behind a component
@@ -215,19 +215,19 @@ Parts MCFPattern<ComponentsOp>::expand(ComponentsOp, Operands o,
 template <>
 Parts MCFPattern<FromFloatOp>::expand(FromFloatOp op, Operands o,
                                       SequenceBuilder &b) const {
-  auto expansion = cast<ExpansionType>(getElementTypeOrSelf(op.getType()));
-  if (expansion.isMixed())
-    return op.emitError("from_float has no sequence for a mixed expansion");
   Value rest = o[0][0];
   Type wide = getElementTypeOrSelf(rest.getType());
-  Value infinity = b.real(rest.getType(), std::numeric_limits<double>::infinity());
+  Value infinity =
+      b.real(rest.getType(), std::numeric_limits<double>::infinity());
   Value zero = b.real(rest.getType(), 0.0);
-  SmallVector<Value> components;
-  for (Type component : expansion.getComponents()) {
+  SmallVector<Type> types = computedComponents(op.getType());
+  Parts components;
+  for (auto [index, component] : llvm::enumerate(types)) {
     components.push_back(b.convert(rest, component));
+    if (index + 1 == types.size())
+      break;
     Value back = b.convert(components.back(), wide);
-    Value isFinite =
-        b.compare(arith::CmpFPredicate::OLT, b.abs(back), infinity);
+    Value isFinite = b.compare(arith::CmpFPredicate::OLT, b.abs(back), infinity);
     rest = b.select(isFinite, b.sub(rest, back), zero);
   }
   return components;
@@ -236,15 +236,11 @@ Parts MCFPattern<FromFloatOp>::expand(FromFloatOp op, Operands o,
 template <>
 Parts MCFPattern<ToFloatOp>::expand(ToFloatOp op, Operands o,
                                     SequenceBuilder &b) const {
-  auto expansion =
-      cast<ExpansionType>(getElementTypeOrSelf(op.getOperand().getType()));
-  if (expansion.isMixed())
-    return op.emitError("to_float has no sequence for a mixed expansion");
   Type wide = getElementTypeOrSelf(op.getType());
   Value sum = b.convert(o[0].back(), wide);
   for (Value component : llvm::reverse(o[0].drop_back()))
     sum = b.add(b.convert(component, wide), sum);
-  return SmallVector<Value>{sum};
+  return {sum};
 }
 
 namespace {
@@ -267,8 +263,11 @@ struct ConvertMCFToArithPass
     patterns.add<MCFPattern<FastTwoSumOp>, MCFPattern<TwoSumOp>,
                  MCFPattern<TwoProdOp>, MCFPattern<TwoProdDekkerOp>,
                  MCFPattern<SplitOp>, MCFPattern<GrowOp>, MCFPattern<KahanOp>,
-                 MCFPattern<ScaleOp>, MCFPattern<MulOp>, MCFPattern<NegOp>,
-                 MCFPattern<PackOp>, MCFPattern<ComponentsOp>,
+                 MCFPattern<ScaleOp>, MCFPattern<MulOp>, MCFPattern<AddOp>,
+                 MCFPattern<SubOp>, MCFPattern<DivOp>, MCFPattern<SqrtOp>,
+                 MCFPattern<NegOp>, MCFPattern<RenormalizeOp>,
+                 MCFPattern<CompareOp>, MCFPattern<ConstantOp>,
+                 MCFPattern<ConvertOp>, MCFPattern<PackOp>, MCFPattern<ComponentsOp>,
                  MCFPattern<FromFloatOp>, MCFPattern<ToFloatOp>>(
         converter, context, numExpanded);
     ConversionTarget target(*context);

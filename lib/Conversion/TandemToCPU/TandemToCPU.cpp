@@ -212,6 +212,8 @@ struct ConvertTandemToCPUPass
   void runOnOperation() override {
     for (auto kernel :
          llvm::make_early_inc_range(getOperation().getOps<KernelOp>())) {
+      if (failed(verifyLowered(kernel)))
+        return signalPassFailure();
       CPUKernelBuilder(kernel).build();
       kernel.erase();
       ++numKernels;

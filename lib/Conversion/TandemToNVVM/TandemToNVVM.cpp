@@ -113,7 +113,10 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
     combined = combined ? b.ori(combined, address) : address;
   }
   Value low = b.andi(combined, b.like(combined, accessBytes - 1));
-  return b.compare(arith::CmpIPredicate::eq, low, b.like(low, 0));
+  Value offset = b.andi(chunk.begin, b.like(chunk.begin, width - 1));
+  Value misaligned = b.ori(low, offset);
+  return b.compare(arith::CmpIPredicate::eq, misaligned,
+                   b.like(misaligned, 0));
 }
 
 void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
@@ -154,6 +157,8 @@ Value NVVMKernelBuilder::pointerTo(const Chunk &chunk, unsigned plane,
 
 SmallVector<Value> NVVMKernelBuilder::buildLoads(const Chunk &chunk,
                                                  Value index, Value isWide) {
+  if (loads.empty())
+    return {};
   SmallVector<Type> types =
       llvm::map_to_vector(loads, [](LoadPlaneOp op) { return op.getType(); });
   auto branch = scf::IfOp::create(builder, loc, types, isWide,
@@ -273,6 +278,8 @@ struct ConvertTandemToNVVMPass
                          "GPU without them");
         return signalPassFailure();
       }
+      if (failed(verifyLowered(kernel)))
+        return signalPassFailure();
       NVVMKernelBuilder(kernel).build();
       kernel.erase();
       ++numKernels;

@@ -92,8 +92,12 @@ mlir::tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
   return std::make_unique<CPUCode>(std::move(*jit));
 }
 
-llvm::Expected<std::string> mlir::tandem::emitAssembly(ModuleOp module,
-                                                       llvm::StringRef isa) {
+/// Lowers a module for an instruction set and prints it with `print`.
+static llvm::Expected<std::string>
+emit(ModuleOp module, llvm::StringRef isa,
+     llvm::function_ref<llvm::Expected<std::string>(llvm::Module &,
+                                                    llvm::TargetMachine &)>
+         print) {
   auto description = describeMachine(isa);
   if (!description)
     return description.takeError();
@@ -104,5 +108,24 @@ llvm::Expected<std::string> mlir::tandem::emitAssembly(ModuleOp module,
   auto lowered = lowerToLLVMIR(module, context, **machine);
   if (!lowered)
     return lowered.takeError();
-  return emitAssembly(**lowered, **machine);
+  return print(**lowered, **machine);
+}
+
+llvm::Expected<std::string> mlir::tandem::emitLLVMIR(ModuleOp module,
+                                                     llvm::StringRef isa) {
+  auto print = [](llvm::Module &lowered,
+                  llvm::TargetMachine &) -> llvm::Expected<std::string> {
+    std::string text;
+    llvm::raw_string_ostream(text) << lowered;
+    return text;
+  };
+  return emit(module, isa, print);
+}
+
+llvm::Expected<std::string> mlir::tandem::emitAssembly(ModuleOp module,
+                                                       llvm::StringRef isa) {
+  auto print = [](llvm::Module &lowered, llvm::TargetMachine &machine) {
+    return emitAssembly(lowered, machine);
+  };
+  return emit(module, isa, print);
 }

@@ -21,6 +21,7 @@
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/Library.h"
 #include "tandem/Target/PTX.h"
+#include "tandem/Target/PTXCheck.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <mutex>
 
@@ -111,7 +112,14 @@ static llvm::Error checkOneGraph(ModuleOp module) {
 }
 
 static llvm::Error emitCPU(ModuleOp module, const CompileOptions &options,
+                           DiagnosticCollector &diagnostics,
                            CompiledKernel &result) {
+  PassManager manager(module.getContext());
+  CPUPipelineOptions pipeline;
+  pipeline.width = options.width ? options.width : getDefaultWidth(options.isa);
+  buildCPUPipeline(manager, pipeline);
+  if (failed(manager.run(module)))
+    return diagnostics.takeError();
   auto code = compileForCPU(module, options.isa);
   if (!code)
     return code.takeError();
@@ -127,29 +135,26 @@ static llvm::Error emitCPU(ModuleOp module, const CompileOptions &options,
   return llvm::Error::success();
 }
 
-/// Runs the target's pipeline and emits its code.
-static llvm::Error emit(ModuleOp module, const CompileOptions &options,
-                        DiagnosticCollector &diagnostics,
-                        CompiledKernel &result) {
+/// Emits PTX, none of which leaves unchecked.
+static llvm::Error emitGPU(ModuleOp module, const CompileOptions &options,
+                           DiagnosticCollector &diagnostics,
+                           CompiledKernel &result) {
+  auto required = countRequired(*module.getOps<KernelOp>().begin());
+  if (!required)
+    return required.takeError();
   PassManager manager(module.getContext());
-  bool isCPU = options.target == "cpu";
-  if (isCPU) {
-    CPUPipelineOptions pipeline;
-    pipeline.width = options.width ? options.width : getDefaultWidth(options.isa);
-    buildCPUPipeline(manager, pipeline);
-  } else {
-    NVVMPipelineOptions pipeline;
-    if (options.width)
-      pipeline.width = options.width;
-    buildNVVMPipeline(manager, pipeline);
-  }
+  NVVMPipelineOptions pipeline;
+  if (options.width)
+    pipeline.width = options.width;
+  buildNVVMPipeline(manager, pipeline);
   if (failed(manager.run(module)))
     return diagnostics.takeError();
-  if (isCPU)
-    return emitCPU(module, options, result);
   auto ptx = translateToPTX(module, options.target);
   if (!ptx)
     return ptx.takeError();
+  if (llvm::Error error = checkPTX(*ptx, result.signature.name, *required,
+                                   options.target, pipeline.width))
+    return error;
   result.ptx = std::move(*ptx);
   return llvm::Error::success();
 }
@@ -180,6 +185,7 @@ mlir::tandem::compile(const CompileOptions &options) {
   KernelOp kernel = *module->getOps<KernelOp>().begin();
   result->signature = KernelSignature::get(kernel, options.strategy);
   llvm::raw_string_ostream(result->kernelIR) << *module;
+  auto emit = options.target == "cpu" ? emitCPU : emitGPU;
   if (llvm::Error error = emit(*module, options, diagnostics, *result))
     return error;
   return result;

@@ -27,8 +27,8 @@ struct Chip {
 } // namespace
 
 static constexpr Chip chips[] = {
-    {"sm_80", "+ptx80"},  {"sm_86", "+ptx80"},  {"sm_89", "+ptx81"},
-    {"sm_90", "+ptx80"},  {"sm_90a", "+ptx80"}, {"sm_100", "+ptx86"},
+    {"sm_80", "+ptx80"},   {"sm_86", "+ptx80"},  {"sm_89", "+ptx81"},
+    {"sm_90", "+ptx80"},   {"sm_90a", "+ptx80"}, {"sm_100", "+ptx86"},
     {"sm_100a", "+ptx86"}, {"sm_120", "+ptx87"},
 };
 
@@ -58,8 +58,8 @@ static void initializeNVPTX() {
   (void)once;
 }
 
-llvm::Expected<std::string>
-mlir::tandem::translateToPTX(ModuleOp module, llvm::StringRef name) {
+llvm::Expected<std::string> mlir::tandem::translateToPTX(ModuleOp module,
+                                                         llvm::StringRef name) {
   const Chip *chip = findChip(name);
   if (!chip)
     return llvm::createStringError("unknown chip '" + name +

@@ -24,8 +24,8 @@ using llvm::Twine;
 /// Differences that one message names.
 static constexpr unsigned maxProblems = 12;
 
-static constexpr llvm::StringLiteral opNames[] = {"add", "sub",  "mul",  "fma",
-                                                  "div", "sqrt", "round to"};
+static constexpr llvm::StringLiteral opNames[] = {
+    "add", "sub", "mul", "fma", "div", "sqrt", "round to"};
 static constexpr llvm::StringLiteral formatNames[] = {"bf16", "f16", "f32",
                                                       "f64"};
 
@@ -34,12 +34,6 @@ namespace {
 struct PackedFormat {
   RoundingFormat format;
   int64_t lanes;
-};
-
-/// A conversion's or an operation's formats, and what it does.
-struct Problem {
-  unsigned line;
-  std::string text;
 };
 } // namespace
 
@@ -52,7 +46,7 @@ static std::optional<PackedFormat> parseFormat(StringRef part) {
 }
 
 static unsigned getBits(RoundingFormat format) {
-  return format == RoundingFormat::f64 ? 64
+  return format == RoundingFormat::f64   ? 64
          : format == RoundingFormat::f32 ? 32
                                          : 16;
 }
@@ -92,8 +86,7 @@ public:
   /// An occurrence of an operation: its line, and how many values it computes.
   using Occurrences = std::vector<std::pair<const PTXInstruction *, int64_t>>;
 
-  EntryReader(const PTXFunction &entry, bool hasBF16Arithmetic)
-      : entry(entry) {
+  EntryReader(const PTXFunction &entry, bool hasBF16Arithmetic) : entry(entry) {
     if (!hasBF16Arithmetic)
       constants.emplace(entry);
   }
@@ -197,8 +190,7 @@ void EntryReader::readConversion(const PTXInstruction &instruction,
   if ((isFloatType(to) && !target) || (isFloatType(from) && !source))
     return note(instruction, "converts a format that kernels do not use");
   // To an integer, or wider: exact by definition.
-  if (!target ||
-      (source && getBits(target->format) > getBits(source->format)))
+  if (!target || (source && getBits(target->format) > getBits(source->format)))
     return;
   if (source && target->format == source->format)
     return; // To an integral value.
@@ -241,40 +233,60 @@ RoundingOp EntryReader::classifyFMA(const PTXInstruction &instruction,
 // Comparison
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// How often a step may execute an operation.
+struct Range {
+  int64_t least = 0, most = 0;
+
+  void add(const Range &other) {
+    least += other.least;
+    most += other.most;
+  }
+};
+
+using Ranges = Range[RoundingCounts::numOps][RoundingCounts::numFormats];
+} // namespace
+
 /// The required arithmetic of one step as a GPU executes it: divisions and
 /// roots of 16-bit formats are f32 ones and a rounding.
-static RoundingCounts getExpected(const RequiredCounts &required,
-                                  int64_t width) {
-  RoundingCounts expected;
+static void getExpected(const RequiredCounts &required, int64_t width,
+                        Ranges &expected) {
   for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
     for (unsigned format = 0; format < RoundingCounts::numFormats; ++format) {
       auto o = RoundingOp(op);
       auto f = RoundingFormat(format);
-      int64_t count =
-          required.perElement.at(o, f) * width + required.uniform.at(o, f);
-      bool isWidened = getBits(f) == 16 &&
-                       (o == RoundingOp::div || o == RoundingOp::sqrt);
-      expected.at(o, isWidened ? RoundingFormat::f32 : f) += count;
+      int64_t elements = required.perElement.at(o, f) * width;
+      int64_t uniform = required.uniform.at(o, f);
+      Range range = {elements + uniform, elements + uniform * width};
+      bool isWidened =
+          getBits(f) == 16 && (o == RoundingOp::div || o == RoundingOp::sqrt);
+      auto executed = isWidened ? RoundingFormat::f32 : f;
+      expected[op][unsigned(executed)].add(range);
       if (isWidened)
-        expected.at(RoundingOp::round, f) += count;
+        expected[unsigned(RoundingOp::round)][format].add(range);
     }
-  return expected;
+}
+
+static std::string print(const Range &range) {
+  std::string text = std::to_string(range.least);
+  return range.least == range.most ? text
+                                   : text + " to " + std::to_string(range.most);
 }
 
 /// Describes how an operation's count differs, or nothing.
-static std::optional<std::string>
-compare(const EntryReader::Occurrences &found, int64_t expected,
-        const Twine &name) {
+static std::optional<std::string> compare(const EntryReader::Occurrences &found,
+                                          const Range &expected,
+                                          const Twine &name) {
   int64_t total = 0;
   const PTXInstruction *excess = nullptr;
   for (auto [instruction, lanes] : found) {
     total += lanes;
-    if (total > expected && !excess)
+    if (total > expected.most && !excess)
       excess = instruction;
   }
-  if (total == expected)
+  if (total >= expected.least && !excess)
     return std::nullopt;
-  std::string text = (name + ": a step requires " + Twine(expected) +
+  std::string text = (name + ": a step requires " + print(expected) +
                       ", the PTX executes " + Twine(total))
                          .str();
   if (excess)
@@ -287,23 +299,21 @@ compare(const EntryReader::Occurrences &found, int64_t expected,
 static void compareAll(const EntryReader &reader,
                        const RequiredCounts &required, int64_t width,
                        std::vector<std::string> &problems) {
-  RoundingCounts expected = getExpected(required, width);
+  Ranges expected;
+  getExpected(required, width, expected);
   for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
-    for (unsigned format = 0; format < RoundingCounts::numFormats; ++format) {
-      auto o = RoundingOp(op);
-      auto f = RoundingFormat(format);
+    for (unsigned format = 0; format < RoundingCounts::numFormats; ++format)
       if (auto problem =
-              compare(reader.get(o, f), expected.at(o, f),
+              compare(reader.get(RoundingOp(op), RoundingFormat(format)),
+                      expected[op][format],
                       opNames[op] + Twine(" ") + formatNames[format]))
         problems.push_back(*problem);
-    }
 }
 
 static llvm::Error makeError(StringRef kernel,
                              std::vector<std::string> problems) {
-  std::string text = ("the PTX of '" + kernel +
-                      "' is not the kernel's arithmetic:")
-                         .str();
+  std::string text =
+      ("the PTX of '" + kernel + "' is not the kernel's arithmetic:").str();
   for (const std::string &problem : llvm::ArrayRef(problems).take_front(
            std::min<size_t>(problems.size(), maxProblems)))
     text += "\n  " + problem;
@@ -341,7 +351,8 @@ llvm::Error mlir::tandem::checkPTX(StringRef ptx, StringRef kernel,
     } else if (function.name == getPrologueName(kernel)) {
       if (auto problem =
               compare(reader.get(RoundingOp::fma, RoundingFormat::f64),
-                      required.prologueFMAs, "fma f64 of the prologue"))
+                      Range{required.prologueFMAs, required.prologueFMAs},
+                      "fma f64 of the prologue"))
         problems.push_back(*problem);
     }
   }

@@ -105,7 +105,8 @@ private:
     auto [before, after] = head.split(".entry");
     isEntry = before.size() != head.size();
     if (isEntry)
-      entries.push_back({after.take_until([](char c) { return c == '('; }).trim(), {}});
+      entries.push_back(
+          {after.take_until([](char c) { return c == '('; }).trim(), {}});
   }
 
   void endStatement() {
@@ -116,8 +117,10 @@ private:
 
   void addInstruction(StringRef statement) {
     if (statement.starts_with("@"))
-      statement = statement.drop_until([](char c) { return llvm::isSpace(c); }).ltrim();
-    StringRef mnemonic = statement.take_until([](char c) { return llvm::isSpace(c); });
+      statement =
+          statement.drop_until([](char c) { return llvm::isSpace(c); }).ltrim();
+    StringRef mnemonic =
+        statement.take_until([](char c) { return llvm::isSpace(c); });
     entries.back().instructions.push_back(
         {firstLine, statement, mnemonic,
          statement.drop_front(mnemonic.size()).trim()});

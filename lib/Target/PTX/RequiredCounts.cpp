@@ -69,17 +69,28 @@ public:
 
 private:
   void visit(Operation &op) {
-    bool isWide = isa<LoadPlaneOp, ElementIndexOp>(op) ||
-                  llvm::any_of(op.getOperands(), [&](Value operand) {
-                    return wide.contains(operand);
-                  });
-    if (isWide)
+    bool isElement = isa<LoadPlaneOp, ElementIndexOp>(op) ||
+                     llvm::any_of(op.getOperands(), [&](Value operand) {
+                       return wide.contains(operand);
+                     });
+    if (isElement)
       wide.insert(op.result_begin(), op.result_end());
     std::optional<RoundingOp> rounding = getRoundingOp(&op);
     if (!rounding)
       return;
+    bool isShared = !isElement || roundsUniformMagnitude(op);
     if (auto format = getFormat(op.getResult(0).getType()))
-      ++(isWide ? result.perElement : result.uniform).at(*rounding, *format);
+      ++(isShared ? result.uniform : result.perElement).at(*rounding, *format);
+  }
+
+  /// The instruction selector rounds a magnitude before it gets its sign, which
+  /// is the same number.
+  bool roundsUniformMagnitude(Operation &op) {
+    auto truncation = dyn_cast<arith::TruncFOp>(op);
+    auto sign = truncation
+                    ? truncation.getIn().getDefiningOp<math::CopySignOp>()
+                    : math::CopySignOp();
+    return sign && !wide.contains(sign.getLhs());
   }
 
   RequiredCounts result;

@@ -2,76 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 import torch
 
-import tandem
 from tandem._kernel import Kernel, Plane, Plan, RoleKind
-from tandem.torch._layout import DTYPES, empty_plane, is_dense, laid_out, layout
+from tandem.torch._layout import DTYPES, empty_plane, is_plane, laid_out
 
 
 class Slot:
     """A parameter bound to memory: the addresses of its planes.
 
     A slot stays valid until the parameter, or a plane of its state, gets other
-    memory; :meth:`is_current` notices.
+    memory.
     """
 
     __slots__ = (
-        "address", "contiguous", "copied", "dtype", "grad_dtype", "index", "label",
-        "numel", "ordered", "param", "planes", "pointers", "state", "strides",
+        "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
+        "index", "label", "lane", "numel", "ordered", "param", "planes", "pointers",
+        "state", "strides",
     )
 
     def __init__(self, lane: Lane, index: int, param: torch.Tensor,
                  state: dict | None, label: str):
-        self.index, self.label = index, label
+        self.lane, self.index, self.label = lane, index, label
         self.param, self.state = param, state
         self.address, self.numel = param.data_ptr(), param.numel()
         self.dtype, self.grad_dtype = param.dtype, lane.grad_dtype
         self.strides, self.contiguous = param.stride(), param.is_contiguous()
-        #: Whether a parameter with gaps goes through a copy in C order.
-        self.copied = not is_dense(param)
-        #: Whether planes and gradient are in C order.
-        self.ordered = self.contiguous or self.copied
-        self.planes = [
-            (name, state[name].data_ptr()) for name in lane.state_planes
-        ]
-        addresses = dict(self.planes)
+        plane = empty_plane(param, param.dtype, "meta")
+        #: Whether the parameter goes through a copy: one with gaps does.
+        self.copied = not is_plane(param, plane)
+        #: Whether planes and gradient are in C order, and else their strides.
+        self.ordered, self.grad_strides = plane.is_contiguous(), plane.stride()
+        names = list(lane.state_planes)
+        #: The planes of a state, in one call; twice the same where it has but one.
+        twice = names * 2 if len(names) == 1 else names
+        self.planes = itemgetter(*twice) if names else None
+        addresses = {name: state[name].data_ptr() for name in names}
         #: In the kernel's order; the caller fills in the gradient's.
         self.pointers = [
             addresses.get(plane.name, self.address) for plane in lane.kernel.planes
         ]
 
-    def is_current(self, param: torch.Tensor, state: dict | None) -> bool:
-        """Whether the parameter and its state are where they were."""
-        if (
-            param is not self.param
-            or state is not self.state
-            or param.data_ptr() != self.address
-            or param.numel() != self.numel
-            or param.dtype is not self.dtype
-        ):
-            return False
-        if not (param.is_contiguous() if self.contiguous
-                else param.stride() == self.strides):
-            return False
-        for name, address in self.planes:
-            plane = state.get(name)
-            if plane is None or plane.data_ptr() != address:
-                return False
-        return True
-
-    def takes(self, grad: torch.Tensor) -> bool:
-        """Whether the kernel can read the gradient where it is."""
+    def is_current(self, param: torch.Tensor) -> bool:
+        """Whether the parameter is where it was; its state has been looked at."""
         return (
-            grad.layout is torch.strided
-            and grad.dtype is self.grad_dtype
-            and grad.numel() == self.numel
-            and (grad.is_contiguous() if self.ordered
-                 else grad.stride() == self.strides)
-            and not grad.is_neg()
+            param is self.param
+            and param.data_ptr() == self.address
+            and param.numel() == self.numel
+            and param.dtype is self.dtype
+            and (param.is_contiguous() if self.contiguous
+                 else param.stride() == self.strides)
         )
+
+    def address_of(self, grad: torch.Tensor) -> int | None:
+        """Where the kernel can read the gradient; None if not as it is."""
+        if (
+            grad.dtype is self.grad_dtype
+            and grad.numel() == self.numel
+            and grad.layout is torch.strided
+            and (grad.is_contiguous() if self.ordered
+                 else grad.stride() == self.grad_strides)
+            and not grad.is_neg()
+        ):
+            return grad.data_ptr()
+        return None
 
     def plane_of(self, grad: torch.Tensor) -> torch.Tensor:
         """The gradient as the kernel reads it: itself, or a converted copy."""
@@ -96,9 +93,10 @@ class Lane:
         self.kernel = kernel
         self.plan = Plan(kernel)
         self._param = _only(kernel, RoleKind.PARAM)
+        self._param_at = kernel.planes.index(self._param)
         grad = _only(kernel, RoleKind.GRAD)
         self.grad_dtype = DTYPES[grad.type]
-        self.grad_at = kernel.planes.index(grad)
+        self._grad_at = kernel.planes.index(grad)
         #: What parameters of this lane are: the visible plane's type.
         self.dtype = DTYPES[self._param.type]
         #: Planes that the optimizer keeps, by name.
@@ -106,6 +104,11 @@ class Lane:
             plane.name: DTYPES[plane.type] for plane in kernel.planes
             if plane not in (self._param, grad)
         }
+        steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
+        #: What the state calls its count of steps, if the kernel counts any.
+        self.step = steps[0] if steps else None
+        #: All that the state of a parameter holds.
+        self.state_names = [*steps[:1], *self.state_planes]
         self._bound: tuple = ()
         self.clear()
 
@@ -115,8 +118,8 @@ class Lane:
         self.grads: list[int] = []
         self.rows: list[int] = []
 
-    def initial_state(self, param: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The planes of a parameter that has not taken a step.
+    def initial_state(self, param: torch.Tensor) -> dict:
+        """The state of a parameter that has not taken a step.
 
         States and residuals are zero. Where the kernel only writes the visible
         plane, the first other plane of the parameter holds its value.
@@ -129,41 +132,46 @@ class Lane:
             value = next(p for p in self.kernel.planes
                          if p.kind is RoleKind.PARAM and not p.visible)
             planes[value.name].copy_(param)
-        return planes
+        return ({self.step: 0} if self.step else {}) | planes
 
-    def check_planes(self, state: Mapping, param: torch.Tensor, label: str) -> None:
-        """Refuses a state whose planes are not those of this kernel."""
-        for name, dtype in self.state_planes.items():
-            plane = state.get(name)
-            if not isinstance(plane, torch.Tensor):
-                problem = f"lacks the plane {name!r}"
-            elif plane.dtype != dtype:
-                problem = f"has {name!r} as {plane.dtype}, not {dtype}"
-            elif plane.shape != param.shape:
-                problem = (f"has {name!r} of shape {tuple(plane.shape)}, not "
-                           f"{tuple(param.shape)}")
-            elif not plane.is_cpu:
-                problem = f"has {name!r} on {plane.device}, not on the CPU"
-            else:
-                continue
+    def check_state(self, state: Mapping, param: torch.Tensor, label: str) -> None:
+        """Refuses a state that is not one of this kernel."""
+        if problem := self._problem(state, param):
             raise ValueError(
                 f"the state of {label} {problem}, as {self.kernel.name!r} under "
                 f"{self.kernel.strategy!r} needs; load a state of that graph and "
-                "strategy, or clear opt.state to start anew"
+                "strategy, or start anew with opt.state.pop(p)"
             )
+
+    def _problem(self, state: Mapping, param: torch.Tensor) -> str | None:
+        """What a state lacks to be one of this kernel."""
+        if self.step and self.step not in state:
+            return f"lacks the count {self.step!r}"
+        for name, dtype in self.state_planes.items():
+            plane = state.get(name)
+            if not isinstance(plane, torch.Tensor):
+                return f"lacks the plane {name!r}"
+            if plane.dtype != dtype:
+                return f"has {name!r} as {plane.dtype}, not {dtype}"
+            if plane.shape != param.shape:
+                return (f"has {name!r} of shape {tuple(plane.shape)}, not "
+                        f"{tuple(param.shape)}")
+            if not plane.is_cpu:
+                return f"has {name!r} on {plane.device}, not on the CPU"
+        return None
 
     def bind(self, index: int, param: torch.Tensor, state: dict | None,
              label: str) -> Slot:
         """A slot of the parameter; its planes take the parameter's layout."""
-        if self.state_planes:
-            self.check_planes(state, param, label)
+        if self.state_names:
+            self.check_state(state, param, label)
         for name, dtype in self.state_planes.items():
             state[name] = laid_out(state[name], param, dtype)
         return Slot(self, index, param, state, label)
 
     def update_plan(self, staged: Mapping[int, int]) -> None:
         """Tells the plan what has moved since the last step, if anything has."""
-        wanted = (self.slots, self.grads, self.rows, sorted(staged.values()))
+        wanted = (self.slots, self.grads, self.rows, staged)
         if wanted == self._bound:
             return
         self._bound = ()
@@ -171,9 +179,8 @@ class Lane:
         for slot, grad in zip(self.slots, self.grads):
             addresses = slot.pointers.copy()
             if slot.index in staged:
-                own = slot.address
-                addresses = [staged[slot.index] if a == own else a for a in addresses]
-            addresses[self.grad_at] = grad
+                addresses[self._param_at] = staged[slot.index]
+            addresses[self._grad_at] = grad
             pointers.append(addresses)
         self.plan.update(
             [slot.numel for slot in self.slots], pointers, rows=self.rows,

@@ -29,18 +29,6 @@ def _extents(tensor: torch.Tensor) -> list[tuple[int, int]]:
     return sorted((stride, size) for stride, size in pairs if size != 1)
 
 
-def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements fill their memory, in whatever order."""
-    if tensor.numel() == 0:
-        return True
-    expected = 1
-    for stride, size in _extents(tensor):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
 def may_overlap(tensor: torch.Tensor) -> bool:
     """Whether two elements may share memory, as those of an expanded tensor do."""
     if tensor.numel() == 0:
@@ -53,9 +41,22 @@ def may_overlap(tensor: torch.Tensor) -> bool:
     return False
 
 
-def empty_plane(param: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A plane in the parameter's order of elements, or in C order if that has gaps."""
-    return torch.empty_like(param, dtype=dtype, memory_format=torch.preserve_format)
+def empty_plane(param: torch.Tensor, dtype: torch.dtype, device: str = "cpu"):
+    """A plane in the parameter's order of elements, without its gaps if it has any."""
+    return torch.empty_like(
+        param, dtype=dtype, device=device, requires_grad=False,
+        memory_format=torch.preserve_format,
+    )
+
+
+def is_plane(tensor: torch.Tensor, plane: torch.Tensor) -> bool:
+    """Whether a kernel can use the tensor's memory in place of the plane's."""
+    return (
+        tensor.layout is torch.strided
+        and tensor.dtype == plane.dtype
+        and layout(tensor) == layout(plane)
+        and not tensor.is_neg()
+    )
 
 
 def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
@@ -63,12 +64,6 @@ def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
 
     Floats are rounded to nearest, ties to even; equal types keep their bits.
     """
-    plane = empty_plane(param, dtype)
-    if (
-        tensor.dtype == dtype
-        and layout(tensor) == layout(plane)
-        and not tensor.is_neg()
-        and tensor.layout is torch.strided
-    ):
+    if is_plane(tensor, empty_plane(param, dtype, "meta")):
         return tensor
-    return plane.copy_(tensor)
+    return empty_plane(param, dtype).copy_(tensor)

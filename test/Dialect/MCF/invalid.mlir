@@ -17,8 +17,8 @@ func.func @two_sum_c1(%a: bf16) {
 // -----
 
 func.func @two_prod_c1(%a: vector<4xf16>) {
-  // expected-error @+1 {{'mcf.two_prod' op makes two components of one format, but the result is '!mcf.expansion<f16 x 4>'}}
-  %0 = mcf.two_prod %a, %a : vector<4x!mcf.expansion<f16 x 4>>
+  // expected-error @+1 {{'mcf.two_prod' op makes two components of one format, but the result is '!mcf.expansion<f16 x 3>'}}
+  %0 = mcf.two_prod %a, %a : vector<4x!mcf.expansion<f16 x 3>>
   return
 }
 
@@ -165,5 +165,53 @@ func.func @to_float_c1_format(%s: !mcf.expansion<bf16 x 2>) {
 func.func @to_float_c1_shape(%s: tensor<4x!mcf.expansion<bf16 x 2>>) {
   // expected-error @+1 {{'mcf.to_float' op all non-scalar operands/results must have the same shape and base type}}
   %0 = mcf.to_float %s : tensor<4x!mcf.expansion<bf16 x 2>> -> tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @compare_c1(%s: vector<4x!mcf.expansion<bf16 x 2>>) {
+  // expected-error @+1 {{'mcf.compare' op result must be 'vector<4xi1>', got 'i1'}}
+  %0 = "mcf.compare"(%s, %s) <{predicate = 0 : i32}> : (vector<4x!mcf.expansion<bf16 x 2>>, vector<4x!mcf.expansion<bf16 x 2>>) -> i1
+  return
+}
+
+// -----
+
+func.func @compare_predicate(%s: !mcf.expansion<bf16 x 2>) {
+  // expected-error @+1 {{unknown predicate 'ne'; expected eq, lt, le, gt or ge}}
+  %0 = mcf.compare ne, %s, %s : !mcf.expansion<bf16 x 2>
+  return
+}
+
+// -----
+
+func.func @convert_c1_mixed(%s: !mcf.expansion<bf16 x 2>) {
+  // expected-error @+1 {{'mcf.convert' op converts between a mixed expansion and two components of its leading format, got '!mcf.expansion<bf16 x 2>' to '!mcf.expansion<bf16 x 2>'}}
+  %0 = mcf.convert %s : !mcf.expansion<bf16 x 2> -> !mcf.expansion<bf16 x 2>
+  return
+}
+
+// -----
+
+func.func @convert_c1_leading(%s: !mcf.expansion<bf16, f8E5M2>) {
+  // expected-error @+1 {{'mcf.convert' op converts between a mixed expansion and two components of its leading format, got '!mcf.expansion<bf16, f8E5M2>' to '!mcf.expansion<f16 x 2>'}}
+  %0 = mcf.convert %s : !mcf.expansion<bf16, f8E5M2> -> !mcf.expansion<f16 x 2>
+  return
+}
+
+// -----
+
+func.func @convert_c1_length(%s: !mcf.expansion<bf16, f8E5M2>) {
+  // expected-error @+1 {{'mcf.convert' op converts between a mixed expansion and two components of its leading format, got '!mcf.expansion<bf16, f8E5M2>' to '!mcf.expansion<bf16 x 3>'}}
+  %0 = mcf.convert %s : !mcf.expansion<bf16, f8E5M2> -> !mcf.expansion<bf16 x 3>
+  return
+}
+
+// -----
+
+func.func @sqrt_types(%s: !mcf.expansion<bf16 x 2>) {
+  // expected-error @+1 {{requires the same type for all operands and results}}
+  %0 = "mcf.sqrt"(%s) : (!mcf.expansion<bf16 x 2>) -> !mcf.expansion<bf16 x 3>
   return
 }

@@ -1,17 +1,17 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @+1 {{an expansion has 2 to 4 components, got 5}}
-func.func private @expansion_c1_count(!mcf.expansion<bf16 x 5>)
+// expected-error @+1 {{an expansion has 2 or 3 components, got 4}}
+func.func private @expansion_c1_count(!mcf.expansion<bf16 x 4>)
 
 // -----
 
-// expected-error @+1 {{an expansion has 2 to 4 components, got 1}}
+// expected-error @+1 {{an expansion has 2 or 3 components, got 1}}
 func.func private @expansion_c1_single(!mcf.expansion<bf16>)
 
 // -----
 
-// expected-error @+1 {{an expansion has 2 to 4 components, got 5}}
-func.func private @expansion_c1_list(!mcf.expansion<f16, f16, f16, f16, f16>)
+// expected-error @+1 {{an expansion has 2 or 3 components, got 4}}
+func.func private @expansion_c1_list(!mcf.expansion<f16, f16, f16, f16>)
 
 // -----
 

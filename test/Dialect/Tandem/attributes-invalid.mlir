@@ -80,7 +80,7 @@ func.func private @float_c2() attributes {s = #tandem.float<f32, stochastic>}
 
 // -----
 
-// expected-error @+1 {{an expansion has 2 to 4 components, got 1}}
+// expected-error @+1 {{an expansion has 2 or 3 components, got 1}}
 func.func private @expansion() attributes {s = #tandem.expansion<bf16>}
 
 // -----

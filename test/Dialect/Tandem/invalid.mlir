@@ -147,6 +147,16 @@ tandem.kernel @kernel_c4 compute(<f32, f32>) width(6) tensors [] scalars [] prol
 
 // -----
 
+// expected-error @+1 {{'tandem.kernel' op stores "p" as #tandem.master<bf16>, which cannot be computed under the component policy of 'bf16'}}
+tandem.kernel @kernel_c5 compute(<component, bf16>) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.master<bf16>>):
+  tandem.yield
+}
+
+// -----
+
 // expected-error @+1 {{'tandem.kernel' op prologue and body must end with tandem.yield}}
 tandem.kernel @kernel_terminator compute(<f32, f32>) tensors [] scalars [] prologue {
   llvm.unreachable

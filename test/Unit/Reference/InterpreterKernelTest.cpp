@@ -39,8 +39,7 @@ bool mentions(const std::string &message, const std::string &part) {
 class InterpreterFunction : public InterpreterTest {
 protected:
   ValueBits run(const std::string &arguments, const std::string &result,
-                const std::string &operation,
-                llvm::ArrayRef<ValueBits> bits) {
+                const std::string &operation, llvm::ArrayRef<ValueBits> bits) {
     auto results = runFunction("func.func @f(" + arguments + ") -> " + result +
                                    " {\n  %r = " + operation +
                                    "\n  return %r : " + result + "\n}",
@@ -48,8 +47,7 @@ protected:
     return results.empty() ? ValueBits() : results.front();
   }
 
-  ValueBits pair(const std::string &operation,
-                 llvm::ArrayRef<ValueBits> bits) {
+  ValueBits pair(const std::string &operation, llvm::ArrayRef<ValueBits> bits) {
     return run("%a: bf16, %b: bf16", "!mcf.expansion<bf16 x 2>",
                operation + " : !mcf.expansion<bf16 x 2>", bits);
   }
@@ -88,6 +86,16 @@ TEST_F(InterpreterFunction, Products) {
   EXPECT_EQ(run("%a: bf16", "!mcf.expansion<bf16 x 2>",
                 "mcf.split %a : !mcf.expansion<bf16 x 2>", {{0x3FFF}}),
             (ValueBits{0x4000, 0xBC00}));
+}
+
+/// The high half has p - ceil(p/2) bits: 4 of bf16's 8, and 5 of f16's 11.
+TEST_F(InterpreterFunction, Split) {
+  EXPECT_EQ(run("%a: bf16", "!mcf.expansion<bf16 x 2>",
+                "mcf.split %a : !mcf.expansion<bf16 x 2>", {{0x3F88}}),
+            (ValueBits{0x3F80, 0x3D80}));
+  EXPECT_EQ(run("%a: f16", "!mcf.expansion<f16 x 2>",
+                "mcf.split %a : !mcf.expansion<f16 x 2>", {{0x3C20}}),
+            (ValueBits{0x3C00, 0x2800}));
 }
 
 TEST_F(InterpreterFunction, FmaRoundsOnce) {
@@ -226,9 +234,9 @@ tandem.kernel @k compute(<f32, f32>) width(4)
   state.planes = {{"p", words(Elements(5, 0x3F800000))}};
   ASSERT_EQ(runKernel(text, state), "");
   // 2 * 1 + 10, 11, 12, 13, 14.
-  EXPECT_EQ(state.planes["p"].elements,
-            (Elements{0x41400000, 0x41500000, 0x41600000, 0x41700000,
-                      0x41800000}));
+  EXPECT_EQ(
+      state.planes["p"].elements,
+      (Elements{0x41400000, 0x41500000, 0x41600000, 0x41700000, 0x41800000}));
 }
 
 TEST_F(InterpreterKernel, Mistakes) {
@@ -303,7 +311,8 @@ protected:
   PlaneData draw(unsigned width) {
     PlaneData plane{width, {}};
     for (unsigned i = 0; i < kSize; ++i)
-      plane.elements.push_back(random() & llvm::maskTrailingOnes<uint64_t>(width));
+      plane.elements.push_back(random() &
+                               llvm::maskTrailingOnes<uint64_t>(width));
     return plane;
   }
 
@@ -314,8 +323,8 @@ protected:
     PassManager manager(&context);
     EXPECT_TRUE(succeeded(parsePassPipeline(stage, manager)));
     EXPECT_TRUE(succeeded(manager.run(*module)));
-    EXPECT_EQ(
-        llvm::toString(interpretKernel(first<KernelOp>(*module), state)), "");
+    EXPECT_EQ(llvm::toString(interpretKernel(first<KernelOp>(*module), state)),
+              "");
     return state;
   }
 

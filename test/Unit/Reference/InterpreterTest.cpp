@@ -53,7 +53,8 @@ TEST(InterpreterPhilox, HalfWordsOfElements) {
   EXPECT_EQ(drawRandomBits(0x299F31D0A4093822, 0x13198A2E, 0x03707344,
                            uint64_t(0x05A308D3243F6A88) * 8 + 2),
             philox4x32({0x243F6A88, 0x05A308D3, 0x13198A2E, 0x03707344},
-                       {0xA4093822, 0x299F31D0})[1] & 0xFFFF);
+                       {0xA4093822, 0x299F31D0})[1] &
+                0xFFFF);
 }
 
 uint64_t roundStochastic(uint64_t bits, Format format, uint16_t random) {
@@ -113,12 +114,15 @@ protected:
 
   static MachineState adamState() {
     MachineState state;
-    state.hypers = {{"lr", 0x1p-10}, {"beta1", 0.5},       {"beta2", 0.5},
-                    {"eps", 0.0},    {"weight_decay", 0.0}};
-    state.planes = {{"param", halves({kOne})}, {"param.lo", halves({0})},
-                    {"grad", halves({kOne})},  {"exp_avg", halves({0})},
-                    {"exp_avg_sq", halves({0})},
-                    {"exp_avg_sq.lo", halves({0})}};
+    state.hypers = {{"lr", 0x1p-10},
+                    {"beta1", 0.5},
+                    {"beta2", 0.5},
+                    {"eps", 0.0},
+                    {"weight_decay", 0.0}};
+    state.planes = {
+        {"param", halves({kOne})},   {"param.lo", halves({0})},
+        {"grad", halves({kOne})},    {"exp_avg", halves({0})},
+        {"exp_avg_sq", halves({0})}, {"exp_avg_sq.lo", halves({0})}};
     return state;
   }
 };
@@ -181,8 +185,8 @@ TEST_F(InterpreterStep, StochasticRounding) {
   ASSERT_EQ(runBuiltin("sgd", "bf16-stochastic", state), "");
   Elements param = get(state, "param");
   for (unsigned i = 0; i < 64; ++i)
-    EXPECT_EQ(param[i], drawRandomBits(42, 7, 3, i + 5) >= 0x8000 ? 0x3F81u
-                                                                : 0x3F80u);
+    EXPECT_EQ(param[i],
+              drawRandomBits(42, 7, 3, i + 5) >= 0x8000 ? 0x3F81u : 0x3F80u);
 }
 
 //===----------------------------------------------------------------------===//
@@ -262,7 +266,8 @@ std::string graphOf(const std::string &body) {
   %size = tensor.dim %p, %zero : tensor<?xf32>
   %b32 = arith.truncf %b : f64 to f32
   %u = tensor.splat %b32[%size] : tensor<?xf32>
-)mlir" + body + "\n  return %new : tensor<?xf32>\n}";
+)mlir" + body +
+         "\n  return %new : tensor<?xf32>\n}";
 }
 
 class InterpreterChains : public InterpreterStep {
@@ -272,13 +277,13 @@ protected:
                const std::string &storage = "#tandem.expansion<bf16 x 2>") {
     MachineState state;
     state.hypers = {{"b", b}};
-    std::string low = storage == "#tandem.kahan<bf16>" ? "p.compensation"
-                                                       : "p.lo";
-    state.planes = {{"p", halves({kOne})}, {low, halves({kTiny})},
+    std::string low =
+        storage == "#tandem.kahan<bf16>" ? "p.compensation" : "p.lo";
+    state.planes = {{"p", halves({kOne})},
+                    {low, halves({kTiny})},
                     {"d", words({0x3B000000})}};
-    std::string error =
-        runGraph(graphOf(body), strategyOf(storage, "<component, bf16>"),
-                 state);
+    std::string error = runGraph(
+        graphOf(body), strategyOf(storage, "<component, bf16>"), state);
     EXPECT_EQ(error, "");
     return {get(state, "p")[0], get(state, low)[0]};
   }
@@ -295,7 +300,8 @@ TEST_F(InterpreterChains, SumAndDifference) {
 /// leading component, so that its d is lost.
 TEST_F(InterpreterChains, ShorterSideOfASum) {
   EXPECT_EQ(run(R"(  %far = arith.addf %p, %d : tensor<?xf32>
-  %new = arith.addf %far, %p : tensor<?xf32>)", 0),
+  %new = arith.addf %far, %p : tensor<?xf32>)",
+                0),
             (Elements{kTwo, kTiny}));
 }
 
@@ -303,7 +309,8 @@ TEST_F(InterpreterChains, ShorterSideOfASum) {
 TEST_F(InterpreterChains, TiesTakeTheLeft) {
   EXPECT_EQ(run(R"(  %l = arith.addf %p, %d : tensor<?xf32>
   %r = arith.addf %p, %p : tensor<?xf32>
-  %new = arith.addf %l, %r : tensor<?xf32>)", 0),
+  %new = arith.addf %l, %r : tensor<?xf32>)",
+                0),
             (Elements{0x4040, 0x3B40})); // 3 and 3 * 2^-10
 }
 
@@ -336,8 +343,10 @@ TEST_F(InterpreterChains, ProductInsideASum) {
 TEST_F(InterpreterChains, ProductOfItsOwn) {
   MachineState state;
   state.hypers = {{"b", 0.5 + 0x1p-9 - 0x1p-12}};
-  state.planes = {{"p", halves({kOne})}, {"p.lo", halves({kTiny})},
-                  {"q", words({0})}, {"r", words({0})}};
+  state.planes = {{"p", halves({kOne})},
+                  {"p.lo", halves({kTiny})},
+                  {"q", words({0})},
+                  {"r", words({0})}};
   std::string graph = R"mlir(func.func @g(
     %p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
     %q: tensor<?xf32> {tandem.role = #tandem.role<grad "q">},
@@ -351,10 +360,11 @@ TEST_F(InterpreterChains, ProductOfItsOwn) {
   %new = arith.mulf %u, %p : tensor<?xf32>
   return %new, %new : tensor<?xf32>, tensor<?xf32>
 })mlir";
-  ASSERT_EQ(runGraph(graph, strategyOf("#tandem.expansion<bf16 x 2>",
-                                       "<component, bf16>"),
-                     state),
-            "");
+  ASSERT_EQ(
+      runGraph(graph,
+               strategyOf("#tandem.expansion<bf16 x 2>", "<component, bf16>"),
+               state),
+      "");
   EXPECT_EQ(get(state, "p"), Elements{0x3F01});
   EXPECT_EQ(get(state, "p.lo"), Elements{0xBAE0});
   EXPECT_EQ(get(state, "r"), Elements{0x3F010000});
@@ -365,7 +375,8 @@ TEST_F(InterpreterChains, ThroughLinalg) {
   EXPECT_EQ(run(R"(  %sum = linalg.map { arith.addf }
       ins(%p, %d : tensor<?xf32>, tensor<?xf32>) outs(%d : tensor<?xf32>)
   %again = arith.subf %sum, %p : tensor<?xf32>
-  %new = arith.addf %sum, %again : tensor<?xf32>)", 0),
+  %new = arith.addf %sum, %again : tensor<?xf32>)",
+                0),
             (Elements{kOne, 0x3B40}));
 }
 
@@ -391,13 +402,13 @@ TEST_F(InterpreterChains, ScalarsStayWide) {
 TEST_F(InterpreterChains, WideInputsAreRounded) {
   MachineState state;
   state.hypers = {{"b", 0}};
-  state.planes = {{"p", halves({kOne})}, {"p.lo", halves({0})},
-                  {"d", words({0x3F808000})}};
-  ASSERT_EQ(runGraph(graphOf("  %new = arith.addf %p, %d : tensor<?xf32>"),
-                     strategyOf("#tandem.expansion<bf16 x 2>",
-                                "<component, bf16>"),
-                     state),
-            "");
+  state.planes = {
+      {"p", halves({kOne})}, {"p.lo", halves({0})}, {"d", words({0x3F808000})}};
+  ASSERT_EQ(
+      runGraph(graphOf("  %new = arith.addf %p, %d : tensor<?xf32>"),
+               strategyOf("#tandem.expansion<bf16 x 2>", "<component, bf16>"),
+               state),
+      "");
   EXPECT_EQ(get(state, "p"), Elements{kTwo});
   EXPECT_EQ(get(state, "p.lo"), Elements{0});
 }
@@ -406,7 +417,8 @@ TEST_F(InterpreterChains, WideInputsAreRounded) {
 /// fma with a second rounding misses here.
 TEST_F(InterpreterChains, FmaRoundsOnce) {
   MachineState state;
-  state.planes = {{"p", halves({0x3F81})}, {"d", words({0x3FC00000})},
+  state.planes = {{"p", halves({0x3F81})},
+                  {"d", words({0x3FC00000})},
                   {"q", halves({0x8001})}};
   std::string graph = R"mlir(func.func @g(
     %p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
@@ -416,8 +428,8 @@ TEST_F(InterpreterChains, FmaRoundsOnce) {
   %new = math.fma %d, %p, %q : tensor<?xf32>
   return %new, %q : tensor<?xf32>, tensor<?xf32>
 })mlir";
-  ASSERT_EQ(runGraph(graph, strategyOf("#tandem.float<bf16>",
-                                       "<component, bf16>"),
+  ASSERT_EQ(runGraph(graph,
+                     strategyOf("#tandem.float<bf16>", "<component, bf16>"),
                      state),
             "");
   EXPECT_EQ(get(state, "p"), Elements{0x3FC1});
@@ -477,8 +489,10 @@ protected:
               const std::string &compute, const std::string &part) {
     MachineState state;
     state.hypers = {{"b", 0.5}};
-    state.planes = {{"p", halves({kOne})}, {"p.lo", halves({0})},
-                    {"p.compensation", halves({0})}, {"d", words({0})}};
+    state.planes = {{"p", halves({kOne})},
+                    {"p.lo", halves({0})},
+                    {"p.compensation", halves({0})},
+                    {"d", words({0})}};
     std::string message =
         runGraph(graphOf(body), strategyOf(storage, compute), state);
     EXPECT_TRUE(mentions(message, part)) << message;
@@ -498,11 +512,32 @@ TEST_F(InterpreterRefusals, Graphs) {
   expect(R"(  %e = math.exp %b : f64
   %e32 = arith.truncf %e : f64 to f32
   %t = tensor.splat %e32[%size] : tensor<?xf32>
-  %new = arith.mulf %p, %t : tensor<?xf32>)", plain, f32,
-         "'math.exp' is none of them");
+  %new = arith.mulf %p, %t : tensor<?xf32>)",
+         plain, f32, "'math.exp' is none of them");
   expect(R"(  %h = arith.truncf %p : tensor<?xf32> to tensor<?xbf16>
-  %new = arith.extf %h : tensor<?xbf16> to tensor<?xf32>)", plain, f32,
-         "is no operation on the real numbers");
+  %new = arith.extf %h : tensor<?xbf16> to tensor<?xf32>)",
+         plain, f32, "is no operation on the real numbers");
+}
+
+/// A step belongs to the first state it leads to; the second one has no update
+/// of its own then.
+TEST_F(InterpreterRefusals, SharedSteps) {
+  MachineState state;
+  state.planes = {{"p", halves({kOne})},
+                  {"p.lo", halves({0})},
+                  {"q", halves({kOne})},
+                  {"q.lo", halves({0})}};
+  std::string message = runGraph(
+      R"mlir(func.func @g(
+    %p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
+    %q: tensor<?xf32> {tandem.role = #tandem.role<param "q">})
+    -> (tensor<?xf32>, tensor<?xf32>) {
+  %sum = arith.addf %p, %q : tensor<?xf32>
+  return %sum, %sum : tensor<?xf32>, tensor<?xf32>
+})mlir",
+      strategyOf("#tandem.expansion<bf16 x 2>", "<component, bf16>"), state);
+  EXPECT_TRUE(mentions(message, "the new value of 'q' is not made of s + d"))
+      << message;
 }
 
 TEST_F(InterpreterRefusals, Storages) {

@@ -64,9 +64,8 @@ protected:
   std::string runGraph(llvm::StringRef graph, llvm::StringRef strategy,
                        MachineState &state) {
     OwningOpRef<ModuleOp> graphs = parse(graph), strategies = parse(strategy);
-    return llvm::toString(interpretGraph(first<func::FuncOp>(*graphs),
-                                         first<StrategyOp>(*strategies),
-                                         state));
+    return llvm::toString(interpretGraph(
+        first<func::FuncOp>(*graphs), first<StrategyOp>(*strategies), state));
   }
 
   /// The same for built-in ones.
@@ -82,8 +81,8 @@ protected:
   }
 
   /// Runs the first function; the message of an error counts as a failure.
-  llvm::SmallVector<ValueBits> runFunction(llvm::StringRef text,
-                                           llvm::ArrayRef<ValueBits> arguments) {
+  llvm::SmallVector<ValueBits>
+  runFunction(llvm::StringRef text, llvm::ArrayRef<ValueBits> arguments) {
     OwningOpRef<ModuleOp> module = parse(text);
     auto results = interpretFunction(first<func::FuncOp>(*module), arguments);
     if (results)

@@ -71,9 +71,9 @@ mlir::mcf::parseComponentList(AsmParser &parser) {
     SMLoc location = parser.getCurrentLocation();
     if (parser.parseInteger(length))
       return failure();
-    if (length < 2 || length > 4)
+    if (length < 2 || length > 3)
       return parser.emitError(location,
-                              "an expansion has 2 to 4 components, got ")
+                              "an expansion has 2 or 3 components, got ")
              << length;
     components.assign(length, components[0]);
     return components;
@@ -113,8 +113,8 @@ LogicalResult
 ExpansionType::verify(function_ref<InFlightDiagnostic()> emitError,
                       ArrayRef<Type> components) {
   // (C1)
-  if (components.size() < 2 || components.size() > 4)
-    return emitError() << "an expansion has 2 to 4 components, got "
+  if (components.size() < 2 || components.size() > 3)
+    return emitError() << "an expansion has 2 or 3 components, got "
                        << components.size();
   // (C2)
   for (Type component : components)

@@ -132,8 +132,69 @@ LogicalResult ComponentsOp::fold(FoldAdaptor,
 }
 
 //===----------------------------------------------------------------------===//
+// Compare
+//===----------------------------------------------------------------------===//
+
+/// i1 in the shape of the operands.
+static Type boolLike(Type type) {
+  return withElementType(type, IntegerType::get(type.getContext(), 1));
+}
+
+ParseResult CompareOp::parse(OpAsmParser &parser, OperationState &result) {
+  StringRef keyword;
+  Type type;
+  OpAsmParser::UnresolvedOperand lhs, rhs;
+  SMLoc location = parser.getCurrentLocation();
+  if (parser.parseKeyword(&keyword))
+    return failure();
+  std::optional<ComparePredicate> predicate =
+      symbolizeComparePredicate(keyword);
+  if (!predicate)
+    return parser.emitError(location)
+           << "unknown predicate '" << keyword << "'; expected eq, lt, le, gt "
+           << "or ge";
+  result.getOrAddProperties<Properties>().predicate =
+      ComparePredicateAttr::get(parser.getContext(), *predicate);
+  if (parser.parseComma() || parser.parseOperand(lhs) || parser.parseComma() ||
+      parser.parseOperand(rhs) ||
+      parser.parseOptionalAttrDict(result.attributes) ||
+      parser.parseColonType(type) ||
+      parser.resolveOperands({lhs, rhs}, type, result.operands))
+    return failure();
+  result.addTypes(boolLike(type));
+  return success();
+}
+
+void CompareOp::print(OpAsmPrinter &printer) {
+  printer << " " << stringifyComparePredicate(getPredicate()) << ", "
+          << getLhs() << ", " << getRhs();
+  printer.printOptionalAttrDict((*this)->getAttrs(), {"predicate"});
+  printer << " : " << getLhs().getType();
+}
+
+LogicalResult CompareOp::verify() {
+  // (C1)
+  if (getType() == boolLike(getLhs().getType()))
+    return success();
+  return emitOpError("result must be ")
+         << boolLike(getLhs().getType()) << ", got " << getType();
+}
+
+//===----------------------------------------------------------------------===//
 // Conversions
 //===----------------------------------------------------------------------===//
+
+LogicalResult ConvertOp::verify() {
+  ExpansionType from = expansionOf(getOperand()), to = expansionOf(getResult());
+  // (C1)
+  if (from.getLeading() == to.getLeading() && from.getLength() == 2 &&
+      to.getLength() == 2 && from.isMixed() != to.isMixed() &&
+      withElementType(getOperand().getType(), to) == getType())
+    return success();
+  return emitOpError("converts between a mixed expansion and two components of "
+                     "its leading format, got ")
+         << getOperand().getType() << " to " << getType();
+}
 
 /// Whether `wide` is f32 or f64 in the shape of `expansion` and at least as
 /// wide as its components.

@@ -202,7 +202,9 @@ bool ExpansionStorageAttr::usesRandomBits() const { return false; }
 Type ExpansionStorageAttr::getValueType(Type format) const {
   Type leading = getExpansion().getLeading();
   if (!format.isF32())
-    return leading == format ? Type(getExpansion()) : Type();
+    return leading == format && getExpansion().getLength() == 2
+               ? Type(getExpansion())
+               : Type();
   return leading.isF32() ? Type() : format;
 }
 
@@ -232,9 +234,18 @@ SmallVector<Value> ExpansionStorageAttr::encode(OpBuilder &builder,
   });
 }
 
-SmallVector<Value> ExpansionStorageAttr::getParts(OpBuilder &builder, Location loc,
-                                   ValueRange planes) const {
-  return widenParts(builder, loc, planes);
+SmallVector<Value> ExpansionStorageAttr::getParts(OpBuilder &builder,
+                                                  Location loc,
+                                                  ValueRange planes) const {
+  if (!getExpansion().isMixed())
+    return widenParts(builder, loc, planes);
+  Type leading = getExpansion().getLeading();
+  auto uniform = mcf::ExpansionType::get(leading, 2);
+  Value packed = mcf::PackOp::create(builder, loc, getExpansion(), planes);
+  Value wide = mcf::ConvertOp::create(builder, loc, uniform, packed);
+  auto parts = mcf::ComponentsOp::create(builder, loc,
+                                         TypeRange{leading, leading}, wide);
+  return widenParts(builder, loc, parts.getResults());
 }
 
 Value ExpansionStorageAttr::accumulate(OpBuilder &builder, Location loc,
@@ -244,8 +255,15 @@ Value ExpansionStorageAttr::accumulate(OpBuilder &builder, Location loc,
 
 Value ExpansionStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
                                   const UniformFactor &factor) const {
-  return mcf::MulOp::create(builder, loc, whole.getType(), factor.split(),
-                            whole);
+  if (!getExpansion().isMixed())
+    return mcf::MulOp::create(builder, loc, whole.getType(), factor.split(),
+                              whole);
+  // The factor keeps both its components; only the product is narrowed.
+  Value split = factor.split();
+  Value wide = mcf::ConvertOp::create(builder, loc, split.getType(), whole);
+  Value product =
+      mcf::MulOp::create(builder, loc, split.getType(), split, wide);
+  return mcf::ConvertOp::create(builder, loc, whole.getType(), product);
 }
 
 //===----------------------------------------------------------------------===//

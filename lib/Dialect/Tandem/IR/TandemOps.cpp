@@ -133,10 +133,19 @@ static LogicalResult verifyTensors(KernelOp op) {
     auto role = dyn_cast<RoleAttr>(attr);
     if (!role || !role.isTensor())
       return op.emitOpError("tensor role expected, got ") << attr;
-    if (!isa<StoredType>(body.getArgument(index).getType()))
+    auto stored = dyn_cast<StoredType>(body.getArgument(index).getType());
+    if (!stored)
       return op.emitOpError("body argument ")
              << index << " must be a stored tensor, got "
              << body.getArgument(index).getType();
+    // (C5)
+    ComputeAttr compute = op.getCompute();
+    if (!stored.getStorage().getValueType(compute.getFormat()))
+      return op.emitOpError("stores ")
+             << role.getName() << " as " << stored.getStorage()
+             << ", which cannot be computed under the "
+             << stringifyPolicy(compute.getPolicy()) << " policy of "
+             << compute.getFormat();
   }
   return success();
 }
@@ -191,8 +200,9 @@ static LogicalResult verifyPlane(Operation *op, StoredType tensor,
   SmallVector<Plane> planes = tensor.getStorage().getPlanes();
   // (C1)
   if (plane >= planes.size())
-    return op->emitOpError("plane ") << int64_t(plane) << " does not exist; " << tensor
-                                     << " has " << planes.size();
+    return op->emitOpError("plane ")
+           << int64_t(plane) << " does not exist; " << tensor << " has "
+           << planes.size();
   // (C2)
   Type element = getElementTypeOrSelf(value);
   Type wanted = planes[plane].elementType;

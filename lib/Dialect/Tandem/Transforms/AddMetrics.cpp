@@ -27,10 +27,12 @@ static Value getFactorMinusOne(KernelOp kernel, Value factor) {
   auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
   unsigned index =
       cast<BlockArgument>(factor).getArgNumber() - kernel.getNumTensors();
-  auto rounded = yield.getOperand(index).getDefiningOp<arith::TruncFOp>();
+  Value rounded = yield.getOperand(index);
   OpBuilder builder(yield);
   SequenceBuilder b(builder, kernel.getLoc());
-  Value wide = rounded.getIn();
+  auto rounding = rounded.getDefiningOp<arith::TruncFOp>();
+  Value wide = rounding ? rounding.getIn()
+                        : b.convert(rounded, builder.getF64Type());
   Value difference = b.sub(wide, b.real(wide.getType(), 1.0));
   yield.getValuesMutable().append(
       b.convert(difference, builder.getF32Type()));
@@ -64,18 +66,22 @@ public:
       return {};
     }
     for (Operation *op : llvm::reverse(steps))
-      addStep(op);
+      if (failed(addStep(op)))
+        return {};
     return sum;
   }
 
 private:
-  void addStep(Operation *op) {
+  LogicalResult addStep(Operation *op) {
     Type f64 = builder.getF64Type();
     Value factor;
     if (auto ema = dyn_cast<EmaOp>(op))
       factor = ema.getFactor();
     else if (auto decay = dyn_cast<DecayOp>(op))
       factor = decay.getFactor();
+    if (factor && !isa<BlockArgument>(factor))
+      return op->emitError("the factor must be uniform: made of "
+                           "hyperparameters and literals alone");
     if (factor)
       add(b.mul(b.convert(getFactorMinusOne(kernel, factor), f64),
                 b.convert(op->getOperand(0), f64)));
@@ -83,6 +89,7 @@ private:
       add(b.convert(accumulate.getAddend(), f64));
     else if (auto ema = dyn_cast<EmaOp>(op))
       add(b.convert(ema.getAddend(), f64));
+    return success();
   }
   void add(Value change) { sum = sum ? b.add(sum, change) : change; }
 

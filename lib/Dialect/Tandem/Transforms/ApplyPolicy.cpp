@@ -70,6 +70,8 @@ private:
   LogicalResult convertStore(StoreOp op);
   LogicalResult convertUpdate(Operation *op, Value factor, Value addend);
   LogicalResult convertArithmetic(Operation *op);
+  Value accumulate(StorageAttrInterface owner, Value whole, Value addend,
+                   Location loc);
 
   SequenceBuilder arith(Operation *op) { return {builder, op->getLoc()}; }
   bool isUniformValue(Value value) {
@@ -141,7 +143,9 @@ LogicalResult ComponentPolicy::convertStore(StoreOp op) {
   Type wanted = storage.getValueType(format);
   if (!isa<mcf::ExpansionType>(wanted))
     value = component(value, op.getLoc());
-  if (value.getType() != wanted) {
+  bool isOwn = !isa<mcf::ExpansionType>(wanted) ||
+               owners.lookup(value) == storage;
+  if (value.getType() != wanted || !isOwn) {
     unsigned index = cast<BlockArgument>(op.getTensor()).getArgNumber();
     return op->emitError("the new value of ")
            << kernel.getTensorRole(index).getName()
@@ -172,12 +176,22 @@ LogicalResult ComponentPolicy::convertUpdate(Operation *op, Value factor,
     owners[whole] = owner;
   }
   if (addend) {
-    Value rounded = component(mapping.lookupOrDefault(addend), loc);
-    whole = owner.accumulate(builder, loc, whole, rounded);
+    whole = accumulate(owner, whole, mapping.lookupOrDefault(addend), loc);
     owners[whole] = owner;
   }
   mapping.map(op->getResult(0), whole);
   return success();
+}
+
+/// A plain sum with an f32 scalar rounds to f32 first, like any operation.
+Value ComponentPolicy::accumulate(StorageAttrInterface owner, Value whole,
+                                  Value addend, Location loc) {
+  if (isUniformValue(addend) && whole.getType() == format) {
+    SequenceBuilder b(builder, loc);
+    return b.convert(b.add(b.convert(whole, builder.getF32Type()), addend),
+                     format);
+  }
+  return owner.accumulate(builder, loc, whole, component(addend, loc));
 }
 
 /// Computes in f32 where an operand is an f32 scalar, and then rounds; else in
@@ -229,9 +243,11 @@ Value ComponentPolicy::split(BlockArgument factor) {
   auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
   unsigned index = factor.getArgNumber() - kernel.getNumTensors();
   Value rounded = yield.getOperand(index);
-  Value wide = rounded.getDefiningOp<arith::TruncFOp>().getIn();
   OpBuilder prologue(yield);
-  SequenceBuilder b(prologue, wide.getLoc());
+  SequenceBuilder b(prologue, rounded.getLoc());
+  auto rounding = rounded.getDefiningOp<arith::TruncFOp>();
+  Value wide = rounding ? rounding.getIn()
+                        : b.convert(rounded, prologue.getF64Type());
   Value high = b.convert(wide, format);
   Value low =
       b.convert(b.sub(wide, b.convert(high, prologue.getF64Type())), format);

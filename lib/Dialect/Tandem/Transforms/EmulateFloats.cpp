@@ -160,7 +160,8 @@ Value Emulator::build(SequenceBuilder &b, Operation *op) {
     return decodeLanes(b, bitcast.getIn(), FloatFormat::get(type));
   }
   if (auto extension = dyn_cast<arith::ExtFOp>(op))
-    return b.convert(lane(extension.getIn()), type);
+    return isEmulated(type) ? lane(extension.getIn())
+                            : b.convert(lane(extension.getIn()), type);
   if (auto truncation = dyn_cast<arith::TruncFOp>(op))
     return buildTruncation(b, truncation);
   if (auto fma = dyn_cast<math::FmaOp>(op))
@@ -178,8 +179,11 @@ Value Emulator::buildTruncation(SequenceBuilder &b, arith::TruncFOp op) {
   Type type = op.getType();
   if (source.getType().isF64())
     return round(b, roundToOddF32(b, source), type, /*cleanNaN=*/false);
-  return round(b, lane(source), type,
-               isEmulated(formatOf(source)) || hasCleanNaN(source));
+  if (isEmulated(formatOf(source)))
+    return round(b, lane(source), type, /*cleanNaN=*/true);
+  // A small format that the target has, or f32.
+  bool isClean = !source.getType().isF32() || hasCleanNaN(source);
+  return round(b, b.convert(source, b.builder.getF32Type()), type, isClean);
 }
 
 Value Emulator::buildFma(SequenceBuilder &b, math::FmaOp op) {

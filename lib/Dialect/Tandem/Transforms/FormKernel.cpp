@@ -173,6 +173,28 @@ KernelOp KernelFormer::createKernel() {
   return op;
 }
 
+/// A decay and the sum that follows it in another linalg body are one ema, as
+/// they are within one body; other readers see the plain product.
+static void mergeDecays(Block &body) {
+  for (auto sum : llvm::make_early_inc_range(body.getOps<AccumulateOp>())) {
+    auto decay = sum.getState().getDefiningOp<DecayOp>();
+    if (!decay)
+      continue;
+    OpBuilder builder(sum);
+    sum.replaceAllUsesWith(EmaOp::create(builder, sum.getLoc(), sum.getType(),
+                                         decay.getState(), decay.getFactor(),
+                                         sum.getAddend())
+                               .getResult());
+    sum.erase();
+    builder.setInsertionPoint(decay);
+    decay.replaceAllUsesWith(arith::MulFOp::create(builder, decay.getLoc(),
+                                                   decay.getFactor(),
+                                                   decay.getState())
+                                 .getResult());
+    decay.erase();
+  }
+}
+
 FailureOr<KernelOp> KernelFormer::form() {
   kernel = createKernel();
   prologue =
@@ -187,6 +209,7 @@ FailureOr<KernelOp> KernelFormer::form() {
       kernel.erase();
       return failure();
     }
+  mergeDecays(kernel.getBodyBlock());
   YieldOp::create(prologue->builder, function.getLoc(), yielded);
   YieldOp::create(body, function.getLoc(), ValueRange());
   return kernel;

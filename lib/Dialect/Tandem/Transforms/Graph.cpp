@@ -108,7 +108,8 @@ bool mlir::tandem::isUniform(Value value) {
     return role && !role.isTensor();
   }
   Operation *op = value.getDefiningOp();
-  if (isa<tensor::EmptyOp, tensor::DimOp>(op) || op->getNumRegions() != 0)
+  if (isa<tensor::EmptyOp, tensor::DimOp, linalg::IndexOp>(op) ||
+      op->getNumRegions() != 0)
     return false;
   // A tensor's extents do not make its elements depend on the tensor.
   if (auto splat = dyn_cast<tensor::SplatOp>(op))

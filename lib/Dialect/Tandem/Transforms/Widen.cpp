@@ -101,7 +101,8 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
 
   void runOnOperation() override {
     if (width < 1 || !llvm::isPowerOf2_64(width)) {
-      getOperation().emitError("width must be a power of two, got ") << width;
+      getOperation().emitError("width must be a power of two, got ")
+          << int64_t(width);
       return signalPassFailure();
     }
     for (auto kernel : getOperation().getOps<KernelOp>()) {

@@ -170,6 +170,14 @@ def MCF_GrowOp : MCF_ExpansionComponentOp<"grow"> {
     Relative error at most 2u^2 where |a| <= |x| (double word plus float;
     Joldes, Muller, Popescu 2017). On overflow every component is NaN.
 
+    Three components:
+
+    ```
+    (x, e) = two_sum(x, a);  (y, e) = two_sum(y, e);  z = z + e
+    (x, y) = fast_two_sum(x, y);  (y, z) = fast_two_sum(y, z)
+    (x, y) = fast_two_sum(x, y)
+    ```
+
     Example:
 
     ```mlir
@@ -210,6 +218,15 @@ def MCF_ScaleOp : MCF_ExpansionComponentOp<"scale"> {
 
     The product a2*v is rounded, then the sum (no fma).
 
+    Three components (the network of `mcf.mul` with two zero components):
+
+    ```
+    (p, e) = two_prod(a1, v);  (q, f) = two_prod(a2, v);  f = f + a3*v
+    (e, q) = two_sum(e, q);  (p, e) = fast_two_sum(p, e);  q = q + f
+    (e, q) = two_sum(e, q);  (p, e) = fast_two_sum(p, e)
+    (e, q) = fast_two_sum(e, q);  (p, e) = fast_two_sum(p, e)
+    ```
+
     Example:
 
     ```mlir
@@ -240,7 +257,21 @@ def MCF_MulOp : MCF_BinaryOp<"mul", [Commutative]> {
     ```
 
     Commutative as written (DWTimesDW1's shape): every bit is the same when the
-    operands are swapped.
+    operands are swapped. Relative error at most 5u^2 (p >= 6).
+
+    Three components (Zhang and Aiken, *MultiFloats*, SC 2025), also
+    commutative:
+
+    ```
+    (p00, e00) = two_prod(a1, b1)
+    (p01, e01) = two_prod(a1, b2);  (p10, e10) = two_prod(a2, b1)
+    (p01, p10) = two_sum(p01, p10);  e01 = e01 + e10
+    p02 = (a1*b3 + a3*b1);  (e00, p01) = two_sum(e00, p01);  p02 = p02 + a2*b2
+    (p00, e00) = fast_two_sum(p00, e00);  p01 = p01 + p10
+    p01 = p01 + (e01 + p02);  (e00, p01) = two_sum(e00, p01)
+    (p00, e00) = fast_two_sum(p00, e00);  (e00, p01) = fast_two_sum(e00, p01)
+    (p00, e00) = fast_two_sum(p00, e00)
+    ```
 
     Example:
 
@@ -248,6 +279,145 @@ def MCF_MulOp : MCF_BinaryOp<"mul", [Commutative]> {
     %t = mcf.mul %a, %b : !mcf.expansion<bf16 x 2>
     ```
   }];
+}
+
+def MCF_AddOp : MCF_BinaryOp<"add", [Commutative]> {
+  let summary = "add two expansions";
+  let description = [{
+    The network of Zhang and Aiken (*MultiFloats*, SC 2025; verified in CAV
+    2025), relative error below 2u^2 for two components:
+
+    ```
+    (a, b) = two_sum(x1, y1);  (c, d) = two_sum(x2, y2)
+    (a, c) = fast_two_sum(a, c);  b = b + d;  b = b + c
+    (a, b) = fast_two_sum(a, b)
+    ```
+
+    Three components:
+
+    ```
+    (a, b) = two_sum(x1, y1);  (c, d) = two_sum(x2, y2);  (e, f) = two_sum(x3, y3)
+    (a, c) = fast_two_sum(a, c);  b = b + f;  (d, e) = two_sum(d, e)
+    (a, d) = fast_two_sum(a, d);  (b, c) = two_sum(b, c);  c = c + e
+    (c, d) = two_sum(c, d);  (b, c) = two_sum(b, c);  (a, b) = fast_two_sum(a, b)
+    c = c + d;  (b, c) = fast_two_sum(b, c);  (a, b) = fast_two_sum(a, b)
+    (b, c) = fast_two_sum(b, c)
+    ```
+
+    Example:
+
+    ```mlir
+    %t = mcf.add %a, %b : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+}
+
+def MCF_SubOp : MCF_BinaryOp<"sub"> {
+  let summary = "subtract two expansions";
+  let description = [{
+    `mcf.add` of the negated second operand.
+
+    Example:
+
+    ```mlir
+    %t = mcf.sub %a, %b : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+}
+
+def MCF_DivOp : MCF_BinaryOp<"div"> {
+  let summary = "divide two expansions";
+  let description = [{
+    DWDivDW2 (Joldes, Muller, Popescu 2017, Algorithm 17), relative error at
+    most 15u^2 + 56u^3 (p >= 7):
+
+    ```
+    t = x1 / y1
+    (c, d) = two_prod(y1, t);  (r, f) = fast_two_sum(c, y2*t)
+    (r, f) = fast_two_sum(r, f + d)
+    z = ((x1 - r) + (x2 - f)) / y1;  (t, z) = fast_two_sum(t, z)
+    ```
+
+    Three components by long division: q1 = x1/y1, r = x - q1*y (`mcf.scale`,
+    `mcf.sub`), q2 = r1/y1, r = r - q2*y, q3 = r1/y1, renormalized.
+
+    Example:
+
+    ```mlir
+    %t = mcf.div %a, %b : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+}
+
+def MCF_SqrtOp : MCF_Op<"sqrt", [SameOperandsAndResultType]> {
+  let summary = "square root of an expansion";
+  let description = [{
+    SQRTDWtoDW (Lefevre, Louvet, Muller, Picot, Rideau 2023), relative error at
+    most 25/8 u^2:
+
+    ```
+    s = sqrt(x1);  r = fma(-s, s, x1);  r = x2 + r
+    t = r / (2*s);  (s, t) = fast_two_sum(s, t)
+    ```
+
+    If sqrt(x1) is zero the result is (sqrt(x1), +0). Three components: with
+    (s, t) as above and e = (s, t, 0), r = x - e*e (`mcf.mul`, `mcf.sub`),
+    u = r1 / (2*s), renormalized.
+
+    Example:
+
+    ```mlir
+    %t = mcf.sqrt %a : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins MCF_ExpansionLike:$operand);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($result)";
+}
+
+def MCF_RenormalizeOp : MCF_Op<"renormalize", [SameOperandsAndResultType]> {
+  let summary = "make the components non-overlapping";
+  let description = [{
+    TwoSums from the last component up, then (three components) once more from
+    the first down:
+
+    ```
+    (y, z) = two_sum(y, z);  (x, y) = two_sum(x, y);  (y, z) = two_sum(y, z)
+    ```
+
+    Two components: (x, y) = two_sum(x, y).
+
+    Example:
+
+    ```mlir
+    %t = mcf.renormalize %a : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins MCF_ExpansionLike:$operand);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($result)";
+}
+
+def MCF_CompareOp : MCF_Op<"compare", [SameTypeOperands]> {
+  let summary = "ordered comparison of two expansions";
+  let description = [{
+    Lexicographic over the components, which orders normalized expansions as
+    the numbers they represent. A NaN in a deciding component makes it false.
+    Predicates: eq, lt, le, gt, ge.
+
+    Constraint: (C1) the result is i1 in the operands' shape.
+
+    Example:
+
+    ```mlir
+    %c = mcf.compare lt, %a, %b : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins MCF_ComparePredicate:$predicate, MCF_ExpansionLike:$lhs,
+                       MCF_ExpansionLike:$rhs);
+  let results = (outs BoolLike:$result);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
 }
 
 def MCF_NegOp : MCF_Op<"neg", [SameOperandsAndResultType]> {
@@ -311,6 +481,45 @@ def MCF_ComponentsOp : MCF_Op<"components"> {
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let hasFolder = 1;
+}
+
+def MCF_ConstantOp : MCF_Op<"constant"> {
+  let summary = "the nearest expansion of a literal";
+  let description = [{
+    Each component is the rest of the f64 literal rounded once.
+
+    Example:
+
+    ```mlir
+    %c = mcf.constant 0.999 : !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins F64Attr:$value);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$value attr-dict `:` type($result)";
+}
+
+def MCF_ConvertOp : MCF_Op<"convert"> {
+  let summary = "change between a mixed expansion and one of its leading format";
+  let description = [{
+    From `<bf16, f8E5M2>` to `<bf16 x 2>` the trailing component becomes
+    lo * 2^(e-8), exactly where the leading format can hold it; the other way
+    it becomes the trailing format's saturating rounding of lo * 2^(8-e), with
+    e = max(exponent(hi), -126).
+
+    Constraint: (C1) both have the same leading format, shape and two
+    components, and one of them is mixed.
+
+    Example:
+
+    ```mlir
+    %t = mcf.convert %a : !mcf.expansion<bf16, f8E5M2> -> !mcf.expansion<bf16 x 2>
+    ```
+  }];
+  let arguments = (ins MCF_ExpansionLike:$operand);
+  let results = (outs MCF_ExpansionLike:$result);
+  let assemblyFormat = "$operand attr-dict `:` type($operand) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def MCF_FromFloatOp : MCF_Op<"from_float"> {

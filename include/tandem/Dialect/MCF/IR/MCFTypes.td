@@ -36,7 +36,7 @@ def MCF_ExpansionType : TypeDef<MCF_Dialect, "Expansion",
     residual of a small number would otherwise fall among FP8's subnormals.
     Mixed expansions compute in the leading format.
 
-    Constraints: (C1) 2 to 4 components; (C2) each of bf16, f16, f32, f8E4M3FN,
+    Constraints: (C1) 2 or 3 components; (C2) each of bf16, f16, f32, f8E4M3FN,
     f8E5M2; (C3) one format, or exactly two with an 8-bit trailing one.
   }];
   let parameters = (ins ArrayRefParameter<"::mlir::Type">:$components);

@@ -197,7 +197,8 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     Constraints: (C1) one body argument per tensor role, of stored type,
     followed by the types the prologue yields; (C2) one prologue argument per
     scalar role, f64 for a hyper, i64 for a step or seed; (C3) uniform values
-    are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two.
+    are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two;
+    (C5) each storage has a value under the compute policy.
 
     Example:
 

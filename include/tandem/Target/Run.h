@@ -1,0 +1,59 @@
+//===- Run.h - Run compiled kernels on arrays -------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how compiled kernels meet the runtime, and runs of a graph
+// on the arrays of a file.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TARGET_RUN_H
+#define TANDEM_TARGET_RUN_H
+
+#include "tandem-runtime/tandem_runtime.h"
+#include "tandem/Target/Compiler.h"
+#include <map>
+
+namespace mlir::tandem {
+
+/// A hyperparameter's domain, as the runtime checks it. The name is the
+/// signature's.
+tdm_hyper_desc getRuntimeHyper(const KernelSignature::Hyper &hyper);
+
+/// The runtime's handle of a kernel compiled for the CPU. The caller destroys
+/// it, before the kernel.
+llvm::Expected<tdm_kernel *> createRuntimeKernel(const CompiledKernel &kernel);
+
+/// "adamw under collage-plus (component bf16), 12 bytes a parameter", then one
+/// line per array and scalar.
+void printSignature(const KernelSignature &signature, llvm::raw_ostream &os);
+
+struct RunOptions {
+  /// Files and directories of arrays named as planes. A gradient may be one
+  /// array NAME for all steps, or NAME.1, NAME.2... for consecutive ones.
+  std::vector<std::string> inputs;
+  /// Where the param and state planes go after the last step; may be empty.
+  std::string output;
+  /// Hyperparameters by name.
+  std::map<std::string, double> hypers;
+  int64_t steps = 1, firstStep = 1, seed = 0;
+  /// The tensor's random-number key, and its first element's index in the
+  /// unsharded tensor.
+  int64_t key = 0, first = 0;
+  int32_t threads = 0;
+  /// Whether state planes that no input has begin as the param's value.
+  bool initialize = false;
+};
+
+/// Runs steps of a CPU kernel and reports on `os`. The output is written only
+/// after all steps succeeded.
+llvm::Error run(const CompiledKernel &kernel, const RunOptions &options,
+                llvm::raw_ostream &os);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_TARGET_RUN_H

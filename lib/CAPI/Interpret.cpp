@@ -1,0 +1,117 @@
+//===- Interpret.cpp - The interpreter's C API ----------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the C API of the reference interpreter.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Failure.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "tandem-c/Reference.h"
+#include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "tandem/InitAllDialects.h"
+#include "tandem/Reference/Interpreter.h"
+#include "tandem/Support/Library.h"
+#include "tandem/Target/Compiler.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::reference;
+
+/// Parses MLIR text; diagnostics become the error's message.
+static llvm::Expected<OwningOpRef<ModuleOp>> parse(MLIRContext &context,
+                                                   StringRef text,
+                                                   StringRef name) {
+  std::string message;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (message.empty())
+      message = diagnostic.str();
+    return success();
+  });
+  auto module = parseSourceString<ModuleOp>(text, &context, name);
+  if (!module)
+    return llvm::createStringError(message);
+  return module;
+}
+
+static llvm::Expected<OwningOpRef<ModuleOp>>
+parseStrategy(MLIRContext &context, const TandemInterpretOptions &options) {
+  std::vector<std::string> directories;
+  for (intptr_t i = 0; i < options.pathLength; ++i)
+    directories.push_back(options.path[i]);
+  auto text =
+      findInLibrary(options.strategy, directories, getBuiltinStrategies());
+  if (!text)
+    return llvm::createStringError(llvm::Twine("unknown strategy '") +
+                                   options.strategy + "'");
+  return parse(context, *text, options.strategy);
+}
+
+/// Elements lie in memory in their own width; the interpreter's words are 64.
+static PlaneData readPlane(const TandemPlaneArray &array) {
+  PlaneData plane{unsigned(array.bits), {}};
+  unsigned bytes = array.bits / 8;
+  for (int64_t i = 0; i < array.count; ++i) {
+    uint64_t word = 0;
+    memcpy(&word, static_cast<const char *>(array.data) + i * bytes, bytes);
+    plane.elements.push_back(word);
+  }
+  return plane;
+}
+
+static void writePlane(const TandemPlaneArray &array, const PlaneData &plane) {
+  unsigned bytes = array.bits / 8;
+  for (int64_t i = 0; i < array.count; ++i)
+    memcpy(static_cast<char *>(array.data) + i * bytes, &plane.elements[i],
+           bytes);
+}
+
+static llvm::Error interpret(const TandemInterpretOptions &options,
+                             ArrayRef<TandemPlaneArray> planes) {
+  auto text = loadGraph(options.graph);
+  if (!text)
+    return text.takeError();
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  auto graphs = parse(context, *text, "graph");
+  if (!graphs)
+    return graphs.takeError();
+  auto strategies = parseStrategy(context, options);
+  if (!strategies)
+    return strategies.takeError();
+  auto strategy = (*strategies)->lookupSymbol<StrategyOp>(options.strategy);
+  auto functions = (*graphs)->getOps<func::FuncOp>();
+  auto graph = llvm::find_if(functions, isGraph);
+  if (graph == functions.end() || !strategy)
+    return llvm::createStringError("no graph, or no strategy of that name");
+  MachineState state;
+  for (const TandemPlaneArray &plane : planes)
+    state.planes[plane.name] = readPlane(plane);
+  for (intptr_t i = 0; i < options.numHypers; ++i)
+    state.hypers[options.hypers[i].name] = options.hypers[i].value;
+  state.step = options.step;
+  state.seed = options.seed;
+  state.key = options.key;
+  state.first = options.first;
+  if (llvm::Error error = interpretGraph(*graph, strategy, state))
+    return error;
+  for (const TandemPlaneArray &plane : planes)
+    writePlane(plane, state.planes[plane.name]);
+  return llvm::Error::success();
+}
+
+bool tandemInterpret(const TandemInterpretOptions *options,
+                     const TandemPlaneArray *planes, intptr_t numPlanes) {
+  llvm::Error error = interpret(*options, {planes, size_t(numPlanes)});
+  if (!error)
+    return true;
+  setLastError(std::move(error));
+  return false;
+}

@@ -1,0 +1,250 @@
+//===- RunArrays.cpp - The arrays of a run --------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the arrays of a run: names, types, sizes, first values.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RunArrays.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir::tandem;
+using llvm::Twine;
+
+using PlaneEntry = KernelSignature::PlaneEntry;
+
+DType mlir::tandem::getFileType(const PlaneEntry &plane) {
+  if (plane.type == "i16")
+    return DType::U16;
+  if (plane.type == "i8")
+    return DType::U8;
+  return *parseDType(plane.type);
+}
+
+static bool isInteger(DType type) {
+  return llvm::is_contained(
+      {DType::U8, DType::I8, DType::U16, DType::I16, DType::U32, DType::I32},
+      type);
+}
+
+static std::string listPlanes(const KernelSignature &signature) {
+  return llvm::join(
+      llvm::map_range(signature.planes,
+                      [](const PlaneEntry &plane) { return plane.name; }),
+      ", ");
+}
+
+/// The step that "grad.12" names, or nothing.
+static std::optional<int64_t> getStepOf(llvm::StringRef name,
+                                        llvm::StringRef plane) {
+  int64_t step;
+  if (!name.consume_front(plane) || !name.consume_front(".") ||
+      name.getAsInteger(10, step))
+    return std::nullopt;
+  return step;
+}
+
+llvm::Error RunArrays::fail(const std::string &name, const Twine &problem,
+                            const Twine &remedy) const {
+  return llvm::createStringError("array '" + Twine(name) + "' " + problem +
+                                 "; " + remedy);
+}
+
+llvm::Error RunArrays::load() {
+  if (llvm::Error error = read())
+    return error;
+  if (llvm::Error error = checkNames())
+    return error;
+  for (const PlaneEntry &plane : signature.planes) {
+    bool isGrad = plane.kind == RoleKind::grad;
+    if (!isGrad && !arrays.count(plane.name))
+      continue;
+    if (llvm::Error error =
+            isGrad ? checkGradient(plane) : checkArray(plane, plane.name))
+      return error;
+  }
+  return createMissing();
+}
+
+llvm::Error RunArrays::read() {
+  for (const std::string &input : options.inputs) {
+    auto part = readArrays(input);
+    if (!part)
+      return part.takeError();
+    for (auto &[name, array] : *part)
+      if (!arrays.try_emplace(name, std::move(array)).second)
+        return fail(name, "is in more than one --input", "give it once");
+  }
+  return llvm::Error::success();
+}
+
+/// An array that nothing reads is a misspelt one.
+llvm::Error RunArrays::checkNames() {
+  for (const auto &[name, array] : arrays) {
+    bool isKnown = llvm::any_of(signature.planes, [&](const PlaneEntry &plane) {
+      return name == plane.name ||
+             (plane.kind == RoleKind::grad && getStepOf(name, plane.name));
+    });
+    if (!isKnown)
+      return fail(name,
+                  "is no plane of " + Twine(signature.name) + " under " +
+                      signature.strategy,
+                  "its planes are " + listPlanes(signature));
+  }
+  return llvm::Error::success();
+}
+
+std::string RunArrays::getGradientName(const PlaneEntry &plane,
+                                       int64_t step) const {
+  return arrays.count(plane.name) ? plane.name
+                                  : plane.name + "." + std::to_string(step + 1);
+}
+
+llvm::Error RunArrays::checkGradient(const PlaneEntry &plane) {
+  bool isConstant = arrays.count(plane.name);
+  for (const auto &[name, array] : arrays) {
+    auto step = getStepOf(name, plane.name);
+    if (!step)
+      continue;
+    if (isConstant)
+      return fail(name, "stands beside '" + Twine(plane.name) + "'",
+                  "give one gradient for all steps or one for each");
+    if (*step < 1 || *step > options.steps)
+      return fail(name, "belongs to no step of --steps=" + Twine(options.steps),
+                  "number gradients from 1, one for each step");
+  }
+  for (int64_t step = 0; step < (isConstant ? 1 : options.steps); ++step) {
+    std::string name = getGradientName(plane, step);
+    if (!arrays.count(name))
+      return fail(name, "is missing",
+                  "the input needs '" + Twine(plane.name) +
+                      "' for all steps, or '" + plane.name + ".1' to '" +
+                      plane.name + "." + Twine(options.steps) + "'");
+    if (llvm::Error error = checkArray(plane, name))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
+                                  const std::string &name) {
+  Array &array = arrays.at(name);
+  DType wanted = getFileType(plane);
+  // .npy files carry bf16 and 8-bit floats as integers of their width.
+  bool fits = array.type == wanted ||
+              (isInteger(array.type) && array.reinterpret(wanted));
+  if (!fits)
+    return fail(name, "holds " + getName(array.type),
+                signature.strategy + Twine(" keeps '") + plane.name + "' as " +
+                    getName(wanted) + " (or integers of that width)");
+  if (numElements < 0) {
+    numElements = array.getNumElements();
+    sizedBy = name;
+  }
+  if (array.getNumElements() != numElements)
+    return fail(name,
+                "has " + Twine(array.getNumElements()) + " elements, '" +
+                    sizedBy + "' has " + Twine(numElements),
+                "all arrays must have one size");
+  return llvm::Error::success();
+}
+
+/// Whether a param's value is known: by the plane that a framework reads as
+/// the value, or by every plane that the kernel reads.
+bool RunArrays::hasValue(const std::string &role) const {
+  return llvm::all_of(signature.planes, [&](const PlaneEntry &plane) {
+    return plane.role != role || !plane.isRead || arrays.count(plane.name) ||
+           arrays.count(role);
+  });
+}
+
+llvm::Error RunArrays::checkMissing() const {
+  std::vector<std::string> missing;
+  for (const PlaneEntry &plane : signature.planes) {
+    if (plane.kind == RoleKind::grad || !plane.isRead ||
+        arrays.count(plane.name))
+      continue;
+    if (!options.initialize)
+      missing.push_back("'" + plane.name + "'");
+    else if (plane.kind == RoleKind::param && !hasValue(plane.role))
+      return fail(plane.role, "is missing", "--initialize begins from it");
+  }
+  if (missing.empty())
+    return llvm::Error::success();
+  return llvm::createStringError(
+      "the input lacks " + llvm::join(missing, ", ") + " of " + signature.name +
+      " under " + signature.strategy +
+      "; add them, or give --initialize to begin from the param");
+}
+
+llvm::Error RunArrays::createMissing() {
+  if (llvm::Error error = checkMissing())
+    return error;
+  for (const PlaneEntry &plane : signature.planes)
+    if (plane.kind != RoleKind::grad && !arrays.count(plane.name))
+      if (llvm::Error error = create(plane))
+        return error;
+  return llvm::Error::success();
+}
+
+static const llvm::fltSemantics *getSemantics(DType type) {
+  switch (type) {
+  case DType::BF16:
+    return &llvm::APFloat::BFloat();
+  case DType::F16:
+    return &llvm::APFloat::IEEEhalf();
+  default:
+    return nullptr;
+  }
+}
+
+/// The exact f32 values of an array of 16-bit floats.
+static void widen(const Array &from, const llvm::fltSemantics &semantics,
+                  Array &to) {
+  for (auto [bits, value] :
+       llvm::zip_equal(from.values<uint16_t>(), to.values<float>())) {
+    llvm::APFloat number(semantics, llvm::APInt(16, bits));
+    value = number.convertToFloat();
+  }
+}
+
+/// Zeros, but the f32 copy of a weight begins as the weight that is given.
+llvm::Error RunArrays::create(const PlaneEntry &plane) {
+  const Array &model = arrays.at(sizedBy);
+  auto array = Array::create(getFileType(plane), model.shape);
+  if (!array)
+    return array.takeError();
+  auto visible = arrays.find(plane.role);
+  bool isMaster = plane.kind == RoleKind::param && array->type == DType::F32 &&
+                  !plane.isVisible && visible != arrays.end();
+  if (isMaster)
+    if (auto *semantics = getSemantics(visible->second.type))
+      widen(visible->second, *semantics, *array);
+  arrays.emplace(plane.name, std::move(*array));
+  return llvm::Error::success();
+}
+
+std::vector<void *> RunArrays::getPointers(int64_t step) {
+  std::vector<void *> pointers;
+  for (const PlaneEntry &plane : signature.planes)
+    pointers.push_back(arrays
+                           .at(plane.kind == RoleKind::grad
+                                   ? getGradientName(plane, step)
+                                   : plane.name)
+                           .bytes.data());
+  return pointers;
+}
+
+ArrayMap RunArrays::getResults() const {
+  ArrayMap results;
+  for (const PlaneEntry &plane : signature.planes)
+    if (plane.isWritten)
+      results.emplace(plane.name, arrays.at(plane.name));
+  return results;
+}

@@ -1,0 +1,68 @@
+//===- RunArrays.h - The arrays of a run ------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how a run finds, checks and initializes its arrays.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_RUN_RUNARRAYS_H
+#define TANDEM_LIB_TARGET_RUN_RUNARRAYS_H
+
+#include "tandem/Support/ArrayFile.h"
+#include "tandem/Target/Run.h"
+
+namespace mlir::tandem {
+
+/// The arrays of one run, by plane and, for gradients, by step.
+class RunArrays {
+public:
+  RunArrays(const KernelSignature &signature, const RunOptions &options)
+      : signature(signature), options(options) {}
+
+  /// Reads all inputs; checks that every plane has one array of its type and
+  /// of the common size; creates those that may be created.
+  llvm::Error load();
+
+  int64_t getNumElements() const { return numElements; }
+  /// The memory of each plane in step number `step`, counted from 0.
+  std::vector<void *> getPointers(int64_t step);
+  /// The array of a plane other than a gradient.
+  const Array &get(const std::string &plane) const { return arrays.at(plane); }
+  /// What the kernel writes.
+  ArrayMap getResults() const;
+
+private:
+  using PlaneEntry = KernelSignature::PlaneEntry;
+
+  llvm::Error read();
+  llvm::Error checkNames();
+  llvm::Error checkGradient(const PlaneEntry &plane);
+  llvm::Error checkArray(const PlaneEntry &plane, const std::string &name);
+  bool hasValue(const std::string &role) const;
+  llvm::Error checkMissing() const;
+  llvm::Error createMissing();
+  llvm::Error create(const PlaneEntry &plane);
+  /// The array of a gradient's plane in a step: NAME or NAME.step+1.
+  std::string getGradientName(const PlaneEntry &plane, int64_t step) const;
+  llvm::Error fail(const std::string &name, const llvm::Twine &problem,
+                   const llvm::Twine &remedy) const;
+
+  const KernelSignature &signature;
+  const RunOptions &options;
+  ArrayMap arrays;
+  int64_t numElements = -1;
+  /// The array that the others' sizes are compared with.
+  std::string sizedBy;
+};
+
+/// The type that a plane's elements have in files.
+DType getFileType(const KernelSignature::PlaneEntry &plane);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_TARGET_RUN_RUNARRAYS_H

@@ -1,0 +1,230 @@
+//===- Translations.cpp - Translations to target code ---------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the translations of graphs and kernels to PTX, LLVM IR
+// and assembly, and the check of PTX against its kernel.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/Translations.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Tools/mlir-translate/Translation.h"
+#include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "tandem/InitAllDialects.h"
+#include "tandem/Pipelines/Pipelines.h"
+#include "tandem/Support/Library.h"
+#include "tandem/Target/CPU.h"
+#include "tandem/Target/PTX.h"
+#include "tandem/Target/PTXCheck.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+namespace cl = llvm::cl;
+
+namespace {
+/// The options that all translations share.
+struct TranslationOptions {
+  cl::opt<std::string> strategy{
+      "strategy", cl::desc("The strategy, where the input is a graph")};
+  cl::list<std::string> path{
+      "strategy-path", cl::CommaSeparated,
+      cl::desc("Directories searched for strategies before the built-in ones")};
+  cl::opt<std::string> chip{"chip", cl::init("sm_90"),
+                            cl::desc("The NVIDIA chip that PTX is for")};
+  cl::opt<std::string> isa{
+      "isa", cl::init("native"),
+      cl::desc("The instruction set that CPU code is for")};
+  cl::opt<int64_t> width{
+      "width", cl::init(0),
+      cl::desc("Elements per step, a power of two; 0 chooses")};
+  cl::opt<std::string> ptx{"ptx", cl::desc("The PTX file that is checked")};
+
+  int64_t getCPUWidth() { return width ? width : getDefaultWidth(isa); }
+  int64_t getGPUWidth() {
+    NVVMPipelineOptions defaults;
+    return width ? width : defaults.width;
+  }
+};
+} // namespace
+
+static TranslationOptions &getOptions() {
+  static TranslationOptions options;
+  return options;
+}
+
+//===----------------------------------------------------------------------===//
+// Lowering
+//===----------------------------------------------------------------------===//
+
+static LogicalResult report(ModuleOp module, llvm::Error error) {
+  if (!error)
+    return success();
+  // Without the operation that emitError would print below the message.
+  return emitError(module.getLoc(), llvm::toString(std::move(error)));
+}
+
+/// Brings graphs to kernels on planes. Other modules stay as they are.
+static LogicalResult lowerToKernel(ModuleOp module) {
+  TranslationOptions &options = getOptions();
+  if (llvm::none_of(module.getOps<func::FuncOp>(), isGraph))
+    return success();
+  if (options.strategy.empty())
+    return emitError(module.getLoc(),
+                     "a graph needs a strategy; give --strategy=NAME "
+                     "with a file on --strategy-path or one of ")
+           << listNames(getBuiltinStrategies());
+  PassManager manager(module.getContext());
+  KernelPipelineOptions pipeline;
+  pipeline.strategy = options.strategy;
+  pipeline.path = ArrayRef<std::string>(
+      std::vector<std::string>(options.path.begin(), options.path.end()));
+  buildKernelPipeline(manager, pipeline);
+  return manager.run(module);
+}
+
+/// Brings kernels to the LLVM dialect.
+static LogicalResult
+lowerToTarget(ModuleOp module,
+              llvm::function_ref<void(OpPassManager &)> buildPipeline) {
+  if (!module.getOps<LLVM::LLVMFuncOp>().empty())
+    return success();
+  if (module.getOps<KernelOp>().empty())
+    return emitError(module.getLoc(),
+                     "expected a graph (a function with tandem.role "
+                     "arguments), a tandem.kernel, or functions in the "
+                     "LLVM dialect");
+  PassManager manager(module.getContext());
+  buildPipeline(manager);
+  return manager.run(module);
+}
+
+static void buildPipelineForCPU(OpPassManager &manager) {
+  CPUPipelineOptions options;
+  options.width = getOptions().getCPUWidth();
+  buildCPUPipeline(manager, options);
+}
+
+static void buildPipelineForGPU(OpPassManager &manager) {
+  NVVMPipelineOptions options;
+  options.width = getOptions().getGPUWidth();
+  buildNVVMPipeline(manager, options);
+}
+
+//===----------------------------------------------------------------------===//
+// Translations
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A kernel's name and arithmetic, which its lowering leaves behind.
+struct Requirement {
+  std::string name;
+  RequiredCounts counts;
+};
+} // namespace
+
+static FailureOr<std::vector<Requirement>> getRequirements(ModuleOp module) {
+  std::vector<Requirement> requirements;
+  for (auto kernel : module.getOps<KernelOp>()) {
+    auto counts = countRequired(kernel);
+    if (!counts)
+      return report(module, counts.takeError());
+    requirements.push_back({kernel.getSymName().str(), *counts});
+  }
+  return requirements;
+}
+
+static LogicalResult check(ModuleOp module, StringRef ptx,
+                           ArrayRef<Requirement> requirements) {
+  TranslationOptions &options = getOptions();
+  for (const Requirement &requirement : requirements)
+    if (failed(
+            report(module, checkPTX(ptx, requirement.name, requirement.counts,
+                                    options.chip, options.getGPUWidth()))))
+      return failure();
+  return success();
+}
+
+static LogicalResult translateModuleToPTX(ModuleOp module, raw_ostream &os) {
+  if (failed(lowerToKernel(module)))
+    return failure();
+  auto requirements = getRequirements(module);
+  if (failed(requirements) ||
+      failed(lowerToTarget(module, buildPipelineForGPU)))
+    return failure();
+  auto ptx = translateToPTX(module, getOptions().chip);
+  if (!ptx)
+    return report(module, ptx.takeError());
+  if (failed(check(module, *ptx, *requirements)))
+    return failure();
+  os << *ptx;
+  return success();
+}
+
+/// Emits CPU code with one of the functions of CPU.h.
+static LogicalResult translateForCPU(
+    ModuleOp module, raw_ostream &os,
+    llvm::Expected<std::string> (*emit)(ModuleOp, llvm::StringRef)) {
+  if (failed(lowerToKernel(module)) ||
+      failed(lowerToTarget(module, buildPipelineForCPU)))
+    return failure();
+  auto text = emit(module, getOptions().isa);
+  if (!text)
+    return report(module, text.takeError());
+  os << *text;
+  return success();
+}
+
+static LogicalResult checkPTXFile(ModuleOp module, raw_ostream &os) {
+  TranslationOptions &options = getOptions();
+  if (options.ptx.empty())
+    return emitError(module.getLoc(),
+                     "give the PTX file to check with --ptx=FILE");
+  if (failed(lowerToKernel(module)))
+    return failure();
+  if (module.getOps<KernelOp>().empty())
+    return emitError(module.getLoc(), "PTX is checked against a graph or a "
+                                      "tandem.kernel; the input has neither");
+  auto requirements = getRequirements(module);
+  if (failed(requirements))
+    return failure();
+  auto file = llvm::MemoryBuffer::getFile(options.ptx);
+  if (!file)
+    return emitError(module.getLoc(), "cannot read '")
+           << options.ptx << "': " << file.getError().message();
+  if (failed(check(module, (*file)->getBuffer(), *requirements)))
+    return failure();
+  for (const Requirement &requirement : *requirements)
+    os << requirement.name << ": the PTX executes the kernel's arithmetic, "
+       << options.getGPUWidth() << " elements a step\n";
+  return success();
+}
+
+void mlir::tandem::registerTargetTranslations() {
+  getOptions();
+  TranslateFromMLIRRegistration("tandem-to-ptx",
+                                "PTX for --chip, checked against its kernel",
+                                translateModuleToPTX, registerAllDialects);
+  TranslateFromMLIRRegistration(
+      "tandem-to-llvmir", "LLVM IR of the CPU code for --isa",
+      [](ModuleOp module, raw_ostream &os) {
+        return translateForCPU(module, os, emitLLVMIR);
+      },
+      registerAllDialects);
+  TranslateFromMLIRRegistration(
+      "tandem-to-asm", "Assembly of the CPU code for --isa",
+      [](ModuleOp module, raw_ostream &os) {
+        return translateForCPU(module, os, emitAssembly);
+      },
+      registerAllDialects);
+  TranslateFromMLIRRegistration(
+      "check-ptx", "Check the PTX in --ptx against the input's arithmetic",
+      checkPTXFile, registerAllDialects);
+}

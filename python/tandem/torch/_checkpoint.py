@@ -1,0 +1,62 @@
+"""State dicts: whose they are, and how their bits survive loading."""
+
+from __future__ import annotations
+
+import torch
+
+from tandem._kernel import Kernel
+
+
+def identity(kernel: Kernel) -> dict:
+    """What must agree between an optimizer and the state dict that it loads."""
+    return {
+        "graph": kernel.name,
+        "strategy": kernel.strategy,
+        "compute": kernel.compute,
+        "planes": {plane.name: plane.type for plane in kernel.planes},
+    }
+
+
+def check_identity(state_dict: dict, kernel: Kernel) -> None:
+    """Refuses a state of another graph or strategy, as far as the dict says."""
+    theirs, ours = state_dict.get("tandem"), identity(kernel)
+    if theirs is None or theirs == ours:
+        return
+    differing = [key for key in ours if theirs.get(key) != ours[key]]
+    raise ValueError(
+        f"the state dict is of graph {theirs.get('graph')!r} under strategy "
+        f"{theirs.get('strategy')!r}, this optimizer runs {ours['graph']!r} under "
+        f"{ours['strategy']!r} (they differ in {', '.join(differing)}); create the "
+        "optimizer with the graph and strategy of the state dict"
+    )
+
+
+class Sealed:
+    """A tensor that torch.optim hands on, instead of casting it to the weight's type."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor = tensor
+
+
+def sealed(state_dict: dict) -> dict:
+    """The state dict with every tensor of a parameter's state sealed."""
+    states = {
+        key: {
+            name: Sealed(value) if isinstance(value, torch.Tensor) else value
+            for name, value in state.items()
+        } if isinstance(state, dict) else state
+        for key, state in state_dict["state"].items()
+    }
+    return state_dict | {"state": states}
+
+
+def unsealed(state: dict) -> dict:
+    """An optimizer's state with copies of the tensors that were sealed in it."""
+    for planes in state["state"].values():
+        if isinstance(planes, dict):
+            for name, value in planes.items():
+                if isinstance(value, Sealed):
+                    planes[name] = value.tensor.detach().to("cpu", copy=True)
+    return state

@@ -1,0 +1,495 @@
+"""The optimizer over any graph: torch.optim's interface to compiled kernels."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import is_
+
+import torch
+from torch.optim.optimizer import required
+
+import tandem
+from tandem.torch import _checkpoint
+from tandem.torch._lane import Lane, Slot
+from tandem.torch._layout import laid_out, may_overlap
+
+#: Two hyperparameters that PyTorch keeps as one pair.
+_PAIR = ("beta1", "beta2")
+
+
+class Optimizer(torch.optim.Optimizer):
+    """Runs an optimizer graph, compiled under a strategy, on PyTorch parameters.
+
+    Each param group is a row of the graph's scalars; ``beta1`` and ``beta2`` form
+    ``betas``. The state of a parameter holds the planes of the kernel under their
+    names (``opt.state[p]["exp_avg_sq.lo"]``) and an integer ``"step"``. Memory is
+    updated in place, by one kernel for all parameters.
+
+    A parameter has the type of the strategy's visible weight, bfloat16 for most.
+    Parameters kept in float32 under such a strategy, as norms often are, are
+    updated by the same graph under the strategy "fp32". Gradients of another type
+    than the kernel reads are rounded to it, to nearest.
+
+    To start a parameter anew, as after loading other weights into a model whose
+    strategy keeps parts of them in the state, use ``opt.state.pop(p)``.
+
+    Args:
+        params: parameters, named parameters or param groups.
+        graph: a library graph's name, the path of an .mlir file, or MLIR text.
+        strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``.
+        path: directories searched for strategies first.
+        seed: seeds stochastic rounding. A parameter's random bits depend on it,
+            on its index in the optimizer and on its step.
+        threads: 0 for ``torch.get_num_threads()``; results do not depend on it.
+        metrics: whether :meth:`metrics` can be asked.
+        **hypers: the graph's hyperparameters; its own defaults hold where absent.
+
+    Raises:
+        ValueError: what does not compile, and hyperparameters out of their domain.
+        TypeError: unknown hyperparameters, and parameters of a type that does not
+            fit the strategy.
+    """
+
+    def __init__(
+        self,
+        params: Iterable,
+        graph: str | os.PathLike,
+        strategy: str = "collage-plus",
+        *,
+        path: Sequence[str | os.PathLike] = (),
+        seed: int = 0,
+        threads: int = 0,
+        metrics: bool = False,
+        **hypers,
+    ):
+        self._compile(graph, strategy, path, metrics)
+        self.threads = threads
+        # A file may have changed by the time this optimizer is unpickled.
+        source = self._recipe["graph"]
+        if source.endswith(".mlir") and os.path.isfile(source):
+            with open(source, encoding="utf-8") as file:
+                self._recipe["graph"] = file.read()
+        defaults = self._defaults(seed)
+        self._fold_betas(hypers, defaults)
+        unknown = sorted(set(hypers) - set(defaults))
+        if unknown:
+            raise TypeError(
+                f"{self.kernel.name} has no hyperparameter {unknown[0]!r}; it takes "
+                + ", ".join(defaults)
+            )
+        super().__init__(params, defaults | hypers)
+
+    #===--------------------------------------------------------------------===#
+    # Kernels
+    #===--------------------------------------------------------------------===#
+
+    def _compile(self, graph, strategy, path, metrics) -> None:
+        self._recipe = {
+            "graph": os.fspath(graph), "strategy": strategy,
+            "path": [os.fspath(p) for p in path], "metrics": bool(metrics),
+        }
+        self._main = Lane(self._kernel(strategy))
+        self._wide: Lane | None = None
+        self._slots: list[Slot | None] = []
+        #: The parameters with a state, their states, and the addresses of all
+        #: planes, as the slots know them.
+        self._states: list = []
+        self._addresses: list[int] = []
+        #: The lanes of the last step.
+        self._measured: list[Lane] | None = None
+
+    def _kernel(self, strategy: str) -> tandem.Kernel:
+        options = {"metrics": True} if self._recipe["metrics"] else {}
+        return tandem.compile(
+            self._recipe["graph"], strategy, path=self._recipe["path"], **options
+        )
+
+    @property
+    def kernel(self) -> tandem.Kernel:
+        """The kernel of parameters in the strategy's own type."""
+        return self._main.kernel
+
+    @property
+    def strategy(self) -> str:
+        """The strategy's name."""
+        return self.kernel.strategy
+
+    @property
+    def bytes_per_parameter(self) -> float:
+        """Bytes of weight, gradient and states together, from their storages."""
+        return self.kernel.bytes_per_parameter
+
+    def _lane(self, param: torch.Tensor, label: str) -> Lane:
+        """The lane whose weights have the parameter's type."""
+        main = self._main.dtype
+        if param.dtype == main:
+            return self._main
+        if param.dtype == torch.float32:
+            if self._wide is None:
+                self._wide = Lane(self._kernel("fp32"))
+            return self._wide
+        if param.is_complex():
+            raise TypeError(
+                f"{label} is complex ({param.dtype}); optimize real and imaginary "
+                "parts, torch.view_as_real(p)"
+            )
+        raise TypeError(
+            f"{label} is {param.dtype}, but strategy {self.strategy!r} keeps weights "
+            f"in {main}; convert it with p.to({main}), or choose a strategy whose "
+            f"weights are {param.dtype}"
+        )
+
+    #===--------------------------------------------------------------------===#
+    # Param groups
+    #===--------------------------------------------------------------------===#
+
+    def _defaults(self, seed: int) -> dict:
+        """The defaults of a param group: hypers in PyTorch's terms, and the seed."""
+        hypers = self.kernel.hypers
+        defaults: dict = {}
+        for name, value in hypers.items():
+            if not set(_PAIR) <= set(hypers) or name not in _PAIR:
+                defaults[name] = required if value is None else value
+            elif None in (pair := tuple(hypers[n] for n in _PAIR)):
+                defaults["betas"] = required
+            else:
+                defaults["betas"] = pair
+        if any(kind.name == "SEED" for kind in self.kernel.integers.values()):
+            if not -(2**63) <= seed < 2**63:
+                raise ValueError(f"seed {seed} does not fit in 64 bits; take a smaller")
+            defaults["seed"] = seed
+        return defaults
+
+    @staticmethod
+    def _fold_betas(values: dict, defaults: dict) -> None:
+        """Turns "beta1" and "beta2" into "betas", where that is the group's key."""
+        given = [name for name in _PAIR if name in values]
+        if not given or "betas" not in defaults:
+            return
+        if "betas" in values:
+            raise TypeError(f"give either betas or {given[0]}, not both")
+        pair = defaults["betas"]
+        if pair is required and len(given) < 2:
+            raise TypeError("give betas, or both of beta1 and beta2")
+        values["betas"] = tuple(
+            values.pop(name) if name in values else pair[i]
+            for i, name in enumerate(_PAIR)
+        )
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a param group, after checking its parameters and scalars."""
+        if isinstance(param_group, dict):
+            param_group = param_group.copy()
+            self._fold_betas(param_group, self.defaults)
+        super().add_param_group(param_group)
+        try:
+            self._check_group(len(self.param_groups) - 1)
+        except Exception:
+            self.param_groups.pop()
+            raise
+
+    def _check_group(self, index: int) -> None:
+        """Refuses parameters that no lane takes, and scalars out of their domain."""
+        first = sum(len(g["params"]) for g in self.param_groups[:index])
+        for i, param in enumerate(self.param_groups[index]["params"], first):
+            if param.requires_grad:
+                self._check_param(param, self._label(i))
+        try:
+            self._main.check_hypers(self._row(index))
+        except ValueError as error:
+            raise ValueError(self._explain(error, [index], [])) from None
+
+    def _check_param(self, param: torch.Tensor, label: str) -> Lane:
+        """The parameter's lane, or the reason why it cannot be updated."""
+        if not param.is_cpu:
+            raise ValueError(
+                f"{label} is on {param.device}; tandem.torch updates parameters on "
+                "the CPU: move it there with p.to('cpu')"
+            )
+        if param.layout is not torch.strided:
+            raise TypeError(
+                f"{label} is sparse ({param.layout}); only dense parameters can be "
+                "updated: use p.to_dense()"
+            )
+        if param.numel() and not param.data_ptr():
+            raise TypeError(
+                f"{label} is a {type(param).__name__} without memory of its own; "
+                "pass the local tensor that holds its elements"
+            )
+        if may_overlap(param):
+            raise ValueError(
+                f"{label} has elements that share memory (strides "
+                f"{param.stride()}); pass a copy, p.contiguous()"
+            )
+        return self._lane(param, label)
+
+    def _label(self, index: int) -> str:
+        """How messages call the parameter of that index."""
+        first = 0
+        for group in self.param_groups:
+            names = group.get("param_names", ())
+            if index - first < len(group["params"]):
+                named = f" ({names[index - first]!r})" if names else ""
+                return f"parameter {index}{named}"
+            first += len(group["params"])
+        return f"parameter {index}"
+
+    def _row(self, index: int) -> list[float]:
+        """A param group's hyperparameters, in launch order."""
+        group = self.param_groups[index]
+        row = []
+        for name in self.kernel.hypers:
+            key, at = name, None
+            if name in _PAIR and "betas" in self.defaults:
+                key, at = "betas", _PAIR.index(name)
+            value = group[key]
+            try:
+                row.append(float(value if at is None else value[at]))
+            except (TypeError, ValueError, IndexError, RuntimeError):
+                wanted = "a number" if at is None else "a pair of numbers"
+                raise TypeError(
+                    f"{key} of param group {index} must be {wanted}, got {value!r}"
+                ) from None
+        return row
+
+    #===--------------------------------------------------------------------===#
+    # Steps
+    #===--------------------------------------------------------------------===#
+
+    @torch.no_grad()
+    def step(self, closure: Callable | None = None):
+        """Updates every parameter that has a gradient.
+
+        A step that raises has changed no parameter and no state.
+
+        Args:
+            closure: computes the loss anew and returns it.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._update()
+        return loss
+
+    @torch._disable_dynamo
+    def _update(self) -> None:
+        started: list[torch.Tensor] = []
+        try:
+            self._run(started)
+        except BaseException:
+            self._slots = []
+            for param in started:
+                self.state.pop(param, None)
+            raise
+
+    def _run(self, started: list[torch.Tensor]) -> None:
+        """One step; `started` gets the parameters whose state is new."""
+        for lane in filter(None, (self._main, self._wide)):
+            lane.clear()
+        rows, converted = self._collect(started)
+        lanes = [lane for lane in (self._main, self._wide) if lane and lane.slots]
+        copies = {
+            slot.index: laid_out(slot.param, slot.param, slot.dtype)
+            for lane in lanes for slot in lane.slots if slot.copied
+        }
+        self._launch(lanes, rows, {i: c.data_ptr() for i, c in copies.items()})
+        for lane in lanes:
+            self._finish(lane, rows, copies)
+        self._measured = lanes
+        del converted  # the kernels have read them
+
+    def _collect(self, started) -> tuple[list[tuple[int, int]], list[torch.Tensor]]:
+        """Fills the lanes; the (param group, step) of each row, converted gradients."""
+        rows: dict[tuple[int, int], int] = {}
+        converted: list[torch.Tensor] = []
+        index, slots, bound = -1, self._current_slots(), False
+        for number, group in enumerate(self.param_groups):
+            known, row = None, 0
+            for param in group["params"]:
+                index += 1
+                grad = param.grad
+                if grad is None:
+                    continue
+                slot = slots[index]
+                if slot is None or not slot.is_current(param):
+                    slots[index] = slot = self._bind(index, param, started)
+                    bound = True
+                address = slot.address_of(grad)
+                if address is None:
+                    converted.append(slot.plane_of(grad))
+                    address = converted[-1].data_ptr()
+                lane = slot.lane
+                step = int(slot.state[lane.step]) + 1 if lane.step else 1
+                if step != known:
+                    known, row = step, rows.setdefault((number, step), len(rows))
+                lane.slots.append(slot)
+                lane.grads.append(address)
+                lane.rows.append(row)
+        if bound:
+            self._states = [*self.state, *self.state.values()]
+            self._addresses = self._plane_addresses()
+        return list(rows), converted
+
+    def _current_slots(self) -> list[Slot | None]:
+        """A slot per parameter; none if a state or a plane has been replaced."""
+        states = [*self.state, *self.state.values()]
+        same = len(states) == len(self._states) and all(map(is_, states, self._states))
+        try:
+            same = same and self._plane_addresses() == self._addresses
+        except (KeyError, TypeError):
+            same = False  # a plane is gone; binding says which
+        if not same:
+            self._slots = []
+        count = sum(len(group["params"]) for group in self.param_groups)
+        self._slots += [None] * (count - len(self._slots))
+        return self._slots
+
+    def _plane_addresses(self) -> list[int]:
+        """Where the planes of all slots are now."""
+        planes = [s.planes(s.state) for s in self._slots if s and s.planes]
+        return list(map(torch.Tensor.data_ptr, chain.from_iterable(planes)))
+
+    def _bind(self, index: int, param: torch.Tensor, started: list) -> Slot:
+        """A slot for the parameter, whose state starts here if it has none."""
+        label = self._label(index)
+        lane = self._check_param(param, label)
+        state = self.state.get(param)
+        if not state and lane.state_names:
+            state = self.state[param]
+            state.update(lane.initial_state(param))
+            started.append(param)
+        return lane.bind(index, param, state, label)
+
+    def _launch(self, lanes: list[Lane], rows: list[tuple[int, int]],
+                staged: dict[int, int]) -> None:
+        """Runs the kernels; all that can be refused is, before the first writes."""
+        threads = self.threads or torch.get_num_threads()
+        hypers = [self._row(group) for group, _ in rows]
+        groups = [group for group, _ in rows]
+        for lane in lanes:
+            try:
+                lane.update_plan(staged)
+            except ValueError as error:
+                raise ValueError(self._explain(error, groups, lane.slots)) from None
+        for lane in lanes:
+            integers = [
+                lane.integers(step, int(self.param_groups[group].get("seed", 0)))
+                for group, step in rows
+            ]
+            try:
+                lane.plan.launch(hypers, integers, threads=threads)
+            except ValueError as error:
+                raise ValueError(self._explain(error, groups, lane.slots)) from None
+
+    @staticmethod
+    def _explain(error: ValueError, groups: list[int], slots: list[Slot]) -> str:
+        """The runtime's message in terms of param groups and parameters."""
+        text = re.sub(r"\bof row (\d+)",
+                      lambda m: f"of param group {groups[int(m[1])]}", str(error))
+        return re.sub(r"\btensor (\d+)", lambda m: slots[int(m[1])].label, text)
+
+    def _finish(self, lane: Lane, rows: list[tuple[int, int]],
+                copies: dict[int, torch.Tensor]) -> None:
+        """Counts the step, and tells autograd that the weights have changed."""
+        if lane.step:
+            for slot, row in zip(lane.slots, lane.rows):
+                slot.state[lane.step] = rows[row][1]
+        for slot in lane.slots if copies else ():
+            if slot.copied:
+                slot.param.copy_(copies[slot.index])
+        torch.autograd.graph.increment_version([slot.param for slot in lane.slots])
+
+    def metrics(self) -> dict[str, float]:
+        """How much of the last step's updates the stored weights took up.
+
+        With D the intended change of all weights and E the effective one:
+        ``edq``, the effective descent quality <D, E> / |D|; ``edq_ratio``, that
+        over |D|, 1 where nothing is lost; ``update_norm``, |D|; ``lost_share``,
+        the share of nonzero changes without any effect.
+        """
+        if not self._recipe["metrics"]:
+            raise RuntimeError(
+                "this optimizer does not measure; create it with metrics=True"
+            )
+        if self._measured is None:
+            raise RuntimeError("no step has been measured yet; call step() first")
+        sums = [lane.plan.metrics() for lane in self._measured]
+        effective, intended, lost, asked = map(sum, zip([0.0] * 4, *sums))
+        norm = math.sqrt(intended)
+        return {
+            "edq": effective / norm if norm else 0.0,
+            "edq_ratio": effective / intended if intended else 0.0,
+            "update_norm": norm,
+            "lost_share": lost / asked if asked else 0.0,
+        }
+
+    #===--------------------------------------------------------------------===#
+    # Checkpoints, copies, text
+    #===--------------------------------------------------------------------===#
+
+    def state_dict(self) -> dict:
+        """As torch.optim's, and under "tandem" the graph and strategy it is of."""
+        return super().state_dict() | {"tandem": _checkpoint.identity(self.kernel)}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Takes over a state, bit for bit, and the groups' scalars.
+
+        Raises:
+            ValueError: the state is of another graph or strategy, or of other
+                parameters. Nothing has been changed then.
+        """
+        hooks = self._optimizer_load_state_dict_pre_hooks
+        state_dict = state_dict.copy()
+        for hook in hooks.values():
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        _checkpoint.check_identity(state_dict, self.kernel)
+        self._check_states(state_dict)
+        self._optimizer_load_state_dict_pre_hooks = type(hooks)()
+        try:
+            super().load_state_dict(_checkpoint.sealed(state_dict))
+        finally:
+            self._optimizer_load_state_dict_pre_hooks = hooks
+
+    def _check_states(self, state_dict: dict) -> None:
+        """Refuses planes that are not those of the parameters' kernels."""
+        theirs, ours = state_dict["param_groups"], self.param_groups
+        if [len(g["params"]) for g in theirs] != [len(g["params"]) for g in ours]:
+            return  # torch's own message says so
+        keys = [k for g in theirs for k in g["params"]]
+        params = [p for g in ours for p in g["params"]]
+        for index, (key, param) in enumerate(zip(keys, params)):
+            state = state_dict["state"].get(key)
+            if not state:
+                continue
+            label = self._label(index)
+            self._check_param(param, label).check_state(state, param, label)
+
+    def __getstate__(self) -> dict:
+        return super().__getstate__() | {
+            "recipe": self._recipe, "threads": self.threads,
+        }
+
+    def __setstate__(self, state: dict) -> None:
+        state = _checkpoint.unsealed(state)
+        if "recipe" in state:
+            self._compile(**state.pop("recipe"))
+        super().__setstate__(state)
+        self.defaults.pop("differentiable", None)  # torch's addition
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+        self._slots = []
+
+    def __repr__(self) -> str:
+        lines = super().__repr__().split("\n")
+        lines[1:1] = [
+            f"    graph: {self.kernel.name}",
+            f"    strategy: {self.strategy} ({self.bytes_per_parameter:g} B/parameter)",
+        ]
+        return "\n".join(lines)

@@ -1,0 +1,148 @@
+// RUN: tandem-opt %s -convert-tandem-to-cpu -canonicalize | FileCheck %s
+
+#p = #tandem.role<param "p">
+#g = #tandem.role<grad "g">
+#b = #tandem.role<hyper "b">
+#t = #tandem.role<step "t">
+#c = #tandem.role<hyper "c">
+!bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+!master = !tandem.stored<tensor<?xf32>, #tandem.master<bf16>>
+
+// Two hypers are 16 bytes of a row, one integer 8, two slots 8.
+// CHECK-LABEL: llvm.func @tandem_scale_prologue(
+// CHECK-SAME:      %[[HYPERS:.+]]: !llvm.ptr, %[[INTEGERS:.+]]: !llvm.ptr, %[[SLOTS:.+]]: !llvm.ptr, %[[ROWS:.+]]: i64)
+// CHECK-DAG:     %[[EIGHT:.+]] = arith.constant 8 : i64
+// CHECK-DAG:     %[[SIXTEEN:.+]] = arith.constant 16 : i64
+// CHECK:         scf.for %[[ROW:.+]] = %{{.+}} to %[[ROWS]]
+// CHECK:           %[[HYPER_BYTES:.+]] = arith.muli %[[ROW]], %[[SIXTEEN]]
+// CHECK:           %[[HYPER_ROW:.+]] = llvm.getelementptr %[[HYPERS]][%[[HYPER_BYTES]]]
+// CHECK:           %[[BYTES:.+]] = arith.muli %[[ROW]], %[[EIGHT]]
+// CHECK:           %[[INTEGER_ROW:.+]] = llvm.getelementptr %[[INTEGERS]][%[[BYTES]]]
+// CHECK-DAG:       %[[B:.+]] = llvm.load %[[HYPER_ROW]] : !llvm.ptr -> f64
+// CHECK-DAG:       %[[T:.+]] = llvm.load %[[INTEGER_ROW]] : !llvm.ptr -> i64
+// CHECK-DAG:       %[[NEXT:.+]] = llvm.getelementptr %[[HYPER_ROW]][8]
+// CHECK-DAG:       %[[C:.+]] = llvm.load %[[NEXT]] : !llvm.ptr -> f64
+// CHECK-DAG:       %[[C32:.+]] = arith.truncf %[[C]] : f64 to f32
+// An integer power is squared and multiplied, in a fixed order; a negative one
+// is the reciprocal.
+// CHECK:           scf.for {{.+}} iter_args(%[[POWER:.+]] = %{{.+}}, %[[SQUARE:.+]] = %[[B]], %[[REST:.+]] = %{{.+}}) -> (f64, f64, i64)
+// CHECK:             arith.mulf %[[POWER]], %[[SQUARE]] : f64
+// CHECK:             arith.mulf %[[SQUARE]], %[[SQUARE]] : f64
+// CHECK:             arith.shrui %[[REST]]
+// CHECK:           arith.divf
+// CHECK-NOT:       math.fpowi
+// CHECK-DAG:       %[[FIRST:.+]] = arith.bitcast %[[C32]] : f32 to i32
+// CHECK:           llvm.store %[[FIRST]], %{{.+}} : i32
+// CHECK:           llvm.store %{{.+}}, %{{.+}} : i32
+// CHECK:         llvm.return
+
+// A chunk is {tensor, begin, end}, 24 bytes; the record of a tensor has 40
+// bytes and 8 for each of the three planes.
+// CHECK-LABEL: llvm.func @tandem_scale(
+// CHECK-SAME:      %[[TENSORS:[^:]+]]: !llvm.ptr, %[[CHUNKS:[^:]+]]: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr,
+// CHECK-SAME:      %[[BEGIN:.+]]: i64, %[[END:.+]]: i64)
+// CHECK-DAG:     %[[LANES:.+]] = arith.constant 8 : i64
+// CHECK-DAG:     %[[CHUNK_BYTES:.+]] = arith.constant 24 : i64
+// CHECK-DAG:     %[[RECORD_BYTES:.+]] = arith.constant 64 : i64
+// CHECK-DAG:     %[[SCRATCH0:.+]] = llvm.alloca {{.+}} x vector<8xi16> {alignment = 64 : i64}
+// CHECK-DAG:     %[[SCRATCH1:.+]] = llvm.alloca {{.+}} x vector<8xi32> {alignment = 64 : i64}
+// CHECK:         scf.for %[[CHUNK:.+]] = %[[BEGIN]] to %[[END]]
+// CHECK:           arith.muli %[[CHUNK]], %[[CHUNK_BYTES]]
+// CHECK:           %[[RECORD:.+]] = llvm.getelementptr %[[CHUNKS]]
+// CHECK:           %[[TENSOR:.+]] = llvm.load %[[RECORD]] : !llvm.ptr -> i64
+// CHECK:           arith.muli %[[TENSOR]], %[[RECORD_BYTES]]
+// CHECK:           %[[TABLE:.+]] = llvm.getelementptr %[[TENSORS]]
+// CHECK-DAG:       %[[AT8:.+]] = llvm.getelementptr %[[RECORD]][8]
+// CHECK-DAG:       %[[FROM:.+]] = llvm.load %[[AT8]] : !llvm.ptr -> i64
+// CHECK-DAG:       %[[AT16:.+]] = llvm.getelementptr %[[RECORD]][16]
+// CHECK-DAG:       %[[TO:.+]] = llvm.load %[[AT16]] : !llvm.ptr -> i64
+// CHECK-DAG:       llvm.getelementptr %[[TABLE]][40]
+// CHECK-DAG:       llvm.getelementptr %[[TABLE]][48]
+// CHECK-DAG:       llvm.getelementptr %[[TABLE]][56]
+// CHECK:           scf.for %[[I:.+]] = %[[FROM]] to %[[TO]] step %[[LANES]]
+// CHECK:             %[[COUNT:.+]] = arith.subi %[[TO]], %[[I]]
+// CHECK:             %[[PARTIAL:.+]] = arith.cmpi slt, %[[COUNT]], %[[LANES]]
+// A partial block runs on a copy. The visible plane, 0, is not read, the
+// gradient, 2, not written.
+// CHECK:             scf.if %[[PARTIAL]] {
+// CHECK-COUNT-2:       llvm.intr.memcpy
+// CHECK-NOT:           llvm.intr.memcpy
+// CHECK:             }
+// CHECK-DAG:         %[[P0:.+]] = llvm.select %[[PARTIAL]], %[[SCRATCH0]]
+// CHECK-DAG:         %[[P1:.+]] = llvm.select %[[PARTIAL]], %[[SCRATCH1]]
+// CHECK-DAG:         llvm.load %[[P1]] {alignment = 4 : i64} : !llvm.ptr -> vector<8xf32>
+// CHECK:             %[[PRODUCT:.+]] = arith.mulf
+// CHECK-DAG:         llvm.store %{{.+}}, %[[P0]] {alignment = 2 : i64} : vector<8xi16>
+// CHECK-DAG:         llvm.store %[[PRODUCT]], %[[P1]] {alignment = 4 : i64} : vector<8xf32>
+// CHECK:             scf.if %[[PARTIAL]] {
+// CHECK-COUNT-2:       llvm.intr.memcpy
+// CHECK-NOT:           llvm.intr.memcpy
+// CHECK:             }
+// CHECK:         llvm.return
+tandem.kernel @scale compute(<f32, f32>) width(8) tensors [#p, #g] scalars [#b, #t, #c] prologue {
+^bb0(%b: f64, %t: i64, %c: f64):
+  %0 = arith.truncf %c : f64 to f32
+  %1 = math.fpowi %b, %t : f64, i64
+  %2 = arith.truncf %1 : f64 to f32
+  tandem.yield %0, %2 : f32, f32
+} body {
+^bb0(%p: !master, %g: !bf16, %b: f32, %c: f32):
+  %0 = tandem.load_plane %p[1] : !master -> vector<8xf32>
+  %1 = tandem.load_plane %g[0] : !bf16 -> vector<8xi16>
+  %2 = vector.broadcast %b : f32 to vector<8xf32>
+  %3 = arith.mulf %0, %2 : vector<8xf32>
+  tandem.store_plane %1, %p[0] : vector<8xi16>, !master
+  tandem.store_plane %3, %p[1] : vector<8xf32>, !master
+  tandem.yield
+}
+
+// A scalar kernel has no partial block. Indices count in the unsharded tensor,
+// from the record's `first`; the key is its low word.
+// CHECK-LABEL: llvm.func @tandem_indices(
+// CHECK-NOT:     llvm.alloca
+// CHECK:         %[[TABLE:.+]] = llvm.getelementptr %{{.+}} : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK:         %[[AT16:.+]] = llvm.getelementptr %[[TABLE:.+]][16] : (!llvm.ptr) -> !llvm.ptr, i8
+// CHECK:         %[[FIRST:.+]] = llvm.load %[[AT16:.+]] : !llvm.ptr -> i64
+// CHECK:         %[[KEY:.+]] = arith.trunci %{{.+}} : i64 to i32
+// CHECK:         scf.for %[[I:.+]] = %{{.+}} to
+// CHECK-NOT:       llvm.intr.memcpy
+// CHECK:           %[[INDEX:.+]] = arith.addi %{{.+}}, %[[I]] : i64
+// CHECK:           %[[WORD:.+]] = arith.trunci %[[INDEX]] : i64 to i32
+// CHECK:           arith.addi %[[WORD]], %[[KEY]] : i32
+tandem.kernel @indices compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.element_index : i64
+  %1 = tandem.tensor_key : i32
+  %2 = arith.trunci %0 : i64 to i32
+  %3 = arith.addi %2, %1 : i32
+  %4 = arith.trunci %3 : i32 to i16
+  tandem.store_plane %4, %p[0] : i16, !bf16
+  tandem.yield
+}
+
+// A metric's sum is a tree over the chunk: lanes beyond the end are -0.0, and
+// partial sums carry like a binary counter on a stack. Each chunk writes its
+// own slot of the workspace.
+// CHECK-LABEL: llvm.func @tandem_metric(
+// CHECK-SAME:      %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[WORKSPACE:[^:]+]]: !llvm.ptr,
+// CHECK-DAG:     %[[NOTHING:.+]] = arith.constant dense<-0.000000e+00> : vector<2xf64>
+// CHECK-DAG:     %[[START:.+]] = arith.constant -0.000000e+00 : f64
+// CHECK:         %[[STACK:.+]] = llvm.alloca {{.+}} x f64
+// CHECK:           %[[EXISTING:.+]] = arith.select %{{.+}}, %{{.+}}, %[[NOTHING]] : vector<2xi1>, vector<2xf64>
+// CHECK:           vector.shuffle %[[EXISTING]], %[[EXISTING]] [0]
+// CHECK:           vector.shuffle %[[EXISTING]], %[[EXISTING]] [1]
+// CHECK:           scf.while
+// CHECK:         %[[SLOT:.+]] = llvm.getelementptr %[[WORKSPACE]]
+// CHECK:         %[[TOTAL:.+]]:3 = scf.while {{.*}}%[[START]]
+// CHECK:         llvm.store %[[TOTAL]]#2, %[[SLOT]] : f64
+tandem.kernel @metric compute(<f32, f32>) width(2) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.load_plane %p[0] : !bf16 -> vector<2xi16>
+  %1 = arith.uitofp %0 : vector<2xi16> to vector<2xf64>
+  tandem.metric %1[0] : vector<2xf64>
+  tandem.yield
+}

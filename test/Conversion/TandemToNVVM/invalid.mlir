@@ -1,0 +1,30 @@
+// RUN: tandem-opt %s -convert-tandem-to-nvvm -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{a GPU kernel takes at least 2 elements a thread; run -tandem-widen first}}
+tandem.kernel @not_widened compute(<f32, f32>) tensors [] scalars [] prologue {
+  tandem.yield
+} body {
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{metrics are measured by CPU kernels; compile for a GPU without them}}
+tandem.kernel @metrics compute(<f32, f32>) width(8) tensors [] scalars [] prologue {
+  tandem.yield
+} body {
+  %0 = arith.constant dense<1.0> : vector<8xf64>
+  tandem.metric %0[0] : vector<8xf64>
+  tandem.yield
+}
+
+// -----
+
+tandem.kernel @not_lowered compute(<f32, f32>) width(8) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  // expected-error @+1 {{'tandem.load' is not lowered; run -tandem-apply-policy and -tandem-lower-storage first}}
+  %0 = tandem.load %p : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+  tandem.yield
+}

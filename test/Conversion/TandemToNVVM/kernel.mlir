@@ -1,0 +1,95 @@
+// RUN: tandem-opt %s -convert-tandem-to-nvvm -canonicalize | FileCheck %s
+
+#p = #tandem.role<param "p">
+#g = #tandem.role<grad "g">
+!bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+// CHECK-LABEL: llvm.func @tandem_add_prologue(
+// CHECK-SAME:      nvvm.kernel
+// CHECK-SAME:      nvvm.maxntid = array<i32: 1>
+
+// CHECK-LABEL: llvm.func @tandem_add(
+// CHECK-SAME:      %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr,
+// CHECK-SAME:      %[[BEGIN:.+]]: i64, %[[END:.+]]: i64)
+// CHECK-SAME:      nvvm.kernel
+// CHECK-SAME:      nvvm.maxntid = array<i32: 256>
+// CHECK-DAG:     %[[LANES:.+]] = arith.constant 8 : i64
+// CHECK-DAG:     %[[MASK:.+]] = arith.constant 15 : i64
+// CHECK-DAG:     %[[BLOCK:.+]] = nvvm.read.ptx.sreg.ctaid.x
+// CHECK-DAG:     %[[BLOCKS:.+]] = nvvm.read.ptx.sreg.nctaid.x
+// CHECK-DAG:     %[[THREAD:.+]] = nvvm.read.ptx.sreg.tid.x
+// CHECK-DAG:     %[[THREADS:.+]] = nvvm.read.ptx.sreg.ntid.x
+// CHECK-DAG:     %[[BLOCK64:.+]] = arith.extui %[[BLOCK]]
+// CHECK-DAG:     %[[BLOCKS64:.+]] = arith.extui %[[BLOCKS]]
+// CHECK-DAG:     %[[FIRST_CHUNK:.+]] = arith.addi %[[BEGIN]], %[[BLOCK64]]
+// Blocks stride over chunks.
+// CHECK:         scf.for %{{.+}} = %[[FIRST_CHUNK]] to %[[END]] step %[[BLOCKS64]]
+// Wide accesses where every plane is aligned.
+// CHECK-DAG:       %[[P:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>
+// CHECK-DAG:       %[[G:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>
+// CHECK:           %[[LOW:.+]] = arith.andi %{{.+}}, %[[MASK]]
+// CHECK:           %[[ALIGNED:.+]] = arith.cmpi eq, %[[LOW]]
+// CHECK:           scf.for %[[I:.+]] = %{{.+}} to %[[TO:.+]] step
+// CHECK:             %[[LEFT:.+]] = arith.subi %[[TO]], %[[I]]
+// CHECK:             %[[WHOLE:.+]] = arith.cmpi sge, %[[LEFT]], %[[LANES]]
+// CHECK:             %[[WIDE:.+]] = arith.andi %[[WHOLE]], %[[ALIGNED]]
+// CHECK:             %[[LOADED:.+]]:2 = scf.if %[[WIDE]] -> (vector<8xf32>, vector<8xbf16>) {
+// CHECK:               llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xf32>
+// CHECK:               llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<8xbf16>
+// CHECK:             } else {
+// CHECK-COUNT-8:       arith.cmpi slt, %{{.+}}, %[[TO]]
+// CHECK:             }
+// CHECK:             %[[X:.+]] = arith.extf %[[LOADED]]#1
+// CHECK:             %[[SUM:.+]] = arith.addf %[[LOADED]]#0, %[[X]] : vector<8xf32>
+// CHECK:             scf.if %[[WIDE]] {
+// CHECK:               llvm.store %[[SUM]], %{{.+}} {alignment = 16 : i64} : vector<8xf32>, !llvm.ptr<1>
+// CHECK:             } else {
+// CHECK:               scf.if
+// CHECK:                 %[[ELEMENT:.+]] = vector.extract %[[SUM]][0]
+// CHECK:                 llvm.store %[[ELEMENT]], %{{.+}} {alignment = 4 : i64} : f32, !llvm.ptr<1>
+// CHECK:         llvm.return
+tandem.kernel @add compute(<f32, f32>) width(8) tensors [#p, #g] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32, %g: !bf16):
+  %0 = tandem.load_plane %p[0] : !f32 -> vector<8xf32>
+  %1 = tandem.load_plane %g[0] : !bf16 -> vector<8xbf16>
+  %2 = arith.extf %1 : vector<8xbf16> to vector<8xf32>
+  %3 = arith.addf %0, %2 : vector<8xf32>
+  tandem.store_plane %3, %p[0] : vector<8xf32>, !f32
+  tandem.yield
+}
+
+// Two bf16 elements a thread are accessed as 4 bytes.
+// CHECK-LABEL: llvm.func @tandem_narrow(
+// CHECK:         %[[INDICES:.+]] = arith.constant dense<[0, 1]> : vector<2xi64>
+// CHECK:         scf.if
+// CHECK:           llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<2xi16>
+// CHECK:         arith.addi %{{.+}}, %[[INDICES]] : vector<2xi64>
+tandem.kernel @narrow compute(<f32, f32>) width(2) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.load_plane %p[0] : !bf16 -> vector<2xi16>
+  %1 = tandem.element_index : vector<2xi64>
+  %2 = arith.trunci %1 : vector<2xi64> to vector<2xi16>
+  %3 = arith.xori %0, %2 : vector<2xi16>
+  tandem.store_plane %3, %p[0] : vector<2xi16>, !bf16
+  tandem.yield
+}
+
+// A kernel may load nothing.
+// CHECK-LABEL: llvm.func @tandem_fill(
+// CHECK-NOT:     llvm.load {{.+}} : !llvm.ptr<1>
+// CHECK:         llvm.store %[[X:.+]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
+tandem.kernel @fill compute(<f32, f32>) width(4) tensors [#p] scalars [#tandem.role<hyper "x">] prologue {
+^bb0(%x: f64):
+  %0 = arith.truncf %x : f64 to f32
+  tandem.yield %0 : f32
+} body {
+^bb0(%p: !f32, %x: f32):
+  %0 = vector.broadcast %x : f32 to vector<4xf32>
+  tandem.store_plane %0, %p[0] : vector<4xf32>, !f32
+  tandem.yield
+}

@@ -1,0 +1,146 @@
+// RUN: tandem-opt %s -tandem-apply-strategy=strategy=mine -split-input-file -verify-diagnostics
+
+#p = #tandem.role<param "p">
+
+tandem.strategy @mine compute(<f32, f32>) {
+  tandem.assign state = #tandem.float<f32>
+}
+
+// expected-error @+1 {{strategy 'mine' has no rule for the param "p"; add a tandem.assign that matches it}}
+func.func @no_rule(%p: tensor<?xf32> {tandem.role = #p}) -> tensor<?xf32> {
+  return %p : tensor<?xf32>
+}
+
+// -----
+
+#m = #tandem.role<state "m", moment = first>
+
+tandem.strategy @mine compute(<f32, f32>) {
+  tandem.assign state moment(second) = #tandem.float<f32>
+  tandem.assign state named("n") = #tandem.float<f32>
+}
+
+// expected-error @+1 {{strategy 'mine' has no rule for the state "m"; add a tandem.assign that matches it}}
+func.func @no_matching_rule(%m: tensor<?xf32> {tandem.role = #m}) -> tensor<?xf32> {
+  return %m : tensor<?xf32>
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+
+tandem.strategy @mine compute(<f32, f32>) {
+  tandem.assign param = #tandem.kahan<bf16>
+}
+
+// expected-error @+1 {{strategy 'mine' stores "p" as #tandem.kahan<bf16>, which cannot be computed under the f32 policy of 'f32'}}
+func.func @kahan_under_f32(%p: tensor<?xf32> {tandem.role = #p}) -> tensor<?xf32> {
+  return %p : tensor<?xf32>
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+
+tandem.strategy @mine compute(<component, bf16>) {
+  tandem.assign param = #tandem.master<bf16>
+}
+
+// expected-error @+1 {{stores "p" as #tandem.master<bf16>, which cannot be computed under the component policy of 'bf16'}}
+func.func @master_under_component(%p: tensor<?xf32> {tandem.role = #p}) -> tensor<?xf32> {
+  return %p : tensor<?xf32>
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+
+tandem.strategy @mine compute(<component, bf16>) {
+  tandem.assign param = #tandem.remainder
+}
+
+// expected-error @+1 {{stores "p" as #tandem.remainder, which cannot be computed under the component policy of 'bf16'}}
+func.func @remainder_under_component(%p: tensor<?xf32> {tandem.role = #p}) -> tensor<?xf32> {
+  return %p : tensor<?xf32>
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+
+tandem.strategy @mine compute(<component, f16>) {
+  tandem.assign param = #tandem.expansion<bf16 x 2>
+}
+
+// expected-error @+1 {{stores "p" as #tandem.expansion<bf16 x 2>, which cannot be computed under the component policy of 'f16'}}
+func.func @expansion_of_another_format(%p: tensor<?xf32> {tandem.role = #p}) -> tensor<?xf32> {
+  return %p : tensor<?xf32>
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+
+tandem.strategy @mine compute(<f32, f32>) {
+  tandem.assign param = #tandem.expansion<f32 x 2>
+}
+
+// expected-error @+1 {{stores "p" as #tandem.expansion<f32 x 2>, which cannot be computed under the f32 policy of 'f32'}}
+func.func @expansion_of_f32(%p: tensor<?xf32> {tandem.role = #p}) -> tensor<?xf32> {
+  return %p : tensor<?xf32>
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+
+tandem.strategy @mine compute(<component, bf16>) {
+  tandem.assign param = #tandem.float<bf16, stochastic>
+}
+
+// expected-error @+1 {{stores "p" as #tandem.float<bf16, stochastic>, which cannot be computed under the component policy of 'bf16'}}
+func.func @stochastic_under_component(%p: tensor<?xf32> {tandem.role = #p}) -> tensor<?xf32> {
+  return %p : tensor<?xf32>
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+#g = #tandem.role<grad "g">
+
+tandem.strategy @mine compute(<component, bf16>) {
+  tandem.assign param = #tandem.float<bf16>
+  tandem.assign grad = #tandem.expansion<bf16 x 2>
+}
+
+// expected-error @+1 {{strategy 'mine' stores the grad "g" in #tandem.expansion<bf16 x 2>; a gradient has one plane}}
+func.func @grad_planes(%p: tensor<?xf32> {tandem.role = #p}, %g: tensor<?xf32> {tandem.role = #g}) -> tensor<?xf32> {
+  return %p : tensor<?xf32>
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!stored = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+
+tandem.strategy @mine compute(<component, bf16>) {
+  tandem.assign param = #tandem.float<bf16>
+}
+
+// expected-error @+1 {{argument "p" already has a storage}}
+func.func @applied_twice(%p: !stored {tandem.role = #p}) -> !stored {
+  return %p : !stored
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+
+tandem.strategy @mine compute(<component, bf16>) {
+  tandem.assign param = #tandem.float<bf16>
+}
+
+// expected-error @+1 {{expected 1 results, got 2}}
+func.func @no_graph(%p: tensor<?xf32> {tandem.role = #p}) -> (tensor<?xf32>, tensor<?xf32>) {
+  return %p, %p : tensor<?xf32>, tensor<?xf32>
+}

@@ -1,0 +1,123 @@
+// RUN: tandem-opt %s -tandem-emulate-floats=formats=bf16 -canonicalize -cse | FileCheck %s
+// RUN: tandem-opt %s -tandem-emulate-floats=formats=bf16,f16,f8E4M3FN,f8E5M2 | FileCheck %s -check-prefix=ALL
+// RUN: not tandem-opt %s -tandem-emulate-floats=formats=bf16,f64 2>&1 | FileCheck %s -check-prefix=UNKNOWN
+
+// UNKNOWN: error: cannot emulate 'f64'; expected bf16, f16, f8E4M3FN or f8E5M2
+
+#p = #tandem.role<param "p">
+!bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+!f8 = !tandem.stored<tensor<?xf32>, #tandem.float<f8E5M2>>
+
+// Nothing smaller than f32 is left anywhere, and no truncation but from f64.
+// ALL-NOT: {{: (vector<.*x)?(bf16|f16|f8E4M3FN|f8E5M2)}}
+// ALL-NOT: arith.truncf {{.*}} : f32
+
+// Load: the pattern in the high half of an f32. Product: the same in f32, then
+// rounded by adding half a unit minus one and the last bit that is kept.
+// CHECK-LABEL: tandem.kernel @rounding
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK-DAG:     %[[SIXTEEN:.+]] = arith.constant 16 : i32
+// CHECK-DAG:     %[[ONE:.+]] = arith.constant 1 : i32
+// CHECK-DAG:     %[[BELOW_HALF:.+]] = arith.constant 32767 : i32
+// CHECK-DAG:     %[[KEPT:.+]] = arith.constant -65536 : i32
+// CHECK:         %[[CODE:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> i16
+// CHECK-NEXT:    %[[WORD:.+]] = arith.extui %[[CODE]] : i16 to i32
+// CHECK-NEXT:    %[[SHIFTED:.+]] = arith.shli %[[WORD]], %[[SIXTEEN]]
+// CHECK-NEXT:    %[[X:.+]] = arith.bitcast %[[SHIFTED]] : i32 to f32
+// CHECK-NEXT:    %[[PRODUCT:.+]] = arith.mulf %[[X]], %[[X]] : f32
+// CHECK-NEXT:    %[[BITS:.+]] = arith.bitcast %[[PRODUCT]] : f32 to i32
+// CHECK-NEXT:    %[[HIGH:.+]] = arith.shrui %[[BITS]], %[[SIXTEEN]]
+// CHECK-NEXT:    %[[ODD:.+]] = arith.andi %[[HIGH]], %[[ONE]]
+// CHECK-NEXT:    %[[UP:.+]] = arith.addi %[[BITS]], %[[BELOW_HALF]]
+// CHECK-NEXT:    %[[EVEN:.+]] = arith.addi %[[UP]], %[[ODD]]
+// CHECK-NEXT:    %[[ROUNDED:.+]] = arith.andi %[[EVEN]], %[[KEPT]]
+// CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i16
+tandem.kernel @rounding compute(<component, bf16>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.load_plane %p[0] : !bf16 -> bf16
+  %1 = arith.mulf %0, %0 : bf16
+  tandem.store_plane %1, %p[0] : bf16, !bf16
+  tandem.yield
+}
+
+// Negation, absolute value and selection are exact: no rounding.
+// CHECK-LABEL: tandem.kernel @exact
+// CHECK:         %[[X:.+]] = arith.bitcast %{{.+}} : i32 to f32
+// CHECK-NEXT:    %[[NEGATIVE:.+]] = arith.negf %[[X]] : f32
+// CHECK-NEXT:    %[[LESS:.+]] = arith.cmpf olt, %[[X]], %[[NEGATIVE]] : f32
+// CHECK-NEXT:    %[[CHOSEN:.+]] = arith.select %[[LESS]], %[[X]], %[[NEGATIVE]] : f32
+// CHECK-NEXT:    %[[ABSOLUTE:.+]] = math.absf %[[CHOSEN]] : f32
+// CHECK-NEXT:    %[[BITS:.+]] = arith.bitcast %[[ABSOLUTE]] : f32 to i32
+// CHECK-NEXT:    %[[HIGH:.+]] = arith.shrui %[[BITS]], %{{.+}} : i32
+// CHECK-NEXT:    %[[CODE:.+]] = arith.trunci %[[HIGH]] : i32 to i16
+// CHECK-NEXT:    tandem.store_plane %[[CODE]]
+tandem.kernel @exact compute(<component, bf16>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.load_plane %p[0] : !bf16 -> bf16
+  %1 = arith.negf %0 : bf16
+  %2 = arith.cmpf olt, %0, %1 : bf16
+  %3 = arith.select %2, %0, %1 : bf16
+  %4 = math.absf %3 : bf16
+  tandem.store_plane %4, %p[0] : bf16, !bf16
+  tandem.yield
+}
+
+// A product's residual is exact in f32; any other fma goes through f64.
+// CHECK-LABEL: tandem.kernel @fma
+// CHECK:         %[[PRODUCT:.+]] = arith.mulf %[[X:.+]], %[[X]] : f32
+// CHECK:         %[[NEGATED:.+]] = arith.negf %[[ROUNDED:.+]] : f32
+// CHECK-NEXT:    %[[RESIDUAL:.+]] = math.fma %[[X]], %[[X]], %[[NEGATED]] : f32
+// CHECK-NOT:     math.fma
+// CHECK:         arith.mulf %{{.+}}, %{{.+}} : f64
+// CHECK:         arith.addf %{{.+}}, %{{.+}} : f64
+// CHECK:         arith.truncf %{{.+}} : f64 to f32
+tandem.kernel @fma compute(<component, bf16>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.load_plane %p[0] : !bf16 -> bf16
+  %1 = arith.mulf %0, %0 : bf16
+  %2 = arith.negf %1 : bf16
+  %3 = math.fma %0, %0, %2 : bf16
+  %4 = math.fma %0, %0, %3 : bf16
+  tandem.store_plane %4, %p[0] : bf16, !bf16
+  tandem.yield
+}
+
+// A uniform value of the format becomes an f32 slot; its rounding from f64
+// passes f32 with rounding to odd.
+// CHECK-LABEL: tandem.kernel @uniform
+// CHECK:         arith.truncf %{{.+}} : f64 to f32
+// CHECK-NOT:     arith.truncf
+// CHECK:         tandem.yield %{{.+}} : f32
+// CHECK:       ^bb0(%{{.+}}: !tandem{{.+}}, %[[B:.+]]: f32):
+// CHECK:         arith.addf %{{.+}}, %[[B]] : f32
+tandem.kernel @uniform compute(<component, bf16>) tensors [#p] scalars [#tandem.role<hyper "b">] prologue {
+^bb0(%b: f64):
+  %0 = arith.truncf %b : f64 to bf16
+  tandem.yield %0 : bf16
+} body {
+^bb0(%p: !bf16, %b: bf16):
+  %0 = tandem.load_plane %p[0] : !bf16 -> bf16
+  %1 = arith.addf %0, %b : bf16
+  tandem.store_plane %1, %p[0] : bf16, !bf16
+  tandem.yield
+}
+
+// A format that is not listed stays.
+// CHECK-LABEL: tandem.kernel @other_format
+// CHECK:         tandem.load_plane %{{.+}} -> f8E5M2
+// CHECK:         arith.mulf %{{.+}}, %{{.+}} : f8E5M2
+tandem.kernel @other_format compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f8):
+  %0 = tandem.load_plane %p[0] : !f8 -> f8E5M2
+  %1 = arith.mulf %0, %0 : f8E5M2
+  tandem.store_plane %1, %p[0] : f8E5M2, !f8
+  tandem.yield
+}

@@ -1,0 +1,113 @@
+// RUN: tandem-opt %s -tandem-form-kernel | FileCheck %s
+
+#id = affine_map<(i) -> (i)>
+#p = #tandem.role<param "p">
+#g = #tandem.role<grad "g">
+!bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+
+// A fastmath flag does not enter a kernel; a constant is one number for all
+// elements and goes through the prologue.
+// CHECK-LABEL: tandem.kernel @tensors compute(<component, bf16>)
+// CHECK-SAME:      tensors [#tandem.role<param "p">, #tandem.role<grad "g">] scalars [] prologue {
+// CHECK-NEXT:    %[[HALF:.+]] = arith.constant 5.000000e-01 : f64
+// CHECK-NEXT:    %[[UNIFORM:.+]] = arith.truncf %[[HALF]] : f64 to f32
+// CHECK-NEXT:    tandem.yield %[[UNIFORM]] : f32
+// CHECK-NEXT:  } body {
+// CHECK-NEXT:  ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[G:.+]]: !tandem{{.+}}, %[[H:.+]]: f32):
+// CHECK-NEXT:    %[[PARAM:.+]] = tandem.load %[[P]] {{.+}} -> f32
+// CHECK-NEXT:    %[[GRAD:.+]] = tandem.load %[[G]] {{.+}} -> f32
+// CHECK-NEXT:    %[[D:.+]] = arith.mulf %[[H]], %[[GRAD]] : f32
+// CHECK-NEXT:    %[[NEW:.+]] = tandem.accumulate %[[PARAM]], %[[D]] : f32
+// CHECK-NEXT:    tandem.store %[[NEW]], %[[P]] : f32
+// CHECK-NEXT:    tandem.yield
+func.func @tensors(%p: !bf16 {tandem.role = #p}, %g: !bf16 {tandem.role = #g}) -> !bf16
+    attributes {tandem.compute = #tandem.compute<component, bf16>} {
+  %0 = tandem.decode %p : !bf16 -> tensor<?xf32>
+  %1 = tandem.decode %g : !bf16 -> tensor<?xf32>
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %0, %c0 : tensor<?xf32>
+  %half = arith.constant 0.5 : f32
+  %halves = tensor.splat %half[%n] : tensor<?xf32>
+  %2 = arith.mulf %halves, %1 fastmath<contract> : tensor<?xf32>
+  %3 = tandem.accumulate %0, %2 : tensor<?xf32>
+  %4 = tandem.encode %3 : tensor<?xf32> -> !bf16
+  return %4 : !bf16
+}
+
+// Hyperparameters are computed in f64, whatever precision the graph wrote, and
+// rounded once. One value is one slot.
+// CHECK-LABEL: tandem.kernel @scalars compute(<f32, f32>)
+// CHECK-SAME:      scalars [#tandem.role<hyper "lr">, #tandem.role<step "t">] prologue {
+// CHECK-NEXT:  ^bb0(%[[LR:.+]]: f64, %[[T:.+]]: i64):
+// CHECK-DAG:     %[[POWER:.+]] = math.fpowi %[[LR]], %[[T]] : f64, i64
+// CHECK-DAG:     %[[SUM:.+]] = arith.addf %[[LR]], %[[POWER]] : f64
+// CHECK-DAG:     %[[TIME:.+]] = arith.sitofp %[[T]] : i64 to f64
+// CHECK-DAG:     %[[RATIO:.+]] = arith.divf %[[SUM]], %[[TIME]] : f64
+// CHECK:         %[[SLOT:.+]] = arith.truncf %[[RATIO]] : f64 to f32
+// CHECK:         tandem.yield %[[SLOT]] : f32
+// CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[R:.+]]: f32):
+// CHECK:         %[[PARAM:.+]] = tandem.load %[[P]]
+// CHECK:         %[[A:.+]] = arith.mulf %[[PARAM]], %[[R]] : f32
+// CHECK:         %[[B:.+]] = arith.addf %[[A]], %[[R]] : f32
+// CHECK:         tandem.store %[[B]], %[[P]]
+func.func @scalars(%p: !bf16 {tandem.role = #p}, %lr: f32 {tandem.role = #tandem.role<hyper "lr">},
+                   %t: i64 {tandem.role = #tandem.role<step "t">}) -> !bf16
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !bf16 -> tensor<?xf32>
+  %wide = arith.extf %lr : f32 to f64
+  %power = math.fpowi %lr, %t : f32, i64
+  %power64 = arith.extf %power : f32 to f64
+  %sum = arith.addf %wide, %power64 : f64
+  %time = arith.sitofp %t : i64 to f64
+  %ratio = arith.divf %sum, %time : f64
+  %ratio32 = arith.truncf %ratio : f64 to f32
+  %1 = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]}
+      outs(%0 : tensor<?xf32>) {
+  ^bb0(%x: f32):
+    %2 = arith.mulf %x, %ratio32 : f32
+    %3 = arith.addf %2, %ratio32 : f32
+    linalg.yield %3 : f32
+  } -> tensor<?xf32>
+  %4 = tandem.encode %1 : tensor<?xf32> -> !bf16
+  return %4 : !bf16
+}
+
+// Chained linalg operations, of any rank, become one body; a splat indexed by
+// another map is still one number.
+// CHECK-LABEL: tandem.kernel @rank_two
+// CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[S:.+]]: f32):
+// CHECK-NEXT:    %[[X:.+]] = tandem.load %[[P]]
+// CHECK-NEXT:    %[[ROOT:.+]] = math.sqrt %[[X]] : f32
+// CHECK-NEXT:    %[[NEW:.+]] = arith.divf %[[ROOT]], %[[S]] : f32
+// CHECK-NEXT:    tandem.store %[[NEW]], %[[P]]
+// CHECK-NEXT:    tandem.yield
+func.func @rank_two(%p: !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>> {tandem.role = #p},
+                    %s: f64 {tandem.role = #tandem.role<hyper "s">})
+    -> !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>>
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>> -> tensor<4x8xf32>
+  %empty = tensor.empty() : tensor<4x8xf32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%0 : tensor<4x8xf32>) outs(%empty : tensor<4x8xf32>) {
+  ^bb0(%x: f32, %unused: f32):
+    %2 = math.sqrt %x : f32
+    linalg.yield %2 : f32
+  } -> tensor<4x8xf32>
+  %s32 = arith.truncf %s : f64 to f32
+  %row = tensor.splat %s32 : tensor<8xf32>
+  %3 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%row : tensor<8xf32>) outs(%1 : tensor<4x8xf32>) {
+  ^bb0(%divisor: f32, %x: f32):
+    %4 = arith.divf %x, %divisor : f32
+    linalg.yield %4 : f32
+  } -> tensor<4x8xf32>
+  %5 = tandem.encode %3 : tensor<4x8xf32> -> !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>>
+  return %5 : !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>>
+}
+
+// CHECK: func.func @no_graph
+func.func @no_graph() {
+  return
+}

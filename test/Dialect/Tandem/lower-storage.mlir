@@ -1,0 +1,210 @@
+// RUN: tandem-opt %s -tandem-lower-storage | FileCheck %s
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+!f8 = !tandem.stored<tensor<?xf32>, #tandem.float<f8E4M3FN>>
+!bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>>
+!f16 = !tandem.stored<tensor<?xf32>, #tandem.float<f16, stochastic>>
+!master = !tandem.stored<tensor<?xf32>, #tandem.master<bf16>>
+!remainder = !tandem.stored<tensor<?xf32>, #tandem.remainder>
+!pair = !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>
+!kahan = !tandem.stored<tensor<?xf32>, #tandem.kahan<bf16>>
+
+// A NaN, a magnitude above the largest that is none, is stored as one pattern.
+// CHECK-LABEL: tandem.kernel @float
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK-NEXT:    %[[STORED:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> f8E4M3FN
+// CHECK-NEXT:    %[[X:.+]] = arith.extf %[[STORED]] : f8E4M3FN to f32
+// CHECK-NEXT:    %[[ROUNDED:.+]] = arith.truncf %[[X]] : f32 to f8E4M3FN
+// CHECK-NEXT:    %[[CODE:.+]] = arith.bitcast %[[ROUNDED]] : f8E4M3FN to i8
+// CHECK-NEXT:    %[[MASK:.+]] = arith.constant 127 : i8
+// CHECK-NEXT:    %[[MAGNITUDE:.+]] = arith.andi %[[CODE]], %[[MASK]]
+// CHECK-NEXT:    %[[LARGEST:.+]] = arith.constant 126 : i8
+// CHECK-NEXT:    %[[IS_NAN:.+]] = arith.cmpi ugt, %[[MAGNITUDE]], %[[LARGEST]]
+// CHECK-NEXT:    %[[NAN:.+]] = arith.constant 127 : i8
+// CHECK-NEXT:    %[[BITS:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[CODE]]
+// CHECK-NEXT:    tandem.store_plane %[[BITS]], %[[P]][0] : i8
+// CHECK-NEXT:    tandem.yield
+tandem.kernel @float compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f8):
+  %0 = tandem.load %p : !f8 -> f32
+  tandem.store %0, %p : f32, !f8
+  tandem.yield
+}
+
+// The visible plane is written and never read.
+// CHECK-LABEL: tandem.kernel @master
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK-NOT:     tandem.load_plane %[[P]][0]
+// CHECK:         %[[X:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> f32
+// CHECK-NOT:     tandem.load_plane %[[P]][0]
+// CHECK:         arith.truncf %[[X]] : f32 to bf16
+// CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i16
+// CHECK:         tandem.store_plane %{{.+}}, %[[P]][1] : i32
+tandem.kernel @master compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !master):
+  %0 = tandem.load %p : !master -> f32
+  tandem.store %0, %p : f32, !master
+  tandem.yield
+}
+
+// ((hi - (lo >> 15)) << 16) | lo, and (u + 0x8000) >> 16 with u's low half; a
+// NaN is 0x7FFF0000.
+// CHECK-LABEL: tandem.kernel @remainder
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK-DAG:     %[[HI:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> bf16
+// CHECK-DAG:     %[[LO:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i16
+// CHECK-DAG:     %[[LOW:.+]] = arith.extui %[[LO]] : i16 to i32
+// CHECK-DAG:     %[[CODE:.+]] = arith.bitcast %[[HI]] : bf16 to i16
+// CHECK-DAG:     %[[HIGH:.+]] = arith.extui %[[CODE]] : i16 to i32
+// CHECK:         %[[CARRY:.+]] = arith.shrui %[[LOW]], %{{.+}} : i32
+// CHECK:         %[[FLOOR:.+]] = arith.subi %[[HIGH]], %[[CARRY]]
+// CHECK:         %[[UPPER:.+]] = arith.shli %[[FLOOR]], %{{.+}} : i32
+// CHECK:         %[[WORD:.+]] = arith.ori %[[UPPER]], %[[LOW]]
+// CHECK:         %[[X:.+]] = arith.bitcast %[[WORD]] : i32 to f32
+// CHECK:         %[[U:.+]] = arith.bitcast %[[X]] : f32 to i32
+// CHECK:         %[[NAN:.+]] = arith.constant 2147418112 : i32
+// CHECK:         %[[CANONICAL:.+]] = arith.select %{{.+}}, %[[NAN]], %[[U]]
+// CHECK:         %[[HALF:.+]] = arith.constant 32768 : i32
+// CHECK:         %[[UP:.+]] = arith.addi %[[CANONICAL]], %[[HALF]]
+// CHECK:         %[[SHIFTED:.+]] = arith.shrui %[[UP]], %{{.+}} : i32
+// CHECK-DAG:     %[[NEW_HI:.+]] = arith.trunci %[[SHIFTED]] : i32 to i16
+// CHECK-DAG:     %[[NEW_LO:.+]] = arith.trunci %[[CANONICAL]] : i32 to i16
+// CHECK:         tandem.store_plane %[[NEW_HI]], %[[P]][0] : i16
+// CHECK:         tandem.store_plane %[[NEW_LO]], %[[P]][1] : i16
+tandem.kernel @remainder compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !remainder):
+  %0 = tandem.load %p : !remainder -> f32
+  tandem.store %0, %p : f32, !remainder
+  tandem.yield
+}
+
+// CHECK-LABEL: tandem.kernel @expansion_in_f32
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK-DAG:     %[[HI:.+]] = tandem.load_plane %[[P]][0]
+// CHECK-DAG:     %[[LO:.+]] = tandem.load_plane %[[P]][1]
+// CHECK:         %[[S:.+]] = mcf.pack %[[HI]], %[[LO]]
+// CHECK:         %[[X:.+]] = mcf.to_float %[[S]] {{.+}} -> f32
+// CHECK:         %[[T:.+]] = mcf.from_float %[[X]] : f32
+// CHECK:         %[[C:.+]]:2 = mcf.components %[[T]]
+// CHECK-DAG:     %[[HI_BITS:.+]] = arith.bitcast %[[C]]#0 : bf16 to i16
+// CHECK-DAG:     %[[LO_BITS:.+]] = arith.bitcast %[[C]]#1 : bf16 to i16
+// CHECK-DAG:     %[[NEW_HI:.+]] = arith.select %{{.+}}, %{{.+}}, %[[HI_BITS]]
+// CHECK-DAG:     %[[NEW_LO:.+]] = arith.select %{{.+}}, %{{.+}}, %[[LO_BITS]]
+// CHECK:         tandem.store_plane %[[NEW_HI]], %[[P]][0] : i16
+// CHECK:         tandem.store_plane %[[NEW_LO]], %[[P]][1] : i16
+tandem.kernel @expansion_in_f32 compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !pair):
+  %0 = tandem.load %p : !pair -> f32
+  tandem.store %0, %p : f32, !pair
+  tandem.yield
+}
+
+// Under the component policy nothing is rounded on the way.
+// CHECK-LABEL: tandem.kernel @kahan
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK-NOT:     float
+// CHECK-DAG:     %[[HI:.+]] = tandem.load_plane %[[P]][0]
+// CHECK-DAG:     %[[LO:.+]] = tandem.load_plane %[[P]][1]
+// CHECK:         %[[S:.+]] = mcf.pack %[[HI]], %[[LO]]
+// CHECK:         mcf.components %[[S]]
+tandem.kernel @kahan compute(<component, bf16>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !kahan):
+  %0 = tandem.load %p : !kahan -> !mcf.expansion<bf16 x 2>
+  tandem.store %0, %p : !mcf.expansion<bf16 x 2>, !kahan
+  tandem.yield
+}
+
+// Random bits need a seed and the step: the kernel gets those it lacks. Philox
+// has ten rounds of two products, keys advance by Weyl constants.
+// CHECK-LABEL: tandem.kernel @stochastic
+// CHECK-SAME:      scalars [#tandem.role<step "t">, #tandem.role<seed "seed">] prologue {
+// CHECK-NEXT:  ^bb0(%[[T:.+]]: i64, %[[SEED:.+]]: i64):
+// CHECK-DAG:     %[[LOW:.+]] = arith.trunci %[[SEED]] : i64 to i32
+// CHECK-DAG:     %[[REST:.+]] = arith.shrui %[[SEED]], %{{.+}} : i64
+// CHECK-DAG:     %[[HIGH:.+]] = arith.trunci %[[REST]] : i64 to i32
+// CHECK-DAG:     %[[STEP:.+]] = arith.trunci %[[T]] : i64 to i32
+// CHECK:         tandem.yield %[[LOW]], %[[HIGH]], %[[STEP]] : i32, i32, i32
+// CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[KEY0:.+]]: i32, %[[KEY1:.+]]: i32, %[[COUNT:.+]]: i32):
+// CHECK:         tandem.element_index : i64
+// CHECK:         tandem.tensor_key : i32
+// CHECK-COUNT-20: arith.mului_extended
+// CHECK-NOT:     arith.mului_extended
+// CHECK-COUNT-3: arith.select
+// CHECK:         %[[RANDOM:.+]] = arith.select
+// CHECK-NEXT:    %[[BITS:.+]] = arith.bitcast %{{.+}} : f32 to i32
+// CHECK-NEXT:    %[[SUM:.+]] = arith.addi %[[BITS]], %[[RANDOM]]
+// CHECK:         arith.shrui %[[SUM]]
+// CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i16
+tandem.kernel @stochastic compute(<f32, f32>) tensors [#p] scalars [#tandem.role<step "t">] prologue {
+^bb0(%t: i64):
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.load %p : !bf16 -> f32
+  tandem.store %0, %p : f32, !bf16
+  tandem.yield
+}
+
+// A kernel that has both scalars uses them, once for all its stores.
+// CHECK-LABEL: tandem.kernel @two_draws
+// CHECK-SAME:      scalars [#tandem.role<seed "s">, #tandem.role<step "t">] prologue {
+// CHECK:         tandem.yield %{{[^,]+}}, %{{[^,]+}}, %{{[^,]+}} : i32, i32, i32
+// CHECK:         tandem.store_plane %{{.+}}[0] : i16
+// CHECK:         tandem.store_plane %{{.+}}[0] : i16
+tandem.kernel @two_draws compute(<f32, f32>) tensors [#p, #tandem.role<state "m">]
+    scalars [#tandem.role<seed "s">, #tandem.role<step "t">] prologue {
+^bb0(%s: i64, %t: i64):
+  tandem.yield
+} body {
+^bb0(%p: !f16, %m: !bf16):
+  %0 = tandem.load %p : !f16 -> f32
+  tandem.store %0, %p : f32, !f16
+  tandem.store %0, %m : f32, !bf16
+  tandem.yield
+}
+
+// The change of a pair is the sum of its parts' changes; the sums are D * D_eff,
+// D * D, lost updates and updates.
+// CHECK-LABEL: tandem.kernel @descent
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK-DAG:     %[[HI:.+]] = tandem.load_plane %[[P]][0]
+// CHECK-DAG:     %[[LO:.+]] = tandem.load_plane %[[P]][1]
+// CHECK:         %[[D:.+]] = arith.constant 2.500000e-01 : f64
+// CHECK-DAG:     %[[HI64:.+]] = arith.extf %[[HI]] : bf16 to f64
+// CHECK-DAG:     %[[LO64:.+]] = arith.extf %[[LO]] : bf16 to f64
+// CHECK-DAG:     %[[DHI:.+]] = arith.subf %{{.+}}, %[[HI64]] : f64
+// CHECK-DAG:     %[[DLO:.+]] = arith.subf %{{.+}}, %[[LO64]] : f64
+// CHECK:         %[[CHANGE:.+]] = arith.addf %[[DHI]], %[[DLO]] : f64
+// CHECK:         %[[ASKED:.+]] = arith.cmpf une, %[[D]], %{{.+}} : f64
+// CHECK:         %[[LOST:.+]] = arith.cmpf oeq, %[[CHANGE]], %{{.+}} : f64
+// CHECK-DAG:     %[[DOT:.+]] = arith.mulf %[[D]], %[[CHANGE]] : f64
+// CHECK-DAG:     %[[SQUARE:.+]] = arith.mulf %[[D]], %[[D]] : f64
+// CHECK-DAG:     %[[BOTH:.+]] = arith.andi %[[ASKED]], %[[LOST]] : i1
+// CHECK-DAG:     %[[IS_LOST:.+]] = arith.select %[[BOTH]]
+// CHECK-DAG:     %[[IS_ASKED:.+]] = arith.select %[[ASKED]]
+// CHECK:         tandem.metric %[[DOT]][0] : f64
+// CHECK:         tandem.metric %[[SQUARE]][1] : f64
+// CHECK:         tandem.metric %[[IS_LOST]][2] : f64
+// CHECK:         tandem.metric %[[IS_ASKED]][3] : f64
+// CHECK-NOT:     tandem.descent
+tandem.kernel @descent compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !pair):
+  %0 = tandem.load %p : !pair -> f32
+  tandem.store %0, %p : f32, !pair
+  %d = arith.constant 0.25 : f64
+  tandem.descent %d, %p : f64, !pair
+  tandem.yield
+}

@@ -1,0 +1,71 @@
+// RUN: tandem-opt %s -tandem-widen=width=4 | FileCheck %s
+// RUN: tandem-opt %s -tandem-widen=width=1 | FileCheck %s -check-prefix=ONE
+// RUN: not tandem-opt %s -tandem-widen=width=6 2>&1 | FileCheck %s -check-prefix=SIX
+// RUN: not tandem-opt %s -tandem-widen=width=-8 2>&1 | FileCheck %s -check-prefix=NEGATIVE
+
+// SIX: error: width must be a power of two, got 6
+// NEGATIVE: error: width must be a power of two, got -8
+
+#p = #tandem.role<param "p">
+!bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+
+// What no element enters stays scalar and is broadcast once.
+// CHECK-LABEL: tandem.kernel @mixed compute(<f32, f32>) width(4)
+// CHECK:         arith.truncf %{{.+}} : f64 to f32
+// CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[B:.+]]: f32):
+// CHECK:         %[[SQUARE:.+]] = arith.mulf %[[B]], %[[B]] : f32
+// CHECK-NEXT:    %[[WIDE:.+]] = vector.broadcast %[[SQUARE]] : f32 to vector<4xf32>
+// CHECK-NOT:     vector.broadcast
+// CHECK:         %[[CODE:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> vector<4xbf16>
+// CHECK:         %[[X:.+]] = arith.extf %[[CODE]] : vector<4xbf16> to vector<4xf32>
+// CHECK:         %[[Y:.+]] = arith.mulf %[[X]], %[[WIDE]] : vector<4xf32>
+// CHECK:         %[[Z:.+]] = arith.addf %[[Y]], %[[WIDE]] : vector<4xf32>
+// CHECK:         %[[LESS:.+]] = arith.cmpf olt, %[[Z]], %[[X]] : vector<4xf32>
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[LESS]], %[[X]], %[[Z]] : vector<4xi1>, vector<4xf32>
+// CHECK:         %[[ROUNDED:.+]] = arith.truncf %[[CHOSEN]] : vector<4xf32> to vector<4xbf16>
+// CHECK:         tandem.store_plane %[[ROUNDED]], %[[P]][0] : vector<4xbf16>
+
+// ONE-LABEL: tandem.kernel @mixed compute(<f32, f32>) tensors
+// ONE-NOT:     vector
+tandem.kernel @mixed compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hyper "b">] prologue {
+^bb0(%b: f64):
+  %0 = arith.truncf %b : f64 to f32
+  tandem.yield %0 : f32
+} body {
+^bb0(%p: !bf16, %b: f32):
+  %0 = arith.mulf %b, %b : f32
+  %1 = tandem.load_plane %p[0] : !bf16 -> bf16
+  %2 = arith.extf %1 : bf16 to f32
+  %3 = arith.mulf %2, %0 : f32
+  %4 = arith.addf %3, %0 : f32
+  %5 = arith.cmpf olt, %4, %2 : f32
+  %6 = arith.select %5, %2, %4 : f32
+  %7 = arith.truncf %6 : f32 to bf16
+  tandem.store_plane %7, %p[0] : bf16, !bf16
+  tandem.yield
+}
+
+// An element's index is a vector of consecutive ones; the tensor's key is one
+// number. A uniform value that is stored is broadcast.
+// CHECK-LABEL: tandem.kernel @indices
+// CHECK-DAG:     %[[INDEX:.+]] = tandem.element_index : vector<4xi64>
+// CHECK-DAG:     %[[KEY:.+]] = tandem.tensor_key : i32
+// CHECK-DAG:     %[[KEYS:.+]] = vector.broadcast %[[KEY]] : i32 to vector<4xi32>
+// CHECK:         %[[WORDS:.+]] = arith.trunci %[[INDEX]] : vector<4xi64> to vector<4xi32>
+// CHECK:         %[[SUM:.+]] = arith.addi %[[WORDS]], %[[KEYS]] : vector<4xi32>
+// CHECK:         tandem.store_plane %{{.+}} : vector<4xi16>
+// CHECK:         tandem.metric %{{.+}}[0] : vector<4xf64>
+tandem.kernel @indices compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.element_index : i64
+  %1 = tandem.tensor_key : i32
+  %2 = arith.trunci %0 : i64 to i32
+  %3 = arith.addi %2, %1 : i32
+  %4 = arith.trunci %3 : i32 to i16
+  tandem.store_plane %4, %p[0] : i16, !bf16
+  %5 = arith.uitofp %3 : i32 to f64
+  tandem.metric %5[0] : f64
+  tandem.yield
+}

@@ -1,0 +1,224 @@
+#===- evaluate.py - Random graphs in NumPy ---------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the evaluation of random graphs on the arithmetic and the
+# storages of the NumPy model.
+#
+#===----------------------------------------------------------------------===#
+"""`evaluate(graph, planes, hypers, ...)` gives the planes after one step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from model.arithmetic import Arithmetic
+from model.optimizers import power
+from model.storage import Draw, PlainState
+
+from .random_graphs import is_compensated
+
+_SIGN = np.uint32(0x80000000)
+
+
+class NotCompensated(Exception):
+    """The new value of a compensated role is not made of its updates."""
+
+
+@dataclass
+class Link:
+    """One link of a role's chain of updates, from its result back."""
+
+    before: object
+    factor: object = None
+    addend: object = None
+    subtract: bool = False
+    inside_sum: bool = False
+
+
+#===----------------------------------------------------------------------===#
+# Chains of updates
+#===----------------------------------------------------------------------===#
+
+
+class Chains:
+    """Which values are updates of a role: the shortest way back decides."""
+
+    def __init__(self, graph):
+        self.links, self.complete = {}, set()
+        for role in graph.updated:
+            self.follow(role)
+
+    def follow(self, role):
+        self.leaf, self.known = role.leaf, {}
+        if self.distance(role.result) is None:
+            return
+        self.complete.add(role.name)
+        node, below_sum = role.result, False
+        found = {}
+        while node is not role.leaf:
+            link = self.link(node)
+            link.inside_sum = below_sum and link.factor is not None
+            below_sum = link.addend is not None
+            found[node] = link
+            node = link.before
+        self.links |= found
+
+    def distance(self, node):
+        if node is self.leaf:
+            return 0
+        if node.is_leaf or node.is_uniform or node in self.links:
+            return None
+        if node not in self.known:
+            self.known[node] = self.further(node)
+        return self.known[node]
+
+    def further(self, node):
+        left, *right = node.args
+        ways = []
+        if node.op in ("add", "sub"):
+            ways = [left] + (right if node.op == "add" else [])
+        elif node.op == "mul" and left.is_uniform:
+            ways = right
+        elif node.op == "mul" and right[0].is_uniform:
+            ways = [left]
+        found = [d for d in map(self.distance, ways) if d is not None]
+        return min(found) + 1 if found else None
+
+    def link(self, node):
+        left, right = node.args
+        if node.op == "mul":
+            return Link(right, left) if left.is_uniform else Link(left, right)
+        a, b = self.distance(left), self.distance(right)
+        if node.op == "sub":
+            return Link(left, addend=right, subtract=True)
+        if a is not None and (b is None or a <= b):
+            return Link(left, addend=right)
+        return Link(right, addend=left)
+
+
+#===----------------------------------------------------------------------===#
+# Values
+#===----------------------------------------------------------------------===#
+
+
+def _scalar(node, hypers, step):
+    """A uniform node in f64."""
+    if node.op == "hyper":
+        return np.float64(hypers[node.value])
+    if node.op == "literal":
+        return np.float64(node.value)
+    if node.op == "power":
+        return np.float64(power(_scalar(node.args[0], hypers, step), step))
+    a, *rest = [_scalar(arg, hypers, step) for arg in node.args]
+    apply = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+             "neg": np.negative, "sqrt": np.sqrt}[node.op]
+    return apply(a, *rest)
+
+
+def _extreme(a, b, largest):
+    """maximum and minimum: NaN wins, and -0 is less than +0."""
+    a, b = np.broadcast_arrays(np.float32(a), np.float32(b))
+    first = a > b if largest else a < b
+    bits = (np.bitwise_and if largest else np.bitwise_or)(a.view(np.uint32),
+                                                          b.view(np.uint32))
+    picked = np.where(a == b, bits.view(np.float32), np.where(first, a, b))
+    return np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), picked)
+
+
+class Evaluation:
+    def __init__(self, graph, planes, hypers, step):
+        self.graph, self.hypers, self.step = graph, hypers, step
+        self.k = Arithmetic(graph.component or "f32")
+        self.chains = Chains(graph)
+        self.values, self.wholes = {}, {}
+        self.compensated = set()
+        for role in graph.roles:
+            keeps = graph.component and is_compensated(role.storage)
+            if graph.component:
+                state = role.storage.open_component(self.k, planes, role.name)
+            else:
+                state = PlainState(role.storage.decode(planes, role.name))
+            self.wholes[role.leaf] = state
+            if keeps:
+                self.compensated.add(role.name)
+        self.size = len(next(iter(planes.values())))
+        self.kept = self.kept_nodes()
+
+    def kept_nodes(self):
+        """The links of compensated roles, which are computed whole."""
+        kept = set()
+        for role in self.graph.updated:
+            if role.name not in self.compensated:
+                continue
+            if role.name not in self.chains.complete:
+                raise NotCompensated(role.name)
+            node = role.result
+            while node is not role.leaf:
+                kept.add(node)
+                node = self.chains.links[node].before
+        return kept
+
+    def scalar(self, node):
+        return _scalar(node, self.hypers, self.step)
+
+    def read(self, node):
+        """A node as an operand: f32 of a scalar, else the leading component."""
+        if node.is_uniform:
+            return np.float32(self.scalar(node))
+        if node in self.wholes and node.is_leaf:
+            return self.wholes[node].leading
+        if node in self.kept and not self.chains.links[node].inside_sum:
+            return self.whole(node).leading
+        if node not in self.values:
+            self.values[node] = self.apply(node)
+        return self.values[node]
+
+    def component(self, node):
+        value = self.k.round(np.float32(self.read(node)))
+        return np.broadcast_to(value, self.size).astype(np.float32)
+
+    def whole(self, node):
+        if node in self.wholes:
+            return self.wholes[node]
+        link = self.chains.links[node]
+        state = self.whole(link.before)
+        if link.factor is not None:
+            state = state.decay(self.k, float(self.scalar(link.factor)))
+        if link.addend is not None:
+            addend = self.component(link.addend)
+            addend = self.k.neg(addend) if link.subtract else addend
+            state = state.accumulate(self.k, addend)
+        self.wholes[node] = state
+        return state
+
+    def apply(self, node):
+        args = [self.read(a) for a in node.args]
+        if node.op in ("add", "sub", "mul", "div", "sqrt"):
+            return getattr(self.k, node.op)(*args)
+        if node.op == "neg":
+            return self.k.neg(args[0])
+        if node.op == "abs":
+            return (args[0].view(np.uint32) & ~_SIGN).view(np.float32)
+        if node.op == "select":
+            a, b, x, y = args
+            picked = np.where(a > b, x, y).astype(np.float32)
+        else:
+            picked = _extreme(*args, node.op == "max")
+        return self.k.round(np.broadcast_to(picked, self.size).astype(np.float32))
+
+    def close(self, role, draw):
+        if role.name in self.compensated:
+            return role.storage.close_component(role.name, self.whole(role.result), draw)
+        return role.storage.encode(role.name, self.component(role.result), draw)
+
+
+def evaluate(graph, planes, hypers, step=1, seed=0, key=0, first=0):
+    """The new planes of every role that the graph updates."""
+    draw, result = Draw(seed, key, first, step), {}
+    with np.errstate(all="ignore"):
+        evaluation = Evaluation(graph, planes, hypers, step)
+        for role in graph.updated:
+            result |= evaluation.close(role, draw)
+    return result

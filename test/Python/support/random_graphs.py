@@ -1,0 +1,257 @@
+#===- random_graphs.py - Seeded random optimizer graphs --------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the generator of random optimizer graphs and strategies.
+#
+#===----------------------------------------------------------------------===#
+"""`generate(seed)` gives a graph as a DAG of nodes and a strategy for it."""
+
+import random
+from dataclasses import dataclass, field
+
+from model.storage import Expansion, Kahan, Master, Plain, Remainder
+
+
+@dataclass(eq=False)
+class Node:
+    """A value: `op` of `args`, or a leaf. Uniform ones are scalars in f64."""
+
+    op: str
+    args: tuple = ()
+    value: object = None  # a role's name, a hyper's name or a literal
+    id: int = -1
+
+    @property
+    def is_leaf(self):
+        return not self.args
+
+    @property
+    def is_uniform(self):
+        if self.is_leaf:
+            return self.op != "tensor"
+        return self.op in SCALAR_OPS and all(a.is_uniform for a in self.args)
+
+
+# Operations of scalars, which belong to the prologue.
+SCALAR_OPS = ("add", "sub", "mul", "div", "neg", "sqrt", "power")
+
+
+@dataclass
+class Role:
+    """A tensor argument."""
+
+    name: str
+    kind: str
+    moment: str = "none"
+    storage: object = None
+    leaf: Node = None
+    result: Node = None
+
+
+@dataclass
+class Hyper:
+    name: str
+    domain: str
+    default: object = None
+
+
+@dataclass
+class RandomGraph:
+    name: str
+    roles: list = field(default_factory=list)
+    hypers: list = field(default_factory=list)
+    step: str = ""
+    nodes: list = field(default_factory=list)  # operations on tensors, in order
+    strategy: str = ""
+    component: object = None
+    rules: list = field(default_factory=list)
+
+    @property
+    def updated(self):
+        return [role for role in self.roles if role.kind != "grad"]
+
+    def add(self, op, *args):
+        node = Node(op, args, id=len(self.nodes))
+        self.nodes.append(node)
+        return node
+
+
+def is_compensated(storage):
+    """Whether the component policy reads the storage whole."""
+    return isinstance(storage, (Expansion, Kahan))
+
+
+#===----------------------------------------------------------------------===#
+# Names and strategies
+#===----------------------------------------------------------------------===#
+
+
+def _name(rng, used):
+    while True:
+        name = "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou")
+                       for _ in range(rng.randint(2, 4)))
+        if name not in used:
+            used.add(name)
+            return name
+
+
+def _component_storage(rng, kind, component):
+    plain = [Plain(component), Plain("f32"), Plain("bf16"), Plain("f16")]
+    if kind == "grad":
+        return rng.choice(plain)
+    pair, kahan = Expansion(component), Kahan(component)
+    return rng.choice(plain[:2] + [pair, pair, kahan])
+
+
+def _f32_storage(rng, kind):
+    low = rng.choice(("bf16", "f16"))
+    if kind == "grad":
+        return rng.choice([Plain(low), Plain("f32"), Plain("f8E5M2")])
+    return rng.choice([Plain(low), Plain(low, stochastic=True), Plain("f32"),
+                       Plain("f8E4M3FN"), Expansion(low), Expansion(low, 3),
+                       Master(low), Remainder()])
+
+
+def _choose_strategy(rng, graph, used):
+    """One rule per kind and moment, and some by name, the first to match."""
+    graph.strategy = _name(rng, used) + "-" + _name(rng, used)
+    graph.component = rng.choice(("bf16", "bf16", "f16", None, None))
+
+    def choose(kind):
+        if graph.component:
+            return _component_storage(rng, kind, graph.component)
+        return _f32_storage(rng, kind)
+
+    moments = {m: choose("state") for m in ("first", "second", "none")}
+    for role in graph.roles:
+        if role.kind != "state":
+            role.storage = choose(role.kind)
+            graph.rules.append((role.kind, role.storage))
+        elif rng.random() < 0.3:
+            role.storage = choose("state")
+            graph.rules.insert(0, (f'state named("{role.name}")', role.storage))
+        else:
+            role.storage = moments[role.moment]
+    for moment in ("first", "second"):
+        graph.rules.append((f"state moment({moment})", moments[moment]))
+    graph.rules.append(("state", moments["none"]))
+
+
+#===----------------------------------------------------------------------===#
+# Expressions
+#===----------------------------------------------------------------------===#
+
+
+class _Builder:
+    def __init__(self, rng, graph):
+        self.rng, self.graph = rng, graph
+        self.leaves = [role.leaf for role in graph.roles]
+        self.pool = list(self.leaves)
+        self.scalars = [Node("hyper", value=h.name) for h in graph.hypers]
+        if graph.step:
+            base = self.rng.choice(self.scalars)
+            self.scalars.append(Node("power", (base, Node("step", value=graph.step))))
+
+    def literal(self):
+        return Node("literal", value=self.rng.choice(
+            (0.5, 2.0, 1.0, -1.0, 0.1, 0.999, 3.0, 1e-3)))
+
+    def scalar(self, depth=2):
+        """An expression of hyperparameters and literals."""
+        if depth == 0 or self.rng.random() < 0.3:
+            return (self.rng.choice(self.scalars) if self.rng.random() < 0.7
+                    else self.literal())
+        op = self.rng.choice(("add", "sub", "sub", "mul", "mul", "div", "neg", "sqrt"))
+        count = 1 if op in ("neg", "sqrt") else 2
+        return Node(op, tuple(self.scalar(depth - 1) for _ in range(count)))
+
+    def leaf(self):
+        """A tensor value that is there already."""
+        return self.rng.choice(self.pool if self.rng.random() < 0.6 else self.leaves)
+
+    def operand(self, depth):
+        if self.rng.random() < 0.25:
+            return self.scalar()
+        return self.expression(depth)
+
+    def expression(self, depth):
+        """A value that differs between elements."""
+        rng = self.rng
+        if depth == 0 or rng.random() < 0.15:
+            return self.leaf()
+        op = rng.choice(("add", "sub", "mul", "mul", "div", "sqrt", "neg", "abs", "max",
+                         "min", "select"))
+        args = [self.expression(depth - 1)]
+        if op not in ("sqrt", "neg", "abs"):
+            args.append(self.operand(depth - 1))
+            rng.shuffle(args)
+        if op == "select":
+            args += [self.operand(depth - 1), self.operand(depth - 1)]
+        node = self.graph.add(op, *args)
+        self.pool.append(node)
+        return node
+
+    def factor(self):
+        return self.scalar() if self.rng.random() < 0.5 else self.rng.choice(self.scalars)
+
+    def decay(self, value):
+        args = [self.factor(), value]
+        self.rng.shuffle(args)
+        return self.graph.add("mul", *args)
+
+    def accumulate(self, value):
+        addend = self.operand(3) if self.rng.random() < 0.3 else self.expression(3)
+        if self.rng.random() < 0.3:
+            return self.graph.add("sub", value, addend)
+        args = [value, addend]
+        self.rng.shuffle(args)
+        return self.graph.add("add", *args)
+
+    def update(self, role):
+        """A new value made of s + d, b * s + x and b * s."""
+        value = role.leaf
+        for _ in range(self.rng.choice((1, 1, 1, 2))):
+            kind = self.rng.choice(("accumulate", "ema", "ema", "decay"))
+            if kind != "accumulate":
+                value = self.decay(value)
+                if self.rng.random() < 0.3:
+                    self.pool.append(value)
+            if kind != "decay":
+                value = self.accumulate(value)
+        self.pool.append(value)
+        return value
+
+
+def _choose_arguments(rng, graph, used):
+    for kind in ("param", "grad"):
+        graph.roles.append(Role(_name(rng, used), kind))
+    for _ in range(rng.randint(0, 3)):
+        moment = rng.choice(("none", "first", "second"))
+        graph.roles.append(Role(_name(rng, used), "state", moment))
+    rng.shuffle(graph.roles)
+    for role in graph.roles:
+        role.leaf = Node("tensor", value=role.name)
+    for _ in range(rng.randint(1, 4)):
+        domain = rng.choice(("any", "nonneg", "unit", "epsilon"))
+        default = rng.choice((None, 0.25, 0.9))
+        graph.hypers.append(Hyper(_name(rng, used), domain, default))
+    if rng.random() < 0.6:
+        graph.step = _name(rng, used)
+
+
+def generate(seed):
+    """The same graph and strategy for the same seed."""
+    rng, used = random.Random(seed), {"step", "seed"}
+    graph = RandomGraph(_name(rng, used))
+    _choose_arguments(rng, graph, used)
+    _choose_strategy(rng, graph, used)
+    builder = _Builder(rng, graph)
+    for role in rng.sample(graph.updated, len(graph.updated)):
+        keeps = graph.component and is_compensated(role.storage)
+        if keeps or rng.random() < 0.75:
+            role.result = builder.update(role)
+        else:
+            role.result = builder.expression(4)
+    return graph

@@ -1,0 +1,61 @@
+#===- torch_bits.py - PyTorch tensors as planes of bits --------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements what the tests of the PyTorch optimizers share.
+#
+#===----------------------------------------------------------------------===#
+"""Parameters, gradients and states as bits; optimizers compared bit by bit."""
+
+import numpy as np
+import torch
+
+_BITS = {2: (torch.int16, np.uint16), 4: (torch.int32, np.uint32)}
+
+
+def bits(tensor):
+    """The bits of a tensor's elements, in C order."""
+    integer, unsigned = _BITS[tensor.element_size()]
+    flat = tensor.detach().contiguous().view(integer).flatten()
+    return flat.numpy().view(unsigned).copy()
+
+
+def parameters(shapes, dtype=torch.bfloat16, seed=0):
+    """Random parameters of these shapes."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.nn.Parameter(torch.randn(shape, generator=generator).to(dtype))
+            for shape in shapes]
+
+
+def set_gradients(params, seed):
+    """Random gradients that depend on the seed alone."""
+    generator = torch.Generator().manual_seed(seed)
+    for param in params:
+        grad = torch.randn(param.shape, generator=generator) * 1e-2
+        param.grad = grad.to(param.dtype)
+
+
+def params_of(optimizer):
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def train(optimizer, seeds):
+    """One step for each seed."""
+    for seed in seeds:
+        set_gradients(params_of(optimizer), seed)
+        optimizer.step()
+
+
+def assert_same_bits(got, want):
+    """Two optimizers agree in every bit of parameters and states."""
+    for p, q in zip(params_of(got), params_of(want), strict=True):
+        assert np.array_equal(bits(p), bits(q))
+        assert got.state.get(p, {}).keys() == want.state.get(q, {}).keys()
+        for name, plane in got.state.get(p, {}).items():
+            other = want.state[q][name]
+            if isinstance(plane, torch.Tensor):
+                assert plane.dtype == other.dtype, name
+                assert np.array_equal(bits(plane), bits(other)), name
+            else:
+                assert plane == other, name

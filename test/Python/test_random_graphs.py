@@ -1,0 +1,141 @@
+#===- test_random_graphs.py - Graphs nobody has seen -----------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that random optimizer graphs under random
+# strategies compute what the reference interpreter and NumPy say, bit for bit.
+#
+#===----------------------------------------------------------------------===#
+
+import numpy as np
+import pytest
+
+import tandem
+from model import storage
+from support.evaluate import NotCompensated, evaluate
+from support.graph_text import write_graph, write_strategy
+from support.kernels import assert_same
+from support.launch import Tensor, aligned_copy, launch
+from support.random_graphs import generate
+
+SEEDS = range(100)
+SIZE, STEP, SEED, KEY, FIRST = 67, 5, 99, 3, 11
+interpret = getattr(tandem, "interpret", None)
+needs_interpreter = pytest.mark.skipif(
+    interpret is None, reason="this build has no reference interpreter in Python")
+
+
+def random_values(rng, size):
+    """Ordinary numbers, and some of every extraordinary kind."""
+    ordinary = rng.standard_normal(size) * np.exp2(rng.uniform(-8, 8, size))
+    special = rng.choice([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, 1.0, -1e-8,
+                          65504.0, 6e-8], size)
+    with np.errstate(over="ignore"):
+        return np.where(rng.random(size) < 0.7, ordinary, special).astype(np.float32)
+
+
+def random_planes(graph, seed):
+    """Planes of encoded values, and bit patterns that nothing encodes to."""
+    rng, planes = np.random.default_rng(seed), {}
+    for role in graph.roles:
+        encoded = role.storage.encode(role.name, random_values(rng, SIZE), storage.Draw())
+        for name, dtype in role.storage.planes(role.name).items():
+            bits = rng.integers(0, 1 << 8 * dtype.itemsize, SIZE, dtype=np.uint64)
+            keep = rng.random(SIZE) < 0.85
+            planes[name] = np.where(keep, encoded[name], bits).astype(dtype)
+    return planes
+
+
+def random_hypers(graph, seed):
+    rng = np.random.default_rng(seed)
+    return {hyper.name: float(rng.choice([0.0, 0.25, 0.9, 0.999, 2.0**-10]))
+            if hyper.domain != "any" else float(rng.standard_normal())
+            for hyper in graph.hypers}
+
+
+class Example:
+    """A graph, its files and its data."""
+
+    def __init__(self, seed, directory):
+        self.graph = generate(seed)
+        self.text = write_graph(self.graph, seed)
+        self.path = str(directory)
+        (directory / f"{self.graph.strategy}.mlir").write_text(
+            write_strategy(self.graph))
+        self.planes = random_planes(self.graph, seed)
+        self.hypers = random_hypers(self.graph, seed)
+
+    def compile(self, target="cpu", **options):
+        return tandem.compile(self.text, self.graph.strategy, target, path=[self.path],
+                              **options)
+
+    def evaluate(self):
+        return evaluate(self.graph, self.planes, self.hypers, STEP, SEED, KEY, FIRST)
+
+    def integers(self, kernel):
+        kinds = {"STEP": STEP, "SEED": SEED}
+        return {name: kinds[kind.name] for name, kind in kernel.integers.items()}
+
+    def check(self, got, want):
+        context = f"{self.text}\n{write_strategy(self.graph)}\n{self.hypers}"
+        assert_same(got, want, context)
+
+
+@pytest.fixture
+def example(seed, tmp_path):
+    result = Example(seed, tmp_path)
+    try:
+        result.want = result.evaluate()
+    except NotCompensated as error:
+        with pytest.raises(ValueError, match=f'the new value of "{error}" is not made'):
+            result.compile()
+        pytest.skip(f"the strategy cannot keep '{error}', and says so")
+    return result
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_numpy(example):
+    """The kernel and NumPy agree."""
+    kernel = example.compile()
+    assert {p.name for p in kernel.planes} == set(example.planes)
+    got = {n: p.copy() for n, p in example.planes.items()}
+    kernel(got, key=KEY, first=FIRST, **example.hypers, **example.integers(kernel))
+    example.check(got, example.planes | example.want)
+
+
+@needs_interpreter
+@pytest.mark.parametrize("seed", SEEDS)
+def test_interpreter(example):
+    """The interpreter of the source graph agrees with both."""
+    got = {n: p.copy() for n, p in example.planes.items()}
+    interpret(example.text, example.graph.strategy, got, example.hypers,
+              path=[example.path], step=STEP, seed=SEED, key=KEY, first=FIRST)
+    example.check(got, example.planes | example.want)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ptx(example):
+    """The PTX text agrees as well."""
+    kernel = example.compile("sm_90")
+    tensor = Tensor({n: aligned_copy(p) for n, p in example.planes.items()}, FIRST, KEY)
+    launch(kernel, [tensor], [example.hypers | example.integers(kernel)])
+    example.check(tensor.planes, example.planes | example.want)
+
+
+def test_generation_is_deterministic():
+    for seed in (0, 1, 2):
+        texts = {write_graph(generate(seed), seed) for _ in range(2)}
+        assert len(texts) == 1
+    assert len({write_graph(generate(seed), seed) for seed in SEEDS}) == len(SEEDS)
+
+
+def test_generation_covers():
+    """The graphs have what the tests are about."""
+    graphs = [generate(seed) for seed in SEEDS]
+    assert {len(g.roles) for g in graphs} == {2, 3, 4, 5}
+    assert {g.component for g in graphs} == {"bf16", "f16", None}
+    assert {n.op for g in graphs for n in g.nodes} == {
+        "add", "sub", "mul", "div", "sqrt", "neg", "abs", "max", "min", "select"}
+    kinds = {type(r.storage).__name__ for g in graphs for r in g.roles}
+    assert kinds == {"Plain", "Expansion", "Kahan", "Master", "Remainder"}

@@ -1,0 +1,297 @@
+#===- test_torch_numerics.py - What the optimizers compute -----*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of the PyTorch optimizers' numbers: bit for bit
+# against the NumPy model, and in fp32 against torch.optim.
+#
+#===----------------------------------------------------------------------===#
+
+import inspect
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tandem
+import tandem.torch as tt
+from model import (F16_STRATEGIES, GRAPHS, STRATEGIES, cases, metrics, plane_types,
+                   step, trace)
+from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
+                                set_gradients, train)
+
+SHAPES = [(17,), (3, 5), (), (4, 1, 7), (0, 3)]
+HAS_METRICS = "metrics" in inspect.signature(tandem.compile).parameters
+ALL = sorted({(g, "collage-plus") for g in GRAPHS} | {("adamw", s) for s in STRATEGIES}
+             | {("sgd", "bf16-stochastic"), ("sgd_momentum", "remainder"),
+                ("adamw_decay_before", "bf16-kahan"), ("lion", "master-weights")})
+
+#===----------------------------------------------------------------------===#
+# Bit for bit
+#===----------------------------------------------------------------------===#
+
+
+def initial_planes(graph, strategy, param):
+    """The planes before the first step: zero, but for a master copy."""
+    planes = {name: np.zeros(param.numel(), dtype)
+              for name, dtype in plane_types(graph, strategy).items()}
+    planes["param"] = bits(param)
+    if "param.master" in planes:
+        planes["param.master"] = bits(param.float())
+    return planes
+
+
+def assert_follows_model(optimizer, graph, strategy, hypers, seed=0, steps=3):
+    params = params_of(optimizer)
+    planes = [initial_planes(graph, strategy, p) for p in params]
+    for t in range(1, steps + 1):
+        set_gradients(params, t)
+        for key, (param, state) in enumerate(zip(params, planes)):
+            state["grad"] = bits(param.grad)
+            state |= step(graph, strategy, state, hypers, t, seed=seed, key=key)
+        optimizer.step()
+    for param, state in zip(params, planes):
+        got = {"param": param, **optimizer.state[param]}
+        for name in set(state) - {"grad"}:
+            assert np.array_equal(bits(got[name]), state[name]), name
+        assert set(got) - {"step"} == set(state) - {"grad"}
+        assert got.get("step", steps) == steps
+
+
+@pytest.mark.parametrize("graph, name", ALL)
+def test_follows_the_model(graph, name):
+    strategy = STRATEGIES[name]
+    dtype = torch.float32 if name == "fp32" else torch.bfloat16
+    hypers = cases.hypers(graph, strategy, lr=2e-2)
+    optimizer = tt.Optimizer(parameters(SHAPES, dtype), graph, name, seed=5, **hypers)
+    assert_follows_model(optimizer, graph, strategy, hypers, seed=5)
+
+
+@pytest.mark.parametrize("name", ["collage-plus", "master-weights"])
+def test_follows_the_model_in_f16(name, f16_path):
+    hypers = cases.hypers("adamw", F16_STRATEGIES[name])
+    optimizer = tt.AdamW(parameters(SHAPES, torch.float16), strategy=name,
+                         path=[f16_path], lr=hypers["lr"], eps=hypers["eps"],
+                         betas=(hypers["beta1"], hypers["beta2"]),
+                         weight_decay=hypers["weight_decay"])
+    assert_follows_model(optimizer, "adamw", F16_STRATEGIES[name], hypers)
+
+
+@pytest.mark.parametrize("options, graph", [
+    ({}, "adamw"), ({"decay": "before"}, "adamw_decay_before"),
+    ({"decay": "after"}, "adamw_decay_after"),
+    ({"eps_inside_root": True}, "adamw_eps_inside_root"),
+])
+def test_adamw_chooses_the_graph(options, graph):
+    assert tt.AdamW(parameters([(3,)]), **options).kernel.name == graph
+
+
+def test_mixed_types_run_two_kernels():
+    """bf16 weights under the strategy, fp32 ones under "fp32", at once."""
+    mixed = parameters([(5, 3)]) + parameters([(3,)], torch.float32, seed=1)
+    narrow, wide = parameters([(5, 3)]), parameters([(3,)], torch.float32, seed=1)
+    both = tt.AdamW(mixed, lr=1e-2, strategy="collage-plus")
+    apart = [tt.AdamW(narrow, lr=1e-2, strategy="collage-plus"),
+             tt.AdamW(wide, lr=1e-2, strategy="fp32")]
+    for seed in range(3):
+        set_gradients(mixed, seed)
+        for one, p in zip(apart, mixed):
+            params_of(one)[0].grad = p.grad.clone()
+            one.step()
+        both.step()
+    assert np.array_equal(bits(mixed[0]), bits(narrow[0]))
+    assert np.array_equal(bits(mixed[1]), bits(wide[0]))
+    assert "param.lo" in both.state[mixed[0]]
+    assert both.state[mixed[1]].keys() == {"step", "exp_avg", "exp_avg_sq"}
+
+
+@pytest.mark.parametrize("name", ["collage-plus", "bf16-stochastic", "fp32"])
+def test_threads_do_not_matter(name):
+    dtype = torch.float32 if name == "fp32" else torch.bfloat16
+    one, three = (tt.AdamW(parameters([(70001,), (40,)], dtype), strategy=name,
+                           threads=threads) for threads in (1, 3))
+    train(one, range(2))
+    train(three, range(2))
+    assert_same_bits(one, three)
+
+
+def test_the_seed_matters():
+    same, other, again = (
+        tt.AdamW(parameters([(100,)]), lr=1e-3, strategy="bf16-stochastic", seed=seed)
+        for seed in (1, 2, 1))
+    for optimizer in (same, other, again):
+        train(optimizer, range(3))
+    assert_same_bits(same, again)
+    assert not torch.equal(params_of(same)[0], params_of(other)[0])
+
+
+def test_steps_are_counted_for_each_parameter():
+    """A parameter without a gradient keeps its step, so rows differ later."""
+    together, alone = parameters([(9,), (6,)]), parameters([(9,), (6,)])
+    optimizer = tt.AdamW(together, lr=1e-2)
+    single = [tt.AdamW([p], lr=1e-2) for p in alone]
+    for t in range(4):
+        set_gradients(together, t)
+        for i, p in enumerate(together):
+            if i == 1 and t in (0, 2):
+                p.grad = None
+                continue
+            alone[i].grad = p.grad.clone()
+            single[i].step()
+        optimizer.step()
+    for p, q, s in zip(together, alone, (4, 2)):
+        assert np.array_equal(bits(p), bits(q)) and optimizer.state[p]["step"] == s
+
+
+def test_groups_have_their_own_scalars():
+    together, alone = parameters([(9,), (6,)]), parameters([(9,), (6,)])
+    scalars = [{"lr": 1e-2, "betas": (0.8, 0.99)}, {"weight_decay": 0.3, "beta2": 0.9}]
+    optimizer = tt.AdamW([{"params": [p], **s} for p, s in zip(together, scalars)])
+    assert optimizer.param_groups[1]["betas"] == (0.9, 0.9)
+    train(optimizer, range(3))
+    for i, (p, s) in enumerate(zip(alone, scalars)):
+        one = tt.AdamW([p], **s)
+        for seed in range(3):
+            set_gradients(alone, seed)
+            one.step()
+        assert np.array_equal(bits(p), bits(together[i]))
+
+
+#===----------------------------------------------------------------------===#
+# Against torch.optim
+#===----------------------------------------------------------------------===#
+
+
+class LionReference(torch.optim.Optimizer):
+    """Lion as its paper states it."""
+
+    def __init__(self, params, lr, betas, weight_decay):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (b1, b2), lr = group["betas"], group["lr"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                update = torch.sign(b1 * m + (1 - b1) * p.grad)
+                p -= lr * (update + group["weight_decay"] * p)
+                m.mul_(b2).add_(p.grad, alpha=1 - b2)
+
+
+REFERENCES = {
+    "adamw": (lambda p: tt.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, decay="before",
+                                 strategy="fp32"),
+              lambda p: torch.optim.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1)),
+    "adamw-defaults": (lambda p: tt.AdamW(p, decay="before", strategy="fp32"),
+                       torch.optim.AdamW),
+    "adam": (lambda p: tt.Adam(p, 1e-2, weight_decay=0.1, strategy="fp32"),
+             lambda p: torch.optim.Adam(p, 1e-2, weight_decay=0.1)),
+    "sgd": (lambda p: tt.SGD(p, 0.1, weight_decay=0.1, strategy="fp32"),
+            lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.1)),
+    "momentum": (lambda p: tt.SGD(p, 0.1, 0.9, strategy="fp32"),
+                 lambda p: torch.optim.SGD(p, 0.1, 0.9)),
+    "nesterov": (lambda p: tt.SGD(p, 0.1, 0.9, 0.1, nesterov=True, strategy="fp32"),
+                 lambda p: torch.optim.SGD(p, 0.1, 0.9, 0, 0.1, nesterov=True)),
+    "rmsprop": (lambda p: tt.RMSprop(p, 1e-2, 0.9, weight_decay=0.1, strategy="fp32"),
+                lambda p: torch.optim.RMSprop(p, 1e-2, 0.9, weight_decay=0.1)),
+    "adagrad": (lambda p: tt.Adagrad(p, 1e-2, 0.1, 0.1, strategy="fp32"),
+                lambda p: torch.optim.Adagrad(p, 1e-2, 0.1, 0.1)),
+    "lion": (lambda p: tt.Lion(p, 1e-2, (0.9, 0.99), 0.1, strategy="fp32"),
+             lambda p: LionReference(p, 1e-2, (0.9, 0.99), 0.1)),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_fp32_is_close_to_the_reference(name):
+    ours, theirs = (make(parameters([(40, 3), (11,)], torch.float32))
+                    for make in REFERENCES[name])
+    for seed in range(8):
+        train(ours, [seed])
+        train(theirs, [seed])
+    for p, q in zip(params_of(ours), params_of(theirs)):
+        torch.testing.assert_close(p, q, rtol=2e-5, atol=2e-6)
+
+
+def test_defaults_are_those_of_torch():
+    ours = tt.AdamW(parameters([(3,)])).defaults
+    theirs = torch.optim.AdamW(parameters([(3,)])).defaults
+    assert ours == {name: theirs[name] for name in ours}
+
+
+#===----------------------------------------------------------------------===#
+# Metrics
+#===----------------------------------------------------------------------===#
+
+
+def test_metrics_must_be_asked_for():
+    optimizer = tt.AdamW(parameters([(3,)]))
+    train(optimizer, [0])
+    with pytest.raises(RuntimeError, match="create it with metrics=True"):
+        optimizer.metrics()
+
+
+@pytest.mark.skipif(not HAS_METRICS, reason="kernels do not measure")
+@pytest.mark.parametrize("name", ["bf16", "collage-plus", "master-weights", "fp32"])
+def test_metrics(name):
+    dtype = torch.float32 if name == "fp32" else torch.bfloat16
+    params, same = (parameters([(300,), (70,)], dtype) for _ in range(2))
+    optimizer = tt.AdamW(params, lr=1e-4, strategy=name, metrics=True)
+    plain = tt.AdamW(same, lr=1e-4, strategy=name)
+    with pytest.raises(RuntimeError, match="no step has been measured"):
+        optimizer.metrics()
+    train(optimizer, range(3))
+    train(plain, range(3))
+    assert_same_bits(optimizer, plain)
+    measured = optimizer.metrics()
+    assert list(measured) == ["edq", "edq_ratio", "update_norm", "lost_share"]
+    assert measured["edq"] == pytest.approx(
+        measured["edq_ratio"] * measured["update_norm"])
+    assert 0 < measured["update_norm"] < 1
+    if name == "bf16":
+        assert 0 < measured["lost_share"] <= 1 and measured["edq_ratio"] < 0.9
+    else:
+        assert measured["lost_share"] == pytest.approx(0, abs=0.02)
+        assert measured["edq_ratio"] == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.skipif(not HAS_METRICS, reason="kernels do not measure")
+@pytest.mark.parametrize("name", ["bf16", "collage-plus", "remainder"])
+def test_metrics_follow_the_model(name):
+    strategy, hypers = STRATEGIES[name], cases.hypers("adamw", lr=1e-4)
+    (p,) = params = parameters([(501,)])
+    optimizer = tt.Optimizer(params, "adamw", name, metrics=True, **hypers)
+    planes = initial_planes("adamw", strategy, p)
+    for t in (1, 2):
+        set_gradients(params, t)
+        planes["grad"] = bits(p.grad)
+        old = planes
+        new, intended = trace("adamw", strategy, old, hypers, t)
+        planes = old | new
+        optimizer.step()
+    want = metrics.descent_quality(
+        intended, metrics.effective_update(strategy.storage("param"), "param", old, new))
+    got = optimizer.metrics()
+    assert got["edq"] == pytest.approx(want.quality, rel=1e-12)
+    assert got["edq_ratio"] == pytest.approx(want.relative, rel=1e-12)
+    asked = np.count_nonzero(intended) / len(intended)
+    assert got["lost_share"] == pytest.approx(want.lost_share / asked, rel=1e-12)
+
+
+@pytest.mark.skipif(not HAS_METRICS, reason="kernels do not measure")
+def test_metrics_cover_both_kernels():
+    narrow, wide = parameters([(90,)]), parameters([(40,)], torch.float32, seed=1)
+    one, two, both = (tt.AdamW(params, lr=1e-3, metrics=True)
+                      for params in (narrow, wide, parameters([(90,)]) + parameters(
+                          [(40,)], torch.float32, seed=1)))
+    train(both, [0])
+    for optimizer, p in zip((one, two), params_of(both)):
+        params_of(optimizer)[0].grad = p.grad
+        optimizer.step()
+    norms = [o.metrics()["update_norm"] for o in (one, two, both)]
+    assert norms[2] ** 2 == pytest.approx(norms[0] ** 2 + norms[1] ** 2)
+    both.zero_grad()
+    both.step()
+    assert set(both.metrics().values()) == {0.0}

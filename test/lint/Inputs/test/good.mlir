@@ -1,0 +1,3 @@
+// RUN: tandem-opt %s | FileCheck %s
+
+// CHECK-LABEL: func.func @f

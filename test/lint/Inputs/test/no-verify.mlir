@@ -1,0 +1,3 @@
+// RUN: tandem-opt %s -split-input-file
+
+// expected-error @+1 {{never asked for}}

@@ -1,0 +1,22 @@
+//===- tandem-translate.cpp - Translation driver --------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements tandem-translate, the driver that turns graphs and
+// kernels into PTX, LLVM IR and assembly.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Support/LogicalResult.h"
+#include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
+#include "tandem/Target/Translations.h"
+
+int main(int argc, char **argv) {
+  mlir::tandem::registerTargetTranslations();
+  return mlir::failed(
+      mlir::mlirTranslateMain(argc, argv, "Tandem translation driver"));
+}
