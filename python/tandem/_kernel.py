@@ -129,10 +129,14 @@ class Kernel:
                 raise TypeError(f"{self.name} needs a value for {name!r}")
             hypers.append(float(value))
         fallback = {RoleKind.STEP: 1, RoleKind.SEED: 0}
-        integers = [
-            operator.index(values.get(name, fallback[kind]))
-            for name, kind in self.integers.items()
-        ]
+        integers = []
+        for name, kind in self.integers.items():
+            value = values.get(name, fallback[kind])
+            try:
+                integers.append(operator.index(value))
+            except TypeError:
+                raise TypeError(
+                    f"{name} must be an integer, got {value!r}") from None
         return hypers, integers
 
     def __call__(

@@ -235,29 +235,30 @@ RoundingOp EntryReader::classifyFMA(const PTXInstruction &instruction,
 
 namespace {
 /// How often a step may execute an operation.
-struct Range {
+struct CountRange {
   int64_t least = 0, most = 0;
 
-  void add(const Range &other) {
+  void add(const CountRange &other) {
     least += other.least;
     most += other.most;
   }
 };
 
-using Ranges = Range[RoundingCounts::numOps][RoundingCounts::numFormats];
+using CountRanges =
+    CountRange[RoundingCounts::numOps][RoundingCounts::numFormats];
 } // namespace
 
 /// The required arithmetic of one step as a GPU executes it: divisions and
 /// roots of 16-bit formats are f32 ones and a rounding.
 static void getExpected(const RequiredCounts &required, int64_t width,
-                        Ranges &expected) {
+                        CountRanges &expected) {
   for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
     for (unsigned format = 0; format < RoundingCounts::numFormats; ++format) {
       auto o = RoundingOp(op);
       auto f = RoundingFormat(format);
       int64_t elements = required.perElement.at(o, f) * width;
       int64_t uniform = required.uniform.at(o, f);
-      Range range = {elements + uniform, elements + uniform * width};
+      CountRange range = {elements + uniform, elements + uniform * width};
       bool isWidened =
           getBits(f) == 16 && (o == RoundingOp::div || o == RoundingOp::sqrt);
       auto executed = isWidened ? RoundingFormat::f32 : f;
@@ -267,7 +268,7 @@ static void getExpected(const RequiredCounts &required, int64_t width,
     }
 }
 
-static std::string print(const Range &range) {
+static std::string print(const CountRange &range) {
   std::string text = std::to_string(range.least);
   return range.least == range.most ? text
                                    : text + " to " + std::to_string(range.most);
@@ -275,7 +276,7 @@ static std::string print(const Range &range) {
 
 /// Describes how an operation's count differs, or nothing.
 static std::optional<std::string> compare(const EntryReader::Occurrences &found,
-                                          const Range &expected,
+                                          const CountRange &expected,
                                           const Twine &name) {
   int64_t total = 0;
   const PTXInstruction *excess = nullptr;
@@ -299,7 +300,7 @@ static std::optional<std::string> compare(const EntryReader::Occurrences &found,
 static void compareAll(const EntryReader &reader,
                        const RequiredCounts &required, int64_t width,
                        std::vector<std::string> &problems) {
-  Ranges expected;
+  CountRanges expected;
   getExpected(required, width, expected);
   for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
     for (unsigned format = 0; format < RoundingCounts::numFormats; ++format)
@@ -351,7 +352,7 @@ llvm::Error mlir::tandem::checkPTX(StringRef ptx, StringRef kernel,
     } else if (function.name == getPrologueName(kernel)) {
       if (auto problem =
               compare(reader.get(RoundingOp::fma, RoundingFormat::f64),
-                      Range{required.prologueFMAs, required.prologueFMAs},
+                      CountRange{required.prologueFMAs, required.prologueFMAs},
                       "fma f64 of the prologue"))
         problems.push_back(*problem);
     }
