@@ -49,6 +49,9 @@ struct RequiredCounts {
   /// Operations on uniform values, which a thread executes once for all
   /// elements, or for each.
   RoundingCounts uniform;
+  /// Roundings of values that may be representable already, such as a selected
+  /// or negated one: the instruction selector may find that out.
+  RoundingCounts optional;
   /// Fused operations of the prologue; more would be contractions.
   int64_t prologueFMAs = 0;
 };

@@ -258,7 +258,10 @@ static void getExpected(const RequiredCounts &required, int64_t width,
       auto f = RoundingFormat(format);
       int64_t elements = required.perElement.at(o, f) * width;
       int64_t uniform = required.uniform.at(o, f);
-      CountRange range = {elements + uniform, elements + uniform * width};
+      // A choice may round both of its sides.
+      int64_t optional = 2 * required.optional.at(o, f);
+      CountRange range = {elements + uniform,
+                          elements + (uniform + optional) * width};
       bool isWidened =
           getBits(f) == 16 && (o == RoundingOp::div || o == RoundingOp::sqrt);
       auto executed = isWidened ? RoundingFormat::f32 : f;
@@ -297,12 +300,31 @@ static std::optional<std::string> compare(const EntryReader::Occurrences &found,
   return text;
 }
 
+/// Sums and differences count together: the instruction selector turns
+/// a + (-b) into a - b, which is the same number, wherever it finds a sign.
+static void compareSums(const EntryReader &reader, const CountRanges &expected,
+                        unsigned format, std::vector<std::string> &problems) {
+  unsigned add = unsigned(RoundingOp::add), sub = unsigned(RoundingOp::sub);
+  EntryReader::Occurrences found =
+      reader.get(RoundingOp::add, RoundingFormat(format));
+  llvm::append_range(found,
+                     reader.get(RoundingOp::sub, RoundingFormat(format)));
+  CountRange range = expected[add][format];
+  range.add(expected[sub][format]);
+  if (auto problem =
+          compare(found, range, "add and sub " + Twine(formatNames[format])))
+    problems.push_back(*problem);
+}
+
 static void compareAll(const EntryReader &reader,
                        const RequiredCounts &required, int64_t width,
                        std::vector<std::string> &problems) {
   CountRanges expected;
   getExpected(required, width, expected);
-  for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
+  for (unsigned format = 0; format < RoundingCounts::numFormats; ++format)
+    compareSums(reader, expected, format, problems);
+  for (unsigned op = unsigned(RoundingOp::mul); op < RoundingCounts::numOps;
+       ++op)
     for (unsigned format = 0; format < RoundingCounts::numFormats; ++format)
       if (auto problem =
               compare(reader.get(RoundingOp(op), RoundingFormat(format)),

@@ -78,19 +78,23 @@ private:
     std::optional<RoundingOp> rounding = getRoundingOp(&op);
     if (!rounding)
       return;
-    bool isShared = !isElement || roundsUniformMagnitude(op);
+    RoundingCounts &counts = roundsChosenValue(op) ? result.optional
+                             : isElement           ? result.perElement
+                                                   : result.uniform;
     if (auto format = getFormat(op.getResult(0).getType()))
-      ++(isShared ? result.uniform : result.perElement).at(*rounding, *format);
+      ++counts.at(*rounding, *format);
   }
 
-  /// The instruction selector rounds a magnitude before it gets its sign, which
-  /// is the same number.
-  bool roundsUniformMagnitude(Operation &op) {
+  /// The instruction selector rounds before it chooses or gives a sign, which
+  /// is the same number, and drops a rounding that changes nothing.
+  static bool roundsChosenValue(Operation &op) {
     auto truncation = dyn_cast<arith::TruncFOp>(op);
-    auto sign = truncation
-                    ? truncation.getIn().getDefiningOp<math::CopySignOp>()
-                    : math::CopySignOp();
-    return sign && !wide.contains(sign.getLhs());
+    Operation *source =
+        truncation ? truncation.getIn().getDefiningOp() : nullptr;
+    return isa_and_nonnull<arith::SelectOp, arith::NegFOp, math::AbsFOp,
+                           math::CopySignOp, arith::MaximumFOp,
+                           arith::MinimumFOp, arith::MaxNumFOp,
+                           arith::MinNumFOp>(source);
   }
 
   RequiredCounts result;

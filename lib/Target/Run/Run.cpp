@@ -208,10 +208,13 @@ void Runner::printTable(const ArrayMap &before) {
 llvm::Error Runner::write() {
   if (options.output.empty())
     return llvm::Error::success();
-  ArrayMetadata metadata = {
-      {"tandem.graph", signature.name},
-      {"tandem.strategy", signature.strategy},
-      {"tandem.step", std::to_string(options.firstStep + options.steps - 1)}};
+  // Only these files have a place for it.
+  ArrayMetadata metadata;
+  if (llvm::StringRef(options.output).ends_with(".safetensors"))
+    metadata = {
+        {"tandem.graph", signature.name},
+        {"tandem.strategy", signature.strategy},
+        {"tandem.step", std::to_string(options.firstStep + options.steps - 1)}};
   return writeArrays(options.output, arrays.getResults(), metadata);
 }
 

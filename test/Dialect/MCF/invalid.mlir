@@ -171,7 +171,7 @@ func.func @to_float_c1_shape(%s: tensor<4x!mcf.expansion<bf16 x 2>>) {
 // -----
 
 func.func @compare_c1(%s: vector<4x!mcf.expansion<bf16 x 2>>) {
-  // expected-error @+1 {{'mcf.compare' op result must be 'vector<4xi1>', got 'i1'}}
+  // expected-error @+1 {{'mcf.compare' op if an operand is non-scalar, then there must be at least one non-scalar result}}
   %0 = "mcf.compare"(%s, %s) <{predicate = 0 : i32}> : (vector<4x!mcf.expansion<bf16 x 2>>, vector<4x!mcf.expansion<bf16 x 2>>) -> i1
   return
 }

@@ -302,7 +302,33 @@ LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
   return success();
 }
 
+/// What comparing a value with itself gives whatever the value, if anything.
+static std::optional<bool> compareWithItself(Operation *op) {
+  auto compare = dyn_cast<arith::CmpFOp>(op);
+  if (!compare || compare.getLhs() != compare.getRhs())
+    return std::nullopt;
+  switch (compare.getPredicate()) {
+  case arith::CmpFPredicate::OGT:
+  case arith::CmpFPredicate::OLT:
+  case arith::CmpFPredicate::ONE:
+    return false;
+  case arith::CmpFPredicate::UGE:
+  case arith::CmpFPredicate::ULE:
+  case arith::CmpFPredicate::UEQ:
+    return true;
+  default:
+    return std::nullopt;
+  }
+}
+
 LogicalResult KernelFormer::fuseElementwise(Operation *op) {
+  if (std::optional<bool> known = compareWithItself(op)) {
+    mapping.map(op->getResult(0),
+                arith::ConstantOp::create(body, op->getLoc(),
+                                          body.getBoolAttr(*known))
+                    .getResult());
+    return success();
+  }
   OperationState state(op->getLoc(), op->getName());
   for (Value operand : op->getOperands()) {
     Value value = lookup(operand, op);

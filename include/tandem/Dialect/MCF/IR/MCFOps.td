@@ -483,7 +483,7 @@ def MCF_ComponentsOp : MCF_Op<"components"> {
   let hasFolder = 1;
 }
 
-def MCF_ConstantOp : MCF_Op<"constant"> {
+def MCF_ConstantOp : Op<MCF_Dialect, "constant", [Pure]> {
   let summary = "the nearest expansion of a literal";
   let description = [{
     Each component is the rest of the f64 literal rounded once.
