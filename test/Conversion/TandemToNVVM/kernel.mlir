@@ -25,11 +25,14 @@
 // CHECK-DAG:     %[[FIRST_CHUNK:.+]] = arith.addi %[[BEGIN]], %[[BLOCK64]]
 // Blocks stride over chunks.
 // CHECK:         scf.for %{{.+}} = %[[FIRST_CHUNK]] to %[[END]] step %[[BLOCKS64]]
-// Wide accesses where every plane is aligned.
+// Wide accesses where every plane is aligned and the chunk begins at a multiple
+// of the width.
 // CHECK-DAG:       %[[P:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>
 // CHECK-DAG:       %[[G:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>
 // CHECK:           %[[LOW:.+]] = arith.andi %{{.+}}, %[[MASK]]
-// CHECK:           %[[ALIGNED:.+]] = arith.cmpi eq, %[[LOW]]
+// CHECK:           %[[OFFSET:.+]] = arith.andi %[[FROM:.+]], %{{.+}} : i64
+// CHECK:           %[[REST:.+]] = arith.ori %[[LOW]], %[[OFFSET]]
+// CHECK:           %[[ALIGNED:.+]] = arith.cmpi eq, %[[REST]]
 // CHECK:           scf.for %[[I:.+]] = %{{.+}} to %[[TO:.+]] step
 // CHECK:             %[[LEFT:.+]] = arith.subi %[[TO]], %[[I]]
 // CHECK:             %[[WHOLE:.+]] = arith.cmpi sge, %[[LEFT]], %[[LANES]]

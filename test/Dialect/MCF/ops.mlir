@@ -111,8 +111,8 @@ func.func @comparisons(%s: !mcf.expansion<bf16 x 2>, %v: vector<8x!mcf.expansion
 
 // CHECK-LABEL: func.func @constants(
 func.func @constants() {
-  // CHECK: mcf.constant 9.990000e-01 : !mcf.expansion<bf16 x 2>
-  %0 = mcf.constant 0.999 : !mcf.expansion<bf16 x 2>
+  // CHECK: mcf.constant -2.500000e+00 : !mcf.expansion<bf16 x 2>
+  %0 = mcf.constant -2.5 : !mcf.expansion<bf16 x 2>
   // CHECK: mcf.constant 1.000000e-01 : vector<4x!mcf.expansion<f16, f8E4M3FN>>
   %1 = mcf.constant 0.1 : vector<4x!mcf.expansion<f16, f8E4M3FN>>
   return
