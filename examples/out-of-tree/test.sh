@@ -60,7 +60,7 @@ cmake -G Ninja -S "$here" -B "$work/build" -DTandem_ROOT="$prefix" \
 cmake --build "$work/build" --parallel "${BUILD_JOBS:-2}"
 if [[ -n $report ]]; then
   report=$(realpath -m "$report")
-  LIT_OPTS+=" $(printf %q "--xunit-xml-output=$report")"
-  export LIT_OPTS
+  option=$(printf %q "--xunit-xml-output=$report")
+  export LIT_OPTS="${LIT_OPTS:-} $option"
 fi
 cmake --build "$work/build" --target check-my-tandem

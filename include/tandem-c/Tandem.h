@@ -113,8 +113,8 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumHypers(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED TandemHyper tandemKernelGetHyper(TandemKernel *kernel,
                                                       intptr_t index);
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumIntegers(TandemKernel *kernel);
-TANDEM_CAPI_EXPORTED TandemInteger
-tandemKernelGetInteger(TandemKernel *kernel, intptr_t index);
+TANDEM_CAPI_EXPORTED TandemInteger tandemKernelGetInteger(TandemKernel *kernel,
+                                                          intptr_t index);
 /// 32-bit slots of the scalar row.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumScalars(TandemKernel *kernel);
 

@@ -25,9 +25,8 @@ using namespace mlir::tandem;
 using namespace mlir::tandem::reference;
 
 /// Parses MLIR text; diagnostics become the error's message.
-static llvm::Expected<OwningOpRef<ModuleOp>> parse(MLIRContext &context,
-                                                   StringRef text,
-                                                   StringRef name) {
+static llvm::Expected<OwningOpRef<ModuleOp>>
+parse(MLIRContext &context, StringRef text, StringRef name) {
   std::string message;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (message.empty())

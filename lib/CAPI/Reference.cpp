@@ -17,10 +17,10 @@
 using namespace mlir::tandem;
 using namespace mlir::tandem::reference;
 
-static llvm::Expected<int64_t>
-evaluate(const char *ptx, const char *kernel,
-         llvm::ArrayRef<uint64_t> parameters, uint32_t blocks, uint32_t threads,
-         llvm::ArrayRef<TandemBuffer> buffers) {
+static llvm::Expected<int64_t> evaluate(const char *ptx, const char *kernel,
+                                        llvm::ArrayRef<uint64_t> parameters,
+                                        uint32_t blocks, uint32_t threads,
+                                        llvm::ArrayRef<TandemBuffer> buffers) {
   auto module = PTXModule::parse(ptx);
   if (!module)
     return module.takeError();

@@ -72,23 +72,22 @@ static uint64_t maxFiniteAsF32(FloatFormat format) {
   return (code << droppedBits(format)) + rebias;
 }
 
-Value mlir::tandem::roundLanes(SequenceBuilder &b, Value lanes, FloatFormat format,
-                               bool cleanNaN) {
+Value mlir::tandem::roundLanes(SequenceBuilder &b, Value lanes,
+                               FloatFormat format, bool cleanNaN) {
   if (format.exponentBits == 8)
     return roundBF16(b, lanes, cleanNaN);
   Value bits = b.bits(lanes);
   Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
   Value sign = b.xori(bits, magnitude);
-  Value isSubnormal =
-      b.compare(CmpIPredicate::ult, magnitude,
-                b.like(bits, powerOfTwo(format.minExponent())));
+  Value isSubnormal = b.compare(CmpIPredicate::ult, magnitude,
+                                b.like(bits, powerOfTwo(format.minExponent())));
   Value rounded = b.select(isSubnormal, roundSubnormal(b, magnitude, format),
                            roundMantissa(b, magnitude, droppedBits(format)));
   Value overflows = b.compare(CmpIPredicate::ugt, rounded,
                               b.like(bits, maxFiniteAsF32(format)));
   rounded = b.select(
-      overflows,
-      b.like(bits, format.hasInfinity ? f32Infinity : f32QuietNaN), rounded);
+      overflows, b.like(bits, format.hasInfinity ? f32Infinity : f32QuietNaN),
+      rounded);
   Value isNaN =
       b.compare(CmpIPredicate::ugt, magnitude, b.like(bits, f32Infinity));
   rounded = b.select(isNaN, b.like(bits, f32QuietNaN), rounded);
@@ -135,16 +134,17 @@ Value mlir::tandem::encodeLanes(SequenceBuilder &b, Value lanes,
       b.compare(CmpIPredicate::ugt, magnitude, b.like(bits, f32Infinity));
   Value code = finite;
   if (format.hasInfinity)
-    code = b.select(b.compare(CmpIPredicate::eq, magnitude,
-                              b.like(bits, f32Infinity)),
-                    b.like(bits, format.infinity()), code);
+    code = b.select(
+        b.compare(CmpIPredicate::eq, magnitude, b.like(bits, f32Infinity)),
+        b.like(bits, format.infinity()), code);
   code = b.select(isNaN, b.like(bits, format.canonicalNaN()), code);
   return b.resize(b.ori(code, sign), integer);
 }
 
 /// If `inexact`, the neighbour with an odd last bit on the side of the exact
 /// value: `grow` says whether that has the larger magnitude.
-static Value makeOdd(SequenceBuilder &b, Value value, Value inexact, Value grow) {
+static Value makeOdd(SequenceBuilder &b, Value value, Value inexact,
+                     Value grow) {
   Value bits = b.bits(value);
   Value isOdd = b.compare(CmpIPredicate::ne, b.andi(bits, b.like(bits, 1)),
                           b.like(bits, 0));

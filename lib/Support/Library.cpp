@@ -48,6 +48,7 @@ mlir::tandem::findInLibrary(StringRef name, ArrayRef<std::string> directories,
 }
 
 std::string mlir::tandem::listNames(ArrayRef<LibraryFile> files) {
-  return join(map_range(files, [](const LibraryFile &file) { return file.name; }),
-              ", ");
+  return join(
+      map_range(files, [](const LibraryFile &file) { return file.name; }),
+      ", ");
 }

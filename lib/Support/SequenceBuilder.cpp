@@ -1,4 +1,5 @@
-//===- SequenceBuilder.cpp - Terse arith construction ------------------------===//
+//===- SequenceBuilder.cpp - Terse arith construction
+//------------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -51,8 +52,7 @@ Value SequenceBuilder::bitcast(Value value, Type element) {
 }
 
 Value SequenceBuilder::resize(Value value, Type element) {
-  unsigned from =
-      getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth();
+  unsigned from = getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth();
   unsigned to = element.getIntOrFloatBitWidth();
   if (from == to)
     return value;
@@ -63,8 +63,7 @@ Value SequenceBuilder::resize(Value value, Type element) {
 }
 
 Value SequenceBuilder::bits(Value value) {
-  return bitcast(value,
-                 getElementTypeOrSelf(getBitsType(value.getType())));
+  return bitcast(value, getElementTypeOrSelf(getBitsType(value.getType())));
 }
 
 Value SequenceBuilder::integer(Type type, uint64_t constant) {
@@ -104,8 +103,9 @@ Value SequenceBuilder::canonicalBits(Value value) {
   FloatFormat format = FloatFormat::get(element);
   Value code = bits(value);
   Value magnitude = andi(code, like(code, format.magnitudeMask()));
-  uint64_t largest = format.hasInfinity ? format.infinity() : format.maxFinite();
-  Value isNaN = compare(arith::CmpIPredicate::ugt, magnitude,
-                        like(code, largest));
+  uint64_t largest =
+      format.hasInfinity ? format.infinity() : format.maxFinite();
+  Value isNaN =
+      compare(arith::CmpIPredicate::ugt, magnitude, like(code, largest));
   return select(isNaN, like(code, format.canonicalNaN()), code);
 }

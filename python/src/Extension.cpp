@@ -45,10 +45,14 @@ public:
     std::vector<const char *> directories;
     for (const std::string &directory : path)
       directories.push_back(directory.c_str());
-    TandemCompileOptions options = {
-        graph.c_str(),  strategy.c_str(), directories.data(),
-        intptr_t(directories.size()), target.c_str(), isa.c_str(), width,
-        metrics};
+    TandemCompileOptions options = {graph.c_str(),
+                                    strategy.c_str(),
+                                    directories.data(),
+                                    intptr_t(directories.size()),
+                                    target.c_str(),
+                                    isa.c_str(),
+                                    width,
+                                    metrics};
     {
       nb::gil_scoped_release release;
       kernel = tandemCompile(&options);
@@ -122,14 +126,17 @@ public:
               const std::vector<int64_t> &keys,
               const std::vector<int64_t> &rows,
               const std::vector<uintptr_t> &pointers) {
-    size_t count = sizes.size(), planes = tandemKernelGetNumPlanes(kernel->kernel);
-    if (firsts.size() != count || keys.size() != count || rows.size() != count ||
-        pointers.size() != count * planes)
+    size_t count = sizes.size(),
+           planes = tandemKernelGetNumPlanes(kernel->kernel);
+    if (firsts.size() != count || keys.size() != count ||
+        rows.size() != count || pointers.size() != count * planes)
       throw nb::value_error("the lists of a plan differ in length");
     tensors.resize(count);
     for (size_t i = 0; i < count; ++i)
-      tensors[i] = {1, sizes[i], firsts[i], keys[i], rows[i],
-                    reinterpret_cast<void *const *>(&pointers[i * planes])};
+      tensors[i] = {
+          1,         sizes[i],
+          firsts[i], keys[i],
+          rows[i],   reinterpret_cast<void *const *>(&pointers[i * planes])};
     check(tdm_plan_update(plan, tensors.data(), count));
   }
 
@@ -177,8 +184,7 @@ static nb::tuple describe(nb::ndarray<nb::ro> array) {
     throw nb::value_error("array is not on the CPU");
   int64_t expected = 1;
   for (size_t i = array.ndim(); i-- > 0;) {
-    if (array.size() != 0 && array.shape(i) != 1 &&
-        array.stride(i) != expected)
+    if (array.size() != 0 && array.shape(i) != 1 && array.stride(i) != expected)
       throw nb::value_error("array is not contiguous; pass a contiguous copy");
     expected *= array.shape(i);
   }
@@ -186,20 +192,18 @@ static nb::tuple describe(nb::ndarray<nb::ro> array) {
                         int(array.dtype().code), int(array.dtype().bits));
 }
 
-static int64_t
-evaluatePTX(const std::string &ptx, const std::string &kernel,
-            const std::vector<uint64_t> &parameters, uint32_t blocks,
-            uint32_t threads,
-            const std::vector<std::tuple<std::string, uintptr_t, uint64_t, bool>>
-                &regions) {
+static int64_t evaluatePTX(
+    const std::string &ptx, const std::string &kernel,
+    const std::vector<uint64_t> &parameters, uint32_t blocks, uint32_t threads,
+    const std::vector<std::tuple<std::string, uintptr_t, uint64_t, bool>>
+        &regions) {
   std::vector<TandemBuffer> buffers;
   for (const auto &[name, address, size, writable] : regions)
     buffers.push_back(
         {name.c_str(), reinterpret_cast<void *>(address), size, writable});
-  int64_t count =
-      tandemEvaluatePTX(ptx.c_str(), kernel.c_str(), parameters.data(),
-                        parameters.size(), blocks, threads, buffers.data(),
-                        buffers.size());
+  int64_t count = tandemEvaluatePTX(
+      ptx.c_str(), kernel.c_str(), parameters.data(), parameters.size(), blocks,
+      threads, buffers.data(), buffers.size());
   if (count < 0)
     throw nb::value_error(tandemGetLastError());
   return count;
@@ -244,17 +248,19 @@ NB_MODULE(_tandem, m) {
       .def(nb::init<const std::string &, const std::string &,
                     const std::vector<std::string> &, const std::string &,
                     const std::string &, int64_t, bool>())
-      .def_prop_ro("name", [](Kernel &k) { return tandemKernelGetName(k.kernel); })
+      .def_prop_ro("name",
+                   [](Kernel &k) { return tandemKernelGetName(k.kernel); })
       .def_prop_ro("compute",
                    [](Kernel &k) { return tandemKernelGetCompute(k.kernel); })
       .def_prop_ro("ir", [](Kernel &k) { return tandemKernelGetIR(k.kernel); })
-      .def_prop_ro("ptx", [](Kernel &k) { return tandemKernelGetPTX(k.kernel); })
-      .def_prop_ro("bytes_per_parameter",
-                   [](Kernel &k) {
-                     return tandemKernelGetBytesPerParameter(k.kernel);
-                   })
-      .def_prop_ro("num_scalars",
-                   [](Kernel &k) { return tandemKernelGetNumScalars(k.kernel); })
+      .def_prop_ro("ptx",
+                   [](Kernel &k) { return tandemKernelGetPTX(k.kernel); })
+      .def_prop_ro(
+          "bytes_per_parameter",
+          [](Kernel &k) { return tandemKernelGetBytesPerParameter(k.kernel); })
+      .def_prop_ro(
+          "num_scalars",
+          [](Kernel &k) { return tandemKernelGetNumScalars(k.kernel); })
       .def_prop_ro("planes", &Kernel::planes)
       .def_prop_ro("hypers", &Kernel::hypers)
       .def_prop_ro("integers", &Kernel::integers);

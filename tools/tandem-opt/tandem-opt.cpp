@@ -20,6 +20,6 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::tandem::registerAllDialects(registry);
   mlir::tandem::registerAllPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(
-      argc, argv, "Tandem optimizer driver\n", registry));
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "Tandem optimizer driver\n", registry));
 }

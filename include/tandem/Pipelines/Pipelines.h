@@ -26,9 +26,8 @@ struct KernelPipelineOptions
                                llvm::cl::desc("Name of the strategy")};
   ListOption<std::string> path{
       *this, "path", llvm::cl::desc("Directories searched for strategies")};
-  Option<bool> metrics{
-      *this, "metrics",
-      llvm::cl::desc("Measure the effective descent quality")};
+  Option<bool> metrics{*this, "metrics",
+                       llvm::cl::desc("Measure the effective descent quality")};
 };
 
 /// Options of the pipeline from a kernel to the LLVM dialect for a CPU.
@@ -48,7 +47,8 @@ void buildKernelPipeline(OpPassManager &manager,
                          const KernelPipelineOptions &options);
 
 /// Kernel -> exact f32 lanes -> vectors -> LLVM dialect with the launch ABI.
-void buildCPUPipeline(OpPassManager &manager, const CPUPipelineOptions &options);
+void buildCPUPipeline(OpPassManager &manager,
+                      const CPUPipelineOptions &options);
 
 /// Kernel -> 8 elements a thread -> NVVM kernels with the launch ABI.
 void buildNVVMPipeline(OpPassManager &manager,

@@ -34,9 +34,9 @@ llvm::ArrayRef<LibraryFile> getBuiltinStrategies();
 
 /// The text of `<directory>/<name>.mlir` in the first directory that has it,
 /// else of the built-in file of that name.
-std::optional<std::string> findInLibrary(llvm::StringRef name,
-                                         llvm::ArrayRef<std::string> directories,
-                                         llvm::ArrayRef<LibraryFile> builtin);
+std::optional<std::string>
+findInLibrary(llvm::StringRef name, llvm::ArrayRef<std::string> directories,
+              llvm::ArrayRef<LibraryFile> builtin);
 
 /// The names of all built-in files, for diagnostics: "a, b, c".
 std::string listNames(llvm::ArrayRef<LibraryFile> files);

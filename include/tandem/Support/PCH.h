@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file lists the slow, stable headers that nearly every file includes;
-// CMake precompiles it once. No file may rely on it: each includes what it uses.
+// CMake precompiles it once. No file may rely on it: each includes what it
+// uses.
 //
 //===----------------------------------------------------------------------===//
 

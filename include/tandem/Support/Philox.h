@@ -19,8 +19,9 @@
 namespace mlir::tandem {
 
 /// The 16 random bits of an element, zero-extended to i32: half-word
-/// `element mod 8` (low half first) of Philox4x32-10 with key = seed and counter
-/// = (element div 8 as 64 bits, tensor key, step). Salmon et al., SC 2011.
+/// `element mod 8` (low half first) of Philox4x32-10 with key = seed and
+/// counter = (element div 8 as 64 bits, tensor key, step). Salmon et al., SC
+/// 2011.
 Value buildRandomBits(SequenceBuilder &b, RandomBitsOp op);
 
 } // namespace mlir::tandem

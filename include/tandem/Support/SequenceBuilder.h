@@ -1,4 +1,5 @@
-//===- SequenceBuilder.h - Terse arith construction ----------------*- C++ -*-===//
+//===- SequenceBuilder.h - Terse arith construction ----------------*- C++
+//-*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -24,7 +25,8 @@ namespace mlir::tandem {
 /// method creates exactly the operation it names; none folds.
 class SequenceBuilder {
 public:
-  SequenceBuilder(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
+  SequenceBuilder(OpBuilder &builder, Location loc)
+      : builder(builder), loc(loc) {}
 
   Value add(Value a, Value b) { return make<arith::AddFOp>(a, b); }
   Value sub(Value a, Value b) { return make<arith::SubFOp>(a, b); }

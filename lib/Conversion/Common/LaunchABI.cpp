@@ -58,9 +58,9 @@ Value LaunchBuilder::advance(Value base, Value index, int64_t stride,
 Value LaunchBuilder::load(Value base, Type type, int64_t offset) {
   Value pointer = base;
   if (offset)
-    pointer = LLVM::GEPOp::create(builder, loc, base.getType(),
-                                  builder.getI8Type(), base,
-                                  ArrayRef<LLVM::GEPArg>{int32_t(offset)});
+    pointer =
+        LLVM::GEPOp::create(builder, loc, base.getType(), builder.getI8Type(),
+                            base, ArrayRef<LLVM::GEPArg>{int32_t(offset)});
   return LLVM::LoadOp::create(builder, loc, type, pointer);
 }
 
@@ -71,8 +71,8 @@ LLVM::LLVMFuncOp LaunchBuilder::createEntry() {
   types.append({i64, i64});
   auto entry = LLVM::LLVMFuncOp::create(
       builder, loc, getEntryName(kernel.getSymName()),
-      LLVM::LLVMFunctionType::get(
-          LLVM::LLVMVoidType::get(builder.getContext()), types));
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()),
+                                  types));
   entry.addEntryBlock(builder);
   return entry;
 }
@@ -112,7 +112,8 @@ Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
 SmallVector<LaunchBuilder::PlaneInfo> LaunchBuilder::getPlanes() {
   SmallVector<PlaneInfo> planes;
   for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
-    for (const Plane &plane : kernel.getTensorType(i).getStorage().getPlanes()) {
+    for (const Plane &plane :
+         kernel.getTensorType(i).getStorage().getPlanes()) {
       Type bits = getBitsType(plane.elementType);
       planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, plane.isRead,
                         kernel.getTensorRole(i).isUpdated()});
@@ -168,8 +169,8 @@ LLVM::LLVMFuncOp LaunchBuilder::createPrologue() {
           {pointer, pointer, pointer, builder.getI64Type()}));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(function.addEntryBlock(builder));
-  auto loop = scf::ForOp::create(builder, loc, i64(0), function.getArgument(3),
-                                 i64(1));
+  auto loop =
+      scf::ForOp::create(builder, loc, i64(0), function.getArgument(3), i64(1));
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(loop.getBody()->getTerminator());
   buildPrologueRow(function, loop.getInductionVar());
@@ -183,19 +184,17 @@ static Value expandPower(math::FPowIOp op) {
   SequenceBuilder b(builder, op.getLoc());
   Value exponent = op.getRhs();
   Value zero = b.like(exponent, 0);
-  Value isNegative =
-      b.compare(arith::CmpIPredicate::slt, exponent, zero);
-  Value magnitude =
-      b.select(isNegative, b.subi(zero, exponent), exponent);
+  Value isNegative = b.compare(arith::CmpIPredicate::slt, exponent, zero);
+  Value magnitude = b.select(isNegative, b.subi(zero, exponent), exponent);
   Value one = b.real(op.getType(), 1.0);
-  auto loop = scf::ForOp::create(
-      builder, op.getLoc(), b.like(exponent, 0), b.like(exponent, 63),
-      b.like(exponent, 1), ValueRange{one, op.getLhs(), magnitude});
+  auto loop = scf::ForOp::create(builder, op.getLoc(), b.like(exponent, 0),
+                                 b.like(exponent, 63), b.like(exponent, 1),
+                                 ValueRange{one, op.getLhs(), magnitude});
   builder.setInsertionPointToStart(loop.getBody());
   auto state = loop.getRegionIterArgs();
-  Value isSet = b.compare(arith::CmpIPredicate::ne,
-                          b.andi(state[2], b.like(state[2], 1)),
-                          b.like(state[2], 0));
+  Value isSet =
+      b.compare(arith::CmpIPredicate::ne, b.andi(state[2], b.like(state[2], 1)),
+                b.like(state[2], 0));
   Value product = b.select(isSet, b.mul(state[0], state[1]), state[0]);
   Value square = b.mul(state[1], state[1]);
   scf::YieldOp::create(builder, op.getLoc(),

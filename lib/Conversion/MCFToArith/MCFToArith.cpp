@@ -50,8 +50,8 @@ struct MCFPattern : public OpConversionPattern<OpTy> {
   matchAndRewrite(OpTy op, Adaptor adaptor,
                   ConversionPatternRewriter &rewriter) const override {
     SequenceBuilder b(rewriter, op.getLoc());
-    constexpr bool isRaw = std::is_same_v<OpTy, PackOp> ||
-                           std::is_same_v<OpTy, ComponentsOp>;
+    constexpr bool isRaw =
+        std::is_same_v<OpTy, PackOp> || std::is_same_v<OpTy, ComponentsOp>;
     SmallVector<Parts> widened;
     SmallVector<ValueRange> operands;
     for (auto [value, parts] :
@@ -227,7 +227,8 @@ Parts MCFPattern<FromFloatOp>::expand(FromFloatOp op, Operands o,
     if (index + 1 == types.size())
       break;
     Value back = b.convert(components.back(), wide);
-    Value isFinite = b.compare(arith::CmpFPredicate::OLT, b.abs(back), infinity);
+    Value isFinite =
+        b.compare(arith::CmpFPredicate::OLT, b.abs(back), infinity);
     rest = b.select(isFinite, b.sub(rest, back), zero);
   }
   return components;
@@ -251,7 +252,8 @@ struct ConvertMCFToArithPass
     TypeConverter converter;
     converter.addConversion([](Type type) { return type; });
     converter.addConversion(
-        [](Type type, SmallVectorImpl<Type> &results) -> std::optional<LogicalResult> {
+        [](Type type,
+           SmallVectorImpl<Type> &results) -> std::optional<LogicalResult> {
           auto expansion = dyn_cast<ExpansionType>(getElementTypeOrSelf(type));
           if (!expansion)
             return std::nullopt;
@@ -260,16 +262,15 @@ struct ConvertMCFToArithPass
           return success();
         });
     RewritePatternSet patterns(context);
-    patterns.add<MCFPattern<FastTwoSumOp>, MCFPattern<TwoSumOp>,
-                 MCFPattern<TwoProdOp>, MCFPattern<TwoProdDekkerOp>,
-                 MCFPattern<SplitOp>, MCFPattern<GrowOp>, MCFPattern<KahanOp>,
-                 MCFPattern<ScaleOp>, MCFPattern<MulOp>, MCFPattern<AddOp>,
-                 MCFPattern<SubOp>, MCFPattern<DivOp>, MCFPattern<SqrtOp>,
-                 MCFPattern<NegOp>, MCFPattern<RenormalizeOp>,
-                 MCFPattern<CompareOp>, MCFPattern<ConstantOp>,
-                 MCFPattern<ConvertOp>, MCFPattern<PackOp>, MCFPattern<ComponentsOp>,
-                 MCFPattern<FromFloatOp>, MCFPattern<ToFloatOp>>(
-        converter, context, numExpanded);
+    patterns.add<
+        MCFPattern<FastTwoSumOp>, MCFPattern<TwoSumOp>, MCFPattern<TwoProdOp>,
+        MCFPattern<TwoProdDekkerOp>, MCFPattern<SplitOp>, MCFPattern<GrowOp>,
+        MCFPattern<KahanOp>, MCFPattern<ScaleOp>, MCFPattern<MulOp>,
+        MCFPattern<AddOp>, MCFPattern<SubOp>, MCFPattern<DivOp>,
+        MCFPattern<SqrtOp>, MCFPattern<NegOp>, MCFPattern<RenormalizeOp>,
+        MCFPattern<CompareOp>, MCFPattern<ConstantOp>, MCFPattern<ConvertOp>,
+        MCFPattern<PackOp>, MCFPattern<ComponentsOp>, MCFPattern<FromFloatOp>,
+        MCFPattern<ToFloatOp>>(converter, context, numExpanded);
     ConversionTarget target(*context);
     populateStructure(converter, patterns, target);
     if (failed(applyPartialConversion(getOperation(), target,

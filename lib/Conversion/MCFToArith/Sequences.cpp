@@ -271,8 +271,8 @@ static Value leadingScale(SequenceBuilder &b, Value high) {
   Value bits = b.bits(b.convert(high, b.builder.getF32Type()));
   Value field = b.andi(bits, b.like(bits, 0x7F800000));
   Value least = b.like(bits, 0x00800000);
-  Value clamped = b.select(b.compare(CmpIPredicate::ugt, field, least), field,
-                           least);
+  Value clamped =
+      b.select(b.compare(CmpIPredicate::ugt, field, least), field, least);
   return b.bitcast(clamped, b.builder.getF32Type());
 }
 
@@ -281,9 +281,9 @@ Parts mlir::mcf::widenMixed(SequenceBuilder &b, ValueRange x) {
   Value low = b.convert(x[1], b.builder.getF32Type());
   Value eighth = b.real(low.getType(), 0x1p-8);
   // An infinite scale belongs to a residual of zero.
-  Value isFinite = b.compare(
-      CmpFPredicate::OLT, scale,
-      b.real(low.getType(), std::numeric_limits<double>::infinity()));
+  Value isFinite =
+      b.compare(CmpFPredicate::OLT, scale,
+                b.real(low.getType(), std::numeric_limits<double>::infinity()));
   Value value = b.select(isFinite, b.mul(b.mul(low, eighth), scale), low);
   return {x[0], b.convert(value, getElementTypeOrSelf(x[0].getType()))};
 }
@@ -299,7 +299,7 @@ Parts mlir::mcf::narrowMixed(SequenceBuilder &b, ValueRange x, Type trailing) {
   // Comparisons are ordered: a NaN is left as it is.
   Value isOver = b.compare(CmpFPredicate::OGT, scaled, limit);
   Value isUnder = b.compare(CmpFPredicate::OLT, scaled, b.neg(limit));
-  Value clamped = b.select(isOver, limit,
-                           b.select(isUnder, b.neg(limit), scaled));
+  Value clamped =
+      b.select(isOver, limit, b.select(isUnder, b.neg(limit), scaled));
   return {x[0], b.convert(clamped, trailing)};
 }

@@ -53,7 +53,8 @@ private:
   Location loc;
   int64_t width;
   SmallVector<LaunchBuilder::PlaneInfo> planes;
-  /// One block of elements per plane, where a chunk's partial block is computed.
+  /// One block of elements per plane, where a chunk's partial block is
+  /// computed.
   SmallVector<Value> scratch;
   /// One sum per metric of the kernel.
   SmallVector<TreeSum> sums;
@@ -112,8 +113,8 @@ void CPUKernelBuilder::storeSums(LLVM::LLVMFuncOp entry, const Chunk &chunk,
     return;
   SequenceBuilder b(builder, loc);
   Value size = b.subi(chunk.end, chunk.begin);
-  Value blocks = b.shr(b.addi(size, launch.i64(width - 1)),
-                       llvm::Log2_64(width));
+  Value blocks =
+      b.shr(b.addi(size, launch.i64(width - 1)), llvm::Log2_64(width));
   Value slots =
       launch.advance(entry.getArgument(3), chunkIndex, 8 * sums.size());
   for (auto [index, sum] : llvm::enumerate(sums))
@@ -130,8 +131,8 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, Value index) {
     return buildBody(chunk, index, pointers);
   SequenceBuilder b(builder, loc);
   Value count = b.subi(chunk.end, index);
-  Value isPartial = b.compare(arith::CmpIPredicate::slt, count,
-                              launch.i64(width));
+  Value isPartial =
+      b.compare(arith::CmpIPredicate::slt, count, launch.i64(width));
   auto conditionally = [&](auto build) {
     auto branch = scf::IfOp::create(builder, loc, isPartial);
     OpBuilder::InsertionGuard guard(builder);
@@ -141,8 +142,8 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, Value index) {
   conditionally([&] { copyTail(pointers, count, /*toScratch=*/true); });
   SmallVector<Value> chosen;
   for (auto [pointer, block] : llvm::zip(pointers, scratch))
-    chosen.push_back(LLVM::SelectOp::create(builder, loc, isPartial, block,
-                                            pointer));
+    chosen.push_back(
+        LLVM::SelectOp::create(builder, loc, isPartial, block, pointer));
   buildBody(chunk, index, chosen);
   conditionally([&] { copyTail(pointers, count, /*toScratch=*/false); });
 }

@@ -24,8 +24,7 @@ static constexpr int64_t maxLevels = 64;
 TreeSum::TreeSum(SequenceBuilder &b, LaunchBuilder &launch) : launch(launch) {
   Type pointer = LLVM::LLVMPointerType::get(b.builder.getContext());
   stack = LLVM::AllocaOp::create(b.builder, b.loc, pointer,
-                                 b.builder.getF64Type(),
-                                 launch.i64(maxLevels));
+                                 b.builder.getF64Type(), launch.i64(maxLevels));
 }
 
 Value TreeSum::getLevel(Value level) { return launch.advance(stack, level, 8); }
@@ -39,11 +38,9 @@ static Value sumLanes(SequenceBuilder &b, Value value, Value count) {
   auto indexType = VectorType::get({width}, b.builder.getI64Type());
   Value lanes = arith::ConstantOp::create(
       b.builder, b.loc,
-      DenseElementsAttr::get(
-          indexType,
-          ArrayRef<int64_t>(llvm::to_vector(llvm::seq<int64_t>(0, width)))));
-  Value limit =
-      vector::BroadcastOp::create(b.builder, b.loc, indexType, count);
+      DenseElementsAttr::get(indexType, ArrayRef<int64_t>(llvm::to_vector(
+                                            llvm::seq<int64_t>(0, width)))));
+  Value limit = vector::BroadcastOp::create(b.builder, b.loc, indexType, count);
   Value exists = b.compare(CmpIPredicate::slt, lanes, limit);
   value = b.select(exists, value, b.real(type, -0.0));
   for (; width > 1; width /= 2) {
@@ -52,8 +49,10 @@ static Value sumLanes(SequenceBuilder &b, Value value, Value count) {
       even.push_back(lane);
       odd.push_back(lane + 1);
     }
-    Value first = vector::ShuffleOp::create(b.builder, b.loc, value, value, even);
-    Value second = vector::ShuffleOp::create(b.builder, b.loc, value, value, odd);
+    Value first =
+        vector::ShuffleOp::create(b.builder, b.loc, value, value, even);
+    Value second =
+        vector::ShuffleOp::create(b.builder, b.loc, value, value, odd);
     value = b.add(first, second);
   }
   return vector::ExtractOp::create(b.builder, b.loc, value, int64_t(0));
@@ -74,8 +73,7 @@ void TreeSum::addBlock(SequenceBuilder &b, Value value, Value block,
         scf::ConditionOp::create(builder, loc, isFull, state);
       },
       [&](OpBuilder &builder, Location loc, ValueRange state) {
-        Value earlier =
-            launch.load(getLevel(state[1]), b.builder.getF64Type());
+        Value earlier = launch.load(getLevel(state[1]), b.builder.getF64Type());
         scf::YieldOp::create(builder, loc,
                              ValueRange{b.shr(state[0], 1),
                                         b.addi(state[1], one),
@@ -97,11 +95,9 @@ Value TreeSum::getTotal(SequenceBuilder &b, Value blocks) {
         scf::ConditionOp::create(builder, loc, isLeft, state);
       },
       [&](OpBuilder &builder, Location loc, ValueRange state) {
-        Value isSet =
-            b.compare(CmpIPredicate::ne, b.andi(state[0], one), zero);
+        Value isSet = b.compare(CmpIPredicate::ne, b.andi(state[0], one), zero);
         // An unset level's slot may hold anything; it is not selected.
-        Value partial =
-            launch.load(getLevel(state[1]), b.builder.getF64Type());
+        Value partial = launch.load(getLevel(state[1]), b.builder.getF64Type());
         Value sum = b.select(isSet, b.add(partial, state[2]), state[2]);
         scf::YieldOp::create(
             builder, loc,

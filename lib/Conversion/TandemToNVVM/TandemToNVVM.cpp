@@ -87,17 +87,17 @@ void NVVMKernelBuilder::build() {
   SequenceBuilder b(builder, loc);
   Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
   Value thread = sreg<NVVM::ThreadIdXOp>(), threads = sreg<NVVM::BlockDimXOp>();
-  auto chunkLoop = scf::ForOp::create(
-      builder, loc, b.addi(entry.getArgument(5), block), entry.getArgument(6),
-      blocks);
+  auto chunkLoop =
+      scf::ForOp::create(builder, loc, b.addi(entry.getArgument(5), block),
+                         entry.getArgument(6), blocks);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunkLoop.getBody()->getTerminator());
   Chunk chunk = launch.readChunk(entry, chunkLoop.getInductionVar());
   Value isAligned = prepareChunk(chunk);
   Value lanes = launch.i64(width);
-  auto steps = scf::ForOp::create(
-      builder, loc, b.addi(chunk.begin, b.muli(thread, lanes)), chunk.end,
-      b.muli(threads, lanes));
+  auto steps = scf::ForOp::create(builder, loc,
+                                  b.addi(chunk.begin, b.muli(thread, lanes)),
+                                  chunk.end, b.muli(threads, lanes));
   builder.setInsertionPoint(steps.getBody()->getTerminator());
   buildStep(chunk, steps.getInductionVar(), isAligned);
 }
@@ -108,22 +108,21 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   Value combined;
   for (Value &pointer : chunk.planes) {
     pointer = LLVM::AddrSpaceCastOp::create(builder, loc, global, pointer);
-    Value address = LLVM::PtrToIntOp::create(builder, loc,
-                                             builder.getI64Type(), pointer);
+    Value address =
+        LLVM::PtrToIntOp::create(builder, loc, builder.getI64Type(), pointer);
     combined = combined ? b.ori(combined, address) : address;
   }
   Value low = b.andi(combined, b.like(combined, accessBytes - 1));
   Value offset = b.andi(chunk.begin, b.like(chunk.begin, width - 1));
   Value misaligned = b.ori(low, offset);
-  return b.compare(arith::CmpIPredicate::eq, misaligned,
-                   b.like(misaligned, 0));
+  return b.compare(arith::CmpIPredicate::eq, misaligned, b.like(misaligned, 0));
 }
 
 void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
                                   Value isAligned) {
   SequenceBuilder b(builder, loc);
-  Value isWhole = b.compare(arith::CmpIPredicate::sge,
-                            b.subi(chunk.end, index), launch.i64(width));
+  Value isWhole = b.compare(arith::CmpIPredicate::sge, b.subi(chunk.end, index),
+                            launch.i64(width));
   Value isWide = b.andi(isWhole, isAligned);
   for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
     mapping.map(Value(uniform), value);
@@ -185,8 +184,8 @@ SmallVector<Value> NVVMKernelBuilder::loadWide(const Chunk &chunk,
 Value NVVMKernelBuilder::laneExists(const Chunk &chunk, Value index,
                                     int64_t lane) {
   SequenceBuilder b(builder, loc);
-  return b.compare(arith::CmpIPredicate::slt,
-                   b.addi(index, launch.i64(lane)), chunk.end);
+  return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(lane)),
+                   chunk.end);
 }
 
 /// Element by element, each only if it exists.
@@ -200,8 +199,8 @@ SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
     types.push_back(op.getType());
   }
   for (int64_t lane = 0; lane < width; ++lane) {
-    auto branch = scf::IfOp::create(
-        builder, loc, types, laneExists(chunk, index, lane), true);
+    auto branch = scf::IfOp::create(builder, loc, types,
+                                    laneExists(chunk, index, lane), true);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(branch.elseBlock());
     scf::YieldOp::create(builder, loc, vectors);

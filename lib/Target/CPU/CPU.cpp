@@ -86,8 +86,8 @@ mlir::tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
                  .create();
   if (!jit)
     return jit.takeError();
-  if (llvm::Error error = (*jit)->addIRModule(llvm::orc::ThreadSafeModule(
-          std::move(*lowered), std::move(context))))
+  if (llvm::Error error = (*jit)->addIRModule(
+          llvm::orc::ThreadSafeModule(std::move(*lowered), std::move(context))))
     return error;
   return std::make_unique<CPUCode>(std::move(*jit));
 }

@@ -101,9 +101,8 @@ llvm::Expected<std::string> mlir::tandem::loadGraph(StringRef graph) {
 /// Checks that a module holds one graph.
 static llvm::Error checkOneGraph(ModuleOp module) {
   unsigned graphs =
-      llvm::count_if(module.getOps<func::FuncOp>(), [](func::FuncOp function) {
-        return isGraph(function);
-      });
+      llvm::count_if(module.getOps<func::FuncOp>(),
+                     [](func::FuncOp function) { return isGraph(function); });
   if (graphs == 1)
     return llvm::Error::success();
   return llvm::createStringError(
@@ -167,8 +166,8 @@ mlir::tandem::compile(const CompileOptions &options) {
   Session &session = Session::get();
   std::lock_guard<std::mutex> lock(session.mutex);
   DiagnosticCollector diagnostics(&session.context);
-  auto module = parseSourceString<ModuleOp>(options.graph, &session.context,
-                                            "graph");
+  auto module =
+      parseSourceString<ModuleOp>(options.graph, &session.context, "graph");
   if (!module)
     return diagnostics.takeError();
   if (llvm::Error error = checkOneGraph(*module))

@@ -55,9 +55,8 @@ KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
   signature.name = kernel.getSymName().str();
   signature.strategy = strategy.str();
   Type format = kernel.getCompute().getFormat();
-  signature.compute =
-      stringifyPolicy(kernel.getCompute().getPolicy()).str() + " " +
-      print(format);
+  signature.compute = stringifyPolicy(kernel.getCompute().getPolicy()).str() +
+                      " " + print(format);
   for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
     addPlanes(kernel, i, signature.planes);
   for (Attribute attr : kernel.getScalarRoles()) {

@@ -10,10 +10,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Dialect/MCF/IR/MCF.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "tandem/Dialect/MCF/IR/MCF.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -61,8 +61,7 @@ ExpansionType ExpansionType::get(Type component, unsigned length) {
   return get(component.getContext(), ArrayRef<Type>(components));
 }
 
-FailureOr<SmallVector<Type>>
-mlir::mcf::parseComponentList(AsmParser &parser) {
+FailureOr<SmallVector<Type>> mlir::mcf::parseComponentList(AsmParser &parser) {
   SmallVector<Type> components(1);
   if (parser.parseType(components[0]))
     return failure();

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Dialect/MCF/IR/MCF.h"
 #include "mlir/IR/Builders.h"
+#include "tandem/Dialect/MCF/IR/MCF.h"
 
 using namespace mlir;
 using namespace mlir::mcf;
@@ -75,9 +75,9 @@ LogicalResult PackOp::verify() {
   SmallVector<Type> types = componentTypes(getType());
   // (C1)
   if (types.size() != getNumOperands())
-    return emitOpError("has ") << getNumOperands() << " operands, but "
-                               << getType() << " has " << types.size()
-                               << " components";
+    return emitOpError("has ")
+           << getNumOperands() << " operands, but " << getType() << " has "
+           << types.size() << " components";
   // (C2)
   for (auto [index, type] : llvm::enumerate(types))
     if (getOperand(index).getType() != type)

@@ -90,8 +90,8 @@ static Value roundStochasticBF16(SequenceBuilder &b, Value x, Value random) {
   Value bits = b.bits(x);
   Value code = b.shr(b.addi(bits, random), 16);
   Value magnitude = b.andi(bits, b.like(bits, 0x7FFFFFFF));
-  Value isNaN = b.compare(arith::CmpIPredicate::ugt, magnitude,
-                          b.like(bits, 0x7F800000));
+  Value isNaN =
+      b.compare(arith::CmpIPredicate::ugt, magnitude, b.like(bits, 0x7F800000));
   return b.resize(b.select(isNaN, b.like(code, 0x7FFF), code),
                   b.builder.getIntegerType(16));
 }
@@ -105,29 +105,29 @@ static Value roundStochasticSmall(SequenceBuilder &b, Value x, Value random,
   Value bits = b.bits(x);
   Value magnitude = b.andi(bits, b.like(bits, 0x7FFFFFFF));
   Value field = b.shr(magnitude, 23);
-  Value hidden = b.select(
-      b.compare(arith::CmpIPredicate::eq, field, b.like(field, 0)),
-      b.like(field, 0), b.like(field, 0x800000));
-  Value significand =
-      b.ori(b.andi(magnitude, b.like(bits, 0x7FFFFF)), hidden);
+  Value hidden =
+      b.select(b.compare(arith::CmpIPredicate::eq, field, b.like(field, 0)),
+               b.like(field, 0), b.like(field, 0x800000));
+  Value significand = b.ori(b.andi(magnitude, b.like(bits, 0x7FFFFF)), hidden);
   // The exponent field of the smallest normal number of the target, in f32.
   uint64_t minField = to.minExponent() + 127;
-  Value clamped = arith::MaxUIOp::create(b.builder, b.loc, field,
-                                         b.like(field, minField));
+  Value clamped =
+      arith::MaxUIOp::create(b.builder, b.loc, field, b.like(field, minField));
   Value below = b.subi(clamped, field);
-  Value shift = arith::MinUIOp::create(b.builder, b.loc,
-                                       b.addi(below, b.like(below, 23 - to.mantissaBits)),
-                                       b.like(below, 63));
+  Value shift = arith::MinUIOp::create(
+      b.builder, b.loc, b.addi(below, b.like(below, 23 - to.mantissaBits)),
+      b.like(below, 63));
   Value fixed = b.shl(b.resize(significand, i64), 16);
   fixed = arith::ShRUIOp::create(b.builder, b.loc, fixed, b.resize(shift, i64));
   Value ulps = b.shr(b.addi(fixed, b.resize(random, i64)), 16);
-  Value base = b.shl(b.subi(clamped, b.like(clamped, minField)), to.mantissaBits);
+  Value base =
+      b.shl(b.subi(clamped, b.like(clamped, minField)), to.mantissaBits);
   Value code = b.addi(b.resize(ulps, base.getType()), base);
   code = arith::MinUIOp::create(b.builder, b.loc, code,
                                 b.like(code, to.infinity()));
   Value sign = b.shr(b.andi(bits, b.like(bits, 0x80000000)), 32 - to.width());
-  Value isNaN = b.compare(arith::CmpIPredicate::ugt, magnitude,
-                          b.like(bits, 0x7F800000));
+  Value isNaN =
+      b.compare(arith::CmpIPredicate::ugt, magnitude, b.like(bits, 0x7F800000));
   code = b.select(isNaN, b.like(code, to.canonicalNaN()), b.ori(code, sign));
   return b.resize(code, b.builder.getIntegerType(to.width()));
 }
@@ -144,7 +144,7 @@ SmallVector<Value> FloatStorageAttr::encode(OpBuilder &builder, Location loc,
 }
 
 SmallVector<Value> FloatStorageAttr::getParts(OpBuilder &builder, Location loc,
-                                   ValueRange planes) const {
+                                              ValueRange planes) const {
   return widenParts(builder, loc, planes);
 }
 
@@ -305,7 +305,7 @@ SmallVector<Value> KahanStorageAttr::encode(OpBuilder &builder, Location loc,
 }
 
 SmallVector<Value> KahanStorageAttr::getParts(OpBuilder &builder, Location loc,
-                                   ValueRange planes) const {
+                                              ValueRange planes) const {
   return widenParts(builder, loc, planes);
 }
 
@@ -361,7 +361,7 @@ SmallVector<Value> MasterStorageAttr::encode(OpBuilder &builder, Location loc,
 }
 
 SmallVector<Value> MasterStorageAttr::getParts(OpBuilder &builder, Location loc,
-                                   ValueRange planes) const {
+                                               ValueRange planes) const {
   return widenParts(builder, loc, planes.drop_front());
 }
 
@@ -411,15 +411,16 @@ SmallVector<Value> RemainderStorageAttr::encode(OpBuilder &builder,
   Type i16 = builder.getIntegerType(16);
   Value word = b.bits(value);
   Value magnitude = b.andi(word, b.like(word, 0x7FFFFFFF));
-  Value isNaN = b.compare(arith::CmpIPredicate::ugt, magnitude,
-                          b.like(word, 0x7F800000));
+  Value isNaN =
+      b.compare(arith::CmpIPredicate::ugt, magnitude, b.like(word, 0x7F800000));
   word = b.select(isNaN, b.like(word, 0x7FFF0000), word);
   Value high = b.shr(b.addi(word, b.like(word, 0x8000)), 16);
   return {b.resize(high, i16), b.resize(word, i16)};
 }
 
-SmallVector<Value> RemainderStorageAttr::getParts(OpBuilder &builder, Location loc,
-                                   ValueRange planes) const {
+SmallVector<Value> RemainderStorageAttr::getParts(OpBuilder &builder,
+                                                  Location loc,
+                                                  ValueRange planes) const {
   Value value = decode(builder, loc, planes, builder.getF32Type());
   return widenParts(builder, loc, value);
 }
@@ -429,8 +430,7 @@ Value RemainderStorageAttr::accumulate(OpBuilder &builder, Location loc,
   return SequenceBuilder(builder, loc).add(whole, addend);
 }
 
-Value RemainderStorageAttr::decay(OpBuilder &builder, Location loc,
-                                  Value whole,
+Value RemainderStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
                                   const UniformFactor &factor) const {
   return SequenceBuilder(builder, loc).mul(whole, factor.scalar());
 }

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -92,8 +92,9 @@ Attribute RoleAttr::parse(AsmParser &parser, Type) {
       return {};
   if (parser.parseGreater())
     return {};
-  return get(parser.getContext(), *kind, parser.getBuilder().getStringAttr(name),
-             fields.moment, fields.domain, fields.defaultValue);
+  return get(parser.getContext(), *kind,
+             parser.getBuilder().getStringAttr(name), fields.moment,
+             fields.domain, fields.defaultValue);
 }
 
 void RoleAttr::print(AsmPrinter &printer) const {
@@ -113,9 +114,8 @@ void RoleAttr::print(AsmPrinter &printer) const {
 // ComputeAttr
 //===----------------------------------------------------------------------===//
 
-LogicalResult
-ComputeAttr::verify(function_ref<InFlightDiagnostic()> emitError, Policy policy,
-                    Type format) {
+LogicalResult ComputeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  Policy policy, Type format) {
   // (C1)
   if (policy == Policy::f32 && !format.isF32())
     return emitError() << "the f32 policy computes in f32, got " << format;

@@ -11,10 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -89,9 +89,9 @@ LogicalResult TandemDialect::verifyRegionArgAttribute(Operation *op,
   return verifyRoleType(op, role, function.getArgumentTypes()[argIndex]);
 }
 
-LogicalResult
-StoredType::verify(function_ref<InFlightDiagnostic()> emitError,
-                   RankedTensorType logical, StorageAttrInterface storage) {
+LogicalResult StoredType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 RankedTensorType logical,
+                                 StorageAttrInterface storage) {
   // (C1)
   if (!logical.getElementType().isF32())
     return emitError() << "the logical tensor must have f32 elements, got "

@@ -103,9 +103,9 @@ static bool isUniformType(Type type) {
 static LogicalResult verifyScalars(KernelOp op) {
   Block &prologue = op.getPrologueBlock();
   if (prologue.getNumArguments() != op.getScalarRoles().size())
-    return op.emitOpError("has ")
-           << op.getScalarRoles().size() << " scalar roles, but its prologue has "
-           << prologue.getNumArguments() << " arguments";
+    return op.emitOpError("has ") << op.getScalarRoles().size()
+                                  << " scalar roles, but its prologue has "
+                                  << prologue.getNumArguments() << " arguments";
   for (auto [attr, argument] :
        llvm::zip(op.getScalarRoles(), prologue.getArguments())) {
     auto role = dyn_cast<RoleAttr>(attr);
@@ -181,7 +181,8 @@ static LogicalResult verifyValue(Operation *op, StoredType tensor, Type value) {
   Type element = getElementTypeOrSelf(value);
   auto kernel = op->getParentOfType<KernelOp>();
   if (element.isF32() ||
-      (kernel && element == tensor.getStorage().getValueType(kernel.getCompute().getFormat())))
+      (kernel && element == tensor.getStorage().getValueType(
+                                kernel.getCompute().getFormat())))
     return success();
   return op->emitOpError("value must be f32 or what the storage decodes to "
                          "under the kernel's policy, got ")
@@ -200,9 +201,8 @@ static LogicalResult verifyPlane(Operation *op, StoredType tensor,
   SmallVector<Plane> planes = tensor.getStorage().getPlanes();
   // (C1)
   if (plane >= planes.size())
-    return op->emitOpError("plane ")
-           << int64_t(plane) << " does not exist; " << tensor << " has "
-           << planes.size();
+    return op->emitOpError("plane ") << int64_t(plane) << " does not exist; "
+                                     << tensor << " has " << planes.size();
   // (C2)
   Type element = getElementTypeOrSelf(value);
   Type wanted = planes[plane].elementType;

@@ -31,11 +31,10 @@ static Value getFactorMinusOne(KernelOp kernel, Value factor) {
   OpBuilder builder(yield);
   SequenceBuilder b(builder, kernel.getLoc());
   auto rounding = rounded.getDefiningOp<arith::TruncFOp>();
-  Value wide = rounding ? rounding.getIn()
-                        : b.convert(rounded, builder.getF64Type());
+  Value wide =
+      rounding ? rounding.getIn() : b.convert(rounded, builder.getF64Type());
   Value difference = b.sub(wide, b.real(wide.getType(), 1.0));
-  yield.getValuesMutable().append(
-      b.convert(difference, builder.getF32Type()));
+  yield.getValuesMutable().append(b.convert(difference, builder.getF32Type()));
   return kernel.getBodyBlock().addArgument(builder.getF32Type(),
                                            kernel.getLoc());
 }
@@ -103,7 +102,8 @@ private:
 struct AddMetricsPass : public tandem::impl::AddMetricsBase<AddMetricsPass> {
   void runOnOperation() override {
     for (auto kernel : getOperation().getOps<KernelOp>())
-      for (auto store : llvm::to_vector(kernel.getBodyBlock().getOps<StoreOp>()))
+      for (auto store :
+           llvm::to_vector(kernel.getBodyBlock().getOps<StoreOp>()))
         if (failed(measure(kernel, store)))
           return signalPassFailure();
   }

@@ -143,8 +143,8 @@ LogicalResult ComponentPolicy::convertStore(StoreOp op) {
   Type wanted = storage.getValueType(format);
   if (!isa<mcf::ExpansionType>(wanted))
     value = component(value, op.getLoc());
-  bool isOwn = !isa<mcf::ExpansionType>(wanted) ||
-               owners.lookup(value) == storage;
+  bool isOwn =
+      !isa<mcf::ExpansionType>(wanted) || owners.lookup(value) == storage;
   if (value.getType() != wanted || !isOwn) {
     unsigned index = cast<BlockArgument>(op.getTensor()).getArgNumber();
     return op->emitError("the new value of ")
@@ -162,7 +162,8 @@ LogicalResult ComponentPolicy::convertUpdate(Operation *op, Value factor,
   Value whole = mapping.lookupOrDefault(op->getOperand(0));
   StorageAttrInterface owner = owners.lookup(whole);
   if (!owner)
-    return op->emitError("updates a value that is not a param's or state's own");
+    return op->emitError(
+        "updates a value that is not a param's or state's own");
   if (isa<mcf::ExpansionType>(whole.getType()))
     ++compensated;
   if (factor) {
@@ -200,8 +201,7 @@ LogicalResult ComponentPolicy::convertArithmetic(Operation *op) {
   bool hasUniform = false;
   SmallVector<Value> operands;
   for (Value operand : op->getOperands()) {
-    operands.push_back(
-        leading(mapping.lookupOrDefault(operand), op->getLoc()));
+    operands.push_back(leading(mapping.lookupOrDefault(operand), op->getLoc()));
     hasUniform |= isUniformValue(operands.back());
   }
   SequenceBuilder b = arith(op);
@@ -246,8 +246,8 @@ Value ComponentPolicy::split(BlockArgument factor) {
   OpBuilder prologue(yield);
   SequenceBuilder b(prologue, rounded.getLoc());
   auto rounding = rounded.getDefiningOp<arith::TruncFOp>();
-  Value wide = rounding ? rounding.getIn()
-                        : b.convert(rounded, prologue.getF64Type());
+  Value wide =
+      rounding ? rounding.getIn() : b.convert(rounded, prologue.getF64Type());
   Value high = b.convert(wide, format);
   Value low =
       b.convert(b.sub(wide, b.convert(high, prologue.getF64Type())), format);

@@ -38,8 +38,8 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
     return function.emitError("strategy '")
            << strategy.getSymName() << "' stores " << role.getName() << " as "
            << storage << ", which cannot be computed under the "
-           << stringifyPolicy(strategy.getCompute().getPolicy()) << " policy of "
-           << format;
+           << stringifyPolicy(strategy.getCompute().getPolicy())
+           << " policy of " << format;
   if (role.getKind() == RoleKind::grad && storage.getPlanes().size() != 1)
     return function.emitError("strategy '")
            << strategy.getSymName() << "' stores the grad " << role.getName()
@@ -65,7 +65,8 @@ static FailureOr<unsigned> storeArguments(func::FuncOp function,
       return failure();
     auto logical = cast<RankedTensorType>(argument.getType());
     argument.setType(StoredType::get(function.getContext(), logical, *storage));
-    auto decode = DecodeOp::create(builder, function.getLoc(), logical, argument);
+    auto decode =
+        DecodeOp::create(builder, function.getLoc(), logical, argument);
     argument.replaceAllUsesExcept(decode.getResult(), decode);
     ++count;
   }
@@ -102,8 +103,8 @@ struct ApplyStrategyPass
       if (isGraph(function) && failed(apply(function, op)))
         return signalPassFailure();
     // A strategy has done its work; kernels carry what it decided.
-    for (auto used : llvm::make_early_inc_range(
-             getOperation().getOps<StrategyOp>()))
+    for (auto used :
+         llvm::make_early_inc_range(getOperation().getOps<StrategyOp>()))
       used.erase();
   }
 

@@ -203,7 +203,8 @@ FailureOr<KernelOp> KernelFormer::form() {
   unsigned next = 0;
   for (BlockArgument argument : function.getArguments())
     if (getRole(argument).isTensor())
-      mapping.map(Value(argument), Value(kernel.getBodyBlock().getArgument(next++)));
+      mapping.map(Value(argument),
+                  Value(kernel.getBodyBlock().getArgument(next++)));
   for (Operation &op : function.getBody().front())
     if (failed(fuse(&op))) {
       kernel.erase();
@@ -230,8 +231,8 @@ Value KernelFormer::getUniform(Value value) {
   yielded.push_back(arith::TruncFOp::create(prologue->builder, wide.getLoc(),
                                             body.getF32Type(), wide));
   ++uniformCount;
-  return uniforms[value] = kernel.getBodyBlock().addArgument(
-             body.getF32Type(), value.getLoc());
+  return uniforms[value] = kernel.getBodyBlock().addArgument(body.getF32Type(),
+                                                             value.getLoc());
 }
 
 Value KernelFormer::lookup(Value value, Operation *user) {
@@ -252,7 +253,8 @@ LogicalResult KernelFormer::fuse(Operation *op) {
   if (auto decode = dyn_cast<DecodeOp>(op)) {
     mapping.map(decode.getResult(),
                 LoadOp::create(body, op->getLoc(), body.getF32Type(),
-                               mapping.lookup(decode.getStored())).getResult());
+                               mapping.lookup(decode.getStored()))
+                    .getResult());
     return success();
   }
   if (isa<EncodeOp>(op))
@@ -263,8 +265,8 @@ LogicalResult KernelFormer::fuse(Operation *op) {
     return fuseLinalg(linalgOp);
   if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumRegions() == 0)
     return fuseElementwise(op);
-  return op->emitError("'") << op->getName()
-                            << "' cannot be fused into an element-wise kernel";
+  return op->emitError("'")
+         << op->getName() << "' cannot be fused into an element-wise kernel";
 }
 
 /// Inlines the body of a linalg operation whose every tensor is indexed by the
@@ -293,7 +295,8 @@ LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
     if (failed(fuse(&inner)))
       return failure();
   Operation *yield = op.getBlock()->getTerminator();
-  for (auto [result, value] : llvm::zip(op->getResults(), yield->getOperands())) {
+  for (auto [result, value] :
+       llvm::zip(op->getResults(), yield->getOperands())) {
     Value scalar = lookup(value, op);
     if (!scalar)
       return failure();
@@ -323,10 +326,10 @@ static std::optional<bool> compareWithItself(Operation *op) {
 
 LogicalResult KernelFormer::fuseElementwise(Operation *op) {
   if (std::optional<bool> known = compareWithItself(op)) {
-    mapping.map(op->getResult(0),
-                arith::ConstantOp::create(body, op->getLoc(),
-                                          body.getBoolAttr(*known))
-                    .getResult());
+    mapping.map(
+        op->getResult(0),
+        arith::ConstantOp::create(body, op->getLoc(), body.getBoolAttr(*known))
+            .getResult());
     return success();
   }
   OperationState state(op->getLoc(), op->getName());
@@ -346,8 +349,8 @@ LogicalResult KernelFormer::fuseElementwise(Operation *op) {
 }
 
 LogicalResult KernelFormer::storeResults(Operation *terminator) {
-  for (auto [argument, operand] : llvm::zip(getUpdatedArguments(function),
-                                            terminator->getOperands())) {
+  for (auto [argument, operand] :
+       llvm::zip(getUpdatedArguments(function), terminator->getOperands())) {
     auto encode = operand.getDefiningOp<EncodeOp>();
     if (!encode)
       return terminator->emitError(
@@ -364,8 +367,8 @@ LogicalResult KernelFormer::storeResults(Operation *terminator) {
 namespace {
 struct FormKernelPass : public tandem::impl::FormKernelBase<FormKernelPass> {
   void runOnOperation() override {
-    for (auto function : llvm::make_early_inc_range(
-             getOperation().getOps<func::FuncOp>())) {
+    for (auto function :
+         llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
       if (!isGraph(function))
         continue;
       if (!function->hasAttr(TandemDialect::getComputeAttrName())) {

@@ -70,12 +70,11 @@ LogicalResult mlir::tandem::verifyGraph(func::FuncOp function) {
     return function.emitError("a graph returns the new value of each param and "
                               "state in argument order: expected ")
            << updated.size() << " results, got " << function.getNumResults();
-  for (auto [argument, type] :
-       llvm::zip(updated, function.getResultTypes()))
+  for (auto [argument, type] : llvm::zip(updated, function.getResultTypes()))
     if (argument.getType() != type)
       return function.emitError("the new value of ")
-             << getRole(argument).getName() << " must be "
-             << argument.getType() << " like the argument, got " << type;
+             << getRole(argument).getName() << " must be " << argument.getType()
+             << " like the argument, got " << type;
   return success();
 }
 

@@ -12,8 +12,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
-#include "tandem/Support/SequenceBuilder.h"
 #include "tandem/Support/Philox.h"
+#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_LOWERSTORAGE
@@ -34,8 +34,8 @@ public:
   FailureOr<Value> draw(OpBuilder &builder, Location loc, Value tensor) {
     if (!step && failed(initialize()))
       return failure();
-    return Value(RandomBitsOp::create(builder, loc, builder.getI32Type(), tensor,
-                                      seedLow, seedHigh, step));
+    return Value(RandomBitsOp::create(builder, loc, builder.getI32Type(),
+                                      tensor, seedLow, seedHigh, step));
   }
 
 private:
@@ -104,8 +104,8 @@ struct LowerStoragePass
         if (failed(lowerStore(store, random)))
           return failure();
     }
-    for (auto op : llvm::make_early_inc_range(
-             kernel.getBodyBlock().getOps<DescentOp>()))
+    for (auto op :
+         llvm::make_early_inc_range(kernel.getBodyBlock().getOps<DescentOp>()))
       lowerDescent(op);
     kernel.getBodyBlock().walk([](RandomBitsOp op) {
       OpBuilder builder(op);
@@ -125,9 +125,8 @@ struct LowerStoragePass
       if (!plane.isRead)
         continue;
       ++numLoads;
-      planes.back() = LoadPlaneOp::create(builder, op.getLoc(),
-                                          plane.elementType, op.getTensor(),
-                                          index);
+      planes.back() = LoadPlaneOp::create(
+          builder, op.getLoc(), plane.elementType, op.getTensor(), index);
     }
     op.replaceAllUsesWith(
         storage.decode(builder, op.getLoc(), planes, op.getType()));
@@ -162,7 +161,8 @@ struct LowerStoragePass
     SmallVector<Value> planes;
     for (auto [code, plane] : llvm::zip(stored[tensor], storage.getPlanes()))
       planes.push_back(b.bitcast(code, plane.elementType));
-    SmallVector<Value> before = storage.getParts(b.builder, b.loc, loaded[tensor]);
+    SmallVector<Value> before =
+        storage.getParts(b.builder, b.loc, loaded[tensor]);
     SmallVector<Value> after = storage.getParts(b.builder, b.loc, planes);
     Value change;
     for (auto [from, to] : llvm::zip(before, after)) {

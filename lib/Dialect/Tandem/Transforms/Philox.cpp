@@ -57,5 +57,6 @@ Value mlir::tandem::buildRandomBits(SequenceBuilder &b, RandomBitsOp op) {
   Value low = b.select(second, counter.words[1], counter.words[0]);
   Value high = b.select(second, counter.words[3], counter.words[2]);
   Value word = b.select(third, high, low);
-  return b.select(isSet(1), b.shr(word, 16), b.andi(word, b.like(word, 0xFFFF)));
+  return b.select(isSet(1), b.shr(word, 16),
+                  b.andi(word, b.like(word, 0xFFFF)));
 }

@@ -108,8 +108,8 @@ private:
       return add(builder, op, op->getOperand(swap), op->getOperand(!swap));
     }
     if (isa<arith::SubFOp>(op)) {
-      Value negated = arith::NegFOp::create(builder, op->getLoc(),
-                                            op->getOperand(1));
+      Value negated =
+          arith::NegFOp::create(builder, op->getLoc(), op->getOperand(1));
       return add(builder, op, op->getOperand(0), negated);
     }
     auto [factor, before] = factorOf(op);

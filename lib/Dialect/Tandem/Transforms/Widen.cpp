@@ -58,9 +58,9 @@ private:
       return success();
     }
     if (!isSource && !isStore && !OpTrait::hasElementwiseMappableTraits(op))
-      return op->emitError("'")
-             << op->getName() << "' has no vector form; lower it before "
-                                 "-tandem-widen";
+      return op->emitError("'") << op->getName()
+                                << "' has no vector form; lower it before "
+                                   "-tandem-widen";
     OperationState state(op->getLoc(), op->getName());
     for (Value operand : op->getOperands())
       state.addOperands(isa<StoredType>(operand.getType()) ? operand
@@ -84,8 +84,8 @@ private:
       return splat;
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointAfterValue(known);
-    return splat = vector::BroadcastOp::create(builder, value.getLoc(),
-                                               vectorOf(known.getType()), known);
+    return splat = vector::BroadcastOp::create(
+               builder, value.getLoc(), vectorOf(known.getType()), known);
   }
 
   Block &block;

@@ -22,9 +22,9 @@ namespace mlir::tandem {
 /// Whether a function is a graph: any of its arguments has a role.
 bool isGraph(func::FuncOp function);
 
-/// Checks a graph's boundary: every argument has a role, names are unique, there
-/// is a param, at most one step and one seed, and the results are the new values
-/// of the param and state arguments in order.
+/// Checks a graph's boundary: every argument has a role, names are unique,
+/// there is a param, at most one step and one seed, and the results are the new
+/// values of the param and state arguments in order.
 LogicalResult verifyGraph(func::FuncOp function);
 
 /// The param and state arguments, in the order of the results.

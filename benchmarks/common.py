@@ -1,0 +1,94 @@
+#===- common.py - What the benchmarks share --------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the description of the machine, the result files and the
+# sizes of tensors.
+#
+#===----------------------------------------------------------------------===#
+"""Machine, results and tensor sizes."""
+
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+UNROUNDED = HERE / "unrounded"
+
+LIMIT_BYTES = 12e9
+M = 1_000_000
+
+
+def model_sizes() -> list[int]:
+    """400 tensors of a GPT-2 of 33 layers and width 448: 102.6 M parameters."""
+    d = 448
+    layer = [d, d, 3 * d * d, 3 * d, d * d, d, d, d, 4 * d * d, 4 * d, 4 * d * d, d]
+    return [50257 * d, 1024 * d] + layer * 33 + [d, d]
+
+
+SIZES = {
+    "16M": [16 * M],
+    "100M/400": model_sizes(),
+    "256M": [256 * M],
+    "huge": [2**31 + 2**20],
+}
+
+
+def _first_match(path: str, key: str) -> str:
+    try:
+        for line in pathlib.Path(path).read_text().splitlines():
+            if line.startswith(key):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True,
+                          text=True)
+    return done.stdout.strip()
+
+
+def machine() -> dict:
+    """The machine, the date and the commit that a result belongs to."""
+    kib = int(_first_match("/proc/meminfo", "MemTotal").split()[0])
+    pages = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return {
+        "cpu": _first_match("/proc/cpuinfo", "model name"),
+        "cpuid": " ".join(_first_match("/proc/cpuinfo", key)
+                          for key in ("cpu family", "model\t", "stepping")),
+        "cores": os.cpu_count(),
+        "cache": _first_match("/proc/cpuinfo", "cache size"),
+        "memory_gib": round(kib / 2**20, 1),
+        "transparent_hugepages": pages.read_text().strip() if pages.exists() else "",
+        "date": datetime.date.today().isoformat(),
+        "commit": _git("rev-parse", "HEAD"),
+        "changed_files": len(_git("status", "--porcelain", "-uno").splitlines()),
+    }
+
+
+def save(name: str, content: dict) -> None:
+    """Writes benchmarks/results/<name>.json."""
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps({"machine": machine(), **content}, indent=1)
+    (RESULTS / f"{name}.json").write_text(text + "\n")
+
+
+def seconds(function) -> float:
+    """Wall-clock time of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def median_ms(function, repetitions: int = 11) -> float:
+    """Median milliseconds of a call, the first one left out."""
+    function()
+    return 1e3 * statistics.median(seconds(function) for _ in range(repetitions))
