@@ -20,7 +20,6 @@ import tempfile
 import tandem
 from common import HERE, save
 
-TORCH = {"fp32": "fp32", "bf16": "bf16"}
 
 
 def cases(size: str) -> list[dict]:
@@ -30,10 +29,10 @@ def cases(size: str) -> list[dict]:
     result = [dict(kind="tandem", name=s, graph="adamw", strategy=s)
               for s in sorted(tandem.strategies())]
     result.append(dict(kind="tandem", name="unrounded"))
-    for form, strategy in TORCH.items():
+    for form in ("fp32", "bf16"):
         for way in ("fused", "foreach"):
             result.append(dict(kind="torch", name=f"torch {way} {form}", torch=way,
-                               graph="adamw", strategy=strategy))
+                               graph="adamw", strategy=form))
     if size == "16M":
         plus = dict(kind="eager", graph="adamw", strategy="collage-plus")
         result += [dict(plus, name="eager collage-plus"),

@@ -1,6 +1,6 @@
 //===- stream.cpp - Roofline of an optimizer step ---------------*- C++ -*-===//
-// Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of the Tandem project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //===----------------------------------------------------------------------===//
 //
 // This file implements an in-place stream over the planes of a strategy: it
@@ -67,7 +67,8 @@ uint64_t streamShare(const Tensor *tensors, int64_t count, int64_t begin,
   uint64_t seen = 0;
   int64_t start = 0;
   for (int64_t t = 0; t < count && start < end; ++t) {
-    int64_t low = std::max(begin, start), high = std::min(end, start + tensors[t].size);
+    int64_t low = std::max(begin, start),
+            high = std::min(end, start + tensors[t].size);
     if (low < high)
       seen |= streamRange(tensors[t], low - start, high - start, block, zero);
     start += tensors[t].size;

@@ -89,8 +89,8 @@ private:
   Type format;
   OpBuilder builder;
   IRMapping mapping;
-  /// The storage to which a whole value belongs.
-  llvm::DenseMap<Value, StorageAttrInterface> owners;
+  /// The stored tensor to which a whole value belongs.
+  llvm::DenseMap<Value, Value> owners;
   llvm::DenseMap<Value, Value> splits;
   Pass::Statistic &rounded, &compensated;
 };
@@ -132,7 +132,7 @@ LogicalResult ComponentPolicy::convertLoad(LoadOp op) {
   StorageAttrInterface storage = op.getTensor().getType().getStorage();
   Value whole = LoadOp::create(builder, op.getLoc(),
                                storage.getValueType(format), op.getTensor());
-  owners[whole] = storage;
+  owners[whole] = op.getTensor();
   mapping.map(op.getResult(), whole);
   return success();
 }
@@ -143,8 +143,8 @@ LogicalResult ComponentPolicy::convertStore(StoreOp op) {
   Type wanted = storage.getValueType(format);
   if (!isa<mcf::ExpansionType>(wanted))
     value = component(value, op.getLoc());
-  bool isOwn =
-      !isa<mcf::ExpansionType>(wanted) || owners.lookup(value) == storage;
+  bool isOwn = !isa<mcf::ExpansionType>(wanted) ||
+               owners.lookup(value) == op.getTensor();
   if (value.getType() != wanted || !isOwn) {
     unsigned index = cast<BlockArgument>(op.getTensor()).getArgNumber();
     return op->emitError("the new value of ")
@@ -160,10 +160,11 @@ LogicalResult ComponentPolicy::convertUpdate(Operation *op, Value factor,
                                              Value addend) {
   Location loc = op->getLoc();
   Value whole = mapping.lookupOrDefault(op->getOperand(0));
-  StorageAttrInterface owner = owners.lookup(whole);
-  if (!owner)
+  Value tensor = owners.lookup(whole);
+  if (!tensor)
     return op->emitError(
         "updates a value that is not a param's or state's own");
+  auto owner = cast<StoredType>(tensor.getType()).getStorage();
   if (isa<mcf::ExpansionType>(whole.getType()))
     ++compensated;
   if (factor) {
@@ -174,11 +175,11 @@ LogicalResult ComponentPolicy::convertUpdate(Operation *op, Value factor,
     UniformFactor forms{[&] { return Value(uniform); },
                         [&] { return split(uniform); }};
     whole = owner.decay(builder, loc, whole, forms);
-    owners[whole] = owner;
+    owners[whole] = tensor;
   }
   if (addend) {
     whole = accumulate(owner, whole, mapping.lookupOrDefault(addend), loc);
-    owners[whole] = owner;
+    owners[whole] = tensor;
   }
   mapping.map(op->getResult(0), whole);
   return success();
