@@ -42,8 +42,9 @@ generate StorageInterface.md Dialect/Tandem/IR/StorageInterface.td \
   --gen-attr-interface-docs
 generate TandemPasses.md Dialect/Tandem/Transforms/Passes.td --gen-pass-doc
 generate ConversionPasses.md Conversion/Passes.td --gen-pass-doc
-# No white space at the ends of lines, no blank lines at the end.
-sed -i -e 's/[[:space:]]*$//' "$output"/*.md
+# No table-of-contents marks, which only MLIR's site understands, no white space
+# at the ends of lines, no blank lines at the end.
+sed -i -e '/^\[TOC\]$/,+1d' -e 's/[[:space:]]*$//' "$output"/*.md
 for file in "$output"/*.md; do
   text=$(cat "$file")
   printf '%s\n' "$text" >"$file"

@@ -33,5 +33,7 @@ done
 run lit "$python" "$(llvm-config-22 --bindir)/lit" -v \
   --xunit-xml-output="$reports/lit.xml" build/test
 run pytest "$python" -m pytest -q --junitxml="$reports/pytest.xml" test/Python
+PYTHON=$python run out-of-tree examples/out-of-tree/test.sh build \
+  --xunit-xml-output "$reports/out-of-tree.xml"
 
 "$python" scripts/summarize_tests.py "$reports"

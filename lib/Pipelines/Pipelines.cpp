@@ -24,7 +24,7 @@ using namespace mlir::tandem;
 /// Removes what is computed twice or not at all. Both are exact: no fold that
 /// changes a bit exists without a fast-math flag, and the former drops those.
 static void addCleanup(OpPassManager &manager) {
-  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createSimplify());
   manager.addPass(createCSEPass());
 }
 

@@ -168,6 +168,17 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
   ];
 }
 
+def Simplify : Pass<"tandem-simplify", "::mlir::ModuleOp"> {
+  let summary = "Fold constants and remove dead operations";
+  let description = [{
+    Runs the folders of all operations, and no rewrite patterns: a folder
+    computes constants exactly or returns an operand unchanged, so no bit of any
+    result can change, and nothing needs to be set up per compilation.
+
+    Example: `test/Dialect/Tandem/simplify.mlir`
+  }];
+}
+
 def Widen : Pass<"tandem-widen", "::mlir::ModuleOp"> {
   let summary = "Compute several consecutive elements at once";
   let description = [{

@@ -1,0 +1,21 @@
+// RUN: tandem-opt %s -tandem-simplify | FileCheck %s
+
+// What folds is exact, what is dead disappears; x + 0.0 is not x for x = -0.0.
+
+// CHECK-LABEL: func.func @exact
+// CHECK-SAME: (%[[X:.+]]: bf16)
+func.func @exact(%x: bf16) -> (bf16, bf16, bf16) {
+  %two = arith.constant 2.0 : bf16
+  %zero = arith.constant 0.0 : bf16
+  %dead = arith.mulf %x, %x : bf16
+  // CHECK-DAG: %[[FOUR:.+]] = arith.constant 4.000000e+00 : bf16
+  %four = arith.addf %two, %two : bf16
+  // CHECK-DAG: %[[SUM:.+]] = arith.addf %[[X]], %{{.+}} : bf16
+  %sum = arith.addf %x, %zero : bf16
+  %wide = arith.extf %x : bf16 to f32
+  // CHECK-NOT: arith.truncf
+  // CHECK-NOT: arith.mulf
+  %same = arith.truncf %wide : f32 to bf16
+  // CHECK: return %[[FOUR]], %[[SUM]], %[[X]]
+  return %four, %sum, %same : bf16, bf16, bf16
+}

@@ -1,0 +1,142 @@
+#===- test_docs.py - The documentation is true -----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of the documentation: what is generated is up to
+# date, examples run, links lead somewhere.
+#
+#===----------------------------------------------------------------------===#
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tandem
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def generate_docs(root):
+    return subprocess.run([root / "scripts/generate-docs.sh", "--check"],
+                          capture_output=True, text=True)
+
+
+def blocks(page, language):
+    """The fenced blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(),
+                      re.MULTILINE | re.DOTALL)
+
+#===----------------------------------------------------------------------===#
+# Generated pages
+#===----------------------------------------------------------------------===#
+
+
+def test_generated():
+    result = generate_docs(ROOT)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("fault", ("changed", "missing", "left over"))
+def test_stale_is_found(fault, tmp_path):
+    for part in ("scripts", "docs/generated", "include/tandem"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    page = tmp_path / "docs/generated/MCFDialect.md"
+    if fault == "changed":
+        page.write_text(page.read_text().replace("mcf.grow", "mcf.shrink"))
+    elif fault == "missing":
+        page.unlink()
+    else:
+        page.with_name("Old.md").write_text("# Old\n")
+    result = generate_docs(tmp_path)
+    assert result.returncode == 1
+    assert "run scripts/generate-docs.sh" in result.stderr
+
+#===----------------------------------------------------------------------===#
+# Examples
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("number", range(len(blocks("README.md", "python"))))
+def test_readme_python(number):
+    exec(blocks("README.md", "python")[number], {})
+
+
+def test_readme_table():
+    """The table of strategies has each of them, with its bytes."""
+    rows = re.findall(r"^\| `([\w-]+)` \| (\d+) \| (\w+) \|",
+                      (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert sorted(name for name, _, _ in rows) == sorted(tandem.strategies())
+    for name, count, compute in rows:
+        kernel = tandem.compile("adamw", name)
+        assert kernel.bytes_per_parameter == int(count), name
+        assert kernel.compute.split()[1] == compute, name
+
+
+def write_example(directory):
+    """The files of docs/Strategies.md."""
+    graph, strategy = blocks("docs/Strategies.md", "mlir")
+    (directory / "sgd_averaged.mlir").write_text(graph)
+    (directory / "averaged.mlir").write_text(strategy)
+    return directory / "sgd_averaged.mlir"
+
+
+def test_example_agrees_with_the_interpreter(tmp_path):
+    graph = write_example(tmp_path)
+    kernel = tandem.compile(graph, "averaged", path=[tmp_path])
+    draw = np.random.default_rng(1)
+    planes = {plane.name: (draw.standard_normal(1000).astype(np.float32)
+                           .view(np.uint32) >> 16).astype(np.uint16)
+              for plane in kernel.planes}
+    for name in ("param.lo", "average.lo"):
+        planes[name][:] = 0
+    expected = {name: plane.copy() for name, plane in planes.items()}
+    for step in range(1, 4):
+        kernel(planes, lr=1e-3)
+        tandem.interpret(graph, "averaged", expected, {"lr": 1e-3, "decay": 0.999},
+                         path=[tmp_path], step=step)
+    for name, plane in planes.items():
+        np.testing.assert_array_equal(plane, expected[name], err_msg=name)
+    assert planes["average.lo"].any()
+
+
+def test_example_signature(tmp_path):
+    """What docs/Strategies.md shows is what the kernel says."""
+    graph = write_example(tmp_path)
+    signature = tandem.compile(graph, "averaged", path=[tmp_path]).signature
+    shown = (ROOT / "docs/Strategies.md").read_text()
+    assert "\n".join(signature.split("\n")[1:]) in shown
+
+
+@pytest.mark.parametrize("graph", tandem.graphs())
+def test_example_strategy_with_the_library(graph, tmp_path):
+    write_example(tmp_path)
+    tandem.compile(graph, "averaged", path=[tmp_path])
+
+#===----------------------------------------------------------------------===#
+# Links
+#===----------------------------------------------------------------------===#
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+            for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith(("http:", "https:")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file), target
