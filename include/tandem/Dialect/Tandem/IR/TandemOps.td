@@ -91,7 +91,7 @@ class Tandem_UpdateOp<string mnemonic>
                            SameOperandsAndResultType]>;
 
 def Tandem_AccumulateOp : Tandem_UpdateOp<"accumulate"> {
-  let summary = "s <- s + d, one of Collage's two critical locations";
+  let summary = "add to a state (s <- s + d), one of Collage's two critical locations";
   let description = [{
     The new value of a param or state: its own value plus an addend. Storages
     with compensation keep what a plain sum would lose.
@@ -108,7 +108,7 @@ def Tandem_AccumulateOp : Tandem_UpdateOp<"accumulate"> {
 }
 
 def Tandem_DecayOp : Tandem_UpdateOp<"decay"> {
-  let summary = "s <- b * s, multiplicative decay of a param or state";
+  let summary = "multiply a state (s <- b * s), decay of a param or state";
   let description = [{
     The factor is uniform: computed from hyperparameters and literals alone.
     Storages with compensation multiply with the factor's two-component split.
@@ -125,7 +125,7 @@ def Tandem_DecayOp : Tandem_UpdateOp<"decay"> {
 }
 
 def Tandem_EmaOp : Tandem_UpdateOp<"ema"> {
-  let summary = "s <- b * s + x, an exponential moving average or momentum";
+  let summary = "average a state (s <- b * s + x), moving average or momentum";
   let description = [{
     Collage's second critical location: with `x` the weighted sample (1-b)*g it
     is an exponential moving average, with `x` = g a momentum buffer. The
