@@ -96,7 +96,8 @@ def steps_text(result: dict) -> str:
         parts.append(f"The load average reached {max(loads):.1f} on {cores} cores: "
                      "other processes ran beside these. Two threads then compete with "
                      "them for cores, so their numbers here say little; those of one "
-                     "thread hold as ratios within a process.\n")
+                     "thread hold as ratios within a process. Ratios between "
+                     "cases shift with the load: compare the rooflines first.\n")
     return "\n".join(parts)
 
 

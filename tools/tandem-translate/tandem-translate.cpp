@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements tandem-translate, the driver that turns graphs and
-// kernels into PTX, LLVM IR and assembly.
+// kernels into PTX, LLVM IR, assembly and results.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,6 +17,7 @@
 
 int main(int argc, char **argv) {
   mlir::tandem::registerTargetTranslations();
+  mlir::tandem::registerInterpretTranslation();
   return mlir::failed(
       mlir::mlirTranslateMain(argc, argv, "Tandem translation driver"));
 }

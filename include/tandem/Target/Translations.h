@@ -13,12 +13,23 @@
 #ifndef TANDEM_TARGET_TRANSLATIONS_H
 #define TANDEM_TARGET_TRANSLATIONS_H
 
+#include <string>
+#include <vector>
+
 namespace mlir::tandem {
 
 /// Registers --tandem-to-ptx, --tandem-to-llvmir, --tandem-to-asm and
 /// --check-ptx. They take a graph (with --strategy), a kernel on planes, or a
 /// module in the LLVM dialect.
 void registerTargetTranslations();
+
+/// Registers --interpret, which runs one step of a graph (with --strategy) or
+/// of a kernel at any stage in the reference interpreter.
+void registerInterpretTranslation();
+
+/// The values of --strategy and --strategy-path.
+std::string getStrategyOption();
+std::vector<std::string> getStrategyPathOption();
 
 } // namespace mlir::tandem
 

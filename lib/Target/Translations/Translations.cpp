@@ -60,6 +60,12 @@ static TranslationOptions &getOptions() {
   return options;
 }
 
+std::string mlir::tandem::getStrategyOption() { return getOptions().strategy; }
+
+std::vector<std::string> mlir::tandem::getStrategyPathOption() {
+  return {getOptions().path.begin(), getOptions().path.end()};
+}
+
 //===----------------------------------------------------------------------===//
 // Lowering
 //===----------------------------------------------------------------------===//
