@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 import tandem
-from common import HERE, save
+from common import SIZES, HERE, save
 
 
 
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="16M parameters only")
     parser.add_argument("--huge", action="store_true",
                         help="also SGD on more than 2^31 elements")
-    parser.add_argument("--sizes", nargs="+",
+    parser.add_argument("--sizes", nargs="+", choices=list(SIZES),
                         help="16M, 100M/400, 256M, huge")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=2, help="processes per case")
