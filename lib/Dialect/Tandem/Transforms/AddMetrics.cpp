@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Dialect/Tandem/Transforms/Uniforms.h"
 #include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
@@ -24,19 +25,11 @@ using namespace mlir::tandem;
 
 /// f32(factor - 1) as a uniform value, the difference taken in f64.
 static Value getFactorMinusOne(KernelOp kernel, Value factor) {
-  auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
-  unsigned index =
-      cast<BlockArgument>(factor).getArgNumber() - kernel.getNumTensors();
-  Value rounded = yield.getOperand(index);
-  OpBuilder builder(yield);
+  OpBuilder builder(kernel.getPrologueBlock().getTerminator());
   SequenceBuilder b(builder, kernel.getLoc());
-  auto rounding = rounded.getDefiningOp<arith::TruncFOp>();
-  Value wide =
-      rounding ? rounding.getIn() : b.convert(rounded, builder.getF64Type());
+  Value wide = getUniformSource(kernel, factor, b);
   Value difference = b.sub(wide, b.real(wide.getType(), 1.0));
-  yield.getValuesMutable().append(b.convert(difference, builder.getF32Type()));
-  return kernel.getBodyBlock().addArgument(builder.getF32Type(),
-                                           kernel.getLoc());
+  return addUniform(kernel, b.convert(difference, builder.getF32Type()));
 }
 
 namespace {

@@ -13,6 +13,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Dialect/Tandem/Transforms/Uniforms.h"
 #include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
@@ -241,23 +242,15 @@ Value ComponentPolicy::split(BlockArgument factor) {
   Value &known = splits[factor];
   if (known)
     return known;
-  auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
-  unsigned index = factor.getArgNumber() - kernel.getNumTensors();
-  Value rounded = yield.getOperand(index);
-  OpBuilder prologue(yield);
-  SequenceBuilder b(prologue, rounded.getLoc());
-  auto rounding = rounded.getDefiningOp<arith::TruncFOp>();
-  Value wide =
-      rounding ? rounding.getIn() : b.convert(rounded, prologue.getF64Type());
+  OpBuilder prologue(kernel.getPrologueBlock().getTerminator());
+  SequenceBuilder b(prologue, factor.getLoc());
+  Value wide = getUniformSource(kernel, factor, b);
   Value high = b.convert(wide, format);
-  Value low =
-      b.convert(b.sub(wide, b.convert(high, prologue.getF64Type())), format);
-  yield.getValuesMutable().append({high, low});
-  Block &body = kernel.getBodyBlock();
-  Value first = body.addArgument(format, factor.getLoc());
-  Value second = body.addArgument(format, factor.getLoc());
+  Value rest = b.sub(wide, b.convert(high, prologue.getF64Type()));
+  Value first = addUniform(kernel, high);
+  Value second = addUniform(kernel, b.convert(rest, format));
   OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&body);
+  builder.setInsertionPointToStart(&kernel.getBodyBlock());
   return known = mcf::PackOp::create(builder, factor.getLoc(),
                                      mcf::ExpansionType::get(format, 2),
                                      ValueRange{first, second});

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Dialect/Tandem/Transforms/Uniforms.h"
 #include "tandem/Support/Philox.h"
 #include "tandem/Support/SequenceBuilder.h"
 
@@ -60,13 +61,10 @@ private:
 
   /// Yields the low 32 bits of `wide >> shift` to the body.
   Value yieldBits(Value wide, unsigned shift) {
-    auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
-    OpBuilder builder(yield);
+    OpBuilder builder(kernel.getPrologueBlock().getTerminator());
     SequenceBuilder b(builder, kernel.getLoc());
     Value word = shift ? b.shr(wide, shift) : wide;
-    yield.getValuesMutable().append(b.resize(word, builder.getI32Type()));
-    return kernel.getBodyBlock().addArgument(builder.getI32Type(),
-                                             kernel.getLoc());
+    return addUniform(kernel, b.resize(word, builder.getI32Type()));
   }
 
   LogicalResult initialize() {
