@@ -36,6 +36,10 @@ generate() {
 
 generate MCFDialect.md Dialect/MCF/IR/MCFOps.td \
   --gen-dialect-doc --dialect=mcf
+generate ScaledDialect.md Dialect/Scaled/IR/ScaledOps.td \
+  --gen-dialect-doc --dialect=scaled
+generate CodeInterface.md Dialect/Scaled/IR/CodeInterface.td \
+  --gen-attr-interface-docs
 generate TandemDialect.md Dialect/Tandem/IR/TandemOps.td \
   --gen-dialect-doc --dialect=tandem
 generate StorageInterface.md Dialect/Tandem/IR/StorageInterface.td \

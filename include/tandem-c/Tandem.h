@@ -71,6 +71,8 @@ typedef struct TandemPlane {
   const char *type;
   int32_t bits;
   bool isRead, isWritten, isVisible;
+  /// Consecutive elements of the tensor that share an entry.
+  int64_t group;
 } TandemPlane;
 
 /// One hyperparameter, an f64. A launch accepts

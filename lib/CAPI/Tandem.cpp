@@ -87,7 +87,8 @@ TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
           static_cast<int32_t>(plane.bits),
           plane.isRead,
           plane.isWritten,
-          plane.isVisible};
+          plane.isVisible,
+          plane.group};
 }
 
 intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {

@@ -43,6 +43,7 @@ void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
   manager.addPass(createApplyPolicy());
   manager.addPass(createLowerStorage());
   manager.addPass(createConvertMCFToArith());
+  manager.addPass(createConvertScaledToArith());
   addCleanup(manager);
 }
 

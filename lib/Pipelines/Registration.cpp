@@ -37,11 +37,11 @@
 using namespace mlir;
 
 void tandem::registerAllDialects(DialectRegistry &registry) {
-  registry
-      .insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
-              linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
-              mcf::MCFDialect, NVVM::NVVMDialect, scf::SCFDialect,
-              TandemDialect, tensor::TensorDialect, vector::VectorDialect>();
+  registry.insert<arith::ArithDialect, cf::ControlFlowDialect,
+                  func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
+                  math::MathDialect, mcf::MCFDialect, NVVM::NVVMDialect,
+                  scaled::ScaledDialect, scf::SCFDialect, TandemDialect,
+                  tensor::TensorDialect, vector::VectorDialect>();
   func::registerInlinerExtension(registry);
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);

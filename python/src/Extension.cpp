@@ -72,13 +72,14 @@ public:
   Kernel(const Kernel &) = delete;
   Kernel &operator=(const Kernel &) = delete;
 
-  /// (name, role, kind, type, bits, read, written, visible) per plane.
+  /// (name, role, kind, type, bits, read, written, visible, group) per plane.
   nb::list planes() const {
     nb::list result;
     for (intptr_t i = 0; i < tandemKernelGetNumPlanes(kernel); ++i) {
       TandemPlane p = tandemKernelGetPlane(kernel, i);
       result.append(nb::make_tuple(p.name, p.role, int(p.kind), p.type, p.bits,
-                                   p.isRead, p.isWritten, p.isVisible));
+                                   p.isRead, p.isWritten, p.isVisible,
+                                   p.group));
     }
     return result;
   }

@@ -29,17 +29,29 @@ class Plane:
     name: str  #: "param", "exp_avg_sq.lo"
     role: str  #: the tensor it belongs to
     kind: RoleKind
-    type: str  #: "bf16", "f16", "f32", "i16", "f8E4M3FN", "f8E5M2"
+    type: str  #: "bf16", "f16", "f32", "i8", "i16", "f8E4M3FN", "f8E5M2", "f8E8M0FNU"
     bits: int
     read: bool
     written: bool
     visible: bool  #: whether a framework reads this plane as the value
+    group: int = 1  #: consecutive elements of the tensor that share an entry
+
+    def entries(self, elements: int) -> int:
+        """The length of the array for a tensor of so many elements."""
+        return -(-elements // self.group)
 
 
 # DLPack's (code, bits) that hold each element type; raw bits are always welcome.
 _DLPACK = {
-    "bf16": {(4, 16)}, "f16": {(2, 16)}, "f32": {(2, 32)}, "i16": set(),
-    "f8E4M3FN": set(), "f8E5M2": set(),
+    "bf16": {(4, 16)}, "f16": {(2, 16)}, "f32": {(2, 32)}, "i8": set(), "i16": set(),
+    "f8E4M3FN": set(), "f8E5M2": set(), "f8E8M0FNU": set(),
+}
+
+
+#: The types that ml_dtypes adds to NumPy.
+_ML_DTYPES = {
+    "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
+    "float8_e8m0fnu": "f8E8M0FNU",
 }
 
 
@@ -51,9 +63,11 @@ class Kernel:
         kernel({"param": p, "grad": g, "exp_avg": m, "exp_avg_sq": v},
                lr=1e-3, weight_decay=0.1, step=1)
 
-    Arrays are dense CPU arrays (anything with DLPack or the buffer protocol) of
-    one size, named as in :attr:`planes`; 16-bit planes also take 16-bit
-    integers, so that NumPy arrays, which lack bfloat16, can hold them.
+    Arrays are dense CPU arrays (anything with DLPack or the buffer protocol),
+    named as in :attr:`planes`, of one size (those of scales have an entry for
+    each group of elements, :meth:`Plane.entries`). 8- and 16-bit planes also
+    take integers of that width, so that NumPy arrays, which lack bfloat16 and
+    8-bit floats, can hold them.
     """
 
     def __init__(self, native: _tandem.Kernel, strategy: str, target: str):
@@ -61,8 +75,8 @@ class Kernel:
         self.strategy = strategy
         self.target = target
         self.planes = [
-            Plane(n, r, RoleKind(k), t, b, rd, wr, vis)
-            for n, r, k, t, b, rd, wr, vis in native.planes
+            Plane(name, role, RoleKind(kind), *rest)
+            for name, role, kind, *rest in native.planes
         ]
         #: Hyperparameters and their defaults (None: must be given).
         self.hypers: dict[str, float | None] = dict(native.hypers)
@@ -92,7 +106,8 @@ class Kernel:
         lines = [f"{self.name} under {self.strategy} ({self.compute})"]
         for plane in self.planes:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
-            lines.append(f"  {access} {plane.name}: {plane.type}")
+            shared = f" for each {plane.group}" if plane.group > 1 else ""
+            lines.append(f"  {access} {plane.name}: {plane.type}{shared}")
         for name, default in self.hypers.items():
             given = "" if default is None else f" = {default:g}"
             lines.append(f"     {name}: f64{given}")
@@ -171,17 +186,24 @@ class Kernel:
                 f"{self.name} under {self.strategy} {problem}; its arrays are "
                 + ", ".join(names)
             )
-        size, pointers = None, []
+        measure = next(plane.name for plane in self.planes if plane.group == 1)
+        size = _address(self._plane(measure), arrays[measure])[1]
+        pointers = []
         for plane in self.planes:
             address, count = _address(plane, arrays[plane.name])
-            if size is not None and count != size:
+            if count != plane.entries(size):
                 raise ValueError(
                     f"array {plane.name!r} has {count} elements, "
-                    f"{names[0]!r} has {size}; all arrays must have one size"
+                    f"{measure!r} has {size}; " + (
+                        "all arrays must have one size" if plane.group == 1 else
+                        f"one entry for each {plane.group} of them makes "
+                        f"{plane.entries(size)}")
                 )
-            size = count
             pointers.append(address)
-        return size or 0, pointers
+        return size, pointers
+
+    def _plane(self, name: str) -> Plane:
+        return next(plane for plane in self.planes if plane.name == name)
 
     def __repr__(self) -> str:
         return (
@@ -199,9 +221,7 @@ def _address(plane: Plane, array: object) -> tuple[int, int]:
                 f"array {plane.name!r} is read-only, but the kernel writes it; "
                 "pass a writable copy"
             )
-        if str(dtype) in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
-            wanted = {"bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN",
-                      "float8_e5m2": "f8E5M2"}[str(dtype)]
+        if wanted := _ML_DTYPES.get(str(dtype)):
             if wanted != plane.type:
                 raise TypeError(f"array {plane.name!r} must be {plane.type}, got {dtype}")
             array = array.view(f"u{array.itemsize}")

@@ -52,7 +52,7 @@ static void controlEntry(const void *tensors, const void *chunks,
 }
 
 TEST(Environment, CallersControlIsNeutralizedAndRestored) {
-  static const tdm_plane_desc plane = {"control", 32, TDM_ACCESS_WRITE};
+  static const tdm_plane_desc plane = {"control", 32, TDM_ACCESS_WRITE, 1};
   tdm_kernel_desc desc = {};
   desc.struct_size = sizeof(desc);
   desc.name = "control";

@@ -65,7 +65,7 @@ TEST(KernelError, MissingParts) {
 
 TEST(KernelError, Planes) {
   auto expectPlane = [](tdm_plane_desc plane, const char *message) {
-    tdm_plane_desc planes[] = {{"param", 32, TDM_ACCESS_WRITE}, plane};
+    tdm_plane_desc planes[] = {{"param", 32, TDM_ACCESS_WRITE, 1}, plane};
     expectRefused([&](tdm_kernel_desc &desc) { desc.planes = planes; },
                   message);
   };

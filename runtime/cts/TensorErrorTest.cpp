@@ -170,7 +170,7 @@ TEST_F(TensorError, EmptyTensorsOverlapNothing) {
 }
 
 TEST(TensorOverlap, ElementsSmallerThanAByte) {
-  static const tdm_plane_desc plane = {"nibbles", 4, TDM_ACCESS_WRITE};
+  static const tdm_plane_desc plane = {"nibbles", 4, TDM_ACCESS_WRITE, 1};
   tdm_kernel_desc desc = countDesc();
   desc.planes = &plane;
   OwnedKernel kernel(desc);

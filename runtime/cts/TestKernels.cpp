@@ -59,8 +59,8 @@ static void sgdEntry(const void *tensors, const void *chunks,
 tdm_kernel_desc tandem::cts::sgdDesc() {
   constexpr double inf = std::numeric_limits<double>::infinity();
   static const tdm_plane_desc planes[] = {
-      {"param", 32, TDM_ACCESS_READ | TDM_ACCESS_WRITE},
-      {"grad", 32, TDM_ACCESS_READ}};
+      {"param", 32, TDM_ACCESS_READ | TDM_ACCESS_WRITE, 1},
+      {"grad", 32, TDM_ACCESS_READ, 1}};
   static const tdm_hyper_desc hypers[] = {{"lr", 0, inf, 0, 1, 0},
                                           {"eps", 0, 1, 0, 1, 1e-38}};
   static const tdm_integer_desc integers[] = {{"step", 1}};
@@ -96,7 +96,7 @@ static void countEntry(const void *tensors, const void *chunks,
 
 tdm_kernel_desc tandem::cts::countDesc() {
   static const tdm_plane_desc planes[] = {
-      {"count", 8, TDM_ACCESS_READ | TDM_ACCESS_WRITE}};
+      {"count", 8, TDM_ACCESS_READ | TDM_ACCESS_WRITE, 1}};
   tdm_kernel_desc desc = {};
   desc.struct_size = sizeof(desc);
   desc.name = "count";
@@ -135,7 +135,7 @@ static void sumEntry(const void *tensors, const void *chunks, const uint32_t *,
 }
 
 tdm_kernel_desc tandem::cts::sumDesc() {
-  static const tdm_plane_desc planes[] = {{"value", 32, TDM_ACCESS_READ}};
+  static const tdm_plane_desc planes[] = {{"value", 32, TDM_ACCESS_READ, 1}};
   tdm_kernel_desc desc = {};
   desc.struct_size = sizeof(desc);
   desc.name = "sum";

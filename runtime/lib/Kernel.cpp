@@ -22,6 +22,8 @@ using namespace tandem::runtime;
 //===----------------------------------------------------------------------===//
 
 static constexpr uint32_t maxMetrics = 4096;
+/// Chunks begin at multiples of it, so that none splits a group.
+static constexpr uint32_t maxGroup = 4096;
 
 static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
                              uint32_t index) {
@@ -37,6 +39,11 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has access " << plane.access
            << "; use TDM_ACCESS_READ, TDM_ACCESS_WRITE or both";
+  if (plane.group & (plane.group - 1) || plane.group > maxGroup)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name << "' has an entry for each "
+           << plane.group << " elements; use a power of two of at most "
+           << maxGroup;
   return TDM_OK;
 }
 
@@ -66,7 +73,8 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (tdm_status status = checkPlane(kernel, plane, i))
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
-    kernel.planes.push_back({plane.name, int64_t(plane.bits), written});
+    kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
+                             plane.group ? int64_t(plane.group) : 1});
   }
   return TDM_OK;
 }

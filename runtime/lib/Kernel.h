@@ -26,6 +26,7 @@ struct Plane {
   std::string name;
   int64_t bits;
   bool written;
+  int64_t group;
 
   /// The bytes that an element is aligned to.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }

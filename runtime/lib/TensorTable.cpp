@@ -34,8 +34,9 @@ static constexpr int64_t headerWords = 5;
 /// The bytes of a plane, by way of whole bytes of every eight elements: the
 /// bits of a plane may not fit into 64 bits where its bytes do.
 static int64_t bytesOf(const Plane &plane, int64_t elements) {
-  int64_t wholeBytes = elements / 8 * plane.bits;
-  return wholeBytes + (elements % 8 * plane.bits + 7) / 8;
+  int64_t entries = elements / plane.group + (elements % plane.group != 0);
+  int64_t wholeBytes = entries / 8 * plane.bits;
+  return wholeBytes + (entries % 8 * plane.bits + 7) / 8;
 }
 
 tdm_status TensorTable::checkPlane(const Kernel &kernel,
@@ -87,6 +88,13 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
            << "tensor " << index << ": first is " << tensor.first
            << ", so that the index of the last element overflows 64 bits; "
            << "correct first";
+  for (const Plane &plane : kernel.planes)
+    if (tensor.first % plane.group)
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "tensor " << index << ": first is " << tensor.first
+             << ", inside of a group of " << plane.group
+             << " elements that share an entry of plane '" << plane.name
+             << "'; shard at multiples of " << plane.group;
   if (tensor.scalar_row >= Kernel::maxRows)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "tensor " << index << ": scalar_row is " << tensor.scalar_row

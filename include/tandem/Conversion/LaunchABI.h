@@ -61,11 +61,16 @@ public:
 
   Value i64(int64_t value);
 
+  /// The address of an element's entry in plane number `plane`.
+  Value addressOf(const Chunk &chunk, unsigned plane, Value element);
+
   /// The planes of all tensors, in order; whether a kernel reads and writes.
   struct PlaneInfo {
     Type bits;
     unsigned bytes;
     bool isRead, isWritten;
+    /// Consecutive elements that share an entry.
+    int64_t group;
   };
   SmallVector<PlaneInfo> getPlanes();
   /// Position of an access's plane among all planes.

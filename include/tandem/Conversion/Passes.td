@@ -35,6 +35,19 @@ def ConvertMCFToArith : Pass<"convert-mcf-to-arith", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numExpanded", "expanded", "Number of mcf operations spelled out">];
 }
 
+def ConvertScaledToArith : Pass<"convert-scaled-to-arith", "::mlir::ModuleOp"> {
+  let summary = "Spell out scaled low-precision operations";
+  let description = [{
+    Each operation of the scaled dialect becomes the sequence of f32 and integer
+    operations that its description gives.
+
+    Example: `test/Conversion/ScaledToArith/scaled-to-arith.mlir`
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::vector::VectorDialect"];
+  let statistics = [Statistic<"numExpanded", "expanded", "Number of scaled operations spelled out">];
+}
+
 def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
   let summary = "Make a kernel a function of the launch ABI for CPUs";
   let description = [{

@@ -36,6 +36,12 @@ struct KernelSignature {
     std::string type;
     unsigned bits;
     bool isRead, isWritten, isVisible;
+    /// Consecutive elements that share an entry.
+    int64_t group;
+
+    int64_t getNumEntries(int64_t elements) const {
+      return elements / group + (elements % group != 0);
+    }
   };
   /// A hyperparameter: f64, with its domain.
   struct Hyper {

@@ -34,8 +34,8 @@ std::string mlir::tandem::getPrologueName(StringRef kernel) {
 LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
   for (Operation &op : kernel.getBodyBlock().without_terminator())
     if (isa<TandemDialect>(op.getDialect()) &&
-        !isa<LoadPlaneOp, StorePlaneOp, ElementIndexOp, TensorKeyOp, MetricOp>(
-            op))
+        !isa<LoadPlaneOp, StorePlaneOp, ElementIndexOp, TensorKeyOp, MetricOp,
+             ReduceOp>(op))
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";
@@ -116,9 +116,18 @@ SmallVector<LaunchBuilder::PlaneInfo> LaunchBuilder::getPlanes() {
          kernel.getTensorType(i).getStorage().getPlanes()) {
       Type bits = getBitsType(plane.elementType);
       planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, plane.isRead,
-                        kernel.getTensorRole(i).isUpdated()});
+                        kernel.getTensorRole(i).isUpdated(), plane.group});
     }
   return planes;
+}
+
+Value LaunchBuilder::addressOf(const Chunk &chunk, unsigned plane,
+                               Value element) {
+  SequenceBuilder b(builder, loc);
+  PlaneInfo info = getPlanes()[plane];
+  Value entry =
+      info.group > 1 ? b.shr(element, llvm::Log2_64(info.group)) : element;
+  return advance(chunk.planes[plane], entry, info.bytes);
 }
 
 unsigned LaunchBuilder::getPlaneIndex(Value tensor, uint64_t plane) {

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Stages.h"
 #include "TreeSum.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
@@ -31,14 +32,33 @@ public:
   explicit CPUKernelBuilder(KernelOp kernel)
       : kernel(kernel), builder(kernel), launch(kernel, builder),
         loc(kernel.getLoc()), width(kernel.getWidth()),
-        planes(launch.getPlanes()) {}
+        planes(launch.getPlanes()), stages(kernel) {}
 
   void build();
 
 private:
+  /// A block of one stage: the elements from `index` on of those from `tile`
+  /// on.
+  struct StageBlock {
+    const Chunk &chunk;
+    unsigned stage;
+    Value tile, index;
+    SmallVector<Value> pointers;
+    IRMapping mapping;
+  };
+
   void createScratch();
-  void buildBlock(const Chunk &chunk, Value index);
-  void buildBody(const Chunk &chunk, Value index, ArrayRef<Value> pointers);
+  void createKept();
+  void buildTile(const Chunk &chunk, Value tile);
+  void buildBlock(const Chunk &chunk, unsigned stage, Value tile, Value index);
+  void buildBody(StageBlock &block);
+  void buildOp(StageBlock &block, Operation *op);
+  void buildReduce(StageBlock &block, ReduceOp op);
+  /// Makes a value that another stage or none has computed known to a block.
+  void provide(StageBlock &block, Value value);
+  Value getOffset(const StageBlock &block, int64_t group);
+  /// Where a block's part of a kept value, or of a reduction, lies.
+  Value getKeptSlot(const StageBlock &block, Value value);
   void createSums();
   void addToSum(const Chunk &chunk, Value index, MetricOp op, Value value);
   /// Writes the chunk's sums to its slots of the workspace.
@@ -46,6 +66,8 @@ private:
   /// Copies the first `count` elements between planes and scratch.
   void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
   Value elementIndices(const Chunk &chunk, Value index);
+  /// Which of a block's elements the chunk has.
+  Value laneExists(const StageBlock &block);
 
   KernelOp kernel;
   OpBuilder builder;
@@ -58,6 +80,9 @@ private:
   SmallVector<Value> scratch;
   /// One sum per metric of the kernel.
   SmallVector<TreeSum> sums;
+  Stages stages;
+  /// A tile's values that later stages read, and its groups' reductions.
+  llvm::DenseMap<Value, Value> kept;
 };
 } // namespace
 
@@ -76,6 +101,7 @@ void CPUKernelBuilder::build() {
   LLVM::LLVMFuncOp entry = launch.createEntry();
   builder.setInsertionPointToStart(&entry.getBody().front());
   createScratch();
+  createKept();
   createSums();
   auto chunks = scf::ForOp::create(builder, loc, entry.getArgument(5),
                                    entry.getArgument(6), launch.i64(1));
@@ -83,9 +109,9 @@ void CPUKernelBuilder::build() {
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
   Chunk chunk = launch.readChunk(entry, chunks.getInductionVar());
   auto blocks = scf::ForOp::create(builder, loc, chunk.begin, chunk.end,
-                                   launch.i64(width));
+                                   launch.i64(stages.getTile()));
   builder.setInsertionPoint(blocks.getBody()->getTerminator());
-  buildBlock(chunk, blocks.getInductionVar());
+  buildTile(chunk, blocks.getInductionVar());
   builder.setInsertionPointAfter(blocks);
   storeSums(entry, chunk, chunks.getInductionVar());
 }
@@ -122,13 +148,45 @@ void CPUKernelBuilder::storeSums(LLVM::LLVMFuncOp entry, const Chunk &chunk,
                           launch.advance(slots, launch.i64(index), 8));
 }
 
+/// Memory for what one stage leaves to the next.
+void CPUKernelBuilder::createKept() {
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  auto allocate = [&](Value value, Type type, int64_t count) {
+    kept[value] = LLVM::AllocaOp::create(builder, loc, pointer, type,
+                                         launch.i64(count), /*alignment=*/64);
+  };
+  for (Value value : stages.getKept())
+    allocate(value, value.getType(), stages.getTile() / width);
+  for (auto reduce : kernel.getBodyBlock().getOps<ReduceOp>())
+    if (stages.isBoundary(reduce))
+      allocate(reduce, reduce.getType(),
+               stages.getTile() / int64_t(reduce.getGroup()));
+}
+
+/// Runs each stage over all blocks of the tile before the next.
+void CPUKernelBuilder::buildTile(const Chunk &chunk, Value tile) {
+  if (stages.getCount() == 1)
+    return buildBlock(chunk, /*stage=*/0, tile, tile);
+  SequenceBuilder b(builder, loc);
+  Value end = arith::MinSIOp::create(
+      builder, loc, b.addi(tile, launch.i64(stages.getTile())), chunk.end);
+  for (unsigned stage = 0; stage < stages.getCount(); ++stage) {
+    auto blocks =
+        scf::ForOp::create(builder, loc, tile, end, launch.i64(width));
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(blocks.getBody()->getTerminator());
+    buildBlock(chunk, stage, tile, blocks.getInductionVar());
+  }
+}
+
 /// A full block works on the planes, a partial one on a copy of its elements.
-void CPUKernelBuilder::buildBlock(const Chunk &chunk, Value index) {
-  SmallVector<Value> pointers;
-  for (auto [pointer, plane] : llvm::zip(chunk.planes, planes))
-    pointers.push_back(launch.advance(pointer, index, plane.bytes));
+void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
+                                  Value tile, Value index) {
+  StageBlock block{chunk, stage, tile, index, {}, {}};
+  for (unsigned plane = 0; plane < planes.size(); ++plane)
+    block.pointers.push_back(launch.addressOf(chunk, plane, index));
   if (width == 1)
-    return buildBody(chunk, index, pointers);
+    return buildBody(block);
   SequenceBuilder b(builder, loc);
   Value count = b.subi(chunk.end, index);
   Value isPartial =
@@ -139,20 +197,22 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, Value index) {
     builder.setInsertionPointToStart(branch.thenBlock());
     build();
   };
-  conditionally([&] { copyTail(pointers, count, /*toScratch=*/true); });
-  SmallVector<Value> chosen;
-  for (auto [pointer, block] : llvm::zip(pointers, scratch))
-    chosen.push_back(
-        LLVM::SelectOp::create(builder, loc, isPartial, block, pointer));
-  buildBody(chunk, index, chosen);
-  conditionally([&] { copyTail(pointers, count, /*toScratch=*/false); });
+  SmallVector<Value> whole = block.pointers;
+  if (stage == 0)
+    conditionally([&] { copyTail(whole, count, /*toScratch=*/true); });
+  for (auto [pointer, copy, plane] : llvm::zip(block.pointers, scratch, planes))
+    if (plane.group == 1)
+      pointer = LLVM::SelectOp::create(builder, loc, isPartial, copy, pointer);
+  buildBody(block);
+  if (stage + 1 == stages.getCount())
+    conditionally([&] { copyTail(whole, count, /*toScratch=*/false); });
 }
 
 void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
                                 bool toScratch) {
   SequenceBuilder b(builder, loc);
   for (auto [pointer, block, plane] : llvm::zip(pointers, scratch, planes)) {
-    if (toScratch ? !plane.isRead : !plane.isWritten)
+    if (plane.group > 1 || (toScratch ? !plane.isRead : !plane.isWritten))
       continue;
     if (toScratch) {
       // Lanes beyond the end compute on zeros; nobody reads them.
@@ -178,33 +238,121 @@ Value CPUKernelBuilder::elementIndices(const Chunk &chunk, Value index) {
   return b.addi(vector::BroadcastOp::create(builder, loc, type, start), iota);
 }
 
-void CPUKernelBuilder::buildBody(const Chunk &chunk, Value index,
-                                 ArrayRef<Value> pointers) {
-  IRMapping mapping;
-  for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
-    mapping.map(Value(uniform), value);
+Value CPUKernelBuilder::laneExists(const StageBlock &block) {
+  SequenceBuilder b(builder, loc);
+  Type i32 = builder.getI32Type();
+  Value count = arith::MinSIOp::create(
+      builder, loc, b.subi(block.chunk.end, block.index), launch.i64(width));
+  auto type = VectorType::get({width}, i32);
+  Value limit =
+      vector::BroadcastOp::create(builder, loc, type, b.resize(count, i32));
+  SmallVector<int32_t> lanes = llvm::to_vector(llvm::seq<int32_t>(0, width));
+  Value numbers = arith::ConstantOp::create(
+      builder, loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(lanes)));
+  return b.compare(arith::CmpIPredicate::slt, numbers, limit);
+}
+
+void CPUKernelBuilder::buildBody(StageBlock &block) {
+  for (auto [uniform, value] :
+       llvm::zip(kernel.getUniforms(), block.chunk.uniforms))
+    block.mapping.map(Value(uniform), value);
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
-    if (auto load = dyn_cast<LoadPlaneOp>(op)) {
-      unsigned plane = launch.getPlaneIndex(load.getTensor(), load.getPlane());
-      mapping.map(load.getResult(),
-                  LLVM::LoadOp::create(builder, loc, load.getType(),
-                                       pointers[plane], planes[plane].bytes)
-                      .getResult());
-    } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
-      unsigned plane =
-          launch.getPlaneIndex(store.getTensor(), store.getPlane());
-      LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
-                            pointers[plane], planes[plane].bytes);
-    } else if (auto metric = dyn_cast<MetricOp>(op)) {
-      addToSum(chunk, index, metric, mapping.lookup(metric.getValue()));
-    } else if (isa<ElementIndexOp>(op)) {
-      mapping.map(op.getResult(0), elementIndices(chunk, index));
-    } else if (isa<TensorKeyOp>(op)) {
-      mapping.map(op.getResult(0), chunk.key);
-    } else {
-      builder.clone(op, mapping);
-    }
+    bool isHere = stages.getStage(&op) == block.stage;
+    bool isUniform = op.getNumResults() && stages.isUniform(op.getResult(0));
+    if (isHere && !isUniform)
+      buildOp(block, &op);
   }
+}
+
+void CPUKernelBuilder::buildOp(StageBlock &block, Operation *op) {
+  for (Value operand : op->getOperands())
+    provide(block, operand);
+  IRMapping &mapping = block.mapping;
+  if (auto load = dyn_cast<LoadPlaneOp>(op)) {
+    unsigned plane = launch.getPlaneIndex(load.getTensor(), load.getPlane());
+    mapping.map(load.getResult(),
+                LLVM::LoadOp::create(builder, loc, load.getType(),
+                                     block.pointers[plane], planes[plane].bytes)
+                    .getResult());
+  } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
+    unsigned plane = launch.getPlaneIndex(store.getTensor(), store.getPlane());
+    LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
+                          block.pointers[plane], planes[plane].bytes);
+  } else if (auto metric = dyn_cast<MetricOp>(op)) {
+    addToSum(block.chunk, block.index, metric,
+             mapping.lookup(metric.getValue()));
+  } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
+    buildReduce(block, reduce);
+  } else if (isa<ElementIndexOp>(op)) {
+    mapping.map(op->getResult(0), elementIndices(block.chunk, block.index));
+  } else {
+    builder.clone(*op, mapping);
+  }
+  for (Value result : op->getResults())
+    if (stages.isKept(result))
+      LLVM::StoreOp::create(builder, loc, mapping.lookup(result),
+                            getKeptSlot(block, result));
+}
+
+void CPUKernelBuilder::provide(StageBlock &block, Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || block.mapping.contains(value))
+    return;
+  if (isa<TensorKeyOp>(op)) {
+    block.mapping.map(value, block.chunk.key);
+  } else if (stages.isKept(value) || stages.isBoundary(op)) {
+    block.mapping.map(value, LLVM::LoadOp::create(builder, loc, value.getType(),
+                                                  getKeptSlot(block, value))
+                                 .getResult());
+  } else {
+    for (Value operand : op->getOperands())
+      provide(block, operand);
+    builder.clone(*op, block.mapping);
+  }
+}
+
+/// Which of the tile's groups the block belongs to.
+Value CPUKernelBuilder::getOffset(const StageBlock &block, int64_t group) {
+  SequenceBuilder b(builder, loc);
+  return b.shr(b.subi(block.index, block.tile), llvm::Log2_64(group));
+}
+
+Value CPUKernelBuilder::getKeptSlot(const StageBlock &block, Value value) {
+  auto reduce = value.getDefiningOp<ReduceOp>();
+  Type type = value.getType();
+  Value offset = getOffset(block, reduce ? int64_t(reduce.getGroup()) : width);
+  return LLVM::GEPOp::create(builder, loc, kept[value].getType(), type,
+                             kept[value], ValueRange{offset});
+}
+
+/// The elements of this block, and of those of its group before it.
+void CPUKernelBuilder::buildReduce(StageBlock &block, ReduceOp op) {
+  SequenceBuilder b(builder, loc);
+  bool isMax = op.getKind() == ReduceKind::max;
+  uint64_t identity = isMax ? 0 : ~uint64_t(0);
+  Value value = block.mapping.lookup(op.getValue());
+  if (width > 1) {
+    Value exists = laneExists(block);
+    value = b.select(exists, value, b.like(value, identity));
+    value = vector::ReductionOp::create(builder, loc,
+                                        isMax ? vector::CombiningKind::MAXUI
+                                              : vector::CombiningKind::MINUI,
+                                        value);
+  }
+  if (!stages.isBoundary(op)) {
+    block.mapping.map(op.getResult(), value);
+    return;
+  }
+  Value slot = getKeptSlot(block, op);
+  Value inGroup =
+      b.andi(b.subi(block.index, block.tile), launch.i64(op.getGroup() - 1));
+  Value isFirst = b.compare(arith::CmpIPredicate::eq, inGroup, launch.i64(0));
+  Value before = b.select(isFirst, b.like(value, identity),
+                          launch.load(slot, op.getType()));
+  Value both =
+      isMax ? arith::MaxUIOp::create(builder, loc, before, value).getResult()
+            : arith::MinUIOp::create(builder, loc, before, value).getResult();
+  LLVM::StoreOp::create(builder, loc, both, slot);
 }
 
 namespace {

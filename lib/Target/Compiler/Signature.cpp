@@ -24,9 +24,9 @@ static std::string print(Type type) {
 }
 
 double KernelSignature::getBytesPerParameter() const {
-  unsigned bits = 0;
+  double bits = 0;
   for (const PlaneEntry &plane : planes)
-    bits += plane.bits;
+    bits += double(plane.bits) / double(plane.group);
   return bits / 8.0;
 }
 
@@ -43,10 +43,10 @@ static void addPlanes(KernelOp kernel, unsigned tensor,
   StorageAttrInterface storage = kernel.getTensorType(tensor).getStorage();
   for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
     std::string name = role.getName().str();
-    planes.push_back({name + plane.suffix, name, role.getKind(),
-                      print(plane.elementType),
-                      plane.elementType.getIntOrFloatBitWidth(), plane.isRead,
-                      role.isUpdated(), storage.getVisiblePlane() == index});
+    planes.push_back(
+        {name + plane.suffix, name, role.getKind(), print(plane.elementType),
+         plane.elementType.getIntOrFloatBitWidth(), plane.isRead,
+         role.isUpdated(), storage.getVisiblePlane() == index, plane.group});
   }
 }
 

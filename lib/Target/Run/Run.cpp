@@ -26,9 +26,13 @@ void mlir::tandem::printSignature(const KernelSignature &signature,
      << signature.compute << "), "
      << format("%g", signature.getBytesPerParameter())
      << " bytes a parameter\n";
-  for (const auto &plane : signature.planes)
+  for (const auto &plane : signature.planes) {
     os << "  " << (plane.isRead ? "r" : "-") << (plane.isWritten ? "w" : "-")
-       << " " << plane.name << ": " << plane.type << "\n";
+       << " " << plane.name << ": " << plane.type;
+    if (plane.group > 1)
+      os << " for each " << plane.group;
+    os << "\n";
+  }
   for (const auto &hyper : signature.hypers) {
     os << "     " << hyper.name << ": f64";
     if (hyper.defaultValue)
@@ -198,7 +202,8 @@ void Runner::printTable(const ArrayMap &before) {
   // Reads of what a step reads, writes of what it writes.
   double bytes = 0.0;
   for (const auto &plane : signature.planes)
-    bytes += double(plane.isRead + plane.isWritten) * plane.bits / 8.0;
+    bytes += double(plane.isRead + plane.isWritten) * plane.bits / 8.0 /
+             double(plane.group);
   os << "\n"
      << elements << " elements, " << options.steps << " steps, best "
      << format("%.3f ms, %.2f GB/s\n", best * 1e3,

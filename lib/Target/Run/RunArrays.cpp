@@ -22,7 +22,7 @@ using PlaneEntry = KernelSignature::PlaneEntry;
 DType mlir::tandem::getFileType(const PlaneEntry &plane) {
   if (plane.type == "i16")
     return DType::U16;
-  if (plane.type == "i8")
+  if (plane.type == "i8" || plane.type == "f8E8M0FNU")
     return DType::U8;
   return *parseDType(plane.type);
 }
@@ -69,6 +69,8 @@ llvm::Error RunArrays::load() {
             isGrad ? checkGradient(plane) : checkArray(plane, plane.name))
       return error;
   }
+  if (llvm::Error error = checkShared())
+    return error;
   return createMissing();
 }
 
@@ -143,6 +145,8 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
     return fail(name, "holds " + getName(array.type),
                 signature.strategy + Twine(" keeps '") + plane.name + "' as " +
                     getName(wanted) + " (or integers of that width)");
+  if (plane.group > 1)
+    return llvm::Error::success();
   if (numElements < 0) {
     numElements = array.getNumElements();
     sizedBy = name;
@@ -152,6 +156,23 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
                 "has " + Twine(array.getNumElements()) + " elements, '" +
                     sizedBy + "' has " + Twine(numElements),
                 "all arrays must have one size");
+  return llvm::Error::success();
+}
+
+/// Arrays of scales, once the others have set the size.
+llvm::Error RunArrays::checkShared() const {
+  for (const PlaneEntry &plane : signature.planes) {
+    auto found = arrays.find(plane.name);
+    if (plane.group == 1 || found == arrays.end())
+      continue;
+    int64_t entries = plane.getNumEntries(numElements);
+    if (found->second.getNumElements() != entries)
+      return fail(plane.name,
+                  "has " + Twine(found->second.getNumElements()) +
+                      " elements, '" + sizedBy + "' has " + Twine(numElements),
+                  "one for each " + Twine(plane.group) + " of them makes " +
+                      Twine(entries));
+  }
   return llvm::Error::success();
 }
 
@@ -217,7 +238,10 @@ static void widen(const Array &from, const llvm::fltSemantics &semantics,
 /// Zeros, but the f32 copy of a weight begins as the weight that is given.
 llvm::Error RunArrays::create(const PlaneEntry &plane) {
   const Array &model = arrays.at(sizedBy);
-  auto array = Array::create(getFileType(plane), model.shape);
+  auto shape = model.shape;
+  if (plane.group > 1)
+    shape = {plane.getNumEntries(numElements)};
+  auto array = Array::create(getFileType(plane), shape);
   if (!array)
     return array.takeError();
   auto visible = arrays.find(plane.role);

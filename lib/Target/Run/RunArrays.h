@@ -42,6 +42,7 @@ private:
   llvm::Error read();
   llvm::Error checkNames();
   llvm::Error checkGradient(const PlaneEntry &plane);
+  llvm::Error checkShared() const;
   llvm::Error checkArray(const PlaneEntry &plane, const std::string &name);
   bool hasValue(const std::string &role) const;
   llvm::Error checkMissing() const;

@@ -34,7 +34,7 @@ mlir::tandem::getRuntimeHyper(const KernelSignature::Hyper &hyper) {
 static tdm_plane_desc getPlane(const KernelSignature::PlaneEntry &plane) {
   uint32_t access = (plane.isRead ? TDM_ACCESS_READ : 0u) |
                     (plane.isWritten ? TDM_ACCESS_WRITE : 0u);
-  return {plane.name.c_str(), plane.bits, access};
+  return {plane.name.c_str(), plane.bits, access, uint32_t(plane.group)};
 }
 
 static tdm_integer_desc getInteger(const KernelSignature::Integer &integer) {

@@ -117,6 +117,9 @@ typedef struct tdm_plane_desc {
   uint32_t bits;
   /// TDM_ACCESS_READ, TDM_ACCESS_WRITE or both.
   uint32_t access;
+  /// Consecutive elements of the unsharded tensor that share an entry, a power
+  /// of two of at most 4096; 0 stands for 1.
+  uint32_t group;
 } tdm_plane_desc;
 
 /// One hyperparameter and its domain. NaN lies outside of every domain.
@@ -197,13 +200,15 @@ typedef struct tdm_tensor {
   int64_t rows;
   /// The number of columns.
   int64_t columns;
-  /// The index of element 0 in the unsharded tensor.
+  /// The index of element 0 in the unsharded tensor; a multiple of every
+  /// plane's group.
   int64_t first;
   /// The tensor's key for random numbers.
   int64_t key;
   /// The row of hyperparameters that holds for this tensor.
   int64_t scalar_row;
-  /// One pointer per plane of the kernel, each to rows * columns elements.
+  /// One pointer per plane of the kernel, each to rows * columns elements, or
+  /// to an entry for each group of them, the last of which may be shorter.
   void *const *planes;
 } tdm_tensor;
 

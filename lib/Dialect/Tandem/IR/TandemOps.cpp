@@ -220,5 +220,19 @@ LogicalResult StorePlaneOp::verify() {
                      getValue().getType());
 }
 
+LogicalResult ReduceOp::verify() {
+  // (C1)
+  int64_t group = getGroup();
+  if (group < 2 || group > 256 || !llvm::isPowerOf2_64(group))
+    return emitOpError("a group is a power of two from 2 to 256, got ")
+           << group;
+  auto kernel = (*this)->getParentOfType<KernelOp>();
+  if (kernel && int64_t(kernel.getWidth()) > group)
+    return emitOpError("a group of ")
+           << group << " is smaller than the kernel's width of "
+           << kernel.getWidth() << "; widen to at most the group";
+  return success();
+}
+
 #define GET_OP_CLASSES
 #include "tandem/Dialect/Tandem/IR/TandemOps.cpp.inc"

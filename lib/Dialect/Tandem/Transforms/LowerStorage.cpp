@@ -114,6 +114,13 @@ struct LowerStoragePass
     return success();
   }
 
+  /// The type of a plane's values: E8M0, in which nobody computes, as bits.
+  static Type getLoadedType(const Plane &plane) {
+    return isa<Float8E8M0FNUType>(plane.elementType)
+               ? getBitsType(plane.elementType)
+               : plane.elementType;
+  }
+
   void lowerLoad(LoadOp op) {
     OpBuilder builder(op);
     StorageAttrInterface storage = op.getTensor().getType().getStorage();
@@ -124,7 +131,7 @@ struct LowerStoragePass
         continue;
       ++numLoads;
       planes.back() = LoadPlaneOp::create(
-          builder, op.getLoc(), plane.elementType, op.getTensor(), index);
+          builder, op.getLoc(), getLoadedType(plane), op.getTensor(), index);
     }
     op.replaceAllUsesWith(
         storage.decode(builder, op.getLoc(), planes, op.getType()));

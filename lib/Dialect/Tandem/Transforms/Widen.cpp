@@ -48,7 +48,43 @@ private:
   bool isWide(Value value) { return isa<VectorType>(lookup(value).getType()); }
   Value lookup(Value value) { return mapping.lookupOrDefault(value); }
 
+  /// Whether an access is to an entry that many elements share.
+  static bool isShared(Operation *op) {
+    StoredType tensor;
+    unsigned plane = 0;
+    if (auto load = dyn_cast<LoadPlaneOp>(op))
+      std::tie(tensor, plane) =
+          std::pair(load.getTensor().getType(), load.getPlane());
+    else if (auto store = dyn_cast<StorePlaneOp>(op))
+      std::tie(tensor, plane) =
+          std::pair(store.getTensor().getType(), store.getPlane());
+    return tensor && tensor.getStorage().getPlanes()[plane].group > 1;
+  }
+
+  LogicalResult widenShared(Operation *op) {
+    if (auto store = dyn_cast<StorePlaneOp>(op);
+        store && isWide(store.getValue()))
+      return op->emitOpError("one entry for a group gets a value that differs "
+                             "between the group's elements");
+    builder.clone(*op, mapping);
+    return success();
+  }
+
+  /// All elements in, one value for all of them out.
+  LogicalResult widenReduce(ReduceOp op) {
+    auto result =
+        ReduceOp::create(builder, op.getLoc(), op.getType(), op.getKind(),
+                         wide(op.getValue()), op.getGroup());
+    mapping.map(op.getResult(), result.getResult());
+    ++widened;
+    return success();
+  }
+
   LogicalResult widen(Operation *op) {
+    if (isShared(op))
+      return widenShared(op);
+    if (auto reduce = dyn_cast<ReduceOp>(op))
+      return widenReduce(reduce);
     bool isSource = isa<LoadPlaneOp, ElementIndexOp>(op);
     bool isStore = isa<StorePlaneOp, MetricOp>(op);
     if (!isSource && !isStore &&
@@ -99,6 +135,17 @@ private:
 struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
   using WidenBase::WidenBase;
 
+  /// The fewest elements that share an entry of a plane.
+  static int64_t getSmallestGroup(KernelOp kernel) {
+    int64_t smallest = std::numeric_limits<int64_t>::max();
+    for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
+      for (const Plane &plane :
+           kernel.getTensorType(i).getStorage().getPlanes())
+        if (plane.group > 1)
+          smallest = std::min(smallest, plane.group);
+    return smallest;
+  }
+
   void runOnOperation() override {
     if (width < 1 || !llvm::isPowerOf2_64(width)) {
       getOperation().emitError("width must be a power of two, got ")
@@ -106,11 +153,12 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
       return signalPassFailure();
     }
     for (auto kernel : getOperation().getOps<KernelOp>()) {
-      if (width == 1)
+      int64_t lanes = std::min<int64_t>(width, getSmallestGroup(kernel));
+      if (lanes == 1)
         continue;
-      if (failed(Widener(kernel, width, numWidened).run()))
+      if (failed(Widener(kernel, lanes, numWidened).run()))
         return signalPassFailure();
-      kernel.setWidth(width);
+      kernel.setWidth(lanes);
     }
   }
 };

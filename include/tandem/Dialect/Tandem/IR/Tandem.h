@@ -25,17 +25,20 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "tandem/Dialect/MCF/IR/MCF.h"
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include <functional>
 
 namespace mlir::tandem {
-/// One array in memory, one element per element of the logical tensor.
+/// One array in memory, one entry per element or group of the logical tensor.
 struct Plane {
   /// Appended to the role's name: "" for the visible plane, else ".lo" etc.
   std::string suffix;
-  /// A float format, or i16 for raw bits.
+  /// A float format, or i8 or i16 for raw bits.
   Type elementType;
   /// Whether a kernel reads it. (Every plane of an updated tensor is written.)
   bool isRead = true;
+  /// Consecutive elements that share an entry, a power of two.
+  int64_t group = 1;
 };
 
 /// A uniform factor in the two forms a storage may need; building one that is

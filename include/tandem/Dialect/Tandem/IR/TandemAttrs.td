@@ -38,6 +38,9 @@ def Tandem_Domain : Tandem_Enum<"Domain", "the values that a role may take", [
 def Tandem_Policy : Tandem_Enum<"Policy", "how the body of a kernel is computed", [
   I32EnumAttrCase<"component", 0>, I32EnumAttrCase<"f32", 1>]>;
 
+def Tandem_ReduceKind : Tandem_Enum<"ReduceKind", "what a reduction makes of its elements", [
+  I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"min", 1>]>;
+
 def Tandem_Rounding : Tandem_Enum<"Rounding", "how a store rounds", [
   I32EnumAttrCase<"nearest", 0>, I32EnumAttrCase<"stochastic", 1>]>;
 
@@ -185,6 +188,50 @@ def Tandem_RemainderStorageAttr : Tandem_Storage<"RemainderStorage", "remainder"
     ```
   }];
   let genVerifyDecl = 0;
+}
+
+def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual"> {
+  let summary = "a rounded visible copy and a residual in fractions of its ulp";
+  let description = [{
+    hi = fl(x); with h half a unit in the last place of hi and L the integer's
+    largest value, the residual is L * (x - hi) / h to the nearest integer, ties
+    to even, every operation rounded to f32; 0 behind a hi that is not finite.
+    Decoding: hi + (residual / L) * h (FlashOptim's 24- and 32-bit weights).
+
+    ```mlir
+    #tandem.residual<bf16, i8>
+    ```
+
+    Constraints: (C1) the visible format is bf16 or f16; (C2) the residual is
+    i8 or i16.
+  }];
+  let parameters = (ins "Type":$format, "Type":$residual);
+  let assemblyFormat = "`<` $format `,` $residual `>`";
+}
+
+def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled"> {
+  let summary = "codes of a few bits, and a scale for each group of elements";
+  let description = [{
+    `group` consecutive elements of the unsharded row-major tensor share a scale
+    (the last group of a tensor may be shorter). A store makes the scale from
+    the largest finite magnitude that it stores in the group, rounded up to the
+    type `scale` by `recipe`; see the `scaled` dialect.
+
+    ```mlir
+    #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = bf16>
+    #tandem.scaled<#scaled.float<f8E4M3FN>, group = 32, scale = f8E8M0FNU, recipe = pow2>
+    ```
+
+    Constraints: (C1) the group is a power of two from 16 to 256; (C2) the scale
+    is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes `pow2` or `mx_floor`.
+  }];
+  let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "int64_t":$group,
+                        "Type":$scale,
+                        DefaultValuedParameter<"::mlir::scaled::Recipe",
+                                               "::mlir::scaled::Recipe::current">:$recipe);
+  let assemblyFormat = [{
+    `<` $code `,` `group` `=` $group `,` `scale` `=` $scale (`,` `recipe` `=` $recipe^)? `>`
+  }];
 }
 
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEMATTRS_TD

@@ -30,7 +30,8 @@ def Tandem_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 0;
   let hasRegionArgAttrVerify = 1;
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::mcf::MCFDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::mcf::MCFDialect",
+                           "::mlir::scaled::ScaledDialect"];
   let extraClassDeclaration = [{
     /// The argument attribute that gives a graph argument its role.
     static constexpr StringRef getRoleAttrName() { return "tandem.role"; }

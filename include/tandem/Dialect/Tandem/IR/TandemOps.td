@@ -374,6 +374,30 @@ def Tandem_MetricOp : Tandem_Op<"metric", [MemoryEffects<[MemWrite]>]> {
   let assemblyFormat = "$value `[` $index `]` attr-dict `:` type($value)";
 }
 
+def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure]> {
+  let summary = "the largest or smallest value of a group of elements";
+  let description = [{
+    Over the `group` consecutive elements of the unsharded tensor to which this
+    element belongs, as unsigned integers; elements beyond the tensor's end do
+    not take part. The result is the same for all elements of the group: after
+    `-tandem-widen` it is a scalar.
+
+    Constraint: (C1) the group is a power of two from 2 to 256, and no smaller
+    than the kernel's width.
+
+    Example:
+
+    ```mlir
+    %amax = tandem.reduce max %m group(128) : i32
+    ```
+  }];
+  let arguments = (ins Tandem_ReduceKind:$kind, AnyTypeOf<[I32, VectorOfAnyRankOf<[I32]>]>:$value,
+                       I64Attr:$group);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$kind $value `group` `(` $group `)` attr-dict `:` type($value)";
+  let hasVerifier = 1;
+}
+
 def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {
   let summary = "16 random bits of this element";
   let description = [{

@@ -183,8 +183,9 @@ def Widen : Pass<"tandem-widen", "::mlir::ModuleOp"> {
   let summary = "Compute several consecutive elements at once";
   let description = [{
     Replaces every element-dependent scalar of the body by a vector of `width`
-    elements; uniform values are broadcast. The arithmetic of each element is
-    unchanged.
+    elements; uniform values are broadcast. What the elements of a group share
+    (the entry of a scale's plane, a reduction) stays a scalar; the width is at
+    most the smallest group. The arithmetic of each element is unchanged.
 
     Example: `test/Dialect/Tandem/widen.mlir`
   }];

@@ -1,0 +1,45 @@
+//===- CodeInterface.td - What every code answers ----------*- tablegen -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_SCALED_IR_CODEINTERFACE_TD
+#define TANDEM_DIALECT_SCALED_IR_CODEINTERFACE_TD
+
+include "mlir/IR/OpBase.td"
+
+def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
+  let cppNamespace = "::mlir::scaled";
+  let description = [{
+    A code maps numbers of at most a largest magnitude to a few bits and back.
+    With a scale s per group, x is stored as encode(RN32(prepare(x) * RN32(1/s)))
+    and read as finish(RN32(decode(code) * s)). A new code is one attribute that
+    implements this.
+  }];
+  let methods = [
+    InterfaceMethod<"The arrays that hold the codes of a group, in order.",
+      "::llvm::SmallVector<::mlir::scaled::CodePlane>", "getPlanes">,
+    InterfaceMethod<"The largest magnitude that encode keeps apart from others.",
+      "double", "getLargest">,
+    InterfaceMethod<"What is scaled in place of x (f32): x itself, or its root.",
+      "::mlir::Value", "prepare", (ins "::mlir::tandem::SequenceBuilder &":$b,
+        "::mlir::Value":$x)>,
+    InterfaceMethod<"The inverse of prepare.",
+      "::mlir::Value", "finish", (ins "::mlir::tandem::SequenceBuilder &":$b,
+        "::mlir::Value":$x)>,
+    InterfaceMethod<[{Codes of a scaled value y (f32), one per plane.
+      `isFinite` says whether what was scaled is finite: then y saturates; else
+      the code says NaN, or infinity where it has one.}],
+      "::llvm::SmallVector<::mlir::Value>", "encode",
+      (ins "::mlir::tandem::SequenceBuilder &":$b, "::mlir::Value":$y,
+        "::mlir::Value":$isFinite)>,
+    InterfaceMethod<"The f32 that codes (one per plane) stand for.",
+      "::mlir::Value", "decode", (ins "::mlir::tandem::SequenceBuilder &":$b,
+        "::mlir::ValueRange":$codes)>,
+  ];
+}
+
+#endif // TANDEM_DIALECT_SCALED_IR_CODEINTERFACE_TD

@@ -1,0 +1,60 @@
+//===- Scaled.h - The scaled dialect ----------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the dialect of scaled low-precision numbers.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_SCALED_IR_SCALED_H
+#define TANDEM_DIALECT_SCALED_IR_SCALED_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::scaled {
+/// One array of codes.
+struct CodePlane {
+  /// Appended to the name of the tensor: "" or ".lo".
+  std::string suffix;
+  /// A float format, or i8 for codes that are no float.
+  Type elementType;
+};
+
+/// Whether a scale can have this type.
+bool isScaleType(Type type);
+
+/// An f32 above or below which a scale of this type for this code is clamped.
+struct ScaleRange {
+  double smallest, largest;
+};
+} // namespace mlir::scaled
+
+#include "tandem/Dialect/Scaled/IR/CodeInterface.h.inc"
+#include "tandem/Dialect/Scaled/IR/ScaledDialect.h.inc"
+#include "tandem/Dialect/Scaled/IR/ScaledEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "tandem/Dialect/Scaled/IR/ScaledAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "tandem/Dialect/Scaled/IR/ScaledOps.h.inc"
+
+namespace mlir::scaled {
+/// The range of scales of type `type` for `code`: the positive range of the
+/// type, and [2^-126, 2^(127 - floor(log2 L))], L the code's largest magnitude.
+ScaleRange getScaleRange(Type type, CodeAttrInterface code);
+} // namespace mlir::scaled
+
+#endif // TANDEM_DIALECT_SCALED_IR_SCALED_H

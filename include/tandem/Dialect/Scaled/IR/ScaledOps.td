@@ -1,0 +1,107 @@
+//===- ScaledOps.td - Operations of the scaled dialect -----*- tablegen -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_SCALED_IR_SCALEDOPS_TD
+#define TANDEM_DIALECT_SCALED_IR_SCALEDOPS_TD
+
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "tandem/Dialect/Scaled/IR/ScaledAttrs.td"
+
+class Scaled_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Scaled_Dialect, mnemonic, traits # [Pure]>;
+
+def Scaled_Like32 : AnyTypeOf<[F32, VectorOfAnyRankOf<[F32]>], "f32 or vector of f32">;
+def Scaled_Bits32 : AnyTypeOf<[I32, VectorOfAnyRankOf<[I32]>], "i32 or vector of i32">;
+def Scaled_ScaleType : AnyTypeOf<[F32, BF16, F16, F8E8M0FNU], "f32, bf16, f16 or f8E8M0FNU">;
+
+def Scaled_MagnitudeOp : Scaled_Op<"magnitude"> {
+  let summary = "what an element contributes to its group's largest magnitude";
+  let description = [{
+    The f32 bits of |prepare(x)|, where `prepare` is the code's, or 0 if that is
+    not finite. As i32 these order like the magnitudes, so that a maximum over
+    them depends on no order and meets no NaN.
+
+    Example:
+
+    ```mlir
+    %m = scaled.magnitude %x for #scaled.float<f8E4M3FN> : f32 -> i32
+    ```
+  }];
+  let arguments = (ins Scaled_Like32:$x, Scaled_CodeInterface:$code);
+  let results = (outs Scaled_Bits32:$result);
+  let assemblyFormat = "$x `for` $code attr-dict `:` type($x) `->` type($result)";
+}
+
+def Scaled_ScaleOp : Scaled_Op<"scale"> {
+  let summary = "the scale of a group, from its largest magnitude";
+  let description = [{
+    `amax` has the bits of the largest finite magnitude. With q = RN32(amax / L),
+    L the code's largest magnitude, clamped to the positive range of the result
+    type T and to [2^-126, 2^(127 - floor(log2 L))], the scale is
+
+    - `current`: q rounded up to T;
+    - `pow2`: the next power of two from q up (to be held by T exactly);
+    - `mx_floor`: 2^(floor(log2 amax) - floor(log2 L)), clamped likewise (OCP
+      Microscaling Formats, section 6.3), beyond which elements saturate.
+
+    It is 1 where amax is zero. E8M0 is a power of two by type.
+
+    Constraint: (C1) f8E8M0FNU takes `pow2` or `mx_floor`.
+
+    Example:
+
+    ```mlir
+    %s = scaled.scale %amax for #scaled.float<f8E4M3FN> by current : bf16
+    ```
+  }];
+  let arguments = (ins I32:$amax, Scaled_CodeInterface:$code, Scaled_Recipe:$recipe);
+  let results = (outs Scaled_ScaleType:$result);
+  let assemblyFormat = "$amax `for` $code `by` $recipe attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Scaled_QuantizeOp : Scaled_Op<"quantize"> {
+  let summary = "the codes of a value under a scale";
+  let description = [{
+    encode(RN32(prepare(x) * RN32(1 / s))), one value per plane of the code.
+
+    Constraint: (C1) one result per plane of the code, of its element type.
+
+    Example:
+
+    ```mlir
+    %q = scaled.quantize %x by %s to #scaled.float<f8E4M3FN> : f32, bf16 > f8E4M3FN
+    ```
+  }];
+  let arguments = (ins Scaled_Like32:$x, Scaled_ScaleType:$scale, Scaled_CodeInterface:$code);
+  let results = (outs Variadic<AnyType>:$codes);
+  let assemblyFormat = "$x `by` $scale `to` $code attr-dict `:` type($x) `,` type($scale) `->` type($codes)";
+  let hasVerifier = 1;
+}
+
+def Scaled_DequantizeOp : Scaled_Op<"dequantize"> {
+  let summary = "the value that codes stand for under a scale";
+  let description = [{
+    finish(RN32(decode(codes) * s)).
+
+    Constraint: (C1) one operand per plane of the code, of its element type.
+
+    Example:
+
+    ```mlir
+    %x = scaled.dequantize %q by %s from #scaled.float<f8E4M3FN> : (f8E4M3FN), bf16 -> f32
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$codes, Scaled_ScaleType:$scale, Scaled_CodeInterface:$code);
+  let results = (outs Scaled_Like32:$result);
+  let assemblyFormat = "$codes `by` $scale `from` $code attr-dict `:` `(` type($codes) `)` `,` type($scale) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif // TANDEM_DIALECT_SCALED_IR_SCALEDOPS_TD

@@ -1,0 +1,217 @@
+//===- ScaledToArith.cpp - Scaled numbers as arithmetic -------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the conversion of the scaled dialect to the sequences of
+// f32 and integer operations that its operations stand for.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/PatternMatch.h"
+#include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/SequenceBuilder.h"
+#include <cmath>
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_CONVERTSCALEDTOARITH
+#include "tandem/Conversion/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::scaled;
+using mlir::tandem::SequenceBuilder;
+
+static constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
+static constexpr uint64_t f32Infinity = 0x7F800000;
+static constexpr uint64_t f32MantissaMask = 0x007FFFFF;
+
+static uint64_t bitsOf(double value) {
+  return llvm::bit_cast<uint32_t>(static_cast<float>(value));
+}
+
+//===----------------------------------------------------------------------===//
+// Scales
+//===----------------------------------------------------------------------===//
+
+/// The integer behind a bitcast, or a bitcast. (Nothing lowers E8M0.)
+static Value takeBits(SequenceBuilder &b, Value value) {
+  auto cast = value.getDefiningOp<arith::BitcastOp>();
+  if (cast && isa<IntegerType>(cast.getIn().getType()))
+    return cast.getIn();
+  return b.bits(value);
+}
+
+/// A scale as f32, exactly; 255 of E8M0 is NaN, 0 its 2^-127.
+static Value widenScale(SequenceBuilder &b, Value scale) {
+  if (!isa<Float8E8M0FNUType>(scale.getType()))
+    return b.convert(scale, b.builder.getF32Type());
+  Value exponent = b.resize(takeBits(b, scale), b.builder.getI32Type());
+  Value bits = b.shl(exponent, 23);
+  Value isLeast =
+      b.compare(arith::CmpIPredicate::eq, exponent, b.like(exponent, 0));
+  Value isNaN =
+      b.compare(arith::CmpIPredicate::eq, exponent, b.like(exponent, 255));
+  bits = b.select(isLeast, b.like(bits, 0x00400000), bits);
+  bits = b.select(isNaN, b.like(bits, 0x7FC00000), bits);
+  return b.bitcast(bits, b.builder.getF32Type());
+}
+
+/// A positive finite f32, which lies in the type's range, rounded up to it.
+static Value roundUp(SequenceBuilder &b, Value value, Type type) {
+  if (type.isF32())
+    return value;
+  Value nearest = b.convert(value, type);
+  Value back = b.convert(nearest, b.builder.getF32Type());
+  Value isBelow = b.compare(arith::CmpFPredicate::OLT, back, value);
+  Value bits = b.bits(nearest);
+  Value up = b.addi(bits, b.like(bits, 1));
+  return b.bitcast(b.select(isBelow, up, bits), type);
+}
+
+/// f32 bits of a power of two, as the scale's type.
+static Value narrowPowerOfTwo(SequenceBuilder &b, Value bits, Type type) {
+  if (!isa<Float8E8M0FNUType>(type))
+    return b.convert(b.bitcast(bits, b.builder.getF32Type()), type);
+  Value exponent = b.resize(b.shr(bits, 23), b.builder.getIntegerType(8));
+  return b.bitcast(exponent, type);
+}
+
+static Value clampBits(SequenceBuilder &b, Value bits, ScaleRange range) {
+  Value most = b.like(bits, bitsOf(range.largest));
+  Value least = b.like(bits, bitsOf(range.smallest));
+  bits = arith::MinUIOp::create(b.builder, b.loc, bits, most);
+  return arith::MaxUIOp::create(b.builder, b.loc, bits, least);
+}
+
+/// The power of two at or below 2^(floor(log2 amax) - floor(log2 L)).
+static Value floorPowerOfTwo(SequenceBuilder &b, ScaleOp op) {
+  uint64_t largest = bitsOf(op.getCode().getLargest()) & f32Infinity;
+  uint64_t one = bitsOf(1.0);
+  Value exponent = b.andi(op.getAmax(), b.like(op.getAmax(), f32Infinity));
+  Value lifted = b.addi(exponent, b.like(exponent, one));
+  Value limit = b.like(exponent, largest);
+  // Below the range a difference would wrap around.
+  lifted = arith::MaxUIOp::create(b.builder, b.loc, lifted, limit);
+  return b.subi(lifted, limit);
+}
+
+static Value buildScale(SequenceBuilder &b, ScaleOp op) {
+  Type f32 = b.builder.getF32Type();
+  Type type = op.getType();
+  ScaleRange range = getScaleRange(type, op.getCode());
+  if (op.getRecipe() != Recipe::current)
+    range.largest = std::ldexp(1.0, std::ilogb(range.largest));
+  Value amax = op.getAmax();
+  Value scale;
+  if (op.getRecipe() == Recipe::mx_floor) {
+    Value bits = clampBits(b, floorPowerOfTwo(b, op), range);
+    scale = narrowPowerOfTwo(b, bits, type);
+  } else {
+    Value value = b.bitcast(amax, f32);
+    Value quotient =
+        b.div(value, b.real(value.getType(), op.getCode().getLargest()));
+    Value bits = clampBits(b, b.bits(quotient), range);
+    if (op.getRecipe() == Recipe::pow2) {
+      Value up = b.addi(bits, b.like(bits, f32MantissaMask));
+      scale = narrowPowerOfTwo(b, b.andi(up, b.like(up, f32Infinity)), type);
+    } else {
+      scale = roundUp(b, b.bitcast(bits, f32), type);
+    }
+  }
+  Value isZero = b.compare(arith::CmpIPredicate::eq, amax, b.like(amax, 0));
+  Value one = narrowPowerOfTwo(b, b.like(amax, bitsOf(1.0)), type);
+  Value chosen = b.select(isZero, takeBits(b, one), takeBits(b, scale));
+  return b.bitcast(chosen, type);
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+/// The bits of |x|, and whether it is finite.
+static std::pair<Value, Value> takeMagnitude(SequenceBuilder &b, Value x) {
+  Value bits = b.bits(x);
+  Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
+  Value isFinite = b.compare(arith::CmpIPredicate::ult, magnitude,
+                             b.like(bits, f32Infinity));
+  return {magnitude, isFinite};
+}
+
+static Value buildMagnitude(SequenceBuilder &b, MagnitudeOp op) {
+  auto [magnitude, isFinite] =
+      takeMagnitude(b, op.getCode().prepare(b, op.getX()));
+  return b.select(isFinite, magnitude, b.like(magnitude, 0));
+}
+
+/// A scalar in the shape of another value.
+static Value matchShape(SequenceBuilder &b, Value scalar, Value shape) {
+  auto type = dyn_cast<VectorType>(shape.getType());
+  if (!type)
+    return scalar;
+  return vector::BroadcastOp::create(b.builder, b.loc,
+                                     type.clone(scalar.getType()), scalar);
+}
+
+static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
+  Value scale = widenScale(b, op.getScale());
+  Value inverse = b.div(b.real(scale.getType(), 1.0), scale);
+  Value value = op.getCode().prepare(b, op.getX());
+  Value isFinite = takeMagnitude(b, value).second;
+  Value y = b.mul(value, matchShape(b, inverse, value));
+  return op.getCode().encode(b, y, isFinite);
+}
+
+static Value buildDequantize(SequenceBuilder &b, DequantizeOp op) {
+  Value value = op.getCode().decode(b, op.getCodes());
+  Value scale = matchShape(b, widenScale(b, op.getScale()), value);
+  return op.getCode().finish(b, b.mul(value, scale));
+}
+
+/// Readers of a scale's bits take the integer it was made from.
+static void replaceBits(SequenceBuilder &b, Value scale, Value result) {
+  for (Operation *user : llvm::make_early_inc_range(scale.getUsers()))
+    if (auto cast = dyn_cast<arith::BitcastOp>(user))
+      if (isa<IntegerType>(cast.getType()))
+        cast.replaceAllUsesWith(takeBits(b, result));
+}
+
+static SmallVector<Value> build(SequenceBuilder &b, Operation *op) {
+  if (auto magnitude = dyn_cast<MagnitudeOp>(op))
+    return {buildMagnitude(b, magnitude)};
+  if (auto scale = dyn_cast<ScaleOp>(op))
+    return {buildScale(b, scale)};
+  if (auto quantize = dyn_cast<QuantizeOp>(op))
+    return buildQuantize(b, quantize);
+  return {buildDequantize(b, cast<DequantizeOp>(op))};
+}
+
+namespace {
+struct ConvertScaledToArithPass
+    : public tandem::impl::ConvertScaledToArithBase<ConvertScaledToArithPass> {
+  void runOnOperation() override {
+    SmallVector<Operation *> ops;
+    getOperation().walk([&](Operation *op) {
+      if (isa<ScaledDialect>(op->getDialect()))
+        ops.push_back(op);
+    });
+    for (Operation *op : ops) {
+      OpBuilder builder(op);
+      SequenceBuilder b(builder, op->getLoc());
+      SmallVector<Value> results = build(b, op);
+      if (isa<ScaleOp>(op))
+        replaceBits(b, op->getResult(0), results[0]);
+      op->replaceAllUsesWith(results);
+      op->erase();
+      ++numExpanded;
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,95 @@
+//===- Stages.cpp - The parts of a body between reductions ----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the division of a kernel's body into stages.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Stages.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+Stages::Stages(KernelOp kernel)
+    : width(kernel.getWidth()), tile(kernel.getWidth()) {
+  Block &body = kernel.getBodyBlock();
+  for (Operation &op : body.without_terminator()) {
+    if (auto reduce = dyn_cast<ReduceOp>(op))
+      tile = std::max<int64_t>(tile, reduce.getGroup());
+    if (isa<TensorKeyOp>(op) ||
+        (isPure(&op) && !isa<ReduceOp>(op) &&
+         llvm::all_of(op.getOperands(),
+                      [&](Value operand) { return isUniform(operand); })))
+      uniform.insert(&op);
+  }
+  assignStages(body);
+  if (count > 1)
+    findKept(body);
+}
+
+bool Stages::isUniform(Value value) const {
+  Operation *op = value.getDefiningOp();
+  return !op || uniform.contains(op);
+}
+
+bool Stages::isBoundary(Operation *op) const {
+  auto reduce = dyn_cast_or_null<ReduceOp>(op);
+  return reduce && int64_t(reduce.getGroup()) > width;
+}
+
+/// Each operation as early as its operands allow; then those that only later
+/// stages read as late as these do.
+void Stages::assignStages(Block &body) {
+  for (Operation &op : body.without_terminator()) {
+    unsigned stage = 0;
+    for (Value operand : op.getOperands())
+      if (Operation *source = operand.getDefiningOp())
+        stage = std::max(stage, stageOf[source] + isBoundary(source));
+    stageOf[&op] = stage;
+    count = std::max(count, stage + 1);
+  }
+  if (count > 1)
+    for (Operation &op : llvm::reverse(body.without_terminator()))
+      delay(&op);
+}
+
+void Stages::delay(Operation *op) {
+  if (!isPure(op) || isa<ReduceOp>(op) || op->use_empty())
+    return;
+  unsigned earliest = count;
+  for (Operation *user : op->getUsers())
+    earliest = std::min(earliest, stageOf[user]);
+  stageOf[op] = std::max(stageOf[op], earliest);
+}
+
+void Stages::findKept(Block &body) {
+  for (Operation &op : body.without_terminator())
+    for (Value operand : op.getOperands())
+      if (!isUniform(operand) && !isBoundary(operand.getDefiningOp()) &&
+          stageOf[operand.getDefiningOp()] < stageOf[&op])
+        kept.insert(operand);
+  for (Value value : llvm::to_vector(llvm::reverse(kept)))
+    if (isRecomputed(value, /*depth=*/0))
+      kept.remove(value);
+}
+
+/// Whether a few cheap operations make the value from others that are kept.
+bool Stages::isRecomputed(Value value, unsigned depth) const {
+  constexpr unsigned deepest = 4;
+  Operation *op = value.getDefiningOp();
+  if (depth == deepest || !isPure(op) ||
+      isa<ReduceOp, arith::DivFOp, math::SqrtOp>(op))
+    return false;
+  return llvm::all_of(op->getOperands(), [&](Value operand) {
+    return isUniform(operand) || kept.contains(operand) ||
+           isBoundary(operand.getDefiningOp()) ||
+           isRecomputed(operand, depth + 1);
+  });
+}

@@ -1,0 +1,69 @@
+//===- ScaledOps.cpp - Operations of the scaled dialect -------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the verifiers of the scaled dialect.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
+#include "tandem/Support/FloatFormat.h"
+#include "llvm/ADT/StringExtras.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::scaled;
+
+bool mlir::scaled::isScaleType(Type type) {
+  return isa<Float32Type, BFloat16Type, Float16Type, Float8E8M0FNUType>(type);
+}
+
+ScaleRange mlir::scaled::getScaleRange(Type type, CodeAttrInterface code) {
+  double smallest = std::ldexp(1.0, -126);
+  double largest = std::ldexp(1.0, 127 - std::ilogb(code.getLargest()));
+  // E8M0 has the exponents of f32.
+  if (isa<Float8E8M0FNUType>(type))
+    return {smallest, largest};
+  const llvm::fltSemantics &semantics =
+      cast<FloatType>(type).getFloatSemantics();
+  double least = llvm::APFloat::getSmallest(semantics).convertToDouble();
+  double most = llvm::APFloat::getLargest(semantics).convertToDouble();
+  return {std::max(smallest, least), std::min(largest, most)};
+}
+
+LogicalResult ScaleOp::verify() {
+  // (C1)
+  if (isa<Float8E8M0FNUType>(getType()) && getRecipe() == Recipe::current)
+    return emitOpError("an f8E8M0FNU scale is a power of two; use the recipe "
+                       "pow2 or mx_floor");
+  return success();
+}
+
+/// One code of a plane's type for each plane.
+static LogicalResult verifyCodes(Operation *op, CodeAttrInterface code,
+                                 TypeRange types) {
+  SmallVector<CodePlane> planes = code.getPlanes();
+  if (types.size() != planes.size())
+    return op->emitOpError() << code << " has " << planes.size()
+                             << " codes a value, got " << types.size();
+  for (auto [type, plane] : llvm::zip(types, planes))
+    if (getElementTypeOrSelf(type) != plane.elementType)
+      return op->emitOpError() << "a code of " << code << " is "
+                               << plane.elementType << ", got " << type;
+  return success();
+}
+
+// (C1) of both
+LogicalResult QuantizeOp::verify() {
+  return verifyCodes(*this, getCode(), getCodes().getTypes());
+}
+LogicalResult DequantizeOp::verify() {
+  return verifyCodes(*this, getCode(), getCodes().getTypes());
+}
+
+#define GET_OP_CLASSES
+#include "tandem/Dialect/Scaled/IR/ScaledOps.cpp.inc"

@@ -1,0 +1,205 @@
+//===- ScaledStorages.cpp - Storages of codes and residuals ---------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the storage interface for scaled codes and for
+// residuals in fractions of a unit in the last place.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/SequenceBuilder.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+//===----------------------------------------------------------------------===//
+// ScaledStorageAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                          scaled::CodeAttrInterface code, int64_t group,
+                          Type scale, scaled::Recipe recipe) {
+  // (C1)
+  if (group < 16 || group > 256 || !llvm::isPowerOf2_64(group))
+    return emitError() << "a group is a power of two from 16 to 256, got "
+                       << group;
+  // (C2)
+  if (!scaled::isScaleType(scale))
+    return emitError() << "a scale is f32, bf16, f16 or f8E8M0FNU, got "
+                       << scale;
+  // (C3)
+  if (isa<Float8E8M0FNUType>(scale) && recipe == scaled::Recipe::current)
+    return emitError() << "an f8E8M0FNU scale is a power of two; use recipe = "
+                          "pow2 or recipe = mx_floor";
+  return success();
+}
+
+SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
+  SmallVector<Plane> planes;
+  for (const scaled::CodePlane &plane : getCode().getPlanes())
+    planes.push_back({plane.suffix, plane.elementType});
+  planes.push_back({".scale", getScale(), /*isRead=*/true, getGroup()});
+  return planes;
+}
+
+/// Codes are no value that a framework could read.
+std::optional<unsigned> ScaledStorageAttr::getVisiblePlane() const {
+  return std::nullopt;
+}
+bool ScaledStorageAttr::usesRandomBits() const { return false; }
+
+Type ScaledStorageAttr::getValueType(Type format) const {
+  return format.isF32() ? format : Type();
+}
+
+Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
+                                ValueRange planes, Type type) const {
+  SequenceBuilder b(builder, loc);
+  Value scale = b.bitcast(planes.back(), getScale());
+  return scaled::DequantizeOp::create(builder, loc, type, planes.drop_back(),
+                                      scale, getCode());
+}
+
+SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
+                                             Value value, Value) const {
+  SequenceBuilder b(builder, loc);
+  Value magnitude = scaled::MagnitudeOp::create(
+      builder, loc, builder.getI32Type(), value, getCode());
+  Value amax = ReduceOp::create(builder, loc, builder.getI32Type(),
+                                ReduceKind::max, magnitude, getGroup());
+  Value scale = scaled::ScaleOp::create(builder, loc, getScale(), amax,
+                                        getCode(), getRecipe());
+  SmallVector<Type> types;
+  for (const scaled::CodePlane &plane : getCode().getPlanes())
+    types.push_back(plane.elementType);
+  auto codes =
+      scaled::QuantizeOp::create(builder, loc, types, value, scale, getCode());
+  SmallVector<Value> planes =
+      llvm::map_to_vector(codes.getResults(), [&](Value code) {
+        return isa<FloatType>(code.getType()) ? b.canonicalBits(code) : code;
+      });
+  planes.push_back(b.bits(scale));
+  return planes;
+}
+
+SmallVector<Value> ScaledStorageAttr::getParts(OpBuilder &builder, Location loc,
+                                               ValueRange planes) const {
+  Value value = decode(builder, loc, planes, builder.getF32Type());
+  return {SequenceBuilder(builder, loc).convert(value, builder.getF64Type())};
+}
+
+Value ScaledStorageAttr::accumulate(OpBuilder &builder, Location loc,
+                                    Value whole, Value addend) const {
+  return SequenceBuilder(builder, loc).add(whole, addend);
+}
+
+Value ScaledStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
+                               const UniformFactor &factor) const {
+  return SequenceBuilder(builder, loc).mul(whole, factor.scalar());
+}
+
+//===----------------------------------------------------------------------===//
+// ResidualStorageAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+ResidualStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                            Type format, Type residual) {
+  // (C1)
+  if (!isa<BFloat16Type, Float16Type>(format))
+    return emitError() << "the visible copy of a residual storage must be bf16 "
+                          "or f16, got "
+                       << format;
+  // (C2)
+  if (!residual.isInteger(8) && !residual.isInteger(16))
+    return emitError() << "a residual is i8 or i16, got " << residual;
+  return success();
+}
+
+SmallVector<Plane> ResidualStorageAttr::getPlanes() const {
+  return {Plane{"", getFormat()}, Plane{".residual", getResidual()}};
+}
+std::optional<unsigned> ResidualStorageAttr::getVisiblePlane() const {
+  return 0;
+}
+bool ResidualStorageAttr::usesRandomBits() const { return false; }
+
+Type ResidualStorageAttr::getValueType(Type format) const {
+  return format.isF32() ? format : Type();
+}
+
+/// The integer's largest value: 127 or 32767.
+static double getLevels(Type residual) {
+  return double((1 << (residual.getIntOrFloatBitWidth() - 1)) - 1);
+}
+
+/// Half a unit in the last place of a visible value that was widened to f32.
+static Value buildHalfUlp(SequenceBuilder &b, Value wide, Type type) {
+  FloatFormat format = FloatFormat::get(type);
+  Value bits = b.bits(wide);
+  Value exponent = b.andi(bits, b.like(bits, 0x7F800000));
+  // Subnormal numbers have the ulp of the smallest normal one.
+  uint64_t least = uint64_t(format.minExponent() + 127) << 23;
+  exponent =
+      arith::MaxUIOp::create(b.builder, b.loc, exponent, b.like(bits, least));
+  // Behind an infinity stands a residual of 0, which must stay 0.
+  exponent = arith::MinUIOp::create(b.builder, b.loc, exponent,
+                                    b.like(bits, 0x7F000000));
+  Value power = b.bitcast(exponent, b.builder.getF32Type());
+  return b.mul(power, b.real(power.getType(),
+                             std::ldexp(1.0, -int(format.mantissaBits) - 1)));
+}
+
+Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
+                                  ValueRange planes, Type) const {
+  SequenceBuilder b(builder, loc);
+  Type f32 = builder.getF32Type();
+  Value high = b.convert(planes[0], f32);
+  Value word =
+      arith::ExtSIOp::create(builder, loc, builder.getI32Type(), planes[1]);
+  Value level = arith::SIToFPOp::create(builder, loc, f32, word);
+  Value part = b.div(level, b.real(f32, getLevels(getResidual())));
+  return b.add(high, b.mul(part, buildHalfUlp(b, high, getFormat())));
+}
+
+SmallVector<Value> ResidualStorageAttr::encode(OpBuilder &builder, Location loc,
+                                               Value value, Value) const {
+  SequenceBuilder b(builder, loc);
+  Type f32 = builder.getF32Type();
+  Value high = b.convert(value, getFormat());
+  Value wide = b.convert(high, f32);
+  Value part = b.div(b.sub(value, wide), buildHalfUlp(b, wide, getFormat()));
+  // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
+  Value anchor = b.real(f32, 0x1.8p23);
+  Value sum = b.add(b.mul(part, b.real(f32, getLevels(getResidual()))), anchor);
+  Value word = b.subi(b.bits(sum), b.bits(anchor));
+  Value infinity = b.real(f32, std::numeric_limits<double>::infinity());
+  Value isFinite = b.compare(arith::CmpFPredicate::OLT, b.abs(wide), infinity);
+  word = b.select(isFinite, word, b.like(word, 0));
+  return {b.canonicalBits(high), b.resize(word, getResidual())};
+}
+
+SmallVector<Value> ResidualStorageAttr::getParts(OpBuilder &builder,
+                                                 Location loc,
+                                                 ValueRange planes) const {
+  Value value = decode(builder, loc, planes, builder.getF32Type());
+  return {SequenceBuilder(builder, loc).convert(value, builder.getF64Type())};
+}
+
+Value ResidualStorageAttr::accumulate(OpBuilder &builder, Location loc,
+                                      Value whole, Value addend) const {
+  return SequenceBuilder(builder, loc).add(whole, addend);
+}
+
+Value ResidualStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
+                                 const UniformFactor &factor) const {
+  return SequenceBuilder(builder, loc).mul(whole, factor.scalar());
+}
