@@ -58,6 +58,13 @@ std::optional<Register> KernelBuilder::findRegister(StringRef name) const {
   return std::nullopt;
 }
 
+std::optional<uint64_t> KernelBuilder::findShared(StringRef name) const {
+  auto found = shared->find(name);
+  if (found == shared->end())
+    return std::nullopt;
+  return found->second;
+}
+
 Slot KernelBuilder::getConstant(uint64_t value) {
   auto [found, isNew] = constants.try_emplace(value, 0);
   if (isNew) {
@@ -224,10 +231,15 @@ bool Decoder::source(const Operand &operand, const PTXType &type, unsigned slot,
   }
   if (operand.kind != Operand::Name)
     return fail("'" + statement.opcode + "' needs a register or a constant");
+  unsigned width = type.totalWidth();
+  std::optional<uint64_t> shared = builder.findShared(operand.text);
+  if (shared && width == 64) {
+    result.slot[slot] = builder.getConstant(*shared);
+    return true;
+  }
   std::optional<Register> found = builder.findRegister(operand.text);
   if (!found)
     return fail("unknown register '" + operand.text + "'");
-  unsigned width = type.totalWidth();
   if (found->width != width && !(mayBeWider && found->width > width))
     return fail("register '" + operand.text + "' has " + Twine(found->width) +
                 " bits, '" + statement.opcode + "' reads " + Twine(width));
@@ -247,11 +259,15 @@ bool Decoder::address(unsigned index, unsigned slot) {
   const Operand &written = operand(index);
   if (written.kind != Operand::Address)
     return fail("'" + statement.opcode + "' needs an address in brackets");
+  result.immediate = written.offset;
+  if (std::optional<uint64_t> shared = builder.findShared(written.text)) {
+    result.slot[slot] = builder.getConstant(*shared);
+    return true;
+  }
   std::optional<Register> found = builder.findRegister(written.text);
   if (!found || found->width != 64)
     return fail("address base '" + written.text + "' is not a 64-bit register");
   result.slot[slot] = found->slot;
-  result.immediate = written.offset;
   return true;
 }
 

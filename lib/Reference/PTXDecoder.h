@@ -128,7 +128,12 @@ public:
   /// Resolves the labels. Names one that is missing in `message`.
   bool finish(std::string &message, unsigned &line);
 
+  /// The address of a variable in shared memory.
+  std::optional<uint64_t> findShared(llvm::StringRef name) const;
+
   Kernel kernel;
+  /// Addresses of the module's shared variables.
+  const llvm::StringMap<uint64_t> *shared = nullptr;
 
 private:
   struct Fixup {

@@ -87,6 +87,7 @@ private:
   Dim3 grid, block;
   uint64_t instructionLimit;
   std::vector<Thread> threads;
+  SharedMemory shared;
   std::vector<uint64_t> executed;
 };
 
@@ -96,10 +97,12 @@ Launch::Launch(const Kernel &kernel, llvm::ArrayRef<uint64_t> params, Dim3 grid,
                Dim3 block, const MemoryMap &memory, uint64_t instructionLimit)
     : kernel(kernel), grid(grid), block(block),
       instructionLimit(instructionLimit), threads(block.count()),
-      executed(kernel.code.size()) {
-  for (Thread &thread : threads) {
+      shared(kernel.sharedBytes), executed(kernel.code.size()) {
+  for (auto [number, thread] : llvm::enumerate(threads)) {
     thread.params = params;
     thread.memory = &memory;
+    thread.shared = &shared;
+    thread.number = number;
   }
 }
 
@@ -126,6 +129,7 @@ const Thread *Launch::findFailed() const {
 }
 
 llvm::Error Launch::runBlock(Dim3 blockIndex) {
+  shared.clear();
   size_t next = 0;
   llvm::cantFail(forEachIndex(block, [&](Dim3 threadIndex) {
     startThread(threads[next++], blockIndex, threadIndex);
@@ -170,7 +174,7 @@ void Launch::startThread(Thread &thread, Dim3 blockIndex, Dim3 threadIndex) {
   setIndex(thread, NtidX, block);
   setIndex(thread, CtaidX, blockIndex);
   setIndex(thread, NctaidX, grid);
-  thread.slots[LaneId] = (&thread - threads.data()) % kWarpSize;
+  thread.slots[LaneId] = thread.number % kWarpSize;
 }
 
 void Launch::resume(Thread &thread) {
@@ -217,8 +221,10 @@ bool Launch::release(llvm::MutableArrayRef<Thread> group, bool isBlock) {
 
 bool Launch::releaseWaiting() {
   llvm::MutableArrayRef<Thread> rest(threads);
-  if (release(rest, /*isBlock=*/true))
+  if (release(rest, /*isBlock=*/true)) {
+    shared.endInterval();
     return true;
+  }
   bool released = false;
   while (!rest.empty()) {
     size_t size = std::min<size_t>(kWarpSize, rest.size());

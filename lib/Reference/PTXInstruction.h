@@ -104,8 +104,41 @@ struct Parameter {
 
 constexpr uint64_t kWarpSize = 32;
 
+/// The shared memory of the running block. Threads run one after another, which
+/// would hide a missing barrier: so every access is checked against those of
+/// other threads since the last one.
+class SharedMemory {
+public:
+  explicit SharedMemory(uint64_t size) : data(size), uses(size) {}
+
+  /// A new block: nothing is left of the one before.
+  void clear();
+  /// All threads have met.
+  void endInterval() { ++interval; }
+
+  /// The bytes for an access by a thread; null, and why, if it is a fault.
+  char *access(uint64_t address, unsigned bytes, bool isWrite, uint32_t thread,
+               std::string &why);
+
+private:
+  /// Who touched a byte last, and in which interval between barriers.
+  struct Use {
+    uint64_t written = 0, read = 0;
+    uint32_t writer = 0, reader = 0;
+    bool hasManyReaders = false;
+  };
+  bool races(const Use &use, bool isWrite, uint32_t thread) const;
+  void note(Use &use, bool isWrite, uint32_t thread) const;
+
+  std::vector<char> data;
+  std::vector<Use> uses;
+  uint64_t interval = 1;
+};
+
 struct Kernel {
   std::string name;
+  /// Bytes of the module's shared variables.
+  uint64_t sharedBytes = 0;
   std::vector<Parameter> params;
   std::vector<Instruction> code;
   std::vector<InstructionInfo> info;
@@ -125,6 +158,9 @@ struct Thread {
   ThreadState state = ThreadState::Running;
   llvm::ArrayRef<uint64_t> params;
   const MemoryMap *memory = nullptr;
+  SharedMemory *shared = nullptr;
+  /// Its number within the block.
+  uint32_t number = 0;
   uint64_t bytesLoaded = 0;
   uint64_t bytesStored = 0;
   std::string failure;

@@ -133,6 +133,18 @@ char *locate(Thread &t, uint64_t address, unsigned bytes) {
   return nullptr;
 }
 
+/// The same in the block's shared memory, whose addresses begin at zero.
+char *locateShared(Thread &t, uint64_t address, unsigned bytes, bool isWrite) {
+  std::string why;
+  char *data = t.shared->access(address, bytes, isWrite, t.number, why);
+  if (!data)
+    t.fail((llvm::Twine("shared ") + (isWrite ? "store" : "load") + " of " +
+            llvm::Twine(bytes) + " bytes at " + llvm::Twine(address) + ": " +
+            why)
+               .str());
+  return data;
+}
+
 uint64_t readBytes(const char *data, unsigned bytes) {
   uint64_t value = 0;
   std::memcpy(&value, data, bytes);
@@ -144,28 +156,52 @@ uint64_t extended(const Instruction &i, uint64_t value) {
                     : value;
 }
 
-template <Access access>
-void runLoad(Thread &t, const Instruction &i) {
+unsigned getBytes(const Instruction &i) { return i.width / 8 * i.count; }
+
+uint64_t getAddress(const Thread &t, const Instruction &i) {
+  return t.slots[i.slot[i.count]] + i.immediate;
+}
+
+void loadFrom(const char *data, Thread &t, const Instruction &i) {
   unsigned bytes = i.width / 8;
-  uint64_t address = t.slots[i.slot[i.count]] + i.immediate;
-  char *data = locate<access>(t, address, bytes * i.count);
-  if (!data)
-    return;
   for (unsigned index = 0; index < i.count; ++index)
     t.slots[i.slot[index]] =
         extended(i, readBytes(data + index * bytes, bytes));
-  t.bytesLoaded += bytes * i.count;
+}
+
+void storeTo(char *data, const Thread &t, const Instruction &i) {
+  unsigned bytes = i.width / 8;
+  for (unsigned index = 0; index < i.count; ++index)
+    std::memcpy(data + index * bytes, &t.slots[i.slot[index]], bytes);
+}
+
+template <Access access>
+void runLoad(Thread &t, const Instruction &i) {
+  const char *data = locate<access>(t, getAddress(t, i), getBytes(i));
+  if (!data)
+    return;
+  loadFrom(data, t, i);
+  t.bytesLoaded += getBytes(i);
 }
 
 void runStore(Thread &t, const Instruction &i) {
-  unsigned bytes = i.width / 8;
-  uint64_t address = t.slots[i.slot[i.count]] + i.immediate;
-  char *data = locate<Access::Store>(t, address, bytes * i.count);
+  char *data = locate<Access::Store>(t, getAddress(t, i), getBytes(i));
   if (!data)
     return;
-  for (unsigned index = 0; index < i.count; ++index)
-    std::memcpy(data + index * bytes, &t.slots[i.slot[index]], bytes);
-  t.bytesStored += bytes * i.count;
+  storeTo(data, t, i);
+  t.bytesStored += getBytes(i);
+}
+
+void runSharedLoad(Thread &t, const Instruction &i) {
+  if (char *data =
+          locateShared(t, getAddress(t, i), getBytes(i), /*isWrite=*/false))
+    loadFrom(data, t, i);
+}
+
+void runSharedStore(Thread &t, const Instruction &i) {
+  if (char *data =
+          locateShared(t, getAddress(t, i), getBytes(i), /*isWrite=*/true))
+    storeTo(data, t, i);
 }
 
 void runLoadParam(Thread &t, const Instruction &i) {
@@ -225,7 +261,7 @@ uint64_t combineMax(const Instruction &i, uint64_t old, uint64_t a, uint64_t) {
 // Decoding
 //===----------------------------------------------------------------------===//
 
-enum class Space { Generic, Global, Param };
+enum class Space { Generic, Global, Shared, Param };
 
 /// Ordering and scope change nothing where threads run one after another.
 bool takeSemantics(Decoder &d, llvm::ArrayRef<StringRef> semantics) {
@@ -244,6 +280,8 @@ bool takeSemantics(Decoder &d, llvm::ArrayRef<StringRef> semantics) {
 Space takeSpace(Decoder &d) {
   if (d.take("global"))
     return Space::Global;
+  if (d.take("shared"))
+    return Space::Shared;
   return d.take("param") ? Space::Param : Space::Generic;
 }
 
@@ -324,21 +362,23 @@ bool decodeLoad(Decoder &d) {
     return false;
   if (space == Space::Param)
     return decodeLoadParam(d, type);
-  d.result.handler =
-      isConstant ? runLoad<Access::ConstantLoad> : runLoad<Access::Load>;
+  d.result.handler = space == Space::Shared ? runSharedLoad
+                     : isConstant           ? runLoad<Access::ConstantLoad>
+                                            : runLoad<Access::Load>;
   return d.address(1, d.result.count);
 }
 
 bool decodeStore(Decoder &d) {
   if (!takeSemantics(d, {"weak", "volatile", "relaxed", "release"}))
     return false;
-  if (takeSpace(d) == Space::Param)
+  Space space = takeSpace(d);
+  if (space == Space::Param)
     return d.fail("parameters cannot be written");
   takeCacheHints(d, {"wb", "cg", "cs", "wt"});
   PTXType type;
   if (!takeVectorType(d, type) || !d.expectOperands(2))
     return false;
-  d.result.handler = runStore;
+  d.result.handler = space == Space::Shared ? runSharedStore : runStore;
   return d.address(0, d.result.count) &&
          forEachElement(d, d.operand(1), [&](const Operand &o, unsigned index) {
            return d.source(o, type, index, /*mayBeWider=*/true);
@@ -386,8 +426,12 @@ bool decodeAtomic(Decoder &d) {
   if (!takeSemantics(d, {"relaxed", "acquire", "release", "acq_rel"}))
     return false;
   d.take("cta") || d.take("cluster") || d.take("gpu") || d.take("sys");
-  if (takeSpace(d) == Space::Param)
-    return d.fail("parameters cannot be written");
+  Space space = takeSpace(d);
+  if (space == Space::Param || space == Space::Shared)
+    return d.fail(
+        "atomic access to " +
+        llvm::Twine(space == Space::Param ? "parameters" : "shared memory") +
+        " is not known");
   bool isCas = d.peek() == "cas";
   PTXType type;
   unsigned first = returns ? 1 : 0;

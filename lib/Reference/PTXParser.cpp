@@ -13,6 +13,8 @@
 #include "PTXParser.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir::tandem::reference;
 using namespace mlir::tandem::reference::ptx;
@@ -97,12 +99,47 @@ bool Parser::parseDirective() {
     advance();
   if (token.isWord(".entry"))
     return parseKernel();
+  if (token.isWord(".shared"))
+    return parseShared();
   return fail("unknown directive '" + token.text + "'");
+}
+
+/// .shared .align 8 .b8 name[64]; outside of kernels, or in one.
+bool Parser::parseShared() {
+  advance();
+  uint64_t alignment = 1, count = 1;
+  if (token.isWord(".align")) {
+    advance();
+    if (!expectNumber(alignment))
+      return false;
+  }
+  std::optional<PTXType> type;
+  if (token.kind == Token::Word && token.text.starts_with("."))
+    type = parseType(token.text.drop_front());
+  if (!type || type->kind == PTXType::Predicate)
+    return fail("unknown type of a shared variable '" + token.text + "'");
+  advance();
+  StringRef name;
+  if (!expectName(name))
+    return false;
+  if (consume('[') && (!expectNumber(count) || !expect(']')))
+    return false;
+  if (!llvm::isPowerOf2_64(alignment))
+    return fail("the alignment of '" + name + "' is no power of two");
+  sharedBytes = llvm::alignTo(sharedBytes, alignment);
+  if (!shared.try_emplace(name, sharedBytes).second)
+    return fail("shared variable '" + name + "' is declared twice");
+  sharedBytes += count * type->totalWidth() / 8;
+  return expect(';');
 }
 
 bool Parser::parseKernel() {
   advance();
   builder = std::make_unique<KernelBuilder>();
+  // What the body declares is the kernel's own.
+  llvm::SaveAndRestore ownShared(shared);
+  llvm::SaveAndRestore ownBytes(sharedBytes);
+  builder->shared = &shared;
   StringRef name;
   if (!expectName(name))
     return false;
@@ -113,6 +150,7 @@ bool Parser::parseKernel() {
   unsigned line = token.line;
   if (!parseParameters() || !parsePerformanceDirectives() || !parseBody())
     return false;
+  builder->kernel.sharedBytes = sharedBytes;
   std::string complaint;
   if (!builder->finish(complaint, line))
     return failAt(line, complaint);
@@ -201,6 +239,8 @@ bool Parser::parseBody() {
 bool Parser::parseItem() {
   if (token.isWord(".reg"))
     return parseRegisters();
+  if (token.isWord(".shared"))
+    return parseShared();
   if (token.isWord(".pragma"))
     return parsePragma();
   if (token.kind == Token::Word && token.text.starts_with("."))

@@ -38,6 +38,7 @@ private:
   bool expectName(llvm::StringRef &name);
 
   bool parseDirective();
+  bool parseShared();
   bool parseKernel();
   bool parseParameters();
   bool parseParameter();
@@ -58,6 +59,9 @@ private:
   Lexer lexer;
   Token token;
   std::unique_ptr<KernelBuilder> builder;
+  /// Addresses of the shared variables, and their bytes together.
+  llvm::StringMap<uint64_t> shared;
+  uint64_t sharedBytes = 0;
   std::string message;
 };
 

@@ -85,20 +85,27 @@ TEST(PTXErrors, Operands) {
                 "needs a vector of 2");
   expectRefused("ld.global.b32 %w1, [%w2];", "is not a 64-bit register");
   expectRefused("ld.param.b64 %rd1, [nobody];", "unknown parameter");
-  expectRefused("ld.shared.b32 %w1, [%rd1];", "not '.shared'");
+  expectRefused("ld.local.b32 %w1, [%rd1];", "not '.local'");
+  expectRefused("atom.shared.add.u32 %w1, [%rd1], 1;",
+                "atomic access to shared memory is not known");
   expectRefused("ld.relaxed.global.b32 %w1, [%rd1];", "expected a scope");
   expectRefused("ld.global.v8.b64 {%d1, %d2}, [%rd1];", "unknown access");
   expectRefused("bra $nowhere;", "no label '$nowhere'");
 }
 
 TEST(PTXErrors, Structure) {
-  expectRefused(".shared .align 4 .b8 x[4];", "unknown directive '.shared'");
+  expectRefused(".local .align 4 .b8 x[4];", "unknown directive '.local'");
   expectRefused(".reg .b32 %w1;", "declared twice");
   expectRefused(".pragma \"fast\";", "unknown pragma");
   expectRefused("x: mov.b32 %w1, 0; x: ret;", "label 'x' stands twice");
   expectRefused("mov.b32 %w1, #;", "expected a name, not '#'");
   expectPart(parseFailure(".version 8.0\n.global .b32 x;"),
              "PTX line 2: unknown directive '.global'");
+  expectPart(parseFailure(".shared .b8 x[4];\n.shared .b8 x[4];"),
+             "'x' is declared twice");
+  expectPart(parseFailure(".shared .align 3 .b8 x[4];"), "no power of two");
+  expectPart(parseFailure(".shared x[4];"),
+             "unknown type of a shared variable");
   expectPart(parseFailure(".address_size 32\n"), "only 64-bit");
   expectPart(parseFailure(".entry k() {\nret;\n"), "body does not end");
   expectPart(parseFailure(".entry k() { ret; }\n.entry k() { ret; }"),

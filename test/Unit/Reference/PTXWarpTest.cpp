@@ -18,13 +18,15 @@ namespace {
 
 constexpr unsigned kMaxThreads = 96;
 
-/// Runs one block; `%w0` is the thread's number, `%w1` its result.
+/// Runs one block; `%w0` is the thread's number, `%w1` its result. `slots` are
+/// 64 words of shared memory.
 RunResult runBlock(llvm::StringRef body, unsigned threads) {
   RunResult result;
   std::string text = wrap(("mov.u32 %w0, %tid.x; mul.wide.u32 %d0, %w0, 8; "
                            "add.s64 %d1, %rd21, %d0;\n" +
                            body + "\nst.global.b32 [%d1], %w1;")
                               .str());
+  text.insert(text.find(".visible"), ".shared .align 8 .b8 slots[256];\n");
   llvm::Expected<PTXModule> module = PTXModule::parse(text);
   if (!module) {
     result.error = llvm::toString(module.takeError());
@@ -81,6 +83,57 @@ TEST(PTXWarp, BarrierOrdersTheBlock) {
   EXPECT_EQ(result.error, "");
   for (unsigned thread = 0; thread < 64; ++thread)
     EXPECT_EQ(result.out[thread] & 0xFFFFFFFF, (thread ^ 32) + 7);
+}
+
+/// Each thread writes its slot and reads that of its neighbour in the other
+/// warp: by a base register, and by name.
+constexpr llvm::StringLiteral kWriteSlot =
+    "mov.b64 %d2, slots;\nmul.wide.u32 %d3, %w0, 4;\nadd.s64 %d3, %d2, %d3;\n"
+    "add.s32 %w2, %w0, 7;\nst.shared.b32 [%d3], %w2;\n";
+constexpr llvm::StringLiteral kReadSlot =
+    "xor.b32 %w3, %w0, 32;\nmul.wide.u32 %d4, %w3, 4;\n"
+    "add.s64 %d4, %d2, %d4;\nld.shared.b32 %w1, [%d4];\n";
+
+TEST(PTXWarp, SharedMemory) {
+  RunResult result =
+      runBlock((kWriteSlot + "bar.sync 0;\n" + kReadSlot).str(), 64);
+  EXPECT_EQ(result.error, "");
+  for (unsigned thread = 0; thread < 64; ++thread)
+    EXPECT_EQ(result.out[thread], (thread ^ 32) + 7);
+  result = runBlock(
+      (kWriteSlot + "bar.sync 0;\nld.shared.b32 %w1, [slots+20];").str(), 64);
+  EXPECT_EQ(result.error, "");
+  EXPECT_EQ(result.out[63], 12u);
+  // A kernel's own variable lies behind the module's.
+  result = runBlock(".shared .b32 own;\nmov.b64 %d2, own;\n"
+                    "mov.b64 {%w1, %w2}, %d2;",
+                    1);
+  EXPECT_EQ(result.error, "");
+  EXPECT_EQ(result.out[0], 256u);
+}
+
+TEST(PTXWarp, SharedMemoryFaults) {
+  auto error = [](llvm::StringRef body, unsigned threads) {
+    return runBlock(body, threads).error;
+  };
+  auto expectRace = [&](const llvm::Twine &body, llvm::StringRef access) {
+    std::string message = error(body.str(), 64);
+    EXPECT_NE(message.find("shared " + access.str() + " of 4 bytes"),
+              std::string::npos)
+        << message;
+    EXPECT_NE(message.find("no barrier stands in between"), std::string::npos)
+        << message;
+  };
+  expectRace(kWriteSlot + kReadSlot, "store");
+  expectRace("st.shared.b32 [slots], %w0;", "store");
+  // The barrier in front of the reads does not order the writes behind them.
+  expectRace(kWriteSlot + "bar.sync 0;\n" + kReadSlot +
+                 "st.shared.b32 [%d3], %w1;",
+             "load");
+  std::string beyond = error("ld.shared.b32 %w1, [slots+256];", 1);
+  EXPECT_NE(beyond.find("the block has 256 bytes"), std::string::npos);
+  std::string odd = error("ld.shared.b32 %w1, [slots+2];", 1);
+  EXPECT_NE(odd.find("not aligned"), std::string::npos);
 }
 
 TEST(PTXWarp, Faults) {
