@@ -64,6 +64,9 @@ typedef struct TandemInterpretOptions {
   uint64_t seed;
   uint32_t key;
   int64_t first;
+  /// Where to write the flags that the step raises, or NULL. Bit 0: a gradient
+  /// held a NaN or an infinity.
+  uint32_t *flags;
 } TandemInterpretOptions;
 
 /// Runs one step of the source graph under the strategy in the reference

@@ -103,6 +103,8 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
     return error;
   for (const TandemPlaneArray &plane : planes)
     writePlane(plane, state.planes[plane.name]);
+  if (options.flags)
+    *options.flags = state.flags;
   return llvm::Error::success();
 }
 

@@ -341,6 +341,7 @@ llvm::Expected<Lane> GraphStep::evaluate(const Node &node,
 
 Lane GraphStep::load(const BoundTensor &tensor, uint64_t element) const {
   Codes codes = tensor.read(element);
+  state.flags |= getFlags(tensor, codes);
   if (!isComponentPolicy())
     return {decodeReal(tensor.storage, codes)};
   Lane whole;

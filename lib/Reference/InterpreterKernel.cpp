@@ -45,12 +45,13 @@ public:
                                                  Operands operands) override;
 
 private:
-  Results load(LoadOp op) const;
+  Results load(LoadOp op);
   Results store(StoreOp op, const Datum &value) const;
   llvm::Expected<Results> loadPlane(LoadPlaneOp op) const;
   Results storePlane(StorePlaneOp op, const Datum &value) const;
   Results drawBits(RandomBitsOp op, Operands operands) const;
   Results getIndices(ElementIndexOp op) const;
+  Results raise(RaiseOp op, const Datum &condition);
 
   const BoundTensor &getTensor(Value value) const {
     return bound.tensors[cast<BlockArgument>(value).getArgNumber()];
@@ -92,6 +93,8 @@ KernelMemory::execute(Operation *op, Operands operands) {
       .Case<LoadPlaneOp>([&](auto load) { return loadPlane(load); })
       .Case<StorePlaneOp>(
           [&](auto store) { return storePlane(store, *operands[0]); })
+      .Case<RaiseOp>(
+          [&](auto raise) { return this->raise(raise, *operands[0]); })
       .Case<RandomBitsOp>([&](auto draw) { return drawBits(draw, operands); })
       .Case<ElementIndexOp>([&](auto index) { return getIndices(index); })
       .Case<TensorKeyOp>(
@@ -103,7 +106,7 @@ KernelMemory::execute(Operation *op, Operands operands) {
 // Values and planes
 //===----------------------------------------------------------------------===//
 
-Results KernelMemory::load(LoadOp op) const {
+Results KernelMemory::load(LoadOp op) {
   const BoundTensor &tensor = getTensor(op.getTensor());
   Type element = getElementTypeOrSelf(op.getType());
   std::optional<Format> format = getFormat(element);
@@ -112,6 +115,7 @@ Results KernelMemory::load(LoadOp op) const {
   Datum datum(getNumLanes(op.getType()));
   for (auto [i, lane] : llvm::enumerate(datum)) {
     Codes codes = read(tensor, i);
+    state.flags |= getFlags(tensor, codes);
     if (element.isF32()) {
       lane.push_back(decodeReal(tensor.storage, codes));
       continue;
@@ -161,8 +165,15 @@ Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Indices and random bits
+// Flags, indices and random bits
 //===----------------------------------------------------------------------===//
+
+Results KernelMemory::raise(RaiseOp op, const Datum &condition) {
+  for (auto [i, lane] : llvm::enumerate(condition))
+    if (isInside(i) && getBits(lane.front()))
+      state.flags |= uint32_t(1) << op.getFlag();
+  return {};
+}
 
 Results KernelMemory::getIndices(ElementIndexOp op) const {
   Datum datum;

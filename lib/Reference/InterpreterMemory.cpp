@@ -36,6 +36,19 @@ void BoundTensor::write(uint64_t element, ArrayRef<uint64_t> codes) const {
     values->elements[element] = code;
 }
 
+uint32_t reference::getFlags(const BoundTensor &tensor,
+                             ArrayRef<uint64_t> codes) {
+  if (tensor.role.getKind() != RoleKind::grad)
+    return 0;
+  for (auto [plane, code] : llvm::zip(tensor.planes, codes)) {
+    std::optional<Format> format = getFormat(plane.elementType);
+    if (format && plane.isRead &&
+        !SoftFloat::fromBits(*format, code).isFinite())
+      return 1;
+  }
+  return 0;
+}
+
 namespace {
 /// Binds one tensor after another; the first plane sets the size.
 class Binder {

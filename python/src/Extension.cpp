@@ -211,8 +211,8 @@ static int64_t evaluatePTX(
 }
 
 /// Runs a graph in the reference interpreter; arrays are (name, address, count,
-/// bits) and are updated in place.
-static void interpret(
+/// bits) and are updated in place. Returns the flags.
+static uint32_t interpret(
     const std::string &graph, const std::string &strategy,
     const std::vector<std::string> &path,
     const std::vector<std::tuple<std::string, uintptr_t, int64_t, int32_t>>
@@ -229,6 +229,7 @@ static void interpret(
   std::vector<TandemHyperValue> values;
   for (const auto &[name, value] : hypers)
     values.push_back({name.c_str(), value});
+  uint32_t flags = 0;
   TandemInterpretOptions options = {graph.c_str(),
                                     strategy.c_str(),
                                     directories.data(),
@@ -238,9 +239,11 @@ static void interpret(
                                     step,
                                     seed,
                                     key,
-                                    first};
+                                    first,
+                                    &flags};
   if (!tandemInterpret(&options, planes.data(), planes.size()))
     throw nb::value_error(tandemGetLastError());
+  return flags;
 }
 
 NB_MODULE(_tandem, m) {
@@ -262,6 +265,9 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro(
           "num_scalars",
           [](Kernel &k) { return tandemKernelGetNumScalars(k.kernel); })
+      .def_prop_ro(
+          "num_metrics",
+          [](Kernel &k) { return tandemKernelGetNumMetrics(k.kernel); })
       .def_prop_ro("planes", &Kernel::planes)
       .def_prop_ro("hypers", &Kernel::hypers)
       .def_prop_ro("integers", &Kernel::integers);

@@ -6,8 +6,9 @@
 12.0
 """
 
-from tandem._kernel import Kernel, Plane, Plan, compile, graphs, interpret, strategies
+from tandem._kernel import (NON_FINITE, Kernel, Plane, Plan, compile, graphs, interpret,
+                            strategies)
 
-__all__ = ["Kernel", "Plan", "Plane", "compile", "graphs",
+__all__ = ["Kernel", "NON_FINITE", "Plan", "Plane", "compile", "graphs",
            "interpret", "strategies"]
 __version__ = "0.1.0"

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from tandem import _tandem
 
 
+#: Flag of a launch: a gradient held a NaN or an infinity.
+NON_FINITE = 1
+
+
 class RoleKind(enum.IntEnum):
     """What an argument of a graph is."""
 
@@ -163,7 +167,8 @@ class Kernel:
         first: int = 0,
         **scalars: float,
     ) -> int:
-        """Runs one step in place and returns the launch's flags.
+        """Runs one step in place and returns the launch's flags
+        (:meth:`Plan.launch`).
 
         ``threads`` 0 means one per core; results do not depend on it. ``key``
         and ``first`` place the tensor for stochastic rounding: its random-number
@@ -284,7 +289,11 @@ class Plan:
         *,
         threads: int = 0,
     ) -> int:
-        """Runs one step with one row of scalars per param group."""
+        """Runs one step with one row of scalars per param group.
+
+        Returns the launch's flags: :data:`NON_FINITE` if a gradient held a NaN
+        or an infinity. Such a step is carried out all the same.
+        """
         flat = [value for row in hypers for value in row]
         whole = [value for row in integers for value in row]
         return self._native.launch(flat, whole, len(hypers), threads)
@@ -322,7 +331,7 @@ def compile(
             same bits result from each.
         width: elements per step, a power of two; 0 chooses.
         metrics: whether each launch also measures the effective descent quality
-            (:meth:`Plan.metrics`); CPU only.
+            (:meth:`Plan.metrics`).
 
     Raises:
         ValueError: what does not compile, with the compiler's diagnostics.
@@ -357,8 +366,9 @@ def interpret(
     seed: int = 0,
     key: int = 0,
     first: int = 0,
-) -> None:
-    """Runs one step in the reference interpreter, updating arrays in place.
+) -> int:
+    """Runs one step in the reference interpreter, updating arrays in place, and
+    returns the launch's flags.
 
     The interpreter applies the numerical specification to the source graph by
     itself, in integer arithmetic; it shares no code with the compiler's
@@ -368,7 +378,7 @@ def interpret(
     for name, array in arrays.items():
         address, count, _, bits = _tandem.describe(array)
         described.append((name, address, count, bits))
-    _tandem.interpret(
+    return _tandem.interpret(
         os.fspath(graph), strategy, [os.fspath(p) for p in path], described,
         [(name, float(value)) for name, value in hypers.items()],
         step, seed, key, first,

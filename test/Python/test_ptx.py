@@ -10,8 +10,10 @@
 
 import re
 
+import numpy as np
 import pytest
 
+import tandem
 from model import F16_STRATEGIES, GRAPHS, STRATEGIES, cases, step
 from support.kernels import (SEED, STEP, assert_same, compiled, integers_of, run,
                              seed_of)
@@ -137,3 +139,68 @@ def test_arithmetic_is_exact(strategy, chip):
     assert not re.search(r"\.(ftz|approx|full)\b", text)
     assert not re.search(r"\b(add|sub|mul|fma|div|sqrt)\.(?!rn\b)\S*\.?(f16|bf16|f32|f64)"
                          r"(x2)?\b", text)
+
+#===----------------------------------------------------------------------===#
+# Metrics
+#===----------------------------------------------------------------------===#
+
+
+def cpu_metrics(kernel, tensors, rows):
+    """The runtime's metrics of each tensor, and the planes after the step."""
+    planes = [{n: p.copy() for n, p in t.planes.items()} for t in tensors]
+    plan = tandem.Plan(kernel)
+    plan.update([t.size for t in tensors],
+                [[p[q.name].ctypes.data for q in kernel.planes] for p in planes],
+                rows=[t.row for t in tensors], keys=[t.key for t in tensors],
+                firsts=[t.first for t in tensors])
+    scalars = [kernel.scalars(row | integers_of(kernel)) for row in rows]
+    plan.launch([h for h, _ in scalars], [i for _, i in scalars])
+    return [plan.metrics(i) for i in range(len(tensors))], planes
+
+
+def same_sums(got, want):
+    """Equal bits, but for NaN, of which a sum may hold any."""
+    got, want = np.array(got), np.array(want)
+    return (np.isnan(got) & np.isnan(want)
+            | (got.view(np.uint64) == want.view(np.uint64))).all()
+
+
+def check_metrics(strategy, chip, sizes, kinds=("ordinary", "mixed"), **options):
+    kernels = [compiled("adamw", strategy, target, metrics=True)
+               for target in ("cpu", chip)]
+    tensors = tensors_of(examples("adamw", strategy, kinds, sizes))
+    rows = rows_of(kernels[1], "adamw", STRATEGIES[strategy])
+    want, planes = cpu_metrics(kernels[0], tensors, rows)
+    launched = launch(kernels[1], tensors, [r | integers_of(kernels[1]) for r in rows],
+                      **options)
+    for i, tensor in enumerate(tensors):
+        context = f"{strategy} {chip} tensor {i} of {tensor.size}, {options}"
+        assert_same(tensor.planes, planes[i], context)
+        assert same_sums(launched.metrics(i), want[i]), (
+            f"{context}: {launched.metrics(i)} for {want[i]}")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_metrics(strategy):
+    """The sums of every chunk, whatever the tensor's size."""
+    check_metrics(strategy, "sm_90", (0, 1, 15, 17, 600), chunk_size=512, threads=64)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_metrics_of_long_chunks(chip):
+    """Whole blocks of threads, several steps of a chunk, several chunks."""
+    check_metrics("collage-plus", chip, (4097, 12000), ("ordinary",), chunk_size=8192,
+                  threads=256, blocks=2)
+
+
+@pytest.mark.parametrize("threads", (32, 128, 256))
+def test_metrics_of_blocks(threads):
+    """The number of threads changes no bit."""
+    check_metrics("bf16", "sm_90", (5000,), chunk_size=4096, threads=threads)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_unmeasured_kernels_do_not_meet(strategy):
+    """No shuffles, barriers or shared memory where nothing is measured."""
+    assert not re.search(r"\b(shfl|bar|barrier|shared)\b",
+                         compiled("adamw", strategy, "sm_90").ptx)

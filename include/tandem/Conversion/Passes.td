@@ -72,7 +72,10 @@ def ConvertTandemToNVVM : Pass<"convert-tandem-to-nvvm", "::mlir::ModuleOp"> {
     elements with 128-bit accesses (element by element where a tensor is not
     aligned or ends); and @k_prologue, for one thread.
 
-    Example: `test/Conversion/TandemToNVVM/kernel.mlir`
+    Sums of metrics meet in shuffles and in shared memory: such a kernel is
+    launched with a power of two of threads per block, from 32 to 256.
+
+    Example: `test/Conversion/TandemToNVVM/kernel.mlir`, `test/Conversion/TandemToNVVM/metrics.mlir`
   }];
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",

@@ -49,6 +49,9 @@ struct MachineState {
   uint32_t key = 0;
   /// The index of element 0 in the unsharded tensor.
   int64_t first = 0;
+  /// The flags raised by the launch so far; bit 0 by a gradient that is not
+  /// finite.
+  uint32_t flags = 0;
 };
 
 /// Runs one step of a source graph under a strategy, by the specification

@@ -69,6 +69,10 @@ struct BoundTensor {
   void write(uint64_t element, llvm::ArrayRef<uint64_t> codes) const;
 };
 
+/// The flags that an element raises: bit 0 if it is a gradient's and a float
+/// plane of it holds a NaN or an infinity.
+uint32_t getFlags(const BoundTensor &tensor, llvm::ArrayRef<uint64_t> codes);
+
 /// The tensors of one launch, all of one size.
 struct BoundTensors {
   llvm::SmallVector<BoundTensor> tensors;

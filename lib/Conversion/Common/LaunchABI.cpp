@@ -35,7 +35,7 @@ LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
   for (Operation &op : kernel.getBodyBlock().without_terminator())
     if (isa<TandemDialect>(op.getDialect()) &&
         !isa<LoadPlaneOp, StorePlaneOp, ElementIndexOp, TensorKeyOp, MetricOp,
-             ReduceOp>(op))
+             RaiseOp, ReduceOp>(op))
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";

@@ -12,9 +12,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Stages.h"
-#include "TreeSum.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
+#include "tandem/Conversion/TreeSum.h"
 #include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
@@ -49,11 +49,17 @@ private:
 
   void createScratch();
   void createKept();
+  void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
+  /// Builds a loop that carries what has been raised.
+  void buildLoop(Value begin, Value end, int64_t step,
+                 function_ref<void(Value)> build);
   void buildTile(const Chunk &chunk, Value tile);
   void buildBlock(const Chunk &chunk, unsigned stage, Value tile, Value index);
   void buildBody(StageBlock &block);
   void buildOp(StageBlock &block, Operation *op);
   void buildReduce(StageBlock &block, ReduceOp op);
+  /// ORs the flags whose conditions held anywhere into the thread's.
+  void storeFlags(LLVM::LLVMFuncOp entry);
   /// Makes a value that another stage or none has computed known to a block.
   void provide(StageBlock &block, Value value);
   Value getOffset(const StageBlock &block, int64_t group);
@@ -80,6 +86,10 @@ private:
   SmallVector<Value> scratch;
   /// One sum per metric of the kernel.
   SmallVector<TreeSum> sums;
+  SmallVector<RaiseOp> raises;
+  /// For each of them, whether its condition has held in this chunk so far, by
+  /// lanes.
+  SmallVector<Value> raised;
   Stages stages;
   /// A tile's values that later stages read, and its groups' reductions.
   llvm::DenseMap<Value, Value> kept;
@@ -103,26 +113,59 @@ void CPUKernelBuilder::build() {
   createScratch();
   createKept();
   createSums();
+  kernel.getBodyBlock().walk([&](RaiseOp op) { raises.push_back(op); });
   auto chunks = scf::ForOp::create(builder, loc, entry.getArgument(5),
                                    entry.getArgument(6), launch.i64(1));
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
-  Chunk chunk = launch.readChunk(entry, chunks.getInductionVar());
-  auto blocks = scf::ForOp::create(builder, loc, chunk.begin, chunk.end,
-                                   launch.i64(stages.getTile()));
-  builder.setInsertionPoint(blocks.getBody()->getTerminator());
-  buildTile(chunk, blocks.getInductionVar());
-  builder.setInsertionPointAfter(blocks);
-  storeSums(entry, chunk, chunks.getInductionVar());
+  buildChunk(entry, chunks.getInductionVar());
+}
+
+void CPUKernelBuilder::buildLoop(Value begin, Value end, int64_t step,
+                                 function_ref<void(Value)> build) {
+  auto loop = scf::ForOp::create(
+      builder, loc, begin, end, launch.i64(step), raised,
+      [&](OpBuilder &, Location, Value index, ValueRange state) {
+        raised.assign(state.begin(), state.end());
+        build(index);
+        scf::YieldOp::create(builder, loc, raised);
+      });
+  raised.assign(loop.getResults().begin(), loop.getResults().end());
+}
+
+void CPUKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
+  SequenceBuilder b(builder, loc);
+  Chunk chunk = launch.readChunk(entry, chunkIndex);
+  for (RaiseOp op : raises)
+    raised.push_back(b.zero(op.getCondition().getType()));
+  buildLoop(chunk.begin, chunk.end, stages.getTile(),
+            [&](Value tile) { buildTile(chunk, tile); });
+  storeSums(entry, chunk, chunkIndex);
+  storeFlags(entry);
+}
+
+void CPUKernelBuilder::storeFlags(LLVM::LLVMFuncOp entry) {
+  SequenceBuilder b(builder, loc);
+  for (auto [op, condition] : llvm::zip(raises, raised)) {
+    if (isa<VectorType>(condition.getType()))
+      condition = vector::ReductionOp::create(
+          builder, loc, vector::CombiningKind::OR, condition);
+    auto branch = scf::IfOp::create(builder, loc, condition);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    Value flags = launch.load(entry.getArgument(4), builder.getI32Type());
+    LLVM::StoreOp::create(
+        builder, loc, b.ori(flags, b.like(flags, uint64_t(1) << op.getFlag())),
+        entry.getArgument(4));
+  }
 }
 
 void CPUKernelBuilder::createSums() {
-  int64_t count = 0;
-  for (auto op : kernel.getBodyBlock().getOps<MetricOp>())
-    count = std::max<int64_t>(count, op.getIndex() + 1);
-  SequenceBuilder b(builder, loc);
-  for (int64_t i = 0; i < count; ++i)
-    sums.emplace_back(b, launch);
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  for (int64_t i = 0, count = kernel.getNumMetrics(); i < count; ++i)
+    sums.emplace_back(launch, LLVM::AllocaOp::create(
+                                  builder, loc, pointer, builder.getF64Type(),
+                                  launch.i64(TreeSum::maxLevels)));
 }
 
 void CPUKernelBuilder::addToSum(const Chunk &chunk, Value index, MetricOp op,
@@ -130,7 +173,8 @@ void CPUKernelBuilder::addToSum(const Chunk &chunk, Value index, MetricOp op,
   SequenceBuilder b(builder, loc);
   Value offset = b.subi(index, chunk.begin);
   Value block = b.shr(offset, llvm::Log2_64(width));
-  sums[op.getIndex()].addBlock(b, value, block, b.subi(chunk.end, index));
+  Value sum = sumLanes(b, value, b.subi(chunk.end, index));
+  sums[op.getIndex()].addBlock(b, sum, block);
 }
 
 void CPUKernelBuilder::storeSums(LLVM::LLVMFuncOp entry, const Chunk &chunk,
@@ -170,13 +214,9 @@ void CPUKernelBuilder::buildTile(const Chunk &chunk, Value tile) {
   SequenceBuilder b(builder, loc);
   Value end = arith::MinSIOp::create(
       builder, loc, b.addi(tile, launch.i64(stages.getTile())), chunk.end);
-  for (unsigned stage = 0; stage < stages.getCount(); ++stage) {
-    auto blocks =
-        scf::ForOp::create(builder, loc, tile, end, launch.i64(width));
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPoint(blocks.getBody()->getTerminator());
-    buildBlock(chunk, stage, tile, blocks.getInductionVar());
-  }
+  for (unsigned stage = 0; stage < stages.getCount(); ++stage)
+    buildLoop(tile, end, width,
+              [&](Value index) { buildBlock(chunk, stage, tile, index); });
 }
 
 /// A full block works on the planes, a partial one on a copy of its elements.
@@ -281,6 +321,10 @@ void CPUKernelBuilder::buildOp(StageBlock &block, Operation *op) {
   } else if (auto metric = dyn_cast<MetricOp>(op)) {
     addToSum(block.chunk, block.index, metric,
              mapping.lookup(metric.getValue()));
+  } else if (auto raise = dyn_cast<RaiseOp>(op)) {
+    Value &before = raised[llvm::find(raises, raise) - raises.begin()];
+    SequenceBuilder b(builder, loc);
+    before = b.ori(before, mapping.lookup(raise.getCondition()));
   } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
     buildReduce(block, reduce);
   } else if (isa<ElementIndexOp>(op)) {

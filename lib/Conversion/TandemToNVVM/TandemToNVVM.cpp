@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "BlockSums.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Support/SequenceBuilder.h"
@@ -50,7 +51,14 @@ private:
   /// The chunk's pointers in the global address space; whether all of them
   /// allow the widest access.
   Value prepareChunk(Chunk &chunk);
+  void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
+  /// Builds the loop over a chunk's steps. Its results: for each raise whether
+  /// this thread's elements did; with metrics the number of steps.
+  scf::ForOp buildSteps(const Chunk &chunk, Value isAligned);
   void buildStep(const Chunk &chunk, Value index, Value isAligned);
+  /// ORs the flags that this thread raised into the launch's.
+  void storeFlags(LLVM::LLVMFuncOp entry, ValueRange raised);
+  Value toGlobal(Value pointer);
   SmallVector<Value> buildLoads(const Chunk &chunk, Value index, Value isWide);
   SmallVector<Value> loadWide(const Chunk &chunk, Value index);
   SmallVector<Value> loadLanes(const Chunk &chunk, Value index);
@@ -68,7 +76,14 @@ private:
   SmallVector<LaunchBuilder::PlaneInfo> planes;
   SmallVector<LoadPlaneOp> loads;
   SmallVector<StorePlaneOp> stores;
+  SmallVector<RaiseOp> raises;
+  Value thread, threads;
+  /// Set if the kernel measures.
+  std::optional<BlockSums> sums;
   IRMapping mapping;
+  /// What a step computes: the metrics' values; for each raise whether any
+  /// lane did.
+  SmallVector<Value> measured, raisedByStep;
 };
 } // namespace
 
@@ -80,34 +95,87 @@ void NVVMKernelBuilder::markKernel(LLVM::LLVMFuncOp function, int32_t threads) {
 void NVVMKernelBuilder::build() {
   kernel.getBodyBlock().walk([&](LoadPlaneOp op) { loads.push_back(op); });
   kernel.getBodyBlock().walk([&](StorePlaneOp op) { stores.push_back(op); });
+  kernel.getBodyBlock().walk([&](RaiseOp op) { raises.push_back(op); });
   markKernel(launch.createPrologue(), 1);
   LLVM::LLVMFuncOp entry = launch.createEntry();
   markKernel(entry, blockSize);
   builder.setInsertionPointToStart(&entry.getBody().front());
   SequenceBuilder b(builder, loc);
   Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
-  Value thread = sreg<NVVM::ThreadIdXOp>(), threads = sreg<NVVM::BlockDimXOp>();
-  auto chunkLoop =
+  thread = sreg<NVVM::ThreadIdXOp>();
+  threads = sreg<NVVM::BlockDimXOp>();
+  if (kernel.getNumMetrics())
+    sums.emplace(b, kernel, launch, blockSize);
+  auto chunks =
       scf::ForOp::create(builder, loc, b.addi(entry.getArgument(5), block),
                          entry.getArgument(6), blocks);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
-  builder.setInsertionPoint(chunkLoop.getBody()->getTerminator());
-  Chunk chunk = launch.readChunk(entry, chunkLoop.getInductionVar());
+  builder.setInsertionPoint(chunks.getBody()->getTerminator());
+  buildChunk(entry, chunks.getInductionVar());
+}
+
+void NVVMKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
+  SequenceBuilder b(builder, loc);
+  Chunk chunk = launch.readChunk(entry, chunkIndex);
   Value isAligned = prepareChunk(chunk);
+  scf::ForOp steps = buildSteps(chunk, isAligned);
+  storeFlags(entry, steps.getResults().take_front(raises.size()));
+  if (!sums)
+    return;
+  Value slots = launch.advance(toGlobal(entry.getArgument(3)), chunkIndex,
+                               8 * int64_t(kernel.getNumMetrics()));
+  sums->store(b, slots, steps.getResults().back());
+}
+
+scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
+  SequenceBuilder b(builder, loc);
   Value lanes = launch.i64(width);
-  auto steps = scf::ForOp::create(builder, loc,
-                                  b.addi(chunk.begin, b.muli(thread, lanes)),
-                                  chunk.end, b.muli(threads, lanes));
-  builder.setInsertionPoint(steps.getBody()->getTerminator());
-  buildStep(chunk, steps.getInductionVar(), isAligned);
+  Value offset = b.muli(thread, lanes);
+  SmallVector<Value> initial(raises.size(),
+                             b.integer(builder.getI1Type(), false));
+  if (sums)
+    initial.push_back(launch.i64(0));
+  // Threads that meet in sums take as many steps as the first one.
+  return scf::ForOp::create(
+      builder, loc, sums ? chunk.begin : b.addi(chunk.begin, offset), chunk.end,
+      b.muli(threads, lanes), initial,
+      [&](OpBuilder &, Location, Value position, ValueRange state) {
+        Value index = sums ? b.addi(position, offset) : position;
+        buildStep(chunk, index, isAligned);
+        SmallVector<Value> next;
+        for (auto [before, raised] : llvm::zip(state, raisedByStep))
+          next.push_back(b.ori(before, raised));
+        if (sums) {
+          sums->addStep(b, measured, b.subi(chunk.end, index), state.back());
+          next.push_back(b.addi(state.back(), launch.i64(1)));
+        }
+        scf::YieldOp::create(builder, loc, next);
+      });
+}
+
+void NVVMKernelBuilder::storeFlags(LLVM::LLVMFuncOp entry, ValueRange raised) {
+  for (auto [op, isRaised] : llvm::zip(raises, raised)) {
+    auto branch = scf::IfOp::create(builder, loc, isRaised);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    SequenceBuilder b(builder, loc);
+    LLVM::AtomicRMWOp::create(
+        builder, loc, LLVM::AtomicBinOp::_or, toGlobal(entry.getArgument(4)),
+        b.integer(builder.getI32Type(), uint64_t(1) << op.getFlag()),
+        LLVM::AtomicOrdering::monotonic);
+  }
+}
+
+Value NVVMKernelBuilder::toGlobal(Value pointer) {
+  auto global = LLVM::LLVMPointerType::get(builder.getContext(), 1);
+  return LLVM::AddrSpaceCastOp::create(builder, loc, global, pointer);
 }
 
 Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   SequenceBuilder b(builder, loc);
-  auto global = LLVM::LLVMPointerType::get(builder.getContext(), 1);
   Value combined;
   for (Value &pointer : chunk.planes) {
-    pointer = LLVM::AddrSpaceCastOp::create(builder, loc, global, pointer);
+    pointer = toGlobal(pointer);
     Value address =
         LLVM::PtrToIntOp::create(builder, loc, builder.getI64Type(), pointer);
     combined = combined ? b.ori(combined, address) : address;
@@ -116,6 +184,12 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   Value offset = b.andi(chunk.begin, b.like(chunk.begin, width - 1));
   Value misaligned = b.ori(low, offset);
   return b.compare(arith::CmpIPredicate::eq, misaligned, b.like(misaligned, 0));
+}
+
+/// Whether a condition holds in any lane.
+static Value anyLane(SequenceBuilder &b, Value condition) {
+  return vector::ReductionOp::create(b.builder, b.loc,
+                                     vector::CombiningKind::OR, condition);
 }
 
 void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
@@ -129,10 +203,15 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
   SmallVector<Value> loaded = buildLoads(chunk, index, isWide);
   for (auto [op, value] : llvm::zip(loads, loaded))
     mapping.map(op.getResult(), value);
+  measured.resize(kernel.getNumMetrics());
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
     if (isa<LoadPlaneOp, StorePlaneOp>(op))
       continue;
-    if (isa<ElementIndexOp>(op))
+    if (auto metric = dyn_cast<MetricOp>(op))
+      measured[metric.getIndex()] = mapping.lookup(metric.getValue());
+    else if (auto raise = dyn_cast<RaiseOp>(op))
+      raisedByStep.push_back(anyLane(b, mapping.lookup(raise.getCondition())));
+    else if (isa<ElementIndexOp>(op))
       mapping.map(op.getResult(0), elementIndices(chunk, index));
     else if (isa<TensorKeyOp>(op))
       mapping.map(op.getResult(0), chunk.key);
@@ -270,11 +349,6 @@ struct ConvertTandemToNVVMPass
       if (kernel.getWidth() < 2) {
         kernel.emitError("a GPU kernel takes at least 2 elements a thread; run "
                          "-tandem-widen first");
-        return signalPassFailure();
-      }
-      if (!kernel.getBodyBlock().getOps<MetricOp>().empty()) {
-        kernel.emitError("metrics are measured by CPU kernels; compile for a "
-                         "GPU without them");
         return signalPassFailure();
       }
       if (failed(verifyLowered(kernel)))

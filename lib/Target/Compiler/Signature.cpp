@@ -73,8 +73,6 @@ KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
         {name, role.getDomain(), value, getSmallestNonzero(format)});
   }
   signature.numScalars = kernel.getUniforms().size();
-  for (auto op : kernel.getBodyBlock().getOps<MetricOp>())
-    signature.numMetrics =
-        std::max<unsigned>(signature.numMetrics, op.getIndex() + 1);
+  signature.numMetrics = kernel.getNumMetrics();
   return signature;
 }

@@ -248,6 +248,13 @@ using CountRanges =
     CountRange[RoundingCounts::numOps][RoundingCounts::numFormats];
 } // namespace
 
+/// A thread's additions for one sum: its lanes, its warp's 32 threads, its
+/// block's up to 8 warps, one onto the sums of earlier steps, one for the
+/// total.
+static int64_t getSumAdditions(int64_t width) {
+  return width - 1 + llvm::Log2_64(32) + llvm::Log2_64(8) + 2;
+}
+
 /// The required arithmetic of one step as a GPU executes it: divisions and
 /// roots of 16-bit formats are f32 ones and a rounding.
 static void getExpected(const RequiredCounts &required, int64_t width,
@@ -269,6 +276,9 @@ static void getExpected(const RequiredCounts &required, int64_t width,
       if (isWidened)
         expected[unsigned(RoundingOp::round)][format].add(range);
     }
+  int64_t additions = required.sums * getSumAdditions(width);
+  expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f64)].add(
+      {additions, additions});
 }
 
 static std::string print(const CountRange &range) {

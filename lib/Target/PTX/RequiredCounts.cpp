@@ -63,6 +63,7 @@ public:
   RequiredCounts count(KernelOp kernel) {
     for (Operation &op : kernel.getBodyBlock())
       visit(op);
+    result.sums = kernel.getNumMetrics();
     kernel.getPrologue().walk([&](math::FmaOp) { ++result.prologueFMAs; });
     return result;
   }

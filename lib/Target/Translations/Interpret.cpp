@@ -160,6 +160,8 @@ static void print(const MachineState &state, raw_ostream &os) {
       os << " " << llvm::format_hex(word, 2 + plane.width / 4);
     os << "\n";
   }
+  if (state.flags)
+    os << "flags: " << llvm::format_hex(state.flags, 0) << "\n";
 }
 
 static llvm::Error run(ModuleOp module, raw_ostream &os) {

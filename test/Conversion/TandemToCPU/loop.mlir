@@ -146,3 +146,30 @@ tandem.kernel @metric compute(<f32, f32>) width(2) tensors [#p] scalars [] prolo
   tandem.metric %1[0] : vector<2xf64>
   tandem.yield
 }
+
+// Conditions are gathered over a chunk's blocks; one that held anywhere sets its
+// bit of the thread's flags.
+// CHECK-LABEL: llvm.func @tandem_flag(
+// CHECK-SAME:      %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[FLAGS:[^:]+]]: !llvm.ptr,
+// CHECK-DAG:     %[[NONE:.+]] = arith.constant dense<false> : vector<2xi1>
+// CHECK-DAG:     %[[BIT:.+]] = arith.constant 8 : i32
+// CHECK:         scf.for
+// CHECK:           %[[HELD:.+]] = scf.for {{.+}} iter_args(%[[BEFORE:.+]] = %[[NONE]]) -> (vector<2xi1>)
+// CHECK:             %[[HOLDS:.+]] = arith.cmpi sgt
+// CHECK:             %[[OR:.+]] = arith.ori %[[BEFORE]], %[[HOLDS]] : vector<2xi1>
+// CHECK:             scf.yield %[[OR]]
+// CHECK:           %[[ANY:.+]] = vector.reduction <or>, %[[HELD]] : vector<2xi1> into i1
+// CHECK:           scf.if %[[ANY]] {
+// CHECK-NEXT:        %[[OLD:.+]] = llvm.load %[[FLAGS]] : !llvm.ptr -> i32
+// CHECK-NEXT:        %[[NEW:.+]] = arith.ori %[[OLD]], %[[BIT]] : i32
+// CHECK-NEXT:        llvm.store %[[NEW]], %[[FLAGS]] : i32, !llvm.ptr
+tandem.kernel @flag compute(<f32, f32>) width(2) tensors [#g] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%g: !bf16):
+  %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
+  %1 = arith.constant dense<7> : vector<2xi16>
+  %2 = arith.cmpi sgt, %0, %1 : vector<2xi16>
+  tandem.raise %2[3] : vector<2xi1>
+  tandem.yield
+}

@@ -9,17 +9,6 @@ tandem.kernel @not_widened compute(<f32, f32>) tensors [] scalars [] prologue {
 
 // -----
 
-// expected-error @+1 {{metrics are measured by CPU kernels; compile for a GPU without them}}
-tandem.kernel @metrics compute(<f32, f32>) width(8) tensors [] scalars [] prologue {
-  tandem.yield
-} body {
-  %0 = arith.constant dense<1.0> : vector<8xf64>
-  tandem.metric %0[0] : vector<8xf64>
-  tandem.yield
-}
-
-// -----
-
 tandem.kernel @not_lowered compute(<f32, f32>) width(8) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } body {

@@ -96,3 +96,29 @@ tandem.kernel @fill compute(<f32, f32>) width(4) tensors [#p] scalars [#tandem.r
   tandem.store_plane %0, %p[0] : vector<4xf32>, !f32
   tandem.yield
 }
+
+// A thread that saw a condition hold in a chunk sets its bit of the launch's
+// flags.
+// CHECK-LABEL: llvm.func @tandem_flag(
+// CHECK-SAME:      %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[FLAGS:[^:]+]]: !llvm.ptr,
+// CHECK-DAG:     %[[NONE:.+]] = arith.constant false
+// CHECK-DAG:     %[[BIT:.+]] = arith.constant 8 : i32
+// CHECK:         scf.for
+// CHECK:           %[[HELD:.+]] = scf.for {{.+}} iter_args(%[[BEFORE:.+]] = %[[NONE]]) -> (i1)
+// CHECK:             %[[HOLDS:.+]] = arith.cmpi sgt, %{{.+}} : vector<2xi16>
+// CHECK:             %[[ANY:.+]] = vector.reduction <or>, %[[HOLDS]] : vector<2xi1> into i1
+// CHECK:             %[[OR:.+]] = arith.ori %[[BEFORE]], %[[ANY]] : i1
+// CHECK:             scf.yield %[[OR]]
+// CHECK:           scf.if %[[HELD]] {
+// CHECK-NEXT:        %[[GLOBAL:.+]] = llvm.addrspacecast %[[FLAGS]] : !llvm.ptr to !llvm.ptr<1>
+// CHECK-NEXT:        llvm.atomicrmw _or %[[GLOBAL]], %[[BIT]] monotonic : !llvm.ptr<1>, i32
+tandem.kernel @flag compute(<f32, f32>) width(2) tensors [#g] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%g: !bf16):
+  %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
+  %1 = arith.constant dense<7> : vector<2xi16>
+  %2 = arith.cmpi sgt, %0, %1 : vector<2xi16>
+  tandem.raise %2[3] : vector<2xi1>
+  tandem.yield
+}

@@ -218,3 +218,11 @@ func.func @store_plane_c2(%x: vector<8xf32>, %p: !tandem.stored<tensor<?xf32>, #
   tandem.store_plane %x, %p[1] : vector<8xf32>, !tandem.stored<tensor<?xf32>, #tandem.remainder>
   return
 }
+
+// -----
+
+func.func @raise_c1(%c: i1) {
+  // expected-error @+1 {{'tandem.raise' op attribute 'flag' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative whose maximum value is 31}}
+  tandem.raise %c[32] : i1
+  return
+}

@@ -85,6 +85,10 @@ tandem.kernel @planes compute(<f32, f32>) width(8) tensors [#tandem.role<param "
   %4 = tandem.element_index : vector<8xi64>
   // CHECK-NEXT: tandem.tensor_key : i32
   %5 = tandem.tensor_key : i32
+  // CHECK-NEXT: %[[IS_LARGE:.+]] = arith.cmpi sgt, %[[CODE]], %[[CODE]] : i16
+  %6 = arith.cmpi sgt, %1, %1 : i16
+  // CHECK-NEXT: tandem.raise %[[IS_LARGE]][31] : i1
+  tandem.raise %6[31] : i1
   // CHECK-NEXT: tandem.store_plane %[[CODE]], %[[P]][0] : i16, <tensor<?xf32>, #tandem.float<bf16, stochastic>>
   tandem.store_plane %1, %p[0] : i16, !bf16
   tandem.yield

@@ -55,6 +55,7 @@ tandem.kernel @mixed compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hype
 // CHECK:         %[[SUM:.+]] = arith.addi %[[WORDS]], %[[KEYS]] : vector<4xi32>
 // CHECK:         tandem.store_plane %{{.+}} : vector<4xi16>
 // CHECK:         tandem.metric %{{.+}}[0] : vector<4xf64>
+// CHECK:         tandem.raise %{{.+}}[1] : vector<4xi1>
 tandem.kernel @indices compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
@@ -67,5 +68,7 @@ tandem.kernel @indices compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.store_plane %4, %p[0] : i16, !bf16
   %5 = arith.uitofp %3 : i32 to f64
   tandem.metric %5[0] : f64
+  %6 = arith.cmpi sgt, %2, %3 : i32
+  tandem.raise %6[1] : i1
   tandem.yield
 }

@@ -15,4 +15,4 @@
 
 from . import arithmetic, cases, formats, metrics, philox, storage
 from .optimizers import (F16_STRATEGIES, GRAPHS, STRATEGIES, Strategy,
-                         bytes_per_parameter, plane_types, step, trace)
+                         bytes_per_parameter, flags, plane_types, step, trace)

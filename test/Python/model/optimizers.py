@@ -292,6 +292,14 @@ def bytes_per_parameter(graph, strategy):
     return sum(d.itemsize for d in plane_types(graph, strategy).values())
 
 
+def flags(graph, strategy, planes):
+    """What a launch raises: bit 0 if a float plane of a gradient that it reads holds
+    a NaN or an infinity."""
+    gradients = [r for r in GRAPHS[graph].roles if r.startswith("grad")]
+    return int(any(not np.isfinite(value).all() for role in gradients
+                   for value in strategy.storage(role).take(planes, role)))
+
+
 def check_hypers(graph, strategy, hypers, step):
     """Refuses what a launch refuses."""
     missing = [h for h in GRAPHS[graph].hypers if h not in hypers]

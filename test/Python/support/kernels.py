@@ -23,9 +23,11 @@ STEP, SEED = 7, 0x1234_5678_9ABC
 
 
 @lru_cache(maxsize=None)
-def compiled(graph, strategy, target="cpu", isa="native", width=0, path=()):
+def compiled(graph, strategy, target="cpu", isa="native", width=0, path=(),
+             metrics=False):
     """tandem.compile, once per process for the same arguments."""
-    return tandem.compile(graph, strategy, target, path=path, isa=isa, width=width)
+    return tandem.compile(graph, strategy, target, path=path, isa=isa, width=width,
+                          metrics=metrics)
 
 
 def seed_of(*names):

@@ -11,6 +11,8 @@
 
 from dataclasses import dataclass
 
+from model.metrics import tree_sum
+
 import numpy as np
 
 from tandem import _tandem
@@ -42,6 +44,21 @@ class Tensor:
     @property
     def size(self):
         return len(next(iter(self.planes.values())))
+
+
+@dataclass
+class Launched:
+    """What a launch leaves beside the planes."""
+
+    flags: int
+    chunks: list
+    #: One row of sums per chunk.
+    workspace: np.ndarray
+
+    def metrics(self, tensor):
+        """A tensor's sums, as the runtime takes them from those of its chunks."""
+        own = [i for i, (index, _, _) in enumerate(self.chunks) if index == tensor]
+        return [tree_sum(self.workspace[own, i]) for i in range(self.workspace.shape[1])]
 
 
 class Regions:
@@ -95,7 +112,7 @@ def scalar_rows(kernel, rows):
 
 def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
            chunk_range=None):
-    """Runs the prologue and the kernel; the number of instructions executed.
+    """Runs the prologue and the kernel; a :class:`Launched`.
 
     `rows` holds the scalars of each row by name; `chunk_range` restricts the
     launch to some of the chunks.
@@ -105,9 +122,14 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
     begin, end = chunk_range or (0, len(chunks))
     words = tensor_words(kernel, tensors, regions)
     flags = aligned(4, np.uint32)
+    metrics = kernel._native.num_metrics
+    workspace = aligned(len(chunks) * metrics, np.float64)
     parameters = [regions.table("tensors", words, np.int64),
                   regions.table("chunks", np.ravel(chunks), np.int64),
                   regions.add("scalars", scalar_rows(kernel, rows), False),
-                  0, regions.add("flags", flags, True), begin, end]
-    return _tandem.evaluate_ptx(kernel.ptx, f"tandem_{kernel.name}", parameters,
-                                blocks, threads, regions.list)
+                  regions.add("workspace", workspace, True),
+                  regions.add("flags", flags, True), begin, end]
+    _tandem.evaluate_ptx(kernel.ptx, f"tandem_{kernel.name}", parameters, blocks, threads,
+                         regions.list)
+    assert (flags[1:] == 0).all()
+    return Launched(int(flags[0]), chunks, workspace.reshape(len(chunks), metrics))

@@ -90,6 +90,13 @@ unsigned KernelOp::getFirstPlane(unsigned tensor) {
   return plane;
 }
 
+unsigned KernelOp::getNumMetrics() {
+  unsigned count = 0;
+  for (auto op : getBodyBlock().getOps<MetricOp>())
+    count = std::max<unsigned>(count, op.getIndex() + 1);
+  return count;
+}
+
 Block::BlockArgListType KernelOp::getUniforms() {
   return getBodyBlock().getArguments().drop_front(getNumTensors());
 }

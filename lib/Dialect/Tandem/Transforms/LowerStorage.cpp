@@ -24,6 +24,9 @@ namespace mlir::tandem {
 using namespace mlir;
 using namespace mlir::tandem;
 
+/// The launch's flag for gradients, TDM_FLAG_NON_FINITE of the runtime.
+static constexpr int64_t nonFiniteFlag = 0;
+
 namespace {
 /// Adds what a kernel's stochastic rounding needs: the seed and the step as
 /// uniform 32-bit values.
@@ -130,13 +133,39 @@ struct LowerStoragePass
       if (!plane.isRead)
         continue;
       ++numLoads;
-      planes.back() = LoadPlaneOp::create(
-          builder, op.getLoc(), getLoadedType(plane), op.getTensor(), index);
+      Type type = getLoadedType(plane);
+      planes.back() = isGradient(op.getTensor()) && isa<FloatType>(type)
+                          ? loadChecked(builder, op, type, index)
+                          : LoadPlaneOp::create(builder, op.getLoc(), type,
+                                                op.getTensor(), index);
     }
     op.replaceAllUsesWith(
         storage.decode(builder, op.getLoc(), planes, op.getType()));
     loaded[op.getTensor()] = std::move(planes);
     op.erase();
+  }
+
+  static bool isGradient(Value tensor) {
+    auto argument = cast<BlockArgument>(tensor);
+    auto kernel = cast<KernelOp>(argument.getOwner()->getParentOp());
+    return kernel.getTensorRole(argument.getArgNumber()).getKind() ==
+           RoleKind::grad;
+  }
+
+  /// Loads a plane as bits, which raise the flag if their value is not finite.
+  Value loadChecked(OpBuilder &builder, LoadOp op, Type type, unsigned plane) {
+    SequenceBuilder b(builder, op.getLoc());
+    FloatFormat format = FloatFormat::get(type);
+    Value bits = LoadPlaneOp::create(b.builder, b.loc, getBitsType(type),
+                                     op.getTensor(), plane);
+    // Without the sign, codes compare as signed integers, which every
+    // instruction set can do.
+    Value magnitude = b.andi(bits, b.like(bits, format.magnitudeMask()));
+    Value isNotFinite = b.compare(arith::CmpIPredicate::sgt, magnitude,
+                                  b.like(bits, format.maxFinite()));
+    RaiseOp::create(b.builder, b.loc, isNotFinite, nonFiniteFlag);
+    ++numFlagged;
+    return b.bitcast(bits, type);
   }
 
   LogicalResult lowerStore(StoreOp op, RandomState &random) {

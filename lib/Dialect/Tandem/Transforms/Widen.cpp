@@ -86,7 +86,7 @@ private:
     if (auto reduce = dyn_cast<ReduceOp>(op))
       return widenReduce(reduce);
     bool isSource = isa<LoadPlaneOp, ElementIndexOp>(op);
-    bool isStore = isa<StorePlaneOp, MetricOp>(op);
+    bool isStore = isa<StorePlaneOp, MetricOp, RaiseOp>(op);
     if (!isSource && !isStore &&
         llvm::none_of(op->getOperands(),
                       [&](Value value) { return isWide(value); })) {

@@ -243,6 +243,8 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     Block &getPrologueBlock() { return getPrologue().front(); }
     Block &getBodyBlock() { return getBody().front(); }
     unsigned getNumTensors() { return getTensorRoles().size(); }
+    /// The number of sums that the body measures, after -tandem-lower-storage.
+    unsigned getNumMetrics();
     /// The body's uniform arguments.
     Block::BlockArgListType getUniforms();
   }];
@@ -396,6 +398,26 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure]> {
   let results = (outs I32:$result);
   let assemblyFormat = "$kind $value `group` `(` $group `)` attr-dict `:` type($value)";
   let hasVerifier = 1;
+}
+
+def Tandem_RaiseOp : Tandem_Op<"raise", [MemoryEffects<[MemWrite]>]> {
+  let summary = "raises a flag of the launch where a condition holds";
+  let description = [{
+    The flag is raised if the condition holds for any element of any tensor.
+    `-tandem-lower-storage` raises flag 0 for each float plane of a gradient that
+    holds a NaN or an infinity.
+
+    Constraint: (C1) the flag is a bit number from 0 to 31.
+
+    Example:
+
+    ```mlir
+    tandem.raise %is_not_finite[0] : i1
+    ```
+  }];
+  let arguments = (ins AnyTypeOf<[I1, VectorOfAnyRankOf<[I1]>]>:$condition,
+                       ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<31>]>:$flag);
+  let assemblyFormat = "$condition `[` $flag `]` attr-dict `:` type($condition)";
 }
 
 def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {

@@ -132,7 +132,8 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
     Replaces `tandem.load` by loads of the storage's planes and its decoding,
     `tandem.store` by its encoding and stores of the planes. Every store
     canonicalizes NaN, on integers. Storages that round stochastically draw
-    their bits from Philox4x32-10, spelled out in integer arithmetic.
+    their bits from Philox4x32-10, spelled out in integer arithmetic. A gradient
+    is loaded as bits, and a NaN or an infinity among them raises flag 0.
 
     Example: `test/Dialect/Tandem/lower-storage.mlir`
   }];
@@ -141,6 +142,7 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
   let statistics = [
     Statistic<"numLoads", "loads", "Number of plane loads">,
     Statistic<"numStores", "stores", "Number of plane stores">,
+    Statistic<"numFlagged", "flagged", "Number of plane loads that can raise a flag">,
   ];
 }
 

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TreeSum.h"
+#include "tandem/Conversion/TreeSum.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -18,19 +18,9 @@ using namespace mlir;
 using namespace mlir::tandem;
 using arith::CmpIPredicate;
 
-/// Levels of the stack: more than the bits of any chunk size.
-static constexpr int64_t maxLevels = 64;
-
-TreeSum::TreeSum(SequenceBuilder &b, LaunchBuilder &launch) : launch(launch) {
-  Type pointer = LLVM::LLVMPointerType::get(b.builder.getContext());
-  stack = LLVM::AllocaOp::create(b.builder, b.loc, pointer,
-                                 b.builder.getF64Type(), launch.i64(maxLevels));
-}
-
 Value TreeSum::getLevel(Value level) { return launch.advance(stack, level, 8); }
 
-/// Adds neighbours until one lane is left; missing lanes are -0.0.
-static Value sumLanes(SequenceBuilder &b, Value value, Value count) {
+Value mlir::tandem::sumLanes(SequenceBuilder &b, Value value, Value count) {
   auto type = dyn_cast<VectorType>(value.getType());
   if (!type)
     return value;
@@ -58,9 +48,7 @@ static Value sumLanes(SequenceBuilder &b, Value value, Value count) {
   return vector::ExtractOp::create(b.builder, b.loc, value, int64_t(0));
 }
 
-void TreeSum::addBlock(SequenceBuilder &b, Value value, Value block,
-                       Value count) {
-  Value sum = sumLanes(b, value, count);
+void TreeSum::addBlock(SequenceBuilder &b, Value sum, Value block) {
   Value zero = launch.i64(0), one = launch.i64(1);
   // While the block's number has a low bit set, its level is full.
   auto carry = scf::WhileOp::create(

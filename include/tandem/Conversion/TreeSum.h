@@ -6,30 +6,36 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the generated code that sums blocks of a chunk in a
+// This file declares the generated code that sums the elements of a chunk in a
 // balanced binary tree.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_LIB_CONVERSION_TANDEMTOCPU_TREESUM_H
-#define TANDEM_LIB_CONVERSION_TANDEMTOCPU_TREESUM_H
+#ifndef TANDEM_CONVERSION_TREESUM_H
+#define TANDEM_CONVERSION_TREESUM_H
 
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 
-/// One sum over the elements of a chunk: neighbours first, padded with -0.0.
+/// Adds the lanes of an f64 vector, neighbours first; lanes from `count` on are
+/// -0.0. A scalar is its own sum.
+Value sumLanes(SequenceBuilder &b, Value value, Value count);
+
+/// One sum over the blocks of a chunk: neighbours first, padded with -0.0.
 /// Partial sums of 2^k blocks lie on a stack, level k; adding a block carries
 /// like a binary counter.
 class TreeSum {
 public:
-  /// Allocates the stack; once per function.
-  TreeSum(SequenceBuilder &b, LaunchBuilder &launch);
+  /// Levels of the stack, f64 each: more than the bits of any chunk size.
+  static constexpr int64_t maxLevels = 64;
 
-  /// Adds block number `block`: a scalar, or a vector of which the first
-  /// `count` lanes exist.
-  void addBlock(SequenceBuilder &b, Value value, Value block, Value count);
+  /// A sum whose stack is at a pointer.
+  TreeSum(LaunchBuilder &launch, Value stack) : launch(launch), stack(stack) {}
+
+  /// Adds the sum of block number `block`; blocks come in order.
+  void addBlock(SequenceBuilder &b, Value sum, Value block);
 
   /// The sum of the first `blocks` blocks.
   Value getTotal(SequenceBuilder &b, Value blocks);
@@ -43,4 +49,4 @@ private:
 
 } // namespace mlir::tandem
 
-#endif // TANDEM_LIB_CONVERSION_TANDEMTOCPU_TREESUM_H
+#endif // TANDEM_CONVERSION_TREESUM_H

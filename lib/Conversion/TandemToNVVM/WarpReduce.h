@@ -1,0 +1,41 @@
+//===- WarpReduce.h - Combining values across a warp ------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares generated code in which the threads of a warp combine
+// their values by shuffles.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_TANDEMTONVVM_WARPREDUCE_H
+#define TANDEM_LIB_CONVERSION_TANDEMTONVVM_WARPREDUCE_H
+
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+
+/// Threads of a warp.
+constexpr int64_t warpSize = 32;
+
+/// Builds the combination of two values, the one of the lower lanes or not
+/// first: it has to commute.
+using Combiner = function_ref<Value(Value, Value)>;
+
+/// The value of the lane whose number differs from this lane's in the bits of
+/// `distance`. A 32- or 64-bit integer or float; all threads of the warp must
+/// come here.
+Value shuffleButterfly(SequenceBuilder &b, Value value, int64_t distance);
+
+/// Combines the values of each `lanes` neighbouring threads, a power of two up
+/// to 32, as a balanced binary tree, neighbours first. Each of them gets the
+/// result. All threads of the warp must come here.
+Value reduceLanes(SequenceBuilder &b, Value value, int64_t lanes,
+                  Combiner combine);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_TANDEMTONVVM_WARPREDUCE_H

@@ -1,0 +1,147 @@
+#===- test_flags.py - What launches report ---------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that a launch reports gradients that are not
+# finite, and nothing else, on both targets and in the interpreter.
+#
+#===----------------------------------------------------------------------===#
+
+import numpy as np
+import pytest
+
+import tandem
+from model import STRATEGIES, cases, flags
+from model.formats import FORMATS
+from support.kernels import compiled, integers_of, seed_of
+from support.launch import Tensor, aligned_copy, launch
+
+# One element, less than a vector, a vector and a tail, several chunks.
+SIZES = (1, 7, 37, 300)
+
+
+def specials(name):
+    """Codes of a format that are not finite: infinities, NaNs of both signs."""
+    form = FORMATS[name]
+    sign, nan = form.sign_bit, form.canonical_nan
+    codes = [nan, nan | sign]
+    if form.has_infinity:
+        codes += [form.infinity, form.infinity | sign, form.infinity + 1]
+    return codes
+
+
+def example(strategy, size, table=STRATEGIES):
+    return cases.state("adamw", table[strategy], "ordinary", size,
+                       seed_of("flags", strategy, size))
+
+
+def on_cpu(strategy, planes, **options):
+    kernel = compiled("adamw", strategy, **options)
+    hypers = cases.hypers("adamw", STRATEGIES[strategy])
+    return kernel({n: p.copy() for n, p in planes.items()}, threads=2, **hypers,
+                  **integers_of(kernel))
+
+
+def on_gpu(strategy, planes, offset=0):
+    kernel = compiled("adamw", strategy, "sm_90")
+    hypers = cases.hypers("adamw", STRATEGIES[strategy])
+    tensor = Tensor({n: aligned_copy(p, offset) for n, p in planes.items()})
+    return launch(kernel, [tensor], [hypers | integers_of(kernel)]).flags
+
+
+def positions(size):
+    return sorted({0, size // 2, max(size - 2, 0), size - 1})
+
+
+def with_special(strategy, size):
+    """States whose gradient is finite but for one element."""
+    name = STRATEGIES[strategy].grad.format
+    for place in positions(size):
+        for code in specials(name):
+            planes = example(strategy, size)
+            planes["grad"] = planes["grad"].copy()
+            planes["grad"][place] = code
+            assert flags("adamw", STRATEGIES[strategy], planes) == tandem.NON_FINITE
+            yield f"{strategy}, {code:#x} at {place} of {size}", planes
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_non_finite(strategy):
+    for size in SIZES:
+        assert on_cpu(strategy, example(strategy, size)) == 0
+        for context, planes in with_special(strategy, size):
+            assert on_cpu(strategy, planes) == tandem.NON_FINITE, context
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_non_finite_on_gpus(strategy):
+    for size in SIZES:
+        for offset in (0, 1):
+            assert on_gpu(strategy, example(strategy, size), offset) == 0
+    for size in (1, 37):
+        for context, planes in with_special(strategy, size):
+            assert on_gpu(strategy, planes) == tandem.NON_FINITE, context
+            assert on_gpu(strategy, planes, offset=1) == tandem.NON_FINITE, context
+
+
+@pytest.mark.parametrize("width", (1, 8, 64))
+@pytest.mark.parametrize("isa", ("x86-64", "native"))
+def test_widths(width, isa):
+    for strategy in ("bf16", "fp32"):
+        assert on_cpu(strategy, example(strategy, 300), width=width, isa=isa) == 0
+        for context, planes in with_special(strategy, 130):
+            got = on_cpu(strategy, planes, width=width, isa=isa)
+            assert got == tandem.NON_FINITE, f"{context}, width {width}"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nothing_else_raises(strategy):
+    """The largest gradients do not, nor weights and states that are not finite."""
+    planes = example(strategy, 40)
+    largest = FORMATS[STRATEGIES[strategy].grad.format].largest
+    extreme = planes | {"grad": np.full_like(planes["grad"], largest)}
+    assert on_cpu(strategy, extreme) == on_gpu(strategy, extreme) == 0
+    others = {n: p if n == "grad" else np.full_like(p, np.iinfo(p.dtype).max)
+              for n, p in planes.items()}
+    assert on_cpu(strategy, others) == on_gpu(strategy, others) == 0
+
+
+@pytest.mark.parametrize("strategy", ("bf16", "collage-plus", "remainder"))
+def test_interpreter(strategy):
+    hypers = cases.hypers("adamw", STRATEGIES[strategy])
+
+    def interpreted(planes):
+        return tandem.interpret("adamw", strategy,
+                                {n: p.copy() for n, p in planes.items()}, hypers)
+
+    assert interpreted(example(strategy, 7)) == 0
+    for context, planes in with_special(strategy, 7):
+        assert interpreted(planes) == tandem.NON_FINITE, context
+
+
+@pytest.mark.parametrize("form", ("f8E4M3FN", "f8E5M2", "f16"))
+def test_gradients_of_any_format(form, tmp_path):
+    (tmp_path / "mine.mlir").write_text(f"""tandem.strategy @mine compute(<f32, f32>) {{
+      tandem.assign grad = #tandem.float<{form}>
+      tandem.assign param = #tandem.float<f32>
+    }}""")
+    cpu, gpu = (tandem.compile("sgd", "mine", target, path=[tmp_path])
+                for target in ("cpu", "sm_90"))
+
+    def raised(planes):
+        copies = [{n: aligned_copy(p) for n, p in planes.items()} for _ in range(3)]
+        hypers = {"lr": 0.0, "weight_decay": 0.0}
+        found = {cpu(copies[0], **hypers), launch(gpu, [Tensor(copies[1])], [hypers]).flags,
+                 tandem.interpret("sgd", "mine", copies[2], hypers, path=[tmp_path])}
+        assert len(found) == 1, f"targets differ: {found}"
+        return found.pop()
+
+    start = {p.name: np.zeros(19, f"u{p.bits // 8}") for p in cpu.planes}
+    assert raised(start) == 0
+    largest = FORMATS[form].largest
+    assert raised(start | {"grad": np.full_like(start["grad"], largest)}) == 0
+    for code in specials(form):
+        planes = start | {"grad": start["grad"].copy()}
+        planes["grad"][18] = code
+        assert raised(planes) == tandem.NON_FINITE, f"{code:#x}"
