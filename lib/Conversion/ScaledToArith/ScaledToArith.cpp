@@ -44,9 +44,11 @@ static uint64_t bitsOf(double value) {
 /// The integer behind a bitcast, or a bitcast. (Nothing lowers E8M0.)
 static Value takeBits(SequenceBuilder &b, Value value) {
   auto cast = value.getDefiningOp<arith::BitcastOp>();
-  if (cast && isa<IntegerType>(cast.getIn().getType()))
+  if (cast && isa<IntegerType>(getElementTypeOrSelf(cast.getIn().getType())))
     return cast.getIn();
-  return b.bits(value);
+  return isa<IntegerType>(getElementTypeOrSelf(value.getType()))
+             ? value
+             : b.bits(value);
 }
 
 /// A scale as f32, exactly; 255 of E8M0 is NaN, 0 its 2^-127.
@@ -170,17 +172,22 @@ static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
 }
 
 static Value buildDequantize(SequenceBuilder &b, DequantizeOp op) {
-  Value value = op.getCode().decode(b, op.getCodes());
+  SmallVector<Value> bits = llvm::map_to_vector(
+      op.getCodes(), [&](Value code) { return takeBits(b, code); });
+  Value value = op.getCode().decode(b, bits);
   Value scale = matchShape(b, widenScale(b, op.getScale()), value);
   return op.getCode().finish(b, b.mul(value, scale));
 }
 
-/// Readers of a scale's bits take the integer it was made from.
-static void replaceBits(SequenceBuilder &b, Value scale, Value result) {
-  for (Operation *user : llvm::make_early_inc_range(scale.getUsers()))
+/// Replaces a value by one of its type or by its bits. Readers of the bits take
+/// the integer itself, so that no small float is left between the two.
+static void replace(SequenceBuilder &b, Value before, Value after) {
+  for (Operation *user : llvm::make_early_inc_range(before.getUsers()))
     if (auto cast = dyn_cast<arith::BitcastOp>(user))
-      if (isa<IntegerType>(cast.getType()))
-        cast.replaceAllUsesWith(takeBits(b, result));
+      if (isa<IntegerType>(getElementTypeOrSelf(cast.getType())))
+        cast.replaceAllUsesWith(takeBits(b, after));
+  before.replaceAllUsesWith(
+      b.bitcast(after, getElementTypeOrSelf(before.getType())));
 }
 
 static SmallVector<Value> build(SequenceBuilder &b, Operation *op) {
@@ -206,9 +213,8 @@ struct ConvertScaledToArithPass
       OpBuilder builder(op);
       SequenceBuilder b(builder, op->getLoc());
       SmallVector<Value> results = build(b, op);
-      if (isa<ScaleOp>(op))
-        replaceBits(b, op->getResult(0), results[0]);
-      op->replaceAllUsesWith(results);
+      for (auto [before, after] : llvm::zip(op->getResults(), results))
+        replace(b, before, after);
       op->erase();
       ++numExpanded;
     }

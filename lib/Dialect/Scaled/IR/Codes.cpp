@@ -45,22 +45,91 @@ static double getLargestOf(Type format) {
       .convertToDouble();
 }
 
-/// y, its magnitude at most `largest` where it is to be finite.
-static Value saturate(SequenceBuilder &b, Value y, Value isFinite,
-                      double largest) {
+static constexpr uint64_t f32Exponent = 0x7F800000;
+
+/// The bits of |y|, at most those of `largest`.
+static Value clampMagnitude(SequenceBuilder &b, Value y, double largest) {
   Value bits = b.bits(y);
-  Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
   Value limit =
       b.like(bits, llvm::bit_cast<uint32_t>(static_cast<float>(largest)));
-  Value clamped = arith::MinUIOp::create(b.builder, b.loc, magnitude, limit);
-  Value chosen = b.select(isFinite, clamped, magnitude);
-  Value sign = b.xori(bits, magnitude);
-  return b.bitcast(b.ori(chosen, sign), b.builder.getF32Type());
+  return arith::MinUIOp::create(
+      b.builder, b.loc, b.andi(bits, b.like(bits, f32Magnitude)), limit);
 }
 
-/// |y|, at most 1 where it is to be finite.
-static Value clampToOne(SequenceBuilder &b, Value y, Value isFinite) {
-  return b.abs(saturate(b, y, isFinite, 1.0));
+static Value powerOfTwo(SequenceBuilder &b, Type type, int exponent) {
+  return b.fromBits(type, uint64_t(exponent + 127) << 23);
+}
+
+namespace {
+/// A float rounded to a format: its magnitude in f32, and its code.
+struct RoundedFloat {
+  Value magnitude, code;
+};
+} // namespace
+
+/// Rounds y to nearest, ties to even; finite values saturate. An anchor 2^n
+/// above the magnitude leaves the format's mantissa bits in its sum.
+static RoundedFloat roundFloat(SequenceBuilder &b, Value y, FloatFormat format,
+                               double largest) {
+  Type f32 = b.builder.getF32Type();
+  unsigned dropped = 23 - format.mantissaBits;
+  Value magnitude = clampMagnitude(b, y, largest);
+  Value exponent = b.andi(magnitude, b.like(magnitude, f32Exponent));
+  Value least = b.like(exponent, uint64_t(format.minExponent() + 127) << 23);
+  exponent = arith::MaxUIOp::create(b.builder, b.loc, exponent, least);
+  Value anchor = b.bitcast(
+      b.addi(exponent, b.like(exponent, uint64_t(dropped) << 23)), f32);
+  Value rounded = b.sub(b.add(b.bitcast(magnitude, f32), anchor), anchor);
+  Value rebased =
+      b.mul(rounded, powerOfTwo(b, rounded.getType(), format.bias - 127));
+  return {rounded, b.shr(b.bits(rebased), dropped)};
+}
+
+/// y's sign bit, where the format has it.
+static Value signOf(SequenceBuilder &b, Value y, FloatFormat format) {
+  Value bits = b.bits(y);
+  return b.andi(b.shr(bits, 32 - format.width()),
+                b.like(bits, format.signMask()));
+}
+
+/// The code of what was not finite before it was scaled: NaN, or infinity.
+static Value specialCode(SequenceBuilder &b, Value y, Value sign,
+                         FloatFormat format) {
+  Value nan = b.like(sign, format.canonicalNaN());
+  if (!format.hasInfinity)
+    return nan;
+  Value isNaN = b.compare(arith::CmpFPredicate::UNO, y, y);
+  return b.select(isNaN, nan, b.ori(sign, b.like(sign, format.infinity())));
+}
+
+static Value encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
+                         Value code, FloatFormat format) {
+  Value sign = signOf(b, y, format);
+  Value chosen =
+      b.select(isFinite, b.ori(code, sign), specialCode(b, y, sign, format));
+  return b.resize(chosen, b.builder.getIntegerType(format.width()));
+}
+
+/// The f32 of a float's bits. Its fields take f32's places; a product makes
+/// f32's bias of the format's.
+static Value decodeFloat(SequenceBuilder &b, Value code, FloatFormat format) {
+  Type f32 = b.builder.getF32Type();
+  unsigned dropped = 23 - format.mantissaBits;
+  auto type = code.getType();
+  Type i32 = b.builder.getI32Type();
+  if (auto shaped = dyn_cast<ShapedType>(type))
+    i32 = shaped.clone(i32);
+  Value word = arith::ExtSIOp::create(b.builder, b.loc, i32, code);
+  uint64_t fields = format.magnitudeMask() << dropped | 0x80000000;
+  Value placed = b.andi(b.shl(word, dropped), b.like(word, fields));
+  Value value = b.bitcast(placed, f32);
+  value = b.mul(value, powerOfTwo(b, value.getType(), 127 - format.bias));
+  Value magnitude = b.andi(word, b.like(word, format.magnitudeMask()));
+  Value isSpecial = b.compare(arith::CmpIPredicate::ugt, magnitude,
+                              b.like(word, format.maxFinite()));
+  // All ones in the exponent: infinity, or NaN where the mantissa is not 0.
+  Value special = b.bitcast(b.ori(placed, b.like(placed, f32Exponent)), f32);
+  return b.select(isSpecial, special, value);
 }
 
 /// The nearest integer of a value in [0, 255], ties to even, as i32 bits; what
@@ -106,12 +175,13 @@ Value FloatCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> FloatCodeAttr::encode(SequenceBuilder &b, Value y,
                                          Value isFinite) const {
-  Value value = saturate(b, y, isFinite, getLargest());
-  return {b.convert(value, getFormat())};
+  FloatFormat format = FloatFormat::get(getFormat());
+  Value code = roundFloat(b, y, format, getLargest()).code;
+  return {encodeFloat(b, y, isFinite, code, format)};
 }
 
 Value FloatCodeAttr::decode(SequenceBuilder &b, ValueRange codes) const {
-  return b.convert(codes[0], b.builder.getF32Type());
+  return decodeFloat(b, codes[0], FloatFormat::get(getFormat()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -135,20 +205,21 @@ Value PairCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> PairCodeAttr::encode(SequenceBuilder &b, Value y,
                                         Value isFinite) const {
-  Type f32 = b.builder.getF32Type();
-  Value high = b.convert(saturate(b, y, isFinite, getLargest()), getFormat());
-  Value wide = b.convert(high, f32);
-  Value infinity =
-      b.real(wide.getType(), std::numeric_limits<double>::infinity());
-  Value isKept = b.compare(arith::CmpFPredicate::OLT, b.abs(wide), infinity);
-  Value rest = b.select(isKept, b.sub(y, wide), b.real(wide.getType(), 0.0));
-  Value low = b.convert(saturate(b, rest, isFinite, getLargest()), getFormat());
-  return {high, low};
+  FloatFormat format = FloatFormat::get(getFormat());
+  RoundedFloat high = roundFloat(b, y, format, getLargest());
+  Value rest =
+      b.sub(y, math::CopySignOp::create(b.builder, b.loc, high.magnitude, y));
+  Value code = roundFloat(b, rest, format, getLargest()).code;
+  Value low = b.ori(code, signOf(b, rest, format));
+  low = b.select(isFinite, low, b.like(low, 0));
+  return {encodeFloat(b, y, isFinite, high.code, format),
+          b.resize(low, b.builder.getIntegerType(format.width()))};
 }
 
 Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes) const {
-  Type f32 = b.builder.getF32Type();
-  return b.add(b.convert(codes[0], f32), b.convert(codes[1], f32));
+  FloatFormat format = FloatFormat::get(getFormat());
+  return b.add(decodeFloat(b, codes[0], format),
+               decodeFloat(b, codes[1], format));
 }
 
 //===----------------------------------------------------------------------===//
@@ -167,7 +238,8 @@ Value SoftsignCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> SoftsignCodeAttr::encode(SequenceBuilder &b, Value y,
                                             Value isFinite) const {
-  Value magnitude = clampToOne(b, y, isFinite);
+  Value magnitude =
+      b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value one = b.real(y.getType(), 1.0);
   Value curve = b.div(b.add(magnitude, magnitude), b.add(one, magnitude));
   Value levels = b.mul(curve, b.real(y.getType(), softsignLevels));
@@ -214,7 +286,7 @@ Value RootCodeAttr::finish(SequenceBuilder &b, Value x) const {
 
 SmallVector<Value> RootCodeAttr::encode(SequenceBuilder &b, Value y,
                                         Value isFinite) const {
-  Value z = clampToOne(b, y, isFinite);
+  Value z = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value code = roundToInteger(b, b.mul(z, b.real(z.getType(), rootLevels)));
   return {toByte(b, b.select(isFinite, code, b.like(code, rootNaN)))};
 }

@@ -45,8 +45,10 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
   SmallVector<Plane> planes;
   for (const scaled::CodePlane &plane : getCode().getPlanes())
-    planes.push_back({plane.suffix, plane.elementType});
-  planes.push_back({".scale", getScale(), /*isRead=*/true, getGroup()});
+    planes.push_back({plane.suffix, plane.elementType, /*isRead=*/true,
+                      /*group=*/1, /*isRaw=*/true});
+  planes.push_back(
+      {".scale", getScale(), /*isRead=*/true, getGroup(), /*isRaw=*/true});
   return planes;
 }
 
@@ -63,9 +65,12 @@ Type ScaledStorageAttr::getValueType(Type format) const {
 Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
                                 ValueRange planes, Type type) const {
   SequenceBuilder b(builder, loc);
-  Value scale = b.bitcast(planes.back(), getScale());
-  return scaled::DequantizeOp::create(builder, loc, type, planes.drop_back(),
-                                      scale, getCode());
+  SmallVector<Value> codes;
+  for (auto [bits, plane] : llvm::zip(planes, getPlanes()))
+    codes.push_back(b.bitcast(bits, plane.elementType));
+  Value scale = codes.pop_back_val();
+  return scaled::DequantizeOp::create(builder, loc, type, codes, scale,
+                                      getCode());
 }
 
 SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
@@ -82,10 +87,9 @@ SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
     types.push_back(plane.elementType);
   auto codes =
       scaled::QuantizeOp::create(builder, loc, types, value, scale, getCode());
-  SmallVector<Value> planes =
-      llvm::map_to_vector(codes.getResults(), [&](Value code) {
-        return isa<FloatType>(code.getType()) ? b.canonicalBits(code) : code;
-      });
+  SmallVector<Value> planes;
+  for (Value code : codes.getResults())
+    planes.push_back(b.bits(code));
   planes.push_back(b.bits(scale));
   return planes;
 }

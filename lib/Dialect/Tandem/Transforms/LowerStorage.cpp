@@ -117,13 +117,6 @@ struct LowerStoragePass
     return success();
   }
 
-  /// The type of a plane's values: E8M0, in which nobody computes, as bits.
-  static Type getLoadedType(const Plane &plane) {
-    return isa<Float8E8M0FNUType>(plane.elementType)
-               ? getBitsType(plane.elementType)
-               : plane.elementType;
-  }
-
   void lowerLoad(LoadOp op) {
     OpBuilder builder(op);
     StorageAttrInterface storage = op.getTensor().getType().getStorage();
@@ -133,11 +126,10 @@ struct LowerStoragePass
       if (!plane.isRead)
         continue;
       ++numLoads;
-      Type type = getLoadedType(plane);
-      planes.back() = isGradient(op.getTensor()) && isa<FloatType>(type)
-                          ? loadChecked(builder, op, type, index)
-                          : LoadPlaneOp::create(builder, op.getLoc(), type,
-                                                op.getTensor(), index);
+      planes.back() = isGradient(op.getTensor()) && plane.group == 1 &&
+                              isa<FloatType>(plane.elementType)
+                          ? loadChecked(builder, op, plane, index)
+                          : loadBare(builder, op, plane, index);
     }
     op.replaceAllUsesWith(
         storage.decode(builder, op.getLoc(), planes, op.getType()));
@@ -152,12 +144,22 @@ struct LowerStoragePass
            RoleKind::grad;
   }
 
+  static Value loadBare(OpBuilder &builder, LoadOp op, const Plane &plane,
+                        unsigned index) {
+    Type type =
+        plane.isRaw ? getBitsType(plane.elementType) : plane.elementType;
+    return LoadPlaneOp::create(builder, op.getLoc(), type, op.getTensor(),
+                               index);
+  }
+
   /// Loads a plane as bits, which raise the flag if their value is not finite.
-  Value loadChecked(OpBuilder &builder, LoadOp op, Type type, unsigned plane) {
+  Value loadChecked(OpBuilder &builder, LoadOp op, const Plane &plane,
+                    unsigned index) {
     SequenceBuilder b(builder, op.getLoc());
-    FloatFormat format = FloatFormat::get(type);
-    Value bits = LoadPlaneOp::create(b.builder, b.loc, getBitsType(type),
-                                     op.getTensor(), plane);
+    FloatFormat format = FloatFormat::get(plane.elementType);
+    Value bits =
+        LoadPlaneOp::create(b.builder, b.loc, getBitsType(plane.elementType),
+                            op.getTensor(), index);
     // Without the sign, codes compare as signed integers, which every
     // instruction set can do.
     Value magnitude = b.andi(bits, b.like(bits, format.magnitudeMask()));
@@ -165,7 +167,7 @@ struct LowerStoragePass
                                   b.like(bits, format.maxFinite()));
     RaiseOp::create(b.builder, b.loc, isNotFinite, nonFiniteFlag);
     ++numFlagged;
-    return b.bitcast(bits, type);
+    return plane.isRaw ? bits : b.bitcast(bits, plane.elementType);
   }
 
   LogicalResult lowerStore(StoreOp op, RandomState &random) {

@@ -30,13 +30,13 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
     InterfaceMethod<"The inverse of prepare.",
       "::mlir::Value", "finish", (ins "::mlir::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x)>,
-    InterfaceMethod<[{Codes of a scaled value y (f32), one per plane.
+    InterfaceMethod<[{The bits of the codes of a scaled value y (f32), one integer per plane.
       `isFinite` says whether what was scaled is finite: then y saturates; else
       the code says NaN, or infinity where it has one.}],
       "::llvm::SmallVector<::mlir::Value>", "encode",
       (ins "::mlir::tandem::SequenceBuilder &":$b, "::mlir::Value":$y,
         "::mlir::Value":$isFinite)>,
-    InterfaceMethod<"The f32 that codes (one per plane) stand for.",
+    InterfaceMethod<"The f32 that the bits of codes (one integer per plane) stand for.",
       "::mlir::Value", "decode", (ins "::mlir::tandem::SequenceBuilder &":$b,
         "::mlir::ValueRange":$codes)>,
   ];

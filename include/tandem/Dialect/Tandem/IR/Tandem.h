@@ -39,6 +39,8 @@ struct Plane {
   bool isRead = true;
   /// Consecutive elements that share an entry, a power of two.
   int64_t group = 1;
+  /// Whether kernels load it as bits, which the storage takes apart itself.
+  bool isRaw = false;
 };
 
 /// A uniform factor in the two forms a storage may need; building one that is
