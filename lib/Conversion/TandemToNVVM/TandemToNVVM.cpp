@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BlockSums.h"
+#include "WarpReduce.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Support/SequenceBuilder.h"
@@ -63,8 +64,12 @@ private:
   SmallVector<Value> loadWide(const Chunk &chunk, Value index);
   SmallVector<Value> loadLanes(const Chunk &chunk, Value index);
   void buildStores(const Chunk &chunk, Value index, Value isWide);
-  Value pointerTo(const Chunk &chunk, unsigned plane, Value index);
+  /// The result of a group, in all of its threads.
+  Value buildReduce(const Chunk &chunk, Value index, ReduceOp op);
+  /// The entries that groups share are written by their first threads.
+  void buildSharedStores(const Chunk &chunk, Value index);
   unsigned planeOf(Operation *access);
+  int64_t getAlignment(unsigned plane) const;
   Value laneExists(const Chunk &chunk, Value index, int64_t lane);
   Value elementIndices(const Chunk &chunk, Value index);
 
@@ -78,6 +83,8 @@ private:
   SmallVector<StorePlaneOp> stores;
   SmallVector<RaiseOp> raises;
   Value thread, threads;
+  /// Whether the threads of a warp meet in each step.
+  bool isCollective = false;
   /// Set if the kernel measures.
   std::optional<BlockSums> sums;
   IRMapping mapping;
@@ -106,6 +113,7 @@ void NVVMKernelBuilder::build() {
   threads = sreg<NVVM::BlockDimXOp>();
   if (kernel.getNumMetrics())
     sums.emplace(b, kernel, launch, blockSize);
+  isCollective = sums || !kernel.getBodyBlock().getOps<ReduceOp>().empty();
   auto chunks =
       scf::ForOp::create(builder, loc, b.addi(entry.getArgument(5), block),
                          entry.getArgument(6), blocks);
@@ -135,12 +143,12 @@ scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
                              b.integer(builder.getI1Type(), false));
   if (sums)
     initial.push_back(launch.i64(0));
-  // Threads that meet in sums take as many steps as the first one.
+  // Threads that meet in sums or shuffles take as many steps as the first one.
   return scf::ForOp::create(
-      builder, loc, sums ? chunk.begin : b.addi(chunk.begin, offset), chunk.end,
-      b.muli(threads, lanes), initial,
+      builder, loc, isCollective ? chunk.begin : b.addi(chunk.begin, offset),
+      chunk.end, b.muli(threads, lanes), initial,
       [&](OpBuilder &, Location, Value position, ValueRange state) {
-        Value index = sums ? b.addi(position, offset) : position;
+        Value index = isCollective ? b.addi(position, offset) : position;
         buildStep(chunk, index, isAligned);
         SmallVector<Value> next;
         for (auto [before, raised] : llvm::zip(state, raisedByStep))
@@ -174,8 +182,10 @@ Value NVVMKernelBuilder::toGlobal(Value pointer) {
 Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   SequenceBuilder b(builder, loc);
   Value combined;
-  for (Value &pointer : chunk.planes) {
+  for (auto [pointer, plane] : llvm::zip(chunk.planes, planes)) {
     pointer = toGlobal(pointer);
+    if (plane.group > 1)
+      continue;
     Value address =
         LLVM::PtrToIntOp::create(builder, loc, builder.getI64Type(), pointer);
     combined = combined ? b.ori(combined, address) : address;
@@ -211,6 +221,8 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
       measured[metric.getIndex()] = mapping.lookup(metric.getValue());
     else if (auto raise = dyn_cast<RaiseOp>(op))
       raisedByStep.push_back(anyLane(b, mapping.lookup(raise.getCondition())));
+    else if (auto reduce = dyn_cast<ReduceOp>(op))
+      mapping.map(op.getResult(0), buildReduce(chunk, index, reduce));
     else if (isa<ElementIndexOp>(op))
       mapping.map(op.getResult(0), elementIndices(chunk, index));
     else if (isa<TensorKeyOp>(op))
@@ -219,6 +231,7 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
       builder.clone(op, mapping);
   }
   buildStores(chunk, index, isWide);
+  buildSharedStores(chunk, index);
 }
 
 unsigned NVVMKernelBuilder::planeOf(Operation *access) {
@@ -226,11 +239,6 @@ unsigned NVVMKernelBuilder::planeOf(Operation *access) {
     return launch.getPlaneIndex(load.getTensor(), load.getPlane());
   auto store = cast<StorePlaneOp>(access);
   return launch.getPlaneIndex(store.getTensor(), store.getPlane());
-}
-
-Value NVVMKernelBuilder::pointerTo(const Chunk &chunk, unsigned plane,
-                                   Value index) {
-  return launch.advance(chunk.planes[plane], index, planes[plane].bytes);
 }
 
 SmallVector<Value> NVVMKernelBuilder::buildLoads(const Chunk &chunk,
@@ -253,10 +261,9 @@ SmallVector<Value> NVVMKernelBuilder::loadWide(const Chunk &chunk,
                                                Value index) {
   return llvm::map_to_vector(loads, [&](LoadPlaneOp op) -> Value {
     unsigned plane = planeOf(op);
-    int64_t alignment =
-        std::min<int64_t>(accessBytes, width * planes[plane].bytes);
     return LLVM::LoadOp::create(builder, loc, op.getType(),
-                                pointerTo(chunk, plane, index), alignment);
+                                launch.addressOf(chunk, plane, index),
+                                getAlignment(plane));
   });
 }
 
@@ -287,10 +294,16 @@ SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
     Value position = b.addi(index, launch.i64(lane));
     for (auto [op, vector] : llvm::zip(loads, vectors)) {
       unsigned plane = planeOf(op);
+      bool isShared = planes[plane].group > 1;
+      if (isShared && lane > 0)
+        continue;
       Value element = LLVM::LoadOp::create(
           builder, loc, getElementTypeOrSelf(op.getType()),
-          pointerTo(chunk, plane, position), planes[plane].bytes);
-      vector = vector::InsertOp::create(builder, loc, element, vector, lane);
+          launch.addressOf(chunk, plane, position), planes[plane].bytes);
+      vector = isShared ? element
+                        : vector::InsertOp::create(builder, loc, element,
+                                                   vector, lane)
+                              .getResult();
     }
     scf::YieldOp::create(builder, loc, vectors);
     vectors.assign(branch.getResults().begin(), branch.getResults().end());
@@ -306,10 +319,10 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
   builder.setInsertionPointToStart(branch.thenBlock());
   for (StorePlaneOp op : stores) {
     unsigned plane = planeOf(op);
-    int64_t alignment =
-        std::min<int64_t>(accessBytes, width * planes[plane].bytes);
-    LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
-                          pointerTo(chunk, plane, index), alignment);
+    if (planes[plane].group == 1)
+      LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
+                            launch.addressOf(chunk, plane, index),
+                            getAlignment(plane));
   }
   builder.setInsertionPointToStart(branch.elseBlock());
   for (int64_t lane = 0; lane < width; ++lane) {
@@ -320,13 +333,60 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
     Value position = b.addi(index, launch.i64(lane));
     for (StorePlaneOp op : stores) {
       unsigned plane = planeOf(op);
+      if (planes[plane].group > 1)
+        continue;
       Value element = vector::ExtractOp::create(
           builder, loc, mapping.lookup(op.getValue()), lane);
       LLVM::StoreOp::create(builder, loc, element,
-                            pointerTo(chunk, plane, position),
+                            launch.addressOf(chunk, plane, position),
                             planes[plane].bytes);
     }
   }
+}
+
+int64_t NVVMKernelBuilder::getAlignment(unsigned plane) const {
+  int64_t elements = planes[plane].group > 1 ? 1 : width;
+  return std::min<int64_t>(accessBytes, elements * planes[plane].bytes);
+}
+
+void NVVMKernelBuilder::buildSharedStores(const Chunk &chunk, Value index) {
+  SequenceBuilder b(builder, loc);
+  for (StorePlaneOp op : stores) {
+    unsigned plane = planeOf(op);
+    if (planes[plane].group == 1)
+      continue;
+    Value inGroup = b.andi(index, launch.i64(planes[plane].group - 1));
+    Value isFirst = b.compare(arith::CmpIPredicate::eq, inGroup, launch.i64(0));
+    auto branch = scf::IfOp::create(
+        builder, loc, b.andi(isFirst, laneExists(chunk, index, 0)));
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
+                          launch.addressOf(chunk, plane, index),
+                          getAlignment(plane));
+  }
+}
+
+Value NVVMKernelBuilder::buildReduce(const Chunk &chunk, Value index,
+                                     ReduceOp op) {
+  SequenceBuilder b(builder, loc);
+  bool isMax = op.getKind() == ReduceKind::max;
+  Value value = mapping.lookup(op.getValue());
+  Value limit = vector::BroadcastOp::create(
+      builder, loc, VectorType::get({width}, builder.getI64Type()),
+      b.addi(chunk.first, chunk.end));
+  Value exists =
+      b.compare(arith::CmpIPredicate::slt, elementIndices(chunk, index), limit);
+  value = b.select(exists, value, b.like(value, isMax ? 0 : ~uint64_t(0)));
+  value = vector::ReductionOp::create(builder, loc,
+                                      isMax ? vector::CombiningKind::MAXUI
+                                            : vector::CombiningKind::MINUI,
+                                      value);
+  return reduceLanes(
+      b, value, int64_t(op.getGroup()) / width, [&](Value x, Value y) {
+        return isMax ? arith::MaxUIOp::create(builder, loc, x, y).getResult()
+                     : arith::MinUIOp::create(builder, loc, x, y).getResult();
+      });
 }
 
 Value NVVMKernelBuilder::elementIndices(const Chunk &chunk, Value index) {

@@ -69,12 +69,20 @@ public:
   }
 
 private:
+  /// Whether an operation gives each element a value of its own.
+  static bool isSource(Operation &op) {
+    if (auto load = dyn_cast<LoadPlaneOp>(op))
+      return load.getPlaneInfo().group == 1;
+    return isa<ElementIndexOp>(op);
+  }
+
   void visit(Operation &op) {
-    bool isElement = isa<LoadPlaneOp, ElementIndexOp>(op) ||
-                     llvm::any_of(op.getOperands(), [&](Value operand) {
-                       return wide.contains(operand);
-                     });
-    if (isElement)
+    bool isElement =
+        isSource(op) || llvm::any_of(op.getOperands(), [&](Value operand) {
+          return wide.contains(operand);
+        });
+    // A group's elements share the result of a reduction.
+    if (isElement && !isa<ReduceOp>(op))
       wide.insert(op.result_begin(), op.result_end());
     std::optional<RoundingOp> rounding = getRoundingOp(&op);
     if (!rounding)

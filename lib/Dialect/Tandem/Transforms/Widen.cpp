@@ -50,15 +50,10 @@ private:
 
   /// Whether an access is to an entry that many elements share.
   static bool isShared(Operation *op) {
-    StoredType tensor;
-    unsigned plane = 0;
     if (auto load = dyn_cast<LoadPlaneOp>(op))
-      std::tie(tensor, plane) =
-          std::pair(load.getTensor().getType(), load.getPlane());
-    else if (auto store = dyn_cast<StorePlaneOp>(op))
-      std::tie(tensor, plane) =
-          std::pair(store.getTensor().getType(), store.getPlane());
-    return tensor && tensor.getStorage().getPlanes()[plane].group > 1;
+      return load.getPlaneInfo().group > 1;
+    auto store = dyn_cast<StorePlaneOp>(op);
+    return store && store.getPlaneInfo().group > 1;
   }
 
   LogicalResult widenShared(Operation *op) {

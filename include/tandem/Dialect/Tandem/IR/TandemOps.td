@@ -306,6 +306,12 @@ def Tandem_StoreOp : Tandem_Op<"store", [MemoryEffects<[MemWrite]>]> {
 
 class Tandem_PlaneOp<string mnemonic, list<Trait> traits> : Tandem_Op<mnemonic, traits> {
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The plane, by the tensor's storage.
+    ::mlir::tandem::Plane getPlaneInfo() {
+      return getTensor().getType().getStorage().getPlanes()[getPlane()];
+    }
+  }];
 }
 
 def Tandem_LoadPlaneOp : Tandem_PlaneOp<"load_plane", [MemoryEffects<[MemRead]>]> {
