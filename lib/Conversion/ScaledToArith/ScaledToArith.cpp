@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Scaled/IR/Powers.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Support/SequenceBuilder.h"
@@ -162,19 +163,53 @@ static Value matchShape(SequenceBuilder &b, Value scalar, Value shape) {
                                      type.clone(scalar.getType()), scalar);
 }
 
+/// An exponent as i32; null stays null.
+static Value widenExponent(SequenceBuilder &b, Value exponent) {
+  return exponent ? b.resize(exponent, b.builder.getI32Type()) : Value();
+}
+
+static Value buildLeast(SequenceBuilder &b, LeastOp op) {
+  auto [magnitude, isFinite] = takeMagnitude(b, op.getX());
+  Value isZero =
+      b.compare(arith::CmpIPredicate::eq, magnitude, b.like(magnitude, 0));
+  Value least = b.select(isFinite, magnitude, b.like(magnitude, ~uint64_t(0)));
+  return b.select(isZero, b.like(magnitude, ~uint64_t(0)), least);
+}
+
+static Value buildExponent(SequenceBuilder &b, ExponentOp op) {
+  Type f32 = b.builder.getF32Type();
+  Value ratio =
+      b.div(widenScale(b, op.getScale()), b.bitcast(op.getLeast(), f32));
+  Value range = buildLog2(b, b.real(f32, *op.getCode().getRange()));
+  Value eighths = b.div(b.mul(b.real(f32, 8.0), range), buildLog2(b, ratio));
+  Value bits = b.bits(eighths);
+  bits = arith::MinUIOp::create(b.builder, b.loc, bits,
+                                b.like(bits, bitsOf(128.0)));
+  bits =
+      arith::MaxUIOp::create(b.builder, b.loc, bits, b.like(bits, bitsOf(8.0)));
+  Value whole = arith::FPToUIOp::create(
+      b.builder, b.loc, b.builder.getI32Type(), b.bitcast(bits, f32));
+  Value isEmpty = b.compare(arith::CmpIPredicate::eq, op.getLeast(),
+                            b.like(op.getLeast(), ~uint64_t(0)));
+  return b.resize(b.select(isEmpty, b.like(whole, 8), whole),
+                  b.builder.getIntegerType(8));
+}
+
 static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
   Value scale = widenScale(b, op.getScale());
   Value inverse = b.div(b.real(scale.getType(), 1.0), scale);
   Value value = op.getCode().prepare(b, op.getX());
   Value isFinite = takeMagnitude(b, value).second;
   Value y = b.mul(value, matchShape(b, inverse, value));
-  return op.getCode().encode(b, y, isFinite);
+  return op.getCode().encode(b, y, isFinite,
+                             widenExponent(b, op.getExponent()));
 }
 
 static Value buildDequantize(SequenceBuilder &b, DequantizeOp op) {
   SmallVector<Value> bits = llvm::map_to_vector(
       op.getCodes(), [&](Value code) { return takeBits(b, code); });
-  Value value = op.getCode().decode(b, bits);
+  Value value =
+      op.getCode().decode(b, bits, widenExponent(b, op.getExponent()));
   Value scale = matchShape(b, widenScale(b, op.getScale()), value);
   return op.getCode().finish(b, b.mul(value, scale));
 }
@@ -193,8 +228,12 @@ static void replace(SequenceBuilder &b, Value before, Value after) {
 static SmallVector<Value> build(SequenceBuilder &b, Operation *op) {
   if (auto magnitude = dyn_cast<MagnitudeOp>(op))
     return {buildMagnitude(b, magnitude)};
+  if (auto least = dyn_cast<LeastOp>(op))
+    return {buildLeast(b, least)};
   if (auto scale = dyn_cast<ScaleOp>(op))
     return {buildScale(b, scale)};
+  if (auto exponent = dyn_cast<ExponentOp>(op))
+    return {buildExponent(b, exponent)};
   if (auto quantize = dyn_cast<QuantizeOp>(op))
     return buildQuantize(b, quantize);
   return {buildDequantize(b, cast<DequantizeOp>(op))};

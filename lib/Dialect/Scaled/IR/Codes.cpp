@@ -12,7 +12,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "tandem/Dialect/Scaled/IR/Powers.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -23,6 +25,18 @@ using mlir::tandem::SequenceBuilder;
 
 #include "tandem/Dialect/Scaled/IR/CodeInterface.cpp.inc"
 #include "tandem/Dialect/Scaled/IR/ScaledEnums.cpp.inc"
+
+// How the range of an expanded code is written: without f64's suffix.
+static ParseResult parseRange(AsmParser &parser, FloatAttr &range) {
+  double value = 0.0;
+  if (parser.parseFloat(value))
+    return failure();
+  range = FloatAttr::get(Float64Type::get(parser.getContext()), value);
+  return success();
+}
+static void printRange(AsmPrinter &printer, FloatAttr range) {
+  printer.printFloat(range.getValue());
+}
 
 #define GET_ATTRDEF_CLASSES
 #include "tandem/Dialect/Scaled/IR/ScaledAttrs.cpp.inc"
@@ -174,13 +188,13 @@ Value FloatCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value FloatCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> FloatCodeAttr::encode(SequenceBuilder &b, Value y,
-                                         Value isFinite) const {
+                                         Value isFinite, Value) const {
   FloatFormat format = FloatFormat::get(getFormat());
   Value code = roundFloat(b, y, format, getLargest()).code;
   return {encodeFloat(b, y, isFinite, code, format)};
 }
 
-Value FloatCodeAttr::decode(SequenceBuilder &b, ValueRange codes) const {
+Value FloatCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
   return decodeFloat(b, codes[0], FloatFormat::get(getFormat()));
 }
 
@@ -204,7 +218,7 @@ Value PairCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value PairCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> PairCodeAttr::encode(SequenceBuilder &b, Value y,
-                                        Value isFinite) const {
+                                        Value isFinite, Value) const {
   FloatFormat format = FloatFormat::get(getFormat());
   RoundedFloat high = roundFloat(b, y, format, getLargest());
   Value rest =
@@ -216,10 +230,87 @@ SmallVector<Value> PairCodeAttr::encode(SequenceBuilder &b, Value y,
           b.resize(low, b.builder.getIntegerType(format.width()))};
 }
 
-Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes) const {
+Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
   FloatFormat format = FloatFormat::get(getFormat());
   return b.add(decodeFloat(b, codes[0], format),
                decodeFloat(b, codes[1], format));
+}
+
+//===----------------------------------------------------------------------===//
+// ExpandedCodeAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+ExpandedCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                         Type format, FloatAttr range) {
+  // (C1)
+  if (!isa<Float8E4M3FNType, Float8E5M2Type>(format))
+    return emitError() << "an expanded code is f8E4M3FN or f8E5M2, got "
+                       << format;
+  // (C2)
+  if (!(range.getValueAsDouble() >= 2.0 && range.getValueAsDouble() <= 0x1p64))
+    return emitError() << "a range is at least 2 and at most 2^64, got "
+                       << range.getValueAsDouble();
+  return success();
+}
+
+SmallVector<CodePlane> ExpandedCodeAttr::getPlanes() const {
+  return {CodePlane{"", getFormat()}};
+}
+/// Scaled values are fractions of the largest one.
+double ExpandedCodeAttr::getLargest() const { return 1.0; }
+std::optional<double> ExpandedCodeAttr::getRange() const {
+  return getRatio().getValueAsDouble();
+}
+Value ExpandedCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
+Value ExpandedCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
+
+/// An exponent in eighths as f32.
+static Value widenExponent(SequenceBuilder &b, Value exponent) {
+  return arith::UIToFPOp::create(b.builder, b.loc, b.builder.getF32Type(),
+                                 exponent);
+}
+
+/// A scalar in the shape of another value.
+static Value matchShape(SequenceBuilder &b, Value scalar, Value shape) {
+  auto type = dyn_cast<VectorType>(shape.getType());
+  if (!type)
+    return scalar;
+  return vector::BroadcastOp::create(b.builder, b.loc,
+                                     type.clone(scalar.getType()), scalar);
+}
+
+SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
+                                            Value isFinite,
+                                            Value exponent) const {
+  FloatFormat format = FloatFormat::get(getFormat());
+  double largest = getLargestOf(getFormat());
+  Value eighths = widenExponent(b, exponent);
+  Value k = b.mul(eighths, b.real(eighths.getType(), 0.125));
+  Value power =
+      buildExp2(b, b.mul(matchShape(b, k, y), buildLog2(b, b.abs(y))));
+  Value stretched = b.mul(power, b.real(y.getType(), largest));
+  Value code = roundFloat(b, stretched, format, largest).code;
+  return {encodeFloat(b, y, isFinite, code, format)};
+}
+
+Value ExpandedCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
+                               Value exponent) const {
+  Value value = decodeFloat(b, codes[0], FloatFormat::get(getFormat()));
+  Value eighths = widenExponent(b, exponent);
+  Value inverse = b.div(b.real(eighths.getType(), 8.0), eighths);
+  Value largest = b.real(b.builder.getF32Type(), getLargestOf(getFormat()));
+  Value magnitude = b.abs(value);
+  Value fraction = b.sub(buildLog2(b, magnitude),
+                         matchShape(b, buildLog2(b, largest), value));
+  Value power = buildExp2(b, b.mul(fraction, matchShape(b, inverse, fraction)));
+  power = math::CopySignOp::create(b.builder, b.loc, power, value);
+  Value bits = b.bits(magnitude);
+  // Zero and what is not finite stand for themselves: bits - 1 wraps around.
+  Value isOrdinary =
+      b.compare(arith::CmpIPredicate::ult, b.subi(bits, b.like(bits, 1)),
+                b.like(bits, f32Exponent - 1));
+  return b.select(isOrdinary, power, value);
 }
 
 //===----------------------------------------------------------------------===//
@@ -237,7 +328,7 @@ Value SoftsignCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value SoftsignCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> SoftsignCodeAttr::encode(SequenceBuilder &b, Value y,
-                                            Value isFinite) const {
+                                            Value isFinite, Value) const {
   Value magnitude =
       b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value one = b.real(y.getType(), 1.0);
@@ -252,7 +343,8 @@ SmallVector<Value> SoftsignCodeAttr::encode(SequenceBuilder &b, Value y,
   return {toByte(b, code)};
 }
 
-Value SoftsignCodeAttr::decode(SequenceBuilder &b, ValueRange codes) const {
+Value SoftsignCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
+                               Value) const {
   Value word = b.resize(codes[0], b.builder.getI32Type());
   Value isNegative =
       b.compare(arith::CmpIPredicate::uge, word, b.like(word, softsignNaN));
@@ -285,13 +377,13 @@ Value RootCodeAttr::finish(SequenceBuilder &b, Value x) const {
 }
 
 SmallVector<Value> RootCodeAttr::encode(SequenceBuilder &b, Value y,
-                                        Value isFinite) const {
+                                        Value isFinite, Value) const {
   Value z = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value code = roundToInteger(b, b.mul(z, b.real(z.getType(), rootLevels)));
   return {toByte(b, b.select(isFinite, code, b.like(code, rootNaN)))};
 }
 
-Value RootCodeAttr::decode(SequenceBuilder &b, ValueRange codes) const {
+Value RootCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
   Value word = b.resize(codes[0], b.builder.getI32Type());
   Value level = fromByte(b, word);
   Value z = b.div(level, b.real(level.getType(), rootLevels));

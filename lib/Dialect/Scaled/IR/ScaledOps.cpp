@@ -43,6 +43,23 @@ LogicalResult ScaleOp::verify() {
   return success();
 }
 
+LogicalResult ExponentOp::verify() {
+  // (C1)
+  if (getCode().getRange())
+    return success();
+  return emitOpError() << getCode() << " has no range to fill";
+}
+
+/// (C2) of quantize and dequantize
+static LogicalResult verifyExponent(Operation *op, CodeAttrInterface code,
+                                    Value exponent) {
+  if (bool(exponent) == code.getRange().has_value())
+    return success();
+  return op->emitOpError() << code
+                           << (exponent ? " takes no exponent"
+                                        : " needs the group's exponent");
+}
+
 /// One code of a plane's type for each plane.
 static LogicalResult verifyCodes(Operation *op, CodeAttrInterface code,
                                  TypeRange types) {
@@ -59,10 +76,14 @@ static LogicalResult verifyCodes(Operation *op, CodeAttrInterface code,
 
 // (C1) of both
 LogicalResult QuantizeOp::verify() {
-  return verifyCodes(*this, getCode(), getCodes().getTypes());
+  if (failed(verifyCodes(*this, getCode(), getCodes().getTypes())))
+    return failure();
+  return verifyExponent(*this, getCode(), getExponent());
 }
 LogicalResult DequantizeOp::verify() {
-  return verifyCodes(*this, getCode(), getCodes().getTypes());
+  if (failed(verifyCodes(*this, getCode(), getCodes().getTypes())))
+    return failure();
+  return verifyExponent(*this, getCode(), getExponent());
 }
 
 #define GET_OP_CLASSES

@@ -49,6 +49,9 @@ SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
                       /*group=*/1, /*isRaw=*/true});
   planes.push_back(
       {".scale", getScale(), /*isRead=*/true, getGroup(), /*isRaw=*/true});
+  if (getCode().getRange())
+    planes.push_back({".exponent", IntegerType::get(getContext(), 8),
+                      /*isRead=*/true, getGroup(), /*isRaw=*/true});
   return planes;
 }
 
@@ -68,29 +71,42 @@ Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
   SmallVector<Value> codes;
   for (auto [bits, plane] : llvm::zip(planes, getPlanes()))
     codes.push_back(b.bitcast(bits, plane.elementType));
+  Value exponent = getCode().getRange() ? codes.pop_back_val() : Value();
   Value scale = codes.pop_back_val();
   return scaled::DequantizeOp::create(builder, loc, type, codes, scale,
-                                      getCode());
+                                      exponent, getCode());
 }
 
 SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
                                              Value value, Value) const {
   SequenceBuilder b(builder, loc);
-  Value magnitude = scaled::MagnitudeOp::create(
-      builder, loc, builder.getI32Type(), value, getCode());
-  Value amax = ReduceOp::create(builder, loc, builder.getI32Type(),
-                                ReduceKind::max, magnitude, getGroup());
+  Type i32 = builder.getI32Type();
+  auto reduce = [&](ReduceKind kind, Value magnitude) -> Value {
+    return ReduceOp::create(builder, loc, i32, kind, magnitude, getGroup());
+  };
+  Value amax =
+      reduce(ReduceKind::max,
+             scaled::MagnitudeOp::create(builder, loc, i32, value, getCode()));
   Value scale = scaled::ScaleOp::create(builder, loc, getScale(), amax,
                                         getCode(), getRecipe());
+  Value exponent;
+  if (getCode().getRange()) {
+    Value least = reduce(ReduceKind::min,
+                         scaled::LeastOp::create(builder, loc, i32, value));
+    exponent = scaled::ExponentOp::create(builder, loc, builder.getI8Type(),
+                                          scale, least, getCode());
+  }
   SmallVector<Type> types;
   for (const scaled::CodePlane &plane : getCode().getPlanes())
     types.push_back(plane.elementType);
-  auto codes =
-      scaled::QuantizeOp::create(builder, loc, types, value, scale, getCode());
+  auto codes = scaled::QuantizeOp::create(builder, loc, types, value, scale,
+                                          exponent, getCode());
   SmallVector<Value> planes;
   for (Value code : codes.getResults())
     planes.push_back(b.bits(code));
   planes.push_back(b.bits(scale));
+  if (exponent)
+    planes.push_back(exponent);
   return planes;
 }
 

@@ -35,10 +35,14 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
       the code says NaN, or infinity where it has one.}],
       "::llvm::SmallVector<::mlir::Value>", "encode",
       (ins "::mlir::tandem::SequenceBuilder &":$b, "::mlir::Value":$y,
-        "::mlir::Value":$isFinite)>,
+        "::mlir::Value":$isFinite, "::mlir::Value":$exponent)>,
     InterfaceMethod<"The f32 that the bits of codes (one integer per plane) stand for.",
       "::mlir::Value", "decode", (ins "::mlir::tandem::SequenceBuilder &":$b,
-        "::mlir::ValueRange":$codes)>,
+        "::mlir::ValueRange":$codes, "::mlir::Value":$exponent)>,
+    InterfaceMethod<[{The range of magnitudes, largest by smallest, that a group's
+      exponent stretches to the code's; none for codes without an exponent. The
+      `exponent` of encode and decode is an i32 then, in eighths, else null.}],
+      "std::optional<double>", "getRange", (ins), [{}], [{ return std::nullopt; }]>,
   ];
 }
 

@@ -62,6 +62,34 @@ def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair"> {
   let genVerifyDecl = 1;
 }
 
+def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded"> {
+  let summary = "a small float, whose range each group stretches by a power";
+  let description = [{
+    Dynamic range expansion (Xi et al., *COAT*, section 4): with M the group's
+    scale, at or above its largest magnitude, x is stored as
+    fl(L * (|x| / M)^k) with x's sign, L the format's largest number, and read
+    as M * (|code| / L)^(1/k). The group's exponent k = j / 8, 8 <= j <= 128, is
+    the largest with (M / smallest)^k <= `range`, and 1 if there is none: the
+    values of a group that spans little fill the format.
+
+    The powers are f32 sequences, the same on every target, of log2 and exp2
+    (see docs/Numerics.md). Zero keeps its sign, values that are not finite are
+    stored as `#scaled.float` stores them. A range of up to the largest by the
+    smallest normal number keeps all codes normal; one beyond it, down to the
+    subnormal numbers.
+
+    ```mlir
+    #scaled.expanded<f8E4M3FN, range = 229376.0>
+    ```
+
+    Constraints: (C1) f8E4M3FN or f8E5M2; (C2) the range is at least 2.
+  }];
+  let parameters = (ins "Type":$format, "FloatAttr":$ratio);
+  let assemblyFormat = "`<` $format `,` `range` `=` custom<Range>($ratio) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = "std::optional<double> getRange() const;";
+}
+
 def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign"> {
   let summary = "an 8-bit integer, companded by the softsign function";
   let description = [{

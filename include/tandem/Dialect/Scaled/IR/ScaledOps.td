@@ -38,6 +38,44 @@ def Scaled_MagnitudeOp : Scaled_Op<"magnitude"> {
   let assemblyFormat = "$x `for` $code attr-dict `:` type($x) `->` type($result)";
 }
 
+def Scaled_LeastOp : Scaled_Op<"least"> {
+  let summary = "what an element contributes to its group's smallest magnitude";
+  let description = [{
+    The f32 bits of |x|, or all ones if x is zero or not finite.
+
+    Example:
+
+    ```mlir
+    %m = scaled.least %x : f32 -> i32
+    ```
+  }];
+  let arguments = (ins Scaled_Like32:$x);
+  let results = (outs Scaled_Bits32:$result);
+  let assemblyFormat = "$x attr-dict `:` type($x) `->` type($result)";
+}
+
+def Scaled_ExponentOp : Scaled_Op<"exponent"> {
+  let summary = "the power by which a group fills its code's range";
+  let description = [{
+    With `least` the bits of the group's smallest magnitude, the integer part of
+    8 log2(R) / log2(RN32(s / least)), R the code's range, at least 8 and at most
+    128; 8 where `least` is all ones. The logarithms are the sequence of
+    docs/Numerics.md, every operation is rounded to f32.
+
+    Constraint: (C1) the code has a range.
+
+    Example:
+
+    ```mlir
+    %j = scaled.exponent %s, %least for #scaled.expanded<f8E4M3FN, range = 229376.0> : bf16
+    ```
+  }];
+  let arguments = (ins Scaled_ScaleType:$scale, I32:$least, Scaled_CodeInterface:$code);
+  let results = (outs I8:$result);
+  let assemblyFormat = "$scale `,` $least `for` $code attr-dict `:` type($scale)";
+  let hasVerifier = 1;
+}
+
 def Scaled_ScaleOp : Scaled_Op<"scale"> {
   let summary = "the scale of a group, from its largest magnitude";
   let description = [{
@@ -71,7 +109,8 @@ def Scaled_QuantizeOp : Scaled_Op<"quantize"> {
   let description = [{
     encode(RN32(prepare(x) * RN32(1 / s))), one value per plane of the code.
 
-    Constraint: (C1) one result per plane of the code, of its element type.
+    Constraints: (C1) one result per plane of the code, of its element type;
+    (C2) an exponent for a code with a range and for no other.
 
     Example:
 
@@ -79,18 +118,20 @@ def Scaled_QuantizeOp : Scaled_Op<"quantize"> {
     %q = scaled.quantize %x by %s to #scaled.float<f8E4M3FN> : f32, bf16 > f8E4M3FN
     ```
   }];
-  let arguments = (ins Scaled_Like32:$x, Scaled_ScaleType:$scale, Scaled_CodeInterface:$code);
+  let arguments = (ins Scaled_Like32:$x, Scaled_ScaleType:$scale, Optional<I8>:$exponent,
+                       Scaled_CodeInterface:$code);
   let results = (outs Variadic<AnyType>:$codes);
-  let assemblyFormat = "$x `by` $scale `to` $code attr-dict `:` type($x) `,` type($scale) `->` type($codes)";
+  let assemblyFormat = "$x `by` $scale (`,` $exponent^)? `to` $code attr-dict `:` type($x) `,` type($scale) `->` type($codes)";
   let hasVerifier = 1;
 }
 
-def Scaled_DequantizeOp : Scaled_Op<"dequantize"> {
+def Scaled_DequantizeOp : Scaled_Op<"dequantize", [AttrSizedOperandSegments]> {
   let summary = "the value that codes stand for under a scale";
   let description = [{
     finish(RN32(decode(codes) * s)).
 
-    Constraint: (C1) one operand per plane of the code, of its element type.
+    Constraints: (C1) one operand per plane of the code, of its element type;
+    (C2) an exponent for a code with a range and for no other.
 
     Example:
 
@@ -98,9 +139,10 @@ def Scaled_DequantizeOp : Scaled_Op<"dequantize"> {
     %x = scaled.dequantize %q by %s from #scaled.float<f8E4M3FN> : (f8E4M3FN), bf16 -> f32
     ```
   }];
-  let arguments = (ins Variadic<AnyType>:$codes, Scaled_ScaleType:$scale, Scaled_CodeInterface:$code);
+  let arguments = (ins Variadic<AnyType>:$codes, Scaled_ScaleType:$scale, Optional<I8>:$exponent,
+                       Scaled_CodeInterface:$code);
   let results = (outs Scaled_Like32:$result);
-  let assemblyFormat = "$codes `by` $scale `from` $code attr-dict `:` `(` type($codes) `)` `,` type($scale) `->` type($result)";
+  let assemblyFormat = "$codes `by` $scale (`,` $exponent^)? `from` $code attr-dict `:` `(` type($codes) `)` `,` type($scale) `->` type($result)";
   let hasVerifier = 1;
 }
 

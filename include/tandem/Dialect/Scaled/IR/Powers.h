@@ -1,0 +1,36 @@
+//===- Powers.h - Logarithm and power of two --------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares f32 sequences for log2 and exp2: additions, products,
+// fused multiply-adds and integer operations, the same on every target.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_SCALED_IR_POWERS_H
+#define TANDEM_DIALECT_SCALED_IR_POWERS_H
+
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::scaled {
+
+/// log2 of a positive normal f32. Zero has -127; subnormal numbers have some
+/// value of at most -126.
+///
+///   e = (bits(x) - bits(sqrt(1/2))) >> 23;  m = x * 2^-e;  f = m - 1
+///   log2(x) = RN(e + RN(f * P(f))), P of degree 8 by Horner's rule with fma.
+Value buildLog2(tandem::SequenceBuilder &b, Value x);
+
+/// 2^x for x up to 126; less than -100 counts as -100.
+///
+///   n = the integer nearest to x, ties to even;  f = x - n
+///   2^x = 2^n * Q(f), Q of degree 6 by Horner's rule with fma.
+Value buildExp2(tandem::SequenceBuilder &b, Value x);
+
+} // namespace mlir::scaled
+
+#endif // TANDEM_DIALECT_SCALED_IR_POWERS_H

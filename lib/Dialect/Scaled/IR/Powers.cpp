@@ -1,0 +1,63 @@
+//===- Powers.cpp - Logarithm and power of two ----------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements f32 sequences for log2 and exp2.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Scaled/IR/Powers.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using mlir::tandem::SequenceBuilder;
+
+// log2(1 + f) / f on [sqrt(1/2) - 1, sqrt(2) - 1], least relative error
+// 2^-25.2, coefficients rounded to f32.
+static constexpr double log2Coefficients[] = {
+    0x1.715476p+0,  -0x1.715470p-1, 0x1.ec73d6p-2,
+    -0x1.715c4ep-2, 0x1.26d382p-2,  -0x1.e95c0ap-3,
+    0x1.b9c962p-3,  -0x1.a87c2ep-3, 0x1.01b502p-3};
+
+// 2^f on [-1/2, 1/2].
+static constexpr double exp2Coefficients[] = {
+    0x1p+0,        0x1.62e430p-1,  0x1.ebfbd8p-3, 0x1.c6af76p-5,
+    0x1.3b30a0p-7, 0x1.5f0b82p-10, 0x1.3fa208p-13};
+
+static Value buildHorner(SequenceBuilder &b, Value f,
+                         ArrayRef<double> coefficients) {
+  Value sum = b.real(f.getType(), coefficients.back());
+  for (double coefficient : llvm::reverse(coefficients.drop_back()))
+    sum = b.fma(sum, f, b.real(f.getType(), coefficient));
+  return sum;
+}
+
+Value scaled::buildLog2(SequenceBuilder &b, Value x) {
+  Value bits = b.bits(x);
+  Value shifted = b.subi(bits, b.like(bits, 0x3F3504F3));
+  Value exponent =
+      arith::ShRSIOp::create(b.builder, b.loc, shifted, b.like(shifted, 23));
+  Value mantissa =
+      b.bitcast(b.subi(bits, b.shl(exponent, 23)), b.builder.getF32Type());
+  Value f = b.sub(mantissa, b.real(mantissa.getType(), 1.0));
+  Value whole =
+      arith::SIToFPOp::create(b.builder, b.loc, f.getType(), exponent);
+  return b.add(whole, b.mul(f, buildHorner(b, f, log2Coefficients)));
+}
+
+Value scaled::buildExp2(SequenceBuilder &b, Value x) {
+  Value least = b.real(x.getType(), -100.0);
+  Value isBelow = b.compare(arith::CmpFPredicate::OLT, x, least);
+  x = b.select(isBelow, least, x);
+  // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
+  Value anchor = b.real(x.getType(), 0x1.8p23);
+  Value sum = b.add(x, anchor);
+  Value f = b.sub(x, b.sub(sum, anchor));
+  Value mantissa = b.bits(buildHorner(b, f, exp2Coefficients));
+  return b.bitcast(b.addi(mantissa, b.shl(b.bits(sum), 23)),
+                   b.builder.getF32Type());
+}
