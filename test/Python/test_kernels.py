@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (F16_STRATEGIES, GRAPHS, STRATEGIES, bytes_per_parameter, cases,
-                   plane_types, step)
+from model import GRAPHS, STRATEGIES, bytes_per_parameter, cases, plane_types, step
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of)
 
@@ -23,23 +22,21 @@ KEY, FIRST = 9, 5
 
 pairs = pytest.mark.parametrize(
     "graph, strategy", [(g, s) for g in GRAPHS for s in STRATEGIES])
-f16_pairs = pytest.mark.parametrize(
-    "graph, strategy", [(g, s) for g in GRAPHS for s in F16_STRATEGIES])
 ISAS = ("x86-64", "x86-64-v3", "x86-64-v4")
 WIDTHS = (1, 8, 16, 32, 64)
 
 
-def example(graph, strategy, kind="mixed", size=300, table=STRATEGIES):
+def example(graph, strategy, kind="mixed", size=300):
     """(planes, hypers) of a case."""
-    planes = cases.state(graph, table[strategy], kind, size,
+    planes = cases.state(graph, STRATEGIES[strategy], kind, size,
                          seed_of(graph, strategy, kind, size))
-    return planes, cases.hypers(graph, table[strategy])
+    return planes, cases.hypers(graph, STRATEGIES[strategy])
 
 
-def check_example(graph, strategy, kind, size, table=STRATEGIES, path=()):
-    planes, hypers = example(graph, strategy, kind, size, table)
-    want = step(graph, table[strategy], planes, hypers, STEP, SEED, KEY, FIRST)
-    assert_kernel(compiled(graph, strategy, path=path), planes, want, hypers,
+def check_example(graph, strategy, kind, size):
+    planes, hypers = example(graph, strategy, kind, size)
+    want = step(graph, STRATEGIES[strategy], planes, hypers, STEP, SEED, KEY, FIRST)
+    assert_kernel(compiled(graph, strategy), planes, want, hypers,
                   f"{graph} under {strategy}, {kind}, {size}", key=KEY, first=FIRST)
 
 
@@ -74,13 +71,6 @@ def test_empty():
             check_example(graph, strategy, "mixed", 0)
 
 
-@f16_pairs
-def test_f16(graph, strategy, f16_path):
-    """The same strategies in f16, from files that the test wrote."""
-    for kind in cases.KINDS:
-        check_example(graph, strategy, kind, 130, F16_STRATEGIES, (f16_path,))
-
-
 @pairs
 def test_signature(graph, strategy):
     kernel = compiled(graph, strategy)
@@ -100,7 +90,9 @@ def test_bytes_per_parameter(graph, strategy):
 
 @pytest.mark.parametrize("strategy, count", [
     ("bf16", 8), ("bf16-kahan", 10), ("collage-light", 10), ("collage-plus", 12),
-    ("fp32-optim", 12), ("remainder", 14), ("master-weights", 16), ("fp32", 16)])
+    ("fp32-optim", 12), ("remainder", 14), ("master-weights", 16), ("fp32", 16),
+    ("f16", 8), ("f16-kahan", 10), ("f16-collage-light", 10), ("f16-collage-plus", 12),
+    ("f16-fp32-optim", 12), ("f16-master-weights", 16)])
 def test_bytes_of_adamw(strategy, count):
     """Table 2 of the Collage paper, and the strategies beside it."""
     assert compiled("adamw", strategy).bytes_per_parameter == count
