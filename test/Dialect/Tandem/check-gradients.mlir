@@ -25,6 +25,12 @@
 // CHECK-NEXT:    arith.constant 127 : i8
 // CHECK:         arith.constant 126 : i8
 // CHECK:         tandem.raise %{{.+}}[0] : i1
+// A plane that was loaded as bits stays so.
+// CHECK:         %[[RAW:.+]] = tandem.load_plane %[[H]][0] {{.+}} -> i8
+// CHECK-NEXT:    arith.constant 127 : i8
+// CHECK-NEXT:    arith.andi %[[RAW]],
+// CHECK:         tandem.raise %{{.+}}[0] : i1
+// CHECK:         tandem.metric
 // CHECK:         tandem.store_plane
 // CHECK-NOT:     tandem.raise
 tandem.kernel @check compute(<f32, f32>) tensors [#p, #g, #h] scalars [] prologue {
@@ -36,6 +42,9 @@ tandem.kernel @check compute(<f32, f32>) tensors [#p, #g, #h] scalars [] prologu
   %2 = arith.extf %1 : bf16 to f32
   %3 = tandem.load_plane %h[0] : !f8 -> f8E4M3FN
   %4 = arith.extf %3 : f8E4M3FN to f32
+  %raw = tandem.load_plane %h[0] : !f8 -> i8
+  %number = arith.uitofp %raw : i8 to f64
+  tandem.metric %number[0] : f64
   %5 = arith.addf %2, %4 : f32
   %6 = arith.addf %5, %0 : f32
   tandem.store_plane %6, %p[0] : f32, !f32
