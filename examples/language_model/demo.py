@@ -94,8 +94,13 @@ def check_arguments(
 
 
 def chosen_strategies(text: str | None, quick: bool) -> list[str]:
-    """The strategies of the command line, each checked by running it once."""
-    if text == "all" or (text is None and quick):
+    """The strategies of the command line, each checked by running it once.
+
+    Of all strategies those that refuse the demo's settings are left out; one that
+    was asked for by name must work.
+    """
+    takes_all = text == "all" or (text is None and quick)
+    if takes_all:
         names = list(ALL_STRATEGIES)
     elif text is None:
         names = list(PAPER_STRATEGIES)
@@ -103,12 +108,16 @@ def chosen_strategies(text: str | None, quick: bool) -> list[str]:
         names = list(dict.fromkeys(filter(None, text.split(","))))
     if not names:
         raise SystemExit("error: --strategies is empty; name some, or say `all`")
+    usable = []
     for name in names:
         try:
             check_strategy(name)
+            usable.append(name)
         except (RuntimeError, ValueError) as error:
-            raise SystemExit(f"error: strategy '{name}': {error}") from None
-    return names
+            if not takes_all:
+                raise SystemExit(f"error: strategy '{name}': {error}") from None
+            print(f"without {name}: {error}", flush=True)
+    return usable
 
 
 def make_config(arguments: argparse.Namespace) -> Config:

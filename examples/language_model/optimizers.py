@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
+import tandem
 import tandem.torch
 import torch
 
@@ -26,7 +27,17 @@ ALL_STRATEGIES = PAPER_STRATEGIES + (
     "collage-plus-f32",
     "fp32-optim",
     "remainder",
+    "f16",
+    "f16-kahan",
+    "f16-stochastic",
+    "f16-collage-light",
+    "f16-collage-plus",
+    "f16-collage-light-f32",
+    "f16-collage-plus-f32",
+    "f16-fp32-optim",
+    "f16-master-weights",
 )
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +62,8 @@ class Hyperparameters:
 
 def parameter_dtype(strategy: str) -> torch.dtype:
     """The format of the weights and gradients that the model computes with."""
-    return torch.float32 if strategy == "fp32" else torch.bfloat16
+    planes = tandem.compile("adamw", strategy).planes
+    return DTYPES[next(plane.type for plane in planes if plane.name == "param")]
 
 
 def make_optimizer(

@@ -42,9 +42,11 @@ def smooth(values: list[float]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def style_of(strategy: str) -> dict[str, object]:
-    """How a strategy's line looks in every panel."""
-    colour, dashes = STYLES.get(strategy, OTHER_STYLE)
-    return {"color": colour, "linestyle": dashes, "linewidth": 1.6}
+    """How a strategy's line looks in every panel: in f16 as in bf16, but paler."""
+    names = (strategy, strategy.removeprefix("f16-"), f"b{strategy}")
+    colour, dashes = next((STYLES[n] for n in names if n in STYLES), OTHER_STYLE)
+    alpha = 0.5 if strategy.startswith("f16") else 1.0
+    return {"color": colour, "linestyle": dashes, "linewidth": 1.6, "alpha": alpha}
 
 
 def draw_curves(axes: Axes, records: list[Record], name: str, title: str) -> None:

@@ -48,6 +48,8 @@ typedef struct TandemCompileOptions {
   int64_t width;
   /// Whether the kernel also measures the effective descent quality.
   bool metrics;
+  /// Whether a launch reports gradients that are not finite in its flags.
+  bool flags;
 } TandemCompileOptions;
 
 /// Roles of a tensor, in the order of tandem::RoleKind.

@@ -51,6 +51,7 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   compileOptions.isa = orElse(options->isa, "native");
   compileOptions.width = options->width;
   compileOptions.metrics = options->metrics;
+  compileOptions.flags = options->flags;
   auto kernel = compile(compileOptions);
   if (!kernel)
     return fail(kernel.takeError());

@@ -42,6 +42,8 @@ void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
     manager.addPass(createAddMetrics());
   manager.addPass(createApplyPolicy());
   manager.addPass(createLowerStorage());
+  if (options.flags)
+    manager.addPass(createCheckGradients());
   manager.addPass(createConvertMCFToArith());
   manager.addPass(createConvertScaledToArith());
   addCleanup(manager);

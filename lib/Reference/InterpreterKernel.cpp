@@ -45,7 +45,7 @@ public:
                                                  Operands operands) override;
 
 private:
-  Results load(LoadOp op);
+  Results load(LoadOp op) const;
   Results store(StoreOp op, const Datum &value) const;
   llvm::Expected<Results> loadPlane(LoadPlaneOp op) const;
   Results storePlane(StorePlaneOp op, const Datum &value) const;
@@ -106,7 +106,7 @@ KernelMemory::execute(Operation *op, Operands operands) {
 // Values and planes
 //===----------------------------------------------------------------------===//
 
-Results KernelMemory::load(LoadOp op) {
+Results KernelMemory::load(LoadOp op) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
   Type element = getElementTypeOrSelf(op.getType());
   std::optional<Format> format = getFormat(element);
@@ -115,7 +115,6 @@ Results KernelMemory::load(LoadOp op) {
   Datum datum(getNumLanes(op.getType()));
   for (auto [i, lane] : llvm::enumerate(datum)) {
     Codes codes = read(tensor, i);
-    state.flags |= getFlags(tensor, codes);
     if (element.isF32()) {
       lane.push_back(decodeReal(tensor.storage, codes));
       continue;

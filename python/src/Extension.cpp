@@ -41,7 +41,7 @@ class Kernel {
 public:
   Kernel(const std::string &graph, const std::string &strategy,
          const std::vector<std::string> &path, const std::string &target,
-         const std::string &isa, int64_t width, bool metrics) {
+         const std::string &isa, int64_t width, bool metrics, bool flags) {
     std::vector<const char *> directories;
     for (const std::string &directory : path)
       directories.push_back(directory.c_str());
@@ -52,7 +52,8 @@ public:
                                     target.c_str(),
                                     isa.c_str(),
                                     width,
-                                    metrics};
+                                    metrics,
+                                    flags};
     {
       nb::gil_scoped_release release;
       kernel = tandemCompile(&options);
@@ -251,7 +252,7 @@ NB_MODULE(_tandem, m) {
   nb::class_<Kernel>(m, "Kernel")
       .def(nb::init<const std::string &, const std::string &,
                     const std::vector<std::string> &, const std::string &,
-                    const std::string &, int64_t, bool>())
+                    const std::string &, int64_t, bool, bool>())
       .def_prop_ro("name",
                    [](Kernel &k) { return tandemKernelGetName(k.kernel); })
       .def_prop_ro("compute",

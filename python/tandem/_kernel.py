@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tandem import _tandem
 
 
-#: Flag of a launch: a gradient held a NaN or an infinity.
+#: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
 NON_FINITE = 1
 
 
@@ -291,7 +291,8 @@ class Plan:
     ) -> int:
         """Runs one step with one row of scalars per param group.
 
-        Returns the launch's flags: :data:`NON_FINITE` if a gradient held a NaN
+        Returns the launch's flags, none of which a kernel raises unless it was
+        compiled with ``flags=True``: :data:`NON_FINITE` if a gradient held a NaN
         or an infinity. Such a step is carried out all the same.
         """
         flat = [value for row in hypers for value in row]
@@ -319,6 +320,7 @@ def compile(
     isa: str = "native",
     width: int = 0,
     metrics: bool = False,
+    flags: bool = False,
 ) -> Kernel:
     """Compiles an optimizer graph under a strategy.
 
@@ -332,6 +334,8 @@ def compile(
         width: elements per step, a power of two; 0 chooses.
         metrics: whether each launch also measures the effective descent quality
             (:meth:`Plan.metrics`).
+        flags: whether each launch also reports gradients that are not finite
+            (:meth:`Plan.launch`).
 
     Raises:
         ValueError: what does not compile, with the compiler's diagnostics.
@@ -340,7 +344,7 @@ def compile(
         raise TypeError("path is a list of directories, not one string")
     native = _tandem.Kernel(
         os.fspath(graph), strategy, [os.fspath(p) for p in path], target, isa, width,
-        metrics,
+        metrics, flags,
     )
     return Kernel(native, strategy, target)
 

@@ -357,18 +357,18 @@ def test_scalar_without_default(arrays):
     assert (planes["p"] == 1).all()
 
 
-def test_eps_that_rounds_to_zero(f16_path):
+def test_eps_that_rounds_to_zero():
     """Under an f16 component the default eps would divide by zero."""
-    kernel = compiled("adamw", "f16", path=(f16_path,))
+    kernel = compiled("adamw", "f16")
     planes = {p.name: np.ones(8, np.uint16) for p in kernel.planes}
     refuse_to_run(kernel, planes, "hyper 'eps' of row 0 is 1e-08",
                   "this kernel's format would round to zero", "use 0 or at least",
                   eps=1e-8)
 
 
-def test_least_eps(f16_path):
+def test_least_eps():
     """The message's bound is exact: half the least subnormal is a tie to zero."""
-    kernel = compiled("adamw", "f16", path=(f16_path,))
+    kernel = compiled("adamw", "f16")
     planes = {p.name: np.ones(8, np.uint16) for p in kernel.planes}
     refuse_to_run(kernel, planes, "would round to zero", eps=2.0**-25)
     for eps in (0.0, np.nextafter(2.0**-25, 1.0)):

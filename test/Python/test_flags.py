@@ -31,20 +31,20 @@ def specials(name):
     return codes
 
 
-def example(strategy, size, table=STRATEGIES):
-    return cases.state("adamw", table[strategy], "ordinary", size,
+def example(strategy, size):
+    return cases.state("adamw", STRATEGIES[strategy], "ordinary", size,
                        seed_of("flags", strategy, size))
 
 
 def on_cpu(strategy, planes, **options):
-    kernel = compiled("adamw", strategy, **options)
+    kernel = compiled("adamw", strategy, flags=True, **options)
     hypers = cases.hypers("adamw", STRATEGIES[strategy])
     return kernel({n: p.copy() for n, p in planes.items()}, threads=2, **hypers,
                   **integers_of(kernel))
 
 
 def on_gpu(strategy, planes, offset=0):
-    kernel = compiled("adamw", strategy, "sm_90")
+    kernel = compiled("adamw", strategy, "sm_90", flags=True)
     hypers = cases.hypers("adamw", STRATEGIES[strategy])
     tensor = Tensor({n: aligned_copy(p, offset) for n, p in planes.items()})
     return launch(kernel, [tensor], [hypers | integers_of(kernel)]).flags
@@ -107,6 +107,15 @@ def test_nothing_else_raises(strategy):
     assert on_cpu(strategy, others) == on_gpu(strategy, others) == 0
 
 
+def test_flags_must_be_asked_for():
+    """A kernel without them reports nothing and loads gradients as they are."""
+    kernel = compiled("adamw", "bf16")
+    assert "tandem.raise" not in kernel.ir
+    _, planes = next(with_special("bf16", 37))
+    hypers = cases.hypers("adamw", STRATEGIES["bf16"])
+    assert kernel({n: p.copy() for n, p in planes.items()}, **hypers) == 0
+
+
 @pytest.mark.parametrize("strategy", ("bf16", "collage-plus", "remainder"))
 def test_interpreter(strategy):
     hypers = cases.hypers("adamw", STRATEGIES[strategy])
@@ -126,7 +135,7 @@ def test_gradients_of_any_format(form, tmp_path):
       tandem.assign grad = #tandem.float<{form}>
       tandem.assign param = #tandem.float<f32>
     }}""")
-    cpu, gpu = (tandem.compile("sgd", "mine", target, path=[tmp_path])
+    cpu, gpu = (tandem.compile("sgd", "mine", target, path=[tmp_path], flags=True)
                 for target in ("cpu", "sm_90"))
 
     def raised(planes):

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from model import (F16_STRATEGIES, GRAPHS, STRATEGIES, Strategy, bytes_per_parameter,
+from model import (GRAPHS, STRATEGIES, Strategy, bytes_per_parameter,
                    cases, metrics, plane_types, step, storage, trace)
 from model import arithmetic as mcf
 from model.arithmetic import Arithmetic
@@ -31,7 +31,6 @@ DTYPES = {
     "f8E5M2": ml_dtypes.float8_e5m2,
 }
 NARROW = tuple(DTYPES)
-BOTH = [(n, s) for table in (STRATEGIES, F16_STRATEGIES) for n, s in table.items()]
 
 
 def codes_of(name):
@@ -452,7 +451,7 @@ def test_bytes_per_parameter(strategy, size):
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_every_strategy_steps_and_stores_canonical_nans(graph):
-    for name, strategy in BOTH:
+    for name, strategy in STRATEGIES.items():
         types = plane_types(graph, strategy)
         for kind in cases.KINDS:
             planes = cases.state(graph, strategy, kind, 32, seed=3)
@@ -700,7 +699,7 @@ def test_f32_policies_agree_with_fp32_on_what_they_store(graph):
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_steps_do_not_depend_on_chunks(graph):
-    for name, strategy in BOTH:
+    for name, strategy in STRATEGIES.items():
         planes = cases.state(graph, strategy, "mixed", 300, seed=5)
         h = cases.hypers(graph, strategy)
         run = lambda p, first: step(graph, strategy, p, h, 9, seed=77, key=5, first=first)
@@ -745,7 +744,7 @@ def test_refused_launches(changes, t, message):
 
 
 def test_f16_refuses_the_usual_epsilon():
-    strategy = F16_STRATEGIES["collage-plus"]
+    strategy = STRATEGIES["f16-collage-plus"]
     planes = cases.state("adamw", strategy, "ordinary", 4)
     with pytest.raises(ValueError, match="eps 1e-08 rounds to zero in f16"):
         step("adamw", strategy, planes, cases.hypers("adamw"), 1)

@@ -17,9 +17,8 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
-from model import (F16_STRATEGIES, GRAPHS, STRATEGIES, cases, metrics, plane_types,
-                   step, trace)
-from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
+from model import GRAPHS, STRATEGIES, cases, metrics, plane_types, step, trace
+from support.torch_bits import (assert_same_bits, bits, dtype_of, parameters, params_of,
                                 set_gradients, train)
 
 SHAPES = [(17,), (3, 5), (), (4, 1, 7), (0, 3)]
@@ -63,20 +62,9 @@ def assert_follows_model(optimizer, graph, strategy, hypers, seed=0, steps=3):
 @pytest.mark.parametrize("graph, name", ALL)
 def test_follows_the_model(graph, name):
     strategy = STRATEGIES[name]
-    dtype = torch.float32 if name == "fp32" else torch.bfloat16
     hypers = cases.hypers(graph, strategy, lr=2e-2)
-    optimizer = tt.Optimizer(parameters(SHAPES, dtype), graph, name, seed=5, **hypers)
+    optimizer = tt.Optimizer(parameters(SHAPES, dtype_of(name)), graph, name, seed=5, **hypers)
     assert_follows_model(optimizer, graph, strategy, hypers, seed=5)
-
-
-@pytest.mark.parametrize("name", ["collage-plus", "master-weights"])
-def test_follows_the_model_in_f16(name, f16_path):
-    hypers = cases.hypers("adamw", F16_STRATEGIES[name])
-    optimizer = tt.AdamW(parameters(SHAPES, torch.float16), strategy=name,
-                         path=[f16_path], lr=hypers["lr"], eps=hypers["eps"],
-                         betas=(hypers["beta1"], hypers["beta2"]),
-                         weight_decay=hypers["weight_decay"])
-    assert_follows_model(optimizer, "adamw", F16_STRATEGIES[name], hypers)
 
 
 @pytest.mark.parametrize("options, graph", [
@@ -109,7 +97,7 @@ def test_mixed_types_run_two_kernels():
 
 @pytest.mark.parametrize("name", ["collage-plus", "bf16-stochastic", "fp32"])
 def test_threads_do_not_matter(name):
-    dtype = torch.float32 if name == "fp32" else torch.bfloat16
+    dtype = dtype_of(name)
     one, three = (tt.AdamW(parameters([(70001,), (40,)], dtype), strategy=name,
                            threads=threads) for threads in (1, 3))
     train(one, range(2))
@@ -236,7 +224,7 @@ def test_metrics_must_be_asked_for():
 @pytest.mark.skipif(not HAS_METRICS, reason="kernels do not measure")
 @pytest.mark.parametrize("name", ["bf16", "collage-plus", "master-weights", "fp32"])
 def test_metrics(name):
-    dtype = torch.float32 if name == "fp32" else torch.bfloat16
+    dtype = dtype_of(name)
     params, same = (parameters([(300,), (70,)], dtype) for _ in range(2))
     optimizer = tt.AdamW(params, lr=1e-4, strategy=name, metrics=True)
     plain = tt.AdamW(same, lr=1e-4, strategy=name)

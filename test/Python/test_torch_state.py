@@ -19,7 +19,9 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
-from support.torch_bits import assert_same_bits, bits, parameters, params_of, train
+from model import STRATEGIES, cases
+from support.torch_bits import (assert_same_bits, bits, dtype_of, parameters, params_of,
+                                train)
 
 SHAPES = [(17,), (3, 5)]
 
@@ -37,10 +39,10 @@ def clones(params):
 
 
 def make(strategy, params=None, **options):
-    dtype = torch.float32 if strategy == "fp32" else torch.bfloat16
     if params is None:
-        params = parameters(SHAPES, dtype) + parameters([(4,)], torch.float32)
-    return tt.AdamW(params, lr=1e-2, strategy=strategy, **options)
+        params = parameters(SHAPES, dtype_of(strategy)) + parameters([(4,)], torch.float32)
+    eps = cases.hypers("adamw", STRATEGIES[strategy])["eps"]
+    return tt.AdamW(params, lr=1e-2, eps=eps, strategy=strategy, **options)
 
 
 @pytest.mark.parametrize("strategy", tandem.strategies())

@@ -64,6 +64,8 @@ struct Options {
                "copies of the param at its value")};
   cl::opt<bool> metrics{"metrics", cl::cat(category),
                         cl::desc("Measure the descent quality")};
+  cl::opt<bool> flags{"flags", cl::cat(category),
+                      cl::desc("Report gradients that are not finite")};
   cl::opt<bool> signatureOnly{
       "print-signature", cl::cat(category),
       cl::desc("Print the arrays and scalars that a run takes, and stop")};
@@ -80,6 +82,7 @@ CompileOptions Options::getCompileOptions() const {
   result.isa = isa;
   result.width = width;
   result.metrics = metrics;
+  result.flags = flags;
   return result;
 }
 

@@ -28,6 +28,8 @@ struct KernelPipelineOptions
       *this, "path", llvm::cl::desc("Directories searched for strategies")};
   Option<bool> metrics{*this, "metrics",
                        llvm::cl::desc("Measure the effective descent quality")};
+  Option<bool> flags{*this, "flags",
+                     llvm::cl::desc("Report gradients that are not finite")};
 };
 
 /// Options of the pipeline from a kernel to the LLVM dialect for a CPU.

@@ -86,6 +86,8 @@ struct CompileOptions {
   int64_t width = 0;
   /// Whether the kernel also measures the effective descent quality.
   bool metrics = false;
+  /// Whether a launch reports gradients that are not finite.
+  bool flags = false;
 };
 
 /// A kernel's code for one target.

@@ -177,6 +177,7 @@ mlir::tandem::compile(const CompileOptions &options) {
   pipeline.strategy = options.strategy;
   pipeline.path = ArrayRef<std::string>(options.path);
   pipeline.metrics = options.metrics;
+  pipeline.flags = options.flags;
   buildKernelPipeline(manager, pipeline);
   if (failed(manager.run(*module)))
     return diagnostics.takeError();

@@ -96,7 +96,8 @@ typedef void (*tdm_cpu_entry)(const void *tensors, const void *chunks,
 typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
                                  uint32_t *scalars, int64_t rows);
 
-/// Flag of a launch: a gradient held a NaN or an infinity.
+/// Flag of a launch: a gradient held a NaN or an infinity. For kernels compiled
+/// to report it.
 #define TDM_FLAG_NON_FINITE 1u
 
 //===----------------------------------------------------------------------===//

@@ -1,7 +1,6 @@
 // RUN: tandem-opt %s -tandem-lower-storage | FileCheck %s
 
 #p = #tandem.role<param "p">
-#g = #tandem.role<grad "g">
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 !f8 = !tandem.stored<tensor<?xf32>, #tandem.float<f8E4M3FN>>
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>>
@@ -207,25 +206,5 @@ tandem.kernel @descent compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.store %0, %p : f32, !pair
   %d = arith.constant 0.25 : f64
   tandem.descent %d, %p : f64, !pair
-  tandem.yield
-}
-
-// A gradient's magnitude above the largest that is finite raises flag 0.
-// CHECK-LABEL: tandem.kernel @gradient
-// CHECK:       ^bb0(%[[G:.+]]: !tandem
-// CHECK-NEXT:    %[[CODE:.+]] = tandem.load_plane %[[G]][0] {{.+}} -> i32
-// CHECK-NEXT:    %[[MASK:.+]] = arith.constant 2147483647 : i32
-// CHECK-NEXT:    %[[MAGNITUDE:.+]] = arith.andi %[[CODE]], %[[MASK]]
-// CHECK-NEXT:    %[[LARGEST:.+]] = arith.constant 2139095039 : i32
-// CHECK-NEXT:    %[[IS_SPECIAL:.+]] = arith.cmpi sgt, %[[MAGNITUDE]], %[[LARGEST]]
-// CHECK-NEXT:    tandem.raise %[[IS_SPECIAL]][0] : i1
-// CHECK-NEXT:    arith.bitcast %[[CODE]] : i32 to f32
-tandem.kernel @gradient compute(<f32, f32>) tensors [#g] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%g: !f32):
-  %0 = tandem.load %g : !f32 -> f32
-  %1 = arith.extf %0 : f32 to f64
-  tandem.metric %1[0] : f64
   tandem.yield
 }

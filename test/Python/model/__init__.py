@@ -14,5 +14,5 @@
 """
 
 from . import arithmetic, cases, formats, metrics, philox, storage
-from .optimizers import (F16_STRATEGIES, GRAPHS, STRATEGIES, Strategy,
+from .optimizers import (BF16_STRATEGIES, GRAPHS, STRATEGIES, Strategy,
                          bytes_per_parameter, flags, plane_types, step, trace)

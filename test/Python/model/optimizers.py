@@ -51,29 +51,27 @@ MOMENT = {
 }
 
 
-def _table(low):
+def _table(low, prefix=""):
     """The named strategies with `low` as their 16-bit format."""
     plain, f32, pair = Plain(low), Plain("f32"), Expansion(low)
     random = Plain(low, stochastic=True)
-    table = {
-        "fp32": Strategy(f32, f32, f32, f32),
+    return {
         low: Strategy(plain, plain, plain, plain, low),
         f"{low}-kahan": Strategy(plain, Kahan(low), plain, plain, low),
         f"{low}-stochastic": Strategy(plain, random, plain, plain),
-        "collage-light": Strategy(plain, pair, plain, plain, low),
-        "collage-plus": Strategy(plain, pair, plain, pair, low),
-        "collage-light-f32": Strategy(plain, pair, plain, plain),
-        "collage-plus-f32": Strategy(plain, pair, plain, pair),
-        "fp32-optim": Strategy(plain, plain, f32, f32),
-        "master-weights": Strategy(plain, Master(low), f32, f32),
+        f"{prefix}collage-light": Strategy(plain, pair, plain, plain, low),
+        f"{prefix}collage-plus": Strategy(plain, pair, plain, pair, low),
+        f"{prefix}collage-light-f32": Strategy(plain, pair, plain, plain),
+        f"{prefix}collage-plus-f32": Strategy(plain, pair, plain, pair),
+        f"{prefix}fp32-optim": Strategy(plain, plain, f32, f32),
+        f"{prefix}master-weights": Strategy(plain, Master(low), f32, f32),
     }
-    if low == "bf16":
-        table["remainder"] = Strategy(plain, Remainder(), f32, f32)
-    return table
 
 
-STRATEGIES = _table("bf16")
-F16_STRATEGIES = _table("f16")
+BF16_STRATEGIES = _table("bf16") | {
+    "remainder": Strategy(Plain("bf16"), Remainder(), Plain("f32"), Plain("f32"))}
+STRATEGIES = BF16_STRATEGIES | _table("f16", "f16-") | {
+    "fp32": Strategy(*4 * [Plain("f32")])}
 
 #===----------------------------------------------------------------------===#
 # Evaluation

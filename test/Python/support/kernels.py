@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tandem
-from model import F16_STRATEGIES, Strategy
+from model import Strategy
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
@@ -24,10 +24,10 @@ STEP, SEED = 7, 0x1234_5678_9ABC
 
 @lru_cache(maxsize=None)
 def compiled(graph, strategy, target="cpu", isa="native", width=0, path=(),
-             metrics=False):
+             metrics=False, flags=False):
     """tandem.compile, once per process for the same arguments."""
     return tandem.compile(graph, strategy, target, path=path, isa=isa, width=width,
-                          metrics=metrics)
+                          metrics=metrics, flags=flags)
 
 
 def seed_of(*names):
@@ -133,9 +133,3 @@ def strategy_text(name, strategy: Strategy):
         f"  tandem.assign state moment(second) = {storage_text(strategy.second)}",
         f"  tandem.assign state = {storage_text(strategy.first)}",
         "}", ""])
-
-
-def write_f16_strategies(directory):
-    """Writes <name>.mlir for each of F16_STRATEGIES."""
-    for name, strategy in F16_STRATEGIES.items():
-        (directory / f"{name}.mlir").write_text(strategy_text(name, strategy))

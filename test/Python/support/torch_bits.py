@@ -11,6 +11,9 @@
 import numpy as np
 import torch
 
+from model import STRATEGIES
+
+_DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 _BITS = {2: (torch.int16, np.uint16), 4: (torch.int32, np.uint32)}
 
 
@@ -19,6 +22,11 @@ def bits(tensor):
     integer, unsigned = _BITS[tensor.element_size()]
     flat = tensor.detach().contiguous().view(integer).flatten()
     return flat.numpy().view(unsigned).copy()
+
+
+def dtype_of(strategy):
+    """The type of a strategy's weights and gradients."""
+    return _DTYPES[STRATEGIES[strategy].grad.format]
 
 
 def parameters(shapes, dtype=torch.bfloat16, seed=0):

@@ -24,9 +24,6 @@ namespace mlir::tandem {
 using namespace mlir;
 using namespace mlir::tandem;
 
-/// The launch's flag for gradients, TDM_FLAG_NON_FINITE of the runtime.
-static constexpr int64_t nonFiniteFlag = 0;
-
 namespace {
 /// Adds what a kernel's stochastic rounding needs: the seed and the step as
 /// uniform 32-bit values.
@@ -126,48 +123,15 @@ struct LowerStoragePass
       if (!plane.isRead)
         continue;
       ++numLoads;
-      planes.back() = isGradient(op.getTensor()) && plane.group == 1 &&
-                              isa<FloatType>(plane.elementType)
-                          ? loadChecked(builder, op, plane, index)
-                          : loadBare(builder, op, plane, index);
+      Type type =
+          plane.isRaw ? getBitsType(plane.elementType) : plane.elementType;
+      planes.back() = LoadPlaneOp::create(builder, op.getLoc(), type,
+                                          op.getTensor(), index);
     }
     op.replaceAllUsesWith(
         storage.decode(builder, op.getLoc(), planes, op.getType()));
     loaded[op.getTensor()] = std::move(planes);
     op.erase();
-  }
-
-  static bool isGradient(Value tensor) {
-    auto argument = cast<BlockArgument>(tensor);
-    auto kernel = cast<KernelOp>(argument.getOwner()->getParentOp());
-    return kernel.getTensorRole(argument.getArgNumber()).getKind() ==
-           RoleKind::grad;
-  }
-
-  static Value loadBare(OpBuilder &builder, LoadOp op, const Plane &plane,
-                        unsigned index) {
-    Type type =
-        plane.isRaw ? getBitsType(plane.elementType) : plane.elementType;
-    return LoadPlaneOp::create(builder, op.getLoc(), type, op.getTensor(),
-                               index);
-  }
-
-  /// Loads a plane as bits, which raise the flag if their value is not finite.
-  Value loadChecked(OpBuilder &builder, LoadOp op, const Plane &plane,
-                    unsigned index) {
-    SequenceBuilder b(builder, op.getLoc());
-    FloatFormat format = FloatFormat::get(plane.elementType);
-    Value bits =
-        LoadPlaneOp::create(b.builder, b.loc, getBitsType(plane.elementType),
-                            op.getTensor(), index);
-    // Without the sign, codes compare as signed integers, which every
-    // instruction set can do.
-    Value magnitude = b.andi(bits, b.like(bits, format.magnitudeMask()));
-    Value isNotFinite = b.compare(arith::CmpIPredicate::sgt, magnitude,
-                                  b.like(bits, format.maxFinite()));
-    RaiseOp::create(b.builder, b.loc, isNotFinite, nonFiniteFlag);
-    ++numFlagged;
-    return plane.isRaw ? bits : b.bitcast(bits, plane.elementType);
   }
 
   LogicalResult lowerStore(StoreOp op, RandomState &random) {

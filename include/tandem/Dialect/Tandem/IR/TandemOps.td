@@ -410,8 +410,8 @@ def Tandem_RaiseOp : Tandem_Op<"raise", [MemoryEffects<[MemWrite]>]> {
   let summary = "raises a flag of the launch where a condition holds";
   let description = [{
     The flag is raised if the condition holds for any element of any tensor.
-    `-tandem-lower-storage` raises flag 0 for each float plane of a gradient that
-    holds a NaN or an infinity.
+    `-tandem-check-gradients` raises flag 0 for gradients that hold a NaN or an
+    infinity.
 
     Constraint: (C1) the flag is a bit number from 0 to 31.
 

@@ -132,8 +132,7 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
     Replaces `tandem.load` by loads of the storage's planes and its decoding,
     `tandem.store` by its encoding and stores of the planes. Every store
     canonicalizes NaN, on integers. Storages that round stochastically draw
-    their bits from Philox4x32-10, spelled out in integer arithmetic. A gradient
-    is loaded as bits, and a NaN or an infinity among them raises flag 0.
+    their bits from Philox4x32-10, spelled out in integer arithmetic.
 
     Example: `test/Dialect/Tandem/lower-storage.mlir`
   }];
@@ -142,8 +141,30 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
   let statistics = [
     Statistic<"numLoads", "loads", "Number of plane loads">,
     Statistic<"numStores", "stores", "Number of plane stores">,
-    Statistic<"numFlagged", "flagged", "Number of plane loads that can raise a flag">,
   ];
+}
+
+def CheckGradients : Pass<"tandem-check-gradients", "::mlir::ModuleOp"> {
+  let summary = "Report gradients that are not finite";
+  let description = [{
+    Behind each load of a gradient's float plane, raises flag 0 of the launch if
+    the element is a NaN or an infinity: an integer comparison of its bits, which
+    are loaded instead. Kernels without this pass pay nothing.
+
+    Example: `test/Dialect/Tandem/check-gradients.mlir`
+
+    ```mlir
+    %g = tandem.load_plane %grad[0] : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> bf16
+    // becomes
+    %bits = tandem.load_plane %grad[0] : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> i16
+    %magnitude = arith.andi %bits, %c32767 : i16
+    %is_not_finite = arith.cmpi sgt, %magnitude, %c32639 : i16
+    tandem.raise %is_not_finite[0] : i1
+    %g = arith.bitcast %bits : i16 to bf16
+    ```
+  }];
+  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [Statistic<"numChecked", "checked", "Number of plane loads checked">];
 }
 
 def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
