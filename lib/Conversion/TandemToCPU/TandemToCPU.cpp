@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "PairedLanes.h"
 #include "TreeSum.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
@@ -31,7 +32,7 @@ public:
   explicit CPUKernelBuilder(KernelOp kernel)
       : kernel(kernel), builder(kernel), launch(kernel, builder),
         loc(kernel.getLoc()), width(kernel.getWidth()),
-        planes(launch.getPlanes()) {}
+        planes(launch.getPlanes()), lanes(kernel) {}
 
   void build();
 
@@ -39,13 +40,15 @@ private:
   void createScratch();
   void buildBlock(const Chunk &chunk, Value index);
   void buildBody(const Chunk &chunk, Value index, ArrayRef<Value> pointers);
+  /// The code of one of the body's operations.
+  void buildOperation(const Chunk &chunk, Value index, ArrayRef<Value> pointers,
+                      Operation *op, IRMapping &mapping);
   void createSums();
   void addToSum(const Chunk &chunk, Value index, MetricOp op, Value value);
   /// Writes the chunk's sums to its slots of the workspace.
   void storeSums(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value chunkIndex);
   /// Copies the first `count` elements between planes and scratch.
   void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
-  Value elementIndices(const Chunk &chunk, Value index);
 
   KernelOp kernel;
   OpBuilder builder;
@@ -53,6 +56,7 @@ private:
   Location loc;
   int64_t width;
   SmallVector<LaunchBuilder::PlaneInfo> planes;
+  PairedLanes lanes;
   /// One block of elements per plane, where a chunk's partial block is
   /// computed.
   SmallVector<Value> scratch;
@@ -166,44 +170,40 @@ void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
   }
 }
 
-Value CPUKernelBuilder::elementIndices(const Chunk &chunk, Value index) {
-  SequenceBuilder b(builder, loc);
-  Value start = b.addi(chunk.first, index);
-  if (width == 1)
-    return start;
-  auto type = VectorType::get({width}, builder.getI64Type());
-  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
-  Value iota = arith::ConstantOp::create(
-      builder, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lanes)));
-  return b.addi(vector::BroadcastOp::create(builder, loc, type, start), iota);
-}
-
 void CPUKernelBuilder::buildBody(const Chunk &chunk, Value index,
                                  ArrayRef<Value> pointers) {
   IRMapping mapping;
   for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
     mapping.map(Value(uniform), value);
-  for (Operation &op : kernel.getBodyBlock().without_terminator()) {
-    if (auto load = dyn_cast<LoadPlaneOp>(op)) {
-      unsigned plane = launch.getPlaneIndex(load.getTensor(), load.getPlane());
-      mapping.map(load.getResult(),
-                  LLVM::LoadOp::create(builder, loc, load.getType(),
-                                       pointers[plane], planes[plane].bytes)
-                      .getResult());
-    } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
-      unsigned plane =
-          launch.getPlaneIndex(store.getTensor(), store.getPlane());
-      LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
-                            pointers[plane], planes[plane].bytes);
-    } else if (auto metric = dyn_cast<MetricOp>(op)) {
-      addToSum(chunk, index, metric, mapping.lookup(metric.getValue()));
-    } else if (isa<ElementIndexOp>(op)) {
-      mapping.map(op.getResult(0), elementIndices(chunk, index));
-    } else if (isa<TensorKeyOp>(op)) {
-      mapping.map(op.getResult(0), chunk.key);
-    } else {
-      builder.clone(op, mapping);
-    }
+  for (Operation &op : kernel.getBodyBlock().without_terminator())
+    buildOperation(chunk, index, pointers, &op, mapping);
+}
+
+void CPUKernelBuilder::buildOperation(const Chunk &chunk, Value index,
+                                      ArrayRef<Value> pointers, Operation *op,
+                                      IRMapping &mapping) {
+  SequenceBuilder b(builder, loc);
+  auto define = [&](Value value) { mapping.map(op->getResult(0), value); };
+  if (auto load = dyn_cast<LoadPlaneOp>(op)) {
+    unsigned plane = launch.getPlaneIndex(load.getTensor(), load.getPlane());
+    define(LLVM::LoadOp::create(builder, loc, load.getType(), pointers[plane],
+                                planes[plane].bytes));
+  } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
+    unsigned plane = launch.getPlaneIndex(store.getTensor(), store.getPlane());
+    LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
+                          pointers[plane], planes[plane].bytes);
+  } else if (auto metric = dyn_cast<MetricOp>(op)) {
+    Value value = lanes.inOrder(b, mapping.lookup(metric.getValue()));
+    addToSum(chunk, index, metric, value);
+  } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {
+    RandomSource source = chunk.getRandomSource(b, draw, index, mapping);
+    define(lanes.extend(b, buildRandomBits(b, source, width)));
+  } else if (lanes.isExtension(op)) {
+    define(lanes.extend(b, mapping.lookup(op->getOperand(0))));
+  } else if (lanes.isTruncation(op)) {
+    define(lanes.truncate(b, mapping.lookup(op->getOperand(0))));
+  } else {
+    builder.clone(*op, mapping);
   }
 }
 

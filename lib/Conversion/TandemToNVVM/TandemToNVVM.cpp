@@ -58,7 +58,6 @@ private:
   Value pointerTo(const Chunk &chunk, unsigned plane, Value index);
   unsigned planeOf(Operation *access);
   Value laneExists(const Chunk &chunk, Value index, int64_t lane);
-  Value elementIndices(const Chunk &chunk, Value index);
 
   KernelOp kernel;
   OpBuilder builder;
@@ -132,12 +131,14 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
     if (isa<LoadPlaneOp, StorePlaneOp>(op))
       continue;
-    if (isa<ElementIndexOp>(op))
-      mapping.map(op.getResult(0), elementIndices(chunk, index));
-    else if (isa<TensorKeyOp>(op))
-      mapping.map(op.getResult(0), chunk.key);
-    else
-      builder.clone(op, mapping);
+    if (auto draw = dyn_cast<RandomBitsOp>(op)) {
+      RandomSource source = chunk.getRandomSource(b, draw, index, mapping);
+      Value bits =
+          b.resize(buildRandomBits(b, source, width), builder.getI32Type());
+      mapping.map(draw.getResult(), bits);
+      continue;
+    }
+    builder.clone(op, mapping);
   }
   buildStores(chunk, index, isWide);
 }
@@ -248,17 +249,6 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
                             planes[plane].bytes);
     }
   }
-}
-
-Value NVVMKernelBuilder::elementIndices(const Chunk &chunk, Value index) {
-  SequenceBuilder b(builder, loc);
-  auto type = VectorType::get({width}, builder.getI64Type());
-  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
-  Value iota = arith::ConstantOp::create(
-      builder, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lanes)));
-  Value start = vector::BroadcastOp::create(builder, loc, type,
-                                            b.addi(chunk.first, index));
-  return b.addi(start, iota);
 }
 
 namespace {

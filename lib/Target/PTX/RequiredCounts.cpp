@@ -69,7 +69,7 @@ public:
 
 private:
   void visit(Operation &op) {
-    bool isElement = isa<LoadPlaneOp, ElementIndexOp>(op) ||
+    bool isElement = isa<LoadPlaneOp, RandomBitsOp>(op) ||
                      llvm::any_of(op.getOperands(), [&](Value operand) {
                        return wide.contains(operand);
                      });

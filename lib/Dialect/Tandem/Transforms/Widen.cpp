@@ -49,7 +49,7 @@ private:
   Value lookup(Value value) { return mapping.lookupOrDefault(value); }
 
   LogicalResult widen(Operation *op) {
-    bool isSource = isa<LoadPlaneOp, ElementIndexOp>(op);
+    bool isSource = isa<LoadPlaneOp, RandomBitsOp>(op);
     bool isStore = isa<StorePlaneOp, MetricOp>(op);
     if (!isSource && !isStore &&
         llvm::none_of(op->getOperands(),
@@ -63,8 +63,9 @@ private:
                                    "-tandem-widen";
     OperationState state(op->getLoc(), op->getName());
     for (Value operand : op->getOperands())
-      state.addOperands(isa<StoredType>(operand.getType()) ? operand
-                                                           : wide(operand));
+      state.addOperands(isSource || isa<StoredType>(operand.getType())
+                            ? lookup(operand)
+                            : wide(operand));
     for (Type type : op->getResultTypes())
       state.addTypes(vectorOf(type));
     state.addAttributes(op->getAttrs());
