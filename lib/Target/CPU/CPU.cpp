@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/CPU.h"
+#include "X86Rounding.h"
 #include "tandem/Target/LLVMLowering.h"
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
@@ -71,6 +72,15 @@ llvm::Expected<void *> CPUCode::lookup(llvm::StringRef symbol) {
   return address->toPtr<void *>();
 }
 
+static llvm::Expected<std::unique_ptr<llvm::Module>>
+lower(ModuleOp module, llvm::LLVMContext &context,
+      llvm::TargetMachine &machine) {
+  auto lowered = lowerToLLVMIR(module, context, machine);
+  if (lowered)
+    selectRoundings(**lowered, machine);
+  return lowered;
+}
+
 llvm::Expected<std::unique_ptr<CPUCode>>
 mlir::tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
   auto description = describeMachine(isa);
@@ -80,7 +90,7 @@ mlir::tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
   if (!machine)
     return machine.takeError();
   auto context = std::make_unique<llvm::LLVMContext>();
-  auto lowered = lowerToLLVMIR(module, *context, **machine);
+  auto lowered = lower(module, *context, **machine);
   if (!lowered)
     return lowered.takeError();
   auto jit = llvm::orc::LLJITBuilder()
@@ -107,7 +117,7 @@ emit(ModuleOp module, llvm::StringRef isa,
   if (!machine)
     return machine.takeError();
   llvm::LLVMContext context;
-  auto lowered = lowerToLLVMIR(module, context, **machine);
+  auto lowered = lower(module, context, **machine);
   if (!lowered)
     return lowered.takeError();
   return print(**lowered, **machine);
