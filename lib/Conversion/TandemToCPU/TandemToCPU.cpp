@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "PairedLanes.h"
+#include "Schedule.h"
 #include "TreeSum.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
@@ -175,8 +176,8 @@ void CPUKernelBuilder::buildBody(const Chunk &chunk, Value index,
   IRMapping mapping;
   for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
     mapping.map(Value(uniform), value);
-  for (Operation &op : kernel.getBodyBlock().without_terminator())
-    buildOperation(chunk, index, pointers, &op, mapping);
+  for (Operation *op : schedule(kernel.getBodyBlock()))
+    buildOperation(chunk, index, pointers, op, mapping);
 }
 
 void CPUKernelBuilder::buildOperation(const Chunk &chunk, Value index,
