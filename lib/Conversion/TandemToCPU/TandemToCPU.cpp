@@ -26,6 +26,9 @@ namespace mlir::tandem {
 using namespace mlir;
 using namespace mlir::tandem;
 
+/// How far ahead planes are fetched, and the unit in which they are.
+static constexpr int64_t prefetchBytes = 1024, lineBytes = 64;
+
 namespace {
 /// Builds the loop over chunks and, inside, over blocks of `width` elements.
 class CPUKernelBuilder {
@@ -39,6 +42,10 @@ public:
 
 private:
   void createScratch();
+  /// Fetches what a later block will need: the arithmetic of one leaves the
+  /// processor no room to see the loads of the next, and it keeps more streams
+  /// than its own prefetchers follow.
+  void prefetch(ArrayRef<Value> pointers);
   void buildBlock(const Chunk &chunk, Value index);
   void buildBody(const Chunk &chunk, Value index, ArrayRef<Value> pointers);
   /// The code of one of the body's operations.
@@ -134,6 +141,7 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, Value index) {
     pointers.push_back(launch.advance(pointer, index, plane.bytes));
   if (width == 1)
     return buildBody(chunk, index, pointers);
+  prefetch(pointers);
   SequenceBuilder b(builder, loc);
   Value count = b.subi(chunk.end, index);
   Value isPartial =
@@ -151,6 +159,18 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, Value index) {
         LLVM::SelectOp::create(builder, loc, isPartial, block, pointer));
   buildBody(chunk, index, chosen);
   conditionally([&] { copyTail(pointers, count, /*toScratch=*/false); });
+}
+
+void CPUKernelBuilder::prefetch(ArrayRef<Value> pointers) {
+  for (auto [pointer, plane] : llvm::zip(pointers, planes))
+    for (int64_t line = 0; line < width * plane.bytes; line += lineBytes) {
+      LLVM::GEPArg offset(int32_t(prefetchBytes + line));
+      Value address = LLVM::GEPOp::create(builder, loc, pointer.getType(),
+                                          builder.getI8Type(), pointer,
+                                          ArrayRef<LLVM::GEPArg>{offset});
+      LLVM::Prefetch::create(builder, loc, address, /*rw=*/0, /*hint=*/3,
+                             /*cache=*/1);
+    }
 }
 
 void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,

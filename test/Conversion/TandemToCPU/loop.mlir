@@ -60,6 +60,9 @@
 // CHECK-DAG:       llvm.getelementptr %[[TABLE]][48]
 // CHECK-DAG:       llvm.getelementptr %[[TABLE]][56]
 // CHECK:           scf.for %[[I:.+]] = %[[FROM]] to %[[TO]] step %[[LANES]]
+// Each plane is fetched 1024 bytes ahead, in lines of 64.
+// CHECK-COUNT-3:     llvm.intr.prefetch
+// CHECK-NOT:         llvm.intr.prefetch
 // CHECK:             %[[COUNT:.+]] = arith.subi %[[TO]], %[[I]]
 // CHECK:             %[[PARTIAL:.+]] = arith.cmpi slt, %[[COUNT]], %[[LANES]]
 // A partial block runs on a copy. The visible plane, 0, is not read, the
