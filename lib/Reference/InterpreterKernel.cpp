@@ -50,7 +50,6 @@ private:
   llvm::Expected<Results> loadPlane(LoadPlaneOp op) const;
   Results storePlane(StorePlaneOp op, const Datum &value) const;
   Results drawBits(RandomBitsOp op, Operands operands) const;
-  Results getIndices(ElementIndexOp op) const;
   Results raise(RaiseOp op, const Datum &condition);
 
   const BoundTensor &getTensor(Value value) const {
@@ -96,9 +95,6 @@ KernelMemory::execute(Operation *op, Operands operands) {
       .Case<RaiseOp>(
           [&](auto raise) { return this->raise(raise, *operands[0]); })
       .Case<RandomBitsOp>([&](auto draw) { return drawBits(draw, operands); })
-      .Case<ElementIndexOp>([&](auto index) { return getIndices(index); })
-      .Case<TensorKeyOp>(
-          [&](auto) { return Results{Datum{Lane{Integer(32, state.key)}}}; })
       .Default([](Operation *) { return std::nullopt; });
 }
 
@@ -164,7 +160,7 @@ Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Flags, indices and random bits
+// Flags and random bits
 //===----------------------------------------------------------------------===//
 
 Results KernelMemory::raise(RaiseOp op, const Datum &condition) {
@@ -174,22 +170,19 @@ Results KernelMemory::raise(RaiseOp op, const Datum &condition) {
   return {};
 }
 
-Results KernelMemory::getIndices(ElementIndexOp op) const {
-  Datum datum;
-  for (unsigned i = 0; i < getNumLanes(op.getType()); ++i)
-    datum.push_back({Integer(64, uint64_t(state.first) + base + i)});
-  return {datum};
-}
-
 Results KernelMemory::drawBits(RandomBitsOp op, Operands operands) const {
   // The tensor, which comes first, has no numbers.
   auto word = [&](unsigned i) {
     return std::get<Integer>(operands[i]->front().front()).bits;
   };
   uint64_t seed = word(1) | word(2) << 32;
-  uint16_t bits = reference::drawRandomBits(seed, state.key, word(3),
-                                            uint64_t(state.first) + base);
-  return {Datum{Lane{Integer(32, bits)}}};
+  Datum datum;
+  for (unsigned i = 0; i < getNumLanes(op.getType()); ++i) {
+    uint64_t element = uint64_t(state.first) + base + i;
+    datum.push_back({Integer(
+        32, reference::drawRandomBits(seed, state.key, word(3), element))});
+  }
+  return {datum};
 }
 
 //===----------------------------------------------------------------------===//

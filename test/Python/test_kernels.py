@@ -130,6 +130,18 @@ SHAPES = [("adamw", s) for s in VARIED] + [
     ("adamw_decay_after", "bf16-kahan"), ("sgd_nesterov", "remainder")]
 
 
+@pytest.mark.parametrize("width", (2, 4, *WIDTHS))
+def test_random_bits(width):
+    """Groups of eight half-words begin anywhere in a block; counters have 64 bits."""
+    graph, strategy = "sgd", "bf16-stochastic"
+    planes, hypers = example(graph, strategy, "ordinary", 150)
+    kernel = compiled(graph, strategy, width=width)
+    for first in (*range(9), 2**35 - 64, 2**35 - 20):
+        want = step(graph, STRATEGIES[strategy], planes, hypers, STEP, SEED, KEY, first)
+        assert_kernel(kernel, planes, want, hypers, f"first is {first}", key=KEY,
+                      first=first)
+
+
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("graph, strategy", SHAPES)
 def test_instruction_sets(graph, strategy, isa):

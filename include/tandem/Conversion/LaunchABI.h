@@ -17,7 +17,7 @@
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/IRMapping.h"
-#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Conversion/RandomBits.h"
 
 namespace mlir::tandem {
 
@@ -36,6 +36,11 @@ struct Chunk {
   SmallVector<Value> planes;
   /// One value per uniform argument of the kernel's body.
   SmallVector<Value> uniforms;
+
+  /// What the bits that `op` draws for elements `index` and following depend
+  /// on; `mapping` has the kernel's uniform values.
+  RandomSource getRandomSource(SequenceBuilder &b, RandomBitsOp op, Value index,
+                               const IRMapping &mapping) const;
 };
 
 /// Builds the parts of generated code that touch the launch tables.

@@ -54,7 +54,22 @@ def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
     A kernel @k becomes two functions over raw pointers: @k, which loops over a
     range of chunks and, in each, over blocks of `width` elements; and
     @k_prologue, which computes rows of uniform values. A chunk's last, partial
-    block runs on a copy of its elements, so there is one body.
+    block runs on a copy of its elements, so there is one body. A block begins by
+    fetching what later ones need.
+
+    The body's operations are put in an order in which few wait for the one
+    before. Where all planes have 16 bits, wide values hold the even elements of
+    a block before the odd ones, so that loads and stores need no shuffles:
+
+    ```mlir
+    %words = vector.bitcast %codes : vector<8xi16> to vector<4xi32>
+    %even = arith.andi %words, %low_half : vector<4xi32>
+    %odd = arith.shrui %words, %sixteen : vector<4xi32>
+    %lanes = vector.shuffle %even, %odd [0, 1, 2, 3, 4, 5, 6, 7] : vector<4xi32>, vector<4xi32>
+    ```
+
+    `tandem.random_bits` becomes Philox4x32-10, once for eight elements; a second
+    one follows where a block does not begin with a group of eight.
 
     Example: `test/Conversion/TandemToCPU/loop.mlir`
   }];
@@ -70,7 +85,8 @@ def ConvertTandemToNVVM : Pass<"convert-tandem-to-nvvm", "::mlir::ModuleOp"> {
     A kernel @k becomes two NVVM kernels with the launch ABI of the CPU: @k,
     whose blocks stride over chunks and whose threads take `width` consecutive
     elements with 128-bit accesses (element by element where a tensor is not
-    aligned or ends); and @k_prologue, for one thread.
+    aligned or ends); and @k_prologue, for one thread. A thread's random bits are
+    one Philox4x32-10, or two where its elements do not begin a group of eight.
 
     Sums of metrics meet in shuffles and in shared memory: such a kernel is
     launched with a power of two of threads per block, from 32 to 256.

@@ -34,12 +34,19 @@ std::string mlir::tandem::getPrologueName(StringRef kernel) {
 LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
   for (Operation &op : kernel.getBodyBlock().without_terminator())
     if (isa<TandemDialect>(op.getDialect()) &&
-        !isa<LoadPlaneOp, StorePlaneOp, ElementIndexOp, TensorKeyOp, MetricOp,
-             RaiseOp, ReduceOp>(op))
+        !isa<LoadPlaneOp, StorePlaneOp, RandomBitsOp, MetricOp, RaiseOp,
+             ReduceOp>(op))
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";
   return success();
+}
+
+RandomSource Chunk::getRandomSource(SequenceBuilder &b, RandomBitsOp op,
+                                    Value index,
+                                    const IRMapping &mapping) const {
+  return {mapping.lookup(op.getSeedLow()), mapping.lookup(op.getSeedHigh()),
+          mapping.lookup(op.getStep()), key, b.addi(first, index)};
 }
 
 Value LaunchBuilder::i64(int64_t value) {

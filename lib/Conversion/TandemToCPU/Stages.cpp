@@ -23,10 +23,9 @@ Stages::Stages(KernelOp kernel)
   for (Operation &op : body.without_terminator()) {
     if (auto reduce = dyn_cast<ReduceOp>(op))
       tile = std::max<int64_t>(tile, reduce.getGroup());
-    if (isa<TensorKeyOp>(op) ||
-        (isPure(&op) && !isa<ReduceOp>(op) &&
-         llvm::all_of(op.getOperands(),
-                      [&](Value operand) { return isUniform(operand); })))
+    if (isPure(&op) && !isa<ReduceOp>(op) &&
+        llvm::all_of(op.getOperands(),
+                     [&](Value operand) { return isUniform(operand); }))
       uniform.insert(&op);
   }
   assignStages(body);

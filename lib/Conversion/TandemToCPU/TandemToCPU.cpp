@@ -11,6 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "PairedLanes.h"
+#include "Schedule.h"
 #include "Stages.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
@@ -25,6 +27,9 @@ namespace mlir::tandem {
 using namespace mlir;
 using namespace mlir::tandem;
 
+/// How far ahead planes are fetched, and the unit in which they are.
+static constexpr int64_t prefetchBytes = 1024, lineBytes = 64;
+
 namespace {
 /// Builds the loop over chunks and, inside, over blocks of `width` elements.
 class CPUKernelBuilder {
@@ -32,7 +37,8 @@ public:
   explicit CPUKernelBuilder(KernelOp kernel)
       : kernel(kernel), builder(kernel), launch(kernel, builder),
         loc(kernel.getLoc()), width(kernel.getWidth()),
-        planes(launch.getPlanes()), stages(kernel) {}
+        planes(launch.getPlanes()), lanes(kernel), stages(kernel),
+        order(schedule(kernel.getBodyBlock())) {}
 
   void build();
 
@@ -54,9 +60,13 @@ private:
   void buildLoop(Value begin, Value end, int64_t step,
                  function_ref<void(Value)> build);
   void buildTile(const Chunk &chunk, Value tile);
+  /// Fetches what a later block will need: the arithmetic of one leaves the
+  /// processor no room to see the loads of the next, and it keeps more streams
+  /// than its own prefetchers follow.
+  void prefetch(ArrayRef<Value> pointers);
   void buildBlock(const Chunk &chunk, unsigned stage, Value tile, Value index);
   void buildBody(StageBlock &block);
-  void buildOp(StageBlock &block, Operation *op);
+  void buildOperation(StageBlock &block, Operation *op);
   void buildReduce(StageBlock &block, ReduceOp op);
   /// ORs the flags whose conditions held anywhere into the thread's.
   void storeFlags(LLVM::LLVMFuncOp entry);
@@ -71,7 +81,6 @@ private:
   void storeSums(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value chunkIndex);
   /// Copies the first `count` elements between planes and scratch.
   void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
-  Value elementIndices(const Chunk &chunk, Value index);
   /// Which of a block's elements the chunk has.
   Value laneExists(const StageBlock &block);
 
@@ -81,6 +90,7 @@ private:
   Location loc;
   int64_t width;
   SmallVector<LaunchBuilder::PlaneInfo> planes;
+  PairedLanes lanes;
   /// One block of elements per plane, where a chunk's partial block is
   /// computed.
   SmallVector<Value> scratch;
@@ -91,6 +101,8 @@ private:
   /// lanes.
   SmallVector<Value> raised;
   Stages stages;
+  /// The body's operations in the order in which they are computed.
+  SmallVector<Operation *> order;
   /// A tile's values that later stages read, and its groups' reductions.
   llvm::DenseMap<Value, Value> kept;
 };
@@ -227,6 +239,8 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
     block.pointers.push_back(launch.addressOf(chunk, plane, index));
   if (width == 1)
     return buildBody(block);
+  if (stage == 0)
+    prefetch(block.pointers);
   SequenceBuilder b(builder, loc);
   Value count = b.subi(chunk.end, index);
   Value isPartial =
@@ -248,6 +262,21 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
     conditionally([&] { copyTail(whole, count, /*toScratch=*/false); });
 }
 
+void CPUKernelBuilder::prefetch(ArrayRef<Value> pointers) {
+  for (auto [pointer, plane] : llvm::zip(pointers, planes)) {
+    if (plane.group > 1)
+      continue;
+    for (int64_t line = 0; line < width * plane.bytes; line += lineBytes) {
+      LLVM::GEPArg offset(int32_t(prefetchBytes + line));
+      Value address = LLVM::GEPOp::create(builder, loc, pointer.getType(),
+                                          builder.getI8Type(), pointer,
+                                          ArrayRef<LLVM::GEPArg>{offset});
+      LLVM::Prefetch::create(builder, loc, address, /*rw=*/0, /*hint=*/3,
+                             /*cache=*/1);
+    }
+  }
+}
+
 void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
                                 bool toScratch) {
   SequenceBuilder b(builder, loc);
@@ -264,18 +293,6 @@ void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
                            toScratch ? pointer : block, bytes,
                            /*isVolatile=*/false);
   }
-}
-
-Value CPUKernelBuilder::elementIndices(const Chunk &chunk, Value index) {
-  SequenceBuilder b(builder, loc);
-  Value start = b.addi(chunk.first, index);
-  if (width == 1)
-    return start;
-  auto type = VectorType::get({width}, builder.getI64Type());
-  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
-  Value iota = arith::ConstantOp::create(
-      builder, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lanes)));
-  return b.addi(vector::BroadcastOp::create(builder, loc, type, start), iota);
 }
 
 Value CPUKernelBuilder::laneExists(const StageBlock &block) {
@@ -296,39 +313,44 @@ void CPUKernelBuilder::buildBody(StageBlock &block) {
   for (auto [uniform, value] :
        llvm::zip(kernel.getUniforms(), block.chunk.uniforms))
     block.mapping.map(Value(uniform), value);
-  for (Operation &op : kernel.getBodyBlock().without_terminator()) {
-    bool isHere = stages.getStage(&op) == block.stage;
-    bool isUniform = op.getNumResults() && stages.isUniform(op.getResult(0));
+  for (Operation *op : order) {
+    bool isHere = stages.getStage(op) == block.stage;
+    bool isUniform = op->getNumResults() && stages.isUniform(op->getResult(0));
     if (isHere && !isUniform)
-      buildOp(block, &op);
+      buildOperation(block, op);
   }
 }
 
-void CPUKernelBuilder::buildOp(StageBlock &block, Operation *op) {
+void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
   for (Value operand : op->getOperands())
     provide(block, operand);
+  SequenceBuilder b(builder, loc);
   IRMapping &mapping = block.mapping;
+  auto define = [&](Value value) { mapping.map(op->getResult(0), value); };
   if (auto load = dyn_cast<LoadPlaneOp>(op)) {
     unsigned plane = launch.getPlaneIndex(load.getTensor(), load.getPlane());
-    mapping.map(load.getResult(),
-                LLVM::LoadOp::create(builder, loc, load.getType(),
-                                     block.pointers[plane], planes[plane].bytes)
-                    .getResult());
+    define(LLVM::LoadOp::create(builder, loc, load.getType(),
+                                block.pointers[plane], planes[plane].bytes));
   } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
     unsigned plane = launch.getPlaneIndex(store.getTensor(), store.getPlane());
     LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
                           block.pointers[plane], planes[plane].bytes);
   } else if (auto metric = dyn_cast<MetricOp>(op)) {
-    addToSum(block.chunk, block.index, metric,
-             mapping.lookup(metric.getValue()));
+    Value value = lanes.inOrder(b, mapping.lookup(metric.getValue()));
+    addToSum(block.chunk, block.index, metric, value);
   } else if (auto raise = dyn_cast<RaiseOp>(op)) {
     Value &before = raised[llvm::find(raises, raise) - raises.begin()];
-    SequenceBuilder b(builder, loc);
     before = b.ori(before, mapping.lookup(raise.getCondition()));
   } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
     buildReduce(block, reduce);
-  } else if (isa<ElementIndexOp>(op)) {
-    mapping.map(op->getResult(0), elementIndices(block.chunk, block.index));
+  } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {
+    RandomSource source =
+        block.chunk.getRandomSource(b, draw, block.index, mapping);
+    define(lanes.extend(b, buildRandomBits(b, source, width)));
+  } else if (lanes.isExtension(op)) {
+    define(lanes.extend(b, mapping.lookup(op->getOperand(0))));
+  } else if (lanes.isTruncation(op)) {
+    define(lanes.truncate(b, mapping.lookup(op->getOperand(0))));
   } else {
     builder.clone(*op, mapping);
   }
@@ -342,9 +364,7 @@ void CPUKernelBuilder::provide(StageBlock &block, Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || block.mapping.contains(value))
     return;
-  if (isa<TensorKeyOp>(op)) {
-    block.mapping.map(value, block.chunk.key);
-  } else if (stages.isKept(value) || stages.isBoundary(op)) {
+  if (stages.isKept(value) || stages.isBoundary(op)) {
     block.mapping.map(value, LLVM::LoadOp::create(builder, loc, value.getType(),
                                                   getKeptSlot(block, value))
                                  .getResult());

@@ -71,7 +71,6 @@ private:
   unsigned planeOf(Operation *access);
   int64_t getAlignment(unsigned plane) const;
   Value laneExists(const Chunk &chunk, Value index, int64_t lane);
-  Value elementIndices(const Chunk &chunk, Value index);
 
   KernelOp kernel;
   OpBuilder builder;
@@ -217,18 +216,19 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
     if (isa<LoadPlaneOp, StorePlaneOp>(op))
       continue;
-    if (auto metric = dyn_cast<MetricOp>(op))
+    if (auto metric = dyn_cast<MetricOp>(op)) {
       measured[metric.getIndex()] = mapping.lookup(metric.getValue());
-    else if (auto raise = dyn_cast<RaiseOp>(op))
+    } else if (auto raise = dyn_cast<RaiseOp>(op)) {
       raisedByStep.push_back(anyLane(b, mapping.lookup(raise.getCondition())));
-    else if (auto reduce = dyn_cast<ReduceOp>(op))
+    } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
       mapping.map(op.getResult(0), buildReduce(chunk, index, reduce));
-    else if (isa<ElementIndexOp>(op))
-      mapping.map(op.getResult(0), elementIndices(chunk, index));
-    else if (isa<TensorKeyOp>(op))
-      mapping.map(op.getResult(0), chunk.key);
-    else
+    } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {
+      RandomSource source = chunk.getRandomSource(b, draw, index, mapping);
+      Value bits = buildRandomBits(b, source, width);
+      mapping.map(draw.getResult(), b.resize(bits, builder.getI32Type()));
+    } else {
       builder.clone(op, mapping);
+    }
   }
   buildStores(chunk, index, isWide);
   buildSharedStores(chunk, index);
@@ -372,11 +372,13 @@ Value NVVMKernelBuilder::buildReduce(const Chunk &chunk, Value index,
   SequenceBuilder b(builder, loc);
   bool isMax = op.getKind() == ReduceKind::max;
   Value value = mapping.lookup(op.getValue());
-  Value limit = vector::BroadcastOp::create(
-      builder, loc, VectorType::get({width}, builder.getI64Type()),
-      b.addi(chunk.first, chunk.end));
-  Value exists =
-      b.compare(arith::CmpIPredicate::slt, elementIndices(chunk, index), limit);
+  auto type = VectorType::get({width}, builder.getI64Type());
+  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
+  Value numbers = arith::ConstantOp::create(
+      builder, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lanes)));
+  Value limit =
+      vector::BroadcastOp::create(builder, loc, type, b.subi(chunk.end, index));
+  Value exists = b.compare(arith::CmpIPredicate::slt, numbers, limit);
   value = b.select(exists, value, b.like(value, isMax ? 0 : ~uint64_t(0)));
   value = vector::ReductionOp::create(builder, loc,
                                       isMax ? vector::CombiningKind::MAXUI
@@ -387,17 +389,6 @@ Value NVVMKernelBuilder::buildReduce(const Chunk &chunk, Value index,
         return isMax ? arith::MaxUIOp::create(builder, loc, x, y).getResult()
                      : arith::MinUIOp::create(builder, loc, x, y).getResult();
       });
-}
-
-Value NVVMKernelBuilder::elementIndices(const Chunk &chunk, Value index) {
-  SequenceBuilder b(builder, loc);
-  auto type = VectorType::get({width}, builder.getI64Type());
-  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
-  Value iota = arith::ConstantOp::create(
-      builder, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lanes)));
-  Value start = vector::BroadcastOp::create(builder, loc, type,
-                                            b.addi(chunk.first, index));
-  return b.addi(start, iota);
 }
 
 namespace {

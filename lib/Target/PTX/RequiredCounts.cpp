@@ -73,7 +73,7 @@ private:
   static bool isSource(Operation &op) {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
       return load.getPlaneInfo().group == 1;
-    return isa<ElementIndexOp>(op);
+    return isa<RandomBitsOp>(op);
   }
 
   void visit(Operation &op) {

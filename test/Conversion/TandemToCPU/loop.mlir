@@ -60,6 +60,9 @@
 // CHECK-DAG:       llvm.getelementptr %[[TABLE]][48]
 // CHECK-DAG:       llvm.getelementptr %[[TABLE]][56]
 // CHECK:           scf.for %[[I:.+]] = %[[FROM]] to %[[TO]] step %[[LANES]]
+// Each plane is fetched 1024 bytes ahead, in lines of 64.
+// CHECK-COUNT-3:     llvm.intr.prefetch
+// CHECK-NOT:         llvm.intr.prefetch
 // CHECK:             %[[COUNT:.+]] = arith.subi %[[TO]], %[[I]]
 // CHECK:             %[[PARTIAL:.+]] = arith.cmpi slt, %[[COUNT]], %[[LANES]]
 // A partial block runs on a copy. The visible plane, 0, is not read, the
@@ -71,7 +74,7 @@
 // CHECK-DAG:         %[[P0:.+]] = llvm.select %[[PARTIAL]], %[[SCRATCH0]]
 // CHECK-DAG:         %[[P1:.+]] = llvm.select %[[PARTIAL]], %[[SCRATCH1]]
 // CHECK-DAG:         llvm.load %[[P1]] {alignment = 4 : i64} : !llvm.ptr -> vector<8xf32>
-// CHECK:             %[[PRODUCT:.+]] = arith.mulf
+// CHECK-DAG:         %[[PRODUCT:.+]] = arith.mulf
 // CHECK-DAG:         llvm.store %{{.+}}, %[[P0]] {alignment = 2 : i64} : vector<8xi16>
 // CHECK-DAG:         llvm.store %[[PRODUCT]], %[[P1]] {alignment = 4 : i64} : vector<8xf32>
 // CHECK:             scf.if %[[PARTIAL]] {
@@ -96,9 +99,10 @@ tandem.kernel @scale compute(<f32, f32>) width(8) tensors [#p, #g] scalars [#b, 
   tandem.yield
 }
 
-// A scalar kernel has no partial block. Indices count in the unsharded tensor,
-// from the record's `first`; the key is its low word.
-// CHECK-LABEL: llvm.func @tandem_indices(
+// A scalar kernel has no partial block. Random bits depend on the element's index
+// in the unsharded tensor, which counts from the record's `first`, and on the key,
+// whose low word counts.
+// CHECK-LABEL: llvm.func @tandem_random(
 // CHECK-NOT:     llvm.alloca
 // CHECK:         %[[TABLE:.+]] = llvm.getelementptr %{{.+}} : (!llvm.ptr, i64) -> !llvm.ptr, i8
 // CHECK:         %[[AT16:.+]] = llvm.getelementptr %[[TABLE:.+]][16] : (!llvm.ptr) -> !llvm.ptr, i8
@@ -106,19 +110,18 @@ tandem.kernel @scale compute(<f32, f32>) width(8) tensors [#p, #g] scalars [#b, 
 // CHECK:         %[[KEY:.+]] = arith.trunci %{{.+}} : i64 to i32
 // CHECK:         scf.for %[[I:.+]] = %{{.+}} to
 // CHECK-NOT:       llvm.intr.memcpy
-// CHECK:           %[[INDEX:.+]] = arith.addi %{{.+}}, %[[I]] : i64
-// CHECK:           %[[WORD:.+]] = arith.trunci %[[INDEX]] : i64 to i32
-// CHECK:           arith.addi %[[WORD]], %[[KEY]] : i32
-tandem.kernel @indices compute(<f32, f32>) tensors [#p] scalars [] prologue {
-  tandem.yield
+// CHECK:           %[[INDEX:.+]] = arith.addi %{{.*}}%[[I]]{{.*}} : i64
+// CHECK:           arith.shrui %[[INDEX]]
+// CHECK:           %[[LOW:.+]], %[[HIGH:.+]] = arith.mului_extended %[[KEY]], %{{.+}} : i32
+tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
+^bb0(%s: i64):
+  %0 = arith.trunci %s : i64 to i32
+  tandem.yield %0 : i32
 } body {
-^bb0(%p: !bf16):
-  %0 = tandem.element_index : i64
-  %1 = tandem.tensor_key : i32
-  %2 = arith.trunci %0 : i64 to i32
-  %3 = arith.addi %2, %1 : i32
-  %4 = arith.trunci %3 : i32 to i16
-  tandem.store_plane %4, %p[0] : i16, !bf16
+^bb0(%p: !bf16, %s: i32):
+  %0 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> i32
+  %1 = arith.trunci %0 : i32 to i16
+  tandem.store_plane %1, %p[0] : i16, !bf16
   tandem.yield
 }
 

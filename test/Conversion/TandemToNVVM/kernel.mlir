@@ -64,19 +64,27 @@ tandem.kernel @add compute(<f32, f32>) width(8) tensors [#p, #g] scalars [] prol
   tandem.yield
 }
 
-// Two bf16 elements a thread are accessed as 4 bytes.
+// Two bf16 elements a thread are accessed as 4 bytes. Their random bits are two
+// half-words of one Philox, or of this and the next: ten rounds each.
 // CHECK-LABEL: llvm.func @tandem_narrow(
-// CHECK:         %[[INDICES:.+]] = arith.constant dense<[0, 1]> : vector<2xi64>
 // CHECK:         scf.if
 // CHECK:           llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<2xi16>
-// CHECK:         arith.addi %{{.+}}, %[[INDICES]] : vector<2xi64>
-tandem.kernel @narrow compute(<f32, f32>) width(2) tensors [#p] scalars [] prologue {
-  tandem.yield
+// CHECK-COUNT-20: arith.mului_extended
+// CHECK-NOT:     arith.mului_extended
+// CHECK:         scf.if
+// CHECK-COUNT-20:  arith.mului_extended
+// CHECK-NOT:     arith.mului_extended
+// CHECK:         %[[HALVES:.+]] = vector.extract_strided_slice %{{.+}} {offsets = [0], sizes = [2], strides = [1]} : vector<8xi16> to vector<2xi16>
+// CHECK-NEXT:    arith.xori %{{.+}}, %[[HALVES]] : vector<2xi16>
+tandem.kernel @narrow compute(<f32, f32>) width(2) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
+^bb0(%s: i64):
+  %0 = arith.trunci %s : i64 to i32
+  tandem.yield %0 : i32
 } body {
-^bb0(%p: !bf16):
+^bb0(%p: !bf16, %s: i32):
   %0 = tandem.load_plane %p[0] : !bf16 -> vector<2xi16>
-  %1 = tandem.element_index : vector<2xi64>
-  %2 = arith.trunci %1 : vector<2xi64> to vector<2xi16>
+  %1 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> vector<2xi32>
+  %2 = arith.trunci %1 : vector<2xi32> to vector<2xi16>
   %3 = arith.xori %0, %2 : vector<2xi16>
   tandem.store_plane %3, %p[0] : vector<2xi16>, !bf16
   tandem.yield

@@ -108,6 +108,37 @@ tandem.kernel @uniform compute(<component, bf16>) tensors [#p] scalars [#tandem.
   tandem.yield
 }
 
+// In a Fast2Sum the sum and the part of it that is the second number's are
+// rounded, the error is a bf16 already. With another number it would not be one.
+// CHECK-LABEL: tandem.kernel @sum_error
+// CHECK:         %[[SUM:.+]] = arith.addf
+// CHECK:         arith.andi
+// CHECK:         %[[PART:.+]] = arith.subf
+// CHECK:         arith.andi
+// CHECK:         %[[ERROR:.+]] = arith.subf %{{.+}}, %{{.+}} : f32
+// CHECK-NEXT:    %[[BITS:.+]] = arith.bitcast %[[ERROR]]
+// CHECK-NEXT:    %[[HIGH:.+]] = arith.shrui %[[BITS]]
+// CHECK-NEXT:    %[[CODE:.+]] = arith.trunci %[[HIGH]]
+// CHECK-NEXT:    tandem.store_plane %[[CODE]]
+// CHECK:         arith.subf %{{.+}}, %{{.+}} : f32
+// CHECK:         arith.andi
+// CHECK:         tandem.store_plane
+tandem.kernel @sum_error compute(<component, bf16>) tensors [#p, #p, #p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16, %q: !bf16, %r: !bf16):
+  %a = tandem.load_plane %p[0] : !bf16 -> bf16
+  %b = tandem.load_plane %q[0] : !bf16 -> bf16
+  %c = tandem.load_plane %r[0] : !bf16 -> bf16
+  %sum = arith.addf %a, %b : bf16
+  %part = arith.subf %sum, %a : bf16
+  %error = arith.subf %b, %part : bf16
+  tandem.store_plane %error, %p[0] : bf16, !bf16
+  %other = arith.subf %c, %part : bf16
+  tandem.store_plane %other, %q[0] : bf16, !bf16
+  tandem.yield
+}
+
 // A format that is not listed stays.
 // CHECK-LABEL: tandem.kernel @other_format
 // CHECK:         tandem.load_plane %{{.+}} -> f8E5M2

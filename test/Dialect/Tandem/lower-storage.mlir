@@ -125,8 +125,7 @@ tandem.kernel @kahan compute(<component, bf16>) tensors [#p] scalars [] prologue
   tandem.yield
 }
 
-// Random bits need a seed and the step: the kernel gets those it lacks. Philox
-// has ten rounds of two products, keys advance by Weyl constants.
+// Random bits need a seed and the step: the kernel gets those it lacks.
 // CHECK-LABEL: tandem.kernel @stochastic
 // CHECK-SAME:      scalars [#tandem.role<step "t">, #tandem.role<seed "seed">] prologue {
 // CHECK-NEXT:  ^bb0(%[[T:.+]]: i64, %[[SEED:.+]]: i64):
@@ -136,12 +135,7 @@ tandem.kernel @kahan compute(<component, bf16>) tensors [#p] scalars [] prologue
 // CHECK-DAG:     %[[STEP:.+]] = arith.trunci %[[T]] : i64 to i32
 // CHECK:         tandem.yield %[[LOW]], %[[HIGH]], %[[STEP]] : i32, i32, i32
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[KEY0:.+]]: i32, %[[KEY1:.+]]: i32, %[[COUNT:.+]]: i32):
-// CHECK:         tandem.element_index : i64
-// CHECK:         tandem.tensor_key : i32
-// CHECK-COUNT-20: arith.mului_extended
-// CHECK-NOT:     arith.mului_extended
-// CHECK-COUNT-3: arith.select
-// CHECK:         %[[RANDOM:.+]] = arith.select
+// CHECK:         %[[RANDOM:.+]] = tandem.random_bits %[[P]] seed(%[[KEY0]], %[[KEY1]]) step(%[[COUNT]]) : {{.+}} -> i32
 // CHECK-NEXT:    %[[BITS:.+]] = arith.bitcast %{{.+}} : f32 to i32
 // CHECK-NEXT:    %[[SUM:.+]] = arith.addi %[[BITS]], %[[RANDOM]]
 // CHECK:         arith.shrui %[[SUM]]

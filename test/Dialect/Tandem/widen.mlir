@@ -45,30 +45,29 @@ tandem.kernel @mixed compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hype
   tandem.yield
 }
 
-// An element's index is a vector of consecutive ones; the tensor's key is one
-// number. A uniform value that is stored is broadcast.
-// CHECK-LABEL: tandem.kernel @indices
-// CHECK-DAG:     %[[INDEX:.+]] = tandem.element_index : vector<4xi64>
-// CHECK-DAG:     %[[KEY:.+]] = tandem.tensor_key : i32
-// CHECK-DAG:     %[[KEYS:.+]] = vector.broadcast %[[KEY]] : i32 to vector<4xi32>
-// CHECK:         %[[WORDS:.+]] = arith.trunci %[[INDEX]] : vector<4xi64> to vector<4xi32>
-// CHECK:         %[[SUM:.+]] = arith.addi %[[WORDS]], %[[KEYS]] : vector<4xi32>
+// The random bits of consecutive elements follow from uniform numbers. A uniform
+// value that is stored is broadcast.
+// CHECK-LABEL: tandem.kernel @random
+// CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[S:.+]]: i32):
+// CHECK-DAG:     %[[BITS:.+]] = tandem.random_bits %[[P]] seed(%[[S]], %[[S]]) step(%[[S]]) : {{.+}} -> vector<4xi32>
+// CHECK-DAG:     %[[ALL:.+]] = vector.broadcast %[[S]] : i32 to vector<4xi32>
+// CHECK:         %[[SUM:.+]] = arith.addi %[[BITS]], %[[ALL]] : vector<4xi32>
 // CHECK:         tandem.store_plane %{{.+}} : vector<4xi16>
 // CHECK:         tandem.metric %{{.+}}[0] : vector<4xf64>
 // CHECK:         tandem.raise %{{.+}}[1] : vector<4xi1>
-tandem.kernel @indices compute(<f32, f32>) tensors [#p] scalars [] prologue {
-  tandem.yield
+tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
+^bb0(%s: i64):
+  %0 = arith.trunci %s : i64 to i32
+  tandem.yield %0 : i32
 } body {
-^bb0(%p: !bf16):
-  %0 = tandem.element_index : i64
-  %1 = tandem.tensor_key : i32
-  %2 = arith.trunci %0 : i64 to i32
-  %3 = arith.addi %2, %1 : i32
-  %4 = arith.trunci %3 : i32 to i16
-  tandem.store_plane %4, %p[0] : i16, !bf16
-  %5 = arith.uitofp %3 : i32 to f64
-  tandem.metric %5[0] : f64
-  %6 = arith.cmpi sgt, %2, %3 : i32
-  tandem.raise %6[1] : i1
+^bb0(%p: !bf16, %s: i32):
+  %0 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> i32
+  %1 = arith.addi %0, %s : i32
+  %2 = arith.trunci %1 : i32 to i16
+  tandem.store_plane %2, %p[0] : i16, !bf16
+  %3 = arith.uitofp %1 : i32 to f64
+  tandem.metric %3[0] : f64
+  %4 = arith.cmpi sgt, %0, %1 : i32
+  tandem.raise %4[1] : i1
   tandem.yield
 }

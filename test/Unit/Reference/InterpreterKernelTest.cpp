@@ -16,6 +16,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "tandem/InitAllPasses.h"
+#include "tandem/Reference/InterpreterArithmetic.h"
 
 #include <random>
 
@@ -221,22 +222,46 @@ tandem.kernel @k compute(<f32, f32>) width(4)
 ^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>, %lr: f32):
   %s = vector.broadcast %lr : f32 to vector<4xf32>
   %x = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> vector<4xf32>
-  %i = tandem.element_index : vector<4xi64>
-  %n = arith.uitofp %i : vector<4xi64> to vector<4xf32>
   %y = arith.mulf %x, %s : vector<4xf32>
-  %z = arith.addf %y, %n : vector<4xf32>
-  tandem.store_plane %z, %p[0] : vector<4xf32>, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  tandem.store_plane %y, %p[0] : vector<4xf32>, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
   tandem.yield
 })mlir";
   MachineState state;
   state.hypers = {{"lr", 2}};
-  state.first = 10;
-  state.planes = {{"p", words(Elements(5, 0x3F800000))}};
+  state.planes = {{"p", words({0x3F800000, 0x40000000, 0x40400000, 0x40800000,
+                               0x40A00000})}};
   ASSERT_EQ(runKernel(text, state), "");
-  // 2 * 1 + 10, 11, 12, 13, 14.
+  // 2, 4, 6, 8, 10.
   EXPECT_EQ(
       state.planes["p"].elements,
-      (Elements{0x41400000, 0x41500000, 0x41600000, 0x41700000, 0x41800000}));
+      (Elements{0x40000000, 0x40800000, 0x40C00000, 0x41000000, 0x41200000}));
+}
+
+/// A vector of random bits is that of consecutive elements.
+TEST_F(InterpreterKernel, WideRandomBits) {
+  const char *text = R"mlir(
+tandem.kernel @k compute(<f32, f32>) width(4)
+    tensors [#tandem.role<param "p">] scalars [#tandem.role<seed "s">]
+    prologue {
+^bb0(%s: i64):
+  %0 = arith.trunci %s : i64 to i32
+  tandem.yield %0 : i32
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>, %s: i32):
+  %x = tandem.random_bits %p seed(%s, %s) step(%s) : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> vector<4xi32>
+  %y = arith.trunci %x : vector<4xi32> to vector<4xi16>
+  tandem.store_plane %y, %p[0] : vector<4xi16>, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+  tandem.yield
+})mlir";
+  MachineState state;
+  state.seed = 3;
+  state.key = 7;
+  state.first = 10;
+  state.planes = {{"p", {16, Elements(5, 0)}}};
+  ASSERT_EQ(runKernel(text, state), "");
+  for (unsigned i = 0; i < 5; ++i)
+    EXPECT_EQ(state.planes["p"].elements[i],
+              reference::drawRandomBits(uint64_t(3) << 32 | 3, 7, 3, 10 + i));
 }
 
 TEST_F(InterpreterKernel, Mistakes) {

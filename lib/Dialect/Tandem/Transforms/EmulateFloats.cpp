@@ -34,6 +34,21 @@ static bool isProductResidual(math::FmaOp op) {
          product.getRhs() == op.getB();
 }
 
+/// Whether e = b - z, z = s - a and s = a + b, the error of a Fast2Sum. Its f32
+/// value is a number of the small format, whichever of a and b is larger: for
+/// |a| >= |b| it is the sum's error; else z lies within a factor of two of b,
+/// and such a difference is exact. Where s or z overflows, e is no number.
+static bool isSumError(arith::SubFOp op) {
+  auto part = op.getRhs().getDefiningOp<arith::SubFOp>();
+  auto sum =
+      part ? part.getLhs().getDefiningOp<arith::AddFOp>() : arith::AddFOp();
+  if (!sum)
+    return false;
+  Value a = part.getRhs(), b = op.getLhs();
+  return (sum.getLhs() == a && sum.getRhs() == b) ||
+         (sum.getLhs() == b && sum.getRhs() == a);
+}
+
 namespace {
 /// Rebuilds a block with its small floats in f32 lanes.
 class Emulator {
@@ -167,7 +182,8 @@ Value Emulator::build(SequenceBuilder &b, Operation *op) {
   if (auto fma = dyn_cast<math::FmaOp>(op))
     return buildFma(b, fma);
   Value result = buildOnLanes(b, op);
-  bool isExact = !isEmulated(type) ||
+  auto difference = dyn_cast<arith::SubFOp>(op);
+  bool isExact = !isEmulated(type) || (difference && isSumError(difference)) ||
                  isa<arith::NegFOp, arith::SelectOp, math::AbsFOp,
                      math::CopySignOp, arith::MaximumFOp, arith::MinimumFOp,
                      arith::MaxNumFOp, arith::MinNumFOp>(op);

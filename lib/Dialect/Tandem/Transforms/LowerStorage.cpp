@@ -13,7 +13,6 @@
 
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Uniforms.h"
-#include "tandem/Support/Philox.h"
 #include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
@@ -105,12 +104,6 @@ struct LowerStoragePass
     for (auto op :
          llvm::make_early_inc_range(kernel.getBodyBlock().getOps<DescentOp>()))
       lowerDescent(op);
-    kernel.getBodyBlock().walk([](RandomBitsOp op) {
-      OpBuilder builder(op);
-      SequenceBuilder b(builder, op.getLoc());
-      op.replaceAllUsesWith(buildRandomBits(b, op));
-      op.erase();
-    });
     return success();
   }
 

@@ -80,7 +80,7 @@ private:
       return widenShared(op);
     if (auto reduce = dyn_cast<ReduceOp>(op))
       return widenReduce(reduce);
-    bool isSource = isa<LoadPlaneOp, ElementIndexOp>(op);
+    bool isSource = isa<LoadPlaneOp, RandomBitsOp>(op);
     bool isStore = isa<StorePlaneOp, MetricOp, RaiseOp>(op);
     if (!isSource && !isStore &&
         llvm::none_of(op->getOperands(),
@@ -94,8 +94,9 @@ private:
                                    "-tandem-widen";
     OperationState state(op->getLoc(), op->getName());
     for (Value operand : op->getOperands())
-      state.addOperands(isa<StoredType>(operand.getType()) ? operand
-                                                           : wide(operand));
+      state.addOperands(isSource || isa<StoredType>(operand.getType())
+                            ? lookup(operand)
+                            : wide(operand));
     for (Type type : op->getResultTypes())
       state.addTypes(vectorOf(type));
     state.addAttributes(op->getAttrs());

@@ -431,47 +431,21 @@ def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {
   let description = [{
     The half-word (element mod 8, low half first) of Philox4x32-10 (Salmon et
     al. 2011) with key = seed and counter = (element div 8 as 64 bits, tensor
-    key, step), zero-extended. `element` counts in the unsharded tensor.
+    key, step), zero-extended. `element` counts in the unsharded tensor. After
+    widening the bits of consecutive elements.
 
     Example:
 
     ```mlir
-    %r = tandem.random_bits %param seed(%lo, %hi) step(%t) : !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>>
+    %r = tandem.random_bits %param seed(%lo, %hi) step(%t) : !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i32
     ```
   }];
   let arguments = (ins Tandem_StoredType:$tensor, I32:$seedLow, I32:$seedHigh, I32:$step);
-  let results = (outs I32:$result);
+  let results = (outs AnyTypeOf<[I32, VectorOfRankAndType<[1], [I32]>]>:$result);
   let assemblyFormat = [{
-    $tensor `seed` `(` $seedLow `,` $seedHigh `)` `step` `(` $step `)` attr-dict `:` type($tensor)
+    $tensor `seed` `(` $seedLow `,` $seedHigh `)` `step` `(` $step `)` attr-dict
+    `:` type($tensor) `->` type($result)
   }];
-}
-
-def Tandem_ElementIndexOp : Tandem_Op<"element_index", [MemoryEffects<[MemRead]>]> {
-  let summary = "this element's index in the unsharded tensor";
-  let description = [{
-    After widening a vector of consecutive indices.
-
-    Example:
-
-    ```mlir
-    %i = tandem.element_index : i64
-    ```
-  }];
-  let results = (outs AnyTypeOf<[I64, VectorOfAnyRankOf<[I64]>]>:$result);
-  let assemblyFormat = "attr-dict `:` type($result)";
-}
-
-def Tandem_TensorKeyOp : Tandem_Op<"tensor_key", [MemoryEffects<[MemRead]>]> {
-  let summary = "the random-number key of the tensor";
-  let description = [{
-    Example:
-
-    ```mlir
-    %k = tandem.tensor_key : i32
-    ```
-  }];
-  let results = (outs I32:$result);
-  let assemblyFormat = "attr-dict `:` type($result)";
 }
 
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEMOPS_TD

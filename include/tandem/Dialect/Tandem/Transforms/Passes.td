@@ -131,8 +131,8 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
   let description = [{
     Replaces `tandem.load` by loads of the storage's planes and its decoding,
     `tandem.store` by its encoding and stores of the planes. Every store
-    canonicalizes NaN, on integers. Storages that round stochastically draw
-    their bits from Philox4x32-10, spelled out in integer arithmetic.
+    canonicalizes NaN, on integers. Storages that round stochastically get
+    their bits from `tandem.random_bits`.
 
     Example: `test/Dialect/Tandem/lower-storage.mlir`
   }];
@@ -177,7 +177,9 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
     truncation is left for a backend to get wrong.
 
     An fma is computed in f64 with rounding to odd, except the residual of a
-    product (fma(a, b, -(a*b))), which an f32 fma gives exactly.
+    product (fma(a, b, -(a*b))), which an f32 fma gives exactly. The error of a
+    Fast2Sum, b - ((a + b) - a), is not rounded: it is a number of the format for
+    all a and b.
 
     Example: `test/Dialect/Tandem/emulate-floats.mlir`
   }];

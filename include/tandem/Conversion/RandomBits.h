@@ -1,0 +1,38 @@
+//===- RandomBits.h - Random bits of several elements -----------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the lowering of random bits.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CONVERSION_RANDOMBITS_H
+#define TANDEM_CONVERSION_RANDOMBITS_H
+
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+
+/// What the random bits of `width` consecutive elements follow from.
+struct RandomSource {
+  Value seedLow, seedHigh, step, tensorKey;
+  /// The first element's index in the unsharded tensor, an i64.
+  Value start;
+};
+
+/// The 16 random bits of `width` elements, an i16 or a vector of them: of each
+/// element half-word `element mod 8` (low half first) of Philox4x32-10 with key
+/// = seed and counter = (element div 8 as 64 bits, tensor key, step). Salmon et
+/// al., SC 2011. Computes Philox once for eight elements, and once more if
+/// `start` is not a multiple of eight.
+Value buildRandomBits(SequenceBuilder &b, const RandomSource &source,
+                      int64_t width);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_CONVERSION_RANDOMBITS_H

@@ -1,0 +1,171 @@
+//===- RandomBits.cpp - Counter-based random bits -------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements Philox4x32-10 in integer arithmetic.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Conversion/RandomBits.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+static constexpr uint64_t lowWord = 0xFFFFFFFF;
+/// Half-words that one counter gives.
+static constexpr int64_t groupSize = 8;
+
+namespace {
+/// Philox of one counter in 32-bit words, or of consecutive counters in vectors
+/// of 64-bit lanes whose low halves are the words: there a product is one
+/// instruction, and what the high halves hold never matters.
+class Philox {
+public:
+  Philox(SequenceBuilder &b, const RandomSource &source, int64_t counters)
+      : b(b), source(source), counters(counters),
+        wordType(counters == 1
+                     ? Type(b.builder.getI32Type())
+                     : VectorType::get({counters}, b.builder.getI64Type())) {}
+
+  /// The four words of the counters from `group`, an i64, on.
+  SmallVector<Value> getWords(Value group);
+  /// Of eight words the four that begin `halves` (less than 8) half-words in.
+  SmallVector<Value> shift(SmallVector<Value> words, Value halves);
+  /// The half-words of all counters in order, eight each.
+  Value spread(ArrayRef<Value> words);
+
+private:
+  Value splat(Value scalar);
+  Value groups(Value first);
+  std::pair<Value, Value> multiply(Value word, uint64_t constant);
+
+  SequenceBuilder &b;
+  const RandomSource &source;
+  int64_t counters;
+  Type wordType;
+};
+} // namespace
+
+/// A 32- or 64-bit number as a word.
+Value Philox::splat(Value scalar) {
+  Value word = b.resize(scalar, getElementTypeOrSelf(wordType));
+  if (counters == 1)
+    return word;
+  return vector::BroadcastOp::create(b.builder, b.loc, wordType, word);
+}
+
+Value Philox::groups(Value first) {
+  if (counters == 1)
+    return first;
+  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(counters));
+  Value iota = arith::ConstantOp::create(
+      b.builder, b.loc,
+      DenseElementsAttr::get(cast<ShapedType>(wordType),
+                             ArrayRef<int64_t>(lanes)));
+  return b.addi(splat(first), iota);
+}
+
+/// The product's low and high word.
+std::pair<Value, Value> Philox::multiply(Value word, uint64_t constant) {
+  if (counters == 1) {
+    auto op = arith::MulUIExtendedOp::create(b.builder, b.loc, word,
+                                             b.like(word, constant));
+    return {op.getLow(), op.getHigh()};
+  }
+  Value product =
+      b.muli(b.andi(word, b.like(word, lowWord)), b.like(word, constant));
+  return {product, b.shr(product, 32)};
+}
+
+SmallVector<Value> Philox::getWords(Value group) {
+  Value counter = groups(group);
+  Type element = getElementTypeOrSelf(wordType);
+  SmallVector<Value> c = {b.resize(counter, element),
+                          b.resize(b.shr(counter, 32), element),
+                          splat(source.tensorKey), splat(source.step)};
+  Value key0 = source.seedLow, key1 = source.seedHigh;
+  for (unsigned round = 0; round < 10; ++round) {
+    auto [low0, high0] = multiply(c[0], 0xD2511F53);
+    auto [low1, high1] = multiply(c[2], 0xCD9E8D57);
+    c = {b.xori(b.xori(high1, c[1]), splat(key0)), low1,
+         b.xori(b.xori(high0, c[3]), splat(key1)), low0};
+    key0 = b.addi(key0, b.like(key0, 0x9E3779B9));
+    key1 = b.addi(key1, b.like(key1, 0xBB67AE85));
+  }
+  return c;
+}
+
+SmallVector<Value> Philox::shift(SmallVector<Value> words, Value halves) {
+  for (unsigned amount : {4, 2, 1}) {
+    Value bit = b.andi(halves, b.like(halves, amount));
+    Value isSet = b.compare(arith::CmpIPredicate::ne, bit, b.like(bit, 0));
+    unsigned step = amount == 4 ? 2 : 1;
+    SmallVector<Value> shifted;
+    for (unsigned i = 0; i + step < words.size(); ++i) {
+      Value later = words[i + step];
+      if (amount == 1) {
+        Value low = b.andi(words[i], b.like(words[i], lowWord));
+        later = b.ori(b.shr(low, 16), b.shl(later, 16));
+      }
+      shifted.push_back(b.select(isSet, later, words[i]));
+    }
+    words = std::move(shifted);
+  }
+  words.truncate(4);
+  return words;
+}
+
+Value Philox::spread(ArrayRef<Value> words) {
+  Type i16 = b.builder.getIntegerType(16);
+  auto type = VectorType::get({counters * groupSize}, i16);
+  if (counters == 1) {
+    auto four = VectorType::get({4}, wordType);
+    Value all = vector::FromElementsOp::create(b.builder, b.loc, four, words);
+    return vector::BitCastOp::create(b.builder, b.loc, type, all);
+  }
+  auto join = [&](Value low, Value high) {
+    return b.ori(b.andi(low, b.like(low, lowWord)), b.shl(high, 32));
+  };
+  Value first = join(words[0], words[1]);
+  Value second = join(words[2], words[3]);
+  Value all = vector::InterleaveOp::create(b.builder, b.loc, first, second);
+  return vector::BitCastOp::create(b.builder, b.loc, type, all);
+}
+
+Value mlir::tandem::buildRandomBits(SequenceBuilder &b,
+                                    const RandomSource &source, int64_t width) {
+  int64_t counters = std::max<int64_t>(1, width / groupSize);
+  Philox philox(b, source, counters);
+  Value group = b.shr(source.start, 3);
+  Value position = b.andi(source.start, b.like(source.start, groupSize - 1));
+  Value isSplit =
+      b.compare(arith::CmpIPredicate::ne, position, b.like(position, 0));
+  SmallVector<Value> words = philox.getWords(group);
+  SmallVector<Type> types(words.size(), words[0].getType());
+  auto branch = scf::IfOp::create(b.builder, b.loc, types, isSplit,
+                                  /*withElseRegion=*/true);
+  {
+    OpBuilder::InsertionGuard guard(b.builder);
+    b.builder.setInsertionPointToStart(branch.thenBlock());
+    SmallVector<Value> both = words;
+    both.append(philox.getWords(b.addi(group, b.like(group, 1))));
+    scf::YieldOp::create(b.builder, b.loc, philox.shift(both, position));
+    b.builder.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b.builder, b.loc, words);
+  }
+  Value halves = philox.spread(SmallVector<Value>(branch.getResults()));
+  if (width == 1)
+    return vector::ExtractOp::create(b.builder, b.loc, halves, int64_t(0));
+  if (width < groupSize)
+    return vector::ExtractStridedSliceOp::create(
+        b.builder, b.loc, halves, ArrayRef<int64_t>{0},
+        ArrayRef<int64_t>{width}, ArrayRef<int64_t>{1});
+  return halves;
+}

@@ -1,0 +1,50 @@
+//===- PairedLanes.h - Order of a block's lanes -----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the order of elements in the lanes of a CPU kernel.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_TANDEMTOCPU_PAIREDLANES_H
+#define TANDEM_LIB_CONVERSION_TANDEMTOCPU_PAIREDLANES_H
+
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+
+/// Where a block's elements are while they are wider than the 16 bits that they
+/// are stored in. In order, widening and narrowing moves each element to
+/// another place; but if the even elements come first and then the odd ones,
+/// both are shifts and masks within the 32-bit words of memory. A kernel whose
+/// planes all have 16 bits takes that order; arithmetic does not see it.
+class PairedLanes {
+public:
+  explicit PairedLanes(KernelOp kernel)
+      : isUsed(kernel.getWidth() > 1 && canPair(kernel)) {}
+
+  /// Whether an operation changes lanes between 16 and 32 bits.
+  bool isExtension(Operation *op) const;
+  bool isTruncation(Operation *op) const;
+
+  /// 16-bit integers, in order, zero-extended to 32 bits.
+  Value extend(SequenceBuilder &b, Value narrow) const;
+  /// 32-bit integers as 16-bit ones, in order.
+  Value truncate(SequenceBuilder &b, Value wide) const;
+  /// Wide values in order.
+  Value inOrder(SequenceBuilder &b, Value wide) const;
+
+private:
+  static bool canPair(KernelOp kernel);
+
+  bool isUsed;
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_TANDEMTOCPU_PAIREDLANES_H

@@ -1,0 +1,29 @@
+//===- Schedule.h - Order of a body's operations ----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the order in which a CPU kernel computes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_TANDEMTOCPU_SCHEDULE_H
+#define TANDEM_LIB_CONVERSION_TANDEMTOCPU_SCHEDULE_H
+
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+
+namespace mlir::tandem {
+
+/// The operations of a body but its terminator in an order in which few wait
+/// for the one before: an update is one long chain of short operations, and a
+/// processor looks ahead by less than a block of it. Among the operations whose
+/// operands are there, the one with most work behind it comes first, and what
+/// is off that chain fills the gaps.
+SmallVector<Operation *> schedule(Block &body);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_TANDEMTOCPU_SCHEDULE_H

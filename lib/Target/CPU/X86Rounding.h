@@ -1,0 +1,30 @@
+//===- X86Rounding.h - Roundings in x86 instructions ------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the selection of x86 instructions that LLVM's own
+// selection does not find.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_CPU_X86ROUNDING_H
+#define TANDEM_LIB_TARGET_CPU_X86ROUNDING_H
+
+#include "llvm/IR/Module.h"
+#include "llvm/Target/TargetMachine.h"
+
+namespace mlir::tandem {
+
+/// Where the machine has AVX-512, computes the addend of roundings to bf16,
+/// 0x7FFF plus bit 16, as the dot product of an element's two halves, masked,
+/// with (1, 1): x + 0x7FFF + ((x >> 16) & 1) becomes one ternary logic
+/// operation and one (AVX-512 VNNI) or two more instructions instead of four.
+void selectRoundings(llvm::Module &module, llvm::TargetMachine &machine);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_TARGET_CPU_X86ROUNDING_H
