@@ -97,3 +97,38 @@ func.func private @master_c1() attributes {s = #tandem.master<f8E4M3FN>}
 
 // expected-error @+1 {{the logical tensor must have f32 elements, got 'tensor<?xbf16>'}}
 func.func private @stored_c1(!tandem.stored<tensor<?xbf16>, #tandem.float<bf16>>)
+
+// -----
+
+// expected-error @+1 {{the visible copy of a residual storage must be bf16 or f16, got 'f32'}}
+func.func private @residual_c1() attributes {s = #tandem.residual<f32, i8>}
+
+// -----
+
+// expected-error @+1 {{a residual is i8 or i16, got 'i32'}}
+func.func private @residual_c2() attributes {s = #tandem.residual<bf16, i32>}
+
+// -----
+
+// expected-error @+1 {{a group is a power of two from 16 to 256, got 8}}
+func.func private @scaled_c1_small() attributes {s = #tandem.scaled<#scaled.root, group = 8, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{a group is a power of two from 16 to 256, got 512}}
+func.func private @scaled_c1_large() attributes {s = #tandem.scaled<#scaled.root, group = 512, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{a group is a power of two from 16 to 256, got 48}}
+func.func private @scaled_c1_power() attributes {s = #tandem.scaled<#scaled.root, group = 48, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{a scale is f32, bf16, f16 or f8E8M0FNU, got 'f8E4M3FN'}}
+func.func private @scaled_c2() attributes {s = #tandem.scaled<#scaled.root, group = 32, scale = f8E4M3FN>}
+
+// -----
+
+// expected-error @+1 {{an f8E8M0FNU scale is a power of two; use recipe = pow2 or recipe = mx_floor}}
+func.func private @scaled_c3() attributes {s = #tandem.scaled<#scaled.root, group = 32, scale = f8E8M0FNU>}

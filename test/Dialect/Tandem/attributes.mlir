@@ -50,5 +50,11 @@ func.func private @storages(
     !tandem.stored<tensor<4xf32>, #tandem.kahan<f16>>,
     // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.master<bf16>>,
     !tandem.stored<tensor<4xf32>, #tandem.master<bf16>>,
-    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.remainder>)
-    !tandem.stored<tensor<4xf32>, #tandem.remainder>)
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.remainder>,
+    !tandem.stored<tensor<4xf32>, #tandem.remainder>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.residual<f16, i16>>,
+    !tandem.stored<tensor<4xf32>, #tandem.residual<f16, i16>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.pair<f8E4M3FN>, group = 16, scale = f32>>,
+    !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.pair<f8E4M3FN>, group = 16, scale = f32, recipe = current>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.root, group = 256, scale = f8E8M0FNU, recipe = mx_floor>>)
+    !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.root, group = 256, scale = f8E8M0FNU, recipe = mx_floor>>)

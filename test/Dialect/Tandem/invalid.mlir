@@ -226,3 +226,32 @@ func.func @raise_c1(%c: i1) {
   tandem.raise %c[32] : i1
   return
 }
+
+// -----
+
+func.func @reduce_c1_power(%x: i32) {
+  // expected-error @+1 {{'tandem.reduce' op a group is a power of two from 2 to 256, got 24}}
+  %0 = tandem.reduce max %x group(24) : i32
+  return
+}
+
+// -----
+
+func.func @reduce_c1_range(%x: i32) {
+  // expected-error @+1 {{'tandem.reduce' op a group is a power of two from 2 to 256, got 512}}
+  %0 = tandem.reduce min %x group(512) : i32
+  return
+}
+
+// -----
+
+tandem.kernel @reduce_c1_width compute(<f32, f32>) width(8)
+    tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %0 = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> vector<8xi32>
+  // expected-error @+1 {{'tandem.reduce' op a group of 4 is smaller than the kernel's width of 8; widen to at most the group}}
+  %1 = tandem.reduce max %0 group(4) : vector<8xi32>
+  tandem.yield
+}

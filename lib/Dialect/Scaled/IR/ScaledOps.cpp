@@ -35,6 +35,12 @@ ScaleRange mlir::scaled::getScaleRange(Type type, CodeAttrInterface code) {
   return {std::max(smallest, least), std::min(largest, most)};
 }
 
+/// A scalar type, or vectors of it where `like` is a vector.
+static Type withShapeOf(Type like, Type element) {
+  auto vector = dyn_cast<VectorType>(like);
+  return vector ? vector.clone(element) : element;
+}
+
 LogicalResult ScaleOp::verify() {
   // (C1)
   if (isa<Float8E8M0FNUType>(getType()) && getRecipe() == Recipe::current)
@@ -60,28 +66,29 @@ static LogicalResult verifyExponent(Operation *op, CodeAttrInterface code,
                                         : " needs the group's exponent");
 }
 
-/// One code of a plane's type for each plane.
+/// One code of a plane's type for each plane, in the shape of the value.
 static LogicalResult verifyCodes(Operation *op, CodeAttrInterface code,
-                                 TypeRange types) {
+                                 TypeRange types, Type value) {
   SmallVector<CodePlane> planes = code.getPlanes();
   if (types.size() != planes.size())
     return op->emitOpError() << code << " has " << planes.size()
                              << " codes a value, got " << types.size();
   for (auto [type, plane] : llvm::zip(types, planes))
-    if (getElementTypeOrSelf(type) != plane.elementType)
-      return op->emitOpError() << "a code of " << code << " is "
-                               << plane.elementType << ", got " << type;
+    if (Type wanted = withShapeOf(value, plane.elementType); type != wanted)
+      return op->emitOpError()
+             << "a code of " << code << " is " << wanted << ", got " << type;
   return success();
 }
 
 // (C1) of both
 LogicalResult QuantizeOp::verify() {
-  if (failed(verifyCodes(*this, getCode(), getCodes().getTypes())))
+  if (failed(verifyCodes(*this, getCode(), getCodes().getTypes(),
+                         getX().getType())))
     return failure();
   return verifyExponent(*this, getCode(), getExponent());
 }
 LogicalResult DequantizeOp::verify() {
-  if (failed(verifyCodes(*this, getCode(), getCodes().getTypes())))
+  if (failed(verifyCodes(*this, getCode(), getCodes().getTypes(), getType())))
     return failure();
   return verifyExponent(*this, getCode(), getExponent());
 }

@@ -20,7 +20,7 @@ def Scaled_Like32 : AnyTypeOf<[F32, VectorOfAnyRankOf<[F32]>], "f32 or vector of
 def Scaled_Bits32 : AnyTypeOf<[I32, VectorOfAnyRankOf<[I32]>], "i32 or vector of i32">;
 def Scaled_ScaleType : AnyTypeOf<[F32, BF16, F16, F8E8M0FNU], "f32, bf16, f16 or f8E8M0FNU">;
 
-def Scaled_MagnitudeOp : Scaled_Op<"magnitude"> {
+def Scaled_MagnitudeOp : Scaled_Op<"magnitude", [SameOperandsAndResultShape]> {
   let summary = "what an element contributes to its group's largest magnitude";
   let description = [{
     The f32 bits of |prepare(x)|, where `prepare` is the code's, or 0 if that is
@@ -30,15 +30,15 @@ def Scaled_MagnitudeOp : Scaled_Op<"magnitude"> {
     Example:
 
     ```mlir
-    %m = scaled.magnitude %x for #scaled.float<f8E4M3FN> : f32 -> i32
+    %m = scaled.magnitude #scaled.float<f8E4M3FN>, %x : f32 -> i32
     ```
   }];
   let arguments = (ins Scaled_Like32:$x, Scaled_CodeInterface:$code);
   let results = (outs Scaled_Bits32:$result);
-  let assemblyFormat = "$x `for` $code attr-dict `:` type($x) `->` type($result)";
+  let assemblyFormat = "$code `,` $x attr-dict `:` type($x) `->` type($result)";
 }
 
-def Scaled_LeastOp : Scaled_Op<"least"> {
+def Scaled_LeastOp : Scaled_Op<"least", [SameOperandsAndResultShape]> {
   let summary = "what an element contributes to its group's smallest magnitude";
   let description = [{
     The f32 bits of |x|, or all ones if x is zero or not finite.
@@ -67,12 +67,12 @@ def Scaled_ExponentOp : Scaled_Op<"exponent"> {
     Example:
 
     ```mlir
-    %j = scaled.exponent %s, %least for #scaled.expanded<f8E4M3FN, range = 229376.0> : bf16
+    %j = scaled.exponent #scaled.expanded<f8E4M3FN, range = 229376.0>, %s, %least : bf16
     ```
   }];
   let arguments = (ins Scaled_ScaleType:$scale, I32:$least, Scaled_CodeInterface:$code);
   let results = (outs I8:$result);
-  let assemblyFormat = "$scale `,` $least `for` $code attr-dict `:` type($scale)";
+  let assemblyFormat = "$code `,` $scale `,` $least attr-dict `:` type($scale)";
   let hasVerifier = 1;
 }
 
@@ -95,12 +95,12 @@ def Scaled_ScaleOp : Scaled_Op<"scale"> {
     Example:
 
     ```mlir
-    %s = scaled.scale %amax for #scaled.float<f8E4M3FN> by current : bf16
+    %s = scaled.scale #scaled.float<f8E4M3FN>, %amax by current : bf16
     ```
   }];
   let arguments = (ins I32:$amax, Scaled_CodeInterface:$code, Scaled_Recipe:$recipe);
   let results = (outs Scaled_ScaleType:$result);
-  let assemblyFormat = "$amax `for` $code `by` $recipe attr-dict `:` type($result)";
+  let assemblyFormat = "$code `,` $amax `by` $recipe attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 
@@ -109,19 +109,19 @@ def Scaled_QuantizeOp : Scaled_Op<"quantize"> {
   let description = [{
     encode(RN32(prepare(x) * RN32(1 / s))), one value per plane of the code.
 
-    Constraints: (C1) one result per plane of the code, of its element type;
-    (C2) an exponent for a code with a range and for no other.
+    Constraints: (C1) one result per plane of the code, of its element type and
+    the value's shape; (C2) an exponent for a code with a range and for no other.
 
     Example:
 
     ```mlir
-    %q = scaled.quantize %x by %s to #scaled.float<f8E4M3FN> : f32, bf16 > f8E4M3FN
+    %q = scaled.quantize #scaled.float<f8E4M3FN>, %x by %s : f32, bf16 -> f8E4M3FN
     ```
   }];
   let arguments = (ins Scaled_Like32:$x, Scaled_ScaleType:$scale, Optional<I8>:$exponent,
                        Scaled_CodeInterface:$code);
   let results = (outs Variadic<AnyType>:$codes);
-  let assemblyFormat = "$x `by` $scale (`,` $exponent^)? `to` $code attr-dict `:` type($x) `,` type($scale) `->` type($codes)";
+  let assemblyFormat = "$code `,` $x `by` $scale (`,` $exponent^)? attr-dict `:` type($x) `,` type($scale) `->` type($codes)";
   let hasVerifier = 1;
 }
 
@@ -130,19 +130,19 @@ def Scaled_DequantizeOp : Scaled_Op<"dequantize", [AttrSizedOperandSegments]> {
   let description = [{
     finish(RN32(decode(codes) * s)).
 
-    Constraints: (C1) one operand per plane of the code, of its element type;
-    (C2) an exponent for a code with a range and for no other.
+    Constraints: (C1) one operand per plane of the code, of its element type and
+    the value's shape; (C2) an exponent for a code with a range and for no other.
 
     Example:
 
     ```mlir
-    %x = scaled.dequantize %q by %s from #scaled.float<f8E4M3FN> : (f8E4M3FN), bf16 -> f32
+    %x = scaled.dequantize #scaled.float<f8E4M3FN>, %q by %s : (f8E4M3FN), bf16 -> f32
     ```
   }];
   let arguments = (ins Variadic<AnyType>:$codes, Scaled_ScaleType:$scale, Optional<I8>:$exponent,
                        Scaled_CodeInterface:$code);
   let results = (outs Scaled_Like32:$result);
-  let assemblyFormat = "$codes `by` $scale (`,` $exponent^)? `from` $code attr-dict `:` `(` type($codes) `)` `,` type($scale) `->` type($result)";
+  let assemblyFormat = "$code `,` $codes `by` $scale (`,` $exponent^)? attr-dict `:` `(` type($codes) `)` `,` type($scale) `->` type($result)";
   let hasVerifier = 1;
 }
 

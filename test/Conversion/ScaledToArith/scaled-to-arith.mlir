@@ -1,0 +1,149 @@
+// RUN: tandem-opt %s -convert-scaled-to-arith -cse | FileCheck %s
+
+// A finite number stops at 1 (0x3F800000 = 1065353216); 127 * (2z / (1 + |z|))
+// is rounded by adding 2^23, and gets its sign afterwards.
+// CHECK-LABEL: func.func @softsign(
+// CHECK-SAME:      %[[X:.+]]: f32, %[[S:.+]]: f16)
+// CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : f16 to f32
+// CHECK:         %[[R:.+]] = arith.divf %{{.+}}, %[[WIDE]] : f32
+// CHECK:         %[[INF:.+]] = arith.constant 2139095040 : i32
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult, %{{.+}}, %[[INF]] : i32
+// CHECK:         %[[Y:.+]] = arith.mulf %[[X]], %[[R]] : f32
+// CHECK:         %[[ONE:.+]] = arith.constant 1065353216 : i32
+// CHECK:         %[[AT_MOST:.+]] = arith.minui %{{.+}}, %[[ONE]] : i32
+// CHECK:         arith.select %[[FINITE]], %[[AT_MOST]], %{{.+}} : i32
+// CHECK:         %[[Z:.+]] = math.absf
+// CHECK-DAG:     %[[DIVISOR:.+]] = arith.addf %{{.+}}, %[[Z]] : f32
+// CHECK-DAG:     %[[TWICE:.+]] = arith.addf %[[Z]], %[[Z]] : f32
+// CHECK:         %[[COMPANDED:.+]] = arith.divf %[[TWICE]], %[[DIVISOR]] : f32
+// CHECK:         %[[LEVELS:.+]] = arith.constant 1.270000e+02 : f32
+// CHECK:         %[[SCALED:.+]] = arith.mulf %[[COMPANDED]], %[[LEVELS]] : f32
+// CHECK:         arith.addf %[[SCALED]], %{{.+}} : f32
+// CHECK:         %[[NAN:.+]] = arith.constant 128 : i32
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %{{.+}}, %[[NAN]] : i32
+// CHECK:         arith.trunci %[[CODE]] : i32 to i8
+func.func @softsign(%x: f32, %s: f16) -> i8 {
+  %q = scaled.quantize #scaled.softsign, %x by %s : f32, f16 -> i8
+  return %q : i8
+}
+
+// The root is what is scaled; one scale is broadcast to all elements.
+// CHECK-LABEL: func.func @root(
+// CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[S:.+]]: f32)
+// CHECK:         %[[ROOT:.+]] = math.sqrt %[[X]] : vector<4xf32>
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[M:.+]] = arith.select %[[FINITE]]
+// CHECK:         %[[R:.+]] = arith.divf %{{.+}}, %[[S]] : f32
+// CHECK:         %[[SPREAD:.+]] = vector.broadcast %[[R]] : f32 to vector<4xf32>
+// CHECK:         arith.mulf %[[ROOT]], %[[SPREAD]] : vector<4xf32>
+// CHECK:         arith.constant dense<2.540000e+02> : vector<4xf32>
+// CHECK:         %[[NAN:.+]] = arith.constant dense<255> : vector<4xi32>
+// CHECK:         arith.select %[[FINITE]], %{{.+}}, %[[NAN]]
+// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : vector<4xi32> to vector<4xi8>
+// CHECK:         return %[[M]], %[[CODE]]
+func.func @root(%x: vector<4xf32>, %s: f32) -> (vector<4xi32>, vector<4xi8>) {
+  %m = scaled.magnitude #scaled.root, %x : vector<4xf32> -> vector<4xi32>
+  %q = scaled.quantize #scaled.root, %x by %s : vector<4xf32>, f32 -> vector<4xi8>
+  return %m, %q : vector<4xi32>, vector<4xi8>
+}
+
+// CHECK-LABEL: func.func @read_root(
+// CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: bf16)
+// CHECK:         %[[FRACTION:.+]] = arith.divf
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq
+// CHECK:         %[[Z:.+]] = arith.select %[[IS_NAN]], %{{.+}}, %[[FRACTION]] : f32
+// CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : bf16 to f32
+// CHECK:         %[[ROOT:.+]] = arith.mulf %[[Z]], %[[WIDE]] : f32
+// CHECK:         %[[Y:.+]] = arith.mulf %[[ROOT]], %[[ROOT]] : f32
+// CHECK:         return %[[Y]]
+func.func @read_root(%q: i8, %s: bf16) -> f32 {
+  %y = scaled.dequantize #scaled.root, %q by %s : (i8), bf16 -> f32
+  return %y : f32
+}
+
+// w / (2 - |w|).
+// CHECK-LABEL: func.func @read_softsign(
+// CHECK:         %[[LEVELS:.+]] = arith.constant 1.270000e+02 : f32
+// CHECK:         %[[W:.+]] = arith.divf %{{.+}}, %[[LEVELS]] : f32
+// CHECK:         %[[TWO:.+]] = arith.constant 2.000000e+00 : f32
+// CHECK:         %[[DIVISOR:.+]] = arith.subf %[[TWO]], %[[W]] : f32
+// CHECK:         %[[Z:.+]] = arith.divf %[[W]], %[[DIVISOR]] : f32
+// CHECK:         %[[NEGATIVE:.+]] = arith.negf %[[Z]] : f32
+func.func @read_softsign(%q: i8, %s: f16) -> f32 {
+  %y = scaled.dequantize #scaled.softsign, %q by %s : (i8), f16 -> f32
+  return %y : f32
+}
+
+// 57344 = 0x47600000. What the first code leaves is y - hi, also where hi
+// saturated.
+// CHECK-LABEL: func.func @pair(
+// CHECK:         %[[Y:.+]] = arith.mulf
+// CHECK:         %[[LARGEST:.+]] = arith.constant 1197473792 : i32
+// CHECK:         arith.minui %{{.+}}, %[[LARGEST]] : i32
+// CHECK:         %[[HI:.+]] = arith.truncf %{{.+}} : f32 to f8E5M2
+// CHECK:         %[[WIDE:.+]] = arith.extf %[[HI]] : f8E5M2 to f32
+// CHECK:         %[[FINITE:.+]] = arith.cmpf olt
+// CHECK:         %[[REST:.+]] = arith.subf %[[Y]], %[[WIDE]] : f32
+// CHECK:         arith.select %[[FINITE]], %[[REST]], %{{.+}} : f32
+// CHECK:         %[[LO:.+]] = arith.truncf %{{.+}} : f32 to f8E5M2
+// CHECK:         return %[[HI]], %[[LO]]
+func.func @pair(%x: f32, %s: f32) -> (f8E5M2, f8E5M2) {
+  %q:2 = scaled.quantize #scaled.pair<f8E5M2>, %x by %s : f32, f32 -> f8E5M2, f8E5M2
+  return %q#0, %q#1 : f8E5M2, f8E5M2
+}
+
+// E8M0 is an exponent: 0 is the subnormal 2^-127, 255 a NaN.
+// CHECK-LABEL: func.func @read_pair(
+// CHECK-SAME:      %{{.+}}: f8E5M2, %{{.+}}: f8E5M2, %[[S:.+]]: f8E8M0FNU)
+// CHECK:         %[[SUM:.+]] = arith.addf
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[S]] : f8E8M0FNU to i8
+// CHECK:         arith.shli
+// CHECK:         arith.constant 4194304 : i32
+// CHECK:         arith.constant 2143289344 : i32
+// CHECK:         arith.mulf %[[SUM]], %{{.+}} : f32
+func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
+  %y = scaled.dequantize #scaled.pair<f8E5M2>, %h, %l by %s : (f8E5M2, f8E5M2), f8E8M0FNU -> f32
+  return %y : f32
+}
+
+// Between 2^-126 and 2^119; where rounding to nearest went down, one code up.
+// CHECK-LABEL: func.func @current(
+// CHECK-SAME:      %[[AMAX:.+]]: i32)
+// CHECK:         %[[L:.+]] = arith.constant 4.480000e+02 : f32
+// CHECK:         %[[Q:.+]] = arith.divf %{{.+}}, %[[L]] : f32
+// CHECK-DAG:     %[[MOST:.+]] = arith.constant 2063597568 : i32
+// CHECK-DAG:     %[[LEAST:.+]] = arith.constant 8388608 : i32
+// CHECK-DAG:     arith.minui %{{.+}}, %[[MOST]] : i32
+// CHECK-DAG:     arith.maxui %{{.+}}, %[[LEAST]] : i32
+// CHECK:         %[[NEAR:.+]] = arith.truncf %{{.+}} : f32 to bf16
+// CHECK:         %[[LOW:.+]] = arith.cmpf olt
+// CHECK:         %[[UP:.+]] = arith.addi
+// CHECK:         arith.select %[[LOW]], %[[UP]], %{{.+}} : i16
+// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[AMAX]], %{{.+}} : i32
+// CHECK:         arith.select %[[ZERO]]
+func.func @current(%a: i32) -> bf16 {
+  %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current : bf16
+  return %s : bf16
+}
+
+// Adding all mantissa bits carries into the exponent unless there are none.
+// CHECK-LABEL: func.func @pow2(
+// CHECK:         %[[MANTISSA:.+]] = arith.constant 8388607 : i32
+// CHECK:         %[[CARRIED:.+]] = arith.addi %{{.+}}, %[[MANTISSA]] : i32
+// CHECK:         %[[EXPONENT:.+]] = arith.constant 2139095040 : i32
+// CHECK:         arith.andi %[[CARRIED]], %[[EXPONENT]] : i32
+func.func @pow2(%a: i32) -> f32 {
+  %s = scaled.scale #scaled.float<f8E4M3FN>, %a by pow2 : f32
+  return %s : f32
+}
+
+// No division: exponents are subtracted.
+// CHECK-LABEL: func.func @mx_floor(
+// CHECK-NOT:     arith.divf
+// CHECK:         arith.subi
+// CHECK:         arith.trunci %{{.+}} : i32 to i8
+// CHECK:         arith.bitcast %{{.+}} : i8 to f8E8M0FNU
+func.func @mx_floor(%a: i32) -> f8E8M0FNU {
+  %s = scaled.scale #scaled.float<f8E4M3FN>, %a by mx_floor : f8E8M0FNU
+  return %s : f8E8M0FNU
+}

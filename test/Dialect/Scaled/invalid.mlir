@@ -1,0 +1,81 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{a float code is f8E4M3FN, f8E5M2 or f16, got 'bf16'}}
+func.func private @float_c1() attributes {c = #scaled.float<bf16>}
+
+// -----
+
+// expected-error @+1 {{a pair's codes are f8E4M3FN or f8E5M2, got 'f16'}}
+func.func private @pair_c1() attributes {c = #scaled.pair<f16>}
+
+// -----
+
+func.func @magnitude_shape(%x: vector<4xf32>) {
+  // expected-error @+1 {{'scaled.magnitude' op requires the same shape for all operands and results}}
+  %0 = scaled.magnitude #scaled.root, %x : vector<4xf32> -> i32
+  return
+}
+
+// -----
+
+func.func @scale_c1(%amax: i32) {
+  // expected-error @+1 {{'scaled.scale' op an f8E8M0FNU scale is a power of two; use the recipe pow2 or mx_floor}}
+  %0 = scaled.scale #scaled.softsign, %amax by current : f8E8M0FNU
+  return
+}
+
+// -----
+
+func.func @scale_type(%amax: i32) {
+  // expected-error @+1 {{'scaled.scale' op result #0 must be f32, bf16, f16 or f8E8M0FNU, but got 'f64'}}
+  %0 = scaled.scale #scaled.softsign, %amax by current : f64
+  return
+}
+
+// -----
+
+func.func @quantize_c1_count(%x: f32, %s: f32) {
+  // expected-error @+1 {{'scaled.quantize' op #scaled.pair<f8E4M3FN> has 2 codes a value, got 1}}
+  %0 = scaled.quantize #scaled.pair<f8E4M3FN>, %x by %s : f32, f32 -> f8E4M3FN
+  return
+}
+
+// -----
+
+func.func @quantize_c1_type(%x: f32, %s: f32) {
+  // expected-error @+1 {{'scaled.quantize' op a code of #scaled.softsign is 'i8', got 'f8E4M3FN'}}
+  %0 = scaled.quantize #scaled.softsign, %x by %s : f32, f32 -> f8E4M3FN
+  return
+}
+
+// -----
+
+func.func @quantize_c1_shape(%x: vector<4xf32>, %s: f32) {
+  // expected-error @+1 {{'scaled.quantize' op a code of #scaled.softsign is 'vector<4xi8>', got 'i8'}}
+  %0 = scaled.quantize #scaled.softsign, %x by %s : vector<4xf32>, f32 -> i8
+  return
+}
+
+// -----
+
+func.func @dequantize_c1_count(%q: f8E5M2, %s: f32) {
+  // expected-error @+1 {{'scaled.dequantize' op #scaled.float<f8E5M2> has 1 codes a value, got 2}}
+  %0 = scaled.dequantize #scaled.float<f8E5M2>, %q, %q by %s : (f8E5M2, f8E5M2), f32 -> f32
+  return
+}
+
+// -----
+
+func.func @dequantize_c1_type(%q: i16, %s: f32) {
+  // expected-error @+1 {{'scaled.dequantize' op a code of #scaled.root is 'i8', got 'i16'}}
+  %0 = scaled.dequantize #scaled.root, %q by %s : (i16), f32 -> f32
+  return
+}
+
+// -----
+
+func.func @dequantize_c1_shape(%q: i8, %s: f32) {
+  // expected-error @+1 {{'scaled.dequantize' op a code of #scaled.root is 'vector<2xi8>', got 'i8'}}
+  %0 = scaled.dequantize #scaled.root, %q by %s : (i8), f32 -> vector<2xf32>
+  return
+}

@@ -1,0 +1,48 @@
+// RUN: tandem-opt %s | tandem-opt | FileCheck %s
+// RUN: tandem-opt %s -emit-bytecode | tandem-opt | FileCheck %s
+// RUN: tandem-opt %s -mlir-print-op-generic | tandem-opt | FileCheck %s
+
+// CHECK-LABEL: func.func @scalars(
+// CHECK-SAME:      %[[X:.+]]: f32, %[[AMAX:.+]]: i32)
+func.func @scalars(%x: f32, %amax: i32) -> (f32, f32, i32) {
+  // CHECK: %[[M:.+]] = scaled.magnitude #scaled.float<f8E4M3FN>, %[[X]] : f32 -> i32
+  %m = scaled.magnitude #scaled.float<f8E4M3FN>, %x : f32 -> i32
+  // CHECK: %[[S:.+]] = scaled.scale #scaled.float<f8E4M3FN>, %[[AMAX]] by current : bf16
+  %s = scaled.scale #scaled.float<f8E4M3FN>, %amax by current : bf16
+  // CHECK: %[[Q:.+]] = scaled.quantize #scaled.float<f8E4M3FN>, %[[X]] by %[[S]] : f32, bf16 -> f8E4M3FN
+  %q = scaled.quantize #scaled.float<f8E4M3FN>, %x by %s : f32, bf16 -> f8E4M3FN
+  // CHECK: scaled.dequantize #scaled.float<f8E4M3FN>, %[[Q]] by %[[S]] : (f8E4M3FN), bf16 -> f32
+  %y = scaled.dequantize #scaled.float<f8E4M3FN>, %q by %s : (f8E4M3FN), bf16 -> f32
+  // CHECK: %[[PAIR:.+]]:2 = scaled.quantize #scaled.pair<f8E5M2>, %[[X]] by %[[S]] : f32, bf16 -> f8E5M2, f8E5M2
+  %p:2 = scaled.quantize #scaled.pair<f8E5M2>, %x by %s : f32, bf16 -> f8E5M2, f8E5M2
+  // CHECK: scaled.dequantize #scaled.pair<f8E5M2>, %[[PAIR]]#0, %[[PAIR]]#1 by %[[S]] : (f8E5M2, f8E5M2), bf16 -> f32
+  %z = scaled.dequantize #scaled.pair<f8E5M2>, %p#0, %p#1 by %s : (f8E5M2, f8E5M2), bf16 -> f32
+  return %y, %z, %m : f32, f32, i32
+}
+
+// One scale serves all elements of a vector.
+// CHECK-LABEL: func.func @vectors(
+// CHECK-SAME:      %[[X:.+]]: vector<8xf32>, %[[S:.+]]: f16)
+func.func @vectors(%x: vector<8xf32>, %s: f16) -> (vector<8xf32>, vector<8xi32>) {
+  // CHECK: %[[M:.+]] = scaled.magnitude #scaled.root, %[[X]] : vector<8xf32> -> vector<8xi32>
+  %m = scaled.magnitude #scaled.root, %x : vector<8xf32> -> vector<8xi32>
+  // CHECK: %[[Q:.+]] = scaled.quantize #scaled.root, %[[X]] by %[[S]] : vector<8xf32>, f16 -> vector<8xi8>
+  %q = scaled.quantize #scaled.root, %x by %s : vector<8xf32>, f16 -> vector<8xi8>
+  // CHECK: scaled.dequantize #scaled.softsign, %[[Q]] by %[[S]] : (vector<8xi8>), f16 -> vector<8xf32>
+  %y = scaled.dequantize #scaled.softsign, %q by %s : (vector<8xi8>), f16 -> vector<8xf32>
+  return %y, %m : vector<8xf32>, vector<8xi32>
+}
+
+// CHECK-LABEL: func.func @scales(
+// CHECK-SAME:      %[[AMAX:.+]]: i32)
+func.func @scales(%amax: i32) -> (f8E8M0FNU, f8E8M0FNU, f32, f16) {
+  // CHECK: scaled.scale #scaled.float<f16>, %[[AMAX]] by pow2 : f8E8M0FNU
+  %0 = scaled.scale #scaled.float<f16>, %amax by pow2 : f8E8M0FNU
+  // CHECK: scaled.scale #scaled.pair<f8E4M3FN>, %[[AMAX]] by mx_floor : f8E8M0FNU
+  %1 = scaled.scale #scaled.pair<f8E4M3FN>, %amax by mx_floor : f8E8M0FNU
+  // CHECK: scaled.scale #scaled.softsign, %[[AMAX]] by pow2 : f32
+  %2 = scaled.scale #scaled.softsign, %amax by pow2 : f32
+  // CHECK: scaled.scale #scaled.root, %[[AMAX]] by current : f16
+  %3 = scaled.scale #scaled.root, %amax by current : f16
+  return %0, %1, %2, %3 : f8E8M0FNU, f8E8M0FNU, f32, f16
+}
