@@ -100,8 +100,8 @@ class Lane:
         #: What parameters of this lane are: the visible plane's type.
         self.dtype = DTYPES[self._param.type]
         #: Planes that the optimizer keeps, by name.
-        self.state_planes: dict[str, torch.dtype] = {
-            plane.name: DTYPES[plane.type] for plane in kernel.planes
+        self.state_planes: dict[str, Plane] = {
+            plane.name: plane for plane in kernel.planes
             if plane not in (self._param, grad)
         }
         steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
@@ -125,8 +125,8 @@ class Lane:
         plane, the first other plane of the parameter holds its value.
         """
         planes = {
-            name: empty_plane(param, dtype).zero_()
-            for name, dtype in self.state_planes.items()
+            name: _empty(plane, param).zero_()
+            for name, plane in self.state_planes.items()
         }
         if not self._param.read:
             value = next(p for p in self.kernel.planes
@@ -147,17 +147,17 @@ class Lane:
         """What a state lacks to be one of this kernel."""
         if self.step and self.step not in state:
             return f"lacks the count {self.step!r}"
-        for name, dtype in self.state_planes.items():
-            plane = state.get(name)
-            if not isinstance(plane, torch.Tensor):
+        for name, plane in self.state_planes.items():
+            tensor, dtype = state.get(name), DTYPES[plane.type]
+            if not isinstance(tensor, torch.Tensor):
                 return f"lacks the plane {name!r}"
-            if plane.dtype != dtype:
-                return f"has {name!r} as {plane.dtype}, not {dtype}"
-            if plane.shape != param.shape:
-                return (f"has {name!r} of shape {tuple(plane.shape)}, not "
-                        f"{tuple(param.shape)}")
-            if not plane.is_cpu:
-                return f"has {name!r} on {plane.device}, not on the CPU"
+            if tensor.dtype != dtype:
+                return f"has {name!r} as {tensor.dtype}, not {dtype}"
+            if tensor.shape != _shape(plane, param):
+                return (f"has {name!r} of shape {tuple(tensor.shape)}, not "
+                        f"{tuple(_shape(plane, param))}")
+            if not tensor.is_cpu:
+                return f"has {name!r} on {tensor.device}, not on the CPU"
         return None
 
     def bind(self, index: int, param: torch.Tensor, state: dict | None,
@@ -165,8 +165,11 @@ class Lane:
         """A slot of the parameter; its planes take the parameter's layout."""
         if self.state_names:
             self.check_state(state, param, label)
-        for name, dtype in self.state_planes.items():
-            state[name] = laid_out(state[name], param, dtype)
+        for name, plane in self.state_planes.items():
+            state[name] = (
+                laid_out(state[name], param, DTYPES[plane.type])
+                if plane.group == 1 else state[name].contiguous()
+            )
         return Slot(self, index, param, state, label)
 
     def update_plan(self, staged: Mapping[int, int]) -> None:
@@ -198,6 +201,20 @@ class Lane:
         probe = Plan(self.kernel)
         probe.update([], [])
         probe.launch([row], [self.integers(1, 0)], threads=1)
+
+
+def _shape(plane: Plane, param: torch.Tensor) -> torch.Size:
+    """The parameter's shape, or an entry for each group of its elements."""
+    if plane.group == 1:
+        return param.shape
+    return torch.Size([plane.entries(param.numel())])
+
+
+def _empty(plane: Plane, param: torch.Tensor) -> torch.Tensor:
+    dtype = DTYPES[plane.type]
+    if plane.group == 1:
+        return empty_plane(param, dtype)
+    return torch.empty(_shape(plane, param), dtype=dtype)
 
 
 def _only(kernel: Kernel, kind: RoleKind) -> Plane:

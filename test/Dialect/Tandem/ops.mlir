@@ -79,26 +79,16 @@ tandem.kernel @planes compute(<f32, f32>) width(8) tensors [#tandem.role<param "
   %1 = tandem.load_plane %p[0] : !bf16 -> i16
   // CHECK-NEXT: tandem.random_bits %[[P]] seed(%[[SEED]], %[[SEED]]) step(%[[SEED]]) : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i32
   %2 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
-  // CHECK-NEXT: tandem.random_bits %[[P]] {{.+}} -> vector<8xi32>
+  // CHECK-NEXT: %[[BITS:.+]] = tandem.random_bits %[[P]] {{.+}} -> vector<8xi32>
   %3 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> vector<8xi32>
   // CHECK-NEXT: %[[IS_LARGE:.+]] = arith.cmpi sgt, %[[CODE]], %[[CODE]] : i16
   %6 = arith.cmpi sgt, %1, %1 : i16
   // CHECK-NEXT: tandem.raise %[[IS_LARGE]][31] : i1
   tandem.raise %6[31] : i1
-  // CHECK-NEXT: tandem.random_bits %[[P]] seed(%[[SEED]], %[[SEED]]) step(%[[SEED]])
-  %2 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16
-  // CHECK-NEXT: tandem.element_index : i64
-  %3 = tandem.element_index : i64
-  // CHECK-NEXT: tandem.element_index : vector<8xi64>
-  %4 = tandem.element_index : vector<8xi64>
-  // CHECK-NEXT: tandem.tensor_key : i32
-  %5 = tandem.tensor_key : i32
-  // CHECK-NEXT: %[[WORDS:.+]] = arith.trunci
-  %words = arith.trunci %4 : vector<8xi64> to vector<8xi32>
-  // CHECK-NEXT: tandem.reduce max %[[WORDS]] group(8) : vector<8xi32>
-  %6 = tandem.reduce max %words group(8) : vector<8xi32>
+  // CHECK-NEXT: tandem.reduce max %[[BITS]] group(8) : vector<8xi32>
+  %7 = tandem.reduce max %3 group(8) : vector<8xi32>
   // CHECK-NEXT: tandem.reduce min %[[SEED]] group(256) : i32
-  %7 = tandem.reduce min %seed group(256) : i32
+  %8 = tandem.reduce min %seed group(256) : i32
   // CHECK-NEXT: tandem.store_plane %[[CODE]], %[[P]][0] : i16, <tensor<?xf32>, #tandem.float<bf16, stochastic>>
   tandem.store_plane %1, %p[0] : i16, !bf16
   tandem.yield
