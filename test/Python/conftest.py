@@ -9,6 +9,7 @@
 
 import pytest
 
+import model
 from support import kernels
 
 
@@ -16,5 +17,13 @@ from support import kernels
 def f16_path(tmp_path_factory):
     """A directory of strategy files: every built-in one, in f16."""
     directory = tmp_path_factory.mktemp("f16")
-    kernels.write_f16_strategies(directory)
+    kernels.write_strategies(directory, model.F16_STRATEGIES)
+    return str(directory)
+
+
+@pytest.fixture(scope="session")
+def scaled_path(tmp_path_factory):
+    """A directory of strategy files: those with scales."""
+    directory = tmp_path_factory.mktemp("scaled")
+    kernels.write_strategies(directory, model.SCALED_STRATEGIES)
     return str(directory)

@@ -13,6 +13,7 @@
                cases.hypers("adamw"), step=3)
 """
 
-from . import arithmetic, cases, formats, metrics, philox, storage
-from .optimizers import (F16_STRATEGIES, GRAPHS, STRATEGIES, Strategy,
-                         bytes_per_parameter, plane_types, step, trace)
+from . import arithmetic, cases, formats, metrics, philox, scaled, storage
+from .optimizers import (F16_STRATEGIES, GRAPHS, SCALED_STRATEGIES, STRATEGIES,
+                         Strategy, bytes_per_parameter, plane_groups, plane_types,
+                         smallest_group, step, trace)

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import tandem
-from model import F16_STRATEGIES, Strategy
+from model import Strategy
+from model.scaled import FloatCode, PairCode, Residual, Scaled, SoftsignCode
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
@@ -105,6 +106,15 @@ def require_isa(isa):
 #===----------------------------------------------------------------------===#
 
 
+def code_text(code):
+    """A code of the model as MLIR spells it."""
+    if isinstance(code, FloatCode):
+        return f"#scaled.float<{code.format}>"
+    if isinstance(code, PairCode):
+        return f"#scaled.pair<{code.format}>"
+    return "#scaled.softsign" if isinstance(code, SoftsignCode) else "#scaled.root"
+
+
 def storage_text(storage):
     """A storage of the model as MLIR spells it."""
     if isinstance(storage, Plain):
@@ -116,6 +126,11 @@ def storage_text(storage):
         return f"#tandem.kahan<{storage.format}>"
     if isinstance(storage, Master):
         return f"#tandem.master<{storage.format}>"
+    if isinstance(storage, Residual):
+        return f"#tandem.residual<{storage.format}, {storage.residual}>"
+    if isinstance(storage, Scaled):
+        return (f"#tandem.scaled<{code_text(storage.code)}, group = {storage.group}, "
+                f"scale = {storage.scale}, recipe = {storage.recipe}>")
     assert isinstance(storage, Remainder)
     return "#tandem.remainder"
 
@@ -133,7 +148,7 @@ def strategy_text(name, strategy: Strategy):
         "}", ""])
 
 
-def write_f16_strategies(directory):
-    """Writes <name>.mlir for each of F16_STRATEGIES."""
-    for name, strategy in F16_STRATEGIES.items():
+def write_strategies(directory, table):
+    """Writes <name>.mlir for each strategy of a table."""
+    for name, strategy in table.items():
         (directory / f"{name}.mlir").write_text(strategy_text(name, strategy))
