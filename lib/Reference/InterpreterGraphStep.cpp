@@ -85,6 +85,7 @@ private:
   Lane load(const BoundTensor &tensor, uint64_t element) const;
   void store(const BoundTensor &tensor, const Lane &value,
              uint64_t element) const;
+  void storeGroups();
   llvm::Expected<Lane> evaluate(const Node &node, uint64_t element) const;
   llvm::Expected<Lane> evaluateOperation(const Node &node) const;
   Lane accumulate(const Node &node) const;
@@ -116,6 +117,8 @@ private:
   SmallVector<std::pair<unsigned, const BoundTensor *>> stores;
   /// The values of the nodes for the element at hand.
   std::vector<Lane> values;
+  /// For each of `stores`, the new values that a scale has yet to be made of.
+  std::vector<std::vector<SoftFloat>> pending;
 };
 } // namespace
 
@@ -128,9 +131,11 @@ llvm::Error GraphStep::run() {
     return error;
   if (llvm::Error error = build())
     return error;
+  pending.resize(stores.size());
   for (uint64_t element = 0; element < bound.numElements; ++element)
     if (llvm::Error error = runElement(element))
       return error;
+  storeGroups();
   return llvm::Error::success();
 }
 
@@ -317,9 +322,19 @@ llvm::Error GraphStep::runElement(uint64_t element) {
       return value.takeError();
     values.push_back(std::move(*value));
   }
-  for (auto [node, tensor] : stores)
-    store(*tensor, values[node], element);
+  for (auto [i, nodeAndTensor] : llvm::enumerate(stores)) {
+    auto [node, tensor] = nodeAndTensor;
+    if (getGroup(tensor->storage) == 1)
+      store(*tensor, values[node], element);
+    else
+      pending[i].push_back(leading(node));
+  }
   return llvm::Error::success();
+}
+
+void GraphStep::storeGroups() {
+  for (auto [nodeAndTensor, newValues] : llvm::zip(stores, pending))
+    nodeAndTensor.second->writeGroups(0, newValues);
 }
 
 llvm::Expected<Lane> GraphStep::evaluate(const Node &node,

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the execution of kernels at any stage of their lowering:
-// the prologue once, the body for each group of elements.
+// the prologue once, the body for each block of elements. The blocks of a group
+// run in step, one operation at a time, since a reduction needs them all.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,9 +41,15 @@ public:
   uint64_t getNumElements() const { return bound.numElements; }
   /// Lane 0 becomes this element.
   void moveTo(uint64_t element) { base = element; }
+  bool isInside(unsigned lane) const { return base + lane < bound.numElements; }
 
   std::optional<llvm::Expected<Results>> execute(Operation *op,
                                                  Operands operands) override;
+
+  /// Stores the values of whole groups, which begin at lane 0.
+  void storeGroups(StoreOp op, ArrayRef<SoftFloat> values) const {
+    getTensor(op.getTensor()).writeGroups(base, values);
+  }
 
 private:
   Results load(LoadOp op) const;
@@ -55,7 +62,6 @@ private:
   const BoundTensor &getTensor(Value value) const {
     return bound.tensors[cast<BlockArgument>(value).getArgNumber()];
   }
-  bool isInside(unsigned lane) const { return base + lane < bound.numElements; }
   Codes read(const BoundTensor &tensor, unsigned lane) const {
     return isInside(lane) ? tensor.read(base + lane)
                           : Codes(tensor.planes.size(), 0);
@@ -141,10 +147,12 @@ Results KernelMemory::store(StoreOp op, const Datum &value) const {
 }
 
 llvm::Expected<Results> KernelMemory::loadPlane(LoadPlaneOp op) const {
-  const PlaneData &plane = *getTensor(op.getTensor()).data[op.getPlane()];
+  const BoundTensor &tensor = getTensor(op.getTensor());
+  const PlaneData &plane = *tensor.data[op.getPlane()];
+  int64_t group = tensor.planes[op.getPlane()].group;
   SmallVector<uint64_t> bits;
   for (unsigned i = 0; i < getNumLanes(op.getType()); ++i)
-    bits.push_back(isInside(i) ? plane.elements[base + i] : 0);
+    bits.push_back(isInside(i) ? plane.elements[(base + i) / group] : 0);
   llvm::Expected<Datum> datum = datumFromBits(op.getType(), bits);
   if (!datum)
     return datum.takeError();
@@ -152,10 +160,12 @@ llvm::Expected<Results> KernelMemory::loadPlane(LoadPlaneOp op) const {
 }
 
 Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
-  PlaneData &plane = *getTensor(op.getTensor()).data[op.getPlane()];
+  const BoundTensor &tensor = getTensor(op.getTensor());
+  PlaneData &plane = *tensor.data[op.getPlane()];
+  int64_t group = tensor.planes[op.getPlane()].group;
   for (auto [i, lane] : llvm::enumerate(value))
     if (isInside(i))
-      plane.elements[base + i] = getBits(lane.front());
+      plane.elements[(base + i) / group] = getBits(lane.front());
   return {};
 }
 
@@ -186,6 +196,137 @@ Results KernelMemory::drawBits(RandomBitsOp op, Operands operands) const {
 }
 
 //===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The blocks of the largest group, in step.
+class Tile {
+public:
+  Tile(KernelOp kernel, KernelMemory &memory);
+
+  /// Elements in the tile: at least a block.
+  uint64_t getSize() const { return blocks.size() * width; }
+  llvm::Error checkGroups(const MachineState &state);
+  void bind(Value value, const Datum &datum);
+  /// Runs the body for the tile that begins at an element.
+  llvm::Error run(uint64_t element);
+
+private:
+  llvm::Error execute(Operation *op);
+  llvm::Error reduce(ReduceOp op);
+  llvm::Error store(StoreOp op);
+  llvm::Expected<SmallVector<Lane>> gather(Value value);
+  void moveTo(unsigned block) { memory.moveTo(begin + block * width); }
+
+  KernelOp kernel;
+  KernelMemory &memory;
+  uint64_t width;
+  std::vector<BlockInterpreter> blocks;
+  uint64_t begin = 0;
+};
+} // namespace
+
+/// How many elements an operation needs at once.
+static uint64_t getGroup(Operation *op) {
+  if (auto reduce = dyn_cast<ReduceOp>(op))
+    return reduce.getGroup();
+  if (auto store = dyn_cast<StoreOp>(op))
+    return getGroup(store.getTensor().getType().getStorage());
+  return 1;
+}
+
+Tile::Tile(KernelOp kernel, KernelMemory &memory)
+    : kernel(kernel), memory(memory), width(kernel.getWidth()) {
+  uint64_t size = width;
+  for (Operation &op : kernel.getBodyBlock())
+    size = std::max(size, getGroup(&op));
+  blocks.resize(size / width, BlockInterpreter(&memory));
+}
+
+llvm::Error Tile::checkGroups(const MachineState &state) {
+  for (Operation &op : kernel.getBodyBlock())
+    if (llvm::Error error = checkFirst(state, getGroup(&op),
+                                       "'" + describe(op.getName()) + "'"))
+      return error;
+  return llvm::Error::success();
+}
+
+void Tile::bind(Value value, const Datum &datum) {
+  for (BlockInterpreter &block : blocks)
+    block.bind(value, datum);
+}
+
+llvm::Error Tile::run(uint64_t element) {
+  begin = element;
+  for (Operation &op : kernel.getBodyBlock().without_terminator())
+    if (llvm::Error error = execute(&op))
+      return error;
+  return llvm::Error::success();
+}
+
+llvm::Error Tile::execute(Operation *op) {
+  if (auto reduceOp = dyn_cast<ReduceOp>(op))
+    return reduce(reduceOp);
+  if (auto storeOp = dyn_cast<StoreOp>(op); storeOp && getGroup(op) > 1)
+    return store(storeOp);
+  for (auto [i, block] : llvm::enumerate(blocks)) {
+    moveTo(i);
+    if (llvm::Error error = block.execute(op))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+/// A value of the tile's elements, without those beyond the tensor's end.
+llvm::Expected<SmallVector<Lane>> Tile::gather(Value value) {
+  SmallVector<Lane> lanes;
+  for (auto [i, block] : llvm::enumerate(blocks)) {
+    moveTo(i);
+    llvm::Expected<const Datum *> datum = block.get(value);
+    if (!datum)
+      return datum.takeError();
+    for (auto [j, lane] : llvm::enumerate(**datum))
+      if (memory.isInside(j))
+        lanes.push_back(lane);
+  }
+  return lanes;
+}
+
+llvm::Error Tile::reduce(ReduceOp op) {
+  llvm::Expected<SmallVector<Lane>> lanes = gather(op.getValue());
+  if (!lanes)
+    return lanes.takeError();
+  bool isMax = op.getKind() == ReduceKind::max;
+  ArrayRef<Lane> left = *lanes;
+  for (uint64_t at = 0; at < getSize(); at += op.getGroup()) {
+    ArrayRef<Lane> group = left.take_front(op.getGroup());
+    left = left.drop_front(group.size());
+    uint64_t result = isMax || group.empty() ? 0 : ~uint64_t(0);
+    for (const Lane &lane : group) {
+      uint64_t bits = std::get<Integer>(lane.front()).bits;
+      result = isMax ? std::max(result, bits) : std::min(result, bits);
+    }
+    for (uint64_t i = 0; i < op.getGroup(); i += width)
+      blocks[(at + i) / width].bind(op.getResult(),
+                                    Datum{Lane{Integer(32, result)}});
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Tile::store(StoreOp op) {
+  llvm::Expected<SmallVector<Lane>> lanes = gather(op.getValue());
+  if (!lanes)
+    return lanes.takeError();
+  SmallVector<SoftFloat> values;
+  for (const Lane &lane : *lanes)
+    values.push_back(std::get<SoftFloat>(lane.front()));
+  memory.moveTo(begin);
+  memory.storeGroups(op, values);
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
 // Launch
 //===----------------------------------------------------------------------===//
 
@@ -209,16 +350,15 @@ static llvm::Error runKernel(KernelOp kernel, MachineState &state) {
   llvm::Expected<SmallVector<Datum>> uniforms = runPrologue(kernel, state);
   if (!uniforms)
     return uniforms.takeError();
-  BlockInterpreter interpreter(&memory);
+  Tile tile(kernel, memory);
+  if (llvm::Error error = tile.checkGroups(state))
+    return error;
   for (auto [argument, datum] : llvm::zip(kernel.getUniforms(), *uniforms))
-    interpreter.bind(argument, datum);
+    tile.bind(argument, datum);
   for (uint64_t element = 0; element < memory.getNumElements();
-       element += kernel.getWidth()) {
-    memory.moveTo(element);
-    auto done = interpreter.run(kernel.getBodyBlock(), {});
-    if (!done)
-      return done.takeError();
-  }
+       element += tile.getSize())
+    if (llvm::Error error = tile.run(element))
+      return error;
   return llvm::Error::success();
 }
 

@@ -15,6 +15,8 @@
 #include "tandem/Reference/InterpreterStorage.h"
 
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -27,13 +29,13 @@ using namespace mlir::tandem::reference;
 Codes BoundTensor::read(uint64_t element) const {
   Codes codes;
   for (auto [plane, values] : llvm::zip(planes, data))
-    codes.push_back(plane.isRead ? values->elements[element] : 0);
+    codes.push_back(plane.isRead ? values->elements[element / plane.group] : 0);
   return codes;
 }
 
 void BoundTensor::write(uint64_t element, ArrayRef<uint64_t> codes) const {
-  for (auto [values, code] : llvm::zip(data, codes))
-    values->elements[element] = code;
+  for (auto [plane, values, code] : llvm::zip(planes, data, codes))
+    values->elements[element / plane.group] = code;
 }
 
 uint32_t reference::getFlags(const BoundTensor &tensor,
@@ -73,6 +75,10 @@ static std::string planeName(RoleAttr role, const Plane &plane) {
   return (role.getName().getValue() + plane.suffix).str();
 }
 
+static uint64_t getNumEntries(const Plane &plane, uint64_t numElements) {
+  return llvm::divideCeil(numElements, plane.group);
+}
+
 llvm::Error Binder::check(StringRef name, const Plane &plane,
                           const PlaneData &data) {
   unsigned width = plane.elementType.getIntOrFloatBitWidth();
@@ -85,12 +91,28 @@ llvm::Error Binder::check(StringRef name, const Plane &plane,
     measure = name.str();
     bound.numElements = data.elements.size();
   }
-  if (data.elements.size() == bound.numElements)
+  if (data.elements.size() == getNumEntries(plane, bound.numElements))
     return llvm::Error::success();
+  std::string fix =
+      plane.group == 1
+          ? "all planes have one size"
+          : llvm::formatv("an entry for each {0} of them makes {1}",
+                          plane.group, getNumEntries(plane, bound.numElements))
+                .str();
   return makeError("plane '" + name + "' has " +
                    llvm::Twine(data.elements.size()) + " elements, but '" +
-                   measure + "' has " + llvm::Twine(bound.numElements) +
-                   "; all planes have one size");
+                   measure + "' has " + llvm::Twine(bound.numElements) + "; " +
+                   fix);
+}
+
+llvm::Error reference::checkFirst(const MachineState &state, unsigned group,
+                                  const llvm::Twine &what) {
+  if (state.first % group == 0)
+    return llvm::Error::success();
+  return makeError(
+      what + " counts in groups of " + llvm::Twine(group) +
+      " elements, but element 0 is number " + llvm::Twine(state.first) +
+      " of the unsharded tensor; begin at a multiple of " + llvm::Twine(group));
 }
 
 llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
@@ -99,6 +121,9 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
   BoundTensor tensor{role, storage, storage.getPlanes(), {}};
   for (const Plane &plane : tensor.planes) {
     std::string name = planeName(role, plane);
+    if (llvm::Error error =
+            checkFirst(state, plane.group, "plane '" + name + "'"))
+      return error;
     auto found = state.planes.find(name);
     tensor.data.push_back(found == state.planes.end() ? nullptr
                                                       : &found->second);
@@ -124,7 +149,7 @@ llvm::Expected<BoundTensors> Binder::finish() {
         continue;
       PlaneData &created = state.planes[planeName(tensor.role, plane)];
       created.width = plane.elementType.getIntOrFloatBitWidth();
-      created.elements.resize(bound.numElements);
+      created.elements.resize(getNumEntries(plane, bound.numElements));
       data = &created;
     }
   return std::move(bound);

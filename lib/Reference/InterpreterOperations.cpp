@@ -196,6 +196,7 @@ OperationHandler mlir::tandem::reference::findHandler(Operation *op) {
     addFloatOperations(result);
     addIntegerOperations(result);
     addExpansionOperations(result);
+    addScaledOperations(result);
     return result;
   }();
   return table.lookup(op->getName().getStringRef());

@@ -14,6 +14,7 @@
 #include "tandem/Reference/InterpreterStorage.h"
 
 #include "tandem/Reference/InterpreterArithmetic.h"
+#include "tandem/Reference/InterpreterScaled.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -27,8 +28,10 @@ llvm::Error reference::checkKnown(StorageAttrInterface storage) {
   if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage)) {
     if (!expansion.getExpansion().isMixed())
       return llvm::Error::success();
+  } else if (auto scaled = dyn_cast<ScaledStorageAttr>(storage)) {
+    return checkKnown(scaled.getCode());
   } else if (isa<FloatStorageAttr, KahanStorageAttr, MasterStorageAttr,
-                 RemainderStorageAttr>(storage)) {
+                 RemainderStorageAttr, ResidualStorageAttr>(storage)) {
     return llvm::Error::success();
   }
   return makeError("the interpreter does not know the storage " +
@@ -71,6 +74,11 @@ llvm::Error reference::checkPolicy(StorageAttrInterface storage,
 
 bool reference::isCompensated(StorageAttrInterface storage) {
   return isa<ExpansionStorageAttr, KahanStorageAttr>(storage);
+}
+
+unsigned reference::getGroup(StorageAttrInterface storage) {
+  auto scaled = dyn_cast<ScaledStorageAttr>(storage);
+  return scaled ? scaled.getGroup() : 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -125,6 +133,11 @@ SoftFloat reference::decodeReal(StorageAttrInterface storage,
     return SoftFloat::fromBits(Format::F32, planes[1]);
   if (isa<RemainderStorageAttr>(storage))
     return joinRemainder(planes[0], planes[1]);
+  if (auto residual = dyn_cast<ResidualStorageAttr>(storage))
+    return decodeResidual(residual, planes);
+  if (auto scaled = dyn_cast<ScaledStorageAttr>(storage))
+    return dequantize(scaled.getCode(), planes.drop_back(),
+                      decodeScale(scaled.getScale(), planes.back()));
   return sumComponents(readComponents(storage, planes), Format::F32);
 }
 
@@ -136,12 +149,41 @@ Codes reference::encodeReal(StorageAttrInterface storage,
   }
   if (isa<RemainderStorageAttr>(storage))
     return splitRemainder(value);
+  if (auto residual = dyn_cast<ResidualStorageAttr>(storage))
+    return encodeResidual(residual, value);
   Format format = getPlaneFormat(storage);
   auto plain = dyn_cast<FloatStorageAttr>(storage);
   if (plain && plain.getRounding() == Rounding::stochastic)
     return writeComponents(roundStochastically(value, format, random));
   return writeComponents(
       toComponents(value, format, storage.getPlanes().size()));
+}
+
+/// The codes of one group, and its scale behind those of each element.
+static void writeGroup(const BoundTensor &tensor, uint64_t element,
+                       ArrayRef<SoftFloat> values) {
+  auto storage = cast<ScaledStorageAttr>(tensor.storage);
+  SoftFloat amax(Format::F32);
+  for (const SoftFloat &value : values)
+    amax = amax.maximum(getMagnitude(storage.getCode(), value));
+  uint64_t bits = chooseScale(amax, storage.getCode(), storage.getScale(),
+                              storage.getRecipe());
+  SoftFloat scale = decodeScale(storage.getScale(), bits);
+  for (const SoftFloat &value : values) {
+    Codes codes = quantize(storage.getCode(), value, scale);
+    codes.push_back(bits);
+    tensor.write(element++, codes);
+  }
+}
+
+void BoundTensor::writeGroups(uint64_t element,
+                              ArrayRef<SoftFloat> values) const {
+  unsigned group = getGroup(storage);
+  for (; !values.empty(); element += group) {
+    ArrayRef<SoftFloat> part = values.take_front(group);
+    writeGroup(*this, element, part);
+    values = values.drop_front(part.size());
+  }
 }
 
 //===----------------------------------------------------------------------===//

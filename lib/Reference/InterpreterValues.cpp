@@ -62,13 +62,17 @@ static llvm::Expected<Number> numberFromBits(Type type, uint64_t bits) {
     return SoftFloat::fromBits(*format, bits);
   if (isa<IndexType>(type))
     return Integer(64, bits);
+  // A scale is its exponent, for which no arithmetic is defined.
+  if (isa<Float8E8M0FNUType>(type))
+    return Integer(8, bits);
   auto integer = dyn_cast<IntegerType>(type);
   if (integer && integer.getWidth() >= 1 && integer.getWidth() <= 64)
     return Integer(integer.getWidth(), bits);
-  return makeError("the interpreter has no values of type '" + describe(type) +
-                   "'; it knows bf16, f16, f32, f64, f8E4M3FN, f8E5M2, "
-                   "integers of up to 64 bits, and expansions and vectors of "
-                   "them");
+  return makeError(
+      "the interpreter has no values of type '" + describe(type) +
+      "'; it knows bf16, f16, f32, f64, f8E4M3FN, f8E5M2, "
+      "f8E8M0FNU, integers of up to 64 bits, and expansions and vectors of "
+      "them");
 }
 
 llvm::Expected<Datum>

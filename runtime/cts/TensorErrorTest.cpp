@@ -188,6 +188,73 @@ TEST(TensorOverlap, ElementsSmallerThanAByte) {
                 "give each its own memory");
 }
 
+//===----------------------------------------------------------------------===//
+// Planes with an entry for each group
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A tensor of 70 elements, which has three entries.
+class TensorGroups : public testing::Test {
+protected:
+  TensorGroups() : kernel(groupDesc()), codes(140, 1), scales{1, 2, 3, 4, 5} {
+    list.add(70, {&codes[0], &scales[0]});
+  }
+
+  void expectRefused(const std::string &message, tdm_status status) {
+    tdm_plan *plan = nullptr;
+    expectFailure(tdm_plan_create(kernel, list.data(), list.size(), &plan),
+                  status, "kernel 'group': " + message);
+  }
+
+  OwnedKernel kernel;
+  std::vector<uint8_t> codes;
+  std::vector<uint16_t> scales;
+  TensorList list;
+};
+} // namespace
+
+TEST_F(TensorGroups, Launch) {
+  list[0].first = 64;
+  // Its two entries lie directly behind the three of the first.
+  list.add(33, {&codes[70], &scales[3]});
+  OwnedPlan plan(kernel, list);
+  ASSERT_EQ(tdm_plan_launch(plan, nullptr, nullptr, 1, 2, nullptr), TDM_OK)
+      << tdm_last_error();
+  EXPECT_EQ(scales, (std::vector<uint16_t>{32, 32, 6, 32, 1}));
+  EXPECT_EQ(codes[31], 2);
+  EXPECT_EQ(codes[32], 3);
+  EXPECT_EQ(codes[69], 4);
+  EXPECT_EQ(codes[70], 5);
+  EXPECT_EQ(codes[102], 6);
+  EXPECT_EQ(codes[103], 1);
+}
+
+TEST_F(TensorGroups, FirstInsideOfAGroup) {
+  list[0].first = 48;
+  expectRefused("tensor 0: first is 48, inside of a group of 32 elements that "
+                "share an entry of plane 'scale'; shard at multiples of 32",
+                TDM_INVALID_ARGUMENT);
+}
+
+TEST_F(TensorGroups, NullPlane) {
+  list.planes(0)[1] = nullptr;
+  expectRefused("tensor 0: plane 'scale' is NULL but the tensor has 70 "
+                "elements; pass the plane's memory",
+                TDM_INVALID_ARGUMENT);
+}
+
+TEST_F(TensorGroups, Overlap) {
+  list.add(33, {&codes[70], &scales[2]});
+  expectRefused("tensor 0: plane 'scale', which the kernel writes, shares 2 "
+                "bytes with plane 'scale' of tensor 1; give each its own "
+                "memory",
+                TDM_OVERLAP);
+}
+
+//===----------------------------------------------------------------------===//
+// All pairs
+//===----------------------------------------------------------------------===//
+
 /// Many random intervals against the quadratic definition.
 TEST(TensorOverlap, AgreesWithAllPairs) {
   OwnedKernel kernel(sgdDesc());

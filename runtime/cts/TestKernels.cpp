@@ -147,6 +147,40 @@ tdm_kernel_desc tandem::cts::sumDesc() {
 }
 
 //===----------------------------------------------------------------------===//
+// Group
+//===----------------------------------------------------------------------===//
+
+static void groupEntry(const void *tensors, const void *chunks,
+                       const uint32_t *, void *, uint32_t *, int64_t begin,
+                       int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+    Record tensor(tensors, chunk.tensor, 2);
+    uint8_t *code = tensor.plane<uint8_t>(0);
+    uint16_t *scale = tensor.plane<uint16_t>(1);
+    for (int64_t i = chunk.begin; i < chunk.end; i += 32) {
+      int64_t last = std::min(i + 32, chunk.end);
+      for (int64_t j = i; j < last; ++j)
+        code[j] = static_cast<uint8_t>(code[j] + scale[i / 32]);
+      scale[i / 32] = static_cast<uint16_t>(last - i);
+    }
+  }
+}
+
+tdm_kernel_desc tandem::cts::groupDesc() {
+  constexpr uint32_t access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
+  static const tdm_plane_desc planes[] = {{"code", 8, access, 0},
+                                          {"scale", 16, access, 32}};
+  tdm_kernel_desc desc = {};
+  desc.struct_size = sizeof(desc);
+  desc.name = "group";
+  desc.num_planes = 2;
+  desc.planes = planes;
+  desc.entry = groupEntry;
+  return desc;
+}
+
+//===----------------------------------------------------------------------===//
 // Launches and values
 //===----------------------------------------------------------------------===//
 

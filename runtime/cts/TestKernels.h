@@ -57,6 +57,10 @@ tdm_kernel_desc countDesc();
 /// balanced tree over the chunk, and the number of elements.
 tdm_kernel_desc sumDesc();
 
+/// Adds its group's entry of `scale` to each element of `code`, and sets the
+/// entry to the group's number of elements.
+tdm_kernel_desc groupDesc();
+
 /// Owns a kernel.
 class OwnedKernel {
 public:

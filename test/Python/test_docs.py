@@ -67,6 +67,13 @@ def test_readme_python(number):
     exec(blocks("README.md", "python")[number], {})
 
 
+def test_numerics_python():
+    """The rules of docs/Numerics.md, one after the other."""
+    names = {}
+    for block in blocks("docs/Numerics.md", "python"):
+        exec(block, names)
+
+
 def test_readme_table():
     """The table of strategies has each of them, with its bytes."""
     rows = re.findall(r"^\| `([\w-]+)` \| (\d+) \| (\w+) \|",

@@ -45,15 +45,17 @@ public:
   /// Makes a value known before blocks run.
   void bind(Value value, Datum datum) { values[value] = std::move(datum); }
 
-private:
+  /// Runs one operation of a block.
   llvm::Error execute(Operation *op);
+  llvm::Expected<const Datum *> get(Value value) const;
+
+private:
   llvm::Error executeConstant(Operation *op);
   llvm::Error executeBroadcast(Operation *op);
   llvm::Error executeCall(func::CallOp op);
   llvm::Error executeIf(scf::IfOp op);
   llvm::Error executeFor(scf::ForOp op);
   llvm::Error executeElementwise(Operation *op);
-  llvm::Expected<const Datum *> get(Value value) const;
   llvm::Error setResults(Operation *op, llvm::ArrayRef<Datum> results);
 
   Environment *environment;

@@ -69,6 +69,7 @@ using OperationTable = llvm::StringMap<OperationHandler>;
 void addFloatOperations(OperationTable &table);
 void addIntegerOperations(OperationTable &table);
 void addExpansionOperations(OperationTable &table);
+void addScaledOperations(OperationTable &table);
 
 /// The handler of an operation, or null if the interpreter does not know it.
 OperationHandler findHandler(Operation *op);

@@ -38,10 +38,15 @@ llvm::Error checkPolicy(StorageAttrInterface storage, ComputeAttr compute,
 /// the component policy.
 bool isCompensated(StorageAttrInterface storage);
 
+/// How many consecutive elements share an entry of some plane and have to be
+/// stored together; 1 for most storages.
+unsigned getGroup(StorageAttrInterface storage);
+
 /// The stored value as an f32.
 SoftFloat decodeReal(StorageAttrInterface storage,
                      llvm::ArrayRef<uint64_t> planes);
-/// An f32, stored. `random` counts for stochastic rounding alone.
+/// An f32, stored, where `getGroup` is 1. `random` counts for stochastic
+/// rounding alone.
 Codes encodeReal(StorageAttrInterface storage, const SoftFloat &value,
                  uint16_t random);
 
@@ -67,6 +72,9 @@ struct BoundTensor {
   /// The bits of one element; zeros for planes that are only written.
   Codes read(uint64_t element) const;
   void write(uint64_t element, llvm::ArrayRef<uint64_t> codes) const;
+  /// Stores f32 values from `element` on, where a group begins. The last group
+  /// may be shorter.
+  void writeGroups(uint64_t element, llvm::ArrayRef<SoftFloat> values) const;
 };
 
 /// The flags that an element raises: bit 0 if it is a gradient's and a float
@@ -83,6 +91,11 @@ struct BoundTensors {
 llvm::Expected<BoundTensors>
 bindTensors(llvm::ArrayRef<RoleAttr> roles,
             llvm::ArrayRef<StorageAttrInterface> storages, MachineState &state);
+
+/// Whether a launch's first element begins a group. `what` appears in the
+/// error.
+llvm::Error checkFirst(const MachineState &state, unsigned group,
+                       const llvm::Twine &what);
 
 /// Whether a scalar role has a value, and one that a launch accepts.
 llvm::Error checkScalar(RoleAttr role, const MachineState &state,

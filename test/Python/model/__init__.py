@@ -13,6 +13,7 @@
                cases.hypers("adamw"), step=3)
 """
 
-from . import arithmetic, cases, formats, metrics, philox, storage
-from .optimizers import (BF16_STRATEGIES, GRAPHS, STRATEGIES, Strategy,
-                         bytes_per_parameter, flags, plane_types, step, trace)
+from . import arithmetic, cases, formats, metrics, philox, scaled, storage
+from .optimizers import (BF16_STRATEGIES, GRAPHS, SCALED_STRATEGIES, STRATEGIES,
+                         Strategy, bytes_per_parameter, flags, plane_groups,
+                         plane_types, smallest_group, step, trace)

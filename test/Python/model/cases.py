@@ -14,8 +14,8 @@ import zlib
 import numpy as np
 
 from .formats import FORMATS, decode, encode
-from .optimizers import GRAPHS, MOMENT, plane_types
-from .storage import Draw, Remainder
+from .optimizers import GRAPHS, MOMENT, plane_groups, plane_types
+from .storage import Draw
 
 # Hyperparameters people use, by name; beta2's bf16 expansion is (1, -0.00099).
 TYPICAL = {
@@ -101,6 +101,40 @@ def _edges(which, rng, size, largest, smallest):
     return power * (1 + nudge) * rng.choice([-1, 1], size)
 
 
+def _one(which, rng, size, largest, smallest):
+    return _ordinary(which, rng, size, largest, smallest) * (
+        np.arange(size) == rng.integers(size))
+
+
+def _one_huge(which, rng, size, largest, smallest):
+    return np.where(np.arange(size) == rng.integers(size), largest / 2, smallest)
+
+
+def _constant(which, rng, size, largest, smallest):
+    return np.full(size, _ordinary(which, rng, 1, largest, smallest)[0])
+
+
+def _opposite(which, rng, size, largest, smallest):
+    return _constant(which, rng, size, largest, smallest) * rng.choice([-1, 1], size)
+
+
+def _all(value):
+    return lambda which, rng, size, largest, smallest: np.full(size, value)
+
+
+def _groups(which, rng, size, largest, smallest):
+    """Runs of 16 to 256 elements, each with what a group's scale may meet."""
+    runs = (_all(0.0), _all(-0.0), _all(np.nan), _all(-np.inf), _one, _one_huge,
+            _constant, _opposite, _subnormal, _infinities, _nans, _zeros, _huge, _edges)
+    parts, count = [], 0
+    while count < size:
+        length = 1 << int(rng.integers(4, 9))
+        run = runs[rng.integers(len(runs))]
+        parts.append(run(which, rng, length, largest, smallest))
+        count += length
+    return np.concatenate([*parts, np.zeros(0)])[:size]
+
+
 _VALUES = {
     "ordinary": _ordinary,
     "subnormal": _subnormal,
@@ -113,21 +147,17 @@ _VALUES = {
 }
 
 
-def _range(storage):
-    """(largest finite, smallest normal) magnitude of the leading format."""
-    name = "bf16" if isinstance(storage, Remainder) else storage.suffixes[""]
-    fmt = FORMATS[name]
-    codes = np.array([fmt.largest, 1 << fmt.mantissa_bits], dtype=fmt.dtype)
-    return tuple(float(v) for v in decode(name, codes))
+def _role_values(role, strategy, kind, rng, size):
+    which, values = _which(role), _VALUES | {"groups": _groups}
+    value = values[kind](which, rng, size, *strategy.storage(role).range())
+    with np.errstate(all="ignore"):
+        return _signed(which, value).astype(np.float32)
 
 
 def _role_planes(role, strategy, kind, rng, size):
-    storage, which = strategy.storage(role), _which(role)
-    value = _VALUES[kind](which, rng, size, *_range(storage))
-    with np.errstate(all="ignore"):
-        value = _signed(which, value).astype(np.float32)
     # Rounding to nearest needs no random bits, so any Draw will do.
-    return storage.encode(role, value, Draw())
+    return strategy.storage(role).encode(
+        role, _role_values(role, strategy, kind, rng, size), Draw())
 
 
 #===----------------------------------------------------------------------===#
@@ -144,8 +174,10 @@ def _values(graph, strategy, kind, rng, size):
 
 def _bits(graph, strategy, rng, size):
     """Uniform bit patterns, among them NaNs that are not canonical."""
-    return {name: rng.integers(0, 1 << (8 * dtype.itemsize), size, dtype=np.uint64)
-            .astype(dtype) for name, dtype in plane_types(graph, strategy).items()}
+    groups = plane_groups(graph, strategy)
+    return {name: rng.integers(0, 1 << (8 * dtype.itemsize), -(-size // groups[name]),
+                               dtype=np.uint64).astype(dtype)
+            for name, dtype in plane_types(graph, strategy).items()}
 
 
 def _not_normalized(graph, strategy, rng, size):
@@ -165,11 +197,10 @@ def _mixed(graph, strategy, rng, size):
     """Each role of each element of a kind of its own."""
     planes = {}
     for role in GRAPHS[graph].roles:
-        choices = [_role_planes(role, strategy, kind, rng, size) for kind in _VALUES]
+        choices = [_role_values(role, strategy, kind, rng, size) for kind in _VALUES]
         pick = rng.integers(0, len(choices), size)
-        for name in choices[0]:
-            stacked = np.stack([c[name] for c in choices])
-            planes[name] = stacked[pick, np.arange(size)]
+        value = np.stack(choices)[pick, np.arange(size)]
+        planes |= strategy.storage(role).encode(role, value, Draw())
     return planes
 
 
@@ -177,12 +208,14 @@ _STATES = {"bits": _bits, "not_normalized": _not_normalized, "mixed": _mixed}
 
 # Every kind of state there is.
 KINDS = tuple(_VALUES) + tuple(_STATES)
+# The kinds for strategies with scales, which have no low component to spoil.
+SCALED_KINDS = tuple(_VALUES) + ("bits", "mixed", "groups")
 
 
 def state(graph, strategy, kind, size, seed=0):
     """Planes of all roles of a graph; the same for the same arguments."""
-    if kind not in KINDS:
-        raise ValueError(f"unknown kind '{kind}': use one of {', '.join(KINDS)}")
+    if kind not in KINDS + SCALED_KINDS:
+        raise ValueError(f"unknown kind '{kind}': use one of {', '.join(KINDS)}, groups")
     rng = np.random.default_rng([seed, size, zlib.crc32(f"{graph}/{kind}".encode())])
     if kind in _STATES:
         return _STATES[kind](graph, strategy, rng, size)

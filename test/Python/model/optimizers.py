@@ -16,6 +16,7 @@ from typing import Callable, Optional
 import numpy as np
 
 from .arithmetic import Arithmetic
+from .scaled import (FloatCode, PairCode, Residual, RootCode, Scaled, SoftsignCode)
 from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remainder,
                       Storage)
 
@@ -72,6 +73,38 @@ BF16_STRATEGIES = _table("bf16") | {
     "remainder": Strategy(Plain("bf16"), Remainder(), Plain("f32"), Plain("f32"))}
 STRATEGIES = BF16_STRATEGIES | _table("f16", "f16-") | {
     "fp32": Strategy(*4 * [Plain("f32")])}
+
+
+def _scaled_table():
+    """Strategies of 8 bits, each code, type of scale and recipe among them."""
+    bf16, f16 = Plain("bf16"), Plain("f16")
+    e4m3, e5m2 = FloatCode("f8E4M3FN"), FloatCode("f8E5M2")
+    pair, low_pair = PairCode("f8E4M3FN"), PairCode("f8E5M2")
+    return {
+        "flash": Strategy(bf16, Residual("bf16", "i8"),
+                          Scaled(SoftsignCode(), 32, "f16"), Scaled(RootCode(), 32, "f16")),
+        "flash-wide": Strategy(bf16, Residual("f16", "i16"),
+                               Scaled(SoftsignCode(), 256, "f8E8M0FNU", "mx_floor"),
+                               Scaled(RootCode(), 16, "f32", "pow2")),
+        "fp8-moments": Strategy(bf16, bf16, Scaled(e4m3, 128, "bf16"),
+                                Scaled(e4m3, 128, "bf16")),
+        "mx": Strategy(Plain("f8E5M2"), Residual("bf16", "i16"),
+                       Scaled(e5m2, 32, "f8E8M0FNU", "mx_floor"),
+                       Scaled(e4m3, 32, "f8E8M0FNU", "pow2")),
+        "all-scaled": Strategy(f16, Scaled(FloatCode("f16"), 16, "f32"),
+                               Scaled(e5m2, 64, "f16", "pow2"),
+                               Scaled(FloatCode("f16"), 256, "f16")),
+        "fp8-collage": Strategy(bf16, Scaled(pair, 64, "f32", "pow2"),
+                                Scaled(e4m3, 64, "f32", "pow2"),
+                                Scaled(pair, 64, "f8E8M0FNU", "pow2")),
+        "fp8-collage-low": Strategy(Plain("f32"), Scaled(low_pair, 16, "bf16", "mx_floor"),
+                                    Scaled(low_pair, 128, "f32"),
+                                    Scaled(pair, 32, "f16", "mx_floor")),
+    }
+
+
+# By the f32 policy, in groups of several lengths.
+SCALED_STRATEGIES = _scaled_table()
 
 #===----------------------------------------------------------------------===#
 # Evaluation
@@ -285,9 +318,20 @@ def plane_types(graph, strategy):
             for plane, dtype in strategy.storage(role).planes(role).items()}
 
 
+def plane_groups(graph, strategy):
+    """Plane name -> how many consecutive elements share an entry."""
+    return {plane: group for role in GRAPHS[graph].roles
+            for plane, group in strategy.storage(role).plane_groups(role).items()}
+
+
+def smallest_group(graph, strategy):
+    """The shortest group of any scale; no group is 0."""
+    return min((g for g in plane_groups(graph, strategy).values() if g > 1), default=0)
+
+
 def bytes_per_parameter(graph, strategy):
     """Bytes per parameter, the gradient included."""
-    return sum(d.itemsize for d in plane_types(graph, strategy).values())
+    return sum(strategy.storage(role).bytes() for role in GRAPHS[graph].roles)
 
 
 def flags(graph, strategy, planes):

@@ -95,6 +95,13 @@ class KahanState:
 #===----------------------------------------------------------------------===#
 
 
+def format_range(name):
+    """(largest finite, smallest normal) magnitude of a format."""
+    fmt = lookup(name)
+    codes = np.array([fmt.largest, 1 << fmt.mantissa_bits], dtype=fmt.dtype)
+    return tuple(float(v) for v in decode(name, codes))
+
+
 class Storage:
     """What the storages share."""
 
@@ -102,9 +109,18 @@ class Storage:
         """Plane name -> dtype of its bits."""
         return {name + s: lookup(f).dtype for s, f in self.suffixes.items()}
 
+    def plane_groups(self, name):
+        """Plane name -> how many consecutive elements share an entry."""
+        return dict.fromkeys(self.planes(name), 1)
+
     def bytes(self):
         """Bytes for one element."""
-        return sum(d.itemsize for d in self.planes("").values())
+        groups = self.plane_groups("")
+        return sum(d.itemsize / groups[p] for p, d in self.planes("").items())
+
+    def range(self):
+        """(largest finite, smallest normal) magnitude of the leading format."""
+        return format_range(self.suffixes[""])
 
     def take(self, planes, name):
         """The values of all planes, in the order of the suffixes."""
@@ -250,6 +266,9 @@ class Remainder(Storage):
 
     def planes(self, name):
         return {name: np.dtype(np.uint16), name + ".remainder": np.dtype(np.uint16)}
+
+    def range(self):
+        return format_range("bf16")
 
     def decode(self, planes, name):
         hi = planes[name].astype(np.uint32)

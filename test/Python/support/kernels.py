@@ -17,6 +17,7 @@ import pytest
 
 import tandem
 from model import Strategy
+from model.scaled import FloatCode, PairCode, Residual, Scaled, SoftsignCode
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
@@ -107,6 +108,15 @@ def require_isa(isa):
 #===----------------------------------------------------------------------===#
 
 
+def code_text(code):
+    """A code of the model as MLIR spells it."""
+    if isinstance(code, FloatCode):
+        return f"#scaled.float<{code.format}>"
+    if isinstance(code, PairCode):
+        return f"#scaled.pair<{code.format}>"
+    return "#scaled.softsign" if isinstance(code, SoftsignCode) else "#scaled.root"
+
+
 def storage_text(storage):
     """A storage of the model as MLIR spells it."""
     if isinstance(storage, Plain):
@@ -118,6 +128,11 @@ def storage_text(storage):
         return f"#tandem.kahan<{storage.format}>"
     if isinstance(storage, Master):
         return f"#tandem.master<{storage.format}>"
+    if isinstance(storage, Residual):
+        return f"#tandem.residual<{storage.format}, {storage.residual}>"
+    if isinstance(storage, Scaled):
+        return (f"#tandem.scaled<{code_text(storage.code)}, group = {storage.group}, "
+                f"scale = {storage.scale}, recipe = {storage.recipe}>")
     assert isinstance(storage, Remainder)
     return "#tandem.remainder"
 
@@ -133,3 +148,9 @@ def strategy_text(name, strategy: Strategy):
         f"  tandem.assign state moment(second) = {storage_text(strategy.second)}",
         f"  tandem.assign state = {storage_text(strategy.first)}",
         "}", ""])
+
+
+def write_strategies(directory, table):
+    """Writes <name>.mlir for each strategy of a table."""
+    for name, strategy in table.items():
+        (directory / f"{name}.mlir").write_text(strategy_text(name, strategy))

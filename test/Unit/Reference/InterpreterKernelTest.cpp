@@ -11,14 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "InterpreterTestUtils.h"
+#include "InterpreterAgreement.h"
 
-#include "mlir/Pass/PassManager.h"
-#include "mlir/Pass/PassRegistry.h"
 #include "tandem/InitAllPasses.h"
 #include "tandem/Reference/InterpreterArithmetic.h"
-
-#include <random>
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -305,74 +301,12 @@ constexpr const char *kStages[] = {
     "tandem-widen{width=8},canonicalize,cse",
 };
 
-class InterpreterAgreement : public InterpreterTest {
-protected:
-  InterpreterAgreement() {
-    static const bool isRegistered = [] { return registerAllPasses(), true; }();
-    (void)isRegistered;
-  }
-
-  /// Every bit pattern is as likely, so that NaNs, infinities, subnormals and
-  /// components out of order all come up.
-  MachineState draw(func::FuncOp graph, StrategyOp strategy) {
-    MachineState state;
-    state.step = 3, state.seed = 0x123456789ABCDEF0, state.key = 9;
-    state.first = (int64_t(1) << 35) + 3;
-    for (BlockArgument argument : graph.getArguments()) {
-      RoleAttr role = getRole(argument);
-      std::string name = role.getName().str();
-      if (!role.isTensor()) {
-        if (role.getKind() == RoleKind::hyper)
-          state.hypers[name] = role.getDefaultValue().getValueAsDouble();
-        continue;
-      }
-      for (const Plane &plane : strategy.getStorage(role).getPlanes())
-        state.planes[name + plane.suffix] =
-            draw(plane.elementType.getIntOrFloatBitWidth());
-    }
-    return state;
-  }
-
-  PlaneData draw(unsigned width) {
-    PlaneData plane{width, {}};
-    for (unsigned i = 0; i < kSize; ++i)
-      plane.elements.push_back(random() &
-                               llvm::maskTrailingOnes<uint64_t>(width));
-    return plane;
-  }
-
-  MachineState runStage(llvm::StringRef graph, llvm::StringRef strategy,
-                        std::string stage, MachineState state) {
-    OwningOpRef<ModuleOp> module = parse(graph);
-    stage.replace(stage.find('%'), 1, strategy.str());
-    PassManager manager(&context);
-    EXPECT_TRUE(succeeded(parsePassPipeline(stage, manager)));
-    EXPECT_TRUE(succeeded(manager.run(*module)));
-    EXPECT_EQ(llvm::toString(interpretKernel(first<KernelOp>(*module), state)),
-              "");
-    return state;
-  }
-
-  static constexpr unsigned kSize = 27;
-  std::mt19937_64 random;
-};
-
 TEST_F(InterpreterAgreement, BuiltinGraphsAndStrategies) {
+  start.first = (int64_t(1) << 35) + 3;
   for (const LibraryFile &graph : getBuiltinGraphs())
     for (const LibraryFile &strategy : getBuiltinStrategies()) {
       SCOPED_TRACE((graph.name + " " + strategy.name).str());
-      OwningOpRef<ModuleOp> graphs = parse(graph.text);
-      OwningOpRef<ModuleOp> strategies = parse(strategy.text);
-      auto function = first<func::FuncOp>(*graphs);
-      auto op = first<StrategyOp>(*strategies);
-      MachineState start = draw(function, op), wanted = start;
-      ASSERT_EQ(llvm::toString(interpretGraph(function, op, wanted)), "");
-      for (const char *stage : kStages) {
-        MachineState got = runStage(graph.text, strategy.name, stage, start);
-        for (const auto &[name, plane] : wanted.planes)
-          EXPECT_EQ(got.planes[name].elements, plane.elements)
-              << name << " after " << stage;
-      }
+      expectAgreement(graph.text, strategy.text, kStages, 27);
     }
 }
 

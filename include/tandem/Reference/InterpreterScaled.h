@@ -1,0 +1,50 @@
+//===- InterpreterScaled.h - Codes, scales and residuals --------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the numbers of 8-bit strategies, by docs/Numerics.md:
+// codes and the scale that a group of them shares, and residuals in fractions
+// of an ulp. Scales of type f8E8M0FNU are integers of 8 bits here.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REFERENCE_INTERPRETERSCALED_H
+#define TANDEM_REFERENCE_INTERPRETERSCALED_H
+
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
+#include "tandem/Reference/InterpreterStorage.h"
+
+namespace mlir::tandem::reference {
+
+/// Whether the interpreter knows a code.
+llvm::Error checkKnown(scaled::CodeAttrInterface code);
+
+/// The magnitude that an element adds to its group's largest one: of what is
+/// scaled in its place; zero where that is not finite.
+SoftFloat getMagnitude(scaled::CodeAttrInterface code, const SoftFloat &value);
+
+/// The bits of the scale of a group from its largest magnitude.
+uint64_t chooseScale(const SoftFloat &amax, scaled::CodeAttrInterface code,
+                     Type type, scaled::Recipe recipe);
+
+/// The f32 that a scale's bits stand for.
+SoftFloat decodeScale(Type type, uint64_t bits);
+
+/// The codes of a value, one per plane.
+Codes quantize(scaled::CodeAttrInterface code, const SoftFloat &value,
+               const SoftFloat &scale);
+SoftFloat dequantize(scaled::CodeAttrInterface code,
+                     llvm::ArrayRef<uint64_t> codes, const SoftFloat &scale);
+
+/// The value of hi and its residual, and the two of a value.
+SoftFloat decodeResidual(ResidualStorageAttr storage,
+                         llvm::ArrayRef<uint64_t> planes);
+Codes encodeResidual(ResidualStorageAttr storage, const SoftFloat &value);
+
+} // namespace mlir::tandem::reference
+
+#endif // TANDEM_REFERENCE_INTERPRETERSCALED_H

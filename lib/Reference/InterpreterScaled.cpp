@@ -1,0 +1,343 @@
+//===- InterpreterScaled.cpp - Codes, scales and residuals ----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the numbers of 8-bit strategies by the specification,
+// and the operations of the scaled dialect on them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Reference/InterpreterScaled.h"
+
+#include "tandem/Reference/InterpreterOperations.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::reference;
+using namespace mlir::scaled;
+
+static SoftFloat toReal(double value) {
+  return SoftFloat::fromDouble(Format::F32, value);
+}
+
+static SoftFloat powerOfTwo(int exponent) {
+  return toReal(1).scaleByPowerOfTwo(exponent);
+}
+
+/// floor(log2(x)) of a positive number.
+static int floorLog2(const SoftFloat &x) { return llvm::ilogb(x.getAPFloat()); }
+
+static bool isLess(const SoftFloat &a, const SoftFloat &b) {
+  return a.compare(b) == Ordering::Less;
+}
+
+/// A NaN stays one.
+static SoftFloat clamp(const SoftFloat &x, const SoftFloat &low,
+                       const SoftFloat &high) {
+  return isLess(x, low) ? low : isLess(high, x) ? high : x;
+}
+
+//===----------------------------------------------------------------------===//
+// Codes of scaled values
+//===----------------------------------------------------------------------===//
+
+llvm::Error reference::checkKnown(CodeAttrInterface code) {
+  if (isa<FloatCodeAttr, PairCodeAttr, SoftsignCodeAttr, RootCodeAttr>(code))
+    return llvm::Error::success();
+  return makeError("the interpreter does not know the code " + describe(code));
+}
+
+/// The format of a code of floats.
+static std::optional<Format> getCodeFormat(CodeAttrInterface code) {
+  if (auto plain = dyn_cast<FloatCodeAttr>(code))
+    return getFormat(plain.getFormat());
+  if (auto pair = dyn_cast<PairCodeAttr>(code))
+    return getFormat(pair.getFormat());
+  return std::nullopt;
+}
+
+/// The magnitude that becomes the largest code.
+static SoftFloat getLargest(CodeAttrInterface code) {
+  if (std::optional<Format> format = getCodeFormat(code))
+    return SoftFloat::getLargest(*format).convert(Format::F32);
+  return toReal(1);
+}
+
+/// What is scaled in place of a value.
+static SoftFloat prepare(CodeAttrInterface code, const SoftFloat &value) {
+  return isa<RootCodeAttr>(code) ? value.sqrt() : value;
+}
+
+/// What came from a finite value stops at the largest number.
+static SoftFloat roundTo(Format format, const SoftFloat &y, bool isFinite) {
+  if (isFinite && y.isInf())
+    return SoftFloat::getLargest(format, y.isNegative());
+  return y.convertSaturating(format);
+}
+
+static Codes encodePair(Format format, const SoftFloat &y, bool isFinite) {
+  SoftFloat high = roundTo(format, y, isFinite), low(format);
+  if (high.isFinite())
+    low = roundTo(format, y.sub(high.convert(Format::F32)), isFinite);
+  return {high.toCanonicalBits(), low.toCanonicalBits()};
+}
+
+/// 127 * (2z / (1 + |z|)).
+static Codes encodeSoftsign(const SoftFloat &y) {
+  SoftFloat z = clamp(y, toReal(-1), toReal(1));
+  SoftFloat companded = toReal(2).mul(z).div(toReal(1).add(z.abs()));
+  auto code = toReal(127).mul(companded).toInteger(8, /*isSigned=*/true,
+                                                   SoftFloat::kNearest);
+  return {code.value_or(0x80)};
+}
+
+static Codes encodeRoot(const SoftFloat &y) {
+  SoftFloat z = clamp(y, toReal(0), toReal(1));
+  auto code =
+      toReal(254).mul(z).toInteger(8, /*isSigned=*/false, SoftFloat::kNearest);
+  return {code.value_or(0xFF)};
+}
+
+/// `isFinite` says whether what was scaled is.
+static Codes encode(CodeAttrInterface code, const SoftFloat &y, bool isFinite) {
+  if (isa<FloatCodeAttr>(code))
+    return {roundTo(*getCodeFormat(code), y, isFinite).toCanonicalBits()};
+  if (isa<PairCodeAttr>(code))
+    return encodePair(*getCodeFormat(code), y, isFinite);
+  if (isa<SoftsignCodeAttr>(code))
+    return isFinite ? encodeSoftsign(y) : Codes{0x80};
+  return isFinite ? encodeRoot(y) : Codes{0xFF};
+}
+
+/// w / (2 - |w|) with w = code / 127.
+static SoftFloat decodeSoftsign(uint64_t code) {
+  if (code == 0x80)
+    return SoftFloat::getNaN(Format::F32);
+  int64_t integer = Integer(8, code).getSigned();
+  SoftFloat w = SoftFloat::fromInteger(Format::F32, integer).div(toReal(127));
+  return w.div(toReal(2).sub(w.abs()));
+}
+
+static SoftFloat decodeRoot(uint64_t code) {
+  if (code == 0xFF)
+    return SoftFloat::getNaN(Format::F32);
+  return SoftFloat::fromUnsigned(Format::F32, code).div(toReal(254));
+}
+
+static SoftFloat decode(CodeAttrInterface code, ArrayRef<uint64_t> codes) {
+  if (isa<SoftsignCodeAttr>(code))
+    return decodeSoftsign(codes[0]);
+  if (isa<RootCodeAttr>(code))
+    return decodeRoot(codes[0]);
+  Components parts;
+  for (uint64_t bits : codes)
+    parts.push_back(SoftFloat::fromBits(*getCodeFormat(code), bits));
+  return sumComponents(parts, Format::F32);
+}
+
+//===----------------------------------------------------------------------===//
+// Scales
+//===----------------------------------------------------------------------===//
+
+SoftFloat reference::decodeScale(Type type, uint64_t bits) {
+  if (std::optional<Format> format = getFormat(type))
+    return SoftFloat::fromBits(*format, bits).convert(Format::F32);
+  return bits == 0xFF ? SoftFloat::getNaN(Format::F32)
+                      : powerOfTwo(int(bits) - 127);
+}
+
+/// The bits of a scale that the type has.
+static uint64_t encodeScale(Type type, const SoftFloat &scale) {
+  if (std::optional<Format> format = getFormat(type))
+    return scale.convert(*format).toBits();
+  return floorLog2(scale) + 127;
+}
+
+namespace {
+/// The least and the largest scale.
+struct Range {
+  SoftFloat low, high;
+};
+} // namespace
+
+static Range getRange(CodeAttrInterface code, Type type) {
+  SoftFloat low = powerOfTwo(-126);
+  SoftFloat high = powerOfTwo(127 - floorLog2(getLargest(code)));
+  if (std::optional<Format> format = getFormat(type)) {
+    SoftFloat least = SoftFloat::getSmallest(*format).convert(Format::F32);
+    SoftFloat most = SoftFloat::getLargest(*format).convert(Format::F32);
+    low = isLess(low, least) ? least : low;
+    high = isLess(most, high) ? most : high;
+  }
+  return {low, high};
+}
+
+/// Rounded up; beyond the largest scale lies none.
+static SoftFloat roundUp(const SoftFloat &q, const Range &range, Type type) {
+  SoftFloat scale = clamp(q, range.low, range.high);
+  return scale.convert(*getFormat(type), SoftFloat::Rounding::TowardPositive)
+      .convert(Format::F32);
+}
+
+static SoftFloat toPowerInRange(int exponent, const Range &range) {
+  // Both ends are positive, so that truncation drops what is not a power.
+  int lowest = floorLog2(range.low), highest = floorLog2(range.high);
+  return powerOfTwo(std::clamp(exponent, lowest, highest));
+}
+
+uint64_t reference::chooseScale(const SoftFloat &amax, CodeAttrInterface code,
+                                Type type, Recipe recipe) {
+  if (amax.isZero())
+    return encodeScale(type, toReal(1));
+  Range range = getRange(code, type);
+  SoftFloat largest = getLargest(code);
+  if (recipe == Recipe::mx_floor) {
+    int exponent = floorLog2(amax) - floorLog2(largest);
+    return encodeScale(type, toPowerInRange(exponent, range));
+  }
+  SoftFloat q = clamp(amax.div(largest), range.low, range.high);
+  if (recipe == Recipe::current)
+    return encodeScale(type, roundUp(q, range, type));
+  int exponent = floorLog2(q);
+  bool isPower = powerOfTwo(exponent).compare(q) == Ordering::Equal;
+  return encodeScale(type, toPowerInRange(exponent + !isPower, range));
+}
+
+//===----------------------------------------------------------------------===//
+// Values under a scale
+//===----------------------------------------------------------------------===//
+
+SoftFloat reference::getMagnitude(CodeAttrInterface code,
+                                  const SoftFloat &value) {
+  SoftFloat prepared = prepare(code, value);
+  return prepared.isFinite() ? prepared.abs() : SoftFloat(Format::F32);
+}
+
+Codes reference::quantize(CodeAttrInterface code, const SoftFloat &value,
+                          const SoftFloat &scale) {
+  SoftFloat prepared = prepare(code, value);
+  SoftFloat inverse = toReal(1).div(scale);
+  return encode(code, prepared.mul(inverse), prepared.isFinite());
+}
+
+SoftFloat reference::dequantize(CodeAttrInterface code,
+                                ArrayRef<uint64_t> codes,
+                                const SoftFloat &scale) {
+  SoftFloat product = decode(code, codes).mul(scale);
+  return isa<RootCodeAttr>(code) ? product.mul(product) : product;
+}
+
+//===----------------------------------------------------------------------===//
+// Residuals
+//===----------------------------------------------------------------------===//
+
+/// The largest residual.
+static SoftFloat getLevels(ResidualStorageAttr storage) {
+  return toReal(storage.getResidual().isInteger(8) ? 127 : 32767);
+}
+
+/// Half a unit in the last place of a finite number, in f32.
+static SoftFloat getHalfUlp(const SoftFloat &high) {
+  int lowest =
+      llvm::APFloat::semanticsMinExponent(getSemantics(high.getFormat()));
+  int exponent = high.isZero() ? lowest : std::max(floorLog2(high), lowest);
+  return powerOfTwo(exponent - int(getPrecision(high.getFormat())));
+}
+
+SoftFloat reference::decodeResidual(ResidualStorageAttr storage,
+                                    ArrayRef<uint64_t> planes) {
+  auto high = SoftFloat::fromBits(*getFormat(storage.getFormat()), planes[0]);
+  SoftFloat wide = high.convert(Format::F32);
+  if (!high.isFinite())
+    return wide;
+  Integer residual(storage.getResidual().getIntOrFloatBitWidth(), planes[1]);
+  SoftFloat fraction = SoftFloat::fromInteger(Format::F32, residual.getSigned())
+                           .div(getLevels(storage));
+  return wide.add(fraction.mul(getHalfUlp(high)));
+}
+
+Codes reference::encodeResidual(ResidualStorageAttr storage,
+                                const SoftFloat &value) {
+  SoftFloat high = value.convert(*getFormat(storage.getFormat()));
+  if (!high.isFinite())
+    return {high.toCanonicalBits(), 0};
+  SoftFloat fraction =
+      value.sub(high.convert(Format::F32)).div(getHalfUlp(high));
+  unsigned width = storage.getResidual().getIntOrFloatBitWidth();
+  auto residual = fraction.mul(getLevels(storage))
+                      .toInteger(width, /*isSigned=*/true, SoftFloat::kNearest);
+  return {high.toCanonicalBits(), *residual};
+}
+
+//===----------------------------------------------------------------------===//
+// The scaled dialect
+//===----------------------------------------------------------------------===//
+
+static uint64_t getBitsKept(const Number &number) {
+  auto *real = std::get_if<SoftFloat>(&number);
+  return real ? real->toBits() : std::get<Integer>(number).bits;
+}
+
+static Number makeNumber(Type type, uint64_t bits) {
+  if (std::optional<Format> format = getFormat(type))
+    return SoftFloat::fromBits(*format, bits);
+  return Integer(type.getIntOrFloatBitWidth(), bits);
+}
+
+static SoftFloat getScale(Evaluation &e, unsigned operand, Type type) {
+  return decodeScale(type, getBitsKept(e.getLane(operand).front()));
+}
+
+static llvm::Error evaluateMagnitude(Evaluation &e) {
+  auto op = e.as<MagnitudeOp>();
+  if (llvm::Error error = checkKnown(op.getCode()))
+    return error;
+  return e.give(Integer(32, getMagnitude(op.getCode(), e.getReal(0)).toBits()));
+}
+
+static llvm::Error evaluateScale(Evaluation &e) {
+  auto op = e.as<ScaleOp>();
+  if (llvm::Error error = checkKnown(op.getCode()))
+    return error;
+  auto amax = SoftFloat::fromBits(Format::F32, e.getInteger(0).bits);
+  uint64_t scale =
+      chooseScale(amax, op.getCode(), op.getType(), op.getRecipe());
+  return e.giveUnchanged(makeNumber(op.getType(), scale));
+}
+
+static llvm::Error evaluateQuantize(Evaluation &e) {
+  auto op = e.as<QuantizeOp>();
+  if (llvm::Error error = checkKnown(op.getCode()))
+    return error;
+  SoftFloat scale = getScale(e, 1, op.getScale().getType());
+  Codes codes = quantize(op.getCode(), e.getReal(0), scale);
+  for (auto [i, code] : llvm::enumerate(codes))
+    if (llvm::Error error =
+            e.giveUnchanged(makeNumber(e.getResultElement(i), code)))
+      return error;
+  return llvm::Error::success();
+}
+
+static llvm::Error evaluateDequantize(Evaluation &e) {
+  auto op = e.as<DequantizeOp>();
+  if (llvm::Error error = checkKnown(op.getCode()))
+    return error;
+  Codes codes;
+  for (unsigned i = 0, count = op.getCodes().size(); i < count; ++i)
+    codes.push_back(getBitsKept(e.getLane(i).front()));
+  SoftFloat scale = getScale(e, codes.size(), op.getScale().getType());
+  return e.give(dequantize(op.getCode(), codes, scale));
+}
+
+void reference::addScaledOperations(OperationTable &table) {
+  table["scaled.magnitude"] = evaluateMagnitude;
+  table["scaled.scale"] = evaluateScale;
+  table["scaled.quantize"] = evaluateQuantize;
+  table["scaled.dequantize"] = evaluateDequantize;
+}

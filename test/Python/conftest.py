@@ -1,0 +1,21 @@
+#===- conftest.py - Fixtures of the Python tests ---------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the fixtures that several test files use.
+#
+#===----------------------------------------------------------------------===#
+
+import pytest
+
+import model
+from support import kernels
+
+
+@pytest.fixture(scope="session")
+def scaled_path(tmp_path_factory):
+    """A directory of strategy files: those with scales."""
+    directory = tmp_path_factory.mktemp("scaled")
+    kernels.write_strategies(directory, model.SCALED_STRATEGIES)
+    return str(directory)

@@ -1,0 +1,371 @@
+#===- test_scaled.py - Codes, scales and residuals -------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that kernels with scales and residuals compute
+# what the NumPy model and the reference interpreter say, bit for bit.
+#
+#===----------------------------------------------------------------------===#
+
+import numpy as np
+import pytest
+
+import tandem
+from model import (GRAPHS, SCALED_STRATEGIES, Strategy, bytes_per_parameter, cases,
+                   plane_groups, plane_types, smallest_group, step)
+from model.formats import decode, encode
+from model.scaled import (FloatCode, PairCode, Residual, RootCode, Scaled,
+                          SoftsignCode, choose_scale, decode_scale)
+from model.storage import Draw, Plain
+from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
+                             integers_of, require_isa, run, seed_of, strategy_text)
+
+SIZES = (1, 15, 17, 31, 32, 33, 127, 129, 300, 4097)
+KEY, FIRST = 9, 2**33  # A multiple of every group.
+
+strategies = pytest.mark.parametrize("strategy", SCALED_STRATEGIES)
+# adamw has all; each other graph has two, and each strategy three or more.
+OTHERS = [(graph, name) for i, graph in enumerate(g for g in GRAPHS if g != "adamw")
+          for j, name in enumerate(SCALED_STRATEGIES) if (i + j) % 4 == 0]
+pairs = pytest.mark.parametrize(
+    "graph, strategy", [("adamw", name) for name in SCALED_STRATEGIES] + OTHERS)
+
+
+def example(graph, strategy, kind, size):
+    """(planes, hypers) of a case."""
+    planes = cases.state(graph, SCALED_STRATEGIES[strategy], kind, size,
+                         seed_of(graph, strategy, kind, size))
+    return planes, cases.hypers(graph)
+
+
+def check_example(kernel, graph, strategy, kind, size):
+    planes, hypers = example(graph, strategy, kind, size)
+    want = step(graph, SCALED_STRATEGIES[strategy], planes, hypers, STEP, SEED, KEY, FIRST)
+    assert_kernel(kernel, planes, want, hypers, f"{graph} under {strategy}, {kind}, "
+                  f"{size}", key=KEY, first=FIRST)
+
+
+#===----------------------------------------------------------------------===#
+# Graphs under strategies
+#===----------------------------------------------------------------------===#
+
+
+@pairs
+def test_kernels(graph, strategy, scaled_path):
+    kernel = compiled(graph, strategy, path=(scaled_path,))
+    for kind in cases.SCALED_KINDS:
+        for size in SIZES:
+            check_example(kernel, graph, strategy, kind, size)
+
+
+@pairs
+def test_interpreter(graph, strategy, scaled_path):
+    """The interpreter of the source graph agrees with NumPy."""
+    for kind in cases.SCALED_KINDS:
+        for size in (17, 130):
+            planes, hypers = example(graph, strategy, kind, size)
+            want = step(graph, SCALED_STRATEGIES[strategy], planes, hypers, STEP)
+            got = {name: plane.copy() for name, plane in planes.items()}
+            tandem.interpret(graph, strategy, got, hypers, path=[scaled_path],
+                             step=STEP)
+            assert_same(got, planes | want, f"{kind}, {size}")
+
+
+@pairs
+def test_signature(graph, strategy, scaled_path):
+    kernel, model = compiled(graph, strategy, path=(scaled_path,)), SCALED_STRATEGIES
+    types = plane_types(graph, model[strategy])
+    assert {p.name: p.bits for p in kernel.planes} == {
+        name: 8 * dtype.itemsize for name, dtype in types.items()}
+    groups = plane_groups(graph, model[strategy])
+    assert {p.name: p.group for p in kernel.planes} == groups
+    assert kernel.bytes_per_parameter == bytes_per_parameter(graph, model[strategy])
+
+
+def test_bytes_of_adamw(scaled_path):
+    """Table 1 of the FlashOptim paper: 24-bit weights, and 1 + 2/32 a moment."""
+    assert compiled("adamw", "flash", path=(scaled_path,)).bytes_per_parameter == 7.125
+
+
+@strategies
+def test_many_steps(strategy, scaled_path):
+    """States written by one step are what the next step reads."""
+    model, hypers = SCALED_STRATEGIES[strategy], cases.hypers("adamw")
+    kernel = compiled("adamw", strategy, path=(scaled_path,))
+    planes = mine = example("adamw", strategy, "ordinary", 300)[0]
+    for number in range(1, 13):
+        grad = cases.state("adamw", model, "ordinary", 300, 100 + number)["grad"]
+        planes, mine = planes | {"grad": grad}, mine | {"grad": grad}
+        planes |= step("adamw", model, planes, hypers, number)
+        mine = run(kernel, mine, hypers, step=number)
+        assert_same(mine, planes, f"step {number}")
+
+
+#===----------------------------------------------------------------------===#
+# However it is compiled and launched
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("isa", ("x86-64", "x86-64-v3", "x86-64-v4"))
+@strategies
+def test_instruction_sets(strategy, isa, scaled_path):
+    require_isa(isa)
+    kernel = compiled("adamw", strategy, isa=isa, path=(scaled_path,))
+    for kind in ("mixed", "bits", "groups"):
+        check_example(kernel, "adamw", strategy, kind, 333)
+
+
+@pytest.mark.parametrize("width", (1, 8, 16, 64))
+@strategies
+def test_widths(strategy, width, scaled_path):
+    kernel = compiled("adamw", strategy, width=width, path=(scaled_path,))
+    for kind in ("mixed", "bits", "groups"):
+        check_example(kernel, "adamw", strategy, kind, 333)
+
+
+@pytest.mark.parametrize("threads", (1, 2, 3))
+@pytest.mark.parametrize("strategy", ("flash", "fp8-moments", "fp8-collage-low"))
+def test_plan(strategy, threads, scaled_path):
+    """Many tensors with a tail in most, and any threads."""
+    kernel = compiled("adamw", strategy, path=(scaled_path,))
+    sizes = [1, 0, 70001, 17, 4096, 4097, 300, 64, 9000, 2]
+    firsts = [256 * i for i in range(len(sizes))]
+    hypers = cases.hypers("adamw")
+    before = [example("adamw", strategy, "groups", size)[0] for size in sizes]
+    after = [{n: a.copy() for n, a in planes.items()} for planes in before]
+    plan = tandem.Plan(kernel)
+    plan.update(sizes, [[t[p.name].ctypes.data for p in kernel.planes] for t in after],
+                keys=sizes, firsts=firsts)
+    scalars = kernel.scalars(hypers | integers_of(kernel))
+    plan.launch([scalars[0]], [scalars[1]], threads=threads)
+    for size, planes, got in zip(sizes, before, after):
+        want = step("adamw", SCALED_STRATEGIES[strategy], planes, hypers, STEP)
+        assert_same(got, planes | want, f"{size} elements")
+
+
+@pytest.mark.parametrize("cuts", [(256,), (512, 768, 4096)])
+@strategies
+def test_shards(strategy, cuts, scaled_path):
+    """Shards cut at groups give what the whole tensor gives."""
+    size, kernel = 4500, compiled("adamw", strategy, path=(scaled_path,))
+    planes, hypers = example("adamw", strategy, "mixed", size)
+    groups, shards = plane_groups("adamw", SCALED_STRATEGIES[strategy]), []
+    for begin, end in zip((0, *cuts), (*cuts, size)):
+        part = {n: a[begin // groups[n]:-(-end // groups[n])]
+                for n, a in planes.items()}
+        shards.append(run(kernel, part, hypers, first=FIRST + begin))
+    assert_same({n: np.concatenate([s[n] for s in shards]) for n in planes},
+                run(kernel, planes, hypers, first=FIRST))
+
+
+@strategies
+def test_first_inside_a_group(strategy, scaled_path):
+    kernel = compiled("adamw", strategy, path=(scaled_path,))
+    planes, hypers = example("adamw", strategy, "ordinary", 40)
+    group = smallest_group("adamw", SCALED_STRATEGIES[strategy])
+    with pytest.raises(ValueError, match=f"first is {group // 2}, inside of a group"):
+        run(kernel, planes, hypers, first=group // 2)
+    with pytest.raises(ValueError, match="counts in groups of .* begin at a multiple"):
+        tandem.interpret("adamw", strategy, planes, hypers, path=[scaled_path],
+                         first=group // 2)
+    with pytest.raises(ValueError, match=f"begins at element {group // 2}, inside"):
+        step("adamw", SCALED_STRATEGIES[strategy], planes, hypers, 1, first=group // 2)
+
+
+def test_entries_of_a_scale(scaled_path):
+    """A plane of scales has an entry for each group, the last one's too."""
+    kernel = compiled("adamw", "flash", path=(scaled_path,))
+    planes, hypers = example("adamw", "flash", "ordinary", 33)
+    planes["exp_avg.scale"] = planes["exp_avg.scale"][:1].copy()
+    with pytest.raises(ValueError, match="'exp_avg.scale' has 1 elements, 'param' has "
+                       "33; one entry for each 32 of them makes 2"):
+        run(kernel, planes, hypers)
+    with pytest.raises(ValueError, match="plane 'exp_avg.scale' has 1 elements, but "
+                       "'.*' has 33; an entry for each 32 of them makes 2"):
+        tandem.interpret("adamw", "flash", planes, hypers, path=[scaled_path])
+
+
+#===----------------------------------------------------------------------===#
+# Codes, one by one
+#===----------------------------------------------------------------------===#
+
+# The new value is the gradient, the old one goes where f32 shows every bit.
+SWAP = """
+#p = #tandem.role<param "w">
+#s = #tandem.role<state "read">
+#g = #tandem.role<grad "g">
+func.func @swap(%w: tensor<?xf32> {tandem.role = #p},
+                %s: tensor<?xf32> {tandem.role = #s},
+                %g: tensor<?xf32> {tandem.role = #g})
+    -> (tensor<?xf32>, tensor<?xf32>) {
+  return %g, %w : tensor<?xf32>, tensor<?xf32>
+}
+"""
+
+CODES = {"e4m3": FloatCode("f8E4M3FN"), "e5m2": FloatCode("f8E5M2"),
+         "f16": FloatCode("f16"), "pair": PairCode("f8E4M3FN"),
+         "low-pair": PairCode("f8E5M2"), "softsign": SoftsignCode(), "root": RootCode()}
+SCALES = [("f32", "current"), ("bf16", "current"), ("f16", "current"),
+          ("f32", "mx_floor"), ("f16", "pow2"), ("bf16", "pow2"),
+          ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor")]
+STORAGES = {f"{name}-{scale}-{recipe}": Scaled(code, 16, scale, recipe)
+            for name, code in CODES.items() for scale, recipe in SCALES}
+RESIDUALS = {f"{low}-{residual}": Residual(low, residual)
+             for low in ("bf16", "f16") for residual in ("i8", "i16")}
+
+
+@pytest.fixture(scope="module")
+def swap(tmp_path_factory):
+    """swap(storage, planes, x): (what x is stored as, what planes were read as)."""
+    directory = tmp_path_factory.mktemp("swap")
+
+    def launch(name, storage, planes, x):
+        strategy = Strategy(Plain("f32"), storage, Plain("f32"), Plain("f32"))
+        (directory / f"{name}.mlir").write_text(strategy_text(name, strategy))
+        kernel = compiled(SWAP, name, path=(str(directory),))
+        got = {n: p.copy() for n, p in planes.items()}
+        got |= {"g": x.view(np.uint32), "read": np.zeros(len(x), np.uint32)}
+        kernel(got)
+        return {n: got[n] for n in planes}, got["read"]
+
+    return launch
+
+
+def check_swap(swap, name, storage, planes, x):
+    stored, read = swap(name, storage, planes, x)
+    assert_same(stored, storage.encode("w", x, Draw()), f"{name}, encode")
+    assert_same({"read": read}, {"read": encode("f32", storage.decode(planes, "w"))},
+                f"{name}, decode")
+
+
+def every_scale(storage):
+    """Every bit pattern of a scale, or many."""
+    dtype = storage.planes("w")["w.scale"]
+    if dtype.itemsize == 1:
+        return np.arange(256, dtype=dtype)
+    rng = np.random.default_rng(7)
+    bits = rng.integers(0, 1 << 8 * dtype.itemsize, 160, dtype=np.uint64)
+    edges = [0, 1, 1 << (8 * dtype.itemsize - 1)]
+    ordinary = encode(storage.scale, np.exp2(rng.uniform(-9, 9, 29)).astype(np.float32))
+    return np.concatenate([bits, edges, ordinary]).astype(dtype)
+
+
+def values(rng, size):
+    """All exponents and signs, and some of every extraordinary value."""
+    any_bits = rng.integers(0, 1 << 32, size, dtype=np.uint64).astype(np.uint32)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3.4e38, -448.0, 449.0,
+                        57344.0, 61440.0, 65504.0, 65519.0, 65520.0], np.float32)
+    return np.where(rng.random(size) < 0.9, any_bits.view(np.float32),
+                    rng.choice(special, size))
+
+
+def groups_of_values(largest):
+    """Groups of 16 that share a magnitude, so that their codes are spread."""
+    rng = np.random.default_rng(3)
+    count = 3000
+    peak = np.exp2(rng.uniform(-140, 127.9, (count, 1)))
+    share = rng.choice([1, 1, 2.0**-6, 2.0**-12], (count, 1)) ** rng.random((count, 16))
+    x = peak * rng.uniform(-1, 1, (count, 16)) * share
+    # Ties: whole multiples of half a unit under a scale that is a power of two.
+    whole = rng.integers(-1024, 1025, (count, 16)) * np.exp2(rng.integers(-30, 9))
+    whole[:, 0] = largest
+    with np.errstate(over="ignore"):
+        return np.concatenate([x, whole]).astype(np.float32).ravel()
+
+
+@pytest.mark.parametrize("name", STORAGES)
+def test_scaled_storage(name, swap):
+    storage = STORAGES[name]
+    x = groups_of_values(storage.code.largest)
+    x = np.concatenate([x, values(np.random.default_rng(5), 16 * 500 + 3)])
+    scales, element = every_scale(storage), np.arange(len(x))
+    # Every code of 8 bits under every scale: each round of scales meets the
+    # next 16 codes.
+    code = element + 16 * (element // (16 * len(scales)))
+    planes = {n: code.astype(d) for n, d in storage.planes("w").items()}
+    if "w.lo" in planes:
+        np.random.default_rng(6).shuffle(planes["w.lo"])
+    planes["w.scale"] = np.resize(scales, -(-len(x) // 16))
+    check_swap(swap, name, storage, planes, x)
+
+
+def half_precision(low):
+    """Every value of a 16-bit format, and its neighbours in f32."""
+    exact = decode(low, np.arange(1 << 16, dtype=np.uint16)).view(np.uint32)
+    nudge = np.random.default_rng(8).integers(-0x8002, 0x8002, exact.shape)
+    return np.concatenate([exact, (exact + nudge).astype(np.uint32)]).view(np.float32)
+
+
+@pytest.mark.parametrize("low", ("bf16", "f16"))
+@pytest.mark.parametrize("name", CODES)
+def test_every_half(name, low, swap):
+    """All values of bf16 and f16, sorted so that groups have one magnitude."""
+    x = half_precision(low)
+    x = x[np.argsort(np.abs(x), kind="stable")]
+    storage = Scaled(CODES[name], 16, "f32")
+    planes = storage.encode("w", values(np.random.default_rng(9), len(x)), Draw())
+    check_swap(swap, f"{name}-half", storage, planes, x)
+
+
+@pytest.mark.parametrize("name", RESIDUALS)
+def test_residual(name, swap):
+    storage = RESIDUALS[name]
+    x = np.concatenate([half_precision("bf16"), half_precision("f16"),
+                        values(np.random.default_rng(4), 20000)])
+    rng = np.random.default_rng(2)
+    planes = {n: rng.integers(0, 1 << 8 * d.itemsize, len(x)).astype(d)
+              for n, d in storage.planes("w").items()}
+    planes["w"][:1 << 16] = np.arange(1 << 16)
+    check_swap(swap, name, storage, planes, x)
+    # What was encoded, decoded.
+    check_swap(swap, name, storage, storage.encode("w", x, Draw()), x)
+
+
+#===----------------------------------------------------------------------===#
+# What the rules promise
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("scale, recipe", SCALES)
+def test_scales_reach_the_largest(code, scale, recipe):
+    """Rounded up, no element saturates; the next scale below would not do."""
+    code = CODES[code]
+    amax = np.exp2(np.random.default_rng(1).uniform(-12, 12, 20000)).astype(np.float32)
+    value = choose_scale(amax, code, scale, recipe).astype(np.float64)
+    quotient = (amax / np.float32(code.largest)).astype(np.float64)
+    if recipe == "mx_floor":
+        assert np.array_equal(value, np.exp2(np.floor(np.log2(amax))
+                                             - np.floor(np.log2(code.largest))))
+    else:
+        assert np.all(value >= quotient)
+        assert np.all(value <= quotient * (2 if recipe == "pow2" else 1 + 2.0**-7) + 2.0**-24)
+
+
+def test_e8m0():
+    codes = np.array([0, 1, 127, 254, 255], dtype=np.uint8)
+    want = [2.0**-127, 2.0**-126, 1.0, 2.0**127, np.nan]
+    assert np.array_equal(decode_scale("f8E8M0FNU", codes), want, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", RESIDUALS)
+def test_residual_is_close(name):
+    """The error is at most half a step of the residual, and one rounding."""
+    storage = RESIDUALS[name]
+    x = np.random.default_rng(1).uniform(0.5, 1.99, 50000).astype(np.float32)
+    back = storage.decode(storage.encode("w", x, Draw()), "w")
+    half = 2.0**-8 if storage.format == "bf16" else 2.0**-11
+    levels = 127 if storage.residual == "i8" else 32767
+    assert np.abs(back.astype(float) - x).max() <= half / levels / 2 + 2.0**-23
+
+
+@pytest.mark.parametrize("name, bound", (("e4m3", 2.0**-4), ("pair", 2.0**-8),
+                                         ("softsign", 2.0**-6), ("root", 2.0**-6)))
+def test_codes_are_close(name, bound):
+    """The error as a share of the group's largest magnitude."""
+    storage = Scaled(CODES[name], 16, "f16")
+    x = np.random.default_rng(1).uniform(0, 1, (2000, 16)).astype(np.float32)
+    planes = storage.encode("w", x.ravel(), Draw())
+    back = storage.decode(planes, "w").reshape(x.shape)
+    assert (np.abs(back - x) / x.max(1, keepdims=True)).max() <= bound

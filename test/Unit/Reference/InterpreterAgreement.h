@@ -1,0 +1,115 @@
+//===- InterpreterAgreement.h - A graph and its kernels ---------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements a fixture that runs a source graph and the kernels made
+// of it, stage by stage, on the same planes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TEST_UNIT_REFERENCE_INTERPRETERAGREEMENT_H
+#define TANDEM_TEST_UNIT_REFERENCE_INTERPRETERAGREEMENT_H
+
+#include "InterpreterTestUtils.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "tandem/InitAllPasses.h"
+#include "tandem/Reference/InterpreterValues.h"
+
+#include <random>
+
+namespace mlir::tandem::reference {
+
+class InterpreterAgreement : public InterpreterTest {
+protected:
+  InterpreterAgreement() {
+    static const bool isRegistered = [] { return registerAllPasses(), true; }();
+    (void)isRegistered;
+    start.step = 3, start.seed = 0x123456789ABCDEF0, start.key = 9;
+  }
+
+  /// Runs a graph under a strategy, and the kernel after each of `stages`, in
+  /// which % stands for the strategy's name; all give the same planes.
+  void expectAgreement(llvm::StringRef graph, llvm::StringRef strategy,
+                       llvm::ArrayRef<const char *> stages, unsigned size) {
+    std::string text = (graph + "\n" + strategy).str();
+    OwningOpRef<ModuleOp> module = parse(text);
+    auto function = first<func::FuncOp>(*module);
+    auto op = first<StrategyOp>(*module);
+    MachineState before = draw(function, op, size), wanted = before;
+    ASSERT_EQ(llvm::toString(interpretGraph(function, op, wanted)), "");
+    for (const char *stage : stages) {
+      MachineState got = runStage(text, op.getSymName(), stage, before);
+      for (const auto &[name, plane] : wanted.planes)
+        EXPECT_EQ(got.planes[name].elements, plane.elements)
+            << name << " after " << stage;
+    }
+  }
+
+  /// What launches start from, without planes.
+  MachineState start;
+  /// Whether floats are ordinary numbers. Else every bit pattern is as likely,
+  /// so that NaNs, infinities, subnormals and components out of order all come
+  /// up.
+  bool isTame = false;
+
+private:
+  MachineState draw(func::FuncOp graph, StrategyOp strategy, unsigned size) {
+    MachineState state = start;
+    for (BlockArgument argument : graph.getArguments()) {
+      RoleAttr role = getRole(argument);
+      std::string name = role.getName().str();
+      if (!role.isTensor()) {
+        if (role.getKind() == RoleKind::hyper)
+          state.hypers[name] = role.getDefaultValue().getValueAsDouble();
+        continue;
+      }
+      for (const Plane &plane : strategy.getStorage(role).getPlanes())
+        state.planes[name + plane.suffix] = draw(plane, size);
+    }
+    return state;
+  }
+
+  PlaneData draw(const Plane &plane, unsigned size) {
+    PlaneData data{plane.elementType.getIntOrFloatBitWidth(), {}};
+    for (unsigned i = 0; i < llvm::divideCeil(size, plane.group); ++i)
+      data.elements.push_back(
+          isTame ? drawTame(plane)
+                 : random() & llvm::maskTrailingOnes<uint64_t>(data.width));
+    return data;
+  }
+
+  /// Up to 2, as a scale positive.
+  uint64_t drawTame(const Plane &plane) {
+    std::uniform_real_distribution<double> any(-2, 2), scale(0x1p-10, 2);
+    bool isScale = plane.group > 1;
+    if (std::optional<Format> format = getFormat(plane.elementType))
+      return SoftFloat::fromDouble(*format,
+                                   isScale ? scale(random) : any(random))
+          .toBits();
+    return isScale ? 117 + random() % 11 : random() & 0x7F;
+  }
+
+  MachineState runStage(llvm::StringRef text, llvm::StringRef strategy,
+                        std::string stage, MachineState state) {
+    OwningOpRef<ModuleOp> module = parse(text);
+    stage.replace(stage.find('%'), 1, strategy.str());
+    PassManager manager(&context);
+    EXPECT_TRUE(succeeded(parsePassPipeline(stage, manager)));
+    EXPECT_TRUE(succeeded(manager.run(*module)));
+    EXPECT_EQ(llvm::toString(interpretKernel(first<KernelOp>(*module), state)),
+              "");
+    return state;
+  }
+
+  std::mt19937_64 random;
+};
+
+} // namespace mlir::tandem::reference
+
+#endif // TANDEM_TEST_UNIT_REFERENCE_INTERPRETERAGREEMENT_H
