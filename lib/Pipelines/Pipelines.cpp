@@ -36,9 +36,14 @@ void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
   strategy.strategy = options.strategy;
   strategy.path.assign(options.path.begin(), options.path.end());
   manager.addPass(createApplyStrategy(strategy));
-  // One scalar program, in the policy's arithmetic, on planes.
+  // One scalar program...
   manager.addPass(createFormKernel());
-  if (options.metrics)
+  buildLoweringPipeline(manager, options.metrics);
+}
+
+void mlir::tandem::buildLoweringPipeline(OpPassManager &manager, bool metrics) {
+  // ... in the policy's arithmetic, on planes.
+  if (metrics)
     manager.addPass(createAddMetrics());
   manager.addPass(createApplyPolicy());
   manager.addPass(createLowerStorage());

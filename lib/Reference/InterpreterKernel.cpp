@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the execution of kernels at any stage of their lowering:
-// the prologue once, the body for each group of elements.
+// the prologue once, the body for each group of elements, operation by
+// operation.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,8 +39,11 @@ public:
 
   llvm::Error bind();
   uint64_t getNumElements() const { return bound.numElements; }
-  /// Lane 0 becomes this element.
-  void moveTo(uint64_t element) { base = element; }
+  /// Lane 0 becomes this element; a scalar has `numElements` lanes.
+  void moveTo(uint64_t element, uint64_t numElements) {
+    base = element;
+    numScalarLanes = numElements;
+  }
 
   std::optional<llvm::Expected<Results>> execute(Operation *op,
                                                  Operands operands) override;
@@ -55,6 +59,9 @@ private:
   const BoundTensor &getTensor(Value value) const {
     return bound.tensors[cast<BlockArgument>(value).getArgNumber()];
   }
+  unsigned countLanes(Type type) const {
+    return isa<VectorType>(type) ? getNumLanes(type) : numScalarLanes;
+  }
   bool isInside(unsigned lane) const { return base + lane < bound.numElements; }
   Codes read(const BoundTensor &tensor, unsigned lane) const {
     return isInside(lane) ? tensor.read(base + lane)
@@ -64,7 +71,7 @@ private:
   KernelOp kernel;
   MachineState &state;
   BoundTensors bound;
-  uint64_t base = 0;
+  uint64_t base = 0, numScalarLanes = 1;
 };
 } // namespace
 
@@ -109,16 +116,15 @@ Results KernelMemory::load(LoadOp op) const {
   std::optional<Format> format = getFormat(element);
   if (auto expansion = dyn_cast<mcf::ExpansionType>(element))
     format = getFormat(expansion.getLeading());
-  Datum datum(getNumLanes(op.getType()));
+  Datum datum(countLanes(op.getType()));
   for (auto [i, lane] : llvm::enumerate(datum)) {
     Codes codes = read(tensor, i);
     if (element.isF32()) {
       lane.push_back(decodeReal(tensor.storage, codes));
       continue;
     }
-    for (const SoftFloat &component :
-         decodeComponents(tensor.storage, codes, *format))
-      lane.push_back(component);
+    Components components = decodeComponents(tensor.storage, codes, *format);
+    lane.append(components.begin(), components.end());
   }
   return {datum};
 }
@@ -126,11 +132,11 @@ Results KernelMemory::load(LoadOp op) const {
 Results KernelMemory::store(StoreOp op, const Datum &value) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
   bool isReal = getElementTypeOrSelf(op.getValue().getType()).isF32();
-  for (auto [i, lane] : llvm::enumerate(value)) {
+  for (unsigned i = 0, e = countLanes(op.getValue().getType()); i < e; ++i) {
     if (!isInside(i))
       continue;
     Components components;
-    for (const Number &number : lane)
+    for (const Number &number : getLane(value, i))
       components.push_back(std::get<SoftFloat>(number));
     uint16_t random =
         tensor.storage.usesRandomBits() ? drawRandomBits(state, base + i) : 0;
@@ -143,20 +149,23 @@ Results KernelMemory::store(StoreOp op, const Datum &value) const {
 
 llvm::Expected<Results> KernelMemory::loadPlane(LoadPlaneOp op) const {
   const PlaneData &plane = *getTensor(op.getTensor()).data[op.getPlane()];
-  SmallVector<uint64_t> bits;
-  for (unsigned i = 0; i < getNumLanes(op.getType()); ++i)
-    bits.push_back(isInside(i) ? plane.elements[base + i] : 0);
-  llvm::Expected<Datum> datum = datumFromBits(op.getType(), bits);
-  if (!datum)
-    return datum.takeError();
-  return Results{std::move(*datum)};
+  Type element = getElementTypeOrSelf(op.getType());
+  Datum datum(countLanes(op.getType()));
+  for (auto [i, lane] : llvm::enumerate(datum)) {
+    llvm::Expected<Number> number =
+        numberFromBits(element, isInside(i) ? plane.elements[base + i] : 0);
+    if (!number)
+      return number.takeError();
+    lane.push_back(*number);
+  }
+  return Results{std::move(datum)};
 }
 
 Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
   PlaneData &plane = *getTensor(op.getTensor()).data[op.getPlane()];
-  for (auto [i, lane] : llvm::enumerate(value))
+  for (unsigned i = 0, e = countLanes(op.getValue().getType()); i < e; ++i)
     if (isInside(i))
-      plane.elements[base + i] = getBits(lane.front());
+      plane.elements[base + i] = getBits(getLane(value, i).front());
   return {};
 }
 
@@ -166,7 +175,7 @@ Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
 
 Results KernelMemory::getIndices(ElementIndexOp op) const {
   Datum datum;
-  for (unsigned i = 0; i < getNumLanes(op.getType()); ++i)
+  for (unsigned i = 0, e = countLanes(op.getType()); i < e; ++i)
     datum.push_back({Integer(64, uint64_t(state.first) + base + i)});
   return {datum};
 }
@@ -177,9 +186,13 @@ Results KernelMemory::drawBits(RandomBitsOp op, Operands operands) const {
     return std::get<Integer>(operands[i]->front().front()).bits;
   };
   uint64_t seed = word(1) | word(2) << 32;
-  uint16_t bits = reference::drawRandomBits(seed, state.key, word(3),
-                                            uint64_t(state.first) + base);
-  return {Datum{Lane{Integer(32, bits)}}};
+  Datum datum;
+  for (unsigned i = 0, e = countLanes(op.getType()); i < e; ++i) {
+    uint64_t element = uint64_t(state.first) + base + i;
+    datum.push_back({Integer(
+        32, reference::drawRandomBits(seed, state.key, word(3), element))});
+  }
+  return {datum};
 }
 
 //===----------------------------------------------------------------------===//
@@ -199,6 +212,17 @@ static llvm::Expected<SmallVector<Datum>> runPrologue(KernelOp kernel,
   return BlockInterpreter().run(kernel.getPrologueBlock(), arguments);
 }
 
+/// Whether a body means the same run for many elements at once, which is
+/// faster: it has neither vectors nor operations that depend on a condition.
+static bool isElementwise(KernelOp kernel) {
+  auto isVector = llvm::IsaPred<VectorType>;
+  return llvm::none_of(kernel.getBodyBlock(), [&](Operation &op) {
+    return op.getNumRegions() != 0 || isa<func::CallOp>(op) ||
+           llvm::any_of(op.getOperandTypes(), isVector) ||
+           llvm::any_of(op.getResultTypes(), isVector);
+  });
+}
+
 static llvm::Error runKernel(KernelOp kernel, MachineState &state) {
   KernelMemory memory(kernel, state);
   if (llvm::Error error = memory.bind())
@@ -209,9 +233,13 @@ static llvm::Error runKernel(KernelOp kernel, MachineState &state) {
   BlockInterpreter interpreter(&memory);
   for (auto [argument, datum] : llvm::zip(kernel.getUniforms(), *uniforms))
     interpreter.bind(argument, datum);
+  constexpr uint64_t kManyElements = 512;
+  bool isScalar = kernel.getWidth() == 1 && isElementwise(kernel);
+  uint64_t step = isScalar ? kManyElements : kernel.getWidth();
   for (uint64_t element = 0; element < memory.getNumElements();
-       element += kernel.getWidth()) {
-    memory.moveTo(element);
+       element += step) {
+    uint64_t left = memory.getNumElements() - element;
+    memory.moveTo(element, isScalar ? std::min(step, left) : 1);
     auto done = interpreter.run(kernel.getBodyBlock(), {});
     if (!done)
       return done.takeError();

@@ -13,8 +13,6 @@
 
 #include "tandem/Reference/InterpreterStorage.h"
 
-#include "tandem/Reference/InterpreterArithmetic.h"
-
 using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::reference;
@@ -24,13 +22,9 @@ using namespace mlir::tandem::reference;
 //===----------------------------------------------------------------------===//
 
 llvm::Error reference::checkKnown(StorageAttrInterface storage) {
-  if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage)) {
-    if (!expansion.getExpansion().isMixed())
-      return llvm::Error::success();
-  } else if (isa<FloatStorageAttr, KahanStorageAttr, MasterStorageAttr,
-                 RemainderStorageAttr>(storage)) {
+  if (isa<FloatStorageAttr, ExpansionStorageAttr, KahanStorageAttr,
+          MasterStorageAttr, RemainderStorageAttr>(storage))
     return llvm::Error::success();
-  }
   return makeError("the interpreter does not know the storage " +
                    describe(storage));
 }
@@ -42,8 +36,7 @@ static bool worksOnComponents(StorageAttrInterface storage, Type format) {
   if (auto kahan = dyn_cast<KahanStorageAttr>(storage))
     return kahan.getFormat() == format;
   if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage))
-    return expansion.getExpansion().getLeading() == format &&
-           expansion.getExpansion().getLength() == 2;
+    return expansion.getExpansion().getLeading() == format;
   return false;
 }
 
@@ -77,21 +70,17 @@ bool reference::isCompensated(StorageAttrInterface storage) {
 // Planes as numbers
 //===----------------------------------------------------------------------===//
 
-/// The format of the components of a storage whose planes are all floats.
-static Format getPlaneFormat(StorageAttrInterface storage) {
-  if (auto plain = dyn_cast<FloatStorageAttr>(storage))
-    return *getFormat(plain.getFormat());
-  if (auto kahan = dyn_cast<KahanStorageAttr>(storage))
-    return *getFormat(kahan.getFormat());
-  return *getFormat(
-      cast<ExpansionStorageAttr>(storage).getExpansion().getLeading());
+/// The format of the leading plane of a storage whose planes are all floats.
+static Format getLeadingFormat(StorageAttrInterface storage) {
+  return *getFormat(storage.getPlanes().front().elementType);
 }
 
 static Components readComponents(StorageAttrInterface storage,
-                                 ArrayRef<uint64_t> planes) {
+                                 ArrayRef<uint64_t> codes) {
   Components components;
-  for (uint64_t code : planes)
-    components.push_back(SoftFloat::fromBits(getPlaneFormat(storage), code));
+  for (auto [plane, code] : llvm::zip(storage.getPlanes(), codes))
+    components.push_back(
+        SoftFloat::fromBits(*getFormat(plane.elementType), code));
   return components;
 }
 
@@ -100,6 +89,15 @@ static Codes writeComponents(ArrayRef<SoftFloat> components) {
   for (const SoftFloat &component : components)
     codes.push_back(component.toCanonicalBits());
   return codes;
+}
+
+Components reference::settle(StorageAttrInterface storage,
+                             ArrayRef<SoftFloat> components) {
+  auto expansion = dyn_cast<ExpansionStorageAttr>(storage);
+  if (!expansion || !expansion.getExpansion().isMixed())
+    return Components(components);
+  Type trailing = expansion.getExpansion().getComponents().back();
+  return narrowMixed(components, *getFormat(trailing));
 }
 
 /// ((hi - (lo >> 15)) mod 2^16) << 16 | lo.
@@ -125,7 +123,8 @@ SoftFloat reference::decodeReal(StorageAttrInterface storage,
     return SoftFloat::fromBits(Format::F32, planes[1]);
   if (isa<RemainderStorageAttr>(storage))
     return joinRemainder(planes[0], planes[1]);
-  return sumComponents(readComponents(storage, planes), Format::F32);
+  return sumComponents(widenMixed(readComponents(storage, planes)),
+                       Format::F32);
 }
 
 Codes reference::encodeReal(StorageAttrInterface storage,
@@ -136,12 +135,13 @@ Codes reference::encodeReal(StorageAttrInterface storage,
   }
   if (isa<RemainderStorageAttr>(storage))
     return splitRemainder(value);
-  Format format = getPlaneFormat(storage);
+  Format format = getLeadingFormat(storage);
   auto plain = dyn_cast<FloatStorageAttr>(storage);
   if (plain && plain.getRounding() == Rounding::stochastic)
     return writeComponents(roundStochastically(value, format, random));
-  return writeComponents(
-      toComponents(value, format, storage.getPlanes().size()));
+  Components components =
+      toComponents(value, format, storage.getPlanes().size());
+  return writeComponents(settle(storage, components));
 }
 
 //===----------------------------------------------------------------------===//
@@ -153,15 +153,15 @@ Components reference::decodeComponents(StorageAttrInterface storage,
                                        Format format) {
   Components components = readComponents(storage, planes);
   // A plain value may be wider than the component format: it is rounded first.
-  for (SoftFloat &component : components)
-    component = component.convert(format);
+  if (!isCompensated(storage))
+    components[0] = components[0].convert(format);
   return components;
 }
 
 Codes reference::encodeComponents(StorageAttrInterface storage,
                                   ArrayRef<SoftFloat> components) {
   Components stored(components);
-  for (SoftFloat &component : stored)
-    component = component.convert(getPlaneFormat(storage));
+  if (!isCompensated(storage))
+    stored[0] = stored[0].convert(getLeadingFormat(storage));
   return writeComponents(stored);
 }

@@ -46,6 +46,10 @@ struct NVVMPipelineOptions : public PassPipelineOptions<NVVMPipelineOptions> {
 void buildKernelPipeline(OpPassManager &manager,
                          const KernelPipelineOptions &options);
 
+/// The second half of that: kernel -> its policy's arithmetic on planes. A
+/// kernel that is further along keeps what it has.
+void buildLoweringPipeline(OpPassManager &manager, bool metrics);
+
 /// Kernel -> exact f32 lanes -> vectors -> LLVM dialect with the launch ABI.
 void buildCPUPipeline(OpPassManager &manager,
                       const CPUPipelineOptions &options);

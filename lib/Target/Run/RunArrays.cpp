@@ -92,9 +92,7 @@ llvm::Error RunArrays::checkNames() {
              (plane.kind == RoleKind::grad && getStepOf(name, plane.name));
     });
     if (!isKnown)
-      return fail(name,
-                  "is no plane of " + Twine(signature.name) + " under " +
-                      signature.strategy,
+      return fail(name, "is no plane of " + Twine(signature.getTitle()),
                   "its planes are " + listPlanes(signature));
   }
   return llvm::Error::success();
@@ -141,8 +139,8 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
               (isInteger(array.type) && array.reinterpret(wanted));
   if (!fits)
     return fail(name, "holds " + getName(array.type),
-                signature.strategy + Twine(" keeps '") + plane.name + "' as " +
-                    getName(wanted) + " (or integers of that width)");
+                signature.getTitle() + Twine(" keeps '") + plane.name +
+                    "' as " + getName(wanted) + " (or integers of that width)");
   if (numElements < 0) {
     numElements = array.getNumElements();
     sizedBy = name;
@@ -178,8 +176,8 @@ llvm::Error RunArrays::checkMissing() const {
   if (missing.empty())
     return llvm::Error::success();
   return llvm::createStringError(
-      "the input lacks " + llvm::join(missing, ", ") + " of " + signature.name +
-      " under " + signature.strategy +
+      "the input lacks " + llvm::join(missing, ", ") + " of " +
+      signature.getTitle() +
       "; add them, or give --initialize to begin from the param");
 }
 

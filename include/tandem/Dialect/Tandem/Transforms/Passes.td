@@ -114,7 +114,8 @@ def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::ModuleOp"> {
     Under the component policy every operation rounds to the component format;
     an operation with an f32 scalar rounds to f32 first. A compensated param or
     state is read whole only by its own updates, elsewhere its leading component
-    is read.
+    is read. A kernel whose body has planes or components already is left as it
+    is; a named update in one is an error.
 
     Example: `test/Dialect/Tandem/apply-policy.mlir`
   }];
@@ -131,7 +132,8 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
   let description = [{
     Replaces `tandem.load` by loads of the storage's planes and its decoding,
     `tandem.store` by its encoding and stores of the planes. Every store
-    canonicalizes NaN, on integers. Storages that round stochastically draw
+    canonicalizes NaN, on integers, also one that a kernel makes to a plane
+    itself. Storages that round stochastically draw
     their bits from Philox4x32-10, spelled out in integer arithmetic.
 
     Example: `test/Dialect/Tandem/lower-storage.mlir`
