@@ -218,3 +218,27 @@ func.func @store_plane_c2(%x: vector<8xf32>, %p: !tandem.stored<tensor<?xf32>, #
   tandem.store_plane %x, %p[1] : vector<8xf32>, !tandem.stored<tensor<?xf32>, #tandem.remainder>
   return
 }
+
+// -----
+
+tandem.kernel @store_c2 compute(<f32, f32>) tensors [#tandem.role<grad "g">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%g: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %0 = tandem.load %g : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+  // expected-error @+1 {{'tandem.store' op writes grad "g"; a kernel writes params and states only}}
+  tandem.store %0, %g : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  tandem.yield
+}
+
+// -----
+
+tandem.kernel @store_plane_c3 compute(<f32, f32>) tensors [#tandem.role<grad "g">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%g: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %0 = tandem.load_plane %g[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+  // expected-error @+1 {{'tandem.store_plane' op writes grad "g"; a kernel writes params and states only}}
+  tandem.store_plane %0, %g[0] : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  tandem.yield
+}

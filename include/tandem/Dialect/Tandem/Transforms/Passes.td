@@ -171,11 +171,13 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
 }
 
 def Simplify : Pass<"tandem-simplify", "::mlir::ModuleOp"> {
-  let summary = "Fold constants and remove dead operations";
+  let summary = "Fold constants, order factors, remove dead operations";
   let description = [{
     Runs the folders of all operations, and no rewrite patterns: a folder
     computes constants exactly or returns an operand unchanged, so no bit of any
-    result can change, and nothing needs to be set up per compilation.
+    result can change, and nothing needs to be set up per compilation. The
+    factors of each `math.fma` get the order in which they are defined, so that
+    CSE finds the same product in either order.
 
     Example: `test/Dialect/Tandem/simplify.mlir`
   }];
