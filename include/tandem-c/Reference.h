@@ -52,7 +52,8 @@ typedef struct TandemHyperValue {
   double value;
 } TandemHyperValue;
 
-/// What the interpreter runs: a graph as for tandemCompile, and one step.
+/// What the interpreter runs: a graph and its strategy, or a kernel at any
+/// stage and no strategy, as for tandemCompile; and one step.
 typedef struct TandemInterpretOptions {
   const char *graph;
   const char *strategy;
@@ -69,10 +70,10 @@ typedef struct TandemInterpretOptions {
   uint32_t *flags;
 } TandemInterpretOptions;
 
-/// Runs one step of the source graph under the strategy in the reference
-/// interpreter, which applies the numerical specification itself and shares no
-/// code with the compiler's lowerings. False on failure (tandemGetLastError);
-/// the arrays are then as they were.
+/// Runs one step of the source graph under the strategy, or of the kernel, in
+/// the reference interpreter, which applies the numerical specification itself
+/// and shares no code with the compiler's lowerings. False on failure
+/// (tandemGetLastError); the arrays are then as they were.
 TANDEM_CAPI_EXPORTED bool tandemInterpret(const TandemInterpretOptions *options,
                                           const TandemPlaneArray *planes,
                                           intptr_t numPlanes);

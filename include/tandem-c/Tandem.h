@@ -33,9 +33,10 @@ typedef struct TandemKernel TandemKernel;
 
 /// What to compile. Null strings and zeros mean the defaults.
 typedef struct TandemCompileOptions {
-  /// A built-in graph's name, the path of an .mlir file, or MLIR text.
+  /// A built-in graph's name, the path of an .mlir file, or MLIR text of a
+  /// graph or a tandem.kernel.
   const char *graph;
-  /// A strategy's name.
+  /// A strategy's name; null or "" for a kernel, which has its storages.
   const char *strategy;
   /// Directories searched for strategies before the built-in ones.
   const char *const *path;

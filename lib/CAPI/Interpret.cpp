@@ -39,17 +39,23 @@ parse(MLIRContext &context, StringRef text, StringRef name) {
   return module;
 }
 
-static llvm::Expected<OwningOpRef<ModuleOp>>
-parseStrategy(MLIRContext &context, const TandemInterpretOptions &options) {
+static llvm::Error interpret(func::FuncOp graph, StringRef name,
+                             const TandemInterpretOptions &options,
+                             MachineState &state) {
   std::vector<std::string> directories;
   for (intptr_t i = 0; i < options.pathLength; ++i)
     directories.push_back(options.path[i]);
-  auto text =
-      findInLibrary(options.strategy, directories, getBuiltinStrategies());
+  auto text = findInLibrary(name, directories, getBuiltinStrategies());
   if (!text)
-    return llvm::createStringError(llvm::Twine("unknown strategy '") +
-                                   options.strategy + "'");
-  return parse(context, *text, options.strategy);
+    return llvm::createStringError("unknown strategy '" + name + "'");
+  auto module = parse(*graph.getContext(), *text, name);
+  if (!module)
+    return module.takeError();
+  auto strategy = (*module)->lookupSymbol<StrategyOp>(name);
+  if (!strategy)
+    return llvm::createStringError("the file of strategy '" + name +
+                                   "' defines no strategy of that name");
+  return interpretGraph(graph, strategy, state);
 }
 
 /// Elements lie in memory in their own width; the interpreter's words are 64.
@@ -79,17 +85,13 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   DialectRegistry registry;
   registerAllDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  auto graphs = parse(context, *text, "graph");
-  if (!graphs)
-    return graphs.takeError();
-  auto strategies = parseStrategy(context, options);
-  if (!strategies)
-    return strategies.takeError();
-  auto strategy = (*strategies)->lookupSymbol<StrategyOp>(options.strategy);
-  auto functions = (*graphs)->getOps<func::FuncOp>();
-  auto graph = llvm::find_if(functions, isGraph);
-  if (graph == functions.end() || !strategy)
-    return llvm::createStringError("no graph, or no strategy of that name");
+  auto module = parse(context, *text, "graph");
+  if (!module)
+    return module.takeError();
+  StringRef strategy = options.strategy ? options.strategy : "";
+  auto program = findProgram(**module, strategy);
+  if (!program)
+    return program.takeError();
   MachineState state;
   for (const TandemPlaneArray &plane : planes)
     state.planes[plane.name] = readPlane(plane);
@@ -99,7 +101,10 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   state.seed = options.seed;
   state.key = options.key;
   state.first = options.first;
-  if (llvm::Error error = interpretGraph(*graph, strategy, state))
+  llvm::Error error = program->kernel
+                          ? interpretKernel(program->kernel, state)
+                          : interpret(program->graph, strategy, options, state);
+  if (error)
     return error;
   for (const TandemPlaneArray &plane : planes)
     writePlane(plane, state.planes[plane.name]);

@@ -36,8 +36,14 @@ void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
   strategy.strategy = options.strategy;
   strategy.path.assign(options.path.begin(), options.path.end());
   manager.addPass(createApplyStrategy(strategy));
-  // One scalar program, in the policy's arithmetic, on planes.
+  // One scalar program...
   manager.addPass(createFormKernel());
+  buildLoweringPipeline(manager, options);
+}
+
+void mlir::tandem::buildLoweringPipeline(OpPassManager &manager,
+                                         const KernelPipelineOptions &options) {
+  // ... in the policy's arithmetic, on planes.
   if (options.metrics)
     manager.addPass(createAddMetrics());
   manager.addPass(createApplyPolicy());

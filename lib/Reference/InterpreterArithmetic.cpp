@@ -61,38 +61,200 @@ Pair reference::twoProdDekker(const SoftFloat &a, const SoftFloat &b) {
   return {x, s.low.mul(t.low).sub(e3)};
 }
 
-//===----------------------------------------------------------------------===//
-// Expansions
-//===----------------------------------------------------------------------===//
-
-Pair reference::grow(const Pair &s, const SoftFloat &a) {
-  Pair first = fastTwoSum(s.high, a);
-  return fastTwoSum(first.high, s.low.add(first.low));
+/// Replaces (a, b) by the pair that a transform makes of them.
+static void apply(Pair (*transform)(const SoftFloat &, const SoftFloat &),
+                  SoftFloat &a, SoftFloat &b) {
+  Pair pair = transform(a, b);
+  a = pair.high;
+  b = pair.low;
 }
 
-Pair reference::kahan(const Pair &s, const SoftFloat &a) {
-  SoftFloat d = a.add(s.low);
-  SoftFloat x = s.high.add(d);
-  SoftFloat taken = x.sub(s.high);
+//===----------------------------------------------------------------------===//
+// Expansion and component
+//===----------------------------------------------------------------------===//
+
+Components reference::grow(ComponentsRef s, const SoftFloat &a) {
+  if (s.size() == 2) {
+    Pair first = fastTwoSum(s[0], a);
+    Pair second = fastTwoSum(first.high, s[1].add(first.low));
+    return {second.high, second.low};
+  }
+  SoftFloat x = s[0], y = s[1], z = s[2], e = a;
+  apply(twoSum, x, e);
+  apply(twoSum, y, e);
+  z = z.add(e);
+  apply(fastTwoSum, x, y);
+  apply(fastTwoSum, y, z);
+  apply(fastTwoSum, x, y);
+  return {x, y, z};
+}
+
+Components reference::kahan(ComponentsRef s, const SoftFloat &a) {
+  SoftFloat d = a.add(s[1]);
+  SoftFloat x = s[0].add(d);
+  SoftFloat taken = x.sub(s[0]);
   return {x, d.sub(taken)};
 }
 
-Pair reference::scale(const Pair &s, const SoftFloat &v) {
-  Pair product = twoProd(s.high, v);
-  SoftFloat error = s.low.mul(v).add(product.low);
-  return fastTwoSum(product.high, error);
+Components reference::scale(ComponentsRef s, const SoftFloat &v) {
+  auto [p, e] = twoProd(s[0], v);
+  if (s.size() == 2) {
+    Pair result = fastTwoSum(p, s[1].mul(v).add(e));
+    return {result.high, result.low};
+  }
+  auto [q, f] = twoProd(s[1], v);
+  f = f.add(s[2].mul(v));
+  apply(twoSum, e, q);
+  apply(fastTwoSum, p, e);
+  q = q.add(f);
+  apply(twoSum, e, q);
+  apply(fastTwoSum, p, e);
+  apply(fastTwoSum, e, q);
+  apply(fastTwoSum, p, e);
+  return {p, e, q};
 }
 
-Pair reference::mul(const Pair &s, const Pair &t) {
-  Pair product = twoProd(s.high, t.high);
-  SoftFloat cross = s.high.mul(t.low).add(s.low.mul(t.high));
-  SoftFloat error = product.low.add(cross);
-  return fastTwoSum(product.high, error);
+//===----------------------------------------------------------------------===//
+// Expansion and expansion
+//===----------------------------------------------------------------------===//
+
+/// The names are those of docs/MCF.md.
+static Components mulThree(ComponentsRef a, ComponentsRef b) {
+  auto [p00, e00] = twoProd(a[0], b[0]);
+  auto [p01, e01] = twoProd(a[0], b[1]);
+  auto [p10, e10] = twoProd(a[1], b[0]);
+  apply(twoSum, p01, p10);
+  e01 = e01.add(e10);
+  SoftFloat p02 = a[0].mul(b[2]).add(a[2].mul(b[0]));
+  apply(twoSum, e00, p01);
+  p02 = p02.add(a[1].mul(b[1]));
+  apply(fastTwoSum, p00, e00);
+  p01 = p01.add(p10);
+  p01 = p01.add(e01.add(p02));
+  apply(twoSum, e00, p01);
+  apply(fastTwoSum, p00, e00);
+  apply(fastTwoSum, e00, p01);
+  apply(fastTwoSum, p00, e00);
+  return {p00, e00, p01};
 }
 
-llvm::SmallVector<SoftFloat, 2>
-reference::toComponents(const SoftFloat &wide, Format format, unsigned count) {
-  llvm::SmallVector<SoftFloat, 2> components;
+Components reference::mul(ComponentsRef x, ComponentsRef y) {
+  if (x.size() == 3)
+    return mulThree(x, y);
+  Pair product = twoProd(x[0], y[0]);
+  SoftFloat cross = x[0].mul(y[1]).add(x[1].mul(y[0]));
+  Pair result = fastTwoSum(product.high, product.low.add(cross));
+  return {result.high, result.low};
+}
+
+static Components addThree(ComponentsRef x, ComponentsRef y) {
+  auto [a, b] = twoSum(x[0], y[0]);
+  auto [c, d] = twoSum(x[1], y[1]);
+  auto [e, f] = twoSum(x[2], y[2]);
+  apply(fastTwoSum, a, c);
+  b = b.add(f);
+  apply(twoSum, d, e);
+  apply(fastTwoSum, a, d);
+  apply(twoSum, b, c);
+  c = c.add(e);
+  apply(twoSum, c, d);
+  apply(twoSum, b, c);
+  apply(fastTwoSum, a, b);
+  c = c.add(d);
+  apply(fastTwoSum, b, c);
+  apply(fastTwoSum, a, b);
+  apply(fastTwoSum, b, c);
+  return {a, b, c};
+}
+
+Components reference::add(ComponentsRef x, ComponentsRef y) {
+  if (x.size() == 3)
+    return addThree(x, y);
+  auto [a, b] = twoSum(x[0], y[0]);
+  auto [c, d] = twoSum(x[1], y[1]);
+  apply(fastTwoSum, a, c);
+  b = b.add(d);
+  b = b.add(c);
+  apply(fastTwoSum, a, b);
+  return {a, b};
+}
+
+Components reference::sub(ComponentsRef x, ComponentsRef y) {
+  return add(x, neg(y));
+}
+
+/// Long division: each digit is the leading quotient of what is left.
+static Components divThree(ComponentsRef x, ComponentsRef y) {
+  SoftFloat q1 = x[0].div(y[0]);
+  Components r = sub(x, scale(y, q1));
+  SoftFloat q2 = r[0].div(y[0]);
+  r = sub(r, scale(y, q2));
+  SoftFloat q3 = r[0].div(y[0]);
+  return renormalize({q1, q2, q3});
+}
+
+Components reference::div(ComponentsRef x, ComponentsRef y) {
+  if (x.size() == 3)
+    return divThree(x, y);
+  SoftFloat t = x[0].div(y[0]);
+  auto [c, d] = twoProd(y[0], t);
+  auto [r, f] = fastTwoSum(c, y[1].mul(t));
+  f = f.add(d);
+  apply(fastTwoSum, r, f);
+  SoftFloat left = x[0].sub(r).add(x[1].sub(f));
+  SoftFloat z = left.div(y[0]);
+  apply(fastTwoSum, t, z);
+  return {t, z};
+}
+
+Components reference::sqrt(ComponentsRef x) {
+  SoftFloat s = x[0].sqrt(), zero(s.getFormat());
+  if (s.isZero()) {
+    Components root(x.size(), zero);
+    root[0] = s;
+    return root;
+  }
+  SoftFloat two = SoftFloat::fromUnsigned(s.getFormat(), 2);
+  SoftFloat r = x[1].add(s.neg().fma(s, x[0]));
+  SoftFloat t = r.div(two.mul(s));
+  apply(fastTwoSum, s, t);
+  if (x.size() == 2)
+    return {s, t};
+  Components e = {s, t, zero};
+  SoftFloat rest = sub(x, mul(e, e))[0];
+  return renormalize({s, t, rest.div(two.mul(s))});
+}
+
+Components reference::neg(ComponentsRef x) {
+  Components result;
+  for (const SoftFloat &component : x)
+    result.push_back(component.neg());
+  return result;
+}
+
+Components reference::renormalize(ComponentsRef s) {
+  Components result(s);
+  for (size_t i = s.size() - 1; i > 0; --i)
+    apply(twoSum, result[i - 1], result[i]);
+  if (s.size() == 3)
+    apply(twoSum, result[1], result[2]);
+  return result;
+}
+
+Ordering reference::compare(ComponentsRef x, ComponentsRef y) {
+  for (auto [left, right] : llvm::zip(x, y))
+    if (Ordering ordering = left.compare(right); ordering != Ordering::Equal)
+      return ordering;
+  return Ordering::Equal;
+}
+
+//===----------------------------------------------------------------------===//
+// In and out
+//===----------------------------------------------------------------------===//
+
+Components reference::toComponents(const SoftFloat &wide, Format format,
+                                   unsigned count) {
+  Components components;
   SoftFloat rest = wide;
   for (unsigned i = 0; i < count; ++i) {
     SoftFloat component = rest.convert(format);
@@ -103,13 +265,49 @@ reference::toComponents(const SoftFloat &wide, Format format, unsigned count) {
   return components;
 }
 
-SoftFloat reference::sumComponents(llvm::ArrayRef<SoftFloat> components,
-                                   Format wide) {
+SoftFloat reference::sumComponents(ComponentsRef components, Format wide) {
   SoftFloat sum = components.back().convert(wide);
   for (size_t i = components.size() - 1; i-- > 0;)
     sum = components[i].convert(wide).add(sum);
   return sum;
 }
+
+bool reference::isMixed(ComponentsRef components) {
+  return components.front().getFormat() != components.back().getFormat();
+}
+
+/// e = max(exponent(hi), -126).
+static int getLeadingExponent(const SoftFloat &high) {
+  constexpr int kLeast = -126;
+  return high.isZero() ? kLeast
+                       : std::max(llvm::ilogb(high.getAPFloat()), kLeast);
+}
+
+/// Scaling is exact in f64, whatever the formats.
+Components reference::widenMixed(ComponentsRef stored) {
+  if (!isMixed(stored))
+    return Components(stored);
+  SoftFloat low = stored[1].convert(Format::F64);
+  if (stored[0].isFinite())
+    low = low.scaleByPowerOfTwo(getLeadingExponent(stored[0]) - 8);
+  return {stored[0], low.convert(stored[0].getFormat())};
+}
+
+Components reference::narrowMixed(ComponentsRef components, Format trailing) {
+  const SoftFloat &high = components[0], &low = components[1];
+  if (!high.isFinite())
+    return {high, low.isFinite()
+                      ? SoftFloat::getZero(trailing, low.isNegative())
+                      : SoftFloat::getNaN(trailing)};
+  SoftFloat scaled =
+      low.convert(Format::F64).scaleByPowerOfTwo(8 - getLeadingExponent(high));
+  return {high,
+          scaled.convert(trailing, SoftFloat::kNearest, Overflow::SaturateAll)};
+}
+
+//===----------------------------------------------------------------------===//
+// Powers
+//===----------------------------------------------------------------------===//
 
 SoftFloat reference::power(const SoftFloat &base, int64_t exponent) {
   SoftFloat one = SoftFloat::fromUnsigned(base.getFormat(), 1);

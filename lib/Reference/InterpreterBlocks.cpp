@@ -186,11 +186,6 @@ llvm::Error BlockInterpreter::executeFor(scf::ForOp op) {
 // Element-wise operations
 //===----------------------------------------------------------------------===//
 
-/// A scalar meets every lane of a vector (the condition of a select).
-static const Lane *getLane(const Datum &datum, unsigned lane) {
-  return &datum[datum.size() == 1 ? 0 : lane];
-}
-
 llvm::Error BlockInterpreter::executeElementwise(Operation *op) {
   SmallVector<const Datum *> operands;
   for (Value operand : op->getOperands()) {
@@ -204,7 +199,9 @@ llvm::Error BlockInterpreter::executeElementwise(Operation *op) {
   if (!handler || op->getNumResults() == 0)
     return makeUnknownOperationError(op);
 
-  unsigned numLanes = getNumLanes(op->getResult(0).getType());
+  size_t numLanes = getNumLanes(op->getResult(0).getType());
+  for (const Datum *datum : operands)
+    numLanes = std::max(numLanes, datum ? datum->size() : 0);
   SmallVector<Datum, 2> results(op->getNumResults(), Datum(numLanes));
   SmallVector<const Lane *, 3> lanes(operands.size());
   for (unsigned i = 0; i < numLanes; ++i) {
@@ -212,7 +209,8 @@ llvm::Error BlockInterpreter::executeElementwise(Operation *op) {
          llvm::zip(lanes, operands, op->getOperands())) {
       if (!datum)
         return get(operand).takeError();
-      lane = getLane(*datum, i);
+      // A scalar meets every lane of a vector (the condition of a select).
+      lane = &getLane(*datum, i);
     }
     Evaluation evaluation(op, lanes);
     if (llvm::Error error = handler(evaluation))

@@ -31,7 +31,7 @@ namespace {
 /// One value of an element. Operands are indices of earlier nodes.
 struct Node {
   enum class Kind {
-    /// The decoded value of a tensor: an f32, a component, or a whole pair.
+    /// The decoded value of a tensor: an f32, a component, or all of them.
     Load,
     /// A scalar, in f32.
     Scalar,
@@ -47,8 +47,8 @@ struct Node {
   unsigned tensor = 0;
   /// Scalar: the value. Decay: the factor.
   std::optional<SoftFloat> scalar;
-  /// Decay: the factor's two components.
-  std::optional<Pair> split;
+  /// Decay: the factor's components, as many as the storage has.
+  Components split;
   bool isSubtracted = false;
   Operation *op = nullptr;
   OperationHandler handler = nullptr;
@@ -304,8 +304,8 @@ llvm::Expected<unsigned> GraphStep::makeStep(const UpdateStep &step) {
   llvm::Expected<SoftFloat> factor = evaluateReal(step.factor);
   if (!factor)
     return factor.takeError();
-  Components parts = toComponents(*factor, getFormatOfPolicy(), 2);
-  node.split = Pair{parts[0], parts[1]};
+  node.split = toComponents(*factor, getFormatOfPolicy(),
+                            bound.tensors[node.tensor].planes.size());
   node.scalar = factor->convert(Format::F32);
   return addNode(node);
 }
@@ -354,16 +354,23 @@ llvm::Expected<Lane> GraphStep::evaluate(const Node &node,
   llvm_unreachable("every kind is listed");
 }
 
+static Components componentsOf(const Lane &whole) {
+  Components components;
+  for (const Number &number : whole)
+    components.push_back(std::get<SoftFloat>(number));
+  return components;
+}
+
+static Lane toLane(ArrayRef<SoftFloat> components) {
+  return Lane(components.begin(), components.end());
+}
+
 Lane GraphStep::load(const BoundTensor &tensor, uint64_t element) const {
   Codes codes = tensor.read(element);
   state.flags |= getFlags(tensor, codes);
   if (!isComponentPolicy())
     return {decodeReal(tensor.storage, codes)};
-  Lane whole;
-  for (const SoftFloat &component :
-       decodeComponents(tensor.storage, codes, getFormatOfPolicy()))
-    whole.push_back(component);
-  return whole;
+  return toLane(decodeComponents(tensor.storage, codes, getFormatOfPolicy()));
 }
 
 void GraphStep::store(const BoundTensor &tensor, const Lane &value,
@@ -374,11 +381,10 @@ void GraphStep::store(const BoundTensor &tensor, const Lane &value,
     const SoftFloat &real = std::get<SoftFloat>(value.front());
     return tensor.write(element, encodeReal(tensor.storage, real, random));
   }
-  Components whole;
-  for (const Number &number : value)
-    whole.push_back(std::get<SoftFloat>(number).convert(getFormatOfPolicy()));
+  Components whole = componentsOf(value);
   // A plain storage takes the leading component of another's whole value.
-  whole.truncate(isCompensated(tensor.storage) ? 2 : 1);
+  if (!isCompensated(tensor.storage))
+    whole = {whole[0].convert(getFormatOfPolicy())};
   tensor.write(element, encodeComponents(tensor.storage, whole));
 }
 
@@ -408,31 +414,28 @@ llvm::Expected<Lane> GraphStep::evaluateOperation(const Node &node) const {
   return result;
 }
 
-static Pair toPair(const Lane &whole) {
-  return {std::get<SoftFloat>(whole[0]), std::get<SoftFloat>(whole[1])};
-}
-
 /// grow for an expansion, Kahan's sum for a value and its compensation.
 Lane GraphStep::accumulate(const Node &node) const {
-  Pair whole = toPair(values[node.operands[0]]);
+  const StorageAttrInterface &storage = bound.tensors[node.tensor].storage;
+  Components whole = widenMixed(componentsOf(values[node.operands[0]]));
   SoftFloat addend = leading(node.operands[1]).convert(getFormatOfPolicy());
   if (node.isSubtracted)
     addend = addend.neg();
-  bool isKahan = isa<KahanStorageAttr>(bound.tensors[node.tensor].storage);
-  Pair sum = isKahan ? kahan(whole, addend) : grow(whole, addend);
-  return {sum.high, sum.low};
+  bool isKahan = isa<KahanStorageAttr>(storage);
+  return toLane(
+      settle(storage, isKahan ? kahan(whole, addend) : grow(whole, addend)));
 }
 
 /// mul by the split factor for an expansion. Under Kahan's sum the value
 /// decays; what is still to be added to it does not.
 Lane GraphStep::decay(const Node &node) const {
-  Pair whole = toPair(values[node.operands[0]]);
-  if (isa<KahanStorageAttr>(bound.tensors[node.tensor].storage)) {
-    SoftFloat product = whole.high.convert(Format::F32).mul(*node.scalar);
-    return {product.convert(getFormatOfPolicy()), whole.low};
+  const StorageAttrInterface &storage = bound.tensors[node.tensor].storage;
+  Components whole = widenMixed(componentsOf(values[node.operands[0]]));
+  if (isa<KahanStorageAttr>(storage)) {
+    SoftFloat product = whole[0].convert(Format::F32).mul(*node.scalar);
+    return {product.convert(getFormatOfPolicy()), whole[1]};
   }
-  Pair product = mul(*node.split, whole);
-  return {product.high, product.low};
+  return toLane(settle(storage, mul(node.split, whole)));
 }
 
 llvm::Error reference::interpretGraph(func::FuncOp graph, StrategyOp strategy,

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the execution of kernels at any stage of their lowering:
-// the prologue once, the body for each block of elements. The blocks of a group
-// run in step, one operation at a time, since a reduction needs them all.
+// the prologue once, the body for many elements, operation by operation. The
+// blocks of a group run in step, since a reduction needs them all.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,8 +39,11 @@ public:
 
   llvm::Error bind();
   uint64_t getNumElements() const { return bound.numElements; }
-  /// Lane 0 becomes this element.
-  void moveTo(uint64_t element) { base = element; }
+  /// Lane 0 becomes this element; a scalar has `numElements` lanes.
+  void moveTo(uint64_t element, uint64_t numElements) {
+    base = element;
+    numScalarLanes = numElements;
+  }
   bool isInside(unsigned lane) const { return base + lane < bound.numElements; }
 
   std::optional<llvm::Expected<Results>> execute(Operation *op,
@@ -62,6 +65,9 @@ private:
   const BoundTensor &getTensor(Value value) const {
     return bound.tensors[cast<BlockArgument>(value).getArgNumber()];
   }
+  unsigned countLanes(Type type) const {
+    return isa<VectorType>(type) ? getNumLanes(type) : numScalarLanes;
+  }
   Codes read(const BoundTensor &tensor, unsigned lane) const {
     return isInside(lane) ? tensor.read(base + lane)
                           : Codes(tensor.planes.size(), 0);
@@ -70,7 +76,7 @@ private:
   KernelOp kernel;
   MachineState &state;
   BoundTensors bound;
-  uint64_t base = 0;
+  uint64_t base = 0, numScalarLanes = 1;
 };
 } // namespace
 
@@ -114,16 +120,15 @@ Results KernelMemory::load(LoadOp op) const {
   std::optional<Format> format = getFormat(element);
   if (auto expansion = dyn_cast<mcf::ExpansionType>(element))
     format = getFormat(expansion.getLeading());
-  Datum datum(getNumLanes(op.getType()));
+  Datum datum(countLanes(op.getType()));
   for (auto [i, lane] : llvm::enumerate(datum)) {
     Codes codes = read(tensor, i);
     if (element.isF32()) {
       lane.push_back(decodeReal(tensor.storage, codes));
       continue;
     }
-    for (const SoftFloat &component :
-         decodeComponents(tensor.storage, codes, *format))
-      lane.push_back(component);
+    Components components = decodeComponents(tensor.storage, codes, *format);
+    lane.append(components.begin(), components.end());
   }
   return {datum};
 }
@@ -131,11 +136,11 @@ Results KernelMemory::load(LoadOp op) const {
 Results KernelMemory::store(StoreOp op, const Datum &value) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
   bool isReal = getElementTypeOrSelf(op.getValue().getType()).isF32();
-  for (auto [i, lane] : llvm::enumerate(value)) {
+  for (unsigned i = 0, e = countLanes(op.getValue().getType()); i < e; ++i) {
     if (!isInside(i))
       continue;
     Components components;
-    for (const Number &number : lane)
+    for (const Number &number : getLane(value, i))
       components.push_back(std::get<SoftFloat>(number));
     uint16_t random =
         tensor.storage.usesRandomBits() ? drawRandomBits(state, base + i) : 0;
@@ -150,22 +155,25 @@ llvm::Expected<Results> KernelMemory::loadPlane(LoadPlaneOp op) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
   const PlaneData &plane = *tensor.data[op.getPlane()];
   int64_t group = tensor.planes[op.getPlane()].group;
-  SmallVector<uint64_t> bits;
-  for (unsigned i = 0; i < getNumLanes(op.getType()); ++i)
-    bits.push_back(isInside(i) ? plane.elements[(base + i) / group] : 0);
-  llvm::Expected<Datum> datum = datumFromBits(op.getType(), bits);
-  if (!datum)
-    return datum.takeError();
-  return Results{std::move(*datum)};
+  Type element = getElementTypeOrSelf(op.getType());
+  Datum datum(countLanes(op.getType()));
+  for (auto [i, lane] : llvm::enumerate(datum)) {
+    uint64_t bits = isInside(i) ? plane.elements[(base + i) / group] : 0;
+    llvm::Expected<Number> number = numberFromBits(element, bits);
+    if (!number)
+      return number.takeError();
+    lane.push_back(*number);
+  }
+  return Results{std::move(datum)};
 }
 
 Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
   PlaneData &plane = *tensor.data[op.getPlane()];
   int64_t group = tensor.planes[op.getPlane()].group;
-  for (auto [i, lane] : llvm::enumerate(value))
+  for (unsigned i = 0, e = countLanes(op.getValue().getType()); i < e; ++i)
     if (isInside(i))
-      plane.elements[(base + i) / group] = getBits(lane.front());
+      plane.elements[(base + i) / group] = getBits(getLane(value, i).front());
   return {};
 }
 
@@ -174,8 +182,8 @@ Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
 //===----------------------------------------------------------------------===//
 
 Results KernelMemory::raise(RaiseOp op, const Datum &condition) {
-  for (auto [i, lane] : llvm::enumerate(condition))
-    if (isInside(i) && getBits(lane.front()))
+  for (unsigned i = 0, e = countLanes(op.getCondition().getType()); i < e; ++i)
+    if (isInside(i) && getBits(getLane(condition, i).front()))
       state.flags |= uint32_t(1) << op.getFlag();
   return {};
 }
@@ -187,7 +195,7 @@ Results KernelMemory::drawBits(RandomBitsOp op, Operands operands) const {
   };
   uint64_t seed = word(1) | word(2) << 32;
   Datum datum;
-  for (unsigned i = 0; i < getNumLanes(op.getType()); ++i) {
+  for (unsigned i = 0, e = countLanes(op.getType()); i < e; ++i) {
     uint64_t element = uint64_t(state.first) + base + i;
     datum.push_back({Integer(
         32, reference::drawRandomBits(seed, state.key, word(3), element))});
@@ -217,10 +225,13 @@ private:
   llvm::Error reduce(ReduceOp op);
   llvm::Error store(StoreOp op);
   llvm::Expected<SmallVector<Lane>> gather(Value value);
-  void moveTo(unsigned block) { memory.moveTo(begin + block * width); }
+  void moveTo(unsigned block);
 
   KernelOp kernel;
   KernelMemory &memory;
+  /// Scalars of a body on single elements may have a lane for each of many.
+  bool isScalar;
+  /// Elements of a block.
   uint64_t width;
   std::vector<BlockInterpreter> blocks;
   uint64_t begin = 0;
@@ -236,12 +247,32 @@ static uint64_t getGroup(Operation *op) {
   return 1;
 }
 
+/// Whether a body means the same run for many elements at once, which is
+/// faster: it has no vectors, no operations that depend on a condition, and
+/// none that meets a group.
+static bool isElementwise(KernelOp kernel) {
+  auto isVector = llvm::IsaPred<VectorType>;
+  return llvm::none_of(kernel.getBodyBlock(), [&](Operation &op) {
+    return op.getNumRegions() != 0 || isa<func::CallOp>(op) ||
+           getGroup(&op) > 1 || llvm::any_of(op.getOperandTypes(), isVector) ||
+           llvm::any_of(op.getResultTypes(), isVector);
+  });
+}
+
 Tile::Tile(KernelOp kernel, KernelMemory &memory)
-    : kernel(kernel), memory(memory), width(kernel.getWidth()) {
+    : kernel(kernel), memory(memory),
+      isScalar(kernel.getWidth() == 1 && isElementwise(kernel)),
+      width(isScalar ? 512 : kernel.getWidth()) {
   uint64_t size = width;
   for (Operation &op : kernel.getBodyBlock())
     size = std::max(size, getGroup(&op));
   blocks.resize(size / width, BlockInterpreter(&memory));
+}
+
+void Tile::moveTo(unsigned block) {
+  uint64_t element = begin + block * width;
+  uint64_t end = std::min(element + width, memory.getNumElements());
+  memory.moveTo(element, isScalar ? end - element : 1);
 }
 
 llvm::Error Tile::checkGroups(const MachineState &state) {
@@ -321,7 +352,7 @@ llvm::Error Tile::store(StoreOp op) {
   SmallVector<SoftFloat> values;
   for (const Lane &lane : *lanes)
     values.push_back(std::get<SoftFloat>(lane.front()));
-  memory.moveTo(begin);
+  memory.moveTo(begin, 1);
   memory.storeGroups(op, values);
   return llvm::Error::success();
 }

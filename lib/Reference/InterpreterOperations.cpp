@@ -24,18 +24,15 @@ using namespace mlir::tandem::reference;
 // Evaluation
 //===----------------------------------------------------------------------===//
 
-SmallVector<SoftFloat, 2> Evaluation::getComponents(unsigned i) const {
-  SmallVector<SoftFloat, 2> components;
+Components Evaluation::getComponents(unsigned i) const {
+  Components components;
   for (const Number &number : getLane(i))
     components.push_back(std::get<SoftFloat>(number));
   return components;
 }
 
-llvm::Expected<Pair> Evaluation::getPair(unsigned i) const {
-  SmallVector<SoftFloat, 2> parts = getComponents(i);
-  if (parts.size() != 2 || parts[0].getFormat() != parts[1].getFormat())
-    return fail("has a sequence for two components of one format");
-  return Pair{parts[0], parts[1]};
+Components Evaluation::getExpansion(unsigned i) const {
+  return widenMixed(getComponents(i));
 }
 
 Type Evaluation::getResultElement(unsigned i) const {
@@ -58,6 +55,14 @@ llvm::Error Evaluation::give(const Pair &value) {
   return giveUnchanged(Lane{value.high, value.low});
 }
 
+llvm::Error Evaluation::give(ComponentsRef value) {
+  auto expansion = cast<mcf::ExpansionType>(getResultElement());
+  if (!expansion.isMixed())
+    return giveComponents(value);
+  Format trailing = *getFormat(expansion.getComponents().back());
+  return giveComponents(narrowMixed(value, trailing));
+}
+
 llvm::Error Evaluation::giveUnchanged(const Number &value) {
   results.push_back({value});
   return llvm::Error::success();
@@ -66,6 +71,10 @@ llvm::Error Evaluation::giveUnchanged(const Number &value) {
 llvm::Error Evaluation::giveUnchanged(const Lane &value) {
   results.push_back(value);
   return llvm::Error::success();
+}
+
+llvm::Error Evaluation::giveComponents(ComponentsRef value) {
+  return giveUnchanged(Lane(value.begin(), value.end()));
 }
 
 llvm::Error Evaluation::fail(const llvm::Twine &why) const {
@@ -81,12 +90,19 @@ static llvm::Error evaluateTransform(Evaluation &e) {
   return e.give(sequence(e.getReal(0), e.getReal(1)));
 }
 
-template <Pair (*sequence)(const Pair &, const SoftFloat &)>
+template <Components (*sequence)(ComponentsRef, const SoftFloat &)>
 static llvm::Error evaluateWithComponent(Evaluation &e) {
-  llvm::Expected<Pair> lhs = e.getPair(0);
-  if (!lhs)
-    return lhs.takeError();
-  return e.give(sequence(*lhs, e.getReal(1)));
+  return e.give(sequence(e.getExpansion(0), e.getReal(1)));
+}
+
+template <Components (*sequence)(ComponentsRef, ComponentsRef)>
+static llvm::Error evaluateBinary(Evaluation &e) {
+  return e.give(sequence(e.getExpansion(0), e.getExpansion(1)));
+}
+
+template <Components (*sequence)(ComponentsRef)>
+static llvm::Error evaluateUnary(Evaluation &e) {
+  return e.give(sequence(e.getExpansion(0)));
 }
 
 /// A grant is the graph's; without one the operation means two_sum.
@@ -100,28 +116,32 @@ static llvm::Error evaluateSplit(Evaluation &e) {
   return e.give(split(e.getReal(0)));
 }
 
-static llvm::Error evaluateMul(Evaluation &e) {
-  llvm::Expected<Pair> lhs = e.getPair(0);
-  if (!lhs)
-    return lhs.takeError();
-  llvm::Expected<Pair> rhs = e.getPair(1);
-  if (!rhs)
-    return rhs.takeError();
-  return e.give(mul(*lhs, *rhs));
+static llvm::Error evaluateNeg(Evaluation &e) {
+  return e.giveComponents(neg(e.getComponents(0)));
 }
 
-static llvm::Error evaluateNeg(Evaluation &e) {
-  Lane lane;
-  for (const SoftFloat &component : e.getComponents(0))
-    lane.push_back(component.neg());
-  return e.giveUnchanged(lane);
+static llvm::Error evaluateExpansionCompare(Evaluation &e) {
+  using P = mcf::ComparePredicate;
+  P predicate = e.as<mcf::CompareOp>().getPredicate();
+  switch (compare(e.getExpansion(0), e.getExpansion(1))) {
+  case Ordering::Less:
+    return e.give(Integer(1, predicate == P::lt || predicate == P::le));
+  case Ordering::Equal:
+    return e.give(Integer(1, predicate == P::eq || predicate == P::le ||
+                                 predicate == P::ge));
+  case Ordering::Greater:
+    return e.give(Integer(1, predicate == P::gt || predicate == P::ge));
+  case Ordering::Unordered:
+    return e.give(Integer(1, 0));
+  }
+  llvm_unreachable("every outcome is listed");
 }
 
 static llvm::Error evaluatePack(Evaluation &e) {
-  Lane lane;
+  Components components;
   for (unsigned i = 0; i < e.getNumOperands(); ++i)
-    lane.push_back(e.getReal(i));
-  return e.giveUnchanged(lane);
+    components.push_back(e.getReal(i));
+  return e.giveComponents(components);
 }
 
 static llvm::Error evaluateComponents(Evaluation &e) {
@@ -131,23 +151,29 @@ static llvm::Error evaluateComponents(Evaluation &e) {
   return llvm::Error::success();
 }
 
-static llvm::Error evaluateFromFloat(Evaluation &e) {
+/// Between a mixed expansion and two components of its leading format.
+static llvm::Error evaluateConvert(Evaluation &e) {
+  return e.give(e.getExpansion(0));
+}
+
+static llvm::Error giveNearest(Evaluation &e, const SoftFloat &wide) {
   auto expansion = cast<mcf::ExpansionType>(e.getResultElement());
-  if (expansion.isMixed())
-    return e.fail("has no sequence for a mixed expansion");
-  Lane lane;
-  for (const SoftFloat &component :
-       toComponents(e.getReal(0), *getFormat(expansion.getLeading()),
-                    expansion.getLength()))
-    lane.push_back(component);
-  return e.giveUnchanged(lane);
+  return e.give(toComponents(wide, *getFormat(expansion.getLeading()),
+                             expansion.getLength()));
+}
+
+static llvm::Error evaluateExpansionConstant(Evaluation &e) {
+  double value = e.as<mcf::ConstantOp>().getValue().convertToDouble();
+  return giveNearest(e, SoftFloat::fromDouble(Format::F64, value));
+}
+
+static llvm::Error evaluateFromFloat(Evaluation &e) {
+  return giveNearest(e, e.getReal(0));
 }
 
 static llvm::Error evaluateToFloat(Evaluation &e) {
-  SmallVector<SoftFloat, 2> components = e.getComponents(0);
-  if (components.front().getFormat() != components.back().getFormat())
-    return e.fail("has no sequence for a mixed expansion");
-  return e.give(sumComponents(components, *getFormat(e.getResultElement())));
+  return e.give(
+      sumComponents(e.getExpansion(0), *getFormat(e.getResultElement())));
 }
 
 //===----------------------------------------------------------------------===//
@@ -179,7 +205,15 @@ void mlir::tandem::reference::addExpansionOperations(OperationTable &table) {
   table["mcf.grow"] = evaluateWithComponent<grow>;
   table["mcf.kahan"] = evaluateWithComponent<kahan>;
   table["mcf.scale"] = evaluateWithComponent<scale>;
-  table["mcf.mul"] = evaluateMul;
+  table["mcf.mul"] = evaluateBinary<mul>;
+  table["mcf.add"] = evaluateBinary<add>;
+  table["mcf.sub"] = evaluateBinary<sub>;
+  table["mcf.div"] = evaluateBinary<div>;
+  table["mcf.sqrt"] = evaluateUnary<sqrt>;
+  table["mcf.renormalize"] = evaluateUnary<renormalize>;
+  table["mcf.compare"] = evaluateExpansionCompare;
+  table["mcf.constant"] = evaluateExpansionConstant;
+  table["mcf.convert"] = evaluateConvert;
   table["mcf.neg"] = evaluateNeg;
   table["mcf.pack"] = evaluatePack;
   table["mcf.components"] = evaluateComponents;

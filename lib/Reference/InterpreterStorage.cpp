@@ -13,7 +13,6 @@
 
 #include "tandem/Reference/InterpreterStorage.h"
 
-#include "tandem/Reference/InterpreterArithmetic.h"
 #include "tandem/Reference/InterpreterScaled.h"
 
 using namespace mlir;
@@ -25,15 +24,12 @@ using namespace mlir::tandem::reference;
 //===----------------------------------------------------------------------===//
 
 llvm::Error reference::checkKnown(StorageAttrInterface storage) {
-  if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage)) {
-    if (!expansion.getExpansion().isMixed())
-      return llvm::Error::success();
-  } else if (auto scaled = dyn_cast<ScaledStorageAttr>(storage)) {
+  if (auto scaled = dyn_cast<ScaledStorageAttr>(storage))
     return checkKnown(scaled.getCode());
-  } else if (isa<FloatStorageAttr, KahanStorageAttr, MasterStorageAttr,
-                 RemainderStorageAttr, ResidualStorageAttr>(storage)) {
+  if (isa<FloatStorageAttr, ExpansionStorageAttr, KahanStorageAttr,
+          MasterStorageAttr, RemainderStorageAttr, ResidualStorageAttr>(
+          storage))
     return llvm::Error::success();
-  }
   return makeError("the interpreter does not know the storage " +
                    describe(storage));
 }
@@ -45,8 +41,7 @@ static bool worksOnComponents(StorageAttrInterface storage, Type format) {
   if (auto kahan = dyn_cast<KahanStorageAttr>(storage))
     return kahan.getFormat() == format;
   if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage))
-    return expansion.getExpansion().getLeading() == format &&
-           expansion.getExpansion().getLength() == 2;
+    return expansion.getExpansion().getLeading() == format;
   return false;
 }
 
@@ -85,21 +80,17 @@ unsigned reference::getGroup(StorageAttrInterface storage) {
 // Planes as numbers
 //===----------------------------------------------------------------------===//
 
-/// The format of the components of a storage whose planes are all floats.
-static Format getPlaneFormat(StorageAttrInterface storage) {
-  if (auto plain = dyn_cast<FloatStorageAttr>(storage))
-    return *getFormat(plain.getFormat());
-  if (auto kahan = dyn_cast<KahanStorageAttr>(storage))
-    return *getFormat(kahan.getFormat());
-  return *getFormat(
-      cast<ExpansionStorageAttr>(storage).getExpansion().getLeading());
+/// The format of the leading plane of a storage whose planes are all floats.
+static Format getLeadingFormat(StorageAttrInterface storage) {
+  return *getFormat(storage.getPlanes().front().elementType);
 }
 
 static Components readComponents(StorageAttrInterface storage,
-                                 ArrayRef<uint64_t> planes) {
+                                 ArrayRef<uint64_t> codes) {
   Components components;
-  for (uint64_t code : planes)
-    components.push_back(SoftFloat::fromBits(getPlaneFormat(storage), code));
+  for (auto [plane, code] : llvm::zip(storage.getPlanes(), codes))
+    components.push_back(
+        SoftFloat::fromBits(*getFormat(plane.elementType), code));
   return components;
 }
 
@@ -108,6 +99,15 @@ static Codes writeComponents(ArrayRef<SoftFloat> components) {
   for (const SoftFloat &component : components)
     codes.push_back(component.toCanonicalBits());
   return codes;
+}
+
+Components reference::settle(StorageAttrInterface storage,
+                             ArrayRef<SoftFloat> components) {
+  auto expansion = dyn_cast<ExpansionStorageAttr>(storage);
+  if (!expansion || !expansion.getExpansion().isMixed())
+    return Components(components);
+  Type trailing = expansion.getExpansion().getComponents().back();
+  return narrowMixed(components, *getFormat(trailing));
 }
 
 /// ((hi - (lo >> 15)) mod 2^16) << 16 | lo.
@@ -138,7 +138,8 @@ SoftFloat reference::decodeReal(StorageAttrInterface storage,
   if (auto scaled = dyn_cast<ScaledStorageAttr>(storage))
     return dequantize(scaled.getCode(), planes.drop_back(),
                       decodeScale(scaled.getScale(), planes.back()));
-  return sumComponents(readComponents(storage, planes), Format::F32);
+  return sumComponents(widenMixed(readComponents(storage, planes)),
+                       Format::F32);
 }
 
 Codes reference::encodeReal(StorageAttrInterface storage,
@@ -151,12 +152,13 @@ Codes reference::encodeReal(StorageAttrInterface storage,
     return splitRemainder(value);
   if (auto residual = dyn_cast<ResidualStorageAttr>(storage))
     return encodeResidual(residual, value);
-  Format format = getPlaneFormat(storage);
+  Format format = getLeadingFormat(storage);
   auto plain = dyn_cast<FloatStorageAttr>(storage);
   if (plain && plain.getRounding() == Rounding::stochastic)
     return writeComponents(roundStochastically(value, format, random));
-  return writeComponents(
-      toComponents(value, format, storage.getPlanes().size()));
+  Components components =
+      toComponents(value, format, storage.getPlanes().size());
+  return writeComponents(settle(storage, components));
 }
 
 /// The codes of one group, and its scale behind those of each element.
@@ -195,15 +197,15 @@ Components reference::decodeComponents(StorageAttrInterface storage,
                                        Format format) {
   Components components = readComponents(storage, planes);
   // A plain value may be wider than the component format: it is rounded first.
-  for (SoftFloat &component : components)
-    component = component.convert(format);
+  if (!isCompensated(storage))
+    components[0] = components[0].convert(format);
   return components;
 }
 
 Codes reference::encodeComponents(StorageAttrInterface storage,
                                   ArrayRef<SoftFloat> components) {
   Components stored(components);
-  for (SoftFloat &component : stored)
-    component = component.convert(getPlaneFormat(storage));
+  if (!isCompensated(storage))
+    stored[0] = stored[0].convert(getLeadingFormat(storage));
   return writeComponents(stored);
 }

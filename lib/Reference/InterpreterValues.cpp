@@ -57,7 +57,8 @@ static SmallVector<Type, 2> getComponentTypes(Type element) {
   return {element};
 }
 
-static llvm::Expected<Number> numberFromBits(Type type, uint64_t bits) {
+llvm::Expected<Number> mlir::tandem::reference::numberFromBits(Type type,
+                                                               uint64_t bits) {
   if (std::optional<Format> format = getFormat(type))
     return SoftFloat::fromBits(*format, bits);
   if (isa<IndexType>(type))

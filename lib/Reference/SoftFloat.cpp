@@ -16,8 +16,9 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/ErrorHandling.h"
 
+#include <atomic>
 #include <cassert>
-#include <utility>
+#include <memory>
 
 using namespace mlir::tandem::reference;
 using llvm::APFloat;
@@ -100,21 +101,55 @@ uint64_t mlir::tandem::reference::getCanonicalNaNBits(Format format) {
   llvm_unreachable("every format is listed");
 }
 
+/// The bits of the largest finite number; infinity follows, where there is one.
+static uint64_t getLargestBits(Format format) {
+  switch (format) {
+  case Format::BF16:
+    return 0x7F7F;
+  case Format::F16:
+    return 0x7BFF;
+  case Format::F32:
+    return 0x7F7FFFFF;
+  case Format::F64:
+    return 0x7FEFFFFFFFFFFFFF;
+  case Format::F8E4M3FN:
+    return 0x7E;
+  case Format::F8E5M2:
+    return 0x7B;
+  }
+  llvm_unreachable("every format is listed");
+}
+
+/// The widths again, as constants: every operation asks for them.
+static unsigned getSignBit(Format format) {
+  switch (format) {
+  case Format::BF16:
+  case Format::F16:
+    return 15;
+  case Format::F32:
+    return 31;
+  case Format::F64:
+    return 63;
+  case Format::F8E4M3FN:
+  case Format::F8E5M2:
+    return 7;
+  }
+  llvm_unreachable("every format is listed");
+}
+
 //===----------------------------------------------------------------------===//
 // Construction
 //===----------------------------------------------------------------------===//
 
-SoftFloat::SoftFloat(Format format, APFloat value)
-    : value(std::move(value)), format(format) {
-  assert(&this->value.getSemantics() == &getSemantics(format) &&
+SoftFloat::SoftFloat(Format format, const APFloat &value)
+    : SoftFloat(format, value.bitcastToAPInt().getZExtValue()) {
+  assert(&value.getSemantics() == &getSemantics(format) &&
          "the value is of another format");
 }
 
 SoftFloat SoftFloat::fromBits(Format format, uint64_t bits) {
-  unsigned width = getBitWidth(format);
-  if (width < 64)
-    bits &= (uint64_t(1) << width) - 1;
-  return SoftFloat(format, APFloat(getSemantics(format), APInt(width, bits)));
+  uint64_t sign = uint64_t(1) << getSignBit(format);
+  return SoftFloat(format, bits & (sign | (sign - 1)));
 }
 
 SoftFloat SoftFloat::fromDouble(Format format, double value) {
@@ -162,8 +197,26 @@ SoftFloat SoftFloat::getZero(Format format, bool negative) {
 // Reading and converting
 //===----------------------------------------------------------------------===//
 
-uint64_t SoftFloat::toBits() const {
-  return value.bitcastToAPInt().getZExtValue();
+APFloat SoftFloat::getAPFloat() const {
+  return APFloat(getSemantics(format), APInt(getSignBit(format) + 1, bits));
+}
+
+uint64_t SoftFloat::getMagnitude() const {
+  return bits & ((uint64_t(1) << getSignBit(format)) - 1);
+}
+
+bool SoftFloat::isFinite() const {
+  return getMagnitude() <= getLargestBits(format);
+}
+
+bool SoftFloat::isInf() const {
+  return getMagnitude() == getLargestBits(format) + 1 &&
+         format != Format::F8E4M3FN;
+}
+
+bool SoftFloat::isDenormal() const {
+  unsigned mantissaBits = getPrecision(format) - 1;
+  return !isZero() && getMagnitude() >> mantissaBits == 0;
 }
 
 uint64_t SoftFloat::toCanonicalBits() const {
@@ -173,7 +226,7 @@ uint64_t SoftFloat::toCanonicalBits() const {
 double SoftFloat::toDouble() const {
   if (isNaN())
     return APFloat::getNaN(APFloat::IEEEdouble()).convertToDouble();
-  return convert(Format::F64).value.convertToDouble();
+  return convert(Format::F64).getAPFloat().convertToDouble();
 }
 
 SoftFloat SoftFloat::convert(Format to, Rounding mode,
@@ -183,7 +236,7 @@ SoftFloat SoftFloat::convert(Format to, Rounding mode,
   if (isInf())
     return overflow == Overflow::SaturateAll ? getLargest(to, isNegative())
                                              : getInf(to, isNegative());
-  APFloat result = value;
+  APFloat result = getAPFloat();
   bool losesInfo;
   result.convert(getSemantics(to), mode, &losesInfo);
   SoftFloat converted = SoftFloat(to, result).canonical();
@@ -199,7 +252,7 @@ std::optional<uint64_t> SoftFloat::toInteger(unsigned width, bool isSigned,
   // APFloat clamps what does not fit to the nearest end of the range.
   APSInt result(width, /*isUnsigned=*/!isSigned);
   bool isExact;
-  value.convertToInteger(result, mode, &isExact);
+  getAPFloat().convertToInteger(result, mode, &isExact);
   return result.getZExtValue();
 }
 
@@ -207,41 +260,108 @@ std::optional<uint64_t> SoftFloat::toInteger(unsigned width, bool isSigned,
 // Arithmetic
 //===----------------------------------------------------------------------===//
 
+static bool isByte(Format format) {
+  return format == Format::F8E4M3FN || format == Format::F8E5M2;
+}
+
+/// An index for the tables of 8-bit formats.
+static unsigned getByteIndex(Format format) { return format == Format::F8E5M2; }
+
+SoftFloat SoftFloat::compute(Arithmetic operation, const SoftFloat &other,
+                             Rounding mode) const {
+  APFloat result = getAPFloat(), operand = other.getAPFloat();
+  switch (operation) {
+  case Arithmetic::Add:
+    result.add(operand, mode);
+    break;
+  case Arithmetic::Sub:
+    result.subtract(operand, mode);
+    break;
+  case Arithmetic::Mul:
+    result.multiply(operand, mode);
+    break;
+  case Arithmetic::Div:
+    result.divide(operand, mode);
+    break;
+  }
+  return SoftFloat(format, result).canonical();
+}
+
+/// The code of an 8-bit result for each pair of operands' codes.
+struct SoftFloat::Tables {
+  Tables() {
+    for (Format format : {Format::F8E4M3FN, Format::F8E5M2})
+      for (Arithmetic operation :
+           {Arithmetic::Add, Arithmetic::Sub, Arithmetic::Mul, Arithmetic::Div})
+        for (unsigned pair = 0; pair < 0x10000; ++pair)
+          codes[getByteIndex(format)][unsigned(operation)][pair] =
+              fromBits(format, pair >> 8)
+                  .compute(operation, fromBits(format, pair), kNearest)
+                  .toBits();
+  }
+
+  uint8_t codes[2][4][0x10000];
+};
+
+SoftFloat SoftFloat::apply(Arithmetic operation, const SoftFloat &other,
+                           Rounding mode) const {
+  if (!isByte(format) || mode != kNearest)
+    return compute(operation, other, mode);
+  static const Tables tables;
+  const uint8_t *codes =
+      tables.codes[getByteIndex(format)][unsigned(operation)];
+  return SoftFloat(format, uint64_t(codes[bits << 8 | other.bits]));
+}
+
 SoftFloat SoftFloat::add(const SoftFloat &other, Rounding mode) const {
-  SoftFloat result = *this;
-  result.value.add(other.value, mode);
-  return result.canonical();
+  return apply(Arithmetic::Add, other, mode);
 }
 
 SoftFloat SoftFloat::sub(const SoftFloat &other, Rounding mode) const {
-  SoftFloat result = *this;
-  result.value.subtract(other.value, mode);
-  return result.canonical();
+  return apply(Arithmetic::Sub, other, mode);
 }
 
 SoftFloat SoftFloat::mul(const SoftFloat &other, Rounding mode) const {
-  SoftFloat result = *this;
-  result.value.multiply(other.value, mode);
-  return result.canonical();
+  return apply(Arithmetic::Mul, other, mode);
 }
 
 SoftFloat SoftFloat::div(const SoftFloat &other, Rounding mode) const {
-  SoftFloat result = *this;
-  result.value.divide(other.value, mode);
-  return result.canonical();
+  return apply(Arithmetic::Div, other, mode);
+}
+
+SoftFloat SoftFloat::computeFma(const SoftFloat &factor,
+                                const SoftFloat &addend, Rounding mode) const {
+  APFloat result = getAPFloat();
+  result.fusedMultiplyAdd(factor.getAPFloat(), addend.getAPFloat(), mode);
+  return SoftFloat(format, result).canonical();
+}
+
+/// The 8-bit results of 2^24 triples of operands, each as soon as it is asked
+/// for, complemented: no arithmetic gives the NaN 0xFF, so 0 is unknown.
+static std::atomic<uint8_t> *getFmaTable(Format format) {
+  using Table = std::unique_ptr<std::atomic<uint8_t>[]>;
+  constexpr size_t kTriples = size_t(1) << 24;
+  static const Table tables[2] = {Table(new std::atomic<uint8_t>[kTriples]()),
+                                  Table(new std::atomic<uint8_t>[kTriples]())};
+  return tables[getByteIndex(format)].get();
 }
 
 SoftFloat SoftFloat::fma(const SoftFloat &factor, const SoftFloat &addend,
                          Rounding mode) const {
-  SoftFloat result = *this;
-  result.value.fusedMultiplyAdd(factor.value, addend.value, mode);
-  return result.canonical();
+  if (!isByte(format) || mode != kNearest)
+    return computeFma(factor, addend, mode);
+  std::atomic<uint8_t> &known =
+      getFmaTable(format)[bits << 16 | factor.bits << 8 | addend.bits];
+  uint8_t code = ~known.load(std::memory_order_relaxed);
+  if (code == 0xFF) {
+    code = computeFma(factor, addend, mode).toBits();
+    known.store(~code, std::memory_order_relaxed);
+  }
+  return SoftFloat(format, uint64_t(code));
 }
 
 SoftFloat SoftFloat::neg() const {
-  SoftFloat result = *this;
-  result.value.changeSign();
-  return result;
+  return SoftFloat(format, bits ^ (uint64_t(1) << getSignBit(format)));
 }
 
 SoftFloat SoftFloat::abs() const { return isNegative() ? neg() : *this; }
@@ -251,15 +371,16 @@ SoftFloat SoftFloat::copySign(const SoftFloat &sign) const {
 }
 
 SoftFloat SoftFloat::roundToIntegral(Rounding mode) const {
-  SoftFloat result = *this;
-  result.value.roundToIntegral(mode);
-  return result.canonical();
+  APFloat result = getAPFloat();
+  result.roundToIntegral(mode);
+  return SoftFloat(format, result).canonical();
 }
 
 SoftFloat SoftFloat::scaleByPowerOfTwo(int exponent) const {
   if (!isFinite())
     return canonical();
-  return SoftFloat(format, llvm::scalbn(value, exponent, kNearest)).canonical();
+  return SoftFloat(format, llvm::scalbn(getAPFloat(), exponent, kNearest))
+      .canonical();
 }
 
 /// The largest integer whose square is at most `radicand`, one bit at a time.
@@ -282,6 +403,7 @@ SoftFloat SoftFloat::sqrt(Rounding mode) const {
   // |value| = significand * 2^exponent with an even exponent and a significand
   // of 119 or 120 bits, so that its root has 60: more than any precision + 2.
   constexpr int kRadicandBits = 118;
+  APFloat value = getAPFloat();
   int exponent = llvm::ilogb(value) - kRadicandBits;
   exponent -= exponent & 1;
   bool isExact;
@@ -310,17 +432,14 @@ SoftFloat SoftFloat::sqrt(Rounding mode) const {
 //===----------------------------------------------------------------------===//
 
 Ordering SoftFloat::compare(const SoftFloat &other) const {
-  switch (value.compare(other.value)) {
-  case APFloat::cmpLessThan:
-    return Ordering::Less;
-  case APFloat::cmpEqual:
-    return Ordering::Equal;
-  case APFloat::cmpGreaterThan:
-    return Ordering::Greater;
-  case APFloat::cmpUnordered:
+  if (isNaN() || other.isNaN())
     return Ordering::Unordered;
-  }
-  llvm_unreachable("every outcome is listed");
+  int64_t left = getMagnitude(), right = other.getMagnitude();
+  left = isNegative() ? -left : left;
+  right = other.isNegative() ? -right : right;
+  return left < right    ? Ordering::Less
+         : left == right ? Ordering::Equal
+                         : Ordering::Greater;
 }
 
 bool SoftFloat::totallyLess(const SoftFloat &other) const {

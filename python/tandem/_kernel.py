@@ -60,7 +60,7 @@ _ML_DTYPES = {
 
 
 class Kernel:
-    """A graph compiled under a strategy for one target.
+    """A graph compiled under a strategy, or a kernel of its own, for one target.
 
     Calling it updates arrays in place::
 
@@ -74,7 +74,7 @@ class Kernel:
     8-bit floats, can hold them.
     """
 
-    def __init__(self, native: _tandem.Kernel, strategy: str, target: str):
+    def __init__(self, native: _tandem.Kernel, strategy: str | None, target: str):
         self._native = native
         self.strategy = strategy
         self.target = target
@@ -95,6 +95,10 @@ class Kernel:
         return self._native.name
 
     @property
+    def _title(self) -> str:
+        return self.name + (f" under {self.strategy}" if self.strategy else "")
+
+    @property
     def compute(self) -> str:
         """The compute policy: "component bf16" or "f32 f32"."""
         return self._native.compute
@@ -107,7 +111,7 @@ class Kernel:
     @property
     def signature(self) -> str:
         """One line per array and scalar that a call takes."""
-        lines = [f"{self.name} under {self.strategy} ({self.compute})"]
+        lines = [f"{self._title} ({self.compute})"]
         for plane in self.planes:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
             shared = f" for each {plane.group}" if plane.group > 1 else ""
@@ -188,7 +192,7 @@ class Kernel:
         if missing or extra:
             problem = f"lacks {missing[0]!r}" if missing else f"has no {extra[0]!r}"
             raise TypeError(
-                f"{self.name} under {self.strategy} {problem}; its arrays are "
+                f"{self._title} {problem}; its arrays are "
                 + ", ".join(names)
             )
         measure = next(plane.name for plane in self.planes if plane.group == 1)
@@ -313,7 +317,7 @@ class Plan:
 
 def compile(
     graph: str | os.PathLike,
-    strategy: str,
+    strategy: str | None = None,
     target: str = "cpu",
     *,
     path: Sequence[str | os.PathLike] = (),
@@ -322,11 +326,14 @@ def compile(
     metrics: bool = False,
     flags: bool = False,
 ) -> Kernel:
-    """Compiles an optimizer graph under a strategy.
+    """Compiles an optimizer graph under a strategy, or a kernel as it stands.
 
     Args:
-        graph: a library graph's name, the path of an .mlir file, or MLIR text.
-        strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``.
+        graph: a library graph's name, the path of an .mlir file, or MLIR text. The
+            file or text may hold one ``tandem.kernel`` instead of a graph, at any
+            stage between ``-tandem-form-kernel`` and ``-tandem-widen``.
+        strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``; None
+            for a kernel, which says itself how its tensors are stored.
         target: "cpu", or an NVIDIA chip such as "sm_90".
         path: directories searched for strategies first.
         isa: for the CPU, "native", "x86-64", "x86-64-v3" or "x86-64-v4"; the
@@ -343,8 +350,8 @@ def compile(
     if isinstance(path, (str, bytes)):
         raise TypeError("path is a list of directories, not one string")
     native = _tandem.Kernel(
-        os.fspath(graph), strategy, [os.fspath(p) for p in path], target, isa, width,
-        metrics, flags,
+        os.fspath(graph), strategy or "", [os.fspath(p) for p in path], target, isa,
+        width, metrics, flags,
     )
     return Kernel(native, strategy, target)
 
@@ -361,7 +368,7 @@ def strategies() -> list[str]:
 
 def interpret(
     graph: str | os.PathLike,
-    strategy: str,
+    strategy: str | None,
     arrays: Mapping[str, object],
     hypers: Mapping[str, float],
     *,
@@ -376,14 +383,15 @@ def interpret(
 
     The interpreter applies the numerical specification to the source graph by
     itself, in integer arithmetic; it shares no code with the compiler's
-    lowerings and is their oracle. Arrays hold the planes' bits.
+    lowerings and is their oracle. Arrays hold the planes' bits. A
+    ``tandem.kernel``, at any stage, runs as it stands; its strategy is None.
     """
     described = []
     for name, array in arrays.items():
         address, count, _, bits = _tandem.describe(array)
         described.append((name, address, count, bits))
     return _tandem.interpret(
-        os.fspath(graph), strategy, [os.fspath(p) for p in path], described,
+        os.fspath(graph), strategy or "", [os.fspath(p) for p in path], described,
         [(name, float(value)) for name, value in hypers.items()],
         step, seed, key, first,
     )

@@ -120,6 +120,17 @@ def test_example_signature(tmp_path):
     assert "\n".join(signature.split("\n")[1:]) in shown
 
 
+def test_kernel_by_hand(tmp_path, monkeypatch):
+    """docs/MCF.md's kernel, by the two calls shown there: x + y + y."""
+    (tmp_path / "sum.mlir").write_text(blocks("docs/MCF.md", "mlir")[0])
+    monkeypatch.chdir(tmp_path)
+    names = {"x": 0x3F80, "x_lo": 0x3A80, "y": 0x3F80, "y_lo": 0x0000}
+    planes = {name: np.full(3, bits, np.uint16) for name, bits in names.items()}
+    exec(blocks("docs/MCF.md", "python")[0], {"tandem": tandem} | planes)
+    assert planes["x"].tolist() == [0x4040] * 3
+    assert planes["x_lo"].tolist() == [0x3A80] * 3
+
+
 @pytest.mark.parametrize("graph", tandem.graphs())
 def test_example_strategy_with_the_library(graph, tmp_path):
     write_example(tmp_path)

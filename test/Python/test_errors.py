@@ -173,6 +173,21 @@ def test_no_graph():
                       graph="func.func @f(%a: f32) -> f32 {\n  return %a : f32\n}\n")
 
 
+def test_no_strategy():
+    refuse_to_compile("graph 'adamw' needs a strategy", "collage-plus",
+                      "a file on the path", strategy=None)
+
+
+def test_strategy_of_a_kernel():
+    kernel = tandem.compile("adamw", "fp32").ir
+    refuse_to_compile("kernel 'adamw' has its storages", "leave out the strategy 'fp32'",
+                      graph=kernel)
+    refuse_to_compile("nothing to measure", "without metrics", graph=kernel,
+                      strategy=None, metrics=True)
+    with pytest.raises(ValueError, match="leave out the strategy 'fp32'"):
+        tandem.interpret(kernel, "fp32", {}, {})
+
+
 def test_two_graphs():
     refuse_to_compile("expected one graph", "found 2",
                       graph=graph_text(DESCEND) + graph_text(DESCEND, "again"))

@@ -134,7 +134,7 @@ def test_generation_covers():
     """The graphs have what the tests are about."""
     graphs = [generate(seed) for seed in SEEDS]
     assert {len(g.roles) for g in graphs} == {2, 3, 4, 5}
-    assert {g.component for g in graphs} == {"bf16", "f16", None}
+    assert {g.component for g in graphs} == {"bf16", "f16", "f32", None}
     assert {n.op for g in graphs for n in g.nodes} == {
         "add", "sub", "mul", "div", "sqrt", "neg", "abs", "max", "min", "select"}
     kinds = {type(r.storage).__name__ for g in graphs for r in g.roles}

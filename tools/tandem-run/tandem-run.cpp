@@ -26,8 +26,9 @@ struct Options {
   cl::OptionCategory category{"tandem-run options"};
   cl::opt<std::string> graph{cl::Positional, cl::Required, cl::cat(category),
                              cl::desc("<graph name or .mlir file>")};
-  cl::opt<std::string> strategy{"strategy", cl::Required, cl::cat(category),
-                                cl::desc("The strategy's name")};
+  cl::opt<std::string> strategy{
+      "strategy", cl::cat(category),
+      cl::desc("The strategy's name; none for a kernel, which has storages")};
   cl::list<std::string> path{
       "strategy-path", cl::CommaSeparated, cl::cat(category),
       cl::desc("Directories searched for strategies before built-in ones")};

@@ -48,6 +48,12 @@ struct NVVMPipelineOptions : public PassPipelineOptions<NVVMPipelineOptions> {
 void buildKernelPipeline(OpPassManager &manager,
                          const KernelPipelineOptions &options);
 
+/// The second half of that: kernel -> its policy's arithmetic on planes. A
+/// kernel that is further along keeps what it has. The strategy is not looked
+/// at.
+void buildLoweringPipeline(OpPassManager &manager,
+                           const KernelPipelineOptions &options);
+
 /// Kernel -> exact f32 lanes -> vectors -> LLVM dialect with the launch ABI.
 void buildCPUPipeline(OpPassManager &manager,
                       const CPUPipelineOptions &options);

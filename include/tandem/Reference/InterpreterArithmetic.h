@@ -23,6 +23,10 @@
 
 namespace mlir::tandem::reference {
 
+//===----------------------------------------------------------------------===//
+// Error-free transforms
+//===----------------------------------------------------------------------===//
+
 /// Two components in decreasing magnitude.
 struct Pair {
   SoftFloat high, low;
@@ -36,17 +40,46 @@ Pair twoProdDekker(const SoftFloat &a, const SoftFloat &b);
 /// Veltkamp's halves of a significand.
 Pair split(const SoftFloat &a);
 
-Pair grow(const Pair &s, const SoftFloat &a);
-Pair kahan(const Pair &s, const SoftFloat &a);
-Pair scale(const Pair &s, const SoftFloat &v);
-Pair mul(const Pair &s, const Pair &t);
+//===----------------------------------------------------------------------===//
+// Expansions of two or three components
+//===----------------------------------------------------------------------===//
+
+/// The components of an expansion, all of one format but in a mixed one.
+using Components = llvm::SmallVector<SoftFloat, 3>;
+using ComponentsRef = llvm::ArrayRef<SoftFloat>;
+
+Components grow(ComponentsRef s, const SoftFloat &a);
+/// Of two components.
+Components kahan(ComponentsRef s, const SoftFloat &a);
+Components scale(ComponentsRef s, const SoftFloat &v);
+Components mul(ComponentsRef x, ComponentsRef y);
+Components add(ComponentsRef x, ComponentsRef y);
+Components sub(ComponentsRef x, ComponentsRef y);
+Components div(ComponentsRef x, ComponentsRef y);
+Components sqrt(ComponentsRef x);
+/// Also of a mixed expansion as it is stored.
+Components neg(ComponentsRef x);
+Components renormalize(ComponentsRef x);
+/// Lexicographic: the first components that differ decide.
+Ordering compare(ComponentsRef x, ComponentsRef y);
 
 /// A wide value as components of a format, each the rounding of what the ones
 /// before it left; +0 behind one that is not finite.
-llvm::SmallVector<SoftFloat, 2> toComponents(const SoftFloat &wide,
-                                             Format format, unsigned count);
+Components toComponents(const SoftFloat &wide, Format format, unsigned count);
 /// The sum in a wide format, from the smallest component up.
-SoftFloat sumComponents(llvm::ArrayRef<SoftFloat> components, Format wide);
+SoftFloat sumComponents(ComponentsRef components, Format wide);
+
+/// Whether the trailing component has another format than the leading one.
+bool isMixed(ComponentsRef components);
+/// A mixed expansion with both components in the leading format; another one
+/// as it is.
+Components widenMixed(ComponentsRef stored);
+/// Two components with the second as a mixed expansion stores it.
+Components narrowMixed(ComponentsRef components, Format trailing);
+
+//===----------------------------------------------------------------------===//
+// Powers, random bits and stochastic rounding
+//===----------------------------------------------------------------------===//
 
 /// base^exponent by square and multiply, lowest bit first.
 SoftFloat power(const SoftFloat &base, int64_t exponent);

@@ -40,9 +40,10 @@ public:
   const Integer &getInteger(unsigned i) const {
     return std::get<Integer>(operands[i]->front());
   }
-  /// The two components of an expansion.
-  llvm::Expected<Pair> getPair(unsigned i) const;
-  SmallVector<SoftFloat, 2> getComponents(unsigned i) const;
+  /// The components of an expansion, as they are stored.
+  Components getComponents(unsigned i) const;
+  /// The same, a mixed expansion's in its leading format.
+  Components getExpansion(unsigned i) const;
 
   /// The element type of a result.
   Type getResultElement(unsigned i = 0) const;
@@ -51,9 +52,12 @@ public:
   llvm::Error give(const SoftFloat &value);
   llvm::Error give(const Integer &value);
   llvm::Error give(const Pair &value);
+  /// The result of expansion arithmetic, narrowed if the result is mixed.
+  llvm::Error give(ComponentsRef value);
   /// A number that is handed on as it is.
   llvm::Error giveUnchanged(const Number &value);
   llvm::Error giveUnchanged(const Lane &value);
+  llvm::Error giveComponents(ComponentsRef value);
   llvm::Error fail(const llvm::Twine &why) const;
 
   Operation *const op;

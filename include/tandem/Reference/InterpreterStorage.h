@@ -16,6 +16,7 @@
 #define TANDEM_REFERENCE_INTERPRETERSTORAGE_H
 
 #include "tandem/Reference/Interpreter.h"
+#include "tandem/Reference/InterpreterArithmetic.h"
 #include "tandem/Reference/InterpreterValues.h"
 
 namespace mlir::tandem::reference {
@@ -24,7 +25,6 @@ namespace mlir::tandem::reference {
 // One element
 //===----------------------------------------------------------------------===//
 
-using Components = llvm::SmallVector<SoftFloat, 2>;
 using Codes = llvm::SmallVector<uint64_t, 2>;
 
 /// Whether the interpreter knows a storage.
@@ -50,12 +50,17 @@ SoftFloat decodeReal(StorageAttrInterface storage,
 Codes encodeReal(StorageAttrInterface storage, const SoftFloat &value,
                  uint16_t random);
 
-/// The whole value under the component policy: a component, or the two of a
-/// compensated storage.
+/// The whole value under the component policy: a component, or those of a
+/// compensated storage as it keeps them.
 Components decodeComponents(StorageAttrInterface storage,
                             llvm::ArrayRef<uint64_t> planes, Format format);
 Codes encodeComponents(StorageAttrInterface storage,
                        llvm::ArrayRef<SoftFloat> components);
+
+/// The result of arithmetic as its storage keeps it: a mixed expansion narrows
+/// the trailing component.
+Components settle(StorageAttrInterface storage,
+                  llvm::ArrayRef<SoftFloat> components);
 
 //===----------------------------------------------------------------------===//
 // Whole tensors

@@ -41,19 +41,26 @@ struct Integer {
 using Number = std::variant<SoftFloat, Integer>;
 
 /// One element of a value: a number, or the components of an expansion.
-using Lane = llvm::SmallVector<Number, 2>;
+using Lane = llvm::SmallVector<Number, 3>;
 
-/// A value: one lane for a scalar, one for each element of a vector.
+/// A value: one lane for a scalar, one for each element of a vector. The scalar
+/// of a block that runs for many elements at once has a lane for each, or one
+/// that is the same for all.
 using Datum = llvm::SmallVector<Lane, 1>;
 
 /// The format of a float type; none for other types and unknown formats.
 std::optional<Format> getFormat(Type type);
 
 unsigned getNumLanes(Type type);
+/// A single lane stands for all.
+inline const Lane &getLane(const Datum &datum, unsigned lane) {
+  return datum[datum.size() == 1 ? 0 : lane];
+}
 
 /// Canonical where the number is a NaN.
 uint64_t getBits(const Number &number);
 
+llvm::Expected<Number> numberFromBits(Type type, uint64_t bits);
 llvm::Expected<Datum> datumFromBits(Type type, llvm::ArrayRef<uint64_t> bits);
 llvm::SmallVector<uint64_t, 2> datumToBits(const Datum &datum);
 

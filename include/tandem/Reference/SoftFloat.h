@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the number type of the reference interpreter and of the
+// This file declares the number type of the reference interpreter and of the
 // PTX evaluator: correctly rounded arithmetic on top of llvm::APFloat, which
-// computes with integers only and shares no code with the lowerings.
+// computes with integers only and shares no code with the lowerings. Each
+// result of 8-bit arithmetic is computed once and remembered.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,10 +60,9 @@ public:
   static constexpr Rounding kNearest = Rounding::NearestTiesToEven;
 
   /// Positive zero.
-  explicit SoftFloat(Format format)
-      : value(llvm::APFloat::getZero(getSemantics(format))), format(format) {}
+  explicit SoftFloat(Format format) : SoftFloat(format, uint64_t(0)) {}
   /// Takes over a value whose semantics is that of `format`.
-  SoftFloat(Format format, llvm::APFloat value);
+  SoftFloat(Format format, const llvm::APFloat &value);
 
   /// Keeps every bit, NaN payloads included; higher bits are ignored.
   static SoftFloat fromBits(Format format, uint64_t bits);
@@ -81,19 +81,19 @@ public:
   static SoftFloat getZero(Format format, bool negative = false);
 
   Format getFormat() const { return format; }
-  const llvm::APFloat &getAPFloat() const { return value; }
-  uint64_t toBits() const;
+  llvm::APFloat getAPFloat() const;
+  uint64_t toBits() const { return bits; }
   /// The bits with any NaN replaced by the canonical one.
   uint64_t toCanonicalBits() const;
   /// For printing; exact, since every format fits in a double.
   double toDouble() const;
 
-  bool isNaN() const { return value.isNaN(); }
-  bool isInf() const { return value.isInfinity(); }
-  bool isFinite() const { return value.isFinite(); }
-  bool isZero() const { return value.isZero(); }
-  bool isNegative() const { return value.isNegative(); }
-  bool isDenormal() const { return value.isDenormal(); }
+  bool isNaN() const { return !isFinite() && !isInf(); }
+  bool isInf() const;
+  bool isFinite() const;
+  bool isZero() const { return getMagnitude() == 0; }
+  bool isNegative() const { return bits != getMagnitude(); }
+  bool isDenormal() const;
 
   /// One rounding to another format.
   SoftFloat convert(Format to, Rounding mode = kNearest,
@@ -133,11 +133,25 @@ public:
                                     Rounding mode) const;
 
 private:
+  enum class Arithmetic : uint8_t { Add, Sub, Mul, Div };
+  struct Tables;
+
+  SoftFloat(Format format, uint64_t bits) : bits(bits), format(format) {}
+
+  /// The bits but the sign: they order as the magnitudes do.
+  uint64_t getMagnitude() const;
   SoftFloat canonical() const { return isNaN() ? getNaN(format) : *this; }
   /// Whether this orders before `other` with -0 before +0; no NaN.
   bool totallyLess(const SoftFloat &other) const;
 
-  llvm::APFloat value;
+  SoftFloat apply(Arithmetic operation, const SoftFloat &other,
+                  Rounding mode) const;
+  SoftFloat compute(Arithmetic operation, const SoftFloat &other,
+                    Rounding mode) const;
+  SoftFloat computeFma(const SoftFloat &factor, const SoftFloat &addend,
+                       Rounding mode) const;
+
+  uint64_t bits;
   Format format;
 };
 

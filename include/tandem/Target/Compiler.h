@@ -66,6 +66,9 @@ struct KernelSignature {
   /// Sums that a launch makes per tensor.
   unsigned numMetrics = 0;
 
+  /// "adamw under bf16"; the name alone for a kernel with storages of its own.
+  std::string getTitle() const;
+
   /// Bytes of weight, gradient and states per parameter.
   double getBytesPerParameter() const;
 
@@ -73,8 +76,10 @@ struct KernelSignature {
 };
 
 struct CompileOptions {
-  /// MLIR text of one graph.
+  /// MLIR text of one graph, or of one kernel at any stage before
+  /// -tandem-widen.
   std::string graph;
+  /// A strategy's name for a graph, empty for a kernel, which has its storages.
   std::string strategy;
   /// Directories searched for strategies before the built-in ones.
   std::vector<std::string> path;
@@ -103,8 +108,8 @@ struct CompiledKernel {
   void *prologue = nullptr;
 };
 
-/// Compiles the one graph of `options.graph`. Safe to call from several
-/// threads; calls take turns. Diagnostics become the error's message.
+/// Compiles the one graph or kernel of `options.graph`. Safe to call from
+/// several threads; calls take turns. Diagnostics become the error's message.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compile(const CompileOptions &options);
 

@@ -37,7 +37,7 @@ using Operands = ArrayRef<ValueRange>;
 
 namespace {
 /// Replaces one operation by its sequence. The operands come as components,
-/// those of mixed expansions (but for operations on raw components) in the
+/// those of mixed expansions (but for operations on stored components) in the
 /// leading format.
 template <typename OpTy>
 struct MCFPattern : public OpConversionPattern<OpTy> {
@@ -50,8 +50,9 @@ struct MCFPattern : public OpConversionPattern<OpTy> {
   matchAndRewrite(OpTy op, Adaptor adaptor,
                   ConversionPatternRewriter &rewriter) const override {
     SequenceBuilder b(rewriter, op.getLoc());
-    constexpr bool isRaw =
-        std::is_same_v<OpTy, PackOp> || std::is_same_v<OpTy, ComponentsOp>;
+    constexpr bool isRaw = std::is_same_v<OpTy, PackOp> ||
+                           std::is_same_v<OpTy, ComponentsOp> ||
+                           std::is_same_v<OpTy, NegOp>;
     SmallVector<Parts> widened;
     SmallVector<ValueRange> operands;
     for (auto [value, parts] :

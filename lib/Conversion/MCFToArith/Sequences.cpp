@@ -223,17 +223,16 @@ Parts mlir::mcf::div(SequenceBuilder &b, ValueRange x, ValueRange y) {
 
 Parts mlir::mcf::sqrt(SequenceBuilder &b, ValueRange x) {
   Value root = b.sqrt(x[0]);
-  Value twice = b.add(root, root);
   Value residual = b.fma(b.neg(root), root, x[0]);
   Value s = root;
-  Value t = b.div(b.add(x[1], residual), twice);
+  Value t = b.div(b.add(x[1], residual), b.add(root, root));
   apply(fastTwoSum, b, s, t);
   Parts result = {s, t};
   Value zero = b.zero(root.getType());
   if (x.size() == 3) {
     Parts estimate = {s, t, zero};
     Parts rest = add(b, x, neg(b, mul(b, estimate, estimate)));
-    result = renormalize(b, {s, t, b.div(rest[0], twice)});
+    result = renormalize(b, {s, t, b.div(rest[0], b.add(s, s))});
   }
   Value isZero = b.compare(CmpFPredicate::OEQ, root, zero);
   result[0] = b.select(isZero, root, result[0]);
@@ -291,7 +290,8 @@ Parts mlir::mcf::widenMixed(SequenceBuilder &b, ValueRange x) {
 Parts mlir::mcf::narrowMixed(SequenceBuilder &b, ValueRange x, Type trailing) {
   Value scale = leadingScale(b, x[0]);
   Value low = b.convert(x[1], b.builder.getF32Type());
-  Value scaled = b.div(b.mul(low, b.real(low.getType(), 0x1p8)), scale);
+  // In this order nothing overflows that would not saturate.
+  Value scaled = b.mul(b.div(low, scale), b.real(low.getType(), 0x1p8));
   auto format = tandem::FloatFormat::get(trailing);
   llvm::APFloat largest(cast<FloatType>(trailing).getFloatSemantics(),
                         llvm::APInt(format.width(), format.maxFinite()));

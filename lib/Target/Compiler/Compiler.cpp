@@ -98,16 +98,30 @@ llvm::Expected<std::string> mlir::tandem::loadGraph(StringRef graph) {
       "; or give the path of an .mlir file, or MLIR text");
 }
 
-/// Checks that a module holds one graph.
-static llvm::Error checkOneGraph(ModuleOp module) {
-  unsigned graphs =
-      llvm::count_if(module.getOps<func::FuncOp>(),
-                     [](func::FuncOp function) { return isGraph(function); });
-  if (graphs == 1)
-    return llvm::Error::success();
-  return llvm::createStringError(
-      "expected one graph (a function with tandem.role arguments), found " +
-      llvm::Twine(graphs));
+/// Brings the module's program to one kernel on planes.
+static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
+                                 DiagnosticCollector &diagnostics) {
+  auto program = findProgram(module, options.strategy);
+  if (!program)
+    return program.takeError();
+  PassManager manager(module.getContext());
+  KernelPipelineOptions pipeline;
+  pipeline.metrics = options.metrics;
+  pipeline.flags = options.flags;
+  if (KernelOp kernel = program->kernel) {
+    if (kernel.getWidth() != 1)
+      return llvm::createStringError(
+          "kernel '" + kernel.getSymName() +
+          "' is widened already; compile it as it was before -tandem-widen");
+    buildLoweringPipeline(manager, pipeline);
+  } else {
+    pipeline.strategy = options.strategy;
+    pipeline.path = ArrayRef<std::string>(options.path);
+    buildKernelPipeline(manager, pipeline);
+  }
+  if (failed(manager.run(module)))
+    return diagnostics.takeError();
+  return llvm::Error::success();
 }
 
 static llvm::Error emitCPU(ModuleOp module, const CompileOptions &options,
@@ -170,20 +184,16 @@ mlir::tandem::compile(const CompileOptions &options) {
       parseSourceString<ModuleOp>(options.graph, &session.context, "graph");
   if (!module)
     return diagnostics.takeError();
-  if (llvm::Error error = checkOneGraph(*module))
+  if (llvm::Error error = lowerToKernel(*module, options, diagnostics))
     return error;
-  PassManager manager(&session.context);
-  KernelPipelineOptions pipeline;
-  pipeline.strategy = options.strategy;
-  pipeline.path = ArrayRef<std::string>(options.path);
-  pipeline.metrics = options.metrics;
-  pipeline.flags = options.flags;
-  buildKernelPipeline(manager, pipeline);
-  if (failed(manager.run(*module)))
-    return diagnostics.takeError();
   auto result = std::make_unique<CompiledKernel>();
   KernelOp kernel = *module->getOps<KernelOp>().begin();
   result->signature = KernelSignature::get(kernel, options.strategy);
+  if (options.metrics && result->signature.numMetrics == 0)
+    return llvm::createStringError(
+        "kernel '" + kernel.getSymName() +
+        "' stores no param by named updates, so that there is nothing to "
+        "measure; compile it without metrics");
   llvm::raw_string_ostream(result->kernelIR) << *module;
   auto emit = options.target == "cpu" ? emitCPU : emitGPU;
   if (llvm::Error error = emit(*module, options, diagnostics, *result))

@@ -23,6 +23,10 @@ static std::string print(Type type) {
   return text;
 }
 
+std::string KernelSignature::getTitle() const {
+  return strategy.empty() ? name : name + " under " + strategy;
+}
+
 double KernelSignature::getBytesPerParameter() const {
   double bits = 0;
   for (const PlaneEntry &plane : planes)

@@ -92,6 +92,16 @@ private:
                                                    : result.uniform;
     if (auto format = getFormat(op.getResult(0).getType()))
       ++counts.at(*rounding, *format);
+    if (isThroughF32(op))
+      ++result.optional.at(RoundingOp::round, RoundingFormat::f32);
+  }
+
+  /// Where a chip lacks the conversion of an f64 to bf16, the instruction
+  /// selector rounds to odd in f32 first, which is the same number.
+  static bool isThroughF32(Operation &op) {
+    auto truncation = dyn_cast<arith::TruncFOp>(op);
+    return truncation && truncation.getIn().getType().isF64() &&
+           truncation.getType().isBF16();
   }
 
   /// The instruction selector rounds before it chooses or gives a sign, which

@@ -22,8 +22,7 @@ using llvm::format;
 
 void mlir::tandem::printSignature(const KernelSignature &signature,
                                   llvm::raw_ostream &os) {
-  os << signature.name << " under " << signature.strategy << " ("
-     << signature.compute << "), "
+  os << signature.getTitle() << " (" << signature.compute << "), "
      << format("%g", signature.getBytesPerParameter())
      << " bytes a parameter\n";
   for (const auto &plane : signature.planes) {

@@ -94,9 +94,7 @@ llvm::Error RunArrays::checkNames() {
              (plane.kind == RoleKind::grad && getStepOf(name, plane.name));
     });
     if (!isKnown)
-      return fail(name,
-                  "is no plane of " + Twine(signature.name) + " under " +
-                      signature.strategy,
+      return fail(name, "is no plane of " + Twine(signature.getTitle()),
                   "its planes are " + listPlanes(signature));
   }
   return llvm::Error::success();
@@ -143,8 +141,8 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
               (isInteger(array.type) && array.reinterpret(wanted));
   if (!fits)
     return fail(name, "holds " + getName(array.type),
-                signature.strategy + Twine(" keeps '") + plane.name + "' as " +
-                    getName(wanted) + " (or integers of that width)");
+                signature.getTitle() + Twine(" keeps '") + plane.name +
+                    "' as " + getName(wanted) + " (or integers of that width)");
   if (plane.group > 1)
     return llvm::Error::success();
   if (numElements < 0) {
@@ -199,8 +197,8 @@ llvm::Error RunArrays::checkMissing() const {
   if (missing.empty())
     return llvm::Error::success();
   return llvm::createStringError(
-      "the input lacks " + llvm::join(missing, ", ") + " of " + signature.name +
-      " under " + signature.strategy +
+      "the input lacks " + llvm::join(missing, ", ") + " of " +
+      signature.getTitle() +
       "; add them, or give --initialize to begin from the param");
 }
 

@@ -139,17 +139,12 @@ static llvm::Error interpret(KernelOp kernel, MachineState &state) {
   return interpretKernel(kernel, state);
 }
 
-/// The module's one kernel, else its one graph.
 static llvm::Error interpretModule(ModuleOp module, MachineState &state) {
-  auto kernels = llvm::to_vector(module.getOps<KernelOp>());
-  auto graphs = llvm::filter_to_vector(module.getOps<func::FuncOp>(), isGraph);
-  if (kernels.size() + graphs.size() != 1)
-    return llvm::createStringError(
-        "--interpret takes a module with one graph or one tandem.kernel, got " +
-        llvm::Twine(graphs.size()) + " graphs and " +
-        llvm::Twine(kernels.size()) + " kernels");
-  return kernels.empty() ? interpret(graphs.front(), state)
-                         : interpret(kernels.front(), state);
+  auto program = findProgram(module, getStrategyOption());
+  if (!program)
+    return program.takeError();
+  return program->graph ? interpret(program->graph, state)
+                        : interpret(program->kernel, state);
 }
 
 /// One line per plane: its elements' bits, in hexadecimal.

@@ -77,17 +77,22 @@ static LogicalResult report(ModuleOp module, llvm::Error error) {
   return emitError(module.getLoc(), llvm::toString(std::move(error)));
 }
 
-/// Brings graphs to kernels on planes. Other modules stay as they are.
+/// Brings graphs and kernels to kernels on planes. Other modules stay as they
+/// are.
 static LogicalResult lowerToKernel(ModuleOp module) {
   TranslationOptions &options = getOptions();
-  if (llvm::none_of(module.getOps<func::FuncOp>(), isGraph))
-    return success();
+  PassManager manager(module.getContext());
+  if (llvm::none_of(module.getOps<func::FuncOp>(), isGraph)) {
+    if (module.getOps<KernelOp>().empty())
+      return success();
+    buildLoweringPipeline(manager, KernelPipelineOptions());
+    return manager.run(module);
+  }
   if (options.strategy.empty())
     return emitError(module.getLoc(),
                      "a graph needs a strategy; give --strategy=NAME "
                      "with a file on --strategy-path or one of ")
            << listNames(getBuiltinStrategies());
-  PassManager manager(module.getContext());
   KernelPipelineOptions pipeline;
   pipeline.strategy = options.strategy;
   pipeline.path = ArrayRef<std::string>(

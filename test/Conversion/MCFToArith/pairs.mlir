@@ -65,10 +65,10 @@ func.func @div(%x: !mcf.expansion<f32 x 2>, %y: !mcf.expansion<f32 x 2>) -> !mcf
 // CHECK-LABEL: func.func @sqrt(
 // CHECK-SAME:      %[[X1:[^:]+]]: bf16, %[[X2:[^:]+]]: bf16)
 // CHECK:         %[[S:.+]] = math.sqrt %[[X1]] : bf16
-// CHECK-DAG:     %[[TWICE:.+]] = arith.addf %[[S]], %[[S]] : bf16
-// CHECK-DAG:     %[[N:.+]] = arith.negf %[[S]] : bf16
+// CHECK:         %[[N:.+]] = arith.negf %[[S]] : bf16
 // CHECK:         %[[R:.+]] = math.fma %[[N]], %[[S]], %[[X1]] : bf16
-// CHECK:         %[[R1:.+]] = arith.addf %[[X2]], %[[R]] : bf16
+// CHECK-DAG:     %[[TWICE:.+]] = arith.addf %[[S]], %[[S]] : bf16
+// CHECK-DAG:     %[[R1:.+]] = arith.addf %[[X2]], %[[R]] : bf16
 // CHECK:         %[[T:.+]] = arith.divf %[[R1]], %[[TWICE]] : bf16
 // CHECK:         %[[SUM:.+]] = arith.addf %[[S]], %[[T]] : bf16
 // CHECK:         %[[ERROR:.+]] = arith.subf %[[T]], %{{.+}} : bf16

@@ -46,3 +46,20 @@ tandem.kernel @factor compute(<component, bf16>) tensors [#p] scalars [] prologu
   tandem.store %1, %p : f32, !pair
   tandem.yield
 }
+
+// -----
+
+#p = #tandem.role<param "p">
+!plain = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+
+tandem.kernel @named_among_planes compute(<component, bf16>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !plain):
+  %0 = tandem.load %p : !plain -> f32
+  // expected-error @+1 {{means real numbers, but the kernel's body already has planes or components; use mcf operations}}
+  %1 = tandem.accumulate %0, %0 : f32
+  %2 = arith.truncf %1 : f32 to bf16
+  tandem.store_plane %2, %p[0] : bf16, !plain
+  tandem.yield
+}

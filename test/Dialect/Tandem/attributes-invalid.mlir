@@ -65,7 +65,7 @@ func.func private @compute_c1_f32() attributes {c = #tandem.compute<f32, bf16>}
 
 // -----
 
-// expected-error @+1 {{a component policy rounds to bf16 or f16, got 'f8E5M2'}}
+// expected-error @+1 {{a component policy rounds to bf16, f16 or f32, got 'f8E5M2'}}
 func.func private @compute_c1_component() attributes {c = #tandem.compute<component, f8E5M2>}
 
 // -----

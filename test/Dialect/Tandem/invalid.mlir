@@ -255,3 +255,27 @@ tandem.kernel @reduce_c1_width compute(<f32, f32>) width(8)
   %1 = tandem.reduce max %0 group(4) : vector<8xi32>
   tandem.yield
 }
+
+// -----
+
+tandem.kernel @store_c2 compute(<f32, f32>) tensors [#tandem.role<grad "g">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%g: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %0 = tandem.load %g : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+  // expected-error @+1 {{'tandem.store' op writes grad "g"; a kernel writes params and states only}}
+  tandem.store %0, %g : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  tandem.yield
+}
+
+// -----
+
+tandem.kernel @store_plane_c3 compute(<f32, f32>) tensors [#tandem.role<grad "g">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%g: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %0 = tandem.load_plane %g[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+  // expected-error @+1 {{'tandem.store_plane' op writes grad "g"; a kernel writes params and states only}}
+  tandem.store_plane %0, %g[0] : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  tandem.yield
+}

@@ -202,3 +202,18 @@ tandem.kernel @descent compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.descent %d, %p : f64, !pair
   tandem.yield
 }
+
+// A NaN that a kernel stores to a plane itself becomes canonical.
+// CHECK-LABEL: tandem.kernel @own_store
+// CHECK:         %[[CODE:.+]] = arith.bitcast %{{.+}} : bf16 to i16
+// CHECK:         %[[NAN:.+]] = arith.cmpi ugt
+// CHECK:         %[[STORED:.+]] = arith.select %[[NAN]], %{{.+}}, %[[CODE]] : i16
+// CHECK-NEXT:    tandem.store_plane %[[STORED]], %{{.+}}[0] : i16
+tandem.kernel @own_store compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !pair):
+  %0 = tandem.load_plane %p[1] : !pair -> bf16
+  tandem.store_plane %0, %p[0] : bf16, !pair
+  tandem.yield
+}

@@ -19,3 +19,17 @@ func.func @exact(%x: bf16) -> (bf16, bf16, bf16) {
   // CHECK: return %[[FOUR]], %[[SUM]], %[[X]]
   return %four, %sum, %same : bf16, bf16, bf16
 }
+
+// Factors stand in the order of their definitions.
+
+// CHECK-LABEL: func.func @factors
+// CHECK-SAME: (%[[X:.+]]: f32, %[[Y:.+]]: f32)
+func.func @factors(%x: f32, %y: f32) -> (f32, f32) {
+  // CHECK: %[[S:.+]] = arith.addf
+  %s = arith.addf %x, %y : f32
+  // CHECK: math.fma %[[X]], %[[Y]], %[[S]]
+  %0 = math.fma %y, %x, %s : f32
+  // CHECK: math.fma %[[Y]], %[[S]], %[[X]]
+  %1 = math.fma %s, %y, %x : f32
+  return %0, %1 : f32, f32
+}

@@ -89,11 +89,13 @@ class Arithmetic:
             total = round_to_odd_sum(product, wide[2])
         return self.round(total).reshape(np.broadcast(a, b, c).shape)
 
-    def split_real(self, x):
-        """(b, db) of a float64 scalar, one rounding each."""
-        hi = self.round(np.float64(x))
-        lo = self.round(np.float64(x) - np.float64(hi))
-        return np.float32(hi), np.float32(lo)
+    def split_real(self, x, count=2):
+        """(b, db, ...) of a float64 scalar, one rounding each."""
+        rest, parts = np.float64(x), []
+        for _ in range(count):
+            parts.append(np.float32(self.round(rest)))
+            rest = rest - np.float64(parts[-1])
+        return tuple(parts)
 
 
 #===----------------------------------------------------------------------===#
@@ -141,12 +143,20 @@ def two_prod_dekker(k, a, b):
 
 
 #===----------------------------------------------------------------------===#
-# Expansions of two components
+# Expansions of two or three components
 #===----------------------------------------------------------------------===#
 
 
 def grow(k, x, a):
     """An expansion plus a component."""
+    if len(x) == 3:
+        x0, e = two_sum(k, x[0], a)
+        x1, e = two_sum(k, x[1], e)
+        x2 = k.add(x[2], e)
+        x0, x1 = fast_two_sum(k, x0, x1)
+        x1, x2 = fast_two_sum(k, x1, x2)
+        x0, x1 = fast_two_sum(k, x0, x1)
+        return x0, x1, x2
     u, v = fast_two_sum(k, x[0], a)
     return fast_two_sum(k, u, k.add(x[1], v))
 
@@ -158,8 +168,28 @@ def scale(k, a, v):
     return fast_two_sum(k, x, e)
 
 
+def _mul3(k, a, b):
+    p00, e00 = two_prod(k, a[0], b[0])
+    p01, e01 = two_prod(k, a[0], b[1])
+    p10, e10 = two_prod(k, a[1], b[0])
+    p01, p10 = two_sum(k, p01, p10)
+    e01 = k.add(e01, e10)
+    p02 = k.add(k.mul(a[0], b[2]), k.mul(a[2], b[0]))
+    e00, p01 = two_sum(k, e00, p01)
+    p02 = k.add(p02, k.mul(a[1], b[1]))
+    p00, e00 = fast_two_sum(k, p00, e00)
+    p01 = k.add(k.add(p01, p10), k.add(e01, p02))
+    e00, p01 = two_sum(k, e00, p01)
+    p00, e00 = fast_two_sum(k, p00, e00)
+    e00, p01 = fast_two_sum(k, e00, p01)
+    p00, e00 = fast_two_sum(k, p00, e00)
+    return p00, e00, p01
+
+
 def mul(k, a, b):
     """An expansion times an expansion."""
+    if len(a) == 3:
+        return _mul3(k, a, b)
     x, e = two_prod(k, a[0], b[0])
     e = k.add(e, k.add(k.mul(a[0], b[1]), k.mul(a[1], b[0])))
     return fast_two_sum(k, x, e)

@@ -57,7 +57,7 @@ class PlainState:
 
 @dataclass(frozen=True)
 class ExpansionState:
-    """Two components of the compute format."""
+    """Two or three components of the compute format."""
 
     components: tuple
 
@@ -69,7 +69,8 @@ class ExpansionState:
         return ExpansionState(mcf.grow(k, self.components, x))
 
     def decay(self, k, factor):
-        return ExpansionState(mcf.mul(k, k.split_real(factor), self.components))
+        split = k.split_real(factor, len(self.components))
+        return ExpansionState(mcf.mul(k, split, self.components))
 
 
 @dataclass(frozen=True)
@@ -204,10 +205,10 @@ class Expansion(Storage):
         return self.put(name, _residuals(self.format, x, self.count))
 
     def open_component(self, k, planes, name):
-        if self.format != k.format.name or self.count != 2:
+        if self.format != k.format.name:
             raise ValueError(
-                f"'{name}' has {self.count} components of {self.format}: the "
-                f"component policy in {k.format.name} takes 2 of that format")
+                f"'{name}' has components of {self.format}: the component policy "
+                f"in {k.format.name} takes those of that format")
         return ExpansionState(tuple(self.take(planes, name)))
 
     def close_component(self, name, state, draw):

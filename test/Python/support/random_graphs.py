@@ -101,8 +101,9 @@ def _component_storage(rng, kind, component):
     plain = [Plain(component), Plain("f32"), Plain("bf16"), Plain("f16")]
     if kind == "grad":
         return rng.choice(plain)
-    pair, kahan = Expansion(component), Kahan(component)
-    return rng.choice(plain[:2] + [pair, pair, kahan])
+    pair, triple = Expansion(component), Expansion(component, 3)
+    kahan = [Kahan(component)] if component != "f32" else []
+    return rng.choice(plain[:2] + [pair, pair, triple] + kahan)
 
 
 def _f32_storage(rng, kind):
@@ -117,7 +118,7 @@ def _f32_storage(rng, kind):
 def _choose_strategy(rng, graph, used):
     """One rule per kind and moment, and some by name, the first to match."""
     graph.strategy = _name(rng, used) + "-" + _name(rng, used)
-    graph.component = rng.choice(("bf16", "bf16", "f16", None, None))
+    graph.component = rng.choice(("bf16", "bf16", "f16", "f32", None, None))
 
     def choose(kind):
         if graph.component:

@@ -61,8 +61,8 @@ std::optional<unsigned> ScaledStorageAttr::getVisiblePlane() const {
 }
 bool ScaledStorageAttr::usesRandomBits() const { return false; }
 
-Type ScaledStorageAttr::getValueType(Type format) const {
-  return format.isF32() ? format : Type();
+Type ScaledStorageAttr::getValueType(const ComputeAttr &compute) const {
+  return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
 }
 
 Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
@@ -152,8 +152,8 @@ std::optional<unsigned> ResidualStorageAttr::getVisiblePlane() const {
 }
 bool ResidualStorageAttr::usesRandomBits() const { return false; }
 
-Type ResidualStorageAttr::getValueType(Type format) const {
-  return format.isF32() ? format : Type();
+Type ResidualStorageAttr::getValueType(const ComputeAttr &compute) const {
+  return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
 }
 
 /// The integer's largest value: 127 or 32767.

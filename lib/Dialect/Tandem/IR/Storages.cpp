@@ -24,6 +24,11 @@ static std::string trailingSuffix(unsigned index) {
   return index == 1 ? ".lo" : ".lo" + std::to_string(index);
 }
 
+/// Whether values are components of a format rather than f32 numbers.
+static bool isComponent(ComputeAttr compute) {
+  return compute.getPolicy() == Policy::component;
+}
+
 /// x * s rounded to f32 and then to x's format: NUMERICS, "an operation with
 /// an f32 scalar".
 static Value scaleByScalar(SequenceBuilder &b, Value x, Value scalar) {
@@ -75,8 +80,9 @@ bool FloatStorageAttr::usesRandomBits() const {
 }
 
 /// Stochastic rounding is from f32, so it has no component policy.
-Type FloatStorageAttr::getValueType(Type format) const {
-  return usesRandomBits() && !format.isF32() ? Type() : format;
+Type FloatStorageAttr::getValueType(const ComputeAttr &compute) const {
+  return usesRandomBits() && isComponent(compute) ? Type()
+                                                  : compute.getFormat();
 }
 
 Value FloatStorageAttr::decode(OpBuilder &builder, Location loc,
@@ -199,13 +205,11 @@ std::optional<unsigned> ExpansionStorageAttr::getVisiblePlane() const {
 }
 bool ExpansionStorageAttr::usesRandomBits() const { return false; }
 
-Type ExpansionStorageAttr::getValueType(Type format) const {
+Type ExpansionStorageAttr::getValueType(const ComputeAttr &compute) const {
   Type leading = getExpansion().getLeading();
-  if (!format.isF32())
-    return leading == format && getExpansion().getLength() == 2
-               ? Type(getExpansion())
-               : Type();
-  return leading.isF32() ? Type() : format;
+  if (isComponent(compute))
+    return leading == compute.getFormat() ? Type(getExpansion()) : Type();
+  return leading.isF32() ? Type() : compute.getFormat();
 }
 
 Value ExpansionStorageAttr::decode(OpBuilder &builder, Location loc,
@@ -255,11 +259,10 @@ Value ExpansionStorageAttr::accumulate(OpBuilder &builder, Location loc,
 
 Value ExpansionStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
                                   const UniformFactor &factor) const {
+  Value split = factor.split(getExpansion().getLength());
   if (!getExpansion().isMixed())
-    return mcf::MulOp::create(builder, loc, whole.getType(), factor.split(),
-                              whole);
+    return mcf::MulOp::create(builder, loc, whole.getType(), split, whole);
   // The factor keeps both its components; only the product is narrowed.
-  Value split = factor.split();
   Value wide = mcf::ConvertOp::create(builder, loc, split.getType(), whole);
   Value product =
       mcf::MulOp::create(builder, loc, split.getType(), split, wide);
@@ -283,9 +286,9 @@ SmallVector<Plane> KahanStorageAttr::getPlanes() const {
 std::optional<unsigned> KahanStorageAttr::getVisiblePlane() const { return 0; }
 bool KahanStorageAttr::usesRandomBits() const { return false; }
 
-Type KahanStorageAttr::getValueType(Type format) const {
-  if (format == getFormat())
-    return mcf::ExpansionType::get(format, 2);
+Type KahanStorageAttr::getValueType(const ComputeAttr &compute) const {
+  if (isComponent(compute) && compute.getFormat() == getFormat())
+    return mcf::ExpansionType::get(getFormat(), 2);
   return {};
 }
 
@@ -344,8 +347,8 @@ SmallVector<Plane> MasterStorageAttr::getPlanes() const {
 std::optional<unsigned> MasterStorageAttr::getVisiblePlane() const { return 0; }
 bool MasterStorageAttr::usesRandomBits() const { return false; }
 
-Type MasterStorageAttr::getValueType(Type format) const {
-  return format.isF32() ? format : Type();
+Type MasterStorageAttr::getValueType(const ComputeAttr &compute) const {
+  return isComponent(compute) ? Type() : compute.getFormat();
 }
 
 Value MasterStorageAttr::decode(OpBuilder &, Location, ValueRange planes,
@@ -388,8 +391,8 @@ std::optional<unsigned> RemainderStorageAttr::getVisiblePlane() const {
 }
 bool RemainderStorageAttr::usesRandomBits() const { return false; }
 
-Type RemainderStorageAttr::getValueType(Type format) const {
-  return format.isF32() ? format : Type();
+Type RemainderStorageAttr::getValueType(const ComputeAttr &compute) const {
+  return isComponent(compute) ? Type() : compute.getFormat();
 }
 
 Value RemainderStorageAttr::decode(OpBuilder &builder, Location loc,

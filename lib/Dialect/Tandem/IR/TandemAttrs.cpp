@@ -119,8 +119,9 @@ LogicalResult ComputeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   // (C1)
   if (policy == Policy::f32 && !format.isF32())
     return emitError() << "the f32 policy computes in f32, got " << format;
-  if (policy == Policy::component && !isa<BFloat16Type, Float16Type>(format))
-    return emitError() << "a component policy rounds to bf16 or f16, got "
+  if (policy == Policy::component &&
+      !isa<BFloat16Type, Float16Type, Float32Type>(format))
+    return emitError() << "a component policy rounds to bf16, f16 or f32, got "
                        << format;
   return success();
 }

@@ -147,7 +147,7 @@ static LogicalResult verifyTensors(KernelOp op) {
              << body.getArgument(index).getType();
     // (C5)
     ComputeAttr compute = op.getCompute();
-    if (!stored.getStorage().getValueType(compute.getFormat()))
+    if (!stored.getStorage().getValueType(compute))
       return op.emitOpError("stores ")
              << role.getName() << " as " << stored.getStorage()
              << ", which cannot be computed under the "
@@ -187,19 +187,36 @@ LogicalResult KernelOp::verifyRegions() {
 static LogicalResult verifyValue(Operation *op, StoredType tensor, Type value) {
   Type element = getElementTypeOrSelf(value);
   auto kernel = op->getParentOfType<KernelOp>();
-  if (element.isF32() ||
-      (kernel && element == tensor.getStorage().getValueType(
-                                kernel.getCompute().getFormat())))
+  if (element.isF32() || (kernel && element == tensor.getStorage().getValueType(
+                                                   kernel.getCompute())))
     return success();
   return op->emitOpError("value must be f32 or what the storage decodes to "
                          "under the kernel's policy, got ")
          << value;
 }
 
+/// (C2) of store, (C3) of store_plane.
+static LogicalResult verifyWritten(Operation *op, Value tensor) {
+  auto kernel = op->getParentOfType<KernelOp>();
+  auto argument = dyn_cast<BlockArgument>(tensor);
+  if (!kernel || !argument || argument.getOwner() != &kernel.getBodyBlock() ||
+      argument.getArgNumber() >= kernel.getNumTensors())
+    return success();
+  auto role =
+      dyn_cast<RoleAttr>(kernel.getTensorRoles()[argument.getArgNumber()]);
+  if (!role || role.isUpdated())
+    return success();
+  return op->emitOpError("writes ")
+         << stringifyRoleKind(role.getKind()) << " " << role.getName()
+         << "; a kernel writes params and states only";
+}
+
 LogicalResult LoadOp::verify() {
   return verifyValue(*this, getTensor().getType(), getType());
 }
 LogicalResult StoreOp::verify() {
+  if (failed(verifyWritten(*this, getTensor())))
+    return failure();
   return verifyValue(*this, getTensor().getType(), getValue().getType());
 }
 
@@ -223,6 +240,8 @@ LogicalResult LoadPlaneOp::verify() {
   return verifyPlane(*this, getTensor().getType(), getPlane(), getType());
 }
 LogicalResult StorePlaneOp::verify() {
+  if (failed(verifyWritten(*this, getTensor())))
+    return failure();
   return verifyPlane(*this, getTensor().getType(), getPlane(),
                      getValue().getType());
 }

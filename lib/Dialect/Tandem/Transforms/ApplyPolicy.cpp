@@ -83,8 +83,8 @@ private:
   Value leading(Value value, Location loc);
   /// A new value as a component: uniforms are rounded, expansions led.
   Value component(Value value, Location loc);
-  /// A uniform factor split in two components from f64, in the prologue.
-  Value split(BlockArgument factor);
+  /// A uniform factor split in components from f64, in the prologue.
+  Value split(BlockArgument factor, unsigned length);
 
   KernelOp kernel;
   Type format;
@@ -92,7 +92,7 @@ private:
   IRMapping mapping;
   /// The stored tensor to which a whole value belongs.
   llvm::DenseMap<Value, Value> owners;
-  llvm::DenseMap<Value, Value> splits;
+  llvm::DenseMap<std::pair<Value, unsigned>, Value> splits;
   Pass::Statistic &rounded, &compensated;
 };
 } // namespace
@@ -131,8 +131,9 @@ LogicalResult ComponentPolicy::convert(Operation *op) {
 
 LogicalResult ComponentPolicy::convertLoad(LoadOp op) {
   StorageAttrInterface storage = op.getTensor().getType().getStorage();
-  Value whole = LoadOp::create(builder, op.getLoc(),
-                               storage.getValueType(format), op.getTensor());
+  Value whole =
+      LoadOp::create(builder, op.getLoc(),
+                     storage.getValueType(kernel.getCompute()), op.getTensor());
   owners[whole] = op.getTensor();
   mapping.map(op.getResult(), whole);
   return success();
@@ -141,7 +142,7 @@ LogicalResult ComponentPolicy::convertLoad(LoadOp op) {
 LogicalResult ComponentPolicy::convertStore(StoreOp op) {
   StorageAttrInterface storage = op.getTensor().getType().getStorage();
   Value value = mapping.lookupOrDefault(op.getValue());
-  Type wanted = storage.getValueType(format);
+  Type wanted = storage.getValueType(kernel.getCompute());
   if (!isa<mcf::ExpansionType>(wanted))
     value = component(value, op.getLoc());
   bool isOwn = !isa<mcf::ExpansionType>(wanted) ||
@@ -173,8 +174,9 @@ LogicalResult ComponentPolicy::convertUpdate(Operation *op, Value factor,
     if (!uniform)
       return op->emitError("the factor must be uniform: made of "
                            "hyperparameters and literals alone");
-    UniformFactor forms{[&] { return Value(uniform); },
-                        [&] { return split(uniform); }};
+    UniformFactor forms{
+        [&] { return Value(uniform); },
+        [&](unsigned length) { return split(uniform, length); }};
     whole = owner.decay(builder, loc, whole, forms);
     owners[whole] = tensor;
   }
@@ -237,35 +239,72 @@ Value ComponentPolicy::component(Value value, Location loc) {
   return SequenceBuilder(builder, loc).convert(leading(value, loc), format);
 }
 
-/// b = fl(beta), db = fl(beta - b), one rounding each from f64.
-Value ComponentPolicy::split(BlockArgument factor) {
-  Value &known = splits[factor];
+/// b = fl(beta), db = fl(beta - b), ..., one rounding each from f64, where the
+/// differences are exact.
+Value ComponentPolicy::split(BlockArgument factor, unsigned length) {
+  Value &known = splits[{factor, length}];
   if (known)
     return known;
   OpBuilder prologue(kernel.getPrologueBlock().getTerminator());
   SequenceBuilder b(prologue, factor.getLoc());
-  Value wide = getUniformSource(kernel, factor, b);
-  Value high = b.convert(wide, format);
-  Value rest = b.sub(wide, b.convert(high, prologue.getF64Type()));
-  Value first = addUniform(kernel, high);
-  Value second = addUniform(kernel, b.convert(rest, format));
+  Value rest = getUniformSource(kernel, factor, b);
+  SmallVector<Value> components;
+  for (unsigned i = 0; i < length; ++i) {
+    if (i)
+      rest = b.sub(rest, b.convert(components.back(), prologue.getF64Type()));
+    components.push_back(b.convert(rest, format));
+  }
+  for (Value &component : components)
+    component = addUniform(kernel, component);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(&kernel.getBodyBlock());
   return known = mcf::PackOp::create(builder, factor.getLoc(),
-                                     mcf::ExpansionType::get(format, 2),
-                                     ValueRange{first, second});
+                                     mcf::ExpansionType::get(format, length),
+                                     components);
+}
+
+/// Whether an operation works on planes or components, as the result of the
+/// component policy does.
+static bool isComponentwise(Operation &op) {
+  auto isComponent = [](Type type) {
+    Type element = getElementTypeOrSelf(type);
+    return isa<mcf::ExpansionType>(element) ||
+           (mcf::isComponentFormat(element) && !element.isF32());
+  };
+  return isa<LoadPlaneOp, StorePlaneOp>(op) ||
+         llvm::any_of(op.getOperandTypes(), isComponent) ||
+         llvm::any_of(op.getResultTypes(), isComponent);
+}
+
+/// A kernel that was written with planes or components is left as it is.
+static FailureOr<bool> hasComponents(KernelOp kernel) {
+  Block &body = kernel.getBodyBlock();
+  if (llvm::none_of(body, isComponentwise))
+    return false;
+  for (Operation &op : body)
+    if (isa<AccumulateOp, EmaOp, DecayOp>(op))
+      return op.emitError("means real numbers, but the kernel's body already "
+                          "has planes or components; use mcf operations");
+  return true;
 }
 
 namespace {
 struct ApplyPolicyPass : public tandem::impl::ApplyPolicyBase<ApplyPolicyPass> {
   void runOnOperation() override {
-    for (auto kernel : getOperation().getOps<KernelOp>()) {
-      if (kernel.getCompute().getPolicy() == Policy::f32)
-        applyF32Policy(kernel);
-      else if (failed(
-                   ComponentPolicy(kernel, numRounded, numCompensated).run()))
+    for (auto kernel : getOperation().getOps<KernelOp>())
+      if (failed(apply(kernel)))
         return signalPassFailure();
+  }
+
+  LogicalResult apply(KernelOp kernel) {
+    if (kernel.getCompute().getPolicy() == Policy::f32) {
+      applyF32Policy(kernel);
+      return success();
     }
+    FailureOr<bool> isApplied = hasComponents(kernel);
+    if (failed(isApplied) || *isApplied)
+      return isApplied;
+    return ComponentPolicy(kernel, numRounded, numCompensated).run();
   }
 };
 } // namespace

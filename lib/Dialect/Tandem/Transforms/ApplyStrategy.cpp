@@ -33,13 +33,12 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
            << strategy.getSymName() << "' has no rule for the "
            << stringifyRoleKind(role.getKind()) << " " << role.getName()
            << "; add a tandem.assign that matches it";
-  Type format = strategy.getCompute().getFormat();
-  if (!storage.getValueType(format))
+  if (!storage.getValueType(strategy.getCompute()))
     return function.emitError("strategy '")
            << strategy.getSymName() << "' stores " << role.getName() << " as "
            << storage << ", which cannot be computed under the "
            << stringifyPolicy(strategy.getCompute().getPolicy())
-           << " policy of " << format;
+           << " policy of " << strategy.getCompute().getFormat();
   if (role.getKind() == RoleKind::grad && storage.getPlanes().size() != 1)
     return function.emitError("strategy '")
            << strategy.getSymName() << "' stores the grad " << role.getName()

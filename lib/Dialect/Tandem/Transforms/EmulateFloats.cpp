@@ -24,14 +24,18 @@ namespace mlir::tandem {
 using namespace mlir;
 using namespace mlir::tandem;
 
-/// Whether c = -(a * b): an f32 fma then gives the residual exactly, or, where
-/// the product underflows f32, a number that rounds to the same signed zero.
+/// Whether c = -(a * b), in either order: an f32 fma then gives the residual
+/// exactly, or, where the product underflows f32, a number that rounds to the
+/// same signed zero.
 static bool isProductResidual(math::FmaOp op) {
   auto negation = op.getC().getDefiningOp<arith::NegFOp>();
   auto product = negation ? negation.getOperand().getDefiningOp<arith::MulFOp>()
                           : arith::MulFOp();
-  return product && product.getLhs() == op.getA() &&
-         product.getRhs() == op.getB();
+  if (!product)
+    return false;
+  std::pair factors(product.getLhs(), product.getRhs());
+  return factors == std::pair(op.getA(), op.getB()) ||
+         factors == std::pair(op.getB(), op.getA());
 }
 
 /// Whether e = b - z, z = s - a and s = a + b, the error of a Fast2Sum. Its f32

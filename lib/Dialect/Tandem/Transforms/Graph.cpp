@@ -13,6 +13,7 @@
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "tandem/Support/Library.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -22,6 +23,27 @@ bool mlir::tandem::isGraph(func::FuncOp function) {
   return !function.isExternal() &&
          llvm::any_of(function.getArguments(),
                       [](BlockArgument arg) { return bool(getRole(arg)); });
+}
+
+llvm::Expected<Program> mlir::tandem::findProgram(ModuleOp module,
+                                                  StringRef strategy) {
+  auto graphs = llvm::filter_to_vector(module.getOps<func::FuncOp>(), isGraph);
+  auto kernels = llvm::to_vector(module.getOps<KernelOp>());
+  if (graphs.size() + kernels.size() != 1)
+    return llvm::createStringError(
+        "expected one graph (a function with tandem.role arguments) or one "
+        "tandem.kernel, found " +
+        llvm::Twine(graphs.size()) + " graphs and " +
+        llvm::Twine(kernels.size()) + " kernels");
+  if (graphs.empty() && !strategy.empty())
+    return llvm::createStringError(
+        "kernel '" + kernels[0].getSymName() +
+        "' has its storages; leave out the strategy '" + strategy + "'");
+  if (kernels.empty() && strategy.empty())
+    return llvm::createStringError(
+        "graph '" + graphs[0].getSymName() + "' needs a strategy: one of " +
+        listNames(getBuiltinStrategies()) + ", or a file on the path");
+  return graphs.empty() ? Program{{}, kernels[0]} : Program{graphs[0], {}};
 }
 
 SmallVector<BlockArgument>

@@ -97,6 +97,8 @@ struct LowerStoragePass
          llvm::make_early_inc_range(kernel.getBodyBlock().getOperations())) {
       if (auto load = dyn_cast<LoadOp>(op))
         lowerLoad(load);
+      else if (auto store = dyn_cast<StorePlaneOp>(op))
+        makeCanonical(store);
       else if (auto store = dyn_cast<StoreOp>(op))
         if (failed(lowerStore(store, random)))
           return failure();
@@ -125,6 +127,15 @@ struct LowerStoragePass
         storage.decode(builder, op.getLoc(), planes, op.getType()));
     loaded[op.getTensor()] = std::move(planes);
     op.erase();
+  }
+
+  /// Every NaN that leaves a kernel is canonical.
+  void makeCanonical(StorePlaneOp op) {
+    if (!isa<FloatType>(op.getValue().getType()))
+      return;
+    OpBuilder builder(op);
+    SequenceBuilder b(builder, op.getLoc());
+    op.getValueMutable().assign(b.canonicalBits(op.getValue()));
   }
 
   LogicalResult lowerStore(StoreOp op, RandomState &random) {

@@ -6,11 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the pass that folds constants and removes dead
-// operations.
+// This file implements the pass that folds constants, removes dead operations
+// and gives the factors of an fma one order.
 //
 //===----------------------------------------------------------------------===//
 
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
@@ -22,11 +23,34 @@ namespace mlir::tandem {
 using namespace mlir;
 using namespace mlir::tandem;
 
+/// Whether one value of a block stands before another.
+static bool isBefore(Value a, Value b) {
+  if (a.getParentBlock() != b.getParentBlock())
+    return false;
+  auto argument = dyn_cast<BlockArgument>(a),
+       other = dyn_cast<BlockArgument>(b);
+  if (argument && other)
+    return argument.getArgNumber() < other.getArgNumber();
+  if (argument || other)
+    return bool(argument);
+  return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
+}
+
+/// fma(a, b, c) and fma(b, a, c) are one operation to CSE, as they are to LLVM.
+static void orderFactors(math::FmaOp op) {
+  Value a = op.getA(), b = op.getB();
+  if (!isBefore(b, a))
+    return;
+  op.getAMutable().assign(b);
+  op.getBMutable().assign(a);
+}
+
 namespace {
 struct SimplifyPass : public tandem::impl::SimplifyBase<SimplifyPass> {
   void runOnOperation() override {
     // Not converging is no failure: what is left is correct as it is.
     (void)applyPatternsGreedily(getOperation(), FrozenRewritePatternSet());
+    getOperation().walk(orderFactors);
   }
 };
 } // namespace

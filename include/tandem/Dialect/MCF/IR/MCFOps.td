@@ -362,7 +362,8 @@ def MCF_SqrtOp : MCF_Op<"sqrt", [SameOperandsAndResultType]> {
 
     If sqrt(x1) is zero the result is (sqrt(x1), +0). Three components: with
     (s, t) as above and e = (s, t, 0), r = x - e*e (`mcf.mul`, `mcf.sub`),
-    u = r1 / (2*s), renormalized.
+    u = r1 / (2*s), where s is e's leading component, and (s, t, u)
+    renormalized; or (sqrt(x1), +0, +0).
 
     Example:
 
@@ -423,7 +424,7 @@ def MCF_CompareOp : MCF_Op<"compare", [SameTypeOperands]> {
 def MCF_NegOp : MCF_Op<"neg", [SameOperandsAndResultType]> {
   let summary = "negate every component";
   let description = [{
-    Exact: the sign of each component flips.
+    Exact: the sign of each component flips, a mixed expansion's as stored.
 
     Example:
 
@@ -505,7 +506,9 @@ def MCF_ConvertOp : MCF_Op<"convert"> {
     From `<bf16, f8E5M2>` to `<bf16 x 2>` the trailing component becomes
     lo * 2^(e-8), exactly where the leading format can hold it; the other way
     it becomes the trailing format's saturating rounding of lo * 2^(8-e), with
-    e = max(exponent(hi), -126).
+    e = max(exponent(hi), -126). Behind a hi that is not finite the trailing
+    component is read as it stands, and written as a zero of its sign, or as NaN
+    if it is not finite either.
 
     Constraint: (C1) both have the same leading format, shape and two
     components, and one of them is mixed.

@@ -30,11 +30,11 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
       "std::optional<unsigned>", "getVisiblePlane">,
     InterfaceMethod<"Whether encoding draws random bits.",
       "bool", "usesRandomBits">,
-    InterfaceMethod<[{The type that a value has inside a kernel which computes
-      in `format`: f32 under the f32 policy; a component or an expansion under
-      the component policy of bf16 or f16; null if the storage does not work
-      under that policy.}],
-      "::mlir::Type", "getValueType", (ins "::mlir::Type":$format)>,
+    InterfaceMethod<[{The type that a value has inside a kernel of a policy: f32
+      under the f32 policy; a component or an expansion of the policy's format
+      under the component policy; null if the storage does not work under the
+      policy.}],
+      "::mlir::Type", "getValueType", (ins "const ::mlir::tandem::ComputeAttr &":$compute)>,
     InterfaceMethod<[{Decodes plane values into a value of `type`: f32, or the
       `getValueType`'s.}],
       "::mlir::Value", "decode", (ins "::mlir::OpBuilder &":$builder,
@@ -51,8 +51,8 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
       "::mlir::Value", "accumulate", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::Value":$whole, "::mlir::Value":$addend)>,
     InterfaceMethod<[{whole * factor, as the storage keeps it. The factor is
-      available as an f32 scalar and as a two-component expansion split from
-      f64; a storage asks for the one it needs.}],
+      available as an f32 scalar and as an expansion split from f64; a storage
+      asks for the one it needs.}],
       "::mlir::Value", "decay", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::Value":$whole,
         "const ::mlir::tandem::UniformFactor &":$factor)>,

@@ -29,6 +29,8 @@
 #include <functional>
 
 namespace mlir::tandem {
+class ComputeAttr;
+
 /// One array in memory, one entry per element or group of the logical tensor.
 struct Plane {
   /// Appended to the role's name: "" for the visible plane, else ".lo" etc.
@@ -48,8 +50,8 @@ struct Plane {
 struct UniformFactor {
   /// The factor as an f32 value.
   std::function<Value()> scalar;
-  /// The factor as a two-component expansion, split from f64.
-  std::function<Value()> split;
+  /// The factor as an expansion of so many components, split from f64.
+  std::function<Value(unsigned length)> split;
 };
 } // namespace mlir::tandem
 

@@ -92,7 +92,8 @@ def Tandem_ComputeAttr : Tandem_Attr<"Compute", "compute"> {
     #tandem.compute<f32, f32>
     ```
 
-    Constraint: (C1) a component policy names bf16 or f16; an f32 policy, f32.
+    Constraint: (C1) a component policy names bf16, f16 or f32; an f32 policy,
+    f32.
   }];
   let parameters = (ins "Policy":$policy, "Type":$format);
   let assemblyFormat = "`<` $policy `,` $format `>`";
@@ -132,10 +133,14 @@ def Tandem_ExpansionStorageAttr : Tandem_Storage<"ExpansionStorage", "expansion"
   let description = [{
     The leading component is the visible value (Yu et al., *Collage*, section
     4). Encoding an f32: hi = fl(x), lo = fl(x - hi), lo = +0 if hi is not
-    finite; decoding: RN32(hi + lo).
+    finite; decoding: RN32(hi + lo). A third component is the rounding of what
+    the first two leave. Under the component policy a mixed expansion narrows
+    each result.
 
     ```mlir
     #tandem.expansion<bf16 x 2>
+    #tandem.expansion<f16 x 3>
+    #tandem.expansion<bf16, f8E5M2>
     ```
   }];
   let parameters = (ins "mcf::ExpansionType":$expansion);

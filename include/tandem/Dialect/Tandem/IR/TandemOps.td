@@ -290,8 +290,8 @@ def Tandem_LoadOp : Tandem_Op<"load", [MemoryEffects<[MemRead]>]> {
 def Tandem_StoreOp : Tandem_Op<"store", [MemoryEffects<[MemWrite]>]> {
   let summary = "encodes a value into this element of a stored tensor";
   let description = [{
-    Constraint: (C1) the value is f32 or the storage's value type under the
-    kernel's policy.
+    Constraints: (C1) the value is f32 or the storage's value type under the
+    kernel's policy; (C2) the tensor is a param or state.
 
     Example:
 
@@ -335,7 +335,8 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
   let summary = "writes this element of one plane";
   let description = [{
     Constraints: (C1) the plane exists; (C2) the value is the plane's element
-    type, an integer of its width, or a vector of either.
+    type, an integer of its width, or a vector of either; (C3) the tensor is a
+    param or state.
 
     Example:
 

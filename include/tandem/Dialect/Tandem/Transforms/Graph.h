@@ -16,11 +16,23 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "llvm/Support/Error.h"
 
 namespace mlir::tandem {
 
 /// Whether a function is a graph: any of its arguments has a role.
 bool isGraph(func::FuncOp function);
+
+/// What a module holds to be compiled or interpreted: a graph, or else the
+/// kernel that a graph becomes.
+struct Program {
+  func::FuncOp graph;
+  KernelOp kernel;
+};
+
+/// Finds the one program of a module. A graph needs a strategy's name; a kernel
+/// has its storages and must come without.
+llvm::Expected<Program> findProgram(ModuleOp module, StringRef strategy);
 
 /// Checks a graph's boundary: every argument has a role, names are unique,
 /// there is a param, at most one step and one seed, and the results are the new

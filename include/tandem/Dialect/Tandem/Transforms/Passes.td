@@ -114,7 +114,8 @@ def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::ModuleOp"> {
     Under the component policy every operation rounds to the component format;
     an operation with an f32 scalar rounds to f32 first. A compensated param or
     state is read whole only by its own updates, elsewhere its leading component
-    is read.
+    is read. A kernel whose body has planes or components already is left as it
+    is; a named update in one is an error.
 
     Example: `test/Dialect/Tandem/apply-policy.mlir`
   }];
@@ -131,8 +132,9 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
   let description = [{
     Replaces `tandem.load` by loads of the storage's planes and its decoding,
     `tandem.store` by its encoding and stores of the planes. Every store
-    canonicalizes NaN, on integers. Storages that round stochastically get
-    their bits from `tandem.random_bits`.
+    canonicalizes NaN, on integers, also one that a kernel makes to a plane
+    itself. Storages that round stochastically get their bits from
+    `tandem.random_bits`.
 
     Example: `test/Dialect/Tandem/lower-storage.mlir`
   }];
@@ -194,11 +196,13 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
 }
 
 def Simplify : Pass<"tandem-simplify", "::mlir::ModuleOp"> {
-  let summary = "Fold constants and remove dead operations";
+  let summary = "Fold constants, order factors, remove dead operations";
   let description = [{
     Runs the folders of all operations, and no rewrite patterns: a folder
     computes constants exactly or returns an operand unchanged, so no bit of any
-    result can change, and nothing needs to be set up per compilation.
+    result can change, and nothing needs to be set up per compilation. The
+    factors of each `math.fma` get the order in which they are defined, so that
+    CSE finds the same product in either order.
 
     Example: `test/Dialect/Tandem/simplify.mlir`
   }];
