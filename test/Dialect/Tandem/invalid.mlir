@@ -279,3 +279,16 @@ tandem.kernel @store_plane_c3 compute(<f32, f32>) tensors [#tandem.role<grad "g"
   tandem.store_plane %0, %g[0] : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
   tandem.yield
 }
+
+// -----
+
+tandem.kernel @kernel_c6 compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %0 = arith.constant 1.0 : f64
+  tandem.metric %0[1] : f64
+  // expected-error @+1 {{'tandem.metric' op adds to sum 1, as another does; add their values first}}
+  tandem.metric %0[1] : f64
+  tandem.yield
+}

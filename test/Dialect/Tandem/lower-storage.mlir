@@ -217,3 +217,26 @@ tandem.kernel @own_store compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.store_plane %0, %p[0] : bf16, !pair
   tandem.yield
 }
+
+// The params of a kernel share the sums: an element adds what all of them have.
+// CHECK-LABEL: tandem.kernel @descents
+// CHECK:         %[[P2:.+]] = arith.mulf %{{.+}} : f64
+// CHECK:         %[[Q2:.+]] = arith.mulf %{{.+}} : f64
+// CHECK:         arith.addf
+// CHECK-COUNT-4: tandem.metric
+// CHECK-NOT:     tandem.metric
+tandem.kernel @descents compute(<f32, f32>) tensors [#tandem.role<param "p">, #tandem.role<param "q">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>, %q: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>):
+  %0 = tandem.load %p : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> f32
+  %1 = tandem.load %q : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> f32
+  %2 = arith.addf %0, %1 : f32
+  tandem.store %2, %p : f32, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+  tandem.store %2, %q : f32, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+  %3 = arith.extf %1 : f32 to f64
+  %4 = arith.extf %0 : f32 to f64
+  tandem.descent %3, %p : f64, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+  tandem.descent %4, %q : f64, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+  tandem.yield
+}

@@ -177,6 +177,13 @@ LogicalResult KernelOp::verifyRegions() {
       return emitOpError("a uniform value must be f32, bf16, f16, f8E4M3FN, "
                          "f8E5M2 or i32, got ")
              << type;
+  // (C6)
+  llvm::SmallDenseSet<uint64_t> metrics;
+  for (auto metric : getBodyBlock().getOps<MetricOp>())
+    if (!metrics.insert(metric.getIndex()).second)
+      return metric.emitOpError("adds to sum ")
+             << int64_t(metric.getIndex())
+             << ", as another does; add their values first";
   // (C4)
   if (getWidth() < 1 || !llvm::isPowerOf2_64(getWidth()))
     return emitOpError("width must be a power of two, got ") << getWidth();

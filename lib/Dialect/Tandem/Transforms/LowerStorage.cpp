@@ -106,6 +106,7 @@ struct LowerStoragePass
     for (auto op :
          llvm::make_early_inc_range(kernel.getBodyBlock().getOps<DescentOp>()))
       lowerDescent(op);
+    createMetrics(kernel);
     return success();
   }
 
@@ -188,12 +189,23 @@ struct LowerStoragePass
     Value values[] = {b.mul(intended, change), b.mul(intended, intended),
                       b.select(b.andi(isAsked, isLost), one, zero),
                       b.select(isAsked, one, zero)};
-    for (auto [index, value] : llvm::enumerate(values))
-      MetricOp::create(builder, op.getLoc(), value, index);
+    measured.resize(std::size(values));
+    for (auto [sum, value] : llvm::zip(measured, values))
+      sum = sum ? b.add(sum, value) : value;
     op.erase();
+  }
+
+  /// One metric for all params of an element.
+  void createMetrics(KernelOp kernel) {
+    OpBuilder builder(kernel.getBodyBlock().getTerminator());
+    for (auto [index, value] : llvm::enumerate(measured))
+      MetricOp::create(builder, kernel.getLoc(), value, index);
+    measured.clear();
   }
 
   /// The planes as a tensor was loaded, and their codes as it was stored.
   llvm::DenseMap<Value, SmallVector<Value>> loaded, stored;
+  /// What an element adds to each metric.
+  SmallVector<Value> measured;
 };
 } // namespace

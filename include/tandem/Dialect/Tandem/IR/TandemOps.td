@@ -198,7 +198,8 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     followed by the types the prologue yields; (C2) one prologue argument per
     scalar role, f64 for a hyper, i64 for a step or seed; (C3) uniform values
     are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two;
-    (C5) each storage has a value under the compute policy.
+    (C5) each storage has a value under the compute policy; (C6) each metric has an
+    index of its own.
 
     Example:
 
@@ -354,7 +355,9 @@ def Tandem_DescentOp : Tandem_Op<"descent", [MemoryEffects<[MemRead, MemWrite]>]
     With D the intended update and D_eff the change that this kernel's store
     made to the stored value ((hi' - hi) + (lo' - lo), in f64), adds to four
     sums over the tensor: D * D_eff, D * D, the number of elements with D != 0
-    and D_eff = 0, the number with D != 0 (Yu et al., *Collage*, section 3).
+    and D_eff = 0, the number with D != 0 (Yu et al., *Collage*, section 3). A
+    kernel with several params adds what they have to the same sums, element by
+    element.
 
     Example:
 
