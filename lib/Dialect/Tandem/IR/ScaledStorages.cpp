@@ -59,8 +59,6 @@ SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
 std::optional<unsigned> ScaledStorageAttr::getVisiblePlane() const {
   return std::nullopt;
 }
-bool ScaledStorageAttr::usesRandomBits() const { return false; }
-
 Type ScaledStorageAttr::getValueType(const ComputeAttr &compute) const {
   return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
 }
@@ -110,22 +108,6 @@ SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
   return planes;
 }
 
-SmallVector<Value> ScaledStorageAttr::getParts(OpBuilder &builder, Location loc,
-                                               ValueRange planes) const {
-  Value value = decode(builder, loc, planes, builder.getF32Type());
-  return {SequenceBuilder(builder, loc).convert(value, builder.getF64Type())};
-}
-
-Value ScaledStorageAttr::accumulate(OpBuilder &builder, Location loc,
-                                    Value whole, Value addend) const {
-  return SequenceBuilder(builder, loc).add(whole, addend);
-}
-
-Value ScaledStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
-                               const UniformFactor &factor) const {
-  return SequenceBuilder(builder, loc).mul(whole, factor.scalar());
-}
-
 //===----------------------------------------------------------------------===//
 // ResidualStorageAttr
 //===----------------------------------------------------------------------===//
@@ -150,8 +132,6 @@ SmallVector<Plane> ResidualStorageAttr::getPlanes() const {
 std::optional<unsigned> ResidualStorageAttr::getVisiblePlane() const {
   return 0;
 }
-bool ResidualStorageAttr::usesRandomBits() const { return false; }
-
 Type ResidualStorageAttr::getValueType(const ComputeAttr &compute) const {
   return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
 }
@@ -205,21 +185,4 @@ SmallVector<Value> ResidualStorageAttr::encode(OpBuilder &builder, Location loc,
   Value isFinite = b.compare(arith::CmpFPredicate::OLT, b.abs(wide), infinity);
   word = b.select(isFinite, word, b.like(word, 0));
   return {b.canonicalBits(high), b.resize(word, getResidual())};
-}
-
-SmallVector<Value> ResidualStorageAttr::getParts(OpBuilder &builder,
-                                                 Location loc,
-                                                 ValueRange planes) const {
-  Value value = decode(builder, loc, planes, builder.getF32Type());
-  return {SequenceBuilder(builder, loc).convert(value, builder.getF64Type())};
-}
-
-Value ResidualStorageAttr::accumulate(OpBuilder &builder, Location loc,
-                                      Value whole, Value addend) const {
-  return SequenceBuilder(builder, loc).add(whole, addend);
-}
-
-Value ResidualStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
-                                 const UniformFactor &factor) const {
-  return SequenceBuilder(builder, loc).mul(whole, factor.scalar());
 }

@@ -149,16 +149,6 @@ SmallVector<Value> FloatStorageAttr::encode(OpBuilder &builder, Location loc,
   return {roundStochasticSmall(b, value, randomBits, getFormat())};
 }
 
-SmallVector<Value> FloatStorageAttr::getParts(OpBuilder &builder, Location loc,
-                                              ValueRange planes) const {
-  return widenParts(builder, loc, planes);
-}
-
-Value FloatStorageAttr::accumulate(OpBuilder &builder, Location loc,
-                                   Value whole, Value addend) const {
-  return SequenceBuilder(builder, loc).add(whole, addend);
-}
-
 Value FloatStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
                               const UniformFactor &factor) const {
   SequenceBuilder b(builder, loc);
@@ -203,8 +193,6 @@ SmallVector<Plane> ExpansionStorageAttr::getPlanes() const {
 std::optional<unsigned> ExpansionStorageAttr::getVisiblePlane() const {
   return 0;
 }
-bool ExpansionStorageAttr::usesRandomBits() const { return false; }
-
 Type ExpansionStorageAttr::getValueType(const ComputeAttr &compute) const {
   Type leading = getExpansion().getLeading();
   if (isComponent(compute))
@@ -284,8 +272,6 @@ SmallVector<Plane> KahanStorageAttr::getPlanes() const {
   return {Plane{"", getFormat()}, Plane{".compensation", getFormat()}};
 }
 std::optional<unsigned> KahanStorageAttr::getVisiblePlane() const { return 0; }
-bool KahanStorageAttr::usesRandomBits() const { return false; }
-
 Type KahanStorageAttr::getValueType(const ComputeAttr &compute) const {
   if (isComponent(compute) && compute.getFormat() == getFormat())
     return mcf::ExpansionType::get(getFormat(), 2);
@@ -345,8 +331,6 @@ SmallVector<Plane> MasterStorageAttr::getPlanes() const {
           Plane{".master", Float32Type::get(getContext())}};
 }
 std::optional<unsigned> MasterStorageAttr::getVisiblePlane() const { return 0; }
-bool MasterStorageAttr::usesRandomBits() const { return false; }
-
 Type MasterStorageAttr::getValueType(const ComputeAttr &compute) const {
   return isComponent(compute) ? Type() : compute.getFormat();
 }
@@ -363,21 +347,6 @@ SmallVector<Value> MasterStorageAttr::encode(OpBuilder &builder, Location loc,
           b.canonicalBits(value)};
 }
 
-SmallVector<Value> MasterStorageAttr::getParts(OpBuilder &builder, Location loc,
-                                               ValueRange planes) const {
-  return widenParts(builder, loc, planes.drop_front());
-}
-
-Value MasterStorageAttr::accumulate(OpBuilder &builder, Location loc,
-                                    Value whole, Value addend) const {
-  return SequenceBuilder(builder, loc).add(whole, addend);
-}
-
-Value MasterStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
-                               const UniformFactor &factor) const {
-  return SequenceBuilder(builder, loc).mul(whole, factor.scalar());
-}
-
 //===----------------------------------------------------------------------===//
 // RemainderStorageAttr
 //===----------------------------------------------------------------------===//
@@ -389,8 +358,6 @@ SmallVector<Plane> RemainderStorageAttr::getPlanes() const {
 std::optional<unsigned> RemainderStorageAttr::getVisiblePlane() const {
   return 0;
 }
-bool RemainderStorageAttr::usesRandomBits() const { return false; }
-
 Type RemainderStorageAttr::getValueType(const ComputeAttr &compute) const {
   return isComponent(compute) ? Type() : compute.getFormat();
 }
@@ -419,21 +386,4 @@ SmallVector<Value> RemainderStorageAttr::encode(OpBuilder &builder,
   word = b.select(isNaN, b.like(word, 0x7FFF0000), word);
   Value high = b.shr(b.addi(word, b.like(word, 0x8000)), 16);
   return {b.resize(high, i16), b.resize(word, i16)};
-}
-
-SmallVector<Value> RemainderStorageAttr::getParts(OpBuilder &builder,
-                                                  Location loc,
-                                                  ValueRange planes) const {
-  Value value = decode(builder, loc, planes, builder.getF32Type());
-  return widenParts(builder, loc, value);
-}
-
-Value RemainderStorageAttr::accumulate(OpBuilder &builder, Location loc,
-                                       Value whole, Value addend) const {
-  return SequenceBuilder(builder, loc).add(whole, addend);
-}
-
-Value RemainderStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
-                                  const UniformFactor &factor) const {
-  return SequenceBuilder(builder, loc).mul(whole, factor.scalar());
 }

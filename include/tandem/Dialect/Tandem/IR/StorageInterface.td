@@ -29,7 +29,7 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
     InterfaceMethod<"Index of the plane that a framework reads as the value, if any.",
       "std::optional<unsigned>", "getVisiblePlane">,
     InterfaceMethod<"Whether encoding draws random bits.",
-      "bool", "usesRandomBits">,
+      "bool", "usesRandomBits", (ins), [{}], [{ return false; }]>,
     InterfaceMethod<[{The type that a value has inside a kernel of a policy: f32
       under the f32 policy; a component or an expansion of the policy's format
       under the component policy; null if the storage does not work under the
@@ -46,16 +46,24 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
         "::mlir::Location":$loc, "::mlir::Value":$value, "::mlir::Value":$randomBits)>,
     InterfaceMethod<"The f64 numbers whose sum is the stored value, from plane values.",
       "::llvm::SmallVector<::mlir::Value>", "getParts", (ins "::mlir::OpBuilder &":$builder,
-        "::mlir::Location":$loc, "::mlir::ValueRange":$planes)>,
+        "::mlir::Location":$loc, "::mlir::ValueRange":$planes), [{}], [{
+        ::mlir::tandem::SequenceBuilder b(builder, loc);
+        ::mlir::Value value = $_attr.decode(builder, loc, planes, builder.getF32Type());
+        return ::llvm::SmallVector<::mlir::Value>{b.convert(value, builder.getF64Type())};
+      }]>,
     InterfaceMethod<"whole + addend, as the storage keeps it.",
       "::mlir::Value", "accumulate", (ins "::mlir::OpBuilder &":$builder,
-        "::mlir::Location":$loc, "::mlir::Value":$whole, "::mlir::Value":$addend)>,
+        "::mlir::Location":$loc, "::mlir::Value":$whole, "::mlir::Value":$addend), [{}], [{
+        return ::mlir::tandem::SequenceBuilder(builder, loc).add(whole, addend);
+      }]>,
     InterfaceMethod<[{whole * factor, as the storage keeps it. The factor is
       available as an f32 scalar and as an expansion split from f64; a storage
       asks for the one it needs.}],
       "::mlir::Value", "decay", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::Value":$whole,
-        "const ::mlir::tandem::UniformFactor &":$factor)>,
+        "const ::mlir::tandem::UniformFactor &":$factor), [{}], [{
+        return ::mlir::tandem::SequenceBuilder(builder, loc).mul(whole, factor.scalar());
+      }]>,
   ];
 }
 

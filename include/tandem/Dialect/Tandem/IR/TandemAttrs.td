@@ -104,12 +104,13 @@ def Tandem_ComputeAttr : Tandem_Attr<"Compute", "compute"> {
 // Storages
 //===----------------------------------------------------------------------===//
 
-class Tandem_Storage<string name, string mnemonic>
-    : Tandem_Attr<name, mnemonic, [DeclareAttrInterfaceMethods<Tandem_StorageInterface>]> {
+/// A storage; `own` names the methods for which it has no use of the default.
+class Tandem_Storage<string name, string mnemonic, list<string> own = []>
+    : Tandem_Attr<name, mnemonic, [DeclareAttrInterfaceMethods<Tandem_StorageInterface, own>]> {
   let genVerifyDecl = 1;
 }
 
-def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float"> {
+def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float", ["usesRandomBits", "decay"]> {
   let summary = "one plane of plain floats";
   let description = [{
     Rounds to `format`, to nearest or stochastically (Philox4x32-10 keyed by
@@ -128,7 +129,8 @@ def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float"> {
   let assemblyFormat = "`<` $format (`,` $rounding^)? `>`";
 }
 
-def Tandem_ExpansionStorageAttr : Tandem_Storage<"ExpansionStorage", "expansion"> {
+def Tandem_ExpansionStorageAttr : Tandem_Storage<"ExpansionStorage", "expansion",
+    ["getParts", "accumulate", "decay"]> {
   let summary = "one plane per component of an expansion";
   let description = [{
     The leading component is the visible value (Yu et al., *Collage*, section
@@ -147,7 +149,8 @@ def Tandem_ExpansionStorageAttr : Tandem_Storage<"ExpansionStorage", "expansion"
   let hasCustomAssemblyFormat = 1;
 }
 
-def Tandem_KahanStorageAttr : Tandem_Storage<"KahanStorage", "kahan"> {
+def Tandem_KahanStorageAttr : Tandem_Storage<"KahanStorage", "kahan",
+    ["getParts", "accumulate", "decay"]> {
   let summary = "a value and its Kahan compensation";
   let description = [{
     The value is a plain float; the second plane holds the part of earlier
