@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -convert-scaled-to-arith -cse | FileCheck %s
 
-// A finite number stops at 1 (0x3F800000 = 1065353216); 127 * (2z / (1 + |z|))
-// is rounded by adding 2^23, and gets its sign afterwards.
+// A magnitude stops at 1 (0x3F800000 = 1065353216); 127 * (2|z| / (1 + |z|)) is
+// rounded by adding 2^23 and gets its sign afterwards. NaN has a code of its own.
 // CHECK-LABEL: func.func @softsign(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[S:.+]]: f16)
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[S]] : f16 to f32
@@ -11,16 +11,19 @@
 // CHECK:         %[[Y:.+]] = arith.mulf %[[X]], %[[R]] : f32
 // CHECK:         %[[ONE:.+]] = arith.constant 1065353216 : i32
 // CHECK:         %[[AT_MOST:.+]] = arith.minui %{{.+}}, %[[ONE]] : i32
-// CHECK:         arith.select %[[FINITE]], %[[AT_MOST]], %{{.+}} : i32
-// CHECK:         %[[Z:.+]] = math.absf
+// CHECK:         %[[Z:.+]] = arith.bitcast %[[AT_MOST]] : i32 to f32
 // CHECK-DAG:     %[[DIVISOR:.+]] = arith.addf %{{.+}}, %[[Z]] : f32
 // CHECK-DAG:     %[[TWICE:.+]] = arith.addf %[[Z]], %[[Z]] : f32
 // CHECK:         %[[COMPANDED:.+]] = arith.divf %[[TWICE]], %[[DIVISOR]] : f32
 // CHECK:         %[[LEVELS:.+]] = arith.constant 1.270000e+02 : f32
 // CHECK:         %[[SCALED:.+]] = arith.mulf %[[COMPANDED]], %[[LEVELS]] : f32
-// CHECK:         arith.addf %[[SCALED]], %{{.+}} : f32
+// CHECK:         %[[SUM:.+]] = arith.addf %[[SCALED]], %{{.+}} : f32
+// CHECK:         %[[WHOLE:.+]] = arith.bitcast %[[SUM]] : f32 to i32
+// CHECK:         %[[LEVEL:.+]] = arith.andi %[[WHOLE]], %{{.+}} : i32
+// CHECK:         %[[NEGATIVE:.+]] = arith.subi %{{.+}}, %[[LEVEL]] : i32
+// CHECK:         %[[SIGNED:.+]] = arith.select %{{.+}}, %[[NEGATIVE]], %[[LEVEL]] : i32
 // CHECK:         %[[NAN:.+]] = arith.constant 128 : i32
-// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %{{.+}}, %[[NAN]] : i32
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[SIGNED]], %[[NAN]] : i32
 // CHECK:         arith.trunci %[[CODE]] : i32 to i8
 func.func @softsign(%x: f32, %s: f16) -> i8 {
   %q = scaled.quantize #scaled.softsign, %x by %s : f32, f16 -> i8
@@ -74,19 +77,45 @@ func.func @read_softsign(%q: i8, %s: f16) -> f32 {
   return %y : f32
 }
 
-// 57344 = 0x47600000. What the first code leaves is y - hi, also where hi
-// saturated.
+// A magnitude stops at 57344 = 0x47600000. Its exponent, at least that of 2^-14
+// (0x38800000), plus 21 makes the anchor, in whose sum two mantissa bits are left;
+// a product by 2^-112 gives the exponent f8E5M2's bias. What the first code leaves is
+// y - hi, also where hi saturated; it is rounded likewise, and +0 where x is not
+// finite, whose first code is NaN (0x7F) or infinity (0x7C).
 // CHECK-LABEL: func.func @pair(
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[Y:.+]] = arith.mulf
-// CHECK:         %[[LARGEST:.+]] = arith.constant 1197473792 : i32
+// CHECK-DAG:     %[[LARGEST:.+]] = arith.constant 1197473792 : i32
+// CHECK:         %[[M:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
+// CHECK:         %[[LEAST:.+]] = arith.constant 947912704 : i32
+// CHECK:         %[[E:.+]] = arith.maxui %{{.+}}, %[[LEAST]] : i32
+// CHECK:         %[[PLUS_21:.+]] = arith.constant 176160768 : i32
+// CHECK:         %[[LIFTED:.+]] = arith.addi %[[E]], %[[PLUS_21]] : i32
+// CHECK:         %[[ANCHOR:.+]] = arith.bitcast %[[LIFTED]] : i32 to f32
+// CHECK:         %[[SUM:.+]] = arith.addf %{{.+}}, %[[ANCHOR]] : f32
+// CHECK:         %[[HI:.+]] = arith.subf %[[SUM]], %[[ANCHOR]] : f32
+// CHECK:         %[[BIAS:.+]] = arith.constant 1.925930e-34 : f32
+// CHECK:         %[[REBASED:.+]] = arith.mulf %[[HI]], %[[BIAS]] : f32
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[REBASED]] : f32 to i32
+// CHECK:         %[[HI_CODE:.+]] = arith.shrui %[[BITS]], %{{.+}} : i32
+// CHECK:         %[[SIGNED_HI:.+]] = math.copysign %[[HI]], %[[Y]] : f32
+// CHECK:         %[[REST:.+]] = arith.subf %[[Y]], %[[SIGNED_HI]] : f32
+// CHECK:         %[[REST_BITS:.+]] = arith.bitcast %[[REST]] : f32 to i32
 // CHECK:         arith.minui %{{.+}}, %[[LARGEST]] : i32
-// CHECK:         %[[HI:.+]] = arith.truncf %{{.+}} : f32 to f8E5M2
-// CHECK:         %[[WIDE:.+]] = arith.extf %[[HI]] : f8E5M2 to f32
-// CHECK:         %[[FINITE:.+]] = arith.cmpf olt
-// CHECK:         %[[REST:.+]] = arith.subf %[[Y]], %[[WIDE]] : f32
-// CHECK:         arith.select %[[FINITE]], %[[REST]], %{{.+}} : f32
-// CHECK:         %[[LO:.+]] = arith.truncf %{{.+}} : f32 to f8E5M2
-// CHECK:         return %[[HI]], %[[LO]]
+// CHECK:         %[[LO_CODE:.+]] = arith.shrui
+// CHECK:         arith.shrui %[[REST_BITS]], %{{.+}} : i32
+// CHECK:         %[[SIGNED_LO:.+]] = arith.ori %[[LO_CODE]], %{{.+}} : i32
+// CHECK:         %[[ZERO:.+]] = arith.constant 0 : i32
+// CHECK:         %[[LO_WORD:.+]] = arith.select %[[FINITE]], %[[SIGNED_LO]], %[[ZERO]] : i32
+// CHECK:         %[[NAN:.+]] = arith.constant 127 : i32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno, %[[Y]], %[[Y]] : f32
+// CHECK:         %[[INF:.+]] = arith.constant 124 : i32
+// CHECK:         %[[SIGNED_INF:.+]] = arith.ori %{{.+}}, %[[INF]] : i32
+// CHECK:         %[[SPECIAL:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[SIGNED_INF]] : i32
+// CHECK:         %[[ORDINARY:.+]] = arith.ori %[[HI_CODE]], %{{.+}} : i32
+// CHECK:         %[[HI_WORD:.+]] = arith.select %[[FINITE]], %[[ORDINARY]], %[[SPECIAL]] : i32
+// CHECK:         arith.trunci %[[HI_WORD]] : i32 to i8
+// CHECK:         arith.trunci %[[LO_WORD]] : i32 to i8
 func.func @pair(%x: f32, %s: f32) -> (f8E5M2, f8E5M2) {
   %q:2 = scaled.quantize #scaled.pair<f8E5M2>, %x by %s : f32, f32 -> f8E5M2, f8E5M2
   return %q#0, %q#1 : f8E5M2, f8E5M2

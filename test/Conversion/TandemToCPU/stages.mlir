@@ -39,11 +39,11 @@
 // CHECK:               %[[BYTES:.+]] = arith.muli %[[ENTRY]]
 // CHECK:               %[[AT:.+]] = llvm.getelementptr %{{.+}}[%[[BYTES]]]
 // CHECK:               %[[MAX:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32
+// CHECK:               %[[BITS:.+]] = arith.trunci %[[MAX]] : i32 to i16
+// CHECK:               llvm.store %[[BITS]], %[[AT]] {alignment = 2 : i64} : i16
 // CHECK:               %[[AGAIN:.+]] = llvm.load %{{.+}} : !llvm.ptr -> vector<8xi32>
 // CHECK:               arith.subi %{{.+}}, %[[AGAIN]] : vector<8xi32>
-// CHECK:               %[[BITS:.+]] = arith.trunci %[[MAX]] : i32 to i16
 // CHECK:               llvm.store %{{.+}} : vector<8xi8>
-// CHECK:               llvm.store %[[BITS]], %[[AT]] {alignment = 2 : i64} : i16
 
 // MIN-DAG: %[[NOTHING:.+]] = arith.constant dense<-1> : vector<8xi32>
 // MIN-DAG: %[[LARGEST:.+]] = arith.constant -1 : i32

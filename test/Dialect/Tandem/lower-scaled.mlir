@@ -9,7 +9,8 @@
 // CHECK-LABEL: tandem.kernel @codes
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-NEXT:    %[[Q:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> i8
-// CHECK-NEXT:    %[[S:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> f16
+// CHECK-NEXT:    %[[R:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i16
+// CHECK-NEXT:    %[[S:.+]] = arith.bitcast %[[R]] : i16 to f16
 // CHECK-NEXT:    %[[X:.+]] = scaled.dequantize #scaled.softsign, %[[Q]] by %[[S]] : (i8), f16 -> f32
 // CHECK-NEXT:    %[[M:.+]] = scaled.magnitude #scaled.softsign, %[[X]] : f32 -> i32
 // CHECK-NEXT:    %[[AMAX:.+]] = tandem.reduce max %[[M]] group(32) : i32
@@ -28,17 +29,19 @@ tandem.kernel @codes compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// A NaN among the codes is canonical; E8M0 lies in memory as an integer.
+// Codes and E8M0 are integers in memory; quantize makes canonical NaNs.
 // CHECK-LABEL: tandem.kernel @mx
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK:         %[[RAW:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> i8
 // CHECK:         %[[BITS:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i8
+// CHECK:         %[[Q:.+]] = arith.bitcast %[[RAW]] : i8 to f8E4M3FN
 // CHECK:         %[[S:.+]] = arith.bitcast %[[BITS]] : i8 to f8E8M0FNU
-// CHECK:         scaled.dequantize {{.+}} by %[[S]] : (f8E4M3FN), f8E8M0FNU -> f32
+// CHECK:         scaled.dequantize #scaled.float<f8E4M3FN>, %[[Q]] by %[[S]] : (f8E4M3FN), f8E8M0FNU -> f32
 // CHECK:         tandem.reduce max %{{.+}} group(64) : i32
 // CHECK:         %[[NEW:.+]] = scaled.scale #scaled.float<f8E4M3FN>, %{{.+}} by pow2 : f8E8M0FNU
-// CHECK:         scaled.quantize
-// CHECK:         %[[CODE:.+]] = arith.select
-// CHECK:         %[[STORED:.+]] = arith.bitcast %[[NEW]] : f8E8M0FNU to i8
+// CHECK:         %[[NARROW:.+]] = scaled.quantize
+// CHECK-NEXT:    %[[CODE:.+]] = arith.bitcast %[[NARROW]] : f8E4M3FN to i8
+// CHECK-NEXT:    %[[STORED:.+]] = arith.bitcast %[[NEW]] : f8E8M0FNU to i8
 // CHECK:         tandem.store_plane %[[CODE]], %[[P]][0] : i8
 // CHECK-NEXT:    tandem.store_plane %[[STORED]], %[[P]][1] : i8
 tandem.kernel @mx compute(<f32, f32>) tensors [#p] scalars [] prologue {

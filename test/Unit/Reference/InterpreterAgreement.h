@@ -66,13 +66,23 @@ private:
       std::string name = role.getName().str();
       if (!role.isTensor()) {
         if (role.getKind() == RoleKind::hyper)
-          state.hypers[name] = role.getDefaultValue().getValueAsDouble();
+          state.hypers[name] = chooseHyper(role, strategy.getCompute());
         continue;
       }
       for (const Plane &plane : strategy.getStorage(role).getPlanes())
         state.planes[name + plane.suffix] = draw(plane, size);
     }
     return state;
+  }
+
+  /// The default, or an epsilon that is not zero in the components' format.
+  static double chooseHyper(RoleAttr role, ComputeAttr compute) {
+    double value = role.getDefaultValue().getValueAsDouble();
+    bool isNarrow =
+        compute.getPolicy() == Policy::component && compute.getFormat().isF16();
+    return isNarrow && role.getDomain() == Domain::epsilon
+               ? std::max(value, 1e-7)
+               : value;
   }
 
   PlaneData draw(const Plane &plane, unsigned size) {
