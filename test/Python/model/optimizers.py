@@ -16,7 +16,8 @@ from typing import Callable, Optional
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .scaled import (FloatCode, PairCode, Residual, RootCode, Scaled, SoftsignCode)
+from .scaled import (ExpandedCode, FloatCode, PairCode, Residual, RootCode, Scaled,
+                     SoftsignCode)
 from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remainder,
                       Storage)
 
@@ -80,6 +81,9 @@ def _scaled_table():
     bf16, f16 = Plain("bf16"), Plain("f16")
     e4m3, e5m2 = FloatCode("f8E4M3FN"), FloatCode("f8E5M2")
     pair, low_pair = PairCode("f8E4M3FN"), PairCode("f8E5M2")
+    # Down to the smallest number, subnormal or normal.
+    every, normal = ExpandedCode("f8E4M3FN", 229376.0), ExpandedCode("f8E4M3FN", 28672.0)
+    low_every = ExpandedCode("f8E5M2", 57344.0 * 2.0**16)
     return {
         "flash": Strategy(bf16, Residual("bf16", "i8"),
                           Scaled(SoftsignCode(), 32, "f16"), Scaled(RootCode(), 32, "f16")),
@@ -88,6 +92,12 @@ def _scaled_table():
                                Scaled(RootCode(), 16, "f32", "pow2")),
         "fp8-moments": Strategy(bf16, bf16, Scaled(e4m3, 128, "bf16"),
                                 Scaled(e4m3, 128, "bf16")),
+        "coat": Strategy(bf16, bf16, Scaled(every, 128, "bf16"),
+                         Scaled(normal, 128, "bf16")),
+        "coat-low": Strategy(bf16, Residual("bf16", "i8"), Scaled(low_every, 32, "f32"),
+                             Scaled(every, 256, "f8E8M0FNU", "pow2")),
+        "coat-half": Strategy(f16, Scaled(low_every, 64, "f8E8M0FNU", "mx_floor"),
+                              Scaled(normal, 16, "f16"), Scaled(every, 64, "f16")),
         "mx": Strategy(Plain("f8E5M2"), Residual("bf16", "i16"),
                        Scaled(e5m2, 32, "f8E8M0FNU", "mx_floor"),
                        Scaled(e4m3, 32, "f8E8M0FNU", "pow2")),
