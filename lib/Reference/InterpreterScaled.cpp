@@ -44,11 +44,51 @@ static SoftFloat clamp(const SoftFloat &x, const SoftFloat &low,
 }
 
 //===----------------------------------------------------------------------===//
+// Logarithm and power of two
+//===----------------------------------------------------------------------===//
+
+/// The coefficients of docs/Numerics.md, that of f^0 first.
+static constexpr uint32_t log2Coefficients[] = {
+    0x3FB8AA3B, 0xBF38AA38, 0x3EF639EB, 0xBEB8AE27, 0x3E9369C1,
+    0xBE74AE05, 0x3E5CE4B1, 0xBE543E17, 0x3E00DA81};
+static constexpr uint32_t exp2Coefficients[] = {
+    0x3F800000, 0x3F317218, 0x3E75FDEC, 0x3D6357BB,
+    0x3C1D9850, 0x3AAF85C1, 0x391FD104};
+
+/// c0 + f * (c1 + f * (...)), each step an fma.
+static SoftFloat evaluatePolynomial(ArrayRef<uint32_t> coefficients,
+                                    const SoftFloat &f) {
+  auto sum = SoftFloat::fromBits(Format::F32, coefficients.back());
+  for (size_t i = coefficients.size() - 1; i-- > 0;)
+    sum = sum.fma(f, SoftFloat::fromBits(Format::F32, coefficients[i]));
+  return sum;
+}
+
+/// Of a number of no negative sign.
+static SoftFloat log2(const SoftFloat &x) {
+  int64_t bits = x.toBits();
+  // Right shifts of negative numbers round down.
+  int64_t exponent = (bits - 0x3F3504F3) >> 23;
+  auto m = SoftFloat::fromBits(Format::F32, bits - exponent * (1 << 23));
+  SoftFloat f = m.sub(toReal(1));
+  return toReal(exponent).add(f.mul(evaluatePolynomial(log2Coefficients, f)));
+}
+
+/// Of a number of at most 0. A NaN counts as what lies below -100 does.
+static SoftFloat exp2(const SoftFloat &number) {
+  SoftFloat x = number.maxNum(toReal(-100));
+  SoftFloat n = x.roundToIntegral(SoftFloat::kNearest);
+  SoftFloat mantissa = evaluatePolynomial(exp2Coefficients, x.sub(n));
+  return mantissa.scaleByPowerOfTwo(int(n.toDouble()));
+}
+
+//===----------------------------------------------------------------------===//
 // Codes of scaled values
 //===----------------------------------------------------------------------===//
 
 llvm::Error reference::checkKnown(CodeAttrInterface code) {
-  if (isa<FloatCodeAttr, PairCodeAttr, SoftsignCodeAttr, RootCodeAttr>(code))
+  if (isa<FloatCodeAttr, PairCodeAttr, ExpandedCodeAttr, SoftsignCodeAttr,
+          RootCodeAttr>(code))
     return llvm::Error::success();
   return makeError("the interpreter does not know the code " + describe(code));
 }
@@ -59,14 +99,20 @@ static std::optional<Format> getCodeFormat(CodeAttrInterface code) {
     return getFormat(plain.getFormat());
   if (auto pair = dyn_cast<PairCodeAttr>(code))
     return getFormat(pair.getFormat());
+  if (auto expanded = dyn_cast<ExpandedCodeAttr>(code))
+    return getFormat(expanded.getFormat());
   return std::nullopt;
+}
+
+static SoftFloat getLargestOf(Format format) {
+  return SoftFloat::getLargest(format).convert(Format::F32);
 }
 
 /// The magnitude that becomes the largest code.
 static SoftFloat getLargest(CodeAttrInterface code) {
-  if (std::optional<Format> format = getCodeFormat(code))
-    return SoftFloat::getLargest(*format).convert(Format::F32);
-  return toReal(1);
+  std::optional<Format> format = getCodeFormat(code);
+  bool isFraction = !format || isa<ExpandedCodeAttr>(code);
+  return isFraction ? toReal(1) : getLargestOf(*format);
 }
 
 /// What is scaled in place of a value.
@@ -88,6 +134,17 @@ static Codes encodePair(Format format, const SoftFloat &y, bool isFinite) {
   return {high.toCanonicalBits(), low.toCanonicalBits()};
 }
 
+/// L * |y|^(exponent / 8) with y's sign.
+static Codes encodeExpanded(Format format, const SoftFloat &y, bool isFinite,
+                            unsigned exponent) {
+  if (!isFinite)
+    return {y.convert(format).toCanonicalBits()};
+  SoftFloat fraction = y.abs().minNum(toReal(1));
+  SoftFloat power = exp2(toReal(exponent / 8.0).mul(log2(fraction)));
+  SoftFloat payload = getLargestOf(format).mul(power).copySign(y);
+  return {payload.convertSaturating(format).toCanonicalBits()};
+}
+
 /// 127 * (2z / (1 + |z|)).
 static Codes encodeSoftsign(const SoftFloat &y) {
   SoftFloat z = clamp(y, toReal(-1), toReal(1));
@@ -105,14 +162,28 @@ static Codes encodeRoot(const SoftFloat &y) {
 }
 
 /// `isFinite` says whether what was scaled is.
-static Codes encode(CodeAttrInterface code, const SoftFloat &y, bool isFinite) {
+static Codes encode(CodeAttrInterface code, const SoftFloat &y, bool isFinite,
+                    unsigned exponent) {
   if (isa<FloatCodeAttr>(code))
     return {roundTo(*getCodeFormat(code), y, isFinite).toCanonicalBits()};
   if (isa<PairCodeAttr>(code))
     return encodePair(*getCodeFormat(code), y, isFinite);
+  if (isa<ExpandedCodeAttr>(code))
+    return encodeExpanded(*getCodeFormat(code), y, isFinite, exponent);
   if (isa<SoftsignCodeAttr>(code))
     return isFinite ? encodeSoftsign(y) : Codes{0x80};
   return isFinite ? encodeRoot(y) : Codes{0xFF};
+}
+
+/// (|code| / L)^(8 / exponent) with the code's sign.
+static SoftFloat decodeExpanded(Format format, uint64_t code,
+                                unsigned exponent) {
+  SoftFloat value = SoftFloat::fromBits(format, code).convert(Format::F32);
+  if (value.isZero() || !value.isFinite())
+    return value;
+  SoftFloat difference = log2(value.abs()).sub(log2(getLargestOf(format)));
+  SoftFloat inverse = toReal(8).div(toReal(exponent));
+  return exp2(difference.mul(inverse)).copySign(value);
 }
 
 /// w / (2 - |w|) with w = code / 127.
@@ -130,7 +201,10 @@ static SoftFloat decodeRoot(uint64_t code) {
   return SoftFloat::fromUnsigned(Format::F32, code).div(toReal(254));
 }
 
-static SoftFloat decode(CodeAttrInterface code, ArrayRef<uint64_t> codes) {
+static SoftFloat decode(CodeAttrInterface code, ArrayRef<uint64_t> codes,
+                        unsigned exponent) {
+  if (isa<ExpandedCodeAttr>(code))
+    return decodeExpanded(*getCodeFormat(code), codes[0], exponent);
   if (isa<SoftsignCodeAttr>(code))
     return decodeSoftsign(codes[0]);
   if (isa<RootCodeAttr>(code))
@@ -210,6 +284,29 @@ uint64_t reference::chooseScale(const SoftFloat &amax, CodeAttrInterface code,
 }
 
 //===----------------------------------------------------------------------===//
+// Exponents
+//===----------------------------------------------------------------------===//
+
+uint32_t reference::getLeast(const SoftFloat &value) {
+  bool counts = value.isFinite() && !value.isZero();
+  return counts ? value.abs().toBits() : ~uint32_t(0);
+}
+
+unsigned reference::chooseExponent(CodeAttrInterface code,
+                                   const SoftFloat &scale, uint32_t least) {
+  constexpr unsigned lowest = 8, highest = 128;
+  if (least == ~uint32_t(0))
+    return lowest;
+  SoftFloat ratio = scale.div(SoftFloat::fromBits(Format::F32, least));
+  // Any power of what does not exceed 1 is in the range.
+  if (!isLess(toReal(1), ratio))
+    return highest;
+  SoftFloat range = log2(toReal(*code.getRange()));
+  double eighths = toReal(8).mul(range).div(log2(ratio)).toDouble();
+  return std::clamp<double>(eighths, lowest, highest);
+}
+
+//===----------------------------------------------------------------------===//
 // Values under a scale
 //===----------------------------------------------------------------------===//
 
@@ -220,16 +317,16 @@ SoftFloat reference::getMagnitude(CodeAttrInterface code,
 }
 
 Codes reference::quantize(CodeAttrInterface code, const SoftFloat &value,
-                          const SoftFloat &scale) {
+                          const SoftFloat &scale, unsigned exponent) {
   SoftFloat prepared = prepare(code, value);
   SoftFloat inverse = toReal(1).div(scale);
-  return encode(code, prepared.mul(inverse), prepared.isFinite());
+  return encode(code, prepared.mul(inverse), prepared.isFinite(), exponent);
 }
 
 SoftFloat reference::dequantize(CodeAttrInterface code,
                                 ArrayRef<uint64_t> codes,
-                                const SoftFloat &scale) {
-  SoftFloat product = decode(code, codes).mul(scale);
+                                const SoftFloat &scale, unsigned exponent) {
+  SoftFloat product = decode(code, codes, exponent).mul(scale);
   return isa<RootCodeAttr>(code) ? product.mul(product) : product;
 }
 
@@ -311,12 +408,31 @@ static llvm::Error evaluateScale(Evaluation &e) {
   return e.giveUnchanged(makeNumber(op.getType(), scale));
 }
 
+static llvm::Error evaluateLeast(Evaluation &e) {
+  return e.give(Integer(32, getLeast(e.getReal(0))));
+}
+
+static llvm::Error evaluateExponent(Evaluation &e) {
+  auto op = e.as<ExponentOp>();
+  if (llvm::Error error = checkKnown(op.getCode()))
+    return error;
+  SoftFloat scale = getScale(e, 0, op.getScale().getType());
+  uint32_t least = e.getInteger(1).bits;
+  return e.give(Integer(8, chooseExponent(op.getCode(), scale, least)));
+}
+
+/// The exponent of a group, an optional operand; codes without one ignore it.
+static unsigned getExponent(Evaluation &e, unsigned operand, Value exponent) {
+  return exponent ? getBitsKept(e.getLane(operand).front()) : 0;
+}
+
 static llvm::Error evaluateQuantize(Evaluation &e) {
   auto op = e.as<QuantizeOp>();
   if (llvm::Error error = checkKnown(op.getCode()))
     return error;
   SoftFloat scale = getScale(e, 1, op.getScale().getType());
-  Codes codes = quantize(op.getCode(), e.getReal(0), scale);
+  unsigned exponent = getExponent(e, 2, op.getExponent());
+  Codes codes = quantize(op.getCode(), e.getReal(0), scale, exponent);
   for (auto [i, code] : llvm::enumerate(codes))
     if (llvm::Error error =
             e.giveUnchanged(makeNumber(e.getResultElement(i), code)))
@@ -332,12 +448,15 @@ static llvm::Error evaluateDequantize(Evaluation &e) {
   for (unsigned i = 0, count = op.getCodes().size(); i < count; ++i)
     codes.push_back(getBitsKept(e.getLane(i).front()));
   SoftFloat scale = getScale(e, codes.size(), op.getScale().getType());
-  return e.give(dequantize(op.getCode(), codes, scale));
+  unsigned exponent = getExponent(e, codes.size() + 1, op.getExponent());
+  return e.give(dequantize(op.getCode(), codes, scale, exponent));
 }
 
 void reference::addScaledOperations(OperationTable &table) {
   table["scaled.magnitude"] = evaluateMagnitude;
+  table["scaled.least"] = evaluateLeast;
   table["scaled.scale"] = evaluateScale;
+  table["scaled.exponent"] = evaluateExponent;
   table["scaled.quantize"] = evaluateQuantize;
   table["scaled.dequantize"] = evaluateDequantize;
 }

@@ -127,6 +127,16 @@ static Codes splitRemainder(const SoftFloat &value) {
 // Reals
 //===----------------------------------------------------------------------===//
 
+/// Behind the codes lie the scale and, of codes with a range, the exponent.
+static SoftFloat decodeScaled(ScaledStorageAttr storage,
+                              ArrayRef<uint64_t> planes) {
+  size_t count = storage.getCode().getPlanes().size();
+  SoftFloat scale = decodeScale(storage.getScale(), planes[count]);
+  unsigned exponent = storage.getCode().getRange() ? planes[count + 1] : 0;
+  return dequantize(storage.getCode(), planes.take_front(count), scale,
+                    exponent);
+}
+
 SoftFloat reference::decodeReal(StorageAttrInterface storage,
                                 ArrayRef<uint64_t> planes) {
   if (isa<MasterStorageAttr>(storage))
@@ -136,8 +146,7 @@ SoftFloat reference::decodeReal(StorageAttrInterface storage,
   if (auto residual = dyn_cast<ResidualStorageAttr>(storage))
     return decodeResidual(residual, planes);
   if (auto scaled = dyn_cast<ScaledStorageAttr>(storage))
-    return dequantize(scaled.getCode(), planes.drop_back(),
-                      decodeScale(scaled.getScale(), planes.back()));
+    return decodeScaled(scaled, planes);
   return sumComponents(widenMixed(readComponents(storage, planes)),
                        Format::F32);
 }
@@ -161,19 +170,28 @@ Codes reference::encodeReal(StorageAttrInterface storage,
   return writeComponents(settle(storage, components));
 }
 
-/// The codes of one group, and its scale behind those of each element.
+/// The codes of one group, and behind those of each element its scale and, of
+/// codes with a range, its exponent.
 static void writeGroup(const BoundTensor &tensor, uint64_t element,
                        ArrayRef<SoftFloat> values) {
   auto storage = cast<ScaledStorageAttr>(tensor.storage);
+  scaled::CodeAttrInterface code = storage.getCode();
   SoftFloat amax(Format::F32);
-  for (const SoftFloat &value : values)
-    amax = amax.maximum(getMagnitude(storage.getCode(), value));
-  uint64_t bits = chooseScale(amax, storage.getCode(), storage.getScale(),
-                              storage.getRecipe());
-  SoftFloat scale = decodeScale(storage.getScale(), bits);
+  uint32_t least = ~uint32_t(0);
   for (const SoftFloat &value : values) {
-    Codes codes = quantize(storage.getCode(), value, scale);
+    amax = amax.maximum(getMagnitude(code, value));
+    least = std::min(least, getLeast(value));
+  }
+  uint64_t bits =
+      chooseScale(amax, code, storage.getScale(), storage.getRecipe());
+  SoftFloat scale = decodeScale(storage.getScale(), bits);
+  bool hasRange = code.getRange().has_value();
+  unsigned exponent = hasRange ? chooseExponent(code, scale, least) : 0;
+  for (const SoftFloat &value : values) {
+    Codes codes = quantize(code, value, scale, exponent);
     codes.push_back(bits);
+    if (hasRange)
+      codes.push_back(exponent);
     tensor.write(element++, codes);
   }
 }

@@ -15,8 +15,8 @@ import tandem
 from model import (GRAPHS, SCALED_STRATEGIES, Strategy, bytes_per_parameter, cases,
                    plane_groups, plane_types, smallest_group, step)
 from model.formats import decode, encode
-from model.scaled import (FloatCode, PairCode, Residual, RootCode, Scaled,
-                          SoftsignCode, choose_scale, decode_scale)
+from model.scaled import (ExpandedCode, FloatCode, PairCode, Residual, RootCode, Scaled,
+                          SoftsignCode, choose_scale, decode_scale, f32_exp2, f32_log2)
 from model.storage import Draw, Plain
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of, strategy_text)
@@ -83,9 +83,13 @@ def test_signature(graph, strategy, scaled_path):
     assert kernel.bytes_per_parameter == bytes_per_parameter(graph, model[strategy])
 
 
-def test_bytes_of_adamw(scaled_path):
-    """Table 1 of the FlashOptim paper: 24-bit weights, and 1 + 2/32 a moment."""
-    assert compiled("adamw", "flash", path=(scaled_path,)).bytes_per_parameter == 7.125
+@pytest.mark.parametrize("strategy, count", [
+    ("flash", 7.125), ("coat", 6 + 6 / 128), ("fp8-collage-light", 5 + 16 / 128),
+    ("fp8-collage-plus", 6 + 16 / 128)])
+def test_bytes_of_adamw(strategy, count):
+    """Table 1 of the FlashOptim paper for the first: 24-bit weights, and 1 + 2/32 a
+    moment. An exponent is one byte for each group."""
+    assert compiled("adamw", strategy).bytes_per_parameter == count
 
 
 @strategies
@@ -125,7 +129,7 @@ def test_widths(strategy, width, scaled_path):
 
 
 @pytest.mark.parametrize("threads", (1, 2, 3))
-@pytest.mark.parametrize("strategy", ("flash", "fp8-moments", "fp8-collage-low"))
+@pytest.mark.parametrize("strategy", ("flash", "coat", "fp8-moments", "fp8-collage-low"))
 def test_plan(strategy, threads, scaled_path):
     """Many tensors with a tail in most, and any threads."""
     kernel = compiled("adamw", strategy, path=(scaled_path,))
@@ -205,7 +209,10 @@ func.func @swap(%w: tensor<?xf32> {tandem.role = #p},
 
 CODES = {"e4m3": FloatCode("f8E4M3FN"), "e5m2": FloatCode("f8E5M2"),
          "f16": FloatCode("f16"), "pair": PairCode("f8E4M3FN"),
-         "low-pair": PairCode("f8E5M2"), "softsign": SoftsignCode(), "root": RootCode()}
+         "low-pair": PairCode("f8E5M2"), "softsign": SoftsignCode(), "root": RootCode(),
+         "expanded": ExpandedCode("f8E4M3FN", 229376.0),
+         "normal-expanded": ExpandedCode("f8E4M3FN", 28672.0),
+         "low-expanded": ExpandedCode("f8E5M2", 57344 * 2.0**16)}
 SCALES = [("f32", "current"), ("bf16", "current"), ("f16", "current"),
           ("f32", "mx_floor"), ("f16", "pow2"), ("bf16", "pow2"),
           ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor")]
@@ -287,6 +294,10 @@ def test_scaled_storage(name, swap):
     if "w.lo" in planes:
         np.random.default_rng(6).shuffle(planes["w.lo"])
     planes["w.scale"] = np.resize(scales, -(-len(x) // 16))
+    if "w.exponent" in planes:
+        # Every exponent too, those among them that no kernel writes.
+        planes["w.exponent"] = np.random.default_rng(1).integers(
+            0, 256, len(planes["w.scale"])).astype(np.uint8)
     check_swap(swap, name, storage, planes, x)
 
 
@@ -341,6 +352,55 @@ def test_scales_reach_the_largest(code, scale, recipe):
     else:
         assert np.all(value >= quotient)
         assert np.all(value <= quotient * (2 if recipe == "pow2" else 1 + 2.0**-7) + 2.0**-24)
+
+
+@pytest.mark.parametrize("code, bound", (("normal-expanded", 2.0**-4),
+                                         ("expanded", 1.0), ("low-expanded", 1.0)))
+def test_exponents_fill_the_range(code, bound):
+    """(M / least)^k is in the range, for no larger k; normal codes are as near as
+    k times their format."""
+    code, rng = CODES[code], np.random.default_rng(1)
+    peak = np.exp2(rng.uniform(-20, 20, (4000, 1)))
+    spread = np.exp2(-rng.uniform(0, 30, (4000, 1)) * rng.random((4000, 16)))
+    x = (peak * spread).astype(np.float32)
+    storage = Scaled(code, 16, "f32")
+    planes = storage.encode("w", x.ravel(), Draw())
+    eighths = planes["w.exponent"].astype(np.float64)
+    ratio = np.log2(x.max(1).astype(float)) - np.log2(x.min(1).astype(float))
+    room = np.log2(code.range) - eighths / 8 * ratio
+    assert np.all((room > -1e-4) | (eighths == 8))
+    assert np.all((room < ratio / 8 + 1e-4) | (eighths == 128))
+    back = storage.decode(planes, "w").reshape(x.shape)
+    error = np.abs(back - x) / x * (eighths / 8)[:, None]
+    assert error[eighths > 8].max() <= bound * 1.07
+    assert len(set(eighths)) > 50
+
+
+def test_exponents_of_extremes():
+    """Nothing to fill, one magnitude alone, and a scale below all magnitudes."""
+    storage = Scaled(CODES["expanded"], 16, "f16")
+    x = np.zeros((5, 16), np.float32)
+    x[1, :3] = np.nan, np.inf, -np.inf
+    x[2:] = [[0.5], [3e38], [0.5]]
+    x[4, 0] = 1e-30
+    planes = storage.encode("w", x.ravel(), Draw())
+    assert planes["w.exponent"].tolist() == [8, 8, 128, 128, 8]
+    assert decode_scale("f16", planes["w.scale"]).tolist() == [1, 1, 0.5, 65504, 0.5]
+    assert planes["w"][48] == 0x7E
+
+
+def test_powers():
+    """Near the functions, and exact where both sides are whole."""
+    x = np.exp2(np.random.default_rng(1).uniform(-126, 127, 100000)).astype(np.float32)
+    error = np.abs(f32_log2(x) - np.log2(x.astype(np.float64)))
+    assert (error / np.maximum(np.abs(np.log2(x.astype(float))), 0.5)).max() < 2.0**-22
+    y = np.random.default_rng(2).uniform(-100, 0, 100000).astype(np.float32)
+    assert np.abs(f32_exp2(y) / np.exp2(y.astype(np.float64)) - 1).max() < 2.0**-23
+    whole = np.arange(-100, 1).astype(np.float32)
+    assert np.array_equal(f32_exp2(whole), np.exp2(whole))
+    assert np.array_equal(f32_log2(np.exp2(whole)), whole)
+    assert f32_log2(np.float32(0)) == -127
+    assert np.all(f32_exp2(np.array([np.nan, -101, -np.inf])) == 2.0**-100)
 
 
 def test_e8m0():

@@ -34,11 +34,20 @@ uint64_t chooseScale(const SoftFloat &amax, scaled::CodeAttrInterface code,
 /// The f32 that a scale's bits stand for.
 SoftFloat decodeScale(Type type, uint64_t bits);
 
-/// The codes of a value, one per plane.
+/// The bits that an element adds to its group's smallest magnitude; all ones
+/// where it has none.
+uint32_t getLeast(const SoftFloat &value);
+
+/// The exponent, in eighths, of a group for a code with a range.
+unsigned chooseExponent(scaled::CodeAttrInterface code, const SoftFloat &scale,
+                        uint32_t least);
+
+/// The codes of a value, one per plane. `exponent` is for codes with a range.
 Codes quantize(scaled::CodeAttrInterface code, const SoftFloat &value,
-               const SoftFloat &scale);
+               const SoftFloat &scale, unsigned exponent);
 SoftFloat dequantize(scaled::CodeAttrInterface code,
-                     llvm::ArrayRef<uint64_t> codes, const SoftFloat &scale);
+                     llvm::ArrayRef<uint64_t> codes, const SoftFloat &scale,
+                     unsigned exponent);
 
 /// The value of hi and its residual, and the two of a value.
 SoftFloat decodeResidual(ResidualStorageAttr storage,

@@ -176,3 +176,91 @@ func.func @mx_floor(%a: i32) -> f8E8M0FNU {
   %s = scaled.scale #scaled.float<f8E4M3FN>, %a by mx_floor : f8E8M0FNU
   return %s : f8E8M0FNU
 }
+
+// |y| stops at 1; the exponent counts eighths; the power is L * 2^(k * log2 |y|).
+// log2: bits of sqrt(1/2), 1060439283, are taken off; f * P(f) by Horner's rule.
+// exp2: a NaN counts as -100 too; the integer part goes to the exponent field.
+// CHECK-LABEL: func.func @expanded(
+// CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[J:.+]]: i8)
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[WORD:.+]] = arith.extui %[[J]] : i8 to i32
+// CHECK:         %[[EIGHTHS:.+]] = arith.uitofp %[[WORD]] : i32 to f32
+// CHECK:         %[[EIGHTH:.+]] = arith.constant 1.250000e-01 : f32
+// CHECK:         %[[K:.+]] = arith.mulf %[[EIGHTHS]], %[[EIGHTH]] : f32
+// CHECK:         arith.minui
+// CHECK:         %[[HALF:.+]] = arith.constant 1060439283 : i32
+// CHECK:         %[[SHIFTED:.+]] = arith.subi %{{.+}}, %[[HALF]] : i32
+// CHECK:         %[[E:.+]] = arith.shrsi %[[SHIFTED]], %{{.+}} : i32
+// CHECK-COUNT-8:  math.fma
+// CHECK:         %[[FP:.+]] = arith.mulf %{{.+}}, %{{.+}} : f32
+// CHECK:         %[[LOG:.+]] = arith.addf %{{.+}}, %[[FP]] : f32
+// CHECK:         %[[X:.+]] = arith.mulf %[[K]], %[[LOG]] : f32
+// CHECK:         %[[LEAST:.+]] = arith.constant -1.000000e+02 : f32
+// CHECK:         %[[BELOW:.+]] = arith.cmpf ult, %[[X]], %[[LEAST]] : f32
+// CHECK:         %[[AT_LEAST:.+]] = arith.select %[[BELOW]], %[[LEAST]], %[[X]] : f32
+// CHECK:         %[[SUM:.+]] = arith.addf %[[AT_LEAST]], %{{.+}} : f32
+// CHECK-COUNT-6:  math.fma
+// CHECK:         arith.shli
+// CHECK:         arith.addi
+// CHECK:         %[[L:.+]] = arith.constant 4.480000e+02 : f32
+// CHECK:         arith.mulf %{{.+}}, %[[L]] : f32
+// CHECK:         arith.select %[[FINITE]], %{{.+}}, %{{.+}} : i32
+func.func @expanded(%x: f32, %s: f32, %j: i8) -> f8E4M3FN {
+  %q = scaled.quantize #scaled.expanded<f8E4M3FN, range = 28672.0>, %x by %s, %j : f32, f32 -> f8E4M3FN
+  return %q : f8E4M3FN
+}
+
+// 2^((log2 |q| - log2 L) * (8 / j)), with q's sign; zero and what is not finite,
+// whose bits less one are 2139095039 or more, stand for themselves.
+// CHECK-LABEL: func.func @read_expanded(
+// CHECK:         %[[EIGHT:.+]] = arith.constant 8.000000e+00 : f32
+// CHECK:         %[[INVERSE:.+]] = arith.divf %[[EIGHT]], %{{.+}} : f32
+// CHECK:         %[[L:.+]] = arith.constant 4.480000e+02 : f32
+// CHECK-COUNT-8:  math.fma
+// CHECK:         %[[LOG:.+]] = arith.addf
+// CHECK-COUNT-8:  math.fma
+// CHECK:         %[[LOG_L:.+]] = arith.addf
+// CHECK:         %[[FRACTION:.+]] = arith.subf %[[LOG]], %[[LOG_L]] : f32
+// CHECK:         arith.mulf %[[FRACTION]], %[[INVERSE]] : f32
+// CHECK:         %[[POWER:.+]] = math.copysign
+// CHECK:         %[[LIMIT:.+]] = arith.constant 2139095039 : i32
+// CHECK:         %[[ORDINARY:.+]] = arith.cmpi ult, %{{.+}}, %[[LIMIT]] : i32
+// CHECK:         %[[VALUE:.+]] = arith.select %[[ORDINARY]], %[[POWER]], %{{.+}} : f32
+// CHECK:         arith.mulf %[[VALUE]], %{{.+}} : f32
+func.func @read_expanded(%q: f8E4M3FN, %s: f32, %j: i8) -> f32 {
+  %y = scaled.dequantize #scaled.expanded<f8E4M3FN, range = 28672.0>, %q by %s, %j : (f8E4M3FN), f32 -> f32
+  return %y : f32
+}
+
+// Zero and what is not finite have all ones.
+// CHECK-LABEL: func.func @least(
+// CHECK:         %[[M:.+]] = arith.andi
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult, %[[M]]
+// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[M]]
+// CHECK:         %[[ONES:.+]] = arith.constant -1 : i32
+// CHECK:         %[[COUNTED:.+]] = arith.select %[[FINITE]], %[[M]], %[[ONES]] : i32
+// CHECK:         %[[RESULT:.+]] = arith.select %[[ZERO]], %[[ONES]], %[[COUNTED]] : i32
+// CHECK:         return %[[RESULT]]
+func.func @least(%x: f32) -> i32 {
+  %m = scaled.least %x : f32 -> i32
+  return %m : i32
+}
+
+// (8 * log2 R) / log2(s / least), between 8 and 128 (1124073472 as f32 bits, of
+// which negative numbers have more); 8 for a group without a number.
+// CHECK-LABEL: func.func @exponent(
+// CHECK-SAME:      %[[S:.+]]: f32, %[[LEAST:.+]]: i32)
+// CHECK:         %[[SMALLEST:.+]] = arith.bitcast %[[LEAST]] : i32 to f32
+// CHECK:         arith.divf %[[S]], %[[SMALLEST]] : f32
+// CHECK:         %[[Q:.+]] = arith.divf
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[Q]] : f32 to i32
+// CHECK:         %[[MOST:.+]] = arith.constant 1124073472 : i32
+// CHECK:         arith.minui %[[BITS]], %[[MOST]] : i32
+// CHECK:         arith.maxui
+// CHECK:         %[[WHOLE:.+]] = arith.fptoui
+// CHECK:         %[[EMPTY:.+]] = arith.cmpi eq, %[[LEAST]]
+// CHECK:         arith.select %[[EMPTY]], %{{.+}}, %[[WHOLE]] : i32
+func.func @exponent(%s: f32, %least: i32) -> i8 {
+  %j = scaled.exponent #scaled.expanded<f8E4M3FN, range = 28672.0>, %s, %least : f32
+  return %j : i8
+}

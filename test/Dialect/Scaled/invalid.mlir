@@ -10,6 +10,69 @@ func.func private @pair_c1() attributes {c = #scaled.pair<f16>}
 
 // -----
 
+// expected-error @+1 {{an expanded code is f8E4M3FN or f8E5M2, got 'f16'}}
+func.func private @expanded_c1() attributes {c = #scaled.expanded<f16, range = 4.0>}
+
+// -----
+
+// expected-error @+1 {{a range is at least 2 and at most 2^64, got 1.5}}
+func.func private @expanded_c2_low() attributes {c = #scaled.expanded<f8E5M2, range = 1.5>}
+
+// -----
+
+// expected-error @+1 {{a range is at least 2 and at most 2^64, got}}
+func.func private @expanded_c2_high() attributes {c = #scaled.expanded<f8E5M2, range = 1.0e20>}
+
+// -----
+
+func.func @exponent_c1(%s: f32, %least: i32) {
+  // expected-error @+1 {{'scaled.exponent' op #scaled.float<f8E5M2> has no range to fill}}
+  %0 = scaled.exponent #scaled.float<f8E5M2>, %s, %least : f32
+  return
+}
+
+// -----
+
+func.func @quantize_c2_missing(%x: f32, %s: f32) {
+  // expected-error @+1 {{'scaled.quantize' op #scaled.expanded<f8E5M2, range = 4.000000e+00> needs the group's exponent}}
+  %0 = scaled.quantize #scaled.expanded<f8E5M2, range = 4.0>, %x by %s : f32, f32 -> f8E5M2
+  return
+}
+
+// -----
+
+func.func @quantize_c2_unused(%x: f32, %s: f32, %j: i8) {
+  // expected-error @+1 {{'scaled.quantize' op #scaled.root takes no exponent}}
+  %0 = scaled.quantize #scaled.root, %x by %s, %j : f32, f32 -> i8
+  return
+}
+
+// -----
+
+func.func @dequantize_c2_missing(%q: f8E5M2, %s: f32) {
+  // expected-error @+1 {{'scaled.dequantize' op #scaled.expanded<f8E5M2, range = 4.000000e+00> needs the group's exponent}}
+  %0 = scaled.dequantize #scaled.expanded<f8E5M2, range = 4.0>, %q by %s : (f8E5M2), f32 -> f32
+  return
+}
+
+// -----
+
+func.func @dequantize_c2_unused(%q: i8, %s: f32, %j: i8) {
+  // expected-error @+1 {{'scaled.dequantize' op #scaled.root takes no exponent}}
+  %0 = scaled.dequantize #scaled.root, %q by %s, %j : (i8), f32 -> f32
+  return
+}
+
+// -----
+
+func.func @least_shape(%x: vector<4xf32>) {
+  // expected-error @+1 {{'scaled.least' op requires the same shape for all operands and results}}
+  %0 = scaled.least %x : vector<4xf32> -> i32
+  return
+}
+
+// -----
+
 func.func @magnitude_shape(%x: vector<4xf32>) {
   // expected-error @+1 {{'scaled.magnitude' op requires the same shape for all operands and results}}
   %0 = scaled.magnitude #scaled.root, %x : vector<4xf32> -> i32

@@ -20,6 +20,20 @@ func.func @scalars(%x: f32, %amax: i32) -> (f32, f32, i32) {
   return %y, %z, %m : f32, f32, i32
 }
 
+// CHECK-LABEL: func.func @expanded(
+// CHECK-SAME:      %[[X:.+]]: vector<8xf32>, %[[S:.+]]: bf16, %[[LEAST:.+]]: i32)
+func.func @expanded(%x: vector<8xf32>, %s: bf16, %least: i32) -> (vector<8xf32>, vector<8xi32>) {
+  // CHECK: %[[L:.+]] = scaled.least %[[X]] : vector<8xf32> -> vector<8xi32>
+  %l = scaled.least %x : vector<8xf32> -> vector<8xi32>
+  // CHECK: %[[J:.+]] = scaled.exponent #scaled.expanded<f8E4M3FN, range = 2.293760e+05>, %[[S]], %[[LEAST]] : bf16
+  %j = scaled.exponent #scaled.expanded<f8E4M3FN, range = 229376.0>, %s, %least : bf16
+  // CHECK: %[[Q:.+]] = scaled.quantize #scaled.expanded<f8E4M3FN, range = 2.293760e+05>, %[[X]] by %[[S]], %[[J]] : vector<8xf32>, bf16 -> vector<8xf8E4M3FN>
+  %q = scaled.quantize #scaled.expanded<f8E4M3FN, range = 229376.0>, %x by %s, %j : vector<8xf32>, bf16 -> vector<8xf8E4M3FN>
+  // CHECK: scaled.dequantize #scaled.expanded<f8E4M3FN, range = 2.293760e+05>, %[[Q]] by %[[S]], %[[J]] : (vector<8xf8E4M3FN>), bf16 -> vector<8xf32>
+  %y = scaled.dequantize #scaled.expanded<f8E4M3FN, range = 229376.0>, %q by %s, %j : (vector<8xf8E4M3FN>), bf16 -> vector<8xf32>
+  return %y, %l : vector<8xf32>, vector<8xi32>
+}
+
 // One scale serves all elements of a vector.
 // CHECK-LABEL: func.func @vectors(
 // CHECK-SAME:      %[[X:.+]]: vector<8xf32>, %[[S:.+]]: f16)

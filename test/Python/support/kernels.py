@@ -17,7 +17,8 @@ import pytest
 
 import tandem
 from model import Strategy
-from model.scaled import FloatCode, PairCode, Residual, Scaled, SoftsignCode
+from model.scaled import (ExpandedCode, FloatCode, PairCode, Residual, Scaled,
+                          SoftsignCode)
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
@@ -114,6 +115,8 @@ def code_text(code):
         return f"#scaled.float<{code.format}>"
     if isinstance(code, PairCode):
         return f"#scaled.pair<{code.format}>"
+    if isinstance(code, ExpandedCode):
+        return f"#scaled.expanded<{code.format}, range = {code.range}>"
     return "#scaled.softsign" if isinstance(code, SoftsignCode) else "#scaled.root"
 
 

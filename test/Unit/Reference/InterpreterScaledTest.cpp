@@ -276,6 +276,13 @@ tandem.strategy @pairs compute(<f32, f32>) {
   tandem.assign state = #tandem.scaled<#scaled.float<f8E5M2>, group = 16, scale = bf16>
 })mlir",
     R"mlir(
+tandem.strategy @expanded compute(<f32, f32>) {
+  tandem.assign grad = #tandem.float<bf16>
+  tandem.assign param = #tandem.scaled<#scaled.expanded<f8E5M2, range = 3758096384.0>, group = 16, scale = f8E8M0FNU, recipe = mx_floor>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 28672.0>, group = 32, scale = f16>
+  tandem.assign state = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 229376.0>, group = 16, scale = bf16>
+})mlir",
+    R"mlir(
 tandem.strategy @wide compute(<f32, f32>) {
   tandem.assign grad = #tandem.float<f32>
   tandem.assign param = #tandem.residual<f16, i16>

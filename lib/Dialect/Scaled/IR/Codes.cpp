@@ -287,8 +287,9 @@ SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
   double largest = getLargestOf(getFormat());
   Value eighths = widenExponent(b, exponent);
   Value k = b.mul(eighths, b.real(eighths.getType(), 0.125));
+  Value fraction = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value power =
-      buildExp2(b, b.mul(matchShape(b, k, y), buildLog2(b, b.abs(y))));
+      buildExp2(b, b.mul(matchShape(b, k, y), buildLog2(b, fraction)));
   Value stretched = b.mul(power, b.real(y.getType(), largest));
   Value code = roundFloat(b, stretched, format, largest).code;
   return {encodeFloat(b, y, isFinite, code, format)};
@@ -301,8 +302,8 @@ Value ExpandedCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
   Value inverse = b.div(b.real(eighths.getType(), 8.0), eighths);
   Value largest = b.real(b.builder.getF32Type(), getLargestOf(getFormat()));
   Value magnitude = b.abs(value);
-  Value fraction = b.sub(buildLog2(b, magnitude),
-                         matchShape(b, buildLog2(b, largest), value));
+  Value whole = buildLog2(b, magnitude);
+  Value fraction = b.sub(whole, matchShape(b, buildLog2(b, largest), value));
   Value power = buildExp2(b, b.mul(fraction, matchShape(b, inverse, fraction)));
   power = math::CopySignOp::create(b.builder, b.loc, power, value);
   Value bits = b.bits(magnitude);

@@ -51,7 +51,8 @@ Value scaled::buildLog2(SequenceBuilder &b, Value x) {
 
 Value scaled::buildExp2(SequenceBuilder &b, Value x) {
   Value least = b.real(x.getType(), -100.0);
-  Value isBelow = b.compare(arith::CmpFPredicate::OLT, x, least);
+  // A NaN, whose bits depend on the target, would leave its mark.
+  Value isBelow = b.compare(arith::CmpFPredicate::ULT, x, least);
   x = b.select(isBelow, least, x);
   // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
   Value anchor = b.real(x.getType(), 0x1.8p23);

@@ -25,7 +25,7 @@ namespace mlir::scaled {
 ///   log2(x) = RN(e + RN(f * P(f))), P of degree 8 by Horner's rule with fma.
 Value buildLog2(tandem::SequenceBuilder &b, Value x);
 
-/// 2^x for x up to 126; less than -100 counts as -100.
+/// 2^x for x up to 126; less than -100 and NaN count as -100.
 ///
 ///   n = the integer nearest to x, ties to even;  f = x - n
 ///   2^x = 2^n * Q(f), Q of degree 6 by Horner's rule with fma.
