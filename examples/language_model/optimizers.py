@@ -36,6 +36,10 @@ ALL_STRATEGIES = PAPER_STRATEGIES + (
     "f16-collage-plus-f32",
     "f16-fp32-optim",
     "f16-master-weights",
+    "flash",
+    "coat",
+    "fp8-collage-light",
+    "fp8-collage-plus",
 )
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
@@ -63,7 +67,10 @@ class Hyperparameters:
 def parameter_dtype(strategy: str) -> torch.dtype:
     """The format of the weights and gradients that the model computes with."""
     planes = tandem.compile("adamw", strategy).planes
-    return DTYPES[next(plane.type for plane in planes if plane.name == "param")]
+    for plane in planes:
+        if plane.name == "param" and plane.visible:
+            return DTYPES[plane.type]
+    raise ValueError("PyTorch has no type for weights that it stores as codes")
 
 
 def make_optimizer(
@@ -104,6 +111,14 @@ def join_remainder(weight: np.ndarray, remainder: np.ndarray) -> np.ndarray:
     return (high << 16 | low).view(np.float32)
 
 
+def half_ulp(weight: torch.Tensor) -> torch.Tensor:
+    """Half a unit in the last place of each finite weight, in float64."""
+    info = torch.finfo(weight.dtype)
+    exponent = torch.frexp(weight.double().abs().clamp(min=info.smallest_normal))[1]
+    quarter = torch.full_like(weight, info.eps / 4, dtype=torch.float64)
+    return torch.ldexp(quarter, exponent)
+
+
 def stored_weight(
     optimizer: torch.optim.Optimizer, parameter: torch.nn.Parameter
 ) -> torch.Tensor:
@@ -117,6 +132,10 @@ def stored_weight(
         low = state["param.remainder"].view(torch.int16).numpy().view(np.uint16)
         joined = join_remainder(bits, low.reshape(bits.shape))
         return torch.from_numpy(joined).double()
+    if "param.residual" in state:
+        residual = state["param.residual"]
+        fraction = residual.double() / torch.iinfo(residual.dtype).max
+        return weight.double() + fraction * half_ulp(weight)
     total = weight.double()
     for plane in ("param.lo", "param.lo2", "param.compensation"):
         if plane in state:

@@ -76,12 +76,12 @@ def test_numerics_python():
 
 def test_readme_table():
     """The table of strategies has each of them, with its bytes."""
-    rows = re.findall(r"^\| `([\w-]+)` \| (\d+) \| (\w+) \|",
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| (\w+) \|",
                       (ROOT / "README.md").read_text(), re.MULTILINE)
     assert sorted(name for name, _, _ in rows) == sorted(tandem.strategies())
     for name, count, compute in rows:
         kernel = tandem.compile("adamw", name)
-        assert kernel.bytes_per_parameter == int(count), name
+        assert round(kernel.bytes_per_parameter, 3) == float(count), name
         assert kernel.compute.split()[1] == compute, name
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (BF16_STRATEGIES, GRAPHS, STRATEGIES, bytes_per_parameter, cases,
-                   plane_types, step)
+from model import (BF16_STRATEGIES, GRAPHS, SCALED_LIBRARY, STRATEGIES,
+                   bytes_per_parameter, cases, plane_types, step)
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of)
 
@@ -49,7 +49,7 @@ def check_example(graph, strategy, kind, size):
 def test_library_is_the_models():
     """No graph or strategy escapes the tests below."""
     assert set(tandem.graphs()) == set(GRAPHS)
-    assert set(tandem.strategies()) == set(STRATEGIES)
+    assert set(tandem.strategies()) == set(STRATEGIES) | set(SCALED_LIBRARY)
 
 
 @pairs

@@ -83,9 +83,13 @@ def test_signature(graph, strategy, scaled_path):
     assert kernel.bytes_per_parameter == bytes_per_parameter(graph, model[strategy])
 
 
-def test_bytes_of_adamw(scaled_path):
-    """Table 1 of the FlashOptim paper: 24-bit weights, and 1 + 2/32 a moment."""
-    assert compiled("adamw", "flash", path=(scaled_path,)).bytes_per_parameter == 7.125
+@pytest.mark.parametrize("strategy, count", [
+    ("flash", 7.125), ("coat", 6 + 6 / 128), ("fp8-collage-light", 5 + 16 / 128),
+    ("fp8-collage-plus", 6 + 16 / 128)])
+def test_bytes_of_adamw(strategy, count):
+    """Table 1 of the FlashOptim paper for the first: 24-bit weights, and 1 + 2/32 a
+    moment. An exponent is one byte for each group."""
+    assert compiled("adamw", strategy).bytes_per_parameter == count
 
 
 @strategies

@@ -19,9 +19,9 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
-from model import STRATEGIES, cases
-from support.torch_bits import (assert_same_bits, bits, dtype_of, parameters, params_of,
-                                train)
+from model import cases
+from support.torch_bits import (LIBRARY, VISIBLE, assert_same_bits, bits, dtype_of,
+                                parameters, params_of, train)
 
 SHAPES = [(17,), (3, 5)]
 
@@ -41,11 +41,11 @@ def clones(params):
 def make(strategy, params=None, **options):
     if params is None:
         params = parameters(SHAPES, dtype_of(strategy)) + parameters([(4,)], torch.float32)
-    eps = cases.hypers("adamw", STRATEGIES[strategy])["eps"]
+    eps = cases.hypers("adamw", LIBRARY[strategy])["eps"]
     return tt.AdamW(params, lr=1e-2, eps=eps, strategy=strategy, **options)
 
 
-@pytest.mark.parametrize("strategy", tandem.strategies())
+@pytest.mark.parametrize("strategy", VISIBLE)
 def test_resumes_bit_for_bit(strategy):
     optimizer = make(strategy, seed=3)
     train(optimizer, range(2))
@@ -57,6 +57,27 @@ def test_resumes_bit_for_bit(strategy):
     train(resumed, range(2, 5))
     assert_same_bits(resumed, optimizer)
     assert resumed.param_groups[0].keys() == optimizer.param_groups[0].keys()
+
+
+@pytest.mark.parametrize("strategy, names", [
+    ("flash", ["exp_avg.scale", "exp_avg_sq.scale"]),
+    ("coat", ["exp_avg.scale", "exp_avg.exponent", "exp_avg_sq.scale",
+              "exp_avg_sq.exponent"])])
+def test_planes_of_groups(strategy, names):
+    """An entry for each group, in one dimension, whatever the weight's shape."""
+    optimizer = make(strategy, parameters([(7, 43)]))
+    train(optimizer, [0])
+    state = optimizer.state[params_of(optimizer)[0]]
+    group = 32 if strategy == "flash" else 128
+    assert [n for n, t in state.items() if n != "step" and t.shape != (7, 43)] == names
+    assert all(state[n].shape == (-(-7 * 43 // group),) for n in names)
+    assert all(bits(state[n]).all() for n in names)
+
+
+@pytest.mark.parametrize("strategy", sorted(set(LIBRARY) - set(VISIBLE)))
+def test_refuses_weights_that_it_cannot_see(strategy):
+    with pytest.raises(ValueError, match="PyTorch optimizer needs one param, stored so"):
+        tt.AdamW(parameters([(3,)]), strategy=strategy)
 
 
 def test_loading_keeps_every_bit():

@@ -221,8 +221,8 @@ def _only(kernel: Kernel, kind: RoleKind) -> Plane:
     """The parameter's visible plane, or the gradient's plane."""
     planes = [p for p in kernel.planes if p.kind is kind]
     roles = {p.role for p in planes}
-    seen = [p for p in planes if p.visible] or planes[:1]
-    if len(roles) != 1 or (kind is RoleKind.GRAD and len(planes) != 1):
+    seen = planes if kind is RoleKind.GRAD else [p for p in planes if p.visible]
+    if len(roles) != 1 or len(seen) != 1:
         what = kind.name.lower()
         raise ValueError(
             f"graph {kernel.name!r} under {kernel.strategy!r} has "

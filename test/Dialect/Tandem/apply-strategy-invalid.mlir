@@ -113,7 +113,7 @@ tandem.strategy @mine compute(<component, bf16>) {
   tandem.assign grad = #tandem.expansion<bf16 x 2>
 }
 
-// expected-error @+1 {{strategy 'mine' stores the grad "g" in #tandem.expansion<bf16 x 2>; a gradient has one plane}}
+// expected-error @+1 {{strategy 'mine' stores the grad "g" in #tandem.expansion<bf16 x 2>; a gradient has one plane beside scales}}
 func.func @grad_planes(%p: tensor<?xf32> {tandem.role = #p}, %g: tensor<?xf32> {tandem.role = #g}) -> tensor<?xf32> {
   return %p : tensor<?xf32>
 }

@@ -14,6 +14,6 @@
 """
 
 from . import arithmetic, cases, formats, metrics, philox, scaled, storage
-from .optimizers import (BF16_STRATEGIES, GRAPHS, SCALED_STRATEGIES, STRATEGIES,
-                         Strategy, bytes_per_parameter, flags, plane_groups,
+from .optimizers import (BF16_STRATEGIES, GRAPHS, SCALED_LIBRARY, SCALED_STRATEGIES,
+                         STRATEGIES, Strategy, bytes_per_parameter, flags, plane_groups,
                          plane_types, smallest_group, step, trace)

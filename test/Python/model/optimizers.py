@@ -76,36 +76,49 @@ STRATEGIES = BF16_STRATEGIES | _table("f16", "f16-") | {
     "fp32": Strategy(*4 * [Plain("f32")])}
 
 
-def _scaled_table():
-    """Strategies of 8 bits, each code, type of scale and recipe among them."""
-    bf16, f16 = Plain("bf16"), Plain("f16")
-    e4m3, e5m2 = FloatCode("f8E4M3FN"), FloatCode("f8E5M2")
-    pair, low_pair = PairCode("f8E4M3FN"), PairCode("f8E5M2")
-    # Down to the smallest number, subnormal or normal.
-    every, normal = ExpandedCode("f8E4M3FN", 229376.0), ExpandedCode("f8E4M3FN", 28672.0)
-    low_every = ExpandedCode("f8E5M2", 57344.0 * 2.0**16)
+_E4M3, _E5M2 = FloatCode("f8E4M3FN"), FloatCode("f8E5M2")
+# Down to the smallest number, subnormal or normal.
+_EVERY, _NORMAL = ExpandedCode("f8E4M3FN", 229376.0), ExpandedCode("f8E4M3FN", 28672.0)
+
+
+def _scaled_library():
+    """The named strategies with scales."""
+    bf16 = Plain("bf16")
+    one = Scaled(_E4M3, 128, "f32", "pow2")
+    two = Scaled(PairCode("f8E4M3FN"), 128, "f32", "pow2")
     return {
         "flash": Strategy(bf16, Residual("bf16", "i8"),
                           Scaled(SoftsignCode(), 32, "f16"), Scaled(RootCode(), 32, "f16")),
+        "coat": Strategy(bf16, bf16, Scaled(_EVERY, 128, "bf16"),
+                         Scaled(_NORMAL, 128, "bf16")),
+        "fp8-collage-light": Strategy(one, two, one, one),
+        "fp8-collage-plus": Strategy(one, two, one, two),
+    }
+
+
+def _scaled_table():
+    """More of them: each code, type of scale and recipe."""
+    bf16, f16 = Plain("bf16"), Plain("f16")
+    pair, low_pair = PairCode("f8E4M3FN"), PairCode("f8E5M2")
+    low_every = ExpandedCode("f8E5M2", 57344.0 * 2.0**16)
+    return {
         "flash-wide": Strategy(bf16, Residual("f16", "i16"),
                                Scaled(SoftsignCode(), 256, "f8E8M0FNU", "mx_floor"),
                                Scaled(RootCode(), 16, "f32", "pow2")),
-        "fp8-moments": Strategy(bf16, bf16, Scaled(e4m3, 128, "bf16"),
-                                Scaled(e4m3, 128, "bf16")),
-        "coat": Strategy(bf16, bf16, Scaled(every, 128, "bf16"),
-                         Scaled(normal, 128, "bf16")),
+        "fp8-moments": Strategy(bf16, bf16, Scaled(_E4M3, 128, "bf16"),
+                                Scaled(_E4M3, 128, "bf16")),
         "coat-low": Strategy(bf16, Residual("bf16", "i8"), Scaled(low_every, 32, "f32"),
-                             Scaled(every, 256, "f8E8M0FNU", "pow2")),
+                             Scaled(_EVERY, 256, "f8E8M0FNU", "pow2")),
         "coat-half": Strategy(f16, Scaled(low_every, 64, "f8E8M0FNU", "mx_floor"),
-                              Scaled(normal, 16, "f16"), Scaled(every, 64, "f16")),
+                              Scaled(_NORMAL, 16, "f16"), Scaled(_EVERY, 64, "f16")),
         "mx": Strategy(Plain("f8E5M2"), Residual("bf16", "i16"),
-                       Scaled(e5m2, 32, "f8E8M0FNU", "mx_floor"),
-                       Scaled(e4m3, 32, "f8E8M0FNU", "pow2")),
+                       Scaled(_E5M2, 32, "f8E8M0FNU", "mx_floor"),
+                       Scaled(_E4M3, 32, "f8E8M0FNU", "pow2")),
         "all-scaled": Strategy(f16, Scaled(FloatCode("f16"), 16, "f32"),
-                               Scaled(e5m2, 64, "f16", "pow2"),
+                               Scaled(_E5M2, 64, "f16", "pow2"),
                                Scaled(FloatCode("f16"), 256, "f16")),
         "fp8-collage": Strategy(bf16, Scaled(pair, 64, "f32", "pow2"),
-                                Scaled(e4m3, 64, "f32", "pow2"),
+                                Scaled(_E4M3, 64, "f32", "pow2"),
                                 Scaled(pair, 64, "f8E8M0FNU", "pow2")),
         "fp8-collage-low": Strategy(Plain("f32"), Scaled(low_pair, 16, "bf16", "mx_floor"),
                                     Scaled(low_pair, 128, "f32"),
@@ -113,8 +126,10 @@ def _scaled_table():
     }
 
 
-# By the f32 policy, in groups of several lengths.
-SCALED_STRATEGIES = _scaled_table()
+# By the f32 policy, in groups of several lengths. STRATEGIES are the library's
+# without scales; these are the library's with scales, and of all of them.
+SCALED_LIBRARY = _scaled_library()
+SCALED_STRATEGIES = SCALED_LIBRARY | _scaled_table()
 
 #===----------------------------------------------------------------------===#
 # Evaluation

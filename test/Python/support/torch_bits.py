@@ -11,10 +11,15 @@
 import numpy as np
 import torch
 
-from model import STRATEGIES
+from model import SCALED_LIBRARY, STRATEGIES
+from model.storage import Plain
 
 _DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-_BITS = {2: (torch.int16, np.uint16), 4: (torch.int32, np.uint32)}
+_BITS = {1: (torch.int8, np.uint8), 2: (torch.int16, np.uint16), 4: (torch.int32, np.uint32)}
+
+LIBRARY = STRATEGIES | SCALED_LIBRARY
+# The strategies whose weights and gradients PyTorch has a type for.
+VISIBLE = [name for name, strategy in LIBRARY.items() if isinstance(strategy.grad, Plain)]
 
 
 def bits(tensor):
@@ -26,7 +31,7 @@ def bits(tensor):
 
 def dtype_of(strategy):
     """The type of a strategy's weights and gradients."""
-    return _DTYPES[STRATEGIES[strategy].grad.format]
+    return _DTYPES[LIBRARY[strategy].grad.format]
 
 
 def parameters(shapes, dtype=torch.bfloat16, seed=0):

@@ -24,6 +24,12 @@ namespace mlir::tandem {
 using namespace mlir;
 using namespace mlir::tandem;
 
+/// Planes with an entry for each element; scales have one for each group.
+static unsigned countElementPlanes(StorageAttrInterface storage) {
+  return llvm::count_if(storage.getPlanes(),
+                        [](const Plane &plane) { return plane.group == 1; });
+}
+
 /// The storage a strategy gives a role, or a diagnostic.
 static FailureOr<StorageAttrInterface>
 findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
@@ -39,10 +45,10 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
            << storage << ", which cannot be computed under the "
            << stringifyPolicy(strategy.getCompute().getPolicy())
            << " policy of " << strategy.getCompute().getFormat();
-  if (role.getKind() == RoleKind::grad && storage.getPlanes().size() != 1)
+  if (role.getKind() == RoleKind::grad && countElementPlanes(storage) != 1)
     return function.emitError("strategy '")
            << strategy.getSymName() << "' stores the grad " << role.getName()
-           << " in " << storage << "; a gradient has one plane";
+           << " in " << storage << "; a gradient has one plane beside scales";
   return storage;
 }
 
