@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import tandem
-from model import BF16_STRATEGIES, GRAPHS, STRATEGIES, cases, step
+from model import (BF16_STRATEGIES, GRAPHS, SCALED_LIBRARY, STRATEGIES, cases,
+                   plane_groups, step)
 from support.kernels import (SEED, STEP, assert_same, compiled, integers_of, run,
                              seed_of)
 from support.launch import Tensor, aligned_copy, launch
@@ -23,19 +24,21 @@ CHIPS = ("sm_80", "sm_90", "sm_100")
 # Not a multiple of what a thread takes at once, and several chunks.
 SIZES = (1, 17, 300)
 ADVERSARIAL = ("mixed", "bits", "subnormal", "huge", "edges", "not_normalized")
+LIBRARY = STRATEGIES | SCALED_LIBRARY
 
 
 def examples(graph, strategy, kinds, sizes=SIZES):
     """One set of planes per kind and size."""
-    return [cases.state(graph, STRATEGIES[strategy], kind, size,
+    return [cases.state(graph, LIBRARY[strategy], kind, size,
                         seed_of(graph, strategy, kind, size))
             for kind in kinds for size in sizes]
 
 
-def tensors_of(examples, offset=0):
-    """Copies of the planes as tensors that differ in all their fields."""
+def tensors_of(examples, offset=0, unit=1):
+    """Copies of the planes as tensors that differ in all their fields; each begins
+    at a multiple of `unit`."""
     return [Tensor({n: aligned_copy(p, offset) for n, p in planes.items()},
-                   first=3 * i + offset, key=i, row=i % 2)
+                   first=unit * (3 * i + offset), key=i, row=i % 2)
             for i, planes in enumerate(examples)]
 
 
@@ -49,14 +52,15 @@ def check(graph, strategy, chip, kinds, *, sizes=SIZES, offset=0, **options):
     """PTX, CPU kernel and model agree on every plane."""
     ptx, cpu = compiled(graph, strategy, chip), compiled(graph, strategy)
     before = examples(graph, strategy, kinds, sizes)
-    tensors = tensors_of(before, offset)
-    rows = rows_of(ptx, graph, STRATEGIES[strategy])
+    unit = max(plane_groups(graph, LIBRARY[strategy]).values())
+    tensors = tensors_of(before, offset, unit)
+    rows = rows_of(ptx, graph, LIBRARY[strategy])
     launch(ptx, tensors, [row | integers_of(ptx) for row in rows], **options)
     for i, (planes, tensor) in enumerate(zip(before, tensors)):
         hypers, context = rows[tensor.row], f"{graph} {strategy} {chip} tensor {i}"
         options = {"key": tensor.key, "first": tensor.first}
         assert_same(tensor.planes, run(cpu, planes, hypers, **options), context)
-        want = step(graph, STRATEGIES[strategy], planes, hypers, STEP, SEED, **options)
+        want = step(graph, LIBRARY[strategy], planes, hypers, STEP, SEED, **options)
         assert_same(tensor.planes, want, f"{context}, model")
 
 
@@ -135,6 +139,63 @@ def test_arithmetic_is_exact(strategy, chip):
     assert not re.search(r"\.(ftz|approx|full)\b", text)
     assert not re.search(r"\b(add|sub|mul|fma|div|sqrt)\.(?!rn\b)\S*\.?(f16|bf16|f32|f64)"
                          r"(x2)?\b", text)
+
+
+#===----------------------------------------------------------------------===#
+# Groups
+#===----------------------------------------------------------------------===#
+
+GROUPED = ("flash", "coat", "fp8-collage-plus")
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("strategy", GROUPED)
+@pytest.mark.parametrize("kind", cases.SCALED_KINDS)
+def test_groups(strategy, kind, chip):
+    """Tails of groups, of warps and of chunks, in several chunks."""
+    check("adamw", strategy, chip, (kind,), sizes=(1, 31, 300, 515), chunk_size=256,
+          threads=64)
+
+
+@pytest.mark.parametrize("threads", (32, 64, 128, 256))
+@pytest.mark.parametrize("strategy", GROUPED)
+def test_grids_of_groups(strategy, threads):
+    """Grid, block and chunks divide the work and change no bit."""
+    for blocks, chunk_size in ((1, 256), (3, 512), (2, 4096)):
+        check("adamw", strategy, "sm_90", ("mixed", "groups"), sizes=(257, 1100),
+              blocks=blocks, threads=threads, chunk_size=chunk_size)
+
+
+@pytest.mark.parametrize("strategy", GROUPED)
+def test_misaligned_groups(strategy):
+    check("adamw", strategy, "sm_90", ("mixed", "bits"), chunk_size=256, offset=1)
+
+
+def vector_accesses(kernel, kind):
+    """Bits of the vector loads or stores, sorted."""
+    body = kernel.ptx.split(f".entry tandem_{kernel.name}(")[1]
+    return sorted(int(count) * int(bits) for count, bits in re.findall(
+        rf"\b{kind}\.global[.\w]*\.v(\d)\.\w(\d+)", body))
+
+
+@pytest.mark.parametrize("strategy", GROUPED)
+def test_wide_accesses_of_groups(strategy):
+    """Eight elements at once: 128 bits of bf16, 64 of codes."""
+    kernel = compiled("adamw", strategy, "sm_90")
+    for kind in ("ld", "st"):
+        planes = [p for p in kernel.planes if p.group == 1
+                  and (p.read if kind == "ld" else p.written)]
+        assert vector_accesses(kernel, kind) == sorted(8 * p.bits for p in planes)
+
+
+@pytest.mark.parametrize("strategy", GROUPED)
+def test_one_tree_for_each_reduction(strategy):
+    """The eight elements of a thread meet first; 32 / 8 and 128 / 8 threads then
+    take 2 and 4 shuffles. The expanded codes have a minimum too."""
+    text = compiled("adamw", strategy, "sm_90").ptx.split(".entry tandem_adamw(")[1]
+    shuffles = {"flash": 2 * 2, "coat": 2 * 2 * 4, "fp8-collage-plus": 3 * 4}
+    assert len(re.findall(r"\bshfl\.sync\.bfly", text)) == shuffles[strategy]
+
 
 #===----------------------------------------------------------------------===#
 # Metrics

@@ -20,7 +20,7 @@ from support.launch import Tensor, aligned_copy, launch
 from support.random_graphs import generate
 
 SEEDS = range(100)
-SIZE, STEP, SEED, KEY, FIRST = 67, 5, 99, 3, 11
+SIZE, STEP, SEED, KEY = 67, 5, 99, 3
 interpret = getattr(tandem, "interpret", None)
 needs_interpreter = pytest.mark.skipif(
     interpret is None, reason="this build has no reference interpreter in Python")
@@ -41,8 +41,9 @@ def random_planes(graph, seed):
     for role in graph.roles:
         encoded = role.storage.encode(role.name, random_values(rng, SIZE), storage.Draw())
         for name, dtype in role.storage.planes(role.name).items():
-            bits = rng.integers(0, 1 << 8 * dtype.itemsize, SIZE, dtype=np.uint64)
-            keep = rng.random(SIZE) < 0.85
+            size = len(encoded[name])
+            bits = rng.integers(0, 1 << 8 * dtype.itemsize, size, dtype=np.uint64)
+            keep = rng.random(size) < 0.85
             planes[name] = np.where(keep, encoded[name], bits).astype(dtype)
     return planes
 
@@ -65,13 +66,18 @@ class Example:
             write_strategy(self.graph))
         self.planes = random_planes(self.graph, seed)
         self.hypers = random_hypers(self.graph, seed)
+        # Tensors and chunks begin at a multiple of every group.
+        groups = {group for role in self.graph.roles
+                  for group in role.storage.plane_groups(role.name).values()}
+        self.first, self.chunk_size = (11, 64) if groups == {1} else (2816, 256)
 
     def compile(self, target="cpu", **options):
         return tandem.compile(self.text, self.graph.strategy, target, path=[self.path],
                               **options)
 
     def evaluate(self):
-        return evaluate(self.graph, self.planes, self.hypers, STEP, SEED, KEY, FIRST)
+        return evaluate(self.graph, self.planes, self.hypers, STEP, SEED, KEY,
+                        self.first)
 
     def integers(self, kernel):
         kinds = {"STEP": STEP, "SEED": SEED}
@@ -100,7 +106,7 @@ def test_numpy(example):
     kernel = example.compile()
     assert {p.name for p in kernel.planes} == set(example.planes)
     got = {n: p.copy() for n, p in example.planes.items()}
-    kernel(got, key=KEY, first=FIRST, **example.hypers, **example.integers(kernel))
+    kernel(got, key=KEY, first=example.first, **example.hypers, **example.integers(kernel))
     example.check(got, example.planes | example.want)
 
 
@@ -110,7 +116,7 @@ def test_interpreter(example):
     """The interpreter of the source graph agrees with both."""
     got = {n: p.copy() for n, p in example.planes.items()}
     interpret(example.text, example.graph.strategy, got, example.hypers,
-              path=[example.path], step=STEP, seed=SEED, key=KEY, first=FIRST)
+              path=[example.path], step=STEP, seed=SEED, key=KEY, first=example.first)
     example.check(got, example.planes | example.want)
 
 
@@ -118,8 +124,10 @@ def test_interpreter(example):
 def test_ptx(example):
     """The PTX text agrees as well."""
     kernel = example.compile("sm_90")
-    tensor = Tensor({n: aligned_copy(p) for n, p in example.planes.items()}, FIRST, KEY)
-    launch(kernel, [tensor], [example.hypers | example.integers(kernel)])
+    tensor = Tensor({n: aligned_copy(p) for n, p in example.planes.items()},
+                    example.first, KEY)
+    launch(kernel, [tensor], [example.hypers | example.integers(kernel)],
+           chunk_size=example.chunk_size)
     example.check(tensor.planes, example.planes | example.want)
 
 
@@ -138,4 +146,8 @@ def test_generation_covers():
     assert {n.op for g in graphs for n in g.nodes} == {
         "add", "sub", "mul", "div", "sqrt", "neg", "abs", "max", "min", "select"}
     kinds = {type(r.storage).__name__ for g in graphs for r in g.roles}
-    assert kinds == {"Plain", "Expansion", "Kahan", "Master", "Remainder"}
+    assert kinds == {"Plain", "Expansion", "Kahan", "Master", "Remainder", "Residual",
+                     "Scaled"}
+    codes = {type(r.storage.code).__name__ for g in graphs for r in g.roles
+             if hasattr(r.storage, "code")}
+    assert codes == {"FloatCode", "PairCode", "ExpandedCode", "SoftsignCode", "RootCode"}

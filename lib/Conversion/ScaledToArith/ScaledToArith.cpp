@@ -180,8 +180,9 @@ static Value buildExponent(SequenceBuilder &b, ExponentOp op) {
   Type f32 = b.builder.getF32Type();
   Value ratio =
       b.div(widenScale(b, op.getScale()), b.bitcast(op.getLeast(), f32));
-  Value range = buildLog2(b, b.real(f32, *op.getCode().getRange()));
-  Value eighths = b.div(b.mul(b.real(f32, 8.0), range), buildLog2(b, ratio));
+  // A product by 8 is exact.
+  Value range = b.real(f32, 8.0 * foldLog2(*op.getCode().getRange()));
+  Value eighths = b.div(range, buildLog2(b, ratio));
   Value bits = b.bits(eighths);
   bits = arith::MinUIOp::create(b.builder, b.loc, bits,
                                 b.like(bits, bitsOf(128.0)));

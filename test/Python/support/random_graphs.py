@@ -11,6 +11,8 @@
 import random
 from dataclasses import dataclass, field
 
+from model.scaled import (ExpandedCode, FloatCode, PairCode, Residual, RootCode, Scaled,
+                          SoftsignCode)
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 
@@ -106,13 +108,26 @@ def _component_storage(rng, kind, component):
     return rng.choice(plain[:2] + [pair, pair, triple] + kahan)
 
 
+def _scaled_storage(rng, kind):
+    low = rng.choice(("f8E4M3FN", "f8E5M2"))
+    codes = [FloatCode(low), FloatCode("f16"), SoftsignCode(), RootCode(),
+             ExpandedCode(low, rng.choice((4.0, 28672.0, 229376.0)))]
+    if kind != "grad":
+        codes.append(PairCode(low))
+    recipe = rng.choice(("current", "pow2", "mx_floor"))
+    wide = ["f8E8M0FNU"] if recipe != "current" else []
+    return Scaled(rng.choice(codes), rng.choice((16, 32, 64, 128, 256)),
+                  rng.choice(["f32", "bf16", "f16", *wide]), recipe)
+
+
 def _f32_storage(rng, kind):
-    low = rng.choice(("bf16", "f16"))
+    low, scaled = rng.choice(("bf16", "f16")), _scaled_storage(rng, kind)
     if kind == "grad":
-        return rng.choice([Plain(low), Plain("f32"), Plain("f8E5M2")])
+        return rng.choice([Plain(low), Plain("f32"), Plain("f8E5M2"), scaled])
     return rng.choice([Plain(low), Plain(low, stochastic=True), Plain("f32"),
                        Plain("f8E4M3FN"), Expansion(low), Expansion(low, 3),
-                       Master(low), Remainder()])
+                       Master(low), Remainder(),
+                       Residual(low, rng.choice(("i8", "i16"))), scaled, scaled, scaled])
 
 
 def _choose_strategy(rng, graph, used):

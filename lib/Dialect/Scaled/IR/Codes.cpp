@@ -300,10 +300,10 @@ Value ExpandedCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
   Value value = decodeFloat(b, codes[0], FloatFormat::get(getFormat()));
   Value eighths = widenExponent(b, exponent);
   Value inverse = b.div(b.real(eighths.getType(), 8.0), eighths);
-  Value largest = b.real(b.builder.getF32Type(), getLargestOf(getFormat()));
   Value magnitude = b.abs(value);
   Value whole = buildLog2(b, magnitude);
-  Value fraction = b.sub(whole, matchShape(b, buildLog2(b, largest), value));
+  Value fraction = b.sub(
+      whole, b.real(whole.getType(), foldLog2(getLargestOf(getFormat()))));
   Value power = buildExp2(b, b.mul(fraction, matchShape(b, inverse, fraction)));
   power = math::CopySignOp::create(b.builder, b.loc, power, value);
   Value bits = b.bits(magnitude);

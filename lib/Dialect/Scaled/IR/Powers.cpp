@@ -49,6 +49,20 @@ Value scaled::buildLog2(SequenceBuilder &b, Value x) {
   return b.add(whole, b.mul(f, buildHorner(b, f, log2Coefficients)));
 }
 
+double scaled::foldLog2(float x) {
+  constexpr auto nearest = llvm::APFloat::rmNearestTiesToEven;
+  auto bits = llvm::bit_cast<int32_t>(x);
+  int32_t exponent = (bits - 0x3F3504F3) >> 23;
+  llvm::APFloat f(llvm::bit_cast<float>(bits - exponent * (1 << 23)));
+  f.subtract(llvm::APFloat(1.0f), nearest);
+  llvm::APFloat result(0.0f);
+  for (double coefficient : llvm::reverse(log2Coefficients))
+    result.fusedMultiplyAdd(f, llvm::APFloat(float(coefficient)), nearest);
+  result.multiply(f, nearest);
+  result.add(llvm::APFloat(float(exponent)), nearest);
+  return result.convertToFloat();
+}
+
 Value scaled::buildExp2(SequenceBuilder &b, Value x) {
   Value least = b.real(x.getType(), -100.0);
   // A NaN, whose bits depend on the target, would leave its mark.

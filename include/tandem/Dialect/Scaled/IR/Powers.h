@@ -25,6 +25,9 @@ namespace mlir::scaled {
 ///   log2(x) = RN(e + RN(f * P(f))), P of degree 8 by Horner's rule with fma.
 Value buildLog2(tandem::SequenceBuilder &b, Value x);
 
+/// The same of a constant.
+double foldLog2(float x);
+
 /// 2^x for x up to 126; less than -100 and NaN count as -100.
 ///
 ///   n = the integer nearest to x, ties to even;  f = x - n
