@@ -45,11 +45,30 @@ def typical(name: str, count: int, seed: int) -> np.ndarray:
     return np.zeros(count, np.float32)  # low components, compensations
 
 
-def allocate(plane, size: int) -> np.ndarray:
-    """A plane of bits. NumPy asks for huge pages, so every contender has them."""
-    block = typical(plane.name, min(size, 1 << 20), len(plane.name)).view(np.uint32)
+#: The bits of 2^-10 as a scale.
+_SCALES = {"bf16": 0x3A80, "f16": 0x1400, "f32": 0x3A800000, "f8E8M0FNU": 117}
+
+
+def typical_bits(plane, count: int) -> np.ndarray:
+    """The bits of such a plane; 8-bit codes of magnitudes in mid-range."""
+    dtype = {8: np.uint8, 16: np.uint16, 32: np.uint32}[plane.bits]
+    if plane.name.endswith(".scale"):
+        return np.full(count, _SCALES[plane.type], dtype)
+    if plane.name.endswith(".exponent"):
+        return np.full(count, 16, dtype)
+    if plane.bits == 8:
+        return np.random.default_rng(len(plane.name)).integers(
+            0x28, 0x58, count, dtype)
+    block = typical(plane.name, count, len(plane.name)).view(np.uint32)
     if plane.bits == 16:
         block = ((block + np.uint32(0x8000)) >> np.uint32(16)).astype(np.uint16)
+    return block
+
+
+def allocate(plane, elements: int) -> np.ndarray:
+    """A plane of bits. NumPy asks for huge pages, so every contender has them."""
+    size = plane.entries(elements)
+    block = typical_bits(plane, min(size, 1 << 20))
     array = np.empty(size, block.dtype)
     for first in range(0, size, block.size):
         part = array[first:first + block.size]
@@ -58,7 +77,8 @@ def allocate(plane, size: int) -> np.ndarray:
 
 
 def roofline(library: str, planes, tensors):
-    """A function (threads) that streams over all planes in place."""
+    """A function (threads) that streams over all planes in place but scales."""
+    planes = [p for p in planes if p.group == 1]
     stream = ctypes.CDLL(library).streamPlanes
     stream.restype = ctypes.c_uint64
     rows = []
@@ -191,7 +211,7 @@ def main() -> None:
     sizes = SIZES[case["size"]]
     kernel = compile_kernel(case)
     total = sum(sizes)
-    footprint = sum(p.bits for p in kernel.planes) / 8 * total
+    footprint = kernel.bytes_per_parameter * total
     if footprint > LIMIT_BYTES:
         print(json.dumps({"skipped": f"its planes take {footprint / 1e9:.1f} GB, "
                           f"more than {LIMIT_BYTES / 1e9:.0f}"}))
@@ -206,7 +226,7 @@ def main() -> None:
             "eager": lambda: eager_step(case, tensors)}[case["kind"]]()
     contenders = {"step": step,
                   "roofline": roofline(case["library"], kernel.planes, tensors)}
-    moved = sum(p.bits / 8 * (p.read + p.written) for p in kernel.planes)
+    moved = sum(p.bits / 8 / p.group * (p.read + p.written) for p in kernel.planes)
     result |= {"parameters": total, "bytes_moved": moved,
                "bytes_per_parameter": kernel.bytes_per_parameter,
                "samples": measure(contenders, case["threads"], case["budget"]),
