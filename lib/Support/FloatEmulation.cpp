@@ -94,6 +94,35 @@ Value mlir::tandem::roundLanes(SequenceBuilder &b, Value lanes,
   return b.bitcast(b.ori(rounded, sign), b.builder.getF32Type());
 }
 
+Value mlir::tandem::unpackMagnitude(SequenceBuilder &b, Value code,
+                                    FloatFormat format) {
+  Value isSubnormal =
+      b.compare(CmpIPredicate::ult, code,
+                b.like(code, uint64_t(1) << format.mantissaBits));
+  Value bits = b.addi(b.shl(code, droppedBits(format)),
+                      b.like(code, uint64_t(127 - format.bias) << 23));
+  // As if normal; then the bit that a subnormal number lacks is subtracted.
+  bits = b.select(isSubnormal, b.addi(bits, b.like(bits, 0x800000)), bits);
+  Value value = b.bitcast(bits, b.builder.getF32Type());
+  Value hidden = b.fromBits(value.getType(), powerOfTwo(format.minExponent()));
+  return b.select(isSubnormal, b.sub(value, hidden), value);
+}
+
+Value mlir::tandem::packMagnitude(SequenceBuilder &b, Value magnitude,
+                                  FloatFormat format) {
+  int quantum = format.minExponent() - int(format.mantissaBits);
+  Value value = b.bitcast(magnitude, b.builder.getF32Type());
+  Value anchor = b.fromBits(value.getType(), powerOfTwo(quantum + 23));
+  Value subnormal = b.subi(b.bits(b.add(value, anchor)), b.bits(anchor));
+  Value normal = b.shr(
+      b.subi(magnitude, b.like(magnitude, uint64_t(127 - format.bias) << 23)),
+      droppedBits(format));
+  Value isSubnormal =
+      b.compare(CmpIPredicate::ult, magnitude,
+                b.like(magnitude, powerOfTwo(format.minExponent())));
+  return b.select(isSubnormal, subnormal, normal);
+}
+
 Value mlir::tandem::decodeLanes(SequenceBuilder &b, Value code,
                                 FloatFormat format) {
   Type f32 = b.builder.getF32Type();
@@ -103,10 +132,7 @@ Value mlir::tandem::decodeLanes(SequenceBuilder &b, Value code,
   Value magnitude = b.andi(bits, b.like(bits, format.magnitudeMask()));
   Value sign =
       b.shl(b.andi(bits, b.like(bits, format.signMask())), 32 - format.width());
-  Value shifted = b.shl(magnitude, droppedBits(format));
-  Value value = b.bitcast(shifted, f32);
-  Value scale = b.fromBits(value.getType(), powerOfTwo(127 - format.bias));
-  Value finite = b.bits(b.mul(value, scale));
+  Value finite = b.bits(unpackMagnitude(b, magnitude, format));
   // A NaN leaves its payload behind: lanes hold none in the bits bf16 drops.
   Value special = b.like(bits, f32QuietNaN);
   if (format.hasInfinity)
@@ -127,9 +153,7 @@ Value mlir::tandem::encodeLanes(SequenceBuilder &b, Value lanes,
     return b.resize(b.shr(bits, 16), integer);
   Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
   Value sign = b.shr(b.xori(bits, magnitude), 32 - format.width());
-  Value value = b.bitcast(magnitude, b.builder.getF32Type());
-  Value scale = b.fromBits(value.getType(), powerOfTwo(format.bias - 127));
-  Value finite = b.shr(b.bits(b.mul(value, scale)), droppedBits(format));
+  Value finite = packMagnitude(b, magnitude, format);
   Value isNaN =
       b.compare(CmpIPredicate::ugt, magnitude, b.like(bits, f32Infinity));
   Value code = finite;

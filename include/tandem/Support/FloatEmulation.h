@@ -39,6 +39,13 @@ Value roundToOddF32(SequenceBuilder &b, Value wide);
 /// The product is exact in f64; TwoSum finds the error of the f64 sum.
 Value fmaToOddF32(SequenceBuilder &b, Value x, Value y, Value z);
 
+/// The f32 of a finite number's code without sign (i32). No operation meets a
+/// subnormal f32, which processors are slow with.
+Value unpackMagnitude(SequenceBuilder &b, Value code, FloatFormat format);
+
+/// The code (i32) of an f32's magnitude bits that the format holds exactly.
+Value packMagnitude(SequenceBuilder &b, Value magnitude, FloatFormat format);
+
 } // namespace mlir::tandem
 
 #endif // TANDEM_SUPPORT_FLOATEMULATION_H

@@ -78,10 +78,10 @@ func.func @read_softsign(%q: i8, %s: f16) -> f32 {
 }
 
 // A magnitude stops at 57344 = 0x47600000. Its exponent, at least that of 2^-14
-// (0x38800000), plus 21 makes the anchor, in whose sum two mantissa bits are left;
-// a product by 2^-112 gives the exponent f8E5M2's bias. What the first code leaves is
-// y - hi, also where hi saturated; it is rounded likewise, and +0 where x is not
-// finite, whose first code is NaN (0x7F) or infinity (0x7C).
+// (0x38800000), plus 21 makes the anchor, in whose sum two mantissa bits are left:
+// the units that the sum counts, and above them the exponent less the least one. What
+// the first code leaves is y - hi, also where hi saturated; it is rounded likewise,
+// and +0 where x is not finite, whose first code is NaN (0x7F) or infinity (0x7C).
 // CHECK-LABEL: func.func @pair(
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[Y:.+]] = arith.mulf
@@ -93,16 +93,17 @@ func.func @read_softsign(%q: i8, %s: f16) -> f32 {
 // CHECK:         %[[LIFTED:.+]] = arith.addi %[[E]], %[[PLUS_21]] : i32
 // CHECK:         %[[ANCHOR:.+]] = arith.bitcast %[[LIFTED]] : i32 to f32
 // CHECK:         %[[SUM:.+]] = arith.addf %{{.+}}, %[[ANCHOR]] : f32
+// CHECK:         %[[UNITS:.+]] = arith.subi %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[ABOVE:.+]] = arith.subi %[[E]], %[[LEAST]] : i32
+// CHECK:         %[[FIELD:.+]] = arith.shrui %[[ABOVE]], %{{.+}} : i32
+// CHECK:         %[[HI_CODE:.+]] = arith.addi %[[UNITS]], %[[FIELD]] : i32
 // CHECK:         %[[HI:.+]] = arith.subf %[[SUM]], %[[ANCHOR]] : f32
-// CHECK:         %[[BIAS:.+]] = arith.constant 1.925930e-34 : f32
-// CHECK:         %[[REBASED:.+]] = arith.mulf %[[HI]], %[[BIAS]] : f32
-// CHECK:         %[[BITS:.+]] = arith.bitcast %[[REBASED]] : f32 to i32
-// CHECK:         %[[HI_CODE:.+]] = arith.shrui %[[BITS]], %{{.+}} : i32
 // CHECK:         %[[SIGNED_HI:.+]] = math.copysign %[[HI]], %[[Y]] : f32
 // CHECK:         %[[REST:.+]] = arith.subf %[[Y]], %[[SIGNED_HI]] : f32
 // CHECK:         %[[REST_BITS:.+]] = arith.bitcast %[[REST]] : f32 to i32
 // CHECK:         arith.minui %{{.+}}, %[[LARGEST]] : i32
-// CHECK:         %[[LO_CODE:.+]] = arith.shrui
+// CHECK:         arith.shrui
+// CHECK:         %[[LO_CODE:.+]] = arith.addi
 // CHECK:         arith.shrui %[[REST_BITS]], %{{.+}} : i32
 // CHECK:         %[[SIGNED_LO:.+]] = arith.ori %[[LO_CODE]], %{{.+}} : i32
 // CHECK:         %[[ZERO:.+]] = arith.constant 0 : i32

@@ -16,6 +16,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Scaled/IR/Powers.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
+#include "tandem/Support/FloatEmulation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -70,10 +71,6 @@ static Value clampMagnitude(SequenceBuilder &b, Value y, double largest) {
       b.builder, b.loc, b.andi(bits, b.like(bits, f32Magnitude)), limit);
 }
 
-static Value powerOfTwo(SequenceBuilder &b, Type type, int exponent) {
-  return b.fromBits(type, uint64_t(exponent + 127) << 23);
-}
-
 namespace {
 /// A float rounded to a format: its magnitude in f32, and its code.
 struct RoundedFloat {
@@ -93,10 +90,12 @@ static RoundedFloat roundFloat(SequenceBuilder &b, Value y, FloatFormat format,
   exponent = arith::MaxUIOp::create(b.builder, b.loc, exponent, least);
   Value anchor = b.bitcast(
       b.addi(exponent, b.like(exponent, uint64_t(dropped) << 23)), f32);
-  Value rounded = b.sub(b.add(b.bitcast(magnitude, f32), anchor), anchor);
-  Value rebased =
-      b.mul(rounded, powerOfTwo(b, rounded.getType(), format.bias - 127));
-  return {rounded, b.shr(b.bits(rebased), dropped)};
+  Value sum = b.add(b.bitcast(magnitude, f32), anchor);
+  // The sum's low bits count units in the last place; the exponent stands
+  // above.
+  Value units = b.subi(b.bits(sum), b.bits(anchor));
+  Value code = b.addi(units, b.shr(b.subi(exponent, least), dropped));
+  return {b.sub(sum, anchor), code};
 }
 
 /// y's sign bit, where the format has it.
@@ -124,26 +123,19 @@ static Value encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
   return b.resize(chosen, b.builder.getIntegerType(format.width()));
 }
 
-/// The f32 of a float's bits. Its fields take f32's places; a product makes
-/// f32's bias of the format's.
+/// The f32 of a float's bits.
 static Value decodeFloat(SequenceBuilder &b, Value code, FloatFormat format) {
   Type f32 = b.builder.getF32Type();
-  unsigned dropped = 23 - format.mantissaBits;
-  auto type = code.getType();
-  Type i32 = b.builder.getI32Type();
-  if (auto shaped = dyn_cast<ShapedType>(type))
-    i32 = shaped.clone(i32);
-  Value word = arith::ExtSIOp::create(b.builder, b.loc, i32, code);
-  uint64_t fields = format.magnitudeMask() << dropped | 0x80000000;
-  Value placed = b.andi(b.shl(word, dropped), b.like(word, fields));
-  Value value = b.bitcast(placed, f32);
-  value = b.mul(value, powerOfTwo(b, value.getType(), 127 - format.bias));
+  Value word = b.resize(code, b.builder.getI32Type());
   Value magnitude = b.andi(word, b.like(word, format.magnitudeMask()));
+  Value sign = b.shl(b.xori(word, magnitude), 32 - format.width());
+  Value finite = b.bits(tandem::unpackMagnitude(b, magnitude, format));
   Value isSpecial = b.compare(arith::CmpIPredicate::ugt, magnitude,
                               b.like(word, format.maxFinite()));
   // All ones in the exponent: infinity, or NaN where the mantissa is not 0.
-  Value special = b.bitcast(b.ori(placed, b.like(placed, f32Exponent)), f32);
-  return b.select(isSpecial, special, value);
+  Value special = b.ori(b.shl(magnitude, 23 - format.mantissaBits),
+                        b.like(magnitude, f32Exponent));
+  return b.bitcast(b.ori(b.select(isSpecial, special, finite), sign), f32);
 }
 
 /// The nearest integer of a value in [0, 255], ties to even, as i32 bits; what
