@@ -28,7 +28,8 @@ def cases(size: str) -> list[dict]:
         return [dict(kind="tandem", name="bf16 sgd", graph="sgd", strategy="bf16")]
     result = [dict(kind="tandem", name=s, graph="adamw", strategy=s)
               for s in sorted(tandem.strategies())]
-    result.append(dict(kind="tandem", name="unrounded"))
+    result.append(dict(kind="tandem", name="unrounded", graph="adamw",
+                       strategy="unrounded"))
     for form in ("fp32", "bf16"):
         for way in ("fused", "foreach"):
             result.append(dict(kind="torch", name=f"torch {way} {form}", torch=way,
