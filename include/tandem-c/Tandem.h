@@ -93,6 +93,22 @@ typedef struct TandemInteger {
   TandemRoleKind kind;
 } TandemInteger;
 
+/// Of a reduction's parts: the largest or smallest unsigned integer, or the sum
+/// of floats, in the order of tandem::ReduceKind.
+typedef enum TandemReduceKind {
+  TandemReduceMax = 0,
+  TandemReduceMin = 1,
+  TandemReduceSum = 2
+} TandemReduceKind;
+
+/// A reduction that a phase makes for later ones.
+typedef struct TandemReduction {
+  TandemReduceKind kind;
+  int32_t phase;
+  /// Over all tensors of a launch instead of each.
+  bool overModel;
+} TandemReduction;
+
 /// The message of the last failure in this thread.
 TANDEM_CAPI_EXPORTED const char *tandemGetLastError(void);
 
@@ -127,6 +143,18 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumScalars(TandemKernel *kernel);
 /// D * D_eff, D * D, the number of elements with D != 0 and D_eff = 0, and with
 /// D != 0, for the intended update D and the effective update D_eff.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel);
+
+/// The phases of a step: launches that follow each other. With N phases, PTX has
+/// the kernels tandem_NAME_phase0 to tandem_NAME_phase<N-2> and tandem_NAME;
+/// behind one that makes reductions, its name with _totals (a block for each
+/// tensor) and, over the model, _model (one block); where tensors have something
+/// to commit, tandem_NAME_commit.
+TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumPhases(TandemKernel *kernel);
+TANDEM_CAPI_EXPORTED intptr_t
+tandemKernelGetNumReductions(TandemKernel *kernel);
+TANDEM_CAPI_EXPORTED TandemReduction
+tandemKernelGetReduction(TandemKernel *kernel, intptr_t index);
+TANDEM_CAPI_EXPORTED bool tandemKernelHasCommit(TandemKernel *kernel);
 
 /// CPU code, functions of the launch ABI; null for other targets. Valid as long
 /// as the kernel.

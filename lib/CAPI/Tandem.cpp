@@ -121,6 +121,21 @@ intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel) {
   return kernel->kernel->signature.numMetrics;
 }
 
+intptr_t tandemKernelGetNumPhases(TandemKernel *kernel) {
+  return kernel->kernel->signature.numPhases;
+}
+intptr_t tandemKernelGetNumReductions(TandemKernel *kernel) {
+  return kernel->kernel->signature.reductions.size();
+}
+TandemReduction tandemKernelGetReduction(TandemKernel *kernel, intptr_t index) {
+  const auto &reduction = kernel->kernel->signature.reductions[index];
+  return {static_cast<TandemReduceKind>(reduction.kind),
+          static_cast<int32_t>(reduction.phase), reduction.overModel};
+}
+bool tandemKernelHasCommit(TandemKernel *kernel) {
+  return kernel->kernel->signature.hasCommit;
+}
+
 void *tandemKernelGetEntry(TandemKernel *kernel) {
   return kernel->kernel->entry;
 }

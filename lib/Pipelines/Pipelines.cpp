@@ -68,6 +68,7 @@ static void addLLVMLowering(OpPassManager &manager) {
 
 void mlir::tandem::buildCPUPipeline(OpPassManager &manager,
                                     const CPUPipelineOptions &options) {
+  manager.addPass(createSplitPhases());
   EmulateFloatsOptions emulation;
   emulation.formats = {"bf16", "f16", "f8E4M3FN", "f8E5M2"};
   manager.addPass(createEmulateFloats(emulation));
@@ -80,6 +81,7 @@ void mlir::tandem::buildCPUPipeline(OpPassManager &manager,
 
 void mlir::tandem::buildNVVMPipeline(OpPassManager &manager,
                                      const NVVMPipelineOptions &options) {
+  manager.addPass(createSplitPhases());
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
   manager.addPass(createEmulateFloats(emulation));

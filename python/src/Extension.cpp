@@ -105,6 +105,16 @@ public:
     return result;
   }
 
+  /// (kind, phase, over the model) per reduction.
+  nb::list reductions() const {
+    nb::list result;
+    for (intptr_t i = 0; i < tandemKernelGetNumReductions(kernel); ++i) {
+      TandemReduction r = tandemKernelGetReduction(kernel, i);
+      result.append(nb::make_tuple(int(r.kind), r.phase, r.overModel));
+    }
+    return result;
+  }
+
   TandemKernel *kernel = nullptr;
   tdm_kernel *runtime = nullptr;
 };
@@ -269,6 +279,12 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro(
           "num_metrics",
           [](Kernel &k) { return tandemKernelGetNumMetrics(k.kernel); })
+      .def_prop_ro(
+          "num_phases",
+          [](Kernel &k) { return tandemKernelGetNumPhases(k.kernel); })
+      .def_prop_ro("has_commit",
+                   [](Kernel &k) { return tandemKernelHasCommit(k.kernel); })
+      .def_prop_ro("reductions", &Kernel::reductions)
       .def_prop_ro("planes", &Kernel::planes)
       .def_prop_ro("hypers", &Kernel::hypers)
       .def_prop_ro("integers", &Kernel::integers);

@@ -39,11 +39,12 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has access " << plane.access
            << "; use TDM_ACCESS_READ, TDM_ACCESS_WRITE or both";
-  if (plane.group & (plane.group - 1) || plane.group > maxGroup)
+  if (plane.group != TDM_WHOLE_TENSOR &&
+      (plane.group & (plane.group - 1) || plane.group > maxGroup))
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has an entry for each "
            << plane.group << " elements; use a power of two of at most "
-           << maxGroup;
+           << maxGroup << ", or TDM_WHOLE_TENSOR";
   return TDM_OK;
 }
 
@@ -64,6 +65,12 @@ static tdm_status checkHyperDesc(const Kernel &kernel,
   return TDM_OK;
 }
 
+static int64_t groupOf(const tdm_plane_desc &plane) {
+  if (plane.group == TDM_WHOLE_TENSOR)
+    return Plane::wholeTensor;
+  return plane.group ? int64_t(plane.group) : 1;
+}
+
 static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
   if (desc.num_planes && !desc.planes)
     return kernel.fail(TDM_INVALID_ARGUMENT)
@@ -73,8 +80,8 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (tdm_status status = checkPlane(kernel, plane, i))
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
-    kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
-                             plane.group ? int64_t(plane.group) : 1});
+    kernel.planes.push_back(
+        {plane.name, int64_t(plane.bits), written, groupOf(plane)});
   }
   return TDM_OK;
 }
@@ -123,8 +130,48 @@ static tdm_status copyCode(Kernel &kernel, const tdm_kernel_desc &desc) {
            << maxMetrics;
   kernel.numScalars = desc.num_scalars;
   kernel.numMetrics = desc.workspace_doubles_per_chunk;
-  kernel.entry = desc.entry;
+  kernel.commit = desc.commit;
   kernel.prologue = desc.prologue;
+  return TDM_OK;
+}
+
+static tdm_status copyPhases(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (desc.num_early_entries && !desc.early_entries)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "early_entries is NULL but num_early_entries is "
+           << desc.num_early_entries;
+  for (uint32_t i = 0; i < desc.num_early_entries; ++i) {
+    if (!desc.early_entries[i])
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "early entry " << i << " is NULL; pass the compiled function";
+    kernel.phases.push_back(desc.early_entries[i]);
+  }
+  kernel.phases.push_back(desc.entry);
+  return TDM_OK;
+}
+
+static tdm_status copyReductions(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (desc.num_reductions && !desc.reductions)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "reductions is NULL but num_reductions is "
+           << desc.num_reductions;
+  if (desc.num_reductions > maxMetrics)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "num_reductions is " << desc.num_reductions << "; use at most "
+           << maxMetrics;
+  for (uint32_t i = 0; i < desc.num_reductions; ++i) {
+    const tdm_reduction_desc &reduction = desc.reductions[i];
+    if (reduction.kind > TDM_REDUCTION_SUM)
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "reduction " << i << " has kind " << int(reduction.kind)
+             << "; use a tdm_reduction_kind";
+    if (reduction.phase >= kernel.phases.size())
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "reduction " << i << " belongs to phase " << reduction.phase
+             << " of a kernel of " << kernel.phases.size() << " phases";
+    kernel.reductions.push_back(
+        {reduction.kind, reduction.phase, reduction.over_model != 0});
+  }
   return TDM_OK;
 }
 
@@ -144,7 +191,8 @@ tandem::runtime::createKernel(const tdm_kernel_desc *desc,
            << "tdm_kernel_create: name is NULL; name the kernel";
   auto result = std::make_shared<Kernel>();
   result->name = desc->name;
-  for (auto copy : {copyPlanes, copyHypers, copyIntegers, copyCode})
+  for (auto copy : {copyPlanes, copyHypers, copyIntegers, copyCode, copyPhases,
+                    copyReductions})
     if (tdm_status status = copy(*result, *desc))
       return status;
   kernel = std::move(result);

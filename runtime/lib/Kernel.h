@@ -28,6 +28,9 @@ struct Plane {
   bool written;
   int64_t group;
 
+  /// The group of a plane with one entry for a tensor.
+  static constexpr int64_t wholeTensor = int64_t(1) << 62;
+
   /// The bytes that an element is aligned to.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
 };
@@ -49,6 +52,13 @@ struct Integer {
   int64_t min;
 };
 
+/// A reduction over a tensor or the model.
+struct Reduction {
+  tdm_reduction_kind kind;
+  uint32_t phase;
+  bool overModel;
+};
+
 /// A kernel, immutable once it is created.
 struct Kernel {
   std::string name;
@@ -57,8 +67,16 @@ struct Kernel {
   std::vector<Integer> integers;
   int64_t numScalars;
   int64_t numMetrics;
-  tdm_cpu_entry entry;
+  /// The phases, of which the last one writes.
+  std::vector<tdm_cpu_entry> phases;
+  std::vector<Reduction> reductions;
+  tdm_cpu_entry commit;
   tdm_cpu_prologue prologue;
+
+  /// Slots of 8 bytes that each chunk has.
+  int64_t slotsPerChunk() const {
+    return numMetrics + static_cast<int64_t>(reductions.size());
+  }
 
   /// The most rows of arguments that a launch takes.
   static constexpr int64_t maxRows = int64_t(1) << 31;

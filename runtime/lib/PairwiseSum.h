@@ -19,9 +19,10 @@ namespace tandem::runtime {
 
 /// Adds values up as a balanced binary tree over their index: neighbours
 /// first, padded with -0.0 to a power of two. Holds one partial sum per level.
+template <typename T>
 class PairwiseSum {
 public:
-  void add(double value) {
+  void add(T value) {
     // As many subtrees are complete as there are trailing ones in the count.
     for (uint64_t bits = count++; bits & 1; bits >>= 1)
       value = partial[--depth] + value;
@@ -30,15 +31,15 @@ public:
 
   /// The sum; -0.0, which changes no number that it is added to, if there is
   /// none. Padding is left out for the same reason.
-  double result() const {
-    double sum = -0.0;
+  T result() const {
+    T sum = T(-0.0);
     for (int level = depth; level-- > 0;)
       sum = partial[level] + sum;
     return sum;
   }
 
 private:
-  double partial[64];
+  T partial[64];
   uint64_t count = 0;
   int depth = 0;
 };

@@ -18,6 +18,7 @@
 #include "PairwiseSum.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace tandem::runtime;
 
@@ -29,13 +30,101 @@ tdm_status Plan::update(const tdm_tensor *list, int64_t count) {
   if (!staged.sameElements(tensors)) {
     ChunkTable newChunks;
     newChunks.assign(staged);
-    std::vector<double> newWorkspace(newChunks.size() * kernel->numMetrics);
+    std::vector<uint64_t> newWorkspace(newChunks.size() *
+                                       kernel->slotsPerChunk());
+    std::vector<uint32_t> newTotals(count * kernel->reductions.size());
     chunks = std::move(newChunks);
     workspace = std::move(newWorkspace);
+    totals = std::move(newTotals);
     launched = false;
   }
   std::swap(tensors, staged);
+  if (!kernel->reductions.empty())
+    linkTensors();
   return TDM_OK;
+}
+
+void Plan::linkTensors() {
+  size_t count = kernel->reductions.size();
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
+    tensors.link(tensor, &totals[tensor * count], chunks.firstOf(tensor),
+                 chunks.firstOf(tensor + 1));
+}
+
+//===----------------------------------------------------------------------===//
+// Phases
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The total of one reduction.
+class Total {
+public:
+  explicit Total(tdm_reduction_kind kind)
+      : kind(kind), extreme(kind == TDM_REDUCTION_MIN ? UINT32_MAX : 0) {}
+
+  void add(uint32_t part) {
+    float value;
+    std::memcpy(&value, &part, sizeof(value));
+    if (kind == TDM_REDUCTION_SUM)
+      sum.add(value);
+    else
+      extreme = kind == TDM_REDUCTION_MAX ? std::max(extreme, part)
+                                          : std::min(extreme, part);
+  }
+
+  uint32_t result() const {
+    if (kind != TDM_REDUCTION_SUM)
+      return extreme;
+    float value = sum.result();
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return bits;
+  }
+
+private:
+  tdm_reduction_kind kind;
+  uint32_t extreme;
+  PairwiseSum<float> sum;
+};
+} // namespace
+
+/// Makes the totals of one reduction from what the chunks have left.
+void Plan::reduce(size_t index) {
+  const Reduction &reduction = kernel->reductions[index];
+  size_t count = kernel->reductions.size();
+  Total all(reduction.kind);
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    Total total(reduction.kind);
+    int64_t end = chunks.firstOf(tensor + 1);
+    for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk)
+      total.add(static_cast<uint32_t>(
+          workspace[chunk * kernel->slotsPerChunk() + index]));
+    totals[tensor * count + index] = total.result();
+    all.add(total.result());
+  }
+  if (reduction.overModel)
+    for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
+      totals[tensor * count + index] = all.result();
+}
+
+int Plan::runPhases(int threads, uint32_t &flags) {
+  int participants = 1;
+  for (uint32_t phase = 0; phase < kernel->phases.size(); ++phase) {
+    CPULaunch cpu{kernel->phases[phase], tensors.data(),   chunks.data(),
+                  scalars.data(),        workspace.data(), chunks.size()};
+    participants = cpu.run(threads);
+    flags |= cpu.flags.load(std::memory_order_relaxed);
+    FloatEnvironment environment;
+    for (size_t i = 0; i < kernel->reductions.size(); ++i)
+      if (kernel->reductions[i].phase == phase)
+        reduce(i);
+  }
+  if (kernel->commit) {
+    FloatEnvironment environment;
+    kernel->commit(tensors.data(), chunks.data(), scalars.data(),
+                   workspace.data(), &flags, 0, tensors.size());
+  }
+  return participants;
 }
 
 //===----------------------------------------------------------------------===//
@@ -75,12 +164,11 @@ tdm_status Plan::launch(const double *hypers, const int64_t *integers,
     FloatEnvironment environment;
     kernel->prologue(hypers, integers, scalars.data(), usedRows);
   }
-  CPULaunch cpu{kernel->entry,  tensors.data(),   chunks.data(),
-                scalars.data(), workspace.data(), chunks.size()};
-  int participants = cpu.run(threads);
+  uint32_t flags = 0;
+  int participants = runPhases(threads, flags);
   launched = true;
   if (info) {
-    info->flags = cpu.flags.load(std::memory_order_relaxed);
+    info->flags = flags;
     info->threads = participants;
     info->chunks = chunks.size();
   }
@@ -92,15 +180,20 @@ tdm_status Plan::launch(const double *hypers, const int64_t *integers,
 //===----------------------------------------------------------------------===//
 
 double Plan::tensorMetric(int64_t tensor, int64_t metric) const {
-  PairwiseSum sum;
+  PairwiseSum<double> sum;
+  int64_t slot = kernel->reductions.size() + metric;
   int64_t end = chunks.firstOf(tensor + 1);
-  for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk)
-    sum.add(workspace[chunk * kernel->numMetrics + metric]);
+  for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk) {
+    double part;
+    std::memcpy(&part, &workspace[chunk * kernel->slotsPerChunk() + slot],
+                sizeof(part));
+    sum.add(part);
+  }
   return sum.result();
 }
 
 double Plan::totalMetric(int64_t metric) const {
-  PairwiseSum sum;
+  PairwiseSum<double> sum;
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
     sum.add(tensorMetric(tensor, metric));
   return sum.result();

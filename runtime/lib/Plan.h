@@ -53,6 +53,10 @@ private:
 
   tdm_status checkLaunch(int64_t rows, int32_t threads,
                          const tdm_launch_info *info) const;
+  /// Runs the chunks of all phases, then what each tensor ends with.
+  int runPhases(int threads, uint32_t &flags);
+  void reduce(size_t reduction);
+  void linkTensors();
   double tensorMetric(int64_t tensor, int64_t metric) const;
   double totalMetric(int64_t metric) const;
 
@@ -63,7 +67,10 @@ private:
   TensorTable staged;
   ChunkTable chunks;
   std::vector<uint32_t> scalars;
-  std::vector<double> workspace;
+  /// Slots of 8 bytes, which hold doubles, floats or 32-bit integers.
+  std::vector<uint64_t> workspace;
+  /// One for each tensor and reduction.
+  std::vector<uint32_t> totals;
   bool launched = false;
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
 };

@@ -25,7 +25,7 @@ static_assert(sizeof(void *) == sizeof(int64_t),
 static_assert(sizeof(Chunk) == 24, "the kernels' layout of a chunk record");
 
 static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
-static constexpr int64_t headerWords = 5;
+static constexpr int64_t headerWords = 5, tailWords = 3;
 
 //===----------------------------------------------------------------------===//
 // Checks of one tensor
@@ -88,8 +88,18 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
            << "tensor " << index << ": first is " << tensor.first
            << ", so that the index of the last element overflows 64 bits; "
            << "correct first";
+  if (tensor.first && !kernel.reductions.empty())
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "tensor " << index << ": first is " << tensor.first
+           << ", but the kernel reduces over whole tensors; pass the unsharded "
+           << "tensor";
   for (const Plane &plane : kernel.planes)
-    if (tensor.first % plane.group)
+    if (tensor.first && plane.group == Plane::wholeTensor)
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "tensor " << index << ": first is " << tensor.first
+             << ", but plane '" << plane.name << "' has one entry for a whole "
+             << "tensor; pass the unsharded tensor";
+    else if (tensor.first % plane.group)
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << "tensor " << index << ": first is " << tensor.first
              << ", inside of a group of " << plane.group
@@ -182,6 +192,8 @@ void TensorTable::append(const Kernel &kernel, const tdm_tensor &tensor) {
       intervals.push_back(
           {begin, begin + bytesOf(plane, elements), count, i, plane.written});
   }
+  if (!kernel.reductions.empty())
+    records.insert(records.end(), tailWords, 0);
   if (tensor.scalar_row >= needRows) {
     needRows = tensor.scalar_row + 1;
     needRowsTensor = count;
@@ -200,7 +212,8 @@ tdm_status TensorTable::assign(const Kernel &kernel, const tdm_tensor *tensors,
            << "tensors is NULL; pass " << newCount << " tensors";
   records.clear();
   intervals.clear();
-  recordWords = headerWords + static_cast<int64_t>(kernel.planes.size());
+  recordWords = headerWords + static_cast<int64_t>(kernel.planes.size()) +
+                (kernel.reductions.empty() ? 0 : tailWords);
   count = needRows = needRowsTensor = 0;
   for (int64_t i = 0; i < newCount; ++i) {
     if (tdm_status status = check(kernel, tensors[i]))
@@ -230,6 +243,14 @@ bool TensorTable::holds(const Kernel &kernel, const tdm_tensor *tensors,
     if (!recordIs(&records[i * recordWords], tensors[i], kernel.planes.size()))
       return false;
   return true;
+}
+
+void TensorTable::link(int64_t tensor, const uint32_t *totals,
+                       int64_t firstChunk, int64_t endChunk) {
+  int64_t *tail = &records[(tensor + 1) * recordWords - tailWords];
+  tail[0] = reinterpret_cast<int64_t>(totals);
+  tail[1] = firstChunk;
+  tail[2] = endChunk;
 }
 
 int64_t TensorTable::elements(int64_t tensor) const {

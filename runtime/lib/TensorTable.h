@@ -41,6 +41,10 @@ public:
   /// Whether both tables have as many elements, tensor by tensor.
   bool sameElements(const TensorTable &other) const;
 
+  /// Says in the tensor's record where its totals and its chunks are.
+  void link(int64_t tensor, const uint32_t *totals, int64_t firstChunk,
+            int64_t endChunk);
+
   const void *data() const { return records.data(); }
   int64_t size() const { return count; }
   int64_t elements(int64_t tensor) const;
@@ -56,7 +60,8 @@ private:
   tdm_status checkOverlaps(const Kernel &kernel);
   void append(const Kernel &kernel, const tdm_tensor &tensor);
 
-  /// Records as 64-bit words: five integers, then the planes.
+  /// Records as 64-bit words: five integers, then the planes; then, where the
+  /// kernel has reductions, three words that link() writes.
   std::vector<int64_t> records;
   std::vector<Interval> intervals;
   int64_t recordWords = 0;

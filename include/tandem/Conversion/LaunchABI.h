@@ -36,6 +36,11 @@ struct Chunk {
   SmallVector<Value> planes;
   /// One value per uniform argument of the kernel's body.
   SmallVector<Value> uniforms;
+  /// The number of the tensor's elements.
+  Value size;
+  /// If the kernel has reductions: where the tensor's totals are, and the range
+  /// of its chunks.
+  Value totals, firstChunk, endChunk;
 
   /// What the bits that `op` draws for elements `index` and following depend
   /// on; `mapping` has the kernel's uniform values.
@@ -51,13 +56,28 @@ public:
 
   /// The entry function, empty but for its arguments: (tensors, chunks,
   /// scalars, workspace, flags, chunk_begin, chunk_end).
-  LLVM::LLVMFuncOp createEntry();
+  LLVM::LLVMFuncOp createEntry() { return createEntry(kernel.getSymName()); }
+  /// The same for a function of another name.
+  LLVM::LLVMFuncOp createEntry(StringRef name);
 
   /// The prologue function, complete: (hypers, integers, scalars, rows).
   LLVM::LLVMFuncOp createPrologue();
 
   /// Reads chunk number `index` through the entry's arguments.
   Chunk readChunk(LLVM::LLVMFuncOp entry, Value index);
+
+  /// Reads the record of tensor number `tensor`: a chunk without its range.
+  Chunk readTensor(LLVM::LLVMFuncOp entry, Value tensor);
+
+  /// Maps what is the same for all elements of a chunk: uniform values, sizes,
+  /// totals of earlier phases.
+  void mapShared(const Chunk &chunk, IRMapping &mapping);
+
+  /// The chunk's slots of the workspace: its parts of the kernel's reductions,
+  /// then of its metrics.
+  Value getSlots(Value workspace, Value chunkIndex);
+  /// The slot of a partial or a metric.
+  Value getSlot(Value slots, Operation *op);
 
   /// A pointer `index * stride + offset` bytes behind `base`.
   Value advance(Value base, Value index, int64_t stride, int64_t offset = 0);

@@ -28,11 +28,12 @@ Value sumLanes(SequenceBuilder &b, Value value, Value count);
 /// like a binary counter.
 class TreeSum {
 public:
-  /// Levels of the stack, f64 each: more than the bits of any chunk size.
+  /// Levels of the stack, 8 bytes each: more than the bits of any chunk size.
   static constexpr int64_t maxLevels = 64;
 
-  /// A sum whose stack is at a pointer.
-  TreeSum(LaunchBuilder &launch, Value stack) : launch(launch), stack(stack) {}
+  /// A sum of f32 or f64 whose stack is at a pointer.
+  TreeSum(LaunchBuilder &launch, Value stack, Type type)
+      : launch(launch), stack(stack), type(type) {}
 
   /// Adds the sum of block number `block`; blocks come in order.
   void addBlock(SequenceBuilder &b, Value sum, Value block);
@@ -45,6 +46,7 @@ private:
 
   LaunchBuilder &launch;
   Value stack;
+  Type type;
 };
 
 } // namespace mlir::tandem

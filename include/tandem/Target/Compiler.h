@@ -57,6 +57,13 @@ struct KernelSignature {
     RoleKind kind;
   };
 
+  /// A reduction over a tensor or the model, and the phase that makes it.
+  struct Reduction {
+    ReduceKind kind;
+    unsigned phase;
+    bool overModel;
+  };
+
   std::string name, strategy, compute;
   std::vector<PlaneEntry> planes;
   std::vector<Hyper> hypers;
@@ -65,6 +72,12 @@ struct KernelSignature {
   unsigned numScalars = 0;
   /// Sums that a launch makes per tensor.
   unsigned numMetrics = 0;
+  /// Phases of a step, of which the last one writes.
+  unsigned numPhases = 1;
+  /// What earlier phases make for later ones.
+  std::vector<Reduction> reductions;
+  /// Whether something is left to do for each tensor behind the last phase.
+  bool hasCommit = false;
 
   /// "adamw under bf16"; the name alone for a kernel with storages of its own.
   std::string getTitle() const;
@@ -73,7 +86,14 @@ struct KernelSignature {
   double getBytesPerParameter() const;
 
   static KernelSignature get(KernelOp kernel, StringRef strategy);
+
+  /// Adds what -tandem-split-phases has made of the kernel.
+  void addParts(ModuleOp module);
 };
+
+/// The kernel's name for its code of a phase, and for what it does at the end.
+std::string getPhaseName(const KernelSignature &signature, unsigned phase);
+std::string getCommitName(const KernelSignature &signature);
 
 struct CompileOptions {
   /// MLIR text of one graph, or of one kernel at any stage before
@@ -106,6 +126,9 @@ struct CompiledKernel {
   std::unique_ptr<CPUCode> code;
   void *entry = nullptr;
   void *prologue = nullptr;
+  /// Its phases before the last, which `entry` is, and what ends it, if any.
+  std::vector<void *> earlyEntries;
+  void *commit = nullptr;
 };
 
 /// Compiles the one graph or kernel of `options.graph`. Safe to call from

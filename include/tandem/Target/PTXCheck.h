@@ -52,8 +52,9 @@ struct RequiredCounts {
   /// Roundings of values that may be representable already, such as a selected
   /// or negated one: the instruction selector may find that out.
   RoundingCounts optional;
-  /// Metrics, each of which a block sums over its step and its chunk.
-  int64_t sums = 0;
+  /// Metrics and partial sums, each of which a block adds up over its step and
+  /// its chunk: those in f64 and those in f32.
+  int64_t sums = 0, singleSums = 0;
   /// Fused operations of the prologue; more would be contractions.
   int64_t prologueFMAs = 0;
 };
@@ -70,7 +71,7 @@ llvm::Expected<RequiredCounts> countRequired(KernelOp kernel);
 ///     and f16 divisions and roots are f32 ones and a rounding; before sm_90 a
 ///     bf16 addition is an fma by 1, a subtraction an fma by -1, a product an
 ///     fma with -0;
-///     Each sum takes the additions of one f64 tree over the block's elements
+///     Each sum takes the additions of one tree over the block's elements
 ///     and two for the steps of the chunk;
 ///   - every instruction on floats is one of a known list, rounds to nearest
 ///     even where it rounds, and does not flush, approximate or saturate;

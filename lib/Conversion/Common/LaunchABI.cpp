@@ -21,8 +21,11 @@ using namespace mlir::tandem;
 
 // Bytes of the records; the runtime's header defines the same.
 static constexpr int64_t recordHead = 40;
+static constexpr int64_t recordTail = 24;
 static constexpr int64_t chunkBytes = 24;
 static constexpr int64_t slotBytes = 4;
+// A slot of the workspace.
+static constexpr int64_t partBytes = 8;
 
 std::string mlir::tandem::getEntryName(StringRef kernel) {
   return ("tandem_" + kernel).str();
@@ -32,13 +35,19 @@ std::string mlir::tandem::getPrologueName(StringRef kernel) {
 }
 
 LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
-  for (Operation &op : kernel.getBodyBlock().without_terminator())
+  for (Operation &op : kernel.getBodyBlock().without_terminator()) {
+    auto reduce = dyn_cast<ReduceOp>(op);
+    if (reduce && reduce.endsPhase())
+      return op.emitError("a reduction over a ")
+             << stringifyScope(reduce.getScope())
+             << " ends a launch; run -tandem-split-phases first";
     if (isa<TandemDialect>(op.getDialect()) &&
         !isa<LoadPlaneOp, StorePlaneOp, RandomBitsOp, MetricOp, RaiseOp,
-             ReduceOp>(op))
+             ReduceOp, PartialOp, TotalOp, SizeOp>(op))
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";
+  }
   return success();
 }
 
@@ -71,13 +80,13 @@ Value LaunchBuilder::load(Value base, Type type, int64_t offset) {
   return LLVM::LoadOp::create(builder, loc, type, pointer);
 }
 
-LLVM::LLVMFuncOp LaunchBuilder::createEntry() {
+LLVM::LLVMFuncOp LaunchBuilder::createEntry(StringRef name) {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64 = builder.getI64Type();
   SmallVector<Type> types(5, pointer);
   types.append({i64, i64});
   auto entry = LLVM::LLVMFuncOp::create(
-      builder, loc, getEntryName(kernel.getSymName()),
+      builder, loc, getEntryName(name),
       LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()),
                                   types));
   entry.addEntryBlock(builder);
@@ -92,28 +101,65 @@ Value LaunchBuilder::readSlot(Value row, unsigned slot, Type type) {
 }
 
 Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
+  Type i64Type = builder.getI64Type();
+  Value record = advance(entry.getArgument(1), index, chunkBytes);
+  Chunk chunk = readTensor(entry, load(record, i64Type));
+  chunk.begin = load(record, i64Type, 8);
+  chunk.end = load(record, i64Type, 16);
+  return chunk;
+}
+
+Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   SequenceBuilder b(builder, loc);
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64Type = builder.getI64Type();
-  SmallVector<PlaneInfo> planes = getPlanes();
-  Value record = advance(entry.getArgument(1), index, chunkBytes);
-  Value tensor = load(record, i64Type);
-  Value table = advance(entry.getArgument(0), tensor,
-                        recordHead + 8 * int64_t(planes.size()));
+  int64_t planes = getPlanes().size();
+  int64_t tail = recordHead + 8 * planes;
+  bool hasTail = kernel.getReductions();
+  Value table =
+      advance(entry.getArgument(0), tensor, tail + (hasTail ? recordTail : 0));
   Chunk chunk;
-  chunk.begin = load(record, i64Type, 8);
-  chunk.end = load(record, i64Type, 16);
+  chunk.size = b.muli(load(table, i64Type), load(table, i64Type, 8));
   chunk.first = load(table, i64Type, 16);
   chunk.key = b.resize(load(table, i64Type, 24), builder.getI32Type());
   Value scalarRow = load(table, i64Type, 32);
-  for (unsigned plane = 0; plane < planes.size(); ++plane)
+  for (int64_t plane = 0; plane < planes; ++plane)
     chunk.planes.push_back(load(table, pointer, recordHead + 8 * plane));
+  if (hasTail) {
+    chunk.totals = load(table, pointer, tail);
+    chunk.firstChunk = load(table, i64Type, tail + 8);
+    chunk.endChunk = load(table, i64Type, tail + 16);
+  }
   auto uniforms = kernel.getUniforms();
   Value row = advance(entry.getArgument(2), scalarRow,
                       slotBytes * int64_t(uniforms.size()));
   for (auto [slot, uniform] : llvm::enumerate(uniforms))
     chunk.uniforms.push_back(readSlot(row, slot, uniform.getType()));
   return chunk;
+}
+
+void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
+  for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
+    mapping.map(Value(uniform), value);
+  for (Operation &op : kernel.getBodyBlock()) {
+    if (isa<SizeOp>(op))
+      mapping.map(op.getResult(0), chunk.size);
+    if (auto total = dyn_cast<TotalOp>(op))
+      mapping.map(total.getResult(), load(chunk.totals, total.getType(),
+                                          total.getIndex() * slotBytes));
+  }
+}
+
+Value LaunchBuilder::getSlots(Value workspace, Value chunkIndex) {
+  int64_t slots = kernel.getReductions() + kernel.getNumMetrics();
+  return advance(workspace, chunkIndex, partBytes * slots);
+}
+
+Value LaunchBuilder::getSlot(Value slots, Operation *op) {
+  auto metric = dyn_cast<MetricOp>(op);
+  int64_t slot = metric ? kernel.getReductions() + metric.getIndex()
+                        : cast<PartialOp>(op).getIndex();
+  return advance(slots, i64(slot), partBytes);
 }
 
 SmallVector<LaunchBuilder::PlaneInfo> LaunchBuilder::getPlanes() {

@@ -61,7 +61,7 @@ void TreeSum::addBlock(SequenceBuilder &b, Value sum, Value block) {
         scf::ConditionOp::create(builder, loc, isFull, state);
       },
       [&](OpBuilder &builder, Location loc, ValueRange state) {
-        Value earlier = launch.load(getLevel(state[1]), b.builder.getF64Type());
+        Value earlier = launch.load(getLevel(state[1]), type);
         scf::YieldOp::create(builder, loc,
                              ValueRange{b.shr(state[0], 1),
                                         b.addi(state[1], one),
@@ -73,7 +73,7 @@ void TreeSum::addBlock(SequenceBuilder &b, Value sum, Value block) {
 
 Value TreeSum::getTotal(SequenceBuilder &b, Value blocks) {
   Value zero = launch.i64(0), one = launch.i64(1);
-  Value start = b.real(b.builder.getF64Type(), -0.0);
+  Value start = b.real(type, -0.0);
   auto loop = scf::WhileOp::create(
       b.builder, b.loc,
       TypeRange{blocks.getType(), zero.getType(), start.getType()},
@@ -85,7 +85,7 @@ Value TreeSum::getTotal(SequenceBuilder &b, Value blocks) {
       [&](OpBuilder &builder, Location loc, ValueRange state) {
         Value isSet = b.compare(CmpIPredicate::ne, b.andi(state[0], one), zero);
         // An unset level's slot may hold anything; it is not selected.
-        Value partial = launch.load(getLevel(state[1]), b.builder.getF64Type());
+        Value partial = launch.load(getLevel(state[1]), type);
         Value sum = b.select(isSet, b.add(partial, state[2]), state[2]);
         scf::YieldOp::create(
             builder, loc,

@@ -56,7 +56,7 @@ private:
   void createScratch();
   void createKept();
   void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
-  /// Builds a loop that carries what has been raised.
+  /// Builds a loop that carries what has been raised and the extremes.
   void buildLoop(Value begin, Value end, int64_t step,
                  function_ref<void(Value)> build);
   void buildTile(const Chunk &chunk, Value tile);
@@ -69,16 +69,22 @@ private:
   void buildOperation(StageBlock &block, Operation *op);
   void buildReduce(StageBlock &block, ReduceOp op);
   /// ORs the flags whose conditions held anywhere into the thread's.
-  void storeFlags(LLVM::LLVMFuncOp entry);
+  void storeFlag(LLVM::LLVMFuncOp entry, RaiseOp op, Value condition);
+  /// The value that a carried operation starts from in a chunk.
+  Value getIdentity(Operation *op);
+  void carry(StageBlock &block, Operation *op);
+  void storeCarried(LLVM::LLVMFuncOp entry, Value slots);
   /// Makes a value that another stage or none has computed known to a block.
   void provide(StageBlock &block, Value value);
   Value getOffset(const StageBlock &block, int64_t group);
   /// Where a block's part of a kept value, or of a reduction, lies.
   Value getKeptSlot(const StageBlock &block, Value value);
   void createSums();
-  void addToSum(const Chunk &chunk, Value index, MetricOp op, Value value);
+  void addToSum(StageBlock &block, Operation *op);
   /// Writes the chunk's sums to its slots of the workspace.
-  void storeSums(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value chunkIndex);
+  void storeSums(const Chunk &chunk, Value slots);
+  /// A kernel that runs once for each tensor.
+  void buildCommit(LLVM::LLVMFuncOp entry);
   /// Copies the first `count` elements between planes and scratch.
   void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
   /// Which of a block's elements the chunk has.
@@ -94,12 +100,13 @@ private:
   /// One block of elements per plane, where a chunk's partial block is
   /// computed.
   SmallVector<Value> scratch;
-  /// One sum per metric of the kernel.
-  SmallVector<TreeSum> sums;
-  SmallVector<RaiseOp> raises;
-  /// For each of them, whether its condition has held in this chunk so far, by
-  /// lanes.
-  SmallVector<Value> raised;
+  /// The metrics and the partial sums of the body.
+  llvm::MapVector<Operation *, TreeSum> sums;
+  /// Its raises, and partial maxima and minima.
+  SmallVector<Operation *> carriers;
+  /// For each of them, by lanes: whether its condition has held in this chunk
+  /// so far; the extreme so far.
+  SmallVector<Value> carried;
   Stages stages;
   /// The body's operations in the order in which they are computed.
   SmallVector<Operation *> order;
@@ -119,13 +126,16 @@ void CPUKernelBuilder::createScratch() {
 }
 
 void CPUKernelBuilder::build() {
-  launch.createPrologue();
+  // The parts of a kernel have the same prologue.
+  if (kernel.getPart() == KernelPart::whole)
+    launch.createPrologue();
   LLVM::LLVMFuncOp entry = launch.createEntry();
   builder.setInsertionPointToStart(&entry.getBody().front());
+  if (kernel.getPart() == KernelPart::commit)
+    return buildCommit(entry);
   createScratch();
   createKept();
   createSums();
-  kernel.getBodyBlock().walk([&](RaiseOp op) { raises.push_back(op); });
   auto chunks = scf::ForOp::create(builder, loc, entry.getArgument(5),
                                    entry.getArgument(6), launch.i64(1));
   LLVM::ReturnOp::create(builder, loc, ValueRange());
@@ -133,75 +143,146 @@ void CPUKernelBuilder::build() {
   buildChunk(entry, chunks.getInductionVar());
 }
 
+void CPUKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
+  auto tensors = scf::ForOp::create(builder, loc, entry.getArgument(5),
+                                    entry.getArgument(6), launch.i64(1));
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+  builder.setInsertionPoint(tensors.getBody()->getTerminator());
+  Chunk chunk = launch.readTensor(entry, tensors.getInductionVar());
+  // A tensor without elements has no planes.
+  SequenceBuilder b(builder, loc);
+  auto branch = scf::IfOp::create(
+      builder, loc,
+      b.compare(arith::CmpIPredicate::ne, chunk.size, launch.i64(0)));
+  builder.setInsertionPointToStart(branch.thenBlock());
+  StageBlock block{chunk, /*stage=*/0, Value(), Value(), chunk.planes, {}};
+  buildBody(block);
+}
+
 void CPUKernelBuilder::buildLoop(Value begin, Value end, int64_t step,
                                  function_ref<void(Value)> build) {
   auto loop = scf::ForOp::create(
-      builder, loc, begin, end, launch.i64(step), raised,
+      builder, loc, begin, end, launch.i64(step), carried,
       [&](OpBuilder &, Location, Value index, ValueRange state) {
-        raised.assign(state.begin(), state.end());
+        carried.assign(state.begin(), state.end());
         build(index);
-        scf::YieldOp::create(builder, loc, raised);
+        scf::YieldOp::create(builder, loc, carried);
       });
-  raised.assign(loop.getResults().begin(), loop.getResults().end());
+  carried.assign(loop.getResults().begin(), loop.getResults().end());
 }
 
 void CPUKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
-  SequenceBuilder b(builder, loc);
   Chunk chunk = launch.readChunk(entry, chunkIndex);
-  for (RaiseOp op : raises)
-    raised.push_back(b.zero(op.getCondition().getType()));
+  for (Operation *op : carriers)
+    carried.push_back(getIdentity(op));
   buildLoop(chunk.begin, chunk.end, stages.getTile(),
             [&](Value tile) { buildTile(chunk, tile); });
-  storeSums(entry, chunk, chunkIndex);
-  storeFlags(entry);
+  Value slots = launch.getSlots(entry.getArgument(3), chunkIndex);
+  storeSums(chunk, slots);
+  storeCarried(entry, slots);
 }
 
-void CPUKernelBuilder::storeFlags(LLVM::LLVMFuncOp entry) {
+//===----------------------------------------------------------------------===//
+// Flags, maxima and minima
+//===----------------------------------------------------------------------===//
+
+Value CPUKernelBuilder::getIdentity(Operation *op) {
   SequenceBuilder b(builder, loc);
-  for (auto [op, condition] : llvm::zip(raises, raised)) {
-    if (isa<VectorType>(condition.getType()))
-      condition = vector::ReductionOp::create(
-          builder, loc, vector::CombiningKind::OR, condition);
-    auto branch = scf::IfOp::create(builder, loc, condition);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    Value flags = launch.load(entry.getArgument(4), builder.getI32Type());
-    LLVM::StoreOp::create(
-        builder, loc, b.ori(flags, b.like(flags, uint64_t(1) << op.getFlag())),
-        entry.getArgument(4));
+  Type type = op->getOperand(0).getType();
+  auto partial = dyn_cast<PartialOp>(op);
+  bool isMin = partial && partial.getKind() == ReduceKind::min;
+  return isMin ? b.integer(type, ~uint64_t(0)) : b.zero(type);
+}
+
+/// Joins this block's lanes with those of the blocks before it.
+void CPUKernelBuilder::carry(StageBlock &block, Operation *op) {
+  SequenceBuilder b(builder, loc);
+  Value &before = carried[llvm::find(carriers, op) - carriers.begin()];
+  Value value = block.mapping.lookup(op->getOperand(0));
+  auto partial = dyn_cast<PartialOp>(op);
+  if (partial && width > 1)
+    value =
+        b.select(laneExists(block), lanes.inOrder(b, value), getIdentity(op));
+  if (!partial)
+    before = b.ori(before, value);
+  else if (partial.getKind() == ReduceKind::max)
+    before = arith::MaxUIOp::create(builder, loc, before, value);
+  else
+    before = arith::MinUIOp::create(builder, loc, before, value);
+}
+
+static vector::CombiningKind getCombiningKind(Operation *op) {
+  auto partial = dyn_cast<PartialOp>(op);
+  if (!partial)
+    return vector::CombiningKind::OR;
+  return partial.getKind() == ReduceKind::max ? vector::CombiningKind::MAXUI
+                                              : vector::CombiningKind::MINUI;
+}
+
+void CPUKernelBuilder::storeCarried(LLVM::LLVMFuncOp entry, Value slots) {
+  for (auto [op, value] : llvm::zip(carriers, carried)) {
+    if (isa<VectorType>(value.getType()))
+      value = vector::ReductionOp::create(builder, loc, getCombiningKind(op),
+                                          value);
+    if (auto raise = dyn_cast<RaiseOp>(op))
+      storeFlag(entry, raise, value);
+    else
+      LLVM::StoreOp::create(builder, loc, value, launch.getSlot(slots, op));
   }
 }
 
+void CPUKernelBuilder::storeFlag(LLVM::LLVMFuncOp entry, RaiseOp op,
+                                 Value condition) {
+  SequenceBuilder b(builder, loc);
+  auto branch = scf::IfOp::create(builder, loc, condition);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  Value flags = launch.load(entry.getArgument(4), builder.getI32Type());
+  LLVM::StoreOp::create(
+      builder, loc, b.ori(flags, b.like(flags, uint64_t(1) << op.getFlag())),
+      entry.getArgument(4));
+}
+
+//===----------------------------------------------------------------------===//
+// Sums
+//===----------------------------------------------------------------------===//
+
 void CPUKernelBuilder::createSums() {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  for (int64_t i = 0, count = kernel.getNumMetrics(); i < count; ++i)
-    sums.emplace_back(launch, LLVM::AllocaOp::create(
-                                  builder, loc, pointer, builder.getF64Type(),
-                                  launch.i64(TreeSum::maxLevels)));
+  for (Operation &op : kernel.getBodyBlock()) {
+    auto partial = dyn_cast<PartialOp>(op);
+    bool isSum = partial && partial.getKind() == ReduceKind::sum;
+    if (isSum || isa<MetricOp>(op)) {
+      Type type = getElementTypeOrSelf(op.getOperand(0));
+      Value stack =
+          LLVM::AllocaOp::create(builder, loc, pointer, builder.getI64Type(),
+                                 launch.i64(TreeSum::maxLevels));
+      sums.insert({&op, TreeSum(launch, stack, type)});
+    } else if (partial || isa<RaiseOp>(op)) {
+      carriers.push_back(&op);
+    }
+  }
 }
 
-void CPUKernelBuilder::addToSum(const Chunk &chunk, Value index, MetricOp op,
-                                Value value) {
+void CPUKernelBuilder::addToSum(StageBlock &block, Operation *op) {
   SequenceBuilder b(builder, loc);
-  Value offset = b.subi(index, chunk.begin);
-  Value block = b.shr(offset, llvm::Log2_64(width));
-  Value sum = sumLanes(b, value, b.subi(chunk.end, index));
-  sums[op.getIndex()].addBlock(b, sum, block);
+  Value value = lanes.inOrder(b, block.mapping.lookup(op->getOperand(0)));
+  Value offset = b.subi(block.index, block.chunk.begin);
+  Value number = b.shr(offset, llvm::Log2_64(width));
+  Value sum = sumLanes(b, value, b.subi(block.chunk.end, block.index));
+  sums.find(op)->second.addBlock(b, sum, number);
 }
 
-void CPUKernelBuilder::storeSums(LLVM::LLVMFuncOp entry, const Chunk &chunk,
-                                 Value chunkIndex) {
+void CPUKernelBuilder::storeSums(const Chunk &chunk, Value slots) {
   if (sums.empty())
     return;
   SequenceBuilder b(builder, loc);
   Value size = b.subi(chunk.end, chunk.begin);
   Value blocks =
       b.shr(b.addi(size, launch.i64(width - 1)), llvm::Log2_64(width));
-  Value slots =
-      launch.advance(entry.getArgument(3), chunkIndex, 8 * sums.size());
-  for (auto [index, sum] : llvm::enumerate(sums))
+  for (auto &[op, sum] : sums)
     LLVM::StoreOp::create(builder, loc, sum.getTotal(b, blocks),
-                          launch.advance(slots, launch.i64(index), 8));
+                          launch.getSlot(slots, op));
 }
 
 /// Memory for what one stage leaves to the next.
@@ -310,9 +391,7 @@ Value CPUKernelBuilder::laneExists(const StageBlock &block) {
 }
 
 void CPUKernelBuilder::buildBody(StageBlock &block) {
-  for (auto [uniform, value] :
-       llvm::zip(kernel.getUniforms(), block.chunk.uniforms))
-    block.mapping.map(Value(uniform), value);
+  launch.mapShared(block.chunk, block.mapping);
   for (Operation *op : order) {
     bool isHere = stages.getStage(op) == block.stage;
     bool isUniform = op->getNumResults() && stages.isUniform(op->getResult(0));
@@ -335,12 +414,10 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
     unsigned plane = launch.getPlaneIndex(store.getTensor(), store.getPlane());
     LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
                           block.pointers[plane], planes[plane].bytes);
-  } else if (auto metric = dyn_cast<MetricOp>(op)) {
-    Value value = lanes.inOrder(b, mapping.lookup(metric.getValue()));
-    addToSum(block.chunk, block.index, metric, value);
-  } else if (auto raise = dyn_cast<RaiseOp>(op)) {
-    Value &before = raised[llvm::find(raises, raise) - raises.begin()];
-    before = b.ori(before, mapping.lookup(raise.getCondition()));
+  } else if (sums.contains(op)) {
+    addToSum(block, op);
+  } else if (llvm::is_contained(carriers, op)) {
+    carry(block, op);
   } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
     buildReduce(block, reduce);
   } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {

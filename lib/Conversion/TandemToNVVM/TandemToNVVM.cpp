@@ -11,7 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "BlockSums.h"
+#include "BlockReductions.h"
+#include "Totals.h"
 #include "WarpReduce.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
@@ -54,9 +55,21 @@ private:
   Value prepareChunk(Chunk &chunk);
   void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
   /// Builds the loop over a chunk's steps. Its results: for each raise whether
-  /// this thread's elements did; with metrics the number of steps.
+  /// this thread's elements did; with reductions the number of steps, and this
+  /// thread's maxima and minima.
   scf::ForOp buildSteps(const Chunk &chunk, Value isAligned);
   void buildStep(const Chunk &chunk, Value index, Value isAligned);
+  /// What the loop carries from one step to the next.
+  SmallVector<Value> advanceState(const Chunk &chunk, ValueRange state);
+  void buildReductions(LLVM::LLVMFuncOp entry);
+  /// Reduces this thread's lanes; those beyond the chunk's end take no part.
+  Value reduceExisting(const Chunk &chunk, Value index, Value value,
+                       ReduceKind kind);
+  void prepareReduced(const Chunk &chunk, Value index, Operation &op);
+  void storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
+                    ValueRange results);
+  /// A kernel that runs once for each tensor, a thread for each.
+  void buildCommit(LLVM::LLVMFuncOp entry);
   /// ORs the flags that this thread raised into the launch's.
   void storeFlags(LLVM::LLVMFuncOp entry, ValueRange raised);
   Value toGlobal(Value pointer);
@@ -84,12 +97,13 @@ private:
   Value thread, threads;
   /// Whether the threads of a warp meet in each step.
   bool isCollective = false;
-  /// Set if the kernel measures.
-  std::optional<BlockSums> sums;
+  /// The metrics and partials, if there are any.
+  SmallVector<Operation *> reduced;
+  std::optional<BlockReductions> reductions;
   IRMapping mapping;
-  /// What a step computes: the metrics' values; for each raise whether any
-  /// lane did.
-  SmallVector<Value> measured, raisedByStep;
+  /// What a step computes: the sums' values; for each raise whether any lane
+  /// did; the largest or smallest of the lanes.
+  SmallVector<Value> summands, raisedByStep, extremes;
 };
 } // namespace
 
@@ -102,7 +116,10 @@ void NVVMKernelBuilder::build() {
   kernel.getBodyBlock().walk([&](LoadPlaneOp op) { loads.push_back(op); });
   kernel.getBodyBlock().walk([&](StorePlaneOp op) { stores.push_back(op); });
   kernel.getBodyBlock().walk([&](RaiseOp op) { raises.push_back(op); });
-  markKernel(launch.createPrologue(), 1);
+  // The parts of a kernel have the same prologue.
+  if (kernel.getPart() == KernelPart::whole)
+    markKernel(launch.createPrologue(), 1);
+  createTotals(kernel, builder, blockSize);
   LLVM::LLVMFuncOp entry = launch.createEntry();
   markKernel(entry, blockSize);
   builder.setInsertionPointToStart(&entry.getBody().front());
@@ -110,9 +127,11 @@ void NVVMKernelBuilder::build() {
   Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
   thread = sreg<NVVM::ThreadIdXOp>();
   threads = sreg<NVVM::BlockDimXOp>();
-  if (kernel.getNumMetrics())
-    sums.emplace(b, kernel, launch, blockSize);
-  isCollective = sums || !kernel.getBodyBlock().getOps<ReduceOp>().empty();
+  if (kernel.getPart() == KernelPart::commit)
+    return buildCommit(entry);
+  buildReductions(entry);
+  isCollective =
+      reductions || !kernel.getBodyBlock().getOps<ReduceOp>().empty();
   auto chunks =
       scf::ForOp::create(builder, loc, b.addi(entry.getArgument(5), block),
                          entry.getArgument(6), blocks);
@@ -121,17 +140,73 @@ void NVVMKernelBuilder::build() {
   buildChunk(entry, chunks.getInductionVar());
 }
 
-void NVVMKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
+/// The values of the kernel's body that a block reduces.
+void NVVMKernelBuilder::buildReductions(LLVM::LLVMFuncOp entry) {
+  SmallVector<BlockReductions::Item> items;
+  for (Operation &op : kernel.getBodyBlock()) {
+    auto partial = dyn_cast<PartialOp>(op);
+    if (!partial && !isa<MetricOp>(op))
+      continue;
+    reduced.push_back(&op);
+    items.push_back({partial ? partial.getKind() : ReduceKind::sum,
+                     getElementTypeOrSelf(op.getOperand(0).getType())});
+  }
   SequenceBuilder b(builder, loc);
+  if (!reduced.empty())
+    reductions.emplace(b, kernel, entry.getSymName().str() + "_parts", launch,
+                       items, blockSize);
+}
+
+void NVVMKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
+  SequenceBuilder b(builder, loc);
+  Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
+  Value first = b.addi(b.muli(block, threads), thread);
+  auto tensors =
+      scf::ForOp::create(builder, loc, b.addi(entry.getArgument(5), first),
+                         entry.getArgument(6), b.muli(blocks, threads));
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+  builder.setInsertionPoint(tensors.getBody()->getTerminator());
+  Chunk chunk = launch.readTensor(entry, tensors.getInductionVar());
+  auto branch = scf::IfOp::create(
+      builder, loc,
+      b.compare(arith::CmpIPredicate::ne, chunk.size, launch.i64(0)));
+  builder.setInsertionPointToStart(branch.thenBlock());
+  launch.mapShared(chunk, mapping);
+  for (Operation &op : kernel.getBodyBlock().without_terminator()) {
+    auto accessed = [&] { return toGlobal(chunk.planes[planeOf(&op)]); };
+    if (isa<TotalOp, SizeOp>(op))
+      continue;
+    if (auto load = dyn_cast<LoadPlaneOp>(op))
+      mapping.map(load.getResult(),
+                  LLVM::LoadOp::create(builder, loc, load.getType(), accessed())
+                      .getResult());
+    else if (auto store = dyn_cast<StorePlaneOp>(op))
+      LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
+                            accessed());
+    else
+      builder.clone(op, mapping);
+  }
+}
+
+void NVVMKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
   Chunk chunk = launch.readChunk(entry, chunkIndex);
   Value isAligned = prepareChunk(chunk);
   scf::ForOp steps = buildSteps(chunk, isAligned);
   storeFlags(entry, steps.getResults().take_front(raises.size()));
-  if (!sums)
-    return;
-  Value slots = launch.advance(toGlobal(entry.getArgument(3)), chunkIndex,
-                               8 * int64_t(kernel.getNumMetrics()));
-  sums->store(b, slots, steps.getResults().back());
+  if (reductions)
+    storeReduced(entry, chunkIndex, steps.getResults());
+}
+
+void NVVMKernelBuilder::storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
+                                     ValueRange results) {
+  SequenceBuilder b(builder, loc);
+  Value slots = launch.getSlots(toGlobal(entry.getArgument(3)), chunkIndex);
+  Value steps = results[raises.size()];
+  SmallVector<Value> mine(results.drop_front(raises.size() + 1));
+  reductions->finish(b, mine, steps, [&](ArrayRef<Value> values) {
+    for (auto [op, value] : llvm::zip(reduced, values))
+      LLVM::StoreOp::create(builder, loc, value, launch.getSlot(slots, op));
+  });
 }
 
 scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
@@ -140,8 +215,12 @@ scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
   Value offset = b.muli(thread, lanes);
   SmallVector<Value> initial(raises.size(),
                              b.integer(builder.getI1Type(), false));
-  if (sums)
+  if (reductions) {
     initial.push_back(launch.i64(0));
+    for (const auto &item : reductions->getItems())
+      if (!item.isSum())
+        initial.push_back(BlockReductions::getIdentity(b, item));
+  }
   // Threads that meet in sums or shuffles take as many steps as the first one.
   return scf::ForOp::create(
       builder, loc, isCollective ? chunk.begin : b.addi(chunk.begin, offset),
@@ -149,15 +228,27 @@ scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
       [&](OpBuilder &, Location, Value position, ValueRange state) {
         Value index = isCollective ? b.addi(position, offset) : position;
         buildStep(chunk, index, isAligned);
-        SmallVector<Value> next;
-        for (auto [before, raised] : llvm::zip(state, raisedByStep))
-          next.push_back(b.ori(before, raised));
-        if (sums) {
-          sums->addStep(b, measured, b.subi(chunk.end, index), state.back());
-          next.push_back(b.addi(state.back(), launch.i64(1)));
-        }
-        scf::YieldOp::create(builder, loc, next);
+        scf::YieldOp::create(builder, loc, advanceState(chunk, state));
       });
+}
+
+SmallVector<Value> NVVMKernelBuilder::advanceState(const Chunk &chunk,
+                                                   ValueRange state) {
+  SequenceBuilder b(builder, loc);
+  SmallVector<Value> next;
+  for (auto [before, raised] : llvm::zip(state, raisedByStep))
+    next.push_back(b.ori(before, raised));
+  if (!reductions)
+    return next;
+  Value step = state[next.size()];
+  reductions->addStep(b, summands, step);
+  next.push_back(b.addi(step, launch.i64(1)));
+  auto *extreme = extremes.begin();
+  for (const auto &item : reductions->getItems())
+    if (!item.isSum())
+      next.push_back(
+          BlockReductions::join(b, item, state[next.size()], *extreme++));
+  return next;
 }
 
 void NVVMKernelBuilder::storeFlags(LLVM::LLVMFuncOp entry, ValueRange raised) {
@@ -207,17 +298,15 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
   Value isWhole = b.compare(arith::CmpIPredicate::sge, b.subi(chunk.end, index),
                             launch.i64(width));
   Value isWide = b.andi(isWhole, isAligned);
-  for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
-    mapping.map(Value(uniform), value);
+  launch.mapShared(chunk, mapping);
   SmallVector<Value> loaded = buildLoads(chunk, index, isWide);
   for (auto [op, value] : llvm::zip(loads, loaded))
     mapping.map(op.getResult(), value);
-  measured.resize(kernel.getNumMetrics());
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
-    if (isa<LoadPlaneOp, StorePlaneOp>(op))
+    if (isa<LoadPlaneOp, StorePlaneOp, TotalOp, SizeOp>(op))
       continue;
-    if (auto metric = dyn_cast<MetricOp>(op)) {
-      measured[metric.getIndex()] = mapping.lookup(metric.getValue());
+    if (isa<MetricOp, PartialOp>(op)) {
+      prepareReduced(chunk, index, op);
     } else if (auto raise = dyn_cast<RaiseOp>(op)) {
       raisedByStep.push_back(anyLane(b, mapping.lookup(raise.getCondition())));
     } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
@@ -370,8 +459,18 @@ void NVVMKernelBuilder::buildSharedStores(const Chunk &chunk, Value index) {
 Value NVVMKernelBuilder::buildReduce(const Chunk &chunk, Value index,
                                      ReduceOp op) {
   SequenceBuilder b(builder, loc);
-  bool isMax = op.getKind() == ReduceKind::max;
-  Value value = mapping.lookup(op.getValue());
+  BlockReductions::Item item{op.getKind(), op.getType()};
+  Value value =
+      reduceExisting(chunk, index, mapping.lookup(op.getValue()), op.getKind());
+  return reduceLanes(
+      b, value, int64_t(op.getGroup()) / width,
+      [&](Value x, Value y) { return BlockReductions::join(b, item, x, y); });
+}
+
+Value NVVMKernelBuilder::reduceExisting(const Chunk &chunk, Value index,
+                                        Value value, ReduceKind kind) {
+  SequenceBuilder b(builder, loc);
+  bool isMax = kind == ReduceKind::max;
   auto type = VectorType::get({width}, builder.getI64Type());
   SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
   Value numbers = arith::ConstantOp::create(
@@ -380,15 +479,22 @@ Value NVVMKernelBuilder::buildReduce(const Chunk &chunk, Value index,
       vector::BroadcastOp::create(builder, loc, type, b.subi(chunk.end, index));
   Value exists = b.compare(arith::CmpIPredicate::slt, numbers, limit);
   value = b.select(exists, value, b.like(value, isMax ? 0 : ~uint64_t(0)));
-  value = vector::ReductionOp::create(builder, loc,
-                                      isMax ? vector::CombiningKind::MAXUI
-                                            : vector::CombiningKind::MINUI,
-                                      value);
-  return reduceLanes(
-      b, value, int64_t(op.getGroup()) / width, [&](Value x, Value y) {
-        return isMax ? arith::MaxUIOp::create(builder, loc, x, y).getResult()
-                     : arith::MinUIOp::create(builder, loc, x, y).getResult();
-      });
+  return vector::ReductionOp::create(builder, loc,
+                                     isMax ? vector::CombiningKind::MAXUI
+                                           : vector::CombiningKind::MINUI,
+                                     value);
+}
+
+/// This thread's part of a metric or a partial.
+void NVVMKernelBuilder::prepareReduced(const Chunk &chunk, Value index,
+                                       Operation &op) {
+  SequenceBuilder b(builder, loc);
+  Value value = mapping.lookup(op.getOperand(0));
+  auto partial = dyn_cast<PartialOp>(op);
+  if (!partial || partial.getKind() == ReduceKind::sum)
+    summands.push_back(sumLanes(b, value, b.subi(chunk.end, index)));
+  else
+    extremes.push_back(reduceExisting(chunk, index, value, partial.getKind()));
 }
 
 namespace {
@@ -397,7 +503,7 @@ struct ConvertTandemToNVVMPass
   void runOnOperation() override {
     for (auto kernel :
          llvm::make_early_inc_range(getOperation().getOps<KernelOp>())) {
-      if (kernel.getWidth() < 2) {
+      if (kernel.getWidth() < 2 && kernel.getPart() != KernelPart::commit) {
         kernel.emitError("a GPU kernel takes at least 2 elements a thread; run "
                          "-tandem-widen first");
         return signalPassFailure();

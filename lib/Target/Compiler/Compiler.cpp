@@ -17,6 +17,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/Library.h"
@@ -124,6 +125,38 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   return llvm::Error::success();
 }
 
+/// Finds the code of each part.
+static llvm::Error lookupCode(CompiledKernel &result) {
+  const KernelSignature &signature = result.signature;
+  auto find = [&](std::string symbol, void *&place) -> llvm::Error {
+    auto address = result.code->lookup(symbol);
+    if (!address)
+      return address.takeError();
+    place = *address;
+    return llvm::Error::success();
+  };
+  result.earlyEntries.resize(signature.numPhases - 1);
+  for (auto [phase, place] : llvm::enumerate(result.earlyEntries))
+    if (auto error = find(getEntryName(getPhaseName(signature, phase)), place))
+      return error;
+  if (signature.hasCommit)
+    if (auto error =
+            find(getEntryName(getCommitName(signature)), result.commit))
+      return error;
+  if (auto error = find(getEntryName(signature.name), result.entry))
+    return error;
+  return find(getPrologueName(signature.name), result.prologue);
+}
+
+static llvm::Error splitPhases(ModuleOp module,
+                               DiagnosticCollector &diagnostics) {
+  PassManager manager(module.getContext());
+  manager.addPass(createSplitPhases());
+  if (failed(manager.run(module)))
+    return diagnostics.takeError();
+  return llvm::Error::success();
+}
+
 static llvm::Error emitCPU(ModuleOp module, const CompileOptions &options,
                            DiagnosticCollector &diagnostics,
                            CompiledKernel &result) {
@@ -137,24 +170,20 @@ static llvm::Error emitCPU(ModuleOp module, const CompileOptions &options,
   if (!code)
     return code.takeError();
   result.code = std::move(*code);
-  auto entry = result.code->lookup(getEntryName(result.signature.name));
-  if (!entry)
-    return entry.takeError();
-  auto prologue = result.code->lookup(getPrologueName(result.signature.name));
-  if (!prologue)
-    return prologue.takeError();
-  result.entry = *entry;
-  result.prologue = *prologue;
-  return llvm::Error::success();
+  return lookupCode(result);
 }
 
 /// Emits PTX, none of which leaves unchecked.
 static llvm::Error emitGPU(ModuleOp module, const CompileOptions &options,
                            DiagnosticCollector &diagnostics,
                            CompiledKernel &result) {
-  auto required = countRequired(*module.getOps<KernelOp>().begin());
-  if (!required)
-    return required.takeError();
+  std::vector<std::pair<std::string, RequiredCounts>> parts;
+  for (auto kernel : module.getOps<KernelOp>()) {
+    auto required = countRequired(kernel);
+    if (!required)
+      return required.takeError();
+    parts.emplace_back(kernel.getSymName(), *required);
+  }
   PassManager manager(module.getContext());
   NVVMPipelineOptions pipeline;
   if (options.width)
@@ -165,9 +194,10 @@ static llvm::Error emitGPU(ModuleOp module, const CompileOptions &options,
   auto ptx = translateToPTX(module, options.target);
   if (!ptx)
     return ptx.takeError();
-  if (llvm::Error error = checkPTX(*ptx, result.signature.name, *required,
-                                   options.target, pipeline.width))
-    return error;
+  for (const auto &[name, required] : parts)
+    if (llvm::Error error =
+            checkPTX(*ptx, name, required, options.target, pipeline.width))
+      return error;
   result.ptx = std::move(*ptx);
   return llvm::Error::success();
 }
@@ -195,6 +225,9 @@ mlir::tandem::compile(const CompileOptions &options) {
         "' stores no param by named updates, so that there is nothing to "
         "measure; compile it without metrics");
   llvm::raw_string_ostream(result->kernelIR) << *module;
+  if (llvm::Error error = splitPhases(*module, diagnostics))
+    return error;
+  result->signature.addParts(*module);
   auto emit = options.target == "cpu" ? emitCPU : emitGPU;
   if (llvm::Error error = emit(*module, options, diagnostics, *result))
     return error;

@@ -80,3 +80,28 @@ KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
   signature.numMetrics = kernel.getNumMetrics();
   return signature;
 }
+
+void KernelSignature::addParts(ModuleOp module) {
+  numPhases = 0;
+  for (auto kernel : module.getOps<KernelOp>()) {
+    hasCommit |= kernel.getPart() == KernelPart::commit;
+    if (kernel.getPart() == KernelPart::commit)
+      continue;
+    reductions.resize(kernel.getReductions());
+    for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
+      reductions[op.getIndex()] = {op.getKind(), numPhases,
+                                   op.getScope() == Scope::model};
+    ++numPhases;
+  }
+}
+
+std::string mlir::tandem::getPhaseName(const KernelSignature &signature,
+                                       unsigned phase) {
+  if (phase + 1 == signature.numPhases)
+    return signature.name;
+  return signature.name + "_phase" + std::to_string(phase);
+}
+
+std::string mlir::tandem::getCommitName(const KernelSignature &signature) {
+  return signature.name + "_commit";
+}

@@ -276,9 +276,12 @@ static void getExpected(const RequiredCounts &required, int64_t width,
       if (isWidened)
         expected[unsigned(RoundingOp::round)][format].add(range);
     }
-  int64_t additions = required.sums * getSumAdditions(width);
-  expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f64)].add(
-      {additions, additions});
+  for (auto [sums, format] : {std::pair(required.sums, RoundingFormat::f64),
+                              {required.singleSums, RoundingFormat::f32}}) {
+    int64_t additions = sums * getSumAdditions(width);
+    expected[unsigned(RoundingOp::add)][unsigned(format)].add(
+        {additions, additions});
+  }
 }
 
 static std::string print(const CountRange &range) {

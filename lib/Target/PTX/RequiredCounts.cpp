@@ -64,6 +64,8 @@ public:
     for (Operation &op : kernel.getBodyBlock())
       visit(op);
     result.sums = kernel.getNumMetrics();
+    for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
+      result.singleSums += op.getKind() == ReduceKind::sum;
     kernel.getPrologue().walk([&](math::FmaOp) { ++result.prologueFMAs; });
     return result;
   }

@@ -34,11 +34,22 @@ mlir::tandem::getRuntimeHyper(const KernelSignature::Hyper &hyper) {
 static tdm_plane_desc getPlane(const KernelSignature::PlaneEntry &plane) {
   uint32_t access = (plane.isRead ? TDM_ACCESS_READ : 0u) |
                     (plane.isWritten ? TDM_ACCESS_WRITE : 0u);
-  return {plane.name.c_str(), plane.bits, access, uint32_t(plane.group)};
+  uint32_t group = plane.group == Plane::wholeTensor ? TDM_WHOLE_TENSOR
+                                                     : uint32_t(plane.group);
+  return {plane.name.c_str(), plane.bits, access, group};
 }
 
 static tdm_integer_desc getInteger(const KernelSignature::Integer &integer) {
   return {integer.name.c_str(), integer.kind == RoleKind::step ? 1 : INT64_MIN};
+}
+
+static tdm_reduction_desc
+getReduction(const KernelSignature::Reduction &reduction) {
+  tdm_reduction_kind kind =
+      reduction.kind == ReduceKind::sum   ? TDM_REDUCTION_SUM
+      : reduction.kind == ReduceKind::max ? TDM_REDUCTION_MAX
+                                          : TDM_REDUCTION_MIN;
+  return {kind, reduction.phase, reduction.overModel};
 }
 
 llvm::Expected<tdm_kernel *>
@@ -51,6 +62,10 @@ mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
   auto planes = llvm::map_to_vector(signature.planes, getPlane);
   auto hypers = llvm::map_to_vector(signature.hypers, getRuntimeHyper);
   auto integers = llvm::map_to_vector(signature.integers, getInteger);
+  auto reductions = llvm::map_to_vector(signature.reductions, getReduction);
+  auto early = llvm::map_to_vector(kernel.earlyEntries, [](void *code) {
+    return reinterpret_cast<tdm_cpu_entry>(code);
+  });
   tdm_kernel_desc desc = {};
   desc.struct_size = sizeof(desc);
   desc.name = signature.name.c_str();
@@ -64,6 +79,11 @@ mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
   desc.workspace_doubles_per_chunk = signature.numMetrics;
   desc.entry = reinterpret_cast<tdm_cpu_entry>(kernel.entry);
   desc.prologue = reinterpret_cast<tdm_cpu_prologue>(kernel.prologue);
+  desc.early_entries = early.data();
+  desc.num_early_entries = early.size();
+  desc.reductions = reductions.data();
+  desc.num_reductions = reductions.size();
+  desc.commit = reinterpret_cast<tdm_cpu_entry>(kernel.commit);
   tdm_kernel *handle = nullptr;
   if (tdm_kernel_create(&desc, &handle) != TDM_OK)
     return llvm::createStringError(tdm_last_error());

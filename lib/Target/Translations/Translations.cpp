@@ -16,6 +16,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/Library.h"
@@ -141,7 +142,12 @@ struct Requirement {
 };
 } // namespace
 
+/// Of each part of the module's kernels.
 static FailureOr<std::vector<Requirement>> getRequirements(ModuleOp module) {
+  PassManager manager(module.getContext());
+  manager.addPass(createSplitPhases());
+  if (failed(manager.run(module)))
+    return failure();
   std::vector<Requirement> requirements;
   for (auto kernel : module.getOps<KernelOp>()) {
     auto counts = countRequired(kernel);

@@ -77,15 +77,19 @@ TDM_API const char *tdm_last_error(void);
 //
 // Tensor record, 40 + 8 * num_planes bytes:
 //   int64 rows, columns, first, key, scalar_row; then one pointer per plane.
+// Where the kernel has reductions, 24 bytes more:
+//   a pointer to as many 32-bit totals; int64 the tensor's first chunk, and the
+//   one behind its last.
 // Chunk record, 24 bytes:
 //   int64 tensor, begin, end: elements [begin, end) of the flattened tensor,
 //   where begin is a multiple of a power of two that depends on the element
 //   counts alone, and at least 4096.
 
 /// Processes the chunks [chunk_begin, chunk_end) of the chunk table. Chunk c
-/// owns workspace_doubles_per_chunk doubles of \p workspace, from
-/// c * workspace_doubles_per_chunk on. \p flags belongs to the calling thread;
-/// the entry ORs TDM_FLAG_* bits into it. May run on many threads at once.
+/// owns num_reductions + workspace_doubles_per_chunk slots of 8 bytes of
+/// \p workspace, which begin behind those of the chunks before it. \p flags
+/// belongs to the calling thread; the entry ORs TDM_FLAG_* bits into it. May
+/// run on many threads at once.
 typedef void (*tdm_cpu_entry)(const void *tensors, const void *chunks,
                               const uint32_t *scalars, void *workspace,
                               uint32_t *flags, int64_t chunk_begin,
@@ -119,9 +123,12 @@ typedef struct tdm_plane_desc {
   /// TDM_ACCESS_READ, TDM_ACCESS_WRITE or both.
   uint32_t access;
   /// Consecutive elements of the unsharded tensor that share an entry, a power
-  /// of two of at most 4096; 0 stands for 1.
+  /// of two of at most 4096; 0 stands for 1; TDM_WHOLE_TENSOR for all of them.
   uint32_t group;
 } tdm_plane_desc;
+
+/// The group of a plane with one entry for a tensor.
+#define TDM_WHOLE_TENSOR 0xFFFFFFFFu
 
 /// One hyperparameter and its domain. NaN lies outside of every domain.
 typedef struct tdm_hyper_desc {
@@ -139,6 +146,26 @@ typedef struct tdm_hyper_desc {
   /// epsilon that would round to zero in the kernel's format. 0 for no bound.
   double min_positive;
 } tdm_hyper_desc;
+
+/// What a reduction makes of the parts that each chunk leaves in its slot:
+/// the largest or smallest of 32-bit unsigned integers, or the sum of floats, a
+/// balanced binary tree over the chunks, as in tdm_plan_metrics.
+typedef enum tdm_reduction_kind {
+  TDM_REDUCTION_MAX = 0,
+  TDM_REDUCTION_MIN = 1,
+  TDM_REDUCTION_SUM = 2
+} tdm_reduction_kind;
+
+/// A reduction over the elements of each tensor or of all of them. Its total
+/// is known from the phase behind its own on.
+typedef struct tdm_reduction_desc {
+  tdm_reduction_kind kind;
+  /// The phase that leaves the parts: the number of an entry in
+  /// \c early_entries, or num_early_entries for \c entry.
+  uint32_t phase;
+  /// Nonzero for one total over all tensors of the plan.
+  uint32_t over_model;
+} tdm_reduction_desc;
 
 /// One integer argument, such as the step.
 typedef struct tdm_integer_desc {
@@ -177,6 +204,16 @@ typedef struct tdm_kernel_desc {
   tdm_cpu_entry entry;
   /// The compiled scalar prologue; may be NULL if \c num_scalars is 0.
   tdm_cpu_prologue prologue;
+  /// Phases before the last one, which \c entry is: each runs over all chunks,
+  /// and the next one when all of them are done.
+  const tdm_cpu_entry *early_entries;
+  uint32_t num_early_entries;
+  /// The reductions, in the order of a chunk's slots and of a tensor's totals.
+  uint32_t num_reductions;
+  const tdm_reduction_desc *reductions;
+  /// Runs behind the last phase over the tensors [chunk_begin, chunk_end), not
+  /// over chunks; NULL if the kernel has no such part.
+  tdm_cpu_entry commit;
 } tdm_kernel_desc;
 
 /// A compiled kernel with its checked description. Immutable, so that any
@@ -202,7 +239,7 @@ typedef struct tdm_tensor {
   /// The number of columns.
   int64_t columns;
   /// The index of element 0 in the unsharded tensor; a multiple of every
-  /// plane's group.
+  /// plane's group, and 0 where the kernel has reductions.
   int64_t first;
   /// The tensor's key for random numbers.
   int64_t key;

@@ -132,7 +132,7 @@ tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<see
 // CHECK-SAME:      %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[WORKSPACE:[^:]+]]: !llvm.ptr,
 // CHECK-DAG:     %[[NOTHING:.+]] = arith.constant dense<-0.000000e+00> : vector<2xf64>
 // CHECK-DAG:     %[[START:.+]] = arith.constant -0.000000e+00 : f64
-// CHECK:         %[[STACK:.+]] = llvm.alloca {{.+}} x f64
+// CHECK:         %[[STACK:.+]] = llvm.alloca {{.+}} x i64
 // CHECK:           %[[EXISTING:.+]] = arith.select %{{.+}}, %{{.+}}, %[[NOTHING]] : vector<2xi1>, vector<2xf64>
 // CHECK:           vector.shuffle %[[EXISTING]], %[[EXISTING]] [0]
 // CHECK:           vector.shuffle %[[EXISTING]], %[[EXISTING]] [1]

@@ -110,17 +110,17 @@ func.func private @residual_c2() attributes {s = #tandem.residual<bf16, i32>}
 
 // -----
 
-// expected-error @+1 {{a group is a power of two from 16 to 256, got 8}}
+// expected-error @+1 {{a group is a power of two from 16 to 256, or 'tensor', got 8}}
 func.func private @scaled_c1_small() attributes {s = #tandem.scaled<#scaled.root, group = 8, scale = f32>}
 
 // -----
 
-// expected-error @+1 {{a group is a power of two from 16 to 256, got 512}}
+// expected-error @+1 {{a group is a power of two from 16 to 256, or 'tensor', got 512}}
 func.func private @scaled_c1_large() attributes {s = #tandem.scaled<#scaled.root, group = 512, scale = f32>}
 
 // -----
 
-// expected-error @+1 {{a group is a power of two from 16 to 256, got 48}}
+// expected-error @+1 {{a group is a power of two from 16 to 256, or 'tensor', got 48}}
 func.func private @scaled_c1_power() attributes {s = #tandem.scaled<#scaled.root, group = 48, scale = f32>}
 
 // -----

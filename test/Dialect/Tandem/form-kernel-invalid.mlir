@@ -27,7 +27,7 @@ func.func @reduction(%p: !matrix {tandem.role = #p}) -> !matrix
     attributes {tandem.compute = #tandem.compute<f32, f32>} {
   %0 = tandem.decode %p : !matrix -> tensor<8x8xf32>
   %zero = arith.constant dense<0.0> : tensor<8x8xf32>
-  // expected-error @+1 {{a reduction cannot be fused into an element-wise kernel}}
+  // expected-error @+1 {{a reduction in a graph is a linalg.reduce over all elements of a tensor}}
   %1 = linalg.matmul ins(%0, %0 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%zero : tensor<8x8xf32>) -> tensor<8x8xf32>
   %2 = tandem.encode %1 : tensor<8x8xf32> -> !matrix
   return %2 : !matrix

@@ -86,14 +86,20 @@ def chunk_records(tensors, chunk_size):
             for begin in range(0, tensor.size, chunk_size)]
 
 
-def tensor_words(kernel, tensors, regions):
-    """{rows, columns, first, key, scalar row} and the planes' addresses."""
+def tensor_words(kernel, tensors, chunks, totals, regions):
+    """{rows, columns, first, key, scalar row}, the planes' addresses and, where the
+    kernel has reductions, {totals, first chunk, end chunk}."""
     words = []
     for index, tensor in enumerate(tensors):
         words += [1, tensor.size, tensor.first, tensor.key, tensor.row]
         for plane in kernel.planes:
             words.append(regions.add(f"{plane.name}[{index}]",
                                      tensor.planes[plane.name], plane.written))
+        if kernel._native.reductions:
+            first = sum(chunk[0] < index for chunk in chunks)
+            own = sum(chunk[0] == index for chunk in chunks)
+            words += [regions.add(f"totals[{index}]", totals[index], True), first,
+                      first + own]
     return words
 
 
@@ -110,9 +116,25 @@ def scalar_rows(kernel, rows):
     return slots
 
 
+def phase_names(kernel):
+    """The kernels of a step in order: (name, whether it runs over chunks)."""
+    native = kernel._native
+    for phase in range(native.num_phases):
+        last = phase + 1 == native.num_phases
+        name = f"tandem_{kernel.name}" + ("" if last else f"_phase{phase}")
+        yield name, True
+        own = [over_model for _, of, over_model in native.reductions if of == phase]
+        if own:
+            yield name + "_totals", False
+        if any(own):
+            yield name + "_model", False
+    if native.has_commit:
+        yield f"tandem_{kernel.name}_commit", False
+
+
 def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
            chunk_range=None):
-    """Runs the prologue and the kernel; a :class:`Launched`.
+    """Runs the prologue and the phases of a kernel; a :class:`Launched`.
 
     `rows` holds the scalars of each row by name; `chunk_range` restricts the
     launch to some of the chunks.
@@ -120,16 +142,22 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
     regions = Regions()
     chunks = chunk_records(tensors, chunk_size)
     begin, end = chunk_range or (0, len(chunks))
-    words = tensor_words(kernel, tensors, regions)
+    reductions = len(kernel._native.reductions)
+    totals = [aligned(reductions, np.uint32) for _ in tensors]
+    words = tensor_words(kernel, tensors, chunks, totals, regions)
     flags = aligned(4, np.uint32)
-    metrics = kernel._native.num_metrics
-    workspace = aligned(len(chunks) * metrics, np.float64)
+    slots = reductions + kernel._native.num_metrics
+    workspace = aligned(len(chunks) * slots, np.float64)
     parameters = [regions.table("tensors", words, np.int64),
                   regions.table("chunks", np.ravel(chunks), np.int64),
                   regions.add("scalars", scalar_rows(kernel, rows), False),
                   regions.add("workspace", workspace, True),
-                  regions.add("flags", flags, True), begin, end]
-    _tandem.evaluate_ptx(kernel.ptx, f"tandem_{kernel.name}", parameters, blocks, threads,
-                         regions.list)
+                  regions.add("flags", flags, True)]
+    for name, over_chunks in phase_names(kernel):
+        work = [begin, end] if over_chunks else [0, len(tensors)]
+        grid = 1 if name.endswith("_model") else blocks
+        _tandem.evaluate_ptx(kernel.ptx, name, parameters + work, grid, threads,
+                             regions.list)
     assert (flags[1:] == 0).all()
-    return Launched(int(flags[0]), chunks, workspace.reshape(len(chunks), metrics))
+    return Launched(int(flags[0]), chunks,
+                    workspace.reshape(len(chunks), slots)[:, reductions:])

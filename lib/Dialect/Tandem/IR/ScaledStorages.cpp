@@ -28,8 +28,10 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           scaled::CodeAttrInterface code, int64_t group,
                           Type scale, scaled::Recipe recipe) {
   // (C1)
-  if (group < 16 || group > 256 || !llvm::isPowerOf2_64(group))
-    return emitError() << "a group is a power of two from 16 to 256, got "
+  if (group != Plane::wholeTensor &&
+      (group < 16 || group > 256 || !llvm::isPowerOf2_64(group)))
+    return emitError() << "a group is a power of two from 16 to 256, or "
+                          "'tensor', got "
                        << group;
   // (C2)
   if (!scaled::isScaleType(scale))
@@ -80,7 +82,9 @@ SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
   SequenceBuilder b(builder, loc);
   Type i32 = builder.getI32Type();
   auto reduce = [&](ReduceKind kind, Value magnitude) -> Value {
-    return ReduceOp::create(builder, loc, i32, kind, magnitude, getGroup());
+    if (getGroup() == Plane::wholeTensor)
+      return ReduceOp::create(builder, loc, kind, magnitude, Scope::tensor);
+    return ReduceOp::create(builder, loc, kind, magnitude, getGroup());
   };
   Value amax =
       reduce(ReduceKind::max,

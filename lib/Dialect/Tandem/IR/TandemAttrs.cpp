@@ -18,6 +18,21 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
+/// `tensor`, or a number of elements.
+static ParseResult parseGroup(AsmParser &parser, int64_t &group) {
+  if (failed(parser.parseOptionalKeyword("tensor")))
+    return parser.parseInteger(group);
+  group = Plane::wholeTensor;
+  return success();
+}
+
+static void printGroup(AsmPrinter &printer, int64_t group) {
+  if (group == Plane::wholeTensor)
+    printer << "tensor";
+  else
+    printer << group;
+}
+
 #include "tandem/Dialect/Tandem/IR/StorageInterface.cpp.inc"
 
 #define GET_ATTRDEF_CLASSES

@@ -184,6 +184,20 @@ LogicalResult KernelOp::verifyRegions() {
       return metric.emitOpError("adds to sum ")
              << int64_t(metric.getIndex())
              << ", as another does; add their values first";
+  // (C7)
+  auto verifyIndex = [&](auto op) -> LogicalResult {
+    if (op.getIndex() < getReductions())
+      return success();
+    return op.emitOpError("names reduction ")
+           << int64_t(op.getIndex()) << " of a kernel with reductions("
+           << int64_t(getReductions()) << ")";
+  };
+  for (auto op : getBodyBlock().getOps<PartialOp>())
+    if (failed(verifyIndex(op)))
+      return failure();
+  for (auto op : getBodyBlock().getOps<TotalOp>())
+    if (failed(verifyIndex(op)))
+      return failure();
   // (C4)
   if (getWidth() < 1 || !llvm::isPowerOf2_64(getWidth()))
     return emitOpError("width must be a power of two, got ") << getWidth();
@@ -253,18 +267,64 @@ LogicalResult StorePlaneOp::verify() {
                      getValue().getType());
 }
 
-LogicalResult ReduceOp::verify() {
-  // (C1)
-  int64_t group = getGroup();
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+void ReduceOp::build(OpBuilder &builder, OperationState &state, ReduceKind kind,
+                     Value value, int64_t group) {
+  build(builder, state, getElementTypeOrSelf(value), kind, value, group,
+        Scope::group);
+}
+void ReduceOp::build(OpBuilder &builder, OperationState &state, ReduceKind kind,
+                     Value value, Scope scope) {
+  build(builder, state, getElementTypeOrSelf(value), kind, value, /*group=*/0,
+        scope);
+}
+
+/// (C3) of reduce, (C1) of partial.
+static LogicalResult verifyReduced(Operation *op, ReduceKind kind, Type value) {
+  bool isSum = kind == ReduceKind::sum;
+  Type element = getElementTypeOrSelf(value);
+  if (isSum ? element.isF32() : element.isInteger(32))
+    return success();
+  return op->emitOpError() << (isSum ? "sums up f32" : "compares i32")
+                           << ", got " << value;
+}
+
+/// (C1) of reduce.
+static LogicalResult verifyGroup(ReduceOp op) {
+  int64_t group = op.getGroup();
   if (group < 2 || group > 256 || !llvm::isPowerOf2_64(group))
-    return emitOpError("a group is a power of two from 2 to 256, got ")
+    return op.emitOpError("a group is a power of two from 2 to 256, got ")
            << group;
-  auto kernel = (*this)->getParentOfType<KernelOp>();
+  auto kernel = op->getParentOfType<KernelOp>();
   if (kernel && int64_t(kernel.getWidth()) > group)
-    return emitOpError("a group of ")
+    return op.emitOpError("a group of ")
            << group << " is smaller than the kernel's width of "
            << kernel.getWidth() << "; widen to at most the group";
+  if (op.getKind() == ReduceKind::sum) // (C3)
+    return op.emitOpError("sums are over a tensor or the model; a group has "
+                          "its max and min");
   return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  // (C2)
+  if (endsPhase() && getGroup())
+    return emitOpError("over a ")
+           << stringifyScope(getScope()) << " has no group; leave out 'group("
+           << getGroup() << ")'";
+  if (!endsPhase() && failed(verifyGroup(*this)))
+    return failure();
+  return verifyReduced(*this, getKind(), getValue().getType());
+}
+
+LogicalResult PartialOp::verify() {
+  if (getScope() == Scope::group)
+    return emitOpError("ends with the launch; a group's reduction is a "
+                       "tandem.reduce");
+  return verifyReduced(*this, getKind(), getValue().getType());
 }
 
 #define GET_OP_CLASSES

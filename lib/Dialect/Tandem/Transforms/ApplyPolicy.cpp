@@ -71,13 +71,14 @@ private:
   LogicalResult convertStore(StoreOp op);
   LogicalResult convertUpdate(Operation *op, Value factor, Value addend);
   LogicalResult convertArithmetic(Operation *op);
+  bool convertScalar(Operation *op);
   Value accumulate(StorageAttrInterface owner, Value whole, Value addend,
                    Location loc);
 
   SequenceBuilder arith(Operation *op) { return {builder, op->getLoc()}; }
   bool isUniformValue(Value value) {
-    auto argument = dyn_cast<BlockArgument>(value);
-    return argument && value.getType().isF32();
+    return value.getType().isF32() &&
+           (isa<BlockArgument>(value) || scalars.contains(value));
   }
   /// The component that is read where an expansion is not read whole.
   Value leading(Value value, Location loc);
@@ -93,6 +94,8 @@ private:
   /// The stored tensor to which a whole value belongs.
   llvm::DenseMap<Value, Value> owners;
   llvm::DenseMap<std::pair<Value, unsigned>, Value> splits;
+  /// What is made of reductions and uniform values alone, in f32.
+  llvm::DenseSet<Value> scalars;
   Pass::Statistic &rounded, &compensated;
 };
 } // namespace
@@ -126,7 +129,34 @@ LogicalResult ComponentPolicy::convert(Operation *op) {
     builder.clone(*op, mapping);
     return success();
   }
+  if (convertScalar(op))
+    return success();
   return convertArithmetic(op);
+}
+
+/// Reductions add up in f32, and what is the same for all elements stays f32,
+/// as hyperparameters do. Returns whether this is such an operation.
+bool ComponentPolicy::convertScalar(Operation *op) {
+  bool isSource = isa<ReduceOp, SizeOp>(op);
+  bool isScalar = isSource || llvm::all_of(op->getOperands(), [&](Value value) {
+                    Value known = mapping.lookupOrDefault(value);
+                    return isUniformValue(known) || scalars.contains(known);
+                  });
+  if (!isScalar)
+    return false;
+  if (auto reduce = dyn_cast<ReduceOp>(op)) {
+    Value value =
+        leading(mapping.lookupOrDefault(reduce.getValue()), op->getLoc());
+    Value wide = arith(op).convert(value, builder.getF32Type());
+    Value sum = ReduceOp::create(builder, op->getLoc(), reduce.getKind(), wide,
+                                 reduce.getScope());
+    mapping.map(op->getResult(0), sum);
+    scalars.insert(sum);
+    return true;
+  }
+  Operation *copy = builder.clone(*op, mapping);
+  scalars.insert(copy->result_begin(), copy->result_end());
+  return true;
 }
 
 LogicalResult ComponentPolicy::convertLoad(LoadOp op) {

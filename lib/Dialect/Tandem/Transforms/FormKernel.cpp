@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
@@ -125,6 +126,9 @@ private:
   KernelOp createKernel();
   LogicalResult fuse(Operation *op);
   LogicalResult fuseLinalg(linalg::LinalgOp op);
+  LogicalResult fuseReduction(linalg::ReduceOp op);
+  LogicalResult forward(Operation *op);
+  LogicalResult fuseSize(arith::IndexCastOp op);
   LogicalResult fuseElementwise(Operation *op);
   LogicalResult storeResults(Operation *terminator);
   /// The scalar value of a graph value in the body, or null after a diagnostic.
@@ -245,10 +249,16 @@ Value KernelFormer::lookup(Value value, Operation *user) {
   return {};
 }
 
+/// The zero from which a reduction starts.
+static bool isFillOfReduction(Operation *op) {
+  return isa<linalg::FillOp>(op) &&
+         llvm::all_of(op->getUsers(), llvm::IsaPred<linalg::ReduceOp>);
+}
+
 LogicalResult KernelFormer::fuse(Operation *op) {
   if (isa<func::ReturnOp>(op))
     return storeResults(op);
-  if (isa<tensor::EmptyOp, tensor::DimOp>(op))
+  if (isa<tensor::EmptyOp, tensor::DimOp>(op) || isFillOfReduction(op))
     return success();
   if (auto decode = dyn_cast<DecodeOp>(op)) {
     mapping.map(decode.getResult(),
@@ -261,6 +271,13 @@ LogicalResult KernelFormer::fuse(Operation *op) {
     return success();
   if (op->getNumResults() == 1 && isUniform(op->getResult(0)))
     return success();
+  if (isa<tensor::SplatOp, tensor::ExtractOp>(op))
+    return forward(op);
+  if (auto cast = dyn_cast<arith::IndexCastOp>(op);
+      cast && cast.getIn().getDefiningOp<tensor::DimOp>())
+    return fuseSize(cast);
+  if (auto reduction = dyn_cast<linalg::ReduceOp>(op))
+    return fuseReduction(reduction);
   if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
     return fuseLinalg(linalgOp);
   if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumRegions() == 0)
@@ -269,15 +286,85 @@ LogicalResult KernelFormer::fuse(Operation *op) {
          << op->getName() << "' cannot be fused into an element-wise kernel";
 }
 
+/// What all elements share is the same scalar as a tensor and alone.
+LogicalResult KernelFormer::forward(Operation *op) {
+  auto source = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  if (source && source.getRank() != 0)
+    return op->emitError("picks an element of a tensor; a kernel sees one "
+                         "element and what a reduction makes of all");
+  Value value = lookup(op->getOperand(0), op);
+  if (!value)
+    return failure();
+  mapping.map(op->getResult(0), value);
+  return success();
+}
+
+/// The extent of a tensor with one dimension.
+LogicalResult KernelFormer::fuseSize(arith::IndexCastOp op) {
+  auto dim = op.getIn().getDefiningOp<tensor::DimOp>();
+  auto type = cast<RankedTensorType>(dim.getSource().getType());
+  if (type.getRank() != 1 || !op.getType().isInteger(64))
+    return op.emitError("the size of a tensor is tensor.dim of a tensor with "
+                        "one dimension, cast to i64");
+  mapping.map(op.getResult(),
+              SizeOp::create(body, op.getLoc(), body.getI64Type()).getResult());
+  return success();
+}
+
+/// Whether a reduction starts from zero, as sums do here.
+static bool startsFromZero(Value initial) {
+  auto fill = initial.getDefiningOp<linalg::FillOp>();
+  Value value = fill ? fill.getInputs()[0] : resolve(initial);
+  FloatAttr constant;
+  SplatElementsAttr splat;
+  if (matchPattern(value, m_Constant(&splat)))
+    return splat.getSplatValue<APFloat>().isZero();
+  return matchPattern(value, m_Constant(&constant)) &&
+         constant.getValue().isZero();
+}
+
+/// The scope that a graph's reduction names, a tensor's elements by default.
+static FailureOr<Scope> getScope(linalg::ReduceOp op) {
+  Attribute attr = op->getDiscardableAttr("tandem.scope");
+  if (!attr)
+    return Scope::tensor;
+  auto name = dyn_cast<StringAttr>(attr);
+  auto scope = name ? symbolizeScope(name) : std::nullopt;
+  if (scope && *scope != Scope::group)
+    return *scope;
+  return op.emitError("tandem.scope is \"tensor\" or \"model\", got ") << attr;
+}
+
+/// A sum over all elements of a tensor, or of all tensors.
+LogicalResult KernelFormer::fuseReduction(linalg::ReduceOp op) {
+  auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
+  Operation &combiner = op.getCombiner().front().front();
+  bool isWhole = int64_t(op.getDimensions().size()) == type.getRank();
+  if (op.getNumDpsInputs() != 1 || !isWhole || !isa<arith::AddFOp>(combiner) ||
+      !startsFromZero(op.getInits()[0]))
+    return op.emitError("a reduction in a graph is the sum of all elements of "
+                        "one tensor, from zero: linalg.reduce { arith.addf } "
+                        "over every dimension");
+  FailureOr<Scope> scope = getScope(op);
+  Value value = succeeded(scope) ? lookup(op.getInputs()[0], op) : Value();
+  if (!value)
+    return failure();
+  mapping.map(op->getResult(0), ReduceOp::create(body, op.getLoc(),
+                                                 ReduceKind::sum, value, *scope)
+                                    .getResult());
+  return success();
+}
+
 /// Inlines the body of a linalg operation whose every tensor is indexed by the
 /// loop alone.
 LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
   if (op.getNumParallelLoops() != op.getNumLoops())
-    return op->emitError("a reduction cannot be fused into an element-wise "
-                         "kernel");
+    return op->emitError("a reduction in a graph is a linalg.reduce over all "
+                         "elements of a tensor");
   for (OpOperand &operand : op->getOpOperands()) {
-    bool isTensor = isa<RankedTensorType>(operand.get().getType());
-    if (isTensor && !op.getMatchingIndexingMap(&operand).isIdentity() &&
+    auto type = dyn_cast<RankedTensorType>(operand.get().getType());
+    if (type && type.getRank() != 0 &&
+        !op.getMatchingIndexingMap(&operand).isIdentity() &&
         !isUniform(operand.get()))
       return op->emitError("operand #")
              << operand.getOperandNumber()

@@ -67,9 +67,8 @@ private:
 
   /// All elements in, one value for all of them out.
   LogicalResult widenReduce(ReduceOp op) {
-    auto result =
-        ReduceOp::create(builder, op.getLoc(), op.getType(), op.getKind(),
-                         wide(op.getValue()), op.getGroup());
+    auto result = ReduceOp::create(builder, op.getLoc(), op.getKind(),
+                                   wide(op.getValue()), op.getGroup());
     mapping.map(op.getResult(), result.getResult());
     ++widened;
     return success();
@@ -81,7 +80,7 @@ private:
     if (auto reduce = dyn_cast<ReduceOp>(op))
       return widenReduce(reduce);
     bool isSource = isa<LoadPlaneOp, RandomBitsOp>(op);
-    bool isStore = isa<StorePlaneOp, MetricOp, RaiseOp>(op);
+    bool isStore = isa<StorePlaneOp, MetricOp, RaiseOp, PartialOp>(op);
     if (!isSource && !isStore &&
         llvm::none_of(op->getOperands(),
                       [&](Value value) { return isWide(value); })) {
@@ -150,7 +149,8 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
     }
     for (auto kernel : getOperation().getOps<KernelOp>()) {
       int64_t lanes = std::min<int64_t>(width, getSmallestGroup(kernel));
-      if (lanes == 1)
+      // What ends a step runs once for each tensor.
+      if (lanes == 1 || kernel.getPart() == KernelPart::commit)
         continue;
       if (failed(Widener(kernel, lanes, numWidened).run()))
         return signalPassFailure();

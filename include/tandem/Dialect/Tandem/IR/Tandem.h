@@ -39,6 +39,9 @@ struct Plane {
   Type elementType;
   /// Whether a kernel reads it. (Every plane of an updated tensor is written.)
   bool isRead = true;
+  /// The group of a plane with one entry for a tensor.
+  static constexpr int64_t wholeTensor = int64_t(1) << 62;
+
   /// Consecutive elements that share an entry, a power of two.
   int64_t group = 1;
   /// Whether kernels load it as bits, which the storage takes apart itself.

@@ -39,7 +39,14 @@ def Tandem_Policy : Tandem_Enum<"Policy", "how the body of a kernel is computed"
   I32EnumAttrCase<"component", 0>, I32EnumAttrCase<"f32", 1>]>;
 
 def Tandem_ReduceKind : Tandem_Enum<"ReduceKind", "what a reduction makes of its elements", [
-  I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"min", 1>]>;
+  I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"min", 1>, I32EnumAttrCase<"sum", 2>]>;
+
+def Tandem_Scope : Tandem_Enum<"Scope", "the elements that meet in a reduction", [
+  I32EnumAttrCase<"group", 0>, I32EnumAttrCase<"tensor", 1>,
+  I32EnumAttrCase<"model", 2>]>;
+
+def Tandem_KernelPart : Tandem_Enum<"KernelPart", "which launch of a graph's kernel", [
+  I32EnumAttrCase<"whole", 0>, I32EnumAttrCase<"early", 1>, I32EnumAttrCase<"commit", 2>]>;
 
 def Tandem_Rounding : Tandem_Enum<"Rounding", "how a store rounds", [
   I32EnumAttrCase<"nearest", 0>, I32EnumAttrCase<"stochastic", 1>]>;
@@ -221,16 +228,17 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled"> {
   let summary = "codes of a few bits, and a scale for each group of elements";
   let description = [{
     `group` consecutive elements of the unsharded row-major tensor share a scale
-    (the last group of a tensor may be shorter). A store makes the scale from
+    (the last group of a tensor may be shorter), or all of them do. A store makes the scale from
     the largest finite magnitude that it stores in the group, rounded up to the
     type `scale` by `recipe`; see the `scaled` dialect.
 
     ```mlir
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = bf16>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 32, scale = f8E8M0FNU, recipe = pow2>
+    #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = pow2>
     ```
 
-    Constraints: (C1) the group is a power of two from 16 to 256; (C2) the scale
+    Constraints: (C1) the group is a power of two from 16 to 256, or the tensor; (C2) the scale
     is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes `pow2` or `mx_floor`.
   }];
   let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "int64_t":$group,
@@ -238,7 +246,7 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled"> {
                         DefaultValuedParameter<"::mlir::scaled::Recipe",
                                                "::mlir::scaled::Recipe::current">:$recipe);
   let assemblyFormat = [{
-    `<` $code `,` `group` `=` $group `,` `scale` `=` $scale (`,` `recipe` `=` $recipe^)? `>`
+    `<` $code `,` `group` `=` custom<Group>($group) `,` `scale` `=` $scale (`,` `recipe` `=` $recipe^)? `>`
   }];
 }
 

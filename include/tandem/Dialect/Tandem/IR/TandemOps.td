@@ -199,7 +199,13 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     scalar role, f64 for a hyper, i64 for a step or seed; (C3) uniform values
     are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two;
     (C5) each storage has a value under the compute policy; (C6) each metric has an
-    index of its own.
+    index of its own; (C7) each partial and total is one of the `reductions`.
+
+    A kernel with reductions over more than a group is launched in parts, which
+    `-tandem-split-phases` separates: phases that make reductions for later
+    ones (`early`), the last phase (`whole`, as is a kernel of one phase), and a
+    program that runs once for each tensor and writes what its elements share
+    (`commit`).
 
     Example:
 
@@ -225,10 +231,13 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Tandem_ComputeAttr:$compute,
                        ArrayAttr:$tensor_roles, ArrayAttr:$scalar_roles,
-                       DefaultValuedAttr<I64Attr, "1">:$width);
+                       DefaultValuedAttr<I64Attr, "1">:$width,
+                       DefaultValuedAttr<Tandem_KernelPart, "KernelPart::whole">:$part,
+                       DefaultValuedAttr<I64Attr, "0">:$reductions);
   let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `compute` `(` $compute `)` (`width` `(` $width^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
+    $sym_name `compute` `(` $compute `)` (`width` `(` $width^ `)`)?
+    (`part` `(` $part^ `)`)? (`reductions` `(` $reductions^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
     `prologue` $prologue `body` $body attr-dict-with-keyword
   }];
   let hasRegionVerifier = 1;
@@ -386,28 +395,103 @@ def Tandem_MetricOp : Tandem_Op<"metric", [MemoryEffects<[MemWrite]>]> {
   let assemblyFormat = "$value `[` $index `]` attr-dict `:` type($value)";
 }
 
-def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure]> {
-  let summary = "the largest or smallest value of a group of elements";
+def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
+    TypesMatchWith<"the result is an element", "value", "result",
+                   "::mlir::getElementTypeOrSelf($_self)">]> {
+  let summary = "the largest or smallest value, or the sum, of many elements";
   let description = [{
     Over the `group` consecutive elements of the unsharded tensor to which this
-    element belongs, as unsigned integers; elements beyond the tensor's end do
-    not take part. The result is the same for all elements of the group: after
-    `-tandem-widen` it is a scalar.
+    element belongs, over all elements of the tensor, or over those of all
+    tensors of the launch (`model`). Elements beyond the tensor's end do not take
+    part. Maxima and minima are of unsigned integers. A sum is a balanced binary
+    tree over the index, neighbours first, filled up to a power of two with
+    -0.0, every addition rounded to f32; over the model, such a tree over the
+    tensors' sums.
 
-    Constraint: (C1) the group is a power of two from 2 to 256, and no smaller
-    than the kernel's width.
+    The result is the same for all elements that take part: after
+    `-tandem-widen` that of a group is a scalar. A reduction over more than a
+    group ends a phase, see `-tandem-split-phases`.
+
+    Constraints: (C1) a group is a power of two from 2 to 256, and no smaller
+    than the kernel's width; (C2) `group` belongs to the scope `group` alone;
+    (C3) a sum is of f32 and over more than a group, a maximum or minimum of
+    i32.
 
     Example:
 
     ```mlir
     %amax = tandem.reduce max %m group(128) : i32
+    %norm = tandem.reduce sum %square over tensor : f32
     ```
   }];
-  let arguments = (ins Tandem_ReduceKind:$kind, AnyTypeOf<[I32, VectorOfAnyRankOf<[I32]>]>:$value,
-                       I64Attr:$group);
-  let results = (outs I32:$result);
-  let assemblyFormat = "$kind $value `group` `(` $group `)` attr-dict `:` type($value)";
+  let arguments = (ins Tandem_ReduceKind:$kind,
+                       AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32]>]>:$value,
+                       DefaultValuedAttr<I64Attr, "0">:$group,
+                       DefaultValuedAttr<Tandem_Scope, "Scope::group">:$scope);
+  let results = (outs AnyTypeOf<[I32, F32]>:$result);
+  let assemblyFormat = [{
+    $kind $value (`group` `(` $group^ `)`)? (`over` $scope^)? attr-dict `:` type($value)
+  }];
+  let builders = [
+    OpBuilder<(ins "ReduceKind":$kind, "Value":$value, "int64_t":$group)>,
+    OpBuilder<(ins "ReduceKind":$kind, "Value":$value, "Scope":$scope)>,
+  ];
+  let extraClassDeclaration = [{
+    /// Whether the result exists only when a launch has ended.
+    bool endsPhase() { return getScope() != Scope::group; }
+  }];
   let hasVerifier = 1;
+}
+
+def Tandem_PartialOp : Tandem_Op<"partial", [MemoryEffects<[MemWrite]>]> {
+  let summary = "this element's part of a reduction that ends with the launch";
+  let description = [{
+    What `-tandem-split-phases` makes of a `tandem.reduce` over a tensor or a
+    model in the kernel of its phase. The reductions of all phases are numbered
+    together.
+
+    Constraint: (C1) a sum is of f32, a maximum or minimum of i32.
+
+    Example:
+
+    ```mlir
+    tandem.partial sum %square[0] over tensor : f32
+    ```
+  }];
+  let arguments = (ins Tandem_ReduceKind:$kind,
+                       AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32, F32]>]>:$value,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$index, Tandem_Scope:$scope);
+  let assemblyFormat = "$kind $value `[` $index `]` `over` $scope attr-dict `:` type($value)";
+  let hasVerifier = 1;
+}
+
+def Tandem_TotalOp : Tandem_Op<"total", [Pure]> {
+  let summary = "the result of a reduction of an earlier phase";
+  let description = [{
+    For this element's tensor, or for the model.
+
+    Example:
+
+    ```mlir
+    %norm = tandem.total[0] : f32
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$index);
+  let results = (outs AnyTypeOf<[I32, F32]>:$result);
+  let assemblyFormat = "`[` $index `]` attr-dict `:` type($result)";
+}
+
+def Tandem_SizeOp : Tandem_Op<"size", [Pure]> {
+  let summary = "the number of elements of this element's tensor";
+  let description = [{
+    Example:
+
+    ```mlir
+    %count = tandem.size : i64
+    ```
+  }];
+  let results = (outs I64:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
 }
 
 def Tandem_RaiseOp : Tandem_Op<"raise", [MemoryEffects<[MemWrite]>]> {

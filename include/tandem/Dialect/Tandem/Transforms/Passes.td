@@ -80,8 +80,14 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
     everything computed from hyperparameters and literals alone moves to the
     prologue, in f64, and is rounded to f32 where it meets an element.
 
-    A graph that is no element-wise function of its tensors (a reduction, a
-    gather, a broadcast of a tensor) is refused with a diagnostic.
+    A `linalg.reduce` that adds up all elements of a tensor becomes a
+    `tandem.reduce` over the tensor; with the attribute `tandem.scope =
+    "model"`, over the tensors of the launch. What is computed from its result
+    (`tensor.extract`, `tensor.splat`, arithmetic on f32) is the same for all
+    elements.
+
+    A graph that is otherwise no element-wise function of its tensors (a gather,
+    a broadcast of a tensor) is refused with a diagnostic.
 
     Example: `test/Dialect/Tandem/form-kernel.mlir`
   }];
@@ -206,6 +212,29 @@ def Simplify : Pass<"tandem-simplify", "::mlir::ModuleOp"> {
 
     Example: `test/Dialect/Tandem/simplify.mlir`
   }];
+}
+
+def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
+  let summary = "Separate the launches of a kernel";
+  let description = [{
+    A `tandem.reduce` over a tensor or the model exists only when a launch has
+    ended. A kernel that has one, or that writes an entry which a whole tensor
+    shares, becomes several, which are launched in this order:
+
+    - a kernel for each phase that makes reductions for later ones, with a
+      `tandem.partial` for each of its reductions and nothing that is written;
+    - the kernel itself, the last phase, which computes again what it needs of
+      the earlier ones and writes all elements;
+    - a kernel whose body runs once for each tensor and writes what its elements
+      share, when nobody reads the old entries any more.
+
+    Reductions of earlier phases are read by `tandem.total`. No value is carried
+    from phase to phase otherwise: a phase reads its planes again.
+
+    Example: `test/Dialect/Tandem/split-phases.mlir`
+  }];
+  let dependentDialects = ["::mlir::tandem::TandemDialect"];
+  let statistics = [Statistic<"numPhases", "phases", "Number of phases of kernels split">];
 }
 
 def Widen : Pass<"tandem-widen", "::mlir::ModuleOp"> {

@@ -1,0 +1,80 @@
+//===- BlockReductions.h - Reductions by a block's threads ------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares generated code in which a block of threads reduces the
+// values of its threads, step by step.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_TANDEMTONVVM_BLOCKREDUCTIONS_H
+#define TANDEM_LIB_CONVERSION_TANDEMTONVVM_BLOCKREDUCTIONS_H
+
+#include "WarpReduce.h"
+#include "tandem/Conversion/TreeSum.h"
+
+namespace mlir::tandem {
+
+/// Sums as TreeSum makes them, over steps that count threads in order, and
+/// maxima and minima, for which a thread keeps its own until the end. The
+/// number of threads is a power of two of whole warps.
+class BlockReductions {
+public:
+  /// What is reduced: f32 or f64 where it is a sum, else i32.
+  struct Item {
+    ReduceKind kind;
+    Type type;
+
+    bool isSum() const { return kind == ReduceKind::sum; }
+  };
+
+  /// Declares the shared memory under `name`; thread numbers are read where `b`
+  /// stands.
+  BlockReductions(SequenceBuilder &b, KernelOp kernel, StringRef name,
+                  LaunchBuilder &launch, ArrayRef<Item> items,
+                  int64_t maxThreads);
+
+  ArrayRef<Item> getItems() const { return items; }
+
+  /// What a thread's maximum or minimum starts from; -0.0 for a sum.
+  static Value getIdentity(SequenceBuilder &b, const Item &item);
+
+  /// Joins two maxima or minima.
+  static Value join(SequenceBuilder &b, const Item &item, Value x, Value y);
+
+  /// Adds step number `step`: a value of this thread for each sum, in order.
+  void addStep(SequenceBuilder &b, ArrayRef<Value> values, Value step);
+
+  /// Builds code for one thread, which gets the results over `steps` steps; all
+  /// threads give their maxima and minima, in order.
+  void finish(SequenceBuilder &b, ArrayRef<Value> extremes, Value steps,
+              function_ref<void(ArrayRef<Value>)> build);
+
+private:
+  /// For each of some items, the block's value of one per thread.
+  SmallVector<Value> reduceBlock(SequenceBuilder &b, ArrayRef<unsigned> chosen,
+                                 ArrayRef<Value> values);
+  Value reduceWarps(SequenceBuilder &b, unsigned item);
+  void buildForThread(SequenceBuilder &b, Value number,
+                      function_ref<void()> build);
+
+  LaunchBuilder &launch;
+  SmallVector<Item> items;
+  /// The numbers of the sums and of the others.
+  SmallVector<unsigned> sums, extremes;
+  int64_t maxWarps;
+  /// Of this thread, within its block and its warp, and of its warp.
+  Value thread, lane, warp;
+  Value numWarps;
+  /// In shared memory, per item: a slot per warp, and the stack of steps.
+  SmallVector<Value> warpSlots;
+  SmallVector<TreeSum> trees;
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_TANDEMTONVVM_BLOCKREDUCTIONS_H

@@ -1,0 +1,177 @@
+//===- Totals.cpp - Reductions over tensors and the model -----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the generated kernels that end a phase on a GPU.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Totals.h"
+#include "BlockReductions.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+static constexpr int64_t totalBytes = 4;
+
+namespace {
+/// Builds both kernels of a phase.
+class TotalsBuilder {
+public:
+  TotalsBuilder(KernelOp kernel, OpBuilder &builder, int32_t blockSize)
+      : kernel(kernel), builder(builder), launch(kernel, builder),
+        loc(kernel.getLoc()), blockSize(blockSize) {}
+
+  void build();
+
+private:
+  /// Enters a new kernel that reduces some partials.
+  LLVM::LLVMFuncOp enter(StringRef suffix, ArrayRef<PartialOp> reduced);
+  void buildTotals(ArrayRef<PartialOp> reduced);
+  void buildModel(ArrayRef<PartialOp> reduced);
+  /// The block reduces a value of each position from `begin` to `end`.
+  void reduceRange(Value begin, Value end,
+                   function_ref<Value(Value, unsigned)> read,
+                   function_ref<void(ArrayRef<Value>)> finish);
+  Value total(const Chunk &tensor, PartialOp op) {
+    return launch.advance(tensor.totals, launch.i64(op.getIndex()), totalBytes);
+  }
+  template <typename OpTy>
+  Value sreg() {
+    Value word = OpTy::create(builder, loc, builder.getI32Type());
+    return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), word);
+  }
+
+  KernelOp kernel;
+  OpBuilder &builder;
+  LaunchBuilder launch;
+  Location loc;
+  int32_t blockSize;
+  std::optional<BlockReductions> reductions;
+};
+} // namespace
+
+LLVM::LLVMFuncOp TotalsBuilder::enter(StringRef suffix,
+                                      ArrayRef<PartialOp> reduced) {
+  std::string name = (kernel.getSymName() + suffix).str();
+  LLVM::LLVMFuncOp entry = launch.createEntry(name);
+  entry->setAttr("nvvm.kernel", builder.getUnitAttr());
+  entry->setAttr("nvvm.maxntid", builder.getDenseI32ArrayAttr({blockSize}));
+  builder.setInsertionPointToStart(&entry.getBody().front());
+  SmallVector<BlockReductions::Item> items;
+  for (PartialOp op : reduced)
+    items.push_back(
+        {op.getKind(), getElementTypeOrSelf(op.getValue().getType())});
+  SequenceBuilder b(builder, loc);
+  reductions.emplace(b, kernel, getEntryName(name) + "_parts", launch, items,
+                     blockSize);
+  return entry;
+}
+
+void TotalsBuilder::reduceRange(Value begin, Value end,
+                                function_ref<Value(Value, unsigned)> read,
+                                function_ref<void(ArrayRef<Value>)> finish) {
+  SequenceBuilder b(builder, loc);
+  ArrayRef<BlockReductions::Item> items = reductions->getItems();
+  Value thread = sreg<NVVM::ThreadIdXOp>(), threads = sreg<NVVM::BlockDimXOp>();
+  SmallVector<Value> initial{launch.i64(0)};
+  for (const auto &item : items)
+    if (!item.isSum())
+      initial.push_back(BlockReductions::getIdentity(b, item));
+  auto loop = scf::ForOp::create(
+      builder, loc, begin, end, threads, initial,
+      [&](OpBuilder &, Location, Value position, ValueRange state) {
+        Value index = b.addi(position, thread);
+        Value exists = b.compare(arith::CmpIPredicate::slt, index, end);
+        // A position that exists takes the place of one that does not.
+        Value safe = b.select(exists, index, begin);
+        SmallVector<Value> sums, next{b.addi(state[0], launch.i64(1))};
+        for (auto [number, item] : llvm::enumerate(items)) {
+          Value value = b.select(exists, read(safe, number),
+                                 BlockReductions::getIdentity(b, item));
+          if (item.isSum())
+            sums.push_back(value);
+          else
+            next.push_back(
+                BlockReductions::join(b, item, state[next.size()], value));
+        }
+        reductions->addStep(b, sums, state[0]);
+        scf::YieldOp::create(builder, loc, next);
+      });
+  SmallVector<Value> extremes(loop.getResults().drop_front());
+  reductions->finish(b, extremes, loop.getResult(0), finish);
+}
+
+void TotalsBuilder::buildTotals(ArrayRef<PartialOp> reduced) {
+  LLVM::LLVMFuncOp entry = enter("_totals", reduced);
+  SequenceBuilder b(builder, loc);
+  auto tensors = scf::ForOp::create(
+      builder, loc, b.addi(entry.getArgument(5), sreg<NVVM::BlockIdXOp>()),
+      entry.getArgument(6), sreg<NVVM::GridDimXOp>());
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+  builder.setInsertionPoint(tensors.getBody()->getTerminator());
+  Chunk tensor = launch.readTensor(entry, tensors.getInductionVar());
+  reduceRange(
+      tensor.firstChunk, tensor.endChunk,
+      [&](Value chunk, unsigned number) {
+        PartialOp op = reduced[number];
+        Value slots = launch.getSlots(entry.getArgument(3), chunk);
+        return launch.load(launch.getSlot(slots, op),
+                           getElementTypeOrSelf(op.getValue().getType()));
+      },
+      [&](ArrayRef<Value> results) {
+        for (auto [op, value] : llvm::zip(reduced, results))
+          LLVM::StoreOp::create(builder, loc, value, total(tensor, op));
+      });
+}
+
+/// The first thread alone writes: a model has few tensors beside its elements.
+void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
+  LLVM::LLVMFuncOp entry = enter("_model", reduced);
+  Value begin = entry.getArgument(5), end = entry.getArgument(6);
+  reduceRange(
+      begin, end,
+      [&](Value tensor, unsigned number) {
+        PartialOp op = reduced[number];
+        return launch.load(total(launch.readTensor(entry, tensor), op),
+                           getElementTypeOrSelf(op.getValue().getType()));
+      },
+      [&](ArrayRef<Value> results) {
+        auto loop = scf::ForOp::create(builder, loc, begin, end, launch.i64(1));
+        OpBuilder::InsertionGuard guard(builder);
+        builder.setInsertionPoint(loop.getBody()->getTerminator());
+        Chunk tensor = launch.readTensor(entry, loop.getInductionVar());
+        for (auto [op, value] : llvm::zip(reduced, results))
+          LLVM::StoreOp::create(builder, loc, value, total(tensor, op));
+      });
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+}
+
+void TotalsBuilder::build() {
+  SmallVector<PartialOp> all, ofModel;
+  for (auto op : kernel.getBodyBlock().getOps<PartialOp>()) {
+    all.push_back(op);
+    if (op.getScope() == Scope::model)
+      ofModel.push_back(op);
+  }
+  OpBuilder::InsertionGuard guard(builder);
+  if (!all.empty()) {
+    builder.setInsertionPoint(kernel);
+    buildTotals(all);
+  }
+  if (!ofModel.empty()) {
+    builder.setInsertionPoint(kernel);
+    buildModel(ofModel);
+  }
+}
+
+void mlir::tandem::createTotals(KernelOp kernel, OpBuilder &builder,
+                                int32_t blockSize) {
+  TotalsBuilder(kernel, builder, blockSize).build();
+}

@@ -1,0 +1,102 @@
+// RUN: tandem-opt %s -tandem-split-phases -split-input-file -verify-diagnostics | FileCheck %s
+// RUN: tandem-opt %s -tandem-split-phases -tandem-split-phases -split-input-file -verify-diagnostics | FileCheck %s
+
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+#p = #tandem.role<param "p">
+#v = #tandem.role<state "v">
+
+// A norm of the model, then one of each tensor that needs it, then the update:
+// each phase computes again what it needs.
+// CHECK:       tandem.kernel @norms_phase0 {{.*}}part(early) reductions(2)
+// CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[V:[^:]+]]:
+// CHECK-NEXT:    %[[X:.+]] = tandem.load_plane %[[P]][0]
+// CHECK-NEXT:    %[[XX:.+]] = arith.mulf %[[X]], %[[X]] : f32
+// CHECK-NEXT:    tandem.partial sum %[[XX]][0] over model : f32
+// CHECK-NEXT:    tandem.yield
+
+// CHECK:       tandem.kernel @norms_phase1 {{.*}}part(early) reductions(2)
+// CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[V:[^:]+]]:
+// CHECK-NEXT:    %[[X:.+]] = tandem.load_plane %[[P]][0]
+// CHECK-NEXT:    %[[NORM:.+]] = tandem.total[0] : f32
+// CHECK-NEXT:    %[[Y:.+]] = arith.divf %[[X]], %[[NORM]] : f32
+// CHECK-NEXT:    %[[BITS:.+]] = arith.bitcast %[[Y]] : f32 to i32
+// CHECK-NEXT:    tandem.partial max %[[BITS]][1] over tensor : i32
+// CHECK-NEXT:    tandem.yield
+
+// CHECK:       tandem.kernel @norms compute(<f32, f32>) reductions(2)
+// CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[V:[^:]+]]:
+// CHECK-NEXT:    %[[X:.+]] = tandem.load_plane %[[P]][0]
+// CHECK-NEXT:    %[[NORM:.+]] = tandem.total[0] : f32
+// CHECK-NEXT:    %[[Y:.+]] = arith.divf %[[X]], %[[NORM]] : f32
+// CHECK-NEXT:    %[[AMAX:.+]] = tandem.total[1] : i32
+// CHECK-NEXT:    %[[SCALE:.+]] = arith.bitcast %[[AMAX]] : i32 to f32
+// CHECK-NEXT:    %[[Z:.+]] = arith.mulf %[[Y]], %[[SCALE]] : f32
+// CHECK-NEXT:    tandem.store_plane %[[X]], %[[V]][0]
+// CHECK-NEXT:    tandem.store_plane %[[Z]], %[[P]][0]
+// CHECK-NEXT:    tandem.yield
+tandem.kernel @norms compute(<f32, f32>) tensors [#p, #v] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32, %v: !f32):
+  %x = tandem.load_plane %p[0] : !f32 -> f32
+  %xx = arith.mulf %x, %x : f32
+  %norm = tandem.reduce sum %xx over model : f32
+  %y = arith.divf %x, %norm : f32
+  %bits = arith.bitcast %y : f32 to i32
+  %amax = tandem.reduce max %bits over tensor : i32
+  %scale = arith.bitcast %amax : i32 to f32
+  %z = arith.mulf %y, %scale : f32
+  // A state that needs no reduction is written last, too: earlier phases read it.
+  tandem.store_plane %x, %v[0] : f32, !f32
+  tandem.store_plane %z, %p[0] : f32, !f32
+  tandem.yield
+}
+
+// -----
+
+!scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
+#p = #tandem.role<param "p">
+
+// The old scale is read until the last phase has ended. A part of a reduction
+// that nothing but the end needs is made in the last phase itself.
+// CHECK-NOT:   part(early)
+// CHECK:       tandem.kernel @delayed compute(<f32, f32>) reductions(1)
+// CHECK:         %[[CODE:.+]] = tandem.load_plane %{{.+}}[0]
+// CHECK:         %[[SCALE:.+]] = tandem.load_plane %{{.+}}[1]
+// CHECK:         tandem.partial max %{{.+}}[0] over tensor : i32
+// CHECK:         tandem.store_plane %{{.+}}, %{{.+}}[0] : i8
+// CHECK-NOT:     tandem.store_plane
+// CHECK:       tandem.kernel @delayed_commit {{.*}}part(commit) reductions(1)
+// CHECK:       ^bb0(%[[P:.+]]: !tandem.stored
+// CHECK-NEXT:    %[[AMAX:.+]] = tandem.total[0] : i32
+// CHECK-NEXT:    tandem.store_plane %[[AMAX]], %[[P]][1] : i32
+// CHECK-NEXT:    tandem.yield
+tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !scaled):
+  %code = tandem.load_plane %p[0] : !scaled -> i8
+  %scale = tandem.load_plane %p[1] : !scaled -> i32
+  %wide = arith.extui %code : i8 to i32
+  %sum = arith.addi %wide, %scale : i32
+  %amax = tandem.reduce max %sum over tensor : i32
+  tandem.store_plane %code, %p[0] : i8, !scaled
+  tandem.store_plane %amax, %p[1] : i32, !scaled
+  tandem.yield
+}
+
+// -----
+
+!scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
+#p = #tandem.role<param "p">
+
+tandem.kernel @differs compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !scaled):
+  // expected-error @+1 {{differs between the elements of a tensor, but an entry that all of them share is made of it}}
+  %code = tandem.load_plane %p[0] : !scaled -> i8
+  %wide = arith.extui %code : i8 to i32
+  tandem.store_plane %wide, %p[1] : i32, !scaled
+  tandem.yield
+}
