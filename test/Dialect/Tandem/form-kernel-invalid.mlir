@@ -166,3 +166,75 @@ func.func @no_graph(%p: !f32 {tandem.role = #p}, %q: !f32 {tandem.role = #p}) ->
     attributes {tandem.compute = #tandem.compute<f32, f32>} {
   return %p, %q : !f32, !f32
 }
+
+// -----
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+func.func @not_from_zero(%p: !f32 {tandem.role = #p}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !f32 -> tensor<?xf32>
+  %one = arith.constant dense<1.0> : tensor<f32>
+  // expected-error @+1 {{a reduction in a graph is the sum of all elements of one tensor, from zero: linalg.reduce { arith.addf } over every dimension}}
+  %1 = linalg.reduce { arith.addf } ins(%0 : tensor<?xf32>) outs(%one : tensor<f32>) dimensions = [0]
+  return %p : !f32
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+func.func @product(%p: !f32 {tandem.role = #p}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !f32 -> tensor<?xf32>
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  // expected-error @+1 {{a reduction in a graph is the sum of all elements of one tensor}}
+  %1 = linalg.reduce { arith.mulf } ins(%0 : tensor<?xf32>) outs(%zero : tensor<f32>) dimensions = [0]
+  return %p : !f32
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+func.func @scope(%p: !f32 {tandem.role = #p}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !f32 -> tensor<?xf32>
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  // expected-error @+1 {{tandem.scope is "tensor" or "model", got "row"}}
+  %1 = linalg.reduce { arith.addf } ins(%0 : tensor<?xf32>) outs(%zero : tensor<f32>)
+      dimensions = [0] {tandem.scope = "row"}
+  return %p : !f32
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+func.func @element(%p: !f32 {tandem.role = #p}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !f32 -> tensor<?xf32>
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{picks an element of a tensor; a kernel sees one element and what a reduction makes of all}}
+  %1 = tensor.extract %0[%c0] : tensor<?xf32>
+  return %p : !f32
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
+func.func @extent(%p: !f32 {tandem.role = #p}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !f32 -> tensor<?x?xf32>
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %0, %c0 : tensor<?x?xf32>
+  // expected-error @+1 {{the size of a tensor is tensor.dim of a tensor with one dimension, cast to i64}}
+  %1 = arith.index_cast %n : index to i64
+  return %p : !f32
+}

@@ -107,6 +107,53 @@ func.func @rank_two(%p: !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>> {tan
   return %5 : !tandem.stored<tensor<4x8xf32>, #tandem.float<f32>>
 }
 
+// A sum over all elements is one reduction; what is made of it, a scalar, alone
+// or as a tensor. CSE comes later.
+// CHECK-LABEL: tandem.kernel @sums
+// CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[HALF:.+]]: f32):
+// CHECK:         %[[X:.+]] = tandem.load %[[P]]
+// CHECK-NEXT:    %[[SUM:.+]] = tandem.reduce sum %[[X]] over tensor : f32
+// CHECK-NEXT:    %[[N:.+]] = tandem.size : i64
+// CHECK-NEXT:    %[[COUNT:.+]] = arith.sitofp %[[N]] : i64 to f32
+// CHECK-NEXT:    %[[MEAN:.+]] = arith.divf %[[SUM]], %[[COUNT]] : f32
+// CHECK-NEXT:    %[[CENTERED:.+]] = arith.subf %[[X]], %[[MEAN]] : f32
+// CHECK-NEXT:    %[[SQUARE:.+]] = arith.mulf %[[CENTERED]], %[[CENTERED]] : f32
+// CHECK-NEXT:    %[[ALL:.+]] = tandem.reduce sum %[[SQUARE]] over model : f32
+// CHECK-NEXT:    %[[SCALED:.+]] = arith.mulf %[[ALL]], %[[HALF]] : f32
+// CHECK-NEXT:    %[[NEW:.+]] = arith.addf %[[CENTERED]], %[[SCALED]] : f32
+// CHECK-NEXT:    tandem.store %[[NEW]], %[[P]]
+func.func @sums(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>> {tandem.role = #p})
+    -> !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> tensor<?xf32>
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<f32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<f32>) -> tensor<f32>
+  %sum = linalg.reduce { arith.addf } ins(%0 : tensor<?xf32>) outs(%init : tensor<f32>) dimensions = [0]
+  %value = tensor.extract %sum[] : tensor<f32>
+  %c0 = arith.constant 0 : index
+  %size = tensor.dim %0, %c0 : tensor<?xf32>
+  %n = arith.index_cast %size : index to i64
+  %count = arith.sitofp %n : i64 to f32
+  %mean = arith.divf %value, %count : f32
+  %means = tensor.splat %mean[%size] : tensor<?xf32>
+  %centered = arith.subf %0, %means : tensor<?xf32>
+  %square = arith.mulf %centered, %centered : tensor<?xf32>
+  %all = linalg.reduce { arith.addf } ins(%square : tensor<?xf32>) outs(%init : tensor<f32>)
+      dimensions = [0] {tandem.scope = "model"}
+  %half = arith.constant dense<0.5> : tensor<f32>
+  %scaled = arith.mulf %all, %half : tensor<f32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i) -> ()>, affine_map<(i) -> (i)>],
+                       iterator_types = ["parallel"]}
+      ins(%scaled : tensor<f32>) outs(%centered : tensor<?xf32>) {
+  ^bb0(%s: f32, %x: f32):
+    %2 = arith.addf %x, %s : f32
+    linalg.yield %2 : f32
+  } -> tensor<?xf32>
+  %3 = tandem.encode %1 : tensor<?xf32> -> !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  return %3 : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+}
+
 // CHECK: func.func @no_graph
 func.func @no_graph() {
   return

@@ -292,3 +292,74 @@ tandem.kernel @kernel_c6 compute(<f32, f32>) tensors [#tandem.role<param "p">] s
   tandem.metric %0[1] : f64
   tandem.yield
 }
+
+// -----
+
+func.func @reduce_c2(%x: i32) {
+  // expected-error @+1 {{'tandem.reduce' op over a tensor has no group; leave out 'group(16)'}}
+  %0 = tandem.reduce max %x group(16) over tensor : i32
+  return
+}
+
+// -----
+
+func.func @reduce_c3_sum(%x: i32) {
+  // expected-error @+1 {{'tandem.reduce' op sums up f32, got 'i32'}}
+  %0 = tandem.reduce sum %x over model : i32
+  return
+}
+
+// -----
+
+func.func @reduce_c3_max(%x: f32) {
+  // expected-error @+1 {{'tandem.reduce' op compares i32, got 'f32'}}
+  %0 = tandem.reduce max %x over tensor : f32
+  return
+}
+
+// -----
+
+func.func @reduce_c3_group(%x: f32) {
+  // expected-error @+1 {{'tandem.reduce' op sums are over a tensor or the model; a group has its max and min}}
+  %0 = tandem.reduce sum %x group(16) : f32
+  return
+}
+
+// -----
+
+func.func @partial_c1(%x: i32) {
+  // expected-error @+1 {{'tandem.partial' op sums up f32, got 'i32'}}
+  tandem.partial sum %x[0] over tensor : i32
+  return
+}
+
+// -----
+
+func.func @partial_c2(%x: i32) {
+  // expected-error @+1 {{'tandem.partial' op ends with the launch; a group's reduction is a tandem.reduce}}
+  tandem.partial max %x[0] over group : i32
+  return
+}
+
+// -----
+
+tandem.kernel @kernel_c7_partial compute(<f32, f32>) reductions(1)
+    tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %0 = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+  // expected-error @+1 {{'tandem.partial' op names reduction 1 of a kernel with reductions(1)}}
+  tandem.partial sum %0[1] over tensor : f32
+  tandem.yield
+}
+
+// -----
+
+tandem.kernel @kernel_c7_total compute(<f32, f32>) tensors [] scalars [] prologue {
+  tandem.yield
+} body {
+  // expected-error @+1 {{'tandem.total' op names reduction 0 of a kernel with reductions(0)}}
+  %0 = tandem.total[0] : f32
+  tandem.yield
+}

@@ -93,3 +93,26 @@ tandem.kernel @planes compute(<f32, f32>) width(8) tensors [#tandem.role<param "
   tandem.store_plane %1, %p[0] : i16, !bf16
   tandem.yield
 }
+
+// CHECK-LABEL: tandem.kernel @phases compute(<f32, f32>) part(early) reductions(2)
+tandem.kernel @phases compute(<f32, f32>) part(early) reductions(2)
+    tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>):
+  // CHECK: %[[TOTAL:.+]] = tandem.total[0] : f32
+  %0 = tandem.total[0] : f32
+  // CHECK-NEXT: %[[SIZE:.+]] = tandem.size : i64
+  %1 = tandem.size : i64
+  // CHECK-NEXT: tandem.partial sum %[[TOTAL]][0] over model : f32
+  tandem.partial sum %0[0] over model : f32
+  // CHECK-NEXT: %[[BITS:.+]] = arith.bitcast %[[TOTAL]] : f32 to i32
+  %2 = arith.bitcast %0 : f32 to i32
+  // CHECK-NEXT: tandem.partial max %[[BITS]][1] over tensor : i32
+  tandem.partial max %2[1] over tensor : i32
+  // CHECK-NEXT: tandem.reduce sum %[[TOTAL]] over tensor : f32
+  %3 = tandem.reduce sum %0 over tensor : f32
+  // CHECK-NEXT: tandem.reduce min %[[BITS]] over model : i32
+  %4 = tandem.reduce min %2 over model : i32
+  tandem.yield
+}

@@ -321,6 +321,7 @@ LogicalResult ReduceOp::verify() {
 }
 
 LogicalResult PartialOp::verify() {
+  // (C2)
   if (getScope() == Scope::group)
     return emitOpError("ends with the launch; a group's reduction is a "
                        "tandem.reduce");

@@ -450,7 +450,8 @@ def Tandem_PartialOp : Tandem_Op<"partial", [MemoryEffects<[MemWrite]>]> {
     model in the kernel of its phase. The reductions of all phases are numbered
     together.
 
-    Constraint: (C1) a sum is of f32, a maximum or minimum of i32.
+    Constraints: (C1) a sum is of f32, a maximum or minimum of i32; (C2) the
+    scope is no group.
 
     Example:
 

@@ -1,0 +1,69 @@
+// RUN: tandem-opt %s -convert-tandem-to-cpu | FileCheck %s
+
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+!scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
+#p = #tandem.role<param "p">
+
+// A part of the kernel has no prologue. A record is 40 + 8 bytes, and 24 more
+// for the totals; slots of a chunk are 8 bytes for each of two reductions.
+// CHECK-NOT:   tandem_norm_phase0_prologue
+// CHECK-LABEL: llvm.func @tandem_norm_phase0
+// CHECK-SAME:    %[[TENSORS:[^:]+]]: !llvm.ptr, %[[CHUNKS:[^:]+]]: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[WORKSPACE:[^:]+]]: !llvm.ptr
+// CHECK-DAG:     %[[C72:.+]] = arith.constant 72 : i64
+// CHECK-DAG:     %[[ZERO:.+]] = arith.constant dense<0> : vector<4xi32>
+// CHECK:         %[[STACK:.+]] = llvm.alloca %{{.+}} x i64
+// CHECK:         arith.muli %{{.+}}, %[[C72]]
+// The maximum is carried by lanes, the sum goes to its tree block by block.
+// CHECK:         %[[LANES:.+]] = scf.for {{.+}} iter_args(%[[BEFORE:.+]] = %[[ZERO]]) -> (vector<4xi32>)
+// CHECK:           scf.while
+// CHECK:           %[[MINE:.+]] = arith.select %{{.+}}, %{{.+}}, %{{.+}} : vector<4xi1>, vector<4xi32>
+// CHECK:           arith.maxui %[[BEFORE]], %[[MINE]]
+// CHECK:         %[[SUM:.+]]:3 = scf.while
+// CHECK:         llvm.store %[[SUM]]#2, %{{.+}} : f32, !llvm.ptr
+// CHECK:         %[[MAX:.+]] = vector.reduction <maxui>, %[[LANES]]
+// CHECK:         llvm.store %[[MAX]], %{{.+}} : i32, !llvm.ptr
+tandem.kernel @norm_phase0 compute(<f32, f32>) width(4) part(early) reductions(2) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32):
+  %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
+  tandem.partial sum %x[0] over model : vector<4xf32>
+  %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
+  tandem.partial max %bits[1] over tensor : vector<4xi32>
+  tandem.yield
+}
+
+// Totals are read once for a chunk, with the tensor's record.
+// CHECK-LABEL: llvm.func @tandem_norm(
+// CHECK:         %[[TOTALS:.+]] = llvm.load %{{.+}} : !llvm.ptr -> !llvm.ptr
+// CHECK:         llvm.load %{{.+}} : !llvm.ptr -> f32
+// CHECK:         scf.for
+tandem.kernel @norm compute(<f32, f32>) width(4) reductions(2) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32):
+  %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
+  %norm = tandem.total[0] : f32
+  %splat = vector.broadcast %norm : f32 to vector<4xf32>
+  %y = arith.divf %x, %splat : vector<4xf32>
+  tandem.store_plane %y, %p[0] : vector<4xf32>, !f32
+  tandem.yield
+}
+
+// What ends a step runs over tensors, those without elements left out.
+// CHECK-LABEL: llvm.func @tandem_scale_commit
+// CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64)
+// CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
+// CHECK:           %[[SIZE:.+]] = arith.muli
+// CHECK:           arith.cmpi ne, %[[SIZE]],
+// CHECK:           scf.if
+// CHECK:             %[[AMAX:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32
+// CHECK:             llvm.store %[[AMAX]], %{{.+}} : i32
+tandem.kernel @scale_commit compute(<f32, f32>) part(commit) reductions(1) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !scaled):
+  %0 = tandem.total[0] : i32
+  tandem.store_plane %0, %p[1] : i32, !scaled
+  tandem.yield
+}

@@ -1,0 +1,59 @@
+// RUN: tandem-opt %s -convert-tandem-to-nvvm | FileCheck %s
+
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+!scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
+#p = #tandem.role<param "p">
+
+// Behind a phase, a block for each tensor reduces the parts of its chunks...
+// CHECK-LABEL: llvm.func @tandem_norm_phase0_totals
+// CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
+// CHECK:         %[[BLOCK:.+]] = nvvm.read.ptx.sreg.ctaid.x
+// CHECK:         scf.for %{{.+}} = %{{.+}} to %[[END]] step
+// CHECK:           scf.for {{.+}} iter_args(%[[STEP:.+]] = %{{.+}}, %[[MAX:.+]] = %{{.+}}) -> (i64, i32)
+// CHECK:             nvvm.barrier0
+// CHECK:             %[[NEXT:.+]] = arith.maxui %[[MAX]],
+// CHECK:             scf.yield %{{.+}}, %[[NEXT]] : i64, i32
+// CHECK:           scf.if
+// CHECK:             llvm.store %{{.+}}, %{{.+}} : f32
+// CHECK:             llvm.store %{{.+}}, %{{.+}} : i32
+
+// ... and one block those over the model, for all tensors.
+// CHECK-LABEL: llvm.func @tandem_norm_phase0_model
+// CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
+// CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[END]] step %{{.+}} iter_args(%{{.+}} = %{{.+}}) -> (i64)
+// CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
+// CHECK:           llvm.store %{{.+}}, %{{.+}} : f32
+
+// A thread keeps its maximum until the chunk ends; sums meet in each step.
+// CHECK-LABEL: llvm.func @tandem_norm_phase0(
+// CHECK:         scf.for {{.+}} -> (i64, i32)
+// CHECK:           nvvm.shfl.sync bfly
+// CHECK:           nvvm.barrier0
+// CHECK-NOT:   tandem_norm_phase0_prologue
+tandem.kernel @norm_phase0 compute(<f32, f32>) width(4) part(early) reductions(2) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32):
+  %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
+  tandem.partial sum %x[0] over model : vector<4xf32>
+  %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
+  tandem.partial max %bits[1] over tensor : vector<4xi32>
+  tandem.yield
+}
+
+// A thread for each tensor writes what its elements share.
+// CHECK-LABEL: llvm.func @tandem_scale_commit
+// CHECK:         nvvm.read.ptx.sreg.ctaid.x
+// CHECK:         scf.for
+// CHECK:           scf.if
+// CHECK:             %[[AMAX:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32
+// CHECK:             %[[SCALE:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>
+// CHECK:             llvm.store %[[AMAX]], %[[SCALE]] : i32
+tandem.kernel @scale_commit compute(<f32, f32>) part(commit) reductions(1) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !scaled):
+  %0 = tandem.total[0] : i32
+  tandem.store_plane %0, %p[1] : i32, !scaled
+  tandem.yield
+}
