@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import re
@@ -230,6 +231,11 @@ def _stamp(file: str) -> tuple:
 @lru_cache(maxsize=64)
 def _compile(graph: str, strategy: str, path: tuple[str, ...], stamps) -> Kernel:
     return _kernel.compile(graph, strategy, path=path)
+
+
+# The extension reports kernels that outlive the interpreter.
+atexit.register(conversion.cache_clear)
+atexit.register(_compile.cache_clear)
 
 
 def compiled(graph: str | os.PathLike, strategy: str,
