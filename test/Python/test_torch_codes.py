@@ -11,6 +11,8 @@
 import copy
 import gc
 import io
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -594,6 +596,34 @@ def test_a_step_between_the_passes_is_noticed():
     with pytest.raises(RuntimeError, match=r"modified by an inplace operation: parameter "
                                            r"\d \('[0-9a-z.]+'\) is at version"):
         loss.backward()
+
+
+def test_a_graph_without_its_optimizer():
+    model = model_of()
+    optimizer = make("fp8-collage-plus", [], model.parameters())
+    tt.decode_weights(model, optimizer)
+    loss = loss_of(model)
+    del model, optimizer
+    gc.collect()
+    with pytest.raises(RuntimeError, match="optimizer that holds the weights of this graph"):
+        loss.backward()
+
+
+EXIT = """
+import torch, tandem.torch
+model = torch.nn.Linear(8, 8).bfloat16()
+optimizer = tandem.torch.AdamW(model.parameters(), strategy="fp8-collage-plus")
+decoded = tandem.torch.decode_weights(model, optimizer)
+loss = model(torch.ones(2, 8).bfloat16()).sum()
+loss.backward(retain_graph=True)
+optimizer.step()
+"""
+
+
+def test_nothing_is_left_at_exit():
+    """Neither graphs nor hooks keep a kernel alive, which the extension reports."""
+    result = subprocess.run([sys.executable, "-c", EXIT], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_decoding_messages(path):

@@ -38,6 +38,37 @@ def _hooks_around() -> tuple[Callable, Callable] | None:
     return top(True) if top else None
 
 
+class _SavedTensors(saved_tensors_hooks):
+    """What a graph does with the tensors that it saves while a module runs.
+
+    It does not own the optimizer, since torch leaks what a graph owns that is still
+    alive when the interpreter ends.
+    """
+
+    def __init__(self, decoder: DecodedWeights):
+        owner, around = weakref.ref(decoder), _hooks_around()
+
+        def pack(tensor: torch.Tensor):
+            saved = owner()._save_weight(tensor)
+            if saved is not None or around is None:
+                return tensor if saved is None else saved
+            return _SavedElsewhere(around[1], around[0](tensor))
+
+        def unpack(saved):
+            if isinstance(saved, _SavedElsewhere):
+                return saved.unpack(saved.value)
+            if not isinstance(saved, _SavedWeight):
+                return saved
+            if (living := owner()) is None:
+                raise RuntimeError(
+                    "the optimizer that holds the weights of this graph is gone; keep "
+                    "it until the backward pass is over"
+                )
+            return living._load_weight(saved)
+
+        super().__init__(pack, unpack)
+
+
 class DecodedWeights:
     """Decodes the weights of a model's modules while they run.
 
@@ -124,8 +155,7 @@ class DecodedWeights:
     def _enter(self, module: torch.nn.Module, _) -> None:
         for param in self._weights(module):
             self._acquire(param)
-        around = _hooks_around()
-        hooks = saved_tensors_hooks(lambda t: self._pack(t, around), self._unpack)
+        hooks = _SavedTensors(self)
         hooks.__enter__()
         self._entered.append((module, hooks))
 
@@ -136,22 +166,17 @@ class DecodedWeights:
             for param in self._weights(module):
                 self._release(param)
 
-    def _pack(self, tensor: torch.Tensor, around):
+    def _save_weight(self, tensor: torch.Tensor) -> _SavedWeight | None:
+        """What to save in place of a view of a decoded weight."""
         param = self._live.get(tensor.untyped_storage().data_ptr())
-        if param is not None and tensor.numel() and tensor.dtype == param.dtype:
-            return _SavedWeight(param, param._version, tensor.shape, tensor.stride(),
-                                tensor.storage_offset())
-        if around is None:
-            return tensor
-        pack, unpack = around
-        return _SavedElsewhere(unpack, pack(tensor))
+        if param is None or not tensor.numel() or tensor.dtype != param.dtype:
+            return None
+        return _SavedWeight(param, param._version, tensor.shape, tensor.stride(),
+                            tensor.storage_offset())
 
     @torch.no_grad()
-    def _unpack(self, saved):
-        if isinstance(saved, _SavedElsewhere):
-            return saved.unpack(saved.value)
-        if not isinstance(saved, _SavedWeight):
-            return saved
+    def _load_weight(self, saved: _SavedWeight) -> torch.Tensor:
+        """The view that was saved, of a weight decoded anew."""
         if saved.param._version != saved.version:
             raise RuntimeError(
                 "a weight that the backward pass needs has been modified by an "
