@@ -21,7 +21,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tandem.torch as tt
-from model import STRATEGIES, Strategy, cases, step
+from model import Strategy, cases, step
 from model.formats import decode, encode
 from model.scaled import FloatCode, PairCode, Scaled
 from model.storage import Draw, Expansion, Plain

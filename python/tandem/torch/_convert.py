@@ -92,6 +92,23 @@ def _identity(state_dict: dict, graph) -> dict:
     return identity
 
 
+def _check(state_dict: dict, identity: dict, ours: _Lanes, weights: list) -> None:
+    """Refuses a state that is not of the lanes found, or of other weights."""
+    if identity != (found := _checkpoint.identity(ours.main.kernel)):
+        differing = [key for key in found if identity.get(key) != found[key]]
+        raise ValueError(
+            f"the state dict is not of what graph {found['graph']!r} under strategy "
+            f"{found['strategy']!r} is here (they differ in {', '.join(differing)}); "
+            "pass the graph and the path that it was made with"
+        )
+    count = sum(len(group["params"]) for group in state_dict["param_groups"])
+    if count != len(weights):
+        raise ValueError(
+            f"the state dict is of {count} parameters, but there are "
+            f"{len(weights)} weights; pass all of the optimizer's, in its order"
+        )
+
+
 @torch.no_grad()
 def convert_state(
     state_dict: dict,
@@ -126,22 +143,11 @@ def convert_state(
     identity, weights = _identity(state_dict, graph), list(weights)
     graph = identity["graph"] if graph is None else graph
     ours, theirs = (_Lanes(graph, s, path) for s in (identity["strategy"], strategy))
-    if identity != (found := _checkpoint.identity(ours.main.kernel)):
-        differing = [key for key in found if identity.get(key) != found[key]]
-        raise ValueError(
-            f"the state dict is not of what graph {found['graph']!r} under strategy "
-            f"{found['strategy']!r} is here (they differ in {', '.join(differing)}); "
-            "pass the graph and the path that it was made with"
-        )
+    _check(state_dict, identity, ours, weights)
     keys = [key for group in state_dict["param_groups"] for key in group["params"]]
-    if len(keys) != len(weights):
-        raise ValueError(
-            f"the state dict is of {len(keys)} parameters, but there are "
-            f"{len(weights)} weights; pass all of the optimizer's, in its order"
-        )
     states, values = {}, []
     for index, (key, weight) in enumerate(zip(keys, weights)):
-        state, label = state_dict["state"].get(key), f"parameter {index}"
+        state = state_dict["state"].get(key)
         lane = ours.of(weight.dtype)
         if lane is None and not state:
             values.append(weight.detach())  # frozen; no kernel updates it
@@ -153,7 +159,7 @@ def convert_state(
                 f"{' or '.join(map(str, ours.main.dtypes))}; pass the weights as the "
                 "optimizer had them"
             )
-        state = _started(lane, weight, state, label)
+        state = _started(lane, weight, state, f"parameter {index}")
         target = theirs.follow(lane, weight.dtype, ours.main)
         new, value = _carry(lane, weight, state, *target)
         if new:
