@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import functools
 import operator
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -137,6 +139,16 @@ class Kernel:
         """The kernel as MLIR text, after its storages and policy were lowered."""
         return self._native.ir
 
+    @functools.cached_property
+    def storages(self) -> dict[str, str]:
+        """How each tensor is stored, as MLIR spells it: "#tandem.float<bf16>"."""
+        body = self.ir[self.ir.index("body {"):]
+        spelled = [_bracketed(body, match.end())
+                   for match in re.finditer(r"%arg\d+: !tandem\.stored<", body)]
+        roles = dict.fromkeys(plane.role for plane in self.planes)
+        return {role: text.split(", ", 1)[1]
+                for role, text in zip(roles, spelled, strict=True)}
+
     def scalars(self, values: Mapping[str, float]) -> tuple[list[float], list[int]]:
         """Hypers and integers in launch order, defaults filled in."""
         unknown = set(values) - set(self.hypers) - set(self.integers)
@@ -179,14 +191,23 @@ class Kernel:
         key, and the index of its element 0 in the unsharded tensor.
         """
         hypers, integers = self.scalars(scalars)
-        size, pointers = self._pointers(arrays)
+        size, addresses = self.addresses(arrays)
         plan = Plan(self)
-        plan.update([size], [pointers], keys=[key], firsts=[first])
+        plan.update([size], [list(addresses.values())], keys=[key], firsts=[first])
         return plan.launch([hypers], [integers], threads=threads)
 
-    def _pointers(self, arrays: Mapping[str, object]) -> tuple[int, list[int]]:
-        """Addresses of all planes, after checking names, types and sizes."""
-        names = [plane.name for plane in self.planes]
+    def addresses(
+        self, arrays: Mapping[str, object], planes: Sequence[Plane] | None = None,
+        *, writes: bool = True,
+    ) -> tuple[int, dict[str, int]]:
+        """The number of elements and the address of each plane, after checking
+        names, types and sizes of the arrays.
+
+        ``planes`` are those that are wanted, all if None; ``writes`` says whether
+        what the kernel writes must be writable.
+        """
+        planes = self.planes if planes is None else planes
+        names = [plane.name for plane in planes]
         missing = [name for name in names if name not in arrays]
         extra = [name for name in arrays if name not in names]
         if missing or extra:
@@ -195,24 +216,20 @@ class Kernel:
                 f"{self._title} {problem}; its arrays are "
                 + ", ".join(names)
             )
-        measure = next(plane.name for plane in self.planes if plane.group == 1)
-        size = _address(self._plane(measure), arrays[measure])[1]
-        pointers = []
-        for plane in self.planes:
-            address, count = _address(plane, arrays[plane.name])
+        measure = next(plane for plane in planes if plane.group == 1)
+        size = _address(measure, arrays[measure.name], writes)[1]
+        addresses = {}
+        for plane in planes:
+            addresses[plane.name], count = _address(plane, arrays[plane.name], writes)
             if count != plane.entries(size):
                 raise ValueError(
                     f"array {plane.name!r} has {count} elements, "
-                    f"{measure!r} has {size}; " + (
+                    f"{measure.name!r} has {size}; " + (
                         "all arrays must have one size" if plane.group == 1 else
                         f"one entry for each {plane.group} of them makes "
                         f"{plane.entries(size)}")
                 )
-            pointers.append(address)
-        return size, pointers
-
-    def _plane(self, name: str) -> Plane:
-        return next(plane for plane in self.planes if plane.name == name)
+        return size, addresses
 
     def __repr__(self) -> str:
         return (
@@ -221,11 +238,21 @@ class Kernel:
         )
 
 
-def _address(plane: Plane, array: object) -> tuple[int, int]:
+def _bracketed(text: str, start: int) -> str:
+    """The text from `start` to the angle bracket that closes before it opens."""
+    depth = 1
+    for at in range(start, len(text)):
+        depth += (text[at] == "<") - (text[at] == ">")
+        if not depth:
+            return text[start:at]
+    raise ValueError("the kernel's text ends within a type")
+
+
+def _address(plane: Plane, array: object, writes: bool = True) -> tuple[int, int]:
     """Address and element count of an array that can hold a plane."""
     dtype = getattr(array, "dtype", None)
     if type(array).__module__.startswith("numpy"):
-        if plane.written and not array.flags.writeable:
+        if writes and plane.written and not array.flags.writeable:
             raise ValueError(
                 f"array {plane.name!r} is read-only, but the kernel writes it; "
                 "pass a writable copy"

@@ -74,6 +74,20 @@ def test_numerics_python():
         exec(block, names)
 
 
+def test_torch_python():
+    """The examples of docs/Torch.md, one after the other."""
+    pytest.importorskip("torch")
+    names = {}
+    for block in blocks("docs/Torch.md", "python"):
+        exec(block, names)
+
+
+def test_conversion_python():
+    """The conversion that docs/Strategies.md shows."""
+    (block,) = [b for b in blocks("docs/Strategies.md", "python") if "convert_state" in b]
+    exec(block, {"np": np, "tandem": tandem})
+
+
 def test_readme_table():
     """The table of strategies has each of them, with its bytes."""
     rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| (\w+) \|",

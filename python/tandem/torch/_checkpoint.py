@@ -13,7 +13,7 @@ def identity(kernel: Kernel) -> dict:
         "graph": kernel.name,
         "strategy": kernel.strategy,
         "compute": kernel.compute,
-        "planes": {plane.name: plane.type for plane in kernel.planes},
+        "storages": kernel.storages,
     }
 
 
@@ -23,11 +23,14 @@ def check_identity(state_dict: dict, kernel: Kernel) -> None:
     if theirs is None or theirs == ours:
         return
     differing = [key for key in ours if theirs.get(key) != ours[key]]
+    fix = "create the optimizer with the graph and strategy of the state dict"
+    if "graph" not in differing:
+        fix = ("take it over with tandem.torch.convert_state(state_dict, weights, "
+               f"{ours['strategy']!r}), or {fix}")
     raise ValueError(
         f"the state dict is of graph {theirs.get('graph')!r} under strategy "
         f"{theirs.get('strategy')!r}, this optimizer runs {ours['graph']!r} under "
-        f"{ours['strategy']!r} (they differ in {', '.join(differing)}); create the "
-        "optimizer with the graph and strategy of the state dict"
+        f"{ours['strategy']!r} (they differ in {', '.join(differing)}); {fix}"
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 import torch
 
+from tandem._convert import Tensor, conversion, planes_of
 from tandem._kernel import Kernel, Plane, Plan, RoleKind
-from tandem.torch._layout import DTYPES, empty_plane, is_plane, laid_out
+from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_plane, laid_out)
 
 
 class Slot:
@@ -20,20 +21,23 @@ class Slot:
 
     __slots__ = (
         "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
-        "index", "label", "lane", "numel", "ordered", "param", "planes", "pointers",
-        "state", "strides",
+        "index", "label", "lane", "like", "numel", "ordered", "param", "planes",
+        "pointers", "state", "strides",
     )
 
     def __init__(self, lane: Lane, index: int, param: torch.Tensor,
                  state: dict | None, label: str):
         self.lane, self.index, self.label = lane, index, label
         self.param, self.state = param, state
-        self.address, self.numel = param.data_ptr(), param.numel()
+        #: Where the weight is; one that only the state has may come and go.
+        self.address = None if lane.hidden else param.data_ptr()
+        self.numel = param.numel()
         self.dtype, self.grad_dtype = param.dtype, lane.grad_dtype
         self.strides, self.contiguous = param.stride(), param.is_contiguous()
-        plane = empty_plane(param, param.dtype, "meta")
+        #: What has the shape and the layout of the planes.
+        self.like = plane = empty_plane(lane.like(param, state), param.dtype, "meta")
         #: Whether the parameter goes through a copy: one with gaps does.
-        self.copied = not is_plane(param, plane)
+        self.copied = not lane.hidden and not is_plane(param, plane)
         #: Whether planes and gradient are in C order, and else their strides.
         self.ordered, self.grad_strides = plane.is_contiguous(), plane.stride()
         names = list(lane.state_planes)
@@ -48,6 +52,9 @@ class Slot:
 
     def is_current(self, param: torch.Tensor) -> bool:
         """Whether the parameter is where it was; its state has been looked at."""
+        if self.address is None:
+            return (param is self.param and param.numel() == self.numel
+                    and param.dtype is self.dtype)
         return (
             param is self.param
             and param.data_ptr() == self.address
@@ -72,18 +79,24 @@ class Slot:
 
     def plane_of(self, grad: torch.Tensor) -> torch.Tensor:
         """The gradient as the kernel reads it: itself, or a converted copy."""
-        if grad.layout is not torch.strided:
-            raise RuntimeError(
-                f"the gradient of {self.label} is sparse ({grad.layout}), which "
-                "Tandem's kernels do not read; use dense gradients (sparse=False) "
-                "or p.grad = p.grad.to_dense()"
-            )
-        if grad.shape != self.param.shape:
-            raise RuntimeError(
-                f"the gradient of {self.label} has shape {tuple(grad.shape)}, the "
-                f"parameter {tuple(self.param.shape)}; compute it anew"
-            )
-        return laid_out(grad, self.param, self.grad_dtype)
+        check_grad(grad, self.param, lambda: self.label)
+        return laid_out(grad, self.like, self.grad_dtype)
+
+
+def check_grad(grad: torch.Tensor, param: torch.Tensor,
+               label: Callable[[], str]) -> None:
+    """Refuses gradients that no kernel reads."""
+    if grad.layout is not torch.strided:
+        raise RuntimeError(
+            f"the gradient of {label()} is sparse ({grad.layout}), which "
+            "Tandem's kernels do not read; use dense gradients (sparse=False) "
+            "or p.grad = p.grad.to_dense()"
+        )
+    if grad.shape != param.shape:
+        raise RuntimeError(
+            f"the gradient of {label()} has shape {tuple(grad.shape)}, the "
+            f"parameter {tuple(param.shape)}; compute it anew"
+        )
 
 
 class Lane:
@@ -92,17 +105,29 @@ class Lane:
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self.plan = Plan(kernel)
-        self._param = _only(kernel, RoleKind.PARAM)
-        self._param_at = kernel.planes.index(self._param)
-        grad = _only(kernel, RoleKind.GRAD)
-        self.grad_dtype = DTYPES[grad.type]
-        self._grad_at = kernel.planes.index(grad)
-        #: What parameters of this lane are: the visible plane's type.
-        self.dtype = DTYPES[self._param.type]
+        weight, grad = _only(kernel, RoleKind.PARAM), _only(kernel, RoleKind.GRAD)
+        self._weights = planes_of(kernel, weight)
+        visible = [p for p in self._weights
+                   if p.visible and DTYPES[p.type] in WORKING]
+        #: Whether the weight is in the state, and parameters are what it decodes to.
+        self.hidden = not visible
+        self.weight_storage = kernel.storages[weight]
+        self._visible = None if self.hidden else visible[0]
+        self._param_at = None if self.hidden else kernel.planes.index(visible[0])
+        #: What parameters of this lane can be.
+        self.dtypes = ([torch.bfloat16, torch.float16] if self.hidden
+                       else [DTYPES[visible[0].type]])
+        #: How the gradient is stored.
+        self.grad_planes, self.grad_storage = planes_of(kernel, grad), kernel.storages[grad]
+        #: Whether a kernel encodes the gradient, which PyTorch has no type for.
+        self.encodes = (len(self.grad_planes) > 1
+                        or DTYPES[self.grad_planes[0].type] not in WORKING)
+        self.grad_dtype = None if self.encodes else DTYPES[self.grad_planes[0].type]
+        self._grads_at = [kernel.planes.index(plane) for plane in self.grad_planes]
         #: Planes that the optimizer keeps, by name.
         self.state_planes: dict[str, Plane] = {
             plane.name: plane for plane in kernel.planes
-            if plane not in (self._param, grad)
+            if plane is not self._visible and plane not in self.grad_planes
         }
         steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
         #: What the state calls its count of steps, if the kernel counts any.
@@ -115,24 +140,67 @@ class Lane:
     def clear(self) -> None:
         """Forgets the step that was being prepared."""
         self.slots: list[Slot] = []
-        self.grads: list[int] = []
+        self.grads: list[tuple[int, ...]] = []
         self.rows: list[int] = []
+
+    def like(self, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
+        """What has the layout of the parameter's planes: itself, or its codes."""
+        if not self.hidden or not state:
+            return param
+        return state[self._weights[0].name]
 
     def initial_state(self, param: torch.Tensor) -> dict:
         """The state of a parameter that has not taken a step.
 
         States and residuals are zero. Where the kernel only writes the visible
-        plane, the first other plane of the parameter holds its value.
+        plane, the first other plane of the parameter holds its value; where there
+        is no visible plane, all of them do.
         """
         planes = {
-            name: _empty(plane, param).zero_()
+            name: empty(plane, param).zero_()
             for name, plane in self.state_planes.items()
         }
-        if not self._param.read:
-            value = next(p for p in self.kernel.planes
-                         if p.kind is RoleKind.PARAM and not p.visible)
+        if self.hidden:
+            self.encode_weight(param, planes)
+        elif not self._visible.read:
+            value = next(p for p in self._weights if not p.visible)
             planes[value.name].copy_(param)
         return ({self.step: 0} if self.step else {}) | planes
+
+    def encode_weight(self, param: torch.Tensor, state: Mapping) -> None:
+        """Writes a parameter's value into the planes of its state."""
+        dense = laid_out(param.detach(), self.like(param, state), param.dtype)
+        convert([dense], _plain(param.dtype), [self._weight_of(state)],
+                self.weight_storage, self._weights)
+
+    def decode_weights(self, states: Sequence[Mapping], dtype: torch.dtype,
+                       threads: int = 0) -> list[torch.Tensor]:
+        """The weights that these states hold."""
+        weights = [torch.empty_like(state[self._weights[0].name], dtype=dtype)
+                   for state in states]
+        convert([_dense(self._weights, self._weight_of(state)) for state in states],
+                self.weight_storage, weights, _plain(dtype), [_plane_of(dtype)], threads)
+        return weights
+
+    def encode_grad(self, grad: torch.Tensor, like: torch.Tensor,
+                    planes: list[torch.Tensor] | None) -> list[torch.Tensor]:
+        """The planes of a gradient, or those given, to which it has been added."""
+        dtype = grad.dtype if grad.dtype in WORKING else torch.float32
+        adds = planes is not None
+        if not adds:
+            planes = [empty(plane, like) for plane in self.grad_planes]
+        convert([laid_out(grad, like, dtype)], _plain(dtype), [planes],
+                self.grad_storage, self.grad_planes, adds=adds)
+        return planes
+
+    def decode_grad(self, planes: list[torch.Tensor], dtype: torch.dtype):
+        """The gradient that these planes hold."""
+        grad = torch.empty_like(planes[0], dtype=dtype)
+        convert([planes], self.grad_storage, [grad], _plain(dtype), [_plane_of(dtype)])
+        return grad
+
+    def _weight_of(self, state: Mapping) -> list[torch.Tensor]:
+        return [state[plane.name] for plane in self._weights]
 
     def check_state(self, state: Mapping, param: torch.Tensor, label: str) -> None:
         """Refuses a state that is not one of this kernel."""
@@ -165,12 +233,38 @@ class Lane:
         """A slot of the parameter; its planes take the parameter's layout."""
         if self.state_names:
             self.check_state(state, param, label)
-        for name, plane in self.state_planes.items():
-            state[name] = (
-                laid_out(state[name], param, DTYPES[plane.type])
-                if plane.group == 1 else state[name].contiguous()
-            )
+            state.update(self.laid_out_state(param, state))
         return Slot(self, index, param, state, label)
+
+    def laid_out_state(self, param: torch.Tensor, state: Mapping) -> dict:
+        """A state of this kernel, all planes in one layout."""
+        state, like = dict(state), self.like(param, state)
+        for role in dict.fromkeys(p.role for p in self.state_planes.values()):
+            self._lay_out(role, state, like)
+        return state
+
+    def _lay_out(self, role: str, state: dict, like: torch.Tensor) -> None:
+        """Gives the planes of one tensor the layout of another.
+
+        Elements that share a scale are neighbours in memory. Where these become
+        others, the values are decoded and encoded anew.
+        """
+        planes = [p for p in self.state_planes.values() if p.role == role]
+        tensors = [state[p.name] for p in planes]
+        grouped = any(p.group != 1 for p in planes)
+        if grouped and not is_plane(tensors[0], empty_plane(
+                like, tensors[0].dtype, "meta")):
+            wide = empty_plane(tensors[0], torch.float32)
+            convert([_dense(planes, tensors)], self.kernel.storages[role], [wide],
+                    _plain(torch.float32), [_plane_of(torch.float32)])
+            tensors = [empty(plane, like) for plane in planes]
+            convert([laid_out(wide, like, torch.float32)], _plain(torch.float32),
+                    [tensors], self.kernel.storages[role], planes)
+        for plane, tensor in zip(planes, tensors):
+            state[plane.name] = (
+                laid_out(tensor, like, DTYPES[plane.type]) if plane.group == 1
+                else tensor.contiguous()
+            )
 
     def update_plan(self, staged: Mapping[int, int]) -> None:
         """Tells the plan what has moved since the last step, if anything has."""
@@ -183,7 +277,8 @@ class Lane:
             addresses = slot.pointers.copy()
             if slot.index in staged:
                 addresses[self._param_at] = staged[slot.index]
-            addresses[self._grad_at] = grad
+            for at, address in zip(self._grads_at, grad):
+                addresses[at] = address
             pointers.append(addresses)
         self.plan.update(
             [slot.numel for slot in self.slots], pointers, rows=self.rows,
@@ -210,23 +305,59 @@ def _shape(plane: Plane, param: torch.Tensor) -> torch.Size:
     return torch.Size([plane.entries(param.numel())])
 
 
-def _empty(plane: Plane, param: torch.Tensor) -> torch.Tensor:
+def empty(plane: Plane, param: torch.Tensor) -> torch.Tensor:
+    """Memory for one plane of a parameter."""
     dtype = DTYPES[plane.type]
     if plane.group == 1:
         return empty_plane(param, dtype)
     return torch.empty(_shape(plane, param), dtype=dtype)
 
 
-def _only(kernel: Kernel, kind: RoleKind) -> Plane:
-    """The parameter's visible plane, or the gradient's plane."""
-    planes = [p for p in kernel.planes if p.kind is kind]
-    roles = {p.role for p in planes}
-    seen = planes if kind is RoleKind.GRAD else [p for p in planes if p.visible]
-    if len(roles) != 1 or len(seen) != 1:
+def _dense(planes: Sequence[Plane], tensors: Sequence[torch.Tensor]):
+    """The planes of a tensor, without gaps and all in the layout of the first."""
+    return [laid_out(tensor, tensors[0], tensor.dtype) if plane.group == 1
+            else tensor.contiguous() for plane, tensor in zip(planes, tensors)]
+
+
+def _only(kernel: Kernel, kind: RoleKind) -> str:
+    """The name of the graph's parameter, or of its gradient."""
+    roles = list(dict.fromkeys(p.role for p in kernel.planes if p.kind is kind))
+    if len(roles) != 1:
         what = kind.name.lower()
         raise ValueError(
-            f"graph {kernel.name!r} under {kernel.strategy!r} has "
-            f"{len(planes)} planes of {len(roles)} {what} arguments; a PyTorch "
-            f"optimizer needs one {what}, stored so that PyTorch can see it"
+            f"graph {kernel.name!r} has {len(roles)} {what} arguments; a PyTorch "
+            f"optimizer needs one {what}"
         )
-    return seen[0]
+    return roles[0]
+
+
+#===------------------------------------------------------------------------===#
+# Conversions of tensors
+#===------------------------------------------------------------------------===#
+
+
+def _plain(dtype: torch.dtype) -> str:
+    """How a tensor of a type that modules compute in is stored."""
+    return f"#tandem.float<{WORKING[dtype]}>"
+
+
+def _plane_of(dtype: torch.dtype) -> Plane:
+    return Plane("", "", RoleKind.STATE, WORKING[dtype], dtype.itemsize * 8, True,
+                 True, True)
+
+
+def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor]) -> Tensor:
+    planes = [tensor] if isinstance(tensor, torch.Tensor) else tensor
+    return Tensor(planes[0].numel(), [plane.data_ptr() for plane in planes])
+
+
+def convert(sources: Sequence, source: str, targets: Sequence, target: str,
+            planes: Sequence[Plane], threads: int = 0, *, adds: bool = False) -> None:
+    """Carries tensors, given by their planes, to another storage.
+
+    `planes` describes those of the targets. The first plane of each has an entry
+    for each element.
+    """
+    conversion(source, target, adds).run(
+        [_in_memory(t) for t in sources], [_in_memory(t) for t in targets], planes,
+        threads or torch.get_num_threads())

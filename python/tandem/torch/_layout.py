@@ -16,6 +16,9 @@ DTYPES = {
     "f8E8M0FNU": torch.float8_e8m0fnu,
 }
 
+#: The types that modules compute in, by dtype.
+WORKING = {DTYPES[name]: name for name in ("bf16", "f16", "f32")}
+
 
 def layout(tensor: torch.Tensor) -> tuple[int, ...]:
     """The strides that place elements; those of dimensions of size 1 do not."""
@@ -69,3 +72,24 @@ def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
     if is_plane(tensor, empty_plane(param, dtype, "meta")):
         return tensor
     return empty_plane(param, dtype).copy_(tensor)
+
+
+class _Placeholders(dict):
+    """One NaN for each type: what parameters without memory of their own read."""
+
+    def __missing__(self, dtype: torch.dtype) -> torch.Tensor:
+        return self.setdefault(dtype, torch.full((), torch.nan, dtype=dtype))
+
+
+_PLACEHOLDERS = _Placeholders()
+
+
+def placeholder(param: torch.Tensor) -> torch.Tensor:
+    """NaN in the parameter's shape and type, which takes no memory."""
+    return _PLACEHOLDERS[param.dtype].expand(param.shape)
+
+
+def is_placeholder(param: torch.Tensor) -> bool:
+    """Whether the parameter's value is nowhere but in the optimizer's state."""
+    return (param.dtype in _PLACEHOLDERS
+            and param.data_ptr() == _PLACEHOLDERS[param.dtype].data_ptr())

@@ -14,8 +14,14 @@ from torch.optim.optimizer import required
 
 import tandem
 from tandem.torch import _checkpoint
-from tandem.torch._lane import Lane, Slot
-from tandem.torch._layout import laid_out, may_overlap
+from tandem.torch._gradients import Gradients
+from tandem.torch._lane import Lane, Slot, check_grad
+from tandem.torch._layout import empty_plane, is_placeholder, laid_out, may_overlap
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """A 16-bit tensor as integers."""
+    return tensor.detach().contiguous().view(torch.int16)
+
 
 #: Two hyperparameters that PyTorch keeps as one pair.
 _PAIR = ("beta1", "beta2")
@@ -33,6 +39,12 @@ class Optimizer(torch.optim.Optimizer):
     Parameters kept in float32 under such a strategy, as norms often are, are
     updated by the same graph under the strategy "fp32". Gradients of another type
     than the kernel reads are rounded to it, to nearest.
+
+    Where a strategy stores the weight in codes, parameters are bfloat16 or float16
+    and hold what the codes in the state decode to; each step writes them anew, and
+    :func:`decode_weights` keeps them in memory only while a module needs them.
+    Where it stores the gradient so, a backward pass leaves it in such planes in
+    place of ``p.grad``, until a step or :meth:`zero_grad`: see :meth:`gradient`.
 
     To start a parameter anew, as after loading other weights into a model whose
     strategy keeps parts of them in the state, use ``opt.state.pop(p)``.
@@ -95,6 +107,9 @@ class Optimizer(torch.optim.Optimizer):
         self._main = Lane(self._kernel(strategy))
         self._wide: Lane | None = None
         self._slots: list[Slot | None] = []
+        self._gradients = Gradients()
+        #: What decodes the weights of modules on demand, if anything does.
+        self._decoder = None
         #: The parameters with a state, their states, and the addresses of all
         #: planes, as the slots know them.
         self._states: list = []
@@ -125,8 +140,8 @@ class Optimizer(torch.optim.Optimizer):
 
     def _lane(self, param: torch.Tensor, label: str) -> Lane:
         """The lane whose weights have the parameter's type."""
-        main = self._main.dtype
-        if param.dtype == main:
+        types = self._main.dtypes
+        if param.dtype in types:
             return self._main
         if param.dtype == torch.float32:
             if self._wide is None:
@@ -139,7 +154,9 @@ class Optimizer(torch.optim.Optimizer):
             )
         raise TypeError(
             f"{label} is {param.dtype}, but strategy {self.strategy!r} keeps weights "
-            f"in {main}; convert it with p.to({main}), or choose a strategy whose "
+            + (f"that decode to {' or '.join(map(str, types))}" if self._main.hidden
+               else f"in {types[0]}")
+            + f"; convert it with p.to({types[0]}), or choose a strategy whose "
             f"weights are {param.dtype}"
         )
 
@@ -191,6 +208,7 @@ class Optimizer(torch.optim.Optimizer):
         except Exception:
             self.param_groups.pop()
             raise
+        self._watch_gradients(self.param_groups[-1]["params"])
 
     def _check_group(self, index: int) -> None:
         """Refuses parameters that no lane takes, and scalars out of their domain."""
@@ -220,7 +238,7 @@ class Optimizer(torch.optim.Optimizer):
                 f"{label} is a {type(param).__name__} without memory of its own; "
                 "pass the local tensor that holds its elements"
             )
-        if may_overlap(param):
+        if may_overlap(param) and not is_placeholder(param):
             raise ValueError(
                 f"{label} has elements that share memory (strides "
                 f"{param.stride()}); pass a copy, p.contiguous()"
@@ -313,27 +331,41 @@ class Optimizer(torch.optim.Optimizer):
             for param in group["params"]:
                 index += 1
                 grad = param.grad
-                if grad is None:
+                planes = None if grad is not None else self._gradients.get(param)
+                if grad is None and planes is None:
                     continue
                 slot = slots[index]
                 if slot is None or not slot.is_current(param):
                     slots[index] = slot = self._bind(index, param, started)
                     bound = True
-                address = slot.address_of(grad)
-                if address is None:
-                    converted.append(slot.plane_of(grad))
-                    address = converted[-1].data_ptr()
                 lane = slot.lane
+                if lane.encodes:
+                    addresses = self._encoded(slot, grad, planes, converted)
+                else:
+                    address = slot.address_of(grad)
+                    if address is None:
+                        converted.append(slot.plane_of(grad))
+                        address = converted[-1].data_ptr()
+                    addresses = (address,)
                 step = int(slot.state[lane.step]) + 1 if lane.step else 1
                 if step != known:
                     known, row = step, rows.setdefault((number, step), len(rows))
                 lane.slots.append(slot)
-                lane.grads.append(address)
+                lane.grads.append(addresses)
                 lane.rows.append(row)
         if bound:
             self._states = [*self.state, *self.state.values()]
             self._addresses = self._plane_addresses()
         return list(rows), converted
+
+    @staticmethod
+    def _encoded(slot: Slot, grad, planes, converted: list) -> tuple[int, ...]:
+        """Where the planes of a gradient are; one in p.grad is encoded first."""
+        if grad is not None:
+            check_grad(grad, slot.param, lambda: slot.label)
+            planes = slot.lane.encode_grad(grad, slot.like, None)
+            converted += planes
+        return tuple(plane.data_ptr() for plane in planes)
 
     def _current_slots(self) -> list[Slot | None]:
         """A slot per parameter; none if a state or a plane has been replaced."""
@@ -358,12 +390,23 @@ class Optimizer(torch.optim.Optimizer):
         """A slot for the parameter, whose state starts here if it has none."""
         label = self._label(index)
         lane = self._check_param(param, label)
+        state = self._start(lane, param, started)
+        return lane.bind(index, param, state, label)
+
+    def _start(self, lane: Lane, param: torch.Tensor, started: list) -> dict | None:
+        """The state of a parameter, which starts here if it has none."""
         state = self.state.get(param)
         if not state and lane.state_names:
+            if is_placeholder(param):
+                raise RuntimeError(
+                    "the weights of a parameter were in its state alone, which is "
+                    "gone; remove() what decode_weights returned before a parameter "
+                    "starts anew"
+                )
             state = self.state[param]
             state.update(lane.initial_state(param))
             started.append(param)
-        return lane.bind(index, param, state, label)
+        return state
 
     def _launch(self, lanes: list[Lane], rows: list[tuple[int, int]],
                 staged: dict[int, int]) -> None:
@@ -402,7 +445,131 @@ class Optimizer(torch.optim.Optimizer):
         for slot in lane.slots if copies else ():
             if slot.copied:
                 slot.param.copy_(copies[slot.index])
+        if lane.hidden:
+            self._write_weights(lane, lane.slots)
+        if lane.encodes:
+            self._gradients.release(slot.param for slot in lane.slots)
         torch.autograd.graph.increment_version([slot.param for slot in lane.slots])
+
+    def _write_weights(self, lane: Lane, slots: list[Slot]) -> None:
+        """Gives parameters in memory the weights that their states hold."""
+        for dtype in lane.dtypes:
+            resident = [slot for slot in slots if slot.param.dtype == dtype
+                        and not is_placeholder(slot.param)]
+            weights = lane.decode_weights([s.state for s in resident], dtype,
+                                          self.threads)
+            for slot, weight in zip(resident, weights):
+                slot.param.copy_(weight)
+
+    #===--------------------------------------------------------------------===#
+    # Weights that only the state has
+    #===--------------------------------------------------------------------===#
+
+    @torch.no_grad()
+    def _start_hidden(self) -> set[torch.Tensor]:
+        """The parameters whose weights are in codes; each has a state then."""
+        hidden = set()
+        for index, param in enumerate(self._params()):
+            if not param.requires_grad or not param.numel():
+                continue
+            lane = self._check_param(param, self._label(index))
+            if lane.hidden:
+                self._start(lane, param, [])
+                hidden.add(param)
+        return hidden
+
+    @torch.no_grad()
+    def _decode_weight(self, param: torch.Tensor) -> torch.Tensor:
+        """The weight of a parameter in new memory."""
+        return self._main.decode_weights([self._hidden_state(param)], param.dtype)[0]
+
+    @torch.no_grad()
+    def _encode_weight(self, param: torch.Tensor) -> None:
+        """Makes a parameter's value its weight, if it is not that already."""
+        if not torch.equal(_bits(self._decode_weight(param)), _bits(param)):
+            self._main.encode_weight(param, self._hidden_state(param))
+
+    def _hidden_state(self, param: torch.Tensor) -> dict:
+        label, state = self._name(param), self.state.get(param)
+        self._main.check_state(state or {}, param, label)
+        return state
+
+    def _name(self, param: torch.Tensor) -> str:
+        """How messages call a parameter."""
+        return self._label(next(i for i, p in enumerate(self._params()) if p is param))
+
+    #===--------------------------------------------------------------------===#
+    # Gradients in planes
+    #===--------------------------------------------------------------------===#
+
+    def _watch_gradients(self, params: Iterable) -> None:
+        """Takes gradients where the kernel reads them from planes."""
+        for param in params:
+            if (self._main.encodes and param.requires_grad
+                    and param.dtype in self._main.dtypes):
+                self._gradients.watch(param, self)
+
+    def _take_gradient(self, param: torch.Tensor) -> None:
+        """Encodes ``p.grad``, adding it to what earlier backward passes left, and
+        releases it; a hook calls this after each backward pass."""
+        lane = self._main
+        if param.dtype in lane.dtypes:
+            like = empty_plane(lane.like(param, self.state.get(param)), param.dtype,
+                               "meta")
+            self._gradients.add(lane, param, like, lambda: self._name(param))
+
+    def gradient(self, param: torch.Tensor) -> torch.Tensor | None:
+        """The gradient that a step would take: ``p.grad``, or a new tensor of what
+        the encoded planes hold; None if there is none.
+
+        A tensor put into ``p.grad`` by hand takes the place of the planes.
+        """
+        planes = self._gradients.get(param)
+        if param.grad is not None or planes is None:
+            return param.grad
+        return self._main.decode_grad(planes, param.dtype)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As torch.optim's; encoded gradients are released."""
+        super().zero_grad(set_to_none)
+        self._gradients.release()
+
+    def _params(self):
+        return chain.from_iterable(group["params"] for group in self.param_groups)
+
+    #===--------------------------------------------------------------------===#
+    # Measurements
+    #===--------------------------------------------------------------------===#
+
+    def live_bytes(self) -> dict[str, int]:
+        """Bytes of memory that are taken now.
+
+        ``weights``: parameters as they are stored, their parts in the state
+        included; ``working``: weights decoded for modules, where they are stored
+        otherwise; ``gradients``: ``p.grad`` and encoded planes; ``states``: the
+        other planes.
+        """
+        total = dict.fromkeys(("weights", "working", "gradients", "states"), 0)
+        decoder = self._decoder
+        for index, param in enumerate(self._params()):
+            hidden = param.requires_grad and self._lane(
+                param, self._label(index)).hidden
+            if not is_placeholder(param) and not (decoder and decoder.has(param)):
+                total["working" if hidden else "weights"] += param.nbytes
+            if param.grad is not None:
+                total["gradients"] += param.grad.nbytes
+            for name, plane in self.state.get(param, {}).items():
+                if isinstance(plane, torch.Tensor):
+                    part = "weights" if self._is_weight(name) else "states"
+                    total[part] += plane.nbytes
+        total["gradients"] += self._gradients.bytes
+        if decoder:
+            total["working"] += decoder.bytes
+        return total
+
+    def _is_weight(self, name: str) -> bool:
+        return any(plane.name == name and plane.kind is tandem._kernel.RoleKind.PARAM
+                   for plane in self.kernel.planes)
 
     def metrics(self) -> dict[str, float]:
         """How much of the last step's updates the stored weights took up.
@@ -484,6 +651,7 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
+            self._watch_gradients(group["params"])
         self._slots = []
 
     def __repr__(self) -> str:

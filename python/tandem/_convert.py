@@ -1,0 +1,315 @@
+"""Conversion of stored values from one storage to another, and of whole states."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tandem import _kernel
+from tandem._kernel import Kernel, Plan, Plane, RoleKind
+
+_FLOAT = re.compile(r"#tandem\.(?:float|kahan)<(\w+)>")
+_EXPANSION = re.compile(r"#tandem\.expansion<(\w+) x (\d+)>")
+
+_KERNEL = """
+tandem.kernel @convert compute(<f32, f32>) tensors [{roles}] scalars [] prologue {{
+  tandem.yield
+}} body {{
+^bb0({arguments}):
+  {body}
+  tandem.yield
+}}"""
+
+
+def _nearest(storage: str) -> str:
+    """The storage as a conversion writes it: no random bits are drawn."""
+    return storage.replace(", stochastic>", ">")
+
+
+def _sum(storage: str) -> tuple[str, int] | None:
+    """(F, n) of a storage whose value is the sum of n planes of F."""
+    if match := _FLOAT.fullmatch(storage):
+        # What Kahan's compensation holds is still to be added.
+        return match[1], 2 if "kahan" in storage else 1
+    if match := _EXPANSION.fullmatch(storage):
+        return match[1], int(match[2])
+    return None
+
+
+#===------------------------------------------------------------------------===#
+# Kernels
+#===------------------------------------------------------------------------===#
+
+
+def _stored(storage: str) -> str:
+    return f"!tandem.stored<tensor<?xf32>, {storage}>"
+
+
+def _write_kernel(targets: list[str], sources: list[str], body: list[str]) -> str:
+    """A kernel on tensors %to0, ..., %from0, ... of these storages."""
+    tensors = ([("state", f"to{i}", s) for i, s in enumerate(targets)]
+               + [("grad", f"from{i}", s) for i, s in enumerate(sources)])
+    return _KERNEL.format(
+        roles=", ".join(f'#tandem.role<{kind} "{name}">' for kind, name, _ in tensors),
+        arguments=", ".join(f"%{name}: {_stored(s)}" for _, name, s in tensors),
+        body="\n  ".join(body),
+    )
+
+
+def _write_value(source: str, target: str, adds: bool) -> str:
+    """Reads a value as an f32 and writes it, or adds it to the one that is there."""
+    body = [f"%x = tandem.load %from0 : {_stored(source)} -> f32"]
+    value = "%x"
+    if adds:
+        body += [f"%old = tandem.load %to0 : {_stored(target)} -> f32",
+                 "%sum = arith.addf %old, %x : f32"]
+        value = "%sum"
+    body.append(f"tandem.store {value}, %to0 : f32, {_stored(target)}")
+    return _write_kernel([target], [source], body)
+
+
+class _Renormalizer:
+    """Writes a kernel that cuts a sum of floats into floats of another format.
+
+    It only uses exact sums, so that nothing is lost before the last plane.
+    """
+
+    _PAIR = "!mcf.expansion<f32 x 2>"
+
+    def __init__(self, source: tuple[str, int], target: tuple[str, int]):
+        self.source, self.target = source, target
+        self.body = ["%zero = arith.constant 0.0 : f32"]
+        self.terms = [
+            self.define(f"tandem.load %from{i} : "
+                        f"{_stored(f'#tandem.float<{source[0]}>')} -> f32")
+            for i in range(source[1])
+        ]
+
+    def define(self, operation: str) -> str:
+        name = f"%v{len(self.body)}"
+        self.body.append(f"{name} = {operation}")
+        return name
+
+    def add_up(self) -> None:
+        """Moves the whole sum into the first term, what does not fit behind it."""
+        for i in reversed(range(len(self.terms) - 1)):
+            total = self.define(f"mcf.two_sum {self.terms[i]}, {self.terms[i + 1]} "
+                                f": {self._PAIR}")
+            name = f"%v{len(self.body)}"
+            self.body.append(f"{name}:2 = mcf.components {total} : {self._PAIR}")
+            self.terms[i], self.terms[i + 1] = f"{name}#0", f"{name}#1"
+
+    def cut(self) -> str:
+        """The next plane: the first term, rounded; it leaves the rest."""
+        self.add_up()
+        rounded, format = self.terms[0], self.target[0]
+        if format != "f32":
+            narrow = self.define(f"arith.truncf {rounded} : f32 to {format}")
+            rounded = self.define(f"arith.extf {narrow} : {format} to f32")
+        self.terms[0] = self.define(f"arith.subf {self.terms[0]}, {rounded} : f32")
+        return rounded
+
+    def write(self) -> str:
+        planes = [self.cut() for _ in range(self.target[1])]
+        none = self.define(f"arith.subf {planes[0]}, {planes[0]} : f32")
+        finite = self.define(f"arith.cmpf oeq, {none}, %zero : f32")
+        storage = f"#tandem.float<{self.target[0]}>"
+        for i, plane in enumerate(planes):
+            if i:
+                plane = self.define(f"arith.select {finite}, {plane}, %zero : f32")
+            self.body.append(f"tandem.store {plane}, %to{i} : f32, {_stored(storage)}")
+        return _write_kernel([storage] * self.target[1],
+                             [f"#tandem.float<{self.source[0]}>"] * self.source[1],
+                             self.body)
+
+
+def _under_f32(storage: str, reads: bool) -> tuple[str, slice]:
+    """A storage of the f32 policy with the same f32 value, and on which planes."""
+    if storage.startswith("#tandem.expansion<f32"):
+        return "#tandem.float<f32>", slice(0, 1)
+    if storage.startswith("#tandem.kahan<"):
+        format, count = _sum(storage)
+        return f"#tandem.expansion<{format} x {count}>", slice(None)
+    if reads and storage.startswith("#tandem.master<"):
+        return "#tandem.float<f32>", slice(1, 2)
+    return storage, slice(None)
+
+
+#===------------------------------------------------------------------------===#
+# Conversions
+#===------------------------------------------------------------------------===#
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor in memory: its size, the addresses of its planes, its place."""
+
+    size: int
+    addresses: Sequence[int]
+    first: int = 0
+
+
+class Conversion:
+    """Converts tensors from one storage to another.
+
+    Storages that are alike, and sums of planes of one format, are copied bit for
+    bit. Else a kernel carries the value over, that is the exact sum where both
+    are sums of floats, and elsewhere the f32 that docs/Numerics.md decodes.
+
+    Args:
+        adds: whether the value is added to the one that is there, in f32.
+    """
+
+    def __init__(self, source: str, target: str, adds: bool = False):
+        source, target = _nearest(source), _nearest(target)
+        ours, theirs = _sum(source), _sum(target)
+        self._kernel: Kernel | None = None
+        self._reads = self._writes = slice(None)
+        if not adds and (source == target
+                         or (ours and theirs and ours[0] == theirs[0])):
+            return
+        if not adds and ours and theirs:
+            text = _Renormalizer(ours, theirs).write()
+        else:
+            source, self._reads = _under_f32(source, reads=True)
+            target, self._writes = _under_f32(target, reads=False)
+            text = _write_value(source, target, adds)
+        self._kernel = _kernel.compile(text)
+
+    def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
+            planes: Sequence[Plane], threads: int = 0) -> None:
+        """Converts each source to the target beside it, of these planes."""
+        if self._kernel is None:
+            self._copy(sources, targets, planes)
+            return
+        plan, tensors = Plan(self._kernel), list(zip(sources, targets))
+        plan.update(
+            [target.size for _, target in tensors],
+            [[*target.addresses[self._writes], *source.addresses[self._reads]]
+             for source, target in tensors],
+            firsts=[target.first for _, target in tensors],
+        )
+        plan.launch([[]], [[]], threads=threads)
+        if self._writes.stop is not None:
+            self._copy([], targets, planes, self._writes.stop)
+
+    @staticmethod
+    def _copy(sources, targets, planes, start: int = 0) -> None:
+        """Copies planes; those from `start` on that no source has are zero."""
+        for i, target in enumerate(targets):
+            known = sources[i].addresses if sources else []
+            for j in range(start, len(target.addresses)):
+                bytes = planes[j].entries(target.size) * planes[j].bits // 8
+                if not bytes:
+                    continue
+                if j < len(known):
+                    ctypes.memmove(target.addresses[j], known[j], bytes)
+                else:
+                    ctypes.memset(target.addresses[j], 0, bytes)
+
+
+@lru_cache(maxsize=None)
+def conversion(source: str, target: str, adds: bool = False) -> Conversion:
+    """The conversion between two storages, compiled once per process."""
+    return Conversion(source, target, adds)
+
+
+def _stamp(file: str) -> tuple:
+    """What tells that a file has changed."""
+    try:
+        state = os.stat(file)
+    except (OSError, ValueError):
+        return ()
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+@lru_cache(maxsize=64)
+def _compile(graph: str, strategy: str, path: tuple[str, ...], stamps) -> Kernel:
+    return _kernel.compile(graph, strategy, path=path)
+
+
+# The extension reports kernels that outlive the interpreter.
+atexit.register(conversion.cache_clear)
+atexit.register(_compile.cache_clear)
+
+
+def compiled(graph: str | os.PathLike, strategy: str,
+             path: Sequence[str | os.PathLike]) -> Kernel:
+    """tandem.compile, once as long as the files stay the same."""
+    graph, path = os.fspath(graph), tuple(os.fspath(p) for p in path)
+    files = [graph, *(os.path.join(p, strategy + ".mlir") for p in path)]
+    return _compile(graph, strategy, path, tuple(map(_stamp, files)))
+
+
+def planes_of(kernel: Kernel, role: str) -> list[Plane]:
+    """The planes of one tensor, in order."""
+    return [plane for plane in kernel.planes if plane.role == role]
+
+
+def kept_roles(kernel: Kernel) -> list[str]:
+    """The tensors that live from step to step: the params and the states."""
+    kinds = (RoleKind.PARAM, RoleKind.STATE)
+    return list(dict.fromkeys(p.role for p in kernel.planes if p.kind in kinds))
+
+
+def convert_state(
+    graph: str | os.PathLike,
+    arrays: Mapping[str, object],
+    source: str,
+    target: str,
+    *,
+    path: Sequence[str | os.PathLike] = (),
+    first: int = 0,
+    threads: int = 0,
+) -> dict:
+    """The params and states of a graph under another strategy.
+
+    What both strategies store alike is copied bit for bit. Else the value is
+    carried over, exactly where the target can hold it, and rounded to nearest
+    where not (docs/Strategies.md says what that means for each storage).
+
+    Args:
+        graph: as for :func:`compile`.
+        arrays: the planes under `source`, as its kernel takes them. Those of
+            gradients may be left out; they are converted if they are there.
+        source: the strategy that the arrays are stored by.
+        target: the strategy to convert to.
+        path: directories searched for strategies first.
+        first: the index of element 0 in the unsharded tensor.
+        threads: 0 means one per core; results do not depend on it.
+
+    Returns:
+        New NumPy arrays, one for each plane: float32, and unsigned integers that
+        hold the bits of every other type.
+    """
+    import numpy as np
+
+    if isinstance(path, (str, bytes)):
+        raise TypeError("path is a list of directories, not one string")
+    ours, theirs = (compiled(graph, s, path) for s in (source, target))
+    roles = kept_roles(ours)
+    known = {plane.role for plane in ours.planes if plane.name in arrays}
+    roles += [role for role in ours.storages if role in known and role not in roles]
+    wanted = [plane for plane in ours.planes if plane.role in roles]
+    size, addresses = ours.addresses(arrays, wanted, writes=False)
+    result = {}
+    for role in roles:
+        planes = planes_of(theirs, role)
+        made = {
+            plane.name: np.empty(
+                plane.entries(size),
+                np.float32 if plane.type == "f32" else f"u{plane.bits // 8}")
+            for plane in planes
+        }
+        conversion(ours.storages[role], theirs.storages[role]).run(
+            [Tensor(size, [addresses[p.name] for p in planes_of(ours, role)], first)],
+            [Tensor(size, [a.ctypes.data for a in made.values()], first)],
+            planes, threads,
+        )
+        result |= made
+    return result

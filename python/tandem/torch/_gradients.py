@@ -1,0 +1,56 @@
+"""Gradients that PyTorch has no type for: encoded as soon as they are there."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from tandem.torch._lane import Lane, check_grad
+
+#: The hook of each parameter; that of the newest optimizer takes the gradient.
+_hooks = WeakTensorKeyDictionary()
+
+
+class Gradients:
+    """The encoded gradients of an optimizer's parameters, until a step reads them."""
+
+    def __init__(self):
+        self._planes: dict[torch.Tensor, list[torch.Tensor]] = {}
+
+    def watch(self, param: torch.Tensor, optimizer) -> None:
+        """From now on the optimizer takes what backward passes leave in p.grad."""
+        owner = weakref.ref(optimizer)
+
+        def take(param: torch.Tensor) -> None:
+            if (living := owner()) is not None:
+                living._take_gradient(param)
+
+        if known := _hooks.get(param):
+            known.remove()
+        _hooks[param] = param.register_post_accumulate_grad_hook(take)
+
+    @torch.no_grad()
+    def add(self, lane: Lane, param: torch.Tensor, like: torch.Tensor,
+            label: Callable[[], str]) -> None:
+        """Encodes p.grad, with what passes before it have left, and releases it."""
+        check_grad(param.grad, param, label)
+        self._planes[param] = lane.encode_grad(
+            param.grad, like, self._planes.get(param))
+        param.grad = None
+
+    def get(self, param: torch.Tensor) -> list[torch.Tensor] | None:
+        """The planes of a parameter's gradient, if it has one."""
+        return self._planes.get(param)
+
+    def release(self, params=None) -> None:
+        """Forgets the gradients of these parameters, of all if None."""
+        for param in list(self._planes) if params is None else params:
+            self._planes.pop(param, None)
+
+    @property
+    def bytes(self) -> int:
+        """What all planes take."""
+        return sum(plane.nbytes for planes in self._planes.values() for plane in planes)

@@ -1,0 +1,309 @@
+#===- test_convert.py - States from strategy to strategy -------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that tandem.convert_state carries values over, bit
+# for bit as docs/Strategies.md says, between all strategies.
+#
+#===----------------------------------------------------------------------===#
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+import pytest
+
+import tandem
+from model import SCALED_STRATEGIES, STRATEGIES, Strategy, cases, plane_types
+from model.formats import decode, encode
+from model.scaled import Scaled
+from model.storage import Draw, Expansion, Kahan, Plain
+from support.kernels import assert_same, seed_of, write_strategies
+
+WIDE = {
+    "bf16-three": Strategy(Plain("bf16"), *3 * [Expansion("bf16", 3)], "bf16"),
+    "f16-three": Strategy(Plain("f16"), Expansion("f16", 3), Plain("f16"),
+                          Expansion("f16", 3), "f16"),
+    "f32-two": Strategy(Plain("f32"), Expansion("f32", 2), Plain("f32"),
+                        Expansion("f32", 2), "f32"),
+    "fp8-two": Strategy(Plain("bf16"), Expansion("f8E4M3FN", 2), Plain("bf16"),
+                        Expansion("f8E5M2", 2)),
+}
+ALL = STRATEGIES | SCALED_STRATEGIES | WIDE
+# Every strategy to and from a few that differ from each other in each storage.
+HUBS = ("fp32", "bf16-kahan", "f16-three", "master-weights", "flash", "fp8-collage-plus",
+        "f32-two")
+PAIRS = sorted({pair for hub in HUBS for name in ALL for pair in ((hub, name), (name, hub))})
+ROLES = ("param", "exp_avg", "exp_avg_sq")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("convert")
+    write_strategies(directory, SCALED_STRATEGIES | WIDE)
+    return [directory]
+
+
+#===----------------------------------------------------------------------===#
+# The model: sums in rational numbers, all else by decoding and encoding
+#===----------------------------------------------------------------------===#
+
+
+def sum_of(storage):
+    """(format, count) where the value is the sum of the planes."""
+    if isinstance(storage, (Kahan, Expansion)):
+        return storage.format, len(storage.suffixes)
+    return (storage.format, 1) if isinstance(storage, Plain) else None
+
+
+def nearest_f32(x):
+    """A rational rounded to f32, ties to even."""
+    near = np.float32(float(x))
+    around = [np.nextafter(near, np.float32(s)) for s in (-np.inf, np.inf)] + [near]
+    return min((f for f in around if np.isfinite(f)), key=lambda f: (
+        abs(Fraction(float(f)) - x), f.view(np.uint32) & 1))
+
+
+def cut(values, target):
+    """One number given as floats, as floats of another format."""
+    format, count = target
+    with np.errstate(all="ignore"):
+        leading, rest = reduce(np.add, values), None
+    if all(map(np.isfinite, values)):
+        rest = sum(Fraction(float(v)) for v in values)
+    planes = []
+    for _ in range(count):
+        if rest is not None and (rest or planes):
+            leading = nearest_f32(rest)
+        code = encode(format, np.array([leading], np.float32))
+        value = decode(format, code)[0]
+        if planes and not np.isfinite(decode(format, planes[0])[0]):
+            code = encode(format, np.zeros(1, np.float32))
+        planes.append(code)
+        if rest is not None and np.isfinite(value):
+            rest -= Fraction(float(value))
+    return [plane[0] for plane in planes]
+
+
+def convert_sum(source, target, planes, role):
+    (format, _), suffixes = sum_of(source), target.suffixes
+    parts = [decode(format, planes[name]) for name in source.planes(role)]
+    cuts = [cut(values, sum_of(target)) for values in zip(*parts)]
+    return {role + suffix: np.array(column, lookup_dtype(target, suffix))
+            for suffix, column in zip(suffixes, zip(*cuts))}
+
+
+def lookup_dtype(storage, suffix):
+    return storage.planes("")[suffix]
+
+
+def convert(source, target, planes, role):
+    """The planes of a role under another storage."""
+    source, target = (replace(s, stochastic=False) if isinstance(s, Plain) else s
+                      for s in (source, target))
+    if source == target:
+        return {name: planes[name] for name in source.planes(role)}
+    ours, theirs = sum_of(source), sum_of(target)
+    if ours and theirs and ours[0] == theirs[0]:
+        known = [planes[name] for name in source.planes(role)]
+        zero = np.zeros_like(known[0])
+        known += [zero] * 3
+        return dict(zip(target.planes(role), known))
+    if ours and theirs:
+        return convert_sum(source, target, planes, role)
+    return through_f32(source, target, planes, role)
+
+
+def through_f32(source, target, planes, role):
+    wide = [s for s in (source, target) if sum_of(s) and sum_of(s) != ("f32", 1)
+            and sum_of(s)[0] == "f32"]
+    if source in wide:
+        value = decode("f32", planes[role])
+    elif isinstance(source, Kahan):
+        named = dict(zip(Expansion(source.format, 2).planes(role),
+                         (planes[name] for name in source.planes(role))))
+        value = Expansion(source.format, 2).decode(named, role)
+    else:
+        value = source.decode(planes, role)
+    if target in wide:
+        leading = Plain("f32").encode(role, value, Draw())
+        return {name: leading.get(name, np.zeros(len(value), np.uint32))
+                for name in target.planes(role)}
+    if isinstance(target, Kahan):
+        encoded = Expansion(target.format, 2).encode(role, value, Draw())
+        return dict(zip(target.planes(role), encoded.values()))
+    return target.encode(role, value, Draw())
+
+
+#===----------------------------------------------------------------------===#
+# Bits
+#===----------------------------------------------------------------------===#
+
+
+def as_bits(planes):
+    return {name: plane.view(f"u{plane.itemsize}") for name, plane in planes.items()}
+
+
+def converted(planes, source, target, path, **options):
+    kept = {n: p for n, p in planes.items() if not n.startswith("grad")}
+    return as_bits(tandem.convert_state("adamw", kept, source, target, path=path,
+                                        **options))
+
+
+@pytest.mark.parametrize("source, target", PAIRS)
+def test_pairs(source, target, path):
+    for kind in ("mixed", "zeros"):
+        planes = cases.state("adamw", ALL[source], kind, 137,
+                             seed_of(source, target, kind))
+        before = {name: plane.copy() for name, plane in planes.items()}
+        want = {}
+        for role in ROLES:
+            with np.errstate(all="ignore"):
+                want |= convert(ALL[source].storage(role), ALL[target].storage(role),
+                                planes, role)
+        got = converted(planes, source, target, path)
+        assert list(got) == [n for n in plane_types("adamw", ALL[target])
+                             if not n.startswith("grad")]
+        assert_same(got, want, f"{kind}")
+        assert_same(planes, before, "the source")
+
+
+def values_of(strategy, planes, role):
+    """The exact values of a role that are a sum of floats or an f32."""
+    storage = strategy.storage(role)
+    if not sum_of(storage):
+        return [Fraction(float(x)) for x in storage.decode(planes, role)]
+    parts = [decode(sum_of(storage)[0], planes[name]) for name in storage.planes(role)]
+    return [sum(Fraction(float(x)) for x in element) for element in zip(*parts)]
+
+
+@pytest.mark.parametrize("source, target", [
+    ("bf16", "f32-two"), ("collage-plus", "f32-two"), ("bf16-kahan", "f32-two"),
+    ("bf16-three", "f32-two"), ("f16-three", "f32-two"), ("collage-plus", "bf16-three"),
+    ("f16-collage-plus", "f32-two"), ("fp32", "f32-two"), ("fp32", "bf16-three"),
+    ("remainder", "f32-two"), ("master-weights", "remainder"), ("remainder", "fp32"),
+    ("fp32", "master-weights"), ("bf16", "collage-plus-f32"), ("bf16", "bf16-kahan"),
+    ("bf16-kahan", "collage-light"), ("collage-light", "bf16-kahan"),
+    ("fp8-collage-plus", "fp32"), ("flash", "f32-two"),
+])
+def test_exact_where_the_target_can_hold_it(source, target, path):
+    """And so the way back gives the same value."""
+    planes = cases.state("adamw", ALL[source], "ordinary", 300, seed_of(source, target))
+    there = converted(planes, source, target, path)
+    back = converted(there, target, source, path)
+    for role in ROLES:
+        want = values_of(ALL[source], planes, role)
+        assert values_of(ALL[target], there, role) == want
+        if not isinstance(ALL[source].storage(role), Scaled):
+            assert values_of(ALL[source], back, role) == want
+    assert any(values_of(ALL[source], planes, "param"))
+
+
+def test_nothing_passes_through_f32(path):
+    """Between sums of floats, 2^-40 beside 1 survives."""
+    planes = {n: np.zeros(3, d) for n, d in plane_types("adamw", ALL["collage-plus"]).items()}
+    planes["param"][:], planes["param.lo"][:] = 0x3F80, (127 - 40) << 7
+    there = converted(planes, "collage-plus", "f32-two", path)
+    assert (decode("f32", there["param.lo"]) == 2.0**-40).all()
+    assert_same(converted(there, "f32-two", "collage-plus", path),
+                {name: planes[name] for name in ("param", "param.lo")})
+
+
+def test_what_is_alike_keeps_every_bit(path):
+    """NaNs that are not canonical, and components that overlap."""
+    planes = cases.state("adamw", ALL["collage-plus"], "bits", 200)
+    got = converted(planes, "collage-plus", "collage-plus-f32", path)
+    assert_same(got, {n: p for n, p in planes.items() if n != "grad"})
+
+
+def test_gradients_if_given(path):
+    planes = cases.state("adamw", ALL["bf16"], "ordinary", 200)
+    got = as_bits(tandem.convert_state("adamw", planes, "bf16", "fp8-collage-light"))
+    want = ALL["fp8-collage-light"].grad.encode(
+        "grad", decode("bf16", planes["grad"]), Draw())
+    assert_same(got, want)
+    back = as_bits(tandem.convert_state("adamw", got, "fp8-collage-light", "fp32"))
+    value = ALL["fp8-collage-light"].grad.decode(want, "grad")
+    assert_same(back, Plain("f32").encode("grad", value, Draw()))
+
+
+@pytest.mark.parametrize("graph", tandem.graphs())
+def test_graphs(graph):
+    """What a converted state trains on is the same state, where nothing is lost."""
+    start = cases.state(graph, ALL["master-weights"], "ordinary", 100)
+    kernel = tandem.compile(graph, "remainder")
+    planes = as_bits(tandem.convert_state(graph, start, "master-weights", "remainder"))
+    run = {"step": 2} if kernel.integers else {}
+    for strategy, arrays in (("master-weights", start), ("remainder", planes)):
+        tandem.compile(graph, strategy)(arrays, **cases.hypers(graph), **run)
+    back = as_bits(tandem.convert_state(graph, planes, "remainder", "master-weights"))
+    assert_same(back, {name: plane for name, plane in start.items()
+                       if name in back and name != "param"})
+
+
+def test_an_interpreted_step_continues(path):
+    """The arrays are those that tandem.interpret takes."""
+    planes = cases.state("adamw", ALL["flash"], "ordinary", 70)
+    got = converted(planes, "flash", "coat", path) | {"grad": planes["grad"]}
+    other = {name: plane.copy() for name, plane in got.items()}
+    tandem.compile("adamw", "coat")(got, step=3)
+    tandem.interpret("adamw", "coat", other, cases.hypers("adamw") | {"weight_decay": 0.01},
+                     step=3)
+    assert_same(got, other)
+
+
+@pytest.mark.parametrize("size", [0, 1, 128, 129])
+def test_sizes(size, path):
+    planes = {n: p[:size] if p.size > size else p for n, p in cases.state(
+        "adamw", ALL["bf16"], "ordinary", max(size, 1)).items()}
+    got = converted(planes, "bf16", "fp8-collage-plus", path)
+    assert got["param"].size == size and got["param.scale"].size == -(-size // 128)
+
+
+def test_types_of_the_result():
+    planes = cases.state("adamw", ALL["bf16"], "ordinary", 5)
+    got = tandem.convert_state("adamw", planes, "bf16", "master-weights")
+    assert {n: str(p.dtype) for n, p in got.items()} == {
+        "param": "uint16", "param.master": "float32", "grad": "uint16",
+        "exp_avg": "float32", "exp_avg_sq": "float32"}
+
+
+#===----------------------------------------------------------------------===#
+# Messages
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("change, error, message", [
+    (lambda p: p.pop("param.lo"), TypeError, "adamw under collage-light lacks 'param.lo'"),
+    (lambda p: p.update(more=p["param"]), TypeError, "has no 'more'; its arrays are"),
+    (lambda p: p.update(exp_avg=p["exp_avg"][:2]), ValueError,
+     "array 'exp_avg' has 2 elements, 'param' has 6"),
+    (lambda p: p.update(exp_avg=p["exp_avg"].astype("f4")), TypeError,
+     "array 'exp_avg' must be bf16"),
+])
+def test_bad_arrays(change, error, message):
+    planes = cases.state("adamw", ALL["collage-light"], "ordinary", 6)
+    change(planes)
+    with pytest.raises(error, match=message):
+        tandem.convert_state("adamw", planes, "collage-light", "fp32")
+
+
+def test_read_only_arrays_will_do():
+    planes = cases.state("adamw", ALL["bf16"], "ordinary", 6)
+    for plane in planes.values():
+        plane.flags.writeable = False
+    assert tandem.convert_state("adamw", planes, "bf16", "fp32")["param"].size == 6
+
+
+def test_a_shard_that_splits_a_group():
+    planes = cases.state("adamw", ALL["bf16"], "ordinary", 60)
+    with pytest.raises(ValueError, match="first is 16, inside of a group of 32"):
+        tandem.convert_state("adamw", planes, "bf16", "flash", first=16)
+
+
+def test_unknown_strategies():
+    planes = cases.state("adamw", ALL["bf16"], "ordinary", 6)
+    with pytest.raises(ValueError, match="unknown strategy 'bf61'"):
+        tandem.convert_state("adamw", planes, "bf16", "bf61")

@@ -1,0 +1,247 @@
+#===- test_torch_convert.py - Optimizers' states converted -----*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of tandem.torch.convert_state: state dicts and
+# weights under another strategy.
+#
+#===----------------------------------------------------------------------===#
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tandem
+import tandem.torch as tt
+from support.torch_bits import assert_same_bits, bits, parameters, params_of, train
+
+SHAPES = [(17,), (13, 25), ()]
+# One for each storage of weights and of states.
+NAMES = ("fp32", "bf16-kahan", "collage-plus", "master-weights", "remainder", "flash",
+         "coat", "fp8-collage-plus", "f16-collage-light", "bf16-stochastic")
+PAIRS = [pair for pair in itertools.product(NAMES, NAMES)
+         if {"fp32", "collage-plus", "fp8-collage-plus"} & set(pair)]
+
+
+def type_of(strategy):
+    return {"fp32": torch.float32, "f16-collage-light": torch.float16}.get(
+        strategy, torch.bfloat16)
+
+
+def make(strategy, params=None, **options):
+    params = parameters(SHAPES, type_of(strategy)) if params is None else params
+    # What f16 can hold, since hyperparameters are carried over too.
+    return tt.AdamW(params, lr=1e-2, eps=1e-4, strategy=strategy, **options)
+
+
+def arrays_of(optimizer, param):
+    """The planes of a parameter as tandem.convert_state takes them."""
+    lane = optimizer._lane(param, "")
+    planes = {n: bits(t) for n, t in optimizer.state[param].items() if n != "step"}
+    return planes if lane.hidden else {"param": bits(param)} | planes
+
+
+def converted(optimizer, strategy, **options):
+    """The optimizer that takes over, and what it was made of."""
+    state, weights = tt.convert_state(
+        optimizer.state_dict(), params_of(optimizer), strategy, **options)
+    params = [torch.nn.Parameter(w) for w in weights]
+    other = type(optimizer)(params, strategy=strategy, **options) if not isinstance(
+        optimizer, tt.AdamW) else make(strategy, params)
+    other.load_state_dict(state)
+    return other
+
+
+@pytest.mark.parametrize("source, target", PAIRS)
+def test_as_the_planes_are(source, target):
+    """The same planes as tandem.convert_state makes; a step can follow."""
+    optimizer = make(source)
+    train(optimizer, range(3))
+    twin = copy.deepcopy(optimizer)
+    other = converted(optimizer, target)
+    assert_same_bits(optimizer, twin)
+    for p, q in zip(params_of(optimizer), params_of(other)):
+        want = tandem.convert_state("adamw", arrays_of(optimizer, p), source, target)
+        got = arrays_of(other, q)
+        assert got.keys() == want.keys()
+        for name in want:
+            assert np.array_equal(got[name], want[name].view(f"u{want[name].itemsize}")), name
+        assert other.state[q]["step"] == 3 and q.shape == p.shape
+        # Weights in codes decode to any type of 16 bits, so p's may stay.
+        assert q.dtype in (type_of(target), p.dtype)
+    train(other, [3])
+    assert all(p.isfinite().all() for p in params_of(other))
+
+
+@pytest.mark.parametrize("there", ["remainder", "fp32"])
+def test_there_and_back_continues(there):
+    """Through a strategy that holds as much, not a bit of training changes."""
+    optimizer, other = make("master-weights"), make("master-weights")
+    train(optimizer, range(2))
+    train(other, range(2))
+    back = converted(converted(optimizer, there), "master-weights")
+    train(other, range(2, 4))
+    train(back, range(2, 4))
+    assert_same_bits(back, other)
+
+
+def test_weights_in_float32_stay():
+    params = parameters([(7,)]) + parameters([(5,)], torch.float32)
+    optimizer = make("collage-plus", params)
+    train(optimizer, range(2))
+    other = converted(optimizer, "fp8-collage-plus")
+    p, q = params_of(other)
+    assert (p.dtype, q.dtype) == (torch.bfloat16, torch.float32)
+    assert np.array_equal(bits(q), bits(params[1]))
+    assert {n: str(t) for n, t in other.state[q].items()} == {
+        n: str(t) for n, t in optimizer.state[params[1]].items()}
+    assert [w.dtype for w in params_of(converted(other, "fp32"))] == 2 * [torch.float32]
+
+
+def test_before_the_first_step():
+    """What the new strategy keeps beside the weight is there from the start."""
+    optimizer = make("fp32")
+    other = converted(optimizer, "collage-plus")
+    for p, q in zip(params_of(optimizer), params_of(other)):
+        assert other.state[q]["step"] == 0
+        total = q.float() + other.state[q]["param.lo"].float()
+        torch.testing.assert_close(total, p.detach(), rtol=2**-16, atol=0)
+
+
+def test_groups_carry_over():
+    first, second = parameters(SHAPES[:1]), parameters(SHAPES[1:2])
+    optimizer = tt.AdamW([{"params": first}, {"params": second, "lr": 0.125}],
+                         betas=(0.5, 0.75), strategy="bf16-stochastic", seed=77)
+    train(optimizer, range(2))
+    other, _ = tt.convert_state(optimizer.state_dict(), params_of(optimizer), "fp32")
+    back, _ = tt.convert_state(other, [p.detach().float() for p in params_of(optimizer)],
+                               "bf16-stochastic")
+    for state in (other, back):
+        assert [{k: g[k] for k in ("lr", "betas", "seed", "params")}
+                for g in state["param_groups"]] == [
+            {"lr": 1e-3, "betas": (0.5, 0.75), "seed": 77, "params": [0]},
+            {"lr": 0.125, "betas": (0.5, 0.75), "seed": 77, "params": [1]}]
+
+
+@pytest.mark.parametrize("graph", ["sgd", "sgd_momentum", "lion"])
+def test_other_graphs(graph):
+    """Also one without a step or a state."""
+    optimizer = tt.Optimizer(parameters(SHAPES), graph, "bf16", lr=0.01)
+    train(optimizer, range(2))
+    state, weights = tt.convert_state(optimizer.state_dict(), params_of(optimizer), "fp32")
+    wide = tt.Optimizer([torch.nn.Parameter(w) for w in weights], graph, "fp32")
+    wide.load_state_dict(state)
+    train(wide, [2])
+    for p, w in zip(params_of(optimizer), weights):
+        assert w.dtype == torch.float32
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("target", ["fp32", "coat", "fp8-collage-light"])
+def test_layouts(target, gaps):
+    """A weight with gaps, or transposed, gives the values of its elements in memory."""
+    generator = torch.Generator().manual_seed(0)
+    value, grad = (torch.randn(40, 30, generator=generator).bfloat16() for _ in range(2))
+    p = torch.nn.Parameter(torch.zeros(40, 60, dtype=torch.bfloat16)[:, ::2] if gaps
+                           else torch.zeros(30, 40, dtype=torch.bfloat16).t())
+    q = torch.nn.Parameter(value.clone() if gaps else value.t().contiguous())
+    p.data.copy_(value)
+    p.grad, q.grad = grad.clone(), grad.clone() if gaps else grad.t().contiguous()
+    results = []
+    for param in (p, q):
+        optimizer = make("collage-plus", [param])
+        optimizer.step()
+        state, weights = tt.convert_state(optimizer.state_dict(), [param], target)
+        results.append(state["state"][0] | {"weight": weights[0]})
+    for name, want in results[1].items():
+        got = results[0][name]
+        if name != "step":
+            got = got.t() if got.shape != want.shape else got
+            assert np.array_equal(bits(got), bits(want)), name
+
+
+def test_a_state_in_another_layout():
+    """Planes that were saved in C order belong to the weight's elements all the same."""
+    (p,) = params = parameters([(7, 9)])
+    optimizer = make("collage-plus", params)
+    train(optimizer, range(2))
+    turned = p.detach().t().contiguous().t()
+    results = [tt.convert_state(optimizer.state_dict(), [w], "fp32") for w in (p, turned)]
+    (state, (want,)), (other, (got,)) = results
+    assert torch.equal(got, want) and got.stride() == (1, 7)
+    for name, plane in state["state"][0].items():
+        assert name == "step" or torch.equal(other["state"][0][name], plane)
+
+
+GRAPH = """
+#id = affine_map<(i) -> (i)>
+func.func @plain(
+    %w: tensor<?xf32> {tandem.role = #tandem.role<param "weight">},
+    %g: tensor<?xf32> {tandem.role = #tandem.role<grad "slope">}) -> tensor<?xf32> {
+  %new = arith.subf %w, %g : tensor<?xf32>
+  return %new : tensor<?xf32>
+}
+"""
+STRATEGY = """
+tandem.strategy @mine compute(<component, bf16>) {
+  tandem.assign param = #tandem.expansion<bf16 x %d>
+  tandem.assign grad = #tandem.float<bf16>
+}
+"""
+
+
+def test_graphs_and_strategies_of_the_users(tmp_path):
+    (tmp_path / "mine.mlir").write_text(STRATEGY % 3)
+    optimizer = tt.Optimizer(parameters(SHAPES), GRAPH, "mine", path=[tmp_path])
+    train(optimizer, range(2))
+    given = optimizer.state_dict(), params_of(optimizer), "fp32"
+    with pytest.raises(ValueError, match="graph 'plain', which the library lacks; pass"):
+        tt.convert_state(*given)
+    _, weights = tt.convert_state(*given, graph=GRAPH, path=[tmp_path])
+    for p, w in zip(params_of(optimizer), weights):
+        lows = [optimizer.state[p][n].float() for n in ("weight.lo", "weight.lo2")]
+        torch.testing.assert_close(w, p.detach().float() + (lows[0] + lows[1]), rtol=0,
+                                   atol=0)
+    (tmp_path / "mine.mlir").write_text(STRATEGY % 2)
+    with pytest.raises(ValueError, match="under strategy 'mine' is here .they differ in "
+                                         "storages"):
+        tt.convert_state(*given, graph=GRAPH, path=[tmp_path])
+
+
+#===----------------------------------------------------------------------===#
+# Messages
+#===----------------------------------------------------------------------===#
+
+
+def test_messages():
+    optimizer = make("collage-plus")
+    train(optimizer, [0])
+    state, params = optimizer.state_dict(), params_of(optimizer)
+    bare = {k: v for k, v in state.items() if k != "tandem"}
+    with pytest.raises(ValueError, match="does not say which graph and strategy"):
+        tt.convert_state(bare, params, "fp32")
+    with pytest.raises(ValueError, match="is of 3 parameters, but there are 2 weights"):
+        tt.convert_state(state, params[:2], "fp32")
+    with pytest.raises(TypeError, match="weight 1 is torch.float16, but strategy "
+                                        "'collage-plus' keeps weights in torch.bfloat16"):
+        tt.convert_state(state, [params[0], params[1].half(), params[2]], "fp32")
+    with pytest.raises(ValueError, match="unknown strategy 'fp33'"):
+        tt.convert_state(state, params, "fp33")
+    with pytest.raises(ValueError, match=r"state of parameter 0 has 'param.lo' of shape"):
+        tt.convert_state(state, [params[1], params[0], params[2]], "fp32")
+
+
+def test_weights_decoded_on_demand():
+    model = torch.nn.Linear(8, 8).bfloat16()
+    optimizer = make("fp8-collage-plus", model.parameters())
+    fresh = tt.AdamW(model.parameters(), strategy="fp8-collage-plus").state_dict()
+    tt.decode_weights(model, optimizer)
+    _, weights = tt.convert_state(optimizer.state_dict(), model.parameters(), "fp32")
+    assert not any(w.isnan().any() for w in weights)
+    with pytest.raises(ValueError, match="parameter 0 has no state, and a weight that is"):
+        tt.convert_state(fresh, model.parameters(), "fp32")
