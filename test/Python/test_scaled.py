@@ -15,8 +15,9 @@ import tandem
 from model import (GRAPHS, SCALED_STRATEGIES, Strategy, bytes_per_parameter, cases,
                    plane_groups, plane_types, smallest_group, step)
 from model.formats import decode, encode
-from model.scaled import (ExpandedCode, FloatCode, PairCode, Residual, RootCode, Scaled,
-                          SoftsignCode, choose_scale, decode_scale, f32_exp2, f32_log2)
+from model.codes import (ExpandedCode, FloatCode, PairCode, RootCode, SoftsignCode,
+                         f32_exp2, f32_log2)
+from model.scaled import Residual, Scaled, choose_scale, decode_scale
 from model.storage import Draw, Plain
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of, strategy_text)
@@ -210,9 +211,9 @@ func.func @swap(%w: tensor<?xf32> {tandem.role = #p},
 CODES = {"e4m3": FloatCode("f8E4M3FN"), "e5m2": FloatCode("f8E5M2"),
          "f16": FloatCode("f16"), "pair": PairCode("f8E4M3FN"),
          "low-pair": PairCode("f8E5M2"), "softsign": SoftsignCode(), "root": RootCode(),
-         "expanded": ExpandedCode("f8E4M3FN", 229376.0),
-         "normal-expanded": ExpandedCode("f8E4M3FN", 28672.0),
-         "low-expanded": ExpandedCode("f8E5M2", 57344 * 2.0**16)}
+         "expanded": ExpandedCode(FloatCode("f8E4M3FN"), 229376.0),
+         "normal-expanded": ExpandedCode(FloatCode("f8E4M3FN"), 28672.0),
+         "low-expanded": ExpandedCode(FloatCode("f8E5M2"), 57344 * 2.0**16)}
 SCALES = [("f32", "current"), ("bf16", "current"), ("f16", "current"),
           ("f32", "mx_floor"), ("f16", "pow2"), ("bf16", "pow2"),
           ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor")]

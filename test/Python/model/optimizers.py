@@ -16,8 +16,8 @@ from typing import Callable, Optional
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .scaled import (ExpandedCode, FloatCode, PairCode, Residual, RootCode, Scaled,
-                     SoftsignCode)
+from .codes import ExpandedCode, FloatCode, PairCode, RootCode, SoftsignCode
+from .scaled import Residual, Scaled
 from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remainder,
                       Storage)
 
@@ -78,7 +78,7 @@ STRATEGIES = BF16_STRATEGIES | _table("f16", "f16-") | {
 
 _E4M3, _E5M2 = FloatCode("f8E4M3FN"), FloatCode("f8E5M2")
 # Down to the smallest number, subnormal or normal.
-_EVERY, _NORMAL = ExpandedCode("f8E4M3FN", 229376.0), ExpandedCode("f8E4M3FN", 28672.0)
+_EVERY, _NORMAL = ExpandedCode(_E4M3, 229376.0), ExpandedCode(_E4M3, 28672.0)
 
 
 def _scaled_library():
@@ -100,7 +100,7 @@ def _scaled_table():
     """More of them: each code, type of scale and recipe."""
     bf16, f16 = Plain("bf16"), Plain("f16")
     pair, low_pair = PairCode("f8E4M3FN"), PairCode("f8E5M2")
-    low_every = ExpandedCode("f8E5M2", 57344.0 * 2.0**16)
+    low_every = ExpandedCode(_E5M2, 57344.0 * 2.0**16)
     return {
         "flash-wide": Strategy(bf16, Residual("f16", "i16"),
                                Scaled(SoftsignCode(), 256, "f8E8M0FNU", "mx_floor"),

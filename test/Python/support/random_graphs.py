@@ -11,8 +11,9 @@
 import random
 from dataclasses import dataclass, field
 
-from model.scaled import (ExpandedCode, FloatCode, PairCode, Residual, RootCode, Scaled,
-                          SoftsignCode)
+from model.codes import (ExpandedCode, FloatCode, PairCode, RootCode,
+                         SoftsignCode)
+from model.scaled import Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 
@@ -111,7 +112,7 @@ def _component_storage(rng, kind, component):
 def _scaled_storage(rng, kind):
     low = rng.choice(("f8E4M3FN", "f8E5M2"))
     codes = [FloatCode(low), FloatCode("f16"), SoftsignCode(), RootCode(),
-             ExpandedCode(low, rng.choice((4.0, 28672.0, 229376.0)))]
+             ExpandedCode(FloatCode(low), rng.choice((4.0, 28672.0, 229376.0)))]
     if kind != "grad":
         codes.append(PairCode(low))
     recipe = rng.choice(("current", "pow2", "mx_floor"))
