@@ -87,8 +87,9 @@ static SoftFloat exp2(const SoftFloat &number) {
 //===----------------------------------------------------------------------===//
 
 llvm::Error reference::checkKnown(CodeAttrInterface code) {
-  if (isa<FloatCodeAttr, PairCodeAttr, ExpandedCodeAttr, SoftsignCodeAttr,
-          RootCodeAttr>(code))
+  if (auto expanded = dyn_cast<ExpandedCodeAttr>(code))
+    return checkKnown(expanded.getCode());
+  if (isa<FloatCodeAttr, PairCodeAttr, SoftsignCodeAttr, RootCodeAttr>(code))
     return llvm::Error::success();
   return makeError("the interpreter does not know the code " + describe(code));
 }
@@ -100,7 +101,7 @@ static std::optional<Format> getCodeFormat(CodeAttrInterface code) {
   if (auto pair = dyn_cast<PairCodeAttr>(code))
     return getFormat(pair.getFormat());
   if (auto expanded = dyn_cast<ExpandedCodeAttr>(code))
-    return getFormat(expanded.getFormat());
+    return getCodeFormat(expanded.getCode());
   return std::nullopt;
 }
 

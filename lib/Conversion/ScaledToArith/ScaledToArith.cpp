@@ -12,7 +12,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/Scaled/IR/Powers.h"
@@ -28,10 +27,10 @@ namespace mlir::tandem {
 
 using namespace mlir;
 using namespace mlir::scaled;
+using mlir::tandem::f32Infinity;
+using mlir::tandem::f32Magnitude;
 using mlir::tandem::SequenceBuilder;
 
-static constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
-static constexpr uint64_t f32Infinity = 0x7F800000;
 static constexpr uint64_t f32MantissaMask = 0x007FFFFF;
 
 static uint64_t bitsOf(double value) {
@@ -63,7 +62,7 @@ static Value widenScale(SequenceBuilder &b, Value scale) {
   Value isNaN =
       b.compare(arith::CmpIPredicate::eq, exponent, b.like(exponent, 255));
   bits = b.select(isLeast, b.like(bits, 0x00400000), bits);
-  bits = b.select(isNaN, b.like(bits, 0x7FC00000), bits);
+  bits = b.select(isNaN, b.like(bits, tandem::f32QuietNaN), bits);
   return b.bitcast(bits, b.builder.getF32Type());
 }
 
@@ -154,15 +153,6 @@ static Value buildMagnitude(SequenceBuilder &b, MagnitudeOp op) {
   return b.select(isFinite, magnitude, b.like(magnitude, 0));
 }
 
-/// A scalar in the shape of another value.
-static Value matchShape(SequenceBuilder &b, Value scalar, Value shape) {
-  auto type = dyn_cast<VectorType>(shape.getType());
-  if (!type)
-    return scalar;
-  return vector::BroadcastOp::create(b.builder, b.loc,
-                                     type.clone(scalar.getType()), scalar);
-}
-
 /// An exponent as i32; null stays null.
 static Value widenExponent(SequenceBuilder &b, Value exponent) {
   return exponent ? b.resize(exponent, b.builder.getI32Type()) : Value();
@@ -201,9 +191,9 @@ static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
   Value inverse = b.div(b.real(scale.getType(), 1.0), scale);
   Value value = op.getCode().prepare(b, op.getX());
   Value isFinite = takeMagnitude(b, value).second;
-  Value y = b.mul(value, matchShape(b, inverse, value));
-  return op.getCode().encode(b, y, isFinite,
-                             widenExponent(b, op.getExponent()));
+  Value y = b.mul(value, b.spread(inverse, value));
+  return op.getCode().encode(b, y, isFinite, widenExponent(b, op.getExponent()),
+                             op.getRandom());
 }
 
 static Value buildDequantize(SequenceBuilder &b, DequantizeOp op) {
@@ -211,7 +201,7 @@ static Value buildDequantize(SequenceBuilder &b, DequantizeOp op) {
       op.getCodes(), [&](Value code) { return takeBits(b, code); });
   Value value =
       op.getCode().decode(b, bits, widenExponent(b, op.getExponent()));
-  Value scale = matchShape(b, widenScale(b, op.getScale()), value);
+  Value scale = b.spread(widenScale(b, op.getScale()), value);
   return op.getCode().finish(b, b.mul(value, scale));
 }
 

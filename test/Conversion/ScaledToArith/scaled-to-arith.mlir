@@ -109,11 +109,11 @@ func.func @read_softsign(%q: i8, %s: f16) -> f32 {
 // CHECK:         %[[ZERO:.+]] = arith.constant 0 : i32
 // CHECK:         %[[LO_WORD:.+]] = arith.select %[[FINITE]], %[[SIGNED_LO]], %[[ZERO]] : i32
 // CHECK:         %[[NAN:.+]] = arith.constant 127 : i32
+// CHECK:         %[[ORDINARY:.+]] = arith.ori %[[HI_CODE]], %{{.+}} : i32
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno, %[[Y]], %[[Y]] : f32
 // CHECK:         %[[INF:.+]] = arith.constant 124 : i32
 // CHECK:         %[[SIGNED_INF:.+]] = arith.ori %{{.+}}, %[[INF]] : i32
 // CHECK:         %[[SPECIAL:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[SIGNED_INF]] : i32
-// CHECK:         %[[ORDINARY:.+]] = arith.ori %[[HI_CODE]], %{{.+}} : i32
 // CHECK:         %[[HI_WORD:.+]] = arith.select %[[FINITE]], %[[ORDINARY]], %[[SPECIAL]] : i32
 // CHECK:         arith.trunci %[[HI_WORD]] : i32 to i8
 // CHECK:         arith.trunci %[[LO_WORD]] : i32 to i8
@@ -263,4 +263,138 @@ func.func @least(%x: f32) -> i32 {
 func.func @exponent(%s: f32, %least: i32) -> i8 {
   %j = scaled.exponent #scaled.expanded<f8E4M3FN, range = 28672.0>, %s, %least : f32
   return %j : i8
+}
+
+// Where |y| reaches the end of a decade, the next power of ten and the decade, its
+// low bits, are chosen: 10^6 and 0 (1232348160), 10^5 and 1, to 1 and 6. What the
+// power makes of |y| goes from [0.1, 1] to [1, 2] = [1065353216, 1073741823], where
+// with the decade added to its exponent it counts to the rank. Rank 1 of negative
+// numbers is NaN's code, 126.
+// CHECK-LABEL: func.func @dynamic(
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[Y:.+]] = arith.mulf
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[Y]] : f32 to i32
+// CHECK:         %[[A:.+]] = math.absf %[[Y]] : f32
+// CHECK:         %[[P0:.+]] = arith.constant 1232348160 : i32
+// CHECK:         %[[T0:.+]] = arith.constant 1.900000e-06 : f32
+// CHECK:         %[[AT_T0:.+]] = arith.cmpf oge, %[[A]], %[[T0]] : f32
+// CHECK:         %[[P1:.+]] = arith.constant 1203982337 : i32
+// CHECK:         arith.select %[[AT_T0]], %[[P1]], %[[P0]] : i32
+// CHECK:         arith.constant 1.450000e-05 : f32
+// CHECK:         arith.constant 1.225000e-04 : f32
+// CHECK:         arith.constant 1.112500e-03 : f32
+// CHECK:         arith.constant 1.056250e-02 : f32
+// CHECK:         %[[T5:.+]] = arith.constant 0.102812499 : f32
+// CHECK:         %[[AT_T5:.+]] = arith.cmpf oge, %[[A]], %[[T5]] : f32
+// CHECK:         %[[P6:.+]] = arith.constant 1065353222 : i32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[AT_T5]], %[[P6]], %{{.+}} : i32
+// CHECK:         %[[POWER_BITS:.+]] = arith.andi %[[CHOSEN]], %{{.+}} : i32
+// CHECK:         %[[POWER:.+]] = arith.bitcast %[[POWER_BITS]] : i32 to f32
+// CHECK:         %[[U:.+]] = arith.mulf %[[A]], %[[POWER]] : f32
+// CHECK-DAG:     %[[SLOPE:.+]] = arith.constant 1.11111116 : f32
+// CHECK-DAG:     %[[BEGIN:.+]] = arith.constant 0.888888895 : f32
+// CHECK:         %[[PLACE:.+]] = math.fma %[[U]], %[[SLOPE]], %[[BEGIN]] : f32
+// CHECK:         %[[MOST:.+]] = arith.constant 1073741823 : i32
+// CHECK:         arith.minui %{{.+}}, %[[MOST]] : i32
+// CHECK:         %[[LEAST:.+]] = arith.constant 1065353216 : i32
+// CHECK:         %[[CLAMPED:.+]] = arith.maxui %{{.+}}, %[[LEAST]] : i32
+// CHECK:         %[[DECADE:.+]] = arith.shli %[[CHOSEN]], %{{.+}} : i32
+// CHECK:         arith.addi %[[CLAMPED]], %[[DECADE]] : i32
+// CHECK:         %[[PART:.+]] = arith.fptosi
+// CHECK-DAG:     %[[TWO:.+]] = arith.constant 2 : i32
+// CHECK-DAG:     %[[Z_NEGATIVE:.+]] = arith.constant 1.625000e-06 : f32
+// CHECK:         %[[NEGATIVE:.+]] = arith.cmpi slt, %[[BITS]]
+// CHECK:         %[[FIRST:.+]] = arith.select %[[NEGATIVE]], %[[TWO]], %{{.+}} : i32
+// CHECK:         %[[Z:.+]] = arith.select %[[NEGATIVE]], %[[Z_NEGATIVE]], %{{.+}} : f32
+// CHECK:         %[[RANK:.+]] = arith.maxsi %[[PART]], %[[FIRST]] : i32
+// CHECK:         %[[T6:.+]] = arith.constant 0.996484398 : f32
+// CHECK:         %[[AT_ONE:.+]] = arith.cmpf oge, %[[Y]], %[[T6]] : f32
+// CHECK:         %[[ONE:.+]] = arith.constant 128 : i32
+// CHECK:         %[[UP_TO_ONE:.+]] = arith.select %[[AT_ONE]], %[[ONE]], %[[RANK]] : i32
+// CHECK:         %[[AT_ZERO:.+]] = arith.cmpf olt, %[[A]], %[[Z]] : f32
+// CHECK:         arith.select %[[AT_ZERO]], %{{.+}}, %[[UP_TO_ONE]] : i32
+// CHECK:         %[[NAN:.+]] = arith.constant 126 : i32
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %{{.+}}, %[[NAN]] : i32
+// CHECK:         arith.trunci %[[CODE]] : i32 to i8
+func.func @dynamic(%x: f32, %s: f32) -> i8 {
+  %q = scaled.quantize #scaled.dynamic<signed>, %x by %s : f32, f32 -> i8
+  return %q : i8
+}
+
+// Decades have twice as many parts, from [2, 4], of which the rank is one less. A
+// negative value is NaN, 1.
+// CHECK-LABEL: func.func @dynamic_unsigned(
+// CHECK:         %[[Y:.+]] = arith.mulf
+// CHECK:         arith.constant 1.450000e-06 : f32
+// CHECK:         math.fma
+// CHECK:         arith.constant 1082130431 : i32
+// CHECK:         arith.constant 1073741824 : i32
+// CHECK:         %[[PART:.+]] = arith.fptosi
+// CHECK:         %[[NEGATIVE:.+]] = arith.cmpf olt, %[[Y]]
+// CHECK:         %[[NAN:.+]] = arith.constant 1 : i32
+// CHECK:         %[[RANK:.+]] = arith.subi %[[PART]], %[[NAN]] : i32
+// CHECK:         arith.maxsi %[[RANK]], %{{.+}} : i32
+// CHECK:         arith.constant 0.998242199 : f32
+// CHECK:         %[[CODE:.+]] = arith.select %[[NEGATIVE]], %[[NAN]], %{{.+}} : i32
+// CHECK:         arith.select %{{.+}}, %[[CODE]], %[[NAN]] : i32
+func.func @dynamic_unsigned(%x: f32, %s: f32) -> i8 {
+  %q = scaled.quantize #scaled.dynamic<unsigned>, %x by %s : f32, f32 -> i8
+  return %q : i8
+}
+
+// The fraction of 2 * rank + 1 is the place in the decade, its exponent the decade.
+// CHECK-LABEL: func.func @read_dynamic(
+// CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: f32)
+// CHECK:         %[[CODE:.+]] = arith.extui %[[Q]] : i8 to i32
+// CHECK:         %[[OFFSET:.+]] = arith.subi %[[CODE]], %{{.+}} : i32
+// CHECK:         %[[RANK:.+]] = arith.maxsi %[[OFFSET]], %{{.+}} : i32
+// CHECK:         arith.shli %[[RANK]]
+// CHECK:         %[[WIDE:.+]] = arith.sitofp
+// CHECK:         %[[PLACE:.+]] = arith.bitcast %{{.+}} : i32 to f32
+// CHECK:         %[[FOUR:.+]] = arith.constant 4.000000e+00 : f32
+// CHECK:         arith.cmpf oge, %[[WIDE]], %[[FOUR]] : f32
+// CHECK:         %[[MOST:.+]] = arith.constant 1.280000e+02 : f32
+// CHECK:         %[[LAST:.+]] = arith.cmpf oge, %[[WIDE]], %[[MOST]] : f32
+// CHECK:         %[[POWER:.+]] = arith.select %[[LAST]]
+// CHECK:         %[[PART:.+]] = arith.subf %[[PLACE]], %{{.+}} : f32
+// CHECK:         %[[CENTRE:.+]] = math.fma %[[PART]], %{{.+}}, %{{.+}} : f32
+// CHECK:         arith.mulf %[[CENTRE]], %[[POWER]] : f32
+// CHECK:         %[[IS_ONE:.+]] = arith.cmpi eq, %[[RANK]]
+// CHECK:         %[[UP_TO_ONE:.+]] = arith.select %[[IS_ONE]]
+// CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[RANK]]
+// CHECK:         %[[MAGNITUDE:.+]] = arith.select %[[IS_ZERO]], %{{.+}}, %[[UP_TO_ONE]] : i32
+// CHECK:         %[[SIGN:.+]] = arith.andi %[[OFFSET]], %{{.+}} : i32
+// CHECK:         %[[NUMBER:.+]] = arith.ori %[[MAGNITUDE]], %[[SIGN]] : i32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq, %[[CODE]]
+// CHECK:         arith.select %[[IS_NAN]], %{{.+}}, %[[NUMBER]] : i32
+func.func @read_dynamic(%q: i8, %s: f32) -> f32 {
+  %y = scaled.dequantize #scaled.dynamic<signed>, %q by %s : (i8), f32 -> f32
+  return %y : f32
+}
+
+// Nothing is multiplied by the largest number, 1; x goes to the code where it is not
+// finite.
+// CHECK-LABEL: func.func @expanded_dynamic(
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[Y:.+]] = arith.mulf
+// CHECK-COUNT-14: math.fma
+// CHECK-NOT:     arith.mulf
+// CHECK:         %[[SIGNED:.+]] = math.copysign %{{.+}}, %[[Y]] : f32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[FINITE]], %[[SIGNED]], %[[Y]] : f32
+// CHECK:         math.absf %[[CHOSEN]] : f32
+func.func @expanded_dynamic(%x: f32, %s: f32, %j: i8) -> i8 {
+  %q = scaled.quantize #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e4>, %x by %s, %j : f32, f32 -> i8
+  return %q : i8
+}
+
+// Nor is the largest number's logarithm, 0, subtracted from that of |code|.
+// CHECK-LABEL: func.func @read_expanded_dynamic(
+// CHECK:         %[[INVERSE:.+]] = arith.divf
+// CHECK:         math.absf
+// CHECK-COUNT-8:  math.fma
+// CHECK:         %[[LOG:.+]] = arith.addf
+// CHECK:         arith.mulf %[[LOG]], %[[INVERSE]] : f32
+func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
+  %y = scaled.dequantize #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e4>, %q by %s, %j : (i8), f32 -> f32
+  return %y : f32
 }
