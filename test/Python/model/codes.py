@@ -45,10 +45,14 @@ _EXP2 = _coefficients("0x1p+0", "0x1.62e430p-1", "0x1.ebfbd8p-3", "0x1.c6af76p-5
                       "0x1.3b30a0p-7", "0x1.5f0b82p-10", "0x1.3fa208p-13")
 
 
+def _fma(x, factor, addend):
+    return Arithmetic("f32").fma(x, factor, addend)
+
+
 def _polynomial(coefficients, f):
-    fma, total = Arithmetic("f32").fma, coefficients[-1]
+    total = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
-        total = fma(total, f, coefficient)
+        total = _fma(total, f, coefficient)
     return total
 
 
@@ -226,6 +230,10 @@ def nearest_f32(x):
                                                int(f.view(np.uint32)) & 1))
 
 
+# What brings a decade to 1, exact.
+_POWERS_OF_TEN = (10.0 ** np.arange(6, -1, -1)).astype(_F32)
+
+
 @dataclass(frozen=True)
 class DynamicCode(Code):
     """Decades of evenly spaced values, each with twice as many as the one below.
@@ -258,18 +266,10 @@ class DynamicCode(Code):
         return 126 if self.signed else 1
 
     @cached_property
-    def _constants(self):
-        """The constants of reading and writing, by decade."""
-        peaks = [(self._peak(i), self.count(i)) for i in range(7)]
-        lists = {
-            "step": [Fraction(9, 10) * p / n for p, n in peaks],
-            "base": [p / 10 for p, n in peaks],
-            "inverse": [n / (Fraction(9, 10) * p) for p, n in peaks],
-            "offset": [Fraction(n, 9) for p, n in peaks],
-            "threshold": [p * (1 + Fraction(9, 10) / n) for p, n in peaks[:6]],
-        }
-        return {name: np.array([nearest_f32(x) for x in numbers])
-                for name, numbers in lists.items()}
+    def _ends(self):
+        """From these magnitudes on, the next decade is nearer."""
+        return np.array([nearest_f32(self._peak(i) * (1 + Fraction(9, 10) / self.count(i)))
+                         for i in range(6)])
 
     @property
     def top(self):
@@ -283,24 +283,20 @@ class DynamicCode(Code):
         return nearest_f32((self.exact(1, 0) if negative else self.exact(0, 0)) / 2)
 
     def _rank(self, a):
-        """The nearest rank as though every code had its value."""
-        c = self._constants
-        decade = np.sum(a[:, None] >= c["threshold"], axis=1)
-        count = self.count(decade)
-        k = np.floor(a * c["inverse"][decade] - c["offset"][decade])
-        k = np.clip(np.nan_to_num(k), 0, count - 1).astype(np.int64)
-        first = count if self.signed else count - 1
-        return np.where(a >= self.top, 128 if self.signed else 255, first + k)
+        """The nearest rank below 1's, as though every code had its value."""
+        decade = np.sum(a[:, None] >= self._ends, axis=1)
+        unit = a * _POWERS_OF_TEN[decade]
+        place = _fma(unit, nearest_f32(Fraction(10, 9)), nearest_f32(Fraction(8, 9)))
+        place = np.clip(np.nan_to_num(place), _F32(1), _F32(2 - 2.0**-23))
+        rank = np.floor(place * self.count(decade).astype(_F32)).astype(np.int64)
+        return rank if self.signed else rank - 1
 
     def encode(self, y, finite, exponent=None, random=None):
-        a, negative = np.abs(y), y < 0
-        rank = self._rank(a)
-        if self.signed:
-            # Rank 1 of the negative side is the NaN, and there is no -1.
-            rank = np.where(negative, np.clip(rank, 2, 127), rank)
-            below = np.where(negative, a < self.least(True), a < self.least(False))
-        else:
-            rank, below = np.maximum(rank, 2), a < self.least(False)
+        a, negative, rank = np.abs(y), y < 0, self._rank(np.abs(y))
+        # Rank 1 is the NaN's where there is one, and there is no -1.
+        rank = np.where(negative | (not self.signed), np.maximum(rank, 2), rank)
+        rank = np.where(y >= self.top, 128 if self.signed else 255, rank)
+        below = a < np.where(negative, self.least(True), self.least(False))
         code = self.zero + np.where(below, 0, np.where(negative, -rank, rank))
         lost = ~finite | (negative & (not self.signed))
         return [np.where(lost, self.nan, code).astype(np.uint8)]
@@ -308,12 +304,13 @@ class DynamicCode(Code):
     def decode(self, codes, exponent=None):
         offset = codes[0].astype(np.int64) - self.zero
         rank = np.abs(offset) + (not self.signed)
-        # Of what counts from 2^d, the decade and the place in it.
-        power = np.frexp(rank)[1] - 1
-        k = rank - (1 << np.maximum(power, 0))
-        decade = np.clip(power - (not self.signed), 0, 6)
-        c = self._constants
-        value = (k.astype(_F32) + _F32(0.5)) * c["step"][decade] + c["base"][decade]
+        # Ranks count from the number of values in their decade.
+        significand, power = np.frexp(np.maximum(rank, 1).astype(_F32))
+        count = np.ldexp(_F32(1), power - 1)
+        place = 2 * significand - _F32(1) + _F32(0.5) / count
+        decade = np.clip(power - 1 - (not self.signed), 0, 6)
+        value = _fma(place, nearest_f32(Fraction(9, 10)), nearest_f32(Fraction(1, 10)))
+        value = value * np.array([nearest_f32(self._peak(i)) for i in range(7)])[decade]
         value = np.where(np.abs(offset) == (128 if self.signed else 255), _F32(1), value)
         value = np.where(offset == 0, _F32(0), np.where(offset < 0, -value, value))
         return np.where(codes[0] == self.nan, _F32(np.nan), value)

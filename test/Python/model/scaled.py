@@ -58,7 +58,9 @@ def encode_scale(type, values):
 def scale_range(type, largest):
     """The least and the largest scale, by its type and the code's range."""
     low, high = 2.0**-126, 2.0**(127 - floor(log2(largest)))
-    return (2.0**-24, 65504.0) if type == "f16" else (low, high)
+    if type == "f16":
+        return 2.0**-24, min(high, 65504.0)
+    return low, min(high, float(np.finfo(_F32).max))
 
 
 @lru_cache(maxsize=None)
