@@ -372,15 +372,16 @@ func.func @read_dynamic(%q: i8, %s: f32) -> f32 {
   return %y : f32
 }
 
-// Nothing is multiplied by the largest number, 1; x goes to the code where it is not
-// finite.
+// Nothing is multiplied by the largest number, 1; y goes to the code where it is zero,
+// whose power is none, or not finite.
 // CHECK-LABEL: func.func @expanded_dynamic(
-// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[Y:.+]] = arith.mulf
 // CHECK-COUNT-14: math.fma
 // CHECK-NOT:     arith.mulf
 // CHECK:         %[[SIGNED:.+]] = math.copysign %{{.+}}, %[[Y]] : f32
-// CHECK:         %[[CHOSEN:.+]] = arith.select %[[FINITE]], %[[SIGNED]], %[[Y]] : f32
+// CHECK:         %[[LIMIT:.+]] = arith.constant 2139095039 : i32
+// CHECK:         %[[ORDINARY:.+]] = arith.cmpi ult, %{{.+}}, %[[LIMIT]] : i32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[ORDINARY]], %[[SIGNED]], %[[Y]] : f32
 // CHECK:         math.absf %[[CHOSEN]] : f32
 func.func @expanded_dynamic(%x: f32, %s: f32, %j: i8) -> i8 {
   %q = scaled.quantize #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e4>, %x by %s, %j : f32, f32 -> i8
@@ -396,5 +397,114 @@ func.func @expanded_dynamic(%x: f32, %s: f32, %j: i8) -> i8 {
 // CHECK:         arith.mulf %[[LOG]], %[[INVERSE]] : f32
 func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
   %y = scaled.dequantize #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e4>, %q by %s, %j : (i8), f32 -> f32
+  return %y : f32
+}
+
+// The significand, shifted down where its exponent is below the format's least
+// (121 in an f32), has 20 bits behind the unit, to whose upper 16 the random bits
+// are added; the exponent stands above. A number's magnitude stops at 448.
+// CHECK-LABEL: func.func @minifloat_stochastic(
+// CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[R:.+]]: i32)
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[LARGEST:.+]] = arith.constant 1138753536 : i32
+// CHECK:         %[[M:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
+// CHECK:         %[[FIELD:.+]] = arith.shrui %[[M]], %{{.+}} : i32
+// CHECK-DAG:     %[[HIDDEN:.+]] = arith.constant 8388608 : i32
+// CHECK-DAG:     %[[LEAST:.+]] = arith.constant 121 : i32
+// CHECK:         %[[SIGNIFICAND:.+]] = arith.ori %{{.+}}, %[[HIDDEN]] : i32
+// CHECK:         %[[CLAMPED:.+]] = arith.maxui %[[FIELD]], %[[LEAST]] : i32
+// CHECK-DAG:     arith.subi %[[CLAMPED]], %[[FIELD]] : i32
+// CHECK-DAG:     %[[ABOVE:.+]] = arith.subi %[[CLAMPED]], %[[LEAST]] : i32
+// CHECK-DAG:     %[[BASE:.+]] = arith.shli %[[ABOVE]], %{{.+}} : i32
+// CHECK:         %[[FIXED:.+]] = arith.shrui %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[FOUR:.+]] = arith.constant 4 : i32
+// CHECK:         %[[ADDEND:.+]] = arith.shli %[[R]], %[[FOUR]] : i32
+// CHECK:         %[[SUM:.+]] = arith.addi %[[FIXED]], %[[ADDEND]] : i32
+// CHECK:         %[[TWENTY:.+]] = arith.constant 20 : i32
+// CHECK:         %[[UNITS:.+]] = arith.shrui %[[SUM]], %[[TWENTY]] : i32
+// CHECK:         %[[CODE:.+]] = arith.addi %[[UNITS]], %[[BASE]] : i32
+// CHECK:         %[[SIGNED:.+]] = arith.ori %[[CODE]], %{{.+}} : i32
+// CHECK:         arith.select %[[FINITE]], %[[SIGNED]], %{{.+}} : i32
+func.func @minifloat_stochastic(%x: f32, %s: f32, %r: i32) -> i8 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, %x by %s random %r : f32, f32, i32 -> i8
+  return %q : i8
+}
+
+// The mantissa's bits are dropped; no zero has a sign, whose bit alone (8) is NaN.
+// CHECK-LABEL: func.func @minifloat_toward_zero(
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[DROPPED:.+]] = arith.constant 22 : i32
+// CHECK:         %[[UNITS:.+]] = arith.shrui %{{.+}}, %[[DROPPED]] : i32
+// CHECK:         %[[CODE:.+]] = arith.addi %[[UNITS]], %{{.+}} : i32
+// CHECK:         %[[ZERO:.+]] = arith.constant 0 : i32
+// CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[CODE]], %[[ZERO]] : i32
+// CHECK:         %[[SIGN:.+]] = arith.select %[[IS_ZERO]], %[[ZERO]], %{{.+}} : i32
+// CHECK:         %[[NUMBER:.+]] = arith.ori %[[CODE]], %[[SIGN]] : i32
+// CHECK:         %[[WORD:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %{{.+}} : i32
+// CHECK:         arith.trunci %[[WORD]] : i32 to i8
+func.func @minifloat_toward_zero(%x: f32, %s: f32) -> i8 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 2, mantissa = 1, specials = negative_zero, rounding = toward_zero>, %x by %s : f32, f32 -> i8
+  return %q : i8
+}
+
+// A code is the upper bits of an f32 of at least 2^-62 (545259520), unless it is 0,
+// and at most 15 * 2^60.
+// CHECK-LABEL: func.func @minifloat_exponents(
+// CHECK:         %[[LARGEST:.+]] = arith.constant 1601175552 : i32
+// CHECK:         %[[AT_MOST:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
+// CHECK:         %[[SMALLEST:.+]] = arith.constant 545259520 : i32
+// CHECK:         %[[RAISED:.+]] = arith.maxui %[[AT_MOST]], %[[SMALLEST]] : i32
+// CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[AT_MOST]]
+// CHECK:         %[[M:.+]] = arith.select %[[IS_ZERO]], %[[AT_MOST]], %[[RAISED]] : i32
+// CHECK:         %[[CODE:.+]] = arith.shrui %[[M]], %{{.+}} : i32
+// CHECK:         arith.ori %[[CODE]], %{{.+}} : i32
+// CHECK:         arith.trunci %{{.+}} : i32 to i16
+func.func @minifloat_exponents(%x: f32, %s: f32) -> i16 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero, exponents = [-62, 63]>, %x by %s : f32, f32 -> i16
+  return %q : i16
+}
+
+// Without a mantissa a tie goes to the even code, which the exponent decides. NaN has
+// no sign, and no code: it is the largest number.
+// CHECK-LABEL: func.func @minifloat_no_mantissa(
+// CHECK:         %[[LARGEST:.+]] = arith.constant 1098907648 : i32
+// CHECK:         arith.minui %{{.+}}, %[[LARGEST]] : i32
+// CHECK:         %[[BASE:.+]] = arith.shli
+// CHECK:         %[[CODE:.+]] = arith.addi %{{.+}}, %[[BASE]] : i32
+// CHECK:         %[[ODD:.+]] = arith.andi %[[CODE]], %{{.+}} : i32
+// CHECK:         %[[SUM:.+]] = arith.addi %{{.+}}, %[[ODD]] : i32
+// CHECK:         %[[UNITS:.+]] = arith.shrui %[[SUM]], %{{.+}} : i32
+// CHECK:         %[[ROUNDED:.+]] = arith.addi %[[UNITS]], %[[BASE]] : i32
+// CHECK:         %[[NUMBER:.+]] = arith.ori %[[ROUNDED]], %{{.+}} : i32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno
+// CHECK:         arith.select %[[IS_NAN]], %[[ROUNDED]], %[[NUMBER]] : i32
+func.func @minifloat_no_mantissa(%x: f32, %s: f32) -> i8 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 3, mantissa = 0, specials = none>, %x by %s : f32, f32 -> i8
+  return %q : i8
+}
+
+// A bias beyond f32's: numbers are multiplied by a power of two, exactly.
+// CHECK-LABEL: func.func @minifloat_small_numbers(
+// CHECK:         %[[UP:.+]] = arith.constant 8.192000e+03 : f32
+// CHECK:         arith.mulf %{{.+}}, %[[UP]] : f32
+// CHECK:         %[[DOWN:.+]] = arith.constant 1.22070313E-4 : f32
+// CHECK:         arith.mulf %{{.+}}, %[[DOWN]] : f32
+func.func @minifloat_small_numbers(%x: f32, %s: f32) -> f32 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, bias = 140>, %x by %s : f32, f32 -> i8
+  %y = scaled.dequantize #scaled.minifloat<exponent = 4, mantissa = 3, bias = 140>, %q by %s : (i8), f32 -> f32
+  return %y : f32
+}
+
+// Bits beyond the format's are shifted out; the code 8 is NaN.
+// CHECK-LABEL: func.func @read_minifloat(
+// CHECK:         %[[WORD:.+]] = arith.extui
+// CHECK:         %[[M:.+]] = arith.andi %[[WORD]], %{{.+}} : i32
+// CHECK:         %[[REST:.+]] = arith.xori %[[WORD]], %[[M]] : i32
+// CHECK:         %[[SIGN:.+]] = arith.shli %[[REST]], %{{.+}} : i32
+// CHECK:         %[[NUMBER:.+]] = arith.ori %{{.+}}, %[[SIGN]] : i32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq, %[[NUMBER]], %{{.+}} : i32
+// CHECK:         arith.select %[[IS_NAN]], %{{.+}}, %[[NUMBER]] : i32
+func.func @read_minifloat(%q: i8, %s: f32) -> f32 {
+  %y = scaled.dequantize #scaled.minifloat<exponent = 2, mantissa = 1, specials = negative_zero>, %q by %s : (i8), f32 -> f32
   return %y : f32
 }

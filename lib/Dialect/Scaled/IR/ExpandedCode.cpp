@@ -52,6 +52,14 @@ static Value widenExponent(SequenceBuilder &b, Value exponent) {
                                  exponent);
 }
 
+/// Whether a value has a power: zero and what is not finite stand for
+/// themselves. (Zero's bits less 1 wrap around.)
+static Value hasPower(SequenceBuilder &b, Value value) {
+  Value bits = b.bits(b.abs(value));
+  return b.compare(arith::CmpIPredicate::ult, b.subi(bits, b.like(bits, 1)),
+                   b.like(bits, tandem::f32Infinity - 1));
+}
+
 SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
                                             Value isFinite, Value exponent,
                                             Value random) const {
@@ -64,7 +72,7 @@ SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
   if (largest != 1.0)
     power = b.mul(power, b.real(y.getType(), largest));
   Value stretched = math::CopySignOp::create(b.builder, b.loc, power, y);
-  stretched = b.select(isFinite, stretched, y);
+  stretched = b.select(hasPower(b, y), stretched, y);
   return getCode().encode(b, stretched, isFinite, Value(), random);
 }
 
@@ -73,17 +81,11 @@ Value ExpandedCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
   Value value = getCode().decode(b, codes, Value());
   Value eighths = widenExponent(b, exponent);
   Value inverse = b.div(b.real(eighths.getType(), 8.0), eighths);
-  Value magnitude = b.abs(value);
-  Value fraction = buildLog2(b, magnitude);
+  Value fraction = buildLog2(b, b.abs(value));
   double largest = foldLog2(getCode().getLargest());
   if (largest != 0.0)
     fraction = b.sub(fraction, b.real(fraction.getType(), largest));
   Value power = buildExp2(b, b.mul(fraction, b.spread(inverse, fraction)));
   power = math::CopySignOp::create(b.builder, b.loc, power, value);
-  Value bits = b.bits(magnitude);
-  // Zero and what is not finite stand for themselves: bits - 1 wraps around.
-  Value isOrdinary =
-      b.compare(arith::CmpIPredicate::ult, b.subi(bits, b.like(bits, 1)),
-                b.like(bits, tandem::f32Infinity - 1));
-  return b.select(isOrdinary, power, value);
+  return b.select(hasPower(b, value), power, value);
 }
