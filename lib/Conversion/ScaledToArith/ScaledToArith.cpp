@@ -105,6 +105,17 @@ static Value floorPowerOfTwo(SequenceBuilder &b, ScaleOp op) {
   return b.subi(lifted, limit);
 }
 
+/// value / divisor as what is emitted: the same number is the product by an
+/// inverse that f32 has.
+static Value divide(SequenceBuilder &b, Value value, double divisor) {
+  llvm::APFloat exact(static_cast<float>(divisor)), inverse(1.0f);
+  if (divisor == 1.0)
+    return value;
+  if (!exact.getExactInverse(&inverse))
+    return b.div(value, b.real(value.getType(), divisor));
+  return b.mul(value, b.real(value.getType(), inverse.convertToFloat()));
+}
+
 static Value buildScale(SequenceBuilder &b, ScaleOp op) {
   Type f32 = b.builder.getF32Type();
   Type type = op.getType();
@@ -117,9 +128,7 @@ static Value buildScale(SequenceBuilder &b, ScaleOp op) {
     Value bits = clampBits(b, floorPowerOfTwo(b, op), range);
     scale = narrowPowerOfTwo(b, bits, type);
   } else {
-    Value value = b.bitcast(amax, f32);
-    Value quotient =
-        b.div(value, b.real(value.getType(), op.getCode().getLargest()));
+    Value quotient = divide(b, b.bitcast(amax, f32), op.getCode().getLargest());
     Value bits = clampBits(b, b.bits(quotient), range);
     if (op.getRecipe() == Recipe::pow2) {
       Value up = b.addi(bits, b.like(bits, f32MantissaMask));

@@ -167,6 +167,20 @@ func.func @pow2(%a: i32) -> f32 {
   return %s : f32
 }
 
+// A division by a power of two is a product in what is emitted, one by 1 nothing.
+// CHECK-LABEL: func.func @current_power(
+// CHECK-NOT:     arith.divf
+// CHECK:         %[[SIXTEENTH:.+]] = arith.constant 6.250000e-02 : f32
+// CHECK:         arith.mulf %{{.+}}, %[[SIXTEENTH]] : f32
+// CHECK-NOT:     arith.divf
+// CHECK-NOT:     arith.mulf
+// CHECK:         return
+func.func @current_power(%a: i32) -> (f32, f32) {
+  %s = scaled.scale #scaled.minifloat<exponent = 3, mantissa = 0, specials = none>, %a by current : f32
+  %t = scaled.scale #scaled.dynamic<signed>, %a by current : f32
+  return %s, %t : f32, f32
+}
+
 // No division: exponents are subtracted.
 // CHECK-LABEL: func.func @mx_floor(
 // CHECK-NOT:     arith.divf
