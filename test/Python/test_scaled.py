@@ -304,13 +304,7 @@ def groups_of_values(largest):
         return np.concatenate([x, whole]).astype(np.float32).ravel()
 
 
-# Kernels make scales beyond 2^127 for codes whose largest number is below 1.
-BEYOND = ("tiny-f32-mx_floor", "tiny-f8E8M0FNU-pow2", "tiny-f8E8M0FNU-mx_floor")
-
-
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.xfail(strict=True)) if name in BEYOND else name
-    for name in STORAGES])
+@pytest.mark.parametrize("name", STORAGES)
 def test_scaled_storage(name, swap):
     storage = STORAGES[name]
     x = groups_of_values(storage.code.largest)
