@@ -452,6 +452,28 @@ static llvm::Error evaluateDequantize(Evaluation &e) {
   return e.give(dequantize(op.getCode(), codes, scale, exponent));
 }
 
+/// The nearest number's code. `finite`, if given, tells numbers, which
+/// saturate, from what is written as infinity or NaN.
+static llvm::Error evaluateEncodeFloat(Evaluation &e) {
+  auto op = e.as<EncodeFloatOp>();
+  Format format = *getFormat(op.getFormat());
+  SoftFloat x = e.getReal(0);
+  SoftFloat result = x.convert(format);
+  if (op.getFinite() && e.getInteger(1).bits)
+    result = roundTo(format, x, /*isFinite=*/true);
+  else if (op.getFinite() && !x.isNaN())
+    result = SoftFloat::getInf(Format::F32, x.isNegative()).convert(format);
+  return e.give(Integer(e.getResultElement().getIntOrFloatBitWidth(),
+                        result.toCanonicalBits()));
+}
+
+static llvm::Error evaluateDecodeFloat(Evaluation &e) {
+  auto op = e.as<DecodeFloatOp>();
+  auto number =
+      SoftFloat::fromBits(*getFormat(op.getFormat()), e.getInteger(0).bits);
+  return e.give(number.convert(Format::F32));
+}
+
 void reference::addScaledOperations(OperationTable &table) {
   table["scaled.magnitude"] = evaluateMagnitude;
   table["scaled.least"] = evaluateLeast;
@@ -459,4 +481,6 @@ void reference::addScaledOperations(OperationTable &table) {
   table["scaled.exponent"] = evaluateExponent;
   table["scaled.quantize"] = evaluateQuantize;
   table["scaled.dequantize"] = evaluateDequantize;
+  table["scaled.encode_float"] = evaluateEncodeFloat;
+  table["scaled.decode_float"] = evaluateDecodeFloat;
 }

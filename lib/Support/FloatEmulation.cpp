@@ -94,8 +94,10 @@ Value mlir::tandem::roundLanes(SequenceBuilder &b, Value lanes,
   return b.bitcast(b.ori(rounded, sign), b.builder.getF32Type());
 }
 
-Value mlir::tandem::unpackMagnitude(SequenceBuilder &b, Value code,
-                                    FloatFormat format) {
+/// The f32 of a finite number's code without sign (i32). No operation meets a
+/// subnormal f32, which processors are slow with.
+static Value unpackMagnitude(SequenceBuilder &b, Value code,
+                             FloatFormat format) {
   Value isSubnormal =
       b.compare(CmpIPredicate::ult, code,
                 b.like(code, uint64_t(1) << format.mantissaBits));
@@ -108,8 +110,9 @@ Value mlir::tandem::unpackMagnitude(SequenceBuilder &b, Value code,
   return b.select(isSubnormal, b.sub(value, hidden), value);
 }
 
-Value mlir::tandem::packMagnitude(SequenceBuilder &b, Value magnitude,
-                                  FloatFormat format) {
+/// The code (i32) of an f32's magnitude bits that the format holds exactly.
+static Value packMagnitude(SequenceBuilder &b, Value magnitude,
+                           FloatFormat format) {
   int quantum = format.minExponent() - int(format.mantissaBits);
   Value value = b.bitcast(magnitude, b.builder.getF32Type());
   Value anchor = b.fromBits(value.getType(), powerOfTwo(quantum + 23));
@@ -161,8 +164,9 @@ Value mlir::tandem::encodeLanes(SequenceBuilder &b, Value lanes,
     code = b.select(
         b.compare(CmpIPredicate::eq, magnitude, b.like(bits, f32Infinity)),
         b.like(bits, format.infinity()), code);
-  code = b.select(isNaN, b.like(bits, format.canonicalNaN()), code);
-  return b.resize(b.ori(code, sign), integer);
+  code =
+      b.select(isNaN, b.like(bits, format.canonicalNaN()), b.ori(code, sign));
+  return b.resize(code, integer);
 }
 
 /// If `inexact`, the neighbour with an odd last bit on the side of the exact

@@ -152,13 +152,15 @@ static llvm::Error emitCPU(ModuleOp module, const CompileOptions &options,
 static llvm::Error emitGPU(ModuleOp module, const CompileOptions &options,
                            DiagnosticCollector &diagnostics,
                            CompiledKernel &result) {
-  auto required = countRequired(*module.getOps<KernelOp>().begin());
+  auto required =
+      countRequired(*module.getOps<KernelOp>().begin(), options.target);
   if (!required)
     return required.takeError();
   PassManager manager(module.getContext());
   NVVMPipelineOptions pipeline;
   if (options.width)
     pipeline.width = options.width;
+  pipeline.chip = options.target;
   buildNVVMPipeline(manager, pipeline);
   if (failed(manager.run(module)))
     return diagnostics.takeError();

@@ -16,7 +16,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Scaled/IR/Powers.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
-#include "tandem/Support/FloatEmulation.h"
+#include "tandem/Support/FloatFormat.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -71,71 +71,27 @@ static Value clampMagnitude(SequenceBuilder &b, Value y, double largest) {
       b.builder, b.loc, b.andi(bits, b.like(bits, f32Magnitude)), limit);
 }
 
-namespace {
-/// A float rounded to a format: its magnitude in f32, and its code.
-struct RoundedFloat {
-  Value magnitude, code;
-};
-} // namespace
-
-/// Rounds y to nearest, ties to even; finite values saturate. An anchor 2^n
-/// above the magnitude leaves the format's mantissa bits in its sum.
-static RoundedFloat roundFloat(SequenceBuilder &b, Value y, FloatFormat format,
-                               double largest) {
-  Type f32 = b.builder.getF32Type();
-  unsigned dropped = 23 - format.mantissaBits;
-  Value magnitude = clampMagnitude(b, y, largest);
-  Value exponent = b.andi(magnitude, b.like(magnitude, f32Exponent));
-  Value least = b.like(exponent, uint64_t(format.minExponent() + 127) << 23);
-  exponent = arith::MaxUIOp::create(b.builder, b.loc, exponent, least);
-  Value anchor = b.bitcast(
-      b.addi(exponent, b.like(exponent, uint64_t(dropped) << 23)), f32);
-  Value sum = b.add(b.bitcast(magnitude, f32), anchor);
-  // The sum's low bits count units in the last place; the exponent stands
-  // above.
-  Value units = b.subi(b.bits(sum), b.bits(anchor));
-  Value code = b.addi(units, b.shr(b.subi(exponent, least), dropped));
-  return {b.sub(sum, anchor), code};
+/// The type of a float format's codes, in the shape of a value.
+static Type getCodeType(Value shape, Type format) {
+  Type code =
+      IntegerType::get(format.getContext(), format.getIntOrFloatBitWidth());
+  auto vector = dyn_cast<VectorType>(shape.getType());
+  return vector ? vector.clone(code) : code;
 }
 
-/// y's sign bit, where the format has it.
-static Value signOf(SequenceBuilder &b, Value y, FloatFormat format) {
-  Value bits = b.bits(y);
-  return b.andi(b.shr(bits, 32 - format.width()),
-                b.like(bits, format.signMask()));
-}
-
-/// The code of what was not finite before it was scaled: NaN, or infinity.
-static Value specialCode(SequenceBuilder &b, Value y, Value sign,
-                         FloatFormat format) {
-  Value nan = b.like(sign, format.canonicalNaN());
-  if (!format.hasInfinity)
-    return nan;
-  Value isNaN = b.compare(arith::CmpFPredicate::UNO, y, y);
-  return b.select(isNaN, nan, b.ori(sign, b.like(sign, format.infinity())));
-}
-
+/// The code of y, whose numbers saturate where `isFinite` holds.
 static Value encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
-                         Value code, FloatFormat format) {
-  Value sign = signOf(b, y, format);
-  Value chosen =
-      b.select(isFinite, b.ori(code, sign), specialCode(b, y, sign, format));
-  return b.resize(chosen, b.builder.getIntegerType(format.width()));
+                         Type format) {
+  return EncodeFloatOp::create(b.builder, b.loc, getCodeType(y, format), y,
+                               isFinite, format, /*exact=*/false);
 }
 
 /// The f32 of a float's bits.
-static Value decodeFloat(SequenceBuilder &b, Value code, FloatFormat format) {
+static Value decodeFloat(SequenceBuilder &b, Value code, Type format) {
   Type f32 = b.builder.getF32Type();
-  Value word = b.resize(code, b.builder.getI32Type());
-  Value magnitude = b.andi(word, b.like(word, format.magnitudeMask()));
-  Value sign = b.shl(b.xori(word, magnitude), 32 - format.width());
-  Value finite = b.bits(tandem::unpackMagnitude(b, magnitude, format));
-  Value isSpecial = b.compare(arith::CmpIPredicate::ugt, magnitude,
-                              b.like(word, format.maxFinite()));
-  // All ones in the exponent: infinity, or NaN where the mantissa is not 0.
-  Value special = b.ori(b.shl(magnitude, 23 - format.mantissaBits),
-                        b.like(magnitude, f32Exponent));
-  return b.bitcast(b.ori(b.select(isSpecial, special, finite), sign), f32);
+  auto vector = dyn_cast<VectorType>(code.getType());
+  return DecodeFloatOp::create(b.builder, b.loc,
+                               vector ? vector.clone(f32) : f32, code, format);
 }
 
 /// The nearest integer of a value in [0, 255], ties to even, as i32 bits; what
@@ -181,13 +137,11 @@ Value FloatCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> FloatCodeAttr::encode(SequenceBuilder &b, Value y,
                                          Value isFinite, Value) const {
-  FloatFormat format = FloatFormat::get(getFormat());
-  Value code = roundFloat(b, y, format, getLargest()).code;
-  return {encodeFloat(b, y, isFinite, code, format)};
+  return {encodeFloat(b, y, isFinite, getFormat())};
 }
 
 Value FloatCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
-  return decodeFloat(b, codes[0], FloatFormat::get(getFormat()));
+  return decodeFloat(b, codes[0], getFormat());
 }
 
 //===----------------------------------------------------------------------===//
@@ -211,21 +165,16 @@ Value PairCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> PairCodeAttr::encode(SequenceBuilder &b, Value y,
                                         Value isFinite, Value) const {
-  FloatFormat format = FloatFormat::get(getFormat());
-  RoundedFloat high = roundFloat(b, y, format, getLargest());
-  Value rest =
-      b.sub(y, math::CopySignOp::create(b.builder, b.loc, high.magnitude, y));
-  Value code = roundFloat(b, rest, format, getLargest()).code;
-  Value low = b.ori(code, signOf(b, rest, format));
-  low = b.select(isFinite, low, b.like(low, 0));
-  return {encodeFloat(b, y, isFinite, high.code, format),
-          b.resize(low, b.builder.getIntegerType(format.width()))};
+  Value high = encodeFloat(b, y, isFinite, getFormat());
+  Value rest = b.sub(y, decodeFloat(b, high, getFormat()));
+  rest = b.select(isFinite, rest, b.zero(rest.getType()));
+  Value always = b.like(isFinite, true);
+  return {high, encodeFloat(b, rest, always, getFormat())};
 }
 
 Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
-  FloatFormat format = FloatFormat::get(getFormat());
-  return b.add(decodeFloat(b, codes[0], format),
-               decodeFloat(b, codes[1], format));
+  return b.add(decodeFloat(b, codes[0], getFormat()),
+               decodeFloat(b, codes[1], getFormat()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -275,21 +224,23 @@ static Value matchShape(SequenceBuilder &b, Value scalar, Value shape) {
 SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
                                             Value isFinite,
                                             Value exponent) const {
-  FloatFormat format = FloatFormat::get(getFormat());
-  double largest = getLargestOf(getFormat());
   Value eighths = widenExponent(b, exponent);
   Value k = b.mul(eighths, b.real(eighths.getType(), 0.125));
   Value fraction = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value power =
       buildExp2(b, b.mul(matchShape(b, k, y), buildLog2(b, fraction)));
-  Value stretched = b.mul(power, b.real(y.getType(), largest));
-  Value code = roundFloat(b, stretched, format, largest).code;
-  return {encodeFloat(b, y, isFinite, code, format)};
+  Value stretched =
+      b.mul(power, b.real(y.getType(), getLargestOf(getFormat())));
+  Value value = math::CopySignOp::create(b.builder, b.loc, stretched, y);
+  // Infinity and NaN have codes of their own.
+  if (FloatFormat::get(getFormat()).hasInfinity)
+    value = b.select(isFinite, value, y);
+  return {encodeFloat(b, value, isFinite, getFormat())};
 }
 
 Value ExpandedCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
                                Value exponent) const {
-  Value value = decodeFloat(b, codes[0], FloatFormat::get(getFormat()));
+  Value value = decodeFloat(b, codes[0], getFormat());
   Value eighths = widenExponent(b, exponent);
   Value inverse = b.div(b.real(eighths.getType(), 8.0), eighths);
   Value magnitude = b.abs(value);
