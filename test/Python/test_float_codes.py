@@ -1,9 +1,9 @@
-#===- test_float_codes.py - Conversions of 8-bit floats --------*- Python -*-===#
+#===- test_float_codes.py - Conversions of small floats --------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests the conversions between f32 and the 8-bit formats: the
+# This file tests the conversions between f32 and codes of small floats: the
 # instructions of GPUs, the integer sequences of other GPUs and of CPUs, the
 # interpreter and the model give the same bits.
 #
@@ -20,7 +20,8 @@ from model.formats import decode, encode, lookup
 from support.kernels import assert_same
 from support.launch import Tensor, aligned_copy, launch
 
-FORMATS = ("f8E4M3FN", "f8E5M2")
+# A scaled f16 is converted in integers everywhere.
+FORMATS = ("f8E4M3FN", "f8E5M2", "f16")
 # With the instructions, and without.
 CHIPS = ("sm_80", "sm_89", "sm_90", "sm_100")
 MODES = ("nearest", "finite", "number", "exact")
@@ -35,17 +36,17 @@ tandem.kernel @codes compute(<f32, f32>)
 }} body {{
 ^bb0(%tx: !x, %tq: !q, {arguments}, %tread: !x):
   %x = tandem.load_plane %tx[0] : !x -> f32
-  %q = tandem.load_plane %tq[0] : !q -> i8
+  %q = tandem.load_plane %tq[0] : !q -> i{bits}
   %magnitude = math.absf %x : f32
   %infinity = arith.constant 0x7F800000 : f32
   %is_finite = arith.cmpf olt, %magnitude, %infinity : f32
   %is_number = arith.cmpf ord, %x, %x : f32
-  %nearest = scaled.encode_float {format}, %x : f32 -> i8
-  %finite = scaled.encode_float {format}, %x where %is_finite : f32, i1 -> i8
-  %number = scaled.encode_float {format}, %x where %is_number : f32, i1 -> i8
-  %read = scaled.decode_float {format}, %q : i8 -> f32
+  %nearest = scaled.encode_float {format}, %x : f32 -> i{bits}
+  %finite = scaled.encode_float {format}, %x where %is_finite : f32, i1 -> i{bits}
+  %number = scaled.encode_float {format}, %x where %is_number : f32, i1 -> i{bits}
+  %read = scaled.decode_float {format}, %q : i{bits} -> f32
   %negated = arith.negf %read : f32
-  %exact = scaled.encode_float {format}, exact %negated : f32 -> i8
+  %exact = scaled.encode_float {format}, exact %negated : f32 -> i{bits}
   {stores}
   tandem.store_plane %read, %tread[0] : f32, !x
   tandem.yield
@@ -54,10 +55,13 @@ tandem.kernel @codes compute(<f32, f32>)
 
 
 def kernel_text(format):
+    bits = lookup(format).bits
     return _KERNEL.format(
-        format=format, roles=", ".join(f'#tandem.role<state "{m}">' for m in MODES),
+        format=format, bits=bits,
+        roles=", ".join(f'#tandem.role<state "{m}">' for m in MODES),
         arguments=", ".join(f"%t{m}: !q" for m in MODES),
-        stores="\n  ".join(f"tandem.store_plane %{m}, %t{m}[0] : i8, !q" for m in MODES))
+        stores="\n  ".join(f"tandem.store_plane %{m}, %t{m}[0] : i{bits}, !q"
+                           for m in MODES))
 
 
 @lru_cache(maxsize=None)
@@ -69,7 +73,7 @@ def compiled(format, target="cpu", isa="native", width=0):
 def numbers(format):
     """Bits of f32: every bf16 and f16; each number of the format, and what lies
     halfway to the next, with their neighbours; any NaN; anything."""
-    codes = np.arange(lookup(format).overflow + 1, dtype=np.uint8)
+    codes = np.arange(lookup(format).overflow + 1).astype(lookup(format).dtype)
     edges = decode(format, codes).astype(np.float64)
     edges[-1] = 2 * edges[-2] - edges[-3]  # where the next number would be
     edges = np.concatenate([edges, (edges[1:] + edges[:-1]) / 2]).astype(np.float32)
@@ -87,9 +91,9 @@ def numbers(format):
 
 
 def planes_of(format):
-    x = numbers(format)
-    planes = {"x": x, "q": np.resize(np.arange(256, dtype=np.uint8), len(x))}
-    planes |= {mode: np.zeros(len(x), np.uint8) for mode in MODES}
+    x, fmt = numbers(format), lookup(format)
+    planes = {"x": x, "q": np.resize(np.arange(1 << fmt.bits).astype(fmt.dtype), len(x))}
+    planes |= {mode: np.zeros(len(x), fmt.dtype) for mode in MODES}
     return planes | {"read": np.zeros(len(x), np.uint32)}
 
 
@@ -104,7 +108,8 @@ def model(format):
     """What the model of the formats makes of the planes."""
     planes = planes_of(format)
     x = planes["x"].view(np.float32)
-    largest = decode(format, np.uint8([lookup(format).largest]))[0].astype(np.float32)
+    largest = decode(format, np.array([lookup(format).largest], lookup(format).dtype))
+    largest = largest[0].astype(np.float32)
     clipped = np.clip(x, -largest, largest)
     read = decode(format, planes["q"]).astype(np.float32)
     planes["nearest"] = encode(format, x)

@@ -58,6 +58,10 @@ def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith", "::mlir::Mod
 
     Example: `test/Conversion/FloatCodesToArith/float-codes-to-arith.mlir`
   }];
+  let options = [
+    ListOption<"formats", "formats", "std::string",
+               "Formats to convert: f8E4M3FN, f8E5M2, f16; all if none is named">,
+  ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let statistics = [Statistic<"numExpanded", "expanded", "Number of conversions spelled out">];
 }

@@ -141,17 +141,34 @@ namespace {
 struct ConvertFloatCodesToArithPass
     : public tandem::impl::ConvertFloatCodesToArithBase<
           ConvertFloatCodesToArithPass> {
+  using ConvertFloatCodesToArithBase::ConvertFloatCodesToArithBase;
+
   void runOnOperation() override {
+    for (const std::string &format : formats)
+      if (format != "f8E4M3FN" && format != "f8E5M2" && format != "f16") {
+        getOperation().emitError("no float code is '")
+            << format << "'; expected f8E4M3FN, f8E5M2 or f16";
+        return signalPassFailure();
+      }
     // Codes first: they replace the numbers that are read back from them.
     expandAll<EncodeFloatOp>();
     expandAll<DecodeFloatOp>();
   }
 
 private:
+  bool isListed(Type format) {
+    std::string name;
+    llvm::raw_string_ostream(name) << format;
+    return formats.empty() || llvm::is_contained(formats, name);
+  }
+
   template <typename OpTy>
   void expandAll() {
     SmallVector<OpTy> ops;
-    getOperation().walk([&](OpTy op) { ops.push_back(op); });
+    getOperation().walk([&](OpTy op) {
+      if (isListed(op.getFormat()))
+        ops.push_back(op);
+    });
     for (OpTy op : ops)
       expand(op);
     numExpanded += ops.size();

@@ -124,15 +124,16 @@ private:
   }
 
   /// The instruction selector rounds before it chooses or gives a sign, which
-  /// is the same number, and drops a rounding that changes nothing.
+  /// is the same number, and drops a rounding that changes nothing, such as
+  /// that of an 8-bit number to f16.
   static bool roundsChosenValue(Operation &op) {
     auto truncation = dyn_cast<arith::TruncFOp>(op);
     Operation *source =
         truncation ? truncation.getIn().getDefiningOp() : nullptr;
-    return isa_and_nonnull<arith::SelectOp, arith::NegFOp, math::AbsFOp,
-                           math::CopySignOp, arith::MaximumFOp,
-                           arith::MinimumFOp, arith::MaxNumFOp,
-                           arith::MinNumFOp>(source);
+    return isa_and_nonnull<scaled::DecodeFloatOp, arith::SelectOp,
+                           arith::NegFOp, math::AbsFOp, math::CopySignOp,
+                           arith::MaximumFOp, arith::MinimumFOp,
+                           arith::MaxNumFOp, arith::MinNumFOp>(source);
   }
 
   /// What lies beyond the largest number may be told apart behind the
@@ -155,8 +156,10 @@ static void addFloat8Lowering(OpPassManager &manager, Chip chip) {
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
   manager.addPass(createEmulateFloats(emulation));
-  if (!chip.hasFloat8Conversions())
-    manager.addPass(createConvertFloatCodesToArith());
+  ConvertFloatCodesToArithOptions expansion;
+  if (chip.hasFloat8Conversions())
+    expansion.formats = {"f16"};
+  manager.addPass(createConvertFloatCodesToArith(expansion));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
 }

@@ -1,4 +1,11 @@
 // RUN: tandem-opt %s -convert-float-codes-to-arith -tandem-simplify -cse | FileCheck %s
+// RUN: tandem-opt %s -convert-float-codes-to-arith=formats=f8E5M2 | FileCheck %s -check-prefix=LISTED
+// RUN: not tandem-opt %s -convert-float-codes-to-arith=formats=bf16 2>&1 | FileCheck %s -check-prefix=UNKNOWN
+
+// LISTED-NOT: scaled.{{.+}} f8E5M2
+// LISTED:     scaled.encode_float f8E4M3FN
+// LISTED-NOT: scaled.{{.+}} f8E5M2
+// UNKNOWN: error: no float code is 'bf16'; expected f8E4M3FN, f8E5M2 or f16
 
 // A magnitude stops at 57344 = 0x47600000. Its exponent, at least that of 2^-14
 // (0x38800000), plus 21 makes the anchor, in whose sum two mantissa bits are left:
