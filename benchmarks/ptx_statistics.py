@@ -90,7 +90,7 @@ def instructions_per_element(kernel) -> dict:
              + shortest(blocks, after, store, load))
     count = sum(len(blocks[b]) for b in cycle)
     elements = (sum(vector_bits(blocks[b], "ld") for b in set(cycle))
-                // sum(p.bits for p in kernel.planes if p.read))
+                // sum(p.bits for p in kernel.planes if p.read and p.group == 1))
     return {"elements": elements, "instructions": count / elements}
 
 

@@ -72,6 +72,7 @@ void mlir::tandem::buildCPUPipeline(OpPassManager &manager,
   EmulateFloatsOptions emulation;
   emulation.formats = {"bf16", "f16", "f8E4M3FN", "f8E5M2"};
   manager.addPass(createEmulateFloats(emulation));
+  manager.addPass(createConvertFloatCodesToArith());
   addCleanup(manager);
   manager.addPass(createWiden(WidenOptions{options.width}));
   addCleanup(manager);
@@ -87,6 +88,9 @@ void mlir::tandem::buildNVVMPipeline(OpPassManager &manager,
   manager.addPass(createEmulateFloats(emulation));
   addCleanup(manager);
   manager.addPass(createWiden(WidenOptions{options.width}));
+  // Pairs of 8-bit floats by the chip, what it cannot convert in integers.
+  manager.addPass(createConvertFloatCodesToNVVM({options.chip}));
+  manager.addPass(createConvertFloatCodesToArith());
   addCleanup(manager);
   manager.addPass(createConvertTandemToNVVM());
   addLLVMLowering(manager);

@@ -266,6 +266,30 @@ static llvm::Error evaluateDequantize(Evaluation &e) {
   return e.give(dequantize(op.getCode(), codes, scale, context));
 }
 
+/// The nearest number's code. `finite`, if given, tells numbers, which
+/// saturate, from what is written as infinity or NaN.
+static llvm::Error evaluateEncodeFloat(Evaluation &e) {
+  auto op = e.as<EncodeFloatOp>();
+  unsigned width = e.getResultElement().getIntOrFloatBitWidth();
+  SoftFloat x = e.getReal(0);
+  if (op.getFinite() && e.getInteger(1).bits) {
+    auto code = FloatCodeAttr::get(op.getContext(), op.getFormat());
+    Codes bits = encode(code, x, /*isFinite=*/true, {});
+    return e.give(Integer(width, bits.front()));
+  }
+  if (op.getFinite() && !x.isNaN())
+    x = SoftFloat::getInf(Format::F32, x.isNegative());
+  SoftFloat rounded = x.convert(*getFormat(op.getFormat()));
+  return e.give(Integer(width, rounded.toCanonicalBits()));
+}
+
+static llvm::Error evaluateDecodeFloat(Evaluation &e) {
+  auto op = e.as<DecodeFloatOp>();
+  auto number =
+      SoftFloat::fromBits(*getFormat(op.getFormat()), e.getInteger(0).bits);
+  return e.give(number.convert(Format::F32));
+}
+
 void reference::addScaledOperations(OperationTable &table) {
   table["scaled.magnitude"] = evaluateMagnitude;
   table["scaled.least"] = evaluateLeast;
@@ -273,4 +297,6 @@ void reference::addScaledOperations(OperationTable &table) {
   table["scaled.exponent"] = evaluateExponent;
   table["scaled.quantize"] = evaluateQuantize;
   table["scaled.dequantize"] = evaluateDequantize;
+  table["scaled.encode_float"] = evaluateEncodeFloat;
+  table["scaled.decode_float"] = evaluateDecodeFloat;
 }

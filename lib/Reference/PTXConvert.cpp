@@ -96,7 +96,14 @@ void runRoundToIntegral(Thread &t, const Instruction &i) {
   writeFloat(t, i, readFloat(t, i).roundToIntegral(i.rounding));
 }
 
+/// PTX leaves open which 8-bit NaN a NaN becomes: one that no store may show.
+uint64_t getOpenNaN(Format format) {
+  return format == Format::F8E5M2 ? 0xFD : 0xFF;
+}
+
 uint64_t convertLane(const Instruction &i, const SoftFloat &value) {
+  if (value.isNaN() && i.width == 8)
+    return getOpenNaN(i.format);
   return value.convert(i.format, i.rounding, i.overflow).toCanonicalBits();
 }
 

@@ -234,8 +234,9 @@ Value mlir::tandem::unpackMagnitude(SequenceBuilder &b, Value code,
   return b.select(isSubnormal, b.sub(value, hidden), value);
 }
 
-Value mlir::tandem::packMagnitude(SequenceBuilder &b, Value magnitude,
-                                  FloatFormat format) {
+/// The code (i32) of an f32's magnitude bits that the format holds exactly.
+static Value packMagnitude(SequenceBuilder &b, Value magnitude,
+                           FloatFormat format) {
   int quantum = format.minExponent() - int(format.mantissaBits);
   Value value = b.bitcast(magnitude, b.builder.getF32Type());
   Value anchor = b.fromBits(value.getType(), powerOfTwo(quantum + 23));
@@ -287,8 +288,9 @@ Value mlir::tandem::encodeLanes(SequenceBuilder &b, Value lanes,
     code = b.select(
         b.compare(CmpIPredicate::eq, magnitude, b.like(bits, f32Infinity)),
         b.like(bits, format.infinity()), code);
-  code = b.select(isNaN, b.like(bits, format.canonicalNaN()), code);
-  return b.resize(b.ori(code, sign), integer);
+  code =
+      b.select(isNaN, b.like(bits, format.canonicalNaN()), b.ori(code, sign));
+  return b.resize(code, integer);
 }
 
 /// If `inexact`, the neighbour with an odd last bit on the side of the exact

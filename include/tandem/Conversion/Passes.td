@@ -39,13 +39,51 @@ def ConvertScaledToArith : Pass<"convert-scaled-to-arith", "::mlir::ModuleOp"> {
   let summary = "Spell out scaled low-precision operations";
   let description = [{
     Each operation of the scaled dialect becomes the sequence of f32 and integer
-    operations that its description gives.
+    operations that its description gives. `scaled.encode_float` and
+    `scaled.decode_float` stay: what they become depends on the target.
 
     Example: `test/Conversion/ScaledToArith/scaled-to-arith.mlir`
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::vector::VectorDialect"];
   let statistics = [Statistic<"numExpanded", "expanded", "Number of scaled operations spelled out">];
+}
+
+def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith", "::mlir::ModuleOp"> {
+  let summary = "Spell out conversions of small floats in integers";
+  let description = [{
+    `scaled.encode_float` and `scaled.decode_float` become sequences of f32 and
+    integer operations that round to nearest, ties to even, on any target. The
+    number behind a code that was just made is not read back from its bits.
+
+    Example: `test/Conversion/FloatCodesToArith/float-codes-to-arith.mlir`
+  }];
+  let options = [
+    ListOption<"formats", "formats", "std::string",
+               "Formats to convert: f8E4M3FN, f8E5M2, f16; all if none is named">,
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let statistics = [Statistic<"numExpanded", "expanded", "Number of conversions spelled out">];
+}
+
+def ConvertFloatCodesToNVVM : Pass<"convert-float-codes-to-nvvm", "::mlir::ModuleOp"> {
+  let summary = "Convert 8-bit floats by the instructions of an NVIDIA chip";
+  let description = [{
+    On chips that have conversions of 8-bit floats (sm_89 and later)
+    `scaled.encode_float` and `scaled.decode_float` become those, for two
+    consecutive elements each; on others they stay.
+
+    The instruction saturates, infinities too, so that what must become infinity
+    or NaN is told apart before or after it. A NaN gets the sign of the canonical
+    one, since PTX leaves open which NaN a conversion gives.
+
+    Example: `test/Conversion/FloatCodesToNVVM/float-codes-to-nvvm.mlir`
+  }];
+  let options = [Option<"chip", "chip", "std::string", "\"sm_90\"", "The NVIDIA chip">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::vector::VectorDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+  let statistics = [Statistic<"numConverted", "converted", "Number of operations converted">];
 }
 
 def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {

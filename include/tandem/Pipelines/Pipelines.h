@@ -42,6 +42,8 @@ struct CPUPipelineOptions : public PassPipelineOptions<CPUPipelineOptions> {
 struct NVVMPipelineOptions : public PassPipelineOptions<NVVMPipelineOptions> {
   Option<int64_t> width{*this, "width", llvm::cl::init(8),
                         llvm::cl::desc("Elements per thread and step")};
+  Option<std::string> chip{*this, "chip", llvm::cl::init("sm_90"),
+                           llvm::cl::desc("The NVIDIA chip")};
 };
 
 /// Graph -> strategy -> one kernel -> its policy's arithmetic on planes.

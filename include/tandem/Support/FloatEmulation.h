@@ -28,7 +28,8 @@ Value roundLanes(SequenceBuilder &b, Value lanes, FloatFormat format,
 /// The f32 value of a code of the format (an integer of its width). Exact.
 Value decodeLanes(SequenceBuilder &b, Value code, FloatFormat format);
 
-/// The code of f32 lanes that the format represents. Exact.
+/// The code of f32 lanes that the format represents. Exact; but for bf16 a NaN
+/// is canonical.
 Value encodeLanes(SequenceBuilder &b, Value lanes, FloatFormat format);
 
 /// f64 to f32, rounding to odd: a later rounding to at most 22 bits is then
@@ -60,9 +61,6 @@ Value roundMagnitude(SequenceBuilder &b, Value magnitude, FloatFormat format,
 /// The f32 of a finite number's code without sign (i32). No operation meets a
 /// subnormal f32, which processors are slow with, unless the number is one.
 Value unpackMagnitude(SequenceBuilder &b, Value code, FloatFormat format);
-
-/// The code (i32) of an f32's magnitude bits that the format holds exactly.
-Value packMagnitude(SequenceBuilder &b, Value magnitude, FloatFormat format);
 
 } // namespace mlir::tandem
 

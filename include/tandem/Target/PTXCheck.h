@@ -20,16 +20,16 @@
 
 namespace mlir::tandem {
 
-/// Operations that round. Negation, absolute value, extension, comparison and
-/// selection are exact and free.
-enum class RoundingOp { add, sub, mul, fma, div, sqrt, round };
-enum class RoundingFormat { bf16, f16, f32, f64 };
+/// Operations that round, and the reading of 8-bit floats. Negation, absolute
+/// value, other extensions, comparison and selection are free.
+enum class RoundingOp { add, sub, mul, fma, div, sqrt, round, read };
+enum class RoundingFormat { e4m3, e5m2, bf16, f16, f32, f64 };
 
-/// A number for each rounding operation and format. `round` is the conversion
-/// of a wider float to the format.
+/// A number for each operation and format. `round` is the conversion of a wider
+/// float to the format, `read` that of the format to a wider one.
 class RoundingCounts {
 public:
-  static constexpr unsigned numOps = 7, numFormats = 4;
+  static constexpr unsigned numOps = 8, numFormats = 6;
 
   int64_t &at(RoundingOp op, RoundingFormat format) {
     return counts[unsigned(op)][unsigned(format)];
@@ -61,8 +61,9 @@ struct RequiredCounts {
 
 /// Counts the arithmetic of a kernel as -tandem-to-kernel leaves it: a scalar
 /// body on planes. Formats that no GPU computes in are counted as the f32
-/// sequences that stand for them.
-llvm::Expected<RequiredCounts> countRequired(KernelOp kernel);
+/// sequences that stand for them, conversions that the chip has as such.
+llvm::Expected<RequiredCounts> countRequired(KernelOp kernel,
+                                             llvm::StringRef chip);
 
 /// Checks the PTX of `kernel` for a chip, whose threads take `width` elements a
 /// step:
@@ -74,7 +75,8 @@ llvm::Expected<RequiredCounts> countRequired(KernelOp kernel);
 ///     Each sum takes the additions of one tree over the block's elements
 ///     and two for the steps of the chunk;
 ///   - every instruction on floats is one of a known list, rounds to nearest
-///     even where it rounds, and does not flush, approximate or saturate;
+///     even where it rounds, and does not flush, approximate or saturate, but
+///     for f32 to 8-bit floats;
 ///   - there is no call that could hide arithmetic.
 /// The message names each difference and the line it shows at.
 llvm::Error checkPTX(llvm::StringRef ptx, llvm::StringRef kernel,

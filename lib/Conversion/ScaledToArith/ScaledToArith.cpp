@@ -257,7 +257,8 @@ struct ConvertScaledToArithPass
   void runOnOperation() override {
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (isa<ScaledDialect>(op->getDialect()))
+      if (isa<ScaledDialect>(op->getDialect()) &&
+          !isa<EncodeFloatOp, DecodeFloatOp>(op))
         ops.push_back(op);
     });
     for (Operation *op : ops) {

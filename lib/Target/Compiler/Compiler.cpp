@@ -179,7 +179,7 @@ static llvm::Error emitGPU(ModuleOp module, const CompileOptions &options,
                            CompiledKernel &result) {
   std::vector<std::pair<std::string, RequiredCounts>> parts;
   for (auto kernel : module.getOps<KernelOp>()) {
-    auto required = countRequired(kernel);
+    auto required = countRequired(kernel, options.target);
     if (!required)
       return required.takeError();
     parts.emplace_back(kernel.getSymName(), *required);
@@ -188,6 +188,7 @@ static llvm::Error emitGPU(ModuleOp module, const CompileOptions &options,
   NVVMPipelineOptions pipeline;
   if (options.width)
     pipeline.width = options.width;
+  pipeline.chip = options.target;
   buildNVVMPipeline(manager, pipeline);
   if (failed(manager.run(module)))
     return diagnostics.takeError();

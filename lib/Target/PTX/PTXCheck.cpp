@@ -14,6 +14,7 @@
 #include "tandem/Target/PTXCheck.h"
 #include "PTXInstructions.h"
 #include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Support/Chip.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -25,9 +26,9 @@ using llvm::Twine;
 static constexpr unsigned maxProblems = 12;
 
 static constexpr llvm::StringLiteral opNames[] = {
-    "add", "sub", "mul", "fma", "div", "sqrt", "round to"};
-static constexpr llvm::StringLiteral formatNames[] = {"bf16", "f16", "f32",
-                                                      "f64"};
+    "add", "sub", "mul", "fma", "div", "sqrt", "round to", "read"};
+static constexpr llvm::StringLiteral formatNames[] = {"e4m3", "e5m2", "bf16",
+                                                      "f16",  "f32",  "f64"};
 
 namespace {
 /// A format, and how many values of it an instruction takes.
@@ -46,9 +47,28 @@ static std::optional<PackedFormat> parseFormat(StringRef part) {
 }
 
 static unsigned getBits(RoundingFormat format) {
-  return format == RoundingFormat::f64   ? 64
-         : format == RoundingFormat::f32 ? 32
-                                         : 16;
+  switch (format) {
+  case RoundingFormat::e4m3:
+  case RoundingFormat::e5m2:
+    return 8;
+  case RoundingFormat::bf16:
+  case RoundingFormat::f16:
+    return 16;
+  case RoundingFormat::f32:
+    return 32;
+  case RoundingFormat::f64:
+    return 64;
+  }
+  llvm_unreachable("every format is listed");
+}
+
+/// Whether a conversion is one of f32 to 8-bit floats, which PTX has with
+/// saturation only.
+static bool isToFloat8(llvm::ArrayRef<StringRef> parts) {
+  if (parts.size() < 3 || parts.front() != "cvt" || parts.back() != "f32")
+    return false;
+  std::optional<PackedFormat> target = parseFormat(parts[parts.size() - 2]);
+  return target && getBits(target->format) == 8;
 }
 
 static std::optional<RoundingOp> parseOp(StringRef head) {
@@ -157,13 +177,15 @@ void EntryReader::read(const PTXInstruction &instruction) {
 bool EntryReader::hasForbiddenModifier(const PTXInstruction &instruction,
                                        llvm::ArrayRef<StringRef> parts) {
   for (StringRef part : parts.drop_front()) {
-    StringRef effect = llvm::StringSwitch<StringRef>(part)
-                           .Case("ftz", "flushes subnormals (.ftz)")
-                           .Case("approx", "approximates (.approx)")
-                           .Case("full", "approximates (.full)")
-                           .Cases({"sat", "satfinite"}, "saturates")
-                           .Case("relu", "drops negative values (.relu)")
-                           .Default("");
+    StringRef effect =
+        llvm::StringSwitch<StringRef>(part)
+            .Case("ftz", "flushes subnormals (.ftz)")
+            .Case("approx", "approximates (.approx)")
+            .Case("full", "approximates (.full)")
+            .Case("sat", "saturates")
+            .Case("satfinite", isToFloat8(parts) ? "" : "saturates")
+            .Case("relu", "drops negative values (.relu)")
+            .Default("");
     if (effect.empty())
       continue;
     note(instruction, effect);
@@ -189,6 +211,8 @@ void EntryReader::readConversion(const PTXInstruction &instruction,
   std::optional<PackedFormat> source = parseFormat(from);
   if ((isFloatType(to) && !target) || (isFloatType(from) && !source))
     return note(instruction, "converts a format that kernels do not use");
+  if (source && getBits(source->format) == 8)
+    return count(instruction, RoundingOp::read, *source);
   // To an integer, or wider: exact by definition.
   if (!target || (source && getBits(target->format) > getBits(source->format)))
     return;
@@ -359,26 +383,17 @@ static llvm::Error makeError(StringRef kernel,
   return llvm::createStringError(text);
 }
 
-/// Whether a chip adds and multiplies bf16 by instructions of its own.
-static llvm::Expected<bool> hasBF16Arithmetic(StringRef chip) {
-  StringRef number = chip;
-  unsigned version;
-  if (!number.consume_front("sm_") || number.consumeInteger(10, version))
-    return llvm::createStringError("chip '" + chip +
-                                   "' is not written like sm_90");
-  return version >= 90;
-}
-
 llvm::Error mlir::tandem::checkPTX(StringRef ptx, StringRef kernel,
                                    const RequiredCounts &required,
-                                   StringRef chip, int64_t width) {
-  auto isNative = hasBF16Arithmetic(chip);
-  if (!isNative)
-    return isNative.takeError();
+                                   StringRef chipName, int64_t width) {
+  std::optional<Chip> chip = Chip::parse(chipName);
+  if (!chip)
+    return llvm::createStringError("chip '" + chipName +
+                                   "' is not written like sm_90");
   bool hasEntry = false;
   std::vector<std::string> problems;
   for (const PTXFunction &function : readEntries(ptx)) {
-    EntryReader reader(function, *isNative);
+    EntryReader reader(function, chip->hasBF16Arithmetic());
     reader.run();
     llvm::append_range(problems, reader.takeProblems());
     if (function.name == getEntryName(kernel)) {

@@ -14,7 +14,10 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Support/Chip.h"
 #include "tandem/Target/PTXCheck.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -22,6 +25,10 @@ using namespace mlir;
 using namespace mlir::tandem;
 
 static std::optional<RoundingFormat> getFormat(Type type) {
+  if (isa<Float8E4M3FNType>(type))
+    return RoundingFormat::e4m3;
+  if (isa<Float8E5M2Type>(type))
+    return RoundingFormat::e5m2;
   if (type.isBF16())
     return RoundingFormat::bf16;
   if (type.isF16())
@@ -53,7 +60,18 @@ static std::optional<RoundingOp> getRoundingOp(Operation *op) {
       .Case([](arith::TruncFOp) -> Result { return RoundingOp::round; })
       .Case([](math::FmaOp) -> Result { return RoundingOp::fma; })
       .Case([](math::SqrtOp) -> Result { return RoundingOp::sqrt; })
+      .Case([](scaled::EncodeFloatOp) -> Result { return RoundingOp::round; })
+      .Case([](scaled::DecodeFloatOp) -> Result { return RoundingOp::read; })
       .Default(std::nullopt);
+}
+
+/// The format of a rounding operation.
+static std::optional<RoundingFormat> getRoundingFormat(Operation *op) {
+  if (auto encode = dyn_cast<scaled::EncodeFloatOp>(op))
+    return getFormat(encode.getFormat());
+  if (auto decode = dyn_cast<scaled::DecodeFloatOp>(op))
+    return getFormat(decode.getFormat());
+  return getFormat(op->getResult(0).getType());
 }
 
 namespace {
@@ -112,11 +130,12 @@ private:
     std::optional<RoundingOp> rounding = getRoundingOp(&op);
     if (!rounding)
       return;
-    bool isOptional = roundsChosenValue(op) || sums.repeats(op);
+    bool isOptional =
+        roundsChosenValue(op) || sums.repeats(op) || isEncodedBefore(op);
     RoundingCounts &counts = isOptional  ? result.optional
                              : isElement ? result.perElement
                                          : result.uniform;
-    if (auto format = getFormat(op.getResult(0).getType()))
+    if (auto format = getRoundingFormat(&op))
       ++counts.at(*rounding, *format);
     if (isThroughF32(op))
       ++result.optional.at(RoundingOp::round, RoundingFormat::f32);
@@ -131,49 +150,57 @@ private:
   }
 
   /// The instruction selector rounds before it chooses or gives a sign, which
-  /// is the same number, and drops a rounding that changes nothing.
+  /// is the same number, and drops a rounding that changes nothing, such as
+  /// that of an 8-bit number to f16.
   static bool roundsChosenValue(Operation &op) {
     auto truncation = dyn_cast<arith::TruncFOp>(op);
     Operation *source =
         truncation ? truncation.getIn().getDefiningOp() : nullptr;
-    return isa_and_nonnull<arith::SelectOp, arith::NegFOp, math::AbsFOp,
-                           math::CopySignOp, arith::MaximumFOp,
-                           arith::MinimumFOp, arith::MaxNumFOp,
-                           arith::MinNumFOp>(source);
+    return isa_and_nonnull<scaled::DecodeFloatOp, arith::SelectOp,
+                           arith::NegFOp, math::AbsFOp, math::CopySignOp,
+                           arith::MaximumFOp, arith::MinimumFOp,
+                           arith::MaxNumFOp, arith::MinNumFOp>(source);
+  }
+
+  /// What lies beyond the largest number may be told apart behind the
+  /// conversion: then one serves several.
+  bool isEncodedBefore(Operation &op) {
+    auto encode = dyn_cast<scaled::EncodeFloatOp>(op);
+    return encode &&
+           !encoded.insert({encode.getX(), encode.getFormat()}).second;
   }
 
   RequiredCounts result;
   llvm::DenseSet<Value> wide;
   SumsSeen sums;
+  llvm::DenseSet<std::pair<Value, Type>> encoded;
 };
 } // namespace
 
-/// Whether a kernel holds values of a format that GPUs do not compute in.
-static bool needsEmulation(KernelOp kernel) {
-  auto isSmall = [](Type type) {
-    return isa<FloatType>(type) && type.getIntOrFloatBitWidth() < 16;
-  };
-  return kernel
-      ->walk([&](Operation *op) {
-        return llvm::any_of(op->getOperandTypes(), isSmall) ||
-                       llvm::any_of(op->getResultTypes(), isSmall)
-                   ? WalkResult::interrupt()
-                   : WalkResult::advance();
-      })
-      .wasInterrupted();
-}
-
-llvm::Expected<RequiredCounts> mlir::tandem::countRequired(KernelOp kernel) {
-  if (!needsEmulation(kernel))
-    return BodyCounter().count(kernel);
-  OwningOpRef<ModuleOp> module = ModuleOp::create(kernel.getLoc());
-  module->push_back(kernel->clone());
-  PassManager manager(kernel.getContext());
+/// Brings 8-bit floats to what the chip has: f32, and conversions if it has
+/// them.
+static void addFloat8Lowering(OpPassManager &manager, Chip chip) {
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
   manager.addPass(createEmulateFloats(emulation));
+  ConvertFloatCodesToArithOptions expansion;
+  if (chip.hasFloat8Conversions())
+    expansion.formats = {"f16"};
+  manager.addPass(createConvertFloatCodesToArith(expansion));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
+}
+
+llvm::Expected<RequiredCounts>
+mlir::tandem::countRequired(KernelOp kernel, llvm::StringRef chipName) {
+  std::optional<Chip> chip = Chip::parse(chipName);
+  if (!chip)
+    return llvm::createStringError("chip '" + chipName +
+                                   "' is not written like sm_90");
+  OwningOpRef<ModuleOp> module = ModuleOp::create(kernel.getLoc());
+  module->push_back(kernel->clone());
+  PassManager manager(kernel.getContext());
+  addFloat8Lowering(manager, *chip);
   if (failed(manager.run(*module)))
     return llvm::createStringError("cannot emulate the small floats of '" +
                                    kernel.getSymName() + "'");

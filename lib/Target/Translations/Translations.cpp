@@ -127,6 +127,7 @@ static void buildPipelineForCPU(OpPassManager &manager) {
 static void buildPipelineForGPU(OpPassManager &manager) {
   NVVMPipelineOptions options;
   options.width = getOptions().getGPUWidth();
+  options.chip = getOptions().chip;
   buildNVVMPipeline(manager, options);
 }
 
@@ -150,7 +151,7 @@ static FailureOr<std::vector<Requirement>> getRequirements(ModuleOp module) {
     return failure();
   std::vector<Requirement> requirements;
   for (auto kernel : module.getOps<KernelOp>()) {
-    auto counts = countRequired(kernel);
+    auto counts = countRequired(kernel, getOptions().chip);
     if (!counts)
       return report(module, counts.takeError());
     requirements.push_back({kernel.getSymName().str(), *counts});

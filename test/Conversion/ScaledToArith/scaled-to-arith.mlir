@@ -77,46 +77,20 @@ func.func @read_softsign(%q: i8, %s: f16) -> f32 {
   return %y : f32
 }
 
-// A magnitude stops at 57344 = 0x47600000. Its exponent, at least that of 2^-14
-// (0x38800000), plus 21 makes the anchor, in whose sum two mantissa bits are left:
-// the units that the sum counts, and above them the exponent less the least one. What
-// the first code leaves is y - hi, also where hi saturated; it is rounded likewise,
-// and +0 where x is not finite, whose first code is NaN (0x7F) or infinity (0x7C).
+// The first code saturates; so what it leaves is y - hi also there, and the second
+// always does. It is +0 where x is not finite.
 // CHECK-LABEL: func.func @pair(
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[Y:.+]] = arith.mulf
-// CHECK-DAG:     %[[LARGEST:.+]] = arith.constant 1197473792 : i32
-// CHECK:         %[[M:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
-// CHECK:         %[[LEAST:.+]] = arith.constant 947912704 : i32
-// CHECK:         %[[E:.+]] = arith.maxui %{{.+}}, %[[LEAST]] : i32
-// CHECK:         %[[PLUS_21:.+]] = arith.constant 176160768 : i32
-// CHECK:         %[[LIFTED:.+]] = arith.addi %[[E]], %[[PLUS_21]] : i32
-// CHECK:         %[[ANCHOR:.+]] = arith.bitcast %[[LIFTED]] : i32 to f32
-// CHECK:         %[[SUM:.+]] = arith.addf %{{.+}}, %[[ANCHOR]] : f32
-// CHECK:         %[[UNITS:.+]] = arith.subi %{{.+}}, %{{.+}} : i32
-// CHECK:         %[[ABOVE:.+]] = arith.subi %[[E]], %[[LEAST]] : i32
-// CHECK:         %[[FIELD:.+]] = arith.shrui %[[ABOVE]], %{{.+}} : i32
-// CHECK:         %[[HI_CODE:.+]] = arith.addi %[[UNITS]], %[[FIELD]] : i32
-// CHECK:         %[[HI:.+]] = arith.subf %[[SUM]], %[[ANCHOR]] : f32
-// CHECK:         %[[SIGNED_HI:.+]] = math.copysign %[[HI]], %[[Y]] : f32
-// CHECK:         %[[REST:.+]] = arith.subf %[[Y]], %[[SIGNED_HI]] : f32
-// CHECK:         %[[REST_BITS:.+]] = arith.bitcast %[[REST]] : f32 to i32
-// CHECK:         arith.minui %{{.+}}, %[[LARGEST]] : i32
-// CHECK:         arith.shrui
-// CHECK:         %[[LO_CODE:.+]] = arith.addi
-// CHECK:         arith.shrui %[[REST_BITS]], %{{.+}} : i32
-// CHECK:         %[[SIGNED_LO:.+]] = arith.ori %[[LO_CODE]], %{{.+}} : i32
-// CHECK:         %[[ZERO:.+]] = arith.constant 0 : i32
-// CHECK:         %[[LO_WORD:.+]] = arith.select %[[FINITE]], %[[SIGNED_LO]], %[[ZERO]] : i32
-// CHECK:         %[[NAN:.+]] = arith.constant 127 : i32
-// CHECK:         %[[ORDINARY:.+]] = arith.ori %[[HI_CODE]], %{{.+}} : i32
-// CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno, %[[Y]], %[[Y]] : f32
-// CHECK:         %[[INF:.+]] = arith.constant 124 : i32
-// CHECK:         %[[SIGNED_INF:.+]] = arith.ori %{{.+}}, %[[INF]] : i32
-// CHECK:         %[[SPECIAL:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[SIGNED_INF]] : i32
-// CHECK:         %[[HI_WORD:.+]] = arith.select %[[FINITE]], %[[ORDINARY]], %[[SPECIAL]] : i32
-// CHECK:         arith.trunci %[[HI_WORD]] : i32 to i8
-// CHECK:         arith.trunci %[[LO_WORD]] : i32 to i8
+// CHECK:         %[[HI_CODE:.+]] = scaled.encode_float f8E5M2, %[[Y]] where %[[FINITE]] : f32, i1 -> i8
+// CHECK:         %[[HI:.+]] = scaled.decode_float f8E5M2, %[[HI_CODE]] : i8 -> f32
+// CHECK:         %[[LEFT:.+]] = arith.subf %[[Y]], %[[HI]] : f32
+// CHECK:         %[[ZERO:.+]] = arith.constant 0.000000e+00 : f32
+// CHECK:         %[[REST:.+]] = arith.select %[[FINITE]], %[[LEFT]], %[[ZERO]] : f32
+// CHECK:         %[[ALWAYS:.+]] = arith.constant true
+// CHECK:         %[[LO_CODE:.+]] = scaled.encode_float f8E5M2, %[[REST]] where %[[ALWAYS]] : f32, i1 -> i8
+// CHECK:         arith.bitcast %[[HI_CODE]] : i8 to f8E5M2
+// CHECK:         arith.bitcast %[[LO_CODE]] : i8 to f8E5M2
 func.func @pair(%x: f32, %s: f32) -> (f8E5M2, f8E5M2) {
   %q:2 = scaled.quantize #scaled.pair<f8E5M2>, %x by %s : f32, f32 -> f8E5M2, f8E5M2
   return %q#0, %q#1 : f8E5M2, f8E5M2
@@ -125,7 +99,11 @@ func.func @pair(%x: f32, %s: f32) -> (f8E5M2, f8E5M2) {
 // E8M0 is an exponent: 0 is the subnormal 2^-127, 255 a NaN.
 // CHECK-LABEL: func.func @read_pair(
 // CHECK-SAME:      %{{.+}}: f8E5M2, %{{.+}}: f8E5M2, %[[S:.+]]: f8E8M0FNU)
-// CHECK:         %[[SUM:.+]] = arith.addf
+// CHECK:         %[[HI_BITS:.+]] = arith.bitcast %{{.+}} : f8E5M2 to i8
+// CHECK:         %[[LO_BITS:.+]] = arith.bitcast %{{.+}} : f8E5M2 to i8
+// CHECK-DAG:     %[[HI:.+]] = scaled.decode_float f8E5M2, %[[HI_BITS]] : i8 -> f32
+// CHECK-DAG:     %[[LO:.+]] = scaled.decode_float f8E5M2, %[[LO_BITS]] : i8 -> f32
+// CHECK:         %[[SUM:.+]] = arith.addf %[[HI]], %[[LO]] : f32
 // CHECK:         %[[BITS:.+]] = arith.bitcast %[[S]] : f8E8M0FNU to i8
 // CHECK:         arith.shli
 // CHECK:         arith.constant 4194304 : i32
@@ -238,8 +216,10 @@ func.func @small_numbers(%a: i32) -> (f8E8M0FNU, f8E8M0FNU) {
 // CHECK:         arith.shli
 // CHECK:         arith.addi
 // CHECK:         %[[L:.+]] = arith.constant 4.480000e+02 : f32
-// CHECK:         arith.mulf %{{.+}}, %[[L]] : f32
-// CHECK:         arith.select %[[FINITE]], %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[STRETCHED:.+]] = arith.mulf %{{.+}}, %[[L]] : f32
+// CHECK:         %[[SIGNED:.+]] = math.copysign %[[STRETCHED]], %[[Y:.+]] : f32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %{{.+}}, %[[SIGNED]], %[[Y]] : f32
+// CHECK:         scaled.encode_float f8E4M3FN, %[[CHOSEN]] where %[[FINITE]]
 func.func @expanded(%x: f32, %s: f32, %j: i8) -> f8E4M3FN {
   %q = scaled.quantize #scaled.expanded<f8E4M3FN, range = 28672.0>, %x by %s, %j : f32, f32 -> f8E4M3FN
   return %q : f8E4M3FN

@@ -280,3 +280,51 @@ func.func @dequantize_c1_shape(%q: i8, %s: f32) {
   %0 = scaled.dequantize #scaled.root, %q by %s : (i8), f32 -> vector<2xf32>
   return
 }
+
+// -----
+
+func.func @encode_float_c1(%x: f32) {
+  // expected-error @+1 {{'scaled.encode_float' op a float code is f8E4M3FN, f8E5M2 or f16, got 'bf16'}}
+  %0 = scaled.encode_float bf16, %x : f32 -> i16
+  return
+}
+
+// -----
+
+func.func @encode_float_c2(%x: f32) {
+  // expected-error @+1 {{'scaled.encode_float' op a code of 'f8E5M2' has 8 bits, got 'i16'}}
+  %0 = scaled.encode_float f8E5M2, %x : f32 -> i16
+  return
+}
+
+// -----
+
+func.func @encode_float_c3(%x: f32, %finite: i1) {
+  // expected-error @+1 {{'scaled.encode_float' op an exact code does not saturate; drop 'exact' or 'where'}}
+  %0 = scaled.encode_float f8E5M2, exact %x where %finite : f32, i1 -> i8
+  return
+}
+
+// -----
+
+func.func @encode_float_shape(%x: vector<4xf32>) {
+  // expected-error @+1 {{'scaled.encode_float' op requires the same shape for all operands and results}}
+  %0 = scaled.encode_float f8E5M2, %x : vector<4xf32> -> vector<2xi8>
+  return
+}
+
+// -----
+
+func.func @decode_float_c1(%q: i8) {
+  // expected-error @+1 {{'scaled.decode_float' op a float code is f8E4M3FN, f8E5M2 or f16, got 'f8E4M3B11FNUZ'}}
+  %0 = scaled.decode_float f8E4M3B11FNUZ, %q : i8 -> f32
+  return
+}
+
+// -----
+
+func.func @decode_float_c2(%q: i8) {
+  // expected-error @+1 {{'scaled.decode_float' op a code of 'f16' has 16 bits, got 'i8'}}
+  %0 = scaled.decode_float f16, %q : i8 -> f32
+  return
+}

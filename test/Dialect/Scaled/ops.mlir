@@ -86,3 +86,19 @@ func.func @random(%x: vector<4xf32>, %s: f16, %r: vector<4xi32>) -> vector<4xi16
   %q = scaled.quantize #scaled.minifloat<exponent = 5, mantissa = 10, specials = ieee, rounding = stochastic>, %x by %s random %r : vector<4xf32>, f16, vector<4xi32> -> vector<4xi16>
   return %q : vector<4xi16>
 }
+
+// CHECK-LABEL: func.func @float_codes(
+// CHECK-SAME:      %[[X:.+]]: f32, %[[XS:.+]]: vector<4xf32>, %[[FINITE:.+]]: vector<4xi1>)
+func.func @float_codes(%x: f32, %xs: vector<4xf32>, %finite: vector<4xi1>) -> (f32, vector<4xf32>) {
+  // CHECK: %[[Q:.+]] = scaled.encode_float f16, %[[X]] : f32 -> i16
+  %q = scaled.encode_float f16, %x : f32 -> i16
+  // CHECK: scaled.encode_float f8E5M2, exact %[[X]] : f32 -> i8
+  %e = scaled.encode_float f8E5M2, exact %x : f32 -> i8
+  // CHECK: scaled.decode_float f16, %[[Q]] : i16 -> f32
+  %y = scaled.decode_float f16, %q : i16 -> f32
+  // CHECK: %[[QS:.+]] = scaled.encode_float f8E4M3FN, %[[XS]] where %[[FINITE]] : vector<4xf32>, vector<4xi1> -> vector<4xi8>
+  %qs = scaled.encode_float f8E4M3FN, %xs where %finite : vector<4xf32>, vector<4xi1> -> vector<4xi8>
+  // CHECK: scaled.decode_float f8E4M3FN, %[[QS]] : vector<4xi8> -> vector<4xf32>
+  %ys = scaled.decode_float f8E4M3FN, %qs : vector<4xi8> -> vector<4xf32>
+  return %y, %ys : f32, vector<4xf32>
+}

@@ -152,3 +152,27 @@ tandem.kernel @other_format compute(<f32, f32>) tensors [#p] scalars [] prologue
   tandem.store_plane %1, %p[0] : f8E5M2, !f8
   tandem.yield
 }
+
+// 8-bit floats are read, rounded and written by operations of their own. A number
+// keeps the code that it was rounded to; a negated one gets another.
+// ALL-LABEL: tandem.kernel @codes
+// ALL:         %[[CODE:.+]] = tandem.load_plane %{{.+}} -> i8
+// ALL:         %[[X:.+]] = scaled.decode_float f8E5M2, %[[CODE]] : i8 -> f32
+// ALL:         %[[PRODUCT:.+]] = arith.mulf %[[X]], %[[X]] : f32
+// ALL:         %[[ROUNDED_CODE:.+]] = scaled.encode_float f8E5M2, %[[PRODUCT]] : f32 -> i8
+// ALL:         %[[ROUNDED:.+]] = scaled.decode_float f8E5M2, %[[ROUNDED_CODE]] : i8 -> f32
+// ALL:         tandem.store_plane %[[ROUNDED_CODE]]
+// ALL:         %[[NEGATED:.+]] = arith.negf %[[ROUNDED]] : f32
+// ALL:         %[[NEGATED_CODE:.+]] = scaled.encode_float f8E5M2, exact %[[NEGATED]] : f32 -> i8
+// ALL:         tandem.store_plane %[[NEGATED_CODE]]
+tandem.kernel @codes compute(<f32, f32>) tensors [#p, #p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f8, %q: !f8):
+  %0 = tandem.load_plane %p[0] : !f8 -> f8E5M2
+  %1 = arith.mulf %0, %0 : f8E5M2
+  tandem.store_plane %1, %p[0] : f8E5M2, !f8
+  %2 = arith.negf %1 : f8E5M2
+  tandem.store_plane %2, %q[0] : f8E5M2, !f8
+  tandem.yield
+}

@@ -150,7 +150,8 @@ TEST(PTXConvert, Packs) {
   EXPECT_EQ(pack("rn.bf16x2.f32", 'w', kOne, kTwo), 0x3F804000u);
   EXPECT_EQ(pack("rn.f16x2.f32", 'w', kOne, kTwo), 0x3C004000u);
   EXPECT_EQ(pack("rn.satfinite.e4m3x2.f32", 'h', kOne, kInf), 0x387Eu);
-  EXPECT_EQ(pack("rn.satfinite.e4m3x2.f32", 'h', kNaN, 0xFF800000), 0x7FFEu);
+  EXPECT_EQ(pack("rn.satfinite.e4m3x2.f32", 'h', kNaN, 0xFF800000), 0xFFFEu);
+  EXPECT_EQ(pack("rn.satfinite.e5m2x2.f32", 'h', 0xFF800000, kNaN), 0xFBFDu);
   EXPECT_EQ(pack("rn.satfinite.e5m2x2.f32", 'h', kInf, kMinusZero), 0x7B80u);
   EXPECT_EQ(convert("rn.f16x2.e4m3x2", 'w', 'h', 0x387E), 0x3C005F00u);
   EXPECT_EQ(convert("rn.f16x2.e5m2x2", 'w', 'h', 0x7C7F), 0x7C007FFFu);

@@ -11,7 +11,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Scaled/IR/CodeSequences.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
@@ -73,6 +72,25 @@ static double getLargestOf(Type format) {
   return fields.decode(fields.maxFinite());
 }
 
+/// `value`'s type with another element type.
+static Type withElement(Value value, Type element) {
+  auto vector = dyn_cast<VectorType>(value.getType());
+  return vector ? vector.clone(element) : element;
+}
+
+/// The code of y, whose numbers saturate where `isFinite` holds, and back: by
+/// the target's own means.
+static Value convertToCode(SequenceBuilder &b, Value y, Value isFinite,
+                           Type format) {
+  Type type = withElement(y, tandem::getBitsType(format));
+  return EncodeFloatOp::create(b.builder, b.loc, type, y, isFinite, format,
+                               /*exact=*/false);
+}
+static Value convertFromCode(SequenceBuilder &b, Value code, Type format) {
+  Type type = withElement(code, b.builder.getF32Type());
+  return DecodeFloatOp::create(b.builder, b.loc, type, code, format);
+}
+
 //===----------------------------------------------------------------------===//
 // FloatCodeAttr
 //===----------------------------------------------------------------------===//
@@ -96,15 +114,11 @@ Value FloatCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> FloatCodeAttr::encode(SequenceBuilder &b, Value y,
                                          Value isFinite, Value, Value) const {
-  FloatFormat format = FloatFormat::get(getFormat());
-  Value magnitude = clampMagnitude(b, y, getLargest());
-  Value code = tandem::roundByAnchor(b, magnitude, format).code;
-  Value word = encodeFloat(b, y, isFinite, code, format);
-  return {b.resize(word, b.builder.getIntegerType(format.width()))};
+  return {convertToCode(b, y, isFinite, getFormat())};
 }
 
 Value FloatCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
-  return decodeFloat(b, codes[0], FloatFormat::get(getFormat()));
+  return convertFromCode(b, codes[0], getFormat());
 }
 
 //===----------------------------------------------------------------------===//
@@ -128,26 +142,16 @@ Value PairCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> PairCodeAttr::encode(SequenceBuilder &b, Value y,
                                         Value isFinite, Value, Value) const {
-  FloatFormat format = FloatFormat::get(getFormat());
-  auto round = [&](Value value) {
-    Value magnitude = clampMagnitude(b, value, getLargest());
-    return tandem::roundByAnchor(b, magnitude, format);
-  };
-  tandem::RoundedMagnitude high = round(y);
-  Value rest =
-      b.sub(y, math::CopySignOp::create(b.builder, b.loc, high.number, y));
-  Value code = round(rest).code;
-  Value low = b.ori(code, signOf(b, rest, format));
-  low = b.select(isFinite, low, b.like(low, 0));
-  Value first = encodeFloat(b, y, isFinite, high.code, format);
-  Type type = b.builder.getIntegerType(format.width());
-  return {b.resize(first, type), b.resize(low, type)};
+  Value high = convertToCode(b, y, isFinite, getFormat());
+  Value rest = b.sub(y, convertFromCode(b, high, getFormat()));
+  rest = b.select(isFinite, rest, b.zero(rest.getType()));
+  Value always = b.like(isFinite, true);
+  return {high, convertToCode(b, rest, always, getFormat())};
 }
 
 Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
-  FloatFormat format = FloatFormat::get(getFormat());
-  return b.add(decodeFloat(b, codes[0], format),
-               decodeFloat(b, codes[1], format));
+  return b.add(convertFromCode(b, codes[0], getFormat()),
+               convertFromCode(b, codes[1], getFormat()));
 }
 
 //===----------------------------------------------------------------------===//

@@ -109,5 +109,29 @@ LogicalResult DequantizeOp::verify() {
   return verifyExponent(*this, getCode(), getExponent());
 }
 
+/// (C1) and (C2) of encode_float and decode_float
+static LogicalResult verifyFloatCode(Operation *op, Type format, Type code) {
+  if (!isa<Float8E4M3FNType, Float8E5M2Type, Float16Type>(format))
+    return op->emitOpError()
+           << "a float code is f8E4M3FN, f8E5M2 or f16, got " << format;
+  unsigned width = getElementTypeOrSelf(code).getIntOrFloatBitWidth();
+  if (width == format.getIntOrFloatBitWidth())
+    return success();
+  return op->emitOpError() << "a code of " << format << " has "
+                           << format.getIntOrFloatBitWidth() << " bits, got "
+                           << code;
+}
+
+LogicalResult EncodeFloatOp::verify() {
+  // (C3)
+  if (getExact() && getFinite())
+    return emitOpError("an exact code does not saturate; drop 'exact' or "
+                       "'where'");
+  return verifyFloatCode(*this, getFormat(), getCode().getType());
+}
+LogicalResult DecodeFloatOp::verify() {
+  return verifyFloatCode(*this, getFormat(), getCode().getType());
+}
+
 #define GET_OP_CLASSES
 #include "tandem/Dialect/Scaled/IR/ScaledOps.cpp.inc"

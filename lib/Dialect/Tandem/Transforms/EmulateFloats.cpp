@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/IRMapping.h"
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Support/FloatEmulation.h"
 #include "llvm/ADT/StringSet.h"
@@ -104,25 +105,62 @@ private:
   Value buildFma(SequenceBuilder &b, math::FmaOp op);
   /// The same operation on lanes; its result's element type follows.
   Value buildOnLanes(SequenceBuilder &b, Operation *op);
-  Value round(SequenceBuilder &b, Value lanes, Type format, bool cleanNaN) {
-    ++roundings;
-    return roundLanes(b, lanes, FloatFormat::get(format), cleanNaN);
-  }
+  Value round(SequenceBuilder &b, Value lanes, Type format, bool cleanNaN);
+  Value decode(SequenceBuilder &b, Value code, Type format);
+  Value encode(SequenceBuilder &b, Value lanes, Type format);
 
   const llvm::StringSet<> &formats;
   Pass::Statistic &roundings;
   IRMapping mapping;
   llvm::DenseSet<Value> lanes;
   llvm::DenseMap<Value, Type> formatsOfArguments;
+  /// Codes that lanes were read from, and their formats.
+  llvm::DenseMap<Value, std::pair<Value, Type>> codes;
 };
 } // namespace
+
+/// Whether targets differ in how they convert a format: conversions then are
+/// operations that are lowered later.
+static bool hasConversions(Type format) {
+  return format.getIntOrFloatBitWidth() == 8;
+}
+
+Value Emulator::decode(SequenceBuilder &b, Value code, Type format) {
+  if (!hasConversions(format))
+    return decodeLanes(b, code, FloatFormat::get(format));
+  Value lanes = scaled::DecodeFloatOp::create(
+      b.builder, b.loc, b.builder.getF32Type(), code, format);
+  codes[lanes] = {code, format};
+  return lanes;
+}
+
+Value Emulator::encode(SequenceBuilder &b, Value lanes, Type format) {
+  if (!hasConversions(format))
+    return encodeLanes(b, lanes, FloatFormat::get(format));
+  auto [code, codeFormat] = codes.lookup(lanes);
+  if (code && codeFormat == format)
+    return code;
+  return scaled::EncodeFloatOp::create(b.builder, b.loc, getBitsType(format),
+                                       lanes, /*finite=*/Value(), format,
+                                       /*exact=*/true);
+}
+
+Value Emulator::round(SequenceBuilder &b, Value lanes, Type format,
+                      bool cleanNaN) {
+  ++roundings;
+  if (!hasConversions(format))
+    return roundLanes(b, lanes, FloatFormat::get(format), cleanNaN);
+  Value code = scaled::EncodeFloatOp::create(
+      b.builder, b.loc, getBitsType(format), lanes, /*finite=*/Value(), format,
+      /*exact=*/false);
+  return decode(b, code, format);
+}
 
 void Emulator::emulate(Operation *op) {
   OpBuilder builder(op);
   SequenceBuilder b(builder, op->getLoc());
   if (auto store = dyn_cast<StorePlaneOp>(op)) {
-    Value code = encodeLanes(b, lane(store.getValue()),
-                             FloatFormat::get(formatOf(store.getValue())));
+    Value code = encode(b, lane(store.getValue()), formatOf(store.getValue()));
     StorePlaneOp::create(builder, op->getLoc(), code, store.getTensor(),
                          store.getPlane());
     return;
@@ -162,7 +200,7 @@ Value Emulator::build(SequenceBuilder &b, Operation *op) {
   if (auto load = dyn_cast<LoadPlaneOp>(op)) {
     Value code = LoadPlaneOp::create(b.builder, b.loc, getBitsType(type),
                                      load.getTensor(), load.getPlane());
-    return decodeLanes(b, code, FloatFormat::get(type));
+    return decode(b, code, type);
   }
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     llvm::APFloat value = cast<FloatAttr>(constant.getValue()).getValue();
@@ -175,8 +213,8 @@ Value Emulator::build(SequenceBuilder &b, Operation *op) {
   if (auto bitcast = dyn_cast<arith::BitcastOp>(op)) {
     Type from = formatOf(bitcast.getIn());
     if (isEmulated(from))
-      return encodeLanes(b, lane(bitcast.getIn()), FloatFormat::get(from));
-    return decodeLanes(b, bitcast.getIn(), FloatFormat::get(type));
+      return encode(b, lane(bitcast.getIn()), from);
+    return decode(b, bitcast.getIn(), type);
   }
   if (auto extension = dyn_cast<arith::ExtFOp>(op))
     return isEmulated(type) ? lane(extension.getIn())

@@ -18,6 +18,9 @@ class Scaled_Op<string mnemonic, list<Trait> traits = []>
 
 def Scaled_Like32 : AnyTypeOf<[F32, VectorOfAnyRankOf<[F32]>], "f32 or vector of f32">;
 def Scaled_Bits32 : AnyTypeOf<[I32, VectorOfAnyRankOf<[I32]>], "i32 or vector of i32">;
+def Scaled_FloatCodes : AnyTypeOf<[I8, I16, VectorOfAnyRankOf<[I8, I16]>],
+    "i8, i16 or vector of them">;
+def Scaled_Like1 : AnyTypeOf<[I1, VectorOfAnyRankOf<[I1]>], "i1 or vector of i1">;
 def Scaled_ScaleType : AnyTypeOf<[F32, BF16, F16, F8E8M0FNU], "f32, bf16, f16 or f8E8M0FNU">;
 
 def Scaled_MagnitudeOp : Scaled_Op<"magnitude", [SameOperandsAndResultShape]> {
@@ -109,6 +112,8 @@ def Scaled_QuantizeOp : Scaled_Op<"quantize", [AttrSizedOperandSegments]> {
   let description = [{
     encode(RN32(prepare(x) * RN32(1 / s))), one value per plane of the code.
 
+    The scale is positive and finite, as `scaled.scale` gives it.
+
     Constraints: (C1) one result per plane of the code, of its element type and
     the value's shape; (C2) an exponent for a code with a range and for no other;
     (C3) random bits, an i32 below 2^16 in the value's shape, for a code that draws
@@ -149,6 +154,64 @@ def Scaled_DequantizeOp : Scaled_Op<"dequantize", [AttrSizedOperandSegments]> {
                        Scaled_CodeInterface:$code);
   let results = (outs Scaled_Like32:$result);
   let assemblyFormat = "$code `,` $codes `by` $scale (`,` $exponent^)? attr-dict `:` `(` type($codes) `)` `,` type($scale) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Scaled_EncodeFloatOp
+    : Scaled_Op<"encode_float", !listconcat([SameOperandsAndResultShape], ElementwiseMappable.traits)> {
+  let summary = "the code of the nearest number of a small float format";
+  let description = [{
+    The bits of x (f32) rounded to the format: to nearest, ties to even, with
+    gradual underflow. What lies beyond the largest number becomes infinity, in a
+    format without one NaN. NaN is canonical.
+
+    With `finite`, numbers saturate: where it holds, the largest number takes the
+    place of infinity; x is no NaN there. Where it does not hold, the code is NaN;
+    in a format with infinities that of x's sign, unless x is NaN.
+
+    With `exact`, x is granted to be what `scaled.decode_float` gives.
+
+    This is where targets differ: `-convert-float-codes-to-nvvm` uses the
+    conversions of a chip that has them, `-convert-float-codes-to-arith` spells
+    them out in integers. Both give the same bits for every x.
+
+    Constraints: (C1) the format is f8E4M3FN, f8E5M2 or f16; (C2) codes have its
+    bits; (C3) `exact` takes no `finite`.
+
+    Example:
+
+    ```mlir
+    %q = scaled.encode_float f8E4M3FN, %x where %finite : f32, i1 -> i8
+    ```
+  }];
+  let arguments = (ins Scaled_Like32:$x, Optional<Scaled_Like1>:$finite, TypeAttr:$format,
+                       UnitAttr:$exact);
+  let results = (outs Scaled_FloatCodes:$code);
+  let assemblyFormat = [{
+    $format `,` (`exact` $exact^)? $x (`where` $finite^)? attr-dict `:` type($x)
+    (`,` type($finite)^)? `->` type($code)
+  }];
+  let hasVerifier = 1;
+}
+
+def Scaled_DecodeFloatOp
+    : Scaled_Op<"decode_float", !listconcat([SameOperandsAndResultShape], ElementwiseMappable.traits)> {
+  let summary = "the number that a code of a small float format stands for";
+  let description = [{
+    Exact; which NaN stands for a NaN is left open. See `scaled.encode_float`.
+
+    Constraints: (C1) the format is f8E4M3FN, f8E5M2 or f16; (C2) codes have its
+    bits.
+
+    Example:
+
+    ```mlir
+    %x = scaled.decode_float f8E4M3FN, %q : i8 -> f32
+    ```
+  }];
+  let arguments = (ins Scaled_FloatCodes:$code, TypeAttr:$format);
+  let results = (outs Scaled_Like32:$x);
+  let assemblyFormat = "$format `,` $code attr-dict `:` type($code) `->` type($x)";
   let hasVerifier = 1;
 }
 

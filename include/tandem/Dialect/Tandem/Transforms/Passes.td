@@ -184,6 +184,9 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
     the host's instructions. No small float type and no floating-point
     truncation is left for a backend to get wrong.
 
+    Of the 8-bit formats, which some targets convert themselves, roundings, loads
+    and stores are `scaled.encode_float` and `scaled.decode_float`.
+
     An fma is computed in f64 with rounding to odd, except the residual of a
     product (fma(a, b, -(a*b))), which an f32 fma gives exactly. The error of a
     Fast2Sum, b - ((a + b) - a), is not rounded: it is a number of the format for
@@ -195,7 +198,8 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
     ListOption<"formats", "formats", "std::string",
                "Formats to emulate: bf16, f16, f8E4M3FN, f8E5M2">,
   ];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::scaled::ScaledDialect"];
   let statistics = [
     Statistic<"numRoundings", "roundings", "Number of rounding sequences">,
   ];

@@ -1,0 +1,147 @@
+//===- FloatCodesToArith.cpp - Small float codes in integers --------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the conversion of encode_float and decode_float to
+// sequences of f32 and integer operations.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Scaled/IR/CodeSequences.h"
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_CONVERTFLOATCODESTOARITH
+#include "tandem/Conversion/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+using scaled::DecodeFloatOp;
+using scaled::EncodeFloatOp;
+
+namespace {
+/// A code, and the f32 that it stands for, where `finite` holds if given.
+struct EncodedFloat {
+  Value code, value;
+};
+} // namespace
+
+/// Whether a value ends in a select that drops it where the condition does not
+/// hold.
+static bool isChosenBy(Value condition, Value value) {
+  while (value.hasOneUse()) {
+    Operation *user = *value.user_begin();
+    if (auto select = dyn_cast<arith::SelectOp>(user);
+        select && select.getCondition() == condition)
+      return select.getTrueValue() == value;
+    if (!isPure(user) || !OpTrait::hasElementwiseMappableTraits(user))
+      return false;
+    value = user->getResult(0);
+  }
+  return false;
+}
+
+/// The number where `finite` holds; elsewhere NaN, or x's infinity.
+static Value chooseNumber(SequenceBuilder &b, EncodeFloatOp op, Value number) {
+  Value x = op.getX();
+  Value special = b.fromBits(x.getType(), f32QuietNaN);
+  if (FloatFormat::get(op.getFormat()).hasInfinity()) {
+    Value infinity = math::CopySignOp::create(
+        b.builder, b.loc, b.fromBits(x.getType(), f32Infinity), x);
+    Value isNaN = b.compare(arith::CmpFPredicate::UNO, x, x);
+    special = b.select(isNaN, special, infinity);
+  }
+  return b.select(op.getFinite(), number, special);
+}
+
+static EncodedFloat encodeSaturating(SequenceBuilder &b, EncodeFloatOp op) {
+  FloatFormat format = FloatFormat::get(op.getFormat());
+  Value x = op.getX(), finite = op.getFinite();
+  Value magnitude =
+      scaled::clampMagnitude(b, x, format.decode(format.maxFinite()));
+  RoundedMagnitude rounded = roundByAnchor(b, magnitude, format);
+  Value word = scaled::encodeFloat(b, x, finite, rounded.code, format);
+  Value number = math::CopySignOp::create(b.builder, b.loc, rounded.number, x);
+  return {b.resize(word, b.builder.getIntegerType(format.width())), number};
+}
+
+static EncodedFloat encode(SequenceBuilder &b, EncodeFloatOp op) {
+  FloatFormat format = FloatFormat::get(op.getFormat());
+  if (op.getFinite())
+    return encodeSaturating(b, op);
+  Value value = op.getExact()
+                    ? op.getX()
+                    : roundLanes(b, op.getX(), format, /*cleanNaN=*/true);
+  return {encodeLanes(b, value, format), value};
+}
+
+/// Replaces a code, and the number where it is read back.
+static void expand(EncodeFloatOp op) {
+  OpBuilder builder(op);
+  SequenceBuilder b(builder, op.getLoc());
+  EncodedFloat encoded = encode(b, op);
+  for (Operation *user : llvm::make_early_inc_range(op.getCode().getUsers())) {
+    auto decode = dyn_cast<DecodeFloatOp>(user);
+    if (!decode || decode.getFormat() != op.getFormat())
+      continue;
+    bool isWhole = !op.getFinite() || isChosenBy(op.getFinite(), decode.getX());
+    decode.replaceAllUsesWith(isWhole ? encoded.value
+                                      : chooseNumber(b, op, encoded.value));
+    decode.erase();
+  }
+  op.replaceAllUsesWith(encoded.code);
+  op.erase();
+}
+
+static void expand(DecodeFloatOp op) {
+  OpBuilder builder(op);
+  SequenceBuilder b(builder, op.getLoc());
+  op.replaceAllUsesWith(
+      scaled::decodeFloat(b, op.getCode(), FloatFormat::get(op.getFormat())));
+  op.erase();
+}
+
+namespace {
+struct ConvertFloatCodesToArithPass
+    : public tandem::impl::ConvertFloatCodesToArithBase<
+          ConvertFloatCodesToArithPass> {
+  using ConvertFloatCodesToArithBase::ConvertFloatCodesToArithBase;
+
+  void runOnOperation() override {
+    for (const std::string &format : formats)
+      if (format != "f8E4M3FN" && format != "f8E5M2" && format != "f16") {
+        getOperation().emitError("no float code is '")
+            << format << "'; expected f8E4M3FN, f8E5M2 or f16";
+        return signalPassFailure();
+      }
+    // Codes first: they replace the numbers that are read back from them.
+    expandAll<EncodeFloatOp>();
+    expandAll<DecodeFloatOp>();
+  }
+
+private:
+  bool isListed(Type format) {
+    std::string name;
+    llvm::raw_string_ostream(name) << format;
+    return formats.empty() || llvm::is_contained(formats, name);
+  }
+
+  template <typename OpTy>
+  void expandAll() {
+    SmallVector<OpTy> ops;
+    getOperation().walk([&](OpTy op) {
+      if (isListed(op.getFormat()))
+        ops.push_back(op);
+    });
+    for (OpTy op : ops)
+      expand(op);
+    numExpanded += ops.size();
+  }
+};
+} // namespace

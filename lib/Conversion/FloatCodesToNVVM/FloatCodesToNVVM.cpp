@@ -1,0 +1,234 @@
+//===- FloatCodesToNVVM.cpp - 8-bit floats on NVIDIA chips ----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the conversion of encode_float and decode_float to the
+// instructions that NVIDIA chips have for 8-bit floats.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
+#include "tandem/Support/Chip.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_CONVERTFLOATCODESTONVVM
+#include "tandem/Conversion/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+using scaled::DecodeFloatOp;
+using scaled::EncodeFloatOp;
+
+/// Scalars, and vectors whose elements make pairs, of the formats that the
+/// instructions know.
+static bool isConvertible(Type format, Type value) {
+  auto vector = dyn_cast<VectorType>(value);
+  return isa<Float8E4M3FNType, Float8E5M2Type>(format) &&
+         (!vector || (vector.getRank() == 1 && !vector.isScalable() &&
+                      vector.getNumElements() % 2 == 0));
+}
+
+/// `shape`, a scalar or a vector, with its elements replaced.
+static Type withElement(Type shape, Type element) {
+  auto vector = dyn_cast<VectorType>(shape);
+  return vector ? vector.clone(element) : element;
+}
+
+//===----------------------------------------------------------------------===//
+// Encoding
+//===----------------------------------------------------------------------===//
+
+/// The number half a unit beyond the largest, which is a tie.
+static double getOverflowTie(FloatFormat format) {
+  uint64_t rebias = uint64_t(127 - format.bias) << 23;
+  uint64_t largest = format.maxFinite() << (23 - format.mantissaBits);
+  uint64_t halfUnit = uint64_t(1) << (22 - format.mantissaBits);
+  return llvm::bit_cast<float>(uint32_t(largest + halfUnit + rebias));
+}
+
+/// Whether x is rounded away from all numbers. Ties go to the even code: 448 in
+/// E4M3FN, infinity in E5M2.
+static Value isBeyond(SequenceBuilder &b, Value x, FloatFormat format) {
+  auto predicate = format.maxFinite() % 2 ? arith::CmpFPredicate::OGE
+                                          : arith::CmpFPredicate::OGT;
+  return b.compare(predicate, b.abs(x),
+                   b.real(x.getType(), getOverflowTie(format)));
+}
+
+/// What the instruction gets in a format without infinities: NaN for all that
+/// is to become NaN.
+static Value markNaN(SequenceBuilder &b, EncodeFloatOp op, FloatFormat format) {
+  Value x = op.getX();
+  Value nan = b.fromBits(x.getType(), 0x7FC00000);
+  if (op.getFinite())
+    return b.select(op.getFinite(), x, nan);
+  return op.getExact() ? x : b.select(isBeyond(b, x, format), nan, x);
+}
+
+/// The codes of elements in order, in words of 32 bits where they fill them; a
+/// scalar in the low byte of 16.
+static Value encodePairs(SequenceBuilder &b, Value x, Type format) {
+  auto convert = [&](Value high, Value low) -> Value {
+    return NVVM::ConvertF32x2ToF8x2Op::create(
+        b.builder, b.loc, b.builder.getI16Type(), high, low,
+        NVVM::FPRoundingMode::RN, NVVM::SaturationMode::SATFINITE,
+        /*relu=*/false, format);
+  };
+  auto type = dyn_cast<VectorType>(x.getType());
+  if (!type)
+    return convert(b.zero(x.getType()), x);
+  SmallVector<Value> words;
+  for (int64_t i = 0; i < type.getNumElements(); i += 2)
+    words.push_back(
+        convert(vector::ExtractOp::create(b.builder, b.loc, x, i + 1),
+                vector::ExtractOp::create(b.builder, b.loc, x, i)));
+  int64_t count = words.size();
+  auto halves = VectorType::get({count}, b.builder.getI16Type());
+  Value codes = vector::FromElementsOp::create(b.builder, b.loc, halves, words);
+  if (count % 2)
+    return codes;
+  return vector::BitCastOp::create(
+      b.builder, b.loc, VectorType::get({count / 2}, b.builder.getI32Type()),
+      codes);
+}
+
+/// Words of codes, in whose NaNs the sign and the payload are made those of the
+/// canonical one. PTX says "NaN", and not which.
+static Value canonicalizeNaN(SequenceBuilder &b, Value words,
+                             FloatFormat format) {
+  uint64_t bytes = 0x01010101;
+  uint64_t firstNaN =
+      (format.hasInfinity() ? format.infinity() : format.maxFinite()) + 1;
+  // The top bit of each byte: whether its magnitude is a NaN's.
+  Value magnitude = b.andi(words, b.like(words, 0x7F * bytes));
+  Value isNaN =
+      b.andi(b.addi(magnitude, b.like(words, (0x80 - firstNaN) * bytes)),
+             b.like(words, 0x80 * bytes));
+  // All ones but the sign is the only NaN of a format without infinities.
+  if (format.hasInfinity())
+    words = b.ori(words, b.subi(isNaN, b.shr(isNaN, 7)));
+  return b.andi(words, b.xori(isNaN, b.like(words, ~uint64_t(0))));
+}
+
+/// Words of codes as codes.
+static Value toCodes(SequenceBuilder &b, Value words, Type type) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return vector::BitCastOp::create(b.builder, b.loc, vector, words);
+  return b.resize(words, type);
+}
+
+/// Infinities of E5M2, in whose place the instruction gave the largest number.
+static Value restoreInfinity(SequenceBuilder &b, EncodeFloatOp op, Value codes,
+                             FloatFormat format) {
+  Type byte = b.builder.getIntegerType(8);
+  Value x = op.getX();
+  if (!op.getFinite()) {
+    Value isInfinite = isBeyond(b, x, format);
+    // The code after the largest number's.
+    return b.addi(codes,
+                  b.resize(isInfinite, getElementTypeOrSelf(codes.getType())));
+  }
+  Value bits = b.bits(x);
+  Value sign = b.andi(b.shr(bits, 24), b.like(bits, format.signMask()));
+  Value isNaN = b.compare(arith::CmpFPredicate::UNO, x, x);
+  Value special = b.select(isNaN, b.like(bits, format.canonicalNaN()),
+                           b.ori(sign, b.like(bits, format.infinity())));
+  return b.select(op.getFinite(), codes, b.resize(special, byte));
+}
+
+static void convert(EncodeFloatOp op) {
+  OpBuilder builder(op);
+  SequenceBuilder b(builder, op.getLoc());
+  FloatFormat format = FloatFormat::get(op.getFormat());
+  Value x = format.hasInfinity() ? op.getX() : markNaN(b, op, format);
+  Value words = encodePairs(b, x, op.getFormat());
+  words = canonicalizeNaN(b, words, format);
+  Value codes = toCodes(b, words, op.getType());
+  if (format.hasInfinity())
+    codes = restoreInfinity(b, op, codes, format);
+  op.replaceAllUsesWith(codes);
+  op.erase();
+}
+
+//===----------------------------------------------------------------------===//
+// Decoding
+//===----------------------------------------------------------------------===//
+
+/// Two codes through f16, which holds every number of both formats.
+static Value decodePair(SequenceBuilder &b, Value word, Type format) {
+  auto bytes = VectorType::get({2}, b.builder.getIntegerType(8));
+  auto halves = VectorType::get({2}, b.builder.getF16Type());
+  Value codes = LLVM::BitcastOp::create(b.builder, b.loc, bytes, word);
+  Value pair = NVVM::ConvertF8x2ToF16x2Op::create(
+      b.builder, b.loc, halves, codes, /*relu=*/false, format);
+  return b.convert(pair, b.builder.getF32Type());
+}
+
+static Value decode(SequenceBuilder &b, Value codes, Type format) {
+  Type half = b.builder.getI16Type();
+  auto type = dyn_cast<VectorType>(codes.getType());
+  if (!type)
+    return vector::ExtractOp::create(
+        b.builder, b.loc, decodePair(b, b.resize(codes, half), format), 0);
+  int64_t count = type.getNumElements();
+  Value words = vector::BitCastOp::create(
+      b.builder, b.loc, VectorType::get({count / 2}, half), codes);
+  SmallVector<Value> numbers;
+  for (int64_t i = 0; i < count / 2; ++i) {
+    Value word = vector::ExtractOp::create(b.builder, b.loc, words, i);
+    Value pair = decodePair(b, word, format);
+    for (int64_t lane : {0, 1})
+      numbers.push_back(
+          vector::ExtractOp::create(b.builder, b.loc, pair, lane));
+  }
+  return vector::FromElementsOp::create(
+      b.builder, b.loc, withElement(type, b.builder.getF32Type()), numbers);
+}
+
+static void convert(DecodeFloatOp op) {
+  OpBuilder builder(op);
+  SequenceBuilder b(builder, op.getLoc());
+  op.replaceAllUsesWith(decode(b, op.getCode(), op.getFormat()));
+  op.erase();
+}
+
+namespace {
+struct ConvertFloatCodesToNVVMPass
+    : public tandem::impl::ConvertFloatCodesToNVVMBase<
+          ConvertFloatCodesToNVVMPass> {
+  using ConvertFloatCodesToNVVMBase::ConvertFloatCodesToNVVMBase;
+
+  void runOnOperation() override {
+    std::optional<Chip> target = Chip::parse(chip);
+    if (!target) {
+      getOperation().emitError("chip '")
+          << chip << "' is not written like sm_90";
+      return signalPassFailure();
+    }
+    if (!target->hasFloat8Conversions())
+      return;
+    convertAll<EncodeFloatOp>();
+    convertAll<DecodeFloatOp>();
+  }
+
+private:
+  template <typename OpTy>
+  void convertAll() {
+    SmallVector<OpTy> ops;
+    getOperation().walk([&](OpTy op) {
+      if (isConvertible(op.getFormat(), op.getX().getType()))
+        ops.push_back(op);
+    });
+    for (OpTy op : ops)
+      convert(op);
+    numConverted += ops.size();
+  }
+};
+} // namespace

@@ -1,0 +1,22 @@
+//===- Chip.cpp - NVIDIA chips --------------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the reading of chip names.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Support/Chip.h"
+
+using namespace mlir::tandem;
+
+std::optional<Chip> Chip::parse(llvm::StringRef name) {
+  unsigned version;
+  if (!name.consume_front("sm_") || name.consumeInteger(10, version))
+    return std::nullopt;
+  return Chip{version};
+}

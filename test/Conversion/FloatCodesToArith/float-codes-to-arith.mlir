@@ -1,0 +1,141 @@
+// RUN: tandem-opt %s -convert-float-codes-to-arith -tandem-simplify -cse | FileCheck %s
+// RUN: tandem-opt %s -convert-float-codes-to-arith=formats=f8E5M2 | FileCheck %s -check-prefix=LISTED
+// RUN: not tandem-opt %s -convert-float-codes-to-arith=formats=bf16 2>&1 | FileCheck %s -check-prefix=UNKNOWN
+
+// LISTED-NOT: scaled.{{.+}} f8E5M2
+// LISTED:     scaled.encode_float f8E4M3FN
+// LISTED-NOT: scaled.{{.+}} f8E5M2
+// UNKNOWN: error: no float code is 'bf16'; expected f8E4M3FN, f8E5M2 or f16
+
+// A magnitude stops at 57344 = 0x47600000. Its exponent, at least that of 2^-14
+// (0x38800000), plus 21 makes the anchor, in whose sum two mantissa bits are left:
+// the units that the sum counts, and above them the exponent less the least one.
+// Where x is not finite the code is NaN (0x7F) or infinity (0x7C).
+// CHECK-LABEL: func.func @saturating(
+// CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
+// CHECK-DAG:     %[[LARGEST:.+]] = arith.constant 1197473792 : i32
+// CHECK-DAG:     %[[LEAST:.+]] = arith.constant 947912704 : i32
+// CHECK-DAG:     %[[PLUS_21:.+]] = arith.constant 176160768 : i32
+// CHECK-DAG:     %[[NAN:.+]] = arith.constant 127 : i32
+// CHECK-DAG:     %[[INF:.+]] = arith.constant 124 : i32
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[X]] : f32 to i32
+// CHECK:         %[[M:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
+// CHECK:         %[[E:.+]] = arith.maxui %{{.+}}, %[[LEAST]] : i32
+// CHECK:         %[[LIFTED:.+]] = arith.addi %[[E]], %[[PLUS_21]] : i32
+// CHECK:         %[[ANCHOR:.+]] = arith.bitcast %[[LIFTED]] : i32 to f32
+// CHECK:         %[[SUM:.+]] = arith.addf %{{.+}}, %[[ANCHOR]] : f32
+// CHECK:         %[[UNITS:.+]] = arith.subi %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[ABOVE:.+]] = arith.subi %[[E]], %[[LEAST]] : i32
+// CHECK:         %[[FIELD:.+]] = arith.shrui %[[ABOVE]], %{{.+}} : i32
+// CHECK:         %[[MAGNITUDE:.+]] = arith.addi %[[UNITS]], %[[FIELD]] : i32
+// CHECK:         %[[SIGN:.+]] = arith.andi
+// CHECK:         %[[NUMBER:.+]] = arith.ori %[[MAGNITUDE]], %[[SIGN]] : i32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno, %[[X]], %[[X]] : f32
+// CHECK:         %[[SIGNED_INF:.+]] = arith.ori %[[SIGN]], %[[INF]] : i32
+// CHECK:         %[[SPECIAL:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[SIGNED_INF]] : i32
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %[[SPECIAL]] : i32
+// CHECK:         arith.trunci %[[CODE]] : i32 to i8
+func.func @saturating(%x: f32, %finite: i1) -> i8 {
+  %q = scaled.encode_float f8E5M2, %x where %finite : f32, i1 -> i8
+  return %q : i8
+}
+
+// Beyond 448 = 0x43E00000 there is only NaN, whose code gets no sign.
+// CHECK-LABEL: func.func @nearest(
+// CHECK-DAG:     %[[LARGEST:.+]] = arith.constant dense<1138753536> : vector<4xi32>
+// CHECK-DAG:     %[[NAN:.+]] = arith.constant dense<127> : vector<4xi32>
+// CHECK:         arith.cmpi ugt, %{{.+}}, %[[LARGEST]] : vector<4xi32>
+// CHECK:         %[[SIGNED:.+]] = arith.ori
+// CHECK-NEXT:    arith.bitcast %[[SIGNED]] : vector<4xi32> to vector<4xf32>
+// CHECK:         %[[NUMBER:.+]] = arith.ori
+// CHECK-NEXT:    %[[CODE:.+]] = arith.select %{{.+}}, %[[NAN]], %[[NUMBER]]
+// CHECK-NEXT:    arith.trunci %[[CODE]] : vector<4xi32> to vector<4xi8>
+func.func @nearest(%x: vector<4xf32>) -> vector<4xi8> {
+  %q = scaled.encode_float f8E4M3FN, %x : vector<4xf32> -> vector<4xi8>
+  return %q : vector<4xi8>
+}
+
+// What is a number of the format is not rounded.
+// CHECK-LABEL: func.func @exact(
+// CHECK-COUNT-1: arith.addf
+// CHECK-NOT:     arith.subf
+// CHECK:         return
+func.func @exact(%x: f32) -> i8 {
+  %q = scaled.encode_float f8E4M3FN, exact %x : f32 -> i8
+  return %q : i8
+}
+
+// As if normal; then the bit that a subnormal number lacks, 2^-6, is subtracted.
+// CHECK-LABEL: func.func @read(
+// CHECK-SAME:      %[[Q:.+]]: i8)
+// CHECK-DAG:     %[[HIDDEN:.+]] = arith.constant 1.562500e-02 : f32
+// CHECK:         %[[SUBNORMAL:.+]] = arith.cmpi ult
+// CHECK:         %[[REST:.+]] = arith.subf %[[WHOLE:.+]], %[[HIDDEN]] : f32
+// CHECK:         arith.select %[[SUBNORMAL]], %[[REST]], %[[WHOLE]] : f32
+func.func @read(%q: i8) -> f32 {
+  %x = scaled.decode_float f8E4M3FN, %q : i8 -> f32
+  return %x : f32
+}
+
+// The number behind a code is the sum less the anchor, with x's sign.
+// CHECK-LABEL: func.func @read_back(
+// CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
+// CHECK-DAG:     %[[NAN:.+]] = arith.constant 0x7FC00000 : f32
+// CHECK:         %[[SUM:.+]] = arith.addf %{{.+}}, %[[ANCHOR:.+]] : f32
+// CHECK:         %[[MAGNITUDE:.+]] = arith.subf %[[SUM]], %[[ANCHOR]] : f32
+// CHECK:         %[[NUMBER:.+]] = math.copysign %[[MAGNITUDE]], %[[X]] : f32
+// CHECK:         %[[Y:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %[[NAN]] : f32
+// CHECK:         return %{{.+}}, %[[Y]]
+func.func @read_back(%x: f32, %finite: i1) -> (i8, f32) {
+  %q = scaled.encode_float f8E4M3FN, %x where %finite : f32, i1 -> i8
+  %y = scaled.decode_float f8E4M3FN, %q : i8 -> f32
+  return %q, %y : i8, f32
+}
+
+// Nothing is put in the place of what a select drops where x is not finite.
+// CHECK-LABEL: func.func @read_back_chosen(
+// CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
+// CHECK:         %[[NUMBER:.+]] = math.copysign %{{.+}}, %[[X]] : f32
+// CHECK:         %[[REST:.+]] = arith.subf %[[X]], %[[NUMBER]] : f32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[FINITE]], %[[REST]], %[[X]] : f32
+// CHECK:         return %{{.+}}, %[[CHOSEN]]
+func.func @read_back_chosen(%x: f32, %finite: i1) -> (i8, f32) {
+  %q = scaled.encode_float f8E5M2, %x where %finite : f32, i1 -> i8
+  %y = scaled.decode_float f8E5M2, %q : i8 -> f32
+  %rest = arith.subf %x, %y : f32
+  %chosen = arith.select %finite, %rest, %x : f32
+  return %q, %chosen : i8, f32
+}
+
+// A select that drops it elsewhere, or keeps it as well, does not count.
+// CHECK-LABEL: func.func @read_back_kept(
+// CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
+// CHECK:         %[[NUMBER:.+]] = math.copysign %{{.+}}, %[[X]] : f32
+// CHECK:         %[[Y:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %{{.+}} : f32
+// CHECK:         arith.select %[[FINITE]], %[[X]], %[[Y]] : f32
+func.func @read_back_kept(%x: f32, %finite: i1) -> f32 {
+  %q = scaled.encode_float f8E4M3FN, %x where %finite : f32, i1 -> i8
+  %y = scaled.decode_float f8E4M3FN, %q : i8 -> f32
+  %kept = arith.select %finite, %x, %y : f32
+  return %kept : f32
+}
+
+// A rounding alone makes no code.
+// CHECK-LABEL: func.func @rounded(
+// CHECK-NOT:     i8
+// CHECK:         return
+func.func @rounded(%x: f32) -> f32 {
+  %q = scaled.encode_float f8E4M3FN, %x : f32 -> i8
+  %y = scaled.decode_float f8E4M3FN, %q : i8 -> f32
+  return %y : f32
+}
+
+// Bits read in another format are read.
+// CHECK-LABEL: func.func @other_format(
+// CHECK:         %[[CODE:.+]] = arith.trunci
+// CHECK:         arith.extui %[[CODE]] : i8 to i32
+func.func @other_format(%x: f32) -> f32 {
+  %q = scaled.encode_float f8E4M3FN, %x : f32 -> i8
+  %y = scaled.decode_float f8E5M2, %q : i8 -> f32
+  return %y : f32
+}
