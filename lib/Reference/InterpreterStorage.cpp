@@ -71,7 +71,7 @@ bool reference::isCompensated(StorageAttrInterface storage) {
   return isa<ExpansionStorageAttr, KahanStorageAttr>(storage);
 }
 
-unsigned reference::getGroup(StorageAttrInterface storage) {
+uint64_t reference::getGroup(StorageAttrInterface storage) {
   auto scaled = dyn_cast<ScaledStorageAttr>(storage);
   return scaled ? scaled.getGroup() : 1;
 }
@@ -198,7 +198,7 @@ static void writeGroup(const BoundTensor &tensor, uint64_t element,
 
 void BoundTensor::writeGroups(uint64_t element,
                               ArrayRef<SoftFloat> values) const {
-  unsigned group = getGroup(storage);
+  uint64_t group = getGroup(storage);
   for (; !values.empty(); element += group) {
     ArrayRef<SoftFloat> part = values.take_front(group);
     writeGroup(*this, element, part);
