@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from tandem import _tandem
 
 
+#: The group of a plane with one entry for a tensor.
+WHOLE_TENSOR = 1 << 62
+
 #: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
 NON_FINITE = 1
 
@@ -38,7 +41,8 @@ class Plane:
     read: bool
     written: bool
     visible: bool  #: whether a framework reads this plane as the value
-    group: int = 1  #: consecutive elements of the tensor that share an entry
+    #: Consecutive elements of the tensor that share an entry; WHOLE_TENSOR for all.
+    group: int = 1
 
     def entries(self, elements: int) -> int:
         """The length of the array for a tensor of so many elements."""
@@ -114,7 +118,9 @@ class Kernel:
         lines = [f"{self._title} ({self.compute})"]
         for plane in self.planes:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
-            shared = f" for each {plane.group}" if plane.group > 1 else ""
+            shared = "" if plane.group == 1 else (
+                " for the tensor" if plane.group == WHOLE_TENSOR
+                else f" for each {plane.group}")
             lines.append(f"  {access} {plane.name}: {plane.type}{shared}")
         for name, default in self.hypers.items():
             given = "" if default is None else f" = {default:g}"
@@ -205,6 +211,8 @@ class Kernel:
                     f"array {plane.name!r} has {count} elements, "
                     f"{measure!r} has {size}; " + (
                         "all arrays must have one size" if plane.group == 1 else
+                        "a whole tensor shares one entry"
+                        if plane.group == WHOLE_TENSOR else
                         f"one entry for each {plane.group} of them makes "
                         f"{plane.entries(size)}")
                 )
