@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from tandem import _tandem
 
-
 #: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
 NON_FINITE = 1
 
@@ -434,8 +433,9 @@ def interpret(
 
     The interpreter applies the numerical specification to the source graph by
     itself, in integer arithmetic; it shares no code with the compiler's
-    lowerings and is their oracle. Arrays hold the planes' bits. A
-    ``tandem.kernel``, at any stage, runs as it stands; its strategy is None.
+    lowerings and is their oracle. Arrays hold the planes' bits. They are one
+    tensor, and a sum over the model is one over it. A ``tandem.kernel``, at any
+    stage before its phases are separated, runs as it stands; its strategy is None.
     """
     described = []
     for name, array in arrays.items():
