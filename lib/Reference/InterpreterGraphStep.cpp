@@ -334,7 +334,7 @@ llvm::Error GraphStep::runElement(uint64_t element) {
 
 void GraphStep::storeGroups() {
   for (auto [nodeAndTensor, newValues] : llvm::zip(stores, pending))
-    nodeAndTensor.second->writeGroups(0, newValues);
+    nodeAndTensor.second->writeGroups(state, 0, newValues);
 }
 
 llvm::Expected<Lane> GraphStep::evaluate(const Node &node,

@@ -51,7 +51,7 @@ public:
 
   /// Stores the values of whole groups, which begin at lane 0.
   void storeGroups(StoreOp op, ArrayRef<SoftFloat> values) const {
-    getTensor(op.getTensor()).writeGroups(base, values);
+    getTensor(op.getTensor()).writeGroups(state, base, values);
   }
 
 private:

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the numbers of 8-bit strategies by the specification,
-// and the operations of the scaled dialect on them.
+// This file implements scales and values under them by the specification, and
+// the operations of the scaled dialect.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,199 +21,6 @@ using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::reference;
 using namespace mlir::scaled;
-
-static SoftFloat toReal(double value) {
-  return SoftFloat::fromDouble(Format::F32, value);
-}
-
-static SoftFloat powerOfTwo(int exponent) {
-  return toReal(1).scaleByPowerOfTwo(exponent);
-}
-
-/// floor(log2(x)) of a positive number.
-static int floorLog2(const SoftFloat &x) { return llvm::ilogb(x.getAPFloat()); }
-
-static bool isLess(const SoftFloat &a, const SoftFloat &b) {
-  return a.compare(b) == Ordering::Less;
-}
-
-/// A NaN stays one.
-static SoftFloat clamp(const SoftFloat &x, const SoftFloat &low,
-                       const SoftFloat &high) {
-  return isLess(x, low) ? low : isLess(high, x) ? high : x;
-}
-
-//===----------------------------------------------------------------------===//
-// Logarithm and power of two
-//===----------------------------------------------------------------------===//
-
-/// The coefficients of docs/Numerics.md, that of f^0 first.
-static constexpr uint32_t log2Coefficients[] = {
-    0x3FB8AA3B, 0xBF38AA38, 0x3EF639EB, 0xBEB8AE27, 0x3E9369C1,
-    0xBE74AE05, 0x3E5CE4B1, 0xBE543E17, 0x3E00DA81};
-static constexpr uint32_t exp2Coefficients[] = {
-    0x3F800000, 0x3F317218, 0x3E75FDEC, 0x3D6357BB,
-    0x3C1D9850, 0x3AAF85C1, 0x391FD104};
-
-/// c0 + f * (c1 + f * (...)), each step an fma.
-static SoftFloat evaluatePolynomial(ArrayRef<uint32_t> coefficients,
-                                    const SoftFloat &f) {
-  auto sum = SoftFloat::fromBits(Format::F32, coefficients.back());
-  for (size_t i = coefficients.size() - 1; i-- > 0;)
-    sum = sum.fma(f, SoftFloat::fromBits(Format::F32, coefficients[i]));
-  return sum;
-}
-
-/// Of a number of no negative sign.
-static SoftFloat log2(const SoftFloat &x) {
-  int64_t bits = x.toBits();
-  // Right shifts of negative numbers round down.
-  int64_t exponent = (bits - 0x3F3504F3) >> 23;
-  auto m = SoftFloat::fromBits(Format::F32, bits - exponent * (1 << 23));
-  SoftFloat f = m.sub(toReal(1));
-  return toReal(exponent).add(f.mul(evaluatePolynomial(log2Coefficients, f)));
-}
-
-/// Of a number of at most 0. A NaN counts as what lies below -100 does.
-static SoftFloat exp2(const SoftFloat &number) {
-  SoftFloat x = number.maxNum(toReal(-100));
-  SoftFloat n = x.roundToIntegral(SoftFloat::kNearest);
-  SoftFloat mantissa = evaluatePolynomial(exp2Coefficients, x.sub(n));
-  return mantissa.scaleByPowerOfTwo(int(n.toDouble()));
-}
-
-//===----------------------------------------------------------------------===//
-// Codes of scaled values
-//===----------------------------------------------------------------------===//
-
-llvm::Error reference::checkKnown(CodeAttrInterface code) {
-  if (isa<FloatCodeAttr, PairCodeAttr, ExpandedCodeAttr, SoftsignCodeAttr,
-          RootCodeAttr>(code))
-    return llvm::Error::success();
-  return makeError("the interpreter does not know the code " + describe(code));
-}
-
-/// The format of a code of floats.
-static std::optional<Format> getCodeFormat(CodeAttrInterface code) {
-  if (auto plain = dyn_cast<FloatCodeAttr>(code))
-    return getFormat(plain.getFormat());
-  if (auto pair = dyn_cast<PairCodeAttr>(code))
-    return getFormat(pair.getFormat());
-  if (auto expanded = dyn_cast<ExpandedCodeAttr>(code))
-    return getFormat(expanded.getFormat());
-  return std::nullopt;
-}
-
-static SoftFloat getLargestOf(Format format) {
-  return SoftFloat::getLargest(format).convert(Format::F32);
-}
-
-/// The magnitude that becomes the largest code.
-static SoftFloat getLargest(CodeAttrInterface code) {
-  std::optional<Format> format = getCodeFormat(code);
-  bool isFraction = !format || isa<ExpandedCodeAttr>(code);
-  return isFraction ? toReal(1) : getLargestOf(*format);
-}
-
-/// What is scaled in place of a value.
-static SoftFloat prepare(CodeAttrInterface code, const SoftFloat &value) {
-  return isa<RootCodeAttr>(code) ? value.sqrt() : value;
-}
-
-/// What came from a finite value stops at the largest number.
-static SoftFloat roundTo(Format format, const SoftFloat &y, bool isFinite) {
-  if (isFinite && y.isInf())
-    return SoftFloat::getLargest(format, y.isNegative());
-  return y.convertSaturating(format);
-}
-
-static Codes encodePair(Format format, const SoftFloat &y, bool isFinite) {
-  SoftFloat high = roundTo(format, y, isFinite), low(format);
-  if (high.isFinite())
-    low = roundTo(format, y.sub(high.convert(Format::F32)), isFinite);
-  return {high.toCanonicalBits(), low.toCanonicalBits()};
-}
-
-/// L * |y|^(exponent / 8) with y's sign.
-static Codes encodeExpanded(Format format, const SoftFloat &y, bool isFinite,
-                            unsigned exponent) {
-  if (!isFinite)
-    return {y.convert(format).toCanonicalBits()};
-  SoftFloat fraction = y.abs().minNum(toReal(1));
-  SoftFloat power = exp2(toReal(exponent / 8.0).mul(log2(fraction)));
-  SoftFloat payload = getLargestOf(format).mul(power).copySign(y);
-  return {payload.convertSaturating(format).toCanonicalBits()};
-}
-
-/// 127 * (2z / (1 + |z|)).
-static Codes encodeSoftsign(const SoftFloat &y) {
-  SoftFloat z = clamp(y, toReal(-1), toReal(1));
-  SoftFloat companded = toReal(2).mul(z).div(toReal(1).add(z.abs()));
-  auto code = toReal(127).mul(companded).toInteger(8, /*isSigned=*/true,
-                                                   SoftFloat::kNearest);
-  return {code.value_or(0x80)};
-}
-
-static Codes encodeRoot(const SoftFloat &y) {
-  SoftFloat z = clamp(y, toReal(0), toReal(1));
-  auto code =
-      toReal(254).mul(z).toInteger(8, /*isSigned=*/false, SoftFloat::kNearest);
-  return {code.value_or(0xFF)};
-}
-
-/// `isFinite` says whether what was scaled is.
-static Codes encode(CodeAttrInterface code, const SoftFloat &y, bool isFinite,
-                    unsigned exponent) {
-  if (isa<FloatCodeAttr>(code))
-    return {roundTo(*getCodeFormat(code), y, isFinite).toCanonicalBits()};
-  if (isa<PairCodeAttr>(code))
-    return encodePair(*getCodeFormat(code), y, isFinite);
-  if (isa<ExpandedCodeAttr>(code))
-    return encodeExpanded(*getCodeFormat(code), y, isFinite, exponent);
-  if (isa<SoftsignCodeAttr>(code))
-    return isFinite ? encodeSoftsign(y) : Codes{0x80};
-  return isFinite ? encodeRoot(y) : Codes{0xFF};
-}
-
-/// (|code| / L)^(8 / exponent) with the code's sign.
-static SoftFloat decodeExpanded(Format format, uint64_t code,
-                                unsigned exponent) {
-  SoftFloat value = SoftFloat::fromBits(format, code).convert(Format::F32);
-  if (value.isZero() || !value.isFinite())
-    return value;
-  SoftFloat difference = log2(value.abs()).sub(log2(getLargestOf(format)));
-  SoftFloat inverse = toReal(8).div(toReal(exponent));
-  return exp2(difference.mul(inverse)).copySign(value);
-}
-
-/// w / (2 - |w|) with w = code / 127.
-static SoftFloat decodeSoftsign(uint64_t code) {
-  if (code == 0x80)
-    return SoftFloat::getNaN(Format::F32);
-  int64_t integer = Integer(8, code).getSigned();
-  SoftFloat w = SoftFloat::fromInteger(Format::F32, integer).div(toReal(127));
-  return w.div(toReal(2).sub(w.abs()));
-}
-
-static SoftFloat decodeRoot(uint64_t code) {
-  if (code == 0xFF)
-    return SoftFloat::getNaN(Format::F32);
-  return SoftFloat::fromUnsigned(Format::F32, code).div(toReal(254));
-}
-
-static SoftFloat decode(CodeAttrInterface code, ArrayRef<uint64_t> codes,
-                        unsigned exponent) {
-  if (isa<ExpandedCodeAttr>(code))
-    return decodeExpanded(*getCodeFormat(code), codes[0], exponent);
-  if (isa<SoftsignCodeAttr>(code))
-    return decodeSoftsign(codes[0]);
-  if (isa<RootCodeAttr>(code))
-    return decodeRoot(codes[0]);
-  Components parts;
-  for (uint64_t bits : codes)
-    parts.push_back(SoftFloat::fromBits(*getCodeFormat(code), bits));
-  return sumComponents(parts, Format::F32);
-}
 
 //===----------------------------------------------------------------------===//
 // Scales
@@ -243,6 +50,8 @@ struct Range {
 static Range getRange(CodeAttrInterface code, Type type) {
   SoftFloat low = powerOfTwo(-126);
   SoftFloat high = powerOfTwo(127 - floorLog2(getLargest(code)));
+  if (type.isFloat(8))
+    high = high.minimum(powerOfTwo(127));
   if (std::optional<Format> format = getFormat(type)) {
     SoftFloat least = SoftFloat::getSmallest(*format).convert(Format::F32);
     SoftFloat most = SoftFloat::getLargest(*format).convert(Format::F32);
@@ -317,17 +126,16 @@ SoftFloat reference::getMagnitude(CodeAttrInterface code,
 }
 
 Codes reference::quantize(CodeAttrInterface code, const SoftFloat &value,
-                          const SoftFloat &scale, unsigned exponent) {
+                          const SoftFloat &scale, CodeContext context) {
   SoftFloat prepared = prepare(code, value);
   SoftFloat inverse = toReal(1).div(scale);
-  return encode(code, prepared.mul(inverse), prepared.isFinite(), exponent);
+  return encode(code, prepared.mul(inverse), prepared.isFinite(), context);
 }
 
 SoftFloat reference::dequantize(CodeAttrInterface code,
                                 ArrayRef<uint64_t> codes,
-                                const SoftFloat &scale, unsigned exponent) {
-  SoftFloat product = decode(code, codes, exponent).mul(scale);
-  return isa<RootCodeAttr>(code) ? product.mul(product) : product;
+                                const SoftFloat &scale, CodeContext context) {
+  return finish(code, decode(code, codes, context).mul(scale));
 }
 
 //===----------------------------------------------------------------------===//
@@ -421,9 +229,15 @@ static llvm::Error evaluateExponent(Evaluation &e) {
   return e.give(Integer(8, chooseExponent(op.getCode(), scale, least)));
 }
 
-/// The exponent of a group, an optional operand; codes without one ignore it.
-static unsigned getExponent(Evaluation &e, unsigned operand, Value exponent) {
-  return exponent ? getBitsKept(e.getLane(operand).front()) : 0;
+/// The optional operands from one on: an exponent and random bits.
+static CodeContext getContext(Evaluation &e, unsigned operand, Value exponent,
+                              Value random = {}) {
+  CodeContext context;
+  if (exponent)
+    context.exponent = getBitsKept(e.getLane(operand++).front());
+  if (random)
+    context.random = e.getInteger(operand).bits;
+  return context;
 }
 
 static llvm::Error evaluateQuantize(Evaluation &e) {
@@ -431,8 +245,8 @@ static llvm::Error evaluateQuantize(Evaluation &e) {
   if (llvm::Error error = checkKnown(op.getCode()))
     return error;
   SoftFloat scale = getScale(e, 1, op.getScale().getType());
-  unsigned exponent = getExponent(e, 2, op.getExponent());
-  Codes codes = quantize(op.getCode(), e.getReal(0), scale, exponent);
+  CodeContext context = getContext(e, 2, op.getExponent(), op.getRandom());
+  Codes codes = quantize(op.getCode(), e.getReal(0), scale, context);
   for (auto [i, code] : llvm::enumerate(codes))
     if (llvm::Error error =
             e.giveUnchanged(makeNumber(e.getResultElement(i), code)))
@@ -448,8 +262,8 @@ static llvm::Error evaluateDequantize(Evaluation &e) {
   for (unsigned i = 0, count = op.getCodes().size(); i < count; ++i)
     codes.push_back(getBitsKept(e.getLane(i).front()));
   SoftFloat scale = getScale(e, codes.size(), op.getScale().getType());
-  unsigned exponent = getExponent(e, codes.size() + 1, op.getExponent());
-  return e.give(dequantize(op.getCode(), codes, scale, exponent));
+  CodeContext context = getContext(e, codes.size() + 1, op.getExponent());
+  return e.give(dequantize(op.getCode(), codes, scale, context));
 }
 
 void reference::addScaledOperations(OperationTable &table) {

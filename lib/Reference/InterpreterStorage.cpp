@@ -26,6 +26,8 @@ using namespace mlir::tandem::reference;
 llvm::Error reference::checkKnown(StorageAttrInterface storage) {
   if (auto scaled = dyn_cast<ScaledStorageAttr>(storage))
     return checkKnown(scaled.getCode());
+  if (auto coded = dyn_cast<CodedStorageAttr>(storage))
+    return checkKnown(coded.getCode());
   if (isa<FloatStorageAttr, ExpansionStorageAttr, KahanStorageAttr,
           MasterStorageAttr, RemainderStorageAttr, ResidualStorageAttr>(
           storage))
@@ -132,9 +134,11 @@ static SoftFloat decodeScaled(ScaledStorageAttr storage,
                               ArrayRef<uint64_t> planes) {
   size_t count = storage.getCode().getPlanes().size();
   SoftFloat scale = decodeScale(storage.getScale(), planes[count]);
-  unsigned exponent = storage.getCode().getRange() ? planes[count + 1] : 0;
+  CodeContext context;
+  if (storage.getCode().getRange())
+    context.exponent = planes[count + 1];
   return dequantize(storage.getCode(), planes.take_front(count), scale,
-                    exponent);
+                    context);
 }
 
 SoftFloat reference::decodeReal(StorageAttrInterface storage,
@@ -147,8 +151,19 @@ SoftFloat reference::decodeReal(StorageAttrInterface storage,
     return decodeResidual(residual, planes);
   if (auto scaled = dyn_cast<ScaledStorageAttr>(storage))
     return decodeScaled(scaled, planes);
+  if (auto coded = dyn_cast<CodedStorageAttr>(storage))
+    return finish(coded.getCode(), decode(coded.getCode(), planes, {}));
   return sumComponents(widenMixed(readComponents(storage, planes)),
                        Format::F32);
+}
+
+/// The codes of a value as though its scale were 1.
+static Codes encodeAlone(scaled::CodeAttrInterface code, const SoftFloat &value,
+                         uint16_t random) {
+  SoftFloat prepared = prepare(code, value);
+  CodeContext context;
+  context.random = random;
+  return encode(code, prepared, prepared.isFinite(), context);
 }
 
 Codes reference::encodeReal(StorageAttrInterface storage,
@@ -161,6 +176,8 @@ Codes reference::encodeReal(StorageAttrInterface storage,
     return splitRemainder(value);
   if (auto residual = dyn_cast<ResidualStorageAttr>(storage))
     return encodeResidual(residual, value);
+  if (auto coded = dyn_cast<CodedStorageAttr>(storage))
+    return encodeAlone(coded.getCode(), value, random);
   Format format = getLeadingFormat(storage);
   auto plain = dyn_cast<FloatStorageAttr>(storage);
   if (plain && plain.getRounding() == Rounding::stochastic)
@@ -172,8 +189,8 @@ Codes reference::encodeReal(StorageAttrInterface storage,
 
 /// The codes of one group, and behind those of each element its scale and, of
 /// codes with a range, its exponent.
-static void writeGroup(const BoundTensor &tensor, uint64_t element,
-                       ArrayRef<SoftFloat> values) {
+static void writeGroup(const BoundTensor &tensor, const MachineState &state,
+                       uint64_t element, ArrayRef<SoftFloat> values) {
   auto storage = cast<ScaledStorageAttr>(tensor.storage);
   scaled::CodeAttrInterface code = storage.getCode();
   SoftFloat amax(Format::F32);
@@ -186,22 +203,26 @@ static void writeGroup(const BoundTensor &tensor, uint64_t element,
       chooseScale(amax, code, storage.getScale(), storage.getRecipe());
   SoftFloat scale = decodeScale(storage.getScale(), bits);
   bool hasRange = code.getRange().has_value();
-  unsigned exponent = hasRange ? chooseExponent(code, scale, least) : 0;
+  CodeContext context;
+  if (hasRange)
+    context.exponent = chooseExponent(code, scale, least);
   for (const SoftFloat &value : values) {
-    Codes codes = quantize(code, value, scale, exponent);
+    if (storage.usesRandomBits())
+      context.random = drawRandomBits(state, element);
+    Codes codes = quantize(code, value, scale, context);
     codes.push_back(bits);
     if (hasRange)
-      codes.push_back(exponent);
+      codes.push_back(context.exponent);
     tensor.write(element++, codes);
   }
 }
 
-void BoundTensor::writeGroups(uint64_t element,
+void BoundTensor::writeGroups(const MachineState &state, uint64_t element,
                               ArrayRef<SoftFloat> values) const {
   unsigned group = getGroup(storage);
   for (; !values.empty(); element += group) {
     ArrayRef<SoftFloat> part = values.take_front(group);
-    writeGroup(*this, element, part);
+    writeGroup(*this, state, element, part);
     values = values.drop_front(part.size());
   }
 }

@@ -12,15 +12,12 @@
 
 #include "tandem/Support/FloatEmulation.h"
 #include "mlir/IR/TypeUtilities.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::tandem;
 using arith::CmpFPredicate;
 using arith::CmpIPredicate;
-
-static constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
-static constexpr uint64_t f32Infinity = 0x7F800000;
-static constexpr uint64_t f32QuietNaN = 0x7FC00000;
 
 /// Bits that f32's mantissa has more than the format's.
 static unsigned droppedBits(FloatFormat format) {
@@ -86,7 +83,7 @@ Value mlir::tandem::roundLanes(SequenceBuilder &b, Value lanes,
   Value overflows = b.compare(CmpIPredicate::ugt, rounded,
                               b.like(bits, maxFiniteAsF32(format)));
   rounded = b.select(
-      overflows, b.like(bits, format.hasInfinity ? f32Infinity : f32QuietNaN),
+      overflows, b.like(bits, format.hasInfinity() ? f32Infinity : f32QuietNaN),
       rounded);
   Value isNaN =
       b.compare(CmpIPredicate::ugt, magnitude, b.like(bits, f32Infinity));
@@ -94,8 +91,137 @@ Value mlir::tandem::roundLanes(SequenceBuilder &b, Value lanes,
   return b.bitcast(b.ori(rounded, sign), b.builder.getF32Type());
 }
 
+RoundedMagnitude mlir::tandem::roundByAnchor(SequenceBuilder &b,
+                                             Value magnitude,
+                                             FloatFormat format) {
+  Type f32 = b.builder.getF32Type();
+  unsigned dropped = droppedBits(format);
+  Value exponent = b.andi(magnitude, b.like(magnitude, f32Infinity));
+  Value least = b.like(exponent, powerOfTwo(format.minExponent()));
+  exponent = arith::MaxUIOp::create(b.builder, b.loc, exponent, least);
+  Value anchor = b.bitcast(
+      b.addi(exponent, b.like(exponent, uint64_t(dropped) << 23)), f32);
+  Value sum = b.add(b.bitcast(magnitude, f32), anchor);
+  // The sum's low bits count units in the last place; the exponent stands
+  // above.
+  Value units = b.subi(b.bits(sum), b.bits(anchor));
+  Value code = b.addi(units, b.shr(b.subi(exponent, least), dropped));
+  return {b.sub(sum, anchor), code};
+}
+
+/// Whether the anchor of every magnitude is finite.
+static bool hasAnchors(FloatFormat format) {
+  double largest = format.decode(format.maxFinite());
+  return format.mantissaBits > 0 &&
+         std::ilogb(largest) + int(droppedBits(format)) <= 127;
+}
+
+namespace {
+/// A magnitude in units of the format's last place: `significand` by
+/// 2^-(dropped + below), with codes that begin at `base`. From 31 on `below` is
+/// 31.
+struct AlignedMagnitude {
+  Value significand, below, base;
+};
+} // namespace
+
+/// An i32 can be shifted by 31 at most, which leaves nothing of 31 bits.
+static Value limitShift(SequenceBuilder &b, Value amount) {
+  return arith::MinUIOp::create(b.builder, b.loc, amount, b.like(amount, 31));
+}
+
+static AlignedMagnitude alignMagnitude(SequenceBuilder &b, Value magnitude,
+                                       FloatFormat format) {
+  Value field = b.shr(magnitude, 23), hidden = b.like(field, 0x800000);
+  Value least = b.like(field, format.minExponent() + 127);
+  // Subnormal f32, with the exponent of the smallest normal one, count where
+  // not all their bits are shifted out.
+  if (format.minExponent() < -64) {
+    Value one = b.like(field, 1);
+    Value isSubnormal = b.compare(CmpIPredicate::ult, field, one);
+    hidden = b.select(isSubnormal, b.like(field, 0), hidden);
+    field = arith::MaxUIOp::create(b.builder, b.loc, field, one);
+  }
+  Value significand =
+      b.ori(b.andi(magnitude, b.like(magnitude, 0x7FFFFF)), hidden);
+  Value clamped = arith::MaxUIOp::create(b.builder, b.loc, field, least);
+  return {significand, limitShift(b, b.subi(clamped, field)),
+          b.shl(b.subi(clamped, least), format.mantissaBits)};
+}
+
+static Value shiftDown(SequenceBuilder &b, Value value, Value amount) {
+  return arith::ShRUIOp::create(b.builder, b.loc, value, amount);
+}
+
+/// To nearest.
+static Value roundAligned(SequenceBuilder &b, AlignedMagnitude x,
+                          FloatFormat format) {
+  Value shift =
+      limitShift(b, b.addi(x.below, b.like(x.below, droppedBits(format))));
+  Value one = b.like(shift, 1);
+  Value code = b.addi(shiftDown(b, x.significand, shift), x.base);
+  Value unit = arith::ShLIOp::create(b.builder, b.loc, one, shift);
+  Value half = b.subi(b.shr(unit, 1), one);
+  Value sum = b.addi(b.addi(x.significand, half), b.andi(code, one));
+  return b.addi(shiftDown(b, sum, shift), x.base);
+}
+
+/// The bits above the lowest `count`, with those added that make it round up.
+static Value shiftStochastically(SequenceBuilder &b, Value bits, unsigned count,
+                                 Value random) {
+  Value addend =
+      count < 16 ? b.shr(random, 16 - count) : b.shl(random, count - 16);
+  return b.shr(b.addi(bits, addend), count);
+}
+
+/// Formats with f32's exponents: a code is the upper bits of an f32.
+static Value roundUpperBits(SequenceBuilder &b, Value magnitude,
+                            FloatFormat format, RoundingMode rounding,
+                            Value random) {
+  unsigned dropped = droppedBits(format);
+  if (rounding == RoundingMode::stochastic)
+    return shiftStochastically(b, magnitude, dropped, random);
+  if (rounding == RoundingMode::nearest)
+    magnitude = roundMantissa(b, magnitude, dropped);
+  return b.shr(magnitude, dropped);
+}
+
+Value mlir::tandem::roundMagnitude(SequenceBuilder &b, Value magnitude,
+                                   FloatFormat format, RoundingMode rounding,
+                                   Value random) {
+  if (format.bias > 127) {
+    Value number = b.bitcast(magnitude, b.builder.getF32Type());
+    Value power = b.real(number.getType(), std::ldexp(1.0, format.bias - 127));
+    magnitude = b.bits(b.mul(number, power));
+    format.bias = 127;
+  }
+  if (format.bias == 127)
+    return roundUpperBits(b, magnitude, format, rounding, random);
+  if (rounding == RoundingMode::nearest && hasAnchors(format))
+    return roundByAnchor(b, magnitude, format).code;
+  AlignedMagnitude x = alignMagnitude(b, magnitude, format);
+  if (rounding == RoundingMode::nearest)
+    return roundAligned(b, x, format);
+  unsigned dropped = droppedBits(format);
+  if (rounding == RoundingMode::toward_zero)
+    return b.addi(b.shr(shiftDown(b, x.significand, x.below), dropped), x.base);
+  // Sixteen bits at least stand behind the unit.
+  unsigned guard = dropped < 16 ? 16 - dropped : 0;
+  Value bits = shiftDown(b, b.shl(x.significand, guard), x.below);
+  return b.addi(shiftStochastically(b, bits, dropped + guard, random), x.base);
+}
+
 Value mlir::tandem::unpackMagnitude(SequenceBuilder &b, Value code,
                                     FloatFormat format) {
+  if (format.bias >= 127) {
+    // The f32 has the same fields, up to a power of two.
+    Value bits = b.shl(code, droppedBits(format));
+    Value number = b.bitcast(bits, b.builder.getF32Type());
+    if (format.bias == 127)
+      return number;
+    return b.mul(number,
+                 b.real(number.getType(), std::ldexp(1.0, 127 - format.bias)));
+  }
   Value isSubnormal =
       b.compare(CmpIPredicate::ult, code,
                 b.like(code, uint64_t(1) << format.mantissaBits));
@@ -135,7 +261,7 @@ Value mlir::tandem::decodeLanes(SequenceBuilder &b, Value code,
   Value finite = b.bits(unpackMagnitude(b, magnitude, format));
   // A NaN leaves its payload behind: lanes hold none in the bits bf16 drops.
   Value special = b.like(bits, f32QuietNaN);
-  if (format.hasInfinity)
+  if (format.hasInfinity())
     special = b.select(b.compare(CmpIPredicate::eq, magnitude,
                                  b.like(bits, format.infinity())),
                        b.like(bits, f32Infinity), special);
@@ -157,7 +283,7 @@ Value mlir::tandem::encodeLanes(SequenceBuilder &b, Value lanes,
   Value isNaN =
       b.compare(CmpIPredicate::ugt, magnitude, b.like(bits, f32Infinity));
   Value code = finite;
-  if (format.hasInfinity)
+  if (format.hasInfinity())
     code = b.select(
         b.compare(CmpIPredicate::eq, magnitude, b.like(bits, f32Infinity)),
         b.like(bits, format.infinity()), code);

@@ -12,7 +12,7 @@
 
 #include "tandem/Support/FloatFormat.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "llvm/Support/ErrorHandling.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -24,7 +24,16 @@ FloatFormat FloatFormat::get(Type type) {
   unsigned width = llvm::APFloat::semanticsSizeInBits(semantics);
   return {width - precision, precision - 1,
           1 - llvm::APFloat::semanticsMinExponent(semantics),
-          llvm::APFloat::semanticsHasInf(semantics)};
+          llvm::APFloat::semanticsHasInf(semantics) ? Specials::ieee
+                                                    : Specials::nan};
+}
+
+double FloatFormat::decode(uint64_t magnitude) const {
+  uint64_t hidden = uint64_t(1) << mantissaBits;
+  uint64_t field = magnitude >> mantissaBits;
+  uint64_t significand = magnitude % hidden + (field ? hidden : 0);
+  int exponent = std::max<int>(field, 1) - bias - int(mantissaBits);
+  return std::ldexp(double(significand), exponent);
 }
 
 Type mlir::tandem::getBitsType(Type type) {

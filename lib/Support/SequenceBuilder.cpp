@@ -1,5 +1,4 @@
-//===- SequenceBuilder.cpp - Terse arith construction
-//------------------------===//
+//===- SequenceBuilder.cpp - Terse arith construction ---------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -13,6 +12,7 @@
 
 #include "tandem/Support/SequenceBuilder.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -62,8 +62,19 @@ Value SequenceBuilder::resize(Value value, Type element) {
   return make<arith::TruncIOp>(type, value);
 }
 
+Value SequenceBuilder::toReal(Value integer) {
+  return make<arith::SIToFPOp>(
+      withElement(integer.getType(), builder.getF32Type()), integer);
+}
+
 Value SequenceBuilder::bits(Value value) {
   return bitcast(value, getElementTypeOrSelf(getBitsType(value.getType())));
+}
+
+Value SequenceBuilder::spread(Value scalar, Value shape) {
+  auto type = dyn_cast<VectorType>(shape.getType());
+  return type ? make<vector::BroadcastOp>(type.clone(scalar.getType()), scalar)
+              : scalar;
 }
 
 Value SequenceBuilder::integer(Type type, uint64_t constant) {
@@ -104,7 +115,7 @@ Value SequenceBuilder::canonicalBits(Value value) {
   Value code = bits(value);
   Value magnitude = andi(code, like(code, format.magnitudeMask()));
   uint64_t largest =
-      format.hasInfinity ? format.infinity() : format.maxFinite();
+      format.hasInfinity() ? format.infinity() : format.maxFinite();
   Value isNaN =
       compare(arith::CmpIPredicate::ugt, magnitude, like(code, largest));
   return select(isNaN, like(code, format.canonicalNaN()), code);

@@ -145,7 +145,7 @@ def test_arithmetic_is_exact(strategy, chip):
 # Groups
 #===----------------------------------------------------------------------===#
 
-GROUPED = ("flash", "coat", "fp8-collage-plus")
+GROUPED = ("flash", "coat", "adam8bit", "fp8-collage-plus")
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -190,10 +190,11 @@ def test_wide_accesses_of_groups(strategy):
 
 @pytest.mark.parametrize("strategy", GROUPED)
 def test_one_tree_for_each_reduction(strategy):
-    """The eight elements of a thread meet first; 32 / 8 and 128 / 8 threads then
-    take 2 and 4 shuffles. The expanded codes have a minimum too."""
+    """The eight elements of a thread meet first; 32 / 8, 128 / 8 and 256 / 8 threads
+    then take 2, 4 and 5 shuffles. The expanded codes have a minimum too."""
     text = compiled("adamw", strategy, "sm_90").ptx.split(".entry tandem_adamw(")[1]
-    shuffles = {"flash": 2 * 2, "coat": 2 * 2 * 4, "fp8-collage-plus": 3 * 4}
+    shuffles = {"flash": 2 * 2, "coat": 2 * 2 * 4, "adam8bit": 2 * 5,
+                "fp8-collage-plus": 3 * 4}
     assert len(re.findall(r"\bshfl\.sync\.bfly", text)) == shuffles[strategy]
 
 

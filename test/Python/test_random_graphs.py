@@ -147,7 +147,8 @@ def test_generation_covers():
         "add", "sub", "mul", "div", "sqrt", "neg", "abs", "max", "min", "select"}
     kinds = {type(r.storage).__name__ for g in graphs for r in g.roles}
     assert kinds == {"Plain", "Expansion", "Kahan", "Master", "Remainder", "Residual",
-                     "Scaled"}
+                     "Scaled", "Coded"}
     codes = {type(r.storage.code).__name__ for g in graphs for r in g.roles
              if hasattr(r.storage, "code")}
-    assert codes == {"FloatCode", "PairCode", "ExpandedCode", "SoftsignCode", "RootCode"}
+    assert codes == {"FloatCode", "PairCode", "ExpandedCode", "DynamicCode",
+                     "MinifloatCode", "SoftsignCode", "RootCode"}

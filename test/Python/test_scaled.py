@@ -14,9 +14,10 @@ import pytest
 import tandem
 from model import (GRAPHS, SCALED_STRATEGIES, Strategy, bytes_per_parameter, cases,
                    plane_groups, plane_types, smallest_group, step)
+from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
+                         RootCode, SoftsignCode, f32_exp2, f32_log2)
 from model.formats import decode, encode
-from model.scaled import (ExpandedCode, FloatCode, PairCode, Residual, RootCode, Scaled,
-                          SoftsignCode, choose_scale, decode_scale, f32_exp2, f32_log2)
+from model.scaled import Coded, Residual, Scaled, choose_scale, decode_scale
 from model.storage import Draw, Plain
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of, strategy_text)
@@ -65,10 +66,11 @@ def test_interpreter(graph, strategy, scaled_path):
     for kind in cases.SCALED_KINDS:
         for size in (17, 130):
             planes, hypers = example(graph, strategy, kind, size)
-            want = step(graph, SCALED_STRATEGIES[strategy], planes, hypers, STEP)
+            want = step(graph, SCALED_STRATEGIES[strategy], planes, hypers, STEP, SEED,
+                        KEY, FIRST)
             got = {name: plane.copy() for name, plane in planes.items()}
             tandem.interpret(graph, strategy, got, hypers, path=[scaled_path],
-                             step=STEP)
+                             step=STEP, seed=SEED, key=KEY, first=FIRST)
             assert_same(got, planes | want, f"{kind}, {size}")
 
 
@@ -84,7 +86,8 @@ def test_signature(graph, strategy, scaled_path):
 
 
 @pytest.mark.parametrize("strategy, count", [
-    ("flash", 7.125), ("coat", 6 + 6 / 128), ("fp8-collage-light", 5 + 16 / 128),
+    ("flash", 7.125), ("coat", 6 + 6 / 128), ("adam8bit", 6 + 8 / 256),
+    ("adam8bit-expanded", 6 + 9 / 256), ("fp8-collage-light", 5 + 16 / 128),
     ("fp8-collage-plus", 6 + 16 / 128)])
 def test_bytes_of_adamw(strategy, count):
     """Table 1 of the FlashOptim paper for the first: 24-bit weights, and 1 + 2/32 a
@@ -101,7 +104,7 @@ def test_many_steps(strategy, scaled_path):
     for number in range(1, 13):
         grad = cases.state("adamw", model, "ordinary", 300, 100 + number)["grad"]
         planes, mine = planes | {"grad": grad}, mine | {"grad": grad}
-        planes |= step("adamw", model, planes, hypers, number)
+        planes |= step("adamw", model, planes, hypers, number, SEED)
         mine = run(kernel, mine, hypers, step=number)
         assert_same(mine, planes, f"step {number}")
 
@@ -129,7 +132,8 @@ def test_widths(strategy, width, scaled_path):
 
 
 @pytest.mark.parametrize("threads", (1, 2, 3))
-@pytest.mark.parametrize("strategy", ("flash", "coat", "fp8-moments", "fp8-collage-low"))
+@pytest.mark.parametrize("strategy", ("flash", "coat", "fp8-moments", "fp8-collage-low",
+                                      "minifloat", "unscaled"))
 def test_plan(strategy, threads, scaled_path):
     """Many tensors with a tail in most, and any threads."""
     kernel = compiled("adamw", strategy, path=(scaled_path,))
@@ -143,8 +147,9 @@ def test_plan(strategy, threads, scaled_path):
                 keys=sizes, firsts=firsts)
     scalars = kernel.scalars(hypers | integers_of(kernel))
     plan.launch([scalars[0]], [scalars[1]], threads=threads)
-    for size, planes, got in zip(sizes, before, after):
-        want = step("adamw", SCALED_STRATEGIES[strategy], planes, hypers, STEP)
+    for size, first, planes, got in zip(sizes, firsts, before, after):
+        want = step("adamw", SCALED_STRATEGIES[strategy], planes, hypers, STEP, SEED,
+                    size, first)
         assert_same(got, planes | want, f"{size} elements")
 
 
@@ -163,7 +168,8 @@ def test_shards(strategy, cuts, scaled_path):
                 run(kernel, planes, hypers, first=FIRST))
 
 
-@strategies
+@pytest.mark.parametrize("strategy", [name for name, strategy in SCALED_STRATEGIES.items()
+                                      if smallest_group("adamw", strategy)])
 def test_first_inside_a_group(strategy, scaled_path):
     kernel = compiled("adamw", strategy, path=(scaled_path,))
     planes, hypers = example("adamw", strategy, "ordinary", 40)
@@ -210,9 +216,20 @@ func.func @swap(%w: tensor<?xf32> {tandem.role = #p},
 CODES = {"e4m3": FloatCode("f8E4M3FN"), "e5m2": FloatCode("f8E5M2"),
          "f16": FloatCode("f16"), "pair": PairCode("f8E4M3FN"),
          "low-pair": PairCode("f8E5M2"), "softsign": SoftsignCode(), "root": RootCode(),
-         "expanded": ExpandedCode("f8E4M3FN", 229376.0),
-         "normal-expanded": ExpandedCode("f8E4M3FN", 28672.0),
-         "low-expanded": ExpandedCode("f8E5M2", 57344 * 2.0**16)}
+         "expanded": ExpandedCode(FloatCode("f8E4M3FN"), 229376.0),
+         "normal-expanded": ExpandedCode(FloatCode("f8E4M3FN"), 28672.0),
+         "signed": DynamicCode(True), "unsigned": DynamicCode(False),
+         "signed-expanded": ExpandedCode(DynamicCode(True), 1e6),
+         "unsigned-expanded": ExpandedCode(DynamicCode(False), 3e5),
+         "e2m1": MinifloatCode(2, 1, specials="none"),
+         "e4m2": MinifloatCode(4, 2, specials="negative_zero"),
+         "e3m4": MinifloatCode(3, 4, 5, rounding="toward_zero"),
+         "tiny": MinifloatCode(3, 2, 9), "e5m6": MinifloatCode(5, 6, specials="ieee"),
+         "clamped": MinifloatCode(5, 2, None, "none", "nearest", (-6, 7)),
+         "drawn": MinifloatCode(4, 3, rounding="stochastic"),
+         "low-drawn": MinifloatCode(6, 0, None, "negative_zero", "stochastic"),
+         "wide-drawn": MinifloatCode(6, 9, None, "ieee", "stochastic"),
+         "low-expanded": ExpandedCode(FloatCode("f8E5M2"), 57344 * 2.0**16)}
 SCALES = [("f32", "current"), ("bf16", "current"), ("f16", "current"),
           ("f32", "mx_floor"), ("f16", "pow2"), ("bf16", "pow2"),
           ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor")]
@@ -224,24 +241,30 @@ RESIDUALS = {f"{low}-{residual}": Residual(low, residual)
 
 @pytest.fixture(scope="module")
 def swap(tmp_path_factory):
-    """swap(storage, planes, x): (what x is stored as, what planes were read as)."""
+    """swap(storage, planes, x): (what x is stored as, what planes were read as),
+    by the kernel or the interpreter."""
     directory = tmp_path_factory.mktemp("swap")
 
-    def launch(name, storage, planes, x):
+    def launch(name, storage, planes, x, interpret=False):
         strategy = Strategy(Plain("f32"), storage, Plain("f32"), Plain("f32"))
         (directory / f"{name}.mlir").write_text(strategy_text(name, strategy))
-        kernel = compiled(SWAP, name, path=(str(directory),))
         got = {n: p.copy() for n, p in planes.items()}
         got |= {"g": x.view(np.uint32), "read": np.zeros(len(x), np.uint32)}
-        kernel(got)
+        if interpret:
+            tandem.interpret(SWAP, name, got, {}, path=[str(directory)], step=STEP,
+                             seed=SEED, key=KEY, first=FIRST)
+        else:
+            got = run(compiled(SWAP, name, path=(str(directory),)), got, {}, key=KEY,
+                      first=FIRST)
         return {n: got[n] for n in planes}, got["read"]
 
     return launch
 
 
-def check_swap(swap, name, storage, planes, x):
-    stored, read = swap(name, storage, planes, x)
-    assert_same(stored, storage.encode("w", x, Draw()), f"{name}, encode")
+def check_swap(swap, name, storage, planes, x, **how):
+    stored, read = swap(name, storage, planes, x, **how)
+    draw = Draw(SEED, KEY, FIRST, STEP)
+    assert_same(stored, storage.encode("w", x, draw), f"{name}, encode")
     assert_same({"read": read}, {"read": encode("f32", storage.decode(planes, "w"))},
                 f"{name}, decode")
 
@@ -319,6 +342,53 @@ def test_every_half(name, low, swap):
     check_swap(swap, f"{name}-half", storage, planes, x)
 
 
+def boundaries(code):
+    """Numbers between which codes change, and two neighbours on either side."""
+    value = code.decode([np.arange(256, dtype=np.uint8)]).astype(np.float64)
+    value = np.unique(value[np.abs(value) <= code.largest])
+    middle = np.float32((value[1:] + value[:-1]) / 2).view(np.int32)
+    return (middle[:, None] + np.arange(-2, 3, dtype=np.int32)).view(np.float32).ravel()
+
+
+@pytest.mark.parametrize("interpret", (False, True))
+@pytest.mark.parametrize("name", [n for n, code in CODES.items() if not code.range])
+def test_coded_storage(name, interpret, swap):
+    """Codes without a scale: every code, every kind of value."""
+    storage = Coded(CODES[name])
+    x = np.concatenate([groups_of_values(storage.code.largest)[:4000],
+                        half_precision("bf16")[:: 8 if interpret else 1],
+                        values(np.random.default_rng(11), 2003)])
+    planes = {n: np.arange(len(x)).astype(d) for n, d in storage.planes("w").items()}
+    check_swap(swap, f"{name}-coded", storage, planes, x, interpret=interpret)
+
+
+@pytest.mark.parametrize("interpret", (False, True))
+@pytest.mark.parametrize("name", ("e4m3", "e5m2", "softsign", "signed", "unsigned",
+                                  "e2m1", "e4m2", "e3m4", "clamped"))
+def test_boundaries(name, interpret, swap):
+    """Under the scale 1, which the first of each group makes."""
+    code = CODES[name]
+    y = np.resize(boundaries(code), (400, 15))
+    x = np.concatenate([np.full((len(y), 1), code.largest), y], 1).astype(np.float32).ravel()
+    storage = Scaled(code, 16, "f32")
+    planes = storage.encode("w", x, Draw())
+    assert np.all(decode_scale("f32", planes["w.scale"]) == 1)
+    check_swap(swap, f"{name}-boundaries", storage, planes, x, interpret=interpret)
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_interpreted_codes(name, swap):
+    """Every code of 8 bits, and all kinds of values, by the interpreter."""
+    storage, rng = Scaled(CODES[name], 16, "f32"), np.random.default_rng(12)
+    x = np.concatenate([groups_of_values(storage.code.largest)[:16 * 100],
+                        values(rng, 16 * 100 + 5)])
+    planes = {n: np.arange(-(-len(x) // group)).astype(storage.planes("w")[n])
+              for n, group in storage.plane_groups("w").items()}
+    planes["w.scale"] = encode("f32", np.exp2(rng.uniform(-9, 9, len(
+        planes["w.scale"]))).astype(np.float32))
+    check_swap(swap, f"{name}-interpreted", storage, planes, x, interpret=True)
+
+
 @pytest.mark.parametrize("name", RESIDUALS)
 def test_residual(name, swap):
     storage = RESIDUALS[name]
@@ -354,8 +424,9 @@ def test_scales_reach_the_largest(code, scale, recipe):
         assert np.all(value <= quotient * (2 if recipe == "pow2" else 1 + 2.0**-7) + 2.0**-24)
 
 
-@pytest.mark.parametrize("code, bound", (("normal-expanded", 2.0**-4),
-                                         ("expanded", 1.0), ("low-expanded", 1.0)))
+@pytest.mark.parametrize("code, bound", (
+    ("normal-expanded", 2.0**-4), ("expanded", 1.0), ("low-expanded", 1.0),
+    ("signed-expanded", 1.2), ("unsigned-expanded", 1.0)))
 def test_exponents_fill_the_range(code, bound):
     """(M / least)^k is in the range, for no larger k; normal codes are as near as
     k times their format."""
@@ -421,6 +492,7 @@ def test_residual_is_close(name):
 
 
 @pytest.mark.parametrize("name, bound", (("e4m3", 2.0**-4), ("pair", 2.0**-8),
+                                         ("signed", 2.0**-7), ("unsigned", 2.0**-8),
                                          ("softsign", 2.0**-6), ("root", 2.0**-6)))
 def test_codes_are_close(name, bound):
     """The error as a share of the group's largest magnitude."""

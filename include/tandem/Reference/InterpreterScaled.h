@@ -6,22 +6,18 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the numbers of 8-bit strategies, by docs/Numerics.md:
-// codes and the scale that a group of them shares, and residuals in fractions
-// of an ulp. Scales of type f8E8M0FNU are integers of 8 bits here.
+// This file declares values of 8-bit strategies, by docs/Numerics.md: codes
+// under the scale that a group of them shares, and residuals in fractions of an
+// ulp. Scales of type f8E8M0FNU are integers of 8 bits here.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TANDEM_REFERENCE_INTERPRETERSCALED_H
 #define TANDEM_REFERENCE_INTERPRETERSCALED_H
 
-#include "tandem/Dialect/Scaled/IR/Scaled.h"
-#include "tandem/Reference/InterpreterStorage.h"
+#include "tandem/Reference/InterpreterCodes.h"
 
 namespace mlir::tandem::reference {
-
-/// Whether the interpreter knows a code.
-llvm::Error checkKnown(scaled::CodeAttrInterface code);
 
 /// The magnitude that an element adds to its group's largest one: of what is
 /// scaled in its place; zero where that is not finite.
@@ -42,12 +38,12 @@ uint32_t getLeast(const SoftFloat &value);
 unsigned chooseExponent(scaled::CodeAttrInterface code, const SoftFloat &scale,
                         uint32_t least);
 
-/// The codes of a value, one per plane. `exponent` is for codes with a range.
+/// The codes of a value, one per plane, and the value of codes.
 Codes quantize(scaled::CodeAttrInterface code, const SoftFloat &value,
-               const SoftFloat &scale, unsigned exponent);
+               const SoftFloat &scale, CodeContext context);
 SoftFloat dequantize(scaled::CodeAttrInterface code,
                      llvm::ArrayRef<uint64_t> codes, const SoftFloat &scale,
-                     unsigned exponent);
+                     CodeContext context);
 
 /// The value of hi and its residual, and the two of a value.
 SoftFloat decodeResidual(ResidualStorageAttr storage,

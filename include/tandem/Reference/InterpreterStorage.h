@@ -79,7 +79,8 @@ struct BoundTensor {
   void write(uint64_t element, llvm::ArrayRef<uint64_t> codes) const;
   /// Stores f32 values from `element` on, where a group begins. The last group
   /// may be shorter.
-  void writeGroups(uint64_t element, llvm::ArrayRef<SoftFloat> values) const;
+  void writeGroups(const MachineState &state, uint64_t element,
+                   llvm::ArrayRef<SoftFloat> values) const;
 };
 
 /// The flags that an element raises: bit 0 if it is a gradient's and a float

@@ -39,8 +39,26 @@ Value roundToOddF32(SequenceBuilder &b, Value wide);
 /// The product is exact in f64; TwoSum finds the error of the f64 sum.
 Value fmaToOddF32(SequenceBuilder &b, Value x, Value y, Value z);
 
+/// A magnitude that was rounded to a format, in f32, and its code (i32).
+struct RoundedMagnitude {
+  Value number, code;
+};
+
+/// Rounds an f32's magnitude bits to nearest, ties to even, by adding 2^n: the
+/// sum keeps the format's mantissa bits alone. There is a mantissa, `bias` is
+/// at most 127, and the number by 2^23 is an f32.
+RoundedMagnitude roundByAnchor(SequenceBuilder &b, Value magnitude,
+                               FloatFormat format);
+
+/// The code (i32) of an f32's magnitude bits, rounded to a format; that of a
+/// number beyond the largest lies beyond, unless rounding is to nearest. Ties
+/// go to the even code. `random` is an i32 in [0, 2^16) for stochastic
+/// rounding.
+Value roundMagnitude(SequenceBuilder &b, Value magnitude, FloatFormat format,
+                     RoundingMode rounding, Value random);
+
 /// The f32 of a finite number's code without sign (i32). No operation meets a
-/// subnormal f32, which processors are slow with.
+/// subnormal f32, which processors are slow with, unless the number is one.
 Value unpackMagnitude(SequenceBuilder &b, Value code, FloatFormat format);
 
 /// The code (i32) of an f32's magnitude bits that the format holds exactly.

@@ -18,14 +18,27 @@
 
 namespace mlir::tandem {
 
+/// Which codes of a float format are no numbers.
+enum class Specials {
+  /// All ones in the exponent: infinity, and NaN.
+  ieee,
+  /// All ones but the sign: NaN. There is no infinity (f8E4M3FN).
+  nan,
+  /// The code of -0: NaN. There is no infinity.
+  negative_zero,
+  none
+};
+
+/// How a number becomes one of a format.
+enum class RoundingMode { nearest, stochastic, toward_zero };
+
 /// A binary floating-point format as data: sign, exponent and mantissa fields,
 /// bias, and which special values exist. Subnormals always exist.
 struct FloatFormat {
   unsigned exponentBits;
   unsigned mantissaBits;
   int bias;
-  /// False for E4M3FN, whose all-ones exponent holds numbers and one NaN.
-  bool hasInfinity;
+  Specials specials;
 
   /// The format of a float type.
   static FloatFormat get(Type type);
@@ -37,16 +50,23 @@ struct FloatFormat {
   int minExponent() const { return 1 - bias; }
   uint64_t signMask() const { return uint64_t(1) << (width() - 1); }
   uint64_t magnitudeMask() const { return signMask() - 1; }
+  bool hasInfinity() const { return specials == Specials::ieee; }
   /// Bits of +infinity (formats that have it).
   uint64_t infinity() const {
     return ((uint64_t(1) << exponentBits) - 1) << mantissaBits;
   }
   /// Bits of the largest finite number.
   uint64_t maxFinite() const {
-    return hasInfinity ? infinity() - 1 : magnitudeMask() - 1;
+    return hasInfinity()               ? infinity() - 1
+           : specials == Specials::nan ? magnitudeMask() - 1
+                                       : magnitudeMask();
   }
-  /// The one NaN that stores write: all ones but the sign.
-  uint64_t canonicalNaN() const { return magnitudeMask(); }
+  /// The one NaN that stores write (formats that have one).
+  uint64_t canonicalNaN() const {
+    return specials == Specials::negative_zero ? signMask() : magnitudeMask();
+  }
+  /// The number of a finite code without sign, exactly.
+  double decode(uint64_t magnitude) const;
 };
 
 /// The integer type as wide as a float type, in the shape of `type`.

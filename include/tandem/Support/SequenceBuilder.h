@@ -1,5 +1,4 @@
-//===- SequenceBuilder.h - Terse arith construction ----------------*- C++
-//-*-===//
+//===- SequenceBuilder.h - Terse arith construction -------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -20,6 +19,11 @@
 #include "tandem/Support/FloatFormat.h"
 
 namespace mlir::tandem {
+
+/// Bits of an f32: all but the sign, all of the exponent, a NaN.
+inline constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
+inline constexpr uint64_t f32Infinity = 0x7F800000;
+inline constexpr uint64_t f32QuietNaN = 0x7FC00000;
 
 /// Builds arith and math operations on scalars, vectors or tensors. Every
 /// method creates exactly the operation it names; none folds.
@@ -63,8 +67,12 @@ public:
   Value bitcast(Value value, Type element);
   /// Zero-extends or truncates an integer to the element type.
   Value resize(Value value, Type element);
+  /// The f32 of a signed i32.
+  Value toReal(Value integer);
   /// The bits of a float.
   Value bits(Value value);
+  /// A scalar in the shape of another value.
+  Value spread(Value scalar, Value shape);
 
   /// An integer constant in the type of `value`.
   Value like(Value value, uint64_t constant) {

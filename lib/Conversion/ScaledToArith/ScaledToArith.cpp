@@ -12,7 +12,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/Scaled/IR/Powers.h"
@@ -28,10 +27,10 @@ namespace mlir::tandem {
 
 using namespace mlir;
 using namespace mlir::scaled;
+using mlir::tandem::f32Infinity;
+using mlir::tandem::f32Magnitude;
 using mlir::tandem::SequenceBuilder;
 
-static constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
-static constexpr uint64_t f32Infinity = 0x7F800000;
 static constexpr uint64_t f32MantissaMask = 0x007FFFFF;
 
 static uint64_t bitsOf(double value) {
@@ -63,7 +62,7 @@ static Value widenScale(SequenceBuilder &b, Value scale) {
   Value isNaN =
       b.compare(arith::CmpIPredicate::eq, exponent, b.like(exponent, 255));
   bits = b.select(isLeast, b.like(bits, 0x00400000), bits);
-  bits = b.select(isNaN, b.like(bits, 0x7FC00000), bits);
+  bits = b.select(isNaN, b.like(bits, tandem::f32QuietNaN), bits);
   return b.bitcast(bits, b.builder.getF32Type());
 }
 
@@ -106,6 +105,17 @@ static Value floorPowerOfTwo(SequenceBuilder &b, ScaleOp op) {
   return b.subi(lifted, limit);
 }
 
+/// value / divisor as what is emitted: the same number is the product by an
+/// inverse that f32 has.
+static Value divide(SequenceBuilder &b, Value value, double divisor) {
+  llvm::APFloat exact(static_cast<float>(divisor)), inverse(1.0f);
+  if (divisor == 1.0)
+    return value;
+  if (!exact.getExactInverse(&inverse))
+    return b.div(value, b.real(value.getType(), divisor));
+  return b.mul(value, b.real(value.getType(), inverse.convertToFloat()));
+}
+
 static Value buildScale(SequenceBuilder &b, ScaleOp op) {
   Type f32 = b.builder.getF32Type();
   Type type = op.getType();
@@ -118,9 +128,7 @@ static Value buildScale(SequenceBuilder &b, ScaleOp op) {
     Value bits = clampBits(b, floorPowerOfTwo(b, op), range);
     scale = narrowPowerOfTwo(b, bits, type);
   } else {
-    Value value = b.bitcast(amax, f32);
-    Value quotient =
-        b.div(value, b.real(value.getType(), op.getCode().getLargest()));
+    Value quotient = divide(b, b.bitcast(amax, f32), op.getCode().getLargest());
     Value bits = clampBits(b, b.bits(quotient), range);
     if (op.getRecipe() == Recipe::pow2) {
       Value up = b.addi(bits, b.like(bits, f32MantissaMask));
@@ -152,15 +160,6 @@ static Value buildMagnitude(SequenceBuilder &b, MagnitudeOp op) {
   auto [magnitude, isFinite] =
       takeMagnitude(b, op.getCode().prepare(b, op.getX()));
   return b.select(isFinite, magnitude, b.like(magnitude, 0));
-}
-
-/// A scalar in the shape of another value.
-static Value matchShape(SequenceBuilder &b, Value scalar, Value shape) {
-  auto type = dyn_cast<VectorType>(shape.getType());
-  if (!type)
-    return scalar;
-  return vector::BroadcastOp::create(b.builder, b.loc,
-                                     type.clone(scalar.getType()), scalar);
 }
 
 /// An exponent as i32; null stays null.
@@ -201,9 +200,9 @@ static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
   Value inverse = b.div(b.real(scale.getType(), 1.0), scale);
   Value value = op.getCode().prepare(b, op.getX());
   Value isFinite = takeMagnitude(b, value).second;
-  Value y = b.mul(value, matchShape(b, inverse, value));
-  return op.getCode().encode(b, y, isFinite,
-                             widenExponent(b, op.getExponent()));
+  Value y = b.mul(value, b.spread(inverse, value));
+  return op.getCode().encode(b, y, isFinite, widenExponent(b, op.getExponent()),
+                             op.getRandom());
 }
 
 static Value buildDequantize(SequenceBuilder &b, DequantizeOp op) {
@@ -211,7 +210,7 @@ static Value buildDequantize(SequenceBuilder &b, DequantizeOp op) {
       op.getCodes(), [&](Value code) { return takeBits(b, code); });
   Value value =
       op.getCode().decode(b, bits, widenExponent(b, op.getExponent()));
-  Value scale = matchShape(b, widenScale(b, op.getScale()), value);
+  Value scale = b.spread(widenScale(b, op.getScale()), value);
   return op.getCode().finish(b, b.mul(value, scale));
 }
 

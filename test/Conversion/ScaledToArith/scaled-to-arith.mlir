@@ -109,11 +109,11 @@ func.func @read_softsign(%q: i8, %s: f16) -> f32 {
 // CHECK:         %[[ZERO:.+]] = arith.constant 0 : i32
 // CHECK:         %[[LO_WORD:.+]] = arith.select %[[FINITE]], %[[SIGNED_LO]], %[[ZERO]] : i32
 // CHECK:         %[[NAN:.+]] = arith.constant 127 : i32
+// CHECK:         %[[ORDINARY:.+]] = arith.ori %[[HI_CODE]], %{{.+}} : i32
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno, %[[Y]], %[[Y]] : f32
 // CHECK:         %[[INF:.+]] = arith.constant 124 : i32
 // CHECK:         %[[SIGNED_INF:.+]] = arith.ori %{{.+}}, %[[INF]] : i32
 // CHECK:         %[[SPECIAL:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[SIGNED_INF]] : i32
-// CHECK:         %[[ORDINARY:.+]] = arith.ori %[[HI_CODE]], %{{.+}} : i32
 // CHECK:         %[[HI_WORD:.+]] = arith.select %[[FINITE]], %[[ORDINARY]], %[[SPECIAL]] : i32
 // CHECK:         arith.trunci %[[HI_WORD]] : i32 to i8
 // CHECK:         arith.trunci %[[LO_WORD]] : i32 to i8
@@ -165,6 +165,20 @@ func.func @current(%a: i32) -> bf16 {
 func.func @pow2(%a: i32) -> f32 {
   %s = scaled.scale #scaled.float<f8E4M3FN>, %a by pow2 : f32
   return %s : f32
+}
+
+// A division by a power of two is a product in what is emitted, one by 1 nothing.
+// CHECK-LABEL: func.func @current_power(
+// CHECK-NOT:     arith.divf
+// CHECK:         %[[SIXTEENTH:.+]] = arith.constant 6.250000e-02 : f32
+// CHECK:         arith.mulf %{{.+}}, %[[SIXTEENTH]] : f32
+// CHECK-NOT:     arith.divf
+// CHECK-NOT:     arith.mulf
+// CHECK:         return
+func.func @current_power(%a: i32) -> (f32, f32) {
+  %s = scaled.scale #scaled.minifloat<exponent = 3, mantissa = 0, specials = none>, %a by current : f32
+  %t = scaled.scale #scaled.dynamic<signed>, %a by current : f32
+  return %s, %t : f32, f32
 }
 
 // No division: exponents are subtracted.
@@ -263,4 +277,248 @@ func.func @least(%x: f32) -> i32 {
 func.func @exponent(%s: f32, %least: i32) -> i8 {
   %j = scaled.exponent #scaled.expanded<f8E4M3FN, range = 28672.0>, %s, %least : f32
   return %j : i8
+}
+
+// Where |y| reaches the end of a decade, the next power of ten and the decade, its
+// low bits, are chosen: 10^6 and 0 (1232348160), 10^5 and 1, to 1 and 6. What the
+// power makes of |y| goes from [0.1, 1] to [1, 2] = [1065353216, 1073741823], where
+// with the decade added to its exponent it counts to the rank. Rank 1 of negative
+// numbers is NaN's code, 126.
+// CHECK-LABEL: func.func @dynamic(
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[Y:.+]] = arith.mulf
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[Y]] : f32 to i32
+// CHECK:         %[[A:.+]] = math.absf %[[Y]] : f32
+// CHECK:         %[[P0:.+]] = arith.constant 1232348160 : i32
+// CHECK:         %[[T0:.+]] = arith.constant 1.900000e-06 : f32
+// CHECK:         %[[AT_T0:.+]] = arith.cmpf oge, %[[A]], %[[T0]] : f32
+// CHECK:         %[[P1:.+]] = arith.constant 1203982337 : i32
+// CHECK:         arith.select %[[AT_T0]], %[[P1]], %[[P0]] : i32
+// CHECK:         arith.constant 1.450000e-05 : f32
+// CHECK:         arith.constant 1.225000e-04 : f32
+// CHECK:         arith.constant 1.112500e-03 : f32
+// CHECK:         arith.constant 1.056250e-02 : f32
+// CHECK:         %[[T5:.+]] = arith.constant 0.102812499 : f32
+// CHECK:         %[[AT_T5:.+]] = arith.cmpf oge, %[[A]], %[[T5]] : f32
+// CHECK:         %[[P6:.+]] = arith.constant 1065353222 : i32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[AT_T5]], %[[P6]], %{{.+}} : i32
+// CHECK:         %[[POWER_BITS:.+]] = arith.andi %[[CHOSEN]], %{{.+}} : i32
+// CHECK:         %[[POWER:.+]] = arith.bitcast %[[POWER_BITS]] : i32 to f32
+// CHECK:         %[[U:.+]] = arith.mulf %[[A]], %[[POWER]] : f32
+// CHECK-DAG:     %[[SLOPE:.+]] = arith.constant 1.11111116 : f32
+// CHECK-DAG:     %[[BEGIN:.+]] = arith.constant 0.888888895 : f32
+// CHECK:         %[[PLACE:.+]] = math.fma %[[U]], %[[SLOPE]], %[[BEGIN]] : f32
+// CHECK:         %[[MOST:.+]] = arith.constant 1073741823 : i32
+// CHECK:         arith.minui %{{.+}}, %[[MOST]] : i32
+// CHECK:         %[[LEAST:.+]] = arith.constant 1065353216 : i32
+// CHECK:         %[[CLAMPED:.+]] = arith.maxui %{{.+}}, %[[LEAST]] : i32
+// CHECK:         %[[DECADE:.+]] = arith.shli %[[CHOSEN]], %{{.+}} : i32
+// CHECK:         arith.addi %[[CLAMPED]], %[[DECADE]] : i32
+// CHECK:         %[[PART:.+]] = arith.fptosi
+// CHECK-DAG:     %[[TWO:.+]] = arith.constant 2 : i32
+// CHECK-DAG:     %[[Z_NEGATIVE:.+]] = arith.constant 1.625000e-06 : f32
+// CHECK:         %[[NEGATIVE:.+]] = arith.cmpi slt, %[[BITS]]
+// CHECK:         %[[FIRST:.+]] = arith.select %[[NEGATIVE]], %[[TWO]], %{{.+}} : i32
+// CHECK:         %[[Z:.+]] = arith.select %[[NEGATIVE]], %[[Z_NEGATIVE]], %{{.+}} : f32
+// CHECK:         %[[RANK:.+]] = arith.maxsi %[[PART]], %[[FIRST]] : i32
+// CHECK:         %[[T6:.+]] = arith.constant 0.996484398 : f32
+// CHECK:         %[[AT_ONE:.+]] = arith.cmpf oge, %[[Y]], %[[T6]] : f32
+// CHECK:         %[[ONE:.+]] = arith.constant 128 : i32
+// CHECK:         %[[UP_TO_ONE:.+]] = arith.select %[[AT_ONE]], %[[ONE]], %[[RANK]] : i32
+// CHECK:         %[[AT_ZERO:.+]] = arith.cmpf olt, %[[A]], %[[Z]] : f32
+// CHECK:         arith.select %[[AT_ZERO]], %{{.+}}, %[[UP_TO_ONE]] : i32
+// CHECK:         %[[NAN:.+]] = arith.constant 126 : i32
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %{{.+}}, %[[NAN]] : i32
+// CHECK:         arith.trunci %[[CODE]] : i32 to i8
+func.func @dynamic(%x: f32, %s: f32) -> i8 {
+  %q = scaled.quantize #scaled.dynamic<signed>, %x by %s : f32, f32 -> i8
+  return %q : i8
+}
+
+// Decades have twice as many parts, from [2, 4], of which the rank is one less. A
+// negative value is NaN, 1.
+// CHECK-LABEL: func.func @dynamic_unsigned(
+// CHECK:         %[[Y:.+]] = arith.mulf
+// CHECK:         arith.constant 1.450000e-06 : f32
+// CHECK:         math.fma
+// CHECK:         arith.constant 1082130431 : i32
+// CHECK:         arith.constant 1073741824 : i32
+// CHECK:         %[[PART:.+]] = arith.fptosi
+// CHECK:         %[[NEGATIVE:.+]] = arith.cmpf olt, %[[Y]]
+// CHECK:         %[[NAN:.+]] = arith.constant 1 : i32
+// CHECK:         %[[RANK:.+]] = arith.subi %[[PART]], %[[NAN]] : i32
+// CHECK:         arith.maxsi %[[RANK]], %{{.+}} : i32
+// CHECK:         arith.constant 0.998242199 : f32
+// CHECK:         %[[CODE:.+]] = arith.select %[[NEGATIVE]], %[[NAN]], %{{.+}} : i32
+// CHECK:         arith.select %{{.+}}, %[[CODE]], %[[NAN]] : i32
+func.func @dynamic_unsigned(%x: f32, %s: f32) -> i8 {
+  %q = scaled.quantize #scaled.dynamic<unsigned>, %x by %s : f32, f32 -> i8
+  return %q : i8
+}
+
+// The fraction of 2 * rank + 1 is the place in the decade, its exponent the decade.
+// CHECK-LABEL: func.func @read_dynamic(
+// CHECK-SAME:      %[[Q:.+]]: i8, %[[S:.+]]: f32)
+// CHECK:         %[[CODE:.+]] = arith.extui %[[Q]] : i8 to i32
+// CHECK:         %[[OFFSET:.+]] = arith.subi %[[CODE]], %{{.+}} : i32
+// CHECK:         %[[RANK:.+]] = arith.maxsi %[[OFFSET]], %{{.+}} : i32
+// CHECK:         arith.shli %[[RANK]]
+// CHECK:         %[[WIDE:.+]] = arith.sitofp
+// CHECK:         %[[PLACE:.+]] = arith.bitcast %{{.+}} : i32 to f32
+// CHECK:         %[[FOUR:.+]] = arith.constant 4.000000e+00 : f32
+// CHECK:         arith.cmpf oge, %[[WIDE]], %[[FOUR]] : f32
+// CHECK:         %[[MOST:.+]] = arith.constant 1.280000e+02 : f32
+// CHECK:         %[[LAST:.+]] = arith.cmpf oge, %[[WIDE]], %[[MOST]] : f32
+// CHECK:         %[[POWER:.+]] = arith.select %[[LAST]]
+// CHECK:         %[[PART:.+]] = arith.subf %[[PLACE]], %{{.+}} : f32
+// CHECK:         %[[CENTRE:.+]] = math.fma %[[PART]], %{{.+}}, %{{.+}} : f32
+// CHECK:         arith.mulf %[[CENTRE]], %[[POWER]] : f32
+// CHECK:         %[[IS_ONE:.+]] = arith.cmpi eq, %[[RANK]]
+// CHECK:         %[[UP_TO_ONE:.+]] = arith.select %[[IS_ONE]]
+// CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[RANK]]
+// CHECK:         %[[MAGNITUDE:.+]] = arith.select %[[IS_ZERO]], %{{.+}}, %[[UP_TO_ONE]] : i32
+// CHECK:         %[[SIGN:.+]] = arith.andi %[[OFFSET]], %{{.+}} : i32
+// CHECK:         %[[NUMBER:.+]] = arith.ori %[[MAGNITUDE]], %[[SIGN]] : i32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq, %[[CODE]]
+// CHECK:         arith.select %[[IS_NAN]], %{{.+}}, %[[NUMBER]] : i32
+func.func @read_dynamic(%q: i8, %s: f32) -> f32 {
+  %y = scaled.dequantize #scaled.dynamic<signed>, %q by %s : (i8), f32 -> f32
+  return %y : f32
+}
+
+// Nothing is multiplied by the largest number, 1; y goes to the code where it is zero,
+// whose power is none, or not finite.
+// CHECK-LABEL: func.func @expanded_dynamic(
+// CHECK:         %[[Y:.+]] = arith.mulf
+// CHECK-COUNT-14: math.fma
+// CHECK-NOT:     arith.mulf
+// CHECK:         %[[SIGNED:.+]] = math.copysign %{{.+}}, %[[Y]] : f32
+// CHECK:         %[[LIMIT:.+]] = arith.constant 2139095039 : i32
+// CHECK:         %[[ORDINARY:.+]] = arith.cmpi ult, %{{.+}}, %[[LIMIT]] : i32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[ORDINARY]], %[[SIGNED]], %[[Y]] : f32
+// CHECK:         math.absf %[[CHOSEN]] : f32
+func.func @expanded_dynamic(%x: f32, %s: f32, %j: i8) -> i8 {
+  %q = scaled.quantize #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e4>, %x by %s, %j : f32, f32 -> i8
+  return %q : i8
+}
+
+// Nor is the largest number's logarithm, 0, subtracted from that of |code|.
+// CHECK-LABEL: func.func @read_expanded_dynamic(
+// CHECK:         %[[INVERSE:.+]] = arith.divf
+// CHECK:         math.absf
+// CHECK-COUNT-8:  math.fma
+// CHECK:         %[[LOG:.+]] = arith.addf
+// CHECK:         arith.mulf %[[LOG]], %[[INVERSE]] : f32
+func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
+  %y = scaled.dequantize #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e4>, %q by %s, %j : (i8), f32 -> f32
+  return %y : f32
+}
+
+// The significand, shifted down where its exponent is below the format's least
+// (121 in an f32), has 20 bits behind the unit, to whose upper 16 the random bits
+// are added; the exponent stands above. A number's magnitude stops at 448.
+// CHECK-LABEL: func.func @minifloat_stochastic(
+// CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[R:.+]]: i32)
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[LARGEST:.+]] = arith.constant 1138753536 : i32
+// CHECK:         %[[M:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
+// CHECK:         %[[FIELD:.+]] = arith.shrui %[[M]], %{{.+}} : i32
+// CHECK-DAG:     %[[HIDDEN:.+]] = arith.constant 8388608 : i32
+// CHECK-DAG:     %[[LEAST:.+]] = arith.constant 121 : i32
+// CHECK:         %[[SIGNIFICAND:.+]] = arith.ori %{{.+}}, %[[HIDDEN]] : i32
+// CHECK:         %[[CLAMPED:.+]] = arith.maxui %[[FIELD]], %[[LEAST]] : i32
+// CHECK-DAG:     arith.subi %[[CLAMPED]], %[[FIELD]] : i32
+// CHECK-DAG:     %[[ABOVE:.+]] = arith.subi %[[CLAMPED]], %[[LEAST]] : i32
+// CHECK-DAG:     %[[BASE:.+]] = arith.shli %[[ABOVE]], %{{.+}} : i32
+// CHECK:         %[[FIXED:.+]] = arith.shrui %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[FOUR:.+]] = arith.constant 4 : i32
+// CHECK:         %[[ADDEND:.+]] = arith.shli %[[R]], %[[FOUR]] : i32
+// CHECK:         %[[SUM:.+]] = arith.addi %[[FIXED]], %[[ADDEND]] : i32
+// CHECK:         %[[TWENTY:.+]] = arith.constant 20 : i32
+// CHECK:         %[[UNITS:.+]] = arith.shrui %[[SUM]], %[[TWENTY]] : i32
+// CHECK:         %[[CODE:.+]] = arith.addi %[[UNITS]], %[[BASE]] : i32
+// CHECK:         %[[SIGNED:.+]] = arith.ori %[[CODE]], %{{.+}} : i32
+// CHECK:         arith.select %[[FINITE]], %[[SIGNED]], %{{.+}} : i32
+func.func @minifloat_stochastic(%x: f32, %s: f32, %r: i32) -> i8 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, %x by %s random %r : f32, f32, i32 -> i8
+  return %q : i8
+}
+
+// The mantissa's bits are dropped; no zero has a sign, whose bit alone (8) is NaN.
+// CHECK-LABEL: func.func @minifloat_toward_zero(
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult
+// CHECK:         %[[DROPPED:.+]] = arith.constant 22 : i32
+// CHECK:         %[[UNITS:.+]] = arith.shrui %{{.+}}, %[[DROPPED]] : i32
+// CHECK:         %[[CODE:.+]] = arith.addi %[[UNITS]], %{{.+}} : i32
+// CHECK:         %[[ZERO:.+]] = arith.constant 0 : i32
+// CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[CODE]], %[[ZERO]] : i32
+// CHECK:         %[[SIGN:.+]] = arith.select %[[IS_ZERO]], %[[ZERO]], %{{.+}} : i32
+// CHECK:         %[[NUMBER:.+]] = arith.ori %[[CODE]], %[[SIGN]] : i32
+// CHECK:         %[[WORD:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %{{.+}} : i32
+// CHECK:         arith.trunci %[[WORD]] : i32 to i8
+func.func @minifloat_toward_zero(%x: f32, %s: f32) -> i8 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 2, mantissa = 1, specials = negative_zero, rounding = toward_zero>, %x by %s : f32, f32 -> i8
+  return %q : i8
+}
+
+// A code is the upper bits of an f32 of at least 2^-62 (545259520), unless it is 0,
+// and at most 15 * 2^60.
+// CHECK-LABEL: func.func @minifloat_exponents(
+// CHECK:         %[[LARGEST:.+]] = arith.constant 1601175552 : i32
+// CHECK:         %[[AT_MOST:.+]] = arith.minui %{{.+}}, %[[LARGEST]] : i32
+// CHECK:         %[[SMALLEST:.+]] = arith.constant 545259520 : i32
+// CHECK:         %[[RAISED:.+]] = arith.maxui %[[AT_MOST]], %[[SMALLEST]] : i32
+// CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[AT_MOST]]
+// CHECK:         %[[M:.+]] = arith.select %[[IS_ZERO]], %[[AT_MOST]], %[[RAISED]] : i32
+// CHECK:         %[[CODE:.+]] = arith.shrui %[[M]], %{{.+}} : i32
+// CHECK:         arith.ori %[[CODE]], %{{.+}} : i32
+// CHECK:         arith.trunci %{{.+}} : i32 to i16
+func.func @minifloat_exponents(%x: f32, %s: f32) -> i16 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero, exponents = [-62, 63]>, %x by %s : f32, f32 -> i16
+  return %q : i16
+}
+
+// Without a mantissa a tie goes to the even code, which the exponent decides. NaN has
+// no sign, and no code: it is the largest number.
+// CHECK-LABEL: func.func @minifloat_no_mantissa(
+// CHECK:         %[[LARGEST:.+]] = arith.constant 1098907648 : i32
+// CHECK:         arith.minui %{{.+}}, %[[LARGEST]] : i32
+// CHECK:         %[[BASE:.+]] = arith.shli
+// CHECK:         %[[CODE:.+]] = arith.addi %{{.+}}, %[[BASE]] : i32
+// CHECK:         %[[ODD:.+]] = arith.andi %[[CODE]], %{{.+}} : i32
+// CHECK:         %[[SUM:.+]] = arith.addi %{{.+}}, %[[ODD]] : i32
+// CHECK:         %[[UNITS:.+]] = arith.shrui %[[SUM]], %{{.+}} : i32
+// CHECK:         %[[ROUNDED:.+]] = arith.addi %[[UNITS]], %[[BASE]] : i32
+// CHECK:         %[[NUMBER:.+]] = arith.ori %[[ROUNDED]], %{{.+}} : i32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno
+// CHECK:         arith.select %[[IS_NAN]], %[[ROUNDED]], %[[NUMBER]] : i32
+func.func @minifloat_no_mantissa(%x: f32, %s: f32) -> i8 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 3, mantissa = 0, specials = none>, %x by %s : f32, f32 -> i8
+  return %q : i8
+}
+
+// A bias beyond f32's: numbers are multiplied by a power of two, exactly.
+// CHECK-LABEL: func.func @minifloat_small_numbers(
+// CHECK:         %[[UP:.+]] = arith.constant 8.192000e+03 : f32
+// CHECK:         arith.mulf %{{.+}}, %[[UP]] : f32
+// CHECK:         %[[DOWN:.+]] = arith.constant 1.22070313E-4 : f32
+// CHECK:         arith.mulf %{{.+}}, %[[DOWN]] : f32
+func.func @minifloat_small_numbers(%x: f32, %s: f32) -> f32 {
+  %q = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, bias = 140>, %x by %s : f32, f32 -> i8
+  %y = scaled.dequantize #scaled.minifloat<exponent = 4, mantissa = 3, bias = 140>, %q by %s : (i8), f32 -> f32
+  return %y : f32
+}
+
+// Bits beyond the format's are shifted out; the code 8 is NaN.
+// CHECK-LABEL: func.func @read_minifloat(
+// CHECK:         %[[WORD:.+]] = arith.extui
+// CHECK:         %[[M:.+]] = arith.andi %[[WORD]], %{{.+}} : i32
+// CHECK:         %[[REST:.+]] = arith.xori %[[WORD]], %[[M]] : i32
+// CHECK:         %[[SIGN:.+]] = arith.shli %[[REST]], %{{.+}} : i32
+// CHECK:         %[[NUMBER:.+]] = arith.ori %{{.+}}, %[[SIGN]] : i32
+// CHECK:         %[[IS_NAN:.+]] = arith.cmpi eq, %[[NUMBER]], %{{.+}} : i32
+// CHECK:         arith.select %[[IS_NAN]], %{{.+}}, %[[NUMBER]] : i32
+func.func @read_minifloat(%q: i8, %s: f32) -> f32 {
+  %y = scaled.dequantize #scaled.minifloat<exponent = 2, mantissa = 1, specials = negative_zero>, %q by %s : (i8), f32 -> f32
+  return %y : f32
 }

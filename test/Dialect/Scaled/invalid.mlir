@@ -10,8 +10,146 @@ func.func private @pair_c1() attributes {c = #scaled.pair<f16>}
 
 // -----
 
-// expected-error @+1 {{an expanded code is f8E4M3FN or f8E5M2, got 'f16'}}
+// expected-error @+1 {{an expanded code is f8E4M3FN, f8E5M2 or #scaled.dynamic, got #scaled.float<f16>}}
 func.func private @expanded_c1() attributes {c = #scaled.expanded<f16, range = 4.0>}
+
+// -----
+
+// expected-error @+1 {{an expanded code is f8E4M3FN, f8E5M2 or #scaled.dynamic, got #scaled.softsign}}
+func.func private @expanded_c1_integer() attributes {c = #scaled.expanded<#scaled.softsign, range = 4.0>}
+
+// -----
+
+// expected-error @+1 {{a float code is f8E4M3FN, f8E5M2 or f16, got 'f32'}}
+func.func private @expanded_format() attributes {c = #scaled.expanded<f32, range = 4.0>}
+
+// -----
+
+// expected-error @+2 {{expected ::mlir::scaled::Signedness to be one of: signed, unsigned}}
+// expected-error @+1 {{failed to parse Scaled_DynamicCodeAttr parameter 'signedness'}}
+func.func private @dynamic_signedness() attributes {c = #scaled.dynamic<both>}
+
+// -----
+
+// expected-error @+1 {{a minifloat has 1 to 8 exponent bits, 0 to 10 mantissa bits and 2 to 15 of both, got 0 and 3}}
+func.func private @minifloat_c1_exponent() attributes {c = #scaled.minifloat<exponent = 0, mantissa = 3>}
+
+// -----
+
+// expected-error @+1 {{a minifloat has 1 to 8 exponent bits, 0 to 10 mantissa bits and 2 to 15 of both, got 9 and 3}}
+func.func private @minifloat_c1_wide() attributes {c = #scaled.minifloat<exponent = 9, mantissa = 3>}
+
+// -----
+
+// expected-error @+1 {{2 to 15 of both, got 4 and 11}}
+func.func private @minifloat_c1_mantissa() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 11>}
+
+// -----
+
+// expected-error @+1 {{2 to 15 of both, got 1 and 0}}
+func.func private @minifloat_c1_narrow() attributes {c = #scaled.minifloat<exponent = 1, mantissa = 0>}
+
+// -----
+
+// expected-error @+1 {{2 to 15 of both, got 6 and 10}}
+func.func private @minifloat_c1_both() attributes {c = #scaled.minifloat<exponent = 6, mantissa = 10>}
+
+// -----
+
+// expected-error @+1 {{specials = ieee takes 2 exponent bits and 1 mantissa bit at least, got 1 and 3}}
+func.func private @minifloat_c2_exponent() attributes {c = #scaled.minifloat<exponent = 1, mantissa = 3, specials = ieee>}
+
+// -----
+
+// expected-error @+1 {{specials = ieee takes 2 exponent bits and 1 mantissa bit at least, got 4 and 0}}
+func.func private @minifloat_c2_mantissa() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 0, specials = ieee>}
+
+// -----
+
+// expected-error @+1 {{8 exponent bits take specials = ieee, as f32 does}}
+func.func private @minifloat_c2_wide() attributes {c = #scaled.minifloat<exponent = 8, mantissa = 3, bias = 128>}
+
+// -----
+
+// expected-error @+1 {{the numbers of a minifloat are numbers of f32, for which the bias is -112 to 147, got 148}}
+func.func private @minifloat_c3_small() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 3, bias = 148>}
+
+// -----
+
+// expected-error @+1 {{the numbers of a minifloat are numbers of f32, for which the bias is -113 to 147, got -114}}
+func.func private @minifloat_c3_large() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 3, bias = -114, specials = ieee>}
+
+// -----
+
+// expected-error @+1 {{exponents are a range within [-6, 8], got [-7, 8]}}
+func.func private @minifloat_c4_low() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 3, exponents = [-7, 8]>}
+
+// -----
+
+// expected-error @+1 {{exponents are a range within [-6, 8], got [0, 9]}}
+func.func private @minifloat_c4_high() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 3, exponents = [0, 9]>}
+
+// -----
+
+// expected-error @+1 {{exponents are a range within [-6, 8], got [3, 2]}}
+func.func private @minifloat_c4_order() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 3, exponents = [3, 2]>}
+
+// -----
+
+// expected-error @+1 {{a minifloat needs exponent and mantissa}}
+func.func private @minifloat_missing() attributes {c = #scaled.minifloat<exponent = 4>}
+
+// -----
+
+// expected-error @+1 {{'mantissa' stands twice}}
+func.func private @minifloat_twice() attributes {c = #scaled.minifloat<mantissa = 4, mantissa = 4>}
+
+// -----
+
+// expected-error @+1 {{a minifloat has no parameter 'sign'; expected exponent, mantissa, bias, specials, rounding or exponents}}
+func.func private @minifloat_unknown() attributes {c = #scaled.minifloat<sign = 4>}
+
+// -----
+
+// expected-error @+1 {{expected one of ieee, nan, negative_zero, none, got 'inf'}}
+func.func private @minifloat_specials() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 3, specials = inf>}
+
+// -----
+
+// expected-error @+1 {{expected one of nearest, stochastic, toward_zero, got 'up'}}
+func.func private @minifloat_rounding() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 3, rounding = up>}
+
+// -----
+
+func.func @quantize_c3_missing(%x: f32, %s: f32) {
+  // expected-error @+1 {{'scaled.quantize' op #scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic> needs random bits}}
+  %0 = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, %x by %s : f32, f32 -> i8
+  return
+}
+
+// -----
+
+func.func @quantize_c3_unused(%x: f32, %s: f32, %r: i32) {
+  // expected-error @+1 {{'scaled.quantize' op #scaled.minifloat<exponent = 4, mantissa = 3> draws no random bits}}
+  %0 = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3>, %x by %s random %r : f32, f32, i32 -> i8
+  return
+}
+
+// -----
+
+func.func @quantize_c3_shape(%x: vector<4xf32>, %s: f32, %r: i32) {
+  // expected-error @+1 {{'scaled.quantize' op the random bits of 'vector<4xf32>' have its shape, got 'i32'}}
+  %0 = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, %x by %s random %r : vector<4xf32>, f32, i32 -> vector<4xi8>
+  return
+}
+
+// -----
+
+func.func @quantize_minifloat_type(%x: f32, %s: f32) {
+  // expected-error @+1 {{'scaled.quantize' op a code of #scaled.minifloat<exponent = 4, mantissa = 4> is 'i16', got 'i8'}}
+  %0 = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 4>, %x by %s : f32, f32 -> i8
+  return
+}
 
 // -----
 

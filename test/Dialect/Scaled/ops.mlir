@@ -60,3 +60,29 @@ func.func @scales(%amax: i32) -> (f8E8M0FNU, f8E8M0FNU, f32, f16) {
   %3 = scaled.scale #scaled.root, %amax by current : f16
   return %0, %1, %2, %3 : f8E8M0FNU, f8E8M0FNU, f32, f16
 }
+
+// The parameters that have defaults are printed where they differ.
+// CHECK-LABEL: func.func private @codes
+func.func private @codes() attributes {
+  // CHECK-SAME: a = #scaled.dynamic<signed>,
+  a = #scaled.dynamic<signed>,
+  // CHECK-SAME: b = #scaled.expanded<#scaled.dynamic<unsigned>, range = 1.000000e+04>,
+  b = #scaled.expanded<#scaled.dynamic<unsigned>, range = 1.0e4>,
+  // CHECK-SAME: c = #scaled.expanded<f8E5M2, range = 2.000000e+00>,
+  c = #scaled.expanded<#scaled.float<f8E5M2>, range = 2.0>,
+  // CHECK-SAME: d = #scaled.minifloat<exponent = 4, mantissa = 2>,
+  d = #scaled.minifloat<bias = 7, exponent = 4, mantissa = 2, rounding = nearest, specials = nan>,
+  // CHECK-SAME: e = #scaled.minifloat<exponent = 2, mantissa = 1, bias = -3, specials = none>,
+  e = #scaled.minifloat<exponent = 2, mantissa = 1, bias = -3, specials = none>,
+  // CHECK-SAME: f = #scaled.minifloat<exponent = 3, mantissa = 0, specials = negative_zero, rounding = stochastic>,
+  f = #scaled.minifloat<exponent = 3, mantissa = 0, specials = negative_zero, rounding = stochastic>,
+  // CHECK-SAME: g = #scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero, exponents = [-62, 63]>}
+  g = #scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero, exponents = [-62, 63]>}
+
+// CHECK-LABEL: func.func @random(
+// CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[S:.+]]: f16, %[[R:.+]]: vector<4xi32>)
+func.func @random(%x: vector<4xf32>, %s: f16, %r: vector<4xi32>) -> vector<4xi16> {
+  // CHECK: scaled.quantize #scaled.minifloat<exponent = 5, mantissa = 10, specials = ieee, rounding = stochastic>, %[[X]] by %[[S]] random %[[R]] : vector<4xf32>, f16, vector<4xi32> -> vector<4xi16>
+  %q = scaled.quantize #scaled.minifloat<exponent = 5, mantissa = 10, specials = ieee, rounding = stochastic>, %x by %s random %r : vector<4xf32>, f16, vector<4xi32> -> vector<4xi16>
+  return %q : vector<4xi16>
+}

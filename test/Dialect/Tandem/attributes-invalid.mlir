@@ -132,3 +132,8 @@ func.func private @scaled_c2() attributes {s = #tandem.scaled<#scaled.root, grou
 
 // expected-error @+1 {{an f8E8M0FNU scale is a power of two; use recipe = pow2 or recipe = mx_floor}}
 func.func private @scaled_c3() attributes {s = #tandem.scaled<#scaled.root, group = 32, scale = f8E8M0FNU>}
+
+// -----
+
+// expected-error @+1 {{#scaled.expanded<f8E4M3FN, range = 4.000000e+00> needs groups; use #tandem.scaled}}
+func.func private @coded_c1() attributes {s = #tandem.coded<#scaled.expanded<f8E4M3FN, range = 4.0>>}

@@ -56,5 +56,7 @@ func.func private @storages(
     !tandem.stored<tensor<4xf32>, #tandem.residual<f16, i16>>,
     // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.pair<f8E4M3FN>, group = 16, scale = f32>>,
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.pair<f8E4M3FN>, group = 16, scale = f32, recipe = current>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.coded<#scaled.minifloat<exponent = 4, mantissa = 3>>>,
+    !tandem.stored<tensor<4xf32>, #tandem.coded<#scaled.minifloat<exponent = 4, mantissa = 3>>>,
     // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.root, group = 256, scale = f8E8M0FNU, recipe = mx_floor>>)
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.root, group = 256, scale = f8E8M0FNU, recipe = mx_floor>>)

@@ -3,6 +3,8 @@
 #p = #tandem.role<param "p">
 !codes = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.softsign, group = 32, scale = f16>>
 !mx = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64, scale = f8E8M0FNU, recipe = pow2>>
+!stochastic = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, group = 32, scale = f32>>
+!coded = !tandem.stored<tensor<?xf32>, #tandem.coded<#scaled.root>>
 !residual = !tandem.stored<tensor<?xf32>, #tandem.residual<bf16, i16>>
 
 // A scale of the old value decodes; one of all new values of the group encodes.
@@ -72,5 +74,48 @@ tandem.kernel @residual compute(<f32, f32>) tensors [#p] scalars [] prologue {
 ^bb0(%p: !residual):
   %0 = tandem.load %p : !residual -> f32
   tandem.store %0, %p : f32, !residual
+  tandem.yield
+}
+
+// The element's random bits go to the code. The seed and the step are the kernel's.
+// CHECK-LABEL: tandem.kernel @stochastic
+// CHECK-SAME:      scalars [#tandem.role<step "step">, #tandem.role<seed "seed">] prologue {
+// CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[LOW:.+]]: i32, %[[HIGH:.+]]: i32, %[[STEP:.+]]: i32):
+// CHECK:         %[[R:.+]] = tandem.random_bits %[[P]] seed(%[[LOW]], %[[HIGH]]) step(%[[STEP]]) : {{.+}} -> i32
+// CHECK:         %[[NEW:.+]] = scaled.scale
+// CHECK:         %[[Q:.+]] = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, %{{.+}} by %[[NEW]] random %[[R]] : f32, f32, i32 -> i8
+// CHECK:         tandem.store_plane %[[Q]], %[[P]][0] : i8
+tandem.kernel @stochastic compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !stochastic):
+  %0 = tandem.load %p : !stochastic -> f32
+  tandem.store %0, %p : f32, !stochastic
+  tandem.yield
+}
+
+// Without a scale a value is coded at once: no division, no group. The root of what is
+// negative is NaN, which is not finite.
+// CHECK-LABEL: tandem.kernel @coded
+// CHECK-NOT:     scaled.
+// CHECK-NOT:     tandem.reduce
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK:         %[[Q:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> i8
+// CHECK:         %[[X:.+]] = arith.mulf %[[Z:.+]], %[[Z]] : f32
+// CHECK:         %[[ROOT:.+]] = math.sqrt %[[X]] : f32
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[ROOT]] : f32 to i32
+// CHECK:         %[[M:.+]] = arith.andi %[[BITS]], %{{.+}} : i32
+// CHECK:         %[[FINITE:.+]] = arith.cmpi ult, %[[M]], %{{.+}} : i32
+// CHECK-NOT:     arith.mulf %[[ROOT]]
+// CHECK:         arith.select %[[FINITE]], %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[CODE:.+]] = arith.trunci %{{.+}} : i32 to i8
+// CHECK-NEXT:    tandem.store_plane %[[CODE]], %[[P]][0] : i8
+// CHECK-NEXT:    tandem.yield
+tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !coded):
+  %0 = tandem.load %p : !coded -> f32
+  tandem.store %0, %p : f32, !coded
   tandem.yield
 }

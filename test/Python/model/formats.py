@@ -17,13 +17,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Format:
-    """A binary format; everything else follows from these five facts."""
+    """A binary format; everything else follows from these facts.
+
+    `specials`: "ieee" has infinities and NaNs, "nan" a NaN of all ones and no
+    infinity, "negative_zero" a NaN in the place of -0, "none" numbers alone.
+    """
 
     name: str
     exponent_bits: int
     mantissa_bits: int
-    has_infinity: bool
-    canonical_nan: int
+    specials: str = "ieee"
+    own_bias: int | None = None
 
     @property
     def bits(self):
@@ -35,7 +39,8 @@ class Format:
 
     @property
     def bias(self):
-        return (1 << (self.exponent_bits - 1)) - 1
+        usual = (1 << (self.exponent_bits - 1)) - 1
+        return usual if self.own_bias is None else self.own_bias
 
     @property
     def min_exponent(self):
@@ -46,40 +51,54 @@ class Format:
         return 1 << (self.bits - 1)
 
     @property
+    def has_infinity(self):
+        return self.specials == "ieee"
+
+    @property
     def infinity(self):
         """The code of +Inf, or of the exponent's last binade without one."""
         return ((1 << self.exponent_bits) - 1) << self.mantissa_bits
 
     @property
+    def canonical_nan(self):
+        """The code of every NaN; without one, the largest number's."""
+        return self.sign_bit - (self.specials != "negative_zero")
+
+    @property
     def overflow(self):
-        """The code of a magnitude beyond the largest finite one."""
+        """The code of a magnitude beyond the largest finite one, where that is
+        no number."""
         return self.infinity if self.has_infinity else self.canonical_nan
 
     @property
     def largest(self):
         """The code of the largest finite magnitude."""
-        return self.overflow - 1
+        return self.sign_bit - 1 if self.specials in ("negative_zero", "none") else (
+            self.overflow - 1)
 
     @property
     def dtype(self):
         """The unsigned type that carries the format's bits."""
-        return np.dtype({8: np.uint8, 16: np.uint16, 32: np.uint32}[self.bits])
+        return np.dtype(np.uint8 if self.bits <= 8 else
+                        np.uint16 if self.bits <= 16 else np.uint32)
 
 
 FORMATS = {
     f.name: f
     for f in (
-        Format("bf16", 8, 7, True, 0x7FFF),
-        Format("f16", 5, 10, True, 0x7FFF),
-        Format("f32", 8, 23, True, 0x7FFFFFFF),
-        Format("f8E4M3FN", 4, 3, False, 0x7F),
-        Format("f8E5M2", 5, 2, True, 0x7F),
+        Format("bf16", 8, 7),
+        Format("f16", 5, 10),
+        Format("f32", 8, 23),
+        Format("f8E4M3FN", 4, 3, "nan"),
+        Format("f8E5M2", 5, 2),
     )
 }
 
 
 def lookup(name):
-    """The format called `name`."""
+    """The format called `name`, which may be a format already."""
+    if isinstance(name, Format):
+        return name
     if name not in FORMATS:
         raise ValueError(f"unknown format '{name}': use one of {', '.join(FORMATS)}")
     return FORMATS[name]
@@ -188,6 +207,26 @@ def encode(name, x):
     return encode_general(name, x)
 
 
+def _rounds_up(cut, random):
+    """Whether the fraction that truncation drops and 16 random bits carry."""
+    wide = cut.rest >> np.maximum(cut.shift - 16, 0)
+    fraction = wide << np.maximum(16 - cut.shift, 0)
+    return fraction + random.astype(np.int64) >= 1 << 16
+
+
+def encode_magnitude(fmt, a, rounding, random=None):
+    """The codes of float32 magnitudes up to the largest number of a format."""
+    cut = _cut(fmt, _as_carrier(a), max_shift=40)
+    if rounding == "stochastic":
+        up = _rounds_up(cut, random)
+    else:
+        half = np.int64(1) << (cut.shift - 1)
+        odd = ((cut.base + cut.kept) & 1) == 1
+        up = (rounding == "nearest") & (
+            (cut.rest > half) | ((cut.rest == half) & odd))
+    return (cut.base + cut.kept + up).astype(fmt.dtype)
+
+
 def encode_stochastic(name, x, random):
     """Round float32 values up iff floor(f * 2^16) + random >= 2^16.
 
@@ -199,9 +238,7 @@ def encode_stochastic(name, x, random):
         raise TypeError(f"cannot round {x.dtype} to {name} stochastically: "
                         "pass float32 values and a narrower format")
     cut = _cut(fmt, x, max_shift=40)
-    wide = cut.rest >> np.maximum(cut.shift - 16, 0)
-    fraction = wide << np.maximum(16 - cut.shift, 0)
-    return _finish(fmt, cut, fraction + random.astype(np.int64) >= 1 << 16)
+    return _finish(fmt, cut, _rounds_up(cut, random))
 
 
 #===----------------------------------------------------------------------===#
@@ -223,18 +260,21 @@ def _table(name):
     value[magnitude > fmt.largest] = np.nan
     if fmt.has_infinity:
         value[magnitude == fmt.infinity] = np.inf
+    if fmt.specials == "negative_zero":
+        value[fmt.sign_bit] = np.nan
     with np.errstate(invalid="ignore"):
         return np.where(codes & fmt.sign_bit, -value, value).astype(np.float32)
 
 
 def decode(name, codes):
-    """The float32 values of codes: exact for every format here."""
+    """The float32 values of codes: exact for every format here. Bits beyond a
+    format's width count for nothing."""
     fmt, codes = lookup(name), np.asarray(codes)
     if codes.dtype != fmt.dtype:
         raise TypeError(f"{name} codes are {fmt.dtype}, not {codes.dtype}")
     if name == "f32":
         return np.ascontiguousarray(codes).view(np.float32).copy()
-    return _table(name)[codes]
+    return _table(name)[codes & ((1 << fmt.bits) - 1)]
 
 
 def round_to(name, x):

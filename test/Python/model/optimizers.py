@@ -16,8 +16,9 @@ from typing import Callable, Optional
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .scaled import (ExpandedCode, FloatCode, PairCode, Residual, RootCode, Scaled,
-                     SoftsignCode)
+from .codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
+                    RootCode, SoftsignCode)
+from .scaled import Coded, Residual, Scaled
 from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remainder,
                       Storage)
 
@@ -77,8 +78,9 @@ STRATEGIES = BF16_STRATEGIES | _table("f16", "f16-") | {
 
 
 _E4M3, _E5M2 = FloatCode("f8E4M3FN"), FloatCode("f8E5M2")
+_SIGNED, _UNSIGNED = DynamicCode(True), DynamicCode(False)
 # Down to the smallest number, subnormal or normal.
-_EVERY, _NORMAL = ExpandedCode("f8E4M3FN", 229376.0), ExpandedCode("f8E4M3FN", 28672.0)
+_EVERY, _NORMAL = ExpandedCode(_E4M3, 229376.0), ExpandedCode(_E4M3, 28672.0)
 
 
 def _scaled_library():
@@ -91,6 +93,11 @@ def _scaled_library():
                           Scaled(SoftsignCode(), 32, "f16"), Scaled(RootCode(), 32, "f16")),
         "coat": Strategy(bf16, bf16, Scaled(_EVERY, 128, "bf16"),
                          Scaled(_NORMAL, 128, "bf16")),
+        "adam8bit": Strategy(bf16, bf16, Scaled(_SIGNED, 256, "f32"),
+                             Scaled(_UNSIGNED, 256, "f32")),
+        "adam8bit-expanded": Strategy(
+            bf16, bf16, Scaled(ExpandedCode(_SIGNED, 1e4), 256, "f32"),
+            Scaled(_UNSIGNED, 256, "f32")),
         "fp8-collage-light": Strategy(one, two, one, one),
         "fp8-collage-plus": Strategy(one, two, one, two),
     }
@@ -100,7 +107,7 @@ def _scaled_table():
     """More of them: each code, type of scale and recipe."""
     bf16, f16 = Plain("bf16"), Plain("f16")
     pair, low_pair = PairCode("f8E4M3FN"), PairCode("f8E5M2")
-    low_every = ExpandedCode("f8E5M2", 57344.0 * 2.0**16)
+    low_every = ExpandedCode(_E5M2, 57344.0 * 2.0**16)
     return {
         "flash-wide": Strategy(bf16, Residual("f16", "i16"),
                                Scaled(SoftsignCode(), 256, "f8E8M0FNU", "mx_floor"),
@@ -114,6 +121,27 @@ def _scaled_table():
         "mx": Strategy(Plain("f8E5M2"), Residual("bf16", "i16"),
                        Scaled(_E5M2, 32, "f8E8M0FNU", "mx_floor"),
                        Scaled(_E4M3, 32, "f8E8M0FNU", "pow2")),
+        "dynamic": Strategy(Scaled(_SIGNED, 16, "bf16"),
+                            Scaled(_SIGNED, 64, "f8E8M0FNU", "mx_floor"),
+                            Scaled(_SIGNED, 32, "f16", "pow2"),
+                            Scaled(ExpandedCode(_UNSIGNED, 1e6), 128, "bf16")),
+        "dynamic-expanded": Strategy(Plain("f32"), Residual("bf16", "i16"),
+                                     Scaled(ExpandedCode(_SIGNED, 1e6), 128, "bf16"),
+                                     Scaled(_UNSIGNED, 16, "f8E8M0FNU", "pow2")),
+        # Rounded stochastically, a byte and more.
+        "minifloat": Strategy(
+            bf16, Scaled(MinifloatCode(5, 6, specials="ieee", rounding="stochastic"), 64, "f32"),
+            Scaled(MinifloatCode(4, 3, rounding="stochastic"), 128, "f32"),
+            Scaled(MinifloatCode(3, 4, 5, "negative_zero"), 32, "f8E8M0FNU", "mx_floor")),
+        # "To FP8 and Back Again": E8M5, and E7M7 clamped from outside and inside.
+        "masked": Strategy(
+            Coded(MinifloatCode(8, 7, None, "ieee", "toward_zero", (-62, 127))),
+            Coded(MinifloatCode(8, 5, None, "ieee", "toward_zero")),
+            Coded(MinifloatCode(8, 7, None, "ieee", "toward_zero", (-126, 63))),
+            Coded(MinifloatCode(7, 3, specials="none", rounding="stochastic"))),
+        "unscaled": Strategy(
+            Coded(_E5M2), Coded(PairCode("f8E5M2")),
+            Coded(SoftsignCode()), Coded(_UNSIGNED)),
         "all-scaled": Strategy(f16, Scaled(FloatCode("f16"), 16, "f32"),
                                Scaled(_E5M2, 64, "f16", "pow2"),
                                Scaled(FloatCode("f16"), 256, "f16")),

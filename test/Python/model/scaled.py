@@ -4,16 +4,11 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements the storages of 8-bit strategies: codes that share a scale
-# in groups of elements, and a float with a residual in fractions of its ulp.
+# in groups of elements, codes alone, and a float with a residual in fractions of
+# its ulp.
 #
 #===----------------------------------------------------------------------===#
-"""Codes, scales and the storages made of them.
-
-A code answers: `planes` (suffix -> format, or "i8" for what is no float),
-`largest`, `prepare` and `finish` (what is scaled in place of the value, and
-back), `encode` and `decode` of scaled values. A code with a `range` has an
-exponent for each group, in eighths; `encode` and `decode` of others ignore it.
-"""
+"""Scales, and the storages made of codes."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,8 +16,9 @@ from math import floor, log2
 
 import numpy as np
 
-from .arithmetic import Arithmetic
+from .codes import Code
 from .formats import FORMATS, decode, encode, lookup, round_to
+from .philox import half_words
 from .storage import Storage, format_range
 
 _F32 = np.float32
@@ -37,187 +33,6 @@ def _dtype(format):
 def _signed(codes):
     """Raw bits as the two's complement integers they are, in float32."""
     return codes.view({1: np.int8, 2: np.int16}[codes.itemsize]).astype(_F32)
-
-
-#===----------------------------------------------------------------------===#
-# Logarithm and power of two
-#===----------------------------------------------------------------------===#
-
-
-def _coefficients(*numbers):
-    return [_F32(float.fromhex(x)) for x in numbers]
-
-
-# log2(1 + f) / f and 2^f, the coefficient of f^0 first.
-_LOG2 = _coefficients("0x1.715476p+0", "-0x1.715470p-1", "0x1.ec73d6p-2",
-                      "-0x1.715c4ep-2", "0x1.26d382p-2", "-0x1.e95c0ap-3",
-                      "0x1.b9c962p-3", "-0x1.a87c2ep-3", "0x1.01b502p-3")
-_EXP2 = _coefficients("0x1p+0", "0x1.62e430p-1", "0x1.ebfbd8p-3", "0x1.c6af76p-5",
-                      "0x1.3b30a0p-7", "0x1.5f0b82p-10", "0x1.3fa208p-13")
-
-
-def _polynomial(coefficients, f):
-    fma, total = Arithmetic("f32").fma, coefficients[-1]
-    for coefficient in reversed(coefficients[:-1]):
-        total = fma(total, f, coefficient)
-    return total
-
-
-def f32_log2(x):
-    """The logarithm of what has no negative sign; of 0 it is -127."""
-    bits = np.asarray(x, _F32).view(np.int32)
-    exponent = (bits - np.int32(0x3F3504F3)) >> 23
-    f = (bits - (exponent << 23)).view(_F32) - _F32(1)
-    return exponent.astype(_F32) + f * _polynomial(_LOG2, f)
-
-
-def f32_exp2(x):
-    """2^x of x <= 0; what is below -100 counts as -100, and so does a NaN."""
-    x = np.fmax(np.asarray(x, _F32), _F32(-100))
-    whole = np.rint(x)
-    return np.ldexp(_polynomial(_EXP2, x - whole), whole.astype(np.int32))
-
-
-#===----------------------------------------------------------------------===#
-# Codes
-#===----------------------------------------------------------------------===#
-
-
-def _largest(format):
-    fmt = lookup(format)
-    return float(decode(format, np.array([fmt.largest], dtype=fmt.dtype))[0])
-
-
-def _encode_saturating(format, y, finite):
-    """Nearest codes; what came from a finite value stops at the largest one."""
-    limit = _F32(_largest(format))
-    return encode(format, np.where(finite, np.clip(y, -limit, limit), y).astype(_F32))
-
-
-class Code:
-    """What the codes share."""
-
-    planes = {"": "i8"}
-    largest = 1.0
-    range = None
-
-    def prepare(self, x):
-        return x
-
-    def finish(self, x):
-        return x
-
-
-@dataclass(frozen=True)
-class FloatCode(Code):
-    """A small float."""
-
-    format: str
-
-    @property
-    def planes(self):
-        return {"": self.format}
-
-    @property
-    def largest(self):
-        return _largest(self.format)
-
-    def encode(self, y, finite, exponent):
-        return [_encode_saturating(self.format, y, finite)]
-
-    def decode(self, codes, exponent):
-        return decode(self.format, codes[0])
-
-
-@dataclass(frozen=True)
-class PairCode(Code):
-    """A small float and another for what it leaves."""
-
-    format: str
-
-    @property
-    def planes(self):
-        return {"": self.format, ".lo": self.format}
-
-    @property
-    def largest(self):
-        return _largest(self.format)
-
-    def encode(self, y, finite, exponent):
-        high = _encode_saturating(self.format, y, finite)
-        value = decode(self.format, high)
-        rest = np.where(np.isfinite(value), y - value, _F32(0)).astype(_F32)
-        return [high, _encode_saturating(self.format, rest, finite)]
-
-    def decode(self, codes, exponent):
-        return decode(self.format, codes[0]) + decode(self.format, codes[1])
-
-
-@dataclass(frozen=True)
-class ExpandedCode(Code):
-    """A small float of |y|^k, k = exponent / 8; y is at most 1."""
-
-    format: str
-    range: float
-
-    @property
-    def planes(self):
-        return {"": self.format}
-
-    def choose_exponent(self, scale, least):
-        """The exponent of each group; `least` is 0 where it has no number."""
-        ratio = scale / least
-        eighths = (_F32(8) * f32_log2(_F32(self.range))) / f32_log2(np.abs(ratio))
-        # All powers of what does not exceed 1 lie in the range.
-        eighths = np.where(ratio > 1, np.clip(np.floor(eighths), 8, 128), 128)
-        return np.where(least == 0, 8, eighths).astype(np.uint8)
-
-    def encode(self, y, finite, exponent):
-        k = exponent.astype(_F32) / _F32(8)
-        power = f32_exp2(k * f32_log2(np.fmin(np.abs(y), _F32(1))))
-        payload = np.copysign(_F32(_largest(self.format)) * power, y)
-        return [_encode_saturating(self.format, np.where(finite, payload, y), finite)]
-
-    def decode(self, codes, exponent):
-        q = decode(self.format, codes[0])
-        fraction = f32_log2(np.abs(q)) - f32_log2(_F32(_largest(self.format)))
-        power = f32_exp2(fraction * (_F32(8) / exponent.astype(_F32)))
-        return np.where(np.isfinite(q) & (q != 0), np.copysign(power, q), q)
-
-
-@dataclass(frozen=True)
-class SoftsignCode(Code):
-    """127 * 2z / (1 + |z|) as an integer; -128 is NaN."""
-
-    def encode(self, y, finite, exponent):
-        z = np.clip(y, _F32(-1), _F32(1))
-        companded = (_F32(2) * z) / (_F32(1) + np.abs(z))
-        whole = np.rint(_F32(127) * companded)
-        return [np.where(finite, whole, -128).astype(np.int8).view(np.uint8)]
-
-    def decode(self, codes, exponent):
-        w = _signed(codes[0]) / _F32(127)
-        value = w / (_F32(2) - np.abs(w))
-        return np.where(codes[0] == 0x80, _F32(np.nan), value)
-
-
-@dataclass(frozen=True)
-class RootCode(Code):
-    """254 * z as an integer, z being the scaled root; 255 is NaN."""
-
-    def prepare(self, x):
-        return np.sqrt(x)
-
-    def finish(self, x):
-        return x * x
-
-    def encode(self, y, finite, exponent):
-        whole = np.rint(_F32(254) * np.clip(y, _F32(0), _F32(1)))
-        return [np.where(finite, whole, 255).astype(np.uint8)]
-
-    def decode(self, codes, exponent):
-        value = codes[0].astype(_F32) / _F32(254)
-        return np.where(codes[0] == 255, _F32(np.nan), value)
 
 
 #===----------------------------------------------------------------------===#
@@ -243,7 +58,9 @@ def encode_scale(type, values):
 def scale_range(type, largest):
     """The least and the largest scale, by its type and the code's range."""
     low, high = 2.0**-126, 2.0**(127 - floor(log2(largest)))
-    return (2.0**-24, 65504.0) if type == "f16" else (low, high)
+    if type == "f16":
+        return 2.0**-24, min(high, 65504.0)
+    return low, min(high, float(np.finfo(_F32).max))
 
 
 @lru_cache(maxsize=None)
@@ -286,6 +103,13 @@ def _check_first(name, first, group):
     if first % group:
         raise ValueError(f"'{name}' begins at element {first}, inside a group of "
                          f"{group}: cut at a multiple of it")
+
+
+def _random_bits(code, size, draw):
+    """16 bits for each element, where the code takes them."""
+    if not code.uses_random:
+        return None
+    return half_words(size, draw.first, draw.seed, draw.key, draw.step)
 
 
 @dataclass(frozen=True)
@@ -356,8 +180,38 @@ class Scaled(Storage):
                 shared[name + ".exponent"] = self.code.choose_exponent(
                     scale, self._least_magnitudes(x))
             codes = self.code.encode(prepared * inverse, np.isfinite(prepared),
-                                     self._exponents(shared, name, len(x)))
+                                     self._exponents(shared, name, len(x)),
+                                     _random_bits(self.code, len(x), draw))
         return {name + s: c for s, c in zip(self.code.planes, codes)} | shared
+
+    def components(self, planes, name):
+        return [self.decode(planes, name).astype(np.float64)]
+
+
+@dataclass(frozen=True)
+class Coded(Storage):
+    """Codes alone, as though their scale were 1."""
+
+    code: Code
+
+    def planes(self, name):
+        return {name + s: _dtype(f) for s, f in self.code.planes.items()}
+
+    def range(self):
+        """Magnitudes that saturate, and that lose digits."""
+        return tuple(self.code.finish(np.array([self.code.largest, self.code.small])))
+
+    def decode(self, planes, name):
+        codes = [planes[name + s] for s in self.code.planes]
+        with np.errstate(all="ignore"):
+            return self.code.finish(self.code.decode(codes).astype(_F32))
+
+    def encode(self, name, x, draw):
+        with np.errstate(all="ignore"):
+            prepared = self.code.prepare(x)
+            codes = self.code.encode(prepared, np.isfinite(prepared), None,
+                                     _random_bits(self.code, len(x), draw))
+        return {name + s: c for s, c in zip(self.code.planes, codes)}
 
     def components(self, planes, name):
         return [self.decode(planes, name).astype(np.float64)]

@@ -17,8 +17,9 @@ import pytest
 
 import tandem
 from model import Strategy
-from model.scaled import (ExpandedCode, FloatCode, PairCode, Residual, Scaled,
-                          SoftsignCode)
+from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
+                         SoftsignCode)
+from model.scaled import Coded, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
@@ -109,6 +110,14 @@ def require_isa(isa):
 #===----------------------------------------------------------------------===#
 
 
+def _minifloat_text(code):
+    exponents = list(code.exponents) if code.exponents else None
+    parameters = {"exponent": code.exponent, "mantissa": code.mantissa,
+                  "bias": code.bias, "specials": code.specials,
+                  "rounding": code.rounding, "exponents": exponents}
+    return ", ".join(f"{k} = {v}" for k, v in parameters.items() if v is not None)
+
+
 def code_text(code):
     """A code of the model as MLIR spells it."""
     if isinstance(code, FloatCode):
@@ -116,7 +125,13 @@ def code_text(code):
     if isinstance(code, PairCode):
         return f"#scaled.pair<{code.format}>"
     if isinstance(code, ExpandedCode):
-        return f"#scaled.expanded<{code.format}, range = {code.range}>"
+        base = code.base
+        inner = base.format if isinstance(base, FloatCode) else code_text(base)
+        return f"#scaled.expanded<{inner}, range = {code.range}>"
+    if isinstance(code, DynamicCode):
+        return f"#scaled.dynamic<{'signed' if code.signed else 'unsigned'}>"
+    if isinstance(code, MinifloatCode):
+        return f"#scaled.minifloat<{_minifloat_text(code)}>"
     return "#scaled.softsign" if isinstance(code, SoftsignCode) else "#scaled.root"
 
 
@@ -136,6 +151,8 @@ def storage_text(storage):
     if isinstance(storage, Scaled):
         return (f"#tandem.scaled<{code_text(storage.code)}, group = {storage.group}, "
                 f"scale = {storage.scale}, recipe = {storage.recipe}>")
+    if isinstance(storage, Coded):
+        return f"#tandem.coded<{code_text(storage.code)}>"
     assert isinstance(storage, Remainder)
     return "#tandem.remainder"
 

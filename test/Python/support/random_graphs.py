@@ -8,11 +8,13 @@
 #===----------------------------------------------------------------------===#
 """`generate(seed)` gives a graph as a DAG of nodes and a strategy for it."""
 
+import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from model.scaled import (ExpandedCode, FloatCode, PairCode, Residual, RootCode, Scaled,
-                          SoftsignCode)
+from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
+                         RootCode, SoftsignCode)
+from model.scaled import Coded, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 
@@ -108,10 +110,36 @@ def _component_storage(rng, kind, component):
     return rng.choice(plain[:2] + [pair, pair, triple] + kahan)
 
 
+def _minifloat(rng):
+    """Any format that constraints allow, to be written in any way."""
+    exponent = rng.randint(1, 8)
+    mantissa = rng.randint(2 if exponent == 1 else 1, min(10, 15 - exponent))
+    specials = rng.choice(("ieee", "nan", "negative_zero", "none"))
+    if exponent in (1, 8):
+        specials = "ieee" if exponent == 8 else rng.choice(("nan", "none"))
+    rounding = rng.choice(("nearest", "stochastic", "toward_zero"))
+    bias = rng.choice((None, rng.randint(-8, 20))) if exponent < 6 else None
+    code = MinifloatCode(exponent, mantissa, bias, specials, rounding)
+    least, most = code.format.min_exponent, math.frexp(code.largest)[1] - 1
+    if rng.random() < 0.7 or least == most:
+        return code
+    exponents = tuple(sorted(rng.randint(least, most) for _ in range(2)))
+    return replace(code, exponents=exponents)
+
+
+def _coded_storage(rng):
+    low = rng.choice(("f8E4M3FN", "f8E5M2", "f16"))
+    return Coded(rng.choice([FloatCode(low), SoftsignCode(), DynamicCode(True),
+                             _minifloat(rng), _minifloat(rng)]))
+
+
 def _scaled_storage(rng, kind):
     low = rng.choice(("f8E4M3FN", "f8E5M2"))
-    codes = [FloatCode(low), FloatCode("f16"), SoftsignCode(), RootCode(),
-             ExpandedCode(low, rng.choice((4.0, 28672.0, 229376.0)))]
+    dynamic = DynamicCode(rng.random() < 0.6)
+    codes = [FloatCode(low), FloatCode("f16"), SoftsignCode(), RootCode(), dynamic,
+             ExpandedCode(rng.choice((FloatCode(low), dynamic)),
+                          rng.choice((4.0, 28672.0, 229376.0))),
+             _minifloat(rng), _minifloat(rng)]
     if kind != "grad":
         codes.append(PairCode(low))
     recipe = rng.choice(("current", "pow2", "mx_floor"))
@@ -122,12 +150,13 @@ def _scaled_storage(rng, kind):
 
 def _f32_storage(rng, kind):
     low, scaled = rng.choice(("bf16", "f16")), _scaled_storage(rng, kind)
+    coded = _coded_storage(rng)
     if kind == "grad":
-        return rng.choice([Plain(low), Plain("f32"), Plain("f8E5M2"), scaled])
+        return rng.choice([Plain(low), Plain("f32"), Plain("f8E5M2"), scaled, coded])
     return rng.choice([Plain(low), Plain(low, stochastic=True), Plain("f32"),
                        Plain("f8E4M3FN"), Expansion(low), Expansion(low, 3),
                        Master(low), Remainder(),
-                       Residual(low, rng.choice(("i8", "i16"))), scaled, scaled, scaled])
+                       Residual(low, rng.choice(("i8", "i16"))), scaled, scaled, scaled, coded])
 
 
 def _choose_strategy(rng, graph, used):

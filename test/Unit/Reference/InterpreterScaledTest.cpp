@@ -124,6 +124,91 @@ TEST_F(InterpreterScaled, CompandedCodes) {
   EXPECT_EQ(dequantize(root, "i8", 0xFF), kNaN);
 }
 
+/// Bytes from 127 up are 0, 0.55e-6, ..., 0.50078 (219), ..., 1.
+TEST_F(InterpreterScaled, DynamicCodes) {
+  std::string code = "#scaled.dynamic<signed>";
+  EXPECT_EQ(quantize(code, "i8", 0x3F000000), 219u);
+  EXPECT_EQ(quantize(code, "i8", 0x40000000), 255u);
+  EXPECT_EQ(quantize(code, "i8", 0xC0000000), 0u);
+  EXPECT_EQ(quantize(code, "i8", 0x80000000), 127u);
+  EXPECT_EQ(quantize(code, "i8", kInf), 126u);
+  EXPECT_EQ(dequantize(code, "i8", 219), 0x3F003333u);
+  EXPECT_EQ(dequantize(code, "i8", 255, 0x40000000), 0x40000000u);
+  EXPECT_EQ(dequantize(code, "i8", 127), 0u);
+  EXPECT_EQ(dequantize(code, "i8", 126), kNaN);
+  // The smallest values: 0.55e-6 above zero, -3.25e-6 below it.
+  EXPECT_EQ(quantize(code, "i8", 0x350637BD), 128u);
+  EXPECT_EQ(quantize(code, "i8", 0xB50637BD), 127u);
+  EXPECT_EQ(dequantize(code, "i8", 125), 0xB65A1A92u);
+  code = "#scaled.dynamic<unsigned>";
+  EXPECT_EQ(quantize(code, "i8", 0x3F000000), 183u);
+  EXPECT_EQ(quantize(code, "i8", 0xBF000000), 1u);
+  EXPECT_EQ(quantize(code, "i8", 0x80000000), 0u);
+  EXPECT_EQ(dequantize(code, "i8", 183), 0x3EFE9999u);
+}
+
+/// 0.5 is written as 0.5^2.
+TEST_F(InterpreterScaled, ExpandedDynamicCodes) {
+  auto encode = [&](const std::string &signedness, uint64_t x) {
+    return run("%x: f32, %s: f32, %j: i8", "i8",
+               "scaled.quantize #scaled.expanded<#scaled.dynamic<" +
+                   signedness +
+                   ">, range = 1.0e6>, %x by %s, %j : f32, f32 "
+                   "-> i8",
+               {{x}, {0x3F800000}, {16}})[0][0];
+  };
+  EXPECT_EQ(encode("signed", 0x3F000000), 201u);
+  EXPECT_EQ(encode("signed", 0xBF000000), 53u);
+  EXPECT_EQ(encode("signed", 0x80000000), 127u);
+  EXPECT_EQ(encode("unsigned", 0x80000000), 0u);
+  EXPECT_EQ(encode("unsigned", 0xBF000000), 1u);
+}
+
+/// E2M1 has 0, 0.5, 1, 1.5, 2, 3, 4, 6.
+TEST_F(InterpreterScaled, MinifloatCodes) {
+  auto minifloat = [](const std::string &parameters) {
+    return "#scaled.minifloat<exponent = 2, mantissa = 1, " + parameters + ">";
+  };
+  std::string code = minifloat("specials = none");
+  // 2.5 and 5 are ties; 100 saturates; there is no place for a NaN.
+  EXPECT_EQ(quantize(code, "i8", 0x40200000), 4u);
+  EXPECT_EQ(quantize(code, "i8", 0x40A00000), 6u);
+  EXPECT_EQ(quantize(code, "i8", 0xC2C80000), 15u);
+  EXPECT_EQ(quantize(code, "i8", kInf | 0x80000001), 7u);
+  EXPECT_EQ(quantize(code, "i8", kInf | 0x80000000), 15u);
+  EXPECT_EQ(quantize(code, "i8", 0x80000000), 8u);
+  EXPECT_EQ(dequantize(code, "i8", 15), 0xC0C00000u);
+  EXPECT_EQ(dequantize(code, "i8", 0xF1), 0x3F000000u);
+  code = minifloat("specials = negative_zero");
+  EXPECT_EQ(quantize(code, "i8", kInf), 8u);
+  EXPECT_EQ(quantize(code, "i8", 0x80000000), 0u);
+  EXPECT_EQ(dequantize(code, "i8", 8), kNaN);
+  // The largest number is 3 with infinities, of 2^1 * 1.5; -2.9 is cut.
+  code = minifloat("specials = ieee, rounding = toward_zero");
+  EXPECT_EQ(quantize(code, "i8", 0x40A00000), 5u);
+  EXPECT_EQ(quantize(code, "i8", 0xC0399999), 12u);
+  EXPECT_EQ(quantize(code, "i8", kInf), 6u);
+  EXPECT_EQ(dequantize(code, "i8", 14), kInf | 0x80000000);
+  // Magnitudes of exponents 0 and 1: what is below 1, but for zero, counts
+  // as 1.
+  code = minifloat("specials = none, exponents = [0, 1]");
+  EXPECT_EQ(quantize(code, "i8", 0x00000001), 2u);
+  EXPECT_EQ(quantize(code, "i8", 0x00000000), 0u);
+  EXPECT_EQ(quantize(code, "i8", 0x40A00000), 5u);
+}
+
+/// 1.25 lies half way between 1 and 1.5.
+TEST_F(InterpreterScaled, StochasticCodes) {
+  for (uint64_t random : {0, 0x7FFF, 0x8000, 0xFFFF}) {
+    auto results =
+        run("%x: f32, %s: f32, %d: i32", "i8",
+            "scaled.quantize #scaled.minifloat<exponent = 2, mantissa = 1, "
+            "rounding = stochastic>, %x by %s random %d : f32, f32, i32 -> i8",
+            {{0xBFA00000}, {0x3F800000}, {random}});
+    EXPECT_EQ(results[0][0], random < 0x8000 ? 10u : 11u) << random;
+  }
+}
+
 TEST_F(InterpreterScaled, Scales) {
   std::string e4m3 = "#scaled.float<f8E4M3FN>", softsign = "#scaled.softsign";
   // 449 / 448 in each type and recipe; nothing but zeros has the scale 1.
@@ -281,6 +366,20 @@ tandem.strategy @expanded compute(<f32, f32>) {
   tandem.assign param = #tandem.scaled<#scaled.expanded<f8E5M2, range = 3758096384.0>, group = 16, scale = f8E8M0FNU, recipe = mx_floor>
   tandem.assign state moment(second) = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 28672.0>, group = 32, scale = f16>
   tandem.assign state = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 229376.0>, group = 16, scale = bf16>
+})mlir",
+    R"mlir(
+tandem.strategy @dynamic compute(<f32, f32>) {
+  tandem.assign grad = #tandem.coded<#scaled.dynamic<signed>>
+  tandem.assign param = #tandem.scaled<#scaled.dynamic<signed>, group = 16, scale = bf16>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.dynamic<unsigned>, group = 32, scale = f32>
+  tandem.assign state = #tandem.scaled<#scaled.expanded<#scaled.dynamic<signed>, range = 1.0e6>, group = 16, scale = f16>
+})mlir",
+    R"mlir(
+tandem.strategy @minifloat compute(<f32, f32>) {
+  tandem.assign grad = #tandem.coded<#scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero, exponents = [-62, 63]>>
+  tandem.assign param = #tandem.scaled<#scaled.minifloat<exponent = 5, mantissa = 4, rounding = stochastic>, group = 16, scale = f8E8M0FNU, recipe = mx_floor>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.minifloat<exponent = 3, mantissa = 2, specials = negative_zero>, group = 32, scale = f32>
+  tandem.assign state = #tandem.coded<#scaled.minifloat<exponent = 6, mantissa = 1, specials = none, rounding = stochastic>>
 })mlir",
     R"mlir(
 tandem.strategy @wide compute(<f32, f32>) {

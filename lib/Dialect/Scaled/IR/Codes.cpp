@@ -6,17 +6,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the code interface for each code: planes, encoding and
-// decoding.
+// This file implements the code interface for floats and companded integers:
+// planes, encoding and decoding.
 //
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/DialectImplementation.h"
-#include "tandem/Dialect/Scaled/IR/Powers.h"
+#include "tandem/Dialect/Scaled/IR/CodeSequences.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
-#include "tandem/Support/FloatEmulation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -26,6 +24,27 @@ using mlir::tandem::SequenceBuilder;
 
 #include "tandem/Dialect/Scaled/IR/CodeInterface.cpp.inc"
 #include "tandem/Dialect/Scaled/IR/ScaledEnums.cpp.inc"
+
+// How the code that is expanded is written: a float by its format alone.
+static ParseResult parseStretched(AsmParser &parser, CodeAttrInterface &code) {
+  SMLoc location = parser.getCurrentLocation();
+  Type format;
+  OptionalParseResult result = parser.parseOptionalType(format);
+  if (!result.has_value())
+    return parser.parseAttribute(code);
+  if (failed(*result))
+    return failure();
+  auto attr = FloatCodeAttr::getChecked(
+      [&] { return parser.emitError(location); }, parser.getContext(), format);
+  code = attr;
+  return success(bool(attr));
+}
+static void printStretched(AsmPrinter &printer, CodeAttrInterface code) {
+  if (auto plain = dyn_cast<FloatCodeAttr>(code))
+    printer << plain.getFormat();
+  else
+    printer << code;
+}
 
 // How the range of an expanded code is written: without f64's suffix.
 static ParseResult parseRange(AsmParser &parser, FloatAttr &range) {
@@ -49,113 +68,9 @@ void ScaledDialect::registerAttributes() {
       >();
 }
 
-//===----------------------------------------------------------------------===//
-// Sequences that codes share
-//===----------------------------------------------------------------------===//
-
-static constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
-
 static double getLargestOf(Type format) {
-  return llvm::APFloat::getLargest(cast<FloatType>(format).getFloatSemantics())
-      .convertToDouble();
-}
-
-static constexpr uint64_t f32Exponent = 0x7F800000;
-
-/// The bits of |y|, at most those of `largest`.
-static Value clampMagnitude(SequenceBuilder &b, Value y, double largest) {
-  Value bits = b.bits(y);
-  Value limit =
-      b.like(bits, llvm::bit_cast<uint32_t>(static_cast<float>(largest)));
-  return arith::MinUIOp::create(
-      b.builder, b.loc, b.andi(bits, b.like(bits, f32Magnitude)), limit);
-}
-
-namespace {
-/// A float rounded to a format: its magnitude in f32, and its code.
-struct RoundedFloat {
-  Value magnitude, code;
-};
-} // namespace
-
-/// Rounds y to nearest, ties to even; finite values saturate. An anchor 2^n
-/// above the magnitude leaves the format's mantissa bits in its sum.
-static RoundedFloat roundFloat(SequenceBuilder &b, Value y, FloatFormat format,
-                               double largest) {
-  Type f32 = b.builder.getF32Type();
-  unsigned dropped = 23 - format.mantissaBits;
-  Value magnitude = clampMagnitude(b, y, largest);
-  Value exponent = b.andi(magnitude, b.like(magnitude, f32Exponent));
-  Value least = b.like(exponent, uint64_t(format.minExponent() + 127) << 23);
-  exponent = arith::MaxUIOp::create(b.builder, b.loc, exponent, least);
-  Value anchor = b.bitcast(
-      b.addi(exponent, b.like(exponent, uint64_t(dropped) << 23)), f32);
-  Value sum = b.add(b.bitcast(magnitude, f32), anchor);
-  // The sum's low bits count units in the last place; the exponent stands
-  // above.
-  Value units = b.subi(b.bits(sum), b.bits(anchor));
-  Value code = b.addi(units, b.shr(b.subi(exponent, least), dropped));
-  return {b.sub(sum, anchor), code};
-}
-
-/// y's sign bit, where the format has it.
-static Value signOf(SequenceBuilder &b, Value y, FloatFormat format) {
-  Value bits = b.bits(y);
-  return b.andi(b.shr(bits, 32 - format.width()),
-                b.like(bits, format.signMask()));
-}
-
-/// The code of what was not finite before it was scaled: NaN, or infinity.
-static Value specialCode(SequenceBuilder &b, Value y, Value sign,
-                         FloatFormat format) {
-  Value nan = b.like(sign, format.canonicalNaN());
-  if (!format.hasInfinity)
-    return nan;
-  Value isNaN = b.compare(arith::CmpFPredicate::UNO, y, y);
-  return b.select(isNaN, nan, b.ori(sign, b.like(sign, format.infinity())));
-}
-
-static Value encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
-                         Value code, FloatFormat format) {
-  Value sign = signOf(b, y, format);
-  Value chosen =
-      b.select(isFinite, b.ori(code, sign), specialCode(b, y, sign, format));
-  return b.resize(chosen, b.builder.getIntegerType(format.width()));
-}
-
-/// The f32 of a float's bits.
-static Value decodeFloat(SequenceBuilder &b, Value code, FloatFormat format) {
-  Type f32 = b.builder.getF32Type();
-  Value word = b.resize(code, b.builder.getI32Type());
-  Value magnitude = b.andi(word, b.like(word, format.magnitudeMask()));
-  Value sign = b.shl(b.xori(word, magnitude), 32 - format.width());
-  Value finite = b.bits(tandem::unpackMagnitude(b, magnitude, format));
-  Value isSpecial = b.compare(arith::CmpIPredicate::ugt, magnitude,
-                              b.like(word, format.maxFinite()));
-  // All ones in the exponent: infinity, or NaN where the mantissa is not 0.
-  Value special = b.ori(b.shl(magnitude, 23 - format.mantissaBits),
-                        b.like(magnitude, f32Exponent));
-  return b.bitcast(b.ori(b.select(isSpecial, special, finite), sign), f32);
-}
-
-/// The nearest integer of a value in [0, 255], ties to even, as i32 bits; what
-/// becomes of others is of no interest.
-static Value roundToInteger(SequenceBuilder &b, Value value) {
-  // From 2^23 on f32 holds integers alone.
-  Value anchor = b.real(value.getType(), 0x1p23);
-  Value bits = b.bits(b.add(value, anchor));
-  return b.andi(bits, b.like(bits, 0xFF));
-}
-
-static Value toByte(SequenceBuilder &b, Value word) {
-  return b.resize(word, b.builder.getIntegerType(8));
-}
-
-/// An integer in [0, 255] as f32, exactly.
-static Value fromByte(SequenceBuilder &b, Value word) {
-  Value anchor = b.like(word, llvm::bit_cast<uint32_t>(0x1p23f));
-  Value biased = b.bitcast(b.ori(word, anchor), b.builder.getF32Type());
-  return b.sub(biased, b.real(biased.getType(), 0x1p23));
+  FloatFormat fields = FloatFormat::get(format);
+  return fields.decode(fields.maxFinite());
 }
 
 //===----------------------------------------------------------------------===//
@@ -180,10 +95,12 @@ Value FloatCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value FloatCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> FloatCodeAttr::encode(SequenceBuilder &b, Value y,
-                                         Value isFinite, Value) const {
+                                         Value isFinite, Value, Value) const {
   FloatFormat format = FloatFormat::get(getFormat());
-  Value code = roundFloat(b, y, format, getLargest()).code;
-  return {encodeFloat(b, y, isFinite, code, format)};
+  Value magnitude = clampMagnitude(b, y, getLargest());
+  Value code = tandem::roundByAnchor(b, magnitude, format).code;
+  Value word = encodeFloat(b, y, isFinite, code, format);
+  return {b.resize(word, b.builder.getIntegerType(format.width()))};
 }
 
 Value FloatCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
@@ -210,16 +127,21 @@ Value PairCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value PairCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> PairCodeAttr::encode(SequenceBuilder &b, Value y,
-                                        Value isFinite, Value) const {
+                                        Value isFinite, Value, Value) const {
   FloatFormat format = FloatFormat::get(getFormat());
-  RoundedFloat high = roundFloat(b, y, format, getLargest());
+  auto round = [&](Value value) {
+    Value magnitude = clampMagnitude(b, value, getLargest());
+    return tandem::roundByAnchor(b, magnitude, format);
+  };
+  tandem::RoundedMagnitude high = round(y);
   Value rest =
-      b.sub(y, math::CopySignOp::create(b.builder, b.loc, high.magnitude, y));
-  Value code = roundFloat(b, rest, format, getLargest()).code;
+      b.sub(y, math::CopySignOp::create(b.builder, b.loc, high.number, y));
+  Value code = round(rest).code;
   Value low = b.ori(code, signOf(b, rest, format));
   low = b.select(isFinite, low, b.like(low, 0));
-  return {encodeFloat(b, y, isFinite, high.code, format),
-          b.resize(low, b.builder.getIntegerType(format.width()))};
+  Value first = encodeFloat(b, y, isFinite, high.code, format);
+  Type type = b.builder.getIntegerType(format.width());
+  return {b.resize(first, type), b.resize(low, type)};
 }
 
 Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
@@ -229,81 +151,27 @@ Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
 }
 
 //===----------------------------------------------------------------------===//
-// ExpandedCodeAttr
+// Integers
 //===----------------------------------------------------------------------===//
 
-LogicalResult
-ExpandedCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                         Type format, FloatAttr range) {
-  // (C1)
-  if (!isa<Float8E4M3FNType, Float8E5M2Type>(format))
-    return emitError() << "an expanded code is f8E4M3FN or f8E5M2, got "
-                       << format;
-  // (C2)
-  if (!(range.getValueAsDouble() >= 2.0 && range.getValueAsDouble() <= 0x1p64))
-    return emitError() << "a range is at least 2 and at most 2^64, got "
-                       << range.getValueAsDouble();
-  return success();
+/// The nearest integer of a value in [0, 255], ties to even, as i32 bits; what
+/// becomes of others is of no interest.
+static Value roundToInteger(SequenceBuilder &b, Value value) {
+  // From 2^23 on f32 holds integers alone.
+  Value anchor = b.real(value.getType(), 0x1p23);
+  Value bits = b.bits(b.add(value, anchor));
+  return b.andi(bits, b.like(bits, 0xFF));
 }
 
-SmallVector<CodePlane> ExpandedCodeAttr::getPlanes() const {
-  return {CodePlane{"", getFormat()}};
-}
-/// Scaled values are fractions of the largest one.
-double ExpandedCodeAttr::getLargest() const { return 1.0; }
-std::optional<double> ExpandedCodeAttr::getRange() const {
-  return getRatio().getValueAsDouble();
-}
-Value ExpandedCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
-Value ExpandedCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
-
-/// An exponent in eighths as f32.
-static Value widenExponent(SequenceBuilder &b, Value exponent) {
-  return arith::UIToFPOp::create(b.builder, b.loc, b.builder.getF32Type(),
-                                 exponent);
+static Value toByte(SequenceBuilder &b, Value word) {
+  return b.resize(word, b.builder.getIntegerType(8));
 }
 
-/// A scalar in the shape of another value.
-static Value matchShape(SequenceBuilder &b, Value scalar, Value shape) {
-  auto type = dyn_cast<VectorType>(shape.getType());
-  if (!type)
-    return scalar;
-  return vector::BroadcastOp::create(b.builder, b.loc,
-                                     type.clone(scalar.getType()), scalar);
-}
-
-SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
-                                            Value isFinite,
-                                            Value exponent) const {
-  FloatFormat format = FloatFormat::get(getFormat());
-  double largest = getLargestOf(getFormat());
-  Value eighths = widenExponent(b, exponent);
-  Value k = b.mul(eighths, b.real(eighths.getType(), 0.125));
-  Value fraction = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
-  Value power =
-      buildExp2(b, b.mul(matchShape(b, k, y), buildLog2(b, fraction)));
-  Value stretched = b.mul(power, b.real(y.getType(), largest));
-  Value code = roundFloat(b, stretched, format, largest).code;
-  return {encodeFloat(b, y, isFinite, code, format)};
-}
-
-Value ExpandedCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
-                               Value exponent) const {
-  Value value = decodeFloat(b, codes[0], FloatFormat::get(getFormat()));
-  Value eighths = widenExponent(b, exponent);
-  Value inverse = b.div(b.real(eighths.getType(), 8.0), eighths);
-  Value magnitude = b.abs(value);
-  Value whole = buildLog2(b, magnitude);
-  Value fraction = b.sub(
-      whole, b.real(whole.getType(), foldLog2(getLargestOf(getFormat()))));
-  Value power = buildExp2(b, b.mul(fraction, matchShape(b, inverse, fraction)));
-  power = math::CopySignOp::create(b.builder, b.loc, power, value);
-  Value bits = b.bits(magnitude);
-  // Zero and what is not finite stand for themselves: bits - 1 wraps around.
-  Value isOrdinary =
-      b.compare(arith::CmpIPredicate::ult, b.subi(bits, b.like(bits, 1)),
-                b.like(bits, f32Exponent - 1));
-  return b.select(isOrdinary, power, value);
+/// An integer in [0, 255] as f32, exactly.
+static Value fromByte(SequenceBuilder &b, Value word) {
+  Value anchor = b.like(word, llvm::bit_cast<uint32_t>(0x1p23f));
+  Value biased = b.bitcast(b.ori(word, anchor), b.builder.getF32Type());
+  return b.sub(biased, b.real(biased.getType(), 0x1p23));
 }
 
 //===----------------------------------------------------------------------===//
@@ -321,7 +189,8 @@ Value SoftsignCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value SoftsignCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> SoftsignCodeAttr::encode(SequenceBuilder &b, Value y,
-                                            Value isFinite, Value) const {
+                                            Value isFinite, Value,
+                                            Value) const {
   Value magnitude =
       b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value one = b.real(y.getType(), 1.0);
@@ -348,7 +217,7 @@ Value SoftsignCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
   Value isNaN =
       b.compare(arith::CmpIPredicate::eq, word, b.like(word, softsignNaN));
   z = b.select(isNegative, b.neg(z), z);
-  return b.select(isNaN, b.fromBits(z.getType(), 0x7FC00000), z);
+  return b.select(isNaN, b.fromBits(z.getType(), tandem::f32QuietNaN), z);
 }
 
 //===----------------------------------------------------------------------===//
@@ -370,7 +239,7 @@ Value RootCodeAttr::finish(SequenceBuilder &b, Value x) const {
 }
 
 SmallVector<Value> RootCodeAttr::encode(SequenceBuilder &b, Value y,
-                                        Value isFinite, Value) const {
+                                        Value isFinite, Value, Value) const {
   Value z = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value code = roundToInteger(b, b.mul(z, b.real(z.getType(), rootLevels)));
   return {toByte(b, b.select(isFinite, code, b.like(code, rootNaN)))};
@@ -382,5 +251,5 @@ Value RootCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
   Value z = b.div(level, b.real(level.getType(), rootLevels));
   Value isNaN =
       b.compare(arith::CmpIPredicate::eq, word, b.like(word, rootNaN));
-  return b.select(isNaN, b.fromBits(z.getType(), 0x7FC00000), z);
+  return b.select(isNaN, b.fromBits(z.getType(), tandem::f32QuietNaN), z);
 }

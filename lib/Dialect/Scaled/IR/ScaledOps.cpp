@@ -66,6 +66,20 @@ static LogicalResult verifyExponent(Operation *op, CodeAttrInterface code,
                                         : " needs the group's exponent");
 }
 
+/// (C3) of quantize
+static LogicalResult verifyRandomBits(QuantizeOp op) {
+  Value random = op.getRandom();
+  if (bool(random) != op.getCode().usesRandomBits())
+    return op.emitOpError()
+           << op.getCode()
+           << (random ? " draws no random bits" : " needs random bits");
+  if (!random ||
+      succeeded(verifyCompatibleShape(random.getType(), op.getX().getType())))
+    return success();
+  return op.emitOpError() << "the random bits of " << op.getX().getType()
+                          << " have its shape, got " << random.getType();
+}
+
 /// One code of a plane's type for each plane, in the shape of the value.
 static LogicalResult verifyCodes(Operation *op, CodeAttrInterface code,
                                  TypeRange types, Type value) {
@@ -85,7 +99,9 @@ LogicalResult QuantizeOp::verify() {
   if (failed(verifyCodes(*this, getCode(), getCodes().getTypes(),
                          getX().getType())))
     return failure();
-  return verifyExponent(*this, getCode(), getExponent());
+  if (failed(verifyExponent(*this, getCode(), getExponent())))
+    return failure();
+  return verifyRandomBits(*this);
 }
 LogicalResult DequantizeOp::verify() {
   if (failed(verifyCodes(*this, getCode(), getCodes().getTypes(), getType())))

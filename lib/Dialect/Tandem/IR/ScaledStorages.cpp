@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the storage interface for scaled codes and for
+// This file implements the storage interface for codes, scaled or not, and for
 // residuals in fractions of a unit in the last place.
 //
 //===----------------------------------------------------------------------===//
@@ -44,11 +44,17 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
+/// The planes of a code, whose bits are what a kernel loads.
+static SmallVector<Plane> getPlanesOf(scaled::CodeAttrInterface code) {
   SmallVector<Plane> planes;
-  for (const scaled::CodePlane &plane : getCode().getPlanes())
+  for (const scaled::CodePlane &plane : code.getPlanes())
     planes.push_back({plane.suffix, plane.elementType, /*isRead=*/true,
                       /*group=*/1, /*isRaw=*/true});
+  return planes;
+}
+
+SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
+  SmallVector<Plane> planes = getPlanesOf(getCode());
   planes.push_back(
       {".scale", getScale(), /*isRead=*/true, getGroup(), /*isRaw=*/true});
   if (getCode().getRange())
@@ -64,6 +70,9 @@ std::optional<unsigned> ScaledStorageAttr::getVisiblePlane() const {
 Type ScaledStorageAttr::getValueType(const ComputeAttr &compute) const {
   return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
 }
+bool ScaledStorageAttr::usesRandomBits() const {
+  return getCode().usesRandomBits();
+}
 
 Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
                                 ValueRange planes, Type type) const {
@@ -78,7 +87,8 @@ Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
 }
 
 SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
-                                             Value value, Value) const {
+                                             Value value,
+                                             Value randomBits) const {
   SequenceBuilder b(builder, loc);
   Type i32 = builder.getI32Type();
   auto reduce = [&](ReduceKind kind, Value magnitude) -> Value {
@@ -102,7 +112,7 @@ SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
   for (const scaled::CodePlane &plane : getCode().getPlanes())
     types.push_back(plane.elementType);
   auto codes = scaled::QuantizeOp::create(builder, loc, types, value, scale,
-                                          exponent, getCode());
+                                          exponent, randomBits, getCode());
   SmallVector<Value> planes;
   for (Value code : codes.getResults())
     planes.push_back(b.bits(code));
@@ -110,6 +120,52 @@ SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
   if (exponent)
     planes.push_back(exponent);
   return planes;
+}
+
+//===----------------------------------------------------------------------===//
+// CodedStorageAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+CodedStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                         scaled::CodeAttrInterface code) {
+  // (C1)
+  if (!code.getRange())
+    return success();
+  return emitError() << code << " needs groups; use #tandem.scaled";
+}
+
+SmallVector<Plane> CodedStorageAttr::getPlanes() const {
+  return getPlanesOf(getCode());
+}
+std::optional<unsigned> CodedStorageAttr::getVisiblePlane() const {
+  return std::nullopt;
+}
+Type CodedStorageAttr::getValueType(const ComputeAttr &compute) const {
+  return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
+}
+bool CodedStorageAttr::usesRandomBits() const {
+  return getCode().usesRandomBits();
+}
+
+Value CodedStorageAttr::decode(OpBuilder &builder, Location loc,
+                               ValueRange planes, Type) const {
+  SequenceBuilder b(builder, loc);
+  SmallVector<Value> codes =
+      llvm::map_to_vector(planes, [&](Value plane) { return b.bits(plane); });
+  return getCode().finish(b, getCode().decode(b, codes, Value()));
+}
+
+SmallVector<Value> CodedStorageAttr::encode(OpBuilder &builder, Location loc,
+                                            Value value,
+                                            Value randomBits) const {
+  SequenceBuilder b(builder, loc);
+  Value x = getCode().prepare(b, value);
+  Value bits = b.bits(x);
+  Value isFinite = b.compare(arith::CmpIPredicate::ult,
+                             b.andi(bits, b.like(bits, f32Magnitude)),
+                             b.like(bits, f32Infinity));
+  return getCode().encode(b, x, isFinite, Value(), randomBits);
 }
 
 //===----------------------------------------------------------------------===//

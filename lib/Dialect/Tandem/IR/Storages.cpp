@@ -14,7 +14,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
-#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Support/FloatEmulation.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -95,45 +95,26 @@ Value FloatStorageAttr::decode(OpBuilder &builder, Location loc,
 static Value roundStochasticBF16(SequenceBuilder &b, Value x, Value random) {
   Value bits = b.bits(x);
   Value code = b.shr(b.addi(bits, random), 16);
-  Value magnitude = b.andi(bits, b.like(bits, 0x7FFFFFFF));
-  Value isNaN =
-      b.compare(arith::CmpIPredicate::ugt, magnitude, b.like(bits, 0x7F800000));
+  Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
+  Value isNaN = b.compare(arith::CmpIPredicate::ugt, magnitude,
+                          b.like(bits, f32Infinity));
   return b.resize(b.select(isNaN, b.like(code, 0x7FFF), code),
                   b.builder.getIntegerType(16));
 }
 
-/// The same for a format with fewer exponents than f32: |x| in units of the
-/// last place times 2^16 fits 64 bits.
+/// The same for a format with fewer exponents than f32.
 static Value roundStochasticSmall(SequenceBuilder &b, Value x, Value random,
                                   Type element) {
   FloatFormat to = FloatFormat::get(element);
-  Type i64 = b.builder.getI64Type();
   Value bits = b.bits(x);
-  Value magnitude = b.andi(bits, b.like(bits, 0x7FFFFFFF));
-  Value field = b.shr(magnitude, 23);
-  Value hidden =
-      b.select(b.compare(arith::CmpIPredicate::eq, field, b.like(field, 0)),
-               b.like(field, 0), b.like(field, 0x800000));
-  Value significand = b.ori(b.andi(magnitude, b.like(bits, 0x7FFFFF)), hidden);
-  // The exponent field of the smallest normal number of the target, in f32.
-  uint64_t minField = to.minExponent() + 127;
-  Value clamped =
-      arith::MaxUIOp::create(b.builder, b.loc, field, b.like(field, minField));
-  Value below = b.subi(clamped, field);
-  Value shift = arith::MinUIOp::create(
-      b.builder, b.loc, b.addi(below, b.like(below, 23 - to.mantissaBits)),
-      b.like(below, 63));
-  Value fixed = b.shl(b.resize(significand, i64), 16);
-  fixed = arith::ShRUIOp::create(b.builder, b.loc, fixed, b.resize(shift, i64));
-  Value ulps = b.shr(b.addi(fixed, b.resize(random, i64)), 16);
-  Value base =
-      b.shl(b.subi(clamped, b.like(clamped, minField)), to.mantissaBits);
-  Value code = b.addi(b.resize(ulps, base.getType()), base);
+  Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
+  Value code =
+      roundMagnitude(b, magnitude, to, RoundingMode::stochastic, random);
   code = arith::MinUIOp::create(b.builder, b.loc, code,
                                 b.like(code, to.infinity()));
-  Value sign = b.shr(b.andi(bits, b.like(bits, 0x80000000)), 32 - to.width());
-  Value isNaN =
-      b.compare(arith::CmpIPredicate::ugt, magnitude, b.like(bits, 0x7F800000));
+  Value sign = b.shr(b.xori(bits, magnitude), 32 - to.width());
+  Value isNaN = b.compare(arith::CmpIPredicate::ugt, magnitude,
+                          b.like(bits, f32Infinity));
   code = b.select(isNaN, b.like(code, to.canonicalNaN()), b.ori(code, sign));
   return b.resize(code, b.builder.getIntegerType(to.width()));
 }

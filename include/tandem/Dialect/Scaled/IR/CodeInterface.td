@@ -32,10 +32,12 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
         "::mlir::Value":$x)>,
     InterfaceMethod<[{The bits of the codes of a scaled value y (f32), one integer per plane.
       `isFinite` says whether what was scaled is finite: then y saturates; else
-      the code says NaN, or infinity where it has one.}],
+      the code says NaN, or infinity where it has one. `random` is an i32 in
+      [0, 2^16), or null if `usesRandomBits` is false.}],
       "::llvm::SmallVector<::mlir::Value>", "encode",
       (ins "::mlir::tandem::SequenceBuilder &":$b, "::mlir::Value":$y,
-        "::mlir::Value":$isFinite, "::mlir::Value":$exponent)>,
+        "::mlir::Value":$isFinite, "::mlir::Value":$exponent,
+        "::mlir::Value":$random)>,
     InterfaceMethod<"The f32 that the bits of codes (one integer per plane) stand for.",
       "::mlir::Value", "decode", (ins "::mlir::tandem::SequenceBuilder &":$b,
         "::mlir::ValueRange":$codes, "::mlir::Value":$exponent)>,
@@ -43,6 +45,8 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
       exponent stretches to the code's; none for codes without an exponent. The
       `exponent` of encode and decode is an i32 then, in eighths, else null.}],
       "std::optional<double>", "getRange", (ins), [{}], [{ return std::nullopt; }]>,
+    InterfaceMethod<"Whether encoding draws random bits.",
+      "bool", "usesRandomBits", (ins), [{}], [{ return false; }]>,
   ];
 }
 

@@ -32,6 +32,18 @@ struct CodePlane {
   Type elementType;
 };
 
+/// The exponents that stored magnitudes but zero have.
+struct ExponentRange {
+  int64_t least, most;
+
+  bool operator==(const ExponentRange &other) const {
+    return least == other.least && most == other.most;
+  }
+};
+inline llvm::hash_code hash_value(const ExponentRange &range) {
+  return llvm::hash_combine(range.least, range.most);
+}
+
 /// Whether a scale can have this type.
 bool isScaleType(Type type);
 

@@ -20,8 +20,14 @@ def Scaled_Recipe : I32EnumAttr<"Recipe", "how a scale follows from the largest 
   let cppNamespace = "::mlir::scaled";
 }
 
-class Scaled_Code<string name, string codeMnemonic>
-    : AttrDef<Scaled_Dialect, name, [DeclareAttrInterfaceMethods<Scaled_CodeInterface>]> {
+def Scaled_Signedness : I32EnumAttr<"Signedness", "whether a code has negative numbers", [
+  I32EnumAttrCase<"Signed", 0, "signed">, I32EnumAttrCase<"Unsigned", 1, "unsigned">]> {
+  let cppNamespace = "::mlir::scaled";
+}
+
+/// A code; `own` names the methods for which it has no use of the default.
+class Scaled_Code<string name, string codeMnemonic, list<string> own = []>
+    : AttrDef<Scaled_Dialect, name, [DeclareAttrInterfaceMethods<Scaled_CodeInterface, own>]> {
   let mnemonic = codeMnemonic;
 }
 
@@ -62,32 +68,95 @@ def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair"> {
   let genVerifyDecl = 1;
 }
 
-def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded"> {
-  let summary = "a small float, whose range each group stretches by a power";
+def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["usesRandomBits"]> {
+  let summary = "a float of any few bits";
+  let description = [{
+    A sign, `exponent` and `mantissa` bits in the low bits of an i8, of an i16
+    where they are more than 8; the bits above are 0, and ignored when read.
+    With E and M the fields, a number is M * 2^(1 - bias - mantissa) where E = 0,
+    else (2^mantissa + M) * 2^(E - bias - mantissa). `bias` is
+    2^(exponent - 1) - 1 unless given. `specials` are the codes that are no
+    numbers:
+
+    - `ieee`: E all ones: infinity where M = 0, else NaN;
+    - `nan` (default): all ones but the sign are NaN, there is no infinity;
+    - `negative_zero`: the code of -0 is NaN, there is no infinity;
+    - `none`: NaN becomes the largest number, infinity that of its sign.
+
+    `rounding` is `nearest` (default; ties go to the even code), `stochastic`
+    (which draws random bits as `#tandem.float<bf16, stochastic>` does) or
+    `toward_zero`; finite values saturate. With `exponents = [least, most]`
+    magnitudes but zero are at least 2^least and at most the number before
+    2^(most + 1) when they are stored.
+
+    ```mlir
+    #scaled.minifloat<exponent = 4, mantissa = 2>
+    #scaled.minifloat<exponent = 2, mantissa = 1, specials = none>
+    #scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero, exponents = [-62, 63]>
+    ```
+
+    Constraints: (C1) 1 to 8 exponent bits, 0 to 10 mantissa bits, 2 to 15 of
+    both; (C2) `ieee` has 2 exponent bits and 1 mantissa bit at least, and 8
+    exponent bits take `ieee`; (C3) every number is an f32; (C4) 1 - bias <= least <=
+    most <= the exponent of the largest number.
+  }];
+  let parameters = (ins "unsigned":$exponent, "unsigned":$mantissa, "int64_t":$bias,
+                        "::mlir::tandem::Specials":$specials,
+                        "::mlir::tandem::RoundingMode":$rounding,
+                        "std::optional<::mlir::scaled::ExponentRange>":$exponents);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = "::mlir::tandem::FloatFormat getFormat() const;";
+}
+
+def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic"> {
+  let summary = "a byte whose numbers are spaced evenly within each decade";
+  let description = [{
+    The dynamic map of Dettmers et al., *8-bit Optimizers via Block-wise
+    Quantization*, as bitsandbytes lays it out: 0, 1, and in each decade
+    [10^(i-7), 10^(i-6)], i = 0 to 6, the centres of 2^i (`signed`) or 2^(i+1)
+    (`unsigned`) equal parts; `signed` has the negatives of all but 1. The byte is
+    the number's index in ascending order, so that zero is 127 (`signed`) or 0.
+    Written is the nearest, in f32 arithmetic (see docs/Numerics.md). The
+    negative (`signed`) or the positive number next to zero gives its code, 126
+    or 1, to NaN; under `unsigned` that is every negative value.
+
+    ```mlir
+    #scaled.dynamic<signed>
+    ```
+  }];
+  let parameters = (ins EnumParameter<Scaled_Signedness>:$signedness);
+  let assemblyFormat = "`<` $signedness `>`";
+}
+
+def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange"]> {
+  let summary = "a code, whose range each group stretches by a power";
   let description = [{
     Dynamic range expansion (Xi et al., *COAT*, section 4): with M the group's
     scale, at or above its largest magnitude, x is stored as
-    fl(L * (|x| / M)^k) with x's sign, L the format's largest number, and read
-    as M * (|code| / L)^(1/k). The group's exponent k = j / 8, 8 <= j <= 128, is
+    fl(L * (|x| / M)^k) with x's sign, L the code's largest number, and read
+    as M * (|number| / L)^(1/k). The group's exponent k = j / 8, 8 <= j <= 128, is
     the largest with (M / smallest)^k <= `range`, and 1 if there is none: the
     values of a group that spans little fill the format.
 
     The powers are f32 sequences, the same on every target, of log2 and exp2
-    (see docs/Numerics.md). Zero keeps its sign, values that are not finite are
-    stored as `#scaled.float` stores them. A range of up to the largest by the
+    (see docs/Numerics.md). Zero and values that are not finite are stored as
+    the code stores them. The code is `#scaled.dynamic` or, written as its format
+    alone, `#scaled.float`. For a float, a range of up to the largest by the
     smallest normal number keeps all codes normal; one beyond it, down to the
     subnormal numbers.
 
     ```mlir
     #scaled.expanded<f8E4M3FN, range = 229376.0>
+    #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e+07>
     ```
 
-    Constraints: (C1) f8E4M3FN or f8E5M2; (C2) the range is at least 2.
+    Constraints: (C1) f8E4M3FN, f8E5M2 or `#scaled.dynamic`; (C2) the range is at
+    least 2.
   }];
-  let parameters = (ins "Type":$format, "FloatAttr":$ratio);
-  let assemblyFormat = "`<` $format `,` `range` `=` custom<Range>($ratio) `>`";
+  let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "FloatAttr":$ratio);
+  let assemblyFormat = "`<` custom<Stretched>($code) `,` `range` `=` custom<Range>($ratio) `>`";
   let genVerifyDecl = 1;
-  let extraClassDeclaration = "std::optional<double> getRange() const;";
 }
 
 def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign"> {

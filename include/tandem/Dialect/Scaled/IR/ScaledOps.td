@@ -104,24 +104,30 @@ def Scaled_ScaleOp : Scaled_Op<"scale"> {
   let hasVerifier = 1;
 }
 
-def Scaled_QuantizeOp : Scaled_Op<"quantize"> {
+def Scaled_QuantizeOp : Scaled_Op<"quantize", [AttrSizedOperandSegments]> {
   let summary = "the codes of a value under a scale";
   let description = [{
     encode(RN32(prepare(x) * RN32(1 / s))), one value per plane of the code.
 
     Constraints: (C1) one result per plane of the code, of its element type and
-    the value's shape; (C2) an exponent for a code with a range and for no other.
+    the value's shape; (C2) an exponent for a code with a range and for no other;
+    (C3) random bits, an i32 below 2^16 in the value's shape, for a code that draws
+    them and for no other.
 
     Example:
 
     ```mlir
     %q = scaled.quantize #scaled.float<f8E4M3FN>, %x by %s : f32, bf16 -> f8E4M3FN
+    %p = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, %x by %s random %r : f32, bf16, i32 -> i8
     ```
   }];
   let arguments = (ins Scaled_Like32:$x, Scaled_ScaleType:$scale, Optional<I8>:$exponent,
-                       Scaled_CodeInterface:$code);
+                       Optional<Scaled_Bits32>:$random, Scaled_CodeInterface:$code);
   let results = (outs Variadic<AnyType>:$codes);
-  let assemblyFormat = "$code `,` $x `by` $scale (`,` $exponent^)? attr-dict `:` type($x) `,` type($scale) `->` type($codes)";
+  let assemblyFormat = [{
+    $code `,` $x `by` $scale (`,` $exponent^)? (`random` $random^)? attr-dict `:`
+    type($x) `,` type($scale) (`,` type($random)^)? `->` type($codes)
+  }];
   let hasVerifier = 1;
 }
 

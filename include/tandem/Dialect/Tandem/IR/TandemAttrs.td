@@ -224,7 +224,7 @@ def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual"> {
   let assemblyFormat = "`<` $format `,` $residual `>`";
 }
 
-def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled"> {
+def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesRandomBits"]> {
   let summary = "codes of a few bits, and a scale for each group of elements";
   let description = [{
     `group` consecutive elements of the unsharded row-major tensor share a scale
@@ -248,6 +248,22 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled"> {
   let assemblyFormat = [{
     `<` $code `,` `group` `=` custom<Group>($group) `,` `scale` `=` $scale (`,` `recipe` `=` $recipe^)? `>`
   }];
+}
+
+def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded", ["usesRandomBits"]> {
+  let summary = "codes of a few bits without a scale";
+  let description = [{
+    What `#tandem.scaled` stores under a scale of 1, without the scale: for
+    numbers that are known to fit, and for trying number formats.
+
+    ```mlir
+    #tandem.coded<#scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero>>
+    ```
+
+    Constraint: (C1) the code has no range for a group to stretch.
+  }];
+  let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code);
+  let assemblyFormat = "`<` $code `>`";
 }
 
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEMATTRS_TD

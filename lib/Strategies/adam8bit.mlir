@@ -1,0 +1,8 @@
+// 8-bit optimizers (Dettmers et al. 2022): moments in bytes spaced evenly within each
+// decade, with an f32 scale for 256 of them.
+tandem.strategy @adam8bit compute(<f32, f32>) {
+  tandem.assign param = #tandem.float<bf16>
+  tandem.assign grad = #tandem.float<bf16>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.dynamic<unsigned>, group = 256, scale = f32>
+  tandem.assign state = #tandem.scaled<#scaled.dynamic<signed>, group = 256, scale = f32>
+}

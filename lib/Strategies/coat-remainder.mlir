@@ -1,0 +1,7 @@
+// coat with f32 weights split in a visible bf16 and 16 remaining bits.
+tandem.strategy @"coat-remainder" compute(<f32, f32>) {
+  tandem.assign param = #tandem.remainder
+  tandem.assign grad = #tandem.float<bf16>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 28672.0>, group = 128, scale = bf16>
+  tandem.assign state = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 229376.0>, group = 128, scale = bf16>
+}

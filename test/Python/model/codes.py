@@ -1,0 +1,384 @@
+#===- codes.py - Numbers of a few bits ---------------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the codes of 8-bit strategies, small floats of any widths
+# among them.
+#
+#===----------------------------------------------------------------------===#
+"""Codes of numbers up to a largest magnitude.
+
+A code answers: `planes` (suffix -> format, or "i8" and "i16" for what is no named
+float), `largest`, `prepare` and `finish` (what is scaled in place of the value,
+and back), `encode` and `decode` of scaled values. A code with a `range` has an
+exponent for each group, in eighths, and one with `uses_random` 16 random bits
+for each element; `encode` and `decode` of others ignore them.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from .arithmetic import Arithmetic
+from .formats import Format, decode, encode, encode_magnitude, lookup
+
+_F32 = np.float32
+
+
+#===----------------------------------------------------------------------===#
+# Logarithm and power of two
+#===----------------------------------------------------------------------===#
+
+
+def _coefficients(*numbers):
+    return [_F32(float.fromhex(x)) for x in numbers]
+
+
+# log2(1 + f) / f and 2^f, the coefficient of f^0 first.
+_LOG2 = _coefficients("0x1.715476p+0", "-0x1.715470p-1", "0x1.ec73d6p-2",
+                      "-0x1.715c4ep-2", "0x1.26d382p-2", "-0x1.e95c0ap-3",
+                      "0x1.b9c962p-3", "-0x1.a87c2ep-3", "0x1.01b502p-3")
+_EXP2 = _coefficients("0x1p+0", "0x1.62e430p-1", "0x1.ebfbd8p-3", "0x1.c6af76p-5",
+                      "0x1.3b30a0p-7", "0x1.5f0b82p-10", "0x1.3fa208p-13")
+
+
+def _fma(x, factor, addend):
+    return Arithmetic("f32").fma(x, factor, addend)
+
+
+def _polynomial(coefficients, f):
+    total = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        total = _fma(total, f, coefficient)
+    return total
+
+
+def f32_log2(x):
+    """The logarithm of what has no negative sign; of 0 it is -127."""
+    bits = np.asarray(x, _F32).view(np.int32)
+    exponent = (bits - np.int32(0x3F3504F3)) >> 23
+    f = (bits - (exponent << 23)).view(_F32) - _F32(1)
+    return exponent.astype(_F32) + f * _polynomial(_LOG2, f)
+
+
+def f32_exp2(x):
+    """2^x of x <= 0; what is below -100 counts as -100, and so does a NaN."""
+    x = np.fmax(np.asarray(x, _F32), _F32(-100))
+    whole = np.rint(x)
+    return np.ldexp(_polynomial(_EXP2, x - whole), whole.astype(np.int32))
+
+
+#===----------------------------------------------------------------------===#
+# Codes
+#===----------------------------------------------------------------------===#
+
+
+def _largest(format):
+    fmt = lookup(format)
+    return float(decode(format, np.array([fmt.largest], dtype=fmt.dtype))[0])
+
+
+def _encode_saturating(format, y, finite):
+    """Nearest codes; what came from a finite value stops at the largest one."""
+    limit = _F32(_largest(format))
+    return encode(format, np.where(finite, np.clip(y, -limit, limit), y).astype(_F32))
+
+
+class Code:
+    """What the codes share."""
+
+    planes = {"": "i8"}
+    largest = 1.0
+    # A magnitude that is written with fewer digits than larger ones.
+    small = 2.0**-7
+    range = None
+    uses_random = False
+
+    def prepare(self, x):
+        return x
+
+    def finish(self, x):
+        return x
+
+
+@dataclass(frozen=True)
+class FloatCode(Code):
+    """A small float."""
+
+    format: str
+
+    @property
+    def planes(self):
+        return {"": self.format}
+
+    @property
+    def largest(self):
+        return _largest(self.format)
+
+    def encode(self, y, finite, exponent=None, random=None):
+        return [_encode_saturating(self.format, y, finite)]
+
+    def decode(self, codes, exponent=None):
+        return decode(self.format, codes[0])
+
+
+@dataclass(frozen=True)
+class PairCode(Code):
+    """A small float and another for what it leaves."""
+
+    format: str
+
+    @property
+    def planes(self):
+        return {"": self.format, ".lo": self.format}
+
+    @property
+    def largest(self):
+        return _largest(self.format)
+
+    def encode(self, y, finite, exponent=None, random=None):
+        high = _encode_saturating(self.format, y, finite)
+        value = decode(self.format, high)
+        rest = np.where(np.isfinite(value), y - value, _F32(0)).astype(_F32)
+        return [high, _encode_saturating(self.format, rest, finite)]
+
+    def decode(self, codes, exponent=None):
+        return decode(self.format, codes[0]) + decode(self.format, codes[1])
+
+
+@dataclass(frozen=True)
+class ExpandedCode(Code):
+    """A code of L |y|^k, k = exponent / 8; y is at most 1."""
+
+    base: Code
+    range: float
+
+    @property
+    def planes(self):
+        return self.base.planes
+
+    def choose_exponent(self, scale, least):
+        """The exponent of each group; `least` is 0 where it has no number."""
+        ratio = scale / least
+        eighths = (_F32(8) * f32_log2(_F32(self.range))) / f32_log2(np.abs(ratio))
+        # All powers of what does not exceed 1 lie in the range.
+        eighths = np.where(ratio > 1, np.clip(np.floor(eighths), 8, 128), 128)
+        return np.where(least == 0, 8, eighths).astype(np.uint8)
+
+    def encode(self, y, finite, exponent=None, random=None):
+        k = exponent.astype(_F32) / _F32(8)
+        power = f32_exp2(k * f32_log2(np.fmin(np.abs(y), _F32(1))))
+        payload = np.copysign(_F32(self.base.largest) * power, y)
+        return self.base.encode(np.where(finite & (y != 0), payload, y), finite)
+
+    def decode(self, codes, exponent=None):
+        q = self.base.decode(codes)
+        fraction = f32_log2(np.abs(q)) - f32_log2(_F32(self.base.largest))
+        power = f32_exp2(fraction * (_F32(8) / exponent.astype(_F32)))
+        return np.where(np.isfinite(q) & (q != 0), np.copysign(power, q), q)
+
+
+@dataclass(frozen=True)
+class SoftsignCode(Code):
+    """127 * 2z / (1 + |z|) as an integer; -128 is NaN."""
+
+    def encode(self, y, finite, exponent=None, random=None):
+        z = np.clip(y, _F32(-1), _F32(1))
+        companded = (_F32(2) * z) / (_F32(1) + np.abs(z))
+        whole = np.rint(_F32(127) * companded)
+        return [np.where(finite, whole, -128).astype(np.int8).view(np.uint8)]
+
+    def decode(self, codes, exponent=None):
+        w = codes[0].view(np.int8).astype(_F32) / _F32(127)
+        value = w / (_F32(2) - np.abs(w))
+        return np.where(codes[0] == 0x80, _F32(np.nan), value)
+
+
+@dataclass(frozen=True)
+class RootCode(Code):
+    """254 * z as an integer, z being the scaled root; 255 is NaN."""
+
+    def prepare(self, x):
+        return np.sqrt(x)
+
+    def finish(self, x):
+        return x * x
+
+    def encode(self, y, finite, exponent=None, random=None):
+        whole = np.rint(_F32(254) * np.clip(y, _F32(0), _F32(1)))
+        return [np.where(finite, whole, 255).astype(np.uint8)]
+
+    def decode(self, codes, exponent=None):
+        value = codes[0].astype(_F32) / _F32(254)
+        return np.where(codes[0] == 255, _F32(np.nan), value)
+
+
+#===----------------------------------------------------------------------===#
+# The dynamic code
+#===----------------------------------------------------------------------===#
+
+
+def nearest_f32(x):
+    """RN32 of an exact positive number."""
+    near = _F32(float(x))
+    around = [np.nextafter(near, _F32(end)) for end in (0, np.inf)]
+    # Equally near are two only to a number with one bit more.
+    return min([near, *around], key=lambda f: (abs(Fraction(float(f)) - x),
+                                               int(f.view(np.uint32)) & 1))
+
+
+# What brings a decade to 1, exact.
+_POWERS_OF_TEN = (10.0 ** np.arange(6, -1, -1)).astype(_F32)
+
+
+@dataclass(frozen=True)
+class DynamicCode(Code):
+    """Decades of evenly spaced values, each with twice as many as the one below.
+
+    Ranks count from zero's code: decade i has `count(i)` of them.
+    """
+
+    signed: bool
+
+    small = 1e-5
+
+    def _peak(self, i):
+        return Fraction(10)**(i - 6)
+
+    def count(self, i):
+        return 1 << (i if self.signed else i + 1)
+
+    def exact(self, i, k):
+        """The value k of decade i."""
+        return self._peak(i) * (Fraction(1, 10) + Fraction(9, 10) * (
+            k + Fraction(1, 2)) / self.count(i))
+
+    @property
+    def zero(self):
+        return 127 if self.signed else 0
+
+    @property
+    def nan(self):
+        """The code next to zero's, taken from the smallest value."""
+        return 126 if self.signed else 1
+
+    @cached_property
+    def _ends(self):
+        """From these magnitudes on, the next decade is nearer."""
+        return np.array([nearest_f32(self._peak(i) * (1 + Fraction(9, 10) / self.count(i)))
+                         for i in range(6)])
+
+    @property
+    def top(self):
+        """Half way between the largest value but one and one."""
+        return nearest_f32((1 + self.exact(6, self.count(6) - 1)) / 2)
+
+    def least(self, negative):
+        """What is smaller in magnitude is zero."""
+        if not self.signed:
+            return nearest_f32(self.exact(0, 1) / 2)
+        return nearest_f32((self.exact(1, 0) if negative else self.exact(0, 0)) / 2)
+
+    def _rank(self, a):
+        """The nearest rank below 1's, as though every code had its value."""
+        decade = np.sum(a[:, None] >= self._ends, axis=1)
+        unit = a * _POWERS_OF_TEN[decade]
+        place = _fma(unit, nearest_f32(Fraction(10, 9)), nearest_f32(Fraction(8, 9)))
+        place = np.clip(np.nan_to_num(place), _F32(1), _F32(2 - 2.0**-23))
+        rank = np.floor(place * self.count(decade).astype(_F32)).astype(np.int64)
+        return rank if self.signed else rank - 1
+
+    def encode(self, y, finite, exponent=None, random=None):
+        a, negative, rank = np.abs(y), y < 0, self._rank(np.abs(y))
+        # Rank 1 is the NaN's where there is one, and there is no -1.
+        rank = np.where(negative | (not self.signed), np.maximum(rank, 2), rank)
+        rank = np.where(y >= self.top, 128 if self.signed else 255, rank)
+        below = a < np.where(negative, self.least(True), self.least(False))
+        code = self.zero + np.where(below, 0, np.where(negative, -rank, rank))
+        lost = ~finite | (negative & (not self.signed))
+        return [np.where(lost, self.nan, code).astype(np.uint8)]
+
+    def decode(self, codes, exponent=None):
+        offset = codes[0].astype(np.int64) - self.zero
+        rank = np.abs(offset) + (not self.signed)
+        # Ranks count from the number of values in their decade.
+        significand, power = np.frexp(np.maximum(rank, 1).astype(_F32))
+        count = np.ldexp(_F32(1), power - 1)
+        place = 2 * significand - _F32(1) + _F32(0.5) / count
+        decade = np.clip(power - 1 - (not self.signed), 0, 6)
+        value = _fma(place, nearest_f32(Fraction(9, 10)), nearest_f32(Fraction(1, 10)))
+        value = value * np.array([nearest_f32(self._peak(i)) for i in range(7)])[decade]
+        value = np.where(np.abs(offset) == (128 if self.signed else 255), _F32(1), value)
+        value = np.where(offset == 0, _F32(0), np.where(offset < 0, -value, value))
+        return np.where(codes[0] == self.nan, _F32(np.nan), value)
+
+
+#===----------------------------------------------------------------------===#
+# Small floats of any widths
+#===----------------------------------------------------------------------===#
+
+
+@dataclass(frozen=True)
+class MinifloatCode(Code):
+    """A small float as data; `exponents` are those of the magnitudes written."""
+
+    exponent: int
+    mantissa: int
+    bias: int | None = None
+    specials: str = "nan"
+    rounding: str = "nearest"
+    exponents: tuple | None = None
+
+    @property
+    def format(self):
+        return Format(f"E{self.exponent}M{self.mantissa}", self.exponent, self.mantissa,
+                      self.specials, self.bias)
+
+    @property
+    def planes(self):
+        return {"": "i8" if self.format.bits <= 8 else "i16"}
+
+    @property
+    def uses_random(self):
+        return self.rounding == "stochastic"
+
+    @property
+    def largest(self):
+        largest = _largest(self.format)
+        if not self.exponents:
+            return largest
+        return min(largest, (2 - 2.0**-self.mantissa) * 2.0**self.exponents[1])
+
+    @property
+    def small(self):
+        return 2.0**(self.exponents[0] if self.exponents else self.format.min_exponent)
+
+    def _magnitude(self, y):
+        a = np.minimum(np.abs(y), _F32(self.largest))
+        if self.exponents:
+            least = _F32(2.0**self.exponents[0])
+            a = np.where((a > 0) & (a < least), least, a)
+        return a
+
+    def _special(self, y):
+        """The codes of what is not finite, without its sign."""
+        fmt = self.format
+        if self.specials == "none":
+            return encode_magnitude(fmt, np.full_like(y, self.largest), "nearest")
+        return np.where(np.isnan(y), fmt.canonical_nan, fmt.overflow)
+
+    def encode(self, y, finite, exponent=None, random=None):
+        fmt = self.format
+        a = self._magnitude(np.where(finite, y, _F32(0)))
+        code = np.where(finite, encode_magnitude(fmt, a, self.rounding, random),
+                        self._special(y))
+        keeps = {"ieee": finite | np.isinf(y), "none": finite | np.isinf(y),
+                 "nan": finite, "negative_zero": finite & (code != 0)}
+        signed = np.signbit(y) & keeps[self.specials]
+        return [np.where(signed, code | fmt.sign_bit, code).astype(fmt.dtype)]
+
+    def decode(self, codes, exponent=None):
+        return decode(self.format, codes[0])
