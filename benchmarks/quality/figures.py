@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 # Okabe and Ito's colours; dashes tell apart what follows.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", "--", ":")
+MARKERS = "os^x"
 
 
 def _style(number: int) -> dict:
@@ -63,11 +64,12 @@ def gradient_sum(result: dict, folder: pathlib.Path) -> None:
     for axes, (key, title) in zip(panels, titles.items()):
         for number, (name, by_ranks) in enumerate(result["schemes"].items()):
             ranks = [int(n) for n in by_ranks]
-            axes.plot(ranks, [one[key] for one in by_ranks.values()], marker=".",
-                      label=name, **_style(number))
+            axes.plot(ranks, [one[key] for one in by_ranks.values()], label=name,
+                      marker=MARKERS[number], fillstyle="none", **_style(number))
         axes.set_xscale("log", base=2)
         if key != "snr":
             axes.set_yscale("symlog", linthresh=1e-6)
+            axes.set_ylim(bottom=0, top=1)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("ranks")
         axes.grid(alpha=0.3)

@@ -234,7 +234,9 @@ def representation_text(result: dict) -> str:
               bits_rows(result["weights"], result["exponents"], EXPONENTS)),
         "\n![Bits of weights by exponent](images/quality-weights.png)\n",
         "Moments, by the binades that a group of 128 spans, its values spread evenly over "
-        "them on a logarithmic scale.\n",
+        "them on a logarithmic scale. softsign and root have the fewest bits where a group "
+        "spans much: their codes serve its larger values, which weigh most in a mean "
+        "squared error.\n",
         table(["binades", *map(str, BINADES)],
               bits_rows(result["moments"], result["binades"], BINADES)),
         "\n![Bits of moments by range](images/quality-moments.png)\n"])
