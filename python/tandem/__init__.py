@@ -7,9 +7,9 @@
 """
 
 from tandem._convert import convert_state
-from tandem._kernel import (NON_FINITE, Kernel, Plane, Plan, compile, graphs, interpret,
-                            strategies)
+from tandem._kernel import (NON_FINITE, WHOLE_TENSOR, Kernel, Plane, Plan, compile,
+                            graphs, interpret, strategies)
 
-__all__ = ["Kernel", "NON_FINITE", "Plan", "Plane", "compile", "convert_state",
-           "graphs", "interpret", "strategies"]
+__all__ = ["Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_TENSOR", "compile",
+           "convert_state", "graphs", "interpret", "strategies"]
 __version__ = "0.1.0"

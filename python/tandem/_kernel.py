@@ -28,6 +28,10 @@ class RoleKind(enum.IntEnum):
     SEED = 5
 
 
+#: The group of a plane with one entry for a whole tensor.
+WHOLE_TENSOR = 1 << 62
+
+
 @dataclass(frozen=True)
 class Plane:
     """One array of a kernel: a whole tensor, or one plane of its storage."""
@@ -40,11 +44,16 @@ class Plane:
     read: bool
     written: bool
     visible: bool  #: whether a framework reads this plane as the value
-    group: int = 1  #: consecutive elements of the tensor that share an entry
+    group: int = 1  #: consecutive elements that share an entry, or WHOLE_TENSOR
 
     def entries(self, elements: int) -> int:
         """The length of the array for a tensor of so many elements."""
         return -(-elements // self.group)
+
+    @property
+    def shared_by(self) -> str:
+        """Who shares an entry: "each 128", "the tensor"."""
+        return "the tensor" if self.group == WHOLE_TENSOR else f"each {self.group}"
 
 
 # DLPack's (code, bits) that hold each element type; raw bits are always welcome.
@@ -111,12 +120,26 @@ class Kernel:
         return self._native.bytes_per_parameter
 
     @property
+    def phases(self) -> int:
+        """Launches of a step that follow each other; more than one where a value
+        of all elements is needed before they can be written."""
+        return self._native.num_phases
+
+    @property
+    def reductions(self) -> tuple[tuple[str, str, int], ...]:
+        """What phases make for later ones: ("sum", "model", phase)."""
+        return tuple(
+            (("max", "min", "sum")[kind], "model" if over_model else "tensor", phase)
+            for kind, phase, over_model in self._native.reductions
+        )
+
+    @property
     def signature(self) -> str:
         """One line per array and scalar that a call takes."""
         lines = [f"{self._title} ({self.compute})"]
         for plane in self.planes:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
-            shared = f" for each {plane.group}" if plane.group > 1 else ""
+            shared = f" for {plane.shared_by}" if plane.group > 1 else ""
             lines.append(f"  {access} {plane.name}: {plane.type}{shared}")
         for name, default in self.hypers.items():
             given = "" if default is None else f" = {default:g}"
@@ -226,8 +249,9 @@ class Kernel:
                     f"array {plane.name!r} has {count} elements, "
                     f"{measure.name!r} has {size}; " + (
                         "all arrays must have one size" if plane.group == 1 else
-                        f"one entry for each {plane.group} of them makes "
-                        f"{plane.entries(size)}")
+                        f"one entry for {plane.shared_by}" +
+                        (" of them" if plane.group < WHOLE_TENSOR else "") +
+                        f" makes {plane.entries(size)}")
                 )
         return size, addresses
 

@@ -86,7 +86,7 @@ TEST(KernelError, Planes) {
     expectPlane({"grad", 32, TDM_ACCESS_READ, group},
                 ("kernel 'sgd': plane 'grad' has an entry for each " +
                  std::to_string(group) +
-                 " elements; use a power of two of at most 4096")
+                 " elements; use a power of two of at most 4096, or TDM_WHOLE_TENSOR")
                     .c_str());
 }
 

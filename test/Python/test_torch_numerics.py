@@ -170,7 +170,50 @@ class LionReference(torch.optim.Optimizer):
                 m.mul_(b2).add_(p.grad, alpha=1 - b2)
 
 
+class LAMBReference(torch.optim.Optimizer):
+    """LAMB as its paper states it, with the identity for phi."""
+
+    def __init__(self, params, lr, betas, eps, weight_decay):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps,
+                                      weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            b1, b2 = group["betas"]
+            for p in group["params"]:
+                state = self.state[p]
+                t = state["t"] = state.get("t", 0) + 1
+                m = state.setdefault("m", torch.zeros_like(p))
+                v = state.setdefault("v", torch.zeros_like(p))
+                m.mul_(b1).add_(p.grad, alpha=1 - b1)
+                v.mul_(b2).addcmul_(p.grad, p.grad, value=1 - b2)
+                update = m / (1 - b1**t) / ((v / (1 - b2**t)).sqrt() + group["eps"])
+                update += group["weight_decay"] * p
+                trust = p.norm() / update.norm()
+                if p.norm() == 0 or update.norm() == 0:
+                    trust = 1.0
+                p -= group["lr"] * trust * update
+
+
+def clipped(params):
+    """torch's AdamW behind torch's clipping."""
+    optimizer = torch.optim.AdamW(params, 1e-2, (0.8, 0.95), 1e-6, 0.1)
+    step = optimizer.step
+
+    def clip_and_step():
+        torch.nn.utils.clip_grad_norm_(params_of(optimizer), 0.5)
+        step()
+
+    optimizer.step = clip_and_step
+    return optimizer
+
+
 REFERENCES = {
+    "lamb": (lambda p: tt.LAMB(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, strategy="fp32"),
+             lambda p: LAMBReference(p, 1e-2, (0.8, 0.95), 1e-6, 0.1)),
+    "clipped": (lambda p: tt.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, max_norm=0.5,
+                                   strategy="fp32"), clipped),
     "adamw": (lambda p: tt.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1, decay="before",
                                  strategy="fp32"),
               lambda p: torch.optim.AdamW(p, 1e-2, (0.8, 0.95), 1e-6, 0.1)),
@@ -202,6 +245,23 @@ def test_fp32_is_close_to_the_reference(name):
         train(theirs, [seed])
     for p, q in zip(params_of(ours), params_of(theirs)):
         torch.testing.assert_close(p, q, rtol=2e-5, atol=2e-6)
+
+
+def test_a_sum_over_the_model_needs_one_launch():
+    params = parameters([(4,)]) + parameters([(3,)], torch.float32)
+    optimizer = tt.AdamW(params, max_norm=1.0)
+    for p in params:
+        p.grad = torch.ones_like(p)
+    before = [p.detach().clone() for p in params]
+    with pytest.raises(ValueError, match="adamw_clip sums over all parameters, but "
+                       "parameter 1 is torch.float32 and others are torch.bfloat16"):
+        optimizer.step()
+    assert all(torch.equal(p, q) for p, q in zip(params, before))
+
+
+def test_max_norm_is_for_decay_inside():
+    with pytest.raises(ValueError, match="max_norm needs decay='inside'"):
+        tt.AdamW(parameters([(4,)]), decay="before", max_norm=1.0)
 
 
 def test_defaults_are_those_of_torch():

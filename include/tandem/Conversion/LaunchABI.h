@@ -38,9 +38,10 @@ struct Chunk {
   SmallVector<Value> uniforms;
   /// The number of the tensor's elements.
   Value size;
-  /// If the kernel has reductions: where the tensor's totals are, and the range
-  /// of its chunks.
+  /// If the kernel has reductions: where the tensor's totals are, the range of
+  /// its chunks, and a value per tandem.total of the body.
   Value totals, firstChunk, endChunk;
+  SmallVector<Value> known;
 
   /// What the bits that `op` draws for elements `index` and following depend
   /// on; `mapping` has the kernel's uniform values.

@@ -39,6 +39,9 @@ struct KernelSignature {
     /// Consecutive elements that share an entry.
     int64_t group;
 
+    /// Who shares an entry: "each 128", "the tensor".
+    std::string getSharers() const;
+
     int64_t getNumEntries(int64_t elements) const {
       return elements / group + (elements % group != 0);
     }

@@ -129,6 +129,9 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
     chunk.totals = load(table, pointer, tail);
     chunk.firstChunk = load(table, i64Type, tail + 8);
     chunk.endChunk = load(table, i64Type, tail + 16);
+    for (auto total : kernel.getBodyBlock().getOps<TotalOp>())
+      chunk.known.push_back(
+          load(chunk.totals, total.getType(), total.getIndex() * slotBytes));
   }
   auto uniforms = kernel.getUniforms();
   Value row = advance(entry.getArgument(2), scalarRow,
@@ -141,13 +144,11 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
 void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
   for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
     mapping.map(Value(uniform), value);
-  for (Operation &op : kernel.getBodyBlock()) {
-    if (isa<SizeOp>(op))
-      mapping.map(op.getResult(0), chunk.size);
-    if (auto total = dyn_cast<TotalOp>(op))
-      mapping.map(total.getResult(), load(chunk.totals, total.getType(),
-                                          total.getIndex() * slotBytes));
-  }
+  for (auto op : kernel.getBodyBlock().getOps<SizeOp>())
+    mapping.map(op.getResult(), chunk.size);
+  for (auto [op, value] :
+       llvm::zip(kernel.getBodyBlock().getOps<TotalOp>(), chunk.known))
+    mapping.map(op.getResult(), value);
 }
 
 Value LaunchBuilder::getSlots(Value workspace, Value chunkIndex) {

@@ -93,16 +93,29 @@ static Value clampBits(SequenceBuilder &b, Value bits, ScaleRange range) {
   return arith::MaxUIOp::create(b.builder, b.loc, bits, least);
 }
 
-/// The power of two at or below 2^(floor(log2 amax) - floor(log2 L)).
-static Value floorPowerOfTwo(SequenceBuilder &b, ScaleOp op) {
-  uint64_t largest = bitsOf(op.getCode().getLargest()) & f32Infinity;
-  uint64_t one = bitsOf(1.0);
-  Value exponent = b.andi(op.getAmax(), b.like(op.getAmax(), f32Infinity));
-  Value lifted = b.addi(exponent, b.like(exponent, one));
-  Value limit = b.like(exponent, largest);
-  // Below the range a difference would wrap around.
-  lifted = arith::MaxUIOp::create(b.builder, b.loc, lifted, limit);
-  return b.subi(lifted, limit);
+/// The exponent field of amax, less than 1 for subnormal numbers.
+static Value getExponentField(SequenceBuilder &b, Value amax) {
+  Value field = b.shr(amax, 23);
+  Value number = b.bitcast(amax, b.builder.getF32Type());
+  Value lifted =
+      b.shr(b.bits(b.mul(number, b.real(number.getType(), 0x1p24))), 23);
+  Value isSubnormal =
+      b.compare(arith::CmpIPredicate::eq, field, b.like(field, 0));
+  return b.select(isSubnormal, b.subi(lifted, b.like(lifted, 24)), field);
+}
+
+/// The bits of 2^(floor(log2 amax) - floor(log2 L)), within powers of two.
+static Value floorPowerOfTwo(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
+  int largest = std::ilogb(op.getCode().getLargest());
+  Value amax = op.getAmax();
+  // From L = 1/2 up what subnormal numbers have is below the range anyway.
+  Value field = largest < -1 ? getExponentField(b, amax) : b.shr(amax, 23);
+  field = b.subi(field, b.like(field, largest));
+  field = arith::MaxSIOp::create(b.builder, b.loc, field,
+                                 b.like(field, bitsOf(range.smallest) >> 23));
+  field = arith::MinSIOp::create(b.builder, b.loc, field,
+                                 b.like(field, bitsOf(range.largest) >> 23));
+  return b.shl(field, 23);
 }
 
 /// value / divisor as what is emitted: the same number is the product by an
@@ -125,8 +138,7 @@ static Value buildScale(SequenceBuilder &b, ScaleOp op) {
   Value amax = op.getAmax();
   Value scale;
   if (op.getRecipe() == Recipe::mx_floor) {
-    Value bits = clampBits(b, floorPowerOfTwo(b, op), range);
-    scale = narrowPowerOfTwo(b, bits, type);
+    scale = narrowPowerOfTwo(b, floorPowerOfTwo(b, op, range), type);
   } else {
     Value quotient = divide(b, b.bitcast(amax, f32), op.getCode().getLargest());
     Value bits = clampBits(b, b.bits(quotient), range);

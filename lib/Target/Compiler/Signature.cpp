@@ -27,6 +27,11 @@ std::string KernelSignature::getTitle() const {
   return strategy.empty() ? name : name + " under " + strategy;
 }
 
+std::string KernelSignature::PlaneEntry::getSharers() const {
+  return group == Plane::wholeTensor ? "the tensor"
+                                     : "each " + std::to_string(group);
+}
+
 double KernelSignature::getBytesPerParameter() const {
   double bits = 0;
   for (const PlaneEntry &plane : planes)

@@ -57,6 +57,29 @@ static std::optional<RoundingOp> getRoundingOp(Operation *op) {
 }
 
 namespace {
+/// Sums and differences met so far. The optimizer computes x + (-y) once where
+/// there is an x - y too, which is the same number.
+class SumsSeen {
+public:
+  /// Whether an operation is a sum or difference that was there already.
+  bool repeats(Operation &op) {
+    if (!isa<arith::AddFOp, arith::SubFOp>(op))
+      return false;
+    Value lhs = op.getOperand(0), rhs = op.getOperand(1);
+    bool isDifference = isa<arith::SubFOp>(op);
+    if (!isDifference && isNegation(lhs))
+      std::swap(lhs, rhs);
+    if (auto negation = rhs.getDefiningOp<arith::NegFOp>()) {
+      rhs = negation.getOperand();
+      isDifference = !isDifference;
+    }
+    return !seen.insert({{lhs, rhs}, isDifference}).second;
+  }
+
+private:
+  llvm::DenseSet<std::pair<std::pair<Value, Value>, unsigned>> seen;
+};
+
 /// Counts a body, telling what depends on the element from what does not.
 class BodyCounter {
 public:
@@ -89,9 +112,10 @@ private:
     std::optional<RoundingOp> rounding = getRoundingOp(&op);
     if (!rounding)
       return;
-    RoundingCounts &counts = roundsChosenValue(op) ? result.optional
-                             : isElement           ? result.perElement
-                                                   : result.uniform;
+    bool isOptional = roundsChosenValue(op) || sums.repeats(op);
+    RoundingCounts &counts = isOptional  ? result.optional
+                             : isElement ? result.perElement
+                                         : result.uniform;
     if (auto format = getFormat(op.getResult(0).getType()))
       ++counts.at(*rounding, *format);
     if (isThroughF32(op))
@@ -120,6 +144,7 @@ private:
 
   RequiredCounts result;
   llvm::DenseSet<Value> wide;
+  SumsSeen sums;
 };
 } // namespace
 

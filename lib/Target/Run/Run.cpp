@@ -29,7 +29,7 @@ void mlir::tandem::printSignature(const KernelSignature &signature,
     os << "  " << (plane.isRead ? "r" : "-") << (plane.isWritten ? "w" : "-")
        << " " << plane.name << ": " << plane.type;
     if (plane.group > 1)
-      os << " for each " << plane.group;
+      os << " for " << plane.getSharers();
     os << "\n";
   }
   for (const auto &hyper : signature.hypers) {

@@ -168,8 +168,9 @@ llvm::Error RunArrays::checkShared() const {
       return fail(plane.name,
                   "has " + Twine(found->second.getNumElements()) +
                       " elements, '" + sizedBy + "' has " + Twine(numElements),
-                  "one for each " + Twine(plane.group) + " of them makes " +
-                      Twine(entries));
+                  "one for " + Twine(plane.getSharers()) +
+                      (plane.group == Plane::wholeTensor ? "" : " of them") +
+                      " makes " + Twine(entries));
   }
   return llvm::Error::success();
 }

@@ -35,11 +35,14 @@ class AdamW(_Library):
             "before" it, as in torch.optim.AdamW; or "after" it.
         eps_inside_root: whether epsilon is added under the root; only for decay
             "inside".
+        max_norm: where the norm of all gradients together exceeds it, they are
+            scaled down to it in the same step, as by
+            torch.nn.utils.clip_grad_norm_; only for decay "inside".
     """
 
     def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
                  weight_decay=None, *, decay: str = "inside",
-                 eps_inside_root: bool = False, **options):
+                 eps_inside_root: bool = False, max_norm=None, **options):
         graphs = {"inside": "adamw", "before": "adamw_decay_before",
                   "after": "adamw_decay_after"}
         if decay not in graphs:
@@ -47,6 +50,13 @@ class AdamW(_Library):
                 f"decay must be 'inside', 'before' or 'after', got {decay!r}"
             )
         graph = graphs[decay]
+        if max_norm is not None:
+            if decay != "inside" or eps_inside_root:
+                raise ValueError(
+                    "max_norm needs decay='inside' and eps_inside_root=False; for "
+                    "others, write the graph and pass it to tandem.torch.Optimizer"
+                )
+            graph = "adamw_clip"
         if eps_inside_root:
             if decay != "inside":
                 raise ValueError(
@@ -54,8 +64,19 @@ class AdamW(_Library):
                     "both, write the graph and pass it to tandem.torch.Optimizer"
                 )
             graph = "adamw_eps_inside_root"
-        hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                        max_norm=max_norm)
         super().__init__(params, graph, **hypers, **options)
+
+
+class LAMB(_Library):
+    """LAMB (You et al. 2020): AdamW's update, scaled for each parameter tensor by
+    the norm of the parameter divided by that of the update."""
+
+    def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
+                 weight_decay=None, **options):
+        hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, "lamb", **hypers, **options)
 
 
 class Adam(_Library):

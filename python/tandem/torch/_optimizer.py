@@ -311,6 +311,7 @@ class Optimizer(torch.optim.Optimizer):
             lane.clear()
         rows, converted = self._collect(started)
         lanes = [lane for lane in (self._main, self._wide) if lane and lane.slots]
+        self._check_model(lanes)
         copies = {
             slot.index: laid_out(slot.param, slot.param, slot.dtype)
             for lane in lanes for slot in lane.slots if slot.copied
@@ -320,6 +321,17 @@ class Optimizer(torch.optim.Optimizer):
             self._finish(lane, rows, copies)
         self._measured = lanes
         del converted  # the kernels have read them
+
+    def _check_model(self, lanes: list[Lane]) -> None:
+        """Refuses to sum over a part of the model: each lane is a launch."""
+        spans = any(scope == "model" for _, scope, _ in self.kernel.reductions)
+        if len(lanes) > 1 and spans:
+            label = self._label(self._wide.slots[0].index)
+            raise ValueError(
+                f"{self.kernel.name} sums over all parameters, but {label} is "
+                f"torch.float32 and others are {self._main.dtypes[0]}; give all of "
+                "them one type, or choose a strategy that keeps weights in f32"
+            )
 
     def _collect(self, started) -> tuple[list[tuple[int, int]], list[torch.Tensor]]:
         """Fills the lanes; the (param group, step) of each row, converted gradients."""

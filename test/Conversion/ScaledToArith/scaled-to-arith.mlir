@@ -192,6 +192,26 @@ func.func @mx_floor(%a: i32) -> f8E8M0FNU {
   return %s : f8E8M0FNU
 }
 
+// A largest number below 1/2, here 3/8: subnormal magnitudes have scales of their own,
+// and there is none beyond 2^127 (0x7F000000 = 2130706432).
+// CHECK-LABEL: func.func @small_numbers(
+// CHECK-SAME:      %[[AMAX:.+]]: i32)
+// CHECK:         %[[FIELD:.+]] = arith.shrui %[[AMAX]], %{{.+}} : i32
+// CHECK:         %[[UP:.+]] = arith.constant 0x4B800000 : f32
+// CHECK:         arith.mulf %{{.+}}, %[[UP]] : f32
+// CHECK:         %[[LOW:.+]] = arith.subi %{{.+}}, %{{.+}} : i32
+// CHECK:         arith.select %{{.+}}, %[[LOW]], %[[FIELD]] : i32
+// CHECK:         %[[MOST:.+]] = arith.constant 254 : i32
+// CHECK:         arith.minsi %{{.+}}, %[[MOST]] : i32
+// CHECK:         arith.divf
+// CHECK:         %[[MOST_BITS:.+]] = arith.constant 2130706432 : i32
+// CHECK:         arith.minui %{{.+}}, %[[MOST_BITS]] : i32
+func.func @small_numbers(%a: i32) -> (f8E8M0FNU, f8E8M0FNU) {
+  %s = scaled.scale #scaled.minifloat<exponent = 3, mantissa = 2, bias = 9>, %a by mx_floor : f8E8M0FNU
+  %t = scaled.scale #scaled.minifloat<exponent = 3, mantissa = 2, bias = 9>, %a by pow2 : f8E8M0FNU
+  return %s, %t : f8E8M0FNU, f8E8M0FNU
+}
+
 // |y| stops at 1; the exponent counts eighths; the power is L * 2^(k * log2 |y|).
 // log2: bits of sqrt(1/2), 1060439283, are taken off; f * P(f) by Horner's rule.
 // exp2: a NaN counts as -100 too; the integer part goes to the exponent field.

@@ -10,9 +10,9 @@
 // CHECK-LABEL: llvm.func @tandem_norm_phase0
 // CHECK-SAME:    %[[TENSORS:[^:]+]]: !llvm.ptr, %[[CHUNKS:[^:]+]]: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[WORKSPACE:[^:]+]]: !llvm.ptr
 // CHECK-DAG:     %[[C72:.+]] = arith.constant 72 : i64
-// CHECK-DAG:     %[[ZERO:.+]] = arith.constant dense<0> : vector<4xi32>
-// CHECK:         %[[STACK:.+]] = llvm.alloca %{{.+}} x i64
+// CHECK:         llvm.alloca %{{.+}} x i64
 // CHECK:         arith.muli %{{.+}}, %[[C72]]
+// CHECK:         %[[ZERO:.+]] = arith.constant dense<0> : vector<4xi32>
 // The maximum is carried by lanes, the sum goes to its tree block by block.
 // CHECK:         %[[LANES:.+]] = scf.for {{.+}} iter_args(%[[BEFORE:.+]] = %[[ZERO]]) -> (vector<4xi32>)
 // CHECK:           scf.while
@@ -54,7 +54,9 @@ tandem.kernel @norm compute(<f32, f32>) width(4) reductions(2) tensors [#p] scal
 // CHECK-LABEL: llvm.func @tandem_scale_commit
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64)
 // CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
-// CHECK:           %[[SIZE:.+]] = arith.muli
+// CHECK:           %[[ROWS:.+]] = llvm.load
+// CHECK:           %[[COLUMNS:.+]] = llvm.load
+// CHECK:           %[[SIZE:.+]] = arith.muli %[[ROWS]], %[[COLUMNS]]
 // CHECK:           arith.cmpi ne, %[[SIZE]],
 // CHECK:           scf.if
 // CHECK:             %[[AMAX:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32

@@ -85,14 +85,20 @@ _EVERY, _NORMAL = ExpandedCode(_E4M3, 229376.0), ExpandedCode(_E4M3, 28672.0)
 
 def _scaled_library():
     """The named strategies with scales."""
-    bf16 = Plain("bf16")
+    bf16, f32 = Plain("bf16"), Plain("f32")
+    first, second = Scaled(_EVERY, 128, "bf16"), Scaled(_NORMAL, 128, "bf16")
+    wide = Scaled(ExpandedCode(_E5M2, 57344.0 * 2.0**14), 128, "bf16")
+    softsign, root = Scaled(SoftsignCode(), 32, "f16"), Scaled(RootCode(), 32, "f16")
     one = Scaled(_E4M3, 128, "f32", "pow2")
     two = Scaled(PairCode("f8E4M3FN"), 128, "f32", "pow2")
     return {
-        "flash": Strategy(bf16, Residual("bf16", "i8"),
-                          Scaled(SoftsignCode(), 32, "f16"), Scaled(RootCode(), 32, "f16")),
-        "coat": Strategy(bf16, bf16, Scaled(_EVERY, 128, "bf16"),
-                         Scaled(_NORMAL, 128, "bf16")),
+        "flash": Strategy(bf16, Residual("bf16", "i8"), softsign, root),
+        "flash-32": Strategy(bf16, Residual("bf16", "i16"), softsign, root),
+        "coat": Strategy(bf16, bf16, first, second),
+        "coat-e5m2": Strategy(bf16, bf16, first, wide),
+        "coat-expansion": Strategy(bf16, Expansion("bf16"), first, second),
+        "coat-fp32": Strategy(f32, f32, first, second),
+        "coat-remainder": Strategy(bf16, Remainder(), first, second),
         "adam8bit": Strategy(bf16, bf16, Scaled(_SIGNED, 256, "f32"),
                              Scaled(_UNSIGNED, 256, "f32")),
         "adam8bit-expanded": Strategy(

@@ -27,7 +27,7 @@ ScaleRange mlir::scaled::getScaleRange(Type type, CodeAttrInterface code) {
   double largest = std::ldexp(1.0, 127 - std::ilogb(code.getLargest()));
   // E8M0 has the exponents of f32.
   if (isa<Float8E8M0FNUType>(type))
-    return {smallest, largest};
+    return {smallest, std::min(largest, std::ldexp(1.0, 127))};
   const llvm::fltSemantics &semantics =
       cast<FloatType>(type).getFloatSemantics();
   double least = llvm::APFloat::getSmallest(semantics).convertToDouble();

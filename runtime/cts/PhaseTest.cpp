@@ -1,0 +1,240 @@
+//===- PhaseTest.cpp - Tests of kernels of several phases -----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file tests kernels of several phases: reductions over tensors and over
+// all of them, and what ends a step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestKernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace tandem::cts;
+
+//===----------------------------------------------------------------------===//
+// A kernel of two phases
+//===----------------------------------------------------------------------===//
+
+/// The balanced tree over so many values, neighbours first.
+static float treeSum(const float *values, int64_t count) {
+  if (count <= 0)
+    return -0.0f;
+  if (count == 1)
+    return values[0];
+  int64_t half = 1;
+  while (2 * half < count)
+    half *= 2;
+  return treeSum(values, half) + treeSum(values + half, count - half);
+}
+
+static uint32_t bitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+/// Planes: values, and one entry for the tensor. Words behind them: totals, the
+/// first chunk, the one behind the last.
+static constexpr int64_t numPlanes = 2, numReductions = 3;
+
+static const int64_t *recordOf(const void *tensors, int64_t tensor) {
+  return static_cast<const int64_t *>(tensors) + tensor * (5 + numPlanes + 3);
+}
+static float *valuesOf(const int64_t *record) {
+  return reinterpret_cast<float *>(record[5]);
+}
+static const uint32_t *totalsOf(const int64_t *record) {
+  return reinterpret_cast<const uint32_t *>(record[5 + numPlanes]);
+}
+
+/// Leaves a chunk's sum, its largest and its smallest magnitude.
+static void reduceEntry(const void *tensors, const void *chunks,
+                        const uint32_t *, void *workspace, uint32_t *flags,
+                        int64_t begin, int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, chunk.tensor);
+    if (c < record[6 + numPlanes] || c >= record[7 + numPlanes])
+      *flags |= 2;
+    const float *values = valuesOf(record) + chunk.begin;
+    int64_t count = chunk.end - chunk.begin;
+    uint32_t largest = 0, smallest = UINT32_MAX;
+    for (int64_t i = 0; i < count; ++i) {
+      largest = std::max(largest, bitsOf(values[i]) & 0x7FFFFFFF);
+      smallest = std::min(smallest, bitsOf(values[i]) & 0x7FFFFFFF);
+    }
+    uint32_t parts[] = {bitsOf(treeSum(values, count)), largest, smallest};
+    for (int64_t i = 0; i < numReductions; ++i)
+      std::memcpy(static_cast<char *>(workspace) + 8 * (c * numReductions + i),
+                  &parts[i], sizeof(parts[i]));
+  }
+}
+
+/// Writes the tensor's sum plus its entry to each value.
+static void writeEntry(const void *tensors, const void *chunks,
+                       const uint32_t *, void *, uint32_t *flags, int64_t begin,
+                       int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, chunk.tensor);
+    float total;
+    std::memcpy(&total, totalsOf(record), sizeof(total));
+    std::fill(valuesOf(record) + chunk.begin, valuesOf(record) + chunk.end,
+              total + *reinterpret_cast<float *>(record[6]));
+    *flags |= 1;
+  }
+}
+
+/// The tensor's entry becomes the largest magnitude of all tensors.
+static void commitEntry(const void *tensors, const void *, const uint32_t *,
+                        void *, uint32_t *, int64_t begin, int64_t end) {
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t *record = recordOf(tensors, t);
+    if (record[0] * record[1])
+      std::memcpy(reinterpret_cast<void *>(record[6]), totalsOf(record) + 1, 4);
+  }
+}
+
+static const tdm_cpu_entry early[] = {reduceEntry};
+static const tdm_reduction_desc reductions[] = {{TDM_REDUCTION_SUM, 0, 0},
+                                                {TDM_REDUCTION_MAX, 0, 1},
+                                                {TDM_REDUCTION_MIN, 0, 0}};
+
+static tdm_kernel_desc phasesDesc() {
+  constexpr uint32_t access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
+  static const tdm_plane_desc planes[] = {
+      {"value", 32, access, 1}, {"entry", 32, access, TDM_WHOLE_TENSOR}};
+  tdm_kernel_desc desc = {};
+  desc.struct_size = sizeof(desc);
+  desc.name = "phases";
+  desc.num_planes = numPlanes;
+  desc.planes = planes;
+  desc.entry = writeEntry;
+  desc.early_entries = early;
+  desc.num_early_entries = 1;
+  desc.reductions = reductions;
+  desc.num_reductions = numReductions;
+  desc.commit = commitEntry;
+  return desc;
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+TEST(Phases, TotalsOfTensorsAndOfAll) {
+  OwnedKernel kernel(phasesDesc());
+  const std::vector<size_t> sizes = {1, 4097, 300000, 0, 65536};
+  for (int threads : {1, 2, 5}) {
+    std::vector<std::vector<float>> values;
+    std::vector<float> entries = {0.25f, 0.5f, 1.0f, 2.0f, 4.0f}, sums;
+    float largest = 0;
+    for (size_t size : sizes) {
+      values.push_back(randomFloats(size, static_cast<unsigned>(size) + 1));
+      sums.push_back(treeSum(values.back().data(), size));
+      for (float value : values.back())
+        largest = std::max(largest, std::fabs(value));
+    }
+    TensorList list;
+    for (size_t i = 0; i < sizes.size(); ++i)
+      list.add(sizes[i], {values[i].data(), &entries[i]});
+    OwnedPlan plan(kernel, list);
+    EXPECT_EQ(launchPlain(plan, threads).flags, 1u);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      // The last phase has read the old entry.
+      float expected = sums[i] + std::ldexp(0.25f, int(i));
+      for (float value : values[i])
+        ASSERT_EQ(value, expected) << "tensor " << i;
+      EXPECT_EQ(entries[i], sizes[i] ? largest : 2.0f) << "tensor " << i;
+    }
+  }
+}
+
+TEST(Phases, APlanCanBeLaunchedAgainWithOtherMemory) {
+  OwnedKernel kernel(phasesDesc());
+  float first[] = {1, 2, 3}, second[] = {10, 20, 30}, entry = 0, other = 0;
+  TensorList list, moved;
+  list.add(3, {first, &entry});
+  moved.add(3, {second, &other});
+  OwnedPlan plan(kernel, list);
+  launchPlain(plan, 1);
+  EXPECT_EQ(first[2], 6);
+  EXPECT_EQ(entry, 3);
+  ASSERT_EQ(tdm_plan_update(plan, moved.data(), 1), TDM_OK);
+  launchPlain(plan, 1);
+  EXPECT_EQ(second[0], 60);
+  EXPECT_EQ(other, 30);
+  EXPECT_EQ(first[2], 6);
+}
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+TEST(PhasesError, AShardHasNoTotals) {
+  float values[3] = {}, entry = 0;
+  TensorList list;
+  list.add(3, {values, &entry}).first = 32;
+  OwnedKernel kernel(phasesDesc());
+  tdm_plan *plan = nullptr;
+  expectFailure(
+      tdm_plan_create(kernel, list.data(), 1, &plan), TDM_INVALID_ARGUMENT,
+      "kernel 'phases': tensor 0: first is 32, but the kernel reduces "
+      "over whole tensors; pass the unsharded tensor");
+  tdm_kernel_desc desc = phasesDesc();
+  desc.num_reductions = 0;
+  OwnedKernel entryOnly(desc);
+  expectFailure(tdm_plan_create(entryOnly, list.data(), 1, &plan),
+                TDM_INVALID_ARGUMENT,
+                "kernel 'phases': tensor 0: first is 32, but plane 'entry' has "
+                "one entry for a whole tensor; pass the unsharded tensor");
+}
+
+static void expectRefused(void (*edit)(tdm_kernel_desc &),
+                          const std::string &message) {
+  tdm_kernel_desc desc = phasesDesc();
+  edit(desc);
+  tdm_kernel *kernel = nullptr;
+  expectFailure(tdm_kernel_create(&desc, &kernel), TDM_INVALID_ARGUMENT,
+                "kernel 'phases': " + message);
+  EXPECT_EQ(kernel, nullptr);
+}
+
+TEST(PhasesError, Descriptions) {
+  expectRefused([](tdm_kernel_desc &desc) { desc.early_entries = nullptr; },
+                "early_entries is NULL but num_early_entries is 1");
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const tdm_cpu_entry none[] = {nullptr};
+        desc.early_entries = none;
+      },
+      "early entry 0 is NULL; pass the compiled function");
+  expectRefused([](tdm_kernel_desc &desc) { desc.reductions = nullptr; },
+                "reductions is NULL but num_reductions is 3");
+  expectRefused([](tdm_kernel_desc &desc) { desc.num_reductions = 5000; },
+                "num_reductions is 5000; use at most 4096");
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const tdm_reduction_desc wrong[] = {{TDM_REDUCTION_SUM, 0, 0},
+                                                   {TDM_REDUCTION_SUM, 2, 0}};
+        desc.reductions = wrong;
+        desc.num_reductions = 2;
+      },
+      "reduction 1 belongs to phase 2 of a kernel of 2 phases");
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const tdm_reduction_desc wrong[] = {
+            {static_cast<tdm_reduction_kind>(3), 0, 0}};
+        desc.reductions = wrong;
+        desc.num_reductions = 1;
+      },
+      "reduction 0 has kind 3; use a tdm_reduction_kind");
+}
