@@ -248,9 +248,10 @@ class Kernel:
                     f"array {plane.name!r} has {count} elements, "
                     f"{measure.name!r} has {size}; " + (
                         "all arrays must have one size" if plane.group == 1 else
-                        f"one entry for {plane.shared_by}" +
-                        (" of them" if plane.group < WHOLE_TENSOR else "") +
-                        f" makes {plane.entries(size)}")
+                        "a whole tensor shares one entry"
+                        if plane.group == WHOLE_TENSOR else
+                        f"one entry for {plane.shared_by} of them makes "
+                        f"{plane.entries(size)}")
                 )
         return size, addresses
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (GRAPHS, SCALED_LIBRARY, STRATEGIES, TENSOR_STRATEGIES, Strategy, cases,
-                   flags, plane_groups, step, steps, traces)
+from model import (GRAPHS, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY,
+                   TENSOR_STRATEGIES, Strategy, cases, flags, plane_groups, step, steps, traces)
 from model.formats import encode
 from model.metrics import effective_update, tree_sum
 from model.scaled import WHOLE, Scaled
@@ -324,12 +324,13 @@ def test_codes(code, scale, recipe, tmp_path):
     for x, old in swap_cases(storage):
         tensors.append(old | {"g": x.view(np.uint32),
                               "read": np.zeros(len(x), np.uint32)})
-        want.append(storage.encode("w", x, Draw())
+        want.append(storage.encode("w", x, Draw(SEED, len(want), 0, STEP))
                     | {"read": encode("f32", storage.decode(old, "w"))})
     check_all(run_plan(kernel, tensors, [{}], threads=2), tensors, want, storage)
-    for planes, new in list(zip(tensors, want))[::30]:
+    for key, (planes, new) in list(enumerate(zip(tensors, want)))[::30]:
         got = {n: p.copy() for n, p in planes.items()}
-        tandem.interpret(SWAP, "swapped", got, {}, path=[tmp_path])
+        tandem.interpret(SWAP, "swapped", got, {}, path=[tmp_path], step=STEP, seed=SEED,
+                         key=key)
         assert_same(got, planes | new, f"{storage}, interpreted")
 
 
@@ -544,6 +545,13 @@ def test_kernel_of_a_shard():
     with pytest.raises(ValueError, match="takes the whole tensor, but element 0 is "
                        "number 8"):
         tandem.interpret(text, None, planes, {}, first=8)
+
+
+@pytest.mark.parametrize("name", TENSOR_LIBRARY)
+def test_library(name, path):
+    """The library's strategies are those that the model has written to files."""
+    library, written = compiled("adamw", name), compiled("adamw", name, path=(path,))
+    assert library.storages == written.storages
 
 
 def test_entries_of_a_scale(path):

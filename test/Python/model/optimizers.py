@@ -163,15 +163,24 @@ def _scaled_table():
     }
 
 
+def _tensor_library():
+    """The named strategies with one scale for a tensor, FP8-LM's."""
+    pow2 = (WHOLE, "f32", "pow2")
+    half, small = Scaled(FloatCode("f16"), *pow2), Scaled(_E4M3, *pow2)
+    return {
+        "fp8-lm": Strategy(small, half, small, half),
+        "fp8-lm-fp8-weight": Strategy(small, small, small, half),
+        "fp8-lm-fp8-moments": Strategy(small, half, small, small),
+    }
+
+
 def _tensor_table():
-    """One scale for a tensor: FP8-LM's, and every code between them."""
+    """One scale for a tensor, and every code between them."""
     bf16, f16, f32 = Plain("bf16"), Plain("f16"), Plain("f32")
     pow2 = (WHOLE, "f32", "pow2")
-    half, low_pair = FloatCode("f16"), PairCode("f8E5M2")
+    low_pair = PairCode("f8E5M2")
     low_every = ExpandedCode(_E5M2, 57344.0 * 2.0**16)
     return {
-        "fp8-lm": Strategy(Scaled(_E4M3, *pow2), Scaled(half, *pow2),
-                           Scaled(_E4M3, *pow2), Scaled(half, *pow2)),
         "tensor-collage": Strategy(Scaled(_E4M3, *pow2),
                                    Scaled(PairCode("f8E4M3FN"), *pow2),
                                    Scaled(_E5M2, WHOLE, "bf16"),
@@ -192,7 +201,8 @@ def _tensor_table():
 SCALED_LIBRARY = _scaled_library()
 SCALED_STRATEGIES = SCALED_LIBRARY | _scaled_table()
 # With scales that a whole tensor shares.
-TENSOR_STRATEGIES = _tensor_table()
+TENSOR_LIBRARY = _tensor_library()
+TENSOR_STRATEGIES = TENSOR_LIBRARY | _tensor_table()
 
 #===----------------------------------------------------------------------===#
 # Evaluation
