@@ -74,11 +74,34 @@ def machine() -> dict:
     }
 
 
-def save(name: str, content: dict) -> None:
-    """Writes benchmarks/results/<name>.json."""
-    RESULTS.mkdir(exist_ok=True)
+def save(name: str, content: dict, folder: pathlib.Path | None = None) -> None:
+    """Writes <name>.json to benchmarks/results or another folder, all or nothing."""
+    folder = folder or RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": machine(), **content}, indent=1)
-    (RESULTS / f"{name}.json").write_text(text + "\n")
+    unfinished = folder / f"{name}.json.new"
+    unfinished.write_text(text + "\n")
+    unfinished.replace(folder / f"{name}.json")
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown."""
+    rule = ["---"] + ["--:"] * (len(header) - 1)
+    return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
+
+
+def load(name: str, folder: pathlib.Path | None = None) -> dict | None:
+    """What benchmarks/results/<name>.json says, if it is there."""
+    path = (folder or RESULTS) / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def machine_text(result: dict) -> str:
+    """The machine that a result belongs to."""
+    m = result["machine"]
+    dirty = (f" with {m['changed_files']} changed files" if m["changed_files"] else "")
+    return (f"{m['cpu']} (family, model, stepping {m['cpuid']}), {m['cores']} cores, "
+            f"{m['memory_gib']} GiB, {m['date']}, commit {m['commit'][:12]}{dirty}.")
 
 
 def seconds(function) -> float:

@@ -9,9 +9,7 @@
 #===----------------------------------------------------------------------===#
 """Writes docs/Benchmarks.md from benchmarks/results/*.json."""
 
-import json
-
-from common import HERE, RESULTS
+from common import HERE, load, machine_text, table
 
 F32_POLICY = ("fp32", "fp32-optim", "master-weights", "remainder",
               "collage-light-f32", "collage-plus-f32", "bf16-stochastic")
@@ -36,23 +34,6 @@ collage-plus with every rounding but the stores' deleted: the bound of its
 arithmetic. Medians; "of roofline" compares medians of the same process. All
 arrays lie on huge pages where the kernel grants them, torch's too.
 """
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    rule = ["---"] + ["--:"] * (len(header) - 1)
-    return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
-
-
-def load(name: str) -> dict | None:
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def machine_text(result: dict) -> str:
-    m = result["machine"]
-    dirty = (f" with {m['changed_files']} changed files" if m["changed_files"] else "")
-    return (f"{m['cpu']} (family, model, stepping {m['cpuid']}), {m['cores']} cores, "
-            f"{m['memory_gib']} GiB, {m['date']}, commit {m['commit'][:12]}{dirty}.")
 
 
 def thread_counts(cases: dict) -> list[str]:

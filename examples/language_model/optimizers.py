@@ -8,7 +8,6 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-import numpy as np
 import tandem
 import tandem.torch
 import torch
@@ -21,25 +20,8 @@ PAPER_STRATEGIES = (
     "collage-plus",
     "master-weights",
 )
-ALL_STRATEGIES = PAPER_STRATEGIES + (
-    "bf16-stochastic",
-    "collage-light-f32",
-    "collage-plus-f32",
-    "fp32-optim",
-    "remainder",
-    "f16",
-    "f16-kahan",
-    "f16-stochastic",
-    "f16-collage-light",
-    "f16-collage-plus",
-    "f16-collage-light-f32",
-    "f16-collage-plus-f32",
-    "f16-fp32-optim",
-    "f16-master-weights",
-    "flash",
-    "coat",
-    "fp8-collage-light",
-    "fp8-collage-plus",
+ALL_STRATEGIES = PAPER_STRATEGIES + tuple(
+    name for name in tandem.strategies() if name not in PAPER_STRATEGIES
 )
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
@@ -70,7 +52,7 @@ def parameter_dtype(strategy: str) -> torch.dtype:
     for plane in planes:
         if plane.name == "param" and plane.visible:
             return DTYPES[plane.type]
-    raise ValueError("PyTorch has no type for weights that it stores as codes")
+    return torch.bfloat16  # what weights in codes are decoded to
 
 
 def make_optimizer(
@@ -104,40 +86,12 @@ def check_strategy(strategy: str) -> None:
     make_optimizer(strategy, [weight], Hyperparameters(), metrics=True).step()
 
 
-def join_remainder(weight: np.ndarray, remainder: np.ndarray) -> np.ndarray:
-    """The float32 whose upper bits, rounded, and lower bits are stored apart."""
-    low = remainder.astype(np.uint32)
-    high = (weight.astype(np.uint32) - (low >> 15)) & np.uint32(0xFFFF)
-    return (high << 16 | low).view(np.float32)
+def stored_weights(optimizer: tandem.torch.Optimizer) -> list[torch.Tensor]:
+    """The weights with everything the strategy keeps about them, in float64.
 
-
-def half_ulp(weight: torch.Tensor) -> torch.Tensor:
-    """Half a unit in the last place of each finite weight, in float64."""
-    info = torch.finfo(weight.dtype)
-    exponent = torch.frexp(weight.double().abs().clamp(min=info.smallest_normal))[1]
-    quarter = torch.full_like(weight, info.eps / 4, dtype=torch.float64)
-    return torch.ldexp(quarter, exponent)
-
-
-def stored_weight(
-    optimizer: torch.optim.Optimizer, parameter: torch.nn.Parameter
-) -> torch.Tensor:
-    """The weight with everything the strategy keeps about it, in float64."""
-    state = optimizer.state[parameter]
-    weight = parameter.detach()
-    if "param.master" in state:
-        return state["param.master"].double().view_as(weight)
-    if "param.remainder" in state:
-        bits = weight.view(torch.int16).numpy().view(np.uint16)
-        low = state["param.remainder"].view(torch.int16).numpy().view(np.uint16)
-        joined = join_remainder(bits, low.reshape(bits.shape))
-        return torch.from_numpy(joined).double()
-    if "param.residual" in state:
-        residual = state["param.residual"]
-        fraction = residual.double() / torch.iinfo(residual.dtype).max
-        return weight.double() + fraction * half_ulp(weight)
-    total = weight.double()
-    for plane in ("param.lo", "param.lo2", "param.compensation"):
-        if plane in state:
-            total = total + state[plane].double().view_as(weight)
-    return total
+    That is the nearest float32; only an expansion whose components lie far apart
+    holds more.
+    """
+    weights = [p for group in optimizer.param_groups for p in group["params"]]
+    wide = tandem.torch.convert_state(optimizer.state_dict(), weights, "fp32")[1]
+    return [weight.double() for weight in wide]

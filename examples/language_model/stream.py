@@ -21,7 +21,7 @@ from optimizers import (
     make_optimizer,
     parameter_dtype,
     set_lr,
-    stored_weight,
+    stored_weights,
 )
 from progress import Progress
 from train import Config
@@ -129,7 +129,7 @@ def replay(strategy: str, stream: Stream, exact: list[torch.Tensor]) -> StreamEr
         for weight, gradients in zip(weights, stream.gradients):
             weight.grad = gradients[step].to(dtype)
         optimizer.step()
-    stored = [stored_weight(optimizer, weight) for weight in weights]
+    stored = stored_weights(optimizer)
     visible = [weight.detach().double() for weight in weights]
     return StreamError(
         relative_error(stored, exact, stream.weights),

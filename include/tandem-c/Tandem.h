@@ -144,11 +144,11 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumScalars(TandemKernel *kernel);
 /// D != 0, for the intended update D and the effective update D_eff.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel);
 
-/// The phases of a step: launches that follow each other. With N phases, PTX has
-/// the kernels tandem_NAME_phase0 to tandem_NAME_phase<N-2> and tandem_NAME;
-/// behind one that makes reductions, its name with _totals (a block for each
-/// tensor) and, over the model, _model (one block); where tensors have something
-/// to commit, tandem_NAME_commit.
+/// The phases of a step: launches that follow each other. With N phases, PTX
+/// has the kernels tandem_NAME_phase0 to tandem_NAME_phase<N-2> and
+/// tandem_NAME; behind one that makes reductions, its name with _totals (a
+/// block for each tensor) and, over the model, _model (one block); where
+/// tensors have something to commit, tandem_NAME_commit.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumPhases(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED intptr_t
 tandemKernelGetNumReductions(TandemKernel *kernel);

@@ -272,6 +272,15 @@ SoftFloat reference::sumComponents(ComponentsRef components, Format wide) {
   return sum;
 }
 
+SoftFloat reference::sumTree(std::vector<SoftFloat> level) {
+  size_t size = llvm::PowerOf2Ceil(std::max<size_t>(level.size(), 1));
+  level.resize(size, SoftFloat(Format::F32).neg());
+  for (; size > 1; size /= 2)
+    for (size_t i = 0; i < size / 2; ++i)
+      level[i] = level[2 * i].add(level[2 * i + 1]);
+  return level.front();
+}
+
 bool reference::isMixed(ComponentsRef components) {
   return components.front().getFormat() != components.back().getFormat();
 }

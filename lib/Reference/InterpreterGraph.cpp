@@ -37,8 +37,12 @@ static Value getOrigin(Value value) {
   }
   Operation *op = value.getDefiningOp();
   unsigned index = cast<OpResult>(value).getResultNumber();
+  if (isa<linalg::ReduceOp>(op))
+    return {};
   if (auto loop = dyn_cast<linalg::LinalgOp>(op))
     return loop.getBlock()->getTerminator()->getOperand(index);
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op))
+    return extract.getTensor();
   if (auto splat = dyn_cast<tensor::SplatOp>(op))
     return splat.getInput();
   return {};
@@ -67,6 +71,21 @@ bool GraphReader::isUniform(Value source) {
              });
   }
   return uniform[source] = result;
+}
+
+bool GraphReader::isShared(Value source) {
+  auto known = shared.find(source);
+  if (known != shared.end())
+    return known->second;
+  Operation *op = source.getDefiningOp();
+  bool result =
+      isUniform(source) || isa_and_nonnull<linalg::ReduceOp, tensor::DimOp>(op);
+  if (!result && op)
+    result = !isa<tensor::EmptyOp>(op) && op->getNumRegions() == 0 &&
+             llvm::all_of(op->getOperands(), [&](Value operand) {
+               return isShared(getSource(operand));
+             });
+  return shared[source] = result;
 }
 
 //===----------------------------------------------------------------------===//
@@ -144,21 +163,50 @@ llvm::Error GraphReader::checkResults() {
                    " params and states to give a new value to");
 }
 
-/// Every element must meet only its own neighbours in other tensors.
+/// The sum of all elements of one tensor.
+static bool isSum(linalg::ReduceOp op) {
+  Block &body = *op.getBlock();
+  auto sum = dyn_cast<arith::AddFOp>(body.front());
+  auto scope = op->getAttrOfType<StringAttr>("tandem.scope");
+  return op.getInputs().size() == 1 &&
+         op.getNumReductionLoops() == op.getNumLoops() && sum &&
+         sum.getLhs() != sum.getRhs() &&
+         llvm::all_of(sum->getOperands(), llvm::IsaPred<BlockArgument>) &&
+         body.getTerminator()->getOperand(0) == sum &&
+         (!scope || scope == "tensor" || scope == "model");
+}
+
+/// Every element must meet only its own neighbours in other tensors, or sums.
 llvm::Error GraphReader::checkOperation(Operation *op) {
-  auto loop = dyn_cast<linalg::LinalgOp>(op);
-  if (!loop)
-    return llvm::Error::success();
+  if (auto reduce = dyn_cast<linalg::ReduceOp>(op)) {
+    if (isSum(reduce))
+      return llvm::Error::success();
+    return makeError("'linalg.reduce' is not the sum (arith.addf) of all "
+                     "elements of one tensor, over the scope \"tensor\" or "
+                     "\"model\"");
+  }
+  auto extract = dyn_cast<tensor::ExtractOp>(op);
+  if (extract && !extract.getIndices().empty())
+    return makeError("'tensor.extract' picks one element of many; a graph is "
+                     "element-wise");
+  if (auto loop = dyn_cast<linalg::LinalgOp>(op))
+    return checkOperands(loop);
+  return llvm::Error::success();
+}
+
+llvm::Error GraphReader::checkOperands(linalg::LinalgOp loop) {
+  Operation *op = loop;
   if (loop.getNumParallelLoops() != loop.getNumLoops())
-    return makeError("'" + describe(op->getName()) +
-                     "' reduces; a graph is element-wise");
+    return makeError(
+        "'" + describe(op->getName()) +
+        "' reduces; a graph is element-wise, but for linalg.reduce");
   for (OpOperand &operand : op->getOpOperands()) {
     bool isRead = !loop.getMatchingBlockArgument(&operand).use_empty();
     bool isWritten = loop.isDpsInit(&operand);
     bool isTensor = isa<RankedTensorType>(operand.get().getType());
     if (!isTensor || loop.getMatchingIndexingMap(&operand).isIdentity())
       continue;
-    if (isWritten || (isRead && !isUniform(getSource(operand.get()))))
+    if (isWritten || (isRead && !isShared(getSource(operand.get()))))
       return makeError("operand #" + llvm::Twine(operand.getOperandNumber()) +
                        " of '" + describe(op->getName()) +
                        "' is not indexed by the identity; a graph is "

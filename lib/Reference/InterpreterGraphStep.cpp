@@ -7,11 +7,13 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the execution of source graphs under a strategy:
-// policies, expansions and storages of docs/Numerics.md, element by element.
+// policies, expansions and storages of docs/Numerics.md, element by element,
+// once for each sum over all of them and once for the new values.
 //
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "tandem/Reference/InterpreterGraph.h"
 #include "tandem/Reference/InterpreterOperations.h"
@@ -35,6 +37,10 @@ struct Node {
     Load,
     /// A scalar, in f32.
     Scalar,
+    /// The number of elements.
+    Size,
+    /// The sum of a node over all elements, in f32.
+    Sum,
     /// An operation of the graph, on leading components.
     Operation,
     /// The steps of a compensated state, whole to whole.
@@ -45,7 +51,9 @@ struct Node {
   SmallVector<unsigned, 3> operands;
   /// Load: which. Accumulate and Decay: whose storage.
   unsigned tensor = 0;
-  /// Scalar: the value. Decay: the factor.
+  /// Whether all elements have one value, which is an f32.
+  bool isShared = false;
+  /// Scalar: the value. Decay: the factor. Sum: the value, once it is known.
   std::optional<SoftFloat> scalar;
   /// Decay: the factor's components, as many as the storage has.
   Components split;
@@ -72,7 +80,9 @@ private:
   llvm::Expected<unsigned> readNode(Value source);
   llvm::Expected<unsigned> wholeNode(Value source);
   llvm::Expected<unsigned> makeScalar(Value source);
-  llvm::Expected<unsigned> makeOperation(Operation *op);
+  llvm::Expected<unsigned> makeSum(linalg::ReduceOp op);
+  llvm::Expected<unsigned> makeOperation(Operation *op, bool isShared);
+  llvm::Expected<unsigned> makeFrom(Value source);
   llvm::Expected<unsigned> makeStep(const UpdateStep &step);
   llvm::Expected<SoftFloat> evaluateReal(Value source);
   unsigned addNode(Node node) {
@@ -81,6 +91,8 @@ private:
   }
 
   // Execution.
+  llvm::Error sum(unsigned node);
+  llvm::Error runNodes(uint64_t element, unsigned count);
   llvm::Error runElement(uint64_t element);
   Lane load(const BoundTensor &tensor, uint64_t element) const;
   void store(const BoundTensor &tensor, const Lane &value,
@@ -131,6 +143,10 @@ llvm::Error GraphStep::run() {
     return error;
   if (llvm::Error error = build())
     return error;
+  for (unsigned i = 0, e = nodes.size(); i < e; ++i)
+    if (nodes[i].kind == Node::Kind::Sum)
+      if (llvm::Error error = sum(i))
+        return error;
   pending.resize(stores.size());
   for (uint64_t element = 0; element < bound.numElements; ++element)
     if (llvm::Error error = runElement(element))
@@ -229,15 +245,28 @@ llvm::Expected<unsigned> GraphStep::readNode(Value source) {
   const UpdateStep *step = chains->find(source);
   bool isWhole = isComponentPolicy() && step && !step->isInsideSum &&
                  isCompensated(getTensor(step->state).storage);
-  auto argument = dyn_cast<BlockArgument>(source);
   llvm::Expected<unsigned> node =
-      reader.isUniform(source) ? makeScalar(source)
-      : isWhole                ? wholeNode(source)
-      : argument ? addNode({Node::Kind::Load, {}, tensorIndex.lookup(source)})
-                 : makeOperation(source.getDefiningOp());
+      isWhole ? wholeNode(source) : makeFrom(source);
   if (node)
     readNodes[source] = *node;
   return node;
+}
+
+llvm::Expected<unsigned> GraphStep::makeFrom(Value source) {
+  if (reader.isUniform(source))
+    return makeScalar(source);
+  if (isa<BlockArgument>(source))
+    return addNode({Node::Kind::Load, {}, tensorIndex.lookup(source)});
+  Operation *op = source.getDefiningOp();
+  if (auto reduce = dyn_cast<linalg::ReduceOp>(op))
+    return makeSum(reduce);
+  if (auto dim = dyn_cast<tensor::DimOp>(op)) {
+    if (dim.getSource().getType().getRank() == 1)
+      return addNode({Node::Kind::Size});
+    return makeError("'tensor.dim' becomes a number of a graph where the "
+                     "tensor has one dimension");
+  }
+  return makeOperation(op, reader.isShared(source));
 }
 
 llvm::Expected<SoftFloat> GraphStep::evaluateReal(Value source) {
@@ -255,19 +284,51 @@ llvm::Expected<unsigned> GraphStep::makeScalar(Value source) {
   if (!value)
     return value.takeError();
   Node node{Node::Kind::Scalar};
+  node.isShared = true;
   node.scalar = value->convert(Format::F32);
   return addNode(node);
 }
 
-/// A graph fixes no precision: its elements are real numbers, or truths.
-static bool isElementType(Type type) {
-  Type element = getElementTypeOrSelf(type);
-  return element.isF32() || element.isInteger(1);
+/// What the sum begins with must be a zero, since the tree is the whole rule.
+llvm::Expected<unsigned> GraphStep::makeSum(linalg::ReduceOp op) {
+  if (state.first != 0)
+    return makeError("'linalg.reduce' takes the whole tensor, but element 0 is "
+                     "number " +
+                     llvm::Twine(state.first) +
+                     " of the unsharded tensor; pass the unsharded tensor");
+  Value initial = reader.getSource(op.getInits().front());
+  bool isZero = reader.isUniform(initial);
+  if (isZero) {
+    llvm::Expected<SoftFloat> value = evaluateReal(initial);
+    if (!value)
+      return value.takeError();
+    isZero = value->isZero();
+  }
+  if (!isZero)
+    return makeError("'linalg.reduce' begins with another number than 0");
+  llvm::Expected<unsigned> summand =
+      readNode(reader.getSource(op.getInputs().front()));
+  if (!summand)
+    return summand.takeError();
+  Node node{Node::Kind::Sum, {*summand}};
+  node.isShared = true;
+  return addNode(node);
 }
 
-llvm::Expected<unsigned> GraphStep::makeOperation(Operation *op) {
+/// A graph fixes no precision: its elements are real numbers, or truths. What
+/// all elements share may come from their number.
+static bool isValueType(Type type, bool isShared) {
+  Type element = getElementTypeOrSelf(type);
+  return element.isF32() || element.isInteger(1) ||
+         (isShared && (element.isInteger(64) || element.isIndex()));
+}
+
+llvm::Expected<unsigned> GraphStep::makeOperation(Operation *op,
+                                                  bool isShared) {
   Node node{Node::Kind::Operation};
   node.op = op;
+  node.isShared = isShared;
+  auto isElementType = [&](Type type) { return isValueType(type, isShared); };
   node.handler = findHandler(op);
   if (!node.handler)
     return makeUnknownOperationError(op);
@@ -314,14 +375,34 @@ llvm::Expected<unsigned> GraphStep::makeStep(const UpdateStep &step) {
 // Execution
 //===----------------------------------------------------------------------===//
 
-llvm::Error GraphStep::runElement(uint64_t element) {
+/// The values of the first nodes.
+llvm::Error GraphStep::runNodes(uint64_t element, unsigned count) {
   values.clear();
-  for (const Node &node : nodes) {
+  for (const Node &node : ArrayRef<Node>(nodes).take_front(count)) {
     llvm::Expected<Lane> value = evaluate(node, element);
     if (!value)
       return value.takeError();
     values.push_back(std::move(*value));
   }
+  return llvm::Error::success();
+}
+
+/// The sum over the tensor, which here is all of the model.
+llvm::Error GraphStep::sum(unsigned node) {
+  std::vector<SoftFloat> summands;
+  for (uint64_t element = 0; element < bound.numElements; ++element) {
+    if (llvm::Error error = runNodes(element, node))
+      return error;
+    const SoftFloat &summand = leading(nodes[node].operands.front());
+    summands.push_back(summand.convert(Format::F32));
+  }
+  nodes[node].scalar = sumTree(std::move(summands));
+  return llvm::Error::success();
+}
+
+llvm::Error GraphStep::runElement(uint64_t element) {
+  if (llvm::Error error = runNodes(element, nodes.size()))
+    return error;
   for (auto [i, nodeAndTensor] : llvm::enumerate(stores)) {
     auto [node, tensor] = nodeAndTensor;
     if (getGroup(tensor->storage) == 1)
@@ -343,7 +424,10 @@ llvm::Expected<Lane> GraphStep::evaluate(const Node &node,
   case Node::Kind::Load:
     return load(bound.tensors[node.tensor], element);
   case Node::Kind::Scalar:
+  case Node::Kind::Sum:
     return Lane{*node.scalar};
+  case Node::Kind::Size:
+    return Lane{Integer(64, bound.numElements)};
   case Node::Kind::Operation:
     return evaluateOperation(node);
   case Node::Kind::Accumulate:
@@ -388,12 +472,12 @@ void GraphStep::store(const BoundTensor &tensor, const Lane &value,
   tensor.write(element, encodeComponents(tensor.storage, whole));
 }
 
-/// Computes in f32 and rounds once to the policy's format. An fma of components
-/// is the one operation for which f32 is not wide enough.
+/// Computes in f32 and rounds once to the policy's format, unless all elements
+/// share the value. An fma of components is the one operation for which f32 is
+/// not wide enough.
 llvm::Expected<Lane> GraphStep::evaluateOperation(const Node &node) const {
-  bool hasScalar = llvm::any_of(node.operands, [&](unsigned operand) {
-    return nodes[operand].kind == Node::Kind::Scalar;
-  });
+  bool hasScalar = llvm::any_of(
+      node.operands, [&](unsigned operand) { return nodes[operand].isShared; });
   bool isDirect = isa<math::FmaOp>(node.op) && !hasScalar;
   SmallVector<Lane, 3> lanes;
   for (unsigned operand : node.operands) {
@@ -410,7 +494,8 @@ llvm::Expected<Lane> GraphStep::evaluateOperation(const Node &node) const {
     return error;
   Lane result = evaluation.results.front();
   if (auto *real = std::get_if<SoftFloat>(&result.front()))
-    result.front() = real->convert(getFormatOfPolicy());
+    result.front() =
+        real->convert(node.isShared ? Format::F32 : getFormatOfPolicy());
   return result;
 }
 

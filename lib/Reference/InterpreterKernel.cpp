@@ -8,7 +8,8 @@
 //
 // This file implements the execution of kernels at any stage of their lowering:
 // the prologue once, the body for many elements, operation by operation. The
-// blocks of a group run in step, since a reduction needs them all.
+// blocks of a group run in step, since a reduction needs them all; where one is
+// over the whole tensor, all blocks do.
 //
 //===----------------------------------------------------------------------===//
 
@@ -107,6 +108,8 @@ KernelMemory::execute(Operation *op, Operands operands) {
       .Case<RaiseOp>(
           [&](auto raise) { return this->raise(raise, *operands[0]); })
       .Case<RandomBitsOp>([&](auto draw) { return drawBits(draw, operands); })
+      .Case<SizeOp>(
+          [&](auto) { return Results{{Lane{Integer(64, bound.numElements)}}}; })
       .Default([](Operation *) { return std::nullopt; });
 }
 
@@ -223,6 +226,7 @@ public:
 private:
   llvm::Error execute(Operation *op);
   llvm::Error reduce(ReduceOp op);
+  void bindToGroup(uint64_t begin, uint64_t size, Value value, Number number);
   llvm::Error store(StoreOp op);
   llvm::Expected<SmallVector<Lane>> gather(Value value);
   void moveTo(unsigned block);
@@ -241,7 +245,7 @@ private:
 /// How many elements an operation needs at once.
 static uint64_t getGroup(Operation *op) {
   if (auto reduce = dyn_cast<ReduceOp>(op))
-    return reduce.getGroup();
+    return reduce.endsPhase() ? Plane::wholeTensor : reduce.getGroup();
   if (auto store = dyn_cast<StoreOp>(op))
     return getGroup(store.getTensor().getType().getStorage());
   return 1;
@@ -249,12 +253,13 @@ static uint64_t getGroup(Operation *op) {
 
 /// Whether a body means the same run for many elements at once, which is
 /// faster: it has no vectors, no operations that depend on a condition, and
-/// none that meets a group.
+/// none that meets a group but the whole tensor.
 static bool isElementwise(KernelOp kernel) {
   auto isVector = llvm::IsaPred<VectorType>;
   return llvm::none_of(kernel.getBodyBlock(), [&](Operation &op) {
     return op.getNumRegions() != 0 || isa<func::CallOp>(op) ||
-           getGroup(&op) > 1 || llvm::any_of(op.getOperandTypes(), isVector) ||
+           (getGroup(&op) > 1 && getGroup(&op) < Plane::wholeTensor) ||
+           llvm::any_of(op.getOperandTypes(), isVector) ||
            llvm::any_of(op.getResultTypes(), isVector);
   });
 }
@@ -264,8 +269,14 @@ Tile::Tile(KernelOp kernel, KernelMemory &memory)
       isScalar(kernel.getWidth() == 1 && isElementwise(kernel)),
       width(isScalar ? 512 : kernel.getWidth()) {
   uint64_t size = width;
-  for (Operation &op : kernel.getBodyBlock())
-    size = std::max(size, getGroup(&op));
+  bool isWhole = false;
+  for (Operation &op : kernel.getBodyBlock()) {
+    isWhole |= getGroup(&op) == Plane::wholeTensor;
+    if (getGroup(&op) < Plane::wholeTensor)
+      size = std::max(size, getGroup(&op));
+  }
+  if (isWhole)
+    size = llvm::alignTo(std::max<uint64_t>(memory.getNumElements(), 1), size);
   blocks.resize(size / width, BlockInterpreter(&memory));
 }
 
@@ -288,11 +299,24 @@ void Tile::bind(Value value, const Datum &datum) {
     block.bind(value, datum);
 }
 
+/// Whether an operation writes what all elements of a tensor share.
+static bool isLast(Operation *op) {
+  if (auto store = dyn_cast<StorePlaneOp>(op)) {
+    auto storage = store.getTensor().getType().getStorage();
+    return storage.getPlanes()[store.getPlane()].group == Plane::wholeTensor;
+  }
+  return isa<StoreOp>(op) && getGroup(op) == Plane::wholeTensor;
+}
+
+/// All elements read old entries, whoever writes new ones first.
 llvm::Error Tile::run(uint64_t element) {
   begin = element;
-  for (Operation &op : kernel.getBodyBlock().without_terminator())
-    if (llvm::Error error = execute(&op))
-      return error;
+  auto body = kernel.getBodyBlock().without_terminator();
+  for (bool last : {false, true})
+    for (Operation &op : body)
+      if (isLast(&op) == last)
+        if (llvm::Error error = execute(&op))
+          return error;
   return llvm::Error::success();
 }
 
@@ -324,25 +348,41 @@ llvm::Expected<SmallVector<Lane>> Tile::gather(Value value) {
   return lanes;
 }
 
+static Number reduceGroup(ReduceKind kind, ArrayRef<Lane> group) {
+  if (kind == ReduceKind::sum) {
+    std::vector<SoftFloat> summands;
+    for (const Lane &lane : group)
+      summands.push_back(std::get<SoftFloat>(lane.front()));
+    return sumTree(std::move(summands));
+  }
+  bool isMax = kind == ReduceKind::max;
+  uint64_t result = isMax || group.empty() ? 0 : ~uint64_t(0);
+  for (const Lane &lane : group) {
+    uint64_t bits = std::get<Integer>(lane.front()).bits;
+    result = isMax ? std::max(result, bits) : std::min(result, bits);
+  }
+  return Integer(32, result);
+}
+
+/// The groups of the tile, one after the other; a model is this tensor.
 llvm::Error Tile::reduce(ReduceOp op) {
   llvm::Expected<SmallVector<Lane>> lanes = gather(op.getValue());
   if (!lanes)
     return lanes.takeError();
-  bool isMax = op.getKind() == ReduceKind::max;
+  uint64_t size = std::min(getGroup(op), getSize());
   ArrayRef<Lane> left = *lanes;
-  for (uint64_t at = 0; at < getSize(); at += op.getGroup()) {
-    ArrayRef<Lane> group = left.take_front(op.getGroup());
+  for (uint64_t at = 0; at < getSize(); at += size) {
+    ArrayRef<Lane> group = left.take_front(size);
     left = left.drop_front(group.size());
-    uint64_t result = isMax || group.empty() ? 0 : ~uint64_t(0);
-    for (const Lane &lane : group) {
-      uint64_t bits = std::get<Integer>(lane.front()).bits;
-      result = isMax ? std::max(result, bits) : std::min(result, bits);
-    }
-    for (uint64_t i = 0; i < op.getGroup(); i += width)
-      blocks[(at + i) / width].bind(op.getResult(),
-                                    Datum{Lane{Integer(32, result)}});
+    bindToGroup(at, size, op.getResult(), reduceGroup(op.getKind(), group));
   }
   return llvm::Error::success();
+}
+
+void Tile::bindToGroup(uint64_t begin, uint64_t size, Value value,
+                       Number number) {
+  for (uint64_t i = begin; i < begin + size; i += width)
+    blocks[i / width].bind(value, Datum{Lane{number}});
 }
 
 llvm::Error Tile::store(StoreOp op) {
@@ -374,7 +414,21 @@ static llvm::Expected<SmallVector<Datum>> runPrologue(KernelOp kernel,
   return BlockInterpreter().run(kernel.getPrologueBlock(), arguments);
 }
 
+/// Whether a kernel is a whole launch, and not one of its phases.
+static llvm::Error checkPart(KernelOp kernel) {
+  bool isPhase = kernel.getPart() != KernelPart::whole;
+  for (Operation &op : kernel.getBodyBlock())
+    isPhase |= isa<PartialOp, TotalOp>(op);
+  if (!isPhase)
+    return llvm::Error::success();
+  return makeError("kernel '" + kernel.getSymName() +
+                   "' is one phase of several; the interpreter takes the "
+                   "kernel before -tandem-split-phases");
+}
+
 static llvm::Error runKernel(KernelOp kernel, MachineState &state) {
+  if (llvm::Error error = checkPart(kernel))
+    return error;
   KernelMemory memory(kernel, state);
   if (llvm::Error error = memory.bind())
     return error;

@@ -94,8 +94,9 @@ llvm::Error Binder::check(StringRef name, const Plane &plane,
   if (data.elements.size() == getNumEntries(plane, bound.numElements))
     return llvm::Error::success();
   std::string fix =
-      plane.group == 1
-          ? "all planes have one size"
+      plane.group == 1 ? "all planes have one size"
+      : plane.group == Plane::wholeTensor
+          ? "a whole tensor shares one entry"
           : llvm::formatv("an entry for each {0} of them makes {1}",
                           plane.group, getNumEntries(plane, bound.numElements))
                 .str();
@@ -105,10 +106,15 @@ llvm::Error Binder::check(StringRef name, const Plane &plane,
                    fix);
 }
 
-llvm::Error reference::checkFirst(const MachineState &state, unsigned group,
+llvm::Error reference::checkFirst(const MachineState &state, uint64_t group,
                                   const llvm::Twine &what) {
   if (state.first % group == 0)
     return llvm::Error::success();
+  if (group == Plane::wholeTensor)
+    return makeError(what +
+                     " takes the whole tensor, but element 0 is number " +
+                     llvm::Twine(state.first) +
+                     " of the unsharded tensor; pass the unsharded tensor");
   return makeError(
       what + " counts in groups of " + llvm::Twine(group) +
       " elements, but element 0 is number " + llvm::Twine(state.first) +

@@ -73,7 +73,7 @@ bool reference::isCompensated(StorageAttrInterface storage) {
   return isa<ExpansionStorageAttr, KahanStorageAttr>(storage);
 }
 
-unsigned reference::getGroup(StorageAttrInterface storage) {
+uint64_t reference::getGroup(StorageAttrInterface storage) {
   auto scaled = dyn_cast<ScaledStorageAttr>(storage);
   return scaled ? scaled.getGroup() : 1;
 }
@@ -219,7 +219,7 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
 
 void BoundTensor::writeGroups(const MachineState &state, uint64_t element,
                               ArrayRef<SoftFloat> values) const {
-  unsigned group = getGroup(storage);
+  uint64_t group = getGroup(storage);
   for (; !values.empty(); element += group) {
     ArrayRef<SoftFloat> part = values.take_front(group);
     writeGroup(*this, state, element, part);

@@ -279,9 +279,8 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro(
           "num_metrics",
           [](Kernel &k) { return tandemKernelGetNumMetrics(k.kernel); })
-      .def_prop_ro(
-          "num_phases",
-          [](Kernel &k) { return tandemKernelGetNumPhases(k.kernel); })
+      .def_prop_ro("num_phases",
+                   [](Kernel &k) { return tandemKernelGetNumPhases(k.kernel); })
       .def_prop_ro("has_commit",
                    [](Kernel &k) { return tandemKernelHasCommit(k.kernel); })
       .def_prop_ro("reductions", &Kernel::reductions)

@@ -194,7 +194,10 @@ class Conversion:
              for source, target in tensors],
             firsts=[target.first for _, target in tensors],
         )
-        plan.launch([[]], [[]], threads=threads)
+        # Where the target rounds stochastically, as in step 1 with seed 0.
+        integers = [int(kind is RoleKind.STEP)
+                    for kind in self._kernel.integers.values()]
+        plan.launch([[]], [integers], threads=threads)
         if self._writes.stop is not None:
             self._copy([], targets, planes, self._writes.stop)
 

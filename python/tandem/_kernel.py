@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from tandem import _tandem
 
-
 #: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
 NON_FINITE = 1
 
@@ -249,9 +248,10 @@ class Kernel:
                     f"array {plane.name!r} has {count} elements, "
                     f"{measure.name!r} has {size}; " + (
                         "all arrays must have one size" if plane.group == 1 else
-                        f"one entry for {plane.shared_by}" +
-                        (" of them" if plane.group < WHOLE_TENSOR else "") +
-                        f" makes {plane.entries(size)}")
+                        "a whole tensor shares one entry"
+                        if plane.group == WHOLE_TENSOR else
+                        f"one entry for {plane.shared_by} of them makes "
+                        f"{plane.entries(size)}")
                 )
         return size, addresses
 
@@ -434,8 +434,9 @@ def interpret(
 
     The interpreter applies the numerical specification to the source graph by
     itself, in integer arithmetic; it shares no code with the compiler's
-    lowerings and is their oracle. Arrays hold the planes' bits. A
-    ``tandem.kernel``, at any stage, runs as it stands; its strategy is None.
+    lowerings and is their oracle. Arrays hold the planes' bits. They are one
+    tensor, and a sum over the model is one over it. A ``tandem.kernel``, at any
+    stage before its phases are separated, runs as it stands; its strategy is None.
     """
     described = []
     for name, array in arrays.items():

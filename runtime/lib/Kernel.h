@@ -73,9 +73,13 @@ struct Kernel {
   tdm_cpu_entry commit;
   tdm_cpu_prologue prologue;
 
-  /// Slots of 8 bytes that each chunk has.
-  int64_t slotsPerChunk() const {
-    return numMetrics + static_cast<int64_t>(reductions.size());
+  uint32_t lastPhase() const {
+    return static_cast<uint32_t>(phases.size()) - 1;
+  }
+  /// Slots of 8 bytes that each chunk has in a phase; only the last measures.
+  int64_t slotsPerChunk(uint32_t phase) const {
+    int64_t parts = static_cast<int64_t>(reductions.size());
+    return phase == lastPhase() ? parts + numMetrics : parts;
   }
 
   /// The most rows of arguments that a launch takes.

@@ -30,8 +30,8 @@ tdm_status Plan::update(const tdm_tensor *list, int64_t count) {
   if (!staged.sameElements(tensors)) {
     ChunkTable newChunks;
     newChunks.assign(staged);
-    std::vector<uint64_t> newWorkspace(newChunks.size() *
-                                       kernel->slotsPerChunk());
+    std::vector<uint64_t> newWorkspace(
+        newChunks.size() * kernel->slotsPerChunk(kernel->lastPhase()));
     std::vector<uint32_t> newTotals(count * kernel->reductions.size());
     chunks = std::move(newChunks);
     workspace = std::move(newWorkspace);
@@ -92,13 +92,13 @@ private:
 void Plan::reduce(size_t index) {
   const Reduction &reduction = kernel->reductions[index];
   size_t count = kernel->reductions.size();
+  int64_t slots = kernel->slotsPerChunk(reduction.phase);
   Total all(reduction.kind);
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     Total total(reduction.kind);
     int64_t end = chunks.firstOf(tensor + 1);
     for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk)
-      total.add(static_cast<uint32_t>(
-          workspace[chunk * kernel->slotsPerChunk() + index]));
+      total.add(static_cast<uint32_t>(workspace[chunk * slots + index]));
     totals[tensor * count + index] = total.result();
     all.add(total.result());
   }
@@ -182,11 +182,11 @@ tdm_status Plan::launch(const double *hypers, const int64_t *integers,
 double Plan::tensorMetric(int64_t tensor, int64_t metric) const {
   PairwiseSum<double> sum;
   int64_t slot = kernel->reductions.size() + metric;
+  int64_t slots = kernel->slotsPerChunk(kernel->lastPhase());
   int64_t end = chunks.firstOf(tensor + 1);
   for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk) {
     double part;
-    std::memcpy(&part, &workspace[chunk * kernel->slotsPerChunk() + slot],
-                sizeof(part));
+    std::memcpy(&part, &workspace[chunk * slots + slot], sizeof(part));
     sum.add(part);
   }
   return sum.result();

@@ -149,8 +149,8 @@ def test_reduction():
   %t = tensor.splat %e[%d] : tensor<?xf32>
   %r = arith.addf %p, %t : tensor<?xf32>
   return %r : tensor<?xf32>"""
-    refuse_to_compile("a reduction cannot be fused into an element-wise kernel",
-                      graph=graph_text(body))
+    refuse_to_compile("a reduction in a graph is a linalg.reduce over all elements of a "
+                      "tensor", graph=graph_text(body))
 
 
 def test_two_elements_meet():

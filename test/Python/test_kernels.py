@@ -13,7 +13,8 @@ import pytest
 
 import tandem
 from model import (BF16_STRATEGIES, GRAPHS, SCALED_LIBRARY, STRATEGIES,
-                   bytes_per_parameter, cases, plane_types, step)
+                   TENSOR_LIBRARY,
+                   bytes_per_parameter, cases, plane_types, step, takes_whole_tensors)
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of)
 
@@ -36,9 +37,10 @@ def example(graph, strategy, kind="mixed", size=300):
 
 def check_example(graph, strategy, kind, size):
     planes, hypers = example(graph, strategy, kind, size)
-    want = step(graph, STRATEGIES[strategy], planes, hypers, STEP, SEED, KEY, FIRST)
+    first = 0 if takes_whole_tensors(graph, STRATEGIES[strategy]) else FIRST
+    want = step(graph, STRATEGIES[strategy], planes, hypers, STEP, SEED, KEY, first)
     assert_kernel(compiled(graph, strategy), planes, want, hypers,
-                  f"{graph} under {strategy}, {kind}, {size}", key=KEY, first=FIRST)
+                  f"{graph} under {strategy}, {kind}, {size}", key=KEY, first=first)
 
 
 #===----------------------------------------------------------------------===#
@@ -49,7 +51,8 @@ def check_example(graph, strategy, kind, size):
 def test_library_is_the_models():
     """No graph or strategy escapes the tests below."""
     assert set(tandem.graphs()) == set(GRAPHS)
-    assert set(tandem.strategies()) == set(STRATEGIES) | set(SCALED_LIBRARY)
+    assert set(tandem.strategies()) == (
+        set(STRATEGIES) | set(SCALED_LIBRARY) | set(TENSOR_LIBRARY))
 
 
 @pairs

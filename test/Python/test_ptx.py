@@ -15,8 +15,9 @@ import pytest
 
 import tandem
 from model import (BF16_STRATEGIES, GRAPHS, SCALED_LIBRARY, STRATEGIES, cases,
-                   plane_groups, step)
-from support.kernels import (SEED, STEP, assert_same, compiled, integers_of, run,
+                   plane_groups, step, steps, takes_whole_tensors)
+from model.storage import Draw
+from support.kernels import (SEED, STEP, assert_same, compiled, integers_of, run_plan,
                              seed_of)
 from support.launch import Tensor, aligned_copy, launch
 
@@ -52,16 +53,19 @@ def check(graph, strategy, chip, kinds, *, sizes=SIZES, offset=0, **options):
     """PTX, CPU kernel and model agree on every plane."""
     ptx, cpu = compiled(graph, strategy, chip), compiled(graph, strategy)
     before = examples(graph, strategy, kinds, sizes)
-    unit = max(plane_groups(graph, LIBRARY[strategy]).values())
+    is_whole = takes_whole_tensors(graph, LIBRARY[strategy])
+    unit = 0 if is_whole else max(plane_groups(graph, LIBRARY[strategy]).values())
     tensors = tensors_of(before, offset, unit)
     rows = rows_of(ptx, graph, LIBRARY[strategy])
     launch(ptx, tensors, [row | integers_of(ptx) for row in rows], **options)
-    for i, (planes, tensor) in enumerate(zip(before, tensors)):
-        hypers, context = rows[tensor.row], f"{graph} {strategy} {chip} tensor {i}"
-        options = {"key": tensor.key, "first": tensor.first}
-        assert_same(tensor.planes, run(cpu, planes, hypers, **options), context)
-        want = step(graph, LIBRARY[strategy], planes, hypers, STEP, SEED, **options)
-        assert_same(tensor.planes, want, f"{context}, model")
+    want = steps(graph, LIBRARY[strategy], before, [rows[t.row] for t in tensors],
+                 [Draw(SEED, t.key, t.first, STEP) for t in tensors])
+    got = run_plan(cpu, before, rows, [t.row for t in tensors], [t.key for t in tensors],
+                   [t.first for t in tensors])
+    for i, tensor in enumerate(tensors):
+        context = f"{graph} {strategy} {chip} tensor {i}"
+        assert_same(tensor.planes, got[i], context)
+        assert_same(tensor.planes, want[i], f"{context}, model")
 
 
 # Chips differ in how they compute bf16; f16 is the same on all.
@@ -243,11 +247,13 @@ def same_sums(got, want):
             | (got.view(np.uint64) == want.view(np.uint64))).all()
 
 
-def check_metrics(strategy, chip, sizes, kinds=("ordinary", "mixed"), **options):
-    kernels = [compiled("adamw", strategy, target, metrics=True)
+def check_metrics(strategy, chip, sizes, kinds=("ordinary", "mixed"), graph="adamw",
+                  **options):
+    kernels = [compiled(graph, strategy, target, metrics=True)
                for target in ("cpu", chip)]
-    tensors = tensors_of(examples("adamw", strategy, kinds, sizes))
-    rows = rows_of(kernels[1], "adamw", STRATEGIES[strategy])
+    unit = 0 if takes_whole_tensors(graph, STRATEGIES[strategy]) else 1
+    tensors = tensors_of(examples(graph, strategy, kinds, sizes), unit=unit)
+    rows = rows_of(kernels[1], graph, STRATEGIES[strategy])
     want, planes = cpu_metrics(kernels[0], tensors, rows)
     launched = launch(kernels[1], tensors, [r | integers_of(kernels[1]) for r in rows],
                       **options)
@@ -262,6 +268,14 @@ def check_metrics(strategy, chip, sizes, kinds=("ordinary", "mixed"), **options)
 def test_metrics(strategy):
     """The sums of every chunk, whatever the tensor's size."""
     check_metrics(strategy, "sm_90", (0, 1, 15, 17, 600), chunk_size=512, threads=64)
+
+
+@pytest.mark.parametrize("graph", [g for g in GRAPHS if GRAPHS[g].reduces])
+@pytest.mark.parametrize("strategy", ("bf16", "collage-plus", "fp32"))
+def test_metrics_beside_sums(graph, strategy):
+    """Metrics and sums share the slots of a chunk."""
+    check_metrics(strategy, "sm_90", (0, 1, 17, 600), ("ordinary",), graph,
+                  chunk_size=512, threads=64)
 
 
 @pytest.mark.parametrize("chip", CHIPS)

@@ -13,7 +13,8 @@ import pytest
 
 import tandem
 from model import storage
-from support.evaluate import NotCompensated, evaluate
+from model.scaled import WHOLE
+from support.evaluate import NotCompensated, evaluate, evaluate_model
 from support.graph_text import write_graph, write_strategy
 from support.kernels import assert_same
 from support.launch import Tensor, aligned_copy, launch
@@ -35,15 +36,20 @@ def random_values(rng, size):
         return np.where(rng.random(size) < 0.7, ordinary, special).astype(np.float32)
 
 
-def random_planes(graph, seed):
-    """Planes of encoded values, and bit patterns that nothing encodes to."""
-    rng, planes = np.random.default_rng(seed), {}
+def random_planes(graph, seed, size=SIZE):
+    """Planes of encoded values, and bit patterns that nothing encodes to. In half of
+    the roles all values are ordinary, lest every sum be NaN."""
+    rng, planes = np.random.default_rng([seed, size]), {}
     for role in graph.roles:
-        encoded = role.storage.encode(role.name, random_values(rng, SIZE), storage.Draw())
+        values = random_values(rng, size)
+        is_ordinary = rng.random() < 0.5
+        if is_ordinary:
+            values = (rng.standard_normal(size) / 8).astype(np.float32)
+        encoded = role.storage.encode(role.name, values, storage.Draw())
         for name, dtype in role.storage.planes(role.name).items():
-            size = len(encoded[name])
-            bits = rng.integers(0, 1 << 8 * dtype.itemsize, size, dtype=np.uint64)
-            keep = rng.random(size) < 0.85
+            count = len(encoded[name])
+            bits = rng.integers(0, 1 << 8 * dtype.itemsize, count, dtype=np.uint64)
+            keep = is_ordinary | (rng.random(count) < 0.85)
             planes[name] = np.where(keep, encoded[name], bits).astype(dtype)
     return planes
 
@@ -59,7 +65,7 @@ class Example:
     """A graph, its files and its data."""
 
     def __init__(self, seed, directory):
-        self.graph = generate(seed)
+        self.seed, self.graph = seed, generate(seed)
         self.text = write_graph(self.graph, seed)
         self.path = str(directory)
         (directory / f"{self.graph.strategy}.mlir").write_text(
@@ -67,9 +73,10 @@ class Example:
         self.planes = random_planes(self.graph, seed)
         self.hypers = random_hypers(self.graph, seed)
         # Tensors and chunks begin at a multiple of every group.
-        groups = {group for role in self.graph.roles
-                  for group in role.storage.plane_groups(role.name).values()}
-        self.first, self.chunk_size = (11, 64) if groups == {1} else (2816, 256)
+        groups = self.graph.groups
+        self.first, self.chunk_size = (11, 64) if groups <= {1, WHOLE} else (2816, 256)
+        if self.graph.reduces or WHOLE in groups:
+            self.first = 0
 
     def compile(self, target="cpu", **options):
         return tandem.compile(self.text, self.graph.strategy, target, path=[self.path],
@@ -78,6 +85,13 @@ class Example:
     def evaluate(self):
         return evaluate(self.graph, self.planes, self.hypers, STEP, SEED, KEY,
                         self.first)
+
+    def model(self):
+        """Tensors of several sizes, and what they become."""
+        tensors = [random_planes(self.graph, self.seed + i, size)
+                   for i, size in enumerate((SIZE, 0, 1, 300))]
+        draws = [storage.Draw(SEED, key, 0, STEP) for key in range(len(tensors))]
+        return tensors, evaluate_model(self.graph, tensors, self.hypers, draws)
 
     def integers(self, kernel):
         kinds = {"STEP": STEP, "SEED": SEED}
@@ -131,6 +145,29 @@ def test_ptx(example):
     example.check(tensor.planes, example.planes | example.want)
 
 
+REDUCING = [seed for seed in SEEDS if generate(seed).reduces]
+
+
+@pytest.mark.parametrize("seed", REDUCING)
+def test_model(example):
+    """Sums meet over all tensors of a launch, on CPU and GPU."""
+    before, want = example.model()
+    kernel, got = example.compile(), [{n: p.copy() for n, p in t.items()} for t in before]
+    plan = tandem.Plan(kernel)
+    sizes = [len(p[example.graph.roles[0].name]) for p in before]
+    plan.update(sizes, [[p[q.name].ctypes.data for q in kernel.planes] for p in got])
+    scalars = kernel.scalars(example.hypers | example.integers(kernel))
+    plan.launch([scalars[0]], [scalars[1]], threads=2)
+    ptx = example.compile("sm_90")
+    tensors = [Tensor({n: aligned_copy(p) for n, p in planes.items()}, key=i)
+               for i, planes in enumerate(before)]
+    launch(ptx, tensors, [example.hypers | example.integers(ptx)],
+           chunk_size=example.chunk_size, blocks=2, threads=64)
+    for i, new in enumerate(want):
+        example.check(got[i], before[i] | new)
+        example.check(tensors[i].planes, before[i] | new)
+
+
 def test_generation_is_deterministic():
     for seed in (0, 1, 2):
         texts = {write_graph(generate(seed), seed) for _ in range(2)}
@@ -144,7 +181,12 @@ def test_generation_covers():
     assert {len(g.roles) for g in graphs} == {2, 3, 4, 5}
     assert {g.component for g in graphs} == {"bf16", "f16", "f32", None}
     assert {n.op for g in graphs for n in g.nodes} == {
-        "add", "sub", "mul", "div", "sqrt", "neg", "abs", "max", "min", "select"}
+        "add", "sub", "mul", "div", "sqrt", "neg", "abs", "max", "min", "select", "sum",
+        "size"}
+    assert len(REDUCING) > 15
+    assert {n.value for g in graphs for n in g.nodes if n.op == "sum"} == {
+        "tensor", "model"}
+    assert sum(WHOLE in g.groups for g in graphs) > 5
     kinds = {type(r.storage).__name__ for g in graphs for r in g.roles}
     assert kinds == {"Plain", "Expansion", "Kahan", "Master", "Remainder", "Residual",
                      "Scaled", "Coded"}

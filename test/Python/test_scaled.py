@@ -13,12 +13,14 @@ import pytest
 
 import tandem
 from model import (GRAPHS, SCALED_STRATEGIES, Strategy, bytes_per_parameter, cases,
-                   plane_groups, plane_types, smallest_group, step)
+                   plane_groups, plane_types, smallest_group, step,
+                   takes_whole_tensors)
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                          RootCode, SoftsignCode, f32_exp2, f32_log2)
 from model.formats import decode, encode
 from model.scaled import Coded, Residual, Scaled, choose_scale, decode_scale
 from model.storage import Draw, Plain
+from support.codes import CODES, SCALES, SWAP, groups_of_values, values
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of, strategy_text)
 
@@ -42,9 +44,11 @@ def example(graph, strategy, kind, size):
 
 def check_example(kernel, graph, strategy, kind, size):
     planes, hypers = example(graph, strategy, kind, size)
-    want = step(graph, SCALED_STRATEGIES[strategy], planes, hypers, STEP, SEED, KEY, FIRST)
+    model = SCALED_STRATEGIES[strategy]
+    first = 0 if takes_whole_tensors(graph, model) else FIRST
+    want = step(graph, model, planes, hypers, STEP, SEED, KEY, first)
     assert_kernel(kernel, planes, want, hypers, f"{graph} under {strategy}, {kind}, "
-                  f"{size}", key=KEY, first=FIRST)
+                  f"{size}", key=KEY, first=first)
 
 
 #===----------------------------------------------------------------------===#
@@ -63,14 +67,16 @@ def test_kernels(graph, strategy, scaled_path):
 @pairs
 def test_interpreter(graph, strategy, scaled_path):
     """The interpreter of the source graph agrees with NumPy."""
+    whole = takes_whole_tensors(graph, SCALED_STRATEGIES[strategy])
+    first = 0 if whole else FIRST
     for kind in cases.SCALED_KINDS:
         for size in (17, 130):
             planes, hypers = example(graph, strategy, kind, size)
             want = step(graph, SCALED_STRATEGIES[strategy], planes, hypers, STEP, SEED,
-                        KEY, FIRST)
+                        KEY, first)
             got = {name: plane.copy() for name, plane in planes.items()}
             tandem.interpret(graph, strategy, got, hypers, path=[scaled_path],
-                             step=STEP, seed=SEED, key=KEY, first=FIRST)
+                             step=STEP, seed=SEED, key=KEY, first=first)
             assert_same(got, planes | want, f"{kind}, {size}")
 
 
@@ -200,39 +206,6 @@ def test_entries_of_a_scale(scaled_path):
 # Codes, one by one
 #===----------------------------------------------------------------------===#
 
-# The new value is the gradient, the old one goes where f32 shows every bit.
-SWAP = """
-#p = #tandem.role<param "w">
-#s = #tandem.role<state "read">
-#g = #tandem.role<grad "g">
-func.func @swap(%w: tensor<?xf32> {tandem.role = #p},
-                %s: tensor<?xf32> {tandem.role = #s},
-                %g: tensor<?xf32> {tandem.role = #g})
-    -> (tensor<?xf32>, tensor<?xf32>) {
-  return %g, %w : tensor<?xf32>, tensor<?xf32>
-}
-"""
-
-CODES = {"e4m3": FloatCode("f8E4M3FN"), "e5m2": FloatCode("f8E5M2"),
-         "f16": FloatCode("f16"), "pair": PairCode("f8E4M3FN"),
-         "low-pair": PairCode("f8E5M2"), "softsign": SoftsignCode(), "root": RootCode(),
-         "expanded": ExpandedCode(FloatCode("f8E4M3FN"), 229376.0),
-         "normal-expanded": ExpandedCode(FloatCode("f8E4M3FN"), 28672.0),
-         "signed": DynamicCode(True), "unsigned": DynamicCode(False),
-         "signed-expanded": ExpandedCode(DynamicCode(True), 1e6),
-         "unsigned-expanded": ExpandedCode(DynamicCode(False), 3e5),
-         "e2m1": MinifloatCode(2, 1, specials="none"),
-         "e4m2": MinifloatCode(4, 2, specials="negative_zero"),
-         "e3m4": MinifloatCode(3, 4, 5, rounding="toward_zero"),
-         "tiny": MinifloatCode(3, 2, 9), "e5m6": MinifloatCode(5, 6, specials="ieee"),
-         "clamped": MinifloatCode(5, 2, None, "none", "nearest", (-6, 7)),
-         "drawn": MinifloatCode(4, 3, rounding="stochastic"),
-         "low-drawn": MinifloatCode(6, 0, None, "negative_zero", "stochastic"),
-         "wide-drawn": MinifloatCode(6, 9, None, "ieee", "stochastic"),
-         "low-expanded": ExpandedCode(FloatCode("f8E5M2"), 57344 * 2.0**16)}
-SCALES = [("f32", "current"), ("bf16", "current"), ("f16", "current"),
-          ("f32", "mx_floor"), ("f16", "pow2"), ("bf16", "pow2"),
-          ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor")]
 STORAGES = {f"{name}-{scale}-{recipe}": Scaled(code, 16, scale, recipe)
             for name, code in CODES.items() for scale, recipe in SCALES}
 RESIDUALS = {f"{low}-{residual}": Residual(low, residual)
@@ -279,29 +252,6 @@ def every_scale(storage):
     edges = [0, 1, 1 << (8 * dtype.itemsize - 1)]
     ordinary = encode(storage.scale, np.exp2(rng.uniform(-9, 9, 29)).astype(np.float32))
     return np.concatenate([bits, edges, ordinary]).astype(dtype)
-
-
-def values(rng, size):
-    """All exponents and signs, and some of every extraordinary value."""
-    any_bits = rng.integers(0, 1 << 32, size, dtype=np.uint64).astype(np.uint32)
-    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3.4e38, -448.0, 449.0,
-                        57344.0, 61440.0, 65504.0, 65519.0, 65520.0], np.float32)
-    return np.where(rng.random(size) < 0.9, any_bits.view(np.float32),
-                    rng.choice(special, size))
-
-
-def groups_of_values(largest):
-    """Groups of 16 that share a magnitude, so that their codes are spread."""
-    rng = np.random.default_rng(3)
-    count = 3000
-    peak = np.exp2(rng.uniform(-140, 127.9, (count, 1)))
-    share = rng.choice([1, 1, 2.0**-6, 2.0**-12], (count, 1)) ** rng.random((count, 16))
-    x = peak * rng.uniform(-1, 1, (count, 16)) * share
-    # Ties: whole multiples of half a unit under a scale that is a power of two.
-    whole = rng.integers(-1024, 1025, (count, 16)) * np.exp2(rng.integers(-30, 9))
-    whole[:, 0] = largest
-    with np.errstate(over="ignore"):
-        return np.concatenate([x, whole]).astype(np.float32).ravel()
 
 
 @pytest.mark.parametrize("name", STORAGES)

@@ -23,7 +23,8 @@ torch = pytest.importorskip("torch")
 import tandem.torch as tt
 from model import Strategy, cases, step
 from model.formats import decode, encode
-from model.scaled import FloatCode, PairCode, Scaled
+from model.codes import FloatCode, PairCode
+from model.scaled import Scaled
 from model.storage import Draw, Expansion, Plain
 from support.kernels import write_strategies
 from support.torch_bits import (LIBRARY, assert_same_bits, bits, parameters, params_of,

@@ -17,7 +17,9 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
-from model import GRAPHS, cases, metrics, plane_groups, plane_types, step, trace
+from model import GRAPHS, cases, metrics, plane_groups, plane_types, trace
+from model import steps as model_steps
+from model.storage import Draw
 from support.torch_bits import (LIBRARY, VISIBLE, assert_same_bits, bits, dtype_of,
                                 parameters, params_of, set_gradients, train)
 
@@ -48,9 +50,11 @@ def assert_follows_model(optimizer, graph, strategy, hypers, seed=0, steps=3):
     planes = [initial_planes(graph, strategy, p) for p in params]
     for t in range(1, steps + 1):
         set_gradients(params, t)
-        for key, (param, state) in enumerate(zip(params, planes)):
+        for param, state in zip(params, planes):
             state["grad"] = bits(param.grad)
-            state |= step(graph, strategy, state, hypers, t, seed=seed, key=key)
+        draws = [Draw(seed, key, 0, t) for key in range(len(params))]
+        new = model_steps(graph, strategy, planes, [hypers] * len(params), draws)
+        planes = [state | changed for state, changed in zip(planes, new)]
         optimizer.step()
     for param, state in zip(params, planes):
         got = {"param": param, **optimizer.state[param]}

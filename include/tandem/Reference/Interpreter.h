@@ -56,15 +56,17 @@ struct MachineState {
 
 /// Runs one step of a source graph under a strategy, by the specification
 /// alone. Planes are updated in place; a plane that a step only writes (the
-/// visible copy of a master weight) is created where it is missing. After an
+/// visible copy of a master weight) is created where it is missing. A sum over
+/// the model is one over this tensor, as in a launch of it alone. After an
 /// error every plane has its old value.
 llvm::Error interpretGraph(func::FuncOp graph, StrategyOp strategy,
                            MachineState &state);
 
 /// Runs one launch of a kernel as it stands, at any stage after
-/// -tandem-form-kernel up to -tandem-widen. Before -tandem-apply-policy its
-/// values are real numbers, for which f32 stands in. After an error every plane
-/// has its old value.
+/// -tandem-form-kernel up to -tandem-widen; one of several phases before
+/// -tandem-split-phases, the model being this tensor. Before
+/// -tandem-apply-policy its values are real numbers, for which f32 stands in.
+/// After an error every plane has its old value.
 llvm::Error interpretKernel(KernelOp kernel, MachineState &state);
 
 /// The bits of one value: a number for each lane of a vector and, within a

@@ -66,6 +66,9 @@ Ordering compare(ComponentsRef x, ComponentsRef y);
 /// A wide value as components of a format, each the rounding of what the ones
 /// before it left; +0 behind one that is not finite.
 Components toComponents(const SoftFloat &wide, Format format, unsigned count);
+/// The f32 sum of many numbers: a balanced binary tree, neighbours first,
+/// filled up to a power of two with -0.
+SoftFloat sumTree(std::vector<SoftFloat> level);
 /// The sum in a wide format, from the smallest component up.
 SoftFloat sumComponents(ComponentsRef components, Format wide);
 

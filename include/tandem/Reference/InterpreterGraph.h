@@ -16,14 +16,15 @@
 #define TANDEM_REFERENCE_INTERPRETERGRAPH_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Reference/InterpreterValues.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace mlir::tandem::reference {
 
-/// A graph as element-wise arithmetic; linalg operations and splats are only
-/// the wrapping of it.
+/// A graph as element-wise arithmetic, but for sums over all elements; other
+/// linalg operations and splats are only the wrapping of it.
 class GraphReader {
 public:
   explicit GraphReader(func::FuncOp graph) : graph(graph) {}
@@ -45,14 +46,18 @@ public:
   /// Whether a value is made of hyperparameters and literals alone. Takes and
   /// gives sources.
   bool isUniform(Value source);
+  /// Whether a value is made of uniform ones, sums over all elements and the
+  /// number of elements alone.
+  bool isShared(Value source);
 
 private:
   llvm::Error checkArguments();
   llvm::Error checkResults();
   llvm::Error checkOperation(Operation *op);
+  llvm::Error checkOperands(linalg::LinalgOp loop);
 
   func::FuncOp graph;
-  llvm::DenseMap<Value, bool> uniform;
+  llvm::DenseMap<Value, bool> uniform, shared;
 };
 
 /// One step of an update, seen from the value it makes.

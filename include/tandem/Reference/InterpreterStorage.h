@@ -39,8 +39,8 @@ llvm::Error checkPolicy(StorageAttrInterface storage, ComputeAttr compute,
 bool isCompensated(StorageAttrInterface storage);
 
 /// How many consecutive elements share an entry of some plane and have to be
-/// stored together; 1 for most storages.
-unsigned getGroup(StorageAttrInterface storage);
+/// stored together; 1 for most storages, Plane::wholeTensor for all elements.
+uint64_t getGroup(StorageAttrInterface storage);
 
 /// The stored value as an f32.
 SoftFloat decodeReal(StorageAttrInterface storage,
@@ -98,9 +98,9 @@ llvm::Expected<BoundTensors>
 bindTensors(llvm::ArrayRef<RoleAttr> roles,
             llvm::ArrayRef<StorageAttrInterface> storages, MachineState &state);
 
-/// Whether a launch's first element begins a group. `what` appears in the
-/// error.
-llvm::Error checkFirst(const MachineState &state, unsigned group,
+/// Whether a launch's first element begins a group; the whole tensor's begins
+/// at 0. `what` appears in the error.
+llvm::Error checkFirst(const MachineState &state, uint64_t group,
                        const llvm::Twine &what);
 
 /// Whether a scalar role has a value, and one that a launch accepts.

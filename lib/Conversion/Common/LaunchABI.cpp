@@ -119,7 +119,9 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   Value table =
       advance(entry.getArgument(0), tensor, tail + (hasTail ? recordTail : 0));
   Chunk chunk;
-  chunk.size = b.muli(load(table, i64Type), load(table, i64Type, 8));
+  Value rows = load(table, i64Type);
+  Value columns = load(table, i64Type, 8);
+  chunk.size = b.muli(rows, columns);
   chunk.first = load(table, i64Type, 16);
   chunk.key = b.resize(load(table, i64Type, 24), builder.getI32Type());
   Value scalarRow = load(table, i64Type, 32);

@@ -86,10 +86,10 @@ TDM_API const char *tdm_last_error(void);
 //   counts alone, and at least 4096.
 
 /// Processes the chunks [chunk_begin, chunk_end) of the chunk table. Chunk c
-/// owns num_reductions + workspace_doubles_per_chunk slots of 8 bytes of
-/// \p workspace, which begin behind those of the chunks before it. \p flags
-/// belongs to the calling thread; the entry ORs TDM_FLAG_* bits into it. May
-/// run on many threads at once.
+/// owns num_reductions slots of 8 bytes of \p workspace and, in the last phase,
+/// workspace_doubles_per_chunk more, which lie behind those of the chunks
+/// before it. \p flags belongs to the calling thread; the entry ORs TDM_FLAG_*
+/// bits into it. May run on many threads at once.
 typedef void (*tdm_cpu_entry)(const void *tensors, const void *chunks,
                               const uint32_t *scalars, void *workspace,
                               uint32_t *flags, int64_t chunk_begin,

@@ -9,8 +9,8 @@
 // CHECK-NOT:   tandem_norm_phase0_prologue
 // CHECK-LABEL: llvm.func @tandem_norm_phase0
 // CHECK-SAME:    %[[TENSORS:[^:]+]]: !llvm.ptr, %[[CHUNKS:[^:]+]]: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[WORKSPACE:[^:]+]]: !llvm.ptr
-// CHECK-DAG:     %[[C72:.+]] = arith.constant 72 : i64
 // CHECK:         llvm.alloca %{{.+}} x i64
+// CHECK:         %[[C72:.+]] = arith.constant 72 : i64
 // CHECK:         arith.muli %{{.+}}, %[[C72]]
 // CHECK:         %[[ZERO:.+]] = arith.constant dense<0> : vector<4xi32>
 // The maximum is carried by lanes, the sum goes to its tree block by block.
@@ -57,9 +57,9 @@ tandem.kernel @norm compute(<f32, f32>) width(4) reductions(2) tensors [#p] scal
 // CHECK:           %[[ROWS:.+]] = llvm.load
 // CHECK:           %[[COLUMNS:.+]] = llvm.load
 // CHECK:           %[[SIZE:.+]] = arith.muli %[[ROWS]], %[[COLUMNS]]
+// CHECK:           %[[AMAX:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32
 // CHECK:           arith.cmpi ne, %[[SIZE]],
 // CHECK:           scf.if
-// CHECK:             %[[AMAX:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32
 // CHECK:             llvm.store %[[AMAX]], %{{.+}} : i32
 tandem.kernel @scale_commit compute(<f32, f32>) part(commit) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield

@@ -10,8 +10,8 @@
 // CHECK:         %[[BLOCK:.+]] = nvvm.read.ptx.sreg.ctaid.x
 // CHECK:         scf.for %{{.+}} = %{{.+}} to %[[END]] step
 // CHECK:           scf.for {{.+}} iter_args(%[[STEP:.+]] = %{{.+}}, %[[MAX:.+]] = %{{.+}}) -> (i64, i32)
-// CHECK:             nvvm.barrier0
 // CHECK:             %[[NEXT:.+]] = arith.maxui %[[MAX]],
+// CHECK:             nvvm.barrier0
 // CHECK:             scf.yield %{{.+}}, %[[NEXT]] : i64, i32
 // CHECK:           scf.if
 // CHECK:             llvm.store %{{.+}}, %{{.+}} : f32
@@ -45,8 +45,8 @@ tandem.kernel @norm_phase0 compute(<f32, f32>) width(4) part(early) reductions(2
 // CHECK-LABEL: llvm.func @tandem_scale_commit
 // CHECK:         nvvm.read.ptx.sreg.ctaid.x
 // CHECK:         scf.for
+// CHECK:           %[[AMAX:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32
 // CHECK:           scf.if
-// CHECK:             %[[AMAX:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32
 // CHECK:             %[[SCALE:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>
 // CHECK:             llvm.store %[[AMAX]], %[[SCALE]] : i32
 tandem.kernel @scale_commit compute(<f32, f32>) part(commit) reductions(1) tensors [#p] scalars [] prologue {

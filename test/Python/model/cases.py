@@ -27,6 +27,7 @@ TYPICAL = {
     "momentum": 0.9,
     "alpha": 0.99,
     "lr_decay": 1e-2,
+    "max_norm": 0.25,
 }
 
 

@@ -5,9 +5,11 @@
 #
 # This file implements the optimizer graphs, each written once, and their
 # evaluation under a strategy: storages, a compute policy, a component format.
+# Sums over a tensor or the model are f32 trees under every policy.
 #
 #===----------------------------------------------------------------------===#
-"""Optimizer graphs and `step`, which runs one of them on planes of bits."""
+"""Optimizer graphs and `step`, which runs one of them on planes of bits; `steps` runs
+it on all tensors of a model."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -18,7 +20,8 @@ import numpy as np
 from .arithmetic import Arithmetic
 from .codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                     RootCode, SoftsignCode)
-from .scaled import Coded, Residual, Scaled
+from .metrics import tree_sum
+from .scaled import WHOLE, Coded, Residual, Scaled
 from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remainder,
                       Storage)
 
@@ -160,10 +163,46 @@ def _scaled_table():
     }
 
 
+def _tensor_library():
+    """The named strategies with one scale for a tensor, FP8-LM's."""
+    pow2 = (WHOLE, "f32", "pow2")
+    half, small = Scaled(FloatCode("f16"), *pow2), Scaled(_E4M3, *pow2)
+    return {
+        "fp8-lm": Strategy(small, half, small, half),
+        "fp8-lm-fp8-weight": Strategy(small, small, small, half),
+        "fp8-lm-fp8-moments": Strategy(small, half, small, small),
+    }
+
+
+def _tensor_table():
+    """One scale for a tensor, and every code between them."""
+    bf16, f16, f32 = Plain("bf16"), Plain("f16"), Plain("f32")
+    pow2 = (WHOLE, "f32", "pow2")
+    low_pair = PairCode("f8E5M2")
+    low_every = ExpandedCode(_E5M2, 57344.0 * 2.0**16)
+    return {
+        "tensor-collage": Strategy(Scaled(_E4M3, *pow2),
+                                   Scaled(PairCode("f8E4M3FN"), *pow2),
+                                   Scaled(_E5M2, WHOLE, "bf16"),
+                                   Scaled(low_pair, WHOLE, "f8E8M0FNU", "pow2")),
+        "tensor-flash": Strategy(bf16, Residual("bf16", "i8"),
+                                 Scaled(SoftsignCode(), WHOLE, "f16"),
+                                 Scaled(RootCode(), WHOLE, "f8E8M0FNU", "mx_floor")),
+        "tensor-coat": Strategy(f16, Scaled(low_every, WHOLE, "f16", "mx_floor"),
+                                Scaled(_EVERY, WHOLE, "bf16"), Scaled(_NORMAL, *pow2)),
+        "tensor-and-groups": Strategy(f32, Scaled(_E4M3, 64, "f32", "pow2"),
+                                      Scaled(_NORMAL, WHOLE, "f32"),
+                                      Scaled(_EVERY, 128, "bf16")),
+    }
+
+
 # By the f32 policy, in groups of several lengths. STRATEGIES are the library's
 # without scales; these are the library's with scales, and of all of them.
 SCALED_LIBRARY = _scaled_library()
 SCALED_STRATEGIES = SCALED_LIBRARY | _scaled_table()
+# With scales that a whole tensor shares.
+TENSOR_LIBRARY = _tensor_library()
+TENSOR_STRATEGIES = TENSOR_LIBRARY | _tensor_table()
 
 #===----------------------------------------------------------------------===#
 # Evaluation
@@ -175,7 +214,7 @@ class Kernel:
 
     Reading a role gives its leading component (component policy) or its
     decoded value (f32 policy). Scalars are Python floats, float64 until an
-    operation takes them.
+    operation takes them. What is made of sums is an np.float32.
     """
 
     def __init__(self, strategy, roles, planes):
@@ -215,6 +254,10 @@ class Kernel:
         """s <- factor * s + x; the value to read afterwards."""
         self.decay(role, factor)
         return self.accumulate(role, x)
+
+    def sum(self, x):
+        """Of all elements, in float32 under every policy."""
+        return tree_sum(x.astype(np.float32))
 
     def _intend(self, role, change):
         if role == "param":
@@ -336,13 +379,33 @@ def _adagrad(k, h, t):
     k.accumulate("param", k.mul(k.div(g, d), -rate))
 
 
+def _lamb(k, h, t):
+    th = k.read("param")
+    u = _with_decay(k, h, _adam_direction(k, h, t, k.read("grad")))
+    length, update = np.sqrt(k.sum(k.mul(th, th))), np.sqrt(k.sum(k.mul(u, u)))
+    trust = length / update if length > 0 and update > 0 else np.float32(1)
+    k.accumulate("param", k.mul(u, np.float32(-h.lr) * trust))
+
+
+def _adamw_clip(k, h, t):
+    g = k.read("grad")
+    norm = np.sqrt((yield k.sum(k.mul(g, g))))
+    quotient = np.float32(h.max_norm) / (norm + np.float32(1e-6))
+    coefficient = quotient if quotient < 1 else np.float32(1)
+    u = _adam_direction(k, h, t, k.mul(g, coefficient))
+    _descend(k, h, _with_decay(k, h, u))
+
+
 @dataclass(frozen=True)
 class Graph:
-    """A graph, its state roles and its hyperparameters."""
+    """A graph, its state roles and its hyperparameters. One that yields sums of a
+    tensor goes on with those of the model."""
 
     run: Callable
     states: tuple
     hypers: tuple
+    #: Whether it has sums over all elements of a tensor.
+    reduces: bool = False
 
     @property
     def roles(self):
@@ -364,6 +427,8 @@ GRAPHS = {
     "lion": Graph(_lion, ("exp_avg",), ("lr", "beta1", "beta2", "weight_decay")),
     "rmsprop": Graph(_rmsprop, ("square_avg",), ("lr", "alpha", "eps", "weight_decay")),
     "adagrad": Graph(_adagrad, ("sum",), ("lr", "lr_decay", "eps", "weight_decay")),
+    "lamb": Graph(_lamb, *_ADAM, reduces=True),
+    "adamw_clip": Graph(_adamw_clip, _ADAM[0], _ADAM[1] + ("max_norm",), reduces=True),
 }
 
 #===----------------------------------------------------------------------===#
@@ -381,6 +446,11 @@ def plane_groups(graph, strategy):
     """Plane name -> how many consecutive elements share an entry."""
     return {plane: group for role in GRAPHS[graph].roles
             for plane, group in strategy.storage(role).plane_groups(role).items()}
+
+
+def takes_whole_tensors(graph, strategy):
+    """Whether elements of a tensor meet, so that no shard can be launched alone."""
+    return GRAPHS[graph].reduces or WHOLE in plane_groups(graph, strategy).values()
 
 
 def smallest_group(graph, strategy):
@@ -419,14 +489,52 @@ def check_hypers(graph, strategy, hypers, step):
                              f"{strategy.component}: pass a larger one")
 
 
-def trace(graph, strategy, planes, hypers, step, seed=0, key=0, first=0):
-    """(new planes, the intended update in float64) of one step."""
+def _resume(run, total):
+    """Up to the next sum over the model; none is left at the end."""
+    try:
+        return run.send(total)
+    except StopIteration:
+        return None
+
+
+def _run(graph, kernels, scalars, t):
+    """Runs a graph on all tensors, side by side from one sum to the next."""
+    runs = [GRAPHS[graph].run(k, h, t) for k, h in zip(kernels, scalars)]
+    runs = [run for run in runs if run is not None]
+    sums = [_resume(run, None) for run in runs]
+    while any(s is not None for s in sums):
+        total = tree_sum(np.array(sums, dtype=np.float32))
+        sums = [_resume(run, total) for run in runs]
+
+
+def _scalars(graph, strategy, hypers, step):
     check_hypers(graph, strategy, hypers, step)
-    scalars = SimpleNamespace(**{k: float(v) for k, v in hypers.items()})
+    return SimpleNamespace(**{k: float(v) for k, v in hypers.items()})
+
+
+def traces(graph, strategy, tensors, hypers, draws):
+    """(new planes, the intended update in float64) of each tensor of a model, which
+    has planes, hyperparameters and a Draw of its own."""
+    for draw in draws:
+        if draw.first and GRAPHS[graph].reduces:
+            raise ValueError(f"first is {draw.first}, but '{graph}' reduces over whole "
+                             "tensors: pass the unsharded tensor")
+    scalars = [_scalars(graph, strategy, h, d.step) for h, d in zip(hypers, draws)]
     with np.errstate(all="ignore"):
-        kernel = Kernel(strategy, GRAPHS[graph].roles, planes)
-        GRAPHS[graph].run(kernel, scalars, step)
-        return kernel.close(Draw(seed, key, first, step)), kernel.intended
+        kernels = [Kernel(strategy, GRAPHS[graph].roles, planes) for planes in tensors]
+        _run(graph, kernels, scalars, draws[0].step)
+        return [(kernel.close(draw), kernel.intended)
+                for kernel, draw in zip(kernels, draws)]
+
+
+def trace(graph, strategy, planes, hypers, step, seed=0, key=0, first=0):
+    """(new planes, the intended update in float64) of one step of one tensor."""
+    return traces(graph, strategy, [planes], [hypers], [Draw(seed, key, first, step)])[0]
+
+
+def steps(graph, strategy, tensors, hypers, draws):
+    """The new planes of each tensor of a model, see `traces`."""
+    return [planes for planes, _ in traces(graph, strategy, tensors, hypers, draws)]
 
 
 def step(graph, strategy, planes, hypers, step, seed=0, key=0, first=0):

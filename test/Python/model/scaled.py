@@ -22,6 +22,8 @@ from .philox import half_words
 from .storage import Storage, format_range
 
 _F32 = np.float32
+# The group of a scale that all elements of a tensor share.
+WHOLE = 1 << 62
 
 
 def _dtype(format):
@@ -100,6 +102,9 @@ def choose_scale(amax, code, type, recipe):
 
 
 def _check_first(name, first, group):
+    if first and group == WHOLE:
+        raise ValueError(f"'{name}' begins at element {first}, but a whole tensor shares "
+                         "its scale: pass the unsharded tensor")
     if first % group:
         raise ValueError(f"'{name}' begins at element {first}, inside a group of "
                          f"{group}: cut at a multiple of it")
@@ -114,7 +119,7 @@ def _random_bits(code, size, draw):
 
 @dataclass(frozen=True)
 class Scaled(Storage):
-    """Codes, and a scale for each `group` consecutive elements."""
+    """Codes, and a scale for each `group` consecutive elements, or WHOLE for all."""
 
     code: Code
     group: int
@@ -139,7 +144,7 @@ class Scaled(Storage):
         return min(high, float(np.finfo(_F32).max)), low
 
     def _spread(self, per_group, size):
-        return np.repeat(per_group, self.group)[:size]
+        return np.repeat(per_group, min(self.group, size))[:size]
 
     def decode(self, planes, name):
         codes = [planes[name + s] for s in self.code.planes]
@@ -158,9 +163,10 @@ class Scaled(Storage):
 
     def _magnitudes(self, x):
         """The magnitudes of each group in a row; 0 where there is no number."""
+        group = min(self.group, max(len(x), 1))
         magnitude = np.where(np.isfinite(x), np.abs(x), _F32(0))
-        padding = np.zeros(-len(x) % self.group, dtype=_F32)
-        return np.concatenate([magnitude, padding]).reshape(-1, self.group)
+        padding = np.zeros(-len(x) % group, dtype=_F32)
+        return np.concatenate([magnitude, padding]).reshape(-1, group)
 
     def _least_magnitudes(self, x):
         """The smallest magnitude of each group but 0; 0 where there is none."""

@@ -7,13 +7,15 @@
 # storages of the NumPy model.
 #
 #===----------------------------------------------------------------------===#
-"""`evaluate(graph, planes, hypers, ...)` gives the planes after one step."""
+"""`evaluate(graph, planes, hypers, ...)` gives the planes after one step, and
+`evaluate_model` those of several tensors."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from model.arithmetic import Arithmetic
+from model.metrics import tree_sum
 from model.optimizers import power
 from model.storage import Draw, PlainState
 
@@ -128,11 +130,13 @@ def _extreme(a, b, largest):
 
 
 class Evaluation:
-    def __init__(self, graph, planes, hypers, step):
+    """One tensor of a model, the evaluations of which are asked for their sums."""
+
+    def __init__(self, graph, planes, hypers, step, model):
         self.graph, self.hypers, self.step = graph, hypers, step
         self.k = Arithmetic(graph.component or "f32")
-        self.chains = Chains(graph)
-        self.values, self.wholes = {}, {}
+        self.model, self.chains = model, Chains(graph)
+        self.values, self.wholes, self.sums = {}, {}, {}
         self.compensated = set()
         for role in graph.roles:
             keeps = graph.component and is_compensated(role.storage)
@@ -164,7 +168,7 @@ class Evaluation:
         return _scalar(node, self.hypers, self.step)
 
     def read(self, node):
-        """A node as an operand: f32 of a scalar, else the leading component."""
+        """A node as an operand: f32 of what is shared, else the leading component."""
         if node.is_uniform:
             return np.float32(self.scalar(node))
         if node in self.wholes and node.is_leaf:
@@ -175,9 +179,22 @@ class Evaluation:
             self.values[node] = self.apply(node)
         return self.values[node]
 
+    def spread(self, value):
+        return np.broadcast_to(np.float32(value), self.size).astype(np.float32)
+
     def component(self, node):
-        value = self.k.round(np.float32(self.read(node)))
-        return np.broadcast_to(value, self.size).astype(np.float32)
+        return self.spread(self.k.round(np.float32(self.read(node))))
+
+    def sum(self, node):
+        """Over this tensor, in f32."""
+        if node not in self.sums:
+            self.sums[node] = tree_sum(self.spread(self.read(node.args[0])))
+        return self.sums[node]
+
+    def reduce(self, node):
+        if node.value == "tensor":
+            return self.sum(node)
+        return tree_sum(np.array([e.sum(node) for e in self.model], dtype=np.float32))
 
     def whole(self, node):
         if node in self.wholes:
@@ -194,11 +211,19 @@ class Evaluation:
         return state
 
     def apply(self, node):
+        if node.op == "size":
+            return np.float32(self.size)
+        if node.op == "sum":
+            return self.reduce(node)
+        value = self.compute(node, Arithmetic("f32") if node.is_shared else self.k)
+        return np.float32(value) if node.is_shared else self.spread(value)
+
+    def compute(self, node, k):
         args = [self.read(a) for a in node.args]
         if node.op in ("add", "sub", "mul", "div", "sqrt"):
-            return getattr(self.k, node.op)(*args)
+            return getattr(k, node.op)(*args)
         if node.op == "neg":
-            return self.k.neg(args[0])
+            return k.neg(args[0])
         if node.op == "abs":
             return (args[0].view(np.uint32) & ~_SIGN).view(np.float32)
         if node.op == "select":
@@ -206,7 +231,7 @@ class Evaluation:
             picked = np.where(a > b, x, y).astype(np.float32)
         else:
             picked = _extreme(*args, node.op == "max")
-        return self.k.round(np.broadcast_to(picked, self.size).astype(np.float32))
+        return k.round(np.float32(picked))
 
     def close(self, role, draw):
         if role.name in self.compensated:
@@ -214,11 +239,18 @@ class Evaluation:
         return role.storage.encode(role.name, self.component(role.result), draw)
 
 
-def evaluate(graph, planes, hypers, step=1, seed=0, key=0, first=0):
-    """The new planes of every role that the graph updates."""
-    draw, result = Draw(seed, key, first, step), {}
+def evaluate_model(graph, tensors, hypers, draws):
+    """The new planes of every role that the graph updates, tensor by tensor."""
+    model, results = [], [{} for _ in tensors]
     with np.errstate(all="ignore"):
-        evaluation = Evaluation(graph, planes, hypers, step)
-        for role in graph.updated:
-            result |= evaluation.close(role, draw)
-    return result
+        for planes, draw in zip(tensors, draws):
+            model.append(Evaluation(graph, planes, hypers, draw.step, model))
+        for result, evaluation, draw in zip(results, model, draws):
+            for role in graph.updated:
+                result |= evaluation.close(role, draw)
+    return results
+
+
+def evaluate(graph, planes, hypers, step=1, seed=0, key=0, first=0):
+    """The same of one tensor."""
+    return evaluate_model(graph, [planes], hypers, [Draw(seed, key, first, step)])[0]

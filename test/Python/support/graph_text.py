@@ -65,7 +65,7 @@ class _Writer:
         return name
 
     def real(self, node):
-        """The f32 value of a uniform node."""
+        """The f32 value of a node that all elements share."""
         if node not in self.narrow:
             wide, name = self.scalar(node), self.fresh()
             self.line(f"{name} = arith.truncf {wide} : f64 to f32")
@@ -74,7 +74,7 @@ class _Writer:
 
     def tensor(self, node):
         """A node as a tensor."""
-        if not node.is_uniform:
+        if not node.is_shared:
             return self.tensors[node]
         if node not in self.splats:
             real, name = self.real(node), self.fresh()
@@ -98,6 +98,22 @@ class _Writer:
         self.line(f"{indent}{name} = arith.select {name}c, {x}, {y} : {select}")
         return name
 
+    def write_shared(self, node):
+        """A sum, the number of elements, or arithmetic on them."""
+        name = self.fresh()
+        if node.op == "sum":
+            summand = self.tensor(node.args[0])
+            scope = ' {tandem.scope = "model"}' if node.value == "model" else ""
+            self.line(f"{name}t = linalg.reduce {{ arith.addf }} ins({summand} : {_TENSOR})"
+                      f" outs(%nothing : tensor<f32>) dimensions = [0]{scope}")
+            self.line(f"{name} = tensor.extract {name}t[] : tensor<f32>")
+        elif node.op == "size":
+            self.line(f"{name}i = arith.index_cast %extent : index to i64")
+            self.line(f"{name} = arith.sitofp {name}i : i64 to f32")
+        else:
+            name = self.operation(node, [self.real(a) for a in node.args], "f32")
+        self.narrow[node] = name
+
     def write_arith(self, segment):
         for node in segment:
             operands = [self.tensor(a) for a in node.args]
@@ -107,7 +123,7 @@ class _Writer:
         inside, inputs = set(segment), []
         for node in segment:
             for a in node.args:
-                if not a.is_uniform and a not in inside and a not in inputs:
+                if not a.is_shared and a not in inside and a not in inputs:
                     inputs.append(a)
         return inputs
 
@@ -120,10 +136,10 @@ class _Writer:
     def write_generic(self, segment, index):
         inputs, outputs = self.inputs_of(segment), self.outputs_of(segment, index)
         splat = [a for node in segment for a in node.args
-                 if a.is_uniform and self.rng.random() < 0.2][:1]
+                 if a.is_shared and self.rng.random() < 0.2][:1]
         for node in segment:
             for a in node.args:
-                if a.is_uniform:
+                if a.is_shared:
                     self.tensor(a) if a in splat else self.real(a)
         # Some inputs are read as the initial value of an output.
         initial = [n for n in inputs if n.is_leaf and self.rng.random() < 0.5]
@@ -160,11 +176,14 @@ class _Writer:
                   f"{group('outs', outs)} {{")
 
     def segments(self):
-        rest, result = list(self.graph.nodes), []
-        while rest:
-            count = self.rng.randint(1, 7)
-            result.append(rest[:count])
-            rest = rest[count:]
+        """Runs of operations on tensors; what is shared stands alone."""
+        result, room = [], 0
+        for node in self.graph.nodes:
+            if room == 0 or node.is_shared or result[-1][0].is_shared:
+                result.append([])
+                room = self.rng.randint(1, 7)
+            result[-1].append(node)
+            room -= 1
         return result
 
     # The function.
@@ -190,10 +209,14 @@ class _Writer:
         first = self.graph.updated[0].name
         self.line("%zero = arith.constant 0 : index")
         self.line(f"%extent = tensor.dim %{first}, %zero : {_TENSOR}")
+        if self.graph.reduces:
+            self.line("%nothing = arith.constant dense<0.0> : tensor<f32>")
         segments = self.segments()
         self.home = {n: i for i, segment in enumerate(segments) for n in segment}
         for index, segment in enumerate(segments):
-            if self.rng.random() < 0.5:
+            if segment[0].is_shared:
+                self.write_shared(segment[0])
+            elif self.rng.random() < 0.5:
                 self.write_arith(segment)
             else:
                 self.write_generic(segment, index)

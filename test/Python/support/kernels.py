@@ -19,7 +19,7 @@ import tandem
 from model import Strategy
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                          SoftsignCode)
-from model.scaled import Coded, Residual, Scaled
+from model.scaled import WHOLE, Coded, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
@@ -49,6 +49,20 @@ def run(kernel, planes, hypers, step=STEP, seed=SEED, key=0, first=0, threads=1)
     arrays = {name: plane.copy() for name, plane in planes.items()}
     kernel(arrays, key=key, first=first, threads=threads, **hypers,
            **integers_of(kernel, step, seed))
+    return arrays
+
+
+def run_plan(kernel, tensors, rows, row_of=None, keys=None, firsts=None, threads=1):
+    """The planes of many tensors after one launch; `tensors` stay as they are.
+    `rows` holds hyperparameters, `row_of` each tensor's row."""
+    arrays = [{n: p.copy() for n, p in planes.items()} for planes in tensors]
+    plan = tandem.Plan(kernel)
+    measure = next(p.name for p in kernel.planes if p.group == 1)
+    plan.update([len(planes[measure]) for planes in tensors],
+                [[planes[p.name].ctypes.data for p in kernel.planes] for planes in arrays],
+                rows=row_of, keys=keys, firsts=firsts)
+    scalars = [kernel.scalars(row | integers_of(kernel)) for row in rows]
+    plan.launch([h for h, _ in scalars], [i for _, i in scalars], threads=threads)
     return arrays
 
 
@@ -149,7 +163,8 @@ def storage_text(storage):
     if isinstance(storage, Residual):
         return f"#tandem.residual<{storage.format}, {storage.residual}>"
     if isinstance(storage, Scaled):
-        return (f"#tandem.scaled<{code_text(storage.code)}, group = {storage.group}, "
+        group = "tensor" if storage.group == WHOLE else storage.group
+        return (f"#tandem.scaled<{code_text(storage.code)}, group = {group}, "
                 f"scale = {storage.scale}, recipe = {storage.recipe}>")
     if isinstance(storage, Coded):
         return f"#tandem.coded<{code_text(storage.code)}>"

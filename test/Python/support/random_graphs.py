@@ -6,7 +6,8 @@
 # This file implements the generator of random optimizer graphs and strategies.
 #
 #===----------------------------------------------------------------------===#
-"""`generate(seed)` gives a graph as a DAG of nodes and a strategy for it."""
+"""`generate(seed)` gives a graph as a DAG of nodes and a strategy for it. Some graphs
+have sums over a tensor or the model, made anywhere and read anywhere after."""
 
 import math
 import random
@@ -14,17 +15,18 @@ from dataclasses import dataclass, field, replace
 
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                          RootCode, SoftsignCode)
-from model.scaled import Coded, Residual, Scaled
+from model.scaled import WHOLE, Coded, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 
 @dataclass(eq=False)
 class Node:
-    """A value: `op` of `args`, or a leaf. Uniform ones are scalars in f64."""
+    """A value: `op` of `args`, or a leaf. Uniform ones are scalars in f64, others that
+    all elements share are scalars in f32."""
 
     op: str
     args: tuple = ()
-    value: object = None  # a role's name, a hyper's name or a literal
+    value: object = None  # a role's or hyper's name, a literal, a sum's scope
     id: int = -1
 
     @property
@@ -34,8 +36,21 @@ class Node:
     @property
     def is_uniform(self):
         if self.is_leaf:
-            return self.op != "tensor"
+            return self.op not in ("tensor", "size")
         return self.op in SCALAR_OPS and all(a.is_uniform for a in self.args)
+
+    @property
+    def is_shared(self):
+        """Whether it is made of scalars, sums and sizes alone."""
+        if self.is_leaf:
+            return self.op != "tensor"
+        return self.op == "sum" or all(a.is_shared for a in self.args)
+
+    def is_same(self, other):
+        """Whether both are one computation."""
+        return ((self.op, self.value, len(self.args))
+                == (other.op, other.value, len(other.args))
+                and all(a.is_same(b) for a, b in zip(self.args, other.args)))
 
 
 # Operations of scalars, which belong to the prologue.
@@ -67,7 +82,7 @@ class RandomGraph:
     roles: list = field(default_factory=list)
     hypers: list = field(default_factory=list)
     step: str = ""
-    nodes: list = field(default_factory=list)  # operations on tensors, in order
+    nodes: list = field(default_factory=list)  # all but what is uniform, in order
     strategy: str = ""
     component: object = None
     rules: list = field(default_factory=list)
@@ -76,8 +91,18 @@ class RandomGraph:
     def updated(self):
         return [role for role in self.roles if role.kind != "grad"]
 
-    def add(self, op, *args):
-        node = Node(op, args, id=len(self.nodes))
+    @property
+    def reduces(self):
+        return any(node.op == "sum" for node in self.nodes)
+
+    @property
+    def groups(self):
+        """How many elements share an entry of some plane."""
+        return {group for role in self.roles
+                for group in role.storage.plane_groups(role.name).values()}
+
+    def add(self, op, *args, value=None):
+        node = Node(op, args, value, id=len(self.nodes))
         self.nodes.append(node)
         return node
 
@@ -144,7 +169,7 @@ def _scaled_storage(rng, kind):
         codes.append(PairCode(low))
     recipe = rng.choice(("current", "pow2", "mx_floor"))
     wide = ["f8E8M0FNU"] if recipe != "current" else []
-    return Scaled(rng.choice(codes), rng.choice((16, 32, 64, 128, 256)),
+    return Scaled(rng.choice(codes), rng.choice((16, 32, 64, 128, 256, *4 * [WHOLE])),
                   rng.choice(["f32", "bf16", "f16", *wide]), recipe)
 
 
@@ -195,6 +220,7 @@ class _Builder:
         self.leaves = [role.leaf for role in graph.roles]
         self.pool = list(self.leaves)
         self.scalars = [Node("hyper", value=h.name) for h in graph.hypers]
+        self.may_reduce, self.shared = rng.random() < 0.4, []
         if graph.step:
             base = self.rng.choice(self.scalars)
             self.scalars.append(Node("power", (base, Node("step", value=graph.step))))
@@ -216,9 +242,44 @@ class _Builder:
         """A tensor value that is there already."""
         return self.rng.choice(self.pool if self.rng.random() < 0.6 else self.leaves)
 
+    def sum(self):
+        summand = self.expression(2)
+        scope = self.rng.choice(("tensor", "model"))
+        self.shared.append(self.graph.add("sum", summand, value=scope))
+
+    def shared_value(self, depth=2):
+        """An expression that has a sum, or the number of elements, in it."""
+        rng = self.rng
+        if len(self.shared) < 3 and rng.random() < 0.6:
+            self.sum()
+        if depth == 0 or rng.random() < 0.2 or not self.shared:
+            return self.leaf_of_shared()
+        op = rng.choice(("add", "sub", "mul", "div", "div", "sqrt", "sqrt", "neg", "abs",
+                         "max", "min", "select"))
+        args = [self.shared_value(depth - 1)]
+        if op not in ("sqrt", "neg", "abs"):
+            args.append(self.scalar_or_shared(depth - 1))
+            rng.shuffle(args)
+        if op == "select":
+            if args[0].is_same(args[1]):
+                return args[0]
+            args += [self.scalar_or_shared(depth - 1) for _ in range(2)]
+        self.shared.append(self.graph.add(op, *args))
+        return self.shared[-1]
+
+    def scalar_or_shared(self, depth):
+        return self.scalar() if self.rng.random() < 0.6 else self.shared_value(depth)
+
+    def leaf_of_shared(self):
+        if self.shared and self.rng.random() < 0.8:
+            return self.rng.choice(self.shared)
+        return self.graph.add("size")
+
     def operand(self, depth):
         if self.rng.random() < 0.25:
             return self.scalar()
+        if self.may_reduce and self.rng.random() < 0.3:
+            return self.shared_value()
         return self.expression(depth)
 
     def expression(self, depth):
@@ -233,6 +294,8 @@ class _Builder:
             args.append(self.operand(depth - 1))
             rng.shuffle(args)
         if op == "select":
+            if args[0].is_same(args[1]):  # Then there is nothing to choose.
+                return args[0]
             args += [self.operand(depth - 1), self.operand(depth - 1)]
         node = self.graph.add(op, *args)
         self.pool.append(node)

@@ -34,20 +34,28 @@ protected:
   }
 
   /// Runs a graph under a strategy, and the kernel after each of `stages`, in
-  /// which % stands for the strategy's name; all give the same planes.
+  /// which % stands for the strategy's name; all give the same planes. Kernels
+  /// of several phases take whole tensors, and are separated before they widen.
   void expectAgreement(llvm::StringRef graph, llvm::StringRef strategy,
                        llvm::ArrayRef<const char *> stages, unsigned size) {
     std::string text = (graph + "\n" + strategy).str();
     OwningOpRef<ModuleOp> module = parse(text);
     auto function = first<func::FuncOp>(*module);
     auto op = first<StrategyOp>(*module);
-    MachineState before = draw(function, op, size), wanted = before;
+    MachineState before = draw(function, op, size);
+    bool isWhole =
+        graph.contains("linalg.reduce") || strategy.contains("group = tensor");
+    if (isWhole)
+      before.first = 0;
+    MachineState wanted = before;
     ASSERT_EQ(llvm::toString(interpretGraph(function, op, wanted)), "");
-    for (const char *stage : stages) {
-      MachineState got = runStage(text, op.getSymName(), stage, before);
+    for (llvm::StringRef stage : stages) {
+      if (isWhole && stage.contains("tandem-widen"))
+        continue;
+      MachineState got = runStage(text, op.getSymName(), stage.str(), before);
       for (const auto &[name, plane] : wanted.planes)
         EXPECT_EQ(got.planes[name].elements, plane.elements)
-            << name << " after " << stage;
+            << name << " after " << stage.str();
     }
   }
 

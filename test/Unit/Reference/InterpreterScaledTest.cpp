@@ -387,6 +387,13 @@ tandem.strategy @wide compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<f16, i16>
   tandem.assign state moment(second) = #tandem.scaled<#scaled.float<f16>, group = 16, scale = f32>
   tandem.assign state = #tandem.scaled<#scaled.pair<f8E5M2>, group = 32, scale = f32, recipe = pow2>
+})mlir",
+    R"mlir(
+tandem.strategy @tensor compute(<f32, f32>) {
+  tandem.assign grad = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = pow2>
+  tandem.assign param = #tandem.scaled<#scaled.pair<f8E5M2>, group = tensor, scale = bf16>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 28672.0>, group = tensor, scale = f32>
+  tandem.assign state = #tandem.scaled<#scaled.softsign, group = 32, scale = f16>
 })mlir"};
 
 constexpr const char *kStages[] = {

@@ -1,0 +1,155 @@
+#===- runs.py - Training under every strategy -----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements training under every strategy, seed and learning rate, in
+# cells of which each is saved when it is done.
+#
+#===----------------------------------------------------------------------===#
+"""Final losses of the demo's model under every strategy, against fp32.
+
+Each cell is a strategy, a seed and a learning rate. What the result file has
+already is not run again, so that an interrupted run continues where it was.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import tandem  # noqa: E402
+import torch  # noqa: E402
+from common import RESULTS, save  # noqa: E402
+from demo_model import Progress, check_strategy, config, load_corpus, train  # noqa: E402
+
+NAME = "quality"
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--budget", type=float, metavar="MINUTES", default=math.inf,
+                        help="start no cell that would end later than this")
+    parser.add_argument("--strategies", default=",".join(tandem.strategies()),
+                        help="comma-separated (default: all)")
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--lrs", default="1e-3,2e-3,4e-3")
+    parser.add_argument("--steps", type=int, default=1500, help="of each cell")
+    parser.add_argument("--quick", action="store_true", help="the demo's small model")
+    parser.add_argument("--results", type=pathlib.Path, default=RESULTS,
+                        help="the folder of quality.json (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    if options.steps < 10:
+        parser.error(f"--steps {options.steps}: give at least 10 steps")
+    options.strategies = options.strategies.split(",")
+    unknown = set(options.strategies) - set(tandem.strategies())
+    if unknown:
+        parser.error(f"--strategies: there is no {sorted(unknown)[0]}; there are "
+                     + ", ".join(tandem.strategies()))
+    try:
+        options.seeds = [int(seed) for seed in options.seeds.split(",")]
+        options.lrs = [float(lr) for lr in options.lrs.split(",")]
+    except ValueError as error:
+        parser.error(f"--seeds are whole numbers, --lrs numbers: {error}")
+    return options
+
+
+class Results:
+    """quality.json: cells as lr -> seed -> figures for each strategy."""
+
+    def __init__(self, folder: pathlib.Path, setting: dict):
+        self.folder = folder
+        self.content = {"setting": setting, "refused": {}, "cells": {}}
+        path = folder / f"{NAME}.json"
+        if path.exists():
+            self._resume(path, setting)
+
+    def _resume(self, path: pathlib.Path, setting: dict) -> None:
+        found = json.loads(path.read_text())
+        if found["setting"] != setting:
+            raise SystemExit(f"error: {path} is of {found['setting']}, this run of "
+                             f"{setting}; name another folder with --results, or "
+                             "remove the file")
+        self.content |= {key: found[key] for key in self.content}
+
+    def has(self, strategy: str, lr: float, seed: int) -> bool:
+        by_seed = self.content["cells"].get(strategy, {}).get(f"{lr:g}", {})
+        return str(seed) in by_seed
+
+    def add(self, strategy: str, lr: float, seed: int, figures: dict) -> None:
+        by_lr = self.content["cells"].setdefault(strategy, {})
+        by_lr.setdefault(f"{lr:g}", {})[str(seed)] = figures
+        self.save()
+
+    def save(self) -> None:
+        save(NAME, self.content, self.folder)
+
+
+def usable(strategies: list[str], results: Results) -> list[str]:
+    """The strategies that take the demo's settings; why not, of the others."""
+    names = []
+    for name in strategies:
+        try:
+            check_strategy(name)
+            names.append(name)
+            results.content["refused"].pop(name, None)
+        except (RuntimeError, ValueError) as error:
+            results.content["refused"][name] = str(error)
+            print(f"without {name}: {error}", flush=True)
+    return names
+
+
+def number(value: float) -> float | None:
+    """JSON has no NaN: a run that diverged has no loss."""
+    return value if math.isfinite(value) else None
+
+
+def run_cell(strategy: str, corpus, setting) -> dict:
+    """Trains, and gives the figures that are kept."""
+    start = time.monotonic()
+    record = train(strategy, corpus, setting, Progress(strategy, setting.steps))
+    return {
+        "train_loss": number(record.final_train_loss()),
+        "validation_loss": number(record.validation_loss[-1]),
+        "edq_ratio": number(statistics.fmean(record.edq_ratio)),
+        "lost_share": number(statistics.fmean(record.lost_share)),
+        "bytes_per_parameter": record.bytes_per_parameter,
+        "seconds": time.monotonic() - start,
+    }
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs the cells that are missing, seed by seed, until the budget is spent."""
+    start, took = time.monotonic(), []
+    results = Results(options.results, {
+        "steps": options.steps, "quick": options.quick, "torch": torch.__version__})
+    names = usable(options.strategies, results)
+    cells = [(name, lr, seed) for seed in options.seeds for lr in options.lrs
+             for name in names if not results.has(name, lr, seed)]
+    total = len(names) * len(options.lrs) * len(options.seeds)
+    corpus = load_corpus()
+    for index, (name, lr, seed) in enumerate(cells):
+        expected = statistics.fmean(took) if took else 0.0
+        if time.monotonic() - start + expected > 60 * options.budget:
+            print(f"budget spent; {len(cells) - index} cells are left: run again")
+            return
+        left = f", {expected * (len(cells) - index) / 60:.0f} min left" if took else ""
+        print(f"[{total - len(cells) + index + 1}/{total}{left}] "
+              f"seed {seed}, lr {lr:g}", flush=True)
+        setting = config(options.quick, options.steps, seed, lr)
+        figures = run_cell(name, corpus, setting)
+        took.append(figures["seconds"])
+        results.add(name, lr, seed, figures)
+    results.save()
+    print(f"all {total} cells are done")
+
+
+if __name__ == "__main__":
+    run(parse())

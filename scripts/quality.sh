@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Measures what storages and strategies do to training, and writes
+# docs/Quality.md. What benchmarks/results has already is kept: an interrupted
+# run continues, and a file that is removed there is measured again.
+# Options go to benchmarks/quality/runs.py, which trains under every strategy for
+# some hours: --budget MINUTES, --strategies, --seeds, --lrs, --steps, --results.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}
+python=${PYTHON:-.venv/bin/python}
+
+results=benchmarks/results
+arguments=("$@")
+for ((i = 0; i < $#; i++)); do
+  case ${arguments[i]} in
+    --results) results=${arguments[i + 1]:-} ;;
+    --results=*) results=${arguments[i]#*=} ;;
+  esac
+done
+
+number=0
+for part in moments representation gradient_sum; do
+  number=$((number + 1))
+  if [[ -e $results/$part.json ]]; then
+    echo "[$number/4] $part: done, $results/$part.json"
+  else
+    echo "[$number/4] $part"
+    "$python" "benchmarks/quality/$part.py" --results "$results"
+  fi
+done
+echo "[4/4] training"
+"$python" benchmarks/quality/runs.py "$@"
+"$python" benchmarks/quality/page.py --results "$results"

@@ -1,0 +1,108 @@
+#===- listings.py - The graphs as plain expressions ------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the optimizer graphs as float32 expressions, to hold the
+# model against.
+#
+#===----------------------------------------------------------------------===#
+"""`LISTINGS[graph](float32, gradient, param, states, hypers, step)`: the new values."""
+
+from functools import partial
+
+import numpy as np
+
+
+def adam_listing(f, g, th, s, h, t, denominator=None, decay="added", result=None):
+    power = lambda b: {1: b, 2: b * b, 3: b * (b * b)}[t]
+    if decay == "gradient":
+        g = g + f(h["weight_decay"]) * th
+    m = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
+    v = f(h["beta2"]) * s["exp_avg_sq"] + f(1 - h["beta2"]) * (g * g)
+    mh, vh = m * f(1 / (1 - power(h["beta1"]))), v * f(1 / (1 - power(h["beta2"])))
+    d = np.sqrt(vh + f(h["eps"])) if denominator == "inside" else np.sqrt(vh) + f(h["eps"])
+    u = mh / d
+    if decay == "added":
+        u = u + f(h["weight_decay"]) * th
+    if result == "update":
+        return u
+    if decay == "before":
+        th = f(1 - h["lr"] * h["weight_decay"]) * th
+    th = th + f(-h["lr"]) * u
+    if decay == "after":
+        th = th + f(-(h["lr"] * h["weight_decay"])) * th
+    return {"param": th, "exp_avg": m, "exp_avg_sq": v}
+
+
+def momentum_listing(f, g, th, s, h, t, nesterov=False):
+    g = g + f(h["weight_decay"]) * th
+    b = f(h["momentum"]) * s["momentum_buffer"] + g
+    n = g + f(h["momentum"]) * b if nesterov else b
+    return {"param": th + f(-h["lr"]) * n, "momentum_buffer": b}
+
+
+def sgd_listing(f, g, th, s, h, t):
+    return {"param": th + f(-h["lr"]) * (g + f(h["weight_decay"]) * th)}
+
+
+def lion_listing(f, g, th, s, h, t):
+    c = f(h["beta1"]) * s["exp_avg"] + f(1 - h["beta1"]) * g
+    sign = np.where(c == 0, c, np.sign(c))  # np.sign(-0.0) is +0.0.
+    u = sign + f(h["weight_decay"]) * th
+    m = f(h["beta2"]) * s["exp_avg"] + f(1 - h["beta2"]) * g
+    return {"param": th + f(-h["lr"]) * u, "exp_avg": m}
+
+
+def rmsprop_listing(f, g, th, s, h, t):
+    g = g + f(h["weight_decay"]) * th
+    v = f(h["alpha"]) * s["square_avg"] + f(1 - h["alpha"]) * (g * g)
+    d = np.sqrt(v) + f(h["eps"])
+    return {"param": th + f(-h["lr"]) * (g / d), "square_avg": v}
+
+
+def adagrad_listing(f, g, th, s, h, t):
+    g = g + f(h["weight_decay"]) * th
+    v = s["sum"] + g * g
+    d = np.sqrt(v) + f(h["eps"])
+    rate = h["lr"] / (1 + (t - 1) * h["lr_decay"])
+    return {"param": th + f(-rate) * (g / d), "sum": v}
+
+
+def listed_sum(x):
+    """Neighbours first, by recursion."""
+    if len(x) == 1:
+        return x[0]
+    half = 1 << (len(x) - 1).bit_length() - 1
+    return listed_sum(x[:half]) + listed_sum(x[half:])
+
+
+def lamb_listing(f, g, th, s, h, t):
+    new = adam_listing(f, g, th, s, h, t)
+    u = adam_listing(f, g, th, s, h, t, result="update")
+    length, update = (np.sqrt(listed_sum(x * x)) for x in (th, u))
+    trust = length / update if length > 0 and update > 0 else f(1)
+    return new | {"param": th + (f(-h["lr"]) * trust) * u}
+
+
+def adamw_clip_listing(f, g, th, s, h, t):
+    quotient = f(h["max_norm"]) / (np.sqrt(listed_sum(g * g)) + f(1e-6))
+    return adam_listing(f, g * (quotient if quotient < 1 else f(1)), th, s, h, t)
+
+
+# The graphs once more, as plain float32 expressions.
+LISTINGS = {
+    "adamw": adam_listing,
+    "adamw_eps_inside_root": partial(adam_listing, denominator="inside"),
+    "adamw_decay_before": partial(adam_listing, decay="before"),
+    "adamw_decay_after": partial(adam_listing, decay="after"),
+    "adam": partial(adam_listing, decay="gradient"),
+    "sgd": sgd_listing,
+    "sgd_momentum": momentum_listing,
+    "sgd_nesterov": partial(momentum_listing, nesterov=True),
+    "lion": lion_listing,
+    "rmsprop": rmsprop_listing,
+    "adagrad": adagrad_listing,
+    "lamb": lamb_listing,
+    "adamw_clip": adamw_clip_listing,
+}
