@@ -55,6 +55,7 @@ struct RoleFields {
   Moment moment = Moment::none;
   Domain domain = Domain::any;
   FloatAttr defaultValue;
+  Granularity per = Granularity::element;
 };
 } // namespace
 
@@ -78,10 +79,16 @@ static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
       fields.domain = *domain;
       return success();
     }
+  if (key == "per")
+    if (std::optional<Granularity> per = symbolizeGranularity(value)) {
+      fields.per = *per;
+      return success();
+    }
   return parser.emitError(location)
          << "unknown role field '" << key << " = " << value
          << "'; expected moment = none|first|second, domain = "
-            "any|nonneg|unit|epsilon or default = <number>";
+            "any|nonneg|unit|epsilon, per = element|row|column or default = "
+            "<number>";
 }
 
 Attribute RoleAttr::parse(AsmParser &parser, Type) {
@@ -109,7 +116,7 @@ Attribute RoleAttr::parse(AsmParser &parser, Type) {
     return {};
   return get(parser.getContext(), *kind,
              parser.getBuilder().getStringAttr(name), fields.moment,
-             fields.domain, fields.defaultValue);
+             fields.domain, fields.defaultValue, fields.per);
 }
 
 void RoleAttr::print(AsmPrinter &printer) const {
@@ -118,6 +125,8 @@ void RoleAttr::print(AsmPrinter &printer) const {
     printer << ", moment = " << stringifyMoment(getMoment());
   if (getDomain() != Domain::any)
     printer << ", domain = " << stringifyDomain(getDomain());
+  if (getPer() != Granularity::element)
+    printer << ", per = " << stringifyGranularity(getPer());
   if (getDefaultValue()) {
     printer << ", default = ";
     printer.printAttributeWithoutType(getDefaultValue());

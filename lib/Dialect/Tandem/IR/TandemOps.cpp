@@ -90,6 +90,16 @@ unsigned KernelOp::getFirstPlane(unsigned tensor) {
   return plane;
 }
 
+int64_t KernelOp::getSharing(unsigned tensor, const Plane &plane) {
+  Granularity own = getTensorRole(tensor).getPer();
+  bool runsAlongRows = getPer() == Granularity::element;
+  if (own == getPer() || (runsAlongRows && own == Granularity::column))
+    return plane.group;
+  // One row at a time has one entry.
+  return runsAlongRows || plane.group == Plane::wholeTensor ? Plane::wholeTensor
+                                                            : 0;
+}
+
 unsigned KernelOp::getNumMetrics() {
   unsigned count = 0;
   for (auto op : getBodyBlock().getOps<MetricOp>())
@@ -129,6 +139,33 @@ static LogicalResult verifyScalars(KernelOp op) {
   return success();
 }
 
+static bool isAlongAxis(Scope scope) {
+  return scope == Scope::row || scope == Scope::column;
+}
+
+/// (C8)
+static LogicalResult verifyMatrix(KernelOp op) {
+  for (Operation &inner : op.getBodyBlock()) {
+    auto reduce = dyn_cast<ReduceOp>(inner);
+    auto partial = dyn_cast<PartialOp>(inner);
+    auto size = dyn_cast<SizeOp>(inner);
+    bool isAxis = isa<LoadTotalOp>(inner) ||
+                  (reduce && isAlongAxis(reduce.getScope())) ||
+                  (partial && isAlongAxis(partial.getScope())) ||
+                  (size && size.getPer() != Granularity::element);
+    if (isAxis && !op.getMatrix())
+      return inner.emitOpError("has rows and columns in a kernel that knows "
+                               "none; mark the kernel 'matrix'");
+    if (isa<MetricOp, DescentOp>(inner) && op.getMatrix())
+      return inner.emitOpError("measures a matrix kernel, which has no "
+                               "metrics; compile it without");
+  }
+  if (op.getPer() != Granularity::element && !op.getMatrix())
+    return op.emitOpError("runs per ")
+           << stringifyGranularity(op.getPer()) << " but is no matrix kernel";
+  return success();
+}
+
 /// (C1), first half: one stored body argument per tensor role.
 static LogicalResult verifyTensors(KernelOp op) {
   Block &body = op.getBodyBlock();
@@ -140,6 +177,10 @@ static LogicalResult verifyTensors(KernelOp op) {
     auto role = dyn_cast<RoleAttr>(attr);
     if (!role || !role.isTensor())
       return op.emitOpError("tensor role expected, got ") << attr;
+    if (role.getPer() != Granularity::element && !op.getMatrix()) // (C8)
+      return op.emitOpError("has ")
+             << role.getName() << " per " << stringifyGranularity(role.getPer())
+             << " but is no matrix kernel";
     auto stored = dyn_cast<StoredType>(body.getArgument(index).getType());
     if (!stored)
       return op.emitOpError("body argument ")
@@ -198,6 +239,11 @@ LogicalResult KernelOp::verifyRegions() {
   for (auto op : getBodyBlock().getOps<TotalOp>())
     if (failed(verifyIndex(op)))
       return failure();
+  for (auto op : getBodyBlock().getOps<LoadTotalOp>())
+    if (failed(verifyIndex(op)))
+      return failure();
+  if (failed(verifyMatrix(*this)))
+    return failure();
   // (C4)
   if (getWidth() < 1 || !llvm::isPowerOf2_64(getWidth()))
     return emitOpError("width must be a power of two, got ") << getWidth();
@@ -255,6 +301,18 @@ static LogicalResult verifyPlane(Operation *op, StoredType tensor,
     return success();
   return op->emitOpError("plane ")
          << plane << " holds " << wanted << ", got " << value;
+}
+
+/// The sharing of a plane of a kernel's tensor.
+static int64_t getSharing(Operation *op, Value tensor, const Plane &plane) {
+  unsigned index = cast<BlockArgument>(tensor).getArgNumber();
+  return op->getParentOfType<KernelOp>().getSharing(index, plane);
+}
+int64_t LoadPlaneOp::getSharing() {
+  return ::getSharing(*this, getTensor(), getPlaneInfo());
+}
+int64_t StorePlaneOp::getSharing() {
+  return ::getSharing(*this, getTensor(), getPlaneInfo());
 }
 
 LogicalResult LoadPlaneOp::verify() {
@@ -326,6 +384,23 @@ LogicalResult PartialOp::verify() {
     return emitOpError("ends with the launch; a group's reduction is a "
                        "tandem.reduce");
   return verifyReduced(*this, getKind(), getValue().getType());
+}
+
+LogicalResult LoadTotalOp::verify() {
+  // (C1)
+  if (!isAlongAxis(getScope()))
+    return emitOpError("reads a row's or a column's result; that of a ")
+           << stringifyScope(getScope()) << " is a tandem.total";
+  // (C2)
+  auto kernel = getOperation()->getParentOfType<KernelOp>();
+  Granularity own =
+      getScope() == Scope::row ? Granularity::row : Granularity::column;
+  if (kernel && kernel.getPer() != Granularity::element &&
+      kernel.getPer() != own)
+    return emitOpError("over ")
+           << stringifyScope(getScope()) << " in a part per "
+           << stringifyGranularity(kernel.getPer());
+  return success();
 }
 
 #define GET_OP_CLASSES

@@ -128,6 +128,13 @@ private:
   LogicalResult fuseLinalg(linalg::LinalgOp op);
   LogicalResult fuseReduction(linalg::ReduceOp op);
   LogicalResult forward(Operation *op);
+  /// What a tensor of a graph of matrices has a value for, if not for all
+  /// alike.
+  std::optional<Granularity> getGranularity(Value value);
+  /// Notes the granularity that an operation's tensors agree on.
+  LogicalResult joinGranularities(Operation *op);
+  /// Whether an operand is indexed as its rows and columns are.
+  bool isIndexedByPlace(linalg::LinalgOp op, OpOperand &operand);
   LogicalResult fuseSize(arith::IndexCastOp op);
   LogicalResult fuseElementwise(Operation *op);
   LogicalResult storeResults(Operation *terminator);
@@ -144,6 +151,8 @@ private:
   IRMapping mapping;
   llvm::DenseMap<Value, Value> uniforms;
   SmallVector<Value> yielded;
+  /// What the graph's vectors have an entry for, in a graph of matrices.
+  llvm::DenseMap<Value, Granularity> vectors;
 };
 } // namespace
 
@@ -168,6 +177,7 @@ KernelOp KernelFormer::createKernel() {
       builder, loc, function.getSymName(),
       function->getAttrOfType<ComputeAttr>(TandemDialect::getComputeAttrName()),
       builder.getArrayAttr(tensorRoles), builder.getArrayAttr(scalarRoles));
+  op.setMatrix(isMatrixGraph(function));
   auto addBlock = [&](Region &region, ArrayRef<Type> types) {
     region.emplaceBlock().addArguments(
         types, SmallVector<Location>(types.size(), loc));
@@ -206,9 +216,11 @@ FailureOr<KernelOp> KernelFormer::form() {
   body = OpBuilder::atBlockEnd(&kernel.getBodyBlock());
   unsigned next = 0;
   for (BlockArgument argument : function.getArguments())
-    if (getRole(argument).isTensor())
+    if (getRole(argument).isTensor()) {
       mapping.map(Value(argument),
                   Value(kernel.getBodyBlock().getArgument(next++)));
+      vectors[argument] = getRole(argument).getPer();
+    }
   for (Operation &op : function.getBody().front())
     if (failed(fuse(&op))) {
       kernel.erase();
@@ -265,6 +277,7 @@ LogicalResult KernelFormer::fuse(Operation *op) {
                 LoadOp::create(body, op->getLoc(), body.getF32Type(),
                                mapping.lookup(decode.getStored()))
                     .getResult());
+    vectors[decode.getResult()] = vectors.lookup(decode.getStored());
     return success();
   }
   if (isa<EncodeOp>(op))
@@ -299,15 +312,52 @@ LogicalResult KernelFormer::forward(Operation *op) {
   return success();
 }
 
-/// The extent of a tensor with one dimension.
+std::optional<Granularity> KernelFormer::getGranularity(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || type.getRank() == 0 || !kernel.getMatrix())
+    return std::nullopt;
+  if (type.getRank() == 2)
+    return Granularity::element;
+  auto known = vectors.find(value);
+  return known == vectors.end() ? std::nullopt : std::optional(known->second);
+}
+
+LogicalResult KernelFormer::joinGranularities(Operation *op) {
+  std::optional<Granularity> joined;
+  for (Value operand : op->getOperands()) {
+    std::optional<Granularity> next = getGranularity(operand);
+    if (joined && next && *joined != *next)
+      return op->emitError("joins an entry per ")
+             << stringifyGranularity(*joined) << " with one per "
+             << stringifyGranularity(*next)
+             << "; broadcast both to matrices first (linalg.broadcast)";
+    joined = joined ? joined : next;
+  }
+  for (Value result : op->getResults())
+    if (joined)
+      vectors[result] = *joined;
+  return success();
+}
+
+/// The extent of a tensor with one dimension, or of a matrix.
 LogicalResult KernelFormer::fuseSize(arith::IndexCastOp op) {
   auto dim = op.getIn().getDefiningOp<tensor::DimOp>();
   auto type = cast<RankedTensorType>(dim.getSource().getType());
-  if (type.getRank() != 1 || !op.getType().isInteger(64))
+  std::optional<int64_t> index = dim.getConstantIndex();
+  bool isMatrix = kernel.getMatrix() && type.getRank() == 2;
+  if ((type.getRank() != 1 && !isMatrix) || !index ||
+      !op.getType().isInteger(64))
     return op.emitError("the size of a tensor is tensor.dim of a tensor with "
-                        "one dimension, cast to i64");
-  mapping.map(op.getResult(),
-              SizeOp::create(body, op.getLoc(), body.getI64Type()).getResult());
+                        "one dimension, or of a matrix in a graph of rows and "
+                        "columns, cast to i64");
+  Granularity per = Granularity::element;
+  if (isMatrix)
+    per = *index == 0 ? Granularity::row : Granularity::column;
+  else if (auto known = getGranularity(dim.getSource()))
+    per = *known;
+  mapping.map(
+      op.getResult(),
+      SizeOp::create(body, op.getLoc(), body.getI64Type(), per).getResult());
   return success();
 }
 
@@ -323,53 +373,80 @@ static bool startsFromZero(Value initial) {
          constant.getValue().isZero();
 }
 
-/// The scope that a graph's reduction names, a tensor's elements by default.
+/// The scope of a reduction: a row or a column where it leaves the other
+/// dimension, else what the graph names, a tensor's elements by default.
 static FailureOr<Scope> getScope(linalg::ReduceOp op) {
   Attribute attr = op->getDiscardableAttr("tandem.scope");
+  auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
+  bool isWhole = int64_t(op.getDimensions().size()) == type.getRank();
+  if (!isWhole && !attr)
+    return op.getDimensions()[0] == 1 ? Scope::row : Scope::column;
+  if (!isWhole)
+    return op.emitError(
+        "a reduction along rows or columns has no tandem.scope");
   if (!attr)
     return Scope::tensor;
   auto name = dyn_cast<StringAttr>(attr);
   auto scope = name ? symbolizeScope(name) : std::nullopt;
-  if (scope && *scope != Scope::group)
+  if (scope == Scope::tensor || scope == Scope::model)
     return *scope;
   return op.emitError("tandem.scope is \"tensor\" or \"model\", got ") << attr;
 }
 
-/// A sum over all elements of a tensor, or of all tensors.
+/// A sum over all elements of a tensor or of all tensors, or along the rows or
+/// columns of a matrix.
 LogicalResult KernelFormer::fuseReduction(linalg::ReduceOp op) {
   auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
   Operation &combiner = op.getCombiner().front().front();
-  bool isWhole = int64_t(op.getDimensions().size()) == type.getRank();
-  if (op.getNumDpsInputs() != 1 || !isWhole || !isa<arith::AddFOp>(combiner) ||
+  int64_t dimensions = op.getDimensions().size();
+  bool isKnown =
+      dimensions == type.getRank() || (dimensions == 1 && type.getRank() == 2);
+  if (op.getNumDpsInputs() != 1 || !isKnown || !isa<arith::AddFOp>(combiner) ||
       !startsFromZero(op.getInits()[0]))
     return op.emitError("a reduction in a graph is the sum of all elements of "
-                        "one tensor, from zero: linalg.reduce { arith.addf } "
-                        "over every dimension");
+                        "one tensor, or of each row or column of a matrix, "
+                        "from zero: linalg.reduce { arith.addf }");
   FailureOr<Scope> scope = getScope(op);
   Value value = succeeded(scope) ? lookup(op.getInputs()[0], op) : Value();
   if (!value)
     return failure();
-  mapping.map(op->getResult(0), ReduceOp::create(body, op.getLoc(),
-                                                 ReduceKind::sum, value, *scope)
-                                    .getResult());
+  Value sum =
+      ReduceOp::create(body, op.getLoc(), ReduceKind::sum, value, *scope);
+  mapping.map(op->getResult(0), sum);
+  if (dimensions != type.getRank())
+    vectors[op->getResult(0)] =
+        *scope == Scope::row ? Granularity::row : Granularity::column;
   return success();
+}
+
+bool KernelFormer::isIndexedByPlace(linalg::LinalgOp op, OpOperand &operand) {
+  AffineMap map = op.getMatchingIndexingMap(&operand);
+  if (map.isIdentity())
+    return true;
+  if (!kernel.getMatrix() || op.getNumLoops() != 2 || map.getNumResults() != 1)
+    return false;
+  auto dim = dyn_cast<AffineDimExpr>(map.getResult(0));
+  std::optional<Granularity> own = getGranularity(operand.get());
+  return dim && own == (dim.getPosition() == 0 ? Granularity::row
+                                               : Granularity::column);
 }
 
 /// Inlines the body of a linalg operation whose every tensor is indexed by the
 /// loop alone.
 LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
   if (op.getNumParallelLoops() != op.getNumLoops())
-    return op->emitError("a reduction in a graph is a linalg.reduce over all "
-                         "elements of a tensor");
+    return op->emitError("a reduction in a graph is a linalg.reduce");
+  if (op.getNumLoops() == 1 && failed(joinGranularities(op)))
+    return failure();
   for (OpOperand &operand : op->getOpOperands()) {
     auto type = dyn_cast<RankedTensorType>(operand.get().getType());
-    if (type && type.getRank() != 0 &&
-        !op.getMatchingIndexingMap(&operand).isIdentity() &&
+    if (type && type.getRank() != 0 && !isIndexedByPlace(op, operand) &&
         !isUniform(operand.get()))
       return op->emitError("operand #")
              << operand.getOperandNumber()
-             << " is indexed by another map than the identity; transposed and "
-                "broadcast tensors cannot be fused into an element-wise kernel";
+             << " is indexed by another map than its rows and columns; "
+                "transposed tensors cannot be fused into an element-wise "
+                "kernel";
     Value inner = op.getBlock()->getArgument(operand.getOperandNumber());
     if (inner.use_empty())
       continue;
@@ -412,6 +489,8 @@ static std::optional<bool> compareWithItself(Operation *op) {
 }
 
 LogicalResult KernelFormer::fuseElementwise(Operation *op) {
+  if (failed(joinGranularities(op)))
+    return failure();
   if (std::optional<bool> known = compareWithItself(op)) {
     mapping.map(
         op->getResult(0),
@@ -445,6 +524,13 @@ LogicalResult KernelFormer::storeResults(Operation *terminator) {
     Value value = lookup(encode.getValue(), terminator);
     if (!value)
       return failure();
+    Granularity wanted = getRole(argument).getPer();
+    auto per = getGranularity(encode.getValue());
+    if (per && *per != wanted)
+      return terminator->emitError("the new value of ")
+             << getRole(argument).getName() << " has an entry per "
+             << stringifyGranularity(*per) << ", the tensor per "
+             << stringifyGranularity(wanted);
     StoreOp::create(body, terminator->getLoc(), value,
                     mapping.lookup(Value(argument)));
   }

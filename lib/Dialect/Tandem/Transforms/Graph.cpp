@@ -55,6 +55,15 @@ mlir::tandem::getUpdatedArguments(func::FuncOp function) {
       }));
 }
 
+/// The rank of a tensor, as it is or stored; -1 of a scalar.
+static int64_t getRank(BlockArgument argument) {
+  Type type = argument.getType();
+  if (auto stored = dyn_cast<StoredType>(type))
+    type = stored.getLogical();
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? tensor.getRank() : -1;
+}
+
 /// Every argument has a role, and names do not repeat.
 static LogicalResult verifyRoles(func::FuncOp function) {
   llvm::StringSet<> names;
@@ -69,6 +78,13 @@ static LogicalResult verifyRoles(func::FuncOp function) {
     if (!names.insert(role.getName().getValue()).second)
       return function.emitError("two arguments are named ")
              << role.getName() << "; role names must be unique";
+    if (role.getPer() != Granularity::element &&
+        (!role.isTensor() || getRank(argument) != 1))
+      return function.emitError("argument ")
+             << role.getName() << " has an entry per "
+             << stringifyGranularity(role.getPer())
+             << "; that is a tensor with one dimension, got "
+             << argument.getType();
     ++counts[unsigned(role.getKind())];
   }
   for (RoleKind kind : {RoleKind::step, RoleKind::seed})
@@ -81,8 +97,42 @@ static LogicalResult verifyRoles(func::FuncOp function) {
   return success();
 }
 
+bool mlir::tandem::isMatrixGraph(func::FuncOp function) {
+  bool hasVector =
+      llvm::any_of(function.getArguments(), [](BlockArgument argument) {
+        RoleAttr role = getRole(argument);
+        return role && role.getPer() != Granularity::element;
+      });
+  // A reduction of some dimensions leaves an entry for each row or column.
+  return hasVector ||
+         function
+             .walk([](linalg::ReduceOp op) {
+               auto type =
+                   dyn_cast<RankedTensorType>(op->getResult(0).getType());
+               return type && type.getRank() != 0 ? WalkResult::interrupt()
+                                                  : WalkResult::advance();
+             })
+             .wasInterrupted();
+}
+
+/// In a graph of matrices a tensor has two dimensions, or one per row or
+/// column.
+static LogicalResult verifyMatrices(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments()) {
+    RoleAttr role = getRole(argument);
+    if (role.isTensor() && role.getPer() == Granularity::element &&
+        getRank(argument) != 2)
+      return function.emitError("the graph has rows and columns, but ")
+             << role.getName() << " is " << argument.getType()
+             << "; give it two dimensions, or say per = row or per = column";
+  }
+  return success();
+}
+
 LogicalResult mlir::tandem::verifyGraph(func::FuncOp function) {
   if (failed(verifyRoles(function)))
+    return failure();
+  if (isMatrixGraph(function) && failed(verifyMatrices(function)))
     return failure();
   if (!llvm::hasSingleElement(function.getBody()))
     return function.emitError("a graph has one block; express control flow "

@@ -52,7 +52,8 @@ private:
     MLIRContext *context = kernel.getContext();
     SmallVector<Attribute> roles(kernel.getScalarRoles().getValue());
     roles.push_back(RoleAttr::get(context, kind, StringAttr::get(context, name),
-                                  Moment::none, Domain::any, FloatAttr()));
+                                  Moment::none, Domain::any, FloatAttr(),
+                                  Granularity::element));
     kernel.setScalarRolesAttr(ArrayAttr::get(context, roles));
     return kernel.getPrologueBlock().addArgument(IntegerType::get(context, 64),
                                                  kernel.getLoc());

@@ -43,7 +43,10 @@ def Tandem_ReduceKind : Tandem_Enum<"ReduceKind", "what a reduction makes of its
 
 def Tandem_Scope : Tandem_Enum<"Scope", "the elements that meet in a reduction", [
   I32EnumAttrCase<"group", 0>, I32EnumAttrCase<"tensor", 1>,
-  I32EnumAttrCase<"model", 2>]>;
+  I32EnumAttrCase<"model", 2>, I32EnumAttrCase<"row", 3>, I32EnumAttrCase<"column", 4>]>;
+
+def Tandem_Granularity : Tandem_Enum<"Granularity", "what a matrix has a value for", [
+  I32EnumAttrCase<"element", 0>, I32EnumAttrCase<"row", 1>, I32EnumAttrCase<"column", 2>]>;
 
 def Tandem_KernelPart : Tandem_Enum<"KernelPart", "which launch of a graph's kernel", [
   I32EnumAttrCase<"whole", 0>, I32EnumAttrCase<"early", 1>, I32EnumAttrCase<"commit", 2>]>;
@@ -68,16 +71,20 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     a state estimates; strategies assign storages by it. `domain` restricts the
     values: `nonneg`, `unit` ([0, 1)), or `epsilon` (0, or positive and not
     rounding to zero in the component format). A hyper may have a `default`.
+    `per` says of a tensor with one dimension in a graph of matrices whether it has
+    an entry for each `row` or for each `column`; a matrix has one `per` `element`.
 
     ```mlir
     #tandem.role<state "exp_avg_sq", moment = second, domain = nonneg>
+    #tandem.role<state "row_var", moment = second, domain = nonneg, per = row>
     #tandem.role<hyper "lr", domain = nonneg, default = 1.0e-3>
     ```
   }];
   let parameters = (ins "RoleKind":$kind, "StringAttr":$name,
                         DefaultValuedParameter<"Moment", "Moment::none">:$moment,
                         DefaultValuedParameter<"Domain", "Domain::any">:$domain,
-                        OptionalParameter<"FloatAttr">:$defaultValue);
+                        OptionalParameter<"FloatAttr">:$defaultValue,
+                        DefaultValuedParameter<"Granularity", "Granularity::element">:$per);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     /// Whether the argument is a tensor (param, grad, state).

@@ -199,13 +199,18 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     scalar role, f64 for a hyper, i64 for a step or seed; (C3) uniform values
     are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two;
     (C5) each storage has a value under the compute policy; (C6) each metric has an
-    index of its own; (C7) each partial and total is one of the `reductions`.
+    index of its own; (C7) each partial and total is one of the `reductions`;
+    (C8) tensors, reductions and parts per row or column belong to a `matrix`
+    kernel, which has no metrics.
+
+    A `matrix` kernel knows the rows and columns of its tensors: some have an entry
+    for each row or column, some reductions run along a row or a column.
 
     A kernel with reductions over more than a group is launched in parts, which
     `-tandem-split-phases` separates: phases that make reductions for later
     ones (`early`), the last phase (`whole`, as is a kernel of one phase), and a
     program that runs once for each tensor and writes what its elements share
-    (`commit`).
+    (`commit`). A part `per(row)` or `per(column)` runs once for each row or column.
 
     Example:
 
@@ -233,11 +238,14 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
                        ArrayAttr:$tensor_roles, ArrayAttr:$scalar_roles,
                        DefaultValuedAttr<I64Attr, "1">:$width,
                        DefaultValuedAttr<Tandem_KernelPart, "KernelPart::whole">:$part,
-                       DefaultValuedAttr<I64Attr, "0">:$reductions);
+                       DefaultValuedAttr<I64Attr, "0">:$reductions,
+                       UnitAttr:$matrix,
+                       DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per);
   let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `compute` `(` $compute `)` (`width` `(` $width^ `)`)?
-    (`part` `(` $part^ `)`)? (`reductions` `(` $reductions^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
+    (`part` `(` $part^ `)`)? (`reductions` `(` $reductions^ `)`)?
+    (`matrix` $matrix^)? (`per` `(` $per^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
     `prologue` $prologue `body` $body attr-dict-with-keyword
   }];
   let hasRegionVerifier = 1;
@@ -248,6 +256,13 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     }
     /// The stored type of the i-th tensor.
     StoredType getTensorType(unsigned index);
+    /// Consecutive elements, rows or columns, as this part counts them, that share
+    /// an entry of a tensor's plane; 0 if the part cannot reach the tensor.
+    int64_t getSharing(unsigned tensor, const Plane &plane);
+    /// Whether this part runs once for each tensor.
+    bool isPerTensor() {
+      return getPart() == KernelPart::commit && getPer() == Granularity::element;
+    }
     /// Position of the tensor's first plane among all planes.
     unsigned getFirstPlane(unsigned tensor);
     Block &getPrologueBlock() { return getPrologue().front(); }
@@ -321,6 +336,8 @@ class Tandem_PlaneOp<string mnemonic, list<Trait> traits> : Tandem_Op<mnemonic, 
     ::mlir::tandem::Plane getPlaneInfo() {
       return getTensor().getType().getStorage().getPlanes()[getPlane()];
     }
+    /// KernelOp::getSharing of the plane.
+    int64_t getSharing();
   }];
 }
 
@@ -401,12 +418,15 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
   let summary = "the largest or smallest value, or the sum, of many elements";
   let description = [{
     Over the `group` consecutive elements of the unsharded tensor to which this
-    element belongs, over all elements of the tensor, or over those of all
-    tensors of the launch (`model`). Elements beyond the tensor's end do not take
+    element belongs, over all elements of the tensor, over those of all
+    tensors of the launch (`model`), or over those of this element's `row` or
+    `column`. Elements beyond the tensor's end do not take
     part. Maxima and minima are of unsigned integers. A sum is a balanced binary
     tree over the index, neighbours first, filled up to a power of two with
     -0.0, every addition rounded to f32; over the model, such a tree over the
-    tensors' sums.
+    tensors' sums. In a `matrix` kernel what differs between rows only, or columns
+    only, counts once for each over the tensor, and a sum of elements runs along
+    the rows first.
 
     The result is the same for all elements that take part: after
     `-tandem-widen` that of a group is a scalar. A reduction over more than a
@@ -415,7 +435,7 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
     Constraints: (C1) a group is a power of two from 2 to 256, and no smaller
     than the kernel's width; (C2) `group` belongs to the scope `group` alone;
     (C3) a sum is of f32 and over more than a group, a maximum or minimum of
-    i32.
+    i32; (C4) rows and columns belong to a `matrix` kernel.
 
     Example:
 
@@ -482,17 +502,40 @@ def Tandem_TotalOp : Tandem_Op<"total", [Pure]> {
   let assemblyFormat = "`[` $index `]` attr-dict `:` type($result)";
 }
 
+def Tandem_LoadTotalOp : Tandem_Op<"load_total", [MemoryEffects<[MemRead]>]> {
+  let summary = "the result of an earlier phase's reduction along a row or column";
+  let description = [{
+    For the row or column of this element, which differ within a tensor where
+    those of `tandem.total` do not.
+
+    Constraints: (C1) the scope is a row or a column; (C2) a part per row or
+    column reads its own.
+
+    Example:
+
+    ```mlir
+    %sum = tandem.load_total[0] over row : f32
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$index, Tandem_Scope:$scope);
+  let results = (outs AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32, F32]>]>:$result);
+  let assemblyFormat = "`[` $index `]` `over` $scope attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tandem_SizeOp : Tandem_Op<"size", [Pure]> {
-  let summary = "the number of elements of this element's tensor";
+  let summary = "the number of elements, rows or columns of this element's tensor";
   let description = [{
     Example:
 
     ```mlir
     %count = tandem.size : i64
+    %rows = tandem.size per row : i64
     ```
   }];
+  let arguments = (ins DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per);
   let results = (outs I64:$result);
-  let assemblyFormat = "attr-dict `:` type($result)";
+  let assemblyFormat = "(`per` $per^)? attr-dict `:` type($result)";
 }
 
 def Tandem_RaiseOp : Tandem_Op<"raise", [MemoryEffects<[MemWrite]>]> {

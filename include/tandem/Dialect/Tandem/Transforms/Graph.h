@@ -39,6 +39,11 @@ llvm::Expected<Program> findProgram(ModuleOp module, StringRef strategy);
 /// values of the param and state arguments in order.
 LogicalResult verifyGraph(func::FuncOp function);
 
+/// Whether a graph has rows and columns: tensors with an entry for each of
+/// them, or reductions along them. Else its tensors are flat, whatever their
+/// rank.
+bool isMatrixGraph(func::FuncOp function);
+
 /// The param and state arguments, in the order of the results.
 SmallVector<BlockArgument> getUpdatedArguments(func::FuncOp function);
 
