@@ -63,6 +63,14 @@ typedef enum TandemRoleKind {
   TandemRoleSeed = 5
 } TandemRoleKind;
 
+/// What a tensor has entries for, or a launch runs over, in the order of
+/// tandem::Granularity.
+typedef enum TandemGranularity {
+  TandemPerElement = 0,
+  TandemPerRow = 1,
+  TandemPerColumn = 2
+} TandemGranularity;
+
 /// One array of a kernel. Strings live as long as the kernel.
 typedef struct TandemPlane {
   /// "param", "exp_avg_sq.lo".
@@ -76,6 +84,8 @@ typedef struct TandemPlane {
   bool isRead, isWritten, isVisible;
   /// Consecutive elements of the tensor that share an entry.
   int64_t group;
+  /// What the tensor has entries for.
+  TandemGranularity per;
 } TandemPlane;
 
 /// One hyperparameter, an f64. A launch accepts
@@ -101,12 +111,20 @@ typedef enum TandemReduceKind {
   TandemReduceSum = 2
 } TandemReduceKind;
 
+/// What meets in a reduction: the elements of a tensor or of all of them, or
+/// those of each row or column.
+typedef enum TandemReduceScope {
+  TandemScopeTensor = 0,
+  TandemScopeModel = 1,
+  TandemScopeRow = 2,
+  TandemScopeColumn = 3
+} TandemReduceScope;
+
 /// A reduction that a phase makes for later ones.
 typedef struct TandemReduction {
   TandemReduceKind kind;
   int32_t phase;
-  /// Over all tensors of a launch instead of each.
-  bool overModel;
+  TandemReduceScope scope;
 } TandemReduction;
 
 /// The message of the last failure in this thread.
@@ -147,14 +165,24 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel);
 /// The phases of a step: launches that follow each other. With N phases, PTX
 /// has the kernels tandem_NAME_phase0 to tandem_NAME_phase<N-2> and
 /// tandem_NAME; behind one that makes reductions, its name with _totals (a
-/// block for each tensor) and, over the model, _model (one block); where
-/// tensors have something to commit, tandem_NAME_commit.
+/// block for each tensor) and, over the model, _model (one block), or with
+/// _row_totals and _column_totals (over the chunks of rows and of columns); where
+/// rows, columns or tensors have something to commit, tandem_NAME_commit_rows,
+/// tandem_NAME_commit_columns, tandem_NAME_commit.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumPhases(TandemKernel *kernel);
+/// What a phase runs over.
+TANDEM_CAPI_EXPORTED TandemGranularity
+tandemKernelGetPhaseGranularity(TandemKernel *kernel, intptr_t index);
+/// Whether tensors are matrices: a launch needs their rows and columns.
+TANDEM_CAPI_EXPORTED bool tandemKernelIsMatrix(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED intptr_t
 tandemKernelGetNumReductions(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED TandemReduction
 tandemKernelGetReduction(TandemKernel *kernel, intptr_t index);
-TANDEM_CAPI_EXPORTED bool tandemKernelHasCommit(TandemKernel *kernel);
+/// Whether something is committed per row, per column, or per tensor
+/// (TandemPerElement).
+TANDEM_CAPI_EXPORTED bool tandemKernelHasCommit(TandemKernel *kernel,
+                                                TandemGranularity per);
 
 /// CPU code, functions of the launch ABI; null for other targets. Valid as long
 /// as the kernel.

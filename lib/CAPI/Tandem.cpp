@@ -79,6 +79,33 @@ double tandemKernelGetBytesPerParameter(TandemKernel *kernel) {
 intptr_t tandemKernelGetNumPlanes(TandemKernel *kernel) {
   return kernel->kernel->signature.planes.size();
 }
+static TandemGranularity getGranularity(Granularity per) {
+  switch (per) {
+  case Granularity::element:
+    return TandemPerElement;
+  case Granularity::row:
+    return TandemPerRow;
+  case Granularity::column:
+    return TandemPerColumn;
+  }
+  llvm_unreachable("every granularity is listed");
+}
+
+static TandemReduceScope getScope(Scope scope) {
+  switch (scope) {
+  case Scope::model:
+    return TandemScopeModel;
+  case Scope::row:
+    return TandemScopeRow;
+  case Scope::column:
+    return TandemScopeColumn;
+  case Scope::group:
+  case Scope::tensor:
+    return TandemScopeTensor;
+  }
+  llvm_unreachable("every scope is listed");
+}
+
 TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
   const auto &plane = kernel->kernel->signature.planes[index];
   return {plane.name.c_str(),
@@ -89,7 +116,8 @@ TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
           plane.isRead,
           plane.isWritten,
           plane.isVisible,
-          plane.group};
+          plane.group,
+          getGranularity(plane.per)};
 }
 
 intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {
@@ -122,7 +150,14 @@ intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel) {
 }
 
 intptr_t tandemKernelGetNumPhases(TandemKernel *kernel) {
-  return kernel->kernel->signature.numPhases;
+  return kernel->kernel->signature.phases.size();
+}
+TandemGranularity tandemKernelGetPhaseGranularity(TandemKernel *kernel,
+                                                  intptr_t index) {
+  return getGranularity(kernel->kernel->signature.phases[index]);
+}
+bool tandemKernelIsMatrix(TandemKernel *kernel) {
+  return kernel->kernel->signature.isMatrix;
 }
 intptr_t tandemKernelGetNumReductions(TandemKernel *kernel) {
   return kernel->kernel->signature.reductions.size();
@@ -130,10 +165,12 @@ intptr_t tandemKernelGetNumReductions(TandemKernel *kernel) {
 TandemReduction tandemKernelGetReduction(TandemKernel *kernel, intptr_t index) {
   const auto &reduction = kernel->kernel->signature.reductions[index];
   return {static_cast<TandemReduceKind>(reduction.kind),
-          static_cast<int32_t>(reduction.phase), reduction.overModel};
+          static_cast<int32_t>(reduction.phase), getScope(reduction.scope)};
 }
-bool tandemKernelHasCommit(TandemKernel *kernel) {
-  return kernel->kernel->signature.hasCommit;
+bool tandemKernelHasCommit(TandemKernel *kernel, TandemGranularity per) {
+  return llvm::any_of(kernel->kernel->signature.commits, [&](Granularity own) {
+    return getGranularity(own) == per;
+  });
 }
 
 void *tandemKernelGetEntry(TandemKernel *kernel) {

@@ -73,14 +73,15 @@ public:
   Kernel(const Kernel &) = delete;
   Kernel &operator=(const Kernel &) = delete;
 
-  /// (name, role, kind, type, bits, read, written, visible, group) per plane.
+  /// (name, role, kind, type, bits, read, written, visible, group, per) per
+  /// plane.
   nb::list planes() const {
     nb::list result;
     for (intptr_t i = 0; i < tandemKernelGetNumPlanes(kernel); ++i) {
       TandemPlane p = tandemKernelGetPlane(kernel, i);
       result.append(nb::make_tuple(p.name, p.role, int(p.kind), p.type, p.bits,
-                                   p.isRead, p.isWritten, p.isVisible,
-                                   p.group));
+                                   p.isRead, p.isWritten, p.isVisible, p.group,
+                                   int(p.per)));
     }
     return result;
   }
@@ -105,12 +106,30 @@ public:
     return result;
   }
 
-  /// (kind, phase, over the model) per reduction.
+  /// What each phase runs over.
+  nb::list phases() const {
+    nb::list result;
+    for (intptr_t i = 0; i < tandemKernelGetNumPhases(kernel); ++i)
+      result.append(int(tandemKernelGetPhaseGranularity(kernel, i)));
+    return result;
+  }
+
+  /// What commits run over, in their order.
+  nb::list commits() const {
+    nb::list result;
+    for (TandemGranularity per :
+         {TandemPerRow, TandemPerColumn, TandemPerElement})
+      if (tandemKernelHasCommit(kernel, per))
+        result.append(int(per));
+    return result;
+  }
+
+  /// (kind, phase, scope) per reduction.
   nb::list reductions() const {
     nb::list result;
     for (intptr_t i = 0; i < tandemKernelGetNumReductions(kernel); ++i) {
       TandemReduction r = tandemKernelGetReduction(kernel, i);
-      result.append(nb::make_tuple(int(r.kind), r.phase, r.overModel));
+      result.append(nb::make_tuple(int(r.kind), r.phase, int(r.scope)));
     }
     return result;
   }
@@ -133,22 +152,24 @@ public:
   Plan &operator=(const Plan &) = delete;
 
   /// One entry per tensor; `pointers` holds the planes of all tensors in turn.
-  void update(const std::vector<int64_t> &sizes,
+  void update(const std::vector<int64_t> &heights,
+              const std::vector<int64_t> &widths,
               const std::vector<int64_t> &firsts,
               const std::vector<int64_t> &keys,
               const std::vector<int64_t> &rows,
               const std::vector<uintptr_t> &pointers) {
-    size_t count = sizes.size(),
+    size_t count = heights.size(),
            planes = tandemKernelGetNumPlanes(kernel->kernel);
-    if (firsts.size() != count || keys.size() != count ||
-        rows.size() != count || pointers.size() != count * planes)
+    if (widths.size() != count || firsts.size() != count ||
+        keys.size() != count || rows.size() != count ||
+        pointers.size() != count * planes)
       throw nb::value_error("the lists of a plan differ in length");
     tensors.resize(count);
     for (size_t i = 0; i < count; ++i)
       tensors[i] = {
-          1,         sizes[i],
-          firsts[i], keys[i],
-          rows[i],   reinterpret_cast<void *const *>(&pointers[i * planes])};
+          heights[i], widths[i],
+          firsts[i],  keys[i],
+          rows[i],    reinterpret_cast<void *const *>(&pointers[i * planes])};
     check(tdm_plan_update(plan, tensors.data(), count));
   }
 
@@ -190,7 +211,7 @@ private:
 };
 } // namespace
 
-/// (address, elements, type name, bits, writable) of a dense CPU array.
+/// (address, elements, type code, bits, shape) of a dense CPU array.
 static nb::tuple describe(nb::ndarray<nb::ro> array) {
   if (array.device_type() != nb::device::cpu::value)
     throw nb::value_error("array is not on the CPU");
@@ -200,8 +221,11 @@ static nb::tuple describe(nb::ndarray<nb::ro> array) {
       throw nb::value_error("array is not contiguous; pass a contiguous copy");
     expected *= array.shape(i);
   }
+  nb::list shape;
+  for (size_t i = 0; i < array.ndim(); ++i)
+    shape.append(array.shape(i));
   return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), array.size(),
-                        int(array.dtype().code), int(array.dtype().bits));
+                        int(array.dtype().code), int(array.dtype().bits), shape);
 }
 
 static int64_t evaluatePTX(
@@ -279,10 +303,10 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro(
           "num_metrics",
           [](Kernel &k) { return tandemKernelGetNumMetrics(k.kernel); })
-      .def_prop_ro("num_phases",
-                   [](Kernel &k) { return tandemKernelGetNumPhases(k.kernel); })
-      .def_prop_ro("has_commit",
-                   [](Kernel &k) { return tandemKernelHasCommit(k.kernel); })
+      .def_prop_ro("is_matrix",
+                   [](Kernel &k) { return tandemKernelIsMatrix(k.kernel); })
+      .def_prop_ro("phases", &Kernel::phases)
+      .def_prop_ro("commits", &Kernel::commits)
       .def_prop_ro("reductions", &Kernel::reductions)
       .def_prop_ro("planes", &Kernel::planes)
       .def_prop_ro("hypers", &Kernel::hypers)

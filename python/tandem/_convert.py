@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tandem import _kernel
-from tandem._kernel import Kernel, Plan, Plane, RoleKind
+from tandem._kernel import (WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
+                            RoleKind)
 
 _FLOAT = re.compile(r"#tandem\.(?:float|kahan)<(\w+)>")
 _EXPANSION = re.compile(r"#tandem\.expansion<(\w+) x (\d+)>")
@@ -260,6 +261,22 @@ def kept_roles(kernel: Kernel) -> list[str]:
     return list(dict.fromkeys(p.role for p in kernel.planes if p.kind in kinds))
 
 
+def _size_of(ours: Kernel, theirs: Kernel, role: str, rows: int,
+             columns: int) -> int:
+    """The elements of a tensor that is converted as a flat one."""
+    planes = planes_of(ours, role) + planes_of(theirs, role)
+    per = planes[0].per
+    if per != Granularity.ELEMENT:
+        return rows if per == Granularity.ROW else columns
+    for plane in planes:
+        if ours.is_matrix and plane.group != WHOLE_TENSOR and columns % plane.group:
+            raise ValueError(
+                f"{plane.name!r} has an entry for each {plane.group} elements of a row "
+                f"of {columns}; convert the rows one by one, as matrices of one row"
+            )
+    return rows * columns
+
+
 def convert_state(
     graph: str | os.PathLike,
     arrays: Mapping[str, object],
@@ -299,13 +316,14 @@ def convert_state(
     known = {plane.role for plane in ours.planes if plane.name in arrays}
     roles += [role for role in ours.storages if role in known and role not in roles]
     wanted = [plane for plane in ours.planes if plane.role in roles]
-    size, addresses = ours.addresses(arrays, wanted, writes=False)
+    (rows, columns), addresses = ours.addresses(arrays, wanted, writes=False)
     result = {}
     for role in roles:
         planes = planes_of(theirs, role)
+        size = _size_of(ours, theirs, role, rows, columns)
         made = {
             plane.name: np.empty(
-                plane.entries(size),
+                plane.entries(columns, rows),
                 np.float32 if plane.type == "f32" else f"u{plane.bits // 8}")
             for plane in planes
         }

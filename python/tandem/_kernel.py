@@ -27,6 +27,14 @@ class RoleKind(enum.IntEnum):
     SEED = 5
 
 
+class Granularity(enum.IntEnum):
+    """What a tensor has entries for, or a phase runs over."""
+
+    ELEMENT = 0
+    ROW = 1
+    COLUMN = 2
+
+
 #: The group of a plane with one entry for a whole tensor.
 WHOLE_TENSOR = 1 << 62
 
@@ -44,15 +52,36 @@ class Plane:
     written: bool
     visible: bool  #: whether a framework reads this plane as the value
     group: int = 1  #: consecutive elements that share an entry, or WHOLE_TENSOR
+    #: what the tensor has entries for; rows and columns in kernels of matrices
+    per: Granularity = Granularity.ELEMENT
 
-    def entries(self, elements: int) -> int:
-        """The length of the array for a tensor of so many elements."""
-        return -(-elements // self.group)
+    def entries(self, columns: int, rows: int = 1) -> int:
+        """The length of the array for a matrix, or a tensor of so many elements.
+
+        Groups of a matrix begin anew in each row.
+        """
+        if self.per == Granularity.ROW:
+            return -(-rows // self.group)
+        if self.per == Granularity.COLUMN:
+            return -(-columns // self.group)
+        if self.group == WHOLE_TENSOR:
+            return min(1, rows * columns)
+        return rows * -(-columns // self.group)
 
     @property
     def shared_by(self) -> str:
-        """Who shares an entry: "each 128", "the tensor"."""
-        return "the tensor" if self.group == WHOLE_TENSOR else f"each {self.group}"
+        """Who shares an entry: "each 128", "the tensor", "each row"."""
+        if self.group == WHOLE_TENSOR:
+            return "the tensor"
+        if self.per == Granularity.ELEMENT:
+            return f"each {self.group}"
+        place = self.per.name.lower()
+        return f"each {place}" if self.group == 1 else f"each {self.group} {place}s"
+
+    @property
+    def sets_size(self) -> bool:
+        """Whether each element has an entry of its own."""
+        return self.group == 1 and self.per == Granularity.ELEMENT
 
 
 # DLPack's (code, bits) that hold each element type; raw bits are always welcome.
@@ -79,7 +108,8 @@ class Kernel:
 
     Arrays are dense CPU arrays (anything with DLPack or the buffer protocol),
     named as in :attr:`planes`, of one size (those of scales have an entry for
-    each group of elements, :meth:`Plane.entries`). 8- and 16-bit planes also
+    each group of elements, :meth:`Plane.entries`). A kernel of matrices takes
+    arrays with two dimensions, and what it keeps per row or column with one. 8- and 16-bit planes also
     take integers of that width, so that NumPy arrays, which lack bfloat16 and
     8-bit floats, can hold them.
     """
@@ -89,8 +119,8 @@ class Kernel:
         self.strategy = strategy
         self.target = target
         self.planes = [
-            Plane(name, role, RoleKind(kind), *rest)
-            for name, role, kind, *rest in native.planes
+            Plane(name, role, RoleKind(kind), *rest, Granularity(per))
+            for name, role, kind, *rest, per in native.planes
         ]
         #: Hyperparameters and their defaults (None: must be given).
         self.hypers: dict[str, float | None] = dict(native.hypers)
@@ -122,14 +152,20 @@ class Kernel:
     def phases(self) -> int:
         """Launches of a step that follow each other; more than one where a value
         of all elements is needed before they can be written."""
-        return self._native.num_phases
+        return len(self._native.phases)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether tensors are matrices, whose rows and columns the kernel knows."""
+        return self._native.is_matrix
 
     @property
     def reductions(self) -> tuple[tuple[str, str, int], ...]:
         """What phases make for later ones: ("sum", "model", phase)."""
         return tuple(
-            (("max", "min", "sum")[kind], "model" if over_model else "tensor", phase)
-            for kind, phase, over_model in self._native.reductions
+            (("max", "min", "sum")[kind], ("tensor", "model", "row", "column")[scope],
+             phase)
+            for kind, phase, scope in self._native.reductions
         )
 
     @property
@@ -138,7 +174,7 @@ class Kernel:
         lines = [f"{self._title} ({self.compute})"]
         for plane in self.planes:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
-            shared = f" for {plane.shared_by}" if plane.group > 1 else ""
+            shared = "" if plane.sets_size else f" for {plane.shared_by}"
             lines.append(f"  {access} {plane.name}: {plane.type}{shared}")
         for name, default in self.hypers.items():
             given = "" if default is None else f" = {default:g}"
@@ -213,17 +249,17 @@ class Kernel:
         key, and the index of its element 0 in the unsharded tensor.
         """
         hypers, integers = self.scalars(scalars)
-        size, addresses = self.addresses(arrays)
+        shape, addresses = self.addresses(arrays)
         plan = Plan(self)
-        plan.update([size], [list(addresses.values())], keys=[key], firsts=[first])
+        plan.update([shape], [list(addresses.values())], keys=[key], firsts=[first])
         return plan.launch([hypers], [integers], threads=threads)
 
     def addresses(
         self, arrays: Mapping[str, object], planes: Sequence[Plane] | None = None,
         *, writes: bool = True,
-    ) -> tuple[int, dict[str, int]]:
-        """The number of elements and the address of each plane, after checking
-        names, types and sizes of the arrays.
+    ) -> tuple[tuple[int, int], dict[str, int]]:
+        """The rows and columns (a tensor of any other kernel is one row) and the
+        address of each plane, after checking names, types and sizes of the arrays.
 
         ``planes`` are those that are wanted, all if None; ``writes`` says whether
         what the kernel writes must be writable.
@@ -238,22 +274,40 @@ class Kernel:
                 f"{self._title} {problem}; its arrays are "
                 + ", ".join(names)
             )
-        measure = next(plane for plane in planes if plane.group == 1)
-        size = _address(measure, arrays[measure.name], writes)[1]
+        measure = next(plane for plane in planes if plane.sets_size)
+        shape = self._shape(measure, arrays[measure.name], writes)
+        rows, columns = shape
         addresses = {}
         for plane in planes:
-            addresses[plane.name], count = _address(plane, arrays[plane.name], writes)
-            if count != plane.entries(size):
+            array = arrays[plane.name]
+            addresses[plane.name], count, _ = _address(plane, array, writes)
+            wrong_shape = (self.is_matrix and plane.sets_size
+                           and self._shape(plane, array, writes) != shape)
+            if count != plane.entries(columns, rows) or wrong_shape:
+                size = f"{rows} rows of {columns}" if self.is_matrix else f"{columns}"
                 raise ValueError(
                     f"array {plane.name!r} has {count} elements, "
                     f"{measure.name!r} has {size}; " + (
-                        "all arrays must have one size" if plane.group == 1 else
+                        "all arrays must have one size" if plane.sets_size else
                         "a whole tensor shares one entry"
                         if plane.group == WHOLE_TENSOR else
-                        f"one entry for {plane.shared_by} of them makes "
-                        f"{plane.entries(size)}")
+                        f"one entry for {plane.shared_by}"
+                        + (" of them" if plane.per == Granularity.ELEMENT else "")
+                        + f" makes {plane.entries(columns, rows)}")
                 )
-        return size, addresses
+        return shape, addresses
+
+    def _shape(self, plane: Plane, array: object, writes: bool) -> tuple[int, int]:
+        """Rows and columns of an array with an entry for each element."""
+        _, count, shape = _address(plane, array, writes)
+        if not self.is_matrix:
+            return 1, count
+        if len(shape) != 2:
+            raise ValueError(
+                f"array {plane.name!r} has {len(shape)} dimensions; {self._title} "
+                "updates matrices, so pass one with two (array.reshape(len(array), -1))"
+            )
+        return tuple(shape)
 
     def __repr__(self) -> str:
         return (
@@ -272,8 +326,10 @@ def _bracketed(text: str, start: int) -> str:
     raise ValueError("the kernel's text ends within a type")
 
 
-def _address(plane: Plane, array: object, writes: bool = True) -> tuple[int, int]:
-    """Address and element count of an array that can hold a plane."""
+def _address(
+    plane: Plane, array: object, writes: bool = True
+) -> tuple[int, int, list[int]]:
+    """Address, element count and shape of an array that can hold a plane."""
     dtype = getattr(array, "dtype", None)
     if type(array).__module__.startswith("numpy"):
         if writes and plane.written and not array.flags.writeable:
@@ -286,7 +342,7 @@ def _address(plane: Plane, array: object, writes: bool = True) -> tuple[int, int
                 raise TypeError(f"array {plane.name!r} must be {plane.type}, got {dtype}")
             array = array.view(f"u{array.itemsize}")
     try:
-        address, count, code, bits = _tandem.describe(array)
+        address, count, code, bits, shape = _tandem.describe(array)
     except ValueError as error:
         raise ValueError(f"array {plane.name!r}: {error}") from None
     except TypeError:
@@ -300,7 +356,7 @@ def _address(plane: Plane, array: object, writes: bool = True) -> tuple[int, int
             f"array {plane.name!r} must be {plane.type}"
             f" (or {plane.bits}-bit integers), got {dtype}"
         )
-    return address, count
+    return address, count, shape
 
 
 class Plan:
@@ -317,7 +373,7 @@ class Plan:
 
     def update(
         self,
-        sizes: Sequence[int],
+        sizes: Sequence[int | tuple[int, int]],
         pointers: Sequence[Sequence[int]],
         *,
         rows: Sequence[int] | None = None,
@@ -326,11 +382,13 @@ class Plan:
     ) -> None:
         """Sets the tensors: element counts and, per tensor, its planes' addresses.
 
-        ``rows`` says which row of scalars each tensor uses (default 0).
+        A kernel of matrices takes (rows, columns) instead of counts. ``rows`` says which row of scalars each tensor uses (default 0).
         """
         count = len(sizes)
+        shapes = [size if isinstance(size, tuple) else (1, size) for size in sizes]
         self._native.update(
-            list(sizes),
+            [height for height, _ in shapes],
+            [width for _, width in shapes],
             list(firsts or [0] * count),
             list(range(count) if keys is None else keys),
             list(rows or [0] * count),
@@ -440,7 +498,7 @@ def interpret(
     """
     described = []
     for name, array in arrays.items():
-        address, count, _, bits = _tandem.describe(array)
+        address, count, _, bits, _ = _tandem.describe(array)
         described.append((name, address, count, bits))
     return _tandem.interpret(
         os.fspath(graph), strategy or "", [os.fspath(p) for p in path], described,

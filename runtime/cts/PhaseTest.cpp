@@ -98,15 +98,16 @@ static void commitEntry(const void *tensors, const void *, const uint32_t *,
                         void *, uint32_t *, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     const int64_t *record = recordOf(tensors, t);
-    if (record[0] * record[1])
+    if (record[0] && record[1])
       std::memcpy(reinterpret_cast<void *>(record[6]), totalsOf(record) + 1, 4);
   }
 }
 
 static const tdm_cpu_entry early[] = {reduceEntry};
-static const tdm_reduction_desc reductions[] = {{TDM_REDUCTION_SUM, 0, 0},
-                                                {TDM_REDUCTION_MAX, 0, 1},
-                                                {TDM_REDUCTION_MIN, 0, 0}};
+static const tdm_reduction_desc reductions[] = {
+    {TDM_REDUCTION_SUM, 0, TDM_SCOPE_TENSOR},
+    {TDM_REDUCTION_MAX, 0, TDM_SCOPE_MODEL},
+    {TDM_REDUCTION_MIN, 0, TDM_SCOPE_TENSOR}};
 
 static tdm_kernel_desc phasesDesc() {
   constexpr uint32_t access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
@@ -223,8 +224,9 @@ TEST(PhasesError, Descriptions) {
                 "num_reductions is 5000; use at most 4096");
   expectRefused(
       [](tdm_kernel_desc &desc) {
-        static const tdm_reduction_desc wrong[] = {{TDM_REDUCTION_SUM, 0, 0},
-                                                   {TDM_REDUCTION_SUM, 2, 0}};
+        static const tdm_reduction_desc wrong[] = {
+            {TDM_REDUCTION_SUM, 0, TDM_SCOPE_TENSOR},
+            {TDM_REDUCTION_SUM, 2, TDM_SCOPE_TENSOR}};
         desc.reductions = wrong;
         desc.num_reductions = 2;
       },
@@ -232,7 +234,7 @@ TEST(PhasesError, Descriptions) {
   expectRefused(
       [](tdm_kernel_desc &desc) {
         static const tdm_reduction_desc wrong[] = {
-            {static_cast<tdm_reduction_kind>(3), 0, 0}};
+            {static_cast<tdm_reduction_kind>(3), 0, TDM_SCOPE_TENSOR}};
         desc.reductions = wrong;
         desc.num_reductions = 1;
       },

@@ -45,6 +45,14 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
            << "plane '" << plane.name << "' has an entry for each "
            << plane.group << " elements; use a power of two of at most "
            << maxGroup << ", or TDM_WHOLE_TENSOR";
+  if (plane.per > TDM_PER_COLUMN)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name << "' has granularity " << plane.per
+           << "; use a tdm_granularity";
+  if (plane.per != TDM_PER_ELEMENT && !kernel.matrix)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name << "' has entries for rows or columns, "
+           << "which only a matrix kernel knows; set tdm_kernel_desc.matrix";
   return TDM_OK;
 }
 
@@ -80,8 +88,9 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (tdm_status status = checkPlane(kernel, plane, i))
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
-    kernel.planes.push_back(
-        {plane.name, int64_t(plane.bits), written, groupOf(plane)});
+    kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
+                             groupOf(plane),
+                             static_cast<tdm_granularity>(plane.per)});
   }
   return TDM_OK;
 }
@@ -130,6 +139,10 @@ static tdm_status copyCode(Kernel &kernel, const tdm_kernel_desc &desc) {
            << maxMetrics;
   kernel.numScalars = desc.num_scalars;
   kernel.numMetrics = desc.workspace_doubles_per_chunk;
+  if (kernel.matrix && kernel.numMetrics)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "a matrix kernel records no metrics; set "
+           << "workspace_doubles_per_chunk to 0";
   kernel.commit = desc.commit;
   kernel.prologue = desc.prologue;
   return TDM_OK;
@@ -144,10 +157,40 @@ static tdm_status copyPhases(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (!desc.early_entries[i])
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << "early entry " << i << " is NULL; pass the compiled function";
-    kernel.phases.push_back(desc.early_entries[i]);
+    uint32_t per = desc.early_granularities ? desc.early_granularities[i] : 0;
+    if (per > TDM_PER_COLUMN || (per && !kernel.matrix))
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "early entry " << i << " has granularity " << per
+             << "; use a tdm_granularity, and TDM_PER_ELEMENT but in a matrix "
+             << "kernel";
+    kernel.phases.push_back(
+        {desc.early_entries[i], static_cast<tdm_granularity>(per)});
   }
-  kernel.phases.push_back(desc.entry);
+  kernel.phases.push_back({desc.entry, TDM_PER_ELEMENT});
   return TDM_OK;
+}
+
+static tdm_status copyCommits(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if ((desc.commit_rows || desc.commit_columns) && !kernel.matrix)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "commit_rows and commit_columns belong to a matrix kernel; set "
+           << "tdm_kernel_desc.matrix";
+  if (desc.commit_rows)
+    kernel.axisCommits.push_back({desc.commit_rows, TDM_PER_ROW});
+  if (desc.commit_columns)
+    kernel.axisCommits.push_back({desc.commit_columns, TDM_PER_COLUMN});
+  return TDM_OK;
+}
+
+/// Of a matrix kernel, rows and columns meet over tiles, tensors over what each
+/// row or column has left.
+static bool isInScope(const Kernel &kernel, const tdm_reduction_desc &desc) {
+  if (!kernel.matrix)
+    return desc.scope <= TDM_SCOPE_MODEL;
+  bool isAlongAxis =
+      desc.scope == TDM_SCOPE_ROW || desc.scope == TDM_SCOPE_COLUMN;
+  bool isOfElements = kernel.phases[desc.phase].per == TDM_PER_ELEMENT;
+  return desc.scope <= TDM_SCOPE_COLUMN && isAlongAxis == isOfElements;
 }
 
 static tdm_status copyReductions(Kernel &kernel, const tdm_kernel_desc &desc) {
@@ -169,8 +212,13 @@ static tdm_status copyReductions(Kernel &kernel, const tdm_kernel_desc &desc) {
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << "reduction " << i << " belongs to phase " << reduction.phase
              << " of a kernel of " << kernel.phases.size() << " phases";
+    if (!isInScope(kernel, reduction))
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "reduction " << i << " has scope " << int(reduction.scope)
+             << "; a phase over the elements of a matrix reduces rows and "
+             << "columns, any other one tensors or the model";
     kernel.reductions.push_back(
-        {reduction.kind, reduction.phase, reduction.over_model != 0});
+        {reduction.kind, reduction.phase, reduction.scope});
   }
   return TDM_OK;
 }
@@ -191,8 +239,9 @@ tandem::runtime::createKernel(const tdm_kernel_desc *desc,
            << "tdm_kernel_create: name is NULL; name the kernel";
   auto result = std::make_shared<Kernel>();
   result->name = desc->name;
+  result->matrix = desc->matrix != 0;
   for (auto copy : {copyPlanes, copyHypers, copyIntegers, copyCode, copyPhases,
-                    copyReductions})
+                    copyCommits, copyReductions})
     if (tdm_status status = copy(*result, *desc))
       return status;
   kernel = std::move(result);

@@ -27,6 +27,7 @@ struct Plane {
   int64_t bits;
   bool written;
   int64_t group;
+  tdm_granularity per;
 
   /// The group of a plane with one entry for a tensor.
   static constexpr int64_t wholeTensor = int64_t(1) << 62;
@@ -52,11 +53,21 @@ struct Integer {
   int64_t min;
 };
 
-/// A reduction over a tensor or the model.
+/// A reduction over a tensor, the model, or each row or column.
 struct Reduction {
   tdm_reduction_kind kind;
   uint32_t phase;
-  bool overModel;
+  tdm_scope scope;
+
+  bool isAlongAxis() const {
+    return scope == TDM_SCOPE_ROW || scope == TDM_SCOPE_COLUMN;
+  }
+};
+
+/// A launch over all chunks of elements, rows or columns.
+struct Phase {
+  tdm_cpu_entry entry;
+  tdm_granularity per;
 };
 
 /// A kernel, immutable once it is created.
@@ -68,9 +79,12 @@ struct Kernel {
   int64_t numScalars;
   int64_t numMetrics;
   /// The phases, of which the last one writes.
-  std::vector<tdm_cpu_entry> phases;
+  std::vector<Phase> phases;
   std::vector<Reduction> reductions;
+  /// What runs behind the last phase over rows and columns, then the tensors.
+  std::vector<Phase> axisCommits;
   tdm_cpu_entry commit;
+  bool matrix;
   tdm_cpu_prologue prologue;
 
   uint32_t lastPhase() const {

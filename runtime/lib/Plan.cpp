@@ -22,33 +22,58 @@
 
 using namespace tandem::runtime;
 
+/// Fills the tables that a kernel has, and returns the most chunks of any.
+static int64_t assignChunks(const Kernel &kernel, const TensorTable &tensors,
+                            ChunkTable (&chunks)[3]) {
+  if (!kernel.matrix) {
+    chunks[TDM_PER_ELEMENT].assign(tensors, TDM_PER_ELEMENT);
+    return chunks[TDM_PER_ELEMENT].size();
+  }
+  chunks[TDM_PER_ELEMENT].assignTiles(tensors);
+  chunks[TDM_PER_ROW].assign(tensors, TDM_PER_ROW);
+  chunks[TDM_PER_COLUMN].assign(tensors, TDM_PER_COLUMN);
+  // The parts of tiles lie elsewhere.
+  return std::max(chunks[TDM_PER_ROW].size(), chunks[TDM_PER_COLUMN].size());
+}
+
 tdm_status Plan::update(const tdm_tensor *list, int64_t count) {
   if (tensors.holds(*kernel, list, count))
     return TDM_OK;
   if (tdm_status status = staged.assign(*kernel, list, count))
     return status;
-  if (!staged.sameElements(tensors)) {
-    ChunkTable newChunks;
-    newChunks.assign(staged);
+  if (!staged.sameShapes(tensors)) {
+    ChunkTable newChunks[3];
+    int64_t most = assignChunks(*kernel, staged, newChunks);
     std::vector<uint64_t> newWorkspace(
-        newChunks.size() * kernel->slotsPerChunk(kernel->lastPhase()));
+        most * kernel->slotsPerChunk(kernel->lastPhase()));
     std::vector<uint32_t> newTotals(count * kernel->reductions.size());
-    chunks = std::move(newChunks);
+    AxisParts newParts(*kernel, newChunks[TDM_PER_ELEMENT], count);
+    std::move(std::begin(newChunks), std::end(newChunks), std::begin(chunks));
     workspace = std::move(newWorkspace);
     totals = std::move(newTotals);
+    axisParts = std::move(newParts);
     launched = false;
   }
   std::swap(tensors, staged);
-  if (!kernel->reductions.empty())
-    linkTensors();
+  linkTensors();
   return TDM_OK;
 }
 
 void Plan::linkTensors() {
   size_t count = kernel->reductions.size();
-  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
-    tensors.link(tensor, &totals[tensor * count], chunks.firstOf(tensor),
-                 chunks.firstOf(tensor + 1));
+  if (!count && !kernel->matrix)
+    return;
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    int64_t *tail = tensors.tail(tensor);
+    *tail++ = reinterpret_cast<int64_t>(totals.data() + tensor * count);
+    for (auto per : {TDM_PER_ELEMENT, TDM_PER_ROW, TDM_PER_COLUMN})
+      if ((per != TDM_PER_ELEMENT) == kernel->matrix) {
+        *tail++ = chunks[per].firstOf(tensor);
+        *tail++ = chunks[per].firstOf(tensor + 1);
+      }
+    if (kernel->matrix)
+      axisParts.link(tensor, chunks[TDM_PER_ELEMENT].tiling(tensor), tail);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -91,6 +116,9 @@ private:
 /// Makes the totals of one reduction from what the chunks have left.
 void Plan::reduce(size_t index) {
   const Reduction &reduction = kernel->reductions[index];
+  if (reduction.isAlongAxis())
+    return axisParts.reduce(index, reduction.kind);
+  const ChunkTable &chunks = this->chunks[kernel->phases[reduction.phase].per];
   size_t count = kernel->reductions.size();
   int64_t slots = kernel->slotsPerChunk(reduction.phase);
   Total all(reduction.kind);
@@ -102,27 +130,35 @@ void Plan::reduce(size_t index) {
     totals[tensor * count + index] = total.result();
     all.add(total.result());
   }
-  if (reduction.overModel)
+  if (reduction.scope == TDM_SCOPE_MODEL)
     for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
       totals[tensor * count + index] = all.result();
+}
+
+int Plan::run(const Phase &phase, int threads, uint32_t &flags) {
+  const ChunkTable &table = chunks[phase.per];
+  CPULaunch cpu{phase.entry,    tensors.data(),   table.data(),
+                scalars.data(), workspace.data(), table.size()};
+  int participants = cpu.run(threads);
+  flags |= cpu.flags.load(std::memory_order_relaxed);
+  return participants;
 }
 
 int Plan::runPhases(int threads, uint32_t &flags) {
   int participants = 1;
   for (uint32_t phase = 0; phase < kernel->phases.size(); ++phase) {
-    CPULaunch cpu{kernel->phases[phase], tensors.data(),   chunks.data(),
-                  scalars.data(),        workspace.data(), chunks.size()};
-    participants = cpu.run(threads);
-    flags |= cpu.flags.load(std::memory_order_relaxed);
+    participants = run(kernel->phases[phase], threads, flags);
     FloatEnvironment environment;
     for (size_t i = 0; i < kernel->reductions.size(); ++i)
       if (kernel->reductions[i].phase == phase)
         reduce(i);
   }
+  for (const Phase &commit : kernel->axisCommits)
+    run(commit, threads, flags);
   if (kernel->commit) {
     FloatEnvironment environment;
-    kernel->commit(tensors.data(), chunks.data(), scalars.data(),
-                   workspace.data(), &flags, 0, tensors.size());
+    kernel->commit(tensors.data(), chunks[TDM_PER_ELEMENT].data(),
+                   scalars.data(), workspace.data(), &flags, 0, tensors.size());
   }
   return participants;
 }
@@ -170,7 +206,7 @@ tdm_status Plan::launch(const double *hypers, const int64_t *integers,
   if (info) {
     info->flags = flags;
     info->threads = participants;
-    info->chunks = chunks.size();
+    info->chunks = chunks[TDM_PER_ELEMENT].size();
   }
   return TDM_OK;
 }
@@ -183,6 +219,7 @@ double Plan::tensorMetric(int64_t tensor, int64_t metric) const {
   PairwiseSum<double> sum;
   int64_t slot = kernel->reductions.size() + metric;
   int64_t slots = kernel->slotsPerChunk(kernel->lastPhase());
+  const ChunkTable &chunks = this->chunks[TDM_PER_ELEMENT];
   int64_t end = chunks.firstOf(tensor + 1);
   for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk) {
     double part;

@@ -13,7 +13,7 @@
 #ifndef TANDEM_RUNTIME_LIB_PLAN_H
 #define TANDEM_RUNTIME_LIB_PLAN_H
 
-#include "TensorTable.h"
+#include "Matrices.h"
 
 #include <atomic>
 
@@ -55,6 +55,7 @@ private:
                          const tdm_launch_info *info) const;
   /// Runs the chunks of all phases, then what each tensor ends with.
   int runPhases(int threads, uint32_t &flags);
+  int run(const Phase &phase, int threads, uint32_t &flags);
   void reduce(size_t reduction);
   void linkTensors();
   double tensorMetric(int64_t tensor, int64_t metric) const;
@@ -65,7 +66,9 @@ private:
   /// Where an update builds its list, so that one that fails changes nothing
   /// and one that succeeds need not allocate.
   TensorTable staged;
-  ChunkTable chunks;
+  /// Of elements or tiles, and in a matrix kernel of rows and columns.
+  ChunkTable chunks[3];
+  AxisParts axisParts;
   std::vector<uint32_t> scalars;
   /// Slots of 8 bytes, which hold doubles, floats or 32-bit integers.
   std::vector<uint64_t> workspace;

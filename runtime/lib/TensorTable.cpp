@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the tables that a compiled kernel reads, and the checks
-// that a tensor list passes on its way into them.
+// This file implements the table of tensors that a compiled kernel reads, and
+// the checks that a tensor list passes on its way into it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,19 +22,32 @@ using namespace tandem::runtime;
 
 static_assert(sizeof(void *) == sizeof(int64_t),
               "a tensor record holds its pointers as 64-bit words");
-static_assert(sizeof(Chunk) == 24, "the kernels' layout of a chunk record");
 
 static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
-static constexpr int64_t headerWords = 5, tailWords = 3;
+static constexpr int64_t headerWords = 5;
 
 //===----------------------------------------------------------------------===//
 // Checks of one tensor
 //===----------------------------------------------------------------------===//
 
+/// The entries of a plane. Groups of a matrix begin anew in each row.
+static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
+                         const tdm_tensor &tensor) {
+  int64_t elements = tensor.rows * tensor.columns;
+  bool byRow = kernel.matrix && plane.group != Plane::wholeTensor;
+  int64_t places = plane.per == TDM_PER_ROW               ? tensor.rows
+                   : plane.per == TDM_PER_COLUMN || byRow ? tensor.columns
+                                                          : elements;
+  int64_t entries = places / plane.group + (places % plane.group != 0);
+  return plane.per == TDM_PER_ELEMENT && byRow ? tensor.rows * entries
+                                               : entries;
+}
+
 /// The bytes of a plane, by way of whole bytes of every eight elements: the
 /// bits of a plane may not fit into 64 bits where its bytes do.
-static int64_t bytesOf(const Plane &plane, int64_t elements) {
-  int64_t entries = elements / plane.group + (elements % plane.group != 0);
+static int64_t bytesOf(const Kernel &kernel, const Plane &plane,
+                       const tdm_tensor &tensor) {
+  int64_t entries = entriesOf(kernel, plane, tensor);
   int64_t wholeBytes = entries / 8 * plane.bits;
   return wholeBytes + (entries % 8 * plane.bits + 7) / 8;
 }
@@ -58,7 +71,7 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
            << plane.alignment() << " bytes; align it";
   // The first condition keeps bytesOf from overflowing.
   if (elements / 8 >= maxInt64 / plane.bits - 8 ||
-      address + bytesOf(plane, elements) < address)
+      address + bytesOf(kernel, plane, tensor) < address)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "tensor " << count << ": plane '" << plane.name << "' of "
            << elements << " elements does not fit into memory; correct rows "
@@ -88,10 +101,10 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
            << "tensor " << index << ": first is " << tensor.first
            << ", so that the index of the last element overflows 64 bits; "
            << "correct first";
-  if (tensor.first && !kernel.reductions.empty())
+  if (tensor.first && (!kernel.reductions.empty() || kernel.matrix))
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "tensor " << index << ": first is " << tensor.first
-           << ", but the kernel reduces over whole tensors; pass the unsharded "
+           << ", but the kernel works on whole tensors; pass the unsharded "
            << "tensor";
   for (const Plane &plane : kernel.planes)
     if (tensor.first && plane.group == Plane::wholeTensor)
@@ -189,11 +202,10 @@ void TensorTable::append(const Kernel &kernel, const tdm_tensor &tensor) {
     auto begin = static_cast<uintptr_t>(records.back());
     const Plane &plane = kernel.planes[i];
     if (elements)
-      intervals.push_back(
-          {begin, begin + bytesOf(plane, elements), count, i, plane.written});
+      intervals.push_back({begin, begin + bytesOf(kernel, plane, tensor), count,
+                           i, plane.written});
   }
-  if (!kernel.reductions.empty())
-    records.insert(records.end(), tailWords, 0);
+  records.insert(records.end(), tailWords, 0);
   if (tensor.scalar_row >= needRows) {
     needRows = tensor.scalar_row + 1;
     needRowsTensor = count;
@@ -212,8 +224,10 @@ tdm_status TensorTable::assign(const Kernel &kernel, const tdm_tensor *tensors,
            << "tensors is NULL; pass " << newCount << " tensors";
   records.clear();
   intervals.clear();
-  recordWords = headerWords + static_cast<int64_t>(kernel.planes.size()) +
-                (kernel.reductions.empty() ? 0 : tailWords);
+  auto reductions = static_cast<int64_t>(kernel.reductions.size());
+  tailWords = kernel.matrix ? 7 + reductions : reductions ? 3 : 0;
+  recordWords =
+      headerWords + static_cast<int64_t>(kernel.planes.size()) + tailWords;
   count = needRows = needRowsTensor = 0;
   for (int64_t i = 0; i < newCount; ++i) {
     if (tdm_status status = check(kernel, tensors[i]))
@@ -245,56 +259,17 @@ bool TensorTable::holds(const Kernel &kernel, const tdm_tensor *tensors,
   return true;
 }
 
-void TensorTable::link(int64_t tensor, const uint32_t *totals,
-                       int64_t firstChunk, int64_t endChunk) {
-  int64_t *tail = &records[(tensor + 1) * recordWords - tailWords];
-  tail[0] = reinterpret_cast<int64_t>(totals);
-  tail[1] = firstChunk;
-  tail[2] = endChunk;
+int64_t TensorTable::extent(int64_t tensor, tdm_granularity per) const {
+  if (per == TDM_PER_ELEMENT || !elements(tensor))
+    return elements(tensor);
+  return per == TDM_PER_ROW ? rows(tensor) : columns(tensor);
 }
 
-int64_t TensorTable::elements(int64_t tensor) const {
-  const int64_t *record = &records[tensor * recordWords];
-  return record[0] * record[1];
-}
-
-bool TensorTable::sameElements(const TensorTable &other) const {
+bool TensorTable::sameShapes(const TensorTable &other) const {
   if (count != other.count)
     return false;
   for (int64_t i = 0; i < count; ++i)
-    if (elements(i) != other.elements(i))
+    if (rows(i) != other.rows(i) || columns(i) != other.columns(i))
       return false;
   return true;
-}
-
-//===----------------------------------------------------------------------===//
-// Chunk table
-//===----------------------------------------------------------------------===//
-
-/// Large chunks cost the least, but a small model must still be enough for
-/// many threads. The number of threads has no say, so that plans do not change
-/// with it.
-static int64_t chunkElements(const TensorTable &tensors) {
-  constexpr int64_t largest = 1 << 16, smallest = 1 << 12, enoughChunks = 64;
-  int64_t total = 0;
-  for (int64_t i = 0; i < tensors.size(); ++i)
-    total += std::min(tensors.elements(i), maxInt64 - total);
-  int64_t size = largest;
-  while (size > smallest && total / size < enoughChunks)
-    size /= 2;
-  return size;
-}
-
-void ChunkTable::assign(const TensorTable &tensors) {
-  int64_t size = chunkElements(tensors);
-  chunks.clear();
-  firsts.clear();
-  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    firsts.push_back(this->size());
-    int64_t elements = tensors.elements(tensor);
-    for (int64_t begin = 0; begin < elements; begin += size)
-      chunks.push_back(
-          {tensor, begin, begin + std::min(size, elements - begin)});
-  }
-  firsts.push_back(this->size());
 }

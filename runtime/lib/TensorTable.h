@@ -38,16 +38,26 @@ public:
   bool holds(const Kernel &kernel, const tdm_tensor *tensors,
              int64_t count) const;
 
-  /// Whether both tables have as many elements, tensor by tensor.
-  bool sameElements(const TensorTable &other) const;
+  /// Whether both tables have as many rows and columns, tensor by tensor.
+  bool sameShapes(const TensorTable &other) const;
 
-  /// Says in the tensor's record where its totals and its chunks are.
-  void link(int64_t tensor, const uint32_t *totals, int64_t firstChunk,
-            int64_t endChunk);
+  /// The words at the end of a tensor's record, which its owner fills.
+  int64_t *tail(int64_t tensor) {
+    return &records[(tensor + 1) * recordWords - tailWords];
+  }
 
   const void *data() const { return records.data(); }
   int64_t size() const { return count; }
-  int64_t elements(int64_t tensor) const;
+  int64_t rows(int64_t tensor) const { return records[tensor * recordWords]; }
+  int64_t columns(int64_t tensor) const {
+    return records[tensor * recordWords + 1];
+  }
+  int64_t elements(int64_t tensor) const {
+    return rows(tensor) * columns(tensor);
+  }
+  /// The number of elements, rows or columns, none of a tensor without
+  /// elements.
+  int64_t extent(int64_t tensor, tdm_granularity per) const;
   /// The number of scalar rows that the tensors need.
   int64_t scalarRows() const { return needRows; }
   /// A tensor that needs the last of those rows.
@@ -61,33 +71,13 @@ private:
   void append(const Kernel &kernel, const tdm_tensor &tensor);
 
   /// Records as 64-bit words: five integers, then the planes; then, where the
-  /// kernel has reductions, three words that link() writes.
+  /// kernel has reductions or matrices, the tail.
   std::vector<int64_t> records;
   std::vector<Interval> intervals;
-  int64_t recordWords = 0;
+  int64_t recordWords = 0, tailWords = 0;
   int64_t count = 0;
   int64_t needRows = 0;
   int64_t needRowsTensor = 0;
-};
-
-/// A chunk record: a range of elements of one tensor.
-struct Chunk {
-  int64_t tensor, begin, end;
-};
-
-/// The chunk records of a tensor table.
-class ChunkTable {
-public:
-  void assign(const TensorTable &tensors);
-
-  const void *data() const { return chunks.data(); }
-  int64_t size() const { return static_cast<int64_t>(chunks.size()); }
-  /// The number of the first chunk of \p tensor, also for one past the end.
-  int64_t firstOf(int64_t tensor) const { return firsts[tensor]; }
-
-private:
-  std::vector<Chunk> chunks;
-  std::vector<int64_t> firsts;
 };
 
 } // namespace tandem::runtime

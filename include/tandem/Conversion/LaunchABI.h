@@ -25,7 +25,11 @@ namespace mlir::tandem {
 std::string getEntryName(StringRef kernel);
 std::string getPrologueName(StringRef kernel);
 
-/// One chunk of work: a range of a tensor's elements, and its record.
+/// The most columns and rows of a tile, the chunk of a matrix kernel.
+constexpr int64_t maxTileColumns = 2048, maxTileRows = 64;
+
+/// One chunk of work: a range of a tensor's elements, or of its rows or
+/// columns, and its record.
 struct Chunk {
   Value begin, end;
   /// Index of element 0 in the unsharded tensor.
@@ -36,10 +40,20 @@ struct Chunk {
   SmallVector<Value> planes;
   /// One value per uniform argument of the kernel's body.
   SmallVector<Value> uniforms;
-  /// The number of the tensor's elements.
-  Value size;
+  /// The number of the tensor's rows, columns and elements.
+  Value rows, columns, size;
+  /// Of a tile, which has columns `begin` to `end` of some rows: these rows,
+  /// and the first entries of its parts among those of all rows or columns.
+  Value firstRow, endRow, rowParts, columnParts;
+  /// The row, if the chunk is of one.
+  Value row;
+  /// In a matrix kernel, where the parts of each reduction along an axis begin,
+  /// and of how many tiles a row's and a column's are.
+  SmallVector<Value> parts;
+  Value partsOfRow, partsOfColumn;
   /// If the kernel has reductions: where the tensor's totals are, the range of
-  /// its chunks, and a value per tandem.total of the body.
+  /// its chunks (in a part per row or column, of these), and a value per
+  /// tandem.total of the body.
   Value totals, firstChunk, endChunk;
   SmallVector<Value> known;
 
@@ -70,6 +84,16 @@ public:
   /// Reads the record of tensor number `tensor`: a chunk without its range.
   Chunk readTensor(LLVM::LLVMFuncOp entry, Value tensor);
 
+  /// Reads tile number `index` through the entry's arguments.
+  Chunk readTile(LLVM::LLVMFuncOp entry, Value index);
+  /// One row of a tile, as a chunk whose elements count from the row's first.
+  Chunk getRow(const Chunk &tile, Value row);
+
+  /// Where a tile leaves its part of the reduction of a row or column.
+  Value getPart(const Chunk &tile, PartialOp op, Value position);
+  /// Where the reduction of a row or column is, once it is known.
+  Value getAxisTotal(const Chunk &chunk, uint64_t index, Value position);
+
   /// Maps what is the same for all elements of a chunk: uniform values, sizes,
   /// totals of earlier phases.
   void mapShared(const Chunk &chunk, IRMapping &mapping);
@@ -82,33 +106,47 @@ public:
 
   /// A pointer `index * stride + offset` bytes behind `base`.
   Value advance(Value base, Value index, int64_t stride, int64_t offset = 0);
-  /// A value of `type` at `base + offset` bytes.
-  Value load(Value base, Type type, int64_t offset = 0);
+  /// A value of `type` at `base + offset` bytes; an alignment of 0 is the
+  /// type's.
+  Value load(Value base, Type type, int64_t offset = 0, unsigned alignment = 0);
 
   Value i64(int64_t value);
 
   /// The address of an element's entry in plane number `plane`.
   Value addressOf(const Chunk &chunk, unsigned plane, Value element);
 
-  /// The planes of all tensors, in order; whether a kernel reads and writes.
+  /// The planes of all tensors, in order; whether this part reads and writes.
   struct PlaneInfo {
     Type bits;
     unsigned bytes;
     bool isRead, isWritten;
-    /// Consecutive elements that share an entry.
+    /// Consecutive elements (rows or columns of a part per row or column) that
+    /// share an entry.
     int64_t group;
+    /// What the tensor has entries for, and how many of them share one.
+    Granularity per;
+    int64_t ownGroup;
+
+    bool isUsed() const { return isRead || isWritten; }
+    /// Whether each element has an entry of its own.
+    bool isStreamed() const { return isUsed() && group == 1; }
   };
-  SmallVector<PlaneInfo> getPlanes();
+  ArrayRef<PlaneInfo> getPlanes();
   /// Position of an access's plane among all planes.
   unsigned getPlaneIndex(Value tensor, uint64_t plane);
 
 private:
+  void findPlanes();
+  /// How far behind a tensor's a row's entries begin in a plane, in bytes.
+  Value getRowOffset(const PlaneInfo &plane, const Chunk &tile, Value row);
+  void readMatrixTail(Chunk &chunk, Value table, int64_t tail);
   Value readSlot(Value row, unsigned slot, Type type);
   void buildPrologueRow(LLVM::LLVMFuncOp function, Value row);
 
   KernelOp kernel;
   OpBuilder &builder;
   Location loc;
+  SmallVector<PlaneInfo> planes;
 };
 
 /// Checks that of tandem's operations only those of a lowered body are left.

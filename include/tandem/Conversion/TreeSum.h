@@ -31,9 +31,10 @@ public:
   /// Levels of the stack, 8 bytes each: more than the bits of any chunk size.
   static constexpr int64_t maxLevels = 64;
 
-  /// A sum of f32 or f64 whose stack is at a pointer.
-  TreeSum(LaunchBuilder &launch, Value stack, Type type)
-      : launch(launch), stack(stack), type(type) {}
+  /// A sum of f32 or f64, or of vectors of them lane by lane, whose stack is at
+  /// a pointer and has a level every `levelBytes` bytes.
+  TreeSum(LaunchBuilder &launch, Value stack, Type type, int64_t levelBytes = 8)
+      : launch(launch), stack(stack), type(type), levelBytes(levelBytes) {}
 
   /// Adds the sum of block number `block`; blocks come in order.
   void addBlock(SequenceBuilder &b, Value sum, Value block);
@@ -43,10 +44,13 @@ public:
 
 private:
   Value getLevel(Value level);
+  Value loadLevel(Value level);
+  unsigned getAlignment() const;
 
   LaunchBuilder &launch;
   Value stack;
   Type type;
+  int64_t levelBytes;
 };
 
 } // namespace mlir::tandem

@@ -38,13 +38,15 @@ struct KernelSignature {
     bool isRead, isWritten, isVisible;
     /// Consecutive elements that share an entry.
     int64_t group;
+    /// What the tensor has entries for: elements, rows or columns.
+    Granularity per;
 
-    /// Who shares an entry: "each 128", "the tensor".
+    /// Who shares an entry: "each 128", "the tensor", "each row".
     std::string getSharers() const;
 
-    int64_t getNumEntries(int64_t elements) const {
-      return elements / group + (elements % group != 0);
-    }
+    /// The length of the array for a tensor of so many rows and columns; groups
+    /// of a matrix begin anew in each row.
+    int64_t getNumEntries(int64_t rows, int64_t columns) const;
   };
   /// A hyperparameter: f64, with its domain.
   struct Hyper {
@@ -60,11 +62,11 @@ struct KernelSignature {
     RoleKind kind;
   };
 
-  /// A reduction over a tensor or the model, and the phase that makes it.
+  /// A reduction over more than a group, and the phase that makes it.
   struct Reduction {
     ReduceKind kind;
     unsigned phase;
-    bool overModel;
+    Scope scope;
   };
 
   std::string name, strategy, compute;
@@ -75,12 +77,15 @@ struct KernelSignature {
   unsigned numScalars = 0;
   /// Sums that a launch makes per tensor.
   unsigned numMetrics = 0;
-  /// Phases of a step, of which the last one writes.
-  unsigned numPhases = 1;
+  /// Whether tensors are matrices, whose rows and columns the kernel knows.
+  bool isMatrix = false;
+  /// Phases of a step, of which the last one writes: what each runs over.
+  std::vector<Granularity> phases = {Granularity::element};
   /// What earlier phases make for later ones.
   std::vector<Reduction> reductions;
-  /// Whether something is left to do for each tensor behind the last phase.
-  bool hasCommit = false;
+  /// Behind the last phase, what is left to do: for each row, column or, last,
+  /// each tensor (`element`).
+  std::vector<Granularity> commits;
 
   /// "adamw under bf16"; the name alone for a kernel with storages of its own.
   std::string getTitle() const;
@@ -96,7 +101,7 @@ struct KernelSignature {
 
 /// The kernel's name for its code of a phase, and for what it does at the end.
 std::string getPhaseName(const KernelSignature &signature, unsigned phase);
-std::string getCommitName(const KernelSignature &signature);
+std::string getCommitName(const KernelSignature &signature, Granularity per);
 
 struct CompileOptions {
   /// MLIR text of one graph, or of one kernel at any stage before
@@ -129,9 +134,8 @@ struct CompiledKernel {
   std::unique_ptr<CPUCode> code;
   void *entry = nullptr;
   void *prologue = nullptr;
-  /// Its phases before the last, which `entry` is, and what ends it, if any.
-  std::vector<void *> earlyEntries;
-  void *commit = nullptr;
+  /// Its phases before the last, which `entry` is, and what ends it.
+  std::vector<void *> earlyEntries, commits;
 };
 
 /// Compiles the one graph or kernel of `options.graph`. Safe to call from

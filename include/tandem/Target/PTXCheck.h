@@ -55,6 +55,9 @@ struct RequiredCounts {
   /// Metrics and partial sums, each of which a block adds up over its step and
   /// its chunk: those in f64 and those in f32.
   int64_t sums = 0, singleSums = 0;
+  /// Partial sums of columns, each of which a thread adds up over the rows of a
+  /// tile.
+  int64_t columnSums = 0;
   /// Fused operations of the prologue; more would be contractions.
   int64_t prologueFMAs = 0;
 };

@@ -22,7 +22,10 @@ using namespace mlir::tandem;
 // Bytes of the records; the runtime's header defines the same.
 static constexpr int64_t recordHead = 40;
 static constexpr int64_t recordTail = 24;
+// That of a matrix kernel has a pointer for each reduction behind it.
+static constexpr int64_t matrixTail = 56;
 static constexpr int64_t chunkBytes = 24;
+static constexpr int64_t tileBytes = 56;
 static constexpr int64_t slotBytes = 4;
 // A slot of the workspace.
 static constexpr int64_t partBytes = 8;
@@ -43,7 +46,7 @@ LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
              << " ends a launch; run -tandem-split-phases first";
     if (isa<TandemDialect>(op.getDialect()) &&
         !isa<LoadPlaneOp, StorePlaneOp, RandomBitsOp, MetricOp, RaiseOp,
-             ReduceOp, PartialOp, TotalOp, SizeOp>(op))
+             ReduceOp, PartialOp, TotalOp, LoadTotalOp, SizeOp>(op))
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";
@@ -71,13 +74,14 @@ Value LaunchBuilder::advance(Value base, Value index, int64_t stride,
                              base, ValueRange{bytes});
 }
 
-Value LaunchBuilder::load(Value base, Type type, int64_t offset) {
+Value LaunchBuilder::load(Value base, Type type, int64_t offset,
+                          unsigned alignment) {
   Value pointer = base;
   if (offset)
     pointer =
         LLVM::GEPOp::create(builder, loc, base.getType(), builder.getI8Type(),
                             base, ArrayRef<LLVM::GEPArg>{int32_t(offset)});
-  return LLVM::LoadOp::create(builder, loc, type, pointer);
+  return LLVM::LoadOp::create(builder, loc, type, pointer, alignment);
 }
 
 LLVM::LLVMFuncOp LaunchBuilder::createEntry(StringRef name) {
@@ -109,32 +113,104 @@ Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
   return chunk;
 }
 
+Chunk LaunchBuilder::readTile(LLVM::LLVMFuncOp entry, Value index) {
+  Value record = advance(entry.getArgument(1), index, tileBytes);
+  auto word = [&](int64_t offset) {
+    return load(record, builder.getI64Type(), offset);
+  };
+  Chunk tile = readTensor(entry, word(0));
+  tile.firstRow = word(8);
+  tile.endRow = word(16);
+  tile.begin = word(24);
+  tile.end = word(32);
+  tile.rowParts = word(40);
+  tile.columnParts = word(48);
+  return tile;
+}
+
+Value LaunchBuilder::getRowOffset(const PlaneInfo &plane, const Chunk &tile,
+                                  Value row) {
+  SequenceBuilder b(builder, loc);
+  bool isShared = plane.ownGroup == Plane::wholeTensor;
+  if (isShared || plane.per == Granularity::column)
+    return {};
+  unsigned shift = llvm::Log2_64(plane.ownGroup);
+  if (plane.per == Granularity::row)
+    return b.muli(b.shr(row, shift), i64(plane.bytes));
+  Value entries = b.shr(b.addi(tile.columns, i64(plane.ownGroup - 1)), shift);
+  return b.muli(b.muli(row, entries), i64(plane.bytes));
+}
+
+Chunk LaunchBuilder::getRow(const Chunk &tile, Value row) {
+  SequenceBuilder b(builder, loc);
+  Chunk chunk = tile;
+  chunk.row = row;
+  chunk.first = b.addi(tile.first, b.muli(row, tile.columns));
+  for (auto [pointer, plane] : llvm::zip(chunk.planes, getPlanes()))
+    if (plane.isUsed())
+      if (Value offset = getRowOffset(plane, tile, row))
+        pointer = LLVM::GEPOp::create(builder, loc, pointer.getType(),
+                                      builder.getI8Type(), pointer,
+                                      ValueRange{offset});
+  return chunk;
+}
+
+Value LaunchBuilder::getPart(const Chunk &tile, PartialOp op, Value position) {
+  SequenceBuilder b(builder, loc);
+  bool isRow = op.getScope() == Scope::row;
+  Value entry = b.addi(isRow ? tile.rowParts : tile.columnParts, position);
+  return advance(tile.parts[op.getIndex()], entry, slotBytes);
+}
+
+Value LaunchBuilder::getAxisTotal(const Chunk &chunk, uint64_t index,
+                                  Value position) {
+  return advance(chunk.parts[index], position, slotBytes);
+}
+
+void LaunchBuilder::readMatrixTail(Chunk &chunk, Value table, int64_t tail) {
+  Type i64Type = builder.getI64Type();
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  bool isColumn = kernel.getPer() == Granularity::column;
+  chunk.firstChunk = load(table, i64Type, tail + (isColumn ? 24 : 8));
+  chunk.endChunk = load(table, i64Type, tail + (isColumn ? 32 : 16));
+  chunk.partsOfRow = load(table, i64Type, tail + 40);
+  chunk.partsOfColumn = load(table, i64Type, tail + 48);
+  for (uint64_t i = 0; i < kernel.getReductions(); ++i)
+    chunk.parts.push_back(load(table, pointer, tail + matrixTail + 8 * i));
+}
+
 Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   SequenceBuilder b(builder, loc);
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64Type = builder.getI64Type();
   int64_t planes = getPlanes().size();
   int64_t tail = recordHead + 8 * planes;
-  bool hasTail = kernel.getReductions();
+  bool hasTail = kernel.getReductions() || kernel.getMatrix();
+  int64_t tailBytes = kernel.getMatrix()
+                          ? matrixTail + 8 * int64_t(kernel.getReductions())
+                          : recordTail;
   Value table =
-      advance(entry.getArgument(0), tensor, tail + (hasTail ? recordTail : 0));
+      advance(entry.getArgument(0), tensor, tail + (hasTail ? tailBytes : 0));
   Chunk chunk;
-  Value rows = load(table, i64Type);
-  Value columns = load(table, i64Type, 8);
-  chunk.size = b.muli(rows, columns);
+  chunk.rows = load(table, i64Type);
+  chunk.columns = load(table, i64Type, 8);
+  chunk.size = b.muli(chunk.rows, chunk.columns);
   chunk.first = load(table, i64Type, 16);
   chunk.key = b.resize(load(table, i64Type, 24), builder.getI32Type());
   Value scalarRow = load(table, i64Type, 32);
   for (int64_t plane = 0; plane < planes; ++plane)
     chunk.planes.push_back(load(table, pointer, recordHead + 8 * plane));
-  if (hasTail) {
+  if (hasTail)
     chunk.totals = load(table, pointer, tail);
+  if (kernel.getMatrix()) {
+    readMatrixTail(chunk, table, tail);
+  } else if (hasTail) {
     chunk.firstChunk = load(table, i64Type, tail + 8);
     chunk.endChunk = load(table, i64Type, tail + 16);
-    for (auto total : kernel.getBodyBlock().getOps<TotalOp>())
-      chunk.known.push_back(
-          load(chunk.totals, total.getType(), total.getIndex() * slotBytes));
   }
+  for (auto total : kernel.getBodyBlock().getOps<TotalOp>())
+    chunk.known.push_back(
+        load(chunk.totals, total.getType(), total.getIndex() * slotBytes));
   auto uniforms = kernel.getUniforms();
   Value row = advance(entry.getArgument(2), scalarRow,
                       slotBytes * int64_t(uniforms.size()));
@@ -143,11 +219,23 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   return chunk;
 }
 
+static Value getSize(const Chunk &chunk, Granularity per) {
+  switch (per) {
+  case Granularity::row:
+    return chunk.rows;
+  case Granularity::column:
+    return chunk.columns;
+  case Granularity::element:
+    return chunk.size;
+  }
+  llvm_unreachable("every granularity is listed");
+}
+
 void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
   for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
     mapping.map(Value(uniform), value);
   for (auto op : kernel.getBodyBlock().getOps<SizeOp>())
-    mapping.map(op.getResult(), chunk.size);
+    mapping.map(op.getResult(), getSize(chunk, op.getPer()));
   for (auto [op, value] :
        llvm::zip(kernel.getBodyBlock().getOps<TotalOp>(), chunk.known))
     mapping.map(op.getResult(), value);
@@ -165,22 +253,33 @@ Value LaunchBuilder::getSlot(Value slots, Operation *op) {
   return advance(slots, i64(slot), partBytes);
 }
 
-SmallVector<LaunchBuilder::PlaneInfo> LaunchBuilder::getPlanes() {
-  SmallVector<PlaneInfo> planes;
+ArrayRef<LaunchBuilder::PlaneInfo> LaunchBuilder::getPlanes() {
+  if (planes.empty())
+    findPlanes();
+  return planes;
+}
+
+void LaunchBuilder::findPlanes() {
   for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
     for (const Plane &plane :
          kernel.getTensorType(i).getStorage().getPlanes()) {
       Type bits = getBitsType(plane.elementType);
-      planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, plane.isRead,
-                        kernel.getTensorRole(i).isUpdated(), plane.group});
+      planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, false, false,
+                        kernel.getSharing(i, plane),
+                        kernel.getTensorRole(i).getPer(), plane.group});
     }
-  return planes;
+  for (Operation &op : kernel.getBodyBlock())
+    if (auto load = dyn_cast<LoadPlaneOp>(op))
+      planes[getPlaneIndex(load.getTensor(), load.getPlane())].isRead = true;
+    else if (auto store = dyn_cast<StorePlaneOp>(op))
+      planes[getPlaneIndex(store.getTensor(), store.getPlane())].isWritten =
+          true;
 }
 
 Value LaunchBuilder::addressOf(const Chunk &chunk, unsigned plane,
                                Value element) {
   SequenceBuilder b(builder, loc);
-  PlaneInfo info = getPlanes()[plane];
+  const PlaneInfo &info = getPlanes()[plane];
   Value entry =
       info.group > 1 ? b.shr(element, llvm::Log2_64(info.group)) : element;
   return advance(chunk.planes[plane], entry, info.bytes);

@@ -18,7 +18,17 @@ using namespace mlir;
 using namespace mlir::tandem;
 using arith::CmpIPredicate;
 
-Value TreeSum::getLevel(Value level) { return launch.advance(stack, level, 8); }
+Value TreeSum::getLevel(Value level) {
+  return launch.advance(stack, level, levelBytes);
+}
+
+unsigned TreeSum::getAlignment() const {
+  return getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8;
+}
+
+Value TreeSum::loadLevel(Value level) {
+  return launch.load(getLevel(level), type, /*offset=*/0, getAlignment());
+}
 
 Value mlir::tandem::sumLanes(SequenceBuilder &b, Value value, Value count) {
   auto type = dyn_cast<VectorType>(value.getType());
@@ -61,14 +71,14 @@ void TreeSum::addBlock(SequenceBuilder &b, Value sum, Value block) {
         scf::ConditionOp::create(builder, loc, isFull, state);
       },
       [&](OpBuilder &builder, Location loc, ValueRange state) {
-        Value earlier = launch.load(getLevel(state[1]), type);
+        Value earlier = loadLevel(state[1]);
         scf::YieldOp::create(builder, loc,
                              ValueRange{b.shr(state[0], 1),
                                         b.addi(state[1], one),
                                         b.add(earlier, state[2])});
       });
   LLVM::StoreOp::create(b.builder, b.loc, carry.getResult(2),
-                        getLevel(carry.getResult(1)));
+                        getLevel(carry.getResult(1)), getAlignment());
 }
 
 Value TreeSum::getTotal(SequenceBuilder &b, Value blocks) {
@@ -85,7 +95,7 @@ Value TreeSum::getTotal(SequenceBuilder &b, Value blocks) {
       [&](OpBuilder &builder, Location loc, ValueRange state) {
         Value isSet = b.compare(CmpIPredicate::ne, b.andi(state[0], one), zero);
         // An unset level's slot may hold anything; it is not selected.
-        Value partial = launch.load(getLevel(state[1]), type);
+        Value partial = loadLevel(state[1]);
         Value sum = b.select(isSet, b.add(partial, state[2]), state[2]);
         scf::YieldOp::create(
             builder, loc,

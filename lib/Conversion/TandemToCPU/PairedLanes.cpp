@@ -85,6 +85,9 @@ bool PairedLanes::canPair(KernelOp kernel) {
     // A group's last elements are told from missing ones by their places.
     if (isa<ReduceOp>(op))
       return false;
+    // A vector of an earlier phase's results is in order.
+    if (isa<LoadTotalOp>(op) && isa<VectorType>(op.getResult(0).getType()))
+      return false;
     if (auto load = dyn_cast<LoadPlaneOp>(op)) {
       if (bitsOf(load.getResult()) != 16)
         return false;

@@ -56,6 +56,10 @@ private:
   void createScratch();
   void createKept();
   void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
+  /// A chunk of a matrix, row by row.
+  void buildMatrixTile(LLVM::LLVMFuncOp entry, Value chunkIndex);
+  /// The elements of a chunk, or of a row of a tile.
+  void buildElements(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value slots);
   /// Builds a loop that carries what has been raised and the extremes.
   void buildLoop(Value begin, Value end, int64_t step,
                  function_ref<void(Value)> build);
@@ -73,7 +77,9 @@ private:
   /// The value that a carried operation starts from in a chunk.
   Value getIdentity(Operation *op);
   void carry(StageBlock &block, Operation *op);
-  void storeCarried(LLVM::LLVMFuncOp entry, Value slots);
+  void storeCarried(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value slots);
+  /// Where what is reduced of a chunk or of a row goes.
+  Value getResult(const Chunk &chunk, Value slots, Operation *op);
   /// Makes a value that another stage or none has computed known to a block.
   void provide(StageBlock &block, Value value);
   Value getOffset(const StageBlock &block, int64_t group);
@@ -83,6 +89,14 @@ private:
   void addToSum(StageBlock &block, Operation *op);
   /// Writes the chunk's sums to its slots of the workspace.
   void storeSums(const Chunk &chunk, Value slots);
+  void createColumns();
+  /// Adds a block of a row to what the rows above it have left.
+  void addToColumns(StageBlock &block, PartialOp op);
+  TreeSum getColumnSum(PartialOp op, Value offset);
+  /// Writes a tile's parts of the columns' reductions.
+  void storeColumns(const Chunk &tile);
+  void storeColumn(const Chunk &tile, PartialOp op, Value index);
+  void buildLoadTotal(StageBlock &block, LoadTotalOp op);
   /// A kernel that runs once for each tensor.
   void buildCommit(LLVM::LLVMFuncOp entry);
   /// Copies the first `count` elements between planes and scratch.
@@ -95,13 +109,18 @@ private:
   LaunchBuilder launch;
   Location loc;
   int64_t width;
-  SmallVector<LaunchBuilder::PlaneInfo> planes;
+  ArrayRef<LaunchBuilder::PlaneInfo> planes;
   PairedLanes lanes;
   /// One block of elements per plane, where a chunk's partial block is
   /// computed.
   SmallVector<Value> scratch;
-  /// The metrics and the partial sums of the body.
+  /// The metrics and the partial sums of the body, but for those of columns.
   llvm::MapVector<Operation *, TreeSum> sums;
+  /// For each reduction of columns, an entry for each column of a tile, and for
+  /// sums as many for each level of their trees.
+  llvm::MapVector<Operation *, Value> columns;
+  /// A block of entries that is written in part.
+  Value columnScratch;
   /// Its raises, and partial maxima and minima.
   SmallVector<Operation *> carriers;
   /// For each of them, by lanes: whether its condition has held in this chunk
@@ -120,9 +139,13 @@ void CPUKernelBuilder::createScratch() {
     return;
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   for (const auto &plane : planes)
-    scratch.push_back(LLVM::AllocaOp::create(
-        builder, loc, pointer, VectorType::get({width}, plane.bits),
-        launch.i64(1), /*alignment=*/64));
+    scratch.push_back(
+        plane.isStreamed()
+            ? LLVM::AllocaOp::create(builder, loc, pointer,
+                                     VectorType::get({width}, plane.bits),
+                                     launch.i64(1), /*alignment=*/64)
+                  .getResult()
+            : Value());
 }
 
 void CPUKernelBuilder::build() {
@@ -131,16 +154,20 @@ void CPUKernelBuilder::build() {
     launch.createPrologue();
   LLVM::LLVMFuncOp entry = launch.createEntry();
   builder.setInsertionPointToStart(&entry.getBody().front());
-  if (kernel.getPart() == KernelPart::commit)
+  if (kernel.isPerTensor())
     return buildCommit(entry);
   createScratch();
   createKept();
   createSums();
+  createColumns();
   auto chunks = scf::ForOp::create(builder, loc, entry.getArgument(5),
                                    entry.getArgument(6), launch.i64(1));
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
-  buildChunk(entry, chunks.getInductionVar());
+  if (kernel.getMatrix() && kernel.getPer() == Granularity::element)
+    buildMatrixTile(entry, chunks.getInductionVar());
+  else
+    buildChunk(entry, chunks.getInductionVar());
 }
 
 void CPUKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
@@ -173,13 +200,40 @@ void CPUKernelBuilder::buildLoop(Value begin, Value end, int64_t step,
 
 void CPUKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
   Chunk chunk = launch.readChunk(entry, chunkIndex);
+  buildElements(entry, chunk,
+                launch.getSlots(entry.getArgument(3), chunkIndex));
+}
+
+void CPUKernelBuilder::buildMatrixTile(LLVM::LLVMFuncOp entry,
+                                       Value chunkIndex) {
+  Chunk tile = launch.readTile(entry, chunkIndex);
+  auto rows = scf::ForOp::create(builder, loc, tile.firstRow, tile.endRow,
+                                 launch.i64(1));
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(rows.getBody()->getTerminator());
+    Chunk row = launch.getRow(tile, rows.getInductionVar());
+    buildElements(entry, row, /*slots=*/Value());
+  }
+  storeColumns(tile);
+}
+
+void CPUKernelBuilder::buildElements(LLVM::LLVMFuncOp entry, const Chunk &chunk,
+                                     Value slots) {
   for (Operation *op : carriers)
     carried.push_back(getIdentity(op));
   buildLoop(chunk.begin, chunk.end, stages.getTile(),
             [&](Value tile) { buildTile(chunk, tile); });
-  Value slots = launch.getSlots(entry.getArgument(3), chunkIndex);
   storeSums(chunk, slots);
-  storeCarried(entry, slots);
+  storeCarried(entry, chunk, slots);
+}
+
+Value CPUKernelBuilder::getResult(const Chunk &chunk, Value slots,
+                                  Operation *op) {
+  auto partial = dyn_cast<PartialOp>(op);
+  if (partial && partial.getScope() == Scope::row)
+    return launch.getPart(chunk, partial, chunk.row);
+  return launch.getSlot(slots, op);
 }
 
 //===----------------------------------------------------------------------===//
@@ -219,7 +273,8 @@ static vector::CombiningKind getCombiningKind(Operation *op) {
                                               : vector::CombiningKind::MINUI;
 }
 
-void CPUKernelBuilder::storeCarried(LLVM::LLVMFuncOp entry, Value slots) {
+void CPUKernelBuilder::storeCarried(LLVM::LLVMFuncOp entry, const Chunk &chunk,
+                                    Value slots) {
   for (auto [op, value] : llvm::zip(carriers, carried)) {
     if (isa<VectorType>(value.getType()))
       value = vector::ReductionOp::create(builder, loc, getCombiningKind(op),
@@ -227,7 +282,7 @@ void CPUKernelBuilder::storeCarried(LLVM::LLVMFuncOp entry, Value slots) {
     if (auto raise = dyn_cast<RaiseOp>(op))
       storeFlag(entry, raise, value);
     else
-      LLVM::StoreOp::create(builder, loc, value, launch.getSlot(slots, op));
+      LLVM::StoreOp::create(builder, loc, value, getResult(chunk, slots, op));
   }
 }
 
@@ -251,6 +306,8 @@ void CPUKernelBuilder::createSums() {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   for (Operation &op : kernel.getBodyBlock()) {
     auto partial = dyn_cast<PartialOp>(op);
+    if (partial && partial.getScope() == Scope::column)
+      continue;
     bool isSum = partial && partial.getKind() == ReduceKind::sum;
     if (isSum || isa<MetricOp>(op)) {
       Type type = getElementTypeOrSelf(op.getOperand(0));
@@ -282,7 +339,94 @@ void CPUKernelBuilder::storeSums(const Chunk &chunk, Value slots) {
       b.shr(b.addi(size, launch.i64(width - 1)), llvm::Log2_64(width));
   for (auto &[op, sum] : sums)
     LLVM::StoreOp::create(builder, loc, sum.getTotal(b, blocks),
-                          launch.getSlot(slots, op));
+                          getResult(chunk, slots, op));
+}
+
+//===----------------------------------------------------------------------===//
+// Columns
+//===----------------------------------------------------------------------===//
+
+static constexpr int64_t entryBytes = 4;
+
+void CPUKernelBuilder::createColumns() {
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  auto allocate = [&](int64_t entries) -> Value {
+    return LLVM::AllocaOp::create(builder, loc, pointer, builder.getI32Type(),
+                                  launch.i64(entries), /*alignment=*/64);
+  };
+  for (auto op : kernel.getBodyBlock().getOps<PartialOp>()) {
+    if (op.getScope() != Scope::column)
+      continue;
+    bool isSum = op.getKind() == ReduceKind::sum;
+    int64_t levels = isSum ? llvm::Log2_64(maxTileRows) + 1 : 1;
+    columns[op] = allocate(levels * maxTileColumns);
+  }
+  if (!columns.empty())
+    columnScratch = allocate(width);
+}
+
+TreeSum CPUKernelBuilder::getColumnSum(PartialOp op, Value offset) {
+  return TreeSum(launch, launch.advance(columns[op], offset, entryBytes),
+                 op.getValue().getType(), maxTileColumns * entryBytes);
+}
+
+void CPUKernelBuilder::addToColumns(StageBlock &block, PartialOp op) {
+  SequenceBuilder b(builder, loc);
+  const Chunk &row = block.chunk;
+  Value value = lanes.inOrder(b, block.mapping.lookup(op.getValue()));
+  Value offset = b.subi(block.index, row.begin);
+  if (op.getKind() == ReduceKind::sum)
+    return getColumnSum(op, offset)
+        .addBlock(b, value, b.subi(row.row, row.firstRow));
+  Value place = launch.advance(columns[op], offset, entryBytes);
+  Value isFirst = b.compare(arith::CmpIPredicate::eq, row.row, row.firstRow);
+  bool isMax = op.getKind() == ReduceKind::max;
+  Value before =
+      b.select(isFirst, b.like(value, isMax ? 0 : ~uint64_t(0)),
+               launch.load(place, value.getType(), /*offset=*/0, entryBytes));
+  Value both =
+      isMax ? arith::MaxUIOp::create(builder, loc, before, value).getResult()
+            : arith::MinUIOp::create(builder, loc, before, value).getResult();
+  LLVM::StoreOp::create(builder, loc, both, place, entryBytes);
+}
+
+void CPUKernelBuilder::storeColumns(const Chunk &tile) {
+  if (columns.empty())
+    return;
+  auto loop =
+      scf::ForOp::create(builder, loc, tile.begin, tile.end, launch.i64(width));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(loop.getBody()->getTerminator());
+  for (auto [op, place] : columns)
+    storeColumn(tile, cast<PartialOp>(op), loop.getInductionVar());
+}
+
+/// The entries of a block; those behind the last column are another tile's.
+void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
+                                   Value index) {
+  SequenceBuilder b(builder, loc);
+  Value offset = b.subi(index, tile.begin);
+  Value total =
+      op.getKind() == ReduceKind::sum
+          ? getColumnSum(op, offset)
+                .getTotal(b, b.subi(tile.endRow, tile.firstRow))
+          : launch.load(launch.advance(columns[op], offset, entryBytes),
+                        op.getValue().getType(), /*offset=*/0, entryBytes);
+  LLVM::StoreOp::create(builder, loc, total, columnScratch, entryBytes);
+  Value count = arith::MinSIOp::create(builder, loc, b.subi(tile.end, index),
+                                       launch.i64(width));
+  LLVM::MemcpyOp::create(builder, loc, launch.getPart(tile, op, index),
+                         columnScratch, b.muli(count, launch.i64(entryBytes)),
+                         /*isVolatile=*/false);
+}
+
+/// A row has one entry, the elements of a block several.
+void CPUKernelBuilder::buildLoadTotal(StageBlock &block, LoadTotalOp op) {
+  Value place =
+      launch.getAxisTotal(block.chunk, op.getIndex(),
+                          op.differsInRow() ? block.index : block.chunk.row);
+  block.mapping.map(op.getResult(),
+                    launch.load(place, op.getType(), /*offset=*/0, entryBytes));
 }
 
 /// Memory for what one stage leaves to the next.
@@ -317,7 +461,9 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
                                   Value tile, Value index) {
   StageBlock block{chunk, stage, tile, index, {}, {}};
   for (unsigned plane = 0; plane < planes.size(); ++plane)
-    block.pointers.push_back(launch.addressOf(chunk, plane, index));
+    block.pointers.push_back(planes[plane].isUsed()
+                                 ? launch.addressOf(chunk, plane, index)
+                                 : Value());
   if (width == 1)
     return buildBody(block);
   if (stage == 0)
@@ -336,7 +482,7 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
   if (stage == 0)
     conditionally([&] { copyTail(whole, count, /*toScratch=*/true); });
   for (auto [pointer, copy, plane] : llvm::zip(block.pointers, scratch, planes))
-    if (plane.group == 1)
+    if (plane.isStreamed())
       pointer = LLVM::SelectOp::create(builder, loc, isPartial, copy, pointer);
   buildBody(block);
   if (stage + 1 == stages.getCount())
@@ -345,7 +491,7 @@ void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
 
 void CPUKernelBuilder::prefetch(ArrayRef<Value> pointers) {
   for (auto [pointer, plane] : llvm::zip(pointers, planes)) {
-    if (plane.group > 1)
+    if (!plane.isStreamed())
       continue;
     for (int64_t line = 0; line < width * plane.bytes; line += lineBytes) {
       LLVM::GEPArg offset(int32_t(prefetchBytes + line));
@@ -362,7 +508,7 @@ void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
                                 bool toScratch) {
   SequenceBuilder b(builder, loc);
   for (auto [pointer, block, plane] : llvm::zip(pointers, scratch, planes)) {
-    if (plane.group > 1 || (toScratch ? !plane.isRead : !plane.isWritten))
+    if (!plane.isStreamed() || (toScratch ? !plane.isRead : !plane.isWritten))
       continue;
     if (toScratch) {
       // Lanes beyond the end compute on zeros; nobody reads them.
@@ -414,6 +560,10 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
     unsigned plane = launch.getPlaneIndex(store.getTensor(), store.getPlane());
     LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
                           block.pointers[plane], planes[plane].bytes);
+  } else if (auto total = dyn_cast<LoadTotalOp>(op)) {
+    buildLoadTotal(block, total);
+  } else if (columns.contains(op)) {
+    addToColumns(block, cast<PartialOp>(op));
   } else if (sums.contains(op)) {
     addToSum(block, op);
   } else if (llvm::is_contained(carriers, op)) {

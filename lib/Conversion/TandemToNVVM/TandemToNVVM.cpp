@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BlockReductions.h"
+#include "ColumnReductions.h"
 #include "Totals.h"
 #include "WarpReduce.h"
 #include "tandem/Conversion/LaunchABI.h"
@@ -54,6 +55,14 @@ private:
   /// allow the widest access.
   Value prepareChunk(Chunk &chunk);
   void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
+  /// A chunk of a matrix, row by row: the block's threads span its columns.
+  void buildTile(LLVM::LLVMFuncOp entry, Value chunkIndex);
+  /// A row of a tile; its results are those of the loop over rows.
+  SmallVector<Value> buildRow(const Chunk &tile, Value row, ValueRange state);
+  void storeColumns(const Chunk &tile, ValueRange state);
+  /// The first of this thread's columns.
+  Value getColumn(const Chunk &tile);
+  Value buildLoadTotal(const Chunk &chunk, Value index, LoadTotalOp op);
   /// Builds the loop over a chunk's steps. Its results: for each raise whether
   /// this thread's elements did; with reductions the number of steps, and this
   /// thread's maxima and minima.
@@ -90,7 +99,7 @@ private:
   LaunchBuilder launch;
   Location loc;
   int64_t width;
-  SmallVector<LaunchBuilder::PlaneInfo> planes;
+  ArrayRef<LaunchBuilder::PlaneInfo> planes;
   SmallVector<LoadPlaneOp> loads;
   SmallVector<StorePlaneOp> stores;
   SmallVector<RaiseOp> raises;
@@ -100,10 +109,12 @@ private:
   /// The metrics and partials, if there are any.
   SmallVector<Operation *> reduced;
   std::optional<BlockReductions> reductions;
+  /// The partials of columns.
+  std::optional<ColumnReductions> columns;
   IRMapping mapping;
   /// What a step computes: the sums' values; for each raise whether any lane
   /// did; the largest or smallest of the lanes.
-  SmallVector<Value> summands, raisedByStep, extremes;
+  SmallVector<Value> summands, raisedByStep, extremes, ofColumns;
 };
 } // namespace
 
@@ -127,7 +138,7 @@ void NVVMKernelBuilder::build() {
   Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
   thread = sreg<NVVM::ThreadIdXOp>();
   threads = sreg<NVVM::BlockDimXOp>();
-  if (kernel.getPart() == KernelPart::commit)
+  if (kernel.isPerTensor())
     return buildCommit(entry);
   buildReductions(entry);
   isCollective =
@@ -137,15 +148,20 @@ void NVVMKernelBuilder::build() {
                          entry.getArgument(6), blocks);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
-  buildChunk(entry, chunks.getInductionVar());
+  if (kernel.getMatrix() && kernel.getPer() == Granularity::element)
+    buildTile(entry, chunks.getInductionVar());
+  else
+    buildChunk(entry, chunks.getInductionVar());
 }
 
 /// The values of the kernel's body that a block reduces.
 void NVVMKernelBuilder::buildReductions(LLVM::LLVMFuncOp entry) {
   SmallVector<BlockReductions::Item> items;
+  columns.emplace(kernel, launch);
   for (Operation &op : kernel.getBodyBlock()) {
     auto partial = dyn_cast<PartialOp>(op);
-    if (!partial && !isa<MetricOp>(op))
+    bool isColumn = partial && partial.getScope() == Scope::column;
+    if (isColumn || (!partial && !isa<MetricOp>(op)))
       continue;
     reduced.push_back(&op);
     items.push_back({partial ? partial.getKind() : ReduceKind::sum,
@@ -195,6 +211,79 @@ void NVVMKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
   storeFlags(entry, steps.getResults().take_front(raises.size()));
   if (reductions)
     storeReduced(entry, chunkIndex, steps.getResults());
+}
+
+Value NVVMKernelBuilder::getColumn(const Chunk &tile) {
+  SequenceBuilder b(builder, loc);
+  return b.addi(tile.begin, b.muli(thread, launch.i64(width)));
+}
+
+void NVVMKernelBuilder::buildTile(LLVM::LLVMFuncOp entry, Value chunkIndex) {
+  SequenceBuilder b(builder, loc);
+  Chunk tile = launch.readTile(entry, chunkIndex);
+  SmallVector<Value> initial(raises.size(),
+                             b.integer(builder.getI1Type(), false));
+  llvm::append_range(initial, columns->getInitial(b));
+  auto rows = scf::ForOp::create(
+      builder, loc, tile.firstRow, tile.endRow, launch.i64(1), initial,
+      [&](OpBuilder &, Location, Value row, ValueRange state) {
+        scf::YieldOp::create(builder, loc, buildRow(tile, row, state));
+      });
+  storeFlags(entry, rows.getResults().take_front(raises.size()));
+  storeColumns(tile, rows.getResults().drop_front(raises.size()));
+}
+
+SmallVector<Value> NVVMKernelBuilder::buildRow(const Chunk &tile, Value row,
+                                               ValueRange state) {
+  SequenceBuilder b(builder, loc);
+  Chunk chunk = launch.getRow(tile, row);
+  Value isAligned = prepareChunk(chunk);
+  buildStep(chunk, getColumn(tile), isAligned);
+  if (reductions) {
+    reductions->addStep(b, summands, launch.i64(0));
+    reductions->finish(b, extremes, launch.i64(1), [&](ArrayRef<Value> values) {
+      for (auto [op, value] : llvm::zip(reduced, values))
+        LLVM::StoreOp::create(
+            builder, loc, value,
+            toGlobal(launch.getPart(chunk, cast<PartialOp>(op), row)));
+    });
+  }
+  SmallVector<Value> next;
+  for (auto [before, raised] : llvm::zip(state, raisedByStep))
+    next.push_back(b.ori(before, raised));
+  llvm::append_range(next, columns->add(b, state.drop_front(raises.size()),
+                                        ofColumns, b.subi(row, tile.firstRow)));
+  return next;
+}
+
+void NVVMKernelBuilder::storeColumns(const Chunk &tile, ValueRange state) {
+  SequenceBuilder b(builder, loc);
+  Value index = getColumn(tile);
+  SmallVector<Value> totals =
+      columns->getTotals(b, state, b.subi(tile.endRow, tile.firstRow));
+  if (totals.empty())
+    return;
+  for (int64_t lane = 0; lane < width; ++lane) {
+    auto exists =
+        scf::IfOp::create(builder, loc, laneExists(tile, index, lane));
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(exists.thenBlock());
+    Value column = b.addi(index, launch.i64(lane));
+    for (auto [op, total] : llvm::zip(columns->getOps(), totals)) {
+      Value entry = vector::ExtractOp::create(builder, loc, total, lane);
+      LLVM::StoreOp::create(builder, loc, entry,
+                            toGlobal(launch.getPart(tile, op, column)));
+    }
+  }
+}
+
+/// A row has one entry, the elements of a step several.
+Value NVVMKernelBuilder::buildLoadTotal(const Chunk &chunk, Value index,
+                                        LoadTotalOp op) {
+  Value place = launch.getAxisTotal(chunk, op.getIndex(),
+                                    op.differsInRow() ? index : chunk.row);
+  return launch.load(toGlobal(place), op.getType(), /*offset=*/0,
+                     /*alignment=*/4);
 }
 
 void NVVMKernelBuilder::storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
@@ -273,6 +362,8 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   SequenceBuilder b(builder, loc);
   Value combined;
   for (auto [pointer, plane] : llvm::zip(chunk.planes, planes)) {
+    if (!plane.isUsed())
+      continue;
     pointer = toGlobal(pointer);
     if (plane.group > 1)
       continue;
@@ -280,6 +371,8 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
         LLVM::PtrToIntOp::create(builder, loc, builder.getI64Type(), pointer);
     combined = combined ? b.ori(combined, address) : address;
   }
+  if (!combined)
+    return b.integer(builder.getI1Type(), true);
   Value low = b.andi(combined, b.like(combined, accessBytes - 1));
   Value offset = b.andi(chunk.begin, b.like(chunk.begin, width - 1));
   Value misaligned = b.ori(low, offset);
@@ -305,7 +398,12 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
     if (isa<LoadPlaneOp, StorePlaneOp, TotalOp, SizeOp>(op))
       continue;
-    if (isa<MetricOp, PartialOp>(op)) {
+    auto partial = dyn_cast<PartialOp>(op);
+    if (auto total = dyn_cast<LoadTotalOp>(op)) {
+      mapping.map(total.getResult(), buildLoadTotal(chunk, index, total));
+    } else if (partial && partial.getScope() == Scope::column) {
+      ofColumns.push_back(mapping.lookup(partial.getValue()));
+    } else if (isa<MetricOp, PartialOp>(op)) {
       prepareReduced(chunk, index, op);
     } else if (auto raise = dyn_cast<RaiseOp>(op)) {
       raisedByStep.push_back(anyLane(b, mapping.lookup(raise.getCondition())));
@@ -503,7 +601,7 @@ struct ConvertTandemToNVVMPass
   void runOnOperation() override {
     for (auto kernel :
          llvm::make_early_inc_range(getOperation().getOps<KernelOp>())) {
-      if (kernel.getWidth() < 2 && kernel.getPart() != KernelPart::commit) {
+      if (kernel.getWidth() < 2 && !kernel.isPerTensor()) {
         kernel.emitError("a GPU kernel takes at least 2 elements a thread; run "
                          "-tandem-widen first");
         return signalPassFailure();

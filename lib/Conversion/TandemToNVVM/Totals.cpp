@@ -35,6 +35,10 @@ private:
   LLVM::LLVMFuncOp enter(StringRef suffix, ArrayRef<PartialOp> reduced);
   void buildTotals(ArrayRef<PartialOp> reduced);
   void buildModel(ArrayRef<PartialOp> reduced);
+  /// Brings together what tiles have left of rows or columns, a thread for
+  /// each.
+  void buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced);
+  void joinParts(const Chunk &chunk, PartialOp op, Value entry);
   /// The block reduces a value of each position from `begin` to `end`.
   void reduceRange(Value begin, Value end,
                    function_ref<Value(Value, unsigned)> read,
@@ -69,8 +73,9 @@ LLVM::LLVMFuncOp TotalsBuilder::enter(StringRef suffix,
     items.push_back(
         {op.getKind(), getElementTypeOrSelf(op.getValue().getType())});
   SequenceBuilder b(builder, loc);
-  reductions.emplace(b, kernel, getEntryName(name) + "_parts", launch, items,
-                     blockSize);
+  if (!items.empty())
+    reductions.emplace(b, kernel, getEntryName(name) + "_parts", launch, items,
+                       blockSize);
   return entry;
 }
 
@@ -153,9 +158,65 @@ void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
   LLVM::ReturnOp::create(builder, loc, ValueRange());
 }
 
+void TotalsBuilder::buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced) {
+  LLVM::LLVMFuncOp entry = enter(suffix, {});
+  SequenceBuilder b(builder, loc);
+  auto chunks = scf::ForOp::create(
+      builder, loc, b.addi(entry.getArgument(5), sreg<NVVM::BlockIdXOp>()),
+      entry.getArgument(6), sreg<NVVM::GridDimXOp>());
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+  builder.setInsertionPoint(chunks.getBody()->getTerminator());
+  Chunk chunk = launch.readChunk(entry, chunks.getInductionVar());
+  auto entries = scf::ForOp::create(
+      builder, loc, b.addi(chunk.begin, sreg<NVVM::ThreadIdXOp>()), chunk.end,
+      sreg<NVVM::BlockDimXOp>());
+  builder.setInsertionPoint(entries.getBody()->getTerminator());
+  for (PartialOp op : reduced)
+    joinParts(chunk, op, entries.getInductionVar());
+}
+
+/// Neighbours first, then pairs of pairs; what is missing changes nothing.
+void TotalsBuilder::joinParts(const Chunk &chunk, PartialOp op, Value entry) {
+  SequenceBuilder b(builder, loc);
+  bool isRow = op.getScope() == Scope::row;
+  Value count = isRow ? chunk.partsOfRow : chunk.partsOfColumn;
+  Value extent = isRow ? chunk.rows : chunk.columns;
+  BlockReductions::Item item{op.getKind(),
+                             getElementTypeOrSelf(op.getValue().getType())};
+  auto place = [&](Value part) {
+    return launch.getAxisTotal(chunk, op.getIndex(),
+                               b.addi(b.muli(part, extent), entry));
+  };
+  auto steps = scf::WhileOp::create(
+      builder, loc, TypeRange{builder.getI64Type()}, ValueRange{launch.i64(1)},
+      [&](OpBuilder &inner, Location, ValueRange state) {
+        Value isLeft = b.compare(arith::CmpIPredicate::slt, state[0], count);
+        scf::ConditionOp::create(inner, loc, isLeft, state);
+      },
+      [&](OpBuilder &inner, Location, ValueRange state) {
+        Value next = b.addi(state[0], state[0]);
+        scf::ForOp::create(
+            inner, loc, launch.i64(0), b.subi(count, state[0]), next,
+            ValueRange(), [&](OpBuilder &, Location, Value part, ValueRange) {
+              Value left = place(part), right = place(b.addi(part, state[0]));
+              Value both =
+                  BlockReductions::join(b, item, launch.load(left, item.type),
+                                        launch.load(right, item.type));
+              LLVM::StoreOp::create(builder, loc, both, left);
+              scf::YieldOp::create(builder, loc);
+            });
+        scf::YieldOp::create(inner, loc, next);
+      });
+  (void)steps;
+}
+
 void TotalsBuilder::build() {
-  SmallVector<PartialOp> all, ofModel;
+  SmallVector<PartialOp> all, ofModel, ofRows, ofColumns;
   for (auto op : kernel.getBodyBlock().getOps<PartialOp>()) {
+    if (op.getScope() == Scope::row || op.getScope() == Scope::column) {
+      (op.getScope() == Scope::row ? ofRows : ofColumns).push_back(op);
+      continue;
+    }
     all.push_back(op);
     if (op.getScope() == Scope::model)
       ofModel.push_back(op);
@@ -169,6 +230,12 @@ void TotalsBuilder::build() {
     builder.setInsertionPoint(kernel);
     buildModel(ofModel);
   }
+  for (auto [suffix, reduced] : {std::pair("_row_totals", ArrayRef(ofRows)),
+                                 {"_column_totals", ArrayRef(ofColumns)}})
+    if (!reduced.empty()) {
+      builder.setInsertionPoint(kernel);
+      buildAxis(suffix, reduced);
+    }
 }
 
 void mlir::tandem::createTotals(KernelOp kernel, OpBuilder &builder,

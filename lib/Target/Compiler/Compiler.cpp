@@ -135,13 +135,13 @@ static llvm::Error lookupCode(CompiledKernel &result) {
     place = *address;
     return llvm::Error::success();
   };
-  result.earlyEntries.resize(signature.numPhases - 1);
+  result.earlyEntries.resize(signature.phases.size() - 1);
   for (auto [phase, place] : llvm::enumerate(result.earlyEntries))
     if (auto error = find(getEntryName(getPhaseName(signature, phase)), place))
       return error;
-  if (signature.hasCommit)
-    if (auto error =
-            find(getEntryName(getCommitName(signature)), result.commit))
+  result.commits.resize(signature.commits.size());
+  for (auto [per, place] : llvm::zip(signature.commits, result.commits))
+    if (auto error = find(getEntryName(getCommitName(signature, per)), place))
       return error;
   if (auto error = find(getEntryName(signature.name), result.entry))
     return error;

@@ -28,14 +28,33 @@ std::string KernelSignature::getTitle() const {
 }
 
 std::string KernelSignature::PlaneEntry::getSharers() const {
-  return group == Plane::wholeTensor ? "the tensor"
-                                     : "each " + std::to_string(group);
+  if (group == Plane::wholeTensor)
+    return "the tensor";
+  if (per == Granularity::element)
+    return "each " + std::to_string(group);
+  std::string place = stringifyGranularity(per).str();
+  return "each " +
+         (group == 1 ? place : std::to_string(group) + " " + place + "s");
+}
+
+int64_t KernelSignature::PlaneEntry::getNumEntries(int64_t rows,
+                                                   int64_t columns) const {
+  auto divide = [&](int64_t places) {
+    return places / group + (places % group != 0);
+  };
+  if (per == Granularity::row)
+    return divide(rows);
+  if (per == Granularity::column)
+    return divide(columns);
+  return group == Plane::wholeTensor ? divide(rows * columns)
+                                     : rows * divide(columns);
 }
 
 double KernelSignature::getBytesPerParameter() const {
   double bits = 0;
   for (const PlaneEntry &plane : planes)
-    bits += double(plane.bits) / double(plane.group);
+    if (plane.per == Granularity::element)
+      bits += double(plane.bits) / double(plane.group);
   return bits / 8.0;
 }
 
@@ -52,10 +71,11 @@ static void addPlanes(KernelOp kernel, unsigned tensor,
   StorageAttrInterface storage = kernel.getTensorType(tensor).getStorage();
   for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
     std::string name = role.getName().str();
-    planes.push_back(
-        {name + plane.suffix, name, role.getKind(), print(plane.elementType),
-         plane.elementType.getIntOrFloatBitWidth(), plane.isRead,
-         role.isUpdated(), storage.getVisiblePlane() == index, plane.group});
+    planes.push_back({name + plane.suffix, name, role.getKind(),
+                      print(plane.elementType),
+                      plane.elementType.getIntOrFloatBitWidth(), plane.isRead,
+                      role.isUpdated(), storage.getVisiblePlane() == index,
+                      plane.group, role.getPer()});
   }
 }
 
@@ -83,30 +103,36 @@ KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
   }
   signature.numScalars = kernel.getUniforms().size();
   signature.numMetrics = kernel.getNumMetrics();
+  signature.isMatrix = kernel.getMatrix();
   return signature;
 }
 
 void KernelSignature::addParts(ModuleOp module) {
-  numPhases = 0;
+  phases.clear();
   for (auto kernel : module.getOps<KernelOp>()) {
-    hasCommit |= kernel.getPart() == KernelPart::commit;
-    if (kernel.getPart() == KernelPart::commit)
+    if (kernel.getPart() == KernelPart::commit) {
+      commits.push_back(kernel.getPer());
       continue;
+    }
     reductions.resize(kernel.getReductions());
     for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
-      reductions[op.getIndex()] = {op.getKind(), numPhases,
-                                   op.getScope() == Scope::model};
-    ++numPhases;
+      reductions[op.getIndex()] = {op.getKind(), unsigned(phases.size()),
+                                   op.getScope()};
+    phases.push_back(kernel.getPer());
   }
 }
 
 std::string mlir::tandem::getPhaseName(const KernelSignature &signature,
                                        unsigned phase) {
-  if (phase + 1 == signature.numPhases)
+  if (phase + 1 == signature.phases.size())
     return signature.name;
   return signature.name + "_phase" + std::to_string(phase);
 }
 
-std::string mlir::tandem::getCommitName(const KernelSignature &signature) {
-  return signature.name + "_commit";
+std::string mlir::tandem::getCommitName(const KernelSignature &signature,
+                                        Granularity per) {
+  StringRef suffix = per == Granularity::row      ? "_rows"
+                     : per == Granularity::column ? "_columns"
+                                                  : "";
+  return (signature.name + "_commit" + suffix).str();
 }

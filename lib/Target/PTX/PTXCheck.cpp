@@ -279,6 +279,12 @@ static int64_t getSumAdditions(int64_t width) {
   return width - 1 + llvm::Log2_64(32) + llvm::Log2_64(8) + 2;
 }
 
+/// A thread's additions for the sums of its columns: one onto each level of
+/// their trees but the first, and as many for the totals.
+static int64_t getColumnAdditions(int64_t width) {
+  return 2 * llvm::Log2_64(maxTileRows) * width;
+}
+
 /// The required arithmetic of one step as a GPU executes it: divisions and
 /// roots of 16-bit formats are f32 ones and a rounding.
 static void getExpected(const RequiredCounts &required, int64_t width,
@@ -306,6 +312,9 @@ static void getExpected(const RequiredCounts &required, int64_t width,
     expected[unsigned(RoundingOp::add)][unsigned(format)].add(
         {additions, additions});
   }
+  int64_t additions = required.columnSums * getColumnAdditions(width);
+  expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f32)].add(
+      {additions, additions});
 }
 
 static std::string print(const CountRange &range) {

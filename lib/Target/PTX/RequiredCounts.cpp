@@ -106,7 +106,9 @@ public:
       visit(op);
     result.sums = kernel.getNumMetrics();
     for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
-      result.singleSums += op.getKind() == ReduceKind::sum;
+      if (op.getKind() == ReduceKind::sum)
+        ++(op.getScope() == Scope::column ? result.columnSums
+                                          : result.singleSums);
     kernel.getPrologue().walk([&](math::FmaOp) { ++result.prologueFMAs; });
     return result;
   }
@@ -115,7 +117,9 @@ private:
   /// Whether an operation gives each element a value of its own.
   static bool isSource(Operation &op) {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
-      return load.getPlaneInfo().group == 1;
+      return load.getSharing() == 1;
+    if (auto total = dyn_cast<LoadTotalOp>(op))
+      return total.differsInRow();
     return isa<RandomBitsOp>(op);
   }
 

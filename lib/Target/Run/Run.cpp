@@ -28,7 +28,7 @@ void mlir::tandem::printSignature(const KernelSignature &signature,
   for (const auto &plane : signature.planes) {
     os << "  " << (plane.isRead ? "r" : "-") << (plane.isWritten ? "w" : "-")
        << " " << plane.name << ": " << plane.type;
-    if (plane.group > 1)
+    if (plane.group > 1 || plane.per != Granularity::element)
       os << " for " << plane.getSharers();
     os << "\n";
   }
@@ -133,8 +133,9 @@ llvm::Error Runner::prepare() {
 
 llvm::Error Runner::bind(int64_t step) {
   std::vector<void *> pointers = arrays.getPointers(step);
-  tdm_tensor tensor = {1, arrays.getNumElements(), options.first, options.key,
-                       0, pointers.data()};
+  tdm_tensor tensor = {
+      arrays.getRows(), arrays.getColumns(), options.first, options.key, 0,
+      pointers.data()};
   return check(tdm_plan_update(plan, &tensor, 1));
 }
 
@@ -201,8 +202,9 @@ void Runner::printTable(const ArrayMap &before) {
   // Reads of what a step reads, writes of what it writes.
   double bytes = 0.0;
   for (const auto &plane : signature.planes)
-    bytes += double(plane.isRead + plane.isWritten) * plane.bits / 8.0 /
-             double(plane.group);
+    if (plane.per == Granularity::element)
+      bytes += double(plane.isRead + plane.isWritten) * plane.bits / 8.0 /
+               double(plane.group);
   os << "\n"
      << elements << " elements, " << options.steps << " steps, best "
      << format("%.3f ms, %.2f GB/s\n", best * 1e3,

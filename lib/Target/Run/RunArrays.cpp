@@ -132,6 +132,17 @@ llvm::Error RunArrays::checkGradient(const PlaneEntry &plane) {
   return llvm::Error::success();
 }
 
+/// Whether a plane has an entry for each element.
+static bool setsSize(const PlaneEntry &plane) {
+  return plane.group == 1 && plane.per == Granularity::element;
+}
+
+std::string RunArrays::describe(int64_t height, int64_t width) const {
+  if (!signature.isMatrix)
+    return std::to_string(width) + " elements";
+  return std::to_string(height) + " rows of " + std::to_string(width);
+}
+
 llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
                                   const std::string &name) {
   Array &array = arrays.at(name);
@@ -143,34 +154,42 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
     return fail(name, "holds " + getName(array.type),
                 signature.getTitle() + Twine(" keeps '") + plane.name +
                     "' as " + getName(wanted) + " (or integers of that width)");
-  if (plane.group > 1)
+  if (!setsSize(plane))
     return llvm::Error::success();
-  if (numElements < 0) {
-    numElements = array.getNumElements();
+  if (signature.isMatrix && array.shape.size() != 2)
+    return fail(name, "has " + Twine(array.shape.size()) + " dimensions",
+                signature.getTitle() + Twine(" updates matrices"));
+  int64_t height = signature.isMatrix ? array.shape[0] : 1;
+  int64_t width = signature.isMatrix ? array.shape[1] : array.getNumElements();
+  if (rows < 0) {
+    rows = height;
+    columns = width;
     sizedBy = name;
   }
-  if (array.getNumElements() != numElements)
+  if (height != rows || width != columns)
     return fail(name,
-                "has " + Twine(array.getNumElements()) + " elements, '" +
-                    sizedBy + "' has " + Twine(numElements),
+                "has " + describe(height, width) + ", '" + sizedBy + "' has " +
+                    describe(rows, columns),
                 "all arrays must have one size");
   return llvm::Error::success();
 }
 
-/// Arrays of scales, once the others have set the size.
+/// Arrays of scales, rows and columns, once the others have set the size.
 llvm::Error RunArrays::checkShared() const {
   for (const PlaneEntry &plane : signature.planes) {
     auto found = arrays.find(plane.name);
-    if (plane.group == 1 || found == arrays.end())
+    if (setsSize(plane) || found == arrays.end())
       continue;
-    int64_t entries = plane.getNumEntries(numElements);
+    int64_t entries = plane.getNumEntries(rows, columns);
+    bool isOfThem =
+        plane.per == Granularity::element && plane.group != Plane::wholeTensor;
     if (found->second.getNumElements() != entries)
-      return fail(plane.name,
-                  "has " + Twine(found->second.getNumElements()) +
-                      " elements, '" + sizedBy + "' has " + Twine(numElements),
-                  "one for " + Twine(plane.getSharers()) +
-                      (plane.group == Plane::wholeTensor ? "" : " of them") +
-                      " makes " + Twine(entries));
+      return fail(
+          plane.name,
+          "has " + Twine(found->second.getNumElements()) + " elements, '" +
+              sizedBy + "' has " + describe(rows, columns),
+          "one for " + Twine(plane.getSharers()) +
+              (isOfThem ? " of them" : "") + " makes " + Twine(entries));
   }
   return llvm::Error::success();
 }
@@ -238,8 +257,8 @@ static void widen(const Array &from, const llvm::fltSemantics &semantics,
 llvm::Error RunArrays::create(const PlaneEntry &plane) {
   const Array &model = arrays.at(sizedBy);
   auto shape = model.shape;
-  if (plane.group > 1)
-    shape = {plane.getNumEntries(numElements)};
+  if (!setsSize(plane))
+    shape = {plane.getNumEntries(rows, columns)};
   auto array = Array::create(getFileType(plane), shape);
   if (!array)
     return array.takeError();

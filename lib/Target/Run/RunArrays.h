@@ -28,7 +28,10 @@ public:
   /// of the common size; creates those that may be created.
   llvm::Error load();
 
-  int64_t getNumElements() const { return numElements; }
+  int64_t getNumElements() const { return rows * columns; }
+  /// The shape of a matrix; other tensors are one row.
+  int64_t getRows() const { return rows; }
+  int64_t getColumns() const { return columns; }
   /// The memory of each plane in step number `step`, counted from 0.
   std::vector<void *> getPointers(int64_t step);
   /// The array of a plane other than a gradient.
@@ -43,6 +46,8 @@ private:
   llvm::Error checkNames();
   llvm::Error checkGradient(const PlaneEntry &plane);
   llvm::Error checkShared() const;
+  /// "12 elements", "3 rows of 4".
+  std::string describe(int64_t height, int64_t width) const;
   llvm::Error checkArray(const PlaneEntry &plane, const std::string &name);
   bool hasValue(const std::string &role) const;
   llvm::Error checkMissing() const;
@@ -56,7 +61,7 @@ private:
   const KernelSignature &signature;
   const RunOptions &options;
   ArrayMap arrays;
-  int64_t numElements = -1;
+  int64_t rows = -1, columns = -1;
   /// The array that the others' sizes are compared with.
   std::string sizedBy;
 };

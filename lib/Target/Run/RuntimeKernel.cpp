@@ -31,12 +31,40 @@ mlir::tandem::getRuntimeHyper(const KernelSignature::Hyper &hyper) {
   return desc;
 }
 
+static tdm_granularity getRuntimeGranularity(Granularity per) {
+  switch (per) {
+  case Granularity::element:
+    return TDM_PER_ELEMENT;
+  case Granularity::row:
+    return TDM_PER_ROW;
+  case Granularity::column:
+    return TDM_PER_COLUMN;
+  }
+  llvm_unreachable("every granularity is listed");
+}
+
+static tdm_scope getRuntimeScope(Scope scope) {
+  switch (scope) {
+  case Scope::model:
+    return TDM_SCOPE_MODEL;
+  case Scope::row:
+    return TDM_SCOPE_ROW;
+  case Scope::column:
+    return TDM_SCOPE_COLUMN;
+  case Scope::group:
+  case Scope::tensor:
+    return TDM_SCOPE_TENSOR;
+  }
+  llvm_unreachable("every scope is listed");
+}
+
 static tdm_plane_desc getPlane(const KernelSignature::PlaneEntry &plane) {
   uint32_t access = (plane.isRead ? TDM_ACCESS_READ : 0u) |
                     (plane.isWritten ? TDM_ACCESS_WRITE : 0u);
   uint32_t group = plane.group == Plane::wholeTensor ? TDM_WHOLE_TENSOR
                                                      : uint32_t(plane.group);
-  return {plane.name.c_str(), plane.bits, access, group};
+  return {plane.name.c_str(), plane.bits, access, group,
+          uint32_t(getRuntimeGranularity(plane.per))};
 }
 
 static tdm_integer_desc getInteger(const KernelSignature::Integer &integer) {
@@ -49,7 +77,7 @@ getReduction(const KernelSignature::Reduction &reduction) {
       reduction.kind == ReduceKind::sum   ? TDM_REDUCTION_SUM
       : reduction.kind == ReduceKind::max ? TDM_REDUCTION_MAX
                                           : TDM_REDUCTION_MIN;
-  return {kind, reduction.phase, reduction.overModel};
+  return {kind, reduction.phase, getRuntimeScope(reduction.scope)};
 }
 
 llvm::Expected<tdm_kernel *>
@@ -66,6 +94,9 @@ mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
   auto early = llvm::map_to_vector(kernel.earlyEntries, [](void *code) {
     return reinterpret_cast<tdm_cpu_entry>(code);
   });
+  SmallVector<uint32_t> granularities;
+  for (Granularity per : signature.phases)
+    granularities.push_back(getRuntimeGranularity(per));
   tdm_kernel_desc desc = {};
   desc.struct_size = sizeof(desc);
   desc.name = signature.name.c_str();
@@ -83,7 +114,14 @@ mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
   desc.num_early_entries = early.size();
   desc.reductions = reductions.data();
   desc.num_reductions = reductions.size();
-  desc.commit = reinterpret_cast<tdm_cpu_entry>(kernel.commit);
+  desc.matrix = signature.isMatrix;
+  desc.early_granularities = granularities.data();
+  for (auto [per, code] : llvm::zip(signature.commits, kernel.commits)) {
+    tdm_cpu_entry &place = per == Granularity::row      ? desc.commit_rows
+                           : per == Granularity::column ? desc.commit_columns
+                                                        : desc.commit;
+    place = reinterpret_cast<tdm_cpu_entry>(code);
+  }
   tdm_kernel *handle = nullptr;
   if (tdm_kernel_create(&desc, &handle) != TDM_OK)
     return llvm::createStringError(tdm_last_error());

@@ -80,10 +80,23 @@ TDM_API const char *tdm_last_error(void);
 // Where the kernel has reductions, 24 bytes more:
 //   a pointer to as many 32-bit totals; int64 the tensor's first chunk, and the
 //   one behind its last.
+// A matrix kernel has 56 bytes and a pointer for each reduction instead:
+//   a pointer to totals; int64 the tensor's first chunk of rows, the one behind
+//   its last, the same of columns; of how many tiles the parts of a row are,
+//   and those of a column; then, for each reduction along rows or columns,
+//   where its parts are: 32 bits for each row (column), as often as there are
+//   tiles that leave one. When the reduction is known, it is in place of the
+//   first of them. At least 64 entries follow that may be read.
 // Chunk record, 24 bytes:
 //   int64 tensor, begin, end: elements [begin, end) of the flattened tensor,
 //   where begin is a multiple of a power of two that depends on the element
-//   counts alone, and at least 4096.
+//   counts alone, and at least 4096. In a phase per row or column, rows or
+//   columns.
+// Chunk record of a matrix kernel, 56 bytes, a tile of at most 64 rows and 2048
+// columns, each of which begins at a multiple of a power of two:
+//   int64 tensor, first row, the one behind the last, first column, the one
+//   behind the last; where the tile's parts of rows begin, and those of
+//   columns.
 
 /// Processes the chunks [chunk_begin, chunk_end) of the chunk table. Chunk c
 /// owns num_reductions slots of 8 bytes of \p workspace and, in the last phase,
@@ -113,6 +126,17 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 /// The kernel writes the plane.
 #define TDM_ACCESS_WRITE 2u
 
+/// The group of a plane with one entry for a tensor.
+#define TDM_WHOLE_TENSOR 0xFFFFFFFFu
+
+/// What a plane has entries for, or a phase runs over: elements, or the rows or
+/// columns of a matrix.
+typedef enum tdm_granularity {
+  TDM_PER_ELEMENT = 0,
+  TDM_PER_ROW = 1,
+  TDM_PER_COLUMN = 2
+} tdm_granularity;
+
 /// One array of a tensor.
 typedef struct tdm_plane_desc {
   /// The name that messages use, such as "param" or "exp_avg.lo".
@@ -124,11 +148,12 @@ typedef struct tdm_plane_desc {
   uint32_t access;
   /// Consecutive elements of the unsharded tensor that share an entry, a power
   /// of two of at most 4096; 0 stands for 1; TDM_WHOLE_TENSOR for all of them.
+  /// In a matrix kernel groups begin anew in each row, and of a plane per row
+  /// or column so many consecutive rows or columns share an entry.
   uint32_t group;
+  /// A tdm_granularity; other than TDM_PER_ELEMENT in a matrix kernel only.
+  uint32_t per;
 } tdm_plane_desc;
-
-/// The group of a plane with one entry for a tensor.
-#define TDM_WHOLE_TENSOR 0xFFFFFFFFu
 
 /// One hyperparameter and its domain. NaN lies outside of every domain.
 typedef struct tdm_hyper_desc {
@@ -156,15 +181,22 @@ typedef enum tdm_reduction_kind {
   TDM_REDUCTION_SUM = 2
 } tdm_reduction_kind;
 
-/// A reduction over the elements of each tensor or of all of them. Its total
-/// is known from the phase behind its own on.
+/// What meets in a reduction: the elements of a tensor or of all of them, or
+/// those of each row or column of a matrix.
+typedef enum tdm_scope {
+  TDM_SCOPE_TENSOR = 0,
+  TDM_SCOPE_MODEL = 1,
+  TDM_SCOPE_ROW = 2,
+  TDM_SCOPE_COLUMN = 3
+} tdm_scope;
+
+/// A reduction. Its total is known from the phase behind its own on.
 typedef struct tdm_reduction_desc {
   tdm_reduction_kind kind;
   /// The phase that leaves the parts: the number of an entry in
   /// \c early_entries, or num_early_entries for \c entry.
   uint32_t phase;
-  /// Nonzero for one total over all tensors of the plan.
-  uint32_t over_model;
+  tdm_scope scope;
 } tdm_reduction_desc;
 
 /// One integer argument, such as the step.
@@ -214,6 +246,16 @@ typedef struct tdm_kernel_desc {
   /// Runs behind the last phase over the tensors [chunk_begin, chunk_end), not
   /// over chunks; NULL if the kernel has no such part.
   tdm_cpu_entry commit;
+  /// Nonzero for a matrix kernel, which knows the rows and columns of tensors.
+  /// It records no metrics.
+  uint32_t matrix;
+  /// Of each early entry, the tdm_granularity of what it runs over; NULL for
+  /// elements alone. \c entry runs over elements.
+  const uint32_t *early_granularities;
+  /// Run before \c commit over the rows and over the columns of all tensors;
+  /// NULL if the kernel has no such part.
+  tdm_cpu_entry commit_rows;
+  tdm_cpu_entry commit_columns;
 } tdm_kernel_desc;
 
 /// A compiled kernel with its checked description. Immutable, so that any
@@ -246,7 +288,8 @@ typedef struct tdm_tensor {
   /// The row of hyperparameters that holds for this tensor.
   int64_t scalar_row;
   /// One pointer per plane of the kernel, each to rows * columns elements, or
-  /// to an entry for each group of them, the last of which may be shorter.
+  /// to rows or to columns entries, or to an entry for each group of them, the
+  /// last of which may be shorter.
   void *const *planes;
 } tdm_tensor;
 

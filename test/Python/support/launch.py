@@ -16,6 +16,7 @@ from model.metrics import tree_sum
 import numpy as np
 
 from tandem import _tandem
+from tandem._kernel import Granularity
 
 
 def aligned(count, dtype, offset=0):
@@ -40,10 +41,18 @@ class Tensor:
     first: int = 0
     key: int = 0
     row: int = 0
+    #: Rows and columns of a matrix.
+    shape: tuple = ()
 
     @property
     def size(self):
         return len(next(iter(self.planes.values())))
+
+    def extent(self, per):
+        """The number of elements, rows or columns."""
+        if per == Granularity.ELEMENT:
+            return self.size
+        return self.shape[per - 1] if self.size else 0
 
 
 @dataclass
@@ -79,27 +88,70 @@ class Regions:
         return self.add(name, aligned_copy(np.asarray(values, dtype=dtype)), False)
 
 
-def chunk_records(tensors, chunk_size):
-    """{tensor, begin, end} of chunks of at most `chunk_size` elements."""
-    return [(index, begin, min(begin + chunk_size, tensor.size))
+def chunk_records(tensors, chunk_size, per=Granularity.ELEMENT):
+    """{tensor, begin, end} of chunks of at most `chunk_size` elements, rows or
+    columns."""
+    return [(index, begin, min(begin + chunk_size, tensor.extent(per)))
             for index, tensor in enumerate(tensors)
-            for begin in range(0, tensor.size, chunk_size)]
+            for begin in range(0, tensor.extent(per), chunk_size)]
 
 
-def tensor_words(kernel, tensors, chunks, totals, regions):
+@dataclass
+class Tiles:
+    """The tiles of a launch of a matrix kernel, of powers of two."""
+
+    rows: int
+    columns: int
+
+    def records(self, tensors):
+        """{tensor, first row, end, first column, end, parts of rows, of columns}."""
+        return [(index, r, min(r + self.rows, rows), c, min(c + self.columns, columns),
+                 c // self.columns * rows, r // self.rows * columns)
+                for index, (rows, columns) in enumerate(t.shape for t in tensors)
+                for r in range(0, rows, self.rows)
+                for c in range(0, columns, self.columns)]
+
+    def counts(self, tensor):
+        """Of how many tiles the parts of a row and those of a column are."""
+        rows, columns = tensor.shape
+        return -(-columns // self.columns), -(-rows // self.rows)
+
+
+def own_range(chunks, index):
+    """The first of a tensor's chunks, and the one behind the last."""
+    first = sum(chunk[0] < index for chunk in chunks)
+    return [first, first + sum(chunk[0] == index for chunk in chunks)]
+
+
+def matrix_tail(kernel, tensor, index, chunks, tiles, regions):
+    """What a record of a matrix kernel ends with, behind the totals."""
+    counts = tiles.counts(tensor)
+    words = [*own_range(chunks[Granularity.ROW], index),
+             *own_range(chunks[Granularity.COLUMN], index), *counts]
+    for i, (_, _, scope) in enumerate(kernel.reductions):
+        axis = {"row": 0, "column": 1}.get(scope)
+        entries = 0 if axis is None else tensor.shape[axis] * counts[axis] + 64
+        words.append(regions.add(f"parts[{i}][{index}]", aligned(entries, np.uint32),
+                                 True))
+    return words
+
+
+def tensor_words(kernel, tensors, chunks, tiles, totals, regions):
     """{rows, columns, first, key, scalar row}, the planes' addresses and, where the
     kernel has reductions, {totals, first chunk, end chunk}."""
     words = []
     for index, tensor in enumerate(tensors):
-        words += [1, tensor.size, tensor.first, tensor.key, tensor.row]
+        words += [*(tensor.shape or (1, tensor.size)), tensor.first, tensor.key,
+                  tensor.row]
         for plane in kernel.planes:
             words.append(regions.add(f"{plane.name}[{index}]",
                                      tensor.planes[plane.name], plane.written))
-        if kernel._native.reductions:
-            first = sum(chunk[0] < index for chunk in chunks)
-            own = sum(chunk[0] == index for chunk in chunks)
-            words += [regions.add(f"totals[{index}]", totals[index], True), first,
-                      first + own]
+        if kernel.reductions or kernel.is_matrix:
+            words.append(regions.add(f"totals[{index}]", totals[index], True))
+        if kernel.is_matrix:
+            words += matrix_tail(kernel, tensor, index, chunks, tiles, regions)
+        elif kernel.reductions:
+            words += own_range(chunks[Granularity.ELEMENT], index)
     return words
 
 
@@ -117,47 +169,66 @@ def scalar_rows(kernel, rows):
 
 
 def phase_names(kernel):
-    """The kernels of a step in order: (name, whether it runs over chunks)."""
-    native = kernel._native
-    for phase in range(native.num_phases):
-        last = phase + 1 == native.num_phases
+    """The kernels of a step in order: (name, what it runs over, or None: tensors)."""
+    for phase, per in enumerate(kernel._native.phases):
+        last = phase + 1 == kernel.phases
         name = f"tandem_{kernel.name}" + ("" if last else f"_phase{phase}")
-        yield name, True
-        own = [over_model for _, of, over_model in native.reductions if of == phase]
-        if own:
-            yield name + "_totals", False
-        if any(own):
-            yield name + "_model", False
-    if native.has_commit:
-        yield f"tandem_{kernel.name}_commit", False
+        yield name, Granularity(per)
+        own = {scope for _, scope, of in kernel.reductions if of == phase}
+        if own & {"tensor", "model"}:
+            yield name + "_totals", None
+        if "model" in own:
+            yield name + "_model", None
+        if "row" in own:
+            yield name + "_row_totals", Granularity.ROW
+        if "column" in own:
+            yield name + "_column_totals", Granularity.COLUMN
+    for per in kernel._native.commits:
+        suffix = ("", "_rows", "_columns")[per]
+        yield f"tandem_{kernel.name}_commit{suffix}", Granularity(per) or None
+
+
+def all_chunks(kernel, tensors, chunk_size, tiles):
+    """The chunks of elements (tiles of matrices), and those of rows and columns."""
+    if not kernel.is_matrix:
+        return {Granularity.ELEMENT: chunk_records(tensors, chunk_size)}
+    return {Granularity.ELEMENT: tiles.records(tensors),
+            Granularity.ROW: chunk_records(tensors, chunk_size, Granularity.ROW),
+            Granularity.COLUMN: chunk_records(tensors, chunk_size, Granularity.COLUMN)}
 
 
 def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
-           chunk_range=None):
+           chunk_range=None, tiles=Tiles(4, 64)):
     """Runs the prologue and the phases of a kernel; a :class:`Launched`.
 
     `rows` holds the scalars of each row by name; `chunk_range` restricts the
     launch to some of the chunks.
     """
     regions = Regions()
-    chunks = chunk_records(tensors, chunk_size)
-    begin, end = chunk_range or (0, len(chunks))
-    reductions = len(kernel._native.reductions)
+    chunks = all_chunks(kernel, tensors, chunk_size, tiles)
+    elements = chunks[Granularity.ELEMENT]
+    reductions = len(kernel.reductions)
     totals = [aligned(reductions, np.uint32) for _ in tensors]
-    words = tensor_words(kernel, tensors, chunks, totals, regions)
+    words = tensor_words(kernel, tensors, chunks, tiles, totals, regions)
     flags = aligned(4, np.uint32)
     slots = reductions + kernel._native.num_metrics
-    workspace = aligned(len(chunks) * slots, np.float64)
+    most = max(len(table) for table in chunks.values())
+    workspace = aligned(most * slots, np.float64)
     parameters = [regions.table("tensors", words, np.int64),
-                  regions.table("chunks", np.ravel(chunks), np.int64),
                   regions.add("scalars", scalar_rows(kernel, rows), False),
                   regions.add("workspace", workspace, True),
                   regions.add("flags", flags, True)]
-    for name, over_chunks in phase_names(kernel):
-        work = [begin, end] if over_chunks else [0, len(tensors)]
+    tables = {per: regions.table(f"chunks[{per}]", np.ravel(table), np.int64)
+              for per, table in chunks.items()}
+    for name, per in phase_names(kernel):
+        table = tables[per or Granularity.ELEMENT]
+        work = [0, len(tensors)] if per is None else [0, len(chunks[per])]
+        if per == Granularity.ELEMENT and chunk_range:
+            work = list(chunk_range)
         grid = 1 if name.endswith("_model") else blocks
-        _tandem.evaluate_ptx(kernel.ptx, name, parameters + work, grid, threads,
-                             regions.list)
+        _tandem.evaluate_ptx(
+            kernel.ptx, name, [parameters[0], table, *parameters[1:], *work], grid,
+            threads, regions.list)
     assert (flags[1:] == 0).all()
-    return Launched(int(flags[0]), chunks,
-                    workspace.reshape(len(chunks), slots)[:, reductions:])
+    used = workspace[:len(elements) * slots].reshape(len(elements), slots)
+    return Launched(int(flags[0]), elements, used[:, reductions:])

@@ -21,128 +21,269 @@ namespace mlir::tandem {
 using namespace mlir;
 using namespace mlir::tandem;
 
-/// Whether an operation writes what all elements of a tensor share.
-static bool writesSharedEntry(Operation &op) {
-  auto store = dyn_cast<StorePlaneOp>(op);
-  return store && store.getPlaneInfo().group == Plane::wholeTensor;
-}
-
 static bool isReduction(Operation &op) {
   auto reduce = dyn_cast<ReduceOp>(op);
   return reduce && reduce.endsPhase();
 }
 
-/// Whether the last phase has an operation for its own sake.
-static bool hasEffect(Operation &op) {
-  return isa<StorePlaneOp, MetricOp, RaiseOp, PartialOp>(op) &&
-         !writesSharedEntry(op);
+static Granularity getGranularity(KernelOp kernel, Value tensor) {
+  unsigned index = cast<BlockArgument>(tensor).getArgNumber();
+  return kernel.getTensorRole(index).getPer();
 }
 
-/// Whether an operation gives each element a value of its own.
-static bool isElementSource(Operation &op) {
-  if (auto load = dyn_cast<LoadPlaneOp>(op))
-    return load.getPlaneInfo().group != Plane::wholeTensor;
-  return isa<RandomBitsOp>(op);
+//===----------------------------------------------------------------------===//
+// What differs between elements
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Along which axes of a matrix, or of a flat tensor all at once, values
+/// differ.
+enum Variation : unsigned { none = 0, byRow = 1, byColumn = 2, byElement = 3 };
+
+/// Finds along which axes the values of a body differ.
+class Variations {
+public:
+  explicit Variations(KernelOp kernel) : kernel(kernel) {
+    for (Operation &op : kernel.getBodyBlock())
+      known[&op] = find(op);
+  }
+
+  unsigned of(Operation *op) const { return known.lookup(op); }
+  unsigned of(Value value) const { return of(value.getDefiningOp()); }
+
+private:
+  static unsigned get(Granularity granularity) {
+    switch (granularity) {
+    case Granularity::row:
+      return byRow;
+    case Granularity::column:
+      return byColumn;
+    case Granularity::element:
+      return byElement;
+    }
+    llvm_unreachable("every granularity is listed");
+  }
+
+  unsigned find(Operation &op) const {
+    if (auto load = dyn_cast<LoadPlaneOp>(op))
+      return load.getPlaneInfo().group == Plane::wholeTensor
+                 ? none
+                 : get(getGranularity(kernel, load.getTensor()));
+    if (auto bits = dyn_cast<RandomBitsOp>(op))
+      return get(getGranularity(kernel, bits.getTensor()));
+    if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.endsPhase())
+      return reduce.getScope() == Scope::row      ? byRow
+             : reduce.getScope() == Scope::column ? byColumn
+                                                  : none;
+    unsigned joined = none;
+    for (Value operand : op.getOperands())
+      joined |= of(operand);
+    return joined;
+  }
+
+  KernelOp kernel;
+  llvm::DenseMap<Operation *, unsigned> known;
+};
+} // namespace
+
+/// In a matrix kernel the elements meet in their rows before the rows do.
+static void reduceRowsFirst(KernelOp kernel) {
+  Variations variations(kernel);
+  for (auto reduce : kernel.getBodyBlock().getOps<ReduceOp>()) {
+    bool isWhole =
+        reduce.getScope() == Scope::tensor || reduce.getScope() == Scope::model;
+    unsigned varies = variations.of(reduce.getValue());
+    if (!isWhole || varies == byRow || varies == byColumn)
+      continue;
+    OpBuilder builder(reduce);
+    reduce.getValueMutable().assign(
+        ReduceOp::create(builder, reduce.getLoc(), reduce.getKind(),
+                         reduce.getValue(), Scope::row));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+/// What runs over rows or columns comes before what it has no part in.
+static unsigned getOrder(Granularity granularity) {
+  return granularity == Granularity::row      ? 0
+         : granularity == Granularity::column ? 1
+                                              : 2;
 }
 
 namespace {
-/// Says in which phase each operation of a body is computed first.
-class PhaseNumbers {
+/// A launch that makes reductions: which of those that follow each other, and
+/// what it runs over.
+struct Phase {
+  unsigned depth = 0;
+  Granularity per = Granularity::element;
+
+  bool operator==(const Phase &other) const {
+    return depth == other.depth && per == other.per;
+  }
+  bool operator<(const Phase &other) const {
+    return std::pair(depth, getOrder(per)) <
+           std::pair(other.depth, getOrder(other.per));
+  }
+};
+
+/// Says in which phase each reduction of a body is made, and what is written
+/// when.
+class PhasePlan {
 public:
-  explicit PhaseNumbers(Block &body) {
-    for (Operation &op : body) {
-      unsigned phase = 0;
+  explicit PhasePlan(KernelOp kernel) : variations(kernel), kernel(kernel) {
+    Phase last;
+    for (Operation &op : kernel.getBodyBlock()) {
+      unsigned depth = 0;
       for (Value operand : op.getOperands())
         if (Operation *source = operand.getDefiningOp())
-          phase = std::max(phase, phases[source] + isReduction(*source));
-      phases[&op] = phase;
-      hasSharedStore |= writesSharedEntry(op);
-      reductions += isReduction(op);
+          depth = std::max(depth, depths[source] + isReduction(*source));
+      depths[&op] = depth;
       // What is written stays as it was until the last phase has read it.
       if (isReduction(op) || hasEffect(op))
-        last = std::max(last, phase);
+        last.depth = std::max(last.depth, depth);
     }
+    for (Operation &op : kernel.getBodyBlock())
+      if (isReduction(op))
+        reductions.push_back(find(cast<ReduceOp>(op)));
+    phases = reductions;
+    phases.push_back(last);
+    llvm::sort(phases);
+    phases.erase(llvm::unique(phases), phases.end());
   }
 
-  unsigned of(Operation *op) const { return phases.lookup(op); }
-  unsigned getLast() const { return last; }
-  unsigned getNumReductions() const { return reductions; }
-  bool needsCommit() const { return hasSharedStore; }
+  ArrayRef<Phase> getEarly() const { return ArrayRef(phases).drop_back(); }
+  Phase getLast() const { return phases.back(); }
+  /// The phases of the reductions, in their order.
+  ArrayRef<Phase> getReductions() const { return reductions; }
+
+  /// Whether the last phase has an operation for its own sake.
+  bool hasEffect(Operation &op) const {
+    return isa<StorePlaneOp, MetricOp, RaiseOp, PartialOp>(op) &&
+           !getShared(op);
+  }
+
+  /// The variation of an entry that elements share, if the operation writes
+  /// one.
+  std::optional<unsigned> getShared(Operation &op) const {
+    auto store = dyn_cast<StorePlaneOp>(op);
+    if (!store)
+      return std::nullopt;
+    if (store.getPlaneInfo().group == Plane::wholeTensor)
+      return none;
+    auto parent = op.getParentOfType<KernelOp>();
+    switch (getGranularity(parent, store.getTensor())) {
+    case Granularity::row:
+      return byRow;
+    case Granularity::column:
+      return byColumn;
+    case Granularity::element:
+      return std::nullopt;
+    }
+    llvm_unreachable("every granularity is listed");
+  }
 
 private:
-  llvm::DenseMap<Operation *, unsigned> phases;
-  unsigned last = 0, reductions = 0;
-  bool hasSharedStore = false;
+  Phase find(ReduceOp op) const {
+    Phase phase{depths.lookup(op), Granularity::element};
+    bool isAlongAxis =
+        op.getScope() == Scope::row || op.getScope() == Scope::column;
+    unsigned varies = variations.of(op.getValue());
+    if (kernel.getMatrix() && !isAlongAxis)
+      phase.per = varies == byRow ? Granularity::row : Granularity::column;
+    return phase;
+  }
+
+  Variations variations;
+  mutable KernelOp kernel;
+  llvm::DenseMap<Operation *, unsigned> depths;
+  SmallVector<Phase> reductions, phases;
 };
 
 /// Reduces a copy of a kernel to one of its parts.
 class PartBuilder {
 public:
-  PartBuilder(KernelOp kernel, const PhaseNumbers &numbers)
-      : kernel(kernel), numbers(numbers) {}
+  PartBuilder(KernelOp kernel, const PhasePlan &plan)
+      : kernel(kernel), plan(plan) {}
 
-  void buildEarly(unsigned phase) {
-    KernelOp part = clone("_phase" + llvm::Twine(phase), KernelPart::early,
-                          /*behind=*/false);
+  void buildEarly(unsigned number, Phase phase) {
+    KernelOp part = clone("_phase" + llvm::Twine(number), KernelPart::early,
+                          phase.per, kernel);
     buildReductions(part, phase);
     keepOnly(part, [](Operation &op) { return isa<PartialOp>(op); });
   }
 
-  LogicalResult buildCommit() {
-    KernelOp part = clone("_commit", KernelPart::commit, /*behind=*/true);
-    buildReductions(part, numbers.getLast() + 1);
-    keepOnly(part, [](Operation &op) { return writesSharedEntry(op); });
+  /// Builds what writes the entries that elements share: all of them, those of
+  /// a row or those of a column. There need be none.
+  LogicalResult buildCommit(Operation *&behind, unsigned shared,
+                            Granularity per, StringRef suffix) {
+    auto isWanted = [&](Operation &op) { return plan.getShared(op) == shared; };
+    if (llvm::none_of(kernel.getBodyBlock(), isWanted))
+      return success();
+    KernelOp part = clone(suffix, KernelPart::commit, per, behind);
+    // Every reduction is known by then.
+    buildReductions(part, Phase{~0u, Granularity::element});
+    keepOnly(part, isWanted);
+    Variations variations(part);
     for (Operation &op : part.getBodyBlock())
-      if (isElementSource(op)) {
-        op.emitOpError("differs between the elements of a tensor, but an entry "
-                       "that all of them share is made of it");
+      if (isa<LoadPlaneOp, RandomBitsOp>(op) &&
+          (variations.of(&op) & ~shared)) {
+        op.emitOpError("differs between the elements of a ")
+            << (per == Granularity::element ? "tensor"
+                                            : stringifyGranularity(per))
+            << ", but an entry that all of them share is made of it";
         part.erase();
         return failure();
       }
+    behind = part;
     return success();
   }
 
   /// The kernel itself becomes the last phase.
   void buildLast() {
-    kernel.setReductions(numbers.getNumReductions());
-    buildReductions(kernel, numbers.getLast());
-    keepOnly(kernel, [](Operation &op) { return hasEffect(op); });
+    kernel.setReductions(plan.getReductions().size());
+    buildReductions(kernel, plan.getLast());
+    keepOnly(kernel, [&](Operation &op) { return plan.hasEffect(op); });
   }
 
 private:
-  KernelOp clone(const llvm::Twine &suffix, KernelPart kind, bool behind) {
+  KernelOp clone(const llvm::Twine &suffix, KernelPart kind, Granularity per,
+                 Operation *place) {
     OpBuilder builder(kernel);
-    if (behind)
-      builder.setInsertionPointAfter(kernel);
+    if (kind == KernelPart::commit)
+      builder.setInsertionPointAfter(place);
     auto part = cast<KernelOp>(builder.clone(*kernel));
     part.setSymName((kernel.getSymName() + suffix).str());
     part.setPart(kind);
-    part.setReductions(numbers.getNumReductions());
+    part.setPer(per);
+    part.setReductions(plan.getReductions().size());
     return part;
   }
 
   /// Reductions of this phase are made here, those of earlier ones are known.
-  void buildReductions(KernelOp part, unsigned phase) {
-    SmallVector<Operation *> originals, copies;
-    for (Operation &op : kernel.getBodyBlock())
-      if (isReduction(op))
-        originals.push_back(&op);
-    for (Operation &op : part.getBodyBlock())
-      if (isReduction(op))
-        copies.push_back(&op);
-    SmallVector<unsigned> phases = llvm::map_to_vector(
-        originals, [&](Operation *op) { return numbers.of(op); });
-    for (auto [index, op] : llvm::enumerate(copies)) {
-      auto reduce = cast<ReduceOp>(op);
-      OpBuilder builder(op);
-      if (phases[index] == phase)
-        PartialOp::create(builder, op->getLoc(), reduce.getKind(),
+  void buildReductions(KernelOp part, Phase phase) {
+    SmallVector<ReduceOp> reductions;
+    for (auto reduce : part.getBodyBlock().getOps<ReduceOp>())
+      if (reduce.endsPhase())
+        reductions.push_back(reduce);
+    for (auto [index, reduce] : llvm::enumerate(reductions)) {
+      OpBuilder builder(reduce);
+      if (plan.getReductions()[index] == phase)
+        PartialOp::create(builder, reduce.getLoc(), reduce.getKind(),
                           reduce.getValue(), index, reduce.getScope());
-      auto total =
-          TotalOp::create(builder, op->getLoc(), reduce.getType(), index);
-      reduce.replaceAllUsesWith(total.getResult());
+      reduce.replaceAllUsesWith(buildTotal(builder, reduce, index));
       reduce.erase();
     }
+  }
+
+  static Value buildTotal(OpBuilder &builder, ReduceOp reduce, unsigned index) {
+    Scope scope = reduce.getScope();
+    if (scope == Scope::row || scope == Scope::column)
+      return LoadTotalOp::create(builder, reduce.getLoc(), reduce.getType(),
+                                 index, scope);
+    return TotalOp::create(builder, reduce.getLoc(), reduce.getType(), index);
   }
 
   /// Erases all but some operations and those that these need.
@@ -157,7 +298,7 @@ private:
   }
 
   KernelOp kernel;
-  const PhaseNumbers &numbers;
+  const PhasePlan &plan;
 };
 
 struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
@@ -169,17 +310,33 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
   }
 
   LogicalResult split(KernelOp kernel) {
-    PhaseNumbers numbers(kernel.getBodyBlock());
-    if (!numbers.getNumReductions() && !numbers.needsCommit())
+    if (kernel.getMatrix())
+      reduceRowsFirst(kernel);
+    PhasePlan plan(kernel);
+    if (!needsParts(kernel, plan))
       return success();
-    PartBuilder builder(kernel, numbers);
-    for (unsigned phase = 0; phase < numbers.getLast(); ++phase)
-      builder.buildEarly(phase);
-    if (numbers.needsCommit() && failed(builder.buildCommit()))
+    PartBuilder builder(kernel, plan);
+    for (auto [number, phase] : llvm::enumerate(plan.getEarly()))
+      builder.buildEarly(number, phase);
+    // A tensor's own entries are read with those of its rows and columns.
+    Operation *behind = kernel;
+    if (failed(builder.buildCommit(behind, byRow, Granularity::row,
+                                   "_commit_rows")) ||
+        failed(builder.buildCommit(behind, byColumn, Granularity::column,
+                                   "_commit_columns")) ||
+        failed(
+            builder.buildCommit(behind, none, Granularity::element, "_commit")))
       return failure();
-    numPhases += numbers.getLast() + 1;
+    numPhases += plan.getEarly().size() + 1;
     builder.buildLast();
     return success();
+  }
+
+  static bool needsParts(KernelOp kernel, const PhasePlan &plan) {
+    return !plan.getReductions().empty() ||
+           llvm::any_of(kernel.getBodyBlock(), [&](Operation &op) {
+             return plan.getShared(op).has_value();
+           });
   }
 };
 } // namespace

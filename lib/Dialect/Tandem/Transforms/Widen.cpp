@@ -51,9 +51,12 @@ private:
   /// Whether an access is to an entry that many elements share.
   static bool isShared(Operation *op) {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
-      return load.getPlaneInfo().group > 1;
-    auto store = dyn_cast<StorePlaneOp>(op);
-    return store && store.getPlaneInfo().group > 1;
+      return load.getSharing() != 1;
+    if (auto store = dyn_cast<StorePlaneOp>(op))
+      return store.getSharing() != 1;
+    // The elements of a row are computed together.
+    auto total = dyn_cast<LoadTotalOp>(op);
+    return total && !total.differsInRow();
   }
 
   LogicalResult widenShared(Operation *op) {
@@ -79,7 +82,7 @@ private:
       return widenShared(op);
     if (auto reduce = dyn_cast<ReduceOp>(op))
       return widenReduce(reduce);
-    bool isSource = isa<LoadPlaneOp, RandomBitsOp>(op);
+    bool isSource = isa<LoadPlaneOp, LoadTotalOp, RandomBitsOp>(op);
     bool isStore = isa<StorePlaneOp, MetricOp, RaiseOp, PartialOp>(op);
     if (!isSource && !isStore &&
         llvm::none_of(op->getOperands(),
@@ -135,9 +138,11 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
     int64_t smallest = std::numeric_limits<int64_t>::max();
     for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
       for (const Plane &plane :
-           kernel.getTensorType(i).getStorage().getPlanes())
-        if (plane.group > 1)
-          smallest = std::min(smallest, plane.group);
+           kernel.getTensorType(i).getStorage().getPlanes()) {
+        int64_t sharing = kernel.getSharing(i, plane);
+        if (sharing > 1)
+          smallest = std::min(smallest, sharing);
+      }
     return smallest;
   }
 
@@ -150,7 +155,7 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
     for (auto kernel : getOperation().getOps<KernelOp>()) {
       int64_t lanes = std::min<int64_t>(width, getSmallestGroup(kernel));
       // What ends a step runs once for each tensor.
-      if (lanes == 1 || kernel.getPart() == KernelPart::commit)
+      if (lanes == 1 || kernel.isPerTensor())
         continue;
       if (failed(Widener(kernel, lanes, numWidened).run()))
         return signalPassFailure();

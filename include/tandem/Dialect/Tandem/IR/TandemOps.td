@@ -520,6 +520,14 @@ def Tandem_LoadTotalOp : Tandem_Op<"load_total", [MemoryEffects<[MemRead]>]> {
   let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$index, Tandem_Scope:$scope);
   let results = (outs AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32, F32]>]>:$result);
   let assemblyFormat = "`[` $index `]` `over` $scope attr-dict `:` type($result)";
+  let extraClassDeclaration = [{
+    /// Whether the elements that are computed together, those of a row, have a
+    /// result each.
+    bool differsInRow() {
+      return getScope() == Scope::column ||
+             getOperation()->getParentOfType<KernelOp>().getPer() != Granularity::element;
+    }
+  }];
   let hasVerifier = 1;
 }
 

@@ -1,0 +1,55 @@
+//===- ColumnReductions.h - Reductions of a tile's columns ------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares reductions of columns over the rows of a tile, which each
+// thread makes of its own columns.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_TANDEMTONVVM_COLUMNREDUCTIONS_H
+#define TANDEM_LIB_CONVERSION_TANDEMTONVVM_COLUMNREDUCTIONS_H
+
+#include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+
+/// The partials of columns of a kernel. What a thread has of its columns goes
+/// from row to row: a maximum or minimum, or, of a sum, the levels of its tree,
+/// where level k holds 2^k rows.
+class ColumnReductions {
+public:
+  ColumnReductions(KernelOp kernel, LaunchBuilder &launch);
+
+  ArrayRef<PartialOp> getOps() { return ops; }
+
+  /// The values before the first row.
+  SmallVector<Value> getInitial(SequenceBuilder &b);
+  /// Adds row number `row`, one vector for each partial.
+  SmallVector<Value> add(SequenceBuilder &b, ValueRange state,
+                         ArrayRef<Value> values, Value row);
+  /// The results after so many rows, one vector for each partial.
+  SmallVector<Value> getTotals(SequenceBuilder &b, ValueRange state,
+                               Value rows);
+
+private:
+  static bool isSum(PartialOp op) { return op.getKind() == ReduceKind::sum; }
+  /// Carries a value up from a level like a binary counter.
+  SmallVector<Value> carry(SequenceBuilder &b, ArrayRef<Value> levels,
+                           Value value, Value row, unsigned level);
+  Value sumLevels(SequenceBuilder &b, ArrayRef<Value> levels, Value rows);
+  Value isSet(SequenceBuilder &b, Value number, unsigned bit);
+  SmallVector<SmallVector<Value>> split(ValueRange state);
+
+  LaunchBuilder &launch;
+  SmallVector<PartialOp> ops;
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_TANDEMTONVVM_COLUMNREDUCTIONS_H

@@ -1,0 +1,88 @@
+//===- ChunkTable.cpp - The chunk tables of a launch ----------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the tables of the chunks that a kernel's launches run
+// over.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ChunkTable.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace tandem::runtime;
+
+static_assert(sizeof(Chunk) == 24, "the kernels' layout of a chunk record");
+static_assert(sizeof(Tile) == 56, "the kernels' layout of a tile's record");
+
+static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
+
+/// Large chunks cost the least, but a small model must still be enough for
+/// many threads. The number of threads has no say, so that plans do not change
+/// with it.
+static int64_t chunkElements(const TensorTable &tensors, tdm_granularity per) {
+  constexpr int64_t largest = 1 << 16, smallest = 1 << 12, enoughChunks = 64;
+  int64_t total = 0;
+  for (int64_t i = 0; i < tensors.size(); ++i)
+    total += std::min(tensors.extent(i, per), maxInt64 - total);
+  int64_t size = largest;
+  while (size > smallest && total / size < enoughChunks)
+    size /= 2;
+  return size;
+}
+
+template <typename Record>
+void ChunkTable::append(const Record &record) {
+  const auto *begin = reinterpret_cast<const int64_t *>(&record);
+  words.insert(words.end(), begin, begin + sizeof(record) / sizeof(int64_t));
+  ++count;
+}
+
+void ChunkTable::assign(const TensorTable &tensors, tdm_granularity per) {
+  int64_t size = chunkElements(tensors, per);
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    firsts.push_back(count);
+    int64_t extent = tensors.extent(tensor, per);
+    for (int64_t begin = 0; begin < extent; begin += size)
+      append(Chunk{tensor, begin, begin + std::min(size, extent - begin)});
+  }
+  firsts.push_back(count);
+}
+
+/// Whole rows where they are short, so many that a tile is a chunk's size.
+static Tiling cut(int64_t rows, int64_t columns, int64_t elements) {
+  constexpr int64_t maxRows = 64, maxColumns = 2048;
+  Tiling tiling{rows, columns, 1, 1};
+  while (tiling.tileColumns < std::min(columns, maxColumns))
+    tiling.tileColumns *= 2;
+  while (tiling.tileRows < std::min(rows, maxRows) &&
+         2 * tiling.tileRows * tiling.tileColumns <= elements)
+    tiling.tileRows *= 2;
+  return tiling;
+}
+
+void ChunkTable::appendTiles(int64_t tensor, const Tiling &t) {
+  for (int64_t down = 0; down < t.downCount(); ++down)
+    for (int64_t across = 0; across < t.acrossCount(); ++across) {
+      int64_t row = down * t.tileRows, column = across * t.tileColumns;
+      append(Tile{tensor, row, std::min(row + t.tileRows, t.rows), column,
+                  std::min(column + t.tileColumns, t.columns), across * t.rows,
+                  down * t.columns});
+    }
+}
+
+void ChunkTable::assignTiles(const TensorTable &tensors) {
+  int64_t size = chunkElements(tensors, TDM_PER_ELEMENT);
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    firsts.push_back(count);
+    tilings.push_back(cut(tensors.rows(tensor), tensors.columns(tensor), size));
+    appendTiles(tensor, tilings.back());
+  }
+  firsts.push_back(count);
+}

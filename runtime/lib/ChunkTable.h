@@ -1,0 +1,71 @@
+//===- ChunkTable.h - The chunk tables of a launch --------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the tables of the chunks that a kernel's launches run
+// over.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CHUNKTABLE_H
+#define TANDEM_RUNTIME_LIB_CHUNKTABLE_H
+
+#include "TensorTable.h"
+
+namespace tandem::runtime {
+
+/// A chunk record: a range of elements, rows or columns of one tensor.
+struct Chunk {
+  int64_t tensor, begin, end;
+};
+
+/// A chunk record of a matrix kernel. The tile's parts of rows (columns) begin
+/// so many entries behind the tensor's.
+struct Tile {
+  int64_t tensor, firstRow, endRow, firstColumn, endColumn;
+  int64_t rowParts, columnParts;
+};
+
+/// How a matrix is cut into tiles.
+struct Tiling {
+  int64_t rows, columns;
+  /// The rows and columns of a tile, powers of two.
+  int64_t tileRows, tileColumns;
+
+  int64_t downCount() const { return (rows + tileRows - 1) / tileRows; }
+  int64_t acrossCount() const {
+    return (columns + tileColumns - 1) / tileColumns;
+  }
+};
+
+/// The chunk records of a tensor table, of all tensors' elements, rows or
+/// columns, or tiles.
+class ChunkTable {
+public:
+  void assign(const TensorTable &tensors, tdm_granularity per);
+  void assignTiles(const TensorTable &tensors);
+
+  const void *data() const { return words.data(); }
+  int64_t size() const { return count; }
+  /// The number of the first chunk of \p tensor, also for one past the end.
+  int64_t firstOf(int64_t tensor) const { return firsts[tensor]; }
+  /// How a tensor has been cut into tiles.
+  const Tiling &tiling(int64_t tensor) const { return tilings[tensor]; }
+
+private:
+  template <typename Record>
+  void append(const Record &record);
+  void appendTiles(int64_t tensor, const Tiling &tiling);
+
+  std::vector<int64_t> words, firsts;
+  std::vector<Tiling> tilings;
+  int64_t count = 0;
+};
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_CHUNKTABLE_H

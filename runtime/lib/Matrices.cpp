@@ -1,0 +1,81 @@
+//===- Matrices.cpp - Reductions of rows and columns ----------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the reductions of what the tiles of matrices leave.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Matrices.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace tandem::runtime;
+
+/// Kernels load whole vectors, which may reach behind the last entry.
+static constexpr size_t padding = 64;
+
+AxisParts::AxisParts(const Kernel &kernel, const ChunkTable &tiles,
+                     int64_t count)
+    : numReductions(kernel.reductions.size()) {
+  if (!kernel.matrix)
+    return;
+  size_t size = 0;
+  for (int64_t tensor = 0; tensor < count; ++tensor)
+    for (const Reduction &reduction : kernel.reductions) {
+      const Tiling &tiling = tiles.tiling(tensor);
+      Range range{size, 0, 0};
+      if (reduction.scope == TDM_SCOPE_ROW)
+        range = {size, tiling.rows, tiling.acrossCount()};
+      else if (reduction.scope == TDM_SCOPE_COLUMN)
+        range = {size, tiling.columns, tiling.downCount()};
+      if (reduction.isAlongAxis())
+        size += range.extent * range.count + padding;
+      ranges.push_back(range);
+    }
+  parts.resize(size);
+}
+
+void AxisParts::link(int64_t tensor, const Tiling &tiling, int64_t *tail) {
+  *tail++ = tiling.acrossCount();
+  *tail++ = tiling.downCount();
+  for (size_t i = 0; i < numReductions; ++i)
+    *tail++ = reinterpret_cast<int64_t>(
+        parts.data() + ranges[tensor * numReductions + i].begin);
+}
+
+static uint32_t add(uint32_t x, uint32_t y) {
+  float values[2];
+  std::memcpy(&values[0], &x, sizeof(x));
+  std::memcpy(&values[1], &y, sizeof(y));
+  float sum = values[0] + values[1];
+  uint32_t bits;
+  std::memcpy(&bits, &sum, sizeof(bits));
+  return bits;
+}
+
+static uint32_t join(tdm_reduction_kind kind, uint32_t x, uint32_t y) {
+  if (kind == TDM_REDUCTION_SUM)
+    return add(x, y);
+  return kind == TDM_REDUCTION_MAX ? std::max(x, y) : std::min(x, y);
+}
+
+void AxisParts::reduce(size_t reduction, tdm_reduction_kind kind) {
+  for (size_t i = reduction; i < ranges.size(); i += numReductions) {
+    const Range &range = ranges[i];
+    uint32_t *own = parts.data() + range.begin;
+    // Neighbours first, then pairs of pairs; what is missing changes nothing.
+    for (int64_t step = 1; step < range.count; step *= 2)
+      for (int64_t k = 0; k + step < range.count; k += 2 * step) {
+        uint32_t *left = own + k * range.extent;
+        const uint32_t *right = left + step * range.extent;
+        for (int64_t entry = 0; entry < range.extent; ++entry)
+          left[entry] = join(kind, left[entry], right[entry]);
+      }
+  }
+}

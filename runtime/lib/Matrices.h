@@ -1,0 +1,53 @@
+//===- Matrices.h - Reductions of rows and columns --------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares what the tiles of matrices leave of reductions along rows
+// and columns.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_MATRICES_H
+#define TANDEM_RUNTIME_LIB_MATRICES_H
+
+#include "ChunkTable.h"
+
+namespace tandem::runtime {
+
+/// The parts of a matrix kernel's reductions along rows and columns: for each
+/// tensor and reduction an entry per row (column) from each tile across (down).
+class AxisParts {
+public:
+  AxisParts() = default;
+  /// Room for \p count tensors, which \p tiles has cut.
+  AxisParts(const Kernel &kernel, const ChunkTable &tiles, int64_t count);
+
+  /// Writes the end of a tensor's record: of how many tiles the parts of a row
+  /// and a column are, and where those of each reduction are.
+  void link(int64_t tensor, const Tiling &tiling, int64_t *tail);
+
+  /// Brings the parts of a reduction of all tensors together in place of the
+  /// first ones.
+  void reduce(size_t reduction, tdm_reduction_kind kind);
+
+private:
+  /// The parts of one reduction of one tensor: \c count times \c extent
+  /// entries.
+  struct Range {
+    size_t begin = 0;
+    int64_t extent = 0, count = 0;
+  };
+
+  std::vector<uint32_t> parts;
+  /// By tensors, then by reductions.
+  std::vector<Range> ranges;
+  size_t numReductions = 0;
+};
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_MATRICES_H
