@@ -38,11 +38,14 @@ TANDEM_CAPI_EXPORTED int64_t tandemEvaluatePTX(
     intptr_t numParameters, uint32_t blocks, uint32_t threads,
     const TandemBuffer *buffers, intptr_t numBuffers);
 
-/// A plane's elements, 8, 16 or 32 bits each, that the interpreter updates.
+/// A plane's elements, 8, 16 or 32 bits each, that the interpreter updates: an
+/// array of `rank` dimensions, the last of which runs fastest. Those of a
+/// matrix, in a graph of matrices, are its rows and columns.
 typedef struct TandemPlaneArray {
   const char *name;
   void *data;
-  int64_t count;
+  const int64_t *shape;
+  intptr_t rank;
   int32_t bits;
 } TandemPlaneArray;
 

@@ -58,11 +58,19 @@ static llvm::Error interpret(func::FuncOp graph, StringRef name,
   return interpretGraph(graph, strategy, state);
 }
 
+static int64_t countElements(const TandemPlaneArray &array) {
+  int64_t count = 1;
+  for (intptr_t i = 0; i < array.rank; ++i)
+    count *= array.shape[i];
+  return count;
+}
+
 /// Elements lie in memory in their own width; the interpreter's words are 64.
 static PlaneData readPlane(const TandemPlaneArray &array) {
-  PlaneData plane{unsigned(array.bits), {}};
+  PlaneData plane{unsigned(array.bits), {}, {}};
+  plane.shape.assign(array.shape, array.shape + array.rank);
   unsigned bytes = array.bits / 8;
-  for (int64_t i = 0; i < array.count; ++i) {
+  for (int64_t i = 0, e = countElements(array); i < e; ++i) {
     uint64_t word = 0;
     memcpy(&word, static_cast<const char *>(array.data) + i * bytes, bytes);
     plane.elements.push_back(word);
@@ -72,7 +80,7 @@ static PlaneData readPlane(const TandemPlaneArray &array) {
 
 static void writePlane(const TandemPlaneArray &array, const PlaneData &plane) {
   unsigned bytes = array.bits / 8;
-  for (int64_t i = 0; i < array.count; ++i)
+  for (int64_t i = 0, e = countElements(array); i < e; ++i)
     memcpy(static_cast<char *>(array.data) + i * bytes, &plane.elements[i],
            bytes);
 }

@@ -73,9 +73,9 @@ bool GraphReader::isUniform(Value source) {
   return uniform[source] = result;
 }
 
-bool GraphReader::isShared(Value source) {
-  auto known = shared.find(source);
-  if (known != shared.end())
+bool GraphReader::isWide(Value source) {
+  auto known = wide.find(source);
+  if (known != wide.end())
     return known->second;
   Operation *op = source.getDefiningOp();
   bool result =
@@ -83,9 +83,107 @@ bool GraphReader::isShared(Value source) {
   if (!result && op)
     result = !isa<tensor::EmptyOp>(op) && op->getNumRegions() == 0 &&
              llvm::all_of(op->getOperands(), [&](Value operand) {
-               return isShared(getSource(operand));
+               return isWide(getSource(operand));
              });
-  return shared[source] = result;
+  return wide[source] = result;
+}
+
+//===----------------------------------------------------------------------===//
+// Rows and columns
+//===----------------------------------------------------------------------===//
+
+static int64_t getRank(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type ? type.getRank() : 0;
+}
+
+/// Whether some tensor has an entry for each row or column.
+static bool findRows(func::FuncOp graph) {
+  auto isVector = [](BlockArgument argument) {
+    return getRole(argument).getPer() != Granularity::element;
+  };
+  auto leavesVector = [](linalg::ReduceOp reduce) {
+    return reduce->getNumResults() == 1 && getRank(reduce->getResult(0)) == 1;
+  };
+  return llvm::any_of(graph.getArguments(), isVector) ||
+         llvm::any_of(graph.getBody().front().getOps<linalg::ReduceOp>(),
+                      leavesVector);
+}
+
+static Extent toExtent(Granularity per) {
+  switch (per) {
+  case Granularity::element:
+    return Extent::Element;
+  case Granularity::row:
+    return Extent::Row;
+  case Granularity::column:
+    return Extent::Column;
+  }
+  llvm_unreachable("every granularity is listed");
+}
+
+Extent reference::join(Extent a, Extent b) {
+  if (a == Extent::Tensor || a == b)
+    return b;
+  return b == Extent::Tensor ? a : Extent::Element;
+}
+
+Extent GraphReader::getExtent(Value source) {
+  auto known = extents.find(source);
+  if (known != extents.end())
+    return known->second;
+  Extent extent = computeExtent(source);
+  return extents[source] = extent;
+}
+
+Extent GraphReader::computeExtent(Value source) {
+  if (auto argument = dyn_cast<BlockArgument>(source)) {
+    RoleAttr role = getRole(argument);
+    return role.isTensor() ? toExtent(role.getPer()) : Extent::Tensor;
+  }
+  Operation *op = source.getDefiningOp();
+  if (auto reduce = dyn_cast<linalg::ReduceOp>(op)) {
+    if (getRank(source) == 0)
+      return Extent::Tensor;
+    return reduce.getDimensions().front() == 1 ? Extent::Row : Extent::Column;
+  }
+  Extent extent = Extent::Tensor;
+  if (!isa<tensor::DimOp, tensor::EmptyOp>(op))
+    for (Value operand : op->getOperands())
+      extent = join(extent, getExtent(getSource(operand)));
+  return extent;
+}
+
+std::optional<Extent> GraphReader::getEntries(Value vector) {
+  auto known = entries.find(vector);
+  if (known != entries.end())
+    return known->second;
+  std::optional<Extent> extent = computeEntries(vector);
+  return entries[vector] = extent;
+}
+
+/// A splat is as long as what its size was taken from.
+std::optional<Extent> GraphReader::computeEntries(Value vector) {
+  Operation *op = vector.getDefiningOp();
+  if (!op || isa<linalg::ReduceOp>(op))
+    return getExtent(vector);
+  if (auto dim = dyn_cast<tensor::DimOp>(op)) {
+    std::optional<int64_t> index = dim.getConstantIndex();
+    if (getRank(dim.getSource()) == 1)
+      return getEntries(dim.getSource());
+    if (getRank(dim.getSource()) != 2 || !index)
+      return std::nullopt;
+    return *index == 0 ? Extent::Row : Extent::Column;
+  }
+  bool isSized = isa<tensor::SplatOp, tensor::EmptyOp>(op);
+  std::optional<Extent> extent;
+  for (Value operand : op->getOperands()) {
+    bool counts = isSized ? bool(operand.getDefiningOp<tensor::DimOp>())
+                          : getRank(operand) == 1;
+    if (counts && !extent)
+      extent = getEntries(operand);
+  }
+  return extent;
 }
 
 //===----------------------------------------------------------------------===//
@@ -125,12 +223,15 @@ llvm::Error GraphReader::check() {
                      "arith.select");
   if (llvm::Error error = checkArguments())
     return error;
+  hasRows = findRows(graph);
+  if (llvm::Error error = checkRanks())
+    return error;
   if (llvm::Error error = checkResults())
     return error;
   for (Operation &op : graph.getBody().front())
     if (llvm::Error error = checkOperation(&op))
       return error;
-  return llvm::Error::success();
+  return checkNewValues();
 }
 
 llvm::Error GraphReader::checkArguments() {
@@ -153,6 +254,43 @@ llvm::Error GraphReader::checkArguments() {
   return llvm::Error::success();
 }
 
+/// A graph of matrices has matrices, rows and columns alone.
+llvm::Error GraphReader::checkRanks() {
+  if (!hasRows)
+    return llvm::Error::success();
+  for (BlockArgument argument : getTensors()) {
+    RoleAttr role = getRole(argument);
+    int64_t wanted = role.getPer() == Granularity::element ? 2 : 1;
+    if (getRank(argument) != wanted)
+      return makeError("'" + role.getName().getValue() + "' is " +
+                       describe(argument.getType()) + " per " +
+                       stringifyGranularity(role.getPer()) +
+                       " in a graph of matrices, which takes tensor<?x?xf32> "
+                       "per element, tensor<?xf32> per row and per column");
+  }
+  return llvm::Error::success();
+}
+
+static StringRef stringify(Extent extent) {
+  return extent == Extent::Row ? "row" : "column";
+}
+
+/// What replaces a state per row has an entry per row.
+llvm::Error GraphReader::checkNewValues() {
+  Operation *terminator = graph.getBody().front().getTerminator();
+  for (auto [argument, value] :
+       llvm::zip(getUpdated(), terminator->getOperands())) {
+    bool isVector = hasRows && getRank(value) == 1;
+    std::optional<Extent> got = isVector ? getEntries(value) : std::nullopt;
+    if (got && *got != getExtent(argument))
+      return makeError("the new value of '" +
+                       getRole(argument).getName().getValue() +
+                       "' has an entry per " + stringify(*got) +
+                       ", the tensor per " + stringify(getExtent(argument)));
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error GraphReader::checkResults() {
   size_t wanted = getUpdated().size();
   if (wanted > 0 && graph.getNumResults() == wanted)
@@ -163,35 +301,72 @@ llvm::Error GraphReader::checkResults() {
                    " params and states to give a new value to");
 }
 
-/// The sum of all elements of one tensor.
+/// The sum of one tensor.
 static bool isSum(linalg::ReduceOp op) {
   Block &body = *op.getBlock();
   auto sum = dyn_cast<arith::AddFOp>(body.front());
-  auto scope = op->getAttrOfType<StringAttr>("tandem.scope");
-  return op.getInputs().size() == 1 &&
-         op.getNumReductionLoops() == op.getNumLoops() && sum &&
-         sum.getLhs() != sum.getRhs() &&
+  return op.getInputs().size() == 1 && sum && sum.getLhs() != sum.getRhs() &&
          llvm::all_of(sum->getOperands(), llvm::IsaPred<BlockArgument>) &&
-         body.getTerminator()->getOperand(0) == sum &&
-         (!scope || scope == "tensor" || scope == "model");
+         body.getTerminator()->getOperand(0) == sum;
+}
+
+/// Of all elements, within the scope that is named, or along rows or columns.
+static bool hasScope(linalg::ReduceOp op) {
+  Attribute attribute = op->getAttr("tandem.scope");
+  if (op.getNumReductionLoops() != op.getNumLoops())
+    return !attribute && op.getNumLoops() == 2;
+  auto scope = dyn_cast_or_null<StringAttr>(attribute);
+  return !attribute || (scope && (scope == "tensor" || scope == "model"));
 }
 
 /// Every element must meet only its own neighbours in other tensors, or sums.
 llvm::Error GraphReader::checkOperation(Operation *op) {
   if (auto reduce = dyn_cast<linalg::ReduceOp>(op)) {
-    if (isSum(reduce))
+    if (isSum(reduce) && hasScope(reduce))
       return llvm::Error::success();
     return makeError("'linalg.reduce' is not the sum (arith.addf) of all "
                      "elements of one tensor, over the scope \"tensor\" or "
-                     "\"model\"");
+                     "\"model\", or without a scope of each row or column of "
+                     "a matrix");
   }
   auto extract = dyn_cast<tensor::ExtractOp>(op);
   if (extract && !extract.getIndices().empty())
     return makeError("'tensor.extract' picks one element of many; a graph is "
                      "element-wise");
-  if (auto loop = dyn_cast<linalg::LinalgOp>(op))
-    return checkOperands(loop);
+  auto loop = dyn_cast<linalg::LinalgOp>(op);
+  if (loop)
+    if (llvm::Error error = checkOperands(loop))
+      return error;
+  bool hasPlaces = loop && loop.getNumLoops() == 2;
+  return hasPlaces || isa<func::ReturnOp>(op) ? llvm::Error::success()
+                                              : checkEntries(op);
+}
+
+/// Entries of rows do not meet those of columns.
+llvm::Error GraphReader::checkEntries(Operation *op) {
+  std::optional<Extent> joined;
+  for (Value operand : op->getOperands()) {
+    if (!hasRows || getRank(operand) != 1)
+      continue;
+    std::optional<Extent> next = getEntries(operand);
+    if (joined && next && *joined != *next)
+      return makeError("'" + describe(op->getName()) + "' joins an entry per " +
+                       stringify(*joined) + " with one per " +
+                       stringify(*next) +
+                       "; broadcast both to matrices (linalg.broadcast) first");
+    joined = joined ? joined : next;
+  }
   return llvm::Error::success();
+}
+
+/// Whether a vector is indexed by the rows or columns whose entries it has.
+bool GraphReader::isByPlace(linalg::LinalgOp loop, OpOperand &operand) {
+  AffineMap map = loop.getMatchingIndexingMap(&operand);
+  if (!hasRows || loop.getNumLoops() != 2 || map.getNumResults() != 1)
+    return false;
+  auto dim = dyn_cast<AffineDimExpr>(map.getResult(0));
+  return dim && getEntries(operand.get()) ==
+                    (dim.getPosition() == 0 ? Extent::Row : Extent::Column);
 }
 
 llvm::Error GraphReader::checkOperands(linalg::LinalgOp loop) {
@@ -206,11 +381,13 @@ llvm::Error GraphReader::checkOperands(linalg::LinalgOp loop) {
     bool isTensor = isa<RankedTensorType>(operand.get().getType());
     if (!isTensor || loop.getMatchingIndexingMap(&operand).isIdentity())
       continue;
-    if (isWritten || (isRead && !isShared(getSource(operand.get()))))
+    bool isOne = getExtent(getSource(operand.get())) == Extent::Tensor;
+    if (isWritten || (isRead && !isOne && !isByPlace(loop, operand)))
       return makeError("operand #" + llvm::Twine(operand.getOperandNumber()) +
                        " of '" + describe(op->getName()) +
-                       "' is not indexed by the identity; a graph is "
-                       "element-wise");
+                       "' is not indexed by the identity" +
+                       (hasRows ? " or as its rows or columns are" : "") +
+                       "; a graph is element-wise");
   }
   return llvm::Error::success();
 }

@@ -7,8 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the execution of source graphs under a strategy:
-// policies, expansions and storages of docs/Numerics.md, element by element,
-// once for each sum over all of them and once for the new values.
+// policies, expansions and storages of docs/Numerics.md. What rows, columns or
+// all elements share is computed once for each; the rest element by element,
+// for each sum over it and for the new values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,6 +19,8 @@
 #include "tandem/Reference/InterpreterGraph.h"
 #include "tandem/Reference/InterpreterOperations.h"
 #include "tandem/Reference/InterpreterStorage.h"
+
+#include "llvm/ADT/SmallBitVector.h"
 
 #include <optional>
 
@@ -30,16 +33,16 @@ using namespace mlir::tandem::reference;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One value of an element. Operands are indices of earlier nodes.
+/// One value. Operands are indices of earlier nodes.
 struct Node {
   enum class Kind {
     /// The decoded value of a tensor: an f32, a component, or all of them.
     Load,
     /// A scalar, in f32.
     Scalar,
-    /// The number of elements.
+    /// The number of elements, rows or columns.
     Size,
-    /// The sum of a node over all elements, in f32.
+    /// The sum of a node over rows, columns or all elements, in f32.
     Sum,
     /// An operation of the graph, on leading components.
     Operation,
@@ -51,15 +54,35 @@ struct Node {
   SmallVector<unsigned, 3> operands;
   /// Load: which. Accumulate and Decay: whose storage.
   unsigned tensor = 0;
-  /// Whether all elements have one value, which is an f32.
-  bool isShared = false;
-  /// Scalar: the value. Decay: the factor. Sum: the value, once it is known.
+  /// What the node has a value for.
+  Extent extent = Extent::Tensor;
+  /// Sum: whether it runs over rows, columns or both.
+  Extent summed = Extent::Element;
+  /// Whether the value is an f32 under every policy.
+  bool isWide = false;
+  /// Size: the value.
+  uint64_t size = 0;
+  /// Scalar: the value. Decay: the factor.
   std::optional<SoftFloat> scalar;
   /// Decay: the factor's components, as many as the storage has.
   Components split;
   bool isSubtracted = false;
   Operation *op = nullptr;
   OperationHandler handler = nullptr;
+};
+
+/// A new value.
+struct Store {
+  unsigned node;
+  const BoundTensor *tensor;
+  Extent extent;
+  /// What a scale has yet to be made of.
+  std::vector<SoftFloat> pending;
+};
+
+/// A row and a column. A flat tensor is one row.
+struct Place {
+  uint64_t row = 0, column = 0;
 };
 
 /// A graph under a strategy.
@@ -76,29 +99,43 @@ private:
   llvm::Error bindArguments();
   llvm::Error bindScalars();
   llvm::Error build();
-  llvm::Error checkStored(unsigned updated);
   llvm::Expected<unsigned> readNode(Value source);
   llvm::Expected<unsigned> wholeNode(Value source);
   llvm::Expected<unsigned> makeScalar(Value source);
   llvm::Expected<unsigned> makeSum(linalg::ReduceOp op);
-  llvm::Expected<unsigned> makeOperation(Operation *op, bool isShared);
+  llvm::Expected<Extent> findSummed(linalg::ReduceOp op);
+  llvm::Error checkStart(linalg::ReduceOp op);
+  llvm::Expected<unsigned> makeSize(tensor::DimOp op);
+  llvm::Expected<unsigned> makeOperation(Value source);
   llvm::Expected<unsigned> makeFrom(Value source);
   llvm::Expected<unsigned> makeStep(const UpdateStep &step);
   llvm::Expected<SoftFloat> evaluateReal(Value source);
   unsigned addNode(Node node) {
+    if (node.kind != Node::Kind::Sum)
+      for (unsigned operand : node.operands)
+        node.extent = join(node.extent, nodes[operand].extent);
     nodes.push_back(std::move(node));
     return nodes.size() - 1;
   }
 
+  // Places.
+  uint64_t count(Extent extent) const;
+  uint64_t indexAt(Extent extent) const;
+  void moveTo(Extent extent, uint64_t index);
+
   // Execution.
-  llvm::Error sum(unsigned node);
-  llvm::Error runNodes(uint64_t element, unsigned count);
-  llvm::Error runElement(uint64_t element);
+  using Summand = llvm::function_ref<llvm::Expected<SoftFloat>()>;
+  llvm::Error fillEntries(unsigned node);
+  llvm::Expected<SoftFloat> sum(const Node &node);
+  llvm::Expected<SoftFloat> sumOver(Extent extent, Summand summand);
+  SmallVector<unsigned> findNeeded(ArrayRef<unsigned> wanted) const;
+  llvm::Error runElement(ArrayRef<unsigned> needed);
+  llvm::Error storeAll(Extent extent);
   Lane load(const BoundTensor &tensor, uint64_t element) const;
   void store(const BoundTensor &tensor, const Lane &value,
              uint64_t element) const;
   void storeGroups();
-  llvm::Expected<Lane> evaluate(const Node &node, uint64_t element) const;
+  llvm::Expected<Lane> evaluate(const Node &node);
   llvm::Expected<Lane> evaluateOperation(const Node &node) const;
   Lane accumulate(const Node &node) const;
   Lane decay(const Node &node) const;
@@ -107,8 +144,14 @@ private:
     return compute.getPolicy() == Policy::component;
   }
   Format getFormatOfPolicy() const { return *getFormat(compute.getFormat()); }
+  /// Of a node, where we are.
+  const Lane &getValue(unsigned node) const {
+    Extent extent = nodes[node].extent;
+    return extent == Extent::Element ? values[node]
+                                     : entries[node][indexAt(extent)];
+  }
   const SoftFloat &leading(unsigned node) const {
-    return std::get<SoftFloat>(values[node].front());
+    return std::get<SoftFloat>(getValue(node).front());
   }
   const BoundTensor &getTensor(BlockArgument argument) const {
     return bound.tensors[tensorIndex.lookup(argument)];
@@ -125,12 +168,12 @@ private:
 
   std::vector<Node> nodes;
   llvm::DenseMap<Value, unsigned> readNodes, wholeNodes;
-  /// The node and the tensor of each new value.
-  SmallVector<std::pair<unsigned, const BoundTensor *>> stores;
-  /// The values of the nodes for the element at hand.
+  SmallVector<Store> stores;
+  Place place;
+  /// The values of the nodes per element, for the element at hand.
   std::vector<Lane> values;
-  /// For each of `stores`, the new values that a scale has yet to be made of.
-  std::vector<std::vector<SoftFloat>> pending;
+  /// The values of the other nodes, for all rows or columns.
+  std::vector<std::vector<Lane>> entries;
 };
 } // namespace
 
@@ -143,13 +186,16 @@ llvm::Error GraphStep::run() {
     return error;
   if (llvm::Error error = build())
     return error;
+  // The rows of a matrix without columns have no means.
+  if (reader.isMatrix() && bound.numElements == 0)
+    return llvm::Error::success();
+  values.resize(nodes.size());
+  entries.resize(nodes.size());
   for (unsigned i = 0, e = nodes.size(); i < e; ++i)
-    if (nodes[i].kind == Node::Kind::Sum)
-      if (llvm::Error error = sum(i))
-        return error;
-  pending.resize(stores.size());
-  for (uint64_t element = 0; element < bound.numElements; ++element)
-    if (llvm::Error error = runElement(element))
+    if (llvm::Error error = fillEntries(i))
+      return error;
+  for (Extent extent : {Extent::Row, Extent::Column, Extent::Element})
+    if (llvm::Error error = storeAll(extent))
       return error;
   storeGroups();
   return llvm::Error::success();
@@ -177,7 +223,9 @@ llvm::Error GraphStep::bindArguments() {
     roles.push_back(role);
     storages.push_back(storage);
   }
-  llvm::Expected<BoundTensors> found = bindTensors(roles, storages, state);
+  llvm::Expected<BoundTensors> found =
+      reader.isMatrix() ? bindMatrices(roles, storages, state)
+                        : bindTensors(roles, storages, state);
   if (!found)
     return found.takeError();
   bound = std::move(*found);
@@ -218,7 +266,7 @@ llvm::Error GraphStep::build() {
         isWhole ? wholeNode(source) : readNode(source);
     if (!node)
       return node.takeError();
-    stores.push_back({*node, &tensor});
+    stores.push_back({*node, &tensor, reader.getExtent(argument), {}});
   }
   return llvm::Error::success();
 }
@@ -256,17 +304,31 @@ llvm::Expected<unsigned> GraphStep::makeFrom(Value source) {
   if (reader.isUniform(source))
     return makeScalar(source);
   if (isa<BlockArgument>(source))
-    return addNode({Node::Kind::Load, {}, tensorIndex.lookup(source)});
+    return addNode({Node::Kind::Load,
+                    {},
+                    tensorIndex.lookup(source),
+                    reader.getExtent(source)});
   Operation *op = source.getDefiningOp();
   if (auto reduce = dyn_cast<linalg::ReduceOp>(op))
     return makeSum(reduce);
-  if (auto dim = dyn_cast<tensor::DimOp>(op)) {
-    if (dim.getSource().getType().getRank() == 1)
-      return addNode({Node::Kind::Size});
+  if (auto dim = dyn_cast<tensor::DimOp>(op))
+    return makeSize(dim);
+  return makeOperation(source);
+}
+
+llvm::Expected<unsigned> GraphStep::makeSize(tensor::DimOp op) {
+  int64_t rank = op.getSource().getType().getRank();
+  std::optional<Extent> extent = Extent::Element;
+  if (reader.isMatrix())
+    extent = reader.getEntries(op.getResult());
+  if (!extent || (rank != 1 && !reader.isMatrix()))
     return makeError("'tensor.dim' becomes a number of a graph where the "
-                     "tensor has one dimension");
-  }
-  return makeOperation(op, reader.isShared(source));
+                     "tensor has one dimension, or is a matrix of a graph of "
+                     "rows and columns and the dimension a constant");
+  Node node{Node::Kind::Size};
+  node.isWide = true;
+  node.size = count(*extent);
+  return addNode(node);
 }
 
 llvm::Expected<SoftFloat> GraphStep::evaluateReal(Value source) {
@@ -284,18 +346,13 @@ llvm::Expected<unsigned> GraphStep::makeScalar(Value source) {
   if (!value)
     return value.takeError();
   Node node{Node::Kind::Scalar};
-  node.isShared = true;
+  node.isWide = true;
   node.scalar = value->convert(Format::F32);
   return addNode(node);
 }
 
 /// What the sum begins with must be a zero, since the tree is the whole rule.
-llvm::Expected<unsigned> GraphStep::makeSum(linalg::ReduceOp op) {
-  if (state.first != 0)
-    return makeError("'linalg.reduce' takes the whole tensor, but element 0 is "
-                     "number " +
-                     llvm::Twine(state.first) +
-                     " of the unsharded tensor; pass the unsharded tensor");
+llvm::Error GraphStep::checkStart(linalg::ReduceOp op) {
   Value initial = reader.getSource(op.getInits().front());
   bool isZero = reader.isUniform(initial);
   if (isZero) {
@@ -304,31 +361,64 @@ llvm::Expected<unsigned> GraphStep::makeSum(linalg::ReduceOp op) {
       return value.takeError();
     isZero = value->isZero();
   }
-  if (!isZero)
-    return makeError("'linalg.reduce' begins with another number than 0");
+  if (isZero)
+    return llvm::Error::success();
+  return makeError("'linalg.reduce' begins with another number than 0");
+}
+
+/// A sum along a row runs over the columns.
+llvm::Expected<Extent> GraphStep::findSummed(linalg::ReduceOp op) {
+  Value input = op.getInputs().front();
+  bool isWhole = op.getNumReductionLoops() == op.getNumLoops();
+  if (!isWhole)
+    return op.getDimensions().front() == 1 ? Extent::Column : Extent::Row;
+  if (!reader.isMatrix() || op.getNumLoops() == 2)
+    return Extent::Element;
+  if (std::optional<Extent> extent = reader.getEntries(input))
+    return *extent;
+  return makeError("'linalg.reduce' sums entries of which nothing says whether "
+                   "they are a row's or a column's; take their number from "
+                   "tensor.dim");
+}
+
+llvm::Expected<unsigned> GraphStep::makeSum(linalg::ReduceOp op) {
+  if (state.first != 0)
+    return makeError("'linalg.reduce' takes the whole tensor, but element 0 is "
+                     "number " +
+                     llvm::Twine(state.first) +
+                     " of the unsharded tensor; pass the unsharded tensor");
+  if (llvm::Error error = checkStart(op))
+    return error;
+  llvm::Expected<Extent> summed = findSummed(op);
+  if (!summed)
+    return summed.takeError();
   llvm::Expected<unsigned> summand =
       readNode(reader.getSource(op.getInputs().front()));
   if (!summand)
     return summand.takeError();
   Node node{Node::Kind::Sum, {*summand}};
-  node.isShared = true;
+  node.extent = reader.getExtent(op->getResult(0));
+  node.summed = *summed;
+  node.isWide = true;
   return addNode(node);
 }
 
 /// A graph fixes no precision: its elements are real numbers, or truths. What
-/// all elements share may come from their number.
-static bool isValueType(Type type, bool isShared) {
+/// is not made of elements may come from their number.
+static bool isValueType(Type type, bool isWide) {
   Type element = getElementTypeOrSelf(type);
   return element.isF32() || element.isInteger(1) ||
-         (isShared && (element.isInteger(64) || element.isIndex()));
+         (isWide && (element.isInteger(64) || element.isIndex()));
 }
 
-llvm::Expected<unsigned> GraphStep::makeOperation(Operation *op,
-                                                  bool isShared) {
+llvm::Expected<unsigned> GraphStep::makeOperation(Value source) {
+  Operation *op = source.getDefiningOp();
   Node node{Node::Kind::Operation};
   node.op = op;
-  node.isShared = isShared;
-  auto isElementType = [&](Type type) { return isValueType(type, isShared); };
+  node.isWide = reader.isWide(source);
+  auto isElementType = [&](Type type) {
+    return isValueType(type, node.isWide);
+  };
   node.handler = findHandler(op);
   if (!node.handler)
     return makeUnknownOperationError(op);
@@ -375,59 +465,156 @@ llvm::Expected<unsigned> GraphStep::makeStep(const UpdateStep &step) {
 // Execution
 //===----------------------------------------------------------------------===//
 
-/// The values of the first nodes.
-llvm::Error GraphStep::runNodes(uint64_t element, unsigned count) {
-  values.clear();
-  for (const Node &node : ArrayRef<Node>(nodes).take_front(count)) {
-    llvm::Expected<Lane> value = evaluate(node, element);
+uint64_t GraphStep::count(Extent extent) const {
+  switch (extent) {
+  case Extent::Tensor:
+    return 1;
+  case Extent::Row:
+    return bound.rows;
+  case Extent::Column:
+    return bound.columns;
+  case Extent::Element:
+    return bound.numElements;
+  }
+  llvm_unreachable("every extent is listed");
+}
+
+/// Which of the values of a node is the one where we are.
+uint64_t GraphStep::indexAt(Extent extent) const {
+  switch (extent) {
+  case Extent::Tensor:
+    return 0;
+  case Extent::Row:
+    return place.row;
+  case Extent::Column:
+    return place.column;
+  case Extent::Element:
+    return place.row * bound.columns + place.column;
+  }
+  llvm_unreachable("every extent is listed");
+}
+
+void GraphStep::moveTo(Extent extent, uint64_t index) {
+  if (extent == Extent::Row)
+    place.row = index;
+  else if (extent == Extent::Column)
+    place.column = index;
+  else if (extent == Extent::Element)
+    place = {index / bound.columns, index % bound.columns};
+}
+
+/// The nodes per element of which the wanted ones are made, in order.
+SmallVector<unsigned> GraphStep::findNeeded(ArrayRef<unsigned> wanted) const {
+  llvm::SmallBitVector isNeeded(nodes.size());
+  for (unsigned node : wanted)
+    isNeeded.set(node);
+  SmallVector<unsigned> needed;
+  for (unsigned node = nodes.size(); node-- > 0;) {
+    if (!isNeeded[node] || nodes[node].extent != Extent::Element)
+      continue;
+    needed.push_back(node);
+    for (unsigned operand : nodes[node].operands)
+      isNeeded.set(operand);
+  }
+  std::reverse(needed.begin(), needed.end());
+  return needed;
+}
+
+llvm::Error GraphStep::runElement(ArrayRef<unsigned> needed) {
+  for (unsigned node : needed) {
+    llvm::Expected<Lane> value = evaluate(nodes[node]);
     if (!value)
       return value.takeError();
-    values.push_back(std::move(*value));
+    values[node] = std::move(*value);
   }
   return llvm::Error::success();
 }
 
-/// The sum over the tensor, which here is all of the model.
-llvm::Error GraphStep::sum(unsigned node) {
+/// A node that is not per element, for all rows or columns.
+llvm::Error GraphStep::fillEntries(unsigned node) {
+  Extent extent = nodes[node].extent;
+  if (extent == Extent::Element)
+    return llvm::Error::success();
+  for (uint64_t i = 0, e = count(extent); i < e; ++i) {
+    moveTo(extent, i);
+    llvm::Expected<Lane> value = evaluate(nodes[node]);
+    if (!value)
+      return value.takeError();
+    entries[node].push_back(std::move(*value));
+  }
+  return llvm::Error::success();
+}
+
+/// The tree over the rows or columns.
+llvm::Expected<SoftFloat> GraphStep::sumOver(Extent extent, Summand summand) {
   std::vector<SoftFloat> summands;
-  for (uint64_t element = 0; element < bound.numElements; ++element) {
-    if (llvm::Error error = runNodes(element, node))
-      return error;
-    const SoftFloat &summand = leading(nodes[node].operands.front());
-    summands.push_back(summand.convert(Format::F32));
+  for (uint64_t i = 0, e = count(extent); i < e; ++i) {
+    moveTo(extent, i);
+    llvm::Expected<SoftFloat> next = summand();
+    if (!next)
+      return next.takeError();
+    summands.push_back(*next);
   }
-  nodes[node].scalar = sumTree(std::move(summands));
-  return llvm::Error::success();
+  return sumTree(std::move(summands));
 }
 
-llvm::Error GraphStep::runElement(uint64_t element) {
-  if (llvm::Error error = runNodes(element, nodes.size()))
-    return error;
-  for (auto [i, nodeAndTensor] : llvm::enumerate(stores)) {
-    auto [node, tensor] = nodeAndTensor;
-    if (getGroup(tensor->storage) == 1)
-      store(*tensor, values[node], element);
-    else
-      pending[i].push_back(leading(node));
+/// A model is this tensor alone.
+llvm::Expected<SoftFloat> GraphStep::sum(const Node &node) {
+  SmallVector<unsigned> needed = findNeeded(node.operands);
+  auto summand = [&]() -> llvm::Expected<SoftFloat> {
+    if (llvm::Error error = runElement(needed))
+      return error;
+    return leading(node.operands.front()).convert(Format::F32);
+  };
+  if (node.summed != Extent::Element)
+    return sumOver(node.summed, summand);
+  return sumOver(Extent::Row, [&] { return sumOver(Extent::Column, summand); });
+}
+
+/// Writes the new values of the tensors of one extent.
+llvm::Error GraphStep::storeAll(Extent extent) {
+  SmallVector<unsigned> wanted;
+  for (const Store &store : stores)
+    if (store.extent == extent)
+      wanted.push_back(store.node);
+  if (wanted.empty())
+    return llvm::Error::success();
+  SmallVector<unsigned> needed = findNeeded(wanted);
+  for (uint64_t i = 0, e = count(extent); i < e; ++i) {
+    moveTo(extent, i);
+    if (llvm::Error error = runElement(needed))
+      return error;
+    for (Store &to : stores) {
+      if (to.extent != extent)
+        continue;
+      if (getGroup(to.tensor->storage) == 1)
+        store(*to.tensor, getValue(to.node), i);
+      else
+        to.pending.push_back(leading(to.node));
+    }
   }
   return llvm::Error::success();
 }
 
 void GraphStep::storeGroups() {
-  for (auto [nodeAndTensor, newValues] : llvm::zip(stores, pending))
-    nodeAndTensor.second->writeGroups(state, 0, newValues);
+  for (const Store &store : stores)
+    store.tensor->writeGroups(state, 0, store.pending);
 }
 
-llvm::Expected<Lane> GraphStep::evaluate(const Node &node,
-                                         uint64_t element) const {
+llvm::Expected<Lane> GraphStep::evaluate(const Node &node) {
   switch (node.kind) {
   case Node::Kind::Load:
-    return load(bound.tensors[node.tensor], element);
+    return load(bound.tensors[node.tensor], indexAt(node.extent));
   case Node::Kind::Scalar:
-  case Node::Kind::Sum:
     return Lane{*node.scalar};
   case Node::Kind::Size:
-    return Lane{Integer(64, bound.numElements)};
+    return Lane{Integer(64, node.size)};
+  case Node::Kind::Sum: {
+    llvm::Expected<SoftFloat> total = sum(node);
+    if (!total)
+      return total.takeError();
+    return Lane{*total};
+  }
   case Node::Kind::Operation:
     return evaluateOperation(node);
   case Node::Kind::Accumulate:
@@ -472,16 +659,16 @@ void GraphStep::store(const BoundTensor &tensor, const Lane &value,
   tensor.write(element, encodeComponents(tensor.storage, whole));
 }
 
-/// Computes in f32 and rounds once to the policy's format, unless all elements
-/// share the value. An fma of components is the one operation for which f32 is
-/// not wide enough.
+/// Computes in f32 and rounds once to the policy's format, unless the value is
+/// made of sums and uniform values. An fma of components is the one operation
+/// for which f32 is not wide enough.
 llvm::Expected<Lane> GraphStep::evaluateOperation(const Node &node) const {
   bool hasScalar = llvm::any_of(
-      node.operands, [&](unsigned operand) { return nodes[operand].isShared; });
+      node.operands, [&](unsigned operand) { return nodes[operand].isWide; });
   bool isDirect = isa<math::FmaOp>(node.op) && !hasScalar;
   SmallVector<Lane, 3> lanes;
   for (unsigned operand : node.operands) {
-    Number number = values[operand].front();
+    Number number = getValue(operand).front();
     if (auto *real = std::get_if<SoftFloat>(&number); real && !isDirect)
       number = real->convert(Format::F32);
     lanes.push_back({number});
@@ -495,14 +682,14 @@ llvm::Expected<Lane> GraphStep::evaluateOperation(const Node &node) const {
   Lane result = evaluation.results.front();
   if (auto *real = std::get_if<SoftFloat>(&result.front()))
     result.front() =
-        real->convert(node.isShared ? Format::F32 : getFormatOfPolicy());
+        real->convert(node.isWide ? Format::F32 : getFormatOfPolicy());
   return result;
 }
 
 /// grow for an expansion, Kahan's sum for a value and its compensation.
 Lane GraphStep::accumulate(const Node &node) const {
   const StorageAttrInterface &storage = bound.tensors[node.tensor].storage;
-  Components whole = widenMixed(componentsOf(values[node.operands[0]]));
+  Components whole = widenMixed(componentsOf(getValue(node.operands[0])));
   SoftFloat addend = leading(node.operands[1]).convert(getFormatOfPolicy());
   if (node.isSubtracted)
     addend = addend.neg();
@@ -515,7 +702,7 @@ Lane GraphStep::accumulate(const Node &node) const {
 /// decays; what is still to be added to it does not.
 Lane GraphStep::decay(const Node &node) const {
   const StorageAttrInterface &storage = bound.tensors[node.tensor].storage;
-  Components whole = widenMixed(componentsOf(values[node.operands[0]]));
+  Components whole = widenMixed(componentsOf(getValue(node.operands[0])));
   if (isa<KahanStorageAttr>(storage)) {
     SoftFloat product = whole[0].convert(Format::F32).mul(*node.scalar);
     return {product.convert(getFormatOfPolicy()), whole[1]};

@@ -414,8 +414,13 @@ static llvm::Expected<SmallVector<Datum>> runPrologue(KernelOp kernel,
   return BlockInterpreter().run(kernel.getPrologueBlock(), arguments);
 }
 
-/// Whether a kernel is a whole launch, and not one of its phases.
+/// Whether a kernel is a whole launch of flat tensors, and not one of its
+/// phases.
 static llvm::Error checkPart(KernelOp kernel) {
+  if (kernel.getMatrix())
+    return makeError("kernel '" + kernel.getSymName() +
+                     "' has rows and columns; the interpreter takes the graph "
+                     "of such a kernel");
   bool isPhase = kernel.getPart() != KernelPart::whole;
   for (Operation &op : kernel.getBodyBlock())
     isPhase |= isa<PartialOp, TotalOp>(op);

@@ -29,13 +29,27 @@ using namespace mlir::tandem::reference;
 Codes BoundTensor::read(uint64_t element) const {
   Codes codes;
   for (auto [plane, values] : llvm::zip(planes, data))
-    codes.push_back(plane.isRead ? values->elements[element / plane.group] : 0);
+    codes.push_back(plane.isRead ? values->elements[getEntry(plane, element)]
+                                 : 0);
   return codes;
 }
 
 void BoundTensor::write(uint64_t element, ArrayRef<uint64_t> codes) const {
   for (auto [plane, values, code] : llvm::zip(planes, data, codes))
-    values->elements[element / plane.group] = code;
+    values->elements[getEntry(plane, element)] = code;
+}
+
+uint64_t BoundTensor::getNumEntries(const Plane &plane) const {
+  if (plane.group == Plane::wholeTensor || numElements == 0)
+    return numElements != 0;
+  return numElements / columns * llvm::divideCeil(columns, plane.group);
+}
+
+uint64_t BoundTensor::getEntry(const Plane &plane, uint64_t element) const {
+  if (plane.group == Plane::wholeTensor)
+    return 0;
+  return element / columns * llvm::divideCeil(columns, plane.group) +
+         element % columns / plane.group;
 }
 
 uint32_t reference::getFlags(const BoundTensor &tensor,
@@ -52,22 +66,32 @@ uint32_t reference::getFlags(const BoundTensor &tensor,
 }
 
 namespace {
-/// Binds one tensor after another; the first plane sets the size.
+/// Binds one tensor after another, and then knows how many elements they have.
 class Binder {
 public:
   explicit Binder(MachineState &state) : state(state) {}
 
   llvm::Error add(RoleAttr role, StorageAttrInterface storage);
-  /// Creates the planes that are only written and not there yet.
+  /// The first plane sets the size of flat tensors.
+  void measureFlat();
+  /// The first matrix sets the rows and columns.
+  llvm::Error measureMatrices();
+  /// Compares all planes with the size, and creates those that are only
+  /// written and not there yet.
   llvm::Expected<BoundTensors> finish();
 
 private:
-  llvm::Error check(StringRef name, const Plane &plane, const PlaneData &data);
+  llvm::Error measure(const BoundTensor &matrix);
+  void setSize(BoundTensor &tensor) const;
+  llvm::Error checkEntries(const BoundTensor &tensor, unsigned plane) const;
+  std::string explainEntries(const BoundTensor &tensor,
+                             const Plane &plane) const;
 
   MachineState &state;
   BoundTensors bound;
   /// The plane that set the size.
-  std::string measure;
+  std::string measuredBy;
+  bool isMatrix = false;
 };
 } // namespace
 
@@ -75,35 +99,14 @@ static std::string planeName(RoleAttr role, const Plane &plane) {
   return (role.getName().getValue() + plane.suffix).str();
 }
 
-static uint64_t getNumEntries(const Plane &plane, uint64_t numElements) {
-  return llvm::divideCeil(numElements, plane.group);
-}
-
-llvm::Error Binder::check(StringRef name, const Plane &plane,
-                          const PlaneData &data) {
+static llvm::Error checkWidth(StringRef name, const Plane &plane,
+                              const PlaneData &data) {
   unsigned width = plane.elementType.getIntOrFloatBitWidth();
-  if (data.width != width)
-    return makeError("plane '" + name + "' has elements of " +
-                     llvm::Twine(data.width) + " bits, but " +
-                     describe(plane.elementType) + " has " +
-                     llvm::Twine(width));
-  if (measure.empty()) {
-    measure = name.str();
-    bound.numElements = data.elements.size();
-  }
-  if (data.elements.size() == getNumEntries(plane, bound.numElements))
+  if (data.width == width)
     return llvm::Error::success();
-  std::string fix =
-      plane.group == 1 ? "all planes have one size"
-      : plane.group == Plane::wholeTensor
-          ? "a whole tensor shares one entry"
-          : llvm::formatv("an entry for each {0} of them makes {1}",
-                          plane.group, getNumEntries(plane, bound.numElements))
-                .str();
-  return makeError("plane '" + name + "' has " +
-                   llvm::Twine(data.elements.size()) + " elements, but '" +
-                   measure + "' has " + llvm::Twine(bound.numElements) + "; " +
-                   fix);
+  return makeError("plane '" + name + "' has elements of " +
+                   llvm::Twine(data.width) + " bits, but " +
+                   describe(plane.elementType) + " has " + llvm::Twine(width));
 }
 
 llvm::Error reference::checkFirst(const MachineState &state, uint64_t group,
@@ -141,35 +144,153 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
                          describe(storage) + " needs it");
       continue;
     }
-    if (llvm::Error error = check(name, plane, found->second))
+    if (llvm::Error error = checkWidth(name, plane, found->second))
       return error;
   }
   bound.tensors.push_back(std::move(tensor));
   return llvm::Error::success();
 }
 
-llvm::Expected<BoundTensors> Binder::finish() {
-  for (BoundTensor &tensor : bound.tensors)
+void Binder::measureFlat() {
+  for (const BoundTensor &tensor : bound.tensors)
     for (auto [plane, data] : llvm::zip(tensor.planes, tensor.data)) {
-      if (data)
+      if (!data || !measuredBy.empty())
         continue;
-      PlaneData &created = state.planes[planeName(tensor.role, plane)];
-      created.width = plane.elementType.getIntOrFloatBitWidth();
-      created.elements.resize(getNumEntries(plane, bound.numElements));
-      data = &created;
+      measuredBy = planeName(tensor.role, plane);
+      bound.numElements = bound.columns = data->elements.size();
     }
+}
+
+llvm::Error Binder::measureMatrices() {
+  isMatrix = true;
+  for (const BoundTensor &tensor : bound.tensors)
+    if (tensor.role.getPer() == Granularity::element)
+      if (llvm::Error error = measure(tensor))
+        return error;
+  if (!measuredBy.empty())
+    return llvm::Error::success();
+  return makeError("no tensor of the graph is a matrix, whose plane would say "
+                   "how many rows and columns there are");
+}
+
+/// All matrices have one shape.
+llvm::Error Binder::measure(const BoundTensor &matrix) {
+  for (auto [plane, data] : llvm::zip(matrix.planes, matrix.data)) {
+    if (!data || plane.group != 1)
+      continue;
+    std::string name = planeName(matrix.role, plane);
+    if (data->shape.size() != 2)
+      return makeError("plane '" + name + "' has " +
+                       llvm::Twine(std::max<size_t>(data->shape.size(), 1)) +
+                       " dimensions; pass one of a matrix, which has rows and "
+                       "columns");
+    uint64_t rows = data->shape[0], columns = data->shape[1];
+    if (measuredBy.empty()) {
+      measuredBy = name;
+      bound.rows = rows, bound.columns = columns;
+      bound.numElements = rows * columns;
+    }
+    if (rows != bound.rows || columns != bound.columns)
+      return makeError(llvm::formatv(
+          "plane '{0}' is a matrix of {1} x {2}, but '{3}' is one of {4} x "
+          "{5}; all matrices have one shape",
+          name, rows, columns, measuredBy, bound.rows, bound.columns));
+  }
+  return llvm::Error::success();
+}
+
+void Binder::setSize(BoundTensor &tensor) const {
+  tensor.numElements = bound.numElements;
+  tensor.columns = bound.columns;
+  Granularity per = tensor.role.getPer();
+  if (isMatrix && per != Granularity::element)
+    tensor.numElements = tensor.columns =
+        per == Granularity::row ? bound.rows : bound.columns;
+}
+
+std::string Binder::explainEntries(const BoundTensor &tensor,
+                                   const Plane &plane) const {
+  Granularity per = tensor.role.getPer();
+  if (plane.group == Plane::wholeTensor)
+    return "a whole tensor shares one entry";
+  if (plane.group == 1 && isMatrix)
+    return "it has an entry for each " + stringifyGranularity(per).str();
+  if (plane.group == 1)
+    return "all planes have one size";
+  bool isInRows = isMatrix && per == Granularity::element;
+  return llvm::formatv("an entry for each {0} of {1} makes {2}", plane.group,
+                       isInRows ? "a row" : "them",
+                       tensor.getNumEntries(plane));
+}
+
+llvm::Error Binder::checkEntries(const BoundTensor &tensor,
+                                 unsigned index) const {
+  const Plane &plane = tensor.planes[index];
+  size_t got = tensor.data[index]->elements.size();
+  if (got == tensor.getNumEntries(plane))
+    return llvm::Error::success();
+  std::string size =
+      isMatrix
+          ? llvm::formatv("is a matrix of {0} x {1}", bound.rows, bound.columns)
+                .str()
+          : llvm::formatv("has {0}", bound.numElements).str();
+  return makeError("plane '" + planeName(tensor.role, plane) + "' has " +
+                   llvm::Twine(got) + " elements, but '" + measuredBy + "' " +
+                   size + "; " + explainEntries(tensor, plane));
+}
+
+llvm::Expected<BoundTensors> Binder::finish() {
+  for (BoundTensor &tensor : bound.tensors) {
+    setSize(tensor);
+    for (auto [index, plane] : llvm::enumerate(tensor.planes)) {
+      PlaneData *&data = tensor.data[index];
+      if (!data) {
+        data = &state.planes[planeName(tensor.role, plane)];
+        data->width = plane.elementType.getIntOrFloatBitWidth();
+        data->elements.resize(tensor.getNumEntries(plane));
+      }
+      if (llvm::Error error = checkEntries(tensor, index))
+        return error;
+    }
+  }
   return std::move(bound);
+}
+
+static llvm::Expected<Binder>
+addTensors(ArrayRef<RoleAttr> roles, ArrayRef<StorageAttrInterface> storages,
+           MachineState &state) {
+  Binder binder(state);
+  for (auto [role, storage] : llvm::zip(roles, storages))
+    if (llvm::Error error = binder.add(role, storage))
+      return error;
+  return binder;
 }
 
 llvm::Expected<BoundTensors>
 reference::bindTensors(ArrayRef<RoleAttr> roles,
                        ArrayRef<StorageAttrInterface> storages,
                        MachineState &state) {
-  Binder binder(state);
-  for (auto [role, storage] : llvm::zip(roles, storages))
-    if (llvm::Error error = binder.add(role, storage))
-      return error;
-  return binder.finish();
+  llvm::Expected<Binder> binder = addTensors(roles, storages, state);
+  if (!binder)
+    return binder.takeError();
+  binder->measureFlat();
+  return binder->finish();
+}
+
+llvm::Expected<BoundTensors>
+reference::bindMatrices(ArrayRef<RoleAttr> roles,
+                        ArrayRef<StorageAttrInterface> storages,
+                        MachineState &state) {
+  if (state.first != 0)
+    return makeError("element 0 is number " + llvm::Twine(state.first) +
+                     " of the unsharded tensor, but a graph of matrices takes "
+                     "whole ones; pass the unsharded tensor");
+  llvm::Expected<Binder> binder = addTensors(roles, storages, state);
+  if (!binder)
+    return binder.takeError();
+  if (llvm::Error error = binder->measureMatrices())
+    return error;
+  return binder->finish();
 }
 
 //===----------------------------------------------------------------------===//

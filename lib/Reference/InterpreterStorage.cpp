@@ -220,9 +220,12 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
 void BoundTensor::writeGroups(const MachineState &state, uint64_t element,
                               ArrayRef<SoftFloat> values) const {
   uint64_t group = getGroup(storage);
-  for (; !values.empty(); element += group) {
-    ArrayRef<SoftFloat> part = values.take_front(group);
+  bool isWhole = group == uint64_t(Plane::wholeTensor);
+  while (!values.empty()) {
+    uint64_t rest = isWhole ? values.size() : columns - element % columns;
+    ArrayRef<SoftFloat> part = values.take_front(std::min(group, rest));
     writeGroup(*this, state, element, part);
+    element += part.size();
     values = values.drop_front(part.size());
   }
 }

@@ -211,8 +211,7 @@ private:
 };
 } // namespace
 
-/// (address, elements, type code, bits, shape) of a dense CPU array.
-static nb::tuple describe(nb::ndarray<nb::ro> array) {
+static void checkDense(const nb::ndarray<nb::ro> &array) {
   if (array.device_type() != nb::device::cpu::value)
     throw nb::value_error("array is not on the CPU");
   int64_t expected = 1;
@@ -221,6 +220,11 @@ static nb::tuple describe(nb::ndarray<nb::ro> array) {
       throw nb::value_error("array is not contiguous; pass a contiguous copy");
     expected *= array.shape(i);
   }
+}
+
+/// (address, elements, type code, bits, shape) of a dense CPU array.
+static nb::tuple describe(nb::ndarray<nb::ro> array) {
+  checkDense(array);
   nb::list shape;
   for (size_t i = 0; i < array.ndim(); ++i)
     shape.append(array.shape(i));
@@ -245,22 +249,24 @@ static int64_t evaluatePTX(
   return count;
 }
 
-/// Runs a graph in the reference interpreter; arrays are (name, address, count,
-/// bits) and are updated in place. Returns the flags.
+/// Runs a graph in the reference interpreter; arrays are updated in place.
+/// Returns the flags.
 static uint32_t interpret(
     const std::string &graph, const std::string &strategy,
     const std::vector<std::string> &path,
-    const std::vector<std::tuple<std::string, uintptr_t, int64_t, int32_t>>
-        &arrays,
+    const std::vector<std::tuple<std::string, nb::ndarray<nb::ro>>> &arrays,
     const std::vector<std::tuple<std::string, double>> &hypers, int64_t step,
     uint64_t seed, uint32_t key, int64_t first) {
   std::vector<const char *> directories;
   for (const std::string &directory : path)
     directories.push_back(directory.c_str());
   std::vector<TandemPlaneArray> planes;
-  for (const auto &[name, address, count, bits] : arrays)
-    planes.push_back(
-        {name.c_str(), reinterpret_cast<void *>(address), count, bits});
+  for (const auto &[name, array] : arrays) {
+    checkDense(array);
+    planes.push_back({name.c_str(), const_cast<void *>(array.data()),
+                      array.shape_ptr(), intptr_t(array.ndim()),
+                      int32_t(array.dtype().bits)});
+  }
   std::vector<TandemHyperValue> values;
   for (const auto &[name, value] : hypers)
     values.push_back({name.c_str(), value});

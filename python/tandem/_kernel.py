@@ -493,15 +493,13 @@ def interpret(
     The interpreter applies the numerical specification to the source graph by
     itself, in integer arithmetic; it shares no code with the compiler's
     lowerings and is their oracle. Arrays hold the planes' bits. They are one
-    tensor, and a sum over the model is one over it. A ``tandem.kernel``, at any
-    stage before its phases are separated, runs as it stands; its strategy is None.
+    tensor, and a sum over the model is one over it; in a graph of matrices those of
+    a matrix have two dimensions. A ``tandem.kernel``, at any stage before its phases
+    are separated, runs as it stands; its strategy is None.
     """
-    described = []
-    for name, array in arrays.items():
-        address, count, _, bits, _ = _tandem.describe(array)
-        described.append((name, address, count, bits))
     return _tandem.interpret(
-        os.fspath(graph), strategy or "", [os.fspath(p) for p in path], described,
+        os.fspath(graph), strategy or "", [os.fspath(p) for p in path],
+        list(arrays.items()),
         [(name, float(value)) for name, value in hypers.items()],
         step, seed, key, first,
     )

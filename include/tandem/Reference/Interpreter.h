@@ -35,6 +35,8 @@ struct PlaneData {
   /// Bits of an element: 8, 16 or 32.
   unsigned width;
   std::vector<uint64_t> elements;
+  /// The dimensions; one, where it is empty.
+  std::vector<int64_t> shape = {};
 };
 
 /// What a launch reads and writes. Planes are named by their role and the
@@ -47,7 +49,7 @@ struct MachineState {
   uint64_t seed = 0;
   /// The random-number key of the tensor.
   uint32_t key = 0;
-  /// The index of element 0 in the unsharded tensor.
+  /// The index of element 0 in the unsharded tensor; 0 for a matrix.
   int64_t first = 0;
   /// The flags raised by the launch so far; bit 0 by a gradient that is not
   /// finite.
@@ -57,8 +59,9 @@ struct MachineState {
 /// Runs one step of a source graph under a strategy, by the specification
 /// alone. Planes are updated in place; a plane that a step only writes (the
 /// visible copy of a master weight) is created where it is missing. A sum over
-/// the model is one over this tensor, as in a launch of it alone. After an
-/// error every plane has its old value.
+/// the model is one over this tensor, as in a launch of it alone. In a graph of
+/// matrices the shapes of their planes say how many rows and columns there are.
+/// After an error every plane has its old value.
 llvm::Error interpretGraph(func::FuncOp graph, StrategyOp strategy,
                            MachineState &state);
 

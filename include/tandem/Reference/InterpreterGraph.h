@@ -23,14 +23,23 @@
 
 namespace mlir::tandem::reference {
 
-/// A graph as element-wise arithmetic, but for sums over all elements; other
-/// linalg operations and splats are only the wrapping of it.
+/// What a value has a number for.
+enum class Extent { Tensor, Row, Column, Element };
+
+/// The extent of what is made of two values.
+Extent join(Extent a, Extent b);
+
+/// A graph as element-wise arithmetic, but for sums; other linalg operations
+/// and splats are only the wrapping of it. In a graph of matrices some tensors
+/// have an entry for each row or column.
 class GraphReader {
 public:
   explicit GraphReader(func::FuncOp graph) : graph(graph) {}
 
   /// Whether the function is a graph: roles, results, element-wise operations.
   llvm::Error check();
+  /// Whether `check` found rows and columns. All tensors are flat where not.
+  bool isMatrix() const { return hasRows; }
 
   func::FuncOp getGraph() const { return graph; }
   /// Tensor arguments, in order.
@@ -46,18 +55,31 @@ public:
   /// Whether a value is made of hyperparameters and literals alone. Takes and
   /// gives sources.
   bool isUniform(Value source);
-  /// Whether a value is made of uniform ones, sums over all elements and the
-  /// number of elements alone.
-  bool isShared(Value source);
+  /// Whether a value is made of uniform ones, sums and sizes alone, and so is
+  /// an f32 under every policy.
+  bool isWide(Value source);
+  /// What a source has a number for.
+  Extent getExtent(Value source);
+  /// What a tensor with one dimension has an entry for; none if nothing says.
+  std::optional<Extent> getEntries(Value vector);
 
 private:
   llvm::Error checkArguments();
+  llvm::Error checkRanks();
   llvm::Error checkResults();
+  llvm::Error checkNewValues();
   llvm::Error checkOperation(Operation *op);
   llvm::Error checkOperands(linalg::LinalgOp loop);
+  llvm::Error checkEntries(Operation *op);
+  bool isByPlace(linalg::LinalgOp loop, OpOperand &operand);
+  Extent computeExtent(Value source);
+  std::optional<Extent> computeEntries(Value vector);
 
   func::FuncOp graph;
-  llvm::DenseMap<Value, bool> uniform, shared;
+  bool hasRows = false;
+  llvm::DenseMap<Value, bool> uniform, wide;
+  llvm::DenseMap<Value, Extent> extents;
+  llvm::DenseMap<Value, std::optional<Extent>> entries;
 };
 
 /// One step of an update, seen from the value it makes.

@@ -73,12 +73,19 @@ struct BoundTensor {
   llvm::SmallVector<Plane> planes;
   /// One for each of `planes`.
   llvm::SmallVector<PlaneData *> data;
+  uint64_t numElements = 0;
+  /// The elements of a row, with which groups begin anew; all of a flat tensor.
+  uint64_t columns = 0;
+
+  /// How many entries a plane has, and which of them is an element's.
+  uint64_t getNumEntries(const Plane &plane) const;
+  uint64_t getEntry(const Plane &plane, uint64_t element) const;
 
   /// The bits of one element; zeros for planes that are only written.
   Codes read(uint64_t element) const;
   void write(uint64_t element, llvm::ArrayRef<uint64_t> codes) const;
   /// Stores f32 values from `element` on, where a group begins. The last group
-  /// may be shorter.
+  /// of a row may be shorter.
   void writeGroups(const MachineState &state, uint64_t element,
                    llvm::ArrayRef<SoftFloat> values) const;
 };
@@ -87,16 +94,22 @@ struct BoundTensor {
 /// plane of it holds a NaN or an infinity.
 uint32_t getFlags(const BoundTensor &tensor, llvm::ArrayRef<uint64_t> codes);
 
-/// The tensors of one launch, all of one size.
+/// The tensors of one launch, all of one size. Flat ones are one row.
 struct BoundTensors {
   llvm::SmallVector<BoundTensor> tensors;
   uint64_t numElements = 0;
+  uint64_t rows = 1, columns = 0;
 };
 
 /// Finds the planes of tensors in a machine's state, or says what is missing.
 llvm::Expected<BoundTensors>
 bindTensors(llvm::ArrayRef<RoleAttr> roles,
             llvm::ArrayRef<StorageAttrInterface> storages, MachineState &state);
+/// The same of a graph of matrices; their planes have two dimensions.
+llvm::Expected<BoundTensors>
+bindMatrices(llvm::ArrayRef<RoleAttr> roles,
+             llvm::ArrayRef<StorageAttrInterface> storages,
+             MachineState &state);
 
 /// Whether a launch's first element begins a group; the whole tensor's begins
 /// at 0. `what` appears in the error.

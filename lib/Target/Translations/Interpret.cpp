@@ -57,7 +57,7 @@ static InterpretOptions &getOptions() {
 /// Copies words of `bytes` bytes between an array and a plane.
 static PlaneData toPlane(const Array &array) {
   unsigned bytes = array.getElementSize();
-  PlaneData plane{8 * bytes, {}};
+  PlaneData plane{8 * bytes, {}, {array.shape.begin(), array.shape.end()}};
   for (int64_t i = 0, e = array.getNumElements(); i < e; ++i) {
     uint64_t word = 0;
     memcpy(&word, array.bytes.data() + i * bytes, bytes);

@@ -28,6 +28,11 @@ TYPICAL = {
     "alpha": 0.99,
     "lr_decay": 1e-2,
     "max_norm": 0.25,
+    "rho": 5e-3,
+    "mixing": 0.3,
+    "eps1": 2.0**-23,
+    "eps2": 1e-3,
+    "d": 1.0,
 }
 
 
@@ -148,17 +153,18 @@ _VALUES = {
 }
 
 
-def _role_values(role, strategy, kind, rng, size):
+def role_values(role, storage, kind, rng, size):
+    """Values of one kind for a role that is stored like this, as float32."""
     which, values = _which(role), _VALUES | {"groups": _groups}
-    value = values[kind](which, rng, size, *strategy.storage(role).range())
+    value = values[kind](which, rng, size, *storage.range())
     with np.errstate(all="ignore"):
         return _signed(which, value).astype(np.float32)
 
 
 def _role_planes(role, strategy, kind, rng, size):
     # Rounding to nearest needs no random bits, so any Draw will do.
-    return strategy.storage(role).encode(
-        role, _role_values(role, strategy, kind, rng, size), Draw())
+    storage = strategy.storage(role)
+    return storage.encode(role, role_values(role, storage, kind, rng, size), Draw())
 
 
 #===----------------------------------------------------------------------===#
@@ -198,10 +204,11 @@ def _mixed(graph, strategy, rng, size):
     """Each role of each element of a kind of its own."""
     planes = {}
     for role in GRAPHS[graph].roles:
-        choices = [_role_values(role, strategy, kind, rng, size) for kind in _VALUES]
+        storage = strategy.storage(role)
+        choices = [role_values(role, storage, kind, rng, size) for kind in _VALUES]
         pick = rng.integers(0, len(choices), size)
         value = np.stack(choices)[pick, np.arange(size)]
-        planes |= strategy.storage(role).encode(role, value, Draw())
+        planes |= storage.encode(role, value, Draw())
     return planes
 
 

@@ -15,17 +15,19 @@ import numpy as np
 
 
 def tree_sum(x):
-    """The balanced binary tree over index, neighbours first.
+    """The balanced binary tree over index, neighbours first; along the last axis.
 
     Padded with -0.0, the neutral element of addition, to a power of two.
     """
     x = np.asarray(x)
-    size = 1 << max(len(x) - 1, 0).bit_length()
-    level = np.concatenate([x, np.full(size - len(x), -0.0, dtype=x.dtype)])
+    count = x.shape[-1]
+    size = 1 << max(count - 1, 0).bit_length()
+    padding = np.full((*x.shape[:-1], size - count), -0.0, dtype=x.dtype)
+    level = np.concatenate([x, padding], axis=-1)
     with np.errstate(all="ignore"):
-        while len(level) > 1:
-            level = level[0::2] + level[1::2]
-    return level[0]
+        while level.shape[-1] > 1:
+            level = level[..., 0::2] + level[..., 1::2]
+    return level[..., 0]
 
 
 @dataclass(frozen=True)

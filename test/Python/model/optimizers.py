@@ -54,6 +54,8 @@ MOMENT = {
     "exp_avg_sq": "second",
     "square_avg": "second",
     "sum": "second",
+    "row_var": "second",
+    "col_var": "second",
 }
 
 
@@ -225,8 +227,11 @@ class Kernel:
         self.add, self.sub, self.mul = self.arith.add, self.arith.sub, self.arith.mul
         self.div, self.sqrt, self.sign = self.arith.div, self.arith.sqrt, self.arith.sign
 
+    def storage(self, role):
+        return self.strategy.storage(role)
+
     def _open(self, role, planes):
-        storage = self.strategy.storage(role)
+        storage = self.storage(role)
         missing = [p for p in storage.planes(role) if p not in planes]
         if missing and not (isinstance(storage, Master) and missing == [role]):
             raise ValueError(f"role '{role}' needs the plane '{missing[0]}'")
@@ -267,7 +272,7 @@ class Kernel:
         """The new planes of every role but the gradient."""
         planes = {}
         for role, state in self.states.items():
-            storage = self.strategy.storage(role)
+            storage = self.storage(role)
             if role == "grad":
                 continue
             if self.strategy.component:

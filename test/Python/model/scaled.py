@@ -119,12 +119,14 @@ def _random_bits(code, size, draw):
 
 @dataclass(frozen=True)
 class Scaled(Storage):
-    """Codes, and a scale for each `group` consecutive elements, or WHOLE for all."""
+    """Codes, and a scale for each `group` consecutive elements, or WHOLE for all.
+    Groups begin anew every `columns` elements, where there are columns."""
 
     code: Code
     group: int
     scale: str
     recipe: str = "current"
+    columns: int = 0
 
     def planes(self, name):
         formats = self.code.planes | {".scale": self.scale}
@@ -144,7 +146,10 @@ class Scaled(Storage):
         return min(high, float(np.finfo(_F32).max)), low
 
     def _spread(self, per_group, size):
-        return np.repeat(per_group, min(self.group, size))[:size]
+        columns = self.columns or max(size, 1)
+        entries = per_group.reshape(-1, -(-columns // self.group))
+        spread = np.repeat(entries, min(self.group, columns), axis=1)[:, :columns]
+        return spread.reshape(-1)[:size]
 
     def decode(self, planes, name):
         codes = [planes[name + s] for s in self.code.planes]
@@ -163,10 +168,11 @@ class Scaled(Storage):
 
     def _magnitudes(self, x):
         """The magnitudes of each group in a row; 0 where there is no number."""
-        group = min(self.group, max(len(x), 1))
+        columns = self.columns or max(len(x), 1)
+        group = min(self.group, columns)
         magnitude = np.where(np.isfinite(x), np.abs(x), _F32(0))
-        padding = np.zeros(-len(x) % group, dtype=_F32)
-        return np.concatenate([magnitude, padding]).reshape(-1, group)
+        padding = ((0, 0), (0, -columns % group))
+        return np.pad(magnitude.reshape(-1, columns), padding).reshape(-1, group)
 
     def _least_magnitudes(self, x):
         """The smallest magnitude of each group but 0; 0 where there is none."""

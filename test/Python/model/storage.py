@@ -66,7 +66,7 @@ class ExpansionState:
         return self.components[0]
 
     def accumulate(self, k, x):
-        return ExpansionState(mcf.grow(k, self.components, x))
+        return ExpansionState(mcf.grow(k, self.components, k.round(x)))
 
     def decay(self, k, factor):
         split = k.split_real(factor, len(self.components))
@@ -85,7 +85,7 @@ class KahanState:
         return self.value
 
     def accumulate(self, k, x):
-        return KahanState(*mcf.kahan(k, self.value, self.compensation, x))
+        return KahanState(*mcf.kahan(k, self.value, self.compensation, k.round(x)))
 
     def decay(self, k, factor):
         return KahanState(k.mul(self.value, factor), self.compensation)

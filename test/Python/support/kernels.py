@@ -70,11 +70,11 @@ def assert_same(got, want, context=""):
     """Every plane of `want` has the same bits in `got`."""
     for name, expected in want.items():
         assert got[name].dtype == expected.dtype, f"{context}: dtype of {name}"
-        wrong = np.flatnonzero(got[name] != expected)
+        wrong = np.argwhere(got[name] != expected)
         if len(wrong):
-            i = wrong[0]
+            i = tuple(wrong[0].tolist())
             pytest.fail(f"{context}: plane '{name}' differs in {len(wrong)} of "
-                        f"{len(expected)} elements, first at {i}: "
+                        f"{expected.size} elements, first at {', '.join(map(str, i))}: "
                         f"want {int(expected[i]):#x}, got {int(got[name][i]):#x}")
 
 

@@ -59,6 +59,16 @@ protected:
     }
   }
 
+  /// The built-in graphs whose kernels the interpreter takes: all but those of
+  /// matrices.
+  static llvm::SmallVector<LibraryFile> getFlatGraphs() {
+    llvm::SmallVector<LibraryFile> graphs;
+    for (const LibraryFile &graph : getBuiltinGraphs())
+      if (!llvm::StringRef(graph.text).contains("per = row"))
+        graphs.push_back(graph);
+    return graphs;
+  }
+
   /// What launches start from, without planes.
   MachineState start;
   /// Whether floats are ordinary numbers. Else every bit pattern is as likely,

@@ -302,7 +302,7 @@ constexpr const char *kStages[] = {
 };
 
 TEST_F(InterpreterAgreement, BuiltinGraphsAndStrategies) {
-  for (const LibraryFile &graph : getBuiltinGraphs())
+  for (const LibraryFile &graph : getFlatGraphs())
     for (const LibraryFile &strategy : getBuiltinStrategies()) {
       SCOPED_TRACE((graph.name + " " + strategy.name).str());
       // A tensor begins at a multiple of every group.

@@ -411,7 +411,7 @@ constexpr const char *kStages[] = {
 
 TEST_F(InterpreterAgreement, ScaledStrategies) {
   start.first = int64_t(1) << 35;
-  for (const LibraryFile &graph : getBuiltinGraphs())
+  for (const LibraryFile &graph : getFlatGraphs())
     for (llvm::StringRef strategy : kStrategies)
       for (bool tame : {false, true}) {
         SCOPED_TRACE((graph.name + (tame ? " " : " any ") + strategy).str());

@@ -1,7 +1,8 @@
 """Writes and prints .npy files with the standard library alone.
 
 npy.py write DIR NAME:TYPE=VALUE,... creates DIR/NAME.npy, of f32, f64 or bf16
-values (bf16 as 16-bit integers). npy.py print FILE... prints names and values.
+values (bf16 as 16-bit integers); of a matrix where slashes end its rows.
+npy.py print FILE... prints names and values.
 """
 
 import os
@@ -27,10 +28,11 @@ def write(directory, arrays):
     for array in arrays:
         head, values = array.split("=")
         name, kind = head.split(":")
-        data = b"".join(encode(kind, text) for text in values.split(","))
-        count = values.count(",") + 1
+        rows = [row.split(",") for row in values.removesuffix("/").split("/")]
+        data = b"".join(encode(kind, text) for row in rows for text in row)
+        shape = f"{len(rows)}, " if "/" in values else ""
         header = (f"{{'descr': '{FORMATS[kind][0]}', 'fortran_order': False, "
-                  f"'shape': ({count},), }}")
+                  f"'shape': ({shape}{len(rows[0])},), }}")
         header += " " * (-(11 + len(header)) % 64) + "\n"
         path = pathlib.Path(directory, name + ".npy")
         path.write_bytes(b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) +

@@ -1,0 +1,217 @@
+#===- matrices.py - Optimizer steps of matrices ----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the graphs whose tensors are matrices: some of their states
+# have an entry for each row or column, and sums run along rows and columns.
+#
+#===----------------------------------------------------------------------===#
+"""`matrix_step`, which is `step` for graphs of matrices.
+
+Planes of a matrix have two dimensions, (rows, columns) or (rows, scales of a row);
+those of states per row or column, and scales that a tensor shares, have one.
+"""
+
+import zlib
+from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
+from typing import Callable
+
+import numpy as np
+
+from .cases import role_values
+from .metrics import tree_sum
+from .optimizers import Kernel
+from .scaled import WHOLE, Scaled
+from .storage import Draw, ExpansionState
+
+_F32 = np.float32
+
+
+@dataclass(frozen=True)
+class MatrixGraph:
+    """A graph, its states and whether each has an entry per "row" or "column" (else
+    per "element"), and its hyperparameters."""
+
+    run: Callable
+    states: dict
+    hypers: tuple
+
+    @property
+    def roles(self):
+        """Role -> what it has an entry for."""
+        return {"grad": "element", "param": "element"} | self.states
+
+
+#===----------------------------------------------------------------------===#
+# Storage
+#===----------------------------------------------------------------------===#
+
+
+def _shape_of(per, shape):
+    return {"element": shape, "row": shape[:1], "column": shape[1:]}[per]
+
+
+def storage_of(strategy, role, per, shape):
+    """A role's storage; the groups of a matrix begin anew in each row."""
+    storage = strategy.storage(role)
+    is_grouped = isinstance(storage, Scaled) and storage.group != WHOLE
+    if is_grouped and per == "element":
+        return replace(storage, columns=shape[1])
+    return storage
+
+
+def _plane_shape(group, shape):
+    """How many entries a plane has where `group` elements share one."""
+    if group == WHOLE:
+        return (1,) if np.prod(shape) else (0,)
+    return (*shape[:-1], -(-shape[-1] // group))
+
+
+def _shaped(storage, role, planes, shape):
+    """A role's flat planes in their shapes."""
+    groups = storage.plane_groups(role)
+    return {name: plane.reshape(_plane_shape(groups[name], shape))
+            for name, plane in planes.items()}
+
+
+def _map_state(state, change):
+    """A state with its arrays changed."""
+    if isinstance(state, ExpansionState):
+        return ExpansionState(tuple(change(c) for c in state.components))
+    return type(state)(*[change(getattr(state, f.name)) for f in fields(state)])
+
+
+#===----------------------------------------------------------------------===#
+# Evaluation
+#===----------------------------------------------------------------------===#
+
+
+class MatrixKernel(Kernel):
+    """A launch whose values are matrices, rows and columns."""
+
+    def __init__(self, strategy, per, planes, shape):
+        self.per, self.shape = per, shape
+        super().__init__(strategy, per, {n: p.reshape(-1) for n, p in planes.items()})
+
+    def storage(self, role):
+        return storage_of(self.strategy, role, self.per[role], self.shape)
+
+    def _open(self, role, planes):
+        shape = _shape_of(self.per[role], self.shape)
+        return _map_state(super()._open(role, planes), lambda x: x.reshape(shape))
+
+    def close(self, draw):
+        self.states = {role: _map_state(state, np.ravel)
+                       for role, state in self.states.items()}
+        new, flat = {}, super().close(draw)
+        for role in self.per:
+            names = [n for n in self.storage(role).planes(role) if n in flat]
+            new |= _shaped(self.storage(role), role, {n: flat[n] for n in names},
+                           _shape_of(self.per[role], self.shape))
+        return new
+
+    def sum(self, x):
+        """Of a vector's entries, or of all elements: along the rows first."""
+        return tree_sum(self.row_sums(x)) if x.ndim == 2 else super().sum(x)
+
+    def row_sums(self, x):
+        return tree_sum(x.astype(_F32))
+
+    def column_sums(self, x):
+        return tree_sum(x.astype(_F32).T)
+
+
+#===----------------------------------------------------------------------===#
+# Graphs
+#===----------------------------------------------------------------------===#
+
+
+def _at_least(least, x):
+    """Where x is not smaller; NaN is not."""
+    return np.where(x < least, least, x)
+
+
+def _factored_update(k, h, g):
+    """The gradient over the root of the second moment that its means make."""
+    rows, columns = [_F32(n) for n in g.shape]
+    square = k.mul(g, g)
+    row_mean, col_mean = k.row_sums(square) / columns, k.column_sums(square) / rows
+    mixing, beta = _F32(h.mixing), 1.0 - h.mixing
+    row_var = k.ema("row_var", beta, mixing * row_mean)
+    col_var = k.ema("col_var", beta, mixing * col_mean)
+    mean = _at_least(_F32(h.eps1), k.sum(row_var) / rows)
+    factor = k.div(row_var, mean)
+    product = k.mul(factor[:, None], col_var[None, :])
+    variance = k.arith.round(_at_least(_F32(h.eps1 * h.eps1), product))
+    return k.div(g, k.sqrt(variance))
+
+
+def _root_mean_square(k, x):
+    rows, columns = [_F32(n) for n in x.shape]
+    return np.sqrt(k.sum(k.mul(x, x)) / (rows * columns))
+
+
+def _adafactor(k, h):
+    u = _factored_update(k, h, k.read("grad"))
+    size = _at_least(_F32(h.eps2), _root_mean_square(k, k.read("param")))
+    clip = _at_least(_F32(1), _root_mean_square(k, u) / _F32(h.d))
+    rate = _F32(-h.rho) * size / clip
+    k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(u, rate))
+
+
+MATRIX_GRAPHS = {
+    "adafactor": MatrixGraph(
+        _adafactor, {"row_var": "row", "col_var": "column"},
+        ("lr", "rho", "mixing", "eps1", "eps2", "d", "weight_decay")),
+}
+
+#===----------------------------------------------------------------------===#
+# Steps
+#===----------------------------------------------------------------------===#
+
+
+def matrix_plane_types(graph, strategy):
+    """Plane name -> dtype of its bits, over all roles of a graph."""
+    return {plane: dtype for role in MATRIX_GRAPHS[graph].roles
+            for plane, dtype in strategy.storage(role).planes(role).items()}
+
+
+def _find_shape(graph, strategy, planes):
+    """Rows and columns, from the gradient's codes."""
+    groups = strategy.storage("grad").plane_groups("grad")
+    return next(planes[name].shape for name, group in groups.items() if group == 1)
+
+
+def matrix_step(graph, strategy, planes, hypers, step, seed=0, key=0):
+    """The new planes of one step: parameters and states, by plane name. A matrix
+    without elements stays as it is."""
+    shape = _find_shape(graph, strategy, planes)
+    missing = [h for h in MATRIX_GRAPHS[graph].hypers if h not in hypers]
+    if missing:
+        raise ValueError(f"graph '{graph}' needs the hyperparameter '{missing[0]}'")
+    if not np.prod(shape):
+        return {n: p for n, p in planes.items() if not n.startswith("grad")}
+    scalars = SimpleNamespace(**{name: float(value) for name, value in hypers.items()})
+    with np.errstate(all="ignore"):
+        kernel = MatrixKernel(strategy, MATRIX_GRAPHS[graph].roles, planes, shape)
+        MATRIX_GRAPHS[graph].run(kernel, scalars)
+        return kernel.close(Draw(seed, key, 0, step))
+
+
+def matrix_state(graph, strategy, kind, shape, seed=0):
+    """Planes of all roles of a graph, of one of `cases`' kinds of values or "bits";
+    the same for the same arguments."""
+    rng = np.random.default_rng([seed, *shape, zlib.crc32(f"{graph}/{kind}".encode())])
+    planes = {}
+    for role, per in MATRIX_GRAPHS[graph].roles.items():
+        storage, own = storage_of(strategy, role, per, shape), _shape_of(per, shape)
+        values = role_values(role, storage, "ordinary" if kind == "bits" else kind, rng,
+                             int(np.prod(own)))
+        flat = storage.encode(role, values, Draw())
+        if kind == "bits":
+            flat = {name: rng.integers(0, 1 << 8 * p.itemsize, p.size, dtype=np.uint64)
+                    .astype(p.dtype) for name, p in flat.items()}
+        planes |= _shaped(storage, role, flat, own)
+    return planes

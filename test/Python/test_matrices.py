@@ -1,0 +1,210 @@
+#===- test_matrices.py - Graphs of matrices --------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of graphs with an entry for each row or column:
+# the NumPy model against PyTorch's optimizer, the interpreter against the model.
+#
+#===----------------------------------------------------------------------===#
+
+import numpy as np
+import pytest
+
+import tandem
+from model import (MATRIX_GRAPHS, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases,
+                   matrix_plane_types, matrix_state, matrix_step, metrics)
+from support.kernels import SEED, STEP, assert_same
+
+LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
+# One of each kind: expansions, random bits, and scales of rows' groups, of a matrix's
+# rows, and of whole tensors.
+VARIED = ("fp32", "bf16", "collage-plus", "bf16-stochastic", "coat", "fp8-collage-plus",
+          "fp8-lm")
+KINDS = [kind for kind in cases.SCALED_KINDS if kind != "mixed"]
+SHAPES = ((1, 1), (1, 7), (7, 1), (3, 5), (64, 64), (33, 130), (257, 300))
+
+
+def hypers_of(graph, **changed):
+    return {name: cases.TYPICAL[name] for name in MATRIX_GRAPHS[graph].hypers} | changed
+
+
+#===----------------------------------------------------------------------===#
+# The model
+#===----------------------------------------------------------------------===#
+
+
+def by_torch(planes, grads, **options):
+    """What torch.optim.Adafactor makes of f32 planes, after each step."""
+    torch = pytest.importorskip("torch")
+    param = torch.from_numpy(planes["param"].view(np.float32).copy())
+    optimizer = torch.optim.Adafactor([param], **options)
+    for grad in grads:
+        param.grad = torch.from_numpy(grad)
+        optimizer.step()
+        state = optimizer.state[param]
+        yield {"param": param.numpy(), "row_var": state["row_var"].numpy().reshape(-1),
+               "col_var": state["col_var"].numpy().reshape(-1)}
+
+
+@pytest.mark.parametrize("lr, d, decay, size", (
+    (0.01, 1.2, 0.0, 1.0), (0.9, 1.0, 0.1, 1e-9), (0.2, 1e9, 0.5, 1e5)))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_adafactor_against_torch(shape, lr, d, decay, size):
+    """Updates that are clipped and such that are not; means and weights below their
+    least; a step size of lr and then of 1/sqrt(t)."""
+    rng = np.random.default_rng([shape[0], shape[1]])
+    planes = {name: np.zeros(n, np.uint32) for name, n in
+              zip(("param", "row_var", "col_var"), (shape, shape[0], shape[1]))}
+    planes["param"] = (size * rng.standard_normal(shape)).astype(np.float32).view(np.uint32)
+    grads = [(t * size * rng.standard_normal(shape)).astype(np.float32) for t in range(4)]
+    want = by_torch(planes, grads, lr=lr, d=d, weight_decay=decay)
+    for t, (grad, expected) in enumerate(zip(grads, want), 1):
+        hypers = hypers_of("adafactor", lr=lr, rho=min(lr, t**-0.5), mixing=t**-0.8, d=d,
+                           weight_decay=decay)
+        planes["grad"] = grad.view(np.uint32)
+        planes |= matrix_step("adafactor", STRATEGIES["fp32"], planes, hypers, t)
+        for name, value in expected.items():
+            assert planes[name].shape == value.shape
+            assert np.allclose(planes[name].view(np.float32), value, rtol=1e-5,
+                               atol=1e-6 * np.abs(value).max()), (name, t)
+
+
+#===----------------------------------------------------------------------===#
+# The interpreter
+#===----------------------------------------------------------------------===#
+
+
+def interpreted(graph, strategy, planes, hypers, **options):
+    got = {name: plane.copy() for name, plane in planes.items()}
+    flags = tandem.interpret(graph, strategy, got, hypers, step=STEP, seed=SEED, **options)
+    return got, flags
+
+
+def check(strategy, kind, shape, **changed):
+    planes = matrix_state("adafactor", LIBRARY[strategy], kind, shape, 3)
+    hypers = hypers_of("adafactor", **changed)
+    want = matrix_step("adafactor", LIBRARY[strategy], planes, hypers, STEP, SEED, 5)
+    assert set(want) == {name for name in matrix_plane_types("adafactor", LIBRARY[strategy])
+                         if not name.startswith("grad")}
+    got, flags = interpreted("adafactor", strategy, planes, hypers, key=5)
+    assert_same(got, planes | want, f"{strategy}, {kind}, {shape}")
+    return flags
+
+
+@pytest.mark.parametrize("strategy", LIBRARY)
+def test_adafactor(strategy):
+    """Every strategy of the library, on adversarial values too."""
+    for i, kind in enumerate(KINDS):
+        for shape in SHAPES[i % 2:4:2]:
+            check(strategy, kind, shape)
+
+
+@pytest.mark.parametrize("strategy", VARIED)
+def test_adafactor_shapes(strategy):
+    """Rows longer than a group, and shorter; clipped updates in some."""
+    for shape in SHAPES[4:6] + ((2, 257), (129, 2)):
+        check(strategy, "ordinary", shape)
+        check(strategy, "large_update", shape, weight_decay=0.0, d=1e-3)
+
+
+@pytest.mark.parametrize("strategy", ("collage-plus", "fp8-collage-plus"))
+def test_adafactor_of_several_powers_of_two(strategy):
+    check(strategy, "ordinary", SHAPES[6])
+
+
+@pytest.mark.parametrize("shape", ((0, 0), (0, 3), (4, 0)))
+def test_no_elements(shape):
+    for strategy in VARIED:
+        assert check(strategy, "ordinary", shape) == 0
+
+
+def test_flags():
+    """A gradient that is not finite is reported."""
+    kinds = {"ordinary": 0, "zeros": 0, "nans": 1, "infinities": 1}
+    assert {kind: check("bf16", kind, (33, 130)) for kind in kinds} == kinds
+
+
+def test_many_steps():
+    """States written by one step are what the next step reads."""
+    for strategy in VARIED:
+        model, hypers = LIBRARY[strategy], hypers_of("adafactor")
+        planes = mine = matrix_state("adafactor", model, "ordinary", (5, 19))
+        for step in range(1, 6):
+            fresh = matrix_state("adafactor", model, "ordinary", (5, 19), step)
+            grad = {n: p for n, p in fresh.items() if n.startswith("grad")}
+            planes = planes | grad
+            planes |= matrix_step("adafactor", model, planes, hypers, step, SEED)
+            mine = {n: p.copy() for n, p in (mine | grad).items()}
+            tandem.interpret("adafactor", strategy, mine, hypers, step=step, seed=SEED)
+            assert_same(mine, planes, f"{strategy}, step {step}")
+
+
+ROW_NORM = """
+#row = affine_map<(i, j) -> (i)>
+#matrix = affine_map<(i, j) -> (i, j)>
+func.func @row_norm(
+    %mean: tensor<?xf32> {tandem.role = #tandem.role<state "mean", per = column>},
+    %x: tensor<?x?xf32> {tandem.role = #tandem.role<grad "x">},
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<param "y">})
+    -> (tensor<?xf32>, tensor<?x?xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = tensor.dim %x, %c0 : tensor<?x?xf32>
+  %columns = tensor.dim %mean, %c0 : tensor<?xf32>
+  %by_row = tensor.empty(%rows) : tensor<?xf32>
+  %by_column = tensor.empty(%columns) : tensor<?xf32>
+  %row_none = linalg.fill ins(%zero : f32) outs(%by_row : tensor<?xf32>) -> tensor<?xf32>
+  %column_none = linalg.fill ins(%zero : f32) outs(%by_column : tensor<?xf32>) -> tensor<?xf32>
+  %row_sum = linalg.reduce { arith.addf } ins(%x : tensor<?x?xf32>)
+      outs(%row_none : tensor<?xf32>) dimensions = [1]
+  %normal = linalg.generic {indexing_maps = [#row, #matrix, #matrix],
+                            iterator_types = ["parallel", "parallel"]}
+      ins(%row_sum, %x : tensor<?xf32>, tensor<?x?xf32>) outs(%y : tensor<?x?xf32>) {
+  ^bb0(%s: f32, %e: f32, %out: f32):
+    %root = math.sqrt %s : f32
+    %quotient = arith.divf %e, %root : f32
+    linalg.yield %quotient : f32
+  } -> tensor<?x?xf32>
+  %column_sum = linalg.reduce { arith.addf } ins(%normal : tensor<?x?xf32>)
+      outs(%column_none : tensor<?xf32>) dimensions = [0]
+  %count_int = arith.index_cast %rows : index to i64
+  %count = arith.sitofp %count_int : i64 to f32
+  %counts = tensor.splat %count[%columns] : tensor<?xf32>
+  %means = arith.divf %column_sum, %counts : tensor<?xf32>
+  return %means, %normal : tensor<?xf32>, tensor<?x?xf32>
+}"""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_row_norm(shape):
+    """Each row over the root of its sum, and the means of the columns of that."""
+    x = np.random.default_rng(1).exponential(size=shape).astype(np.float32)
+    x[-1, -1] = -np.inf
+    with np.errstate(invalid="ignore"):
+        y = x / np.sqrt(metrics.tree_sum(x))[:, None]
+        mean = metrics.tree_sum(y.T) / np.float32(shape[0])
+    got = {"mean": np.zeros(shape[1], np.float32), "x": x, "y": np.zeros(shape, np.float32)}
+    assert tandem.interpret(ROW_NORM, "fp32", got, {}) == 1
+    assert np.array_equal(got["y"], y, equal_nan=True)
+    assert np.array_equal(got["mean"], mean, equal_nan=True)
+
+
+@pytest.mark.parametrize("changed, why", (
+    ({"param": np.zeros(15, np.uint32)}, "'param' has 1 dimensions; pass one of a matrix"),
+    ({"grad": np.zeros((5, 3), np.uint32)}, "'grad' is a matrix of 5 x 3, but 'param' is "
+     "one of 3 x 5; all matrices have one shape"),
+    ({"row_var": np.zeros(5, np.uint32)}, "'row_var' has 5 elements, but 'param' is a "
+     "matrix of 3 x 5; it has an entry for each row"),
+    ({"col_var": np.zeros(3, np.uint32)}, "it has an entry for each column")))
+def test_shapes_that_do_not_fit(changed, why):
+    planes = matrix_state("adafactor", STRATEGIES["fp32"], "ordinary", (3, 5)) | changed
+    with pytest.raises(ValueError, match=why):
+        tandem.interpret("adafactor", "fp32", planes, hypers_of("adafactor"))
+
+
+def test_first():
+    planes = matrix_state("adafactor", STRATEGIES["fp32"], "ordinary", (3, 5))
+    with pytest.raises(ValueError, match="element 0 is number 5 of the unsharded tensor"):
+        tandem.interpret("adafactor", "fp32", planes, hypers_of("adafactor"), first=5)

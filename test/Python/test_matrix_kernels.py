@@ -1,0 +1,76 @@
+#===- test_matrix_kernels.py - Kernels of matrices -------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of kernels that know rows and columns: CPU code and
+# PTX against the NumPy model.
+#
+#===----------------------------------------------------------------------===#
+
+import functools
+
+import numpy as np
+import pytest
+
+import tandem
+from model import (MATRIX_GRAPHS, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases,
+                   matrix_state, matrix_step)
+from support.kernels import SEED, STEP, assert_same
+from support.launch import Tensor, Tiles, aligned_copy, launch
+
+LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
+# One of each kind: expansions, random bits, and scales of rows' groups, of a matrix's
+# rows, and of whole tensors.
+VARIED = ("fp32", "bf16", "collage-plus", "bf16-stochastic", "coat", "fp8-collage-plus",
+          "fp8-lm")
+SHAPES = ((1, 1), (1, 7), (7, 1), (3, 5), (64, 64), (33, 130), (257, 300))
+HYPERS = {name: cases.TYPICAL[name] for name in MATRIX_GRAPHS["adafactor"].hypers}
+
+
+@functools.cache
+def compiled(strategy, target="cpu", **options):
+    return tandem.compile("adafactor", strategy, target=target, **options)
+
+
+def by_model(strategy, planes, key=0):
+    return matrix_step("adafactor", LIBRARY[strategy], planes, HYPERS, STEP, SEED, key)
+
+
+def scalars(kernel):
+    given = HYPERS | {"step": STEP, "seed": SEED}
+    return {name: given[name] for name in [*kernel.hypers, *kernel.integers]}
+
+
+def states(strategy, shapes, kind="ordinary"):
+    return [matrix_state("adafactor", LIBRARY[strategy], kind, shape, seed)
+            for seed, shape in enumerate(shapes)]
+
+
+#===----------------------------------------------------------------------===#
+# CPU
+#===----------------------------------------------------------------------===#
+
+
+def by_cpu(kernel, tensors, shapes, threads=2):
+    """Updates copies of the planes, all in one launch."""
+    copies = [{name: p.copy() for name, p in planes.items()} for planes in tensors]
+    plan = tandem.Plan(kernel)
+    plan.update(list(shapes), [[copy[p.name].ctypes.data for p in kernel.planes]
+                               for copy in copies])
+    hypers, integers = kernel.scalars(scalars(kernel))
+    plan.launch([hypers], [integers], threads=threads)
+    return copies
+
+
+def check(strategy, got, before):
+    for key, (new, old) in enumerate(zip(got, before)):
+        assert_same(new, by_model(strategy, old, key) | {"grad": old["grad"]}
+                    if "grad" in old else by_model(strategy, old, key))
+
+
+@pytest.mark.parametrize("kind", [k for k in cases.SCALED_KINDS if k != "mixed"])
+@pytest.mark.parametrize("strategy", VARIED)
+def test_cpu_against_model(strategy, kind):
+    before = states(strategy, SHAPES, kind)
+    check(strategy, by_cpu(compiled(strategy), before, SHAPES), before)
