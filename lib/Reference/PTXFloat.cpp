@@ -145,12 +145,56 @@ bool operands(Decoder &d, const PTXType &type, unsigned numSources) {
   return true;
 }
 
-template <Handler handler, unsigned numSources>
+/// The source of a mixed form, all of whose sources but the last are narrower.
+template <unsigned numSources>
+SoftFloat readMixed(Thread &t, const Instruction &i, unsigned slot) {
+  bool isNarrow = slot < numSources;
+  SoftFloat value = SoftFloat::fromBits(isNarrow ? i.sourceFormat : i.format,
+                                        t.slots[i.slot[slot]]);
+  return isNarrow ? value.convert(i.format, Rounding::NearestTiesToEven) : value;
+}
+
+template <RoundedBinaryMember member>
+void runMixedBinary(Thread &t, const Instruction &i) {
+  forEachLane(t, i, [&](unsigned) {
+    return (readMixed<2>(t, i, 1).*member)(readMixed<2>(t, i, 2), i.rounding);
+  });
+}
+
+void runMixedFma(Thread &t, const Instruction &i) {
+  forEachLane(t, i, [&](unsigned) {
+    return readMixed<3>(t, i, 1).fma(readMixed<3>(t, i, 2),
+                                     readMixed<3>(t, i, 3), i.rounding);
+  });
+}
+
+/// The sm_100 form that reads 16-bit floats and computes in f32.
+template <unsigned numSources>
+bool decodeMixed(Decoder &d, Handler handler, const PTXType &type) {
+  PTXType narrow;
+  d.result.handler = handler;
+  if (!handler || !d.takeType(narrow) || !narrow.isFloat() ||
+      narrow.totalWidth() != 16 || type.format != Format::F32 ||
+      type.lanes != 1)
+    return d.fail("unknown instruction '" + d.statement.opcode + "'");
+  d.result.sourceFormat = narrow.format;
+  if (!d.expectOperands(numSources + 1) || !d.destination(0, 32))
+    return false;
+  for (unsigned index = 1; index <= numSources; ++index)
+    if (!d.source(index, index < numSources ? narrow : type, index))
+      return false;
+  return true;
+}
+
+template <Handler handler, unsigned numSources, Handler mixed = nullptr>
 bool decodeRounded(Decoder &d) {
   PTXType type;
   d.result.handler = handler;
-  return takeRounding(d) && takeFloatType(d, type) &&
-         operands(d, type, numSources);
+  if (!takeRounding(d) || !takeFloatType(d, type))
+    return false;
+  if (!d.peek().empty())
+    return decodeMixed<numSources>(d, mixed, type);
+  return operands(d, type, numSources);
 }
 
 /// div, rcp and sqrt exist for f32 and f64 alone.
@@ -209,12 +253,14 @@ bool decodeSetp(Decoder &d) {
 
 const Opcode kOpcodes[] = {
     {"add", OpcodeClass::Float,
-     decodeRounded<runRoundedBinary<&SoftFloat::add>, 2>},
+     decodeRounded<runRoundedBinary<&SoftFloat::add>, 2,
+                   runMixedBinary<&SoftFloat::add>>},
     {"sub", OpcodeClass::Float,
-     decodeRounded<runRoundedBinary<&SoftFloat::sub>, 2>},
+     decodeRounded<runRoundedBinary<&SoftFloat::sub>, 2,
+                   runMixedBinary<&SoftFloat::sub>>},
     {"mul", OpcodeClass::Float,
      decodeRounded<runRoundedBinary<&SoftFloat::mul>, 2>},
-    {"fma", OpcodeClass::Float, decodeRounded<runFma, 3>},
+    {"fma", OpcodeClass::Float, decodeRounded<runFma, 3, runMixedFma>},
     {"div", OpcodeClass::Float,
      decodeScalarRounded<runRoundedBinary<&SoftFloat::div>, 2>},
     {"rcp", OpcodeClass::Float, decodeScalarRounded<runReciprocal, 1>},

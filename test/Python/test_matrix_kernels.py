@@ -74,3 +74,49 @@ def check(strategy, got, before):
 def test_cpu_against_model(strategy, kind):
     before = states(strategy, SHAPES, kind)
     check(strategy, by_cpu(compiled(strategy), before, SHAPES), before)
+
+
+def test_launches_agree():
+    """Threads, vector widths and shapes beside each other change no bit."""
+    shapes = ((70, 5000), (5000, 70), (3, 5))
+    before = states("fp8-collage-plus", shapes)
+    want = by_cpu(compiled("fp8-collage-plus"), before, shapes, threads=1)
+    for options in ({"isa": "x86-64"}, {"isa": "x86-64-v3"}, {"width": 1}, {"width": 16}):
+        kernel = compiled("fp8-collage-plus", **options)
+        for got, expected in zip(by_cpu(kernel, before, shapes), want):
+            assert_same(got, expected, str(options))
+
+
+#===----------------------------------------------------------------------===#
+# PTX
+#===----------------------------------------------------------------------===#
+
+
+def by_ptx(kernel, tensors, shapes, **options):
+    """Updates copies of the planes by the evaluator."""
+    copies = [{name: aligned_copy(p.reshape(-1)) for name, p in planes.items()}
+              for planes in tensors]
+    launch(kernel, [Tensor(copy, key=key, shape=shape)
+                    for key, (copy, shape) in enumerate(zip(copies, shapes))],
+           [scalars(kernel)], **options)
+    return [{name: copy[name].reshape(p.shape) for name, p in planes.items()}
+            for copy, planes in zip(copies, tensors)]
+
+
+PTX_SHAPES = ((1, 1), (1, 70), (7, 1), (13, 300), (6, 512))
+
+
+@pytest.mark.parametrize("chip", ("sm_80", "sm_90", "sm_100"))
+@pytest.mark.parametrize("strategy", VARIED)
+def test_ptx_against_model(strategy, chip):
+    before = states(strategy, PTX_SHAPES)
+    kernel = compiled(strategy, chip)
+    check(strategy, by_ptx(kernel, before, PTX_SHAPES, blocks=2), before)
+
+
+@pytest.mark.parametrize("tiles", (Tiles(1, 8), Tiles(64, 512), Tiles(8, 16)))
+def test_tiles_agree(tiles):
+    """However a matrix is cut, the bits are the same."""
+    before = states("fp32", PTX_SHAPES)
+    kernel = compiled("fp32", "sm_90")
+    check("fp32", by_ptx(kernel, before, PTX_SHAPES, threads=64, tiles=tiles), before)

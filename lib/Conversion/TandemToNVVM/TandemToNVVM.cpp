@@ -277,11 +277,15 @@ void NVVMKernelBuilder::storeColumns(const Chunk &tile, ValueRange state) {
   }
 }
 
-/// A row has one entry, the elements of a step several.
+/// A row has one entry, the elements of a step several. Threads behind the last
+/// element read the first ones.
 Value NVVMKernelBuilder::buildLoadTotal(const Chunk &chunk, Value index,
                                         LoadTotalOp op) {
-  Value place = launch.getAxisTotal(chunk, op.getIndex(),
-                                    op.differsInRow() ? index : chunk.row);
+  SequenceBuilder b(builder, loc);
+  Value position = op.differsInRow() ? b.select(laneExists(chunk, index, 0),
+                                                index, chunk.begin)
+                                     : chunk.row;
+  Value place = launch.getAxisTotal(chunk, op.getIndex(), position);
   return launch.load(toGlobal(place), op.getType(), /*offset=*/0,
                      /*alignment=*/4);
 }

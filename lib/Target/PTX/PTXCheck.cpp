@@ -166,6 +166,11 @@ void EntryReader::read(const PTXInstruction &instruction) {
     return;
   std::optional<RoundingOp> op = parseOp(parts.front());
   std::optional<PackedFormat> format = parseFormat(parts.back());
+  // A form that reads 16-bit floats rounds to what stands before their type.
+  if (parts.size() > 2)
+    if (auto computed = parseFormat(parts[parts.size() - 2]);
+        format && computed)
+      format = computed;
   if (!op || !format)
     return note(instruction, "is no instruction that kernels are made of");
   requireNearest(instruction, parts);

@@ -98,7 +98,7 @@ def chunk_records(tensors, chunk_size, per=Granularity.ELEMENT):
 
 @dataclass
 class Tiles:
-    """The tiles of a launch of a matrix kernel, of powers of two."""
+    """The tiles of a launch of a matrix kernel: powers of two, with whole groups."""
 
     rows: int
     columns: int
@@ -128,7 +128,7 @@ def matrix_tail(kernel, tensor, index, chunks, tiles, regions):
     counts = tiles.counts(tensor)
     words = [*own_range(chunks[Granularity.ROW], index),
              *own_range(chunks[Granularity.COLUMN], index), *counts]
-    for i, (_, _, scope) in enumerate(kernel.reductions):
+    for i, (_, scope, _) in enumerate(kernel.reductions):
         axis = {"row": 0, "column": 1}.get(scope)
         entries = 0 if axis is None else tensor.shape[axis] * counts[axis] + 64
         words.append(regions.add(f"parts[{i}][{index}]", aligned(entries, np.uint32),
@@ -192,13 +192,15 @@ def all_chunks(kernel, tensors, chunk_size, tiles):
     """The chunks of elements (tiles of matrices), and those of rows and columns."""
     if not kernel.is_matrix:
         return {Granularity.ELEMENT: chunk_records(tensors, chunk_size)}
+    # A chunk has whole groups.
+    length = max(chunk_size, 256)
     return {Granularity.ELEMENT: tiles.records(tensors),
-            Granularity.ROW: chunk_records(tensors, chunk_size, Granularity.ROW),
-            Granularity.COLUMN: chunk_records(tensors, chunk_size, Granularity.COLUMN)}
+            Granularity.ROW: chunk_records(tensors, length, Granularity.ROW),
+            Granularity.COLUMN: chunk_records(tensors, length, Granularity.COLUMN)}
 
 
 def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
-           chunk_range=None, tiles=Tiles(4, 64)):
+           chunk_range=None, tiles=Tiles(4, 256)):
     """Runs the prologue and the phases of a kernel; a :class:`Launched`.
 
     `rows` holds the scalars of each row by name; `chunk_range` restricts the

@@ -58,6 +58,17 @@ TEST(PTXFloat, FmaRoundsOnce) {
             0x3FC13FC2u);
 }
 
+TEST(PTXFloat, MixedFormsComputeInF32) {
+  // 2^-8 is lost in bf16 beside 1, and in f32 is not.
+  EXPECT_EQ(evaluate("add.rn.f32.bf16", 'w', {{'h', 0x3B80}, {'w', kOne}}),
+            0x3F808000u);
+  EXPECT_EQ(evaluate("sub.rn.f32.f16", 'w', {{'h', 0x3C00}, {'w', kTwo}}),
+            0xBF800000u);
+  EXPECT_EQ(evaluate("fma.rn.f32.bf16", 'w',
+                     {{'h', 0x3B80}, {'h', 0x4000}, {'w', kOne}}),
+            0x3F810000u);
+}
+
 TEST(PTXFloat, MinMaxCopySign) {
   EXPECT_EQ(on32("min.f32", kNaN, kOne), kOne);
   EXPECT_EQ(on32("min.NaN.f32", kNaN, kOne), 0x7FFFFFFFu);
