@@ -151,7 +151,8 @@ SoftFloat readMixed(Thread &t, const Instruction &i, unsigned slot) {
   bool isNarrow = slot < numSources;
   SoftFloat value = SoftFloat::fromBits(isNarrow ? i.sourceFormat : i.format,
                                         t.slots[i.slot[slot]]);
-  return isNarrow ? value.convert(i.format, Rounding::NearestTiesToEven) : value;
+  return isNarrow ? value.convert(i.format, Rounding::NearestTiesToEven)
+                  : value;
 }
 
 template <RoundedBinaryMember member>

@@ -229,7 +229,8 @@ static nb::tuple describe(nb::ndarray<nb::ro> array) {
   for (size_t i = 0; i < array.ndim(); ++i)
     shape.append(array.shape(i));
   return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), array.size(),
-                        int(array.dtype().code), int(array.dtype().bits), shape);
+                        int(array.dtype().code), int(array.dtype().bits),
+                        shape);
 }
 
 static int64_t evaluatePTX(

@@ -337,9 +337,10 @@ void CPUKernelBuilder::storeSums(const Chunk &chunk, Value slots) {
   Value size = b.subi(chunk.end, chunk.begin);
   Value blocks =
       b.shr(b.addi(size, launch.i64(width - 1)), llvm::Log2_64(width));
-  for (auto &[op, sum] : sums)
-    LLVM::StoreOp::create(builder, loc, sum.getTotal(b, blocks),
-                          getResult(chunk, slots, op));
+  for (auto &[op, sum] : sums) {
+    Value total = sum.getTotal(b, blocks);
+    LLVM::StoreOp::create(builder, loc, total, getResult(chunk, slots, op));
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -413,11 +414,11 @@ void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
           : launch.load(launch.advance(columns[op], offset, entryBytes),
                         op.getValue().getType(), /*offset=*/0, entryBytes);
   LLVM::StoreOp::create(builder, loc, total, columnScratch, entryBytes);
-  Value count = arith::MinSIOp::create(builder, loc, b.subi(tile.end, index),
-                                       launch.i64(width));
+  Value left = b.subi(tile.end, index);
+  Value count = arith::MinSIOp::create(builder, loc, left, launch.i64(width));
+  Value bytes = b.muli(count, launch.i64(entryBytes));
   LLVM::MemcpyOp::create(builder, loc, launch.getPart(tile, op, index),
-                         columnScratch, b.muli(count, launch.i64(entryBytes)),
-                         /*isVolatile=*/false);
+                         columnScratch, bytes, /*isVolatile=*/false);
 }
 
 /// A row has one entry, the elements of a block several.

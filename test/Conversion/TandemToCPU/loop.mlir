@@ -133,11 +133,11 @@ tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<see
 // CHECK-DAG:     %[[NOTHING:.+]] = arith.constant dense<-0.000000e+00> : vector<2xf64>
 // CHECK-DAG:     %[[START:.+]] = arith.constant -0.000000e+00 : f64
 // CHECK:         %[[STACK:.+]] = llvm.alloca {{.+}} x i64
+// CHECK:         %[[SLOT:.+]] = llvm.getelementptr %[[WORKSPACE]]
 // CHECK:           %[[EXISTING:.+]] = arith.select %{{.+}}, %{{.+}}, %[[NOTHING]] : vector<2xi1>, vector<2xf64>
 // CHECK:           vector.shuffle %[[EXISTING]], %[[EXISTING]] [0]
 // CHECK:           vector.shuffle %[[EXISTING]], %[[EXISTING]] [1]
 // CHECK:           scf.while
-// CHECK:         %[[SLOT:.+]] = llvm.getelementptr %[[WORKSPACE]]
 // CHECK:         %[[TOTAL:.+]]:3 = scf.while {{.*}}%[[START]]
 // CHECK:         llvm.store %[[TOTAL]]#2, %[[SLOT]] : f64
 tandem.kernel @metric compute(<f32, f32>) width(2) tensors [#p] scalars [] prologue {

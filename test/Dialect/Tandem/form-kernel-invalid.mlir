@@ -234,7 +234,7 @@ func.func @extent(%p: !f32 {tandem.role = #p}) -> !f32
   %0 = tandem.decode %p : !f32 -> tensor<?x?xf32>
   %c0 = arith.constant 0 : index
   %n = tensor.dim %0, %c0 : tensor<?x?xf32>
-  // expected-error @+1 {{the size of a tensor is tensor.dim of a tensor with one dimension, cast to i64}}
+  // expected-error @+1 {{the size of a tensor is tensor.dim of a tensor with one dimension, or of a matrix in a graph of rows and columns, cast to i64}}
   %1 = arith.index_cast %n : index to i64
   return %p : !f32
 }

@@ -363,3 +363,103 @@ tandem.kernel @kernel_c7_total compute(<f32, f32>) tensors [] scalars [] prologu
   %0 = tandem.total[0] : f32
   tandem.yield
 }
+
+// -----
+
+#p = #tandem.role<param "p">
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
+tandem.kernel @flat compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  %x = tandem.load %p : !m -> f32
+  // expected-error @+1 {{has rows and columns in a kernel that knows none; mark the kernel 'matrix'}}
+  %0 = tandem.reduce sum %x over row : f32
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
+// expected-error @+1 {{runs per row but is no matrix kernel}}
+tandem.kernel @flat compute(<f32, f32>) part(early) per(row) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+#r = #tandem.role<state "r", per = row>
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+!v = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+// expected-error @+1 {{has "r" per row but is no matrix kernel}}
+tandem.kernel @flat compute(<f32, f32>) tensors [#p, #r] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m, %r: !v):
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
+tandem.kernel @measured compute(<f32, f32>) matrix tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  %x = arith.constant 1.0 : f64
+  // expected-error @+1 {{measures a matrix kernel, which has no metrics; compile it without}}
+  tandem.metric %x[0] : f64
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
+tandem.kernel @whole compute(<f32, f32>) reductions(1) matrix tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  // expected-error @+1 {{reads a row's or a column's result; that of a tensor is a tandem.total}}
+  %0 = tandem.load_total[0] over tensor : f32
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
+tandem.kernel @other_axis compute(<f32, f32>) part(early) reductions(1) matrix per(row) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  // expected-error @+1 {{over column in a part per row}}
+  %0 = tandem.load_total[0] over column : f32
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
+tandem.kernel @no_such_total compute(<f32, f32>) reductions(1) matrix tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  // expected-error @+1 {{names reduction 1 of a kernel with reductions(1)}}
+  %0 = tandem.load_total[1] over column : f32
+  tandem.yield
+}

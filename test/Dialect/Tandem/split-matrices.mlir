@@ -1,0 +1,96 @@
+// RUN: tandem-opt %s -tandem-split-phases -split-input-file -verify-diagnostics | FileCheck %s
+
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+!v = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+#p = #tandem.role<param "p">
+#r = #tandem.role<state "r", per = row>
+#c = #tandem.role<state "c", per = column>
+
+// Sums along rows and columns are made in one phase. What differs between rows
+// alone is summed up by a phase that sees each row once.
+// CHECK:       tandem.kernel @means_phase0 {{.*}}part(early) reductions(3) matrix tensors
+// CHECK:         %[[X:.+]] = tandem.load_plane %arg0[0]
+// CHECK-NEXT:    tandem.partial sum %[[X]][0] over row : f32
+// CHECK-NEXT:    tandem.partial sum %[[X]][1] over column : f32
+// CHECK-NEXT:    tandem.yield
+
+// CHECK:       tandem.kernel @means_phase1 {{.*}}part(early) reductions(3) matrix per(row) tensors
+// CHECK:         %[[R:.+]] = tandem.load_plane %arg1[0]
+// CHECK-NEXT:    %[[SUM:.+]] = tandem.load_total[0] over row : f32
+// CHECK-NEXT:    %[[NEW:.+]] = arith.addf %[[R]], %[[SUM]] : f32
+// CHECK-NEXT:    tandem.partial sum %[[NEW]][2] over tensor : f32
+// CHECK-NEXT:    tandem.yield
+
+// CHECK:       tandem.kernel @means compute(<f32, f32>) reductions(3) matrix tensors
+// CHECK:         %[[TOTAL:.+]] = tandem.total[2] : f32
+// CHECK-NEXT:    %[[Y:.+]] = arith.divf %{{.+}}, %[[TOTAL]] : f32
+// CHECK-NEXT:    tandem.store_plane %[[Y]], %arg0[0]
+// CHECK-NEXT:    tandem.yield
+
+// What is kept for each row and each column is written when nobody reads it.
+// CHECK:       tandem.kernel @means_commit_rows {{.*}}part(commit) reductions(3) matrix per(row) tensors
+// CHECK:         %[[SUM:.+]] = tandem.load_total[0] over row : f32
+// CHECK:         tandem.store_plane %{{.+}}, %arg1[0]
+// CHECK-NEXT:    tandem.yield
+
+// CHECK:       tandem.kernel @means_commit_columns {{.*}}part(commit) reductions(3) matrix per(column) tensors
+// CHECK:         %[[SUM:.+]] = tandem.load_total[1] over column : f32
+// CHECK-NEXT:    tandem.store_plane %[[SUM]], %arg2[0]
+// CHECK-NEXT:    tandem.yield
+tandem.kernel @means compute(<f32, f32>) matrix tensors [#p, #r, #c] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m, %r: !v, %c: !v):
+  %x = tandem.load_plane %p[0] : !m -> f32
+  %old = tandem.load_plane %r[0] : !v -> f32
+  %row = tandem.reduce sum %x over row : f32
+  %column = tandem.reduce sum %x over column : f32
+  %new = arith.addf %old, %row : f32
+  %total = tandem.reduce sum %new over tensor : f32
+  %y = arith.divf %x, %total : f32
+  tandem.store_plane %y, %p[0] : f32, !m
+  tandem.store_plane %new, %r[0] : f32, !v
+  tandem.store_plane %column, %c[0] : f32, !v
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+#p = #tandem.role<param "p">
+
+// All elements of a matrix meet in their rows first.
+// CHECK:       tandem.kernel @norm_phase0
+// CHECK:         tandem.partial sum %{{.+}}[0] over row : f32
+// CHECK:       tandem.kernel @norm_phase1 {{.*}}per(row)
+// CHECK:         %[[ROW:.+]] = tandem.load_total[0] over row : f32
+// CHECK-NEXT:    tandem.partial sum %[[ROW]][1] over model : f32
+// CHECK:       tandem.kernel @norm compute
+// CHECK:         tandem.total[1] : f32
+tandem.kernel @norm compute(<f32, f32>) matrix tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  %x = tandem.load_plane %p[0] : !m -> f32
+  %sum = tandem.reduce sum %x over model : f32
+  %y = arith.divf %x, %sum : f32
+  tandem.store_plane %y, %p[0] : f32, !m
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+!v = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+#p = #tandem.role<param "p">
+#r = #tandem.role<state "r", per = row>
+
+tandem.kernel @element_in_row compute(<f32, f32>) matrix tensors [#p, #r] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m, %r: !v):
+  // expected-error @+1 {{differs between the elements of a row, but an entry that all of them share is made of it}}
+  %x = tandem.load_plane %p[0] : !m -> f32
+  tandem.store_plane %x, %r[0] : f32, !v
+  tandem.yield
+}
