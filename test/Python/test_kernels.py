@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (BF16_STRATEGIES, GRAPHS, SCALED_LIBRARY, STRATEGIES,
-                   TENSOR_LIBRARY,
-                   bytes_per_parameter, cases, plane_types, step, takes_whole_tensors)
+from model import (BF16_STRATEGIES, GRAPHS, MATRIX_GRAPHS, SCALED_LIBRARY, STRATEGIES,
+                   TENSOR_LIBRARY, bytes_per_parameter, cases, plane_types, step,
+                   takes_whole_tensors)
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of)
 
@@ -50,7 +50,7 @@ def check_example(graph, strategy, kind, size):
 
 def test_library_is_the_models():
     """No graph or strategy escapes the tests below."""
-    assert set(tandem.graphs()) == set(GRAPHS)
+    assert set(tandem.graphs()) == set(GRAPHS) | set(MATRIX_GRAPHS)
     assert set(tandem.strategies()) == (
         set(STRATEGIES) | set(SCALED_LIBRARY) | set(TENSOR_LIBRARY))
 

@@ -14,7 +14,9 @@ import pytest
 import tandem
 from model import (MATRIX_GRAPHS, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases,
                    matrix_plane_types, matrix_state, matrix_step, metrics)
-from support.kernels import SEED, STEP, assert_same
+from model.storage import Draw
+from support.kernels import SEED, STEP, assert_same, strategy_text
+from support.matrix_graphs import generate
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
 # One of each kind: expansions, random bits, and scales of rows' groups, of a matrix's
@@ -22,6 +24,7 @@ LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
 VARIED = ("fp32", "bf16", "collage-plus", "bf16-stochastic", "coat", "fp8-collage-plus",
           "fp8-lm")
 KINDS = [kind for kind in cases.SCALED_KINDS if kind != "mixed"]
+GENERATED = range(100)
 SHAPES = ((1, 1), (1, 7), (7, 1), (3, 5), (64, 64), (33, 130), (257, 300))
 
 
@@ -208,3 +211,24 @@ def test_first():
     planes = matrix_state("adafactor", STRATEGIES["fp32"], "ordinary", (3, 5))
     with pytest.raises(ValueError, match="element 0 is number 5 of the unsharded tensor"):
         tandem.interpret("adafactor", "fp32", planes, hypers_of("adafactor"), first=5)
+
+
+@pytest.mark.parametrize("seed", GENERATED)
+def test_random_graphs(seed, tmp_path):
+    """The interpreter and NumPy agree on graphs nobody has seen."""
+    example = generate(seed, Draw(SEED, 5, 0, STEP))
+    (tmp_path / "random.mlir").write_text(strategy_text("random", example.strategy))
+    got, _ = interpreted(example.text, "random", example.planes, {}, key=5,
+                         path=[tmp_path])
+    assert_same(got, example.planes | example.want, example.text)
+
+
+def test_generation_covers():
+    """The graphs have every sum there is, and entries that meet in every way."""
+    examples = [generate(seed) for seed in GENERATED]
+    assert set.union(*[e.features for e in examples]) == {
+        "loop", "broadcast", ("element", "row"), ("element", "column"),
+        ("element", "tensor"), ("row", "tensor"), ("column", "tensor")}
+    assert {e.strategy.component for e in examples} == {None, "bf16", "f16"}
+    assert len({e.shape for e in examples}) > 25
+    assert generate(3).text == examples[3].text

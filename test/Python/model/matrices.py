@@ -49,7 +49,8 @@ class MatrixGraph:
 #===----------------------------------------------------------------------===#
 
 
-def _shape_of(per, shape):
+def shape_of(per, shape):
+    """The shape of what a matrix of this shape has an entry for."""
     return {"element": shape, "row": shape[:1], "column": shape[1:]}[per]
 
 
@@ -69,7 +70,7 @@ def _plane_shape(group, shape):
     return (*shape[:-1], -(-shape[-1] // group))
 
 
-def _shaped(storage, role, planes, shape):
+def shaped(storage, role, planes, shape):
     """A role's flat planes in their shapes."""
     groups = storage.plane_groups(role)
     return {name: plane.reshape(_plane_shape(groups[name], shape))
@@ -99,7 +100,7 @@ class MatrixKernel(Kernel):
         return storage_of(self.strategy, role, self.per[role], self.shape)
 
     def _open(self, role, planes):
-        shape = _shape_of(self.per[role], self.shape)
+        shape = shape_of(self.per[role], self.shape)
         return _map_state(super()._open(role, planes), lambda x: x.reshape(shape))
 
     def close(self, draw):
@@ -108,8 +109,8 @@ class MatrixKernel(Kernel):
         new, flat = {}, super().close(draw)
         for role in self.per:
             names = [n for n in self.storage(role).planes(role) if n in flat]
-            new |= _shaped(self.storage(role), role, {n: flat[n] for n in names},
-                           _shape_of(self.per[role], self.shape))
+            new |= shaped(self.storage(role), role, {n: flat[n] for n in names},
+                          shape_of(self.per[role], self.shape))
         return new
 
     def sum(self, x):
@@ -206,12 +207,12 @@ def matrix_state(graph, strategy, kind, shape, seed=0):
     rng = np.random.default_rng([seed, *shape, zlib.crc32(f"{graph}/{kind}".encode())])
     planes = {}
     for role, per in MATRIX_GRAPHS[graph].roles.items():
-        storage, own = storage_of(strategy, role, per, shape), _shape_of(per, shape)
+        storage, own = storage_of(strategy, role, per, shape), shape_of(per, shape)
         values = role_values(role, storage, "ordinary" if kind == "bits" else kind, rng,
                              int(np.prod(own)))
         flat = storage.encode(role, values, Draw())
         if kind == "bits":
             flat = {name: rng.integers(0, 1 << 8 * p.itemsize, p.size, dtype=np.uint64)
                     .astype(p.dtype) for name, p in flat.items()}
-        planes |= _shaped(storage, role, flat, own)
+        planes |= shaped(storage, role, flat, own)
     return planes
