@@ -188,8 +188,8 @@ TEST(PhasesError, AShardHasNoTotals) {
   tdm_plan *plan = nullptr;
   expectFailure(
       tdm_plan_create(kernel, list.data(), 1, &plan), TDM_INVALID_ARGUMENT,
-      "kernel 'phases': tensor 0: first is 32, but the kernel reduces "
-      "over whole tensors; pass the unsharded tensor");
+      "kernel 'phases': tensor 0: first is 32, but the kernel works "
+      "on whole tensors; pass the unsharded tensor");
   tdm_kernel_desc desc = phasesDesc();
   desc.num_reductions = 0;
   OwnedKernel entryOnly(desc);

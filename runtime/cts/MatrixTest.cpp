@@ -1,0 +1,318 @@
+//===- MatrixTest.cpp - Tests of kernels of matrices ----------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file tests kernels that know rows and columns: how matrices are cut into
+// tiles, what these leave of rows and columns, and what runs over each.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestKernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace tandem::cts;
+
+//===----------------------------------------------------------------------===//
+// A kernel of three phases
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A chunk record of a matrix kernel.
+struct Tile {
+  int64_t tensor, firstRow, endRow, firstColumn, endColumn;
+  int64_t rowParts, columnParts;
+};
+} // namespace
+
+/// Planes: values; an entry for each row; one for each two columns. Reductions:
+/// the sum of each row, the largest of each column, the sum of the rows' sums.
+static constexpr int64_t numPlanes = 3, numReductions = 3;
+
+static const int64_t *recordOf(const void *tensors, int64_t tensor) {
+  constexpr int64_t words = 5 + numPlanes + 7 + numReductions;
+  return static_cast<const int64_t *>(tensors) + tensor * words;
+}
+template <typename T>
+static T *pointerAt(const int64_t *record, int64_t word) {
+  return reinterpret_cast<T *>(record[word]);
+}
+template <typename T>
+static T *partsOf(const int64_t *record, int64_t reduction) {
+  return pointerAt<T>(record, 5 + numPlanes + 7 + reduction);
+}
+
+/// Whole numbers, so that sums are exact in any order.
+static void sumTiles(const void *tensors, const void *chunks, const uint32_t *,
+                     void *, uint32_t *flags, int64_t begin, int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Tile &tile = static_cast<const Tile *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, tile.tensor);
+    if (tile.endRow - tile.firstRow > 64 ||
+        tile.endColumn - tile.firstColumn > 2048)
+      *flags |= 2;
+    const float *values = pointerAt<float>(record, 5);
+    auto *columns = partsOf<uint32_t>(record, 1) + tile.columnParts;
+    for (int64_t row = tile.firstRow; row < tile.endRow; ++row) {
+      float sum = 0;
+      for (int64_t i = tile.firstColumn; i < tile.endColumn; ++i) {
+        auto value = static_cast<uint32_t>(values[row * record[1] + i]);
+        sum += static_cast<float>(value);
+        bool isFirst = row == tile.firstRow;
+        columns[i] = isFirst ? value : std::max(columns[i], value);
+      }
+      partsOf<float>(record, 0)[tile.rowParts + row] = sum;
+    }
+  }
+}
+
+/// The part of a chunk of rows in the sum of all.
+static void sumRows(const void *tensors, const void *chunks, const uint32_t *,
+                    void *workspace, uint32_t *, int64_t begin, int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, chunk.tensor);
+    float sum = 0;
+    for (int64_t row = chunk.begin; row < chunk.end; ++row)
+      sum += partsOf<float>(record, 0)[row];
+    std::memcpy(static_cast<char *>(workspace) + 8 * (c * numReductions + 2),
+                &sum, sizeof(sum));
+  }
+}
+
+/// Every element becomes the sum of all.
+static void fillTiles(const void *tensors, const void *chunks, const uint32_t *,
+                      void *, uint32_t *, int64_t begin, int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Tile &tile = static_cast<const Tile *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, tile.tensor);
+    float total = pointerAt<const float>(record, 5 + numPlanes)[2];
+    for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
+      std::fill_n(pointerAt<float>(record, 5) + row * record[1] +
+                      tile.firstColumn,
+                  tile.endColumn - tile.firstColumn, total);
+  }
+}
+
+static void commitRows(const void *tensors, const void *chunks,
+                       const uint32_t *, void *, uint32_t *, int64_t begin,
+                       int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, chunk.tensor);
+    for (int64_t row = chunk.begin; row < chunk.end; ++row)
+      pointerAt<float>(record, 6)[row] = partsOf<float>(record, 0)[row];
+  }
+}
+
+/// The larger of each pair of columns.
+static void commitColumns(const void *tensors, const void *chunks,
+                          const uint32_t *, void *, uint32_t *, int64_t begin,
+                          int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, chunk.tensor);
+    for (int64_t i = chunk.begin; i < chunk.end; i += 2) {
+      const uint32_t *own = partsOf<uint32_t>(record, 1) + i;
+      pointerAt<uint32_t>(record, 7)[i / 2] =
+          i + 1 < record[1] ? std::max(own[0], own[1]) : own[0];
+    }
+  }
+}
+
+static const tdm_cpu_entry early[] = {sumTiles, sumRows};
+static const uint32_t granularities[] = {TDM_PER_ELEMENT, TDM_PER_ROW};
+static const tdm_reduction_desc reductions[] = {
+    {TDM_REDUCTION_SUM, 0, TDM_SCOPE_ROW},
+    {TDM_REDUCTION_MAX, 0, TDM_SCOPE_COLUMN},
+    {TDM_REDUCTION_SUM, 1, TDM_SCOPE_TENSOR}};
+
+static tdm_kernel_desc matrixDesc() {
+  constexpr uint32_t access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
+  static const tdm_plane_desc planes[] = {
+      {"value", 32, access, 1, TDM_PER_ELEMENT},
+      {"row", 32, access, 1, TDM_PER_ROW},
+      {"column", 32, access, 2, TDM_PER_COLUMN}};
+  tdm_kernel_desc desc = {};
+  desc.struct_size = sizeof(desc);
+  desc.name = "matrix";
+  desc.num_planes = numPlanes;
+  desc.planes = planes;
+  desc.entry = fillTiles;
+  desc.early_entries = early;
+  desc.num_early_entries = 2;
+  desc.early_granularities = granularities;
+  desc.reductions = reductions;
+  desc.num_reductions = numReductions;
+  desc.matrix = 1;
+  desc.commit_rows = commitRows;
+  desc.commit_columns = commitColumns;
+  return desc;
+}
+
+namespace {
+/// A matrix of whole numbers and what the kernel makes of it.
+struct Matrix {
+  Matrix(int64_t rows, int64_t columns)
+      : rows(rows), columns(columns), values(rows * columns), ofRows(rows, -1),
+        ofColumns((columns + 1) / 2, 77) {
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>((i * 7919) % 13);
+  }
+
+  tdm_tensor &addTo(TensorList &list) {
+    tdm_tensor &tensor =
+        list.add(columns, {values.data(), ofRows.data(), ofColumns.data()});
+    tensor.rows = rows;
+    return tensor;
+  }
+
+  int64_t rows, columns;
+  std::vector<float> values, ofRows;
+  std::vector<uint32_t> ofColumns;
+};
+} // namespace
+
+static void expectSums(const Matrix &before, const Matrix &after) {
+  float total = 0;
+  std::vector<uint32_t> largest(before.ofColumns.size(), 0);
+  for (int64_t row = 0; row < before.rows; ++row) {
+    float sum = 0;
+    for (int64_t i = 0; i < before.columns; ++i) {
+      float value = before.values[row * before.columns + i];
+      sum += value;
+      largest[i / 2] = std::max(largest[i / 2], static_cast<uint32_t>(value));
+    }
+    EXPECT_EQ(after.ofRows[row], sum) << "row " << row;
+    total += sum;
+  }
+  EXPECT_EQ(after.ofColumns, largest);
+  EXPECT_TRUE(std::all_of(after.values.begin(), after.values.end(),
+                          [&](float value) { return value == total; }));
+}
+
+TEST(Matrices, RowsColumnsAndTensors) {
+  OwnedKernel kernel(matrixDesc());
+  for (int threads : {1, 2, 4}) {
+    std::vector<Matrix> matrices = {{1, 1}, {3, 5000}, {5000, 3}, {200, 300}};
+    std::vector<Matrix> before = matrices;
+    TensorList list;
+    for (Matrix &matrix : matrices)
+      matrix.addTo(list);
+    OwnedPlan plan(kernel, list);
+    EXPECT_EQ(launchPlain(plan, threads).flags, 0u);
+    for (size_t i = 0; i < matrices.size(); ++i)
+      expectSums(before[i], matrices[i]);
+  }
+}
+
+TEST(Matrices, WithoutElementsNothingIsDone) {
+  OwnedKernel kernel(matrixDesc());
+  Matrix tall(5, 0), wide(0, 5);
+  TensorList list;
+  tall.addTo(list);
+  wide.addTo(list);
+  OwnedPlan plan(kernel, list);
+  EXPECT_EQ(launchPlain(plan, 1).chunks, 0);
+  EXPECT_EQ(tall.ofRows, std::vector<float>(5, -1));
+  EXPECT_EQ(wide.ofColumns, std::vector<uint32_t>(3, 77));
+}
+
+TEST(Matrices, AnotherShapeOfAsManyElements) {
+  OwnedKernel kernel(matrixDesc());
+  Matrix first(6, 4), second(4, 6), before(4, 6);
+  TensorList list, other;
+  first.addTo(list);
+  second.addTo(other);
+  OwnedPlan plan(kernel, list);
+  ASSERT_EQ(tdm_plan_update(plan, other.data(), other.size()), TDM_OK);
+  launchPlain(plan, 1);
+  expectSums(before, second);
+}
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+static void expectRefused(void (*change)(tdm_kernel_desc &),
+                          const std::string &message) {
+  tdm_kernel_desc desc = matrixDesc();
+  change(desc);
+  tdm_kernel *kernel = nullptr;
+  expectFailure(tdm_kernel_create(&desc, &kernel), TDM_INVALID_ARGUMENT,
+                "kernel 'matrix': " + message);
+}
+
+TEST(MatricesError, Descriptions) {
+  expectRefused([](tdm_kernel_desc &desc) { desc.matrix = 0; },
+                "plane 'row' has entries for rows or columns, which only a "
+                "matrix kernel knows; set tdm_kernel_desc.matrix");
+  expectRefused(
+      [](tdm_kernel_desc &desc) { desc.workspace_doubles_per_chunk = 1; },
+      "a matrix kernel records no metrics; set workspace_doubles_per_chunk to "
+      "0");
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const tdm_plane_desc wrong[] = {{"value", 32, 1, 1, 3}};
+        desc.planes = wrong;
+        desc.num_planes = 1;
+      },
+      "plane 'value' has granularity 3; use a tdm_granularity");
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const uint32_t wrong[] = {TDM_PER_ELEMENT, 3};
+        desc.early_granularities = wrong;
+      },
+      "early entry 1 has granularity 3; use a tdm_granularity, and "
+      "TDM_PER_ELEMENT but in a matrix kernel");
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const tdm_reduction_desc wrong[] = {
+            {TDM_REDUCTION_SUM, 0, TDM_SCOPE_TENSOR}};
+        desc.reductions = wrong;
+        desc.num_reductions = 1;
+      },
+      "reduction 0 has scope 0; a phase over the elements of a matrix reduces "
+      "rows and columns, any other one tensors or the model");
+}
+
+TEST(MatricesError, RowsBelongToMatrices) {
+  tdm_kernel_desc desc = countDesc();
+  desc.commit_rows = commitRows;
+  tdm_kernel *kernel = nullptr;
+  expectFailure(tdm_kernel_create(&desc, &kernel), TDM_INVALID_ARGUMENT,
+                "kernel 'count': commit_rows and commit_columns belong to a "
+                "matrix kernel; set tdm_kernel_desc.matrix");
+}
+
+TEST(MatricesError, Shards) {
+  OwnedKernel kernel(matrixDesc());
+  Matrix matrix(2, 2);
+  TensorList list;
+  matrix.addTo(list).first = 4;
+  tdm_plan *plan = nullptr;
+  expectFailure(
+      tdm_plan_create(kernel, list.data(), list.size(), &plan),
+      TDM_INVALID_ARGUMENT,
+      "kernel 'matrix': tensor 0: first is 4, but the kernel works on "
+      "whole tensors; pass the unsharded tensor");
+}
+
+TEST(MatricesError, RowsOverlap) {
+  OwnedKernel kernel(matrixDesc());
+  Matrix matrix(2, 2);
+  TensorList list;
+  matrix.addTo(list);
+  list.planes(0)[1] = matrix.values.data() + 3;
+  tdm_plan *plan = nullptr;
+  expectFailure(
+      tdm_plan_create(kernel, list.data(), list.size(), &plan), TDM_OVERLAP,
+      "kernel 'matrix': tensor 0: plane 'value', which the kernel "
+      "writes, shares 4 bytes with plane 'row' of tensor 0; give each "
+      "its own memory");
+}
