@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import tandem
-from model import SCALED_STRATEGIES, STRATEGIES, Strategy, cases, plane_types
+from model import (MATRIX_GRAPHS, SCALED_STRATEGIES, STRATEGIES, Strategy, cases,
+                   matrix_state, plane_types)
 from model.formats import decode, encode
 from model.scaled import Scaled
 from model.storage import Draw, Expansion, Kahan, Plain
@@ -229,15 +230,23 @@ def test_gradients_if_given(path):
     assert_same(back, Plain("f32").encode("grad", value, Draw()))
 
 
+def start_of(graph, strategy):
+    """A state and hyperparameters of a graph, flat or of matrices."""
+    if graph in MATRIX_GRAPHS:
+        return (matrix_state(graph, strategy, "ordinary", (5, 20)),
+                {name: cases.TYPICAL[name] for name in MATRIX_GRAPHS[graph].hypers})
+    return cases.state(graph, strategy, "ordinary", 100), cases.hypers(graph)
+
+
 @pytest.mark.parametrize("graph", tandem.graphs())
 def test_graphs(graph):
     """What a converted state trains on is the same state, where nothing is lost."""
-    start = cases.state(graph, ALL["master-weights"], "ordinary", 100)
+    start, hypers = start_of(graph, ALL["master-weights"])
     kernel = tandem.compile(graph, "remainder")
     planes = as_bits(tandem.convert_state(graph, start, "master-weights", "remainder"))
     run = {"step": 2} if kernel.integers else {}
     for strategy, arrays in (("master-weights", start), ("remainder", planes)):
-        tandem.compile(graph, strategy)(arrays, **cases.hypers(graph), **run)
+        tandem.compile(graph, strategy)(arrays, **hypers, **run)
     back = as_bits(tandem.convert_state(graph, planes, "remainder", "master-weights"))
     assert_same(back, {name: plane for name, plane in start.items()
                        if name in back and name != "param"})

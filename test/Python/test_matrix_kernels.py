@@ -16,8 +16,10 @@ import pytest
 import tandem
 from model import (MATRIX_GRAPHS, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases,
                    matrix_state, matrix_step)
-from support.kernels import SEED, STEP, assert_same
+from model.storage import Draw
+from support.kernels import SEED, STEP, assert_same, strategy_text
 from support.launch import Tensor, Tiles, aligned_copy, launch
+from support.matrix_graphs import generate
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
 # One of each kind: expansions, random bits, and scales of rows' groups, of a matrix's
@@ -38,7 +40,7 @@ def by_model(strategy, planes, key=0):
 
 
 def scalars(kernel):
-    given = HYPERS | {"step": STEP, "seed": SEED}
+    given = dict.fromkeys(kernel.hypers) | HYPERS | {"step": STEP, "seed": SEED}
     return {name: given[name] for name in [*kernel.hypers, *kernel.integers]}
 
 
@@ -120,3 +122,24 @@ def test_tiles_agree(tiles):
     before = states("fp32", PTX_SHAPES)
     kernel = compiled("fp32", "sm_90")
     check("fp32", by_ptx(kernel, before, PTX_SHAPES, threads=64, tiles=tiles), before)
+
+
+#===----------------------------------------------------------------------===#
+# Random graphs
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_graphs(seed, tmp_path):
+    """CPU code and, of every third graph, PTX agree with NumPy."""
+    example = generate(seed, Draw(SEED, 0, 0, STEP))
+    (tmp_path / "random.mlir").write_text(strategy_text("random", example.strategy))
+    want = example.planes | example.want
+    kernel = tandem.compile(example.text, "random", path=[tmp_path])
+    got, = by_cpu(kernel, [example.planes], [example.shape])
+    assert_same(got, want, example.text)
+    if seed % 3 == 0:
+        chip = ("sm_80", "sm_90", "sm_100")[seed // 3 % 3]
+        kernel = tandem.compile(example.text, "random", chip, path=[tmp_path])
+        got, = by_ptx(kernel, [example.planes], [example.shape])
+        assert_same(got, want, example.text)

@@ -427,8 +427,10 @@ bool KernelFormer::isIndexedByPlace(linalg::LinalgOp op, OpOperand &operand) {
     return false;
   auto dim = dyn_cast<AffineDimExpr>(map.getResult(0));
   std::optional<Granularity> own = getGranularity(operand.get());
-  return dim && own == (dim.getPosition() == 0 ? Granularity::row
-                                               : Granularity::column);
+  // A vector whose entries are all alike has no granularity.
+  return dim &&
+         (!own || *own == (dim.getPosition() == 0 ? Granularity::row
+                                                  : Granularity::column));
 }
 
 /// Inlines the body of a linalg operation whose every tensor is indexed by the
