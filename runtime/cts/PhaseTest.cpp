@@ -186,10 +186,10 @@ TEST(PhasesError, AShardHasNoTotals) {
   list.add(3, {values, &entry}).first = 32;
   OwnedKernel kernel(phasesDesc());
   tdm_plan *plan = nullptr;
-  expectFailure(
-      tdm_plan_create(kernel, list.data(), 1, &plan), TDM_INVALID_ARGUMENT,
-      "kernel 'phases': tensor 0: first is 32, but the kernel works "
-      "on whole tensors; pass the unsharded tensor");
+  expectFailure(tdm_plan_create(kernel, list.data(), 1, &plan),
+                TDM_INVALID_ARGUMENT,
+                "kernel 'phases': tensor 0: first is 32, but the kernel works "
+                "on whole tensors; pass the unsharded tensor");
   tdm_kernel_desc desc = phasesDesc();
   desc.num_reductions = 0;
   OwnedKernel entryOnly(desc);
