@@ -89,7 +89,9 @@ TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
           plane.isRead,
           plane.isWritten,
           plane.isVisible,
-          plane.group};
+          plane.group,
+          plane.isKept,
+          plane.history};
 }
 
 intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {

@@ -29,13 +29,16 @@ using namespace mlir::tandem::reference;
 Codes BoundTensor::read(uint64_t element) const {
   Codes codes;
   for (auto [plane, values] : llvm::zip(planes, data))
-    codes.push_back(plane.isRead ? values->elements[element / plane.group] : 0);
+    codes.push_back(plane.isRead || plane.isKept
+                        ? values->elements[element / plane.group]
+                        : 0);
   return codes;
 }
 
 void BoundTensor::write(uint64_t element, ArrayRef<uint64_t> codes) const {
   for (auto [plane, values, code] : llvm::zip(planes, data, codes))
-    values->elements[element / plane.group] = code;
+    if (plane.isWritten)
+      values->elements[element / plane.group] = code;
 }
 
 uint32_t reference::getFlags(const BoundTensor &tensor,
@@ -76,7 +79,8 @@ static std::string planeName(RoleAttr role, const Plane &plane) {
 }
 
 static uint64_t getNumEntries(const Plane &plane, uint64_t numElements) {
-  return llvm::divideCeil(numElements, plane.group);
+  uint64_t entries = llvm::divideCeil(numElements, plane.group);
+  return plane.history ? entries * plane.history : entries;
 }
 
 llvm::Error Binder::check(StringRef name, const Plane &plane,
@@ -95,6 +99,9 @@ llvm::Error Binder::check(StringRef name, const Plane &plane,
     return llvm::Error::success();
   std::string fix =
       plane.group == 1 ? "all planes have one size"
+      : plane.history
+          ? llvm::formatv("a whole tensor has a history of {0}", plane.history)
+                .str()
       : plane.group == Plane::wholeTensor
           ? "a whole tensor shares one entry"
           : llvm::formatv("an entry for each {0} of them makes {1}",
@@ -134,7 +141,7 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
     tensor.data.push_back(found == state.planes.end() ? nullptr
                                                       : &found->second);
     if (found == state.planes.end()) {
-      if (plane.isRead)
+      if (plane.isRead || plane.isKept)
         return makeError("there is no plane '" + name + "'; " +
                          stringifyRoleKind(role.getKind()) + " '" +
                          role.getName().getValue() + "' stored as " +

@@ -73,6 +73,20 @@ def _write_value(source: str, target: str, adds: bool) -> str:
     return _write_kernel([target], [source], body)
 
 
+def write_sum(sources: Sequence[str], target: str) -> str:
+    """A kernel that stores the sum of values, added up in f32 in their order, and
+    measures how many codes have become the largest number."""
+    body = [f"%x{i} = tandem.load %from{i} : {_stored(s)} -> f32"
+            for i, s in enumerate(sources)]
+    value = "%x0"
+    for i in range(1, len(sources)):
+        body.append(f"%sum{i} = arith.addf {value}, %x{i} : f32")
+        value = f"%sum{i}"
+    body += [f"tandem.store {value}, %to0 : f32, {_stored(target)}",
+             f"tandem.saturation %to0 : {_stored(target)}"]
+    return _write_kernel([target], list(sources), body)
+
+
 class _Renormalizer:
     """Writes a kernel that cuts a sum of floats into floats of another format.
 
@@ -163,9 +177,12 @@ class Conversion:
 
     Args:
         adds: whether the value is added to the one that is there, in f32.
+        fresh: whether targets are new. Then a scale that would be given is made, and
+            what delayed scaling remembers begins with the value.
     """
 
-    def __init__(self, source: str, target: str, adds: bool = False):
+    def __init__(self, source: str, target: str, adds: bool = False,
+                 fresh: bool = True):
         source, target = _nearest(source), _nearest(target)
         ours, theirs = _sum(source), _sum(target)
         self._kernel: Kernel | None = None
@@ -173,6 +190,10 @@ class Conversion:
         if not adds and (source == target
                          or (ours and theirs and ours[0] == theirs[0])):
             return
+        #: The first time to see how large a scale has to be.
+        self._times = 2 if fresh and "history = " in target else 1
+        if fresh:
+            target = target.replace("recipe = given", "recipe = pow2")
         if not adds and ours and theirs:
             text = _Renormalizer(ours, theirs).write()
         else:
@@ -197,9 +218,21 @@ class Conversion:
         # Where the target rounds stochastically, as in step 1 with seed 0.
         integers = [int(kind is RoleKind.STEP)
                     for kind in self._kernel.integers.values()]
-        plan.launch([[]], [integers], threads=threads)
+        if self._times > 1:
+            self._clear(targets, planes)
+        for _ in range(self._times):
+            plan.launch([[]], [integers], threads=threads)
         if self._writes.stop is not None:
             self._copy([], targets, planes, self._writes.stop)
+
+    @staticmethod
+    def _clear(targets, planes) -> None:
+        """Makes targets remember nothing."""
+        for target in targets:
+            for plane, address in zip(planes, target.addresses):
+                if plane.kept and target.size:
+                    ctypes.memset(address, 0,
+                                  plane.entries(target.size) * plane.bits // 8)
 
     @staticmethod
     def _copy(sources, targets, planes, start: int = 0) -> None:
@@ -217,9 +250,10 @@ class Conversion:
 
 
 @lru_cache(maxsize=None)
-def conversion(source: str, target: str, adds: bool = False) -> Conversion:
+def conversion(source: str, target: str, adds: bool = False,
+               fresh: bool = True) -> Conversion:
     """The conversion between two storages, compiled once per process."""
-    return Conversion(source, target, adds)
+    return Conversion(source, target, adds, fresh)
 
 
 def _stamp(file: str) -> tuple:

@@ -44,10 +44,12 @@ class Plane:
     written: bool
     visible: bool  #: whether a framework reads this plane as the value
     group: int = 1  #: consecutive elements that share an entry, or WHOLE_TENSOR
+    kept: bool = False  #: whether storing a value reads what earlier steps have left
+    history: int = 0  #: values that each entry remembers, newest first; 0: a plain entry
 
     def entries(self, elements: int) -> int:
         """The length of the array for a tensor of so many elements."""
-        return -(-elements // self.group)
+        return -(-elements // self.group) * (self.history or 1)
 
     @property
     def shared_by(self) -> str:
@@ -139,7 +141,8 @@ class Kernel:
         for plane in self.planes:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
             shared = f" for {plane.shared_by}" if plane.group > 1 else ""
-            lines.append(f"  {access} {plane.name}: {plane.type}{shared}")
+            several = f" x {plane.history}" if plane.history else ""
+            lines.append(f"  {access} {plane.name}: {plane.type}{several}{shared}")
         for name, default in self.hypers.items():
             given = "" if default is None else f" = {default:g}"
             lines.append(f"     {name}: f64{given}")
@@ -248,6 +251,8 @@ class Kernel:
                     f"array {plane.name!r} has {count} elements, "
                     f"{measure.name!r} has {size}; " + (
                         "all arrays must have one size" if plane.group == 1 else
+                        f"a whole tensor has a history of {plane.history}"
+                        if plane.history else
                         "a whole tensor shares one entry"
                         if plane.group == WHOLE_TENSOR else
                         f"one entry for {plane.shared_by} of them makes "
@@ -436,7 +441,8 @@ def interpret(
     itself, in integer arithmetic; it shares no code with the compiler's
     lowerings and is their oracle. Arrays hold the planes' bits. They are one
     tensor, and a sum over the model is one over it. A ``tandem.kernel``, at any
-    stage before its phases are separated, runs as it stands; its strategy is None.
+    stage up to ``-tandem-widen``, runs as it stands, with its other phases if the
+    text has them; its strategy is None.
     """
     described = []
     for name, array in arrays.items():

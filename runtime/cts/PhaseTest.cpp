@@ -98,7 +98,7 @@ static void commitEntry(const void *tensors, const void *, const uint32_t *,
                         void *, uint32_t *, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     const int64_t *record = recordOf(tensors, t);
-    if (record[0] * record[1])
+    if (record[0] * record[1] != 0)
       std::memcpy(reinterpret_cast<void *>(record[6]), totalsOf(record) + 1, 4);
   }
 }
@@ -196,6 +196,30 @@ TEST(PhasesError, AShardHasNoTotals) {
                 TDM_INVALID_ARGUMENT,
                 "kernel 'phases': tensor 0: first is 32, but plane 'entry' has "
                 "one entry for a whole tensor; pass the unsharded tensor");
+}
+
+/// An entry of several values takes the memory of all of them.
+TEST(PhasesError, ValuesOfAnEntry) {
+  tdm_kernel_desc desc = phasesDesc();
+  tdm_plane_desc planes[] = {desc.planes[0], desc.planes[1]};
+  planes[1].values = 16;
+  desc.planes = planes;
+  OwnedKernel kernel(desc);
+  float values[4] = {}, entries[32] = {};
+  for (int distance : {15, 16}) {
+    TensorList list;
+    list.add(2, {values, entries});
+    list.add(2, {values + 2, entries + distance});
+    tdm_plan *plan = nullptr;
+    if (distance == 16)
+      EXPECT_EQ(tdm_plan_create(kernel, list.data(), 2, &plan), TDM_OK);
+    else
+      expectFailure(tdm_plan_create(kernel, list.data(), 2, &plan), TDM_OVERLAP,
+                    "kernel 'phases': tensor 0: plane 'entry', which the "
+                    "kernel writes, shares 4 bytes with plane 'entry' of "
+                    "tensor 1; give each its own memory");
+    tdm_plan_destroy(plan);
+  }
 }
 
 static void expectRefused(void (*edit)(tdm_kernel_desc &),

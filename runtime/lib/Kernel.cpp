@@ -13,6 +13,7 @@
 
 #include "Kernel.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tandem::runtime;
@@ -24,6 +25,7 @@ using namespace tandem::runtime;
 static constexpr uint32_t maxMetrics = 4096;
 /// Chunks begin at multiples of it, so that none splits a group.
 static constexpr uint32_t maxGroup = 4096;
+static constexpr uint32_t maxValues = 1 << 16;
 
 static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
                              uint32_t index) {
@@ -45,6 +47,10 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
            << "plane '" << plane.name << "' has an entry for each "
            << plane.group << " elements; use a power of two of at most "
            << maxGroup << ", or TDM_WHOLE_TENSOR";
+  if (plane.values > maxValues)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name << "' has " << plane.values
+           << " values an entry; use at most " << maxValues;
   return TDM_OK;
 }
 
@@ -80,8 +86,9 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (tdm_status status = checkPlane(kernel, plane, i))
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
-    kernel.planes.push_back(
-        {plane.name, int64_t(plane.bits), written, groupOf(plane)});
+    kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
+                             groupOf(plane),
+                             std::max<int64_t>(plane.values, 1)});
   }
   return TDM_OK;
 }

@@ -27,6 +27,8 @@ struct Plane {
   int64_t bits;
   bool written;
   int64_t group;
+  /// Values of an entry.
+  int64_t values;
 
   /// The group of a plane with one entry for a tensor.
   static constexpr int64_t wholeTensor = int64_t(1) << 62;

@@ -34,7 +34,8 @@ static constexpr int64_t headerWords = 5, tailWords = 3;
 /// The bytes of a plane, by way of whole bytes of every eight elements: the
 /// bits of a plane may not fit into 64 bits where its bytes do.
 static int64_t bytesOf(const Plane &plane, int64_t elements) {
-  int64_t entries = elements / plane.group + (elements % plane.group != 0);
+  int64_t groups = elements / plane.group + (elements % plane.group != 0);
+  int64_t entries = groups * plane.values;
   int64_t wholeBytes = entries / 8 * plane.bits;
   return wholeBytes + (entries % 8 * plane.bits + 7) / 8;
 }
@@ -57,7 +58,7 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
            << pointer << ", which is not aligned to its elements of "
            << plane.alignment() << " bytes; align it";
   // The first condition keeps bytesOf from overflowing.
-  if (elements / 8 >= maxInt64 / plane.bits - 8 ||
+  if (elements / 8 >= maxInt64 / (plane.bits * plane.values) - 8 ||
       address + bytesOf(plane, elements) < address)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "tensor " << count << ": plane '" << plane.name << "' of "

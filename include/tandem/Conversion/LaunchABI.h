@@ -42,6 +42,9 @@ struct Chunk {
   /// its chunks, and a value per tandem.total of the body.
   Value totals, firstChunk, endChunk;
   SmallVector<Value> known;
+  /// A value per load of what the tensor's elements share; none of a tensor
+  /// without its chunks.
+  SmallVector<Value> entries;
 
   /// What the bits that `op` draws for elements `index` and following depend
   /// on; `mapping` has the kernel's uniform values.
@@ -71,8 +74,18 @@ public:
   Chunk readTensor(LLVM::LLVMFuncOp entry, Value tensor);
 
   /// Maps what is the same for all elements of a chunk: uniform values, sizes,
-  /// totals of earlier phases.
+  /// totals of earlier phases, entries that the tensor's elements share.
   void mapShared(const Chunk &chunk, IRMapping &mapping);
+
+  /// Whether a value is loaded with its chunk's record: nothing but a commit
+  /// writes what all elements of a tensor share.
+  static bool isLoadedOnce(LoadPlaneOp op);
+
+  /// The largest of the values that stay in the history at `entry`.
+  Value recall(RecallOp op, Value entry);
+  /// Moves the values of the history at `entry` by one and puts one before
+  /// them.
+  void remember(RememberOp op, Value entry, Value newest);
 
   /// The chunk's slots of the workspace: its parts of the kernel's reductions,
   /// then of its metrics.

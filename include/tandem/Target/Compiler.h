@@ -38,12 +38,17 @@ struct KernelSignature {
     bool isRead, isWritten, isVisible;
     /// Consecutive elements that share an entry.
     int64_t group;
+    /// Whether storing a value reads what earlier steps have left.
+    bool isKept;
+    /// How many values an entry remembers; 0 but for histories.
+    int64_t history;
 
     /// Who shares an entry: "each 128", "the tensor".
     std::string getSharers() const;
 
     int64_t getNumEntries(int64_t elements) const {
-      return elements / group + (elements % group != 0);
+      int64_t entries = elements / group + (elements % group != 0);
+      return entries * (history ? history : 1);
     }
   };
   /// A hyperparameter: f64, with its domain.

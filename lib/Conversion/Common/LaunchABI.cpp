@@ -42,8 +42,8 @@ LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
              << stringifyScope(reduce.getScope())
              << " ends a launch; run -tandem-split-phases first";
     if (isa<TandemDialect>(op.getDialect()) &&
-        !isa<LoadPlaneOp, StorePlaneOp, RandomBitsOp, MetricOp, RaiseOp,
-             ReduceOp, PartialOp, TotalOp, SizeOp>(op))
+        !isa<LoadPlaneOp, StorePlaneOp, RecallOp, RememberOp, RandomBitsOp,
+             MetricOp, RaiseOp, ReduceOp, PartialOp, TotalOp, SizeOp>(op))
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";
@@ -106,7 +106,16 @@ Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
   Chunk chunk = readTensor(entry, load(record, i64Type));
   chunk.begin = load(record, i64Type, 8);
   chunk.end = load(record, i64Type, 16);
+  for (auto op : kernel.getBodyBlock().getOps<LoadPlaneOp>())
+    if (isLoadedOnce(op)) {
+      unsigned plane = getPlaneIndex(op.getTensor(), op.getPlane());
+      chunk.entries.push_back(load(chunk.planes[plane], op.getType()));
+    }
   return chunk;
+}
+
+bool LaunchBuilder::isLoadedOnce(LoadPlaneOp op) {
+  return op.getPlaneInfo().group == Plane::wholeTensor;
 }
 
 Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
@@ -151,6 +160,46 @@ void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
   for (auto [op, value] :
        llvm::zip(kernel.getBodyBlock().getOps<TotalOp>(), chunk.known))
     mapping.map(op.getResult(), value);
+  // A tensor without its chunks has no entries.
+  const Value *entry = chunk.entries.begin();
+  for (auto op : kernel.getBodyBlock().getOps<LoadPlaneOp>())
+    if (!chunk.entries.empty() && isLoadedOnce(op))
+      mapping.map(op.getResult(), *entry++);
+}
+
+//===----------------------------------------------------------------------===//
+// Histories
+//===----------------------------------------------------------------------===//
+
+/// An entry's values in memory, f32 bits.
+static constexpr int64_t valueBytes = 4;
+
+Value LaunchBuilder::recall(RecallOp op, Value entry) {
+  SequenceBuilder b(builder, loc);
+  Type i32 = builder.getI32Type();
+  Value zero = b.integer(i32, 0);
+  auto loop = scf::ForOp::create(
+      builder, loc, i64(0), i64(op.getPlaneInfo().history - 1), i64(1), zero,
+      [&](OpBuilder &, Location, Value index, ValueRange largest) {
+        Value value = load(advance(entry, index, valueBytes), i32);
+        Value isNumber = b.compare(arith::CmpIPredicate::ult, value,
+                                   b.like(value, f32Infinity));
+        value = b.select(isNumber, value, zero);
+        Value larger = arith::MaxUIOp::create(builder, loc, largest[0], value);
+        scf::YieldOp::create(builder, loc, larger);
+      });
+  return loop.getResult(0);
+}
+
+void LaunchBuilder::remember(RememberOp op, Value entry, Value newest) {
+  scf::ForOp::create(builder, loc, i64(0), i64(op.getPlaneInfo().history),
+                     i64(1), newest,
+                     [&](OpBuilder &, Location, Value index, ValueRange newer) {
+                       Value place = advance(entry, index, valueBytes);
+                       Value older = load(place, newer[0].getType());
+                       LLVM::StoreOp::create(builder, loc, newer[0], place);
+                       scf::YieldOp::create(builder, loc, older);
+                     });
 }
 
 Value LaunchBuilder::getSlots(Value workspace, Value chunkIndex) {

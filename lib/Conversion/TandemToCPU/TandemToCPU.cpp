@@ -414,6 +414,15 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
     unsigned plane = launch.getPlaneIndex(store.getTensor(), store.getPlane());
     LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
                           block.pointers[plane], planes[plane].bytes);
+  } else if (auto recall = dyn_cast<RecallOp>(op)) {
+    unsigned plane =
+        launch.getPlaneIndex(recall.getTensor(), recall.getPlane());
+    define(launch.recall(recall, block.pointers[plane]));
+  } else if (auto remember = dyn_cast<RememberOp>(op)) {
+    unsigned plane =
+        launch.getPlaneIndex(remember.getTensor(), remember.getPlane());
+    launch.remember(remember, block.pointers[plane],
+                    mapping.lookup(remember.getValue()));
   } else if (sums.contains(op)) {
     addToSum(block, op);
   } else if (llvm::is_contained(carriers, op)) {

@@ -54,8 +54,10 @@ static void addPlanes(KernelOp kernel, unsigned tensor,
     std::string name = role.getName().str();
     planes.push_back(
         {name + plane.suffix, name, role.getKind(), print(plane.elementType),
-         plane.elementType.getIntOrFloatBitWidth(), plane.isRead,
-         role.isUpdated(), storage.getVisiblePlane() == index, plane.group});
+         plane.elementType.getIntOrFloatBitWidth(),
+         plane.isRead || plane.isKept, role.isUpdated() && plane.isWritten,
+         storage.getVisiblePlane() == index, plane.group, plane.isKept,
+         plane.history});
   }
 }
 

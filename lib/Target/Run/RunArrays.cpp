@@ -168,7 +168,8 @@ llvm::Error RunArrays::checkShared() const {
       return fail(plane.name,
                   "has " + Twine(found->second.getNumElements()) +
                       " elements, '" + sizedBy + "' has " + Twine(numElements),
-                  "one for " + Twine(plane.getSharers()) +
+                  (plane.history ? std::to_string(plane.history) : "one") +
+                      " for " + plane.getSharers() +
                       (plane.group == Plane::wholeTensor ? "" : " of them") +
                       " makes " + Twine(entries));
   }

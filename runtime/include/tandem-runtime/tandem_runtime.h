@@ -125,6 +125,8 @@ typedef struct tdm_plane_desc {
   /// Consecutive elements of the unsharded tensor that share an entry, a power
   /// of two of at most 4096; 0 stands for 1; TDM_WHOLE_TENSOR for all of them.
   uint32_t group;
+  /// Values of an entry, up to 65536, one behind the other; 0 stands for 1.
+  uint32_t values;
 } tdm_plane_desc;
 
 /// The group of a plane with one entry for a tensor.

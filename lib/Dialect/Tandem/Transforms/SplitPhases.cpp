@@ -23,6 +23,8 @@ using namespace mlir::tandem;
 
 /// Whether an operation writes what all elements of a tensor share.
 static bool writesSharedEntry(Operation &op) {
+  if (isa<RememberOp>(op))
+    return true;
   auto store = dyn_cast<StorePlaneOp>(op);
   return store && store.getPlaneInfo().group == Plane::wholeTensor;
 }
