@@ -11,7 +11,7 @@
 """Optimizer graphs and `step`, which runs one of them on planes of bits; `steps` runs
 it on all tensors of a model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Callable, Optional
 
@@ -172,6 +172,9 @@ def _tensor_library():
     half, small = Scaled(FloatCode("f16"), *pow2), Scaled(_E4M3, *pow2)
     return {
         "fp8-lm": Strategy(small, half, small, half),
+        "fp8-lm-delayed": Strategy(
+            small, replace(half, history=16, margin=1), replace(small, history=16, margin=1),
+            replace(half, history=16, margin=1)),
         "fp8-lm-fp8-weight": Strategy(small, small, small, half),
         "fp8-lm-fp8-moments": Strategy(small, half, small, small),
     }
