@@ -84,6 +84,10 @@ typedef struct TandemPlane {
   bool isRead, isWritten, isVisible;
   /// Consecutive elements of the tensor that share an entry.
   int64_t group;
+  /// Whether storing a value reads what earlier steps have left.
+  bool isKept;
+  /// How many values an entry remembers, the newest first; 0 but for histories.
+  int64_t history;
   /// What the tensor has entries for.
   TandemGranularity per;
 } TandemPlane;

@@ -117,6 +117,8 @@ TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
           plane.isWritten,
           plane.isVisible,
           plane.group,
+          plane.isKept,
+          plane.history,
           getGranularity(plane.per)};
 }
 

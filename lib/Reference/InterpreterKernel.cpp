@@ -30,13 +30,16 @@ using Operands = ArrayRef<const Datum *>;
 // Memory
 //===----------------------------------------------------------------------===//
 
+/// What the phases so far have made of each reduction.
+using Totals = SmallVector<std::optional<Number>>;
+
 namespace {
 /// The operations of a body that see memory. Lanes beyond the last element read
 /// zeros and write nothing.
 class KernelMemory : public Environment {
 public:
-  KernelMemory(KernelOp kernel, MachineState &state)
-      : kernel(kernel), state(state) {}
+  KernelMemory(KernelOp kernel, MachineState &state, Totals &totals)
+      : kernel(kernel), state(state), totals(totals) {}
 
   llvm::Error bind();
   uint64_t getNumElements() const { return bound.numElements; }
@@ -50,6 +53,11 @@ public:
   std::optional<llvm::Expected<Results>> execute(Operation *op,
                                                  Operands operands) override;
 
+  /// Leaves the result of a reduction to later phases.
+  void setTotal(PartialOp op, Number result) const {
+    totals[op.getIndex()] = result;
+  }
+
   /// Stores the values of whole groups, which begin at lane 0.
   void storeGroups(StoreOp op, ArrayRef<SoftFloat> values) const {
     getTensor(op.getTensor()).writeGroups(state, base, values);
@@ -60,6 +68,8 @@ private:
   Results store(StoreOp op, const Datum &value) const;
   llvm::Expected<Results> loadPlane(LoadPlaneOp op) const;
   Results storePlane(StorePlaneOp op, const Datum &value) const;
+  Results recall(RecallOp op) const;
+  Results remember(RememberOp op, const Datum &value) const;
   Results drawBits(RandomBitsOp op, Operands operands) const;
   Results raise(RaiseOp op, const Datum &condition);
 
@@ -76,6 +86,7 @@ private:
 
   KernelOp kernel;
   MachineState &state;
+  Totals &totals;
   BoundTensors bound;
   uint64_t base = 0, numScalarLanes = 1;
 };
@@ -105,9 +116,15 @@ KernelMemory::execute(Operation *op, Operands operands) {
       .Case<LoadPlaneOp>([&](auto load) { return loadPlane(load); })
       .Case<StorePlaneOp>(
           [&](auto store) { return storePlane(store, *operands[0]); })
+      .Case<RecallOp>([&](auto recall) { return this->recall(recall); })
+      .Case<RememberOp>(
+          [&](auto remember) { return this->remember(remember, *operands[0]); })
       .Case<RaiseOp>(
           [&](auto raise) { return this->raise(raise, *operands[0]); })
       .Case<RandomBitsOp>([&](auto draw) { return drawBits(draw, operands); })
+      .Case<TotalOp>([&](auto total) {
+        return Results{{Lane{*totals[total.getIndex()]}}};
+      })
       .Case<SizeOp>(
           [&](auto) { return Results{{Lane{Integer(64, bound.numElements)}}}; })
       .Default([](Operation *) { return std::nullopt; });
@@ -180,6 +197,25 @@ Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
   return {};
 }
 
+Results KernelMemory::recall(RecallOp op) const {
+  const PlaneData &plane = *getTensor(op.getTensor()).data[op.getPlane()];
+  uint64_t largest = 0;
+  for (uint64_t bits : ArrayRef(plane.elements).drop_back()) {
+    auto value = SoftFloat::fromBits(Format::F32, bits);
+    if (value.isFinite() && !value.isNegative())
+      largest = std::max(largest, bits);
+  }
+  return {{Lane{Integer(32, largest)}}};
+}
+
+Results KernelMemory::remember(RememberOp op, const Datum &value) const {
+  PlaneData &plane = *getTensor(op.getTensor()).data[op.getPlane()];
+  plane.elements.insert(plane.elements.begin(),
+                        getBits(getLane(value, 0).front()));
+  plane.elements.pop_back();
+  return {};
+}
+
 //===----------------------------------------------------------------------===//
 // Flags and random bits
 //===----------------------------------------------------------------------===//
@@ -226,6 +262,7 @@ public:
 private:
   llvm::Error execute(Operation *op);
   llvm::Error reduce(ReduceOp op);
+  llvm::Error reduce(PartialOp op);
   void bindToGroup(uint64_t begin, uint64_t size, Value value, Number number);
   llvm::Error store(StoreOp op);
   llvm::Expected<SmallVector<Lane>> gather(Value value);
@@ -246,6 +283,8 @@ private:
 static uint64_t getGroup(Operation *op) {
   if (auto reduce = dyn_cast<ReduceOp>(op))
     return reduce.endsPhase() ? Plane::wholeTensor : reduce.getGroup();
+  if (isa<RememberOp, PartialOp>(op))
+    return Plane::wholeTensor;
   if (auto store = dyn_cast<StoreOp>(op))
     return getGroup(store.getTensor().getType().getStorage());
   return 1;
@@ -305,7 +344,7 @@ static bool isLast(Operation *op) {
     auto storage = store.getTensor().getType().getStorage();
     return storage.getPlanes()[store.getPlane()].group == Plane::wholeTensor;
   }
-  return isa<StoreOp>(op) && getGroup(op) == Plane::wholeTensor;
+  return isa<StoreOp, RememberOp>(op) && getGroup(op) == Plane::wholeTensor;
 }
 
 /// All elements read old entries, whoever writes new ones first.
@@ -323,12 +362,17 @@ llvm::Error Tile::run(uint64_t element) {
 llvm::Error Tile::execute(Operation *op) {
   if (auto reduceOp = dyn_cast<ReduceOp>(op))
     return reduce(reduceOp);
+  if (auto partial = dyn_cast<PartialOp>(op))
+    return reduce(partial);
   if (auto storeOp = dyn_cast<StoreOp>(op); storeOp && getGroup(op) > 1)
     return store(storeOp);
   for (auto [i, block] : llvm::enumerate(blocks)) {
     moveTo(i);
     if (llvm::Error error = block.execute(op))
       return error;
+    // A history gets what all elements share once.
+    if (isa<RememberOp>(op))
+      break;
   }
   return llvm::Error::success();
 }
@@ -379,6 +423,14 @@ llvm::Error Tile::reduce(ReduceOp op) {
   return llvm::Error::success();
 }
 
+llvm::Error Tile::reduce(PartialOp op) {
+  llvm::Expected<SmallVector<Lane>> lanes = gather(op.getValue());
+  if (!lanes)
+    return lanes.takeError();
+  memory.setTotal(op, reduceGroup(op.getKind(), *lanes));
+  return llvm::Error::success();
+}
+
 void Tile::bindToGroup(uint64_t begin, uint64_t size, Value value,
                        Number number) {
   for (uint64_t i = begin; i < begin + size; i += width)
@@ -414,27 +466,52 @@ static llvm::Expected<SmallVector<Datum>> runPrologue(KernelOp kernel,
   return BlockInterpreter().run(kernel.getPrologueBlock(), arguments);
 }
 
-/// Whether a kernel is a whole launch of flat tensors, and not one of its
-/// phases.
-static llvm::Error checkPart(KernelOp kernel) {
-  if (kernel.getMatrix())
-    return makeError("kernel '" + kernel.getSymName() +
-                     "' has rows and columns; the interpreter takes the graph "
-                     "of such a kernel");
-  bool isPhase = kernel.getPart() != KernelPart::whole;
-  for (Operation &op : kernel.getBodyBlock())
-    isPhase |= isa<PartialOp, TotalOp>(op);
-  if (!isPhase)
-    return llvm::Error::success();
-  return makeError("kernel '" + kernel.getSymName() +
-                   "' is one phase of several; the interpreter takes the "
-                   "kernel before -tandem-split-phases");
+/// The kernels that -tandem-split-phases has made of one, in the order of their
+/// launches; a kernel of one phase is alone.
+static SmallVector<KernelOp> findParts(KernelOp kernel) {
+  SmallVector<KernelOp> parts;
+  auto find = [&](const llvm::Twine &suffix) {
+    Operation *found = SymbolTable::lookupNearestSymbolFrom(
+        kernel,
+        StringAttr::get(kernel.getContext(), kernel.getSymName() + suffix));
+    auto part = dyn_cast_or_null<KernelOp>(found);
+    if (part)
+      parts.push_back(part);
+    return bool(part);
+  };
+  for (unsigned phase = 0; find("_phase" + llvm::Twine(phase)); ++phase)
+    ;
+  parts.push_back(kernel);
+  find("_commit");
+  return parts;
 }
 
-static llvm::Error runKernel(KernelOp kernel, MachineState &state) {
-  if (llvm::Error error = checkPart(kernel))
-    return error;
-  KernelMemory memory(kernel, state);
+/// Whether what each part needs from others is there.
+static llvm::Error checkParts(MutableArrayRef<KernelOp> parts) {
+  if (parts.front().getMatrix())
+    return makeError("kernel '" + parts.front().getSymName() +
+                     "' has rows and columns; the interpreter takes the graph "
+                     "of such a kernel");
+  llvm::SmallDenseSet<uint64_t> made;
+  bool isComplete = llvm::any_of(
+      parts, [](KernelOp part) { return part.getPart() == KernelPart::whole; });
+  for (KernelOp part : parts) {
+    for (auto op : part.getBodyBlock().getOps<TotalOp>())
+      isComplete &= made.contains(op.getIndex());
+    for (auto op : part.getBodyBlock().getOps<PartialOp>())
+      made.insert(op.getIndex());
+  }
+  if (isComplete)
+    return llvm::Error::success();
+  return makeError("kernel '" + parts.front().getSymName() +
+                   "' is one phase of several; the interpreter takes all of "
+                   "them in one module, or the kernel before "
+                   "-tandem-split-phases");
+}
+
+static llvm::Error runPart(KernelOp kernel, MachineState &state,
+                           Totals &totals) {
+  KernelMemory memory(kernel, state, totals);
   if (llvm::Error error = memory.bind())
     return error;
   llvm::Expected<SmallVector<Datum>> uniforms = runPrologue(kernel, state);
@@ -445,17 +522,25 @@ static llvm::Error runKernel(KernelOp kernel, MachineState &state) {
     return error;
   for (auto [argument, datum] : llvm::zip(kernel.getUniforms(), *uniforms))
     tile.bind(argument, datum);
-  for (uint64_t element = 0; element < memory.getNumElements();
-       element += tile.getSize())
+  bool isCommit = kernel.getPart() == KernelPart::commit;
+  // What a commit writes is the same for all elements.
+  uint64_t end =
+      std::min<uint64_t>(memory.getNumElements(), isCommit ? 1 : ~uint64_t(0));
+  for (uint64_t element = 0; element < end; element += tile.getSize())
     if (llvm::Error error = tile.run(element))
       return error;
   return llvm::Error::success();
 }
 
 llvm::Error reference::interpretKernel(KernelOp kernel, MachineState &state) {
-  MachineState next = state;
-  if (llvm::Error error = runKernel(kernel, next))
+  SmallVector<KernelOp> parts = findParts(kernel);
+  if (llvm::Error error = checkParts(parts))
     return error;
+  MachineState next = state;
+  Totals totals(kernel.getReductions());
+  for (KernelOp part : parts)
+    if (llvm::Error error = runPart(part, next, totals))
+      return error;
   state = std::move(next);
   return llvm::Error::success();
 }

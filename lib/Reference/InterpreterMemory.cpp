@@ -29,19 +29,21 @@ using namespace mlir::tandem::reference;
 Codes BoundTensor::read(uint64_t element) const {
   Codes codes;
   for (auto [plane, values] : llvm::zip(planes, data))
-    codes.push_back(plane.isRead ? values->elements[getEntry(plane, element)]
-                                 : 0);
+    codes.push_back(plane.isRead || plane.isKept
+                        ? values->elements[getEntry(plane, element)]
+                        : 0);
   return codes;
 }
 
 void BoundTensor::write(uint64_t element, ArrayRef<uint64_t> codes) const {
   for (auto [plane, values, code] : llvm::zip(planes, data, codes))
-    values->elements[getEntry(plane, element)] = code;
+    if (plane.isWritten)
+      values->elements[getEntry(plane, element)] = code;
 }
 
 uint64_t BoundTensor::getNumEntries(const Plane &plane) const {
   if (plane.group == Plane::wholeTensor || numElements == 0)
-    return numElements != 0;
+    return (numElements != 0) * std::max<uint64_t>(1, plane.history);
   return numElements / columns * llvm::divideCeil(columns, plane.group);
 }
 
@@ -137,7 +139,7 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
     tensor.data.push_back(found == state.planes.end() ? nullptr
                                                       : &found->second);
     if (found == state.planes.end()) {
-      if (plane.isRead)
+      if (plane.isRead || plane.isKept)
         return makeError("there is no plane '" + name + "'; " +
                          stringifyRoleKind(role.getKind()) + " '" +
                          role.getName().getValue() + "' stored as " +
@@ -211,6 +213,8 @@ void Binder::setSize(BoundTensor &tensor) const {
 std::string Binder::explainEntries(const BoundTensor &tensor,
                                    const Plane &plane) const {
   Granularity per = tensor.role.getPer();
+  if (plane.history)
+    return llvm::formatv("a whole tensor has a history of {0}", plane.history);
   if (plane.group == Plane::wholeTensor)
     return "a whole tensor shares one entry";
   if (plane.group == 1 && isMatrix)

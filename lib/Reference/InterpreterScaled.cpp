@@ -74,17 +74,27 @@ static SoftFloat toPowerInRange(int exponent, const Range &range) {
   return powerOfTwo(std::clamp(exponent, lowest, highest));
 }
 
+uint64_t reference::checkScale(uint64_t bits, CodeAttrInterface code,
+                               Type type) {
+  SoftFloat scale = decodeScale(type, bits);
+  Range range = getRange(code, type);
+  bool isOne =
+      !scale.isNaN() && !isLess(scale, range.low) && !isLess(range.high, scale);
+  return isOne ? bits : encodeScale(type, toReal(1));
+}
+
 uint64_t reference::chooseScale(const SoftFloat &amax, CodeAttrInterface code,
-                                Type type, Recipe recipe) {
+                                Type type, Recipe recipe, unsigned margin) {
   if (amax.isZero())
     return encodeScale(type, toReal(1));
   Range range = getRange(code, type);
   SoftFloat largest = getLargest(code);
   if (recipe == Recipe::mx_floor) {
-    int exponent = floorLog2(amax) - floorLog2(largest);
+    int exponent = floorLog2(amax) - floorLog2(largest) + int(margin);
     return encodeScale(type, toPowerInRange(exponent, range));
   }
-  SoftFloat q = clamp(amax.div(largest), range.low, range.high);
+  SoftFloat wanted = amax.div(largest).mul(powerOfTwo(margin));
+  SoftFloat q = clamp(wanted, range.low, range.high);
   if (recipe == Recipe::current)
     return encodeScale(type, roundUp(q, range, type));
   int exponent = floorLog2(q);
@@ -211,8 +221,17 @@ static llvm::Error evaluateScale(Evaluation &e) {
   if (llvm::Error error = checkKnown(op.getCode()))
     return error;
   auto amax = SoftFloat::fromBits(Format::F32, e.getInteger(0).bits);
+  uint64_t scale = chooseScale(amax, op.getCode(), op.getType(), op.getRecipe(),
+                               op.getMargin());
+  return e.giveUnchanged(makeNumber(op.getType(), scale));
+}
+
+static llvm::Error evaluateGivenScale(Evaluation &e) {
+  auto op = e.as<GivenScaleOp>();
+  if (llvm::Error error = checkKnown(op.getCode()))
+    return error;
   uint64_t scale =
-      chooseScale(amax, op.getCode(), op.getType(), op.getRecipe());
+      checkScale(getBitsKept(e.getLane(0).front()), op.getCode(), op.getType());
   return e.giveUnchanged(makeNumber(op.getType(), scale));
 }
 
@@ -294,6 +313,7 @@ void reference::addScaledOperations(OperationTable &table) {
   table["scaled.magnitude"] = evaluateMagnitude;
   table["scaled.least"] = evaluateLeast;
   table["scaled.scale"] = evaluateScale;
+  table["scaled.given_scale"] = evaluateGivenScale;
   table["scaled.exponent"] = evaluateExponent;
   table["scaled.quantize"] = evaluateQuantize;
   table["scaled.dequantize"] = evaluateDequantize;

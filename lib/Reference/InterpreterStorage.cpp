@@ -133,7 +133,10 @@ static Codes splitRemainder(const SoftFloat &value) {
 static SoftFloat decodeScaled(ScaledStorageAttr storage,
                               ArrayRef<uint64_t> planes) {
   size_t count = storage.getCode().getPlanes().size();
-  SoftFloat scale = decodeScale(storage.getScale(), planes[count]);
+  uint64_t bits = planes[count];
+  if (storage.getRecipe() == scaled::Recipe::given)
+    bits = checkScale(bits, storage.getCode(), storage.getScale());
+  SoftFloat scale = decodeScale(storage.getScale(), bits);
   CodeContext context;
   if (storage.getCode().getRange())
     context.exponent = planes[count + 1];
@@ -187,6 +190,50 @@ Codes reference::encodeReal(StorageAttrInterface storage,
   return writeComponents(settle(storage, components));
 }
 
+/// Where a scale of delayed scaling lies for the next store, and what it is
+/// made of.
+static std::pair<PlaneData &, PlaneData &>
+getNextAndHistory(const BoundTensor &tensor) {
+  size_t count = tensor.data.size();
+  return {*tensor.data[count - 2], *tensor.data[count - 1]};
+}
+
+/// The bits of the scale under which a group is stored: made of its largest
+/// magnitude, made by the store before, or given.
+static uint64_t findScale(const BoundTensor &tensor, uint64_t element,
+                          const SoftFloat &amax) {
+  auto storage = cast<ScaledStorageAttr>(tensor.storage);
+  scaled::CodeAttrInterface code = storage.getCode();
+  Type type = storage.getScale();
+  if (storage.getHistory())
+    return checkScale(getNextAndHistory(tensor).first.elements.front(), code,
+                      type);
+  if (storage.getRecipe() == scaled::Recipe::given)
+    return checkScale(tensor.read(element)[code.getPlanes().size()], code,
+                      type);
+  return chooseScale(amax, code, type, storage.getRecipe());
+}
+
+/// The newest magnitude takes the place of the oldest; the scale of the next
+/// store follows from the largest of them and stays where all are zero.
+static void updateHistory(const BoundTensor &tensor, const SoftFloat &newest) {
+  auto storage = cast<ScaledStorageAttr>(tensor.storage);
+  auto [next, history] = getNextAndHistory(tensor);
+  history.elements.insert(history.elements.begin(), newest.toBits());
+  history.elements.pop_back();
+  SoftFloat largest(Format::F32);
+  for (uint64_t bits : history.elements) {
+    auto magnitude = SoftFloat::fromBits(Format::F32, bits);
+    if (magnitude.isFinite() && !magnitude.isNegative())
+      largest = largest.maximum(magnitude);
+  }
+  uint64_t &scale = next.elements.front();
+  scale = largest.isZero()
+              ? checkScale(scale, storage.getCode(), storage.getScale())
+              : chooseScale(largest, storage.getCode(), storage.getScale(),
+                            storage.getRecipe(), storage.getMargin());
+}
+
 /// The codes of one group, and behind those of each element its scale and, of
 /// codes with a range, its exponent.
 static void writeGroup(const BoundTensor &tensor, const MachineState &state,
@@ -199,8 +246,7 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
     amax = amax.maximum(getMagnitude(code, value));
     least = std::min(least, getLeast(value));
   }
-  uint64_t bits =
-      chooseScale(amax, code, storage.getScale(), storage.getRecipe());
+  uint64_t bits = findScale(tensor, element, amax);
   SoftFloat scale = decodeScale(storage.getScale(), bits);
   bool hasRange = code.getRange().has_value();
   CodeContext context;
@@ -215,6 +261,8 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
       codes.push_back(context.exponent);
     tensor.write(element++, codes);
   }
+  if (storage.getHistory())
+    updateHistory(tensor, amax);
 }
 
 void BoundTensor::writeGroups(const MachineState &state, uint64_t element,

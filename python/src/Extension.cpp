@@ -73,15 +73,15 @@ public:
   Kernel(const Kernel &) = delete;
   Kernel &operator=(const Kernel &) = delete;
 
-  /// (name, role, kind, type, bits, read, written, visible, group, per) per
-  /// plane.
+  /// (name, role, kind, type, bits, read, written, visible, group, kept,
+  /// history, per) per plane.
   nb::list planes() const {
     nb::list result;
     for (intptr_t i = 0; i < tandemKernelGetNumPlanes(kernel); ++i) {
       TandemPlane p = tandemKernelGetPlane(kernel, i);
       result.append(nb::make_tuple(p.name, p.role, int(p.kind), p.type, p.bits,
                                    p.isRead, p.isWritten, p.isVisible, p.group,
-                                   int(p.per)));
+                                   p.isKept, p.history, int(p.per)));
     }
     return result;
   }

@@ -7,7 +7,7 @@ import ctypes
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tandem import _kernel
@@ -72,6 +72,20 @@ def _write_value(source: str, target: str, adds: bool) -> str:
         value = "%sum"
     body.append(f"tandem.store {value}, %to0 : f32, {_stored(target)}")
     return _write_kernel([target], [source], body)
+
+
+def write_sum(sources: Sequence[str], target: str) -> str:
+    """A kernel that stores the sum of values, added up in f32 in their order, and
+    measures how many codes have become the largest number."""
+    body = [f"%x{i} = tandem.load %from{i} : {_stored(s)} -> f32"
+            for i, s in enumerate(sources)]
+    value = "%x0"
+    for i in range(1, len(sources)):
+        body.append(f"%sum{i} = arith.addf {value}, %x{i} : f32")
+        value = f"%sum{i}"
+    body += [f"tandem.store {value}, %to0 : f32, {_stored(target)}",
+             f"tandem.saturation %to0 : {_stored(target)}"]
+    return _write_kernel([target], list(sources), body)
 
 
 class _Renormalizer:
@@ -164,9 +178,12 @@ class Conversion:
 
     Args:
         adds: whether the value is added to the one that is there, in f32.
+        fresh: whether targets are new. Then a scale that would be given is made, and
+            what delayed scaling remembers begins with the value.
     """
 
-    def __init__(self, source: str, target: str, adds: bool = False):
+    def __init__(self, source: str, target: str, adds: bool = False,
+                 fresh: bool = True):
         source, target = _nearest(source), _nearest(target)
         ours, theirs = _sum(source), _sum(target)
         self._kernel: Kernel | None = None
@@ -174,6 +191,10 @@ class Conversion:
         if not adds and (source == target
                          or (ours and theirs and ours[0] == theirs[0])):
             return
+        #: The first time to see how large a scale has to be.
+        self._times = 2 if fresh and "history = " in target else 1
+        if fresh:
+            target = target.replace("recipe = given", "recipe = pow2")
         if not adds and ours and theirs:
             text = _Renormalizer(ours, theirs).write()
         else:
@@ -198,9 +219,21 @@ class Conversion:
         # Where the target rounds stochastically, as in step 1 with seed 0.
         integers = [int(kind is RoleKind.STEP)
                     for kind in self._kernel.integers.values()]
-        plan.launch([[]], [integers], threads=threads)
+        if self._times > 1:
+            self._clear(targets, planes)
+        for _ in range(self._times):
+            plan.launch([[]], [integers], threads=threads)
         if self._writes.stop is not None:
             self._copy([], targets, planes, self._writes.stop)
+
+    @staticmethod
+    def _clear(targets, planes) -> None:
+        """Makes targets remember nothing."""
+        for target in targets:
+            for plane, address in zip(planes, target.addresses):
+                if plane.kept and target.size:
+                    ctypes.memset(address, 0,
+                                  _entries(plane, target.size) * plane.bits // 8)
 
     @staticmethod
     def _copy(sources, targets, planes, start: int = 0) -> None:
@@ -208,7 +241,7 @@ class Conversion:
         for i, target in enumerate(targets):
             known = sources[i].addresses if sources else []
             for j in range(start, len(target.addresses)):
-                bytes = planes[j].entries(target.size) * planes[j].bits // 8
+                bytes = _entries(planes[j], target.size) * planes[j].bits // 8
                 if not bytes:
                     continue
                 if j < len(known):
@@ -217,10 +250,16 @@ class Conversion:
                     ctypes.memset(target.addresses[j], 0, bytes)
 
 
+def _entries(plane: Plane, size: int) -> int:
+    """The length of a plane of a tensor that is converted as a flat one."""
+    return replace(plane, per=Granularity.ELEMENT).entries(size)
+
+
 @lru_cache(maxsize=None)
-def conversion(source: str, target: str, adds: bool = False) -> Conversion:
+def conversion(source: str, target: str, adds: bool = False,
+               fresh: bool = True) -> Conversion:
     """The conversion between two storages, compiled once per process."""
-    return Conversion(source, target, adds)
+    return Conversion(source, target, adds, fresh)
 
 
 def _stamp(file: str) -> tuple:

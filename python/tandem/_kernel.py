@@ -52,6 +52,8 @@ class Plane:
     written: bool
     visible: bool  #: whether a framework reads this plane as the value
     group: int = 1  #: consecutive elements that share an entry, or WHOLE_TENSOR
+    kept: bool = False  #: whether storing a value reads what earlier steps have left
+    history: int = 0  #: values that each entry remembers, newest first; 0: a plain entry
     #: what the tensor has entries for; rows and columns in kernels of matrices
     per: Granularity = Granularity.ELEMENT
 
@@ -60,12 +62,12 @@ class Plane:
 
         Groups of a matrix begin anew in each row.
         """
+        if self.group == WHOLE_TENSOR:
+            return min(1, rows * columns) * (self.history or 1)
         if self.per == Granularity.ROW:
             return -(-rows // self.group)
         if self.per == Granularity.COLUMN:
             return -(-columns // self.group)
-        if self.group == WHOLE_TENSOR:
-            return min(1, rows * columns)
         return rows * -(-columns // self.group)
 
     @property
@@ -174,8 +176,9 @@ class Kernel:
         lines = [f"{self._title} ({self.compute})"]
         for plane in self.planes:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
+            several = f" x {plane.history}" if plane.history else ""
             shared = "" if plane.sets_size else f" for {plane.shared_by}"
-            lines.append(f"  {access} {plane.name}: {plane.type}{shared}")
+            lines.append(f"  {access} {plane.name}: {plane.type}{several}{shared}")
         for name, default in self.hypers.items():
             given = "" if default is None else f" = {default:g}"
             lines.append(f"     {name}: f64{given}")
@@ -289,6 +292,8 @@ class Kernel:
                     f"array {plane.name!r} has {count} elements, "
                     f"{measure.name!r} has {size}; " + (
                         "all arrays must have one size" if plane.sets_size else
+                        f"a whole tensor has a history of {plane.history}"
+                        if plane.history else
                         "a whole tensor shares one entry"
                         if plane.group == WHOLE_TENSOR else
                         f"one entry for {plane.shared_by}"
@@ -494,8 +499,9 @@ def interpret(
     itself, in integer arithmetic; it shares no code with the compiler's
     lowerings and is their oracle. Arrays hold the planes' bits. They are one
     tensor, and a sum over the model is one over it; in a graph of matrices those of
-    a matrix have two dimensions. A ``tandem.kernel``, at any stage before its phases
-    are separated, runs as it stands; its strategy is None.
+    a matrix have two dimensions. A ``tandem.kernel``, at any stage up to
+    ``-tandem-widen``, runs as it stands, with its other phases if the text has them;
+    its strategy is None.
     """
     return _tandem.interpret(
         os.fspath(graph), strategy or "", [os.fspath(p) for p in path],

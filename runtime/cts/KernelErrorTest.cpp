@@ -89,6 +89,9 @@ TEST(KernelError, Planes) {
          std::to_string(group) +
          " elements; use a power of two of at most 4096, or TDM_WHOLE_TENSOR")
             .c_str());
+  expectPlane({"grad", 32, TDM_ACCESS_READ, TDM_WHOLE_TENSOR, 65537},
+              "kernel 'sgd': plane 'grad' has 65537 values an entry; use at "
+              "most 65536");
 }
 
 TEST(KernelError, HypersAndIntegers) {

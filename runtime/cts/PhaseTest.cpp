@@ -199,6 +199,30 @@ TEST(PhasesError, AShardHasNoTotals) {
                 "one entry for a whole tensor; pass the unsharded tensor");
 }
 
+/// An entry of several values takes the memory of all of them.
+TEST(PhasesError, ValuesOfAnEntry) {
+  tdm_kernel_desc desc = phasesDesc();
+  tdm_plane_desc planes[] = {desc.planes[0], desc.planes[1]};
+  planes[1].values = 16;
+  desc.planes = planes;
+  OwnedKernel kernel(desc);
+  float values[4] = {}, entries[32] = {};
+  for (int distance : {15, 16}) {
+    TensorList list;
+    list.add(2, {values, entries});
+    list.add(2, {values + 2, entries + distance});
+    tdm_plan *plan = nullptr;
+    if (distance == 16)
+      EXPECT_EQ(tdm_plan_create(kernel, list.data(), 2, &plan), TDM_OK);
+    else
+      expectFailure(tdm_plan_create(kernel, list.data(), 2, &plan), TDM_OVERLAP,
+                    "kernel 'phases': tensor 0: plane 'entry', which the "
+                    "kernel writes, shares 4 bytes with plane 'entry' of "
+                    "tensor 1; give each its own memory");
+    tdm_plan_destroy(plan);
+  }
+}
+
 static void expectRefused(void (*edit)(tdm_kernel_desc &),
                           const std::string &message) {
   tdm_kernel_desc desc = phasesDesc();

@@ -13,6 +13,7 @@
 
 #include "Kernel.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tandem::runtime;
@@ -24,6 +25,7 @@ using namespace tandem::runtime;
 static constexpr uint32_t maxMetrics = 4096;
 /// Chunks begin at multiples of it, so that none splits a group.
 static constexpr uint32_t maxGroup = 4096;
+static constexpr uint32_t maxValues = 1 << 16;
 
 static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
                              uint32_t index) {
@@ -53,6 +55,10 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has entries for rows or columns, "
            << "which only a matrix kernel knows; set tdm_kernel_desc.matrix";
+  if (plane.values > maxValues)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name << "' has " << plane.values
+           << " values an entry; use at most " << maxValues;
   return TDM_OK;
 }
 
@@ -89,7 +95,7 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
     kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
-                             groupOf(plane),
+                             groupOf(plane), std::max<int64_t>(plane.values, 1),
                              static_cast<tdm_granularity>(plane.per)});
   }
   return TDM_OK;

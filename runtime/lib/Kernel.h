@@ -27,6 +27,8 @@ struct Plane {
   int64_t bits;
   bool written;
   int64_t group;
+  /// Values of an entry.
+  int64_t values;
   tdm_granularity per;
 
   /// The group of a plane with one entry for a tensor.

@@ -47,7 +47,7 @@ static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
 /// bits of a plane may not fit into 64 bits where its bytes do.
 static int64_t bytesOf(const Kernel &kernel, const Plane &plane,
                        const tdm_tensor &tensor) {
-  int64_t entries = entriesOf(kernel, plane, tensor);
+  int64_t entries = entriesOf(kernel, plane, tensor) * plane.values;
   int64_t wholeBytes = entries / 8 * plane.bits;
   return wholeBytes + (entries % 8 * plane.bits + 7) / 8;
 }
@@ -70,7 +70,7 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
            << pointer << ", which is not aligned to its elements of "
            << plane.alignment() << " bytes; align it";
   // The first condition keeps bytesOf from overflowing.
-  if (elements / 8 >= maxInt64 / plane.bits - 8 ||
+  if (elements / 8 >= maxInt64 / (plane.bits * plane.values) - 8 ||
       address + bytesOf(kernel, plane, tensor) < address)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "tensor " << count << ": plane '" << plane.name << "' of "

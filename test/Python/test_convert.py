@@ -9,6 +9,7 @@
 #===----------------------------------------------------------------------===#
 
 from dataclasses import replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
@@ -16,8 +17,8 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (MATRIX_GRAPHS, SCALED_STRATEGIES, STRATEGIES, Strategy, cases,
-                   matrix_state, plane_types)
+from model import (MATRIX_GRAPHS, SCALED_STRATEGIES, STRATEGIES, TENSOR_STRATEGIES,
+                   Strategy, cases, matrix_state, plane_types)
 from model.formats import decode, encode
 from model.scaled import Scaled
 from model.storage import Draw, Expansion, Kahan, Plain
@@ -32,7 +33,9 @@ WIDE = {
     "fp8-two": Strategy(Plain("bf16"), Expansion("f8E4M3FN", 2), Plain("bf16"),
                         Expansion("f8E5M2", 2)),
 }
-ALL = STRATEGIES | SCALED_STRATEGIES | WIDE
+DELAYED = {name: TENSOR_STRATEGIES[name] for name in (
+    "tensor-delayed", "tensor-delayed-codes", "tensor-given")}
+ALL = STRATEGIES | SCALED_STRATEGIES | WIDE | DELAYED
 # Every strategy to and from a few that differ from each other in each storage.
 HUBS = ("fp32", "bf16-kahan", "f16-three", "master-weights", "flash", "fp8-collage-plus",
         "f32-two")
@@ -43,7 +46,7 @@ ROLES = ("param", "exp_avg", "exp_avg_sq")
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     directory = tmp_path_factory.mktemp("convert")
-    write_strategies(directory, SCALED_STRATEGIES | WIDE)
+    write_strategies(directory, SCALED_STRATEGIES | WIDE | DELAYED)
     return [directory]
 
 
@@ -135,7 +138,16 @@ def through_f32(source, target, planes, role):
     if isinstance(target, Kahan):
         encoded = Expansion(target.format, 2).encode(role, value, Draw())
         return dict(zip(target.planes(role), encoded.values()))
-    return target.encode(role, value, Draw())
+    return stored(target, role, value)
+
+
+def stored(target, role, value):
+    """Twice where a scale follows from the store before; no scale is given."""
+    if getattr(target, "recipe", "") == "given":
+        made = replace(target, recipe="pow2")
+        return made.encode(role, value, Draw())
+    planes = target.encode(role, value, Draw())
+    return target.renew(planes, role, value, Draw())
 
 
 #===----------------------------------------------------------------------===#

@@ -101,7 +101,8 @@ def test_readme_table():
 
 def write_example(directory):
     """The files of docs/Strategies.md."""
-    graph, strategy = blocks("docs/Strategies.md", "mlir")
+    graph, strategy, delayed = blocks("docs/Strategies.md", "mlir")
+    (directory / "delayed.mlir").write_text(delayed)
     (directory / "sgd_averaged.mlir").write_text(graph)
     (directory / "averaged.mlir").write_text(strategy)
     return directory / "sgd_averaged.mlir"
@@ -146,9 +147,12 @@ def test_kernel_by_hand(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("graph", tandem.graphs())
-def test_example_strategy_with_the_library(graph, tmp_path):
+def test_example_strategies_with_the_library(graph, tmp_path):
     write_example(tmp_path)
     tandem.compile(graph, "averaged", path=[tmp_path])
+    plain = tandem.compile(graph, "master-weights")
+    # Delayed scaling takes no phase of its own.
+    assert tandem.compile(graph, "delayed", path=[tmp_path]).phases == plain.phases
 
 #===----------------------------------------------------------------------===#
 # Links

@@ -9,7 +9,9 @@
 #
 #===----------------------------------------------------------------------===#
 
+import subprocess
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -190,7 +192,8 @@ def test_many_tensors(threads, path):
               threads)
 
 
-VARIED = ("collage-plus", "fp32", "bf16-stochastic", "fp8-lm", "tensor-coat")
+VARIED = ("collage-plus", "fp32", "bf16-stochastic", "fp8-lm", "tensor-coat",
+          "tensor-delayed", "tensor-delayed-codes")
 
 
 @pytest.mark.parametrize("strategy", VARIED)
@@ -207,7 +210,8 @@ def test_instruction_sets_and_widths(options, strategy, path):
 def test_many_steps(path):
     """States written by one step are what the next step reads."""
     for graph in REDUCING:
-        for strategy in ("collage-plus", "fp8-lm", "tensor-collage"):
+        for strategy in ("collage-plus", "fp8-lm", "tensor-collage", "tensor-delayed",
+                         "tensor-delayed-codes"):
             kernel = compiled(graph, strategy, path=(path,))
             hypers, mine = cases.hypers(graph, ALL[strategy], lr=0.02), None
             planes = mine = examples(graph, strategy, "ordinary", (333,))[0]
@@ -280,7 +284,7 @@ def test_tensor_wide_interpreter(graph, strategy, path):
     hypers = cases.hypers(graph)
     for kind in cases.SCALED_KINDS:
         for planes in examples(graph, strategy, kind, (0, 1, 70)):
-            want = step(graph, ALL[strategy], planes, hypers, STEP)
+            want = step(graph, ALL[strategy], planes, hypers, STEP, SEED)
             assert_same(interpreted(graph, strategy, planes, hypers, path), planes | want,
                         kind)
 
@@ -307,16 +311,13 @@ def swap_cases(storage):
     tensors += [values(rng, size) for size in (1, 2, 100, 4097)]
     tensors += [np.full(40, x, np.float32) for x in (0.0, -0.0, np.nan, np.inf, 3e38)]
     for x in tensors:
-        old = storage.encode("w", rng.permutation(x), Draw())
+        old = cases.stored(storage, "w", rng.permutation(x), rng)
         yield x, {n: rng.integers(0, 1 << 8 * p.itemsize, len(p)).astype(p.dtype)
                   if rng.random() < 0.3 else p for n, p in old.items()}
 
 
-@pytest.mark.parametrize("scale, recipe", SCALES)
-@pytest.mark.parametrize("code", CODES)
-def test_codes(code, scale, recipe, tmp_path):
-    """Every code and recipe: what values become, and what old planes were."""
-    storage = Scaled(CODES[code], WHOLE, scale, recipe)
+def check_swaps(storage, tmp_path):
+    """What values become, and what old planes were."""
     strategy = Strategy(Plain("f32"), storage, Plain("f32"), Plain("f32"))
     (tmp_path / "swapped.mlir").write_text(strategy_text("swapped", strategy))
     kernel = tandem.compile(SWAP, "swapped", path=[tmp_path])
@@ -324,7 +325,7 @@ def test_codes(code, scale, recipe, tmp_path):
     for x, old in swap_cases(storage):
         tensors.append(old | {"g": x.view(np.uint32),
                               "read": np.zeros(len(x), np.uint32)})
-        want.append(storage.encode("w", x, Draw(SEED, len(want), 0, STEP))
+        want.append(storage.renew(old, "w", x, Draw(SEED, len(want), 0, STEP))
                     | {"read": encode("f32", storage.decode(old, "w"))})
     check_all(run_plan(kernel, tensors, [{}], threads=2), tensors, want, storage)
     for key, (planes, new) in list(enumerate(zip(tensors, want)))[::30]:
@@ -332,6 +333,25 @@ def test_codes(code, scale, recipe, tmp_path):
         tandem.interpret(SWAP, "swapped", got, {}, path=[tmp_path], step=STEP, seed=SEED,
                          key=key)
         assert_same(got, planes | new, f"{storage}, interpreted")
+
+
+@pytest.mark.parametrize("scale, recipe", SCALES)
+@pytest.mark.parametrize("code", CODES)
+def test_codes(code, scale, recipe, tmp_path):
+    """Every code and recipe."""
+    check_swaps(Scaled(CODES[code], WHOLE, scale, recipe), tmp_path)
+
+
+HISTORIES = [(1, 0), (2, 16), (16, 1), (1024, 0)]
+
+
+@pytest.mark.parametrize("scale, recipe", [s for s in SCALES if s[1] != "given"])
+@pytest.mark.parametrize("code", ("e4m3", "e5m2", "f16", "pair", "softsign", "root",
+                                  "unsigned", "tiny", "drawn", "wide-drawn"))
+def test_delayed_codes(code, scale, recipe, tmp_path):
+    """Histories of numbers, and of bits that are none."""
+    history, margin = HISTORIES[seed_of(code, scale, recipe) % len(HISTORIES)]
+    check_swaps(Scaled(CODES[code], WHOLE, scale, recipe, history, margin), tmp_path)
 
 
 #===----------------------------------------------------------------------===#
@@ -376,7 +396,8 @@ def test_ptx_tensor_wide(strategy, chip, path):
 def test_grids(blocks, threads, path):
     """Grid, block and chunks divide the work and change no bit."""
     for graph, strategy in (("lamb", "collage-plus"), ("adamw_clip", "fp32"),
-                            ("lamb", "fp8-lm"), ("adamw", "tensor-coat")):
+                            ("lamb", "fp8-lm"), ("adamw", "tensor-coat"),
+                            ("adamw", "tensor-delayed")):
         tensors = examples(graph, strategy, "ordinary", (257, 0, 1100, 3, 2049))
         for chunk_size in (256, 1024, 4096):
             check_ptx(graph, strategy, "sm_90", tensors, path, blocks=blocks,
@@ -503,7 +524,9 @@ def test_by_hand_interpreted(kind, scope):
 
 @pytest.mark.parametrize("graph, strategy", [
     ("lamb", "collage-plus"), ("adamw_clip", "fp32"), ("lamb", "fp8-lm"),
-    ("adamw", "tensor-collage"), ("adamw", "tensor-and-groups")])
+    ("adamw", "tensor-collage"), ("adamw", "tensor-and-groups"),
+    ("adamw", "tensor-delayed"), ("lamb", "tensor-delayed-codes"),
+    ("adamw", "tensor-given")])
 def test_kernels_interpreted(graph, strategy, path):
     """The kernel before its phases are separated means the same."""
     kernel, hypers = (compiled(graph, strategy, path=(path,)),
@@ -514,6 +537,47 @@ def test_kernels_interpreted(graph, strategy, path):
             tandem.interpret(kernel.ir, None, got, hypers, step=STEP)
             want = step(graph, ALL[strategy], planes, hypers, STEP)
             assert_same(got, planes | want, kind)
+
+
+TANDEM_OPT = Path(tandem._tandem.__file__).parents[2] / "bin/tandem-opt"
+needs_tandem_opt = pytest.mark.skipif(not TANDEM_OPT.exists(),
+                                      reason="tandem-opt is not beside the package")
+
+
+def optimized(text, *passes):
+    """What tandem-opt makes of MLIR text."""
+    done = subprocess.run([TANDEM_OPT, *passes], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_tandem_opt
+@pytest.mark.parametrize("passes", [[], ["-tandem-emulate-floats"],
+                                    ["-tandem-emulate-floats", "-tandem-widen=width=8"]],
+                         ids=len)
+@pytest.mark.parametrize("graph, strategy", [
+    ("lamb", "collage-plus"), ("adamw_clip", "fp32"), ("lamb", "fp8-lm"),
+    ("adamw", "tensor-and-groups"), ("adamw", "tensor-delayed"),
+    ("lamb", "tensor-delayed-codes")])
+def test_phases_interpreted(graph, strategy, passes, path):
+    """All phases of a kernel, one after the other, and its commit."""
+    kernel, hypers = (compiled(graph, strategy, path=(path,)),
+                      cases.hypers(graph, ALL[strategy]))
+    text = optimized(kernel.ir, "-tandem-split-phases", *passes)
+    assert text.count("tandem.kernel @") > 1
+    for planes in examples(graph, strategy, "mixed", (0, 1, 70, 600)):
+        got = {n: p.copy() for n, p in planes.items()}
+        tandem.interpret(text, None, got, hypers, step=STEP)
+        want = step(graph, ALL[strategy], planes, hypers, STEP)
+        assert_same(got, planes | want, f"{len(planes['param'])} elements")
+
+
+@needs_tandem_opt
+def test_separated_phases_are_not_compiled():
+    text = optimized(compiled("lamb", "fp32").ir, "-tandem-split-phases")
+    with pytest.raises(ValueError, match="the phases of kernel 'lamb' are separated "
+                       "already; compile it as it was before -tandem-split-phases"):
+        tandem.compile(text)
 
 
 #===----------------------------------------------------------------------===#
@@ -586,9 +650,10 @@ tandem.kernel @phase compute(<f32, f32>) {header} tensors [#p] scalars [] prolog
     ("reductions(1)", "%y = tandem.total[0] : f32\n"
      "  tandem.store_plane %y, %p[0] : f32, !f32")])
 def test_phases_alone(header, body):
-    """The interpreter runs launches, not their phases."""
+    """The interpreter runs steps, not a part of one."""
     with pytest.raises(ValueError, match="kernel 'phase' is one phase of several; the "
-                       "interpreter takes the kernel before -tandem-split-phases"):
+                       "interpreter takes all of them in one module, or the kernel "
+                       "before -tandem-split-phases"):
         tandem.interpret(PHASE.format(header=header, body=body), None,
                          {"p": np.zeros(3, np.uint32)}, {})
 

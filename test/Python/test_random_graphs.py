@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tandem
-from model import storage
+from model import cases, storage
 from model.scaled import WHOLE
 from support.evaluate import NotCompensated, evaluate, evaluate_model
 from support.graph_text import write_graph, write_strategy
@@ -45,7 +45,7 @@ def random_planes(graph, seed, size=SIZE):
         is_ordinary = rng.random() < 0.5
         if is_ordinary:
             values = (rng.standard_normal(size) / 8).astype(np.float32)
-        encoded = role.storage.encode(role.name, values, storage.Draw())
+        encoded = cases.stored(role.storage, role.name, values, rng)
         for name, dtype in role.storage.planes(role.name).items():
             count = len(encoded[name])
             bits = rng.integers(0, 1 << 8 * dtype.itemsize, count, dtype=np.uint64)

@@ -237,7 +237,7 @@ def swap(tmp_path_factory):
 def check_swap(swap, name, storage, planes, x, **how):
     stored, read = swap(name, storage, planes, x, **how)
     draw = Draw(SEED, KEY, FIRST, STEP)
-    assert_same(stored, storage.encode("w", x, draw), f"{name}, encode")
+    assert_same(stored, storage.renew(planes, "w", x, draw), f"{name}, encode")
     assert_same({"read": read}, {"read": encode("f32", storage.decode(planes, "w"))},
                 f"{name}, decode")
 
@@ -359,7 +359,7 @@ def test_residual(name, swap):
 
 
 @pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize("scale, recipe", SCALES)
+@pytest.mark.parametrize("scale, recipe", [s for s in SCALES if s[1] != "given"])
 def test_scales_reach_the_largest(code, scale, recipe):
     """Rounded up, no element saturates; the next scale below would not do."""
     code = CODES[code]

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
-from model import GRAPHS, cases, metrics, plane_groups, plane_types, trace
+from model import GRAPHS, cases, metrics, plane_entries, plane_types, trace
 from model import steps as model_steps
 from model.storage import Draw
 from support.torch_bits import (LIBRARY, VISIBLE, assert_same_bits, bits, dtype_of,
@@ -36,8 +36,8 @@ ALL = sorted({(g, "collage-plus") for g in GRAPHS} | {("adamw", s) for s in VISI
 
 def initial_planes(graph, strategy, param):
     """The planes before the first step: zero, but for a master copy."""
-    groups = plane_groups(graph, strategy)
-    planes = {name: np.zeros(-(-param.numel() // groups[name]), dtype)
+    entries = plane_entries(graph, strategy, param.numel())
+    planes = {name: np.zeros(entries[name], dtype)
               for name, dtype in plane_types(graph, strategy).items()}
     planes["param"] = bits(param)
     if "param.master" in planes:

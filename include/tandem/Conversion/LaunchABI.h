@@ -56,6 +56,9 @@ struct Chunk {
   /// tandem.total of the body.
   Value totals, firstChunk, endChunk;
   SmallVector<Value> known;
+  /// A value per load of what the tensor's elements share; none of a tensor
+  /// without its chunks.
+  SmallVector<Value> entries;
 
   /// What the bits that `op` draws for elements `index` and following depend
   /// on; `mapping` has the kernel's uniform values.
@@ -95,8 +98,18 @@ public:
   Value getAxisTotal(const Chunk &chunk, uint64_t index, Value position);
 
   /// Maps what is the same for all elements of a chunk: uniform values, sizes,
-  /// totals of earlier phases.
+  /// totals of earlier phases, entries that the tensor's elements share.
   void mapShared(const Chunk &chunk, IRMapping &mapping);
+
+  /// Whether a value is loaded with its chunk's record: nothing but a commit
+  /// writes what all elements of a tensor share.
+  static bool isLoadedOnce(LoadPlaneOp op);
+
+  /// The largest of the values that stay in the history at `entry`.
+  Value recall(RecallOp op, Value entry);
+  /// Moves the values of the history at `entry` by one and puts one before
+  /// them.
+  void remember(RememberOp op, Value entry, Value newest);
 
   /// The chunk's slots of the workspace: its parts of the kernel's reductions,
   /// then of its metrics.
@@ -137,6 +150,8 @@ public:
 
 private:
   void findPlanes();
+  /// Loads what the tensor's elements share.
+  void loadEntries(Chunk &chunk);
   /// How far behind a tensor's a row's entries begin in a plane, in bytes.
   Value getRowOffset(const PlaneInfo &plane, const Chunk &tile, Value row);
   void readMatrixTail(Chunk &chunk, Value table, int64_t tail);

@@ -65,9 +65,10 @@ struct MachineState {
 llvm::Error interpretGraph(func::FuncOp graph, StrategyOp strategy,
                            MachineState &state);
 
-/// Runs one launch of a kernel as it stands, at any stage after
-/// -tandem-form-kernel up to -tandem-widen; one of several phases before
-/// -tandem-split-phases, the model being this tensor. Before
+/// Runs one step of a kernel as it stands, at any stage after
+/// -tandem-form-kernel up to -tandem-widen, the model being this tensor. After
+/// -tandem-split-phases the kernel is the last phase, and the others are looked
+/// up beside it. Before
 /// -tandem-apply-policy its values are real numbers, for which f32 stands in.
 /// After an error every plane has its old value.
 llvm::Error interpretKernel(KernelOp kernel, MachineState &state);

@@ -25,7 +25,10 @@ SoftFloat getMagnitude(scaled::CodeAttrInterface code, const SoftFloat &value);
 
 /// The bits of the scale of a group from its largest magnitude.
 uint64_t chooseScale(const SoftFloat &amax, scaled::CodeAttrInterface code,
-                     Type type, scaled::Recipe recipe);
+                     Type type, scaled::Recipe recipe, unsigned margin = 0);
+
+/// The bits of a scale from memory, or those of 1 if they are none of a scale.
+uint64_t checkScale(uint64_t bits, scaled::CodeAttrInterface code, Type type);
 
 /// The f32 that a scale's bits stand for.
 SoftFloat decodeScale(Type type, uint64_t bits);

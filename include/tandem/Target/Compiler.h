@@ -38,6 +38,10 @@ struct KernelSignature {
     bool isRead, isWritten, isVisible;
     /// Consecutive elements that share an entry.
     int64_t group;
+    /// Whether storing a value reads what earlier steps have left.
+    bool isKept;
+    /// How many values an entry remembers; 0 but for histories.
+    int64_t history;
     /// What the tensor has entries for: elements, rows or columns.
     Granularity per;
 

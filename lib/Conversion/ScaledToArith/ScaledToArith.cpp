@@ -106,11 +106,12 @@ static Value getExponentField(SequenceBuilder &b, Value amax) {
 
 /// The bits of 2^(floor(log2 amax) - floor(log2 L)), within powers of two.
 static Value floorPowerOfTwo(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
-  int largest = std::ilogb(op.getCode().getLargest());
+  int64_t below =
+      std::ilogb(op.getCode().getLargest()) - int64_t(op.getMargin());
   Value amax = op.getAmax();
-  // From L = 1/2 up what subnormal numbers have is below the range anyway.
-  Value field = largest < -1 ? getExponentField(b, amax) : b.shr(amax, 23);
-  field = b.subi(field, b.like(field, largest));
+  // From -1 up what subnormal numbers have is below the range anyway.
+  Value field = below < -1 ? getExponentField(b, amax) : b.shr(amax, 23);
+  field = b.subi(field, b.like(field, below));
   field = arith::MaxSIOp::create(b.builder, b.loc, field,
                                  b.like(field, bitsOf(range.smallest) >> 23));
   field = arith::MinSIOp::create(b.builder, b.loc, field,
@@ -129,6 +130,15 @@ static Value divide(SequenceBuilder &b, Value value, double divisor) {
   return b.mul(value, b.real(value.getType(), inverse.convertToFloat()));
 }
 
+/// value * 2^margin as what is emitted: LLVM doubles by an addition.
+static Value enlarge(SequenceBuilder &b, Value value, int64_t margin) {
+  if (margin == 0)
+    return value;
+  if (margin == 1)
+    return b.add(value, value);
+  return b.mul(value, b.real(value.getType(), std::ldexp(1.0, int(margin))));
+}
+
 static Value buildScale(SequenceBuilder &b, ScaleOp op) {
   Type f32 = b.builder.getF32Type();
   Type type = op.getType();
@@ -141,6 +151,7 @@ static Value buildScale(SequenceBuilder &b, ScaleOp op) {
     scale = narrowPowerOfTwo(b, floorPowerOfTwo(b, op, range), type);
   } else {
     Value quotient = divide(b, b.bitcast(amax, f32), op.getCode().getLargest());
+    quotient = enlarge(b, quotient, op.getMargin());
     Value bits = clampBits(b, b.bits(quotient), range);
     if (op.getRecipe() == Recipe::pow2) {
       Value up = b.addi(bits, b.like(bits, f32MantissaMask));
@@ -153,6 +164,20 @@ static Value buildScale(SequenceBuilder &b, ScaleOp op) {
   Value one = narrowPowerOfTwo(b, b.like(amax, bitsOf(1.0)), type);
   Value chosen = b.select(isZero, takeBits(b, one), takeBits(b, scale));
   return b.bitcast(chosen, type);
+}
+
+static Value buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
+  ScaleRange range = getScaleRange(op.getType(), op.getCode());
+  Value bits = b.bits(widenScale(b, op.getGiven()));
+  // Negative numbers and NaNs lie beyond every positive number.
+  Value isEnough = b.compare(arith::CmpIPredicate::uge, bits,
+                             b.like(bits, bitsOf(range.smallest)));
+  Value isAtMost = b.compare(arith::CmpIPredicate::ule, bits,
+                             b.like(bits, bitsOf(range.largest)));
+  Value one = narrowPowerOfTwo(b, b.like(bits, bitsOf(1.0)), op.getType());
+  Value chosen = b.select(b.andi(isEnough, isAtMost),
+                          takeBits(b, op.getGiven()), takeBits(b, one));
+  return b.bitcast(chosen, op.getType());
 }
 
 //===----------------------------------------------------------------------===//
@@ -244,6 +269,8 @@ static SmallVector<Value> build(SequenceBuilder &b, Operation *op) {
     return {buildLeast(b, least)};
   if (auto scale = dyn_cast<ScaleOp>(op))
     return {buildScale(b, scale)};
+  if (auto given = dyn_cast<GivenScaleOp>(op))
+    return {buildGivenScale(b, given)};
   if (auto exponent = dyn_cast<ExponentOp>(op))
     return {buildExponent(b, exponent)};
   if (auto quantize = dyn_cast<QuantizeOp>(op))

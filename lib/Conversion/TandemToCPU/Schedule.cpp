@@ -82,6 +82,10 @@ Scheduler::Scheduler(Block &body) {
       earlier = &accesses[{load.getTensor(), load.getPlane()}];
     else if (auto store = dyn_cast<StorePlaneOp>(op))
       earlier = &accesses[{store.getTensor(), store.getPlane()}];
+    else if (auto recall = dyn_cast<RecallOp>(op))
+      earlier = &accesses[{recall.getTensor(), recall.getPlane()}];
+    else if (auto remember = dyn_cast<RememberOp>(op))
+      earlier = &accesses[{remember.getTensor(), remember.getPlane()}];
     else if (auto metric = dyn_cast<MetricOp>(op))
       earlier = &accesses[{Value(), metric.getIndex()}];
     if (!earlier)

@@ -13,6 +13,7 @@
 #include "Stages.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "tandem/Conversion/LaunchABI.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -23,6 +24,9 @@ Stages::Stages(KernelOp kernel)
   for (Operation &op : body.without_terminator()) {
     if (auto reduce = dyn_cast<ReduceOp>(op))
       tile = std::max<int64_t>(tile, reduce.getGroup());
+    auto load = dyn_cast<LoadPlaneOp>(op);
+    if (load && !kernel.isPerTensor() && LaunchBuilder::isLoadedOnce(load))
+      uniform.insert(&op);
     if (isPure(&op) && !isa<ReduceOp>(op) &&
         llvm::all_of(op.getOperands(),
                      [&](Value operand) { return isUniform(operand); }))

@@ -565,6 +565,15 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
     buildLoadTotal(block, total);
   } else if (columns.contains(op)) {
     addToColumns(block, cast<PartialOp>(op));
+  } else if (auto recall = dyn_cast<RecallOp>(op)) {
+    unsigned plane =
+        launch.getPlaneIndex(recall.getTensor(), recall.getPlane());
+    define(launch.recall(recall, block.pointers[plane]));
+  } else if (auto remember = dyn_cast<RememberOp>(op)) {
+    unsigned plane =
+        launch.getPlaneIndex(remember.getTensor(), remember.getPlane());
+    launch.remember(remember, block.pointers[plane],
+                    mapping.lookup(remember.getValue()));
   } else if (sums.contains(op)) {
     addToSum(block, op);
   } else if (llvm::is_contained(carriers, op)) {

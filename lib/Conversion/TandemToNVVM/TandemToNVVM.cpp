@@ -18,6 +18,7 @@
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Support/SequenceBuilder.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_CONVERTTANDEMTONVVM
@@ -124,7 +125,10 @@ void NVVMKernelBuilder::markKernel(LLVM::LLVMFuncOp function, int32_t threads) {
 }
 
 void NVVMKernelBuilder::build() {
-  kernel.getBodyBlock().walk([&](LoadPlaneOp op) { loads.push_back(op); });
+  kernel.getBodyBlock().walk([&](LoadPlaneOp op) {
+    if (!LaunchBuilder::isLoadedOnce(op))
+      loads.push_back(op);
+  });
   kernel.getBodyBlock().walk([&](StorePlaneOp op) { stores.push_back(op); });
   kernel.getBodyBlock().walk([&](RaiseOp op) { raises.push_back(op); });
   // The parts of a kernel have the same prologue.
@@ -199,6 +203,11 @@ void NVVMKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
     else if (auto store = dyn_cast<StorePlaneOp>(op))
       LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
                             accessed());
+    else if (auto recall = dyn_cast<RecallOp>(op))
+      mapping.map(recall.getResult(), launch.recall(recall, accessed()));
+    else if (auto remember = dyn_cast<RememberOp>(op))
+      launch.remember(remember, accessed(),
+                      mapping.lookup(remember.getValue()));
     else
       builder.clone(op, mapping);
   }
@@ -426,10 +435,10 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
 }
 
 unsigned NVVMKernelBuilder::planeOf(Operation *access) {
-  if (auto load = dyn_cast<LoadPlaneOp>(access))
-    return launch.getPlaneIndex(load.getTensor(), load.getPlane());
-  auto store = cast<StorePlaneOp>(access);
-  return launch.getPlaneIndex(store.getTensor(), store.getPlane());
+  return llvm::TypeSwitch<Operation *, unsigned>(access)
+      .Case<LoadPlaneOp, StorePlaneOp, RecallOp, RememberOp>([&](auto op) {
+        return launch.getPlaneIndex(op.getTensor(), op.getPlane());
+      });
 }
 
 SmallVector<Value> NVVMKernelBuilder::buildLoads(const Chunk &chunk,

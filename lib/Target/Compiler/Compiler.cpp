@@ -114,6 +114,12 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
       return llvm::createStringError(
           "kernel '" + kernel.getSymName() +
           "' is widened already; compile it as it was before -tandem-widen");
+    if (kernel.getReductions() ||
+        !llvm::hasSingleElement(module.getOps<KernelOp>()))
+      return llvm::createStringError(
+          "the phases of kernel '" + kernel.getSymName() +
+          "' are separated already; compile it as it was before "
+          "-tandem-split-phases");
     buildLoweringPipeline(manager, pipeline);
   } else {
     pipeline.strategy = options.strategy;

@@ -71,11 +71,12 @@ static void addPlanes(KernelOp kernel, unsigned tensor,
   StorageAttrInterface storage = kernel.getTensorType(tensor).getStorage();
   for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
     std::string name = role.getName().str();
-    planes.push_back({name + plane.suffix, name, role.getKind(),
-                      print(plane.elementType),
-                      plane.elementType.getIntOrFloatBitWidth(), plane.isRead,
-                      role.isUpdated(), storage.getVisiblePlane() == index,
-                      plane.group, role.getPer()});
+    planes.push_back(
+        {name + plane.suffix, name, role.getKind(), print(plane.elementType),
+         plane.elementType.getIntOrFloatBitWidth(),
+         plane.isRead || plane.isKept, role.isUpdated() && plane.isWritten,
+         storage.getVisiblePlane() == index, plane.group, plane.isKept,
+         plane.history, role.getPer()});
   }
 }
 

@@ -28,6 +28,8 @@ void mlir::tandem::printSignature(const KernelSignature &signature,
   for (const auto &plane : signature.planes) {
     os << "  " << (plane.isRead ? "r" : "-") << (plane.isWritten ? "w" : "-")
        << " " << plane.name << ": " << plane.type;
+    if (plane.history)
+      os << " x " << plane.history;
     if (plane.group > 1 || plane.per != Granularity::element)
       os << " for " << plane.getSharers();
     os << "\n";

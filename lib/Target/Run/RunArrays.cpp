@@ -188,8 +188,9 @@ llvm::Error RunArrays::checkShared() const {
           plane.name,
           "has " + Twine(found->second.getNumElements()) + " elements, '" +
               sizedBy + "' has " + describe(rows, columns),
-          "one for " + Twine(plane.getSharers()) +
-              (isOfThem ? " of them" : "") + " makes " + Twine(entries));
+          (plane.history ? std::to_string(plane.history) : "one") + " for " +
+              plane.getSharers() + (isOfThem ? " of them" : "") + " makes " +
+              Twine(entries));
   }
   return llvm::Error::success();
 }

@@ -63,7 +63,11 @@ static tdm_plane_desc getPlane(const KernelSignature::PlaneEntry &plane) {
                     (plane.isWritten ? TDM_ACCESS_WRITE : 0u);
   uint32_t group = plane.group == Plane::wholeTensor ? TDM_WHOLE_TENSOR
                                                      : uint32_t(plane.group);
-  return {plane.name.c_str(), plane.bits, access, group,
+  return {plane.name.c_str(),
+          plane.bits,
+          access,
+          group,
+          uint32_t(plane.history),
           uint32_t(getRuntimeGranularity(plane.per))};
 }
 

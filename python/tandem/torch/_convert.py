@@ -69,6 +69,9 @@ def _carry(source: Lane, weight: torch.Tensor, state: dict, target: Lane,
         convert([_planes(source, role, weight, state)], source.kernel.storages[role],
                 [tensors], target.kernel.storages[role], planes)
         made |= {plane.name: tensor for plane, tensor in zip(planes, tensors)}
+    # What gradients have left behind is of no use under another storage.
+    made |= {plane.name: empty(plane, like).zero_() for plane in target.grad_planes
+             if plane.kept}
     new = {name: state[name] if name == target.step else made[name]
            for name in target.state_names}
     if target.hidden:

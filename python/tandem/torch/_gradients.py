@@ -34,16 +34,20 @@ class Gradients:
 
     @torch.no_grad()
     def add(self, lane: Lane, param: torch.Tensor, like: torch.Tensor,
-            label: Callable[[], str]) -> None:
+            state: dict | None, label: Callable[[], str]) -> None:
         """Encodes p.grad, with what passes before it have left, and releases it."""
         check_grad(param.grad, param, label)
         self._planes[param] = lane.encode_grad(
-            param.grad, like, self._planes.get(param))
+            param.grad, like, self._planes.get(param), state)
         param.grad = None
 
     def get(self, param: torch.Tensor) -> list[torch.Tensor] | None:
         """The planes of a parameter's gradient, if it has one."""
         return self._planes.get(param)
+
+    def replace(self, param: torch.Tensor, planes: list[torch.Tensor]) -> None:
+        """Other planes of a gradient that there is."""
+        self._planes[param] = planes
 
     def release(self, params=None) -> None:
         """Forgets the gradients of these parameters, of all if None."""

@@ -8,7 +8,7 @@ from operator import itemgetter
 import torch
 
 from tandem._convert import Tensor, conversion, planes_of
-from tandem._kernel import Kernel, Plane, Plan, RoleKind
+from tandem._kernel import WHOLE_TENSOR, Kernel, Plane, Plan, RoleKind
 from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_plane, laid_out)
 
 
@@ -123,12 +123,15 @@ class Lane:
         self.encodes = (len(self.grad_planes) > 1
                         or DTYPES[self.grad_planes[0].type] not in WORKING)
         self.grad_dtype = None if self.encodes else DTYPES[self.grad_planes[0].type]
-        self._grads_at = [kernel.planes.index(plane) for plane in self.grad_planes]
+        self._grads_at = [kernel.planes.index(plane) for plane in self.grad_planes
+                          if not plane.kept]
         #: Planes that the optimizer keeps, by name.
         self.state_planes: dict[str, Plane] = {
-            plane.name: plane for plane in kernel.planes
-            if plane is not self._visible and plane not in self.grad_planes
+            plane.name: plane for plane in kernel.planes if plane is not self._visible
+            and (plane.kept or plane not in self.grad_planes)
         }
+        #: Whether encoding a gradient takes a state.
+        self.grad_is_kept = any(plane.kept for plane in self.grad_planes)
         steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
         #: What the state calls its count of steps, if the kernel counts any.
         self.step = steps[0] if steps else None
@@ -183,20 +186,32 @@ class Lane:
         return weights
 
     def encode_grad(self, grad: torch.Tensor, like: torch.Tensor,
-                    planes: list[torch.Tensor] | None) -> list[torch.Tensor]:
-        """The planes of a gradient, or those given, to which it has been added."""
+                    planes: list[torch.Tensor] | None,
+                    state: Mapping | None) -> list[torch.Tensor]:
+        """The planes of a gradient but those in the state, or those given, to which it
+        has been added."""
         dtype = grad.dtype if grad.dtype in WORKING else torch.float32
         adds = planes is not None
         if not adds:
-            planes = [empty(plane, like) for plane in self.grad_planes]
-        convert([laid_out(grad, like, dtype)], _plain(dtype), [planes],
-                self.grad_storage, self.grad_planes, adds=adds)
+            planes = [empty(plane, like) for plane in self.grad_planes if not plane.kept]
+        convert([laid_out(grad, like, dtype)], _plain(dtype),
+                [self.with_kept(planes, state)], self.grad_storage, self.grad_planes,
+                adds=adds, fresh=False)
         return planes
 
-    def decode_grad(self, planes: list[torch.Tensor], dtype: torch.dtype):
+    def with_kept(self, planes: Sequence[torch.Tensor],
+                  state: Mapping | None) -> list[torch.Tensor]:
+        """All planes of a gradient, some of which are in the state."""
+        rest = iter(planes)
+        return [state[plane.name] if plane.kept else next(rest)
+                for plane in self.grad_planes]
+
+    def decode_grad(self, planes: list[torch.Tensor], dtype: torch.dtype,
+                    state: Mapping | None):
         """The gradient that these planes hold."""
         grad = torch.empty_like(planes[0], dtype=dtype)
-        convert([planes], self.grad_storage, [grad], _plain(dtype), [_plane_of(dtype)])
+        convert([self.with_kept(planes, state)], self.grad_storage, [grad],
+                _plain(dtype), [_plane_of(dtype)])
         return grad
 
     def _weight_of(self, state: Mapping) -> list[torch.Tensor]:
@@ -251,7 +266,7 @@ class Lane:
         """
         planes = [p for p in self.state_planes.values() if p.role == role]
         tensors = [state[p.name] for p in planes]
-        grouped = any(p.group != 1 for p in planes)
+        grouped = any(1 < p.group < WHOLE_TENSOR for p in planes)
         if grouped and not is_plane(tensors[0], empty_plane(
                 like, tensors[0].dtype, "meta")):
             wide = empty_plane(tensors[0], torch.float32)
@@ -352,12 +367,13 @@ def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor]) -> Tensor:
 
 
 def convert(sources: Sequence, source: str, targets: Sequence, target: str,
-            planes: Sequence[Plane], threads: int = 0, *, adds: bool = False) -> None:
+            planes: Sequence[Plane], threads: int = 0, *, adds: bool = False,
+            fresh: bool = True) -> None:
     """Carries tensors, given by their planes, to another storage.
 
     `planes` describes those of the targets. The first plane of each has an entry
     for each element.
     """
-    conversion(source, target, adds).run(
+    conversion(source, target, adds, fresh).run(
         [_in_memory(t) for t in sources], [_in_memory(t) for t in targets], planes,
         threads or torch.get_num_threads())

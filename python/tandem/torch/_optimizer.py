@@ -375,7 +375,7 @@ class Optimizer(torch.optim.Optimizer):
         """Where the planes of a gradient are; one in p.grad is encoded first."""
         if grad is not None:
             check_grad(grad, slot.param, lambda: slot.label)
-            planes = slot.lane.encode_grad(grad, slot.like, None)
+            planes = slot.lane.encode_grad(grad, slot.like, None, slot.state)
             converted += planes
         return tuple(plane.data_ptr() for plane in planes)
 
@@ -526,9 +526,10 @@ class Optimizer(torch.optim.Optimizer):
         releases it; a hook calls this after each backward pass."""
         lane = self._main
         if param.dtype in lane.dtypes:
-            like = empty_plane(lane.like(param, self.state.get(param)), param.dtype,
-                               "meta")
-            self._gradients.add(lane, param, like, lambda: self._name(param))
+            state = (self._start(lane, param, []) if lane.grad_is_kept
+                     else self.state.get(param))
+            like = empty_plane(lane.like(param, state), param.dtype, "meta")
+            self._gradients.add(lane, param, like, state, lambda: self._name(param))
 
     def gradient(self, param: torch.Tensor) -> torch.Tensor | None:
         """The gradient that a step would take: ``p.grad``, or a new tensor of what
@@ -539,7 +540,7 @@ class Optimizer(torch.optim.Optimizer):
         planes = self._gradients.get(param)
         if param.grad is not None or planes is None:
             return param.grad
-        return self._main.decode_grad(planes, param.dtype)
+        return self._main.decode_grad(planes, param.dtype, self.state.get(param))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch.optim's; encoded gradients are released."""

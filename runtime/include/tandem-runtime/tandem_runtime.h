@@ -151,6 +151,8 @@ typedef struct tdm_plane_desc {
   /// In a matrix kernel groups begin anew in each row, and of a plane per row
   /// or column so many consecutive rows or columns share an entry.
   uint32_t group;
+  /// Values of an entry, up to 65536, one behind the other; 0 stands for 1.
+  uint32_t values;
   /// A tdm_granularity; other than TDM_PER_ELEMENT in a matrix kernel only.
   uint32_t per;
 } tdm_plane_desc;

@@ -170,6 +170,39 @@ func.func @mx_floor(%a: i32) -> f8E8M0FNU {
   return %s : f8E8M0FNU
 }
 
+// 2^2 times as large: the quotient, and the exponent for mx_floor, 8 - 2 below amax's.
+// CHECK-LABEL: func.func @margins(
+// CHECK:         %[[Q:.+]] = arith.divf
+// CHECK:         %[[FOUR:.+]] = arith.constant 4.000000e+00 : f32
+// CHECK:         arith.mulf %[[Q]], %[[FOUR]] : f32
+// CHECK:         arith.minui
+// CHECK:         %[[SIX:.+]] = arith.constant 6 : i32
+// CHECK:         arith.subi %{{.+}}, %[[SIX]] : i32
+// To double, the quotient is added to itself, as LLVM would have it.
+// CHECK:         arith.addf %[[Q]], %[[Q]] : f32
+func.func @margins(%a: i32) -> (f32, f8E8M0FNU, f32) {
+  %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current margin 2 : f32
+  %t = scaled.scale #scaled.float<f8E4M3FN>, %a by mx_floor margin 2 : f8E8M0FNU
+  %u = scaled.scale #scaled.float<f8E4M3FN>, %a by current margin 1 : f32
+  return %s, %t, %u : f32, f8E8M0FNU, f32
+}
+
+// From 2^-126 (8388608) to 2^119 (2063597568), as unsigned bits, or else 1.
+// CHECK-LABEL: func.func @given_scale(
+// CHECK-SAME:      %[[S:.+]]: f32)
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[S]] : f32 to i32
+// CHECK:         %[[LEAST:.+]] = arith.constant 8388608 : i32
+// CHECK:         %[[ENOUGH:.+]] = arith.cmpi uge, %[[BITS]], %[[LEAST]] : i32
+// CHECK:         %[[MOST:.+]] = arith.constant 2063597568 : i32
+// CHECK:         %[[AT_MOST:.+]] = arith.cmpi ule, %[[BITS]], %[[MOST]] : i32
+// CHECK:         %[[IS_SCALE:.+]] = arith.andi %[[ENOUGH]], %[[AT_MOST]] : i1
+// CHECK:         %[[CHOSEN:.+]] = arith.select %[[IS_SCALE]], %{{.+}}, %{{.+}} : i32
+// CHECK:         arith.bitcast %[[CHOSEN]] : i32 to f32
+func.func @given_scale(%s: f32) -> f32 {
+  %0 = scaled.given_scale #scaled.float<f8E4M3FN>, %s : f32
+  return %0 : f32
+}
+
 // A largest number below 1/2, here 3/8: subnormal magnitudes have scales of their own,
 // and there is none beyond 2^127 (0x7F000000 = 2130706432).
 // CHECK-LABEL: func.func @small_numbers(

@@ -69,3 +69,46 @@ tandem.kernel @scale_commit compute(<f32, f32>) part(commit) reductions(1) tenso
   tandem.store_plane %0, %p[1] : i32, !scaled
   tandem.yield
 }
+
+// An entry that all elements share is loaded once for a chunk.
+// CHECK-LABEL: llvm.func @tandem_shared(
+// CHECK:         scf.for
+// CHECK:           %[[SCALE:.+]] = llvm.load %{{.+}} : !llvm.ptr -> f32
+// CHECK:           scf.for
+// CHECK-NOT:         -> f32
+// CHECK:             vector.broadcast %[[SCALE]] : f32 to vector<4xf32>
+tandem.kernel @shared compute(<f32, f32>) width(4) tensors [#p, #p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32, %q: !scaled):
+  %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
+  %s = tandem.load_plane %q[1] : !scaled -> f32
+  %splat = vector.broadcast %s : f32 to vector<4xf32>
+  %y = arith.mulf %x, %splat : vector<4xf32>
+  tandem.store_plane %y, %p[0] : vector<4xf32>, !f32
+  tandem.yield
+}
+
+!history = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16>>
+
+// All but the oldest of 16 values; then each moves by one.
+// CHECK-LABEL: llvm.func @tandem_history_commit
+// CHECK:         scf.if
+// CHECK:           %[[C15:.+]] = arith.constant 15 : i64
+// CHECK:           %[[MOST:.+]] = scf.for %{{.+}} = %{{.+}} to %[[C15]] step %{{.+}} iter_args(%[[SO_FAR:.+]] = %{{.+}}) -> (i32)
+// CHECK:             %[[VALUE:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i32
+// CHECK:             arith.cmpi ult, %[[VALUE]], %{{.+}} : i32
+// CHECK:             arith.maxui %[[SO_FAR]], %{{.+}} : i32
+// CHECK:           %[[C16:.+]] = arith.constant 16 : i64
+// CHECK:           scf.for %{{.+}} = %{{.+}} to %[[C16]] step %{{.+}} iter_args(%[[NEWER:.+]] = %[[MOST]]) -> (i32)
+// CHECK:             %[[OLDER:.+]] = llvm.load %[[PLACE:.+]] : !llvm.ptr -> i32
+// CHECK:             llvm.store %[[NEWER]], %[[PLACE]] : i32
+// CHECK:             scf.yield %[[OLDER]] : i32
+tandem.kernel @history_commit compute(<f32, f32>) part(commit) reductions(1) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !history):
+  %0 = tandem.recall %p[3] : !history
+  tandem.remember %0, %p[3] : !history
+  tandem.yield
+}

@@ -227,6 +227,30 @@ func.func @scale_c1(%amax: i32) {
 
 // -----
 
+func.func @scale_c2(%amax: i32) {
+  // expected-error @+1 {{'scaled.scale' op makes a scale, but one by 'given' is there already; use scaled.given_scale}}
+  %0 = scaled.scale #scaled.softsign, %amax by given : f32
+  return
+}
+
+// -----
+
+func.func @scale_c3(%amax: i32) {
+  // expected-error @+1 {{'scaled.scale' op the margin is 0 to 16, got 17}}
+  %0 = scaled.scale #scaled.softsign, %amax by current margin 17 : f32
+  return
+}
+
+// -----
+
+func.func @scale_c3_negative(%amax: i32) {
+  // expected-error @+1 {{'scaled.scale' op the margin is 0 to 16, got -1}}
+  %0 = scaled.scale #scaled.softsign, %amax by current margin -1 : f32
+  return
+}
+
+// -----
+
 func.func @scale_type(%amax: i32) {
   // expected-error @+1 {{'scaled.scale' op result #0 must be f32, bf16, f16 or f8E8M0FNU, but got 'f64'}}
   %0 = scaled.scale #scaled.softsign, %amax by current : f64

@@ -58,6 +58,10 @@ func.func @scales(%amax: i32) -> (f8E8M0FNU, f8E8M0FNU, f32, f16) {
   %2 = scaled.scale #scaled.softsign, %amax by pow2 : f32
   // CHECK: scaled.scale #scaled.root, %[[AMAX]] by current : f16
   %3 = scaled.scale #scaled.root, %amax by current : f16
+  // CHECK: %[[S:.+]] = scaled.scale #scaled.root, %[[AMAX]] by pow2 margin 3 : f16
+  %4 = scaled.scale #scaled.root, %amax by pow2 margin 3 : f16
+  // CHECK: scaled.given_scale #scaled.root, %[[S]] : f16
+  %5 = scaled.given_scale #scaled.root, %4 : f16
   return %0, %1, %2, %3 : f8E8M0FNU, f8E8M0FNU, f32, f16
 }
 

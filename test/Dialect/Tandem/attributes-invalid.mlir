@@ -137,3 +137,38 @@ func.func private @scaled_c3() attributes {s = #tandem.scaled<#scaled.root, grou
 
 // expected-error @+1 {{#scaled.expanded<f8E4M3FN, range = 4.000000e+00> needs groups; use #tandem.scaled}}
 func.func private @coded_c1() attributes {s = #tandem.coded<#scaled.expanded<f8E4M3FN, range = 4.0>>}
+
+// -----
+
+// expected-error @+1 {{a history is of 1 to 1024 stores, or 0 for none, got 1025}}
+func.func private @scaled_c4_long() attributes {s = #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 1025>}
+
+// -----
+
+// expected-error @+1 {{a history is of 1 to 1024 stores, or 0 for none, got -1}}
+func.func private @scaled_c4_negative() attributes {s = #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = -1>}
+
+// -----
+
+// expected-error @+1 {{a history is of a whole tensor; use group = tensor}}
+func.func private @scaled_c5() attributes {s = #tandem.scaled<#scaled.root, group = 128, scale = f32, history = 4>}
+
+// -----
+
+// expected-error @+1 {{a given scale has no history; leave out one of recipe = given and history = 4}}
+func.func private @scaled_c6() attributes {s = #tandem.scaled<#scaled.root, group = tensor, scale = f32, recipe = given, history = 4>}
+
+// -----
+
+// expected-error @+1 {{needs the smallest magnitude of the very values that it stores, of which a history knows nothing; leave out history = 4}}
+func.func private @scaled_c7() attributes {s = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 4.0>, group = tensor, scale = f32, history = 4>}
+
+// -----
+
+// expected-error @+1 {{a margin is 0 to 16 and belongs to a history, got 17}}
+func.func private @scaled_c8_large() attributes {s = #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4, margin = 17>}
+
+// -----
+
+// expected-error @+1 {{a margin is 0 to 16 and belongs to a history, got 1}}
+func.func private @scaled_c8_alone() attributes {s = #tandem.scaled<#scaled.root, group = tensor, scale = f32, margin = 1>}

@@ -58,5 +58,11 @@ func.func private @storages(
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.pair<f8E4M3FN>, group = 16, scale = f32, recipe = current>>,
     // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.coded<#scaled.minifloat<exponent = 4, mantissa = 3>>>,
     !tandem.stored<tensor<4xf32>, #tandem.coded<#scaled.minifloat<exponent = 4, mantissa = 3>>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, group = tensor, scale = f16, recipe = pow2, history = 16, margin = 2>>,
+    !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, margin = 2, group = tensor, history = 16, recipe = pow2, scale = f16>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, group = tensor, scale = f32, history = 1>>,
+    !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, group = tensor, scale = f32, history = 1, margin = 0>>,
+    // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, group = 32, scale = f8E8M0FNU, recipe = given>>,
+    !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, group = 32, scale = f8E8M0FNU, recipe = given>>,
     // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.root, group = 256, scale = f8E8M0FNU, recipe = mx_floor>>)
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.root, group = 256, scale = f8E8M0FNU, recipe = mx_floor>>)

@@ -463,3 +463,67 @@ tandem.kernel @no_such_total compute(<f32, f32>) reductions(1) matrix tensors [#
   %0 = tandem.load_total[1] over column : f32
   tandem.yield
 }
+
+// -----
+
+!delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+func.func @load_plane_c4(%p: !delayed) {
+  // expected-error @+1 {{'tandem.load_plane' op plane 3 is a history; use tandem.recall and tandem.remember}}
+  %0 = tandem.load_plane %p[3] : !delayed -> f32
+  return
+}
+
+// -----
+
+!delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+func.func @store_plane_c4(%x: f32, %p: !delayed) {
+  // expected-error @+1 {{'tandem.store_plane' op plane 3 is a history; use tandem.recall and tandem.remember}}
+  tandem.store_plane %x, %p[3] : f32, !delayed
+  return
+}
+
+// -----
+
+!delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+func.func @recall_c1_missing(%p: !delayed) {
+  // expected-error @+1 {{'tandem.recall' op plane 4 does not exist}}
+  %0 = tandem.recall %p[4] : !delayed
+  return
+}
+
+// -----
+
+func.func @recall_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>) {
+  // expected-error @+1 {{'tandem.recall' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is no history; use tandem.load_plane and tandem.store_plane}}
+  %0 = tandem.recall %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  return
+}
+
+// -----
+
+func.func @remember_c1(%x: i32, %p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>) {
+  // expected-error @+1 {{'tandem.remember' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is no history}}
+  tandem.remember %x, %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  return
+}
+
+// -----
+
+!delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+tandem.kernel @remember_c2 compute(<f32, f32>) tensors [#tandem.role<grad "g">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%g: !delayed):
+  %0 = arith.constant 0 : i32
+  // expected-error @+1 {{'tandem.remember' op writes grad "g"; a kernel writes params and states only}}
+  tandem.remember %0, %g[3] : !delayed
+  tandem.yield
+}
+
+// -----
+
+func.func @saturation_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f8E4M3FN>>) {
+  // expected-error @+1 {{'tandem.saturation' op #tandem.float<f8E4M3FN> has no codes that could saturate}}
+  tandem.saturation %p : !tandem.stored<tensor<?xf32>, #tandem.float<f8E4M3FN>>
+  return
+}

@@ -5,6 +5,8 @@
 !mx = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64, scale = f8E8M0FNU, recipe = pow2>>
 !stochastic = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, group = 32, scale = f32>>
 !coded = !tandem.stored<tensor<?xf32>, #tandem.coded<#scaled.root>>
+!delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.softsign, group = tensor, scale = f32, recipe = pow2, history = 8, margin = 1>>
+!given = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 32, scale = f32, recipe = given>>
 !residual = !tandem.stored<tensor<?xf32>, #tandem.residual<bf16, i16>>
 
 // A scale of the old value decodes; one of all new values of the group encodes.
@@ -52,6 +54,64 @@ tandem.kernel @mx compute(<f32, f32>) tensors [#p] scalars [] prologue {
 ^bb0(%p: !mx):
   %0 = tandem.load %p : !mx -> f32
   tandem.store %0, %p : f32, !mx
+  tandem.yield
+}
+
+// The scale is that of the step before; the next one is made of what a history has.
+// CHECK-LABEL: tandem.kernel @delayed
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK-NEXT:    %[[Q:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> i8
+// CHECK-NEXT:    %[[OLD:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i32
+// CHECK-NOT:     tandem.load_plane %[[P]][3]
+// CHECK:         %[[X:.+]] = scaled.dequantize
+// CHECK:         %[[BITS:.+]] = tandem.load_plane %[[P]][2] {{.+}} -> i32
+// CHECK-NEXT:    %[[REST:.+]] = tandem.recall %[[P]][3]
+// CHECK-NEXT:    %[[KNOWN:.+]] = arith.bitcast %[[BITS]] : i32 to f32
+// CHECK-NEXT:    %[[S:.+]] = scaled.given_scale #scaled.softsign, %[[KNOWN]] : f32
+// CHECK-NEXT:    scaled.quantize #scaled.softsign, %[[X]] by %[[S]]
+// CHECK:         %[[AMAX:.+]] = tandem.reduce max %{{.+}} over tensor : i32
+// CHECK-NEXT:    %[[MOST:.+]] = arith.maxui %[[AMAX]], %[[REST]] : i32
+// CHECK:         %[[NONE:.+]] = arith.cmpi eq, %[[MOST]], %{{.+}} : i32
+// CHECK:         %[[MADE:.+]] = scaled.scale #scaled.softsign, %[[MOST]] by pow2 margin 1 : f32
+// CHECK:         %[[NEXT:.+]] = arith.select %[[NONE]], %{{.+}}, %{{.+}} : i32
+// CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i8
+// CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[P]][1] : i32
+// CHECK-NEXT:    tandem.store_plane %[[NEXT]], %[[P]][2] : i32
+// CHECK-NEXT:    tandem.remember %[[AMAX]], %[[P]][3]
+tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !delayed):
+  %0 = tandem.load %p : !delayed -> f32
+  tandem.store %0, %p : f32, !delayed
+  tandem.yield
+}
+
+// A given scale is checked where it is read, and stays. The code that was stored
+// is counted where it is the largest.
+// CHECK-LABEL: tandem.kernel @given
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK:         scaled.given_scale
+// CHECK:         scaled.dequantize
+// CHECK-NOT:     tandem.reduce
+// CHECK:         %[[SCALE:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i32
+// CHECK:         scaled.given_scale
+// CHECK:         %[[Q:.+]] = scaled.quantize
+// CHECK:         %[[CODE:.+]] = arith.bitcast %[[Q]] : f8E4M3FN to i8
+// CHECK:         tandem.store_plane %[[CODE]], %[[P]][0] : i8
+// CHECK-NOT:     tandem.store_plane
+// CHECK:         %[[Y:.+]] = scaled.decode_float f8E4M3FN, %[[CODE]] : i8 -> f32
+// CHECK:         %[[L:.+]] = arith.constant 4.480000e+02 : f32
+// CHECK:         %[[FULL:.+]] = arith.cmpf oge, %{{.+}}, %[[L]] : f32
+// CHECK:         %[[ONE:.+]] = arith.select %[[FULL]], %{{.+}}, %{{.+}} : f64
+// CHECK:         tandem.metric %[[ONE]][0] : f64
+tandem.kernel @given compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !given):
+  %0 = tandem.load %p : !given -> f32
+  tandem.store %0, %p : f32, !given
+  tandem.saturation %p : !given
   tandem.yield
 }
 

@@ -116,3 +116,17 @@ tandem.kernel @phases compute(<f32, f32>) part(early) reductions(2)
   %4 = tandem.reduce min %2 over model : i32
   tandem.yield
 }
+
+!delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+
+// CHECK-LABEL: func.func @histories(
+// CHECK-SAME:      %[[P:.+]]: !tandem.stored
+func.func @histories(%p: !delayed) {
+  // CHECK: %[[M:.+]] = tandem.recall %[[P]][3] : <tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+  %0 = tandem.recall %p[3] : !delayed
+  // CHECK-NEXT: tandem.remember %[[M]], %[[P]][3] : <tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+  tandem.remember %0, %p[3] : !delayed
+  // CHECK-NEXT: tandem.saturation %[[P]] : <tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+  tandem.saturation %p : !delayed
+  return
+}

@@ -33,3 +33,26 @@ func.func @factors(%x: f32, %y: f32) -> (f32, f32) {
   %1 = math.fma %s, %y, %x : f32
   return %0, %1 : f32, f32
 }
+
+// A number is never less than itself, and neither is NaN; equal is only a number.
+
+// CHECK-LABEL: func.func @with_itself
+// CHECK-SAME: (%[[X:.+]]: f32, %[[Y:.+]]: f32, %[[V:.+]]: vector<4xf32>)
+func.func @with_itself(%x: f32, %y: f32, %v: vector<4xf32>) -> (f32, f32, f32, vector<4xi1>) {
+  // CHECK-DAG: %[[ALL:.+]] = arith.constant dense<true> : vector<4xi1>
+  // CHECK-DAG: %[[PRODUCT:.+]] = arith.mulf %[[X]], %[[Y]]
+  // CHECK-NOT: arith.addf
+  // CHECK: %[[EQUAL:.+]] = arith.cmpf oeq, %[[X]], %[[X]]
+  // CHECK-NEXT: %[[NUMBER:.+]] = arith.select %[[EQUAL]], %[[X]], %[[Y]]
+  // CHECK-NEXT: return %[[PRODUCT]], %[[PRODUCT]], %[[NUMBER]], %[[ALL]]
+  %product = arith.mulf %x, %y : f32
+  %sum = arith.addf %x, %y : f32
+  %less = arith.cmpf olt, %x, %x : f32
+  %0 = arith.select %less, %sum, %product : f32
+  %at_least = arith.cmpf uge, %x, %x : f32
+  %1 = arith.select %at_least, %product, %sum : f32
+  %equal = arith.cmpf oeq, %x, %x : f32
+  %2 = arith.select %equal, %x, %y : f32
+  %3 = arith.cmpf ueq, %v, %v : vector<4xf32>
+  return %0, %1, %2, %3 : f32, f32, f32, vector<4xi1>
+}

@@ -87,6 +87,40 @@ tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
 
 // -----
 
+!history = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 4>>
+#p = #tandem.role<param "p">
+
+// A history belongs to the end: nothing before it waits for the reduction.
+// CHECK-NOT:   part(early)
+// CHECK:       tandem.kernel @history compute(<f32, f32>) reductions(1)
+// CHECK-NOT:     tandem.recall
+// CHECK:         tandem.partial max %{{.+}}[0] over tensor : i32
+// CHECK-NOT:     tandem.remember
+// CHECK:       tandem.kernel @history_commit {{.*}}part(commit) reductions(1)
+// CHECK:       ^bb0(%[[P:.+]]: !tandem.stored
+// CHECK-NEXT:    %[[AMAX:.+]] = tandem.total[0] : i32
+// CHECK-NEXT:    %[[REST:.+]] = tandem.recall %[[P]][3]
+// CHECK-NEXT:    %[[MOST:.+]] = arith.maxui %[[AMAX]], %[[REST]] : i32
+// CHECK-NEXT:    tandem.store_plane %[[MOST]], %[[P]][2] : i32
+// CHECK-NEXT:    tandem.remember %[[AMAX]], %[[P]][3]
+// CHECK-NEXT:    tandem.yield
+tandem.kernel @history compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !history):
+  %code = tandem.load_plane %p[0] : !history -> i8
+  %wide = arith.extui %code : i8 to i32
+  %amax = tandem.reduce max %wide over tensor : i32
+  %rest = tandem.recall %p[3] : !history
+  %most = arith.maxui %amax, %rest : i32
+  tandem.store_plane %code, %p[0] : i8, !history
+  tandem.store_plane %most, %p[2] : i32, !history
+  tandem.remember %amax, %p[3] : !history
+  tandem.yield
+}
+
+// -----
+
 !scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
 #p = #tandem.role<param "p">
 

@@ -14,7 +14,7 @@ import zlib
 import numpy as np
 
 from .formats import FORMATS, decode, encode
-from .optimizers import GRAPHS, MOMENT, plane_groups, plane_types
+from .optimizers import GRAPHS, MOMENT, plane_entries, plane_types
 from .storage import Draw
 
 # Hyperparameters people use, by name; beta2's bf16 expansion is (1, -0.00099).
@@ -161,10 +161,42 @@ def role_values(role, storage, kind, rng, size):
         return _signed(which, value).astype(np.float32)
 
 
-def _role_planes(role, strategy, kind, rng, size):
+def stored(storage, role, x, rng):
+    """Planes of x, stored by a step that others have come before."""
     # Rounding to nearest needs no random bits, so any Draw will do.
+    with np.errstate(all="ignore"):
+        return storage.renew(_past(storage, role, x, rng), role, x, Draw())
+
+
+def _past(storage, role, x, rng):
+    """Planes of which a few say what steps before have left: a history, the next
+    scale or one that is given, somewhat too large or too small for x."""
+    planes = storage.encode(role, x, Draw())
+    if getattr(storage, "history", 0) == 0 and getattr(storage, "recipe", "") != "given":
+        return planes
+    entries = storage.entries(role, len(x))
+    suffix = ".next_scale" if storage.history else ".scale"
+    spread = np.exp2(rng.integers(-3, 3, entries[role + suffix])).astype(np.float32)
+    values = np.abs(np.resize(x, len(spread))) / np.float32(storage.code.largest)
+    planes[role + suffix] = _encode_scale(storage, values * spread)
+    if storage.history:
+        planes[role + ".history"] = encode("f32", np.resize(
+            np.abs(x), entries[role + ".history"]) * rng.choice(
+                np.array([0, 0.25, 1, 2], np.float32), entries[role + ".history"]))
+    return planes
+
+
+def _encode_scale(storage, values):
+    """Scales; what is no number becomes none."""
+    if storage.scale != "f8E8M0FNU":
+        return encode(storage.scale, values)
+    exponent = np.frexp(np.where(np.isfinite(values), values, 0))[1]
+    return np.clip(exponent + 126, 0, 255).astype(np.uint8)
+
+
+def _role_planes(role, strategy, kind, rng, size):
     storage = strategy.storage(role)
-    return storage.encode(role, role_values(role, storage, kind, rng, size), Draw())
+    return stored(storage, role, role_values(role, storage, kind, rng, size), rng)
 
 
 #===----------------------------------------------------------------------===#
@@ -181,8 +213,8 @@ def _values(graph, strategy, kind, rng, size):
 
 def _bits(graph, strategy, rng, size):
     """Uniform bit patterns, among them NaNs that are not canonical."""
-    groups = plane_groups(graph, strategy)
-    return {name: rng.integers(0, 1 << (8 * dtype.itemsize), -(-size // groups[name]),
+    entries = plane_entries(graph, strategy, size)
+    return {name: rng.integers(0, 1 << (8 * dtype.itemsize), entries[name],
                                dtype=np.uint64).astype(dtype)
             for name, dtype in plane_types(graph, strategy).items()}
 
@@ -208,7 +240,7 @@ def _mixed(graph, strategy, rng, size):
         choices = [role_values(role, storage, kind, rng, size) for kind in _VALUES]
         pick = rng.integers(0, len(choices), size)
         value = np.stack(choices)[pick, np.arange(size)]
-        planes |= storage.encode(role, value, Draw())
+        planes |= stored(storage, role, value, rng)
     return planes
 
 

@@ -66,7 +66,7 @@ def storage_of(strategy, role, per, shape):
 def _plane_shape(group, shape):
     """How many entries a plane has where `group` elements share one."""
     if group == WHOLE:
-        return (1,) if np.prod(shape) else (0,)
+        return (-1,)
     return (*shape[:-1], -(-shape[-1] // group))
 
 

@@ -11,7 +11,7 @@
 """Optimizer graphs and `step`, which runs one of them on planes of bits; `steps` runs
 it on all tensors of a model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Callable, Optional
 
@@ -153,6 +153,9 @@ def _scaled_table():
         "unscaled": Strategy(
             Coded(_E5M2), Coded(PairCode("f8E5M2")),
             Coded(SoftsignCode()), Coded(_UNSIGNED)),
+        "given": Strategy(
+            Scaled(_E4M3, 16, "f32", "given"), Scaled(pair, 32, "bf16", "given"),
+            Scaled(_SIGNED, 64, "f8E8M0FNU", "given"), Scaled(_NORMAL, 16, "f16", "given")),
         "all-scaled": Strategy(f16, Scaled(FloatCode("f16"), 16, "f32"),
                                Scaled(_E5M2, 64, "f16", "pow2"),
                                Scaled(FloatCode("f16"), 256, "f16")),
@@ -171,6 +174,9 @@ def _tensor_library():
     half, small = Scaled(FloatCode("f16"), *pow2), Scaled(_E4M3, *pow2)
     return {
         "fp8-lm": Strategy(small, half, small, half),
+        "fp8-lm-delayed": Strategy(
+            small, replace(half, history=16, margin=1), replace(small, history=16, margin=1),
+            replace(half, history=16, margin=1)),
         "fp8-lm-fp8-weight": Strategy(small, small, small, half),
         "fp8-lm-fp8-moments": Strategy(small, half, small, small),
     }
@@ -192,6 +198,19 @@ def _tensor_table():
                                  Scaled(RootCode(), WHOLE, "f8E8M0FNU", "mx_floor")),
         "tensor-coat": Strategy(f16, Scaled(low_every, WHOLE, "f16", "mx_floor"),
                                 Scaled(_EVERY, WHOLE, "bf16"), Scaled(_NORMAL, *pow2)),
+        "tensor-delayed": Strategy(
+            bf16, Scaled(_E4M3, *pow2, history=4, margin=1),
+            Scaled(_E5M2, WHOLE, "bf16", history=1),
+            Scaled(FloatCode("f16"), WHOLE, "f8E8M0FNU", "mx_floor", 16, 3)),
+        "tensor-delayed-codes": Strategy(
+            Scaled(_E4M3, WHOLE, "f32", history=3),
+            Scaled(PairCode("f8E4M3FN"), WHOLE, "f32", history=5),
+            Scaled(MinifloatCode(4, 3, rounding="stochastic"), WHOLE, "f16", "pow2", 2, 2),
+            Scaled(RootCode(), WHOLE, "f16", history=3, margin=1)),
+        "tensor-given": Strategy(
+            Scaled(_E4M3, WHOLE, "f32", "given"), Scaled(_E4M3, WHOLE, "f32", "given"),
+            Scaled(_EVERY, WHOLE, "f16", "given"),
+            Scaled(RootCode(), WHOLE, "f8E8M0FNU", "given")),
         "tensor-and-groups": Strategy(f32, Scaled(_E4M3, 64, "f32", "pow2"),
                                       Scaled(_NORMAL, WHOLE, "f32"),
                                       Scaled(_EVERY, 128, "bf16")),
@@ -220,7 +239,7 @@ class Kernel:
     """
 
     def __init__(self, strategy, roles, planes):
-        self.strategy = strategy
+        self.strategy, self.planes = strategy, planes
         self.arith = Arithmetic(strategy.component or "f32")
         self.states = {role: self._open(role, planes) for role in roles}
         self.intended = np.zeros(self.read("param").shape, dtype=np.float64)
@@ -278,7 +297,7 @@ class Kernel:
             if self.strategy.component:
                 planes |= storage.close_component(role, state, draw)
             else:
-                planes |= storage.encode(role, state.value, draw)
+                planes |= storage.renew(self.planes, role, state.value, draw)
         return planes
 
 
@@ -451,6 +470,12 @@ def plane_groups(graph, strategy):
     """Plane name -> how many consecutive elements share an entry."""
     return {plane: group for role in GRAPHS[graph].roles
             for plane, group in strategy.storage(role).plane_groups(role).items()}
+
+
+def plane_entries(graph, strategy, size):
+    """Plane name -> the length of its array for a tensor of so many elements."""
+    return {plane: count for role in GRAPHS[graph].roles
+            for plane, count in strategy.storage(role).entries(role, size).items()}
 
 
 def takes_whole_tensors(graph, strategy):

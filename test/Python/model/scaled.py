@@ -80,20 +80,28 @@ def _scales(type, recipe, largest):
     return every[(every >= low) & (every <= high)]
 
 
-def choose_scale(amax, code, type, recipe):
+def choose_scale(amax, code, type, recipe, margin=0):
     """The scale of each group from its largest finite magnitude."""
     largest, scales = code.largest, _scales(type, recipe, code.largest)
     if recipe == "mx_floor":
         # frexp counts from [1/2, 1), so that exponents are one too large.
-        exponent = np.frexp(amax)[1] - 1 - floor(log2(largest))
+        exponent = np.frexp(amax)[1] - 1 - floor(log2(largest)) + margin
         wanted = np.ldexp(1.0, np.maximum(exponent, -1000))
     else:
-        wanted = (amax / _F32(largest)).astype(np.float64)
+        wanted = (amax / _F32(largest)).astype(np.float64) * 2.0**margin
     if scales is None:
         chosen = np.clip(wanted, *scale_range(type, largest))
     else:
         chosen = scales[np.minimum(np.searchsorted(scales, wanted), len(scales) - 1)]
     return np.where(amax == 0, 1.0, chosen).astype(_F32)
+
+
+def check_scale(type, codes, code):
+    """Scales from memory, in float32; 1 where they are out of range."""
+    low, high = scale_range(type, code.largest)
+    scale = decode_scale(type, codes)
+    with np.errstate(invalid="ignore"):
+        return np.where((scale >= low) & (scale <= high), scale, _F32(1))
 
 
 #===----------------------------------------------------------------------===#
@@ -110,6 +118,13 @@ def _check_first(name, first, group):
                          f"{group}: cut at a multiple of it")
 
 
+def _count_largest(code, planes, name, exponents=None):
+    codes = [planes[name + s] for s in code.planes]
+    with np.errstate(all="ignore"):
+        value = code.decode(codes, exponents)
+        return int(np.count_nonzero(np.abs(value) >= code.largest))
+
+
 def _random_bits(code, size, draw):
     """16 bits for each element, where the code takes them."""
     if not code.uses_random:
@@ -120,23 +135,39 @@ def _random_bits(code, size, draw):
 @dataclass(frozen=True)
 class Scaled(Storage):
     """Codes, and a scale for each `group` consecutive elements, or WHOLE for all.
-    Groups begin anew every `columns` elements, where there are columns."""
+    Groups begin anew every `columns` elements, where there are columns. With a history
+    the scale is made of the magnitudes of so many stores before.
+    """
 
     code: Code
     group: int
     scale: str
     recipe: str = "current"
     columns: int = 0
+    history: int = 0
+    margin: int = 0
 
     def planes(self, name):
         formats = self.code.planes | {".scale": self.scale}
         if self.code.range:
             formats |= {".exponent": "i8"}
+        if self.history:
+            formats |= {".next_scale": self.scale, ".history": "f32"}
         return {name + s: _dtype(f) for s, f in formats.items()}
 
     def plane_groups(self, name):
-        return {p: self.group if p.endswith((".scale", ".exponent")) else 1
+        return {p: 1 if p[len(name):] in self.code.planes else self.group
                 for p in self.planes(name)}
+
+    def entries(self, name, size):
+        entries = super().entries(name, size)
+        if self.columns:
+            rows = size // self.columns
+            entries = {p: rows * -(-self.columns // group)
+                       for p, group in self.plane_groups(name).items()}
+        if self.history:
+            entries[name + ".history"] *= self.history
+        return entries
 
     def range(self):
         """Magnitudes around which scales leave their range."""
@@ -154,6 +185,8 @@ class Scaled(Storage):
     def decode(self, planes, name):
         codes = [planes[name + s] for s in self.code.planes]
         scale = decode_scale(self.scale, planes[name + ".scale"])
+        if self.recipe == "given":
+            scale = check_scale(self.scale, planes[name + ".scale"], self.code)
         with np.errstate(all="ignore"):
             exponent = self._exponents(planes, name, len(codes[0]))
             value = self.code.decode(codes, exponent) * self._spread(
@@ -181,20 +214,56 @@ class Scaled(Storage):
         return np.where(np.isinf(least), _F32(0), least)
 
     def encode(self, name, x, draw):
+        """Into memory that begins as zeros."""
+        entries = self.entries(name, len(x))
+        zeros = {p: np.zeros(entries[p], d) for p, d in self.planes(name).items()}
+        return self.renew(zeros, name, x, draw)
+
+    def _choose_scale(self, planes, name, amax):
+        if self.history:
+            return check_scale(self.scale, planes[name + ".next_scale"], self.code)
+        if self.recipe == "given":
+            return check_scale(self.scale, planes[name + ".scale"], self.code)
+        return choose_scale(amax, self.code, self.scale, self.recipe)
+
+    def _remember(self, planes, name, amax):
+        """What delayed scaling leaves for the next store."""
+        old = planes[name + ".history"]
+        if not len(old):
+            return {name + s: planes[name + s] for s in (".next_scale", ".history")}
+        history = np.concatenate([encode("f32", amax), old[:-1]])
+        values = decode("f32", history)
+        numbers = np.where(np.isfinite(values) & ~np.signbit(values), values, _F32(0))
+        largest = numbers.max(keepdims=True)
+        kept = check_scale(self.scale, planes[name + ".next_scale"], self.code)
+        made = choose_scale(largest, self.code, self.scale, self.recipe, self.margin)
+        scale = np.where(largest == 0, kept, made)
+        return {name + ".next_scale": encode_scale(self.scale, scale),
+                name + ".history": history}
+
+    def renew(self, planes, name, x, draw):
         _check_first(name, draw.first, self.group)
         with np.errstate(all="ignore"):
             prepared = self.code.prepare(x)
             amax = self._magnitudes(prepared).max(1)
-            scale = choose_scale(amax, self.code, self.scale, self.recipe)
+            scale = self._choose_scale(planes, name, amax)
             inverse = self._spread(_F32(1) / scale, len(x))
-            shared = {name + ".scale": encode_scale(self.scale, scale)}
+            shared = {name + ".scale": planes[name + ".scale"] if self.recipe == "given"
+                      else encode_scale(self.scale, scale)}
             if self.code.range:
                 shared[name + ".exponent"] = self.code.choose_exponent(
                     scale, self._least_magnitudes(x))
             codes = self.code.encode(prepared * inverse, np.isfinite(prepared),
                                      self._exponents(shared, name, len(x)),
                                      _random_bits(self.code, len(x), draw))
+            if self.history:
+                shared |= self._remember(planes, name, amax)
         return {name + s: c for s, c in zip(self.code.planes, codes)} | shared
+
+    def saturated(self, planes, name):
+        """How many elements have the code of the largest magnitude."""
+        size = len(planes[name])
+        return _count_largest(self.code, planes, name, self._exponents(planes, name, size))
 
     def components(self, planes, name):
         return [self.decode(planes, name).astype(np.float64)]
@@ -224,6 +293,10 @@ class Coded(Storage):
             codes = self.code.encode(prepared, np.isfinite(prepared), None,
                                      _random_bits(self.code, len(x), draw))
         return {name + s: c for s, c in zip(self.code.planes, codes)}
+
+    def saturated(self, planes, name):
+        """How many elements have the code of the largest magnitude."""
+        return _count_largest(self.code, planes, name)
 
     def components(self, planes, name):
         return [self.decode(planes, name).astype(np.float64)]

@@ -114,6 +114,15 @@ class Storage:
         """Plane name -> how many consecutive elements share an entry."""
         return dict.fromkeys(self.planes(name), 1)
 
+    def entries(self, name, size):
+        """Plane name -> the length of its array for a tensor of so many elements."""
+        return {p: -(-size // group) for p, group in self.plane_groups(name).items()}
+
+    def renew(self, planes, name, x, draw):
+        """The planes after x has been stored where `planes` were: what steps before
+        have left counts for some."""
+        return self.encode(name, x, draw)
+
     def bytes(self):
         """Bytes for one element."""
         groups = self.plane_groups("")

@@ -46,7 +46,8 @@ CODES = {"e4m3": FloatCode("f8E4M3FN"), "e5m2": FloatCode("f8E5M2"),
          "low-expanded": ExpandedCode(FloatCode("f8E5M2"), 57344 * 2.0**16)}
 SCALES = [("f32", "current"), ("bf16", "current"), ("f16", "current"),
           ("f32", "mx_floor"), ("f16", "pow2"), ("bf16", "pow2"),
-          ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor")]
+          ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor"),
+          ("f32", "given"), ("f16", "given"), ("f8E8M0FNU", "given")]
 
 
 def values(rng, size):

@@ -134,6 +134,7 @@ class Evaluation:
 
     def __init__(self, graph, planes, hypers, step, model):
         self.graph, self.hypers, self.step = graph, hypers, step
+        self.planes = planes
         self.k = Arithmetic(graph.component or "f32")
         self.model, self.chains = model, Chains(graph)
         self.values, self.wholes, self.sums = {}, {}, {}
@@ -236,7 +237,8 @@ class Evaluation:
     def close(self, role, draw):
         if role.name in self.compensated:
             return role.storage.close_component(role.name, self.whole(role.result), draw)
-        return role.storage.encode(role.name, self.component(role.result), draw)
+        return role.storage.renew(self.planes, role.name, self.component(role.result),
+                                  draw)
 
 
 def evaluate_model(graph, tensors, hypers, draws):

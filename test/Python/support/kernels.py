@@ -165,7 +165,8 @@ def storage_text(storage):
     if isinstance(storage, Scaled):
         group = "tensor" if storage.group == WHOLE else storage.group
         return (f"#tandem.scaled<{code_text(storage.code)}, group = {group}, "
-                f"scale = {storage.scale}, recipe = {storage.recipe}>")
+                f"scale = {storage.scale}, recipe = {storage.recipe}, "
+                f"history = {storage.history}, margin = {storage.margin}>")
     if isinstance(storage, Coded):
         return f"#tandem.coded<{code_text(storage.code)}>"
     assert isinstance(storage, Remainder)

@@ -167,10 +167,14 @@ def _scaled_storage(rng, kind):
              _minifloat(rng), _minifloat(rng)]
     if kind != "grad":
         codes.append(PairCode(low))
-    recipe = rng.choice(("current", "pow2", "mx_floor"))
+    recipe = rng.choice(("current", "pow2", "mx_floor", "given"))
     wide = ["f8E8M0FNU"] if recipe != "current" else []
-    return Scaled(rng.choice(codes), rng.choice((16, 32, 64, 128, 256, *4 * [WHOLE])),
-                  rng.choice(["f32", "bf16", "f16", *wide]), recipe)
+    code, group = rng.choice(codes), rng.choice((16, 32, 64, 128, 256, *4 * [WHOLE]))
+    history = margin = 0
+    if group == WHOLE and recipe != "given" and not code.range and rng.random() < 0.5:
+        history, margin = rng.choice((1, 2, 3, 16)), rng.choice((0, 0, 1, 4))
+    return Scaled(code, group, rng.choice(["f32", "bf16", "f16", *wide]), recipe, history,
+                  margin)
 
 
 def _f32_storage(rng, kind):

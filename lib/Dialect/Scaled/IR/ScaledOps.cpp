@@ -46,6 +46,15 @@ LogicalResult ScaleOp::verify() {
   if (isa<Float8E8M0FNUType>(getType()) && getRecipe() == Recipe::current)
     return emitOpError("an f8E8M0FNU scale is a power of two; use the recipe "
                        "pow2 or mx_floor");
+  // (C2)
+  if (getRecipe() == Recipe::given)
+    return emitOpError(
+        "makes a scale, but one by 'given' is there already; use "
+        "scaled.given_scale");
+  // (C3)
+  if (getMargin() > maxMargin)
+    return emitOpError("the margin is 0 to ")
+           << maxMargin << ", got " << int64_t(getMargin());
   return success();
 }
 

@@ -23,10 +23,38 @@ using namespace mlir::tandem;
 // ScaledStorageAttr
 //===----------------------------------------------------------------------===//
 
+static LogicalResult verifyHistory(function_ref<InFlightDiagnostic()> emitError,
+                                   scaled::CodeAttrInterface code,
+                                   int64_t group, scaled::Recipe recipe,
+                                   int64_t history) {
+  // (C4)
+  constexpr int64_t longest = 1024;
+  if (history < 0 || history > longest)
+    return emitError() << "a history is of 1 to " << longest
+                       << " stores, or 0 for none, got " << history;
+  // (C5)
+  if (group != Plane::wholeTensor)
+    return emitError() << "a history is of a whole tensor; use group = tensor";
+  // (C6)
+  if (recipe == scaled::Recipe::given)
+    return emitError() << "a given scale has no history; leave out one of "
+                          "recipe = given and history = "
+                       << history;
+  // (C7)
+  if (code.getRange())
+    return emitError() << code
+                       << " needs the smallest magnitude of the very "
+                          "values that it stores, of which a history "
+                          "knows nothing; leave out history = "
+                       << history;
+  return success();
+}
+
 LogicalResult
 ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           scaled::CodeAttrInterface code, int64_t group,
-                          Type scale, scaled::Recipe recipe) {
+                          Type scale, scaled::Recipe recipe, int64_t history,
+                          int64_t margin) {
   // (C1)
   if (group != Plane::wholeTensor &&
       (group < 16 || group > 256 || !llvm::isPowerOf2_64(group)))
@@ -41,6 +69,12 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (isa<Float8E8M0FNUType>(scale) && recipe == scaled::Recipe::current)
     return emitError() << "an f8E8M0FNU scale is a power of two; use recipe = "
                           "pow2 or recipe = mx_floor";
+  // (C8)
+  if (margin < 0 || margin > scaled::maxMargin || (margin && !history))
+    return emitError() << "a margin is 0 to " << scaled::maxMargin
+                       << " and belongs to a history, got " << margin;
+  if (history)
+    return verifyHistory(emitError, code, group, recipe, history);
   return success();
 }
 
@@ -55,11 +89,22 @@ static SmallVector<Plane> getPlanesOf(scaled::CodeAttrInterface code) {
 
 SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
   SmallVector<Plane> planes = getPlanesOf(getCode());
-  planes.push_back(
-      {".scale", getScale(), /*isRead=*/true, getGroup(), /*isRaw=*/true});
+  bool isGiven = getRecipe() == scaled::Recipe::given;
+  planes.push_back({".scale", getScale(), /*isRead=*/true, getGroup(),
+                    /*isRaw=*/true, /*isKept=*/isGiven,
+                    /*isWritten=*/!isGiven});
   if (getCode().getRange())
     planes.push_back({".exponent", IntegerType::get(getContext(), 8),
                       /*isRead=*/true, getGroup(), /*isRaw=*/true});
+  if (!getHistory())
+    return planes;
+  Plane next{".next_scale",  getScale(),     /*isRead=*/false, getGroup(),
+             /*isRaw=*/true, /*isKept=*/true};
+  Plane history = next;
+  history.suffix = ".history";
+  history.elementType = Float32Type::get(getContext());
+  history.history = getHistory();
+  planes.append({next, history});
   return planes;
 }
 
@@ -79,47 +124,133 @@ Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
   SequenceBuilder b(builder, loc);
   SmallVector<Value> codes;
   for (auto [bits, plane] : llvm::zip(planes, getPlanes()))
-    codes.push_back(b.bitcast(bits, plane.elementType));
+    if (plane.isRead)
+      codes.push_back(b.bitcast(bits, plane.elementType));
   Value exponent = getCode().getRange() ? codes.pop_back_val() : Value();
   Value scale = codes.pop_back_val();
+  if (getRecipe() == scaled::Recipe::given)
+    scale = scaled::GivenScaleOp::create(builder, loc, scale, getCode());
   return scaled::DequantizeOp::create(builder, loc, type, codes, scale,
                                       exponent, getCode());
 }
 
+namespace {
+/// Encodes one value under a scale.
+class ScaledEncoder {
+public:
+  ScaledEncoder(ScaledStorageAttr storage, OpBuilder &builder, Location loc,
+                Value value, const EncodeInputs &inputs)
+      : storage(storage), code(storage.getCode()), b(builder, loc),
+        value(value), inputs(inputs) {}
+
+  SmallVector<Value> encode() {
+    Value scale = chooseScale();
+    Value exponent = chooseExponent(scale);
+    SmallVector<Type> types;
+    for (const scaled::CodePlane &plane : code.getPlanes())
+      types.push_back(plane.elementType);
+    auto codes =
+        scaled::QuantizeOp::create(b.builder, b.loc, types, value, scale,
+                                   exponent, inputs.randomBits, code);
+    SmallVector<Value> planes;
+    for (Value bits : codes.getResults())
+      planes.push_back(b.bits(bits));
+    bool isGiven = storage.getRecipe() == scaled::Recipe::given;
+    planes.push_back(isGiven ? Value() : b.bits(scale));
+    if (exponent)
+      planes.push_back(exponent);
+    if (storage.getHistory())
+      planes.append(remember());
+    return planes;
+  }
+
+private:
+  Value reduce(ReduceKind kind, Value magnitude) {
+    if (storage.getGroup() == Plane::wholeTensor)
+      return ReduceOp::create(b.builder, b.loc, kind, magnitude, Scope::tensor);
+    return ReduceOp::create(b.builder, b.loc, kind, magnitude,
+                            storage.getGroup());
+  }
+
+  Value findLargest() {
+    return reduce(ReduceKind::max,
+                  scaled::MagnitudeOp::create(
+                      b.builder, b.loc, b.builder.getI32Type(), value, code));
+  }
+
+  Value makeScale(Value amax) {
+    return scaled::ScaleOp::create(b.builder, b.loc, storage.getScale(), amax,
+                                   code, storage.getRecipe(),
+                                   storage.getMargin());
+  }
+
+  /// Behind the codes lies a given scale, and behind the scale the next one.
+  Value getKnownScale() {
+    size_t plane = code.getPlanes().size() + (storage.getHistory() ? 1 : 0);
+    Value bits = inputs.kept[plane];
+    return scaled::GivenScaleOp::create(
+        b.builder, b.loc, b.bitcast(bits, storage.getScale()), code);
+  }
+
+  Value chooseScale() {
+    bool isKnown =
+        storage.getHistory() || storage.getRecipe() == scaled::Recipe::given;
+    return isKnown ? getKnownScale() : makeScale(findLargest());
+  }
+
+  Value chooseExponent(Value scale) {
+    if (!code.getRange())
+      return {};
+    Value least = reduce(ReduceKind::min,
+                         scaled::LeastOp::create(
+                             b.builder, b.loc, b.builder.getI32Type(), value));
+    return scaled::ExponentOp::create(b.builder, b.loc, b.builder.getI8Type(),
+                                      scale, least, code);
+  }
+
+  /// The scale of the next store, and what the history gets.
+  SmallVector<Value> remember() {
+    Value amax = findLargest();
+    Value largest =
+        arith::MaxUIOp::create(b.builder, b.loc, amax, inputs.kept.back());
+    // Without a number to follow, the scale stays.
+    Value isZero =
+        b.compare(arith::CmpIPredicate::eq, largest, b.like(largest, 0));
+    Value stays = b.bits(getKnownScale());
+    Value made = b.bits(makeScale(largest));
+    return {b.select(isZero, stays, made), amax};
+  }
+
+  ScaledStorageAttr storage;
+  scaled::CodeAttrInterface code;
+  SequenceBuilder b;
+  Value value;
+  const EncodeInputs &inputs;
+};
+} // namespace
+
 SmallVector<Value> ScaledStorageAttr::encode(OpBuilder &builder, Location loc,
                                              Value value,
-                                             Value randomBits) const {
+                                             const EncodeInputs &inputs) const {
+  return ScaledEncoder(*this, builder, loc, value, inputs).encode();
+}
+
+/// Whether codes, as bits, stand for the largest number.
+static Value isLargest(SequenceBuilder &b, scaled::CodeAttrInterface code,
+                       ValueRange codes, Value exponent) {
+  Value number = b.abs(code.decode(b, codes, exponent));
+  return b.compare(arith::CmpFPredicate::OGE, number,
+                   b.real(number.getType(), code.getLargest()));
+}
+
+Value ScaledStorageAttr::isSaturated(OpBuilder &builder, Location loc,
+                                     ValueRange encoded) const {
   SequenceBuilder b(builder, loc);
-  Type i32 = builder.getI32Type();
-  auto reduce = [&](ReduceKind kind, Value magnitude) -> Value {
-    if (getGroup() == Plane::wholeTensor)
-      return ReduceOp::create(builder, loc, kind, magnitude, Scope::tensor);
-    return ReduceOp::create(builder, loc, kind, magnitude, getGroup());
-  };
-  Value amax =
-      reduce(ReduceKind::max,
-             scaled::MagnitudeOp::create(builder, loc, i32, value, getCode()));
-  Value scale = scaled::ScaleOp::create(builder, loc, getScale(), amax,
-                                        getCode(), getRecipe());
-  Value exponent;
-  if (getCode().getRange()) {
-    Value least = reduce(ReduceKind::min,
-                         scaled::LeastOp::create(builder, loc, i32, value));
-    exponent = scaled::ExponentOp::create(builder, loc, builder.getI8Type(),
-                                          scale, least, getCode());
-  }
-  SmallVector<Type> types;
-  for (const scaled::CodePlane &plane : getCode().getPlanes())
-    types.push_back(plane.elementType);
-  auto codes = scaled::QuantizeOp::create(builder, loc, types, value, scale,
-                                          exponent, randomBits, getCode());
-  SmallVector<Value> planes;
-  for (Value code : codes.getResults())
-    planes.push_back(b.bits(code));
-  planes.push_back(b.bits(scale));
-  if (exponent)
-    planes.push_back(exponent);
-  return planes;
+  size_t count = getCode().getPlanes().size();
+  Value exponent = getCode().getRange()
+                       ? b.resize(encoded[count + 1], builder.getI32Type())
+                       : Value();
+  return isLargest(b, getCode(), encoded.take_front(count), exponent);
 }
 
 //===----------------------------------------------------------------------===//
@@ -158,14 +289,20 @@ Value CodedStorageAttr::decode(OpBuilder &builder, Location loc,
 
 SmallVector<Value> CodedStorageAttr::encode(OpBuilder &builder, Location loc,
                                             Value value,
-                                            Value randomBits) const {
+                                            const EncodeInputs &inputs) const {
   SequenceBuilder b(builder, loc);
   Value x = getCode().prepare(b, value);
   Value bits = b.bits(x);
   Value isFinite = b.compare(arith::CmpIPredicate::ult,
                              b.andi(bits, b.like(bits, f32Magnitude)),
                              b.like(bits, f32Infinity));
-  return getCode().encode(b, x, isFinite, Value(), randomBits);
+  return getCode().encode(b, x, isFinite, Value(), inputs.randomBits);
+}
+
+Value CodedStorageAttr::isSaturated(OpBuilder &builder, Location loc,
+                                    ValueRange encoded) const {
+  SequenceBuilder b(builder, loc);
+  return isLargest(b, getCode(), encoded, Value());
 }
 
 //===----------------------------------------------------------------------===//
@@ -231,7 +368,8 @@ Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
 }
 
 SmallVector<Value> ResidualStorageAttr::encode(OpBuilder &builder, Location loc,
-                                               Value value, Value) const {
+                                               Value value,
+                                               const EncodeInputs &) const {
   SequenceBuilder b(builder, loc);
   Type f32 = builder.getF32Type();
   Value high = b.convert(value, getFormat());

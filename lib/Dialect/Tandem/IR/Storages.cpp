@@ -121,13 +121,13 @@ static Value roundStochasticSmall(SequenceBuilder &b, Value x, Value random,
 
 SmallVector<Value> FloatStorageAttr::encode(OpBuilder &builder, Location loc,
                                             Value value,
-                                            Value randomBits) const {
+                                            const EncodeInputs &inputs) const {
   SequenceBuilder b(builder, loc);
   if (!usesRandomBits())
     return {b.canonicalBits(b.convert(value, getFormat()))};
   if (getFormat().isBF16())
-    return {roundStochasticBF16(b, value, randomBits)};
-  return {roundStochasticSmall(b, value, randomBits, getFormat())};
+    return {roundStochasticBF16(b, value, inputs.randomBits)};
+  return {roundStochasticSmall(b, value, inputs.randomBits, getFormat())};
 }
 
 Value FloatStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
@@ -192,7 +192,7 @@ Value ExpansionStorageAttr::decode(OpBuilder &builder, Location loc,
 
 SmallVector<Value> ExpansionStorageAttr::encode(OpBuilder &builder,
                                                 Location loc, Value value,
-                                                Value) const {
+                                                const EncodeInputs &) const {
   Type type = mcf::withElementType(value.getType(), getExpansion());
   if (value.getType() != type)
     value = mcf::FromFloatOp::create(builder, loc, type, value);
@@ -265,7 +265,8 @@ Value KahanStorageAttr::decode(OpBuilder &builder, Location loc,
 }
 
 SmallVector<Value> KahanStorageAttr::encode(OpBuilder &builder, Location loc,
-                                            Value value, Value) const {
+                                            Value value,
+                                            const EncodeInputs &) const {
   Type type = mcf::getLeadingLike(value.getType());
   auto components =
       mcf::ComponentsOp::create(builder, loc, TypeRange{type, type}, value);
@@ -322,7 +323,8 @@ Value MasterStorageAttr::decode(OpBuilder &, Location, ValueRange planes,
 }
 
 SmallVector<Value> MasterStorageAttr::encode(OpBuilder &builder, Location loc,
-                                             Value value, Value) const {
+                                             Value value,
+                                             const EncodeInputs &) const {
   SequenceBuilder b(builder, loc);
   return {b.canonicalBits(b.convert(value, getFormat())),
           b.canonicalBits(value)};
@@ -357,7 +359,7 @@ Value RemainderStorageAttr::decode(OpBuilder &builder, Location loc,
 /// a -0 in the visible plane.
 SmallVector<Value> RemainderStorageAttr::encode(OpBuilder &builder,
                                                 Location loc, Value value,
-                                                Value) const {
+                                                const EncodeInputs &) const {
   SequenceBuilder b(builder, loc);
   Type i16 = builder.getIntegerType(16);
   Value word = b.bits(value);

@@ -287,13 +287,25 @@ LogicalResult StoreOp::verify() {
   return verifyValue(*this, getTensor().getType(), getValue().getType());
 }
 
+static LogicalResult verifyExists(Operation *op, StoredType tensor,
+                                  uint64_t plane) {
+  size_t count = tensor.getStorage().getPlanes().size();
+  if (plane < count)
+    return success();
+  return op->emitOpError("plane ")
+         << int64_t(plane) << " does not exist; " << tensor << " has " << count;
+}
+
 static LogicalResult verifyPlane(Operation *op, StoredType tensor,
                                  uint64_t plane, Type value) {
-  SmallVector<Plane> planes = tensor.getStorage().getPlanes();
   // (C1)
-  if (plane >= planes.size())
-    return op->emitOpError("plane ") << int64_t(plane) << " does not exist; "
-                                     << tensor << " has " << planes.size();
+  if (failed(verifyExists(op, tensor, plane)))
+    return failure();
+  SmallVector<Plane> planes = tensor.getStorage().getPlanes();
+  // (C4)
+  if (planes[plane].history)
+    return op->emitOpError("plane ")
+           << plane << " is a history; use tandem.recall and tandem.remember";
   // (C2)
   Type element = getElementTypeOrSelf(value);
   Type wanted = planes[plane].elementType;
@@ -323,6 +335,36 @@ LogicalResult StorePlaneOp::verify() {
     return failure();
   return verifyPlane(*this, getTensor().getType(), getPlane(),
                      getValue().getType());
+}
+
+/// (C1) of recall and remember.
+static LogicalResult verifyHistory(Operation *op, StoredType tensor,
+                                   uint64_t plane) {
+  if (failed(verifyExists(op, tensor, plane)))
+    return failure();
+  if (tensor.getStorage().getPlanes()[plane].history)
+    return success();
+  return op->emitOpError("plane ")
+         << plane << " of " << tensor
+         << " is no history; use tandem.load_plane and tandem.store_plane";
+}
+
+LogicalResult RecallOp::verify() {
+  return verifyHistory(*this, getTensor().getType(), getPlane());
+}
+LogicalResult RememberOp::verify() {
+  // (C2)
+  if (failed(verifyWritten(*this, getTensor())))
+    return failure();
+  return verifyHistory(*this, getTensor().getType(), getPlane());
+}
+
+LogicalResult SaturationOp::verify() {
+  // (C1)
+  StorageAttrInterface storage = getTensor().getType().getStorage();
+  if (isa<ScaledStorageAttr, CodedStorageAttr>(storage))
+    return success();
+  return emitOpError() << storage << " has no codes that could saturate";
 }
 
 //===----------------------------------------------------------------------===//

@@ -25,10 +25,17 @@ bool mlir::tandem::isGraph(func::FuncOp function) {
                       [](BlockArgument arg) { return bool(getRole(arg)); });
 }
 
+static bool isWhole(KernelOp kernel) {
+  return kernel.getPart() == KernelPart::whole;
+}
+
 llvm::Expected<Program> mlir::tandem::findProgram(ModuleOp module,
                                                   StringRef strategy) {
   auto graphs = llvm::filter_to_vector(module.getOps<func::FuncOp>(), isGraph);
   auto kernels = llvm::to_vector(module.getOps<KernelOp>());
+  // The last phase stands for the others.
+  if (llvm::hasSingleElement(llvm::make_filter_range(kernels, isWhole)))
+    llvm::erase_if(kernels, [](KernelOp kernel) { return !isWhole(kernel); });
   if (graphs.size() + kernels.size() != 1)
     return llvm::createStringError(
         "expected one graph (a function with tandem.role arguments) or one "

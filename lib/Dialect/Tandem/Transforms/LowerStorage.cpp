@@ -107,6 +107,10 @@ struct LowerStoragePass
     for (auto op :
          llvm::make_early_inc_range(kernel.getBodyBlock().getOps<DescentOp>()))
       lowerDescent(op);
+    for (auto op : llvm::make_early_inc_range(
+             kernel.getBodyBlock().getOps<SaturationOp>()))
+      if (failed(lowerSaturation(op)))
+        return failure();
     createMetrics(kernel);
     return success();
   }
@@ -150,15 +154,43 @@ struct LowerStoragePass
         return failure();
       bits = *drawn;
     }
+    EncodeInputs inputs{bits, loadKept(builder, op)};
     SmallVector<Value> codes =
-        storage.encode(builder, op.getLoc(), op.getValue(), bits);
-    for (auto [index, code] : llvm::enumerate(codes)) {
+        storage.encode(builder, op.getLoc(), op.getValue(), inputs);
+    for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
+      if (!plane.isWritten)
+        continue;
       ++numStores;
-      StorePlaneOp::create(builder, op.getLoc(), code, op.getTensor(), index);
+      if (plane.history)
+        RememberOp::create(builder, op.getLoc(), codes[index], op.getTensor(),
+                           index);
+      else
+        StorePlaneOp::create(builder, op.getLoc(), codes[index], op.getTensor(),
+                             index);
     }
     stored[op.getTensor()] = std::move(codes);
     op.erase();
     return success();
+  }
+
+  /// What earlier steps have left for the encoding.
+  SmallVector<Value> loadKept(OpBuilder &builder, StoreOp op) {
+    SmallVector<Value> kept;
+    StorageAttrInterface storage = op.getTensor().getType().getStorage();
+    for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
+      kept.push_back(Value());
+      if (!plane.isKept)
+        continue;
+      ++numLoads;
+      if (plane.history)
+        kept.back() =
+            RecallOp::create(builder, op.getLoc(), op.getTensor(), index);
+      else
+        kept.back() = LoadPlaneOp::create(builder, op.getLoc(),
+                                          getBitsType(plane.elementType),
+                                          op.getTensor(), index);
+    }
+    return kept;
   }
 
   /// The change of the stored value: the differences of its parts, summed.
@@ -194,6 +226,22 @@ struct LowerStoragePass
     for (auto [sum, value] : llvm::zip(measured, values))
       sum = sum ? b.add(sum, value) : value;
     op.erase();
+  }
+
+  LogicalResult lowerSaturation(SaturationOp op) {
+    auto found = stored.find(op.getTensor());
+    if (found == stored.end())
+      return op.emitOpError("counts what a store before it has made, but there "
+                            "is no tandem.store to its tensor");
+    OpBuilder builder(op);
+    SequenceBuilder b(builder, op.getLoc());
+    Value isSaturated = op.getTensor().getType().getStorage().isSaturated(
+        builder, op.getLoc(), found->second);
+    Type f64 = builder.getF64Type();
+    measured.push_back(
+        b.select(isSaturated, b.real(f64, 1.0), b.real(f64, 0.0)));
+    op.erase();
+    return success();
   }
 
   /// One metric for all params of an element.

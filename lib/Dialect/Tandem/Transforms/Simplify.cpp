@@ -45,9 +45,41 @@ static void orderFactors(math::FmaOp op) {
   op.getBMutable().assign(a);
 }
 
+/// What a comparison of a value with itself gives for NaN and for numbers
+/// alike, if it does. LLVM knows, and drops what is computed for the other
+/// case.
+static std::optional<bool> compareWithItself(arith::CmpFPredicate predicate) {
+  using Predicate = arith::CmpFPredicate;
+  switch (predicate) {
+  case Predicate::OGT:
+  case Predicate::OLT:
+  case Predicate::ONE:
+    return false;
+  case Predicate::UEQ:
+  case Predicate::UGE:
+  case Predicate::ULE:
+    return true;
+  default:
+    return std::nullopt;
+  }
+}
+
+static void foldSelfComparison(arith::CmpFOp op) {
+  std::optional<bool> result = compareWithItself(op.getPredicate());
+  if (op.getLhs() != op.getRhs() || !result)
+    return;
+  OpBuilder builder(op);
+  TypedAttr value = builder.getBoolAttr(*result);
+  if (auto shaped = dyn_cast<ShapedType>(op.getType()))
+    value = DenseElementsAttr::get(shaped, *result);
+  op.replaceAllUsesWith(
+      arith::ConstantOp::create(builder, op.getLoc(), value).getResult());
+}
+
 namespace {
 struct SimplifyPass : public tandem::impl::SimplifyBase<SimplifyPass> {
   void runOnOperation() override {
+    getOperation().walk(foldSelfComparison);
     // Not converging is no failure: what is left is correct as it is.
     (void)applyPatternsGreedily(getOperation(), FrozenRewritePatternSet());
     getOperation().walk(orderFactors);

@@ -161,13 +161,15 @@ public:
 
   /// Whether the last phase has an operation for its own sake.
   bool hasEffect(Operation &op) const {
-    return isa<StorePlaneOp, MetricOp, RaiseOp, PartialOp>(op) &&
+    return isa<StorePlaneOp, RememberOp, MetricOp, RaiseOp, PartialOp>(op) &&
            !getShared(op);
   }
 
   /// The variation of an entry that elements share, if the operation writes
   /// one.
   std::optional<unsigned> getShared(Operation &op) const {
+    if (isa<RememberOp>(op))
+      return none;
     auto store = dyn_cast<StorePlaneOp>(op);
     if (!store)
       return std::nullopt;

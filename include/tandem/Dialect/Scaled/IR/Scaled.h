@@ -47,6 +47,9 @@ inline llvm::hash_code hash_value(const ExponentRange &range) {
 /// Whether a scale can have this type.
 bool isScaleType(Type type);
 
+/// The largest margin, in powers of two, of a scale.
+inline constexpr int64_t maxMargin = 16;
+
 /// An f32 above or below which a scale of this type for this code is clamped.
 struct ScaleRange {
   double smallest, largest;

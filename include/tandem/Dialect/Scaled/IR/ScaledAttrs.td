@@ -14,9 +14,9 @@ include "mlir/IR/EnumAttr.td"
 include "tandem/Dialect/Scaled/IR/CodeInterface.td"
 include "tandem/Dialect/Scaled/IR/ScaledDialect.td"
 
-def Scaled_Recipe : I32EnumAttr<"Recipe", "how a scale follows from the largest magnitude", [
+def Scaled_Recipe : I32EnumAttr<"Recipe", "how a scale follows from the largest magnitude, or that it is given", [
   I32EnumAttrCase<"current", 0>, I32EnumAttrCase<"pow2", 1>,
-  I32EnumAttrCase<"mx_floor", 2>]> {
+  I32EnumAttrCase<"mx_floor", 2>, I32EnumAttrCase<"given", 3>]> {
   let cppNamespace = "::mlir::scaled";
 }
 

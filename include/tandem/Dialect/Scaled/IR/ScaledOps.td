@@ -91,20 +91,45 @@ def Scaled_ScaleOp : Scaled_Op<"scale"> {
     - `mx_floor`: 2^(floor(log2 amax) - floor(log2 L)), clamped likewise (OCP
       Microscaling Formats, section 6.3), beyond which elements saturate.
 
-    It is 1 where amax is zero. E8M0 is a power of two by type.
+    With a margin m everything is 2^m times as large, before it is clamped, so that
+    values up to 2^m times amax have codes. The scale is 1 where amax is zero. E8M0
+    is a power of two by type.
 
-    Constraint: (C1) f8E8M0FNU takes `pow2` or `mx_floor`.
+    Constraints: (C1) f8E8M0FNU takes `pow2` or `mx_floor`; (C2) the recipe is not
+    `given`; (C3) the margin is 0 to 16.
 
     Example:
 
     ```mlir
     %s = scaled.scale #scaled.float<f8E4M3FN>, %amax by current : bf16
+    %t = scaled.scale #scaled.float<f8E4M3FN>, %amax by pow2 margin 1 : f32
     ```
   }];
-  let arguments = (ins I32:$amax, Scaled_CodeInterface:$code, Scaled_Recipe:$recipe);
+  let arguments = (ins I32:$amax, Scaled_CodeInterface:$code, Scaled_Recipe:$recipe,
+                       DefaultValuedAttr<I64Attr, "0">:$margin);
   let results = (outs Scaled_ScaleType:$result);
-  let assemblyFormat = "$code `,` $amax `by` $recipe attr-dict `:` type($result)";
+  let assemblyFormat = [{
+    $code `,` $amax `by` $recipe (`margin` $margin^)? attr-dict `:` type($result)
+  }];
   let hasVerifier = 1;
+}
+
+def Scaled_GivenScaleOp : Scaled_Op<"given_scale", [SameOperandsAndResultType]> {
+  let summary = "a scale from memory, or 1 in place of what is none";
+  let description = [{
+    The operand where it lies in the range of scales, [2^-126, 2^(127 - floor(log2
+    L))] and the positive range of its type, L the code's largest magnitude; else 1,
+    as of zeros, with which memory begins.
+
+    Example:
+
+    ```mlir
+    %s = scaled.given_scale #scaled.float<f8E4M3FN>, %given : f32
+    ```
+  }];
+  let arguments = (ins Scaled_ScaleType:$given, Scaled_CodeInterface:$code);
+  let results = (outs Scaled_ScaleType:$result);
+  let assemblyFormat = "$code `,` $given attr-dict `:` type($result)";
 }
 
 def Scaled_QuantizeOp : Scaled_Op<"quantize", [AttrSizedOperandSegments]> {

@@ -40,10 +40,15 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
       "::mlir::Value", "decode", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::ValueRange":$planes, "::mlir::Type":$type)>,
     InterfaceMethod<[{Encodes a value (of `getValueType`'s type) into one integer
-      of the plane's bits per plane. `randomBits` is an i32 in [0, 2^16), or null if
-      `usesRandomBits` is false.}],
+      of the plane's bits per plane, null for planes that are not written; a history
+      gets its newest value.}],
       "::llvm::SmallVector<::mlir::Value>", "encode", (ins "::mlir::OpBuilder &":$builder,
-        "::mlir::Location":$loc, "::mlir::Value":$value, "::mlir::Value":$randomBits)>,
+        "::mlir::Location":$loc, "::mlir::Value":$value,
+        "const ::mlir::tandem::EncodeInputs &":$inputs)>,
+    InterfaceMethod<[{Whether an element was encoded as the largest magnitude there
+      is, an i1 made of what `encode` gave; null for storages without codes.}],
+      "::mlir::Value", "isSaturated", (ins "::mlir::OpBuilder &":$builder,
+        "::mlir::Location":$loc, "::mlir::ValueRange":$encoded), [{}], [{ return {}; }]>,
     InterfaceMethod<"The f64 numbers whose sum is the stored value, from plane values.",
       "::llvm::SmallVector<::mlir::Value>", "getParts", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::ValueRange":$planes), [{}], [{

@@ -37,7 +37,7 @@ struct Plane {
   std::string suffix;
   /// A float format, or i8 or i16 for raw bits.
   Type elementType;
-  /// Whether a kernel reads it. (Every plane of an updated tensor is written.)
+  /// Whether decoding reads it.
   bool isRead = true;
   /// The group of a plane with one entry for a tensor.
   static constexpr int64_t wholeTensor = int64_t(1) << 62;
@@ -46,6 +46,21 @@ struct Plane {
   int64_t group = 1;
   /// Whether kernels load it as bits, which the storage takes apart itself.
   bool isRaw = false;
+  /// Whether encoding reads what earlier steps have left.
+  bool isKept = false;
+  /// Whether encoding writes it.
+  bool isWritten = true;
+  /// How many values an entry remembers, the newest first; 0 but for histories.
+  int64_t history = 0;
+};
+
+/// What encoding may depend on beside the value.
+struct EncodeInputs {
+  /// An i32 in [0, 2^16), or null if the storage does not use random bits.
+  Value randomBits;
+  /// For each plane that is kept its entry, as bits; of a history the largest
+  /// of the values that stay in it, as an i32. Null for the others.
+  llvm::SmallVector<Value> kept;
 };
 
 /// A uniform factor in the two forms a storage may need; building one that is

@@ -231,7 +231,7 @@ def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual"> {
   let assemblyFormat = "`<` $format `,` $residual `>`";
 }
 
-def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesRandomBits"]> {
+def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesRandomBits", "isSaturated"]> {
   let summary = "codes of a few bits, and a scale for each group of elements";
   let description = [{
     `group` consecutive elements of the unsharded row-major tensor share a scale
@@ -239,25 +239,40 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesR
     the largest finite magnitude that it stores in the group, rounded up to the
     type `scale` by `recipe`; see the `scaled` dialect.
 
+    With `history = N` (delayed scaling) a store takes the scale that the store
+    before it has made, from the largest magnitudes of the last N stores, and
+    2^`margin` times as large. So it needs no pass over memory to find a scale, and
+    what has grown beyond the code's range saturates. Two more planes remember that:
+    `.next_scale` and, newest first, `.history`.
+
+    By the recipe `given` the scale is what the caller has put into the plane, which
+    no kernel writes.
+
     ```mlir
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = bf16>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 32, scale = f8E8M0FNU, recipe = pow2>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = pow2>
+    #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16, margin = 1>
+    #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = given>
     ```
 
     Constraints: (C1) the group is a power of two from 16 to 256, or the tensor; (C2) the scale
-    is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes `pow2` or `mx_floor`.
+    is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes no `current`; (C4) a history is of 1 to
+    1024 stores, (C5) of a whole tensor, (C6) of a scale that is not given and (C7) of a code
+    without a range; (C8) a margin belongs to a history and is 0 to 16.
   }];
   let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "int64_t":$group,
                         "Type":$scale,
                         DefaultValuedParameter<"::mlir::scaled::Recipe",
-                                               "::mlir::scaled::Recipe::current">:$recipe);
+                                               "::mlir::scaled::Recipe::current">:$recipe,
+                        DefaultValuedParameter<"int64_t", "0">:$history,
+                        DefaultValuedParameter<"int64_t", "0">:$margin);
   let assemblyFormat = [{
-    `<` $code `,` `group` `=` custom<Group>($group) `,` `scale` `=` $scale (`,` `recipe` `=` $recipe^)? `>`
+    `<` $code `,` struct(custom<Group>($group), $scale, $recipe, $history, $margin) `>`
   }];
 }
 
-def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded", ["usesRandomBits"]> {
+def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded", ["usesRandomBits", "isSaturated"]> {
   let summary = "codes of a few bits without a scale";
   let description = [{
     What `#tandem.scaled` stores under a scale of 1, without the scale: for

@@ -345,7 +345,8 @@ def Tandem_LoadPlaneOp : Tandem_PlaneOp<"load_plane", [MemoryEffects<[MemRead]>]
   let summary = "this element of one plane";
   let description = [{
     Constraints: (C1) the plane exists; (C2) the result is the plane's element
-    type, an integer of its width, or a vector of either.
+    type, an integer of its width, or a vector of either; (C4) the plane is no
+    history.
 
     Example:
 
@@ -363,7 +364,7 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
   let description = [{
     Constraints: (C1) the plane exists; (C2) the value is the plane's element
     type, an integer of its width, or a vector of either; (C3) the tensor is a
-    param or state.
+    param or state; (C4) the plane is no history.
 
     Example:
 
@@ -373,6 +374,65 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
   }];
   let arguments = (ins AnyType:$value, Tandem_StoredType:$tensor, I64Attr:$plane);
   let assemblyFormat = "$value `,` $tensor `[` $plane `]` attr-dict `:` type($value) `,` type($tensor)";
+}
+
+def Tandem_RecallOp : Tandem_PlaneOp<"recall", [MemoryEffects<[MemRead]>]> {
+  let summary = "the largest value that a history keeps when it gets another";
+  let description = [{
+    All but the oldest value of the tensor's entry in a plane that is a history. What
+    is no positive finite f32 counts as 0.
+
+    Constraint: (C1) the plane exists and is a history.
+
+    Example:
+
+    ```mlir
+    %m = tandem.recall %w[3] : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16>>
+    ```
+  }];
+  let arguments = (ins Tandem_StoredType:$tensor, I64Attr:$plane);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$tensor `[` $plane `]` attr-dict `:` type($tensor)";
+}
+
+def Tandem_RememberOp : Tandem_PlaneOp<"remember", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "puts a value into a history, which forgets its oldest one";
+  let description = [{
+    The value, as the bits of an f32, comes before the others. It is the same for all
+    elements of the tensor, as `tandem.reduce` over the tensor gives it, and is put
+    there once a step, when all elements have been written.
+
+    Constraints: (C1) the plane exists and is a history; (C2) the tensor is a param
+    or state.
+
+    Example:
+
+    ```mlir
+    tandem.remember %amax, %w[3] : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16>>
+    ```
+  }];
+  let arguments = (ins I32:$value, Tandem_StoredType:$tensor, I64Attr:$plane);
+  let assemblyFormat = "$value `,` $tensor `[` $plane `]` attr-dict `:` type($tensor)";
+}
+
+def Tandem_SaturationOp : Tandem_Op<"saturation", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "counts the elements that a store made the largest number there is";
+  let description = [{
+    Adds 1 to a sum over the tensor for each element whose code, as this kernel has
+    stored it, stands for the code's largest magnitude: what FP8-LM's automatic
+    scaling looks at. It comes behind the store and becomes a `tandem.metric`.
+
+    Constraint: (C1) the storage has codes: #tandem.scaled or #tandem.coded.
+
+    Example:
+
+    ```mlir
+    tandem.saturation %w : !tandem.stored<tensor<?xf32>, #tandem.coded<#scaled.float<f8E4M3FN>>>
+    ```
+  }];
+  let arguments = (ins Tandem_StoredType:$tensor);
+  let assemblyFormat = "$tensor attr-dict `:` type($tensor)";
+  let hasVerifier = 1;
 }
 
 def Tandem_DescentOp : Tandem_Op<"descent", [MemoryEffects<[MemRead, MemWrite]>]> {

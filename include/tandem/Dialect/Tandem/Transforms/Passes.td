@@ -210,7 +210,9 @@ def Simplify : Pass<"tandem-simplify", "::mlir::ModuleOp"> {
   let description = [{
     Runs the folders of all operations, and no rewrite patterns: a folder
     computes constants exactly or returns an operand unchanged, so no bit of any
-    result can change, and nothing needs to be set up per compilation. The
+    result can change, and nothing needs to be set up per compilation. Before
+    that a float compared with itself becomes the constant that it is for NaN and
+    for numbers alike (`olt` is false, `uge` is true), as LLVM would make it. The
     factors of each `math.fma` get the order in which they are defined, so that
     CSE finds the same product in either order.
 

@@ -1,0 +1,266 @@
+"""Sums of encoded gradients over ranks, under scales that all ranks share."""
+
+from __future__ import annotations
+
+import atexit
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from tandem import _kernel
+from tandem._convert import write_sum
+from tandem.torch._lane import Lane
+from tandem.torch._optimizer import Optimizer
+
+
+class Ranks:
+    """The processes that train one model, as :class:`GradientAllReduce` needs them.
+
+    Anything with these methods can take its place.
+
+    Args:
+        group: a process group of torch.distributed; None for all processes.
+    """
+
+    def __init__(self, group=None):
+        self._group = group
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return torch.distributed.get_world_size(self._group)
+
+    def max(self, tensor: torch.Tensor) -> None:
+        """Gives every element the largest value that it has on any rank."""
+        torch.distributed.all_reduce(
+            tensor, torch.distributed.ReduceOp.MAX, self._group)
+
+    def sum(self, tensor: torch.Tensor) -> None:
+        """Adds up every element over the ranks."""
+        torch.distributed.all_reduce(
+            tensor, torch.distributed.ReduceOp.SUM, self._group)
+
+    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """The tensors of all ranks, in the order of the ranks."""
+        tensors = [torch.empty_like(tensor) for _ in range(self.size)]
+        torch.distributed.all_gather(tensors, tensor, self._group)
+        return tensors
+
+
+class AutomaticScaling:
+    """FP8-LM's factor mu for gradients that are added up in 8 bits.
+
+    After a step in which more than a threshold of the values saturated, mu is half of
+    what it was; else it grows, to the double over `doubling` steps.
+
+    Args:
+        threshold: the share of saturated values above which mu is halved.
+        doubling: the steps in which mu doubles.
+        mu: where it begins.
+    """
+
+    #: Between these mu stays, so that a scale of f32 can be divided by it.
+    LEAST, MOST = 2.0**-32, 2.0**32
+
+    def __init__(self, threshold: float = 1e-5, doubling: int = 1000, mu: float = 1.0):
+        if not 0 <= threshold < 1:
+            raise ValueError(f"threshold is {threshold}; it is a share, in [0, 1)")
+        if doubling < 1:
+            raise ValueError(f"doubling is {doubling}; it counts steps, from 1")
+        if not self.LEAST <= mu <= self.MOST:
+            raise ValueError(f"mu is {mu}; it must be from 2^-32 to 2^32")
+        self.threshold, self.doubling, self.mu = threshold, doubling, float(mu)
+
+    def update(self, saturated: int, values: int) -> None:
+        """Follows a step in which so many of so many values saturated."""
+        halves = saturated > self.threshold * values
+        mu = self.mu * (0.5 if halves else 2.0 ** (1 / self.doubling))
+        self.mu = min(max(mu, self.LEAST), self.MOST)
+
+    def state_dict(self) -> dict:
+        """What a later run goes on from."""
+        return {"mu": self.mu, "threshold": self.threshold, "doubling": self.doubling}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Goes on from what `state_dict` returned."""
+        self.__init__(**state_dict)
+
+
+@dataclass(frozen=True)
+class _Storages:
+    """How gradients lie in memory, and the same with scales that are given."""
+
+    source: str
+    given: str
+
+    @staticmethod
+    def of(lane: Lane) -> _Storages:
+        storage = lane.grad_storage
+        match = re.fullmatch(
+            r"#tandem\.scaled<(.+, group = \w+, scale = f32)"
+            r"(?:, (?:recipe|history|margin) = \w+)*>", storage)
+        if not match or ".expanded<" in match[1]:
+            raise ValueError(
+                f"strategy {lane.kernel.strategy!r} stores gradients as {storage}; to "
+                "add them up under shared scales takes a strategy that stores them as "
+                "#tandem.scaled with scale = f32 and a code without a range, such as "
+                "'fp8-lm'"
+            )
+        return _Storages(f"#tandem.scaled<{match[1]}>",
+                         f"#tandem.scaled<{match[1]}, recipe = given>")
+
+
+class _Adder:
+    """Stores sums of gradients under scales that are given."""
+
+    def __init__(self, sources: Sequence[str], target: str):
+        self._kernel = _kernel.compile(write_sum(sources, target))
+        # A code that rounds stochastically does as in step 1 with seed 0.
+        self._integers = [int(kind is _kernel.RoleKind.STEP)
+                          for kind in self._kernel.integers.values()]
+
+    def run(self, sums: Sequence, *sources: Sequence) -> int:
+        """Writes the codes of the sums of (codes, scale); how many of them have become
+        the largest number."""
+        plan = _kernel.Plan(self._kernel)
+        plan.update(
+            [codes.numel() for codes, _ in sums],
+            [[plane.data_ptr() for planes in tensors for plane in planes]
+             for tensors in zip(sums, *sources)])
+        plan.launch([[]], [self._integers], threads=torch.get_num_threads())
+        return int(plan.metrics()[0])
+
+
+@lru_cache(maxsize=None)
+def _adder(sources: tuple[str, ...], target: str) -> _Adder:
+    return _Adder(sources, target)
+
+
+# The extension reports kernels that outlive the interpreter.
+atexit.register(_adder.cache_clear)
+
+
+def _split(flat: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Views of a tensor that has the elements of others, one behind the other."""
+    return list(flat.split([tensor.numel() for tensor in like]))
+
+
+def _like(plane: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    """A plane of the same layout that has these elements in memory."""
+    result = torch.empty_like(plane)
+    result.as_strided(memory.shape, (1,)).copy_(memory)
+    return result
+
+
+class GradientAllReduce:
+    """Takes the mean of the ranks' encoded gradients, adding them up in 8 bits.
+
+    Between the backward passes and the step of each rank's optimizer::
+
+        reduce = tandem.torch.GradientAllReduce(optimizer)
+        loss.backward()
+        reduce()
+        optimizer.step()
+
+    The scale of a gradient is the largest of the ranks' scales for it, divided by the
+    factor mu; under it each rank encodes its gradient anew. These codes are added up
+    in the order of the ranks, each partial sum is encoded under the scale, and the sum
+    is taken for the mean by dividing the scale by the number of ranks (Peng et al.,
+    *FP8-LM*, section 2.1). What is in ``p.grad`` is averaged as it is. All ranks call
+    it with gradients of the same parameters, and have the same bits afterwards.
+
+    Args:
+        optimizer: of a strategy that stores gradients in codes under f32 scales, as
+            "fp8-lm".
+        ranks: a process group of torch.distributed, None for all processes, or what
+            has the methods of :class:`Ranks`.
+        scaling: what chooses mu; None leaves it at 1.
+
+    Raises:
+        ValueError: the strategy stores gradients otherwise.
+    """
+
+    def __init__(self, optimizer: Optimizer, ranks=None,
+                 scaling: AutomaticScaling | None = None):
+        self._storages = _Storages.of(optimizer._main)
+        self._optimizer, self.scaling = optimizer, scaling
+        self._ranks = ranks if hasattr(ranks, "gather") else Ranks(ranks)
+        #: The share of values that saturated the last time.
+        self.saturated = 0.0
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        """Replaces each gradient by the mean over the ranks."""
+        params = list(self._optimizer._params())
+        for param in params:
+            if param.grad is not None:
+                self._ranks.sum(param.grad)
+                param.grad.div_(self._ranks.size)
+        gradients = self._optimizer._gradients
+        coded = [p for p in params if p.grad is None and gradients.get(p) is not None]
+        sums = self._add_up([gradients.get(param) for param in coded])
+        for param, planes in zip(coded, sums):
+            gradients.replace(param, planes)
+
+    def _add_up(self, planes: list) -> list:
+        """The mean of all ranks' planes, (codes, scale) for each gradient."""
+        if not planes:
+            return []
+        codes, own = zip(*planes)
+        scales = torch.cat([scale.flatten() for scale in own])
+        self._ranks.max(scales)
+        # Less would be no scale.
+        scales.div_(self.scaling.mu if self.scaling else 1.0).clamp_(min=2.0**-126)
+        given = _split(scales, own)
+        total, counts = self._encode(codes, own, given)
+        ranks = self._ranks.gather(total.view(torch.uint8))
+        total = ranks[0].view(total.dtype)
+        for rank in ranks[1:]:
+            total, count = self._add(codes, given, total, rank.view(total.dtype))
+            counts[1] += count
+        self._count(counts, total.numel())
+        scales.div_(self._ranks.size)
+        return [[_like(code, sum), scale.clone()]
+                for sum, code, scale in zip(_split(total, codes), codes, given)]
+
+    def _encode(self, codes, own, given) -> tuple[torch.Tensor, list[int]]:
+        """This rank's codes under the shared scales, one gradient behind the other."""
+        total = torch.empty(sum(c.numel() for c in codes), dtype=codes[0].dtype)
+        adder = _adder((self._storages.source,), self._storages.given)
+        count = adder.run(list(zip(_split(total, codes), given)), list(zip(codes, own)))
+        return total, [count, 0]
+
+    def _add(self, codes, given, total, other) -> tuple[torch.Tensor, int]:
+        """The sum of two ranks' codes."""
+        result = torch.empty_like(total)
+        adder = _adder((self._storages.given,) * 2, self._storages.given)
+        count = adder.run(*(list(zip(_split(t, codes), given))
+                            for t in (result, total, other)))
+        return result, count
+
+    def _count(self, counts: list[int], values: int) -> None:
+        """Tells mu how many of the ranks' values and of their sums saturated."""
+        own, added = counts
+        everywhere = torch.tensor([own], dtype=torch.float64)
+        self._ranks.sum(everywhere)
+        saturated, values = int(everywhere) + added, values * (2 * self._ranks.size - 1)
+        self.saturated = saturated / values if values else 0.0
+        if self.scaling:
+            self.scaling.update(saturated, values)
+
+    def state_dict(self) -> dict:
+        """What mu goes on from."""
+        return self.scaling.state_dict() if self.scaling else {}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Goes on from what `state_dict` returned."""
+        if bool(state_dict) != bool(self.scaling):
+            raise ValueError(
+                "the state dict is of a GradientAllReduce "
+                + ("with" if state_dict else "without") + " automatic scaling; create "
+                "this one in the same way")
+        if self.scaling:
+            self.scaling.load_state_dict(state_dict)
