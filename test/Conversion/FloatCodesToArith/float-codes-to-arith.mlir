@@ -9,13 +9,14 @@
 
 // A magnitude stops at 57344 = 0x47600000. Its exponent, at least that of 2^-14
 // (0x38800000), plus 21 makes the anchor, in whose sum two mantissa bits are left:
-// the units that the sum counts, and above them the exponent less the least one.
+// the units that the sum counts, to which the exponent is added. The code of the
+// least exponent, 113 * 4, is subtracted with the anchor, modulo 256: 60 units more.
 // Where x is not finite the code is NaN (0x7F) or infinity (0x7C).
 // CHECK-LABEL: func.func @saturating(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
 // CHECK-DAG:     %[[LARGEST:.+]] = arith.constant 1197473792 : i32
 // CHECK-DAG:     %[[LEAST:.+]] = arith.constant 947912704 : i32
-// CHECK-DAG:     %[[PLUS_21:.+]] = arith.constant 176160768 : i32
+// CHECK-DAG:     %[[PLUS_21:.+]] = arith.constant 176160828 : i32
 // CHECK-DAG:     %[[NAN:.+]] = arith.constant 127 : i32
 // CHECK-DAG:     %[[INF:.+]] = arith.constant 124 : i32
 // CHECK:         %[[BITS:.+]] = arith.bitcast %[[X]] : f32 to i32
@@ -24,13 +25,15 @@
 // CHECK:         %[[LIFTED:.+]] = arith.addi %[[E]], %[[PLUS_21]] : i32
 // CHECK:         %[[ANCHOR:.+]] = arith.bitcast %[[LIFTED]] : i32 to f32
 // CHECK:         %[[SUM:.+]] = arith.addf %{{.+}}, %[[ANCHOR]] : f32
-// CHECK:         %[[UNITS:.+]] = arith.subi %{{.+}}, %{{.+}} : i32
-// CHECK:         %[[ABOVE:.+]] = arith.subi %[[E]], %[[LEAST]] : i32
-// CHECK:         %[[FIELD:.+]] = arith.shrui %[[ABOVE]], %{{.+}} : i32
-// CHECK:         %[[MAGNITUDE:.+]] = arith.addi %[[UNITS]], %[[FIELD]] : i32
-// CHECK:         %[[SIGN:.+]] = arith.andi
-// CHECK:         %[[NUMBER:.+]] = arith.ori %[[MAGNITUDE]], %[[SIGN]] : i32
+// CHECK-DAG:     %[[SUM_BITS:.+]] = arith.bitcast %[[SUM]] : f32 to i32
+// CHECK-DAG:     %[[FIELD:.+]] = arith.shrui %[[E]], %{{.+}} : i32
+// CHECK:         %[[MAGNITUDE:.+]] = arith.addi %[[SUM_BITS]], %[[FIELD]] : i32
+// CHECK:         %[[TOP:.+]] = arith.shrui %[[BITS]], %{{.+}} : i32
+// CHECK:         %[[DIFFERENCE:.+]] = arith.xori %[[TOP]], %[[MAGNITUDE]] : i32
+// CHECK:         %[[BELOW:.+]] = arith.andi %[[DIFFERENCE]], %[[NAN]] : i32
+// CHECK:         %[[NUMBER:.+]] = arith.xori %[[TOP]], %[[BELOW]] : i32
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno, %[[X]], %[[X]] : f32
+// CHECK:         %[[SIGN:.+]] = arith.andi %[[TOP]]
 // CHECK:         %[[SIGNED_INF:.+]] = arith.ori %[[SIGN]], %[[INF]] : i32
 // CHECK:         %[[SPECIAL:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[SIGNED_INF]] : i32
 // CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %[[SPECIAL]] : i32
