@@ -43,7 +43,7 @@ LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
              << " ends a launch; run -tandem-split-phases first";
     if (isa<TandemDialect>(op.getDialect()) &&
         !isa<LoadPlaneOp, StorePlaneOp, RandomBitsOp, MetricOp, RaiseOp,
-             ReduceOp, PartialOp, TotalOp, SizeOp>(op))
+             ReduceOp, PartialOp, TotalOp, SizeOp, LookupOp>(op))
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";

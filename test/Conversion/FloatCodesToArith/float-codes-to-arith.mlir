@@ -1,5 +1,6 @@
 // RUN: tandem-opt %s -convert-float-codes-to-arith -tandem-simplify -cse | FileCheck %s
 // RUN: tandem-opt %s -convert-float-codes-to-arith=formats=f8E5M2 | FileCheck %s -check-prefix=LISTED
+// RUN: tandem-opt %s -convert-float-codes-to-arith=half-conversions -tandem-simplify -cse | FileCheck %s -check-prefix=HALF
 // RUN: not tandem-opt %s -convert-float-codes-to-arith=formats=bf16 2>&1 | FileCheck %s -check-prefix=UNKNOWN
 
 // LISTED-NOT: scaled.{{.+}} f8E5M2
@@ -141,4 +142,46 @@ func.func @other_format(%x: f32) -> f32 {
   %q = scaled.encode_float f8E4M3FN, %x : f32 -> i8
   %y = scaled.decode_float f8E5M2, %q : i8 -> f32
   return %y : f32
+}
+
+// A target's f16 has f8E5M2's exponents; f8E4M3FN's numbers are, by 2^-8, f16's with
+// a sign and seven bits below the highest exponent bit.
+// HALF-LABEL: func.func @by_half(
+// HALF-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1, %[[Q3:.+]]: i8, %[[Q2:.+]]: i8, %[[H:.+]]: i16)
+// HALF-DAG:     %[[EIGHT:.+]] = arith.constant 8 : i16
+// HALF-DAG:     %[[SEVEN:.+]] = arith.constant 7 : i16
+// HALF-DAG:     %[[LEFT_OUT:.+]] = arith.constant -16385 : i16
+// HALF-DAG:     %[[CODE_OF_NAN:.+]] = arith.constant 16256 : i16
+// HALF-DAG:     %[[NAN:.+]] = arith.constant 32767 : i16
+// HALF-DAG:     %[[UP:.+]] = arith.constant 2.560000e+02 : f32
+// HALF-DAG:     %[[LARGEST:.+]] = arith.constant 1199562752 : i32
+// HALF:         arith.minui %{{.+}}, %[[LARGEST]] : i32
+// HALF:         %[[NUMBER:.+]] = math.copysign
+// HALF:         %[[CHOSEN:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %{{.+}} : f32
+// HALF:         %[[HALF:.+]] = arith.truncf %[[CHOSEN]] : f32 to f16
+// HALF:         %[[CODE:.+]] = arith.select %{{.+}}, %[[NAN]], %{{.+}} : i16
+// HALF:         %[[AGAIN:.+]] = arith.extf %[[HALF]] : f16 to f32
+// HALF:         %[[READ_BACK:.+]] = arith.select %[[FINITE]], %[[AGAIN]], %{{.+}} : f32
+// HALF:         %[[WORD:.+]] = arith.extsi %[[Q3]] : i8 to i16
+// HALF:         %[[PLACED:.+]] = arith.shli %[[WORD]], %[[SEVEN]] : i16
+// HALF:         %[[BITS:.+]] = arith.andi %[[PLACED]], %[[LEFT_OUT]] : i16
+// HALF:         %[[IS_NAN:.+]] = arith.cmpi eq, %{{.+}}, %[[CODE_OF_NAN]] : i16
+// HALF:         %[[SELECTED:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[BITS]] : i16
+// HALF:         %[[SMALL:.+]] = arith.bitcast %[[SELECTED]] : i16 to f16
+// HALF:         %[[WIDE:.+]] = arith.extf %[[SMALL]] : f16 to f32
+// HALF:         %[[E4M3:.+]] = arith.mulf %[[WIDE]], %[[UP]] : f32
+// HALF:         %[[LOW:.+]] = arith.extui %[[Q2]] : i8 to i16
+// HALF:         %[[HIGH:.+]] = arith.shli %[[LOW]], %[[EIGHT]] : i16
+// HALF:         %[[E5M2_HALF:.+]] = arith.bitcast %[[HIGH]] : i16 to f16
+// HALF:         %[[E5M2:.+]] = arith.extf %[[E5M2_HALF]] : f16 to f32
+// HALF:         %[[F16_HALF:.+]] = arith.bitcast %[[H]] : i16 to f16
+// HALF:         %[[F16:.+]] = arith.extf %[[F16_HALF]] : f16 to f32
+// HALF:         return %[[CODE]], %[[READ_BACK]], %[[E4M3]], %[[E5M2]], %[[F16]]
+func.func @by_half(%x: f32, %finite: i1, %q3: i8, %q2: i8, %h: i16) -> (i16, f32, f32, f32, f32) {
+  %code = scaled.encode_float f16, %x where %finite : f32, i1 -> i16
+  %back = scaled.decode_float f16, %code : i16 -> f32
+  %e4m3 = scaled.decode_float f8E4M3FN, %q3 : i8 -> f32
+  %e5m2 = scaled.decode_float f8E5M2, %q2 : i8 -> f32
+  %f16 = scaled.decode_float f16, %h : i16 -> f32
+  return %code, %back, %e4m3, %e5m2, %f16 : i16, f32, f32, f32, f32
 }
