@@ -10,6 +10,8 @@
 """Run by cpu_step.py with a case as JSON; prints the result as JSON."""
 
 import ctypes
+import importlib
+import importlib.util
 import json
 import os
 import resource
@@ -152,6 +154,25 @@ def torch_step(case: dict, tensors):
     return run
 
 
+def peer_step(case: dict, tensors):
+    """Another library's 8-bit AdamW over the same parameters and gradients, with
+    states of its own."""
+    import torch
+    library = importlib.import_module(f"{case['package']}.optim")
+    parameters = []
+    for arrays in tensors:
+        parameter = torch.nn.Parameter(as_torch(arrays["param"]))
+        parameter.grad = as_torch(arrays["grad"])
+        parameters.append(parameter)
+    optimizer = library.AdamW8bit(parameters, **HYPERS)
+
+    def run(threads: int) -> None:
+        torch.set_num_threads(threads)
+        optimizer.step()
+
+    return run
+
+
 def eager_function(case: dict):
     import eager_collage
     import torch
@@ -212,6 +233,10 @@ def measure(contenders: dict, threads: list[int], budget: float) -> dict:
 
 def main() -> None:
     case = json.loads(sys.argv[1])
+    package = case.get("package")
+    if package and not importlib.util.find_spec(package):
+        print(json.dumps({"absent": f"{package} is not installed"}))
+        return
     sizes = SIZES[case["size"]]
     kernel = compile_kernel(case)
     total = sum(sizes)
@@ -227,6 +252,7 @@ def main() -> None:
     tensors = [{p.name: allocate(p, size) for p in kernel.planes} for size in sizes]
     step = {"tandem": lambda: tandem_step(case, kernel, tensors),
             "torch": lambda: torch_step(case, tensors),
+            "peer": lambda: peer_step(case, tensors),
             "eager": lambda: eager_step(case, tensors)}[case["kind"]]()
     contenders = {"step": step,
                   "roofline": roofline(case["library"], kernel.planes, tensors)}

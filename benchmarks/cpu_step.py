@@ -20,6 +20,8 @@ import tempfile
 import tandem
 from common import SIZES, HERE, save
 
+#: Packages with an 8-bit AdamW that runs on a CPU; they need not be installed.
+PEERS = ("bitsandbytes", "torchao")
 
 
 def cases(size: str) -> list[dict]:
@@ -40,6 +42,8 @@ def cases(size: str) -> list[dict]:
                    dict(plus, name="torch.compile collage-plus"),
                    dict(plus, name="torch.compile collage-plus, casts kept",
                         casts=True)]
+        result += [dict(kind="peer", name=f"{package} AdamW8bit", package=package,
+                        graph="adamw", strategy="adam8bit") for package in PEERS]
     return result
 
 
@@ -68,7 +72,7 @@ def run_case(case: dict, limit: float) -> dict:
 
 def merge(rounds: list[dict]) -> dict:
     """Medians over the samples of all rounds."""
-    good = [r for r in rounds if "skipped" not in r]
+    good = [r for r in rounds if "samples" in r]
     if not good:
         return rounds[0]
     result = {k: v for k, v in good[0].items() if k != "samples"}
@@ -90,8 +94,8 @@ def merge(rounds: list[dict]) -> dict:
 
 
 def show(size: str, name: str, result: dict) -> None:
-    if "skipped" in result:
-        print(f"{size:9} {name:28} skipped: {result['skipped']}", flush=True)
+    if why := result.get("skipped") or result.get("absent"):
+        print(f"{size:9} {name:28} skipped: {why}", flush=True)
         return
     parts = []
     for key in sorted(k for k in result if k.startswith("threads_")):

@@ -13,6 +13,7 @@ from common import HERE, load, machine_text, table
 
 F32_POLICY = ("fp32", "fp32-optim", "master-weights", "remainder",
               "collage-light-f32", "collage-plus-f32", "bf16-stochastic")
+BYTE_STATES = ("adam8bit", "coat", "flash", "fp8-")
 # The bytes of these are those of torch's AdamW in the format named.
 LIKE_TORCH = {"fp32": "fp32", "bf16-stochastic": "bf16", "bf16": "bf16"}
 TITLE = {"16M": "16M parameters in one tensor",
@@ -31,8 +32,10 @@ process of its own and alternates with its roofline: a stream (`stream.cpp`) whi
 reads and writes the same planes in place and computes nothing, with the best of
 three block sizes. GB/s counts the bytes read plus those written. `unrounded` is
 collage-plus with every rounding but the stores' deleted: the bound of its
-arithmetic. Medians; "of roofline" compares medians of the same process. All
-arrays lie on huge pages where the kernel grants them, torch's too.
+arithmetic. The 8-bit AdamW of other libraries keeps states of its own, which have
+adam8bit's size; its roofline streams adam8bit's planes. Medians; "of roofline"
+compares medians of the same process. All arrays lie on huge pages where the kernel
+grants them, torch's too.
 """
 
 
@@ -43,6 +46,8 @@ def thread_counts(cases: dict) -> list[str]:
 def step_rows(cases: dict, counts: list[str]) -> list[list[str]]:
     rows = []
     for name, case in cases.items():
+        if "absent" in case:
+            continue
         if "skipped" in case:
             rows.append([name, "skipped: " + case["skipped"]]
                         + [""] * (4 * len(counts) + 1))
@@ -70,6 +75,8 @@ def steps_text(result: dict) -> str:
         parts += [f"`{name}` gives other bits than Tandem's collage-plus in "
                   f"{100 * case['differing']:.2f} % of elements after two steps.\n"
                   for name, case in cases.items() if "differing" in case]
+        parts += [f"No row for `{name}`: {case['absent']}.\n"
+                  for name, case in cases.items() if "absent" in case]
     loads = [c["load"] for cases in result["sizes"].values()
              for c in cases.values() if "load" in c]
     cores = result["machine"]["cores"]
@@ -105,6 +112,24 @@ def f32_goals(size: str, cases: dict, count: str) -> list[list[str]]:
     return rows
 
 
+def byte_goals(size: str, cases: dict, count: str) -> list[list[str]]:
+    """Strategies with 8-bit states: on two threads, and beside other libraries."""
+    rows, label = [], f"{size}, {count[-1]} thr"
+    for name in sorted(cases):
+        step = time_of(cases, name, count)
+        if not step or not name.startswith(BYTE_STATES):
+            continue
+        if count == "threads_2":
+            share = cases[name][count]["roofline"] / step
+            rows.append([f"{label}: {name} at 70 % of the roofline",
+                         f"{100 * share:.0f} %", verdict(share >= 0.7)])
+        for peer in (n for n in cases if n.endswith("AdamW8bit")):
+            if other := time_of(cases, peer, count):
+                rows.append([f"{label}: {name} 2 x faster than {peer}",
+                             f"{other / step:.1f} x", verdict(other >= 2 * step)])
+    return rows
+
+
 def collage_goals(size: str, cases: dict, count: str) -> list[list[str]]:
     rows, label = [], f"{size}, {count[-1]} thr"
     plus = time_of(cases, "collage-plus", count)
@@ -132,6 +157,7 @@ def goals_text(steps: dict | None, compiling: dict | None, ptx: dict | None) -> 
     for size, cases in (steps["sizes"] if steps else {}).items():
         for count in thread_counts(cases):
             rows += f32_goals(size, cases, count) + collage_goals(size, cases, count)
+            rows += byte_goals(size, cases, count)
     if compiling:
         for target, ms in compiling["warm_ms"]["collage-plus"].items():
             rows.append([f"collage-plus AdamW compiles to {target} in 50 ms",

@@ -71,9 +71,13 @@ void mlir::tandem::buildCPUPipeline(OpPassManager &manager,
   manager.addPass(createSplitPhases());
   EmulateFloatsOptions emulation;
   emulation.formats = {"bf16", "f16", "f8E4M3FN", "f8E5M2"};
+  emulation.halfConversions = options.halfConversions;
   manager.addPass(createEmulateFloats(emulation));
-  manager.addPass(createConvertFloatCodesToArith());
+  ConvertFloatCodesToArithOptions codes;
+  codes.halfConversions = options.halfConversions;
+  manager.addPass(createConvertFloatCodesToArith(codes));
   addCleanup(manager);
+  manager.addPass(createTabulate());
   manager.addPass(createWiden(WidenOptions{options.width}));
   addCleanup(manager);
   manager.addPass(createConvertTandemToCPU());

@@ -309,6 +309,15 @@ static llvm::Error evaluateDecodeFloat(Evaluation &e) {
   return e.give(number.convert(Format::F32));
 }
 
+static llvm::Error evaluateLookup(Evaluation &e) {
+  DenseElementsAttr values = e.as<LookupOp>().getTable();
+  uint64_t position = 0;
+  for (unsigned i = 0; i < e.getNumOperands(); ++i)
+    position = 256 * position + e.getInteger(i).bits;
+  auto entry = *(values.value_begin<llvm::APFloat>() + position);
+  return e.give(SoftFloat(Format::F32, entry));
+}
+
 void reference::addScaledOperations(OperationTable &table) {
   table["scaled.magnitude"] = evaluateMagnitude;
   table["scaled.least"] = evaluateLeast;
@@ -319,4 +328,5 @@ void reference::addScaledOperations(OperationTable &table) {
   table["scaled.dequantize"] = evaluateDequantize;
   table["scaled.encode_float"] = evaluateEncodeFloat;
   table["scaled.decode_float"] = evaluateDecodeFloat;
+  table["tandem.lookup"] = evaluateLookup;
 }

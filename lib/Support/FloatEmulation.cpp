@@ -99,13 +99,18 @@ RoundedMagnitude mlir::tandem::roundByAnchor(SequenceBuilder &b,
   Value exponent = b.andi(magnitude, b.like(magnitude, f32Infinity));
   Value least = b.like(exponent, powerOfTwo(format.minExponent()));
   exponent = arith::MaxUIOp::create(b.builder, b.loc, exponent, least);
-  Value anchor = b.bitcast(
-      b.addi(exponent, b.like(exponent, uint64_t(dropped) << 23)), f32);
-  Value sum = b.add(b.bitcast(magnitude, f32), anchor);
   // The sum's low bits count units in the last place; the exponent stands
-  // above.
-  Value units = b.subi(b.bits(sum), b.bits(anchor));
-  Value code = b.addi(units, b.shr(b.subi(exponent, least), dropped));
+  // above. The anchor has the least exponent's code subtracted already, an even
+  // number of units, modulo the codes.
+  uint64_t codes = uint64_t(1) << format.width();
+  uint64_t offset =
+      -uint64_t((format.minExponent() + 127) << format.mantissaBits) % codes;
+  Value anchor = b.bitcast(
+      b.addi(exponent, b.like(exponent, (uint64_t(dropped) << 23) + offset)),
+      f32);
+  Value sum = b.add(b.bitcast(magnitude, f32), anchor);
+  Value field = b.shr(exponent, dropped);
+  Value code = b.addi(b.bits(sum), field);
   return {b.sub(sum, anchor), code};
 }
 

@@ -292,6 +292,18 @@ def test_every_half(name, low, swap):
     check_swap(swap, f"{name}-half", storage, planes, x)
 
 
+@pytest.mark.parametrize("name", [n for n, code in CODES.items() if code.range])
+def test_every_power(name, swap):
+    """Every code under every exponent, those too that nothing writes: all entries of
+    the table that a CPU looks them up in."""
+    exponent, code = np.divmod(np.arange(1 << 16), 256)
+    storage = Scaled(CODES[name], 16, "f32")
+    planes = {"w": code.astype(np.uint8), "w.exponent": exponent[::16].astype(np.uint8),
+              "w.scale": np.full(1 << 12, 0x3F800000, np.uint32)}
+    x = values(np.random.default_rng(10), len(code))
+    check_swap(swap, f"{name}-power", storage, planes, x)
+
+
 def boundaries(code):
     """Numbers between which codes change, and two neighbours on either side."""
     value = code.decode([np.arange(256, dtype=np.uint8)]).astype(np.float64)

@@ -54,13 +54,17 @@ def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith", "::mlir::Mod
   let description = [{
     `scaled.encode_float` and `scaled.decode_float` become sequences of f32 and
     integer operations that round to nearest, ties to even, on any target. The
-    number behind a code that was just made is not read back from its bits.
+    number behind a code that was just made is not read back from its bits. With
+    `half-conversions` f16 is converted by the target, and 8-bit floats, which are
+    numbers of f16 up to a power of two, are read through it.
 
     Example: `test/Conversion/FloatCodesToArith/float-codes-to-arith.mlir`
   }];
   let options = [
     ListOption<"formats", "formats", "std::string",
                "Formats to convert: f8E4M3FN, f8E5M2, f16; all if none is named">,
+    Option<"halfConversions", "half-conversions", "bool", "false",
+           "The target converts between f16 and f32">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let statistics = [Statistic<"numExpanded", "expanded", "Number of conversions spelled out">];

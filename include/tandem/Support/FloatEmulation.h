@@ -40,7 +40,8 @@ Value roundToOddF32(SequenceBuilder &b, Value wide);
 /// The product is exact in f64; TwoSum finds the error of the f64 sum.
 Value fmaToOddF32(SequenceBuilder &b, Value x, Value y, Value z);
 
-/// A magnitude that was rounded to a format, in f32, and its code (i32).
+/// A magnitude that was rounded to a format, in f32, and its code (i32), whose
+/// bits above the format's mean nothing.
 struct RoundedMagnitude {
   Value number, code;
 };
@@ -52,9 +53,9 @@ RoundedMagnitude roundByAnchor(SequenceBuilder &b, Value magnitude,
                                FloatFormat format);
 
 /// The code (i32) of an f32's magnitude bits, rounded to a format; that of a
-/// number beyond the largest lies beyond, unless rounding is to nearest. Ties
-/// go to the even code. `random` is an i32 in [0, 2^16) for stochastic
-/// rounding.
+/// number beyond the largest lies beyond, unless rounding is to nearest, where
+/// bits above the format's mean nothing. Ties go to the even code. `random` is
+/// an i32 in [0, 2^16) for stochastic rounding.
 Value roundMagnitude(SequenceBuilder &b, Value magnitude, FloatFormat format,
                      RoundingMode rounding, Value random);
 

@@ -43,6 +43,9 @@ std::string listISAs();
 /// The elements that one step of a kernel takes on an instruction set.
 int64_t getDefaultWidth(llvm::StringRef isa);
 
+/// Whether an instruction set converts between f16 and f32.
+bool hasHalfConversions(llvm::StringRef isa);
+
 /// Compiles a module in the LLVM dialect for this process, for an instruction
 /// set: "native", "x86-64" (SSE2), "x86-64-v3" (AVX2) or "x86-64-v4"
 /// (AVX-512). The same bits result from each.

@@ -47,7 +47,7 @@ LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
     if (isa<TandemDialect>(op.getDialect()) &&
         !isa<LoadPlaneOp, StorePlaneOp, RecallOp, RememberOp, RandomBitsOp,
              MetricOp, RaiseOp, ReduceOp, PartialOp, TotalOp, LoadTotalOp,
-             SizeOp>(op))
+             SizeOp, LookupOp>(op))
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";

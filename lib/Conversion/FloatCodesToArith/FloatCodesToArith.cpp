@@ -60,6 +60,22 @@ static Value chooseNumber(SequenceBuilder &b, EncodeFloatOp op, Value number) {
   return b.select(op.getFinite(), number, special);
 }
 
+/// By the target's conversion, whose NaN is not the canonical one.
+static EncodedFloat encodeHalf(SequenceBuilder &b, EncodeFloatOp op) {
+  Value x = op.getX();
+  if (op.getFinite()) {
+    double largest =
+        llvm::APFloat::getLargest(llvm::APFloat::IEEEhalf()).convertToDouble();
+    Value magnitude = scaled::clampMagnitude(b, x, largest);
+    Type f32 = b.builder.getF32Type();
+    x = math::CopySignOp::create(b.builder, b.loc, b.bitcast(magnitude, f32),
+                                 x);
+    x = chooseNumber(b, op, x);
+  }
+  Value half = b.convert(x, b.builder.getF16Type());
+  return {b.canonicalBits(half), b.convert(half, b.builder.getF32Type())};
+}
+
 static EncodedFloat encodeSaturating(SequenceBuilder &b, EncodeFloatOp op) {
   FloatFormat format = FloatFormat::get(op.getFormat());
   Value x = op.getX(), finite = op.getFinite();
@@ -71,8 +87,11 @@ static EncodedFloat encodeSaturating(SequenceBuilder &b, EncodeFloatOp op) {
   return {b.resize(word, b.builder.getIntegerType(format.width())), number};
 }
 
-static EncodedFloat encode(SequenceBuilder &b, EncodeFloatOp op) {
+static EncodedFloat encode(SequenceBuilder &b, EncodeFloatOp op,
+                           bool halfConversions) {
   FloatFormat format = FloatFormat::get(op.getFormat());
+  if (halfConversions && op.getFormat().isF16())
+    return encodeHalf(b, op);
   if (op.getFinite())
     return encodeSaturating(b, op);
   Value value = op.getExact()
@@ -82,10 +101,10 @@ static EncodedFloat encode(SequenceBuilder &b, EncodeFloatOp op) {
 }
 
 /// Replaces a code, and the number where it is read back.
-static void expand(EncodeFloatOp op) {
+static void expand(EncodeFloatOp op, bool halfConversions) {
   OpBuilder builder(op);
   SequenceBuilder b(builder, op.getLoc());
-  EncodedFloat encoded = encode(b, op);
+  EncodedFloat encoded = encode(b, op, halfConversions);
   for (Operation *user : llvm::make_early_inc_range(op.getCode().getUsers())) {
     auto decode = dyn_cast<DecodeFloatOp>(user);
     if (!decode || decode.getFormat() != op.getFormat())
@@ -99,11 +118,37 @@ static void expand(EncodeFloatOp op) {
   op.erase();
 }
 
-static void expand(DecodeFloatOp op) {
+/// A code's number through f16, which has f8E5M2's exponents and, by 2^-8, the
+/// numbers of f8E4M3FN.
+static Value decodeByHalf(SequenceBuilder &b, Value code, Type format) {
+  Type f16 = b.builder.getF16Type(), f32 = b.builder.getF32Type();
+  Type i16 = b.builder.getI16Type();
+  if (format.isF16())
+    return b.convert(b.bitcast(code, f16), f32);
+  if (isa<Float8E5M2Type>(format))
+    return b.convert(b.bitcast(b.shl(b.resize(code, i16), 8), f16), f32);
+  // The sign, one bit of it too many, and seven bits of f16's below.
+  auto shaped = dyn_cast<VectorType>(code.getType());
+  Type type = shaped ? Type(shaped.clone(i16)) : i16;
+  Value word = arith::ExtSIOp::create(b.builder, b.loc, type, code);
+  Value bits = b.shl(word, 7);
+  bits = b.andi(bits, b.like(bits, 0xBFFF));
+  Value magnitude = b.andi(bits, b.like(bits, 0x7FFF));
+  Value isNaN = b.compare(arith::CmpIPredicate::eq, magnitude,
+                          b.like(bits, uint64_t(0x7F) << 7));
+  bits = b.select(isNaN, b.like(bits, 0x7FFF), bits);
+  Value number = b.convert(b.bitcast(bits, f16), f32);
+  return b.mul(number, b.real(number.getType(), 0x1p8));
+}
+
+static void expand(DecodeFloatOp op, bool halfConversions) {
   OpBuilder builder(op);
   SequenceBuilder b(builder, op.getLoc());
-  op.replaceAllUsesWith(
-      scaled::decodeFloat(b, op.getCode(), FloatFormat::get(op.getFormat())));
+  Value number = halfConversions
+                     ? decodeByHalf(b, op.getCode(), op.getFormat())
+                     : scaled::decodeFloat(b, op.getCode(),
+                                           FloatFormat::get(op.getFormat()));
+  op.replaceAllUsesWith(number);
   op.erase();
 }
 
@@ -140,7 +185,7 @@ private:
         ops.push_back(op);
     });
     for (OpTy op : ops)
-      expand(op);
+      expand(op, halfConversions);
     numExpanded += ops.size();
   }
 };

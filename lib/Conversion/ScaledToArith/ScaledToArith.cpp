@@ -205,11 +205,13 @@ static Value widenExponent(SequenceBuilder &b, Value exponent) {
 }
 
 static Value buildLeast(SequenceBuilder &b, LeastOp op) {
-  auto [magnitude, isFinite] = takeMagnitude(b, op.getX());
-  Value isZero =
-      b.compare(arith::CmpIPredicate::eq, magnitude, b.like(magnitude, 0));
-  Value least = b.select(isFinite, magnitude, b.like(magnitude, ~uint64_t(0)));
-  return b.select(isZero, b.like(magnitude, ~uint64_t(0)), least);
+  Value bits = b.bits(op.getX());
+  Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
+  // Zero's bits less 1 wrap around.
+  Value counts = b.compare(arith::CmpIPredicate::ult,
+                           b.subi(magnitude, b.like(magnitude, 1)),
+                           b.like(magnitude, f32Infinity - 1));
+  return b.select(counts, magnitude, b.like(magnitude, ~uint64_t(0)));
 }
 
 static Value buildExponent(SequenceBuilder &b, ExponentOp op) {

@@ -58,7 +58,7 @@ static Cost getCost(Operation *op) {
       isa<arith::BitcastOp, LoadPlaneOp, RandomBitsOp>(op) ||
       !isa<VectorType>(op->getResult(0).getType()))
     return {0, 0};
-  if (isa<arith::DivFOp, math::SqrtOp>(op))
+  if (isa<arith::DivFOp, math::SqrtOp, LookupOp>(op))
     return {40, 20};
   if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, math::FmaOp>(op))
     return {8, 4};

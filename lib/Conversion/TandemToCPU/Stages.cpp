@@ -33,8 +33,11 @@ Stages::Stages(KernelOp kernel)
       uniform.insert(&op);
   }
   assignStages(body);
-  if (count > 1)
-    findKept(body);
+  if (count == 1)
+    return;
+  if (width > 1)
+    findShared(body);
+  findKept(body);
 }
 
 bool Stages::isUniform(Value value) const {
@@ -72,10 +75,40 @@ void Stages::delay(Operation *op) {
   stageOf[op] = std::max(stageOf[op], earliest);
 }
 
+/// Whether a value is the same for all elements of a tile, and known before a
+/// stage begins.
+bool Stages::isSharedOperand(Value value) const {
+  Operation *op = value.getDefiningOp();
+  if (isUniform(value) || isShared(op))
+    return true;
+  return isBoundary(op) && int64_t(cast<ReduceOp>(op).getGroup()) == tile;
+}
+
+/// Accesses to entries that a tile's elements share, and scalars that follow
+/// from them and from the tile's reductions.
+void Stages::findShared(Block &body) {
+  auto isVector = [](Type type) { return isa<VectorType>(type); };
+  for (Operation &op : body.without_terminator()) {
+    bool isEntry = false;
+    if (auto load = dyn_cast<LoadPlaneOp>(op))
+      isEntry = load.getSharing() >= tile;
+    else if (auto store = dyn_cast<StorePlaneOp>(op))
+      isEntry = store.getSharing() >= tile;
+    bool isScalar = llvm::none_of(op.getOperandTypes(), isVector) &&
+                    llvm::none_of(op.getResultTypes(), isVector);
+    if (isScalar && (isEntry || (isPure(&op) && !isa<ReduceOp>(op))) &&
+        !uniform.contains(&op) &&
+        llvm::all_of(op.getOperands(),
+                     [&](Value operand) { return isSharedOperand(operand); }))
+      shared.insert(&op);
+  }
+}
+
 void Stages::findKept(Block &body) {
   for (Operation &op : body.without_terminator())
     for (Value operand : op.getOperands())
       if (!isUniform(operand) && !isBoundary(operand.getDefiningOp()) &&
+          !isShared(operand.getDefiningOp()) &&
           stageOf[operand.getDefiningOp()] < stageOf[&op])
         kept.insert(operand);
   for (Value value : llvm::to_vector(llvm::reverse(kept)))
@@ -88,10 +121,11 @@ bool Stages::isRecomputed(Value value, unsigned depth) const {
   constexpr unsigned deepest = 4;
   Operation *op = value.getDefiningOp();
   if (depth == deepest || !isPure(op) ||
-      isa<ReduceOp, arith::DivFOp, math::SqrtOp>(op))
+      isa<ReduceOp, LookupOp, arith::DivFOp, math::SqrtOp>(op))
     return false;
   return llvm::all_of(op->getOperands(), [&](Value operand) {
     return isUniform(operand) || kept.contains(operand) ||
+           isShared(operand.getDefiningOp()) ||
            isBoundary(operand.getDefiningOp()) ||
            isRecomputed(operand, depth + 1);
   });

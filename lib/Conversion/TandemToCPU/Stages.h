@@ -36,6 +36,9 @@ public:
   bool isUniform(Value value) const;
   /// Whether a reduction ends its stage.
   bool isBoundary(Operation *op) const;
+  /// Whether an operation is on what all elements of a tile share, so that it
+  /// runs once for the tile, before its stage.
+  bool isShared(Operation *op) const { return shared.contains(op); }
   /// Whether a value is kept in memory for later stages; others are computed
   /// again where they are needed.
   bool isKept(Value value) const { return kept.contains(value); }
@@ -44,13 +47,15 @@ public:
 private:
   void assignStages(Block &body);
   void delay(Operation *op);
+  void findShared(Block &body);
+  bool isSharedOperand(Value value) const;
   void findKept(Block &body);
   bool isRecomputed(Value value, unsigned depth) const;
 
   int64_t width, tile;
   unsigned count = 1;
   llvm::DenseMap<Operation *, unsigned> stageOf;
-  llvm::DenseSet<Operation *> uniform;
+  llvm::DenseSet<Operation *> uniform, shared;
   llvm::SetVector<Value> kept;
 };
 

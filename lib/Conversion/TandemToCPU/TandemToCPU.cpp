@@ -14,6 +14,7 @@
 #include "PairedLanes.h"
 #include "Schedule.h"
 #include "Stages.h"
+#include "Tables.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Conversion/TreeSum.h"
@@ -55,6 +56,7 @@ private:
 
   void createScratch();
   void createKept();
+  SmallVector<Value> getPointers(const Chunk &chunk, Value index);
   void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
   /// A chunk of a matrix, row by row.
   void buildMatrixTile(LLVM::LLVMFuncOp entry, Value chunkIndex);
@@ -68,8 +70,12 @@ private:
   /// processor no room to see the loads of the next, and it keeps more streams
   /// than its own prefetchers follow.
   void prefetch(ArrayRef<Value> pointers);
-  void buildBlock(const Chunk &chunk, unsigned stage, Value tile, Value index);
-  void buildBody(StageBlock &block);
+  /// `shared` knows what the tile's elements share.
+  void buildBlock(const Chunk &chunk, unsigned stage, Value tile, Value index,
+                  const IRMapping &shared);
+  /// Builds the operations of a block's stage that the tile's elements share,
+  /// or the others.
+  void buildBody(StageBlock &block, bool isShared = false);
   void buildOperation(StageBlock &block, Operation *op);
   void buildReduce(StageBlock &block, ReduceOp op);
   /// ORs the flags whose conditions held anywhere into the thread's.
@@ -447,24 +453,39 @@ void CPUKernelBuilder::createKept() {
 
 /// Runs each stage over all blocks of the tile before the next.
 void CPUKernelBuilder::buildTile(const Chunk &chunk, Value tile) {
+  IRMapping shared;
   if (stages.getCount() == 1)
-    return buildBlock(chunk, /*stage=*/0, tile, tile);
+    return buildBlock(chunk, /*stage=*/0, tile, tile, shared);
   SequenceBuilder b(builder, loc);
   Value end = arith::MinSIOp::create(
       builder, loc, b.addi(tile, launch.i64(stages.getTile())), chunk.end);
-  for (unsigned stage = 0; stage < stages.getCount(); ++stage)
-    buildLoop(tile, end, width,
-              [&](Value index) { buildBlock(chunk, stage, tile, index); });
+  for (unsigned stage = 0; stage < stages.getCount(); ++stage) {
+    StageBlock head{chunk, stage, tile, tile, getPointers(chunk, tile), shared};
+    buildBody(head, /*isShared=*/true);
+    shared = head.mapping;
+    buildLoop(tile, end, width, [&](Value index) {
+      buildBlock(chunk, stage, tile, index, shared);
+    });
+  }
+}
+
+SmallVector<Value> CPUKernelBuilder::getPointers(const Chunk &chunk,
+                                                 Value index) {
+  return llvm::map_to_vector(llvm::seq<unsigned>(0, planes.size()),
+                             [&](unsigned plane) -> Value {
+                               return planes[plane].isUsed()
+                                          ? launch.addressOf(chunk, plane,
+                                                             index)
+                                          : Value();
+                             });
 }
 
 /// A full block works on the planes, a partial one on a copy of its elements.
 void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
-                                  Value tile, Value index) {
-  StageBlock block{chunk, stage, tile, index, {}, {}};
-  for (unsigned plane = 0; plane < planes.size(); ++plane)
-    block.pointers.push_back(planes[plane].isUsed()
-                                 ? launch.addressOf(chunk, plane, index)
-                                 : Value());
+                                  Value tile, Value index,
+                                  const IRMapping &shared) {
+  StageBlock block{chunk, stage, tile, index, getPointers(chunk, index),
+                   shared};
   if (width == 1)
     return buildBody(block);
   if (stage == 0)
@@ -537,10 +558,11 @@ Value CPUKernelBuilder::laneExists(const StageBlock &block) {
   return b.compare(arith::CmpIPredicate::slt, numbers, limit);
 }
 
-void CPUKernelBuilder::buildBody(StageBlock &block) {
+void CPUKernelBuilder::buildBody(StageBlock &block, bool isShared) {
   launch.mapShared(block.chunk, block.mapping);
   for (Operation *op : order) {
-    bool isHere = stages.getStage(op) == block.stage;
+    bool isHere =
+        stages.getStage(op) == block.stage && stages.isShared(op) == isShared;
     bool isUniform = op->getNumResults() && stages.isUniform(op->getResult(0));
     if (isHere && !isUniform)
       buildOperation(block, op);
@@ -584,6 +606,11 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
     RandomSource source =
         block.chunk.getRandomSource(b, draw, block.index, mapping);
     define(lanes.extend(b, buildRandomBits(b, source, width)));
+  } else if (auto lookup = dyn_cast<LookupOp>(op)) {
+    define(buildLookup(
+        b, lookup, llvm::map_to_vector(lookup.getIndices(), [&](Value index) {
+          return mapping.lookup(index);
+        })));
   } else if (lanes.isExtension(op)) {
     define(lanes.extend(b, mapping.lookup(op->getOperand(0))));
   } else if (lanes.isTruncation(op)) {

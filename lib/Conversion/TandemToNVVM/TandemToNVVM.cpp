@@ -619,6 +619,13 @@ struct ConvertTandemToNVVMPass
                          "-tandem-widen first");
         return signalPassFailure();
       }
+      auto lookups = kernel.getBodyBlock().getOps<LookupOp>();
+      if (!lookups.empty()) {
+        (*lookups.begin())
+            .emitError("'tandem.lookup' is for CPUs, whose caches hold tables; "
+                       "leave out -tandem-tabulate");
+        return signalPassFailure();
+      }
       if (failed(verifyLowered(kernel)))
         return signalPassFailure();
       NVVMKernelBuilder(kernel).build();

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/CPU.h"
+#include "X86Packing.h"
 #include "X86Rounding.h"
 #include "tandem/Target/LLVMLowering.h"
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
@@ -38,6 +39,12 @@ int64_t mlir::tandem::getDefaultWidth(llvm::StringRef isa) {
   return isa == "x86-64-v3" || (isNative && features.lookup("avx2")) ? 32 : 16;
 }
 
+bool mlir::tandem::hasHalfConversions(llvm::StringRef isa) {
+  if (isa == "native")
+    return llvm::sys::getHostCPUFeatures().lookup("f16c");
+  return isa == "x86-64-v3" || isa == "x86-64-v4";
+}
+
 /// The description of the machine that an ISA name means.
 static llvm::Expected<llvm::orc::JITTargetMachineBuilder>
 describeMachine(llvm::StringRef isa) {
@@ -58,6 +65,10 @@ describeMachine(llvm::StringRef isa) {
     builder->getFeatures() = llvm::SubtargetFeatures();
   }
   builder->getOptions() = getStrictTargetOptions();
+  // Code and constants lie in one allocation, so that instructions take
+  // constants from memory without an address in a register.
+  builder->setCodeModel(llvm::CodeModel::Small);
+  builder->setRelocationModel(llvm::Reloc::PIC_);
   // Kernels are straight-line code of one basic block; a higher level takes a
   // quarter more time and makes nothing faster.
   builder->setCodeGenOptLevel(llvm::CodeGenOptLevel::Less);
@@ -78,8 +89,10 @@ static llvm::Expected<std::unique_ptr<llvm::Module>>
 lower(ModuleOp module, llvm::LLVMContext &context,
       llvm::TargetMachine &machine) {
   auto lowered = lowerToLLVMIR(module, context, machine);
-  if (lowered)
+  if (lowered) {
     selectRoundings(**lowered, machine);
+    selectPacks(**lowered, machine);
+  }
   return lowered;
 }
 

@@ -169,6 +169,7 @@ static llvm::Error emitCPU(ModuleOp module, const CompileOptions &options,
   PassManager manager(module.getContext());
   CPUPipelineOptions pipeline;
   pipeline.width = options.width ? options.width : getDefaultWidth(options.isa);
+  pipeline.halfConversions = hasHalfConversions(options.isa);
   buildCPUPipeline(manager, pipeline);
   if (failed(manager.run(module)))
     return diagnostics.takeError();

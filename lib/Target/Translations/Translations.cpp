@@ -121,6 +121,7 @@ lowerToTarget(ModuleOp module,
 static void buildPipelineForCPU(OpPassManager &manager) {
   CPUPipelineOptions options;
   options.width = getOptions().getCPUWidth();
+  options.halfConversions = hasHalfConversions(getOptions().isa);
   buildCPUPipeline(manager, options);
 }
 

@@ -1,5 +1,6 @@
 // RUN: tandem-opt %s -convert-float-codes-to-arith -tandem-simplify -cse | FileCheck %s
 // RUN: tandem-opt %s -convert-float-codes-to-arith=formats=f8E5M2 | FileCheck %s -check-prefix=LISTED
+// RUN: tandem-opt %s -convert-float-codes-to-arith=half-conversions -tandem-simplify -cse | FileCheck %s -check-prefix=HALF
 // RUN: not tandem-opt %s -convert-float-codes-to-arith=formats=bf16 2>&1 | FileCheck %s -check-prefix=UNKNOWN
 
 // LISTED-NOT: scaled.{{.+}} f8E5M2
@@ -9,13 +10,14 @@
 
 // A magnitude stops at 57344 = 0x47600000. Its exponent, at least that of 2^-14
 // (0x38800000), plus 21 makes the anchor, in whose sum two mantissa bits are left:
-// the units that the sum counts, and above them the exponent less the least one.
+// the units that the sum counts, to which the exponent is added. The code of the
+// least exponent, 113 * 4, is subtracted with the anchor, modulo 256: 60 units more.
 // Where x is not finite the code is NaN (0x7F) or infinity (0x7C).
 // CHECK-LABEL: func.func @saturating(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
 // CHECK-DAG:     %[[LARGEST:.+]] = arith.constant 1197473792 : i32
 // CHECK-DAG:     %[[LEAST:.+]] = arith.constant 947912704 : i32
-// CHECK-DAG:     %[[PLUS_21:.+]] = arith.constant 176160768 : i32
+// CHECK-DAG:     %[[PLUS_21:.+]] = arith.constant 176160828 : i32
 // CHECK-DAG:     %[[NAN:.+]] = arith.constant 127 : i32
 // CHECK-DAG:     %[[INF:.+]] = arith.constant 124 : i32
 // CHECK:         %[[BITS:.+]] = arith.bitcast %[[X]] : f32 to i32
@@ -24,13 +26,15 @@
 // CHECK:         %[[LIFTED:.+]] = arith.addi %[[E]], %[[PLUS_21]] : i32
 // CHECK:         %[[ANCHOR:.+]] = arith.bitcast %[[LIFTED]] : i32 to f32
 // CHECK:         %[[SUM:.+]] = arith.addf %{{.+}}, %[[ANCHOR]] : f32
-// CHECK:         %[[UNITS:.+]] = arith.subi %{{.+}}, %{{.+}} : i32
-// CHECK:         %[[ABOVE:.+]] = arith.subi %[[E]], %[[LEAST]] : i32
-// CHECK:         %[[FIELD:.+]] = arith.shrui %[[ABOVE]], %{{.+}} : i32
-// CHECK:         %[[MAGNITUDE:.+]] = arith.addi %[[UNITS]], %[[FIELD]] : i32
-// CHECK:         %[[SIGN:.+]] = arith.andi
-// CHECK:         %[[NUMBER:.+]] = arith.ori %[[MAGNITUDE]], %[[SIGN]] : i32
+// CHECK-DAG:     %[[SUM_BITS:.+]] = arith.bitcast %[[SUM]] : f32 to i32
+// CHECK-DAG:     %[[FIELD:.+]] = arith.shrui %[[E]], %{{.+}} : i32
+// CHECK:         %[[MAGNITUDE:.+]] = arith.addi %[[SUM_BITS]], %[[FIELD]] : i32
+// CHECK:         %[[TOP:.+]] = arith.shrui %[[BITS]], %{{.+}} : i32
+// CHECK:         %[[DIFFERENCE:.+]] = arith.xori %[[TOP]], %[[MAGNITUDE]] : i32
+// CHECK:         %[[BELOW:.+]] = arith.andi %[[DIFFERENCE]], %[[NAN]] : i32
+// CHECK:         %[[NUMBER:.+]] = arith.xori %[[TOP]], %[[BELOW]] : i32
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno, %[[X]], %[[X]] : f32
+// CHECK:         %[[SIGN:.+]] = arith.andi %[[TOP]]
 // CHECK:         %[[SIGNED_INF:.+]] = arith.ori %[[SIGN]], %[[INF]] : i32
 // CHECK:         %[[SPECIAL:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[SIGNED_INF]] : i32
 // CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %[[SPECIAL]] : i32
@@ -138,4 +142,46 @@ func.func @other_format(%x: f32) -> f32 {
   %q = scaled.encode_float f8E4M3FN, %x : f32 -> i8
   %y = scaled.decode_float f8E5M2, %q : i8 -> f32
   return %y : f32
+}
+
+// A target's f16 has f8E5M2's exponents; f8E4M3FN's numbers are, by 2^-8, f16's with
+// a sign and seven bits below the highest exponent bit.
+// HALF-LABEL: func.func @by_half(
+// HALF-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1, %[[Q3:.+]]: i8, %[[Q2:.+]]: i8, %[[H:.+]]: i16)
+// HALF-DAG:     %[[EIGHT:.+]] = arith.constant 8 : i16
+// HALF-DAG:     %[[SEVEN:.+]] = arith.constant 7 : i16
+// HALF-DAG:     %[[LEFT_OUT:.+]] = arith.constant -16385 : i16
+// HALF-DAG:     %[[CODE_OF_NAN:.+]] = arith.constant 16256 : i16
+// HALF-DAG:     %[[NAN:.+]] = arith.constant 32767 : i16
+// HALF-DAG:     %[[UP:.+]] = arith.constant 2.560000e+02 : f32
+// HALF-DAG:     %[[LARGEST:.+]] = arith.constant 1199562752 : i32
+// HALF:         arith.minui %{{.+}}, %[[LARGEST]] : i32
+// HALF:         %[[NUMBER:.+]] = math.copysign
+// HALF:         %[[CHOSEN:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %{{.+}} : f32
+// HALF:         %[[HALF:.+]] = arith.truncf %[[CHOSEN]] : f32 to f16
+// HALF:         %[[CODE:.+]] = arith.select %{{.+}}, %[[NAN]], %{{.+}} : i16
+// HALF:         %[[AGAIN:.+]] = arith.extf %[[HALF]] : f16 to f32
+// HALF:         %[[READ_BACK:.+]] = arith.select %[[FINITE]], %[[AGAIN]], %{{.+}} : f32
+// HALF:         %[[WORD:.+]] = arith.extsi %[[Q3]] : i8 to i16
+// HALF:         %[[PLACED:.+]] = arith.shli %[[WORD]], %[[SEVEN]] : i16
+// HALF:         %[[BITS:.+]] = arith.andi %[[PLACED]], %[[LEFT_OUT]] : i16
+// HALF:         %[[IS_NAN:.+]] = arith.cmpi eq, %{{.+}}, %[[CODE_OF_NAN]] : i16
+// HALF:         %[[SELECTED:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[BITS]] : i16
+// HALF:         %[[SMALL:.+]] = arith.bitcast %[[SELECTED]] : i16 to f16
+// HALF:         %[[WIDE:.+]] = arith.extf %[[SMALL]] : f16 to f32
+// HALF:         %[[E4M3:.+]] = arith.mulf %[[WIDE]], %[[UP]] : f32
+// HALF:         %[[LOW:.+]] = arith.extui %[[Q2]] : i8 to i16
+// HALF:         %[[HIGH:.+]] = arith.shli %[[LOW]], %[[EIGHT]] : i16
+// HALF:         %[[E5M2_HALF:.+]] = arith.bitcast %[[HIGH]] : i16 to f16
+// HALF:         %[[E5M2:.+]] = arith.extf %[[E5M2_HALF]] : f16 to f32
+// HALF:         %[[F16_HALF:.+]] = arith.bitcast %[[H]] : i16 to f16
+// HALF:         %[[F16:.+]] = arith.extf %[[F16_HALF]] : f16 to f32
+// HALF:         return %[[CODE]], %[[READ_BACK]], %[[E4M3]], %[[E5M2]], %[[F16]]
+func.func @by_half(%x: f32, %finite: i1, %q3: i8, %q2: i8, %h: i16) -> (i16, f32, f32, f32, f32) {
+  %code = scaled.encode_float f16, %x where %finite : f32, i1 -> i16
+  %back = scaled.decode_float f16, %code : i16 -> f32
+  %e4m3 = scaled.decode_float f8E4M3FN, %q3 : i8 -> f32
+  %e5m2 = scaled.decode_float f8E5M2, %q2 : i8 -> f32
+  %f16 = scaled.decode_float f16, %h : i16 -> f32
+  return %code, %back, %e4m3, %e5m2, %f16 : i16, f32, f32, f32, f32
 }

@@ -224,8 +224,9 @@ func.func @small_numbers(%a: i32) -> (f8E8M0FNU, f8E8M0FNU) {
 }
 
 // |y| stops at 1; the exponent counts eighths; the power is L * 2^(k * log2 |y|).
-// log2: bits of sqrt(1/2), 1060439283, are taken off; f * P(f) by Horner's rule.
-// exp2: a NaN counts as -100 too; the integer part goes to the exponent field.
+// log2: bits of sqrt(1/2), 1060439283, are taken off; f * P(f) by Horner's rule, to
+// which the exponent is added, by 2^23 until then. exp2: a NaN counts as -100 too;
+// the integer part goes to the exponent field. What has no power, the code tells.
 // CHECK-LABEL: func.func @expanded(
 // CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[J:.+]]: i8)
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
@@ -236,14 +237,17 @@ func.func @small_numbers(%a: i32) -> (f8E8M0FNU, f8E8M0FNU) {
 // CHECK:         arith.minui
 // CHECK:         %[[HALF:.+]] = arith.constant 1060439283 : i32
 // CHECK:         %[[SHIFTED:.+]] = arith.subi %{{.+}}, %[[HALF]] : i32
-// CHECK:         %[[E:.+]] = arith.shrsi %[[SHIFTED]], %{{.+}} : i32
+// CHECK:         %[[TOP:.+]] = arith.constant -8388608 : i32
+// CHECK:         %[[FIELD:.+]] = arith.andi %[[SHIFTED]], %[[TOP]] : i32
+// CHECK:         %[[E:.+]] = arith.sitofp %[[FIELD]] : i32 to f32
 // CHECK-COUNT-8:  math.fma
 // CHECK:         %[[FP:.+]] = arith.mulf %{{.+}}, %{{.+}} : f32
-// CHECK:         %[[LOG:.+]] = arith.addf %{{.+}}, %[[FP]] : f32
+// CHECK:         %[[UNIT:.+]] = arith.constant 1.1920929E-7 : f32
+// CHECK:         %[[LOG:.+]] = math.fma %[[E]], %[[UNIT]], %[[FP]] : f32
 // CHECK:         %[[X:.+]] = arith.mulf %[[K]], %[[LOG]] : f32
 // CHECK:         %[[LEAST:.+]] = arith.constant -1.000000e+02 : f32
-// CHECK:         %[[BELOW:.+]] = arith.cmpf ult, %[[X]], %[[LEAST]] : f32
-// CHECK:         %[[AT_LEAST:.+]] = arith.select %[[BELOW]], %[[LEAST]], %[[X]] : f32
+// CHECK:         %[[ABOVE:.+]] = arith.cmpf ogt, %[[X]], %[[LEAST]] : f32
+// CHECK:         %[[AT_LEAST:.+]] = arith.select %[[ABOVE]], %[[X]], %[[LEAST]] : f32
 // CHECK:         %[[SUM:.+]] = arith.addf %[[AT_LEAST]], %{{.+}} : f32
 // CHECK-COUNT-6:  math.fma
 // CHECK:         arith.shli
@@ -251,11 +255,20 @@ func.func @small_numbers(%a: i32) -> (f8E8M0FNU, f8E8M0FNU) {
 // CHECK:         %[[L:.+]] = arith.constant 4.480000e+02 : f32
 // CHECK:         %[[STRETCHED:.+]] = arith.mulf %{{.+}}, %[[L]] : f32
 // CHECK:         %[[SIGNED:.+]] = math.copysign %[[STRETCHED]], %[[Y:.+]] : f32
-// CHECK:         %[[CHOSEN:.+]] = arith.select %{{.+}}, %[[SIGNED]], %[[Y]] : f32
-// CHECK:         scaled.encode_float f8E4M3FN, %[[CHOSEN]] where %[[FINITE]]
+// CHECK-NEXT:    scaled.encode_float f8E4M3FN, %[[SIGNED]] where %[[FINITE]]
 func.func @expanded(%x: f32, %s: f32, %j: i8) -> f8E4M3FN {
   %q = scaled.quantize #scaled.expanded<f8E4M3FN, range = 28672.0>, %x by %s, %j : f32, f32 -> f8E4M3FN
   return %q : f8E4M3FN
+}
+
+// f8E5M2 has infinities, which have no power.
+// CHECK-LABEL: func.func @expanded_infinity(
+// CHECK:         %[[SIGNED:.+]] = math.copysign %{{.+}}, %[[Y:.+]] : f32
+// CHECK:         %[[CHOSEN:.+]] = arith.select %{{.+}}, %[[SIGNED]], %[[Y]] : f32
+// CHECK:         scaled.encode_float f8E5M2, %[[CHOSEN]] where
+func.func @expanded_infinity(%x: f32, %s: f32, %j: i8) -> f8E5M2 {
+  %q = scaled.quantize #scaled.expanded<f8E5M2, range = 28672.0>, %x by %s, %j : f32, f32 -> f8E5M2
+  return %q : f8E5M2
 }
 
 // 2^((log2 |q| - log2 L) * (8 / j)), with q's sign; zero and what is not finite,
@@ -264,7 +277,7 @@ func.func @expanded(%x: f32, %s: f32, %j: i8) -> f8E4M3FN {
 // CHECK:         %[[EIGHT:.+]] = arith.constant 8.000000e+00 : f32
 // CHECK:         %[[INVERSE:.+]] = arith.divf %[[EIGHT]], %{{.+}} : f32
 // CHECK-COUNT-8:  math.fma
-// CHECK:         %[[LOG:.+]] = arith.addf
+// CHECK:         %[[LOG:.+]] = math.fma
 // CHECK:         %[[LOG_L:.+]] = arith.constant 8.80735
 // CHECK:         %[[FRACTION:.+]] = arith.subf %[[LOG]], %[[LOG_L]] : f32
 // CHECK:         arith.mulf %[[FRACTION]], %[[INVERSE]] : f32
@@ -278,14 +291,15 @@ func.func @read_expanded(%q: f8E4M3FN, %s: f32, %j: i8) -> f32 {
   return %y : f32
 }
 
-// Zero and what is not finite have all ones.
+// Zero and what is not finite, whose bits less one are 2139095039 or more, have all
+// ones.
 // CHECK-LABEL: func.func @least(
 // CHECK:         %[[M:.+]] = arith.andi
-// CHECK:         %[[FINITE:.+]] = arith.cmpi ult, %[[M]]
-// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[M]]
+// CHECK-DAG:     %[[LIMIT:.+]] = arith.constant 2139095039 : i32
+// CHECK-DAG:     %[[REST:.+]] = arith.subi %[[M]], %{{.+}} : i32
+// CHECK:         %[[COUNTS:.+]] = arith.cmpi ult, %[[REST]], %[[LIMIT]] : i32
 // CHECK:         %[[ONES:.+]] = arith.constant -1 : i32
-// CHECK:         %[[COUNTED:.+]] = arith.select %[[FINITE]], %[[M]], %[[ONES]] : i32
-// CHECK:         %[[RESULT:.+]] = arith.select %[[ZERO]], %[[ONES]], %[[COUNTED]] : i32
+// CHECK:         %[[RESULT:.+]] = arith.select %[[COUNTS]], %[[M]], %[[ONES]] : i32
 // CHECK:         return %[[RESULT]]
 func.func @least(%x: f32) -> i32 {
   %m = scaled.least %x : f32 -> i32
@@ -440,7 +454,7 @@ func.func @expanded_dynamic(%x: f32, %s: f32, %j: i8) -> i8 {
 // CHECK:         %[[INVERSE:.+]] = arith.divf
 // CHECK:         math.absf
 // CHECK-COUNT-8:  math.fma
-// CHECK:         %[[LOG:.+]] = arith.addf
+// CHECK:         %[[LOG:.+]] = math.fma
 // CHECK:         arith.mulf %[[LOG]], %[[INVERSE]] : f32
 func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
   %y = scaled.dequantize #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e4>, %q by %s, %j : (i8), f32 -> f32
@@ -449,7 +463,7 @@ func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
 
 // The significand, shifted down where its exponent is below the format's least
 // (121 in an f32), has 20 bits behind the unit, to whose upper 16 the random bits
-// are added; the exponent stands above. A number's magnitude stops at 448.
+// are added; the exponent stands above, and above all the sign. A number's magnitude stops at 448.
 // CHECK-LABEL: func.func @minifloat_stochastic(
 // CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[R:.+]]: i32)
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
@@ -470,7 +484,9 @@ func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
 // CHECK:         %[[TWENTY:.+]] = arith.constant 20 : i32
 // CHECK:         %[[UNITS:.+]] = arith.shrui %[[SUM]], %[[TWENTY]] : i32
 // CHECK:         %[[CODE:.+]] = arith.addi %[[UNITS]], %[[BASE]] : i32
-// CHECK:         %[[SIGNED:.+]] = arith.ori %[[CODE]], %{{.+}} : i32
+// CHECK:         %[[DIFFERENCE:.+]] = arith.xori %[[TOP:.+]], %[[CODE]] : i32
+// CHECK:         %[[BELOW:.+]] = arith.andi %[[DIFFERENCE]], %{{.+}} : i32
+// CHECK:         %[[SIGNED:.+]] = arith.xori %[[TOP]], %[[BELOW]] : i32
 // CHECK:         arith.select %[[FINITE]], %[[SIGNED]], %{{.+}} : i32
 func.func @minifloat_stochastic(%x: f32, %s: f32, %r: i32) -> i8 {
   %q = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, %x by %s random %r : f32, f32, i32 -> i8
@@ -483,10 +499,12 @@ func.func @minifloat_stochastic(%x: f32, %s: f32, %r: i32) -> i8 {
 // CHECK:         %[[DROPPED:.+]] = arith.constant 22 : i32
 // CHECK:         %[[UNITS:.+]] = arith.shrui %{{.+}}, %[[DROPPED]] : i32
 // CHECK:         %[[CODE:.+]] = arith.addi %[[UNITS]], %{{.+}} : i32
-// CHECK:         %[[ZERO:.+]] = arith.constant 0 : i32
-// CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[CODE]], %[[ZERO]] : i32
-// CHECK:         %[[SIGN:.+]] = arith.select %[[IS_ZERO]], %[[ZERO]], %{{.+}} : i32
-// CHECK:         %[[NUMBER:.+]] = arith.ori %[[CODE]], %[[SIGN]] : i32
+// CHECK:         %[[MASK:.+]] = arith.constant 7 : i32
+// CHECK:         arith.xori %{{.+}}, %[[CODE]] : i32
+// CHECK:         %[[SIGNED:.+]] = arith.xori
+// CHECK:         %[[MAGNITUDE:.+]] = arith.andi %[[CODE]], %[[MASK]] : i32
+// CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[MAGNITUDE]], %{{.+}} : i32
+// CHECK:         %[[NUMBER:.+]] = arith.select %[[IS_ZERO]], %[[MAGNITUDE]], %[[SIGNED]] : i32
 // CHECK:         %[[WORD:.+]] = arith.select %[[FINITE]], %[[NUMBER]], %{{.+}} : i32
 // CHECK:         arith.trunci %[[WORD]] : i32 to i8
 func.func @minifloat_toward_zero(%x: f32, %s: f32) -> i8 {
@@ -504,7 +522,7 @@ func.func @minifloat_toward_zero(%x: f32, %s: f32) -> i8 {
 // CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[AT_MOST]]
 // CHECK:         %[[M:.+]] = arith.select %[[IS_ZERO]], %[[AT_MOST]], %[[RAISED]] : i32
 // CHECK:         %[[CODE:.+]] = arith.shrui %[[M]], %{{.+}} : i32
-// CHECK:         arith.ori %[[CODE]], %{{.+}} : i32
+// CHECK:         arith.xori %{{.+}}, %[[CODE]] : i32
 // CHECK:         arith.trunci %{{.+}} : i32 to i16
 func.func @minifloat_exponents(%x: f32, %s: f32) -> i16 {
   %q = scaled.quantize #scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero, exponents = [-62, 63]>, %x by %s : f32, f32 -> i16
@@ -522,9 +540,11 @@ func.func @minifloat_exponents(%x: f32, %s: f32) -> i16 {
 // CHECK:         %[[SUM:.+]] = arith.addi %{{.+}}, %[[ODD]] : i32
 // CHECK:         %[[UNITS:.+]] = arith.shrui %[[SUM]], %{{.+}} : i32
 // CHECK:         %[[ROUNDED:.+]] = arith.addi %[[UNITS]], %[[BASE]] : i32
-// CHECK:         %[[NUMBER:.+]] = arith.ori %[[ROUNDED]], %{{.+}} : i32
+// CHECK:         arith.xori %{{.+}}, %[[ROUNDED]] : i32
+// CHECK:         %[[NUMBER:.+]] = arith.xori
 // CHECK:         %[[IS_NAN:.+]] = arith.cmpf uno
-// CHECK:         arith.select %[[IS_NAN]], %[[ROUNDED]], %[[NUMBER]] : i32
+// CHECK:         %[[MAGNITUDE:.+]] = arith.andi %[[ROUNDED]], %{{.+}} : i32
+// CHECK:         arith.select %[[IS_NAN]], %[[MAGNITUDE]], %[[NUMBER]] : i32
 func.func @minifloat_no_mantissa(%x: f32, %s: f32) -> i8 {
   %q = scaled.quantize #scaled.minifloat<exponent = 3, mantissa = 0, specials = none>, %x by %s : f32, f32 -> i8
   return %q : i8

@@ -1,5 +1,6 @@
 // RUN: tandem-opt %s -tandem-emulate-floats=formats=bf16 -canonicalize -cse | FileCheck %s
 // RUN: tandem-opt %s -tandem-emulate-floats=formats=bf16,f16,f8E4M3FN,f8E5M2 | FileCheck %s -check-prefix=ALL
+// RUN: tandem-opt %s -tandem-emulate-floats="formats=bf16,f16 half-conversions" | FileCheck %s -check-prefix=HALF
 // RUN: not tandem-opt %s -tandem-emulate-floats=formats=bf16,f64 2>&1 | FileCheck %s -check-prefix=UNKNOWN
 
 // UNKNOWN: error: cannot emulate 'f64'; expected bf16, f16, f8E4M3FN or f8E5M2
@@ -174,5 +175,34 @@ tandem.kernel @codes compute(<f32, f32>) tensors [#p, #p] scalars [] prologue {
   tandem.store_plane %1, %p[0] : f8E5M2, !f8
   %2 = arith.negf %1 : f8E5M2
   tandem.store_plane %2, %q[0] : f8E5M2, !f8
+  tandem.yield
+}
+
+// A target's conversion rounds to f16 and back. It leaves a NaN's payload, which a
+// rounding to bf16 then minds.
+// HALF-LABEL: tandem.kernel @half
+// HALF:         %[[CODE:.+]] = tandem.load_plane %{{.+}}[0] {{.+}} -> i16
+// HALF-NEXT:    %[[X:.+]] = arith.bitcast %[[CODE]] : i16 to f16
+// HALF-NEXT:    %[[WIDE:.+]] = arith.extf %[[X]] : f16 to f32
+// HALF-NEXT:    %[[PRODUCT:.+]] = arith.mulf %[[WIDE]], %[[WIDE]] : f32
+// HALF-NEXT:    %[[ROUNDED:.+]] = arith.truncf %[[PRODUCT]] : f32 to f16
+// HALF-NEXT:    %[[LANE:.+]] = arith.extf %[[ROUNDED]] : f16 to f32
+// HALF:         arith.andi %{{.+}}, %{{.+}} : i32
+// HALF:         %[[IS_NAN:.+]] = arith.cmpi ugt, %{{.+}}, %{{.+}} : i32
+// HALF:         arith.select %[[IS_NAN]]
+// HALF:         %[[STORED:.+]] = arith.truncf %[[LANE]] : f32 to f16
+// HALF:         %[[BITS:.+]] = arith.bitcast %[[STORED]] : f16 to i16
+// HALF:         %[[CANONICAL:.+]] = arith.select %{{.+}}, %{{.+}}, %[[BITS]] : i16
+// HALF:         tandem.store_plane %[[CANONICAL]]
+tandem.kernel @half compute(<component, f16>) tensors [#p, #p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f16>>, %q: !bf16):
+  %0 = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f16>> -> f16
+  %1 = arith.mulf %0, %0 : f16
+  %2 = arith.extf %1 : f16 to f32
+  %3 = arith.truncf %2 : f32 to bf16
+  tandem.store_plane %1, %p[0] : f16, !tandem.stored<tensor<?xf32>, #tandem.float<f16>>
+  tandem.store_plane %3, %q[0] : bf16, !bf16
   tandem.yield
 }

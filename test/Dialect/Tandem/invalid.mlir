@@ -527,3 +527,27 @@ func.func @saturation_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f8E4M3F
   tandem.saturation %p : !tandem.stored<tensor<?xf32>, #tandem.float<f8E4M3FN>>
   return
 }
+
+// -----
+
+func.func @lookup_c1(%x: i8) {
+  // expected-error @+1 {{'tandem.lookup' op takes one index of 256 entries or two of 256 each, got 1 for 'tensor<16xf32>'}}
+  %0 = tandem.lookup[%x] in dense<0.0> : tensor<16xf32> : i8 -> f32
+  return
+}
+
+// -----
+
+func.func @lookup_c1_shape(%x: i8) {
+  // expected-error @+1 {{'tandem.lookup' op takes one index of 256 entries or two of 256 each, got 2 for 'tensor<256xf32>'}}
+  %0 = tandem.lookup[%x, %x] in dense<0.0> : tensor<256xf32> : i8, i8 -> f32
+  return
+}
+
+// -----
+
+func.func @lookup_c2(%x: i8) {
+  // expected-error @+1 {{'tandem.lookup' op gives what the table holds, 'bf16', not 'f32'}}
+  %0 = tandem.lookup[%x] in dense<0.0> : tensor<256xbf16> : i8 -> f32
+  return
+}

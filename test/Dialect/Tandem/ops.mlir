@@ -130,3 +130,13 @@ func.func @histories(%p: !delayed) {
   tandem.saturation %p : !delayed
   return
 }
+
+// CHECK-LABEL: func.func @lookup(
+// CHECK-SAME:      %[[J:.+]]: i8, %[[Q:.+]]: vector<4xi8>)
+func.func @lookup(%j: i8, %q: vector<4xi8>) -> (f32, vector<4xf32>) {
+  // CHECK-NEXT: tandem.lookup[%[[J]], %[[J]]] in dense<1.000000e+00> : tensor<256x256xf32> : i8, i8 -> f32
+  %0 = tandem.lookup[%j, %j] in dense<1.0> : tensor<256x256xf32> : i8, i8 -> f32
+  // CHECK-NEXT: tandem.lookup[%[[Q]]] in dense<2.000000e+00> : tensor<256xf32> : vector<4xi8> -> vector<4xf32>
+  %1 = tandem.lookup[%q] in dense<2.0> : tensor<256xf32> : vector<4xi8> -> vector<4xf32>
+  return %0, %1 : f32, vector<4xf32>
+}

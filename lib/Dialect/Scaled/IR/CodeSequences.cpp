@@ -23,27 +23,28 @@ Value scaled::clampMagnitude(SequenceBuilder &b, Value y, double largest) {
       b.builder, b.loc, b.andi(bits, b.like(bits, f32Magnitude)), limit);
 }
 
-Value scaled::signOf(SequenceBuilder &b, Value y, FloatFormat format) {
-  Value bits = b.bits(y);
-  return b.andi(b.shr(bits, 32 - format.width()),
-                b.like(bits, format.signMask()));
-}
-
 Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
                           Value code, FloatFormat format) {
-  Value sign = signOf(b, y, format);
-  Value zero = b.like(sign, 0), nan = b.like(sign, format.canonicalNaN());
-  if (format.specials == Specials::negative_zero)
-    sign =
-        b.select(b.compare(arith::CmpIPredicate::eq, code, zero), zero, sign);
-  Value number = b.ori(code, sign);
+  Value magnitudes = b.like(code, format.magnitudeMask());
+  Value nan = b.like(code, format.canonicalNaN());
+  // The sign in its place, the code below: one operation on bits where targets
+  // have them of three operands.
+  Value top = b.shr(b.bits(y), 32 - format.width());
+  Value number = b.xori(top, b.andi(b.xori(top, code), magnitudes));
+  if (format.specials == Specials::negative_zero) {
+    Value magnitude = b.andi(code, magnitudes);
+    Value isZero =
+        b.compare(arith::CmpIPredicate::eq, magnitude, b.like(code, 0));
+    number = b.select(isZero, magnitude, number);
+  }
   if (format.specials == Specials::nan ||
       format.specials == Specials::negative_zero)
     return b.select(isFinite, number, nan);
   Value isNaN = b.compare(arith::CmpFPredicate::UNO, y, y);
   // Without special codes, what is not finite has become the largest number.
   if (format.specials == Specials::none)
-    return b.select(isNaN, code, number);
+    return b.select(isNaN, b.andi(code, magnitudes), number);
+  Value sign = b.andi(top, b.like(top, format.signMask()));
   Value infinity = b.ori(sign, b.like(sign, format.infinity()));
   return b.select(isFinite, number, b.select(isNaN, nan, infinity));
 }

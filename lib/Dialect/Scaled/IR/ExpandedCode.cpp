@@ -17,6 +17,7 @@
 
 using namespace mlir;
 using namespace mlir::scaled;
+using mlir::tandem::FloatFormat;
 using mlir::tandem::SequenceBuilder;
 
 LogicalResult
@@ -60,6 +61,14 @@ static Value hasPower(SequenceBuilder &b, Value value) {
                    b.like(bits, tandem::f32Infinity - 1));
 }
 
+/// Whether a code tells values without a power from others by itself: zero's
+/// power, 2^-100, rounds to zero, and the one code for what is not finite needs
+/// no value.
+static bool isAbsorbing(CodeAttrInterface code) {
+  auto plain = dyn_cast<FloatCodeAttr>(code);
+  return plain && !FloatFormat::get(plain.getFormat()).hasInfinity();
+}
+
 SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
                                             Value isFinite, Value exponent,
                                             Value random) const {
@@ -72,7 +81,8 @@ SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
   if (largest != 1.0)
     power = b.mul(power, b.real(y.getType(), largest));
   Value stretched = math::CopySignOp::create(b.builder, b.loc, power, y);
-  stretched = b.select(hasPower(b, y), stretched, y);
+  if (!isAbsorbing(getCode()))
+    stretched = b.select(hasPower(b, y), stretched, y);
   return getCode().encode(b, stretched, isFinite, Value(), random);
 }
 

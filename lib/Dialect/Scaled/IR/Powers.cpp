@@ -39,14 +39,13 @@ static Value buildHorner(SequenceBuilder &b, Value f,
 Value scaled::buildLog2(SequenceBuilder &b, Value x) {
   Value bits = b.bits(x);
   Value shifted = b.subi(bits, b.like(bits, 0x3F3504F3));
-  Value exponent =
-      arith::ShRSIOp::create(b.builder, b.loc, shifted, b.like(shifted, 23));
-  Value mantissa =
-      b.bitcast(b.subi(bits, b.shl(exponent, 23)), b.builder.getF32Type());
+  Value field = b.andi(shifted, b.like(shifted, 0xFF800000));
+  Value mantissa = b.bitcast(b.subi(bits, field), b.builder.getF32Type());
   Value f = b.sub(mantissa, b.real(mantissa.getType(), 1.0));
-  Value whole =
-      arith::SIToFPOp::create(b.builder, b.loc, f.getType(), exponent);
-  return b.add(whole, b.mul(f, buildHorner(b, f, log2Coefficients)));
+  // e * 2^23 is an f32, and so is e: the fma rounds the sum alone.
+  Value whole = b.toReal(field);
+  Value fraction = b.mul(f, buildHorner(b, f, log2Coefficients));
+  return b.fma(whole, b.real(f.getType(), 0x1p-23), fraction);
 }
 
 double scaled::foldLog2(float x) {
@@ -65,9 +64,10 @@ double scaled::foldLog2(float x) {
 
 Value scaled::buildExp2(SequenceBuilder &b, Value x) {
   Value least = b.real(x.getType(), -100.0);
-  // A NaN, whose bits depend on the target, would leave its mark.
-  Value isBelow = b.compare(arith::CmpFPredicate::ULT, x, least);
-  x = b.select(isBelow, least, x);
+  // A NaN, whose bits depend on the target, would leave its mark. This form is
+  // one instruction of x86.
+  Value isAbove = b.compare(arith::CmpFPredicate::OGT, x, least);
+  x = b.select(isAbove, x, least);
   // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
   Value anchor = b.real(x.getType(), 0x1.8p23);
   Value sum = b.add(x, anchor);

@@ -445,5 +445,21 @@ LogicalResult LoadTotalOp::verify() {
   return success();
 }
 
+LogicalResult LookupOp::verify() {
+  ShapedType table = getTable().getType();
+  // (C1)
+  if (getIndices().empty() || getIndices().size() > 2 ||
+      table.getShape() !=
+          ArrayRef(SmallVector<int64_t>(getIndices().size(), 256)))
+    return emitOpError("takes one index of 256 entries or two of 256 each, "
+                       "got ")
+           << getIndices().size() << " for " << table;
+  // (C2)
+  if (getElementTypeOrSelf(getType()) != table.getElementType())
+    return emitOpError("gives what the table holds, ")
+           << table.getElementType() << ", not " << getType();
+  return success();
+}
+
 #define GET_OP_CLASSES
 #include "tandem/Dialect/Tandem/IR/TandemOps.cpp.inc"

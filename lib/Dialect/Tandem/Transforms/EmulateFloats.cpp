@@ -58,8 +58,10 @@ namespace {
 /// Rebuilds a block with its small floats in f32 lanes.
 class Emulator {
 public:
-  Emulator(const llvm::StringSet<> &formats, Pass::Statistic &roundings)
-      : formats(formats), roundings(roundings) {}
+  Emulator(const llvm::StringSet<> &formats, bool halfConversions,
+           Pass::Statistic &roundings)
+      : formats(formats), halfConversions(halfConversions),
+        roundings(roundings) {}
 
   void run(Block &block) {
     SmallVector<Operation *> emulated;
@@ -109,7 +111,14 @@ private:
   Value decode(SequenceBuilder &b, Value code, Type format);
   Value encode(SequenceBuilder &b, Value lanes, Type format);
 
+  /// Whether the target converts the format from f32 and to it; a NaN then
+  /// keeps its payload.
+  bool isConverted(Type format) const {
+    return halfConversions && format.isF16();
+  }
+
   const llvm::StringSet<> &formats;
+  bool halfConversions;
   Pass::Statistic &roundings;
   IRMapping mapping;
   llvm::DenseSet<Value> lanes;
@@ -126,6 +135,8 @@ static bool hasConversions(Type format) {
 }
 
 Value Emulator::decode(SequenceBuilder &b, Value code, Type format) {
+  if (isConverted(format))
+    return b.convert(b.bitcast(code, format), b.builder.getF32Type());
   if (!hasConversions(format))
     return decodeLanes(b, code, FloatFormat::get(format));
   Value lanes = scaled::DecodeFloatOp::create(
@@ -135,6 +146,8 @@ Value Emulator::decode(SequenceBuilder &b, Value code, Type format) {
 }
 
 Value Emulator::encode(SequenceBuilder &b, Value lanes, Type format) {
+  if (isConverted(format))
+    return b.bits(b.convert(lanes, format));
   if (!hasConversions(format))
     return encodeLanes(b, lanes, FloatFormat::get(format));
   auto [code, codeFormat] = codes.lookup(lanes);
@@ -148,6 +161,8 @@ Value Emulator::encode(SequenceBuilder &b, Value lanes, Type format) {
 Value Emulator::round(SequenceBuilder &b, Value lanes, Type format,
                       bool cleanNaN) {
   ++roundings;
+  if (isConverted(format))
+    return b.convert(b.convert(lanes, format), b.builder.getF32Type());
   if (!hasConversions(format))
     return roundLanes(b, lanes, FloatFormat::get(format), cleanNaN);
   Value code = scaled::EncodeFloatOp::create(
@@ -160,7 +175,10 @@ void Emulator::emulate(Operation *op) {
   OpBuilder builder(op);
   SequenceBuilder b(builder, op->getLoc());
   if (auto store = dyn_cast<StorePlaneOp>(op)) {
-    Value code = encode(b, lane(store.getValue()), formatOf(store.getValue()));
+    Type format = formatOf(store.getValue());
+    Value value = lane(store.getValue());
+    Value code = isConverted(format) ? b.canonicalBits(b.convert(value, format))
+                                     : encode(b, value, format);
     StorePlaneOp::create(builder, op->getLoc(), code, store.getTensor(),
                          store.getPlane());
     return;
@@ -173,7 +191,9 @@ void Emulator::emulate(Operation *op) {
   }
   Value result = build(b, op);
   mapping.map(op->getResult(0), result);
-  if (isEmulated(op->getResult(0).getType()) || isa<arith::ExtFOp>(op))
+  Type format = isa<arith::ExtFOp>(op) ? formatOf(op->getOperand(0))
+                                       : op->getResult(0).getType();
+  if (isEmulated(format) && !isConverted(format))
     lanes.insert(result);
   if (!isEmulated(op->getResult(0).getType()))
     op->getResult(0).replaceAllUsesWith(result);
@@ -238,7 +258,7 @@ Value Emulator::buildTruncation(SequenceBuilder &b, arith::TruncFOp op) {
   if (source.getType().isF64())
     return round(b, roundToOddF32(b, source), type, /*cleanNaN=*/false);
   if (isEmulated(formatOf(source)))
-    return round(b, lane(source), type, /*cleanNaN=*/true);
+    return round(b, lane(source), type, !isConverted(formatOf(source)));
   // A small format that the target has, or f32.
   bool isClean = !source.getType().isF32() || hasCleanNaN(source);
   return round(b, b.convert(source, b.builder.getF32Type()), type, isClean);
@@ -278,8 +298,9 @@ struct EmulateFloatsPass
     }
     for (auto kernel : getOperation().getOps<KernelOp>()) {
       // The body first: its argument types follow what the prologue yields.
-      Emulator(names, numRoundings).run(kernel.getBodyBlock());
-      Emulator(names, numRoundings).run(kernel.getPrologueBlock());
+      Emulator(names, halfConversions, numRoundings).run(kernel.getBodyBlock());
+      Emulator(names, halfConversions, numRoundings)
+          .run(kernel.getPrologueBlock());
     }
   }
 };

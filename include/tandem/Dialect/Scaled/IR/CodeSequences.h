@@ -20,11 +20,9 @@ namespace mlir::scaled {
 /// The bits of |y|, at most those of `largest`, also where y is not a number.
 Value clampMagnitude(tandem::SequenceBuilder &b, Value y, double largest);
 
-/// y's sign bit, where the format has it.
-Value signOf(tandem::SequenceBuilder &b, Value y, tandem::FloatFormat format);
-
-/// The bits of y in the format, as i32: `code`, of its magnitude, with y's
-/// sign, or what stands for a y that was not finite before it was scaled.
+/// The bits of y in the format, as i32: `code`, of its magnitude in the bits
+/// that the format has for it, with y's sign, or what stands for a y that was
+/// not finite before it was scaled.
 Value encodeFloat(tandem::SequenceBuilder &b, Value y, Value isFinite,
                   Value code, tandem::FloatFormat format);
 

@@ -648,4 +648,35 @@ def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {
   }];
 }
 
+def Tandem_Table : Attr<CPred<"::llvm::isa<::mlir::DenseElementsAttr>($_self)">,
+    "dense constant"> {
+  let storageType = "::mlir::DenseElementsAttr";
+  let returnType = "::mlir::DenseElementsAttr";
+  let convertFromStorage = "$_self";
+}
+
+def Tandem_LookupOp : Tandem_Op<"lookup",
+    !listconcat([Pure, SameOperandsAndResultShape], ElementwiseMappable.traits)> {
+  let summary = "the entry of a table that bytes select";
+  let description = [{
+    `-tandem-tabulate` puts it in the place of what is computed from bytes alone.
+    A second dimension is for a byte that the elements of a group share, which
+    comes first.
+
+    Constraints: (C1) the table has 256 entries for each index, one or two; (C2)
+    the result is of the table's element type.
+
+    Example:
+
+    ```mlir
+    %x = tandem.lookup[%code] in dense<1.0> : tensor<256xf32> : i8 -> f32
+    %y = tandem.lookup[%exponent, %code] in dense<1.0> : tensor<256x256xf32> : i8, i8 -> f32
+    ```
+  }];
+  let arguments = (ins Variadic<AnyTypeOf<[I8, VectorOfAnyRankOf<[I8]>]>>:$indices, Tandem_Table:$table);
+  let results = (outs AnyTypeOf<[F32, VectorOfAnyRankOf<[F32]>]>:$result);
+  let assemblyFormat = "`[` $indices `]` `in` $table attr-dict `:` type($indices) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEMOPS_TD

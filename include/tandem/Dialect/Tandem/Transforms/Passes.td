@@ -185,7 +185,8 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
     truncation is left for a backend to get wrong.
 
     Of the 8-bit formats, which some targets convert themselves, roundings, loads
-    and stores are `scaled.encode_float` and `scaled.decode_float`.
+    and stores are `scaled.encode_float` and `scaled.decode_float`. With
+    `half-conversions` those of f16 are conversions from f32 and to it.
 
     An fma is computed in f64 with rounding to odd, except the residual of a
     product (fma(a, b, -(a*b))), which an f32 fma gives exactly. The error of a
@@ -197,6 +198,8 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
   let options = [
     ListOption<"formats", "formats", "std::string",
                "Formats to emulate: bf16, f16, f8E4M3FN, f8E5M2">,
+    Option<"halfConversions", "half-conversions", "bool", "false",
+           "The target converts between f16 and f32">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::scaled::ScaledDialect"];
@@ -241,6 +244,23 @@ def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::mlir::tandem::TandemDialect"];
   let statistics = [Statistic<"numPhases", "phases", "Number of phases of kernels split">];
+}
+
+def Tabulate : Pass<"tandem-tabulate", "::mlir::ModuleOp"> {
+  let summary = "Look up what is computed from a byte alone";
+  let description = [{
+    An f32 that depends on a stored byte and constants alone, such as the number
+    that a code stands for, has 256 values; with a byte that a group shares, such
+    as the exponent of a range, 65536. Where computing it takes many operations, a
+    `tandem.lookup` takes their place. The table's entries are computed here by the
+    same operations, so that no bit changes.
+
+    For CPUs: their caches hold the tables.
+
+    Example: `test/Dialect/Tandem/tabulate.mlir`
+  }];
+  let dependentDialects = ["::mlir::tandem::TandemDialect"];
+  let statistics = [Statistic<"numTables", "tables", "Number of tables">];
 }
 
 def Widen : Pass<"tandem-widen", "::mlir::ModuleOp"> {

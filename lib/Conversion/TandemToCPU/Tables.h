@@ -1,0 +1,27 @@
+//===- Tables.h - Lookups in constant tables --------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares lookups in constant tables on CPUs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_TANDEMTOCPU_TABLES_H
+#define TANDEM_LIB_CONVERSION_TANDEMTOCPU_TABLES_H
+
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+
+/// The entries that `indices`, those of the operation or what became of them,
+/// select: a load or, of vectors, a gather. Equal tables of a module are one.
+Value buildLookup(SequenceBuilder &b, LookupOp op, ValueRange indices);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_TANDEMTOCPU_TABLES_H

@@ -1,0 +1,188 @@
+//===- Tabulate.cpp - Tables of what bytes stand for ----------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pass that looks up what a kernel computes from a
+// byte alone.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ByteFunctions.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_TABULATE
+#include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+/// What a lookup costs on a CPU, in operations of one cycle on a vector: a
+/// gather of 16 takes as long as two ports take for some 20 operations.
+static constexpr unsigned lookupCost = 20;
+
+static unsigned getCost(Operation *op) {
+  if (isa<arith::ConstantOp, arith::BitcastOp, LoadPlaneOp>(op))
+    return 0;
+  return isa<arith::DivFOp, math::SqrtOp>(op) ? 20 : 1;
+}
+
+namespace {
+/// The loads of bytes that a value depends on: one of a byte that a group
+/// shares, one of the element's own.
+struct Sources {
+  LoadPlaneOp row, column;
+
+  /// Adds another value's; fails if there is one of a kind already.
+  LogicalResult join(const Sources &other);
+};
+
+class Tabulator {
+public:
+  Tabulator(Block &block, Pass::Statistic &tables)
+      : block(block), tables(tables) {}
+  void run();
+
+private:
+  /// Notes an operation's sources, if it has no others.
+  void visit(Operation *op);
+  /// Whether a value is an f32 of bytes alone that something else reads.
+  bool isRoot(Operation *op) const;
+  /// The operations on the element's byte that lead to a value, in order, and
+  /// those that they need.
+  SmallVector<Operation *> getSlice(Operation *root) const;
+  void tabulate(Operation *root);
+
+  Block &block;
+  Pass::Statistic &tables;
+  llvm::DenseMap<Operation *, Sources> sources;
+};
+} // namespace
+
+LogicalResult Sources::join(const Sources &other) {
+  auto joinOne = [](LoadPlaneOp &mine, LoadPlaneOp theirs) {
+    if (!mine)
+      mine = theirs;
+    return success(!theirs || mine == theirs);
+  };
+  return success(succeeded(joinOne(row, other.row)) &&
+                 succeeded(joinOne(column, other.column)));
+}
+
+void Tabulator::visit(Operation *op) {
+  if (auto load = dyn_cast<LoadPlaneOp>(op)) {
+    bool isShared = load.getPlaneInfo().group > 1;
+    if (load.getType().isInteger(8))
+      sources[op] = isShared ? Sources{load, {}} : Sources{{}, load};
+    return;
+  }
+  if (!canEvaluate(op))
+    return;
+  Sources joined;
+  for (Value operand : op->getOperands()) {
+    auto found = sources.find(operand.getDefiningOp());
+    if (found == sources.end() || failed(joined.join(found->second)))
+      return;
+  }
+  sources[op] = joined;
+}
+
+bool Tabulator::isRoot(Operation *op) const {
+  auto found = sources.find(op);
+  return found != sources.end() && found->second.column &&
+         op->getResult(0).getType().isF32() &&
+         llvm::any_of(op->getUsers(),
+                      [&](Operation *user) { return !sources.contains(user); });
+}
+
+SmallVector<Operation *> Tabulator::getSlice(Operation *root) const {
+  llvm::SetVector<Operation *> slice;
+  slice.insert(root);
+  for (unsigned i = 0; i < slice.size(); ++i)
+    for (Value operand : slice[i]->getOperands())
+      if (!isa<LoadPlaneOp>(slice[i]))
+        slice.insert(operand.getDefiningOp());
+  SmallVector<Operation *> ordered = slice.takeVector();
+  llvm::sort(ordered,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return ordered;
+}
+
+/// All values of a byte.
+static ByteFunction getBytes(bool isRow) {
+  ByteFunction bytes{isRow, !isRow, {}};
+  llvm::append_range(bytes.values, llvm::seq<uint32_t>(0, 256));
+  return bytes;
+}
+
+static DenseElementsAttr evaluateSlice(ArrayRef<Operation *> slice,
+                                       const Sources &sources) {
+  DefaultFloatEnvironment environment;
+  llvm::DenseMap<Operation *, ByteFunction> functions;
+  for (Operation *op : slice) {
+    if (isa<LoadPlaneOp>(op)) {
+      functions[op] = getBytes(op == sources.row);
+      continue;
+    }
+    SmallVector<const ByteFunction *> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(&functions.find(operand.getDefiningOp())->second);
+    ByteFunction result = evaluate(op, operands);
+    functions[op] = std::move(result);
+  }
+  SmallVector<int64_t> shape(sources.row ? 2 : 1, 256);
+  auto type =
+      RankedTensorType::get(shape, slice.back()->getResult(0).getType());
+  ArrayRef<uint32_t> bits = functions[slice.back()].values;
+  return DenseElementsAttr::getFromRawBuffer(
+      type, ArrayRef(reinterpret_cast<const char *>(bits.data()),
+                     bits.size() * sizeof(uint32_t)));
+}
+
+void Tabulator::tabulate(Operation *root) {
+  SmallVector<Operation *> slice = getSlice(root);
+  Sources from = sources.lookup(root);
+  unsigned cost = 0;
+  for (Operation *op : slice)
+    if (sources.lookup(op).column)
+      cost += getCost(op);
+  if (cost <= lookupCost)
+    return;
+  SmallVector<Value> indices;
+  if (from.row)
+    indices.push_back(from.row);
+  indices.push_back(from.column);
+  OpBuilder builder(root);
+  auto lookup =
+      LookupOp::create(builder, root->getLoc(), root->getResult(0).getType(),
+                       indices, evaluateSlice(slice, from));
+  root->replaceAllUsesWith(lookup);
+  ++tables;
+}
+
+void Tabulator::run() {
+  for (Operation &op : block)
+    visit(&op);
+  SmallVector<Operation *> roots;
+  for (Operation &op : block)
+    if (isRoot(&op))
+      roots.push_back(&op);
+  for (Operation *root : roots)
+    tabulate(root);
+}
+
+namespace {
+struct TabulatePass : public tandem::impl::TabulateBase<TabulatePass> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<KernelOp>())
+      Tabulator(kernel.getBodyBlock(), numTables).run();
+  }
+};
+} // namespace

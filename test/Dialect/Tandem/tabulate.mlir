@@ -1,0 +1,76 @@
+// RUN: tandem-opt %s -tandem-tabulate -tandem-simplify | FileCheck %s
+
+#p = #tandem.role<param "p">
+!root = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32, scale = f32>>
+!expanded = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 28672.0>, group = 32, scale = f32>>
+
+// code / 3 for all bytes: 0, 1/3, 2/3, 1 and so on. What depends on the scale is
+// computed.
+// CHECK-LABEL: tandem.kernel @quotient
+// CHECK:         %[[Q:.+]] = tandem.load_plane %{{.+}}[0] {{.+}} -> i8
+// CHECK:         %[[S:.+]] = tandem.load_plane %{{.+}}[1] {{.+}} -> f32
+// CHECK-NOT:     arith.divf
+// CHECK:         %[[X:.+]] = tandem.lookup[%[[Q]]] in dense<"0x00000000ABAAAA3EABAA2A3F0000803F{{.+}}"> : tensor<256xf32> : i8 -> f32
+// CHECK:         arith.mulf %[[X]], %[[S]] : f32
+tandem.kernel @quotient compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !root):
+  %q = tandem.load_plane %p[0] : !root -> i8
+  %s = tandem.load_plane %p[1] : !root -> f32
+  %three = arith.constant 3.0 : f32
+  %0 = arith.uitofp %q : i8 to f32
+  %1 = arith.addf %0, %0 : f32
+  %2 = arith.subf %1, %0 : f32
+  %3 = arith.divf %2, %three : f32
+  %4 = arith.mulf %3, %s : f32
+  %5 = arith.fptoui %4 : f32 to i8
+  tandem.store_plane %5, %p[0] : i8, !root
+  tandem.store_plane %4, %p[1] : f32, !root
+  tandem.yield
+}
+
+// A byte that a group shares is the table's row; what depends on it alone stays,
+// once for the group, if something else reads it.
+// CHECK-LABEL: tandem.kernel @shared
+// CHECK:         %[[Q:.+]] = tandem.load_plane %{{.+}}[0] {{.+}} -> i8
+// CHECK:         %[[J:.+]] = tandem.load_plane %{{.+}}[2] {{.+}} -> i8
+// CHECK-NOT:     arith.divf
+// CHECK:         tandem.lookup[%[[J]], %[[Q]]] in dense<"0x{{.+}}"> : tensor<256x256xf32> : i8, i8 -> f32
+// CHECK-NOT:     arith.divf
+tandem.kernel @shared compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !expanded):
+  %q = tandem.load_plane %p[0] : !expanded -> i8
+  %s = tandem.load_plane %p[1] : !expanded -> f32
+  %j = tandem.load_plane %p[2] : !expanded -> i8
+  %0 = arith.uitofp %q : i8 to f32
+  %1 = arith.uitofp %j : i8 to f32
+  %2 = arith.divf %0, %1 : f32
+  %3 = math.fma %2, %2, %0 : f32
+  %4 = arith.mulf %3, %s : f32
+  %5 = arith.fptoui %4 : f32 to i8
+  tandem.store_plane %5, %p[0] : i8, !expanded
+  tandem.store_plane %4, %p[1] : f32, !expanded
+  tandem.store_plane %j, %p[2] : i8, !expanded
+  tandem.yield
+}
+
+// Few operations are cheaper than a lookup.
+// CHECK-LABEL: tandem.kernel @cheap
+// CHECK-NOT:     tandem.lookup
+tandem.kernel @cheap compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !root):
+  %q = tandem.load_plane %p[0] : !root -> i8
+  %s = tandem.load_plane %p[1] : !root -> f32
+  %0 = arith.uitofp %q : i8 to f32
+  %1 = arith.mulf %0, %0 : f32
+  %2 = arith.mulf %1, %s : f32
+  %3 = arith.fptoui %2 : f32 to i8
+  tandem.store_plane %3, %p[0] : i8, !root
+  tandem.store_plane %2, %p[1] : f32, !root
+  tandem.yield
+}
