@@ -242,6 +242,99 @@ def representation_text(result: dict) -> str:
         "\n![Bits of moments by range](images/quality-moments.png)\n"])
 
 #===------------------------------------------------------------------------===#
+# Accumulated errors
+#===------------------------------------------------------------------------===#
+
+ACCUMULATED = """
+A moment is stored and read at every step, so that what matters is not one round trip but
+what many of them add up to: an average that decays by a thousandth a step stays where it
+is if that is less than half a step of its code. So gradients of a run in f32 were
+recorded, in bf16, and all strategies take the same. The numbers say how far the weights
+end from where AdamW in f64 takes them, over how far that one moves them (0.01 is 1 %),
+for the table of characters and for the matrices of the first layer.
+"""
+
+ROWS = {
+    "weight": "Weights, with gradients and moments in f32:",
+    "gradient": "Gradients:",
+    "first": "First moments:",
+    "second": "Second moments:",
+}
+PARTS = ("table", "matrices")
+
+
+def share(values: list[float]) -> str:
+    """The mean over the seeds."""
+    return f"{statistics.fmean(values):.2g}"
+
+
+def storage_rows(storages: dict) -> list[list[str]]:
+    """The bytes are those of the tensor: all others are f32."""
+    return [[name, f"{one['bytes_per_parameter'] - 12:.3f}",
+             *(share(one[part]) for part in PARTS)] for name, one in storages.items()]
+
+
+def whole_rows(strategies: dict) -> list[list[str]]:
+    by_bytes = sorted(strategies.items(), key=lambda i: i[1]["bytes_per_parameter"])
+    return [[name, f"{one['bytes_per_parameter']:.3f}",
+             *(share(one[part]) for part in PARTS)] for name, one in by_bytes]
+
+
+def largest_spread(result: dict) -> float:
+    """Of strategies that end closer than a tenth: seeds' deviation over their mean."""
+    found = [one[part] for one in result["strategies"].values() for part in PARTS]
+    return max((statistics.stdev(values) / statistics.fmean(values) for values in found
+                if len(values) > 1 and max(values) < 0.1), default=0.0)
+
+
+def accumulated_findings(result: dict) -> list[str]:
+    second, weight = result["storages"]["second"], result["storages"]["weight"]
+
+    def of(one: dict) -> str:
+        return " and ".join(share(one[part]) for part in PARTS)
+
+    return [
+        "**The second moment loses most.** In 8 bits the best codes are off by some "
+        f"hundredths ({of(second['root, 32'])} for root in groups of 32, "
+        f"{of(second['E5M2+expand, 32'])} for E5M2+expand), in f16 beside a scale by "
+        f"{of(second['f16, 128'])}: 11 significant bits resolve a decay that bf16's 8 "
+        f"({of(second['bf16'])}) round away.",
+        "**Where a second moment becomes zero, a weight flies off.** Groups of 128 mix "
+        "rows of frequent and of rare characters, since a row of the table has 96. Then "
+        f"codes that span too little lose the smaller: root has "
+        f"{share(second['root, 128']['table'])} in the table, E4M3+expand "
+        f"{share(second['E4M3+expand, 128']['table'])}, DE8 "
+        f"{share(second['DE8, 128']['table'])}, E5M2+expand "
+        f"{share(second['E5M2+expand, 128']['table'])}. In matrices, and in models with "
+        "longer rows, there are no such groups; only E5M2 needs no luck.",
+        "**Weights.** A residual of 8 bits is worth more than an f8E5M2 second component "
+        f"({of(weight['bf16 + i8 residual'])} against {of(weight['bf16 + f8E5M2'])}). Of "
+        "what takes 2 bytes, f16's 11 significant bits rounded stochastically are best "
+        f"({of(weight['E5M10, stochastic, scaled'])} against "
+        f"{of(weight['bf16, stochastic'])} of bf16).",
+        "**Gradients in 8 bits cost least**: "
+        f"{of(result['storages']['gradient']['softsign, 64'])} in softsign codes. So "
+        "bytes are better taken from them than from moments or weights.",
+    ]
+
+
+def accumulated_text(result: dict) -> str:
+    parts = [
+        "## Errors that add up", ACCUMULATED,
+        f"{result['weights']} weights, {result['steps']} steps, means of "
+        f"{result['seeds']} seeds, peak learning rate {result['lr']:g} "
+        f"({origin(result)}). Where an error is less than 0.1, the seeds deviate by up to "
+        f"{100 * largest_spread(result):.0f} % of it.\n",
+        *(f"- {finding}" for finding in accumulated_findings(result)), ""]
+    columns = ["bytes", *PARTS]
+    for tensor, title in ROWS.items():
+        parts += [title + "\n", table(["", *columns],
+                                      storage_rows(result["storages"][tensor])), ""]
+    return "\n".join([
+        *parts, "Whole strategies:\n",
+        table(["strategy", "bytes/param", *PARTS], whole_rows(result["strategies"])), ""])
+
+#===------------------------------------------------------------------------===#
 # Sums of gradients
 #===------------------------------------------------------------------------===#
 
@@ -300,13 +393,24 @@ def gradient_text(result: dict) -> str:
 #===------------------------------------------------------------------------===#
 
 LOSS = "validation_loss"
+SIZES = {"quality_small": "The small model", "quality": "The larger model"}
+
+TRAINING = """
+The demo's character model, trained with the demo's schedule, at several peak learning
+rates and seeds. `loss` is the validation loss in nats per character, mean and standard
+deviation over the seeds, at the middle rate. All other columns are the loss above that
+of fp32 with the same seed and rate, by rate and over all cells; negative is better than
+fp32. A mean of n such differences is itself uncertain by about its deviation over the
+square root of n: of strategies that are closer than that, neither is better. Updates are
+lost where a weight, with all that a strategy keeps of it, stayed what it was.
+"""
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float], sign: str = "+") -> str:
     """Mean and standard deviation."""
     mean = statistics.fmean(values)
-    return f"{mean:+.4f}" + (f" ± {statistics.stdev(values):.4f}"
-                             if len(values) > 1 else "")
+    return f"{mean:{sign}.4f}" + (f" ± {statistics.stdev(values):.4f}"
+                                  if len(values) > 1 else "")
 
 
 def gaps(cells: dict, strategy: str, lr: str) -> list[float] | None:
@@ -318,64 +422,87 @@ def gaps(cells: dict, strategy: str, lr: str) -> list[float] | None:
     return [a - b for a, b in pairs]
 
 
-def gap_text(cells: dict, strategy: str, lr: str) -> str:
-    found = gaps(cells, strategy, lr)
-    return "diverged" if found is None else spread(found) if found else ""
-
-
 def rates(cells: dict) -> list[str]:
     return sorted({lr for by_lr in cells.values() for lr in by_lr}, key=float)
 
 
+def all_gaps(cells: dict, strategy: str) -> list[float] | None:
+    """Those of all rates."""
+    found = [gaps(cells, strategy, lr) for lr in rates(cells)]
+    return None if None in found else [gap for one in found for gap in one]
+
+
+def gap_text(found: list[float] | None) -> str:
+    return "diverged" if found is None else spread(found) if found else ""
+
+
+def loss_text(by_lr: dict, lr: str) -> str:
+    losses = [cell[LOSS] for cell in by_lr.get(lr, {}).values()]
+    if None in losses:
+        return "diverged"
+    return spread(losses, "") if losses else ""
+
+
 def strategy_rows(cells: dict) -> list[list[str]]:
-    rows = []
+    """A row for each strategy, by bytes and then by loss."""
+    known, rows = rates(cells), []
     for name, by_lr in cells.items():
         every = [cell for by_seed in by_lr.values() for cell in by_seed.values()]
         lost = statistics.fmean(cell["lost_share"] or 0 for cell in every)
-        rows.append([name, f"{every[0]['bytes_per_parameter']:g}", str(len(every)),
-                     *(gap_text(cells, name, lr) for lr in rates(cells)),
-                     f"{100 * lost:.1f} %"])
-    return sorted(rows, key=lambda row: float(row[1]))
+        found = all_gaps(cells, name)
+        order = (every[0]["bytes_per_parameter"],
+                 statistics.fmean(found) if found else math.inf)
+        rows.append((order, [
+            name, f"{order[0]:g}", str(len(every)),
+            loss_text(by_lr, known[len(known) // 2]),
+            *(gap_text(gaps(cells, name, lr)) for lr in known), gap_text(found),
+            f"{100 * lost:.1f} %"]))
+    return [row for _, row in sorted(rows)]
 
 
-def wide_text(cells: dict) -> str:
-    """fp32's own losses: the spread over seeds that a gap has to be held against."""
-    parts = []
-    for lr, by_seed in sorted(cells.get("fp32", {}).items(), key=lambda i: float(i[0])):
-        losses = [cell[LOSS] for cell in by_seed.values()]
-        if None not in losses:
-            parts.append(f"{spread(losses).lstrip('+')} at {lr}")
-    return "fp32 itself: " + ", ".join(parts) + ".\n" if parts else ""
+def chance_text(cells: dict) -> str:
+    """What a difference has to be held against."""
+    if "master-weights" not in cells or not (found := all_gaps(cells, "master-weights")):
+        return ""
+    return ("`master-weights` loses nothing in its states, and is off fp32 by "
+            f"{spread(found)}, since its model computes with weights and gradients of "
+            "bf16: so much is chance.\n")
 
 
-def training_text(result: dict | None) -> str:
-    title = "## Training\n"
-    if result is None or not result["cells"]:
-        return title + "\nNot measured yet: run `scripts/quality.sh`, for some hours.\n"
+def size_text(title: str, result: dict) -> str:
     cells, setting = result["cells"], result["setting"]
     refused = "".join(f"\n- `{name}`: {reason}"
                       for name, reason in result["refused"].items())
+    known = rates(cells)
     return "\n".join([
-        title,
-        f"Validation loss after {setting['steps']} steps"
-        f"{' of the small model' * setting['quick']} above that of fp32 with the same "
-        "seed and learning rate, in nats per character: mean and standard deviation over "
-        "seeds. A gap within its deviation is none. "
-        f"({origin(result)}, torch {setting['torch']})\n",
-        wide_text(cells),
-        table(["strategy", "bytes/param", "cells", *(f"lr {lr}" for lr in rates(cells)),
-               "lost updates"], strategy_rows(cells)), "",
+        f"### {title}\n",
+        f"{setting['steps']} steps ({origin(result)}, torch {setting['torch']}). "
+        + chance_text(cells),
+        table(["strategy", "bytes/param", "cells", f"loss, lr {known[len(known) // 2]}",
+               *(f"lr {lr}" for lr in known), "all cells", "lost updates"],
+              strategy_rows(cells)), "",
         "Refused by their own rules:\n" + refused + "\n" if refused else ""])
+
+
+def training_text(results: dict[str, dict | None]) -> str:
+    """The sizes that were measured: name of the result -> result."""
+    found = [size_text(SIZES[name], result) for name, result in results.items()
+             if result and result["cells"]]
+    if not found:
+        return ("## Training\n\nNot measured yet: run `scripts/quality.sh`, for some "
+                "hours.\n")
+    return "\n".join(["## Training", TRAINING, *found])
 
 
 def page(folder: pathlib.Path) -> str:
     """The text of docs/Quality.md."""
     parts = [INTRODUCTION]
     for text, name in ((moments_text, "moments"), (representation_text, "representation"),
+                       (accumulated_text, "accumulated"),
                        (gradient_text, "gradient_sum")):
         if result := load(name, folder):
             parts.append(text(result))
-    parts.append(training_text(load("quality", folder)))
+    parts.append(training_text({name: load(name, folder) for name in SIZES}))
     return "\n".join(parts)
 
 
