@@ -30,6 +30,8 @@ models of the papers; read ratios rather than numbers, and differences between c
 ratios not at all.
 """
 
+WIDE = ("bf16", "f16")  # the moments' formats of 16 bits
+
 # COAT, tables 1 and 8; their unit is not given.
 PAPER = {
     "E4M3": {"E4M3": 20.10, "E4M3+expand": 18.08, "E5M2": 25.65, "E5M2+expand": 18.16},
@@ -97,7 +99,8 @@ def expansion_findings(pairs: dict) -> list[str]:
     dynamic = gain(ours, ("DE8", "E4M3+expand"), ("DE8+expand", "E4M3+expand"))
     kept = [m for m in ours if m in PAPER]
     winner, paper = best(ours, kept, kept), best(PAPER, PAPER, kept)
-    eight = [m for m in ours if m != "bf16"], [v for v in ours["E4M3"] if v != "bf16"]
+    eight = [[name for name in names if name not in WIDE]
+             for names in (ours, ours["E4M3"])]
     overall = best(ours, *eight)
     return [
         f"**Expansion's gain.** Both moments in E4M3: {gain(ours, plain, both):.2f} times "
@@ -189,8 +192,9 @@ def moments_text(result: dict) -> str:
         f"{result['parameters']} parameters after {result['steps']} steps in f32 "
         f"({origin(result)}). Rows: how the first moment is stored, columns: the second. "
         "In brackets: COAT, tables 1 and 8 (Xi et al. 2025), in their own unit. Groups "
-        "of 128; softsign and root, FlashOptim's codes, in groups of 32. Where some v "
-        "became zero, the error of all other elements, and the share of these.\n",
+        "of 128, also of f16; softsign and root, FlashOptim's codes, in groups of 32. "
+        "Where some v became zero, the error of all other elements, and the share of "
+        "these.\n",
         table(["", *next(iter(pairs.values()))], pair_rows(pairs)), "",
         *(f"- {finding}" for finding in findings), "",
         "By the range R of E4M3 (rows first moment, columns second):\n",
