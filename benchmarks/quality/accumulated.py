@@ -12,7 +12,8 @@
 The demo's model trains in f32 and its gradients are kept, in bf16: those of the
 token table and of the attention's matrices. Every strategy takes the same
 gradients, so that nothing but its own errors differs, with what they add up to
-over the run. The storages of one tensor are compared with all others in f32.
+over the run. The storages of one tensor are compared with all others in f32. Second
+moments have a long memory in the demo, and a shorter one for comparison.
 """
 
 import argparse
@@ -110,6 +111,7 @@ SECOND = BF16 | {
                                 "scale = f32>"),
     "f16, 128": scaled("#scaled.float<f16>", 128, "f32"),
 }
+BETA2 = (0.999, 0.95)
 TENSORS = {"weight": WEIGHTS, "gradient": GRADIENTS, "first": FIRST, "second": SECOND}
 
 
@@ -126,32 +128,39 @@ tandem.strategy @{name} compute(<f32, f32>) {{
 
 
 class Recorded:
-    """A stream, and where AdamW in f64 takes its weights."""
+    """Streams of the same gradients by beta2, and where AdamW in f64 takes each."""
+
+    PARTS = {"table": slice(0, 1), "matrices": slice(1, None)}
 
     def __init__(self, corpus, setting):
         progress = Progress(f"seed {setting.seed}", setting.stream_steps)
-        self.stream = stream.record(corpus, setting, progress)
-        self.exact = stream.reference(self.stream)
+        recorded = stream.record(corpus, setting, progress)
+        self.streams = {}
+        for beta2 in BETA2:
+            hyper = dataclasses.replace(recorded.hyper,
+                                        betas=(recorded.hyper.betas[0], beta2))
+            one = dataclasses.replace(recorded, hyper=hyper)
+            self.streams[f"{beta2:g}"] = one, stream.reference(one)
 
-    def errors(self, strategy: str, path: list[str]) -> dict[str, float]:
-        """How far a strategy ends from there, over how far f64 moved.
-
-        The first of the recorded tensors is the table of tokens.
-        """
-        found = stream.replay_weights(strategy, self.stream, path)[0]
-        parts = {"table": slice(0, 1), "matrices": slice(1, None)}
-        return {part: stream.relative_error(found[which], self.exact[which],
-                                            self.stream.weights[which])
-                for part, which in parts.items()}
+    def errors(self, strategy: str, path: list[str]) -> dict[str, dict[str, float]]:
+        """How far a strategy ends from there, over how far f64 moved."""
+        found = {}
+        for beta2, (one, exact) in self.streams.items():
+            ends = stream.replay_weights(strategy, one, path)[0]
+            found[beta2] = {part: stream.relative_error(ends[of], exact[of],
+                                                        one.weights[of])
+                            for part, of in self.PARTS.items()}
+        return found
 
 
 def compare(recorded: list[Recorded], strategy: str, path: list[str]) -> dict:
-    """A strategy's errors: a list over the seeds for each kind of tensor."""
+    """A strategy's errors: beta2 -> kind of tensor -> a list over the seeds."""
     kernel = tandem.compile("adamw", strategy, path=path)
     found = [one.errors(strategy, path) for one in recorded]
-    print(f"{strategy}: {found}", flush=True)
-    return {"bytes_per_parameter": kernel.bytes_per_parameter,
-            **{part: [one[part] for one in found] for part in found[0]}}
+    errors = {beta2: {part: [one[beta2][part] for one in found] for part in parts}
+              for beta2, parts in found[0].items()}
+    print(f"{strategy}: {errors}", flush=True)
+    return {"bytes_per_parameter": kernel.bytes_per_parameter, "errors": errors}
 
 
 def compare_storages(recorded: list[Recorded], tensors: dict = TENSORS) -> dict:
@@ -191,16 +200,16 @@ def main() -> None:
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS,
                         help="the folder of the result (default: %(default)s)")
     options = parser.parse_args()
-    path = options.path or [str(CANDIDATES)]
-    corpus = load_corpus()
+    path, corpus = options.path or [str(CANDIDATES)], load_corpus()
     recorded = []
     for seed in range(options.seeds):
         setting = dataclasses.replace(config(options.quick, options.steps, seed),
                                       stream_steps=options.steps)
         recorded.append(Recorded(corpus, setting))
+    one, _ = recorded[0].streams[f"{BETA2[0]:g}"]
     save("accumulated", {
-        "steps": options.steps, "seeds": options.seeds,
-        "lr": setting.hyper.lr, "weights": recorded[0].stream.numel(),
+        "steps": options.steps, "seeds": options.seeds, "lr": one.hyper.lr,
+        "weights": one.numel(),
         "storages": compare_storages(recorded),
         "strategies": compare_strategies(recorded, strategies(path), path),
     }, options.results)

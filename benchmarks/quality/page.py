@@ -255,16 +255,17 @@ what many of them add up to: an average that decays by a thousandth a step stays
 is if that is less than half a step of its code. So gradients of a run in f32 were
 recorded, in bf16, and all strategies take the same. The numbers say how far the weights
 end from where AdamW in f64 takes them, over how far that one moves them (0.01 is 1 %),
-for the table of characters and for the matrices of the first layer.
+for the table of characters and for the matrices of the first layer, with the demo's beta2
+of 0.999 and with one of 0.95.
 """
 
 ROWS = {
-    "weight": "Weights, with gradients and moments in f32:",
-    "gradient": "Gradients:",
-    "first": "First moments:",
-    "second": "Second moments:",
+    "weight": "Weights, with gradients and moments in f32",
+    "gradient": "Gradients",
+    "first": "First moments",
+    "second": "Second moments",
 }
-PARTS = ("table", "matrices")
+LONG, SHORT = "0.999", "0.95"
 
 
 def share(values: list[float]) -> str:
@@ -272,21 +273,25 @@ def share(values: list[float]) -> str:
     return f"{statistics.fmean(values):.2g}"
 
 
-def storage_rows(storages: dict) -> list[list[str]]:
-    """The bytes are those of the tensor: all others are f32."""
-    return [[name, f"{one['bytes_per_parameter'] - 12:.3f}",
-             *(share(one[part]) for part in PARTS)] for name, one in storages.items()]
+def shares(one: dict, *beta2: str) -> list[str]:
+    """Those of the table and of the matrices."""
+    return [share(values) for b in beta2 for values in one["errors"][b].values()]
 
 
-def whole_rows(strategies: dict) -> list[list[str]]:
-    by_bytes = sorted(strategies.items(), key=lambda i: i[1]["bytes_per_parameter"])
-    return [[name, f"{one['bytes_per_parameter']:.3f}",
-             *(share(one[part]) for part in PARTS)] for name, one in by_bytes]
+def error_table(title: str, of: dict, others: int = 0) -> str:
+    """Rows by bytes, less those of the tensors that are f32."""
+    by_bytes = sorted(of.items(), key=lambda i: i[1]["bytes_per_parameter"])
+    columns = [f"{part}, {beta2}" for beta2 in (LONG, SHORT)
+               for part in ("table", "matrices")]
+    return table([title, "bytes", *columns],
+                 [[name, f"{one['bytes_per_parameter'] - others:.3f}",
+                   *shares(one, LONG, SHORT)] for name, one in by_bytes])
 
 
-def largest_spread(result: dict) -> float:
+def largest_spread(strategies: dict) -> float:
     """Of strategies that end closer than a tenth: seeds' deviation over their mean."""
-    found = [one[part] for one in result["strategies"].values() for part in PARTS]
+    found = [values for one in strategies.values() for errors in one["errors"].values()
+             for values in errors.values()]
     return max((statistics.stdev(values) / statistics.fmean(values) for values in found
                 if len(values) > 1 and max(values) < 0.1), default=0.0)
 
@@ -294,23 +299,26 @@ def largest_spread(result: dict) -> float:
 def accumulated_findings(result: dict) -> list[str]:
     second, weight = result["storages"]["second"], result["storages"]["weight"]
 
-    def of(one: dict) -> str:
-        return " and ".join(share(one[part]) for part in PARTS)
+    def of(one: dict, beta2: str = LONG) -> str:
+        return " and ".join(shares(one, beta2))
+
+    def in_table(name: str) -> str:
+        return shares(second[name], LONG)[0]
 
     return [
         "**The second moment loses most.** In 8 bits the best codes are off by some "
         f"hundredths ({of(second['root, 32'])} for root in groups of 32, "
         f"{of(second['E5M2+expand, 32'])} for E5M2+expand), in f16 beside a scale by "
         f"{of(second['f16, 128'])}: 11 significant bits resolve a decay that bf16's 8 "
-        f"({of(second['bf16'])}) round away.",
+        f"({of(second['bf16'])}) round away. A beta2 of 0.95 decays in larger steps, and "
+        f"root's errors become {of(second['root, 32'], SHORT)}.",
         "**Where a second moment becomes zero, a weight flies off.** Groups of 128 mix "
         "rows of frequent and of rare characters, since a row of the table has 96. Then "
         f"codes that span too little lose the smaller: root has "
-        f"{share(second['root, 128']['table'])} in the table, E4M3+expand "
-        f"{share(second['E4M3+expand, 128']['table'])}, DE8 "
-        f"{share(second['DE8, 128']['table'])}, E5M2+expand "
-        f"{share(second['E5M2+expand, 128']['table'])}. In matrices, and in models with "
-        "longer rows, there are no such groups; only E5M2 needs no luck.",
+        f"{in_table('root, 128')} in the table, E4M3+expand "
+        f"{in_table('E4M3+expand, 128')}, DE8 {in_table('DE8, 128')}, E5M2+expand "
+        f"{in_table('E5M2+expand, 128')}. In matrices, and in models with longer rows, "
+        "groups rarely span so much; only E5M2 needs no luck.",
         "**Weights.** A residual of 8 bits is worth more than an f8E5M2 second component "
         f"({of(weight['bf16 + i8 residual'])} against {of(weight['bf16 + f8E5M2'])}). Of "
         "what takes 2 bytes, f16's 11 significant bits rounded stochastically are best "
@@ -328,15 +336,12 @@ def accumulated_text(result: dict) -> str:
         f"{result['weights']} weights, {result['steps']} steps, means of "
         f"{result['seeds']} seeds, peak learning rate {result['lr']:g} "
         f"({origin(result)}). Where an error is less than 0.1, the seeds deviate by up to "
-        f"{100 * largest_spread(result):.0f} % of it.\n",
+        f"{100 * largest_spread(result['strategies']):.0f} % of it. `bytes` are the "
+        "tensor's own.\n",
         *(f"- {finding}" for finding in accumulated_findings(result)), ""]
-    columns = ["bytes", *PARTS]
     for tensor, title in ROWS.items():
-        parts += [title + "\n", table(["", *columns],
-                                      storage_rows(result["storages"][tensor])), ""]
-    return "\n".join([
-        *parts, "Whole strategies:\n",
-        table(["strategy", "bytes/param", *PARTS], whole_rows(result["strategies"])), ""])
+        parts += [error_table(title, result["storages"][tensor], 12), ""]
+    return "\n".join([*parts, error_table("Strategies", result["strategies"]), ""])
 
 #===------------------------------------------------------------------------===#
 # Sums of gradients
@@ -498,6 +503,73 @@ def training_text(results: dict[str, dict | None]) -> str:
     return "\n".join(["## Training", TRAINING, *found])
 
 
+#===------------------------------------------------------------------------===#
+# Our strategies
+#===------------------------------------------------------------------------===#
+
+CHOICE = """## Strategies of ours
+
+Candidates were made of the storages that add up the least errors, and held against the
+papers' strategies of as many bytes. In brackets: the error that adds up in the table and
+in the matrices, and the loss above fp32's over all cells of the small model.
+"""
+
+# What won, by bytes, and what it was held against.
+CHOSEN = (
+    ("residual-softsign-f16", "7 bytes", (
+        "flash", "flash-f32-scales", "flash-wide-groups", "mixed-coat",
+        "mixed-coat-e5m2")),
+    ("residual-softsign-root", "6 bytes", (
+        "residual-softsign-e5m2", "stochastic-softsign-f16",
+        "bf16-stochastic-softsign-root", "coat", "coat-e5m2", "adam8bit", "fp8-lm")),
+    ("stochastic-softsign-root", "5 bytes", (
+        "stochastic-softsign-e5m2", "fp8-collage-light", "fp8-lm-fp8-weight",
+        "fp8-lm-fp8-moments")),
+)
+
+REASONS = """
+- **7 bytes.** The gradient's second byte does more in the second moment: f16 beside a
+  scale keeps the decay of a thousandth a step that every 8-bit code loses. The residual
+  of 8 bits needs no help from the other byte either.
+- **6 bytes.** Here the second moment has 8 bits, of the expanded E5M2, whose range no
+  group exceeds. A stochastic weight of 2 bytes with a second moment of 2 is as good
+  where weights are small, and worse where they are near 1, as in the table; and a
+  framework cannot read its codes.
+- **5 bytes.** What is left to shrink is the weight. 10 bits of mantissa, rounded
+  stochastically, have an eighth of the noise of a stochastic bf16. A scale for each
+  group keeps small weights from f16's subnormal numbers. Modules read
+  [decoded weights](Torch.md#weights-in-codes).
+- **What lost.** Mixed expansions of bf16 and f8E5M2 have 13.7 bits, the residual 17.3,
+  in the same 3 bytes. COAT's E4M3 and FlashOptim's codes in groups of 128 lose second
+  moments where rows of a table share a group. Ranges beyond E4M3's numbers help first
+  moments by the mean squared error of one round trip and harm what adds up. Scales of
+  bf16 round up by as much as a decay; they serve gradients, which have none, and save
+  half the bytes.
+- **A loss below fp32's is no accuracy.** Where second moments are too small, steps are
+  longer, which can train faster: such a strategy does not do what its graph says.
+"""
+
+
+def versus(name: str, accumulated: dict, training: dict) -> str:
+    """A strategy's name and numbers."""
+    one = accumulated["strategies"].get(name)
+    errors = shares(one, LONG) if one else []
+    cells = training["cells"]
+    gap = gap_text(all_gaps(cells, name)) if name in cells else "not trained"
+    return f"`{name}` ({', '.join([*errors, gap])})"
+
+
+def choice_text(accumulated: dict | None, training: dict | None) -> str:
+    if not accumulated or not training:
+        return ""
+    def text(name: str) -> str:
+        return versus(name, accumulated, training)
+
+    won = [f"- **{size}:** {text(name)}, against " + ", ".join(map(text, others)) + "."
+           for name, size, others in CHOSEN]
+    return "\n".join([CHOICE, *won, "", "Why:", REASONS])
+
+
 def page(folder: pathlib.Path) -> str:
     """The text of docs/Quality.md."""
     parts = [INTRODUCTION]
@@ -507,6 +579,7 @@ def page(folder: pathlib.Path) -> str:
         if result := load(name, folder):
             parts.append(text(result))
     parts.append(training_text({name: load(name, folder) for name in SIZES}))
+    parts.append(choice_text(load("accumulated", folder), load("quality_small", folder)))
     return "\n".join(parts)
 
 

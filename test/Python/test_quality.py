@@ -234,11 +234,12 @@ def test_accumulated(tmp_path):
     storages, whole = found
     assert list(whole) == ["fp32", "same", "low"]
     assert whole["same"] == whole["fp32"]
-    assert max(whole["fp32"]["table"] + whole["fp32"]["matrices"]) < 1e-3
-    # The first storage of the weights is bf16, the gradients' of 8 bits.
-    for part in ("table", "matrices"):
-        assert storages["weight"]["bf16"][part] == whole["low"][part]
-        assert whole["low"][part][0] > 0.1
+    # The first storage of the weights is bf16.
+    assert storages["weight"]["bf16"] == whole["low"]
+    for errors in zip(*(whole[name]["errors"].values() for name in ("fp32", "low"))):
+        for part in ("table", "matrices"):
+            wide, low = (one[part] for one in errors)
+            assert len(wide) == 1 and wide[0] < 1e-3 and low[0] > 0.1
     assert [len(of) for of in storages.values()] == [2, 2, 2, 2]
     assert storages["gradient"]["E4M3, 128"]["bytes_per_parameter"] == pytest.approx(
         13 + 2 / 128)
@@ -354,6 +355,18 @@ def test_training_text():
     cells["master-weights"] = {"0.001": {"0": cell(2.01), "1": cell(2.99)}}
     text = page.training_text({"quality_small": result, "quality": None})
     assert "off fp32 by +0.0000 ± 0.0141" in text
+
+def test_choice_text():
+    """What won and what it was held against, with both of their measures."""
+    one = {"errors": {"0.999": {"table": [0.5, 0.7], "matrices": [0.25, 0.25]}}}
+    cells = {name: {"0.001": {"0": cell(loss)}} for name, loss in
+             (("fp32", 1.0), ("residual-softsign-root", 1.25), ("coat", None))}
+    text = page.choice_text({"strategies": {"residual-softsign-root": one, "coat": one}},
+                            {"cells": cells})
+    assert "- **6 bytes:** `residual-softsign-root` (0.6, 0.25, +0.2500), against " in text
+    assert "`coat` (0.6, 0.25, diverged), " in text
+    assert "`fp8-lm` (not trained)." in text
+    assert page.choice_text(None, {"cells": cells}) == ""
 
 #===----------------------------------------------------------------------===#
 # The page

@@ -88,17 +88,14 @@ _EVERY, _NORMAL = ExpandedCode(_E4M3, 229376.0), ExpandedCode(_E4M3, 28672.0)
 
 def _softsign_library():
     """The named strategies that no paper has."""
-    def softsign(*scale):
-        return Scaled(SoftsignCode(), *scale)
-
-    grad, residual = softsign(64, "bf16"), Residual("bf16", "i8")
+    grad, first = (Scaled(SoftsignCode(), *scale) for scale in ((64, "bf16"), (32, "f32")))
+    residual, root = Residual("bf16", "i8"), Scaled(RootCode(), 32, "f32")
     random = Scaled(MinifloatCode(5, 10, rounding="stochastic"), 128, "f32")
-    second = Scaled(ExpandedCode(_E5M2, 57344.0 * 2.0**14), 32, "bf16")
     return {
-        "residual-softsign": Strategy(grad, residual, softsign(64, "f32"), second),
-        "residual-softsign-f16": Strategy(
-            grad, residual, softsign(32, "f32"), Scaled(FloatCode("f16"), 128, "f32")),
-        "stochastic-softsign": Strategy(grad, random, softsign(64, "f32"), second),
+        "residual-softsign-f16": Strategy(grad, residual, first,
+                                          Scaled(FloatCode("f16"), 128, "f32")),
+        "residual-softsign-root": Strategy(grad, residual, first, root),
+        "stochastic-softsign-root": Strategy(grad, random, first, root),
     }
 
 
