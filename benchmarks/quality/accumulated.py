@@ -127,6 +127,13 @@ tandem.strategy @{name} compute(<f32, f32>) {{
 }}""")
 
 
+def along(ends: list, exact: list, start: list) -> float:
+    """The length of the way to `ends` along that to `exact`, over the latter's."""
+    pairs = [(b - c, a - c) for a, b, c in zip(ends, exact, start)]
+    went = sum(float((wanted * found).sum()) for wanted, found in pairs)
+    return went / sum(float(wanted.square().sum()) for wanted, _ in pairs)
+
+
 class Recorded:
     """Streams of the same gradients by beta2, and where AdamW in f64 takes each."""
 
@@ -143,13 +150,17 @@ class Recorded:
             self.streams[f"{beta2:g}"] = one, stream.reference(one)
 
     def errors(self, strategy: str, path: list[str]) -> dict[str, dict[str, float]]:
-        """How far a strategy ends from there, over how far f64 moved."""
+        """How far a strategy ends from there, over how far f64 moved.
+
+        `along` is how far it went in f64's direction, where 1 is as far.
+        """
         found = {}
         for beta2, (one, exact) in self.streams.items():
             ends = stream.replay_weights(strategy, one, path)[0]
             found[beta2] = {part: stream.relative_error(ends[of], exact[of],
                                                         one.weights[of])
                             for part, of in self.PARTS.items()}
+            found[beta2]["along"] = along(ends, exact, one.weights)
         return found
 
 

@@ -240,6 +240,7 @@ def test_accumulated(tmp_path):
         for part in ("table", "matrices"):
             wide, low = (one[part] for one in errors)
             assert len(wide) == 1 and wide[0] < 1e-3 and low[0] > 0.1
+        assert 0 < errors[1]["along"][0] < 0.9 < errors[0]["along"][0] < 1.1
     assert [len(of) for of in storages.values()] == [2, 2, 2, 2]
     assert storages["gradient"]["E4M3, 128"]["bytes_per_parameter"] == pytest.approx(
         13 + 2 / 128)
@@ -358,7 +359,8 @@ def test_training_text():
 
 def test_choice_text():
     """What won and what it was held against, with both of their measures."""
-    one = {"errors": {"0.999": {"table": [0.5, 0.7], "matrices": [0.25, 0.25]}}}
+    one = {"errors": {"0.999": {"table": [0.5, 0.7], "matrices": [0.25, 0.25],
+                                "along": [1.0, 1.0]}}}
     cells = {name: {"0.001": {"0": cell(loss)}} for name, loss in
              (("fp32", 1.0), ("residual-softsign-root", 1.25), ("coat", None))}
     text = page.choice_text({"strategies": {"residual-softsign-root": one, "coat": one}},
