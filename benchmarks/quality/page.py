@@ -413,8 +413,10 @@ rates and seeds. `loss` is the validation loss in nats per character, mean and s
 deviation over the seeds, at the middle rate. All other columns are the loss above that
 of fp32 with the same seed and rate, by rate and over all cells; negative is better than
 fp32. A mean of n such differences is itself uncertain by about its deviation over the
-square root of n: of strategies that are closer than that, neither is better. Updates are
-lost where a weight, with all that a strategy keeps of it, stayed what it was.
+square root of n: of strategies that are closer than that, neither is better. What has no
+deviation is of one seed, and proves nothing by itself; the deviation over all cells is
+also one between rates. Updates are lost where a weight, with all that a strategy keeps of
+it, stayed what it was.
 
 `scripts/quality.sh --quick` trains the small model, of 64 thousand parameters, in an hour
 or two on one core; without the option it is the larger one, of 246 thousand, in some
