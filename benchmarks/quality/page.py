@@ -255,9 +255,10 @@ what many of them add up to: an average that decays by a thousandth a step stays
 is if that is less than half a step of its code. So gradients of a run in f32 were
 recorded, in bf16, and all strategies take the same. The numbers say how far the weights
 end from where AdamW in f64 takes them, over how far that one moves them (0.01 is 1 %),
-for the table of characters and for the matrices of the first layer, with the demo's beta2
-of 0.999 and with one of 0.95. `along` is how far all of them went in f64's direction,
-where 1 is as far: less says that updates were lost, more that steps were too long.
+for the table of characters and for the matrices of the first layer. Columns are named by
+beta2; the demo's is 0.999. `along`, where it is given, is how far all of them went in
+f64's direction, where 1 is as far: less says that updates were lost, more that steps were
+too long.
 """
 
 ROWS = {
@@ -275,20 +276,25 @@ def share(values: list[float]) -> str:
     return f"{statistics.fmean(values):.2g}"
 
 
-def shares(one: dict, *beta2: str) -> list[str]:
+def digits(values: list[float], part: str) -> str:
+    """An error, or how far something went, which is near 1."""
+    return share(values) if part in PARTS else f"{statistics.fmean(values):.4f}"
+
+
+def shares(one: dict, beta2: str = LONG) -> list[str]:
     """Those of the table and of the matrices."""
-    return [share(one["errors"][b][part]) for b in beta2 for part in PARTS]
+    return [share(one["errors"][beta2][part]) for part in PARTS]
 
 
 def error_table(title: str, of: dict, others: int = 0) -> str:
     """Rows by bytes, less those of the tensors that are f32."""
     by_bytes = sorted(of.items(), key=lambda i: i[1]["bytes_per_parameter"])
-    columns = [f"{part}, {beta2}" for beta2 in (LONG, SHORT) for part in PARTS]
-    return table([title, "bytes", *columns, f"along, {LONG}"],
+    columns = [(beta2, part) for beta2, parts in by_bytes[0][1]["errors"].items()
+               for part in parts]
+    return table([title, "bytes", *(f"{part}, {beta2}" for beta2, part in columns)],
                  [[name, f"{one['bytes_per_parameter'] - others:.3f}",
-                   *shares(one, LONG, SHORT),
-                   f"{statistics.fmean(one['errors'][LONG]['along']):.4g}"]
-                  for name, one in by_bytes])
+                   *(digits(one["errors"][beta2][part], part)
+                     for beta2, part in columns)] for name, one in by_bytes])
 
 
 def largest_spread(strategies: dict) -> float:
@@ -305,16 +311,19 @@ def accumulated_findings(result: dict) -> list[str]:
     def of(one: dict, beta2: str = LONG) -> str:
         return " and ".join(shares(one, beta2))
 
+    shorter = ("" if SHORT not in second["root, 32"]["errors"] else
+               " A beta2 of 0.95 decays in larger steps, and root's errors become "
+               f"{of(second['root, 32'], SHORT)}.")
+
     def in_table(name: str) -> str:
-        return shares(second[name], LONG)[0]
+        return shares(second[name])[0]
 
     return [
         "**The second moment loses most.** In 8 bits the best codes are off by some "
         f"hundredths ({of(second['root, 32'])} for root in groups of 32, "
         f"{of(second['E5M2+expand, 32'])} for E5M2+expand), in f16 beside a scale by "
         f"{of(second['f16, 128'])}: 11 significant bits resolve a decay that bf16's 8 "
-        f"({of(second['bf16'])}) round away. A beta2 of 0.95 decays in larger steps, and "
-        f"root's errors become {of(second['root, 32'], SHORT)}.",
+        f"({of(second['bf16'])}) round away." + shorter,
         "**Where a second moment becomes zero, a weight flies off.** Groups of 128 mix "
         "rows of frequent and of rare characters, since a row of the table has 96. Then "
         f"codes that span too little lose the smaller: root has "
@@ -340,7 +349,7 @@ def accumulated_text(result: dict) -> str:
         f"{result['seeds']} seeds, peak learning rate {result['lr']:g} "
         f"({origin(result)}). Where an error is less than 0.1, the seeds deviate by up to "
         f"{100 * largest_spread(result['strategies']):.0f} % of it. `bytes` are the "
-        "tensor's own.\n",
+        f"tensor's own. {result.get('note', '')}\n",
         *(f"- {finding}" for finding in accumulated_findings(result)), ""]
     for tensor, title in ROWS.items():
         parts += [error_table(title, result["storages"][tensor], 12), ""]
@@ -521,7 +530,8 @@ CHOICE = """## Strategies of ours
 
 Candidates were made of the storages that add up the least errors, and held against the
 papers' strategies of as many bytes. In brackets: the error that adds up in the table and
-in the matrices, and the loss above fp32's over all cells of the small model.
+in the matrices, where it was measured, and the loss above fp32's over all cells of the
+small model.
 """
 
 # What won, by bytes, and what it was held against.
@@ -540,31 +550,35 @@ CHOSEN = (
 REASONS = """
 - **7 bytes.** The gradient's second byte does more in the second moment: f16 beside a
   scale keeps the decay of a thousandth a step that every 8-bit code loses. The residual
-  of 8 bits needs no help from the other byte either.
-- **6 bytes.** Here the second moment has 8 bits, of the expanded E5M2, whose range no
-  group exceeds. A stochastic weight of 2 bytes with a second moment of 2 is as good
-  where weights are small, and worse where they are near 1, as in the table; and a
-  framework cannot read its codes.
+  of 8 bits needs no help. With a beta2 of 0.95 there is little to lose, and `flash` is as
+  good (a trial on one seed).
+- **6 bytes.** Here the second moment has 8 bits. root and the expanded E5M2, both in
+  groups of 32, are about as far off with a long memory, and root is nearer with a shorter
+  one (the same trial); it also takes no powers. No group exceeds E5M2's range, so that no
+  weight can fly off: `residual-softsign-e5m2` is for tensors where second moments of 32
+  neighbours differ by more than 2^18. A stochastic weight of 2 bytes with a second moment
+  of 2 has less error in the matrices and more in the table, whose weights are near 1; but
+  a framework cannot read its codes.
 - **5 bytes.** What is left to shrink is the weight. 10 bits of mantissa, rounded
-  stochastically, have an eighth of the noise of a stochastic bf16. A scale for each
-  group keeps small weights from f16's subnormal numbers. Modules read
+  stochastically, have an eighth of the noise of a stochastic bf16. A scale for each group
+  keeps small weights from f16's subnormal numbers. Modules read
   [decoded weights](Torch.md#weights-in-codes).
-- **What lost.** Mixed expansions of bf16 and f8E5M2 have 13.7 bits, the residual 17.3,
-  in the same 3 bytes. COAT's E4M3 and FlashOptim's codes in groups of 128 lose second
-  moments where rows of a table share a group. Ranges beyond E4M3's numbers help first
-  moments by the mean squared error of one round trip and harm what adds up. Scales of
-  bf16 round up by as much as a decay; they serve gradients, which have none, and save
-  half the bytes.
+- **What lost.** Mixed expansions of bf16 and f8E5M2 have 13.7 bits, the residual 17.3, in
+  the same 3 bytes. COAT's E4M3 and FlashOptim's codes in groups of 128 lose second moments
+  where rows of a table share a group. A range far beyond E4M3's numbers helps first
+  moments in one round trip and harms them in the table over many. Scales of bf16 round up
+  by more than a decay; they serve gradients, which have none, in half the bytes.
 - **A loss below fp32's is no accuracy.** Where second moments are too small, steps are
-  longer (`along` is more than 1), and in this short training longer steps are better, as
-  the loss at the larger rates shows. Hold such a loss against fp32's at another rate.
+  longer, and in so short a training longer steps are better, as the losses at the larger
+  rates show. Hold such a loss against fp32's at another rate. The lowest of all is that of
+  `fp8-collage-light`, which loses more than a third of its updates.
 """
 
 
 def versus(name: str, accumulated: dict, training: dict) -> str:
     """A strategy's name and numbers."""
     one = accumulated["strategies"].get(name)
-    errors = shares(one, LONG) if one else []
+    errors = shares(one) if one else []
     cells = training["cells"]
     gap = gap_text(all_gaps(cells, name)) if name in cells else "not trained"
     return f"`{name}` ({', '.join([*errors, gap])})"
@@ -573,10 +587,13 @@ def versus(name: str, accumulated: dict, training: dict) -> str:
 def choice_text(accumulated: dict | None, training: dict | None) -> str:
     if not accumulated or not training:
         return ""
-    def text(name: str) -> str:
-        return versus(name, accumulated, training)
+    known = {*accumulated["strategies"], *training["cells"]}
 
-    won = [f"- **{size}:** {text(name)}, against " + ", ".join(map(text, others)) + "."
+    def text(*names: str) -> str:
+        return ", ".join(versus(name, accumulated, training)
+                         for name in names if name in known)
+
+    won = [f"- **{size}:** {text(name)}, against {text(*others)}."
            for name, size, others in CHOSEN]
     return "\n".join([CHOICE, *won, "", "Why:", REASONS])
 

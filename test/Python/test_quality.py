@@ -363,11 +363,11 @@ def test_choice_text():
                                 "along": [1.0, 1.0]}}}
     cells = {name: {"0.001": {"0": cell(loss)}} for name, loss in
              (("fp32", 1.0), ("residual-softsign-root", 1.25), ("coat", None))}
-    text = page.choice_text({"strategies": {"residual-softsign-root": one, "coat": one}},
+    text = page.choice_text({"strategies": {"residual-softsign-root": one, "coat": one,
+                                            "adam8bit": one}},
                             {"cells": cells})
     assert "- **6 bytes:** `residual-softsign-root` (0.6, 0.25, +0.2500), against " in text
-    assert "`coat` (0.6, 0.25, diverged), " in text
-    assert "`fp8-lm` (not trained)." in text
+    assert "`coat` (0.6, 0.25, diverged), `adam8bit` (0.6, 0.25, not trained)." in text
     assert page.choice_text(None, {"cells": cells}) == ""
 
 #===----------------------------------------------------------------------===#
