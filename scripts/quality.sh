@@ -3,7 +3,8 @@
 # docs/Quality.md. What benchmarks/results has already is kept: an interrupted
 # run continues, and a file that is removed there is measured again.
 # Options go to benchmarks/quality/runs.py, which trains under every strategy for
-# some hours: --budget MINUTES, --strategies, --seeds, --lrs, --steps, --results.
+# some hours, with --quick a smaller model for one: --budget MINUTES, --strategies,
+# --path FOLDER, --seeds, --lrs, --steps, --results.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}
@@ -19,15 +20,15 @@ for ((i = 0; i < $#; i++)); do
 done
 
 number=0
-for part in moments representation gradient_sum; do
+for part in moments representation accumulated gradient_sum; do
   number=$((number + 1))
   if [[ -e $results/$part.json ]]; then
-    echo "[$number/4] $part: done, $results/$part.json"
+    echo "[$number/5] $part: done, $results/$part.json"
   else
-    echo "[$number/4] $part"
+    echo "[$number/5] $part"
     "$python" "benchmarks/quality/$part.py" --results "$results"
   fi
 done
-echo "[4/4] training"
+echo "[5/5] training"
 "$python" benchmarks/quality/runs.py "$@"
 "$python" benchmarks/quality/page.py --results "$results"

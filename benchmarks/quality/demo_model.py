@@ -20,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples/language_model"))
 
 import demo  # noqa: E402
+import stream  # noqa: E402,F401
 from data import batches, load_corpus  # noqa: E402
 from model import make_model  # noqa: E402
 from optimizers import check_strategy, make_optimizer, set_lr  # noqa: E402,F401
@@ -27,7 +28,8 @@ from progress import Progress  # noqa: E402
 from train import Config, train  # noqa: E402,F401
 
 
-def config(quick: bool, steps: int, seed: int = 0, lr: float | None = None) -> Config:
+def config(quick: bool, steps: int, seed: int = 0, lr: float | None = None,
+           path: tuple[str, ...] = ()) -> Config:
     """The demo's configuration, cut to a number of steps."""
     base = demo.QUICK if quick else demo.FULL
     rate = lr or base.hyper.lr
@@ -35,7 +37,7 @@ def config(quick: bool, steps: int, seed: int = 0, lr: float | None = None) -> C
                                 warmup=min(base.hyper.warmup, steps // 5))
     return dataclasses.replace(
         base, steps=steps, validate_every=min(base.validate_every, steps), hyper=hyper,
-        seed=seed)
+        seed=seed, path=path)
 
 
 class Trained:

@@ -48,11 +48,13 @@ def dynamic_formats(code: str) -> dict[str, str]:
             "DE8+expand": scaled(expanded(code, DYNAMIC_RANGE), scale="f32")}
 
 
+WIDE = {"bf16": "#tandem.float<bf16>", "f16": scaled("#scaled.float<f16>", scale="f32")}
+
 # Both expanded over the whole format, as in the paper.
 FIRST = float_formats(WHOLE) | dynamic_formats(SIGNED) | {
-    "softsign": scaled("#scaled.softsign", 32, "f16"), "bf16": "#tandem.float<bf16>"}
+    "softsign": scaled("#scaled.softsign", 32, "f16")} | WIDE
 SECOND = float_formats(WHOLE) | dynamic_formats(UNSIGNED) | {
-    "root": scaled("#scaled.root", 32, "f16"), "bf16": "#tandem.float<bf16>"}
+    "root": scaled("#scaled.root", 32, "f16")} | WIDE
 
 # 2^6 is the normal numbers, 2^9 all; beyond these the smallest values become zero.
 RANGES = tuple(448 * 2.0**octaves for octaves in (0, 4, 6, 8, 9, 11, 13, 15, 17, 20))

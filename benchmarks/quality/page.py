@@ -30,6 +30,8 @@ models of the papers; read ratios rather than numbers, and differences between c
 ratios not at all.
 """
 
+WIDE = ("bf16", "f16")  # the moments' formats of 16 bits
+
 # COAT, tables 1 and 8; their unit is not given.
 PAPER = {
     "E4M3": {"E4M3": 20.10, "E4M3+expand": 18.08, "E5M2": 25.65, "E5M2+expand": 18.16},
@@ -97,7 +99,8 @@ def expansion_findings(pairs: dict) -> list[str]:
     dynamic = gain(ours, ("DE8", "E4M3+expand"), ("DE8+expand", "E4M3+expand"))
     kept = [m for m in ours if m in PAPER]
     winner, paper = best(ours, kept, kept), best(PAPER, PAPER, kept)
-    eight = [m for m in ours if m != "bf16"], [v for v in ours["E4M3"] if v != "bf16"]
+    eight = [[name for name in names if name not in WIDE]
+             for names in (ours, ours["E4M3"])]
     overall = best(ours, *eight)
     return [
         f"**Expansion's gain.** Both moments in E4M3: {gain(ours, plain, both):.2f} times "
@@ -189,8 +192,9 @@ def moments_text(result: dict) -> str:
         f"{result['parameters']} parameters after {result['steps']} steps in f32 "
         f"({origin(result)}). Rows: how the first moment is stored, columns: the second. "
         "In brackets: COAT, tables 1 and 8 (Xi et al. 2025), in their own unit. Groups "
-        "of 128; softsign and root, FlashOptim's codes, in groups of 32. Where some v "
-        "became zero, the error of all other elements, and the share of these.\n",
+        "of 128, also of f16; softsign and root, FlashOptim's codes, in groups of 32. "
+        "Where some v became zero, the error of all other elements, and the share of "
+        "these.\n",
         table(["", *next(iter(pairs.values()))], pair_rows(pairs)), "",
         *(f"- {finding}" for finding in findings), "",
         "By the range R of E4M3 (rows first moment, columns second):\n",
@@ -240,6 +244,116 @@ def representation_text(result: dict) -> str:
         table(["binades", *map(str, BINADES)],
               bits_rows(result["moments"], result["binades"], BINADES)),
         "\n![Bits of moments by range](images/quality-moments.png)\n"])
+
+#===------------------------------------------------------------------------===#
+# Accumulated errors
+#===------------------------------------------------------------------------===#
+
+ACCUMULATED = """
+A moment is stored and read at every step, so that what matters is not one round trip but
+what many of them add up to: an average that decays by a thousandth a step stays where it
+is if that is less than half a step of its code. So gradients of a run in f32 were
+recorded, in bf16, and all strategies take the same. The numbers say how far the weights
+end from where AdamW in f64 takes them, over how far that one moves them (0.01 is 1 %),
+for the table of characters and for the matrices of the first layer. Columns are named by
+beta2; the demo's is 0.999. `along`, where it is given, is how far all of them went in
+f64's direction, where 1 is as far: less says that updates were lost, more that steps were
+too long.
+"""
+
+ROWS = {
+    "weight": "Weights, with gradients and moments in f32",
+    "gradient": "Gradients",
+    "first": "First moments",
+    "second": "Second moments",
+}
+LONG, SHORT = "0.999", "0.95"
+PARTS = ("table", "matrices")
+
+
+def share(values: list[float]) -> str:
+    """The mean over the seeds."""
+    return f"{statistics.fmean(values):.2g}"
+
+
+def digits(values: list[float], part: str) -> str:
+    """An error, or how far something went, which is near 1."""
+    return share(values) if part in PARTS else f"{statistics.fmean(values):.4f}"
+
+
+def shares(one: dict, beta2: str = LONG) -> list[str]:
+    """Those of the table and of the matrices."""
+    return [share(one["errors"][beta2][part]) for part in PARTS]
+
+
+def error_table(title: str, of: dict, others: int = 0) -> str:
+    """Rows by bytes, less those of the tensors that are f32."""
+    by_bytes = sorted(of.items(), key=lambda i: i[1]["bytes_per_parameter"])
+    columns = [(beta2, part) for beta2, parts in by_bytes[0][1]["errors"].items()
+               for part in parts]
+    return table([title, "bytes", *(f"{part}, {beta2}" for beta2, part in columns)],
+                 [[name, f"{one['bytes_per_parameter'] - others:.3f}",
+                   *(digits(one["errors"][beta2][part], part)
+                     for beta2, part in columns)] for name, one in by_bytes])
+
+
+def largest_spread(strategies: dict) -> float:
+    """Of strategies that end closer than a tenth: seeds' deviation over their mean."""
+    found = [errors[part] for one in strategies.values()
+             for errors in one["errors"].values() for part in PARTS]
+    return max((statistics.stdev(values) / statistics.fmean(values) for values in found
+                if len(values) > 1 and max(values) < 0.1), default=0.0)
+
+
+def accumulated_findings(result: dict) -> list[str]:
+    second, weight = result["storages"]["second"], result["storages"]["weight"]
+
+    def of(one: dict, beta2: str = LONG) -> str:
+        return " and ".join(shares(one, beta2))
+
+    shorter = ("" if SHORT not in second["root, 32"]["errors"] else
+               " A beta2 of 0.95 decays in larger steps, and root's errors become "
+               f"{of(second['root, 32'], SHORT)}.")
+
+    def in_table(name: str) -> str:
+        return shares(second[name])[0]
+
+    return [
+        "**The second moment loses most.** In 8 bits the best codes are off by some "
+        f"hundredths ({of(second['root, 32'])} for root in groups of 32, "
+        f"{of(second['E5M2+expand, 32'])} for E5M2+expand), in f16 beside a scale by "
+        f"{of(second['f16, 128'])}: 11 significant bits resolve a decay that bf16's 8 "
+        f"({of(second['bf16'])}) round away." + shorter,
+        "**Where a second moment becomes zero, a weight flies off.** Groups of 128 mix "
+        "rows of frequent and of rare characters, since a row of the table has 96. Then "
+        f"codes that span too little lose the smaller: root has "
+        f"{in_table('root, 128')} in the table, E4M3+expand "
+        f"{in_table('E4M3+expand, 128')}, DE8 {in_table('DE8, 128')}, E5M2+expand "
+        f"{in_table('E5M2+expand, 128')}. In matrices, and in models with longer rows, "
+        "groups rarely span so much; only E5M2 needs no luck.",
+        "**Weights.** A residual of 8 bits is worth more than an f8E5M2 second component "
+        f"({of(weight['bf16 + i8 residual'])} against {of(weight['bf16 + f8E5M2'])}). Of "
+        "what takes 2 bytes, f16's 11 significant bits rounded stochastically are best "
+        f"({of(weight['E5M10, stochastic, scaled'])} against "
+        f"{of(weight['bf16, stochastic'])} of bf16).",
+        "**Gradients in 8 bits cost least**: "
+        f"{of(result['storages']['gradient']['softsign, 64'])} in softsign codes. So "
+        "bytes are better taken from them than from moments or weights.",
+    ]
+
+
+def accumulated_text(result: dict) -> str:
+    parts = [
+        "## Errors that add up", ACCUMULATED,
+        f"{result['weights']} weights, {result['steps']} steps, means of "
+        f"{result['seeds']} seeds, peak learning rate {result['lr']:g} "
+        f"({origin(result)}). Where an error is less than 0.1, the seeds deviate by up to "
+        f"{100 * largest_spread(result['strategies']):.0f} % of it. `bytes` are the "
+        f"tensor's own. {result.get('note', '')}\n",
+        *(f"- {finding}" for finding in accumulated_findings(result)), ""]
+    for tensor, title in ROWS.items():
+        parts += [error_table(title, result["storages"][tensor], 12), ""]
+    return "\n".join([*parts, error_table("Strategies", result["strategies"]), ""])
 
 #===------------------------------------------------------------------------===#
 # Sums of gradients
@@ -300,13 +414,31 @@ def gradient_text(result: dict) -> str:
 #===------------------------------------------------------------------------===#
 
 LOSS = "validation_loss"
+SIZES = {"quality_small": "The small model", "quality": "The larger model"}
+
+TRAINING = """
+The demo's character model, trained with the demo's schedule, at several peak learning
+rates and seeds. `loss` is the validation loss in nats per character, mean and standard
+deviation over the seeds, at the middle rate. All other columns are the loss above that
+of fp32 with the same seed and rate, by rate and over all cells; negative is better than
+fp32. A mean of n such differences is itself uncertain by about its deviation over the
+square root of n: of strategies that are closer than that, neither is better. What has no
+deviation is of one seed, and proves nothing by itself; the deviation over all cells is
+also one between rates. Updates are lost where a weight, with all that a strategy keeps of
+it, stayed what it was.
+
+`scripts/quality.sh --quick` trains the small model, of 64 thousand parameters, in an hour
+or two on one core; without the option it is the larger one, of 246 thousand, in some
+seven hours. Strategies that the library lacks are candidates of
+[benchmarks/quality/strategies](../benchmarks/quality/strategies).
+"""
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float], sign: str = "+") -> str:
     """Mean and standard deviation."""
     mean = statistics.fmean(values)
-    return f"{mean:+.4f}" + (f" ± {statistics.stdev(values):.4f}"
-                             if len(values) > 1 else "")
+    return f"{mean:{sign}.4f}" + (f" ± {statistics.stdev(values):.4f}"
+                                  if len(values) > 1 else "")
 
 
 def gaps(cells: dict, strategy: str, lr: str) -> list[float] | None:
@@ -318,64 +450,164 @@ def gaps(cells: dict, strategy: str, lr: str) -> list[float] | None:
     return [a - b for a, b in pairs]
 
 
-def gap_text(cells: dict, strategy: str, lr: str) -> str:
-    found = gaps(cells, strategy, lr)
-    return "diverged" if found is None else spread(found) if found else ""
-
-
 def rates(cells: dict) -> list[str]:
     return sorted({lr for by_lr in cells.values() for lr in by_lr}, key=float)
 
 
+def all_gaps(cells: dict, strategy: str) -> list[float] | None:
+    """Those of all rates."""
+    found = [gaps(cells, strategy, lr) for lr in rates(cells)]
+    return None if None in found else [gap for one in found for gap in one]
+
+
+def gap_text(found: list[float] | None) -> str:
+    return "diverged" if found is None else spread(found) if found else ""
+
+
+def loss_text(by_lr: dict, lr: str) -> str:
+    losses = [cell[LOSS] for cell in by_lr.get(lr, {}).values()]
+    if None in losses:
+        return "diverged"
+    return spread(losses, "") if losses else ""
+
+
 def strategy_rows(cells: dict) -> list[list[str]]:
-    rows = []
+    """A row for each strategy, by bytes and then by loss."""
+    known, rows = rates(cells), []
     for name, by_lr in cells.items():
         every = [cell for by_seed in by_lr.values() for cell in by_seed.values()]
         lost = statistics.fmean(cell["lost_share"] or 0 for cell in every)
-        rows.append([name, f"{every[0]['bytes_per_parameter']:g}", str(len(every)),
-                     *(gap_text(cells, name, lr) for lr in rates(cells)),
-                     f"{100 * lost:.1f} %"])
-    return sorted(rows, key=lambda row: float(row[1]))
+        found = all_gaps(cells, name)
+        order = (every[0]["bytes_per_parameter"],
+                 statistics.fmean(found) if found else math.inf)
+        rows.append((order, [
+            name, f"{order[0]:g}", str(len(every)),
+            loss_text(by_lr, known[len(known) // 2]),
+            *(gap_text(gaps(cells, name, lr)) for lr in known), gap_text(found),
+            f"{100 * lost:.1f} %"]))
+    return [row for _, row in sorted(rows)]
 
 
-def wide_text(cells: dict) -> str:
-    """fp32's own losses: the spread over seeds that a gap has to be held against."""
-    parts = []
-    for lr, by_seed in sorted(cells.get("fp32", {}).items(), key=lambda i: float(i[0])):
-        losses = [cell[LOSS] for cell in by_seed.values()]
-        if None not in losses:
-            parts.append(f"{spread(losses).lstrip('+')} at {lr}")
-    return "fp32 itself: " + ", ".join(parts) + ".\n" if parts else ""
+def chance_text(cells: dict) -> str:
+    """What a difference has to be held against."""
+    if "master-weights" not in cells or not (found := all_gaps(cells, "master-weights")):
+        return ""
+    return ("`master-weights` loses nothing in its states, and is off fp32 by "
+            f"{spread(found)}, since its model computes with weights and gradients of "
+            "bf16: so much is chance.\n")
 
 
-def training_text(result: dict | None) -> str:
-    title = "## Training\n"
-    if result is None or not result["cells"]:
-        return title + "\nNot measured yet: run `scripts/quality.sh`, for some hours.\n"
+def size_text(title: str, result: dict) -> str:
     cells, setting = result["cells"], result["setting"]
     refused = "".join(f"\n- `{name}`: {reason}"
                       for name, reason in result["refused"].items())
+    known = rates(cells)
     return "\n".join([
-        title,
-        f"Validation loss after {setting['steps']} steps"
-        f"{' of the small model' * setting['quick']} above that of fp32 with the same "
-        "seed and learning rate, in nats per character: mean and standard deviation over "
-        "seeds. A gap within its deviation is none. "
-        f"({origin(result)}, torch {setting['torch']})\n",
-        wide_text(cells),
-        table(["strategy", "bytes/param", "cells", *(f"lr {lr}" for lr in rates(cells)),
-               "lost updates"], strategy_rows(cells)), "",
+        f"### {title}\n",
+        f"{setting['steps']} steps ({origin(result)}, torch {setting['torch']}). "
+        + chance_text(cells),
+        table(["strategy", "bytes/param", "cells", f"loss, lr {known[len(known) // 2]}",
+               *(f"lr {lr}" for lr in known), "all cells", "lost updates"],
+              strategy_rows(cells)), "",
         "Refused by their own rules:\n" + refused + "\n" if refused else ""])
+
+
+def training_text(results: dict[str, dict | None]) -> str:
+    """The sizes that were measured: name of the result -> result."""
+    found = [size_text(SIZES[name], result) for name, result in results.items()
+             if result and result["cells"]]
+    if not found:
+        return ("## Training\n\nNot measured yet: run `scripts/quality.sh`, for some "
+                "hours.\n")
+    return "\n".join(["## Training", TRAINING, *found])
+
+
+#===------------------------------------------------------------------------===#
+# Our strategies
+#===------------------------------------------------------------------------===#
+
+CHOICE = """## Strategies of ours
+
+Candidates were made of the storages that add up the least errors, and held against the
+papers' strategies of as many bytes. In brackets: the error that adds up in the table and
+in the matrices, where it was measured, and the loss above fp32's over all cells of the
+small model.
+"""
+
+# What won, by bytes, and what it was held against.
+CHOSEN = (
+    ("residual-softsign-f16", "7 bytes", (
+        "flash", "flash-f32-scales", "flash-wide-groups", "mixed-coat",
+        "mixed-coat-e5m2")),
+    ("residual-softsign-root", "6 bytes", (
+        "residual-softsign-e5m2", "stochastic-softsign-f16",
+        "bf16-stochastic-softsign-root", "coat", "coat-e5m2", "adam8bit", "fp8-lm")),
+    ("stochastic-softsign-root", "5 bytes", (
+        "stochastic-softsign-e5m2", "fp8-collage-light", "fp8-lm-fp8-weight",
+        "fp8-lm-fp8-moments")),
+)
+
+REASONS = """
+- **7 bytes.** The gradient's second byte does more in the second moment: f16 beside a
+  scale keeps the decay of a thousandth a step that every 8-bit code loses. The residual
+  of 8 bits needs no help. With a beta2 of 0.95 there is little to lose, and `flash` is as
+  good (a trial on one seed).
+- **6 bytes.** Here the second moment has 8 bits. root and the expanded E5M2, both in
+  groups of 32, are about as far off with a long memory, and root is nearer with a shorter
+  one (the same trial); it also takes no powers. No group exceeds E5M2's range, so that no
+  weight can fly off: `residual-softsign-e5m2` is for tensors where second moments of 32
+  neighbours differ by more than 2^18. A stochastic weight of 2 bytes with a second moment
+  of 2 has less error in the matrices and more in the table, whose weights are near 1; but
+  a framework cannot read its codes.
+- **5 bytes.** What is left to shrink is the weight. 10 bits of mantissa, rounded
+  stochastically, have an eighth of the noise of a stochastic bf16. A scale for each group
+  keeps small weights from f16's subnormal numbers. Modules read
+  [decoded weights](Torch.md#weights-in-codes).
+- **What lost.** Mixed expansions of bf16 and f8E5M2 have 13.7 bits, the residual 17.3, in
+  the same 3 bytes. COAT's E4M3 and FlashOptim's codes in groups of 128 lose second moments
+  where rows of a table share a group. A range far beyond E4M3's numbers helps first
+  moments in one round trip and harms them in the table over many. Scales of bf16 round up
+  by more than a decay; they serve gradients, which have none, in half the bytes.
+- **A loss below fp32's is no accuracy.** Where second moments are too small, steps are
+  longer, and in so short a training longer steps are better, as the losses at the larger
+  rates show. Hold such a loss against fp32's at another rate. The lowest of all is that of
+  `fp8-collage-light`, which loses more than a third of its updates.
+"""
+
+
+def versus(name: str, accumulated: dict, training: dict) -> str:
+    """A strategy's name and numbers."""
+    one = accumulated["strategies"].get(name)
+    errors = shares(one) if one else []
+    cells = training["cells"]
+    gap = gap_text(all_gaps(cells, name)) if name in cells else "not trained"
+    return f"`{name}` ({', '.join([*errors, gap])})"
+
+
+def choice_text(accumulated: dict | None, training: dict | None) -> str:
+    if not accumulated or not training:
+        return ""
+    known = {*accumulated["strategies"], *training["cells"]}
+
+    def text(*names: str) -> str:
+        return ", ".join(versus(name, accumulated, training)
+                         for name in names if name in known)
+
+    won = [f"- **{size}:** {text(name)}, against {text(*others)}."
+           for name, size, others in CHOSEN]
+    return "\n".join([CHOICE, *won, "", "Why:", REASONS])
 
 
 def page(folder: pathlib.Path) -> str:
     """The text of docs/Quality.md."""
     parts = [INTRODUCTION]
     for text, name in ((moments_text, "moments"), (representation_text, "representation"),
+                       (accumulated_text, "accumulated"),
                        (gradient_text, "gradient_sum")):
         if result := load(name, folder):
             parts.append(text(result))
-    parts.append(training_text(load("quality", folder)))
+    parts.append(training_text({name: load(name, folder) for name in SIZES}))
+    parts.append(choice_text(load("accumulated", folder), load("quality_small", folder)))
     return "\n".join(parts)
 
 

@@ -33,6 +33,7 @@ WEIGHTS = {
     "f16 + f8E5M2": "#tandem.expansion<f16, f8E5M2>",
     "f16 x 2": "#tandem.expansion<f16 x 2>",
     "E4M3 x 2, scaled": scaled("#scaled.pair<f8E4M3FN>", scale="f32"),
+    "E5M10, scaled": scaled("#scaled.minifloat<exponent = 5, mantissa = 10>", scale="f32"),
 }
 EXPONENTS = range(-149, 128)
 
@@ -47,6 +48,7 @@ MOMENTS = {
     "DE8 unsigned": scaled(UNSIGNED, scale="f32"),
     "softsign": scaled("#scaled.softsign", 32, "f16"),
     "root": scaled("#scaled.root", 32, "f16"),
+    "f16": scaled("#scaled.float<f16>", scale="f32"),
 }
 BINADES = range(41)
 GROUP = 128

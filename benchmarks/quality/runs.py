@@ -28,7 +28,19 @@ import torch  # noqa: E402
 from common import RESULTS, save  # noqa: E402
 from demo_model import Progress, check_strategy, config, load_corpus, train  # noqa: E402
 
-NAME = "quality"
+CANDIDATES = pathlib.Path(__file__).resolve().parent / "strategies"
+
+
+def result_name(quick: bool) -> str:
+    """The name of the result: each size of the model has its own."""
+    return "quality_small" if quick else "quality"
+
+
+def strategies(path: list[str]) -> list[str]:
+    """The library's, and those in the folders of a path."""
+    found = [file.stem for folder in path
+             for file in sorted(pathlib.Path(folder).glob("*.mlir"))]
+    return list(dict.fromkeys([*tandem.strategies(), *found]))
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -37,22 +49,26 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget", type=float, metavar="MINUTES", default=math.inf,
                         help="start no cell that would end later than this")
-    parser.add_argument("--strategies", default=",".join(tandem.strategies()),
-                        help="comma-separated (default: all)")
+    parser.add_argument("--strategies", help="comma-separated (default: all)")
+    parser.add_argument("--path", action="append", metavar="FOLDER",
+                        help="with strategies beside the library's (default: "
+                        "benchmarks/quality/strategies; repeat for several)")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--lrs", default="1e-3,2e-3,4e-3")
     parser.add_argument("--steps", type=int, default=1500, help="of each cell")
     parser.add_argument("--quick", action="store_true", help="the demo's small model")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS,
-                        help="the folder of quality.json (default: %(default)s)")
+                        help="the folder of the result (default: %(default)s)")
     options = parser.parse_args(arguments)
     if options.steps < 10:
         parser.error(f"--steps {options.steps}: give at least 10 steps")
-    options.strategies = options.strategies.split(",")
-    unknown = set(options.strategies) - set(tandem.strategies())
+    options.path = options.path or [str(CANDIDATES)]
+    known = strategies(options.path)
+    options.strategies = options.strategies.split(",") if options.strategies else known
+    unknown = set(options.strategies) - set(known)
     if unknown:
         parser.error(f"--strategies: there is no {sorted(unknown)[0]}; there are "
-                     + ", ".join(tandem.strategies()))
+                     + ", ".join(known))
     try:
         options.seeds = [int(seed) for seed in options.seeds.split(",")]
         options.lrs = [float(lr) for lr in options.lrs.split(",")]
@@ -62,12 +78,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 class Results:
-    """quality.json: cells as lr -> seed -> figures for each strategy."""
+    """A size's result: cells as lr -> seed -> figures for each strategy."""
 
     def __init__(self, folder: pathlib.Path, setting: dict):
-        self.folder = folder
+        self.folder, self.name = folder, result_name(setting["quick"])
         self.content = {"setting": setting, "refused": {}, "cells": {}}
-        path = folder / f"{NAME}.json"
+        path = folder / f"{self.name}.json"
         if path.exists():
             self._resume(path, setting)
 
@@ -89,15 +105,15 @@ class Results:
         self.save()
 
     def save(self) -> None:
-        save(NAME, self.content, self.folder)
+        save(self.name, self.content, self.folder)
 
 
-def usable(strategies: list[str], results: Results) -> list[str]:
+def usable(options: argparse.Namespace, results: Results) -> list[str]:
     """The strategies that take the demo's settings; why not, of the others."""
     names = []
-    for name in strategies:
+    for name in options.strategies:
         try:
-            check_strategy(name)
+            check_strategy(name, options.path)
             names.append(name)
             results.content["refused"].pop(name, None)
         except (RuntimeError, ValueError) as error:
@@ -130,7 +146,7 @@ def run(options: argparse.Namespace) -> None:
     start, took = time.monotonic(), []
     results = Results(options.results, {
         "steps": options.steps, "quick": options.quick, "torch": torch.__version__})
-    names = usable(options.strategies, results)
+    names = usable(options, results)
     cells = [(name, lr, seed) for seed in options.seeds for lr in options.lrs
              for name in names if not results.has(name, lr, seed)]
     total = len(names) * len(options.lrs) * len(options.seeds)
@@ -143,7 +159,7 @@ def run(options: argparse.Namespace) -> None:
         left = f", {expected * (len(cells) - index) / 60:.0f} min left" if took else ""
         print(f"[{total - len(cells) + index + 1}/{total}{left}] "
               f"seed {seed}, lr {lr:g}", flush=True)
-        setting = config(options.quick, options.steps, seed, lr)
+        setting = config(options.quick, options.steps, seed, lr, tuple(options.path))
         figures = run_cell(name, corpus, setting)
         took.append(figures["seconds"])
         results.add(name, lr, seed, figures)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import tandem
 import tandem.torch
@@ -46,9 +46,9 @@ class Hyperparameters:
         return self.final_lr + (self.lr - self.final_lr) * cosine
 
 
-def parameter_dtype(strategy: str) -> torch.dtype:
+def parameter_dtype(strategy: str, path: Sequence[str] = ()) -> torch.dtype:
     """The format of the weights and gradients that the model computes with."""
-    planes = tandem.compile("adamw", strategy).planes
+    planes = tandem.compile("adamw", strategy, path=path).planes
     for plane in planes:
         if plane.name == "param" and plane.visible:
             return DTYPES[plane.type]
@@ -60,8 +60,9 @@ def make_optimizer(
     parameters: Iterable[torch.nn.Parameter],
     hyper: Hyperparameters,
     metrics: bool = False,
+    path: Sequence[str] = (),
 ) -> tandem.torch.AdamW:
-    """Tandem's AdamW under a strategy."""
+    """Tandem's AdamW under a strategy of the library or of a folder in path."""
     return tandem.torch.AdamW(
         parameters,
         lr=hyper.lr,
@@ -70,6 +71,7 @@ def make_optimizer(
         weight_decay=hyper.weight_decay,
         strategy=strategy,
         metrics=metrics,
+        path=path,
     )
 
 
@@ -79,19 +81,25 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = lr
 
 
-def check_strategy(strategy: str) -> None:
+def check_strategy(strategy: str, path: Sequence[str] = ()) -> None:
     """Compiles and runs the strategy on one number, so that errors come early."""
-    weight = torch.nn.Parameter(torch.ones(1, dtype=parameter_dtype(strategy)))
+    weight = torch.nn.Parameter(torch.ones(1, dtype=parameter_dtype(strategy, path)))
     weight.grad = torch.ones_like(weight)
-    make_optimizer(strategy, [weight], Hyperparameters(), metrics=True).step()
+    make_optimizer(
+        strategy, [weight], Hyperparameters(), metrics=True, path=path
+    ).step()
 
 
-def stored_weights(optimizer: tandem.torch.Optimizer) -> list[torch.Tensor]:
+def stored_weights(
+    optimizer: tandem.torch.Optimizer, path: Sequence[str] = ()
+) -> list[torch.Tensor]:
     """The weights with everything the strategy keeps about them, in float64.
 
     That is the nearest float32; only an expansion whose components lie far apart
     holds more.
     """
     weights = [p for group in optimizer.param_groups for p in group["params"]]
-    wide = tandem.torch.convert_state(optimizer.state_dict(), weights, "fp32")[1]
+    wide = tandem.torch.convert_state(
+        optimizer.state_dict(), weights, "fp32", path=path
+    )[1]
     return [weight.double() for weight in wide]

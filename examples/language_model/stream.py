@@ -11,6 +11,7 @@ and the same on every run.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import torch
 
@@ -119,18 +120,25 @@ def relative_error(
     return (missed / moved) ** 0.5
 
 
-def replay(strategy: str, stream: Stream, exact: list[torch.Tensor]) -> StreamError:
-    """Feeds the stream to a strategy and measures where its weights end."""
-    dtype = parameter_dtype(strategy)
+def replay_weights(
+    strategy: str, stream: Stream, path: Sequence[str] = ()
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Feeds the stream to a strategy: its stored and its visible weights at the end."""
+    dtype = parameter_dtype(strategy, path)
     weights = [torch.nn.Parameter(w.to(dtype, copy=True)) for w in stream.weights]
-    optimizer = make_optimizer(strategy, weights, stream.hyper)
+    optimizer = make_optimizer(strategy, weights, stream.hyper, path=path)
     for step in range(stream.steps):
         set_lr(optimizer, stream.lr_at(step))
         for weight, gradients in zip(weights, stream.gradients):
             weight.grad = gradients[step].to(dtype)
         optimizer.step()
-    stored = stored_weights(optimizer)
     visible = [weight.detach().double() for weight in weights]
+    return stored_weights(optimizer, path), visible
+
+
+def replay(strategy: str, stream: Stream, exact: list[torch.Tensor]) -> StreamError:
+    """How far a strategy's weights end from the exact ones."""
+    stored, visible = replay_weights(strategy, stream)
     return StreamError(
         relative_error(stored, exact, stream.weights),
         relative_error(visible, exact, stream.weights),

@@ -30,6 +30,7 @@ class Config:
     stream_steps: int
     hyper: Hyperparameters = Hyperparameters()
     seed: int = 0
+    path: tuple[str, ...] = ()  # folders with strategies that the library lacks
 
 
 @dataclasses.dataclass
@@ -71,9 +72,11 @@ def validate(model: Transformer, corpus: Corpus, config: Config) -> float:
     return statistics.fmean(model.loss(*batch).item() for batch in drawn)
 
 
-def time_optimizer(strategy: str, model: Transformer, hyper: Hyperparameters) -> float:
+def time_optimizer(strategy: str, model: Transformer, config: Config) -> float:
     """Median milliseconds of a step without metrics on the model's weights."""
-    optimizer = make_optimizer(strategy, model.parameters(), hyper)
+    optimizer = make_optimizer(
+        strategy, model.parameters(), config.hyper, path=config.path
+    )
     weights = list(model.parameters())
     # A strategy that stores gradients in codes has released those of training.
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in weights]
@@ -107,10 +110,11 @@ def describe(record: Record) -> str:
 
 def train(strategy: str, corpus: Corpus, config: Config, progress: Progress) -> Record:
     """One run; seed and batches are the same whatever the strategy."""
-    model = make_model(
-        len(corpus.vocabulary), config.shape, config.seed, parameter_dtype(strategy)
+    dtype = parameter_dtype(strategy, config.path)
+    model = make_model(len(corpus.vocabulary), config.shape, config.seed, dtype)
+    optimizer = make_optimizer(
+        strategy, model.parameters(), config.hyper, metrics=True, path=config.path
     )
-    optimizer = make_optimizer(strategy, model.parameters(), config.hyper, metrics=True)
     record = Record(strategy, float(optimizer.bytes_per_parameter))
     record.parameters = sum(p.numel() for p in model.parameters())
     drawn = batches(
@@ -130,6 +134,6 @@ def train(strategy: str, corpus: Corpus, config: Config, progress: Progress) -> 
             record.validation_loss.append(validate(model, corpus, config))
         progress.update(step + 1, describe(record))
     record.step_ms = 1e3 * (time.perf_counter() - start) / config.steps
-    record.optimizer_ms = time_optimizer(strategy, model, config.hyper)
+    record.optimizer_ms = time_optimizer(strategy, model, config)
     progress.finish(describe(record))
     return record

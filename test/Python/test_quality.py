@@ -211,6 +211,41 @@ def test_measure_of_gradients():
     assert schemes["automatic"]["2"]["mu"] == pytest.approx(0.5 * gradient_sum.GROWTH)
 
 #===----------------------------------------------------------------------===#
+# Accumulated errors
+#===----------------------------------------------------------------------===#
+
+
+def test_accumulated(tmp_path):
+    """A storage is compared alone, a strategy whole; those refused are left out."""
+    write_candidate(tmp_path, "same")
+    write_candidate(tmp_path, "low", "#tandem.float<bf16>")
+    found = json.loads(run_python("-c", """if True:
+        import accumulated, contextlib, dataclasses, json, sys
+        folder = sys.argv[1]
+        setting = dataclasses.replace(accumulated.config(True, 12, 3), stream_steps=12)
+        with contextlib.redirect_stdout(sys.stderr):
+            recorded = [accumulated.Recorded(accumulated.load_corpus(), setting)]
+            some = {tensor: dict(list(storages.items())[:2])
+                    for tensor, storages in accumulated.TENSORS.items()}
+            storages = accumulated.compare_storages(recorded, some)
+            whole = accumulated.compare_strategies(
+                recorded, ["fp32", "same", "low", "f16"], [folder])
+        print(json.dumps([storages, whole]))""", tmp_path))
+    storages, whole = found
+    assert list(whole) == ["fp32", "same", "low"]
+    assert whole["same"] == whole["fp32"]
+    # The first storage of the weights is bf16.
+    assert storages["weight"]["bf16"] == whole["low"]
+    for errors in zip(*(whole[name]["errors"].values() for name in ("fp32", "low"))):
+        for part in ("table", "matrices"):
+            wide, low = (one[part] for one in errors)
+            assert len(wide) == 1 and wide[0] < 1e-3 and low[0] > 0.1
+        assert 0 < errors[1]["along"][0] < 0.9 < errors[0]["along"][0] < 1.1
+    assert [len(of) for of in storages.values()] == [2, 2, 2, 2]
+    assert storages["gradient"]["E4M3, 128"]["bytes_per_parameter"] == pytest.approx(
+        13 + 2 / 128)
+
+#===----------------------------------------------------------------------===#
 # Training
 #===----------------------------------------------------------------------===#
 
@@ -218,18 +253,23 @@ CELLS = ["--quick", "--steps", "10", "--seeds", "0", "--lrs", "1e-3"]
 TWO = [*CELLS, "--strategies", "fp32,fp8-collage-plus"]
 
 
-def run_cells(folder, *calls):
-    """The calls of runs.py with these arguments, one after the other."""
+def run_python(*arguments):
+    """A process of its own: the demo has a module `model`, as the tests do."""
     pytest.importorskip("torch")
     paths = [str(QUALITY), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, ROOT / "test/Python/support/run_cells.py",
-         json.dumps([c if isinstance(c, dict) else {"arguments": c} for c in calls]),
-         folder], capture_output=True, text=True,
+        [sys.executable, *arguments], capture_output=True, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1",
              "PYTHONPATH": os.pathsep.join(paths)})
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done.stdout
+
+
+def run_cells(folder, *calls):
+    """The calls of runs.py with these arguments, one after the other."""
+    calls = [c if isinstance(c, dict) else {"arguments": c} for c in calls]
+    return json.loads(run_python(ROOT / "test/Python/support/run_cells.py",
+                                 json.dumps(calls), folder))
 
 
 def test_runs_resume(tmp_path):
@@ -268,23 +308,67 @@ def test_runs_refusals(tmp_path):
         assert word in one["out"]
 
 
+def write_candidate(folder, name="candidate", param="#tandem.float<f32>"):
+    (folder / f"{name}.mlir").write_text(f"""
+tandem.strategy @{name} compute(<f32, f32>) {{
+  tandem.assign param = {param}
+  tandem.assign grad = #tandem.float<f32>
+  tandem.assign state = #tandem.float<f32>
+}}""")
+
+
+def test_runs_of_candidates(tmp_path):
+    """Strategies of a folder are run beside the library's."""
+    (tmp_path / "candidates").mkdir()
+    write_candidate(tmp_path / "candidates", "ours")
+    path = ["--path", str(tmp_path / "candidates")]
+    found, unknown = run_cells(
+        tmp_path, [*CELLS, *path, "--strategies", "fp32,ours"],
+        [*CELLS, "--strategies", "ours"])
+    cells = found["left"]["cells"]
+    assert cells["ours"]["0.001"]["0"]["train_loss"] == (
+        cells["fp32"]["0.001"]["0"]["train_loss"])
+    assert unknown["status"] == 2 and "there is no ours" in unknown["out"]
+
+
 def cell(loss):
     return {"validation_loss": loss, "lost_share": 0.0, "bytes_per_parameter": 6.0}
 
 
 def test_training_text():
     """Gaps are those to fp32 with the same seed and rate."""
-    cells = {"fp32": {"0.001": {"0": cell(2.0), "1": cell(3.0)}},
-             "coat": {"0.001": {"0": cell(2.1), "1": cell(3.3)}},
+    cells = {"fp32": {"0.001": {"0": cell(2.0), "1": cell(3.0)}, "0.002": {"0": cell(1.0)}},
+             "coat": {"0.001": {"0": cell(2.1), "1": cell(3.3)}, "0.002": {"0": cell(1.2)}},
              "bf16": {"0.001": {"0": cell(None), "1": cell(3.3)}},
              "flash": {"0.001": {"1": cell(2.5)}}}
     result = {"machine": MACHINE, "cells": cells, "refused": {},
               "setting": {"steps": 5, "quick": False, "torch": "2"}}
-    text = page.training_text(result)
-    assert "| coat | 6 | 2 | +0.2000 ± 0.1414 | 0.0 % |" in text
-    assert "| bf16 | 6 | 2 | diverged | 0.0 % |" in text
-    assert "| flash | 6 | 1 | -0.5000 | 0.0 % |" in text
-    assert "fp32 itself: 2.5000 ± 0.7071 at 0.001." in text
+    text = page.training_text({"quality_small": None, "quality": result})
+    assert "### The larger model" in text and "### The small model" not in text
+    assert ("| coat | 6 | 3 | 1.2000 | +0.2000 ± 0.1414 | +0.2000 | +0.2000 ± 0.1000 "
+            "| 0.0 % |") in text
+    assert "| bf16 | 6 | 2 |  | diverged |  | diverged | 0.0 % |" in text
+    assert "| flash | 6 | 1 |  | -0.5000 |  | -0.5000 | 0.0 % |" in text
+    assert "| fp32 | 6 | 3 | 1.0000 | +0.0000 ± 0.0000 |" in text
+    # The best of as many bytes is first, what diverged last.
+    places = [text.index(f"| {name} |") for name in ("flash", "fp32", "coat", "bf16")]
+    assert places == sorted(places)
+    cells["master-weights"] = {"0.001": {"0": cell(2.01), "1": cell(2.99)}}
+    text = page.training_text({"quality_small": result, "quality": None})
+    assert "off fp32 by +0.0000 ± 0.0141" in text
+
+def test_choice_text():
+    """What won and what it was held against, with both of their measures."""
+    one = {"errors": {"0.999": {"table": [0.5, 0.7], "matrices": [0.25, 0.25],
+                                "along": [1.0, 1.0]}}}
+    cells = {name: {"0.001": {"0": cell(loss)}} for name, loss in
+             (("fp32", 1.0), ("residual-softsign-root", 1.25), ("coat", None))}
+    text = page.choice_text({"strategies": {"residual-softsign-root": one, "coat": one,
+                                            "adam8bit": one}},
+                            {"cells": cells})
+    assert "- **6 bytes:** `residual-softsign-root` (0.6, 0.25, +0.2500), against " in text
+    assert "`coat` (0.6, 0.25, diverged), `adam8bit` (0.6, 0.25, not trained)." in text
+    assert page.choice_text(None, {"cells": cells}) == ""
 
 #===----------------------------------------------------------------------===#
 # The page
@@ -299,14 +383,14 @@ def test_page_is_up_to_date():
 def test_script(tmp_path):
     """scripts/quality.sh keeps what is there, trains, and writes the page."""
     pytest.importorskip("torch")
-    for name in ("moments", "representation", "gradient_sum"):
+    for name in ("moments", "representation", "accumulated", "gradient_sum"):
         shutil.copy(RESULTS / f"{name}.json", tmp_path)
     done = subprocess.run(
         [ROOT / "scripts/quality.sh", *CELLS, "--strategies", "fp32", "--results",
          tmp_path], capture_output=True, text=True,
         env={**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(": done, ") == 3
+    assert done.stdout.count(": done, ") == 4
     text = (tmp_path / "Quality.md").read_text()
     assert text.startswith((ROOT / "docs/Quality.md").read_text()[:2000])
     assert "| fp32 | 16 | 1 |" in text

@@ -88,6 +88,19 @@ _SIGNED, _UNSIGNED = DynamicCode(True), DynamicCode(False)
 _EVERY, _NORMAL = ExpandedCode(_E4M3, 229376.0), ExpandedCode(_E4M3, 28672.0)
 
 
+def _softsign_library():
+    """The named strategies that no paper has."""
+    grad, first = (Scaled(SoftsignCode(), *scale) for scale in ((64, "bf16"), (32, "f32")))
+    residual, root = Residual("bf16", "i8"), Scaled(RootCode(), 32, "f32")
+    random = Scaled(MinifloatCode(5, 10, rounding="stochastic"), 128, "f32")
+    return {
+        "residual-softsign-f16": Strategy(grad, residual, first,
+                                          Scaled(FloatCode("f16"), 128, "f32")),
+        "residual-softsign-root": Strategy(grad, residual, first, root),
+        "stochastic-softsign-root": Strategy(grad, random, first, root),
+    }
+
+
 def _scaled_library():
     """The named strategies with scales."""
     bf16, f32 = Plain("bf16"), Plain("f32")
@@ -96,7 +109,7 @@ def _scaled_library():
     softsign, root = Scaled(SoftsignCode(), 32, "f16"), Scaled(RootCode(), 32, "f16")
     one = Scaled(_E4M3, 128, "f32", "pow2")
     two = Scaled(PairCode("f8E4M3FN"), 128, "f32", "pow2")
-    return {
+    return _softsign_library() | {
         "flash": Strategy(bf16, Residual("bf16", "i8"), softsign, root),
         "flash-32": Strategy(bf16, Residual("bf16", "i16"), softsign, root),
         "coat": Strategy(bf16, bf16, first, second),
