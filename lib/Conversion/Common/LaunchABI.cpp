@@ -188,252 +188,252 @@ void LaunchBuilder::readMatrixTail(Chunk &chunk, Value table, int64_t tail) {
   chunk.partsOfColumn = load(table, i64Type, tail + 48);
   for (uint64_t i = 0; i < kernel.getReductions(); ++i)
     chunk.parts.push_back(load(table, pointer, tail + matrixTail + 8 * i));
-  bool LaunchBuilder::isLoadedOnce(LoadPlaneOp op) {
-    return op.getPlaneInfo().group == Plane::wholeTensor;
-  }
+}
 
-  Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
-    SequenceBuilder b(builder, loc);
-    Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
-    Type i64Type = builder.getI64Type();
-    int64_t planes = getPlanes().size();
-    int64_t tail = recordHead + 8 * planes;
-    bool hasTail = kernel.getReductions() || kernel.getMatrix();
-    int64_t tailBytes = kernel.getMatrix()
-                            ? matrixTail + 8 * int64_t(kernel.getReductions())
-                            : recordTail;
-    Value table =
-        advance(entry.getArgument(0), tensor, tail + (hasTail ? tailBytes : 0));
-    Chunk chunk;
-    chunk.rows = load(table, i64Type);
-    chunk.columns = load(table, i64Type, 8);
-    chunk.size = b.muli(chunk.rows, chunk.columns);
-    chunk.first = load(table, i64Type, 16);
-    chunk.key = b.resize(load(table, i64Type, 24), builder.getI32Type());
-    Value scalarRow = load(table, i64Type, 32);
-    for (int64_t plane = 0; plane < planes; ++plane)
-      chunk.planes.push_back(load(table, pointer, recordHead + 8 * plane));
-    if (hasTail)
-      chunk.totals = load(table, pointer, tail);
-    if (kernel.getMatrix()) {
-      readMatrixTail(chunk, table, tail);
-    } else if (hasTail) {
-      chunk.firstChunk = load(table, i64Type, tail + 8);
-      chunk.endChunk = load(table, i64Type, tail + 16);
+bool LaunchBuilder::isLoadedOnce(LoadPlaneOp op) {
+  return op.getPlaneInfo().group == Plane::wholeTensor;
+}
+
+Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
+  SequenceBuilder b(builder, loc);
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  Type i64Type = builder.getI64Type();
+  int64_t planes = getPlanes().size();
+  int64_t tail = recordHead + 8 * planes;
+  bool hasTail = kernel.getReductions() || kernel.getMatrix();
+  int64_t tailBytes = kernel.getMatrix()
+                          ? matrixTail + 8 * int64_t(kernel.getReductions())
+                          : recordTail;
+  Value table =
+      advance(entry.getArgument(0), tensor, tail + (hasTail ? tailBytes : 0));
+  Chunk chunk;
+  chunk.rows = load(table, i64Type);
+  chunk.columns = load(table, i64Type, 8);
+  chunk.size = b.muli(chunk.rows, chunk.columns);
+  chunk.first = load(table, i64Type, 16);
+  chunk.key = b.resize(load(table, i64Type, 24), builder.getI32Type());
+  Value scalarRow = load(table, i64Type, 32);
+  for (int64_t plane = 0; plane < planes; ++plane)
+    chunk.planes.push_back(load(table, pointer, recordHead + 8 * plane));
+  if (hasTail)
+    chunk.totals = load(table, pointer, tail);
+  if (kernel.getMatrix()) {
+    readMatrixTail(chunk, table, tail);
+  } else if (hasTail) {
+    chunk.firstChunk = load(table, i64Type, tail + 8);
+    chunk.endChunk = load(table, i64Type, tail + 16);
+  }
+  for (auto total : kernel.getBodyBlock().getOps<TotalOp>())
+    chunk.known.push_back(
+        load(chunk.totals, total.getType(), total.getIndex() * slotBytes));
+  auto uniforms = kernel.getUniforms();
+  Value row = advance(entry.getArgument(2), scalarRow,
+                      slotBytes * int64_t(uniforms.size()));
+  for (auto [slot, uniform] : llvm::enumerate(uniforms))
+    chunk.uniforms.push_back(readSlot(row, slot, uniform.getType()));
+  return chunk;
+}
+
+static Value getSize(const Chunk &chunk, Granularity per) {
+  switch (per) {
+  case Granularity::row:
+    return chunk.rows;
+  case Granularity::column:
+    return chunk.columns;
+  case Granularity::element:
+    return chunk.size;
+  }
+  llvm_unreachable("every granularity is listed");
+}
+
+void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
+  for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
+    mapping.map(Value(uniform), value);
+  for (auto op : kernel.getBodyBlock().getOps<SizeOp>())
+    mapping.map(op.getResult(), getSize(chunk, op.getPer()));
+  for (auto [op, value] :
+       llvm::zip(kernel.getBodyBlock().getOps<TotalOp>(), chunk.known))
+    mapping.map(op.getResult(), value);
+  // A tensor without its chunks has no entries.
+  const Value *entry = chunk.entries.begin();
+  for (auto op : kernel.getBodyBlock().getOps<LoadPlaneOp>())
+    if (!chunk.entries.empty() && isLoadedOnce(op))
+      mapping.map(op.getResult(), *entry++);
+}
+
+//===----------------------------------------------------------------------===//
+// Histories
+//===----------------------------------------------------------------------===//
+
+/// An entry's values in memory, f32 bits.
+static constexpr int64_t valueBytes = 4;
+
+Value LaunchBuilder::recall(RecallOp op, Value entry) {
+  SequenceBuilder b(builder, loc);
+  Type i32 = builder.getI32Type();
+  Value zero = b.integer(i32, 0);
+  auto loop = scf::ForOp::create(
+      builder, loc, i64(0), i64(op.getPlaneInfo().history - 1), i64(1), zero,
+      [&](OpBuilder &, Location, Value index, ValueRange largest) {
+        Value value = load(advance(entry, index, valueBytes), i32);
+        Value isNumber = b.compare(arith::CmpIPredicate::ult, value,
+                                   b.like(value, f32Infinity));
+        value = b.select(isNumber, value, zero);
+        Value larger = arith::MaxUIOp::create(builder, loc, largest[0], value);
+        scf::YieldOp::create(builder, loc, larger);
+      });
+  return loop.getResult(0);
+}
+
+void LaunchBuilder::remember(RememberOp op, Value entry, Value newest) {
+  scf::ForOp::create(builder, loc, i64(0), i64(op.getPlaneInfo().history),
+                     i64(1), newest,
+                     [&](OpBuilder &, Location, Value index, ValueRange newer) {
+                       Value place = advance(entry, index, valueBytes);
+                       Value older = load(place, newer[0].getType());
+                       LLVM::StoreOp::create(builder, loc, newer[0], place);
+                       scf::YieldOp::create(builder, loc, older);
+                     });
+}
+
+Value LaunchBuilder::getSlots(Value workspace, Value chunkIndex) {
+  int64_t slots = kernel.getReductions() + kernel.getNumMetrics();
+  return advance(workspace, chunkIndex, partBytes * slots);
+}
+
+Value LaunchBuilder::getSlot(Value slots, Operation *op) {
+  auto metric = dyn_cast<MetricOp>(op);
+  int64_t slot = metric ? kernel.getReductions() + metric.getIndex()
+                        : cast<PartialOp>(op).getIndex();
+  return advance(slots, i64(slot), partBytes);
+}
+
+ArrayRef<LaunchBuilder::PlaneInfo> LaunchBuilder::getPlanes() {
+  if (planes.empty())
+    findPlanes();
+  return planes;
+}
+
+void LaunchBuilder::findPlanes() {
+  for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
+    for (const Plane &plane :
+         kernel.getTensorType(i).getStorage().getPlanes()) {
+      Type bits = getBitsType(plane.elementType);
+      planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, false, false,
+                        kernel.getSharing(i, plane),
+                        kernel.getTensorRole(i).getPer(), plane.group});
     }
-    for (auto total : kernel.getBodyBlock().getOps<TotalOp>())
-      chunk.known.push_back(
-          load(chunk.totals, total.getType(), total.getIndex() * slotBytes));
-    auto uniforms = kernel.getUniforms();
-    Value row = advance(entry.getArgument(2), scalarRow,
-                        slotBytes * int64_t(uniforms.size()));
-    for (auto [slot, uniform] : llvm::enumerate(uniforms))
-      chunk.uniforms.push_back(readSlot(row, slot, uniform.getType()));
-    return chunk;
+  for (Operation &op : kernel.getBodyBlock())
+    if (auto load = dyn_cast<LoadPlaneOp>(op))
+      planes[getPlaneIndex(load.getTensor(), load.getPlane())].isRead = true;
+    else if (auto store = dyn_cast<StorePlaneOp>(op))
+      planes[getPlaneIndex(store.getTensor(), store.getPlane())].isWritten =
+          true;
+    else if (auto recall = dyn_cast<RecallOp>(op))
+      planes[getPlaneIndex(recall.getTensor(), recall.getPlane())].isRead =
+          true;
+    else if (auto remember = dyn_cast<RememberOp>(op))
+      planes[getPlaneIndex(remember.getTensor(), remember.getPlane())]
+          .isWritten = true;
+}
+
+Value LaunchBuilder::addressOf(const Chunk &chunk, unsigned plane,
+                               Value element) {
+  SequenceBuilder b(builder, loc);
+  const PlaneInfo &info = getPlanes()[plane];
+  Value entry =
+      info.group > 1 ? b.shr(element, llvm::Log2_64(info.group)) : element;
+  return advance(chunk.planes[plane], entry, info.bytes);
+}
+
+unsigned LaunchBuilder::getPlaneIndex(Value tensor, uint64_t plane) {
+  return kernel.getFirstPlane(cast<BlockArgument>(tensor).getArgNumber()) +
+         plane;
+}
+
+//===----------------------------------------------------------------------===//
+// The prologue
+//===----------------------------------------------------------------------===//
+
+/// Computes one row of slots.
+void LaunchBuilder::buildPrologueRow(LLVM::LLVMFuncOp function, Value row) {
+  Block &prologue = kernel.getPrologueBlock();
+  int64_t hypers = llvm::count_if(prologue.getArgumentTypes(),
+                                  [](Type type) { return type.isF64(); });
+  int64_t integers = prologue.getNumArguments() - hypers;
+  Value hyperRow = advance(function.getArgument(0), row, 8 * hypers);
+  Value integerRow = advance(function.getArgument(1), row, 8 * integers);
+  int64_t nextHyper = 0, nextInteger = 0;
+  IRMapping mapping;
+  for (BlockArgument argument : prologue.getArguments()) {
+    bool isHyper = argument.getType().isF64();
+    int64_t &next = isHyper ? nextHyper : nextInteger;
+    mapping.map(Value(argument), load(isHyper ? hyperRow : integerRow,
+                                      argument.getType(), 8 * next++));
   }
-
-  static Value getSize(const Chunk &chunk, Granularity per) {
-    switch (per) {
-    case Granularity::row:
-      return chunk.rows;
-    case Granularity::column:
-      return chunk.columns;
-    case Granularity::element:
-      return chunk.size;
-    }
-    llvm_unreachable("every granularity is listed");
+  for (Operation &op : prologue.without_terminator())
+    builder.clone(op, mapping);
+  auto yielded = prologue.getTerminator()->getOperands();
+  Value slots = advance(function.getArgument(2), row,
+                        slotBytes * int64_t(yielded.size()));
+  SequenceBuilder b(builder, loc);
+  for (auto [slot, value] : llvm::enumerate(yielded)) {
+    Value known = mapping.lookupOrDefault(value);
+    Value bits = isa<FloatType>(known.getType()) ? b.bits(known) : known;
+    LLVM::StoreOp::create(builder, loc, b.resize(bits, builder.getI32Type()),
+                          advance(slots, i64(slot), slotBytes));
   }
+}
 
-  void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
-    for (auto [uniform, value] :
-         llvm::zip(kernel.getUniforms(), chunk.uniforms))
-      mapping.map(Value(uniform), value);
-    for (auto op : kernel.getBodyBlock().getOps<SizeOp>())
-      mapping.map(op.getResult(), getSize(chunk, op.getPer()));
-    for (auto [op, value] :
-         llvm::zip(kernel.getBodyBlock().getOps<TotalOp>(), chunk.known))
-      mapping.map(op.getResult(), value);
-    // A tensor without its chunks has no entries.
-    const Value *entry = chunk.entries.begin();
-    for (auto op : kernel.getBodyBlock().getOps<LoadPlaneOp>())
-      if (!chunk.entries.empty() && isLoadedOnce(op))
-        mapping.map(op.getResult(), *entry++);
+LLVM::LLVMFuncOp LaunchBuilder::createPrologue() {
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  auto function = LLVM::LLVMFuncOp::create(
+      builder, loc, getPrologueName(kernel.getSymName()),
+      LLVM::LLVMFunctionType::get(
+          LLVM::LLVMVoidType::get(builder.getContext()),
+          {pointer, pointer, pointer, builder.getI64Type()}));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(function.addEntryBlock(builder));
+  auto loop =
+      scf::ForOp::create(builder, loc, i64(0), function.getArgument(3), i64(1));
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+  builder.setInsertionPoint(loop.getBody()->getTerminator());
+  buildPrologueRow(function, loop.getInductionVar());
+  expandIntegerPowers(function);
+  return function;
+}
+
+/// r = 1; 63 times: if (n & 1) r *= b; b *= b; n >>= 1.
+static Value expandPower(math::FPowIOp op) {
+  OpBuilder builder(op);
+  SequenceBuilder b(builder, op.getLoc());
+  Value exponent = op.getRhs();
+  Value zero = b.like(exponent, 0);
+  Value isNegative = b.compare(arith::CmpIPredicate::slt, exponent, zero);
+  Value magnitude = b.select(isNegative, b.subi(zero, exponent), exponent);
+  Value one = b.real(op.getType(), 1.0);
+  auto loop = scf::ForOp::create(builder, op.getLoc(), b.like(exponent, 0),
+                                 b.like(exponent, 63), b.like(exponent, 1),
+                                 ValueRange{one, op.getLhs(), magnitude});
+  builder.setInsertionPointToStart(loop.getBody());
+  auto state = loop.getRegionIterArgs();
+  Value isSet =
+      b.compare(arith::CmpIPredicate::ne, b.andi(state[2], b.like(state[2], 1)),
+                b.like(state[2], 0));
+  Value product = b.select(isSet, b.mul(state[0], state[1]), state[0]);
+  Value square = b.mul(state[1], state[1]);
+  scf::YieldOp::create(builder, op.getLoc(),
+                       ValueRange{product, square, b.shr(state[2], 1)});
+  builder.setInsertionPointAfter(loop);
+  Value power = loop.getResult(0);
+  return b.select(isNegative, b.div(one, power), power);
+}
+
+void mlir::tandem::expandIntegerPowers(LLVM::LLVMFuncOp function) {
+  SmallVector<math::FPowIOp> powers;
+  function.walk([&](math::FPowIOp op) { powers.push_back(op); });
+  for (math::FPowIOp op : powers) {
+    op.replaceAllUsesWith(expandPower(op));
+    op.erase();
   }
-
-  //===----------------------------------------------------------------------===//
-  // Histories
-  //===----------------------------------------------------------------------===//
-
-  /// An entry's values in memory, f32 bits.
-  static constexpr int64_t valueBytes = 4;
-
-  Value LaunchBuilder::recall(RecallOp op, Value entry) {
-    SequenceBuilder b(builder, loc);
-    Type i32 = builder.getI32Type();
-    Value zero = b.integer(i32, 0);
-    auto loop = scf::ForOp::create(
-        builder, loc, i64(0), i64(op.getPlaneInfo().history - 1), i64(1), zero,
-        [&](OpBuilder &, Location, Value index, ValueRange largest) {
-          Value value = load(advance(entry, index, valueBytes), i32);
-          Value isNumber = b.compare(arith::CmpIPredicate::ult, value,
-                                     b.like(value, f32Infinity));
-          value = b.select(isNumber, value, zero);
-          Value larger =
-              arith::MaxUIOp::create(builder, loc, largest[0], value);
-          scf::YieldOp::create(builder, loc, larger);
-        });
-    return loop.getResult(0);
-  }
-
-  void LaunchBuilder::remember(RememberOp op, Value entry, Value newest) {
-    scf::ForOp::create(
-        builder, loc, i64(0), i64(op.getPlaneInfo().history), i64(1), newest,
-        [&](OpBuilder &, Location, Value index, ValueRange newer) {
-          Value place = advance(entry, index, valueBytes);
-          Value older = load(place, newer[0].getType());
-          LLVM::StoreOp::create(builder, loc, newer[0], place);
-          scf::YieldOp::create(builder, loc, older);
-        });
-  }
-
-  Value LaunchBuilder::getSlots(Value workspace, Value chunkIndex) {
-    int64_t slots = kernel.getReductions() + kernel.getNumMetrics();
-    return advance(workspace, chunkIndex, partBytes * slots);
-  }
-
-  Value LaunchBuilder::getSlot(Value slots, Operation * op) {
-    auto metric = dyn_cast<MetricOp>(op);
-    int64_t slot = metric ? kernel.getReductions() + metric.getIndex()
-                          : cast<PartialOp>(op).getIndex();
-    return advance(slots, i64(slot), partBytes);
-  }
-
-  ArrayRef<LaunchBuilder::PlaneInfo> LaunchBuilder::getPlanes() {
-    if (planes.empty())
-      findPlanes();
-    return planes;
-  }
-
-  void LaunchBuilder::findPlanes() {
-    for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
-      for (const Plane &plane :
-           kernel.getTensorType(i).getStorage().getPlanes()) {
-        Type bits = getBitsType(plane.elementType);
-        planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, false, false,
-                          kernel.getSharing(i, plane),
-                          kernel.getTensorRole(i).getPer(), plane.group});
-      }
-    for (Operation &op : kernel.getBodyBlock())
-      if (auto load = dyn_cast<LoadPlaneOp>(op))
-        planes[getPlaneIndex(load.getTensor(), load.getPlane())].isRead = true;
-      else if (auto store = dyn_cast<StorePlaneOp>(op))
-        planes[getPlaneIndex(store.getTensor(), store.getPlane())].isWritten =
-            true;
-      else if (auto recall = dyn_cast<RecallOp>(op))
-        planes[getPlaneIndex(recall.getTensor(), recall.getPlane())].isRead =
-            true;
-      else if (auto remember = dyn_cast<RememberOp>(op))
-        planes[getPlaneIndex(remember.getTensor(), remember.getPlane())]
-            .isWritten = true;
-  }
-
-  Value LaunchBuilder::addressOf(const Chunk &chunk, unsigned plane,
-                                 Value element) {
-    SequenceBuilder b(builder, loc);
-    const PlaneInfo &info = getPlanes()[plane];
-    Value entry =
-        info.group > 1 ? b.shr(element, llvm::Log2_64(info.group)) : element;
-    return advance(chunk.planes[plane], entry, info.bytes);
-  }
-
-  unsigned LaunchBuilder::getPlaneIndex(Value tensor, uint64_t plane) {
-    return kernel.getFirstPlane(cast<BlockArgument>(tensor).getArgNumber()) +
-           plane;
-  }
-
-  //===----------------------------------------------------------------------===//
-  // The prologue
-  //===----------------------------------------------------------------------===//
-
-  /// Computes one row of slots.
-  void LaunchBuilder::buildPrologueRow(LLVM::LLVMFuncOp function, Value row) {
-    Block &prologue = kernel.getPrologueBlock();
-    int64_t hypers = llvm::count_if(prologue.getArgumentTypes(),
-                                    [](Type type) { return type.isF64(); });
-    int64_t integers = prologue.getNumArguments() - hypers;
-    Value hyperRow = advance(function.getArgument(0), row, 8 * hypers);
-    Value integerRow = advance(function.getArgument(1), row, 8 * integers);
-    int64_t nextHyper = 0, nextInteger = 0;
-    IRMapping mapping;
-    for (BlockArgument argument : prologue.getArguments()) {
-      bool isHyper = argument.getType().isF64();
-      int64_t &next = isHyper ? nextHyper : nextInteger;
-      mapping.map(Value(argument), load(isHyper ? hyperRow : integerRow,
-                                        argument.getType(), 8 * next++));
-    }
-    for (Operation &op : prologue.without_terminator())
-      builder.clone(op, mapping);
-    auto yielded = prologue.getTerminator()->getOperands();
-    Value slots = advance(function.getArgument(2), row,
-                          slotBytes * int64_t(yielded.size()));
-    SequenceBuilder b(builder, loc);
-    for (auto [slot, value] : llvm::enumerate(yielded)) {
-      Value known = mapping.lookupOrDefault(value);
-      Value bits = isa<FloatType>(known.getType()) ? b.bits(known) : known;
-      LLVM::StoreOp::create(builder, loc, b.resize(bits, builder.getI32Type()),
-                            advance(slots, i64(slot), slotBytes));
-    }
-  }
-
-  LLVM::LLVMFuncOp LaunchBuilder::createPrologue() {
-    Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
-    auto function = LLVM::LLVMFuncOp::create(
-        builder, loc, getPrologueName(kernel.getSymName()),
-        LLVM::LLVMFunctionType::get(
-            LLVM::LLVMVoidType::get(builder.getContext()),
-            {pointer, pointer, pointer, builder.getI64Type()}));
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(function.addEntryBlock(builder));
-    auto loop = scf::ForOp::create(builder, loc, i64(0),
-                                   function.getArgument(3), i64(1));
-    LLVM::ReturnOp::create(builder, loc, ValueRange());
-    builder.setInsertionPoint(loop.getBody()->getTerminator());
-    buildPrologueRow(function, loop.getInductionVar());
-    expandIntegerPowers(function);
-    return function;
-  }
-
-  /// r = 1; 63 times: if (n & 1) r *= b; b *= b; n >>= 1.
-  static Value expandPower(math::FPowIOp op) {
-    OpBuilder builder(op);
-    SequenceBuilder b(builder, op.getLoc());
-    Value exponent = op.getRhs();
-    Value zero = b.like(exponent, 0);
-    Value isNegative = b.compare(arith::CmpIPredicate::slt, exponent, zero);
-    Value magnitude = b.select(isNegative, b.subi(zero, exponent), exponent);
-    Value one = b.real(op.getType(), 1.0);
-    auto loop = scf::ForOp::create(builder, op.getLoc(), b.like(exponent, 0),
-                                   b.like(exponent, 63), b.like(exponent, 1),
-                                   ValueRange{one, op.getLhs(), magnitude});
-    builder.setInsertionPointToStart(loop.getBody());
-    auto state = loop.getRegionIterArgs();
-    Value isSet =
-        b.compare(arith::CmpIPredicate::ne,
-                  b.andi(state[2], b.like(state[2], 1)), b.like(state[2], 0));
-    Value product = b.select(isSet, b.mul(state[0], state[1]), state[0]);
-    Value square = b.mul(state[1], state[1]);
-    scf::YieldOp::create(builder, op.getLoc(),
-                         ValueRange{product, square, b.shr(state[2], 1)});
-    builder.setInsertionPointAfter(loop);
-    Value power = loop.getResult(0);
-    return b.select(isNegative, b.div(one, power), power);
-  }
-
-  void mlir::tandem::expandIntegerPowers(LLVM::LLVMFuncOp function) {
-    SmallVector<math::FPowIOp> powers;
-    function.walk([&](math::FPowIOp op) { powers.push_back(op); });
-    for (math::FPowIOp op : powers) {
-      op.replaceAllUsesWith(expandPower(op));
-      op.erase();
-    }
-  }
+}

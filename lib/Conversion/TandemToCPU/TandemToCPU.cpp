@@ -471,13 +471,11 @@ void CPUKernelBuilder::buildTile(const Chunk &chunk, Value tile) {
 
 SmallVector<Value> CPUKernelBuilder::getPointers(const Chunk &chunk,
                                                  Value index) {
-  return llvm::map_to_vector(llvm::seq<unsigned>(0, planes.size()),
-                             [&](unsigned plane) -> Value {
-                               return planes[plane].isUsed()
-                                          ? launch.addressOf(chunk, plane,
-                                                             index)
-                                          : Value();
-                             });
+  return llvm::map_to_vector(
+      llvm::seq<unsigned>(0, planes.size()), [&](unsigned plane) -> Value {
+        return planes[plane].isUsed() ? launch.addressOf(chunk, plane, index)
+                                      : Value();
+      });
 }
 
 /// A full block works on the planes, a partial one on a copy of its elements.

@@ -333,3 +333,24 @@ func.func @scope_of_rows(%p: !m {tandem.role = #p}) -> !m
       dimensions = [1] {tandem.scope = "model"}
   return %p : !m
 }
+
+// -----
+
+#p = #tandem.role<param "p">
+#r = #tandem.role<state "r", per = row>
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+!v = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+func.func @entries_alike(%p: !m {tandem.role = #p}, %r: !v {tandem.role = #r}) -> (!m, !v)
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %r : !v -> tensor<?xf32>
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %c0 = arith.constant 0 : index
+  %d = tensor.dim %0, %c0 : tensor<?xf32>
+  %1 = linalg.reduce { arith.addf } ins(%0 : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
+  %2 = tensor.extract %1[] : tensor<f32>
+  %3 = tensor.splat %2[%d] : tensor<?xf32>
+  // expected-error @+1 {{adds up a vector whose entries are all alike, which says nothing of rows or columns; multiply by their number (tensor.dim)}}
+  %4 = linalg.reduce { arith.addf } ins(%3 : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
+  return %p, %r : !m, !v
+}

@@ -410,6 +410,14 @@ LogicalResult KernelFormer::fuseReduction(linalg::ReduceOp op) {
   Value value = succeeded(scope) ? lookup(op.getInputs()[0], op) : Value();
   if (!value)
     return failure();
+  if (kernel.getMatrix() && !getGranularity(op.getInputs()[0]))
+    return op.emitError("adds up a vector whose entries are all alike, which "
+                        "says nothing of rows or columns; multiply by their "
+                        "number (tensor.dim)");
+  // Each element counts, also where a row's are all alike.
+  if (kernel.getMatrix() && dimensions == 2)
+    value =
+        ReduceOp::create(body, op.getLoc(), ReduceKind::sum, value, Scope::row);
   Value sum =
       ReduceOp::create(body, op.getLoc(), ReduceKind::sum, value, *scope);
   mapping.map(op->getResult(0), sum);
