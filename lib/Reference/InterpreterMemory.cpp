@@ -182,10 +182,9 @@ llvm::Error Binder::measure(const BoundTensor &matrix) {
       continue;
     std::string name = planeName(matrix.role, plane);
     if (data->shape.size() != 2)
-      return makeError("plane '" + name + "' has " +
-                       llvm::Twine(std::max<size_t>(data->shape.size(), 1)) +
-                       " dimensions; pass one of a matrix, which has rows and "
-                       "columns");
+      return makeError("plane '" + name +
+                       "' belongs to a matrix, but its array has no rows and "
+                       "columns; pass one of two dimensions");
     uint64_t rows = data->shape[0], columns = data->shape[1];
     if (measuredBy.empty()) {
       measuredBy = name;

@@ -195,7 +195,7 @@ def test_row_norm(shape):
 
 
 @pytest.mark.parametrize("changed, why", (
-    ({"param": np.zeros(15, np.uint32)}, "'param' has 1 dimensions; pass one of a matrix"),
+    ({"param": np.zeros(15, np.uint32)}, "'param' belongs to a matrix, but its array has no rows"),
     ({"grad": np.zeros((5, 3), np.uint32)}, "'grad' is a matrix of 5 x 3, but 'param' is "
      "one of 3 x 5; all matrices have one shape"),
     ({"row_var": np.zeros(5, np.uint32)}, "'row_var' has 5 elements, but 'param' is a "

@@ -305,10 +305,12 @@ TEST_F(InterpreterMatrix, WithoutElementsNothingChanges) {
 TEST_F(InterpreterMatrix, Planes) {
   MachineState state = small();
   state.planes["g"].shape = {6};
-  refuse(kKeep, state, "plane 'g' has 1 dimensions; pass one of a matrix");
+  refuse(kKeep, state,
+         "plane 'g' belongs to a matrix, but its array has no rows");
   state = small();
   state.planes["g"].shape = {};
-  refuse(kKeep, state, "plane 'g' has 1 dimensions; pass one of a matrix");
+  refuse(kKeep, state,
+         "plane 'g' belongs to a matrix, but its array has no rows");
   state = small();
   state.planes["g"].shape = {3, 2};
   refuse(kKeep, state,
