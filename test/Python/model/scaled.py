@@ -236,7 +236,7 @@ class Scaled(Storage):
         _check_first(name, draw.first, self.group)
         with np.errstate(all="ignore"):
             prepared = self.code.prepare(x)
-            amax = self._magnitudes(prepared).max(1)[:-(-len(x) // self.group)]
+            amax = self._magnitudes(prepared).max(1)
             scale = self._choose_scale(planes, name, amax)
             inverse = self._spread(_F32(1) / scale, len(x))
             shared = {name + ".scale": planes[name + ".scale"] if self.recipe == "given"
