@@ -105,7 +105,8 @@ private:
 
   PlaneData draw(const Plane &plane, unsigned size) {
     PlaneData data{plane.elementType.getIntOrFloatBitWidth(), {}};
-    for (unsigned i = 0; i < llvm::divideCeil(size, plane.group); ++i)
+    size_t entries = llvm::divideCeil(size, plane.group);
+    for (size_t i = 0; i < entries * std::max<int64_t>(plane.history, 1); ++i)
       data.elements.push_back(
           isTame ? drawTame(plane)
                  : random() & llvm::maskTrailingOnes<uint64_t>(data.width));

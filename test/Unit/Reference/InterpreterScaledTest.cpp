@@ -394,6 +394,13 @@ tandem.strategy @tensor compute(<f32, f32>) {
   tandem.assign param = #tandem.scaled<#scaled.pair<f8E5M2>, group = tensor, scale = bf16>
   tandem.assign state moment(second) = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 28672.0>, group = tensor, scale = f32>
   tandem.assign state = #tandem.scaled<#scaled.softsign, group = 32, scale = f16>
+})mlir",
+    R"mlir(
+tandem.strategy @delayed compute(<f32, f32>) {
+  tandem.assign grad = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = given>
+  tandem.assign param = #tandem.scaled<#scaled.pair<f8E5M2>, group = tensor, scale = bf16, history = 3>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.float<f16>, group = tensor, scale = f8E8M0FNU, recipe = mx_floor, history = 1, margin = 2>
+  tandem.assign state = #tandem.scaled<#scaled.softsign, group = 32, scale = f16, recipe = given>
 })mlir"};
 
 constexpr const char *kStages[] = {
