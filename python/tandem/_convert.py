@@ -18,7 +18,7 @@ _FLOAT = re.compile(r"#tandem\.(?:float|kahan)<(\w+)>")
 _EXPANSION = re.compile(r"#tandem\.expansion<(\w+) x (\d+)>")
 
 _KERNEL = """
-tandem.kernel @convert compute(<f32, f32>) tensors [{roles}] scalars [] prologue {{
+tandem.kernel @convert compute(<f32, f32>) {matrix}tensors [{roles}] scalars [] prologue {{
   tandem.yield
 }} body {{
 ^bb0({arguments}):
@@ -51,18 +51,20 @@ def _stored(storage: str) -> str:
     return f"!tandem.stored<tensor<?xf32>, {storage}>"
 
 
-def _write_kernel(targets: list[str], sources: list[str], body: list[str]) -> str:
+def _write_kernel(targets: list[str], sources: list[str], body: list[str],
+                  matrix: bool = False) -> str:
     """A kernel on tensors %to0, ..., %from0, ... of these storages."""
     tensors = ([("state", f"to{i}", s) for i, s in enumerate(targets)]
                + [("grad", f"from{i}", s) for i, s in enumerate(sources)])
     return _KERNEL.format(
+        matrix="matrix " if matrix else "",
         roles=", ".join(f'#tandem.role<{kind} "{name}">' for kind, name, _ in tensors),
         arguments=", ".join(f"%{name}: {_stored(s)}" for _, name, s in tensors),
         body="\n  ".join(body),
     )
 
 
-def _write_value(source: str, target: str, adds: bool) -> str:
+def _write_value(source: str, target: str, adds: bool, matrix: bool) -> str:
     """Reads a value as an f32 and writes it, or adds it to the one that is there."""
     body = [f"%x = tandem.load %from0 : {_stored(source)} -> f32"]
     value = "%x"
@@ -71,7 +73,7 @@ def _write_value(source: str, target: str, adds: bool) -> str:
                  "%sum = arith.addf %old, %x : f32"]
         value = "%sum"
     body.append(f"tandem.store {value}, %to0 : f32, {_stored(target)}")
-    return _write_kernel([target], [source], body)
+    return _write_kernel([target], [source], body, matrix)
 
 
 def write_sum(sources: Sequence[str], target: str) -> str:
@@ -162,11 +164,20 @@ def _under_f32(storage: str, reads: bool) -> tuple[str, slice]:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor in memory: its size, the addresses of its planes, its place."""
+    """A tensor in memory: its size, the addresses of its planes, its place.
 
-    size: int
+    A vector per row or column of a matrix is a flat tensor of its own.
+    """
+
+    size: int | tuple[int, int]  #: of a matrix, its rows and columns
     addresses: Sequence[int]
     first: int = 0
+
+    def bytes(self, plane: Plane) -> int:
+        """What a plane of the tensor takes."""
+        rows, columns = self.size if isinstance(self.size, tuple) else (1, self.size)
+        flat = replace(plane, per=Granularity.ELEMENT)
+        return flat.entries(columns, rows) * plane.bits // 8
 
 
 class Conversion:
@@ -180,10 +191,11 @@ class Conversion:
         adds: whether the value is added to the one that is there, in f32.
         fresh: whether targets are new. Then a scale that would be given is made, and
             what delayed scaling remembers begins with the value.
+        matrix: whether tensors are matrices, whose groups begin anew in each row.
     """
 
     def __init__(self, source: str, target: str, adds: bool = False,
-                 fresh: bool = True):
+                 fresh: bool = True, matrix: bool = False):
         source, target = _nearest(source), _nearest(target)
         ours, theirs = _sum(source), _sum(target)
         self._kernel: Kernel | None = None
@@ -196,11 +208,12 @@ class Conversion:
         if fresh:
             target = target.replace("recipe = given", "recipe = pow2")
         if not adds and ours and theirs:
-            text = _Renormalizer(ours, theirs).write()
+            # Without groups, all elements are alike.
+            text, matrix = _Renormalizer(ours, theirs).write(), False
         else:
             source, self._reads = _under_f32(source, reads=True)
             target, self._writes = _under_f32(target, reads=False)
-            text = _write_value(source, target, adds)
+            text = _write_value(source, target, adds, matrix)
         self._kernel = _kernel.compile(text)
 
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
@@ -211,7 +224,7 @@ class Conversion:
             return
         plan, tensors = Plan(self._kernel), list(zip(sources, targets))
         plan.update(
-            [target.size for _, target in tensors],
+            [self._size(target) for _, target in tensors],
             [[*target.addresses[self._writes], *source.addresses[self._reads]]
              for source, target in tensors],
             firsts=[target.first for _, target in tensors],
@@ -226,14 +239,18 @@ class Conversion:
         if self._writes.stop is not None:
             self._copy([], targets, planes, self._writes.stop)
 
+    def _size(self, tensor: Tensor) -> int | tuple[int, int]:
+        """A tensor's size as the kernel takes it."""
+        is_flat = isinstance(tensor.size, tuple) and not self._kernel.is_matrix
+        return tensor.size[0] * tensor.size[1] if is_flat else tensor.size
+
     @staticmethod
     def _clear(targets, planes) -> None:
         """Makes targets remember nothing."""
         for target in targets:
             for plane, address in zip(planes, target.addresses):
-                if plane.kept and target.size:
-                    ctypes.memset(address, 0,
-                                  _entries(plane, target.size) * plane.bits // 8)
+                if plane.kept and target.bytes(plane):
+                    ctypes.memset(address, 0, target.bytes(plane))
 
     @staticmethod
     def _copy(sources, targets, planes, start: int = 0) -> None:
@@ -241,7 +258,7 @@ class Conversion:
         for i, target in enumerate(targets):
             known = sources[i].addresses if sources else []
             for j in range(start, len(target.addresses)):
-                bytes = _entries(planes[j], target.size) * planes[j].bits // 8
+                bytes = target.bytes(planes[j])
                 if not bytes:
                     continue
                 if j < len(known):
@@ -250,16 +267,11 @@ class Conversion:
                     ctypes.memset(target.addresses[j], 0, bytes)
 
 
-def _entries(plane: Plane, size: int) -> int:
-    """The length of a plane of a tensor that is converted as a flat one."""
-    return replace(plane, per=Granularity.ELEMENT).entries(size)
-
-
 @lru_cache(maxsize=None)
 def conversion(source: str, target: str, adds: bool = False,
-               fresh: bool = True) -> Conversion:
+               fresh: bool = True, matrix: bool = False) -> Conversion:
     """The conversion between two storages, compiled once per process."""
-    return Conversion(source, target, adds, fresh)
+    return Conversion(source, target, adds, fresh, matrix)
 
 
 def _stamp(file: str) -> tuple:
@@ -300,20 +312,16 @@ def kept_roles(kernel: Kernel) -> list[str]:
     return list(dict.fromkeys(p.role for p in kernel.planes if p.kind in kinds))
 
 
-def _size_of(ours: Kernel, theirs: Kernel, role: str, rows: int,
-             columns: int) -> int:
-    """The elements of a tensor that is converted as a flat one."""
-    planes = planes_of(ours, role) + planes_of(theirs, role)
-    per = planes[0].per
-    if per != Granularity.ELEMENT:
-        return rows if per == Granularity.ROW else columns
-    for plane in planes:
-        if ours.is_matrix and plane.group != WHOLE_TENSOR and columns % plane.group:
-            raise ValueError(
-                f"{plane.name!r} has an entry for each {plane.group} elements of a row "
-                f"of {columns}; convert the rows one by one, as matrices of one row"
-            )
-    return rows * columns
+def is_matrix(kernel: Kernel, role: str) -> bool:
+    """Whether a tensor is a matrix, and not a vector or a flat tensor."""
+    return kernel.is_matrix and planes_of(kernel, role)[0].per == Granularity.ELEMENT
+
+
+def _shape_of(plane: Plane, matrix: bool, rows: int, columns: int) -> tuple[int, ...]:
+    """The shape of a plane's array; groups of a matrix begin anew in each row."""
+    if matrix and plane.group != WHOLE_TENSOR:
+        return rows, plane.entries(columns)
+    return (plane.entries(columns, rows),)
 
 
 def convert_state(
@@ -344,7 +352,7 @@ def convert_state(
 
     Returns:
         New NumPy arrays, one for each plane: float32, and unsigned integers that
-        hold the bits of every other type.
+        hold the bits of every other type. Those of a matrix have two dimensions.
     """
     import numpy as np
 
@@ -356,17 +364,21 @@ def convert_state(
     roles += [role for role in ours.storages if role in known and role not in roles]
     wanted = [plane for plane in ours.planes if plane.role in roles]
     (rows, columns), addresses = ours.addresses(arrays, wanted, writes=False)
+    if ours.is_matrix and first:
+        raise ValueError(f"first is {first}, but {ours.name} updates matrices, which "
+                         "are not sharded; pass the whole matrix")
     result = {}
     for role in roles:
-        planes = planes_of(theirs, role)
-        size = _size_of(ours, theirs, role, rows, columns)
+        planes, matrix = planes_of(theirs, role), is_matrix(ours, role)
+        size = rows if planes[0].per == Granularity.ROW else columns
+        size = (rows, columns) if matrix else size
         made = {
             plane.name: np.empty(
-                plane.entries(columns, rows),
+                _shape_of(plane, matrix, rows, columns),
                 np.float32 if plane.type == "f32" else f"u{plane.bits // 8}")
             for plane in planes
         }
-        conversion(ours.storages[role], theirs.storages[role]).run(
+        conversion(ours.storages[role], theirs.storages[role], matrix=matrix).run(
             [Tensor(size, [addresses[p.name] for p in planes_of(ours, role)], first)],
             [Tensor(size, [a.ctypes.data for a in made.values()], first)],
             planes, threads,

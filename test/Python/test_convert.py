@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (MATRIX_GRAPHS, SCALED_STRATEGIES, STRATEGIES, TENSOR_STRATEGIES,
-                   Strategy, cases, matrix_state, plane_types)
+from model import (MATRIX_GRAPHS, SCALED_STRATEGIES, STRATEGIES, TENSOR_STRATEGIES, Strategy,
+                   cases, matrix_state, plane_types)
 from model.formats import decode, encode
+from model.matrices import storage_of
 from model.scaled import Scaled
 from model.storage import Draw, Expansion, Kahan, Plain
 from support.kernels import assert_same, seed_of, write_strategies
@@ -46,7 +47,7 @@ ROLES = ("param", "exp_avg", "exp_avg_sq")
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     directory = tmp_path_factory.mktemp("convert")
-    write_strategies(directory, SCALED_STRATEGIES | WIDE | DELAYED)
+    write_strategies(directory, SCALED_STRATEGIES | TENSOR_STRATEGIES | WIDE | DELAYED)
     return [directory]
 
 
@@ -262,6 +263,37 @@ def test_graphs(graph):
     back = as_bits(tandem.convert_state(graph, planes, "remainder", "master-weights"))
     assert_same(back, {name: plane for name, plane in start.items()
                        if name in back and name != "param"})
+
+
+MATRIX_STRATEGIES = ALL | TENSOR_STRATEGIES
+#: What differs in its groups: none, of a row, of a matrix, and of several lengths.
+MATRIX_PAIRS = sorted({pair for hub in ("fp32", "fp8-collage-plus", "fp8-lm")
+                       for name in ("bf16", "collage-plus", "coat", "flash", "fp8-lm",
+                                    "minifloat", "tensor-and-groups", "remainder")
+                       for pair in ((hub, name), (name, hub))})
+
+
+@pytest.mark.parametrize("source, target", MATRIX_PAIRS)
+def test_matrices(source, target, path):
+    """Groups begin anew in each row; rows and columns have vectors of their own."""
+    ours, theirs = MATRIX_STRATEGIES[source], MATRIX_STRATEGIES[target]
+    for shape in ((3, 70), (5, 256), (1, 300), (131, 1), (0, 3)):
+        planes = matrix_state("adafactor", ours, "ordinary", shape)
+        flat, want = {name: p.reshape(-1) for name, p in planes.items()}, {}
+        for role, per in MATRIX_GRAPHS["adafactor"].roles.items():
+            with np.errstate(all="ignore"):
+                want |= convert(storage_of(ours, role, per, shape),
+                                storage_of(theirs, role, per, shape), flat, role)
+        got = as_bits(tandem.convert_state("adafactor", planes, source, target, path=path))
+        assert_same({name: p.reshape(-1) for name, p in got.items()}, want, f"{shape}")
+        like = matrix_state("adafactor", theirs, "ordinary", shape)
+        assert {n: p.shape for n, p in got.items()} == {n: p.shape for n, p in like.items()}
+
+
+def test_a_matrix_is_not_sharded():
+    planes = matrix_state("adafactor", ALL["bf16"], "ordinary", (3, 5))
+    with pytest.raises(ValueError, match="first is 128, but adafactor updates matrices"):
+        tandem.convert_state("adafactor", planes, "bf16", "coat", first=128)
 
 
 def test_an_interpreted_step_continues(path):

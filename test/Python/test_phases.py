@@ -116,10 +116,10 @@ def test_kinds(graph, strategy, path):
     check(graph, strategy, tensors, path, context="all kinds")
 
 
-def constant_planes(strategy, size, **of_roles):
+def constant_planes(graph, strategy, size, **of_roles):
     """Planes of roles that are constant but for one element: (constant, element)."""
     planes = {}
-    for role in GRAPHS["lamb"].roles:
+    for role in GRAPHS[graph].roles:
         constant, element = of_roles.get(role, (1e-3, 1e-3))
         x = np.full(size, constant, np.float32)
         x[size // 2 : size // 2 + 1] = element
@@ -134,7 +134,7 @@ NORMS = {
     "nothing": {"grad": (0.0, 0.0), "exp_avg": (-0.0, -0.0), "param": (0.0, 0.0)},
     # Where nothing decays, in the second row.
     "no update": {"grad": (0.0, 0.0), "exp_avg": (-0.0, 0.0), "param": (0.5, 1.0)},
-    "negative zeros": dict.fromkeys(GRAPHS["lamb"].roles, (-0.0, -0.0)),
+    "negative zeros": {role: (-0.0, -0.0) for g in REDUCING for role in GRAPHS[g].roles},
     "one infinity": {"grad": (1e-3, np.inf)},
     "one NaN": {"grad": (1e-3, np.nan)},
     "infinite param": {"param": (1.0, -np.inf)},
@@ -149,10 +149,10 @@ NORMS = {
 @pytest.mark.parametrize("norm", NORMS)
 @reducing
 def test_norms(graph, strategy, norm, path):
-    tensors = [constant_planes(strategy, size, **NORMS[norm]) for size in (1, 40, 257)]
+    tensors = [constant_planes(graph, strategy, size, **NORMS[norm]) for size in (1, 40, 257)]
     check(graph, strategy, tensors, path, context=norm)
     # One such tensor among ordinary ones.
-    tensors += [constant_planes(strategy, 19), constant_planes(strategy, 0)]
+    tensors += [constant_planes(graph, strategy, 19), constant_planes(graph, strategy, 0)]
     check(graph, strategy, tensors, path, context=f"{norm} and others")
 
 
@@ -162,7 +162,7 @@ def test_interpreter(graph, strategy, path):
     model, hypers = ALL[strategy], cases.hypers(graph, ALL[strategy])
     tensors = [planes for kind in ("ordinary", "mixed", "bits", "zeros")
                for planes in examples(graph, strategy, kind, (0, 1, 3, 67))]
-    tensors += [constant_planes(strategy, 5, **norm) for norm in NORMS.values()]
+    tensors += [constant_planes(graph, strategy, 5, **norm) for norm in NORMS.values()]
     for i, planes in enumerate(tensors):
         want = step(graph, model, planes, hypers, STEP, SEED)
         assert_same(interpreted(graph, strategy, planes, hypers, path), planes | want,
@@ -230,7 +230,7 @@ def test_flags(graph):
     kernel, hypers = compiled(graph, "bf16", flags=True), cases.hypers(
         graph, STRATEGIES["bf16"])
     for name, norm in NORMS.items():
-        planes = constant_planes("bf16", 70, **norm)
+        planes = constant_planes(graph, "bf16", 70, **norm)
         got = {n: p.copy() for n, p in planes.items()}
         assert kernel(got, **hypers) == flags(graph, STRATEGIES["bf16"], planes), name
 
@@ -424,8 +424,8 @@ def test_misaligned_ptx(strategy, path):
 @pytest.mark.parametrize("graph", REDUCING)
 def test_norms_ptx(graph, norm, path):
     for strategy in ("collage-plus", "fp32", "fp8-lm"):
-        tensors = [constant_planes(strategy, size, **NORMS[norm]) for size in (1, 70)]
-        tensors.append(constant_planes(strategy, 19))
+        tensors = [constant_planes(graph, strategy, size, **NORMS[norm]) for size in (1, 70)]
+        tensors.append(constant_planes(graph, strategy, 19))
         check_ptx(graph, strategy, "sm_90", tensors, path)
 
 
@@ -593,8 +593,8 @@ def test_shards(graph, strategy, path):
     planes, hypers = (examples(graph, strategy, "ordinary", (64,))[0],
                       cases.hypers(graph, ALL[strategy]))
     for first in (1, 4096, 2**40):
-        with pytest.raises(ValueError, match=f"first is {first}, but the kernel reduces "
-                           "over whole tensors; pass the unsharded tensor"):
+        with pytest.raises(ValueError, match=f"first is {first}, but the kernel works "
+                           "on whole tensors; pass the unsharded tensor"):
             run(kernel, planes, hypers, first=first)
         with pytest.raises(ValueError, match="takes the whole tensor, but element 0 is "
                            f"number {first} of the unsharded tensor; pass the unsharded tensor"):

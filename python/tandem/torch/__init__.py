@@ -13,9 +13,10 @@ strategy, and derives the state of a parameter from the kernel's signature.
 from tandem.torch._all_reduce import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch._convert import convert_state
 from tandem.torch._decode import DecodedWeights, decode_weights
-from tandem.torch._library import LAMB, SGD, Adagrad, Adam, AdamW, Lion, RMSprop
+from tandem.torch._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
+                                   RMSprop)
 from tandem.torch._optimizer import Optimizer
 
-__all__ = ["Adagrad", "Adam", "AdamW", "AutomaticScaling", "DecodedWeights",
+__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "DecodedWeights",
            "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop", "Ranks", "SGD",
            "convert_state", "decode_weights"]

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import torch
 
-from tandem._kernel import Kernel
+from tandem.torch._lanes import Lanes
 
 
-def identity(kernel: Kernel) -> dict:
+def identity(lanes: Lanes) -> dict:
     """What must agree between an optimizer and the state dict that it loads."""
+    kernel, storages = lanes.main.kernel, {}
+    for lane in lanes.narrow:
+        storages |= lane.kernel.storages
+    more = {"vectors": lanes.vectors and lanes.vectors.kernel.name, "count": lanes.count}
     return {
         "graph": kernel.name,
         "strategy": kernel.strategy,
         "compute": kernel.compute,
-        "storages": kernel.storages,
-    }
+        "storages": storages,
+    } | {name: value for name, value in more.items() if value}
 
 
-def check_identity(state_dict: dict, kernel: Kernel) -> None:
+def check_identity(state_dict: dict, lanes: Lanes) -> None:
     """Refuses a state of another graph or strategy, as far as the dict says."""
-    theirs, ours = state_dict.get("tandem"), identity(kernel)
+    theirs, ours = state_dict.get("tandem"), identity(lanes)
     if theirs is None or theirs == ours:
         return
-    differing = [key for key in ours if theirs.get(key) != ours[key]]
+    differing = [key for key in ours | theirs if theirs.get(key) != ours.get(key)]
     fix = "create the optimizer with the graph and strategy of the state dict"
     if "graph" not in differing:
         fix = ("take it over with tandem.torch.convert_state(state_dict, weights, "

@@ -9,30 +9,11 @@ from collections.abc import Iterable, Sequence
 import torch
 
 import tandem
-from tandem._convert import compiled, kept_roles, planes_of
+from tandem._convert import compiled, is_matrix, kept_roles, planes_of
 from tandem.torch import _checkpoint
-from tandem.torch._lane import Lane, convert, empty
+from tandem.torch._lane import Lane, convert
+from tandem.torch._lanes import Key, Lanes
 from tandem.torch._layout import is_placeholder, laid_out
-
-
-class _Lanes:
-    """The lanes of an optimizer: of a strategy, and of weights kept in float32."""
-
-    def __init__(self, graph, strategy: str, path):
-        self.main = Lane(compiled(graph, strategy, path))
-        self._wide = lambda: Lane(compiled(graph, "fp32", path))
-
-    def of(self, dtype: torch.dtype) -> Lane | None:
-        if dtype not in self.main.dtypes and dtype == torch.float32:
-            return self._wide()
-        return self.main if dtype in self.main.dtypes else None
-
-    def follow(self, lane: Lane, dtype: torch.dtype, main: Lane):
-        """The lane and type of a weight that has been in `lane`, not in `main` if
-        it was kept in float32 beside a strategy."""
-        if lane is not main:
-            return self.of(torch.float32), torch.float32
-        return self.main, dtype if dtype in self.main.dtypes else self.main.dtypes[0]
 
 
 def _started(lane: Lane, weight: torch.Tensor, state: dict | None, label: str) -> dict:
@@ -50,11 +31,21 @@ def _started(lane: Lane, weight: torch.Tensor, state: dict | None, label: str) -
     return lane.laid_out_state(weight, state)
 
 
+def _followed(theirs: Lanes, key: Key, dtype: torch.dtype) -> tuple[Lane, torch.dtype]:
+    """The lane and type of a weight in another strategy; what was kept in float32
+    beside one of 16 bits stays so."""
+    is_vector, is_wide = key
+    types = theirs.main.dtypes
+    if is_wide:
+        return theirs[is_vector, torch.float32 not in types], torch.float32
+    return theirs[is_vector, False], dtype if dtype in types else types[0]
+
+
 def _planes(lane: Lane, role: str, weight: torch.Tensor, state: dict) -> list:
     """The planes of one tensor; the one that a state lacks is the weight."""
     return [
         state[plane.name] if plane.name in state
-        else laid_out(weight.detach(), weight, weight.dtype)
+        else laid_out(weight.detach(), lane.like(weight, state), weight.dtype)
         for plane in planes_of(lane.kernel, role)
     ]
 
@@ -65,21 +56,22 @@ def _carry(source: Lane, weight: torch.Tensor, state: dict, target: Lane,
     like, made = source.like(weight, state), {}
     for role in kept_roles(source.kernel):
         planes = planes_of(target.kernel, role)
-        tensors = [empty(plane, like) for plane in planes]
+        tensors = [target.empty(plane, like) for plane in planes]
         convert([_planes(source, role, weight, state)], source.kernel.storages[role],
-                [tensors], target.kernel.storages[role], planes)
+                [tensors], target.kernel.storages[role], planes,
+                matrix=is_matrix(source.kernel, role))
         made |= {plane.name: tensor for plane, tensor in zip(planes, tensors)}
     # What gradients have left behind is of no use under another storage.
-    made |= {plane.name: empty(plane, like).zero_() for plane in target.grad_planes
+    made |= {plane.name: target.empty(plane, like).zero_() for plane in target.grad_planes
              if plane.kept}
-    new = {name: state[name] if name == target.step else made[name]
+    new = {name: state.get(name, 0) if name == target.step else made[name]
            for name in target.state_names}
     if target.hidden:
         return new, target.decode_weights([new], dtype)[0]
     return new, next(t for name, t in made.items() if name not in new)
 
 
-def _identity(state_dict: dict, graph) -> dict:
+def _identity(state_dict: dict, graphs: dict) -> dict:
     """What a state dict says it is of."""
     identity = state_dict.get("tandem")
     if identity is None:
@@ -87,17 +79,19 @@ def _identity(state_dict: dict, graph) -> dict:
             "the state dict does not say which graph and strategy it is of; pass "
             "what state_dict() of a tandem.torch optimizer has returned"
         )
-    if graph is None and identity["graph"] not in tandem.graphs():
-        raise ValueError(
-            f"the state dict is of graph {identity['graph']!r}, which the library "
-            "lacks; pass its file or text, graph=..."
-        )
+    for key, graph in graphs.items():
+        name = identity.get(key)
+        if graph is None and name is not None and name not in tandem.graphs():
+            raise ValueError(
+                f"the state dict is of graph {name!r}, which the library lacks; pass "
+                f"its file or text, {key}=..."
+            )
     return identity
 
 
-def _check(state_dict: dict, identity: dict, ours: _Lanes, weights: list) -> None:
+def _check(state_dict: dict, identity: dict, ours: Lanes, weights: list) -> None:
     """Refuses a state that is not of the lanes found, or of other weights."""
-    if identity != (found := _checkpoint.identity(ours.main.kernel)):
+    if identity != (found := _checkpoint.identity(ours)):
         differing = [key for key in found if identity.get(key) != found[key]]
         raise ValueError(
             f"the state dict is not of what graph {found['graph']!r} under strategy "
@@ -119,6 +113,7 @@ def convert_state(
     strategy: str,
     *,
     graph: str | os.PathLike | None = None,
+    vectors: str | os.PathLike | None = None,
     path: Sequence[str | os.PathLike] = (),
 ) -> tuple[dict, list[torch.Tensor]]:
     """An optimizer's state dict and its weights under another strategy.
@@ -133,6 +128,7 @@ def convert_state(
         weights: its parameters, or tensors that hold their values, in its order.
         strategy: the strategy to convert to.
         graph: the graph's file or text, if it is not of the library.
+        vectors: the same of the graph of vectors.
         path: directories searched for both strategies first.
 
     Returns:
@@ -143,33 +139,34 @@ def convert_state(
         ValueError: the state dict is of another graph or strategy than those found,
             or of other weights.
     """
-    identity, weights = _identity(state_dict, graph), list(weights)
-    graph = identity["graph"] if graph is None else graph
-    ours, theirs = (_Lanes(graph, s, path) for s in (identity["strategy"], strategy))
+    graphs = {"graph": graph, "vectors": vectors}
+    identity, weights = _identity(state_dict, graphs), list(weights)
+    graph, vectors = (identity.get(key) if given is None else given
+                      for key, given in graphs.items())
+    ours, theirs = (
+        Lanes(lambda g, s: compiled(g, s, path), graph, name, vectors,
+              identity.get("count"))
+        for name in (identity["strategy"], strategy))
     _check(state_dict, identity, ours, weights)
     keys = [key for group in state_dict["param_groups"] for key in group["params"]]
     states, values = {}, []
     for index, (key, weight) in enumerate(zip(keys, weights)):
         state = state_dict["state"].get(key)
-        lane = ours.of(weight.dtype)
-        if lane is None and not state:
+        lane_key = ours.key_of(weight)
+        if lane_key is None and not state:
             values.append(weight.detach())  # frozen; no kernel updates it
             continue
-        if lane is None:
-            raise TypeError(
-                f"weight {index} is {weight.dtype}, but strategy "
-                f"{identity['strategy']!r} keeps weights in "
-                f"{' or '.join(map(str, ours.main.dtypes))}; pass the weights as the "
-                "optimizer had them"
-            )
+        if lane_key is None:
+            raise ours.refusal(weight, f"weight {index}",
+                               "pass the weights as the optimizer had them")
+        lane = ours[lane_key]
         state = _started(lane, weight, state, f"parameter {index}")
-        target = theirs.follow(lane, weight.dtype, ours.main)
-        new, value = _carry(lane, weight, state, *target)
+        new, value = _carry(lane, weight, state, *_followed(theirs, lane_key, weight.dtype))
         if new:
             states[key] = new
         values.append(value)
     return state_dict | {
         "state": states,
         "param_groups": copy.deepcopy(state_dict["param_groups"]),
-        "tandem": _checkpoint.identity(theirs.main.kernel),
+        "tandem": _checkpoint.identity(theirs),
     }, values

@@ -22,7 +22,7 @@ class Slot:
     __slots__ = (
         "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
         "index", "label", "lane", "like", "numel", "ordered", "param", "planes",
-        "pointers", "state", "strides",
+        "pointers", "shape", "size", "state", "strides",
     )
 
     def __init__(self, lane: Lane, index: int, param: torch.Tensor,
@@ -31,7 +31,9 @@ class Slot:
         self.param, self.state = param, state
         #: Where the weight is; one that only the state has may come and go.
         self.address = None if lane.hidden else param.data_ptr()
-        self.numel = param.numel()
+        self.numel, self.size = param.numel(), lane.size_of(param)
+        #: Of a matrix, which is not what it was where only the numel is the same.
+        self.shape = param.shape if lane.kernel.is_matrix else None
         self.dtype, self.grad_dtype = param.dtype, lane.grad_dtype
         self.strides, self.contiguous = param.stride(), param.is_contiguous()
         #: What has the shape and the layout of the planes.
@@ -52,6 +54,8 @@ class Slot:
 
     def is_current(self, param: torch.Tensor) -> bool:
         """Whether the parameter is where it was; its state has been looked at."""
+        if self.shape is not None and param.shape != self.shape:
+            return False
         if self.address is None:
             return (param is self.param and param.numel() == self.numel
                     and param.dtype is self.dtype)
@@ -100,9 +104,14 @@ def check_grad(grad: torch.Tensor, param: torch.Tensor,
 
 
 class Lane:
-    """One kernel, its plan, and what a step is about to run on it."""
+    """One kernel, its plan, and what a step is about to run on it.
 
-    def __init__(self, kernel: Kernel):
+    Args:
+        kernel: the kernel.
+        count: what the state calls its count of steps, if the kernel needs none.
+    """
+
+    def __init__(self, kernel: Kernel, count: str | None = None):
         self.kernel = kernel
         self.plan = Plan(kernel)
         weight, grad = _only(kernel, RoleKind.PARAM), _only(kernel, RoleKind.GRAD)
@@ -133,11 +142,12 @@ class Lane:
         #: Whether encoding a gradient takes a state.
         self.grad_is_kept = any(plane.kept for plane in self.grad_planes)
         steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
-        #: What the state calls its count of steps, if the kernel counts any.
-        self.step = steps[0] if steps else None
+        #: What the state calls its count of steps, if anything needs one.
+        self.step = steps[0] if steps else count
         #: All that the state of a parameter holds.
-        self.state_names = [*steps[:1], *self.state_planes]
+        self.state_names = [*filter(None, [self.step]), *self.state_planes]
         self._bound: tuple = ()
+        self._probe: Plan | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -145,12 +155,46 @@ class Lane:
         self.slots: list[Slot] = []
         self.grads: list[tuple[int, ...]] = []
         self.rows: list[int] = []
+        #: The rows of scalars: (param group, step, type of the weight), and its number.
+        self.table: dict[tuple[int, int, torch.dtype], int] = {}
+
+    def row(self, group: int, step: int, dtype: torch.dtype) -> int:
+        """The number of a row of scalars, which is added if it is new."""
+        return self.table.setdefault((group, step, dtype), len(self.table))
+
+    def size_of(self, tensor: torch.Tensor) -> int | tuple[int, int]:
+        """A tensor's size as the kernel takes it."""
+        return tuple(tensor.shape) if self.kernel.is_matrix else tensor.numel()
+
+    def is_weight(self, name: str) -> bool:
+        """Whether a plane is one of the weight's."""
+        return any(plane.name == name for plane in self._weights)
+
+    def _shape(self, plane: Plane, like: torch.Tensor) -> torch.Size:
+        """The parameter's shape, or an entry for each row, column or group."""
+        if plane.sets_size:
+            return like.shape
+        rows, columns = like.shape if self.kernel.is_matrix else (1, like.numel())
+        return torch.Size([plane.entries(columns, rows)])
+
+    def empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
+        """Memory for one plane of a parameter."""
+        dtype = DTYPES[plane.type]
+        if plane.sets_size:
+            return empty_plane(like, dtype)
+        return torch.empty(self._shape(plane, like), dtype=dtype)
+
+    def _ordered(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What has the layout that planes get: a matrix has rows, one after the other."""
+        if not self.kernel.is_matrix:
+            return tensor
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
     def like(self, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
-        """What has the layout of the parameter's planes: itself, or its codes."""
-        if not self.hidden or not state:
-            return param
-        return state[self._weights[0].name]
+        """What has the layout of the parameter's planes: itself, its codes, or a matrix
+        in C order."""
+        has_codes = self.hidden and state
+        return self._ordered(state[self._weights[0].name] if has_codes else param)
 
     def initial_state(self, param: torch.Tensor) -> dict:
         """The state of a parameter that has not taken a step.
@@ -159,8 +203,9 @@ class Lane:
         plane, the first other plane of the parameter holds its value; where there
         is no visible plane, all of them do.
         """
+        like = self.like(param, None)
         planes = {
-            name: empty(plane, param).zero_()
+            name: self.empty(plane, like).zero_()
             for name, plane in self.state_planes.items()
         }
         if self.hidden:
@@ -174,15 +219,17 @@ class Lane:
         """Writes a parameter's value into the planes of its state."""
         dense = laid_out(param.detach(), self.like(param, state), param.dtype)
         convert([dense], _plain(param.dtype), [self._weight_of(state)],
-                self.weight_storage, self._weights)
+                self.weight_storage, self._weights, matrix=self.kernel.is_matrix)
 
     def decode_weights(self, states: Sequence[Mapping], dtype: torch.dtype,
                        threads: int = 0) -> list[torch.Tensor]:
         """The weights that these states hold."""
-        weights = [torch.empty_like(state[self._weights[0].name], dtype=dtype)
-                   for state in states]
-        convert([_dense(self._weights, self._weight_of(state)) for state in states],
-                self.weight_storage, weights, _plain(dtype), [_plane_of(dtype)], threads)
+        likes = [self._ordered(state[self._weights[0].name]) for state in states]
+        weights = [empty_plane(like, dtype) for like in likes]
+        convert([_dense(self._weights, self._weight_of(state), like)
+                 for state, like in zip(states, likes)],
+                self.weight_storage, weights, _plain(dtype), [_plane_of(dtype)], threads,
+                matrix=self.kernel.is_matrix)
         return weights
 
     def encode_grad(self, grad: torch.Tensor, like: torch.Tensor,
@@ -193,10 +240,11 @@ class Lane:
         dtype = grad.dtype if grad.dtype in WORKING else torch.float32
         adds = planes is not None
         if not adds:
-            planes = [empty(plane, like) for plane in self.grad_planes if not plane.kept]
+            planes = [self.empty(plane, like) for plane in self.grad_planes
+                      if not plane.kept]
         convert([laid_out(grad, like, dtype)], _plain(dtype),
                 [self.with_kept(planes, state)], self.grad_storage, self.grad_planes,
-                adds=adds, fresh=False)
+                adds=adds, fresh=False, matrix=self.kernel.is_matrix)
         return planes
 
     def with_kept(self, planes: Sequence[torch.Tensor],
@@ -211,7 +259,7 @@ class Lane:
         """The gradient that these planes hold."""
         grad = torch.empty_like(planes[0], dtype=dtype)
         convert([self.with_kept(planes, state)], self.grad_storage, [grad],
-                _plain(dtype), [_plane_of(dtype)])
+                _plain(dtype), [_plane_of(dtype)], matrix=self.kernel.is_matrix)
         return grad
 
     def _weight_of(self, state: Mapping) -> list[torch.Tensor]:
@@ -236,9 +284,8 @@ class Lane:
                 return f"lacks the plane {name!r}"
             if tensor.dtype != dtype:
                 return f"has {name!r} as {tensor.dtype}, not {dtype}"
-            if tensor.shape != _shape(plane, param):
-                return (f"has {name!r} of shape {tuple(tensor.shape)}, not "
-                        f"{tuple(_shape(plane, param))}")
+            if tensor.shape != (shape := self._shape(plane, param)):
+                return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
             if not tensor.is_cpu:
                 return f"has {name!r} on {tensor.device}, not on the CPU"
         return None
@@ -261,23 +308,24 @@ class Lane:
     def _lay_out(self, role: str, state: dict, like: torch.Tensor) -> None:
         """Gives the planes of one tensor the layout of another.
 
-        Elements that share a scale are neighbours in memory. Where these become
-        others, the values are decoded and encoded anew.
+        Elements that share a scale are neighbours in memory, in a matrix those of a row.
+        Where these become others, the values are decoded and encoded anew.
         """
         planes = [p for p in self.state_planes.values() if p.role == role]
         tensors = [state[p.name] for p in planes]
-        grouped = any(1 < p.group < WHOLE_TENSOR for p in planes)
-        if grouped and not is_plane(tensors[0], empty_plane(
+        regroups = (any(1 < p.group < WHOLE_TENSOR for p in planes)
+                    and not self.kernel.is_matrix)
+        if regroups and not is_plane(tensors[0], empty_plane(
                 like, tensors[0].dtype, "meta")):
             wide = empty_plane(tensors[0], torch.float32)
-            convert([_dense(planes, tensors)], self.kernel.storages[role], [wide],
+            convert([_dense(planes, tensors, tensors[0])], self.kernel.storages[role], [wide],
                     _plain(torch.float32), [_plane_of(torch.float32)])
-            tensors = [empty(plane, like) for plane in planes]
+            tensors = [self.empty(plane, like) for plane in planes]
             convert([laid_out(wide, like, torch.float32)], _plain(torch.float32),
                     [tensors], self.kernel.storages[role], planes)
         for plane, tensor in zip(planes, tensors):
             state[plane.name] = (
-                laid_out(tensor, like, DTYPES[plane.type]) if plane.group == 1
+                laid_out(tensor, like, DTYPES[plane.type]) if plane.sets_size
                 else tensor.contiguous()
             )
 
@@ -296,7 +344,7 @@ class Lane:
                 addresses[at] = address
             pointers.append(addresses)
         self.plan.update(
-            [slot.numel for slot in self.slots], pointers, rows=self.rows,
+            [slot.size for slot in self.slots], pointers, rows=self.rows,
             keys=[slot.index for slot in self.slots],
         )
         self._bound = wanted
@@ -306,31 +354,18 @@ class Lane:
         return [seed if kind is RoleKind.SEED else step
                 for kind in self.kernel.integers.values()]
 
-    def check_hypers(self, row: Sequence[float]) -> None:
-        """Raises what a launch would raise about the row."""
-        probe = Plan(self.kernel)
-        probe.update([], [])
-        probe.launch([row], [self.integers(1, 0)], threads=1)
+    def check_scalars(self, hypers: Sequence[Sequence[float]],
+                      integers: Sequence[Sequence[int]]) -> None:
+        """Raises what a launch would raise about its rows."""
+        if self._probe is None:
+            self._probe = Plan(self.kernel)
+            self._probe.update([], [])
+        self._probe.launch(hypers, integers, threads=1)
 
 
-def _shape(plane: Plane, param: torch.Tensor) -> torch.Size:
-    """The parameter's shape, or an entry for each group of its elements."""
-    if plane.group == 1:
-        return param.shape
-    return torch.Size([plane.entries(param.numel())])
-
-
-def empty(plane: Plane, param: torch.Tensor) -> torch.Tensor:
-    """Memory for one plane of a parameter."""
-    dtype = DTYPES[plane.type]
-    if plane.group == 1:
-        return empty_plane(param, dtype)
-    return torch.empty(_shape(plane, param), dtype=dtype)
-
-
-def _dense(planes: Sequence[Plane], tensors: Sequence[torch.Tensor]):
-    """The planes of a tensor, without gaps and all in the layout of the first."""
-    return [laid_out(tensor, tensors[0], tensor.dtype) if plane.group == 1
+def _dense(planes: Sequence[Plane], tensors: Sequence[torch.Tensor], like: torch.Tensor):
+    """The planes of a tensor, without gaps and all in one layout."""
+    return [laid_out(tensor, like, tensor.dtype) if plane.sets_size
             else tensor.contiguous() for plane, tensor in zip(planes, tensors)]
 
 
@@ -361,19 +396,20 @@ def _plane_of(dtype: torch.dtype) -> Plane:
                  True, True)
 
 
-def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor]) -> Tensor:
+def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor], matrix: bool) -> Tensor:
     planes = [tensor] if isinstance(tensor, torch.Tensor) else tensor
-    return Tensor(planes[0].numel(), [plane.data_ptr() for plane in planes])
+    size = tuple(planes[0].shape) if matrix else planes[0].numel()
+    return Tensor(size, [plane.data_ptr() for plane in planes])
 
 
 def convert(sources: Sequence, source: str, targets: Sequence, target: str,
             planes: Sequence[Plane], threads: int = 0, *, adds: bool = False,
-            fresh: bool = True) -> None:
+            fresh: bool = True, matrix: bool = False) -> None:
     """Carries tensors, given by their planes, to another storage.
 
     `planes` describes those of the targets. The first plane of each has an entry
-    for each element.
+    for each element. `matrix` says whether rows have groups of their own.
     """
-    conversion(source, target, adds, fresh).run(
-        [_in_memory(t) for t in sources], [_in_memory(t) for t in targets], planes,
-        threads or torch.get_num_threads())
+    conversion(source, target, adds, fresh, matrix).run(
+        [_in_memory(t, matrix) for t in sources], [_in_memory(t, matrix) for t in targets],
+        planes, threads or torch.get_num_threads())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import torch
 
 from tandem.torch._optimizer import Optimizer
 
@@ -142,3 +144,58 @@ class Adagrad(_Library):
                  eps=None, **options):
         hypers = _given(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay)
         super().__init__(params, "adagrad", **hypers, **options)
+
+
+class Adafactor(_Library):
+    """Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor has it.
+
+    A matrix keeps its second moment as the means along rows and columns, a vector or
+    scalar keeps it for each element. Parameters with more dimensions are refused.
+
+    Args:
+        lr: the relative step size is this, or 1 / sqrt(step) where that is smaller.
+        beta2_decay: the second moment decays by 1 - step ** beta2_decay.
+        eps: what the second moment's root, and the root mean square of the weights,
+            are at least. None is the epsilon of the parameter's type.
+        d: updates with a larger root mean square are scaled down to it.
+    """
+
+    _COUNT = "step"
+
+    def __init__(self, params: Iterable, lr=None, beta2_decay=None, eps=None, d=None,
+                 weight_decay=None, **options):
+        if options.get("metrics"):
+            raise ValueError(
+                "Adafactor has no metrics, as kernels of matrices have none; leave "
+                "metrics=True out"
+            )
+        hypers = _given(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d,
+                        weight_decay=weight_decay)
+        super().__init__(params, "adafactor", vectors="adafactor_vector", **hypers,
+                         **options)
+
+    def _defaults(self, seed: int) -> dict:
+        """Without what depends on the step; epsilon 1 depends on the type."""
+        defaults = super()._defaults(seed)
+        del defaults["rho"], defaults["mixing"]
+        return defaults | {"beta2_decay": -0.8, "eps": (None, defaults["eps"][1])}
+
+    def _hyper(self, name: str, index: int, step: int, dtype: torch.dtype) -> float:
+        if name == "rho":
+            return min(self._number("lr", index), 1 / step**0.5)
+        if name == "mixing":
+            return float(step) ** self._number("beta2_decay", index)
+        eps = self.param_groups[index]["eps"]
+        if name == "eps1" and isinstance(eps, Sequence) and eps and eps[0] is None:
+            return torch.finfo(dtype).eps
+        return super()._hyper(name, index, step, dtype)
+
+    def _check_group(self, index: int) -> None:
+        """Refuses also what no kernel looks at."""
+        super()._check_group(index)
+        for name, holds, domain in (
+                ("beta2_decay", lambda x: x <= 0, "at most 0"),
+                ("d", lambda x: x >= 1, "at least 1")):
+            if not holds(value := self._number(name, index)):
+                raise ValueError(
+                    f"{name!r} of param group {index} is {value:g}; it must be {domain}")

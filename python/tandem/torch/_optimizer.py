@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from operator import is_
 
@@ -16,6 +17,7 @@ import tandem
 from tandem.torch import _checkpoint
 from tandem.torch._gradients import Gradients
 from tandem.torch._lane import Lane, Slot, check_grad
+from tandem.torch._lanes import Lanes, sums_over_model
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out, may_overlap
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -23,15 +25,11 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().view(torch.int16)
 
 
-#: Two hyperparameters that PyTorch keeps as one pair.
-_PAIR = ("beta1", "beta2")
-
-
 class Optimizer(torch.optim.Optimizer):
     """Runs an optimizer graph, compiled under a strategy, on PyTorch parameters.
 
     Each param group is a row of the graph's scalars; ``beta1`` and ``beta2`` form
-    ``betas``. The state of a parameter holds the planes of the kernel under their
+    ``betas``, ``eps1`` and ``eps2`` form ``eps``. The state of a parameter holds the planes of the kernel under their
     names (``opt.state[p]["exp_avg_sq.lo"]``) and an integer ``"step"``. Memory is
     updated in place, by one kernel for all parameters.
 
@@ -46,6 +44,10 @@ class Optimizer(torch.optim.Optimizer):
     Where it stores the gradient so, a backward pass leaves it in such planes in
     place of ``p.grad``, until a step or :meth:`zero_grad`: see :meth:`gradient`.
 
+    A graph of matrices updates parameters with two dimensions, as they are indexed;
+    one that is not in C order is copied to and fro. Parameters with fewer dimensions
+    need a graph of their own beside it, those with more are refused.
+
     To start a parameter anew, as after loading other weights into a model whose
     strategy keeps parts of them in the state, use ``opt.state.pop(p)``.
 
@@ -53,6 +55,7 @@ class Optimizer(torch.optim.Optimizer):
         params: parameters, named parameters or param groups.
         graph: a library graph's name, the path of an .mlir file, or MLIR text.
         strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``.
+        vectors: the graph of vectors and scalars, if ``graph`` is one of matrices.
         path: directories searched for strategies first.
         seed: seeds stochastic rounding. A parameter's random bits depend on it,
             on its index in the optimizer and on its step.
@@ -66,27 +69,34 @@ class Optimizer(torch.optim.Optimizer):
             fit the strategy.
     """
 
+    #: Two hyperparameters that PyTorch keeps as one pair.
+    _PAIRS = {"betas": ("beta1", "beta2"), "eps": ("eps1", "eps2")}
+    #: What the state calls a count of steps that only :meth:`_hyper` reads.
+    _COUNT: str | None = None
+
     def __init__(
         self,
         params: Iterable,
         graph: str | os.PathLike,
         strategy: str = "collage-plus",
         *,
+        vectors: str | os.PathLike | None = None,
         path: Sequence[str | os.PathLike] = (),
         seed: int = 0,
         threads: int = 0,
         metrics: bool = False,
         **hypers,
     ):
-        self._compile(graph, strategy, path, metrics)
+        self._compile(graph, strategy, path, metrics, vectors)
         self.threads = threads
         # A file may have changed by the time this optimizer is unpickled.
-        source = self._recipe["graph"]
-        if source.endswith(".mlir") and os.path.isfile(source):
-            with open(source, encoding="utf-8") as file:
-                self._recipe["graph"] = file.read()
+        for key in ("graph", "vectors"):
+            source = self._recipe[key]
+            if source and source.endswith(".mlir") and os.path.isfile(source):
+                with open(source, encoding="utf-8") as file:
+                    self._recipe[key] = file.read()
         defaults = self._defaults(seed)
-        self._fold_betas(hypers, defaults)
+        self._fold_pairs(hypers, defaults)
         unknown = sorted(set(hypers) - set(defaults))
         if unknown:
             raise TypeError(
@@ -99,13 +109,14 @@ class Optimizer(torch.optim.Optimizer):
     # Kernels
     #===--------------------------------------------------------------------===#
 
-    def _compile(self, graph, strategy, path, metrics) -> None:
+    def _compile(self, graph, strategy, path, metrics, vectors=None) -> None:
         self._recipe = {
             "graph": os.fspath(graph), "strategy": strategy,
             "path": [os.fspath(p) for p in path], "metrics": bool(metrics),
+            "vectors": vectors and os.fspath(vectors),
         }
-        self._main = Lane(self._kernel(strategy))
-        self._wide: Lane | None = None
+        self._lanes = Lanes(self._kernel, self._recipe["graph"], strategy,
+                            self._recipe["vectors"], self._COUNT)
         self._slots: list[Slot | None] = []
         self._gradients = Gradients()
         #: What decodes the weights of modules on demand, if anything does.
@@ -117,16 +128,15 @@ class Optimizer(torch.optim.Optimizer):
         #: The lanes of the last step.
         self._measured: list[Lane] | None = None
 
-    def _kernel(self, strategy: str) -> tandem.Kernel:
+    def _kernel(self, graph: str, strategy: str) -> tandem.Kernel:
         options = {"metrics": True} if self._recipe["metrics"] else {}
-        return tandem.compile(
-            self._recipe["graph"], strategy, path=self._recipe["path"], **options
-        )
+        return tandem.compile(graph, strategy, path=self._recipe["path"], **options)
 
     @property
     def kernel(self) -> tandem.Kernel:
-        """The kernel of parameters in the strategy's own type."""
-        return self._main.kernel
+        """The kernel of parameters in the strategy's own type, of matrices if those
+        have their own."""
+        return self._lanes.main.kernel
 
     @property
     def strategy(self) -> str:
@@ -139,26 +149,11 @@ class Optimizer(torch.optim.Optimizer):
         return self.kernel.bytes_per_parameter
 
     def _lane(self, param: torch.Tensor, label: str) -> Lane:
-        """The lane whose weights have the parameter's type."""
-        types = self._main.dtypes
-        if param.dtype in types:
-            return self._main
-        if param.dtype == torch.float32:
-            if self._wide is None:
-                self._wide = Lane(self._kernel("fp32"))
-            return self._wide
-        if param.is_complex():
-            raise TypeError(
-                f"{label} is complex ({param.dtype}); optimize real and imaginary "
-                "parts, torch.view_as_real(p)"
-            )
-        raise TypeError(
-            f"{label} is {param.dtype}, but strategy {self.strategy!r} keeps weights "
-            + (f"that decode to {' or '.join(map(str, types))}" if self._main.hidden
-               else f"in {types[0]}")
-            + f"; convert it with p.to({types[0]}), or choose a strategy whose "
-            f"weights are {param.dtype}"
-        )
+        """The lane that takes the parameter."""
+        lane = self._lanes.of(param)
+        if lane is None:
+            raise self._lanes.refusal(param, label)
+        return lane
 
     #===--------------------------------------------------------------------===#
     # Param groups
@@ -166,42 +161,51 @@ class Optimizer(torch.optim.Optimizer):
 
     def _defaults(self, seed: int) -> dict:
         """The defaults of a param group: hypers in PyTorch's terms, and the seed."""
-        hypers = self.kernel.hypers
-        defaults: dict = {}
+        hypers, defaults = self._lanes.hypers, {}
         for name, value in hypers.items():
-            if not set(_PAIR) <= set(hypers) or name not in _PAIR:
-                defaults[name] = required if value is None else value
-            elif None in (pair := tuple(hypers[n] for n in _PAIR)):
-                defaults["betas"] = required
-            else:
-                defaults["betas"] = pair
-        if any(kind.name == "SEED" for kind in self.kernel.integers.values()):
+            key, names = self._place(name, hypers)
+            values = tuple(hypers[n] for n in names)
+            defaults[key] = (required if None in values
+                             else value if key == name else values)
+        if any(kind.name == "SEED" for lane in self._lanes.narrow
+               for kind in lane.kernel.integers.values()):
             if not -(2**63) <= seed < 2**63:
                 raise ValueError(f"seed {seed} does not fit in 64 bits; take a smaller")
             defaults["seed"] = seed
         return defaults
 
-    @staticmethod
-    def _fold_betas(values: dict, defaults: dict) -> None:
+    @classmethod
+    def _place(cls, name: str, known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+        """A hyperparameter's key in param groups, and what that holds, if the other
+        of its pair, or the key of the pair, is known."""
+        for key, names in cls._PAIRS.items():
+            if name in names and (set(names) <= set(known)
+                                  or (key in known and name not in known)):
+                return key, names
+        return name, (name,)
+
+    @classmethod
+    def _fold_pairs(cls, values: dict, defaults: dict) -> None:
         """Turns "beta1" and "beta2" into "betas", where that is the group's key."""
-        given = [name for name in _PAIR if name in values]
-        if not given or "betas" not in defaults:
-            return
-        if "betas" in values:
-            raise TypeError(f"give either betas or {given[0]}, not both")
-        pair = defaults["betas"]
-        if pair is required and len(given) < 2:
-            raise TypeError("give betas, or both of beta1 and beta2")
-        values["betas"] = tuple(
-            values.pop(name) if name in values else pair[i]
-            for i, name in enumerate(_PAIR)
-        )
+        for key, names in cls._PAIRS.items():
+            given = [name for name in names if name in values]
+            if not given or key not in defaults or set(names) & set(defaults):
+                continue
+            if key in values:
+                raise TypeError(f"give either {key} or {given[0]}, not both")
+            pair = defaults[key]
+            if pair is required and len(given) < 2:
+                raise TypeError(f"give {key}, or both of {names[0]} and {names[1]}")
+            values[key] = tuple(
+                values.pop(name) if name in values else pair[i]
+                for i, name in enumerate(names)
+            )
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a param group, after checking its parameters and scalars."""
         if isinstance(param_group, dict):
             param_group = param_group.copy()
-            self._fold_betas(param_group, self.defaults)
+            self._fold_pairs(param_group, self.defaults)
         super().add_param_group(param_group)
         try:
             self._check_group(len(self.param_groups) - 1)
@@ -216,10 +220,10 @@ class Optimizer(torch.optim.Optimizer):
         for i, param in enumerate(self.param_groups[index]["params"], first):
             if param.requires_grad:
                 self._check_param(param, self._label(i))
-        try:
-            self._main.check_hypers(self._row(index))
-        except ValueError as error:
-            raise ValueError(self._explain(error, [index], [])) from None
+        for lane in self._lanes.narrow:
+            row = self._row(lane, index, 1, lane.dtypes[0])
+            with self._explained([index], []):
+                lane.check_scalars([row], [lane.integers(1, 0)])
 
     def _check_param(self, param: torch.Tensor, label: str) -> Lane:
         """The parameter's lane, or the reason why it cannot be updated."""
@@ -256,23 +260,26 @@ class Optimizer(torch.optim.Optimizer):
             first += len(group["params"])
         return f"parameter {index}"
 
-    def _row(self, index: int) -> list[float]:
-        """A param group's hyperparameters, in launch order."""
-        group = self.param_groups[index]
-        row = []
-        for name in self.kernel.hypers:
-            key, at = name, None
-            if name in _PAIR and "betas" in self.defaults:
-                key, at = "betas", _PAIR.index(name)
-            value = group[key]
-            try:
-                row.append(float(value if at is None else value[at]))
-            except (TypeError, ValueError, IndexError, RuntimeError):
-                wanted = "a number" if at is None else "a pair of numbers"
-                raise TypeError(
-                    f"{key} of param group {index} must be {wanted}, got {value!r}"
-                ) from None
-        return row
+    def _row(self, lane: Lane, index: int, step: int, dtype: torch.dtype) -> list[float]:
+        """The hyperparameters of a row, in launch order."""
+        return [self._hyper(name, index, step, dtype) for name in lane.kernel.hypers]
+
+    def _hyper(self, name: str, index: int, step: int, dtype: torch.dtype) -> float:
+        """A hyperparameter of a param group; optimizers may compute it from the step
+        that parameters take, and from their type."""
+        return self._number(name, index)
+
+    def _number(self, name: str, index: int) -> float:
+        """A hyperparameter as a param group has it."""
+        key, names = self._place(name, self.defaults)
+        value = self.param_groups[index][key]
+        try:
+            return float(value if key == name else value[names.index(name)])
+        except (TypeError, ValueError, IndexError, RuntimeError):
+            wanted = "a number" if key == name else "a pair of numbers"
+            raise TypeError(
+                f"{key} of param group {index} must be {wanted}, got {value!r}"
+            ) from None
 
     #===--------------------------------------------------------------------===#
     # Steps
@@ -307,39 +314,36 @@ class Optimizer(torch.optim.Optimizer):
 
     def _run(self, started: list[torch.Tensor]) -> None:
         """One step; `started` gets the parameters whose state is new."""
-        for lane in filter(None, (self._main, self._wide)):
+        for lane in self._lanes:
             lane.clear()
-        rows, converted = self._collect(started)
-        lanes = [lane for lane in (self._main, self._wide) if lane and lane.slots]
+        converted = self._collect(started)
+        lanes = [lane for lane in self._lanes if lane.slots]
         self._check_model(lanes)
         copies = {
-            slot.index: laid_out(slot.param, slot.param, slot.dtype)
+            slot.index: laid_out(slot.param, slot.like, slot.dtype)
             for lane in lanes for slot in lane.slots if slot.copied
         }
-        self._launch(lanes, rows, {i: c.data_ptr() for i, c in copies.items()})
+        self._launch(lanes, {i: c.data_ptr() for i, c in copies.items()})
         for lane in lanes:
-            self._finish(lane, rows, copies)
+            self._finish(lane, copies)
         self._measured = lanes
         del converted  # the kernels have read them
 
     def _check_model(self, lanes: list[Lane]) -> None:
         """Refuses to sum over a part of the model: each lane is a launch."""
-        spans = any(scope == "model" for _, scope, _ in self.kernel.reductions)
-        if len(lanes) > 1 and spans:
-            label = self._label(self._wide.slots[0].index)
+        if len(lanes) > 1 and sums_over_model(self.kernel):
+            label = self._label(lanes[1].slots[0].index)
             raise ValueError(
                 f"{self.kernel.name} sums over all parameters, but {label} is "
-                f"torch.float32 and others are {self._main.dtypes[0]}; give all of "
+                f"torch.float32 and others are {lanes[0].dtypes[0]}; give all of "
                 "them one type, or choose a strategy that keeps weights in f32"
             )
 
-    def _collect(self, started) -> tuple[list[tuple[int, int]], list[torch.Tensor]]:
-        """Fills the lanes; the (param group, step) of each row, converted gradients."""
-        rows: dict[tuple[int, int], int] = {}
+    def _collect(self, started) -> list[torch.Tensor]:
+        """Fills the lanes, and returns the gradients that had to be converted."""
         converted: list[torch.Tensor] = []
         index, slots, bound = -1, self._current_slots(), False
         for number, group in enumerate(self.param_groups):
-            known, row = None, 0
             for param in group["params"]:
                 index += 1
                 grad = param.grad
@@ -360,15 +364,13 @@ class Optimizer(torch.optim.Optimizer):
                         address = converted[-1].data_ptr()
                     addresses = (address,)
                 step = int(slot.state[lane.step]) + 1 if lane.step else 1
-                if step != known:
-                    known, row = step, rows.setdefault((number, step), len(rows))
                 lane.slots.append(slot)
                 lane.grads.append(addresses)
-                lane.rows.append(row)
+                lane.rows.append(lane.row(number, step, slot.dtype))
         if bound:
             self._states = [*self.state, *self.state.values()]
             self._addresses = self._plane_addresses()
-        return list(rows), converted
+        return converted
 
     @staticmethod
     def _encoded(slot: Slot, grad, planes, converted: list) -> tuple[int, ...]:
@@ -420,26 +422,36 @@ class Optimizer(torch.optim.Optimizer):
             started.append(param)
         return state
 
-    def _launch(self, lanes: list[Lane], rows: list[tuple[int, int]],
-                staged: dict[int, int]) -> None:
+    def _launch(self, lanes: list[Lane], staged: dict[int, int]) -> None:
         """Runs the kernels; all that can be refused is, before the first writes."""
         threads = self.threads or torch.get_num_threads()
-        hypers = [self._row(group) for group, _ in rows]
-        groups = [group for group, _ in rows]
+        scalars = [self._scalars(lane) for lane in lanes]
         for lane in lanes:
-            try:
+            with self._explained([row[0] for row in lane.table], lane.slots):
                 lane.update_plan(staged)
-            except ValueError as error:
-                raise ValueError(self._explain(error, groups, lane.slots)) from None
-        for lane in lanes:
-            integers = [
-                lane.integers(step, int(self.param_groups[group].get("seed", 0)))
-                for group, step in rows
-            ]
-            try:
-                lane.plan.launch(hypers, integers, threads=threads)
-            except ValueError as error:
-                raise ValueError(self._explain(error, groups, lane.slots)) from None
+        for lane, given in zip(lanes, scalars) if len(lanes) > 1 else ():
+            with self._explained([row[0] for row in lane.table], lane.slots):
+                lane.check_scalars(*given)
+        for lane, given in zip(lanes, scalars):
+            with self._explained([row[0] for row in lane.table], lane.slots):
+                lane.plan.launch(*given, threads=threads)
+
+    def _scalars(self, lane: Lane) -> tuple[list[list[float]], list[list[int]]]:
+        """The rows of hyperparameters and integers that the lane's parameters use."""
+        hypers = [self._row(lane, *row) for row in lane.table]
+        integers = [
+            lane.integers(step, int(self.param_groups[group].get("seed", 0)))
+            for group, step, _ in lane.table
+        ]
+        return hypers, integers
+
+    @contextmanager
+    def _explained(self, groups: list[int], slots: list[Slot]) -> Iterator[None]:
+        """Says what the runtime refuses in terms of param groups and parameters."""
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(self._explain(error, groups, slots)) from None
 
     @staticmethod
     def _explain(error: ValueError, groups: list[int], slots: list[Slot]) -> str:
@@ -448,12 +460,12 @@ class Optimizer(torch.optim.Optimizer):
                       lambda m: f"of param group {groups[int(m[1])]}", str(error))
         return re.sub(r"\btensor (\d+)", lambda m: slots[int(m[1])].label, text)
 
-    def _finish(self, lane: Lane, rows: list[tuple[int, int]],
-                copies: dict[int, torch.Tensor]) -> None:
+    def _finish(self, lane: Lane, copies: dict[int, torch.Tensor]) -> None:
         """Counts the step, and tells autograd that the weights have changed."""
         if lane.step:
+            steps = [step for _, step, _ in lane.table]
             for slot, row in zip(lane.slots, lane.rows):
-                slot.state[lane.step] = rows[row][1]
+                slot.state[lane.step] = steps[row]
         for slot in lane.slots if copies else ():
             if slot.copied:
                 slot.param.copy_(copies[slot.index])
@@ -493,18 +505,21 @@ class Optimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def _decode_weight(self, param: torch.Tensor) -> torch.Tensor:
         """The weight of a parameter in new memory."""
-        return self._main.decode_weights([self._hidden_state(param)], param.dtype)[0]
+        return self._hidden_lane(param).decode_weights(
+            [self.state[param]], param.dtype)[0]
 
     @torch.no_grad()
     def _encode_weight(self, param: torch.Tensor) -> None:
         """Makes a parameter's value its weight, if it is not that already."""
         if not torch.equal(_bits(self._decode_weight(param)), _bits(param)):
-            self._main.encode_weight(param, self._hidden_state(param))
+            self._hidden_lane(param).encode_weight(param, self.state[param])
 
-    def _hidden_state(self, param: torch.Tensor) -> dict:
-        label, state = self._name(param), self.state.get(param)
-        self._main.check_state(state or {}, param, label)
-        return state
+    def _hidden_lane(self, param: torch.Tensor) -> Lane:
+        """The lane of a parameter whose weight is in codes, after a look at them."""
+        label = self._name(param)
+        lane = self._lane(param, label)
+        lane.check_state(self.state.get(param) or {}, param, label)
+        return lane
 
     def _name(self, param: torch.Tensor) -> str:
         """How messages call a parameter."""
@@ -517,15 +532,15 @@ class Optimizer(torch.optim.Optimizer):
     def _watch_gradients(self, params: Iterable) -> None:
         """Takes gradients where the kernel reads them from planes."""
         for param in params:
-            if (self._main.encodes and param.requires_grad
-                    and param.dtype in self._main.dtypes):
+            lane = self._lanes.of(param) if param.requires_grad else None
+            if lane and lane.encodes:
                 self._gradients.watch(param, self)
 
     def _take_gradient(self, param: torch.Tensor) -> None:
         """Encodes ``p.grad``, adding it to what earlier backward passes left, and
         releases it; a hook calls this after each backward pass."""
-        lane = self._main
-        if param.dtype in lane.dtypes:
+        lane = self._lanes.of(param)
+        if lane and lane.encodes:
             state = (self._start(lane, param, []) if lane.grad_is_kept
                      else self.state.get(param))
             like = empty_plane(lane.like(param, state), param.dtype, "meta")
@@ -540,7 +555,8 @@ class Optimizer(torch.optim.Optimizer):
         planes = self._gradients.get(param)
         if param.grad is not None or planes is None:
             return param.grad
-        return self._main.decode_grad(planes, param.dtype, self.state.get(param))
+        return self._lane(param, "").decode_grad(planes, param.dtype,
+                                                 self.state.get(param))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch.optim's; encoded gradients are released."""
@@ -564,25 +580,21 @@ class Optimizer(torch.optim.Optimizer):
         """
         total = dict.fromkeys(("weights", "working", "gradients", "states"), 0)
         decoder = self._decoder
-        for index, param in enumerate(self._params()):
-            hidden = param.requires_grad and self._lane(
-                param, self._label(index)).hidden
+        for param in self._params():
+            lane = self._lanes.of(param)
+            hidden = param.requires_grad and lane and lane.hidden
             if not is_placeholder(param) and not (decoder and decoder.has(param)):
                 total["working" if hidden else "weights"] += param.nbytes
             if param.grad is not None:
                 total["gradients"] += param.grad.nbytes
             for name, plane in self.state.get(param, {}).items():
                 if isinstance(plane, torch.Tensor):
-                    part = "weights" if self._is_weight(name) else "states"
+                    part = "weights" if lane.is_weight(name) else "states"
                     total[part] += plane.nbytes
         total["gradients"] += self._gradients.bytes
         if decoder:
             total["working"] += decoder.bytes
         return total
-
-    def _is_weight(self, name: str) -> bool:
-        return any(plane.name == name and plane.kind is tandem._kernel.RoleKind.PARAM
-                   for plane in self.kernel.planes)
 
     def metrics(self) -> dict[str, float]:
         """How much of the last step's updates the stored weights took up.
@@ -614,7 +626,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict:
         """As torch.optim's, and under "tandem" the graph and strategy it is of."""
-        return super().state_dict() | {"tandem": _checkpoint.identity(self.kernel)}
+        return super().state_dict() | {"tandem": _checkpoint.identity(self._lanes)}
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Takes over a state, bit for bit, and the groups' scalars.
@@ -628,7 +640,7 @@ class Optimizer(torch.optim.Optimizer):
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        _checkpoint.check_identity(state_dict, self.kernel)
+        _checkpoint.check_identity(state_dict, self._lanes)
         self._check_states(state_dict)
         self._optimizer_load_state_dict_pre_hooks = type(hooks)()
         try:
@@ -669,8 +681,9 @@ class Optimizer(torch.optim.Optimizer):
 
     def __repr__(self) -> str:
         lines = super().__repr__().split("\n")
+        graphs = " and ".join(lane.kernel.name for lane in self._lanes.narrow)
         lines[1:1] = [
-            f"    graph: {self.kernel.name}",
+            f"    graph: {graphs}",
             f"    strategy: {self.strategy} ({self.bytes_per_parameter:g} B/parameter)",
         ]
         return "\n".join(lines)

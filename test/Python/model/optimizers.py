@@ -54,6 +54,7 @@ MOMENT = {
     "exp_avg_sq": "second",
     "square_avg": "second",
     "sum": "second",
+    "variance": "second",
     "row_var": "second",
     "col_var": "second",
 }
@@ -433,6 +434,21 @@ def _adamw_clip(k, h, t):
     _descend(k, h, _with_decay(k, h, u))
 
 
+def _root_mean_square(k, x):
+    return np.sqrt(k.sum(k.mul(x, x)) / np.float32(x.size))
+
+
+def _adafactor_vector(k, h, t):
+    g, mixing = k.read("grad"), h.mixing
+    v = k.ema("variance", 1.0 - mixing, k.mul(k.mul(g, g), mixing))
+    least, small = np.float32(h.eps1 * h.eps1), np.float32(h.eps2)
+    u = k.div(g, k.sqrt(k.arith.round(np.where(v < least, least, v))))
+    size, excess = _root_mean_square(k, k.read("param")), _root_mean_square(k, u)
+    size, excess = small if size < small else size, excess / np.float32(h.d)
+    clip = np.float32(1) if excess < 1 else excess
+    k.ema("param", 1.0 - h.lr * h.weight_decay, k.mul(u, np.float32(-h.rho) * size / clip))
+
+
 @dataclass(frozen=True)
 class Graph:
     """A graph, its state roles and its hyperparameters. One that yields sums of a
@@ -466,6 +482,9 @@ GRAPHS = {
     "adagrad": Graph(_adagrad, ("sum",), ("lr", "lr_decay", "eps", "weight_decay")),
     "lamb": Graph(_lamb, *_ADAM, reduces=True),
     "adamw_clip": Graph(_adamw_clip, _ADAM[0], _ADAM[1] + ("max_norm",), reduces=True),
+    "adafactor_vector": Graph(
+        _adafactor_vector, ("variance",),
+        ("lr", "rho", "mixing", "eps1", "eps2", "d", "weight_decay"), reduces=True),
 }
 
 #===----------------------------------------------------------------------===#

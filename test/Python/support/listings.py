@@ -90,6 +90,17 @@ def adamw_clip_listing(f, g, th, s, h, t):
     return adam_listing(f, g * (quotient if quotient < 1 else f(1)), th, s, h, t)
 
 
+def adafactor_vector_listing(f, g, th, s, h, t):
+    v = f(1 - h["mixing"]) * s["variance"] + f(h["mixing"]) * (g * g)
+    least = f(h["eps1"] * h["eps1"])
+    u = g / np.sqrt(np.where(v < least, least, v))
+    mean = lambda x: np.sqrt(listed_sum(x * x) / f(len(x)))
+    size, excess = mean(th), mean(u) / f(h["d"])
+    size = f(h["eps2"]) if size < f(h["eps2"]) else size
+    rate = f(-h["rho"]) * size / (f(1) if excess < f(1) else excess)
+    return {"param": f(1 - h["lr"] * h["weight_decay"]) * th + rate * u, "variance": v}
+
+
 # The graphs once more, as plain float32 expressions.
 LISTINGS = {
     "adamw": adam_listing,
@@ -105,4 +116,5 @@ LISTINGS = {
     "adagrad": adagrad_listing,
     "lamb": lamb_listing,
     "adamw_clip": adamw_clip_listing,
+    "adafactor_vector": adafactor_vector_listing,
 }
