@@ -62,12 +62,11 @@ class Plane:
 
         Groups of a matrix begin anew in each row.
         """
+        places = {Granularity.ROW: rows, Granularity.COLUMN: columns}.get(self.per)
+        if places is not None:
+            return -(-places // self.group) * (self.history or 1)
         if self.group == WHOLE_TENSOR:
             return min(1, rows * columns) * (self.history or 1)
-        if self.per == Granularity.ROW:
-            return -(-rows // self.group)
-        if self.per == Granularity.COLUMN:
-            return -(-columns // self.group)
         return rows * -(-columns // self.group)
 
     @property

@@ -119,7 +119,8 @@ static void expand(EncodeFloatOp op, bool halfConversions) {
 }
 
 /// A code's number through f16, which has f8E5M2's exponents and, by 2^-8, the
-/// numbers of f8E4M3FN.
+/// numbers of f8E4M3FN. The payload of an 8-bit NaN has zeros in the bits that
+/// bf16 drops, so that rounding in integers keeps it one.
 static Value decodeByHalf(SequenceBuilder &b, Value code, Type format) {
   Type f16 = b.builder.getF16Type(), f32 = b.builder.getF32Type();
   Type i16 = b.builder.getI16Type();
@@ -136,7 +137,7 @@ static Value decodeByHalf(SequenceBuilder &b, Value code, Type format) {
   Value magnitude = b.andi(bits, b.like(bits, 0x7FFF));
   Value isNaN = b.compare(arith::CmpIPredicate::eq, magnitude,
                           b.like(bits, uint64_t(0x7F) << 7));
-  bits = b.select(isNaN, b.like(bits, 0x7FFF), bits);
+  bits = b.select(isNaN, b.like(bits, 0x7E00), bits);
   Value number = b.convert(b.bitcast(bits, f16), f32);
   return b.mul(number, b.real(number.getType(), 0x1p8));
 }

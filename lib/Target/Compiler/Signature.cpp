@@ -40,7 +40,8 @@ std::string KernelSignature::PlaneEntry::getSharers() const {
 int64_t KernelSignature::PlaneEntry::getNumEntries(int64_t rows,
                                                    int64_t columns) const {
   auto divide = [&](int64_t places) {
-    return places / group + (places % group != 0);
+    int64_t entries = places / group + (places % group != 0);
+    return entries * std::max<int64_t>(1, history);
   };
   if (per == Granularity::row)
     return divide(rows);

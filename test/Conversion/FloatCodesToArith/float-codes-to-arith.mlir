@@ -152,7 +152,7 @@ func.func @other_format(%x: f32) -> f32 {
 // HALF-DAG:     %[[SEVEN:.+]] = arith.constant 7 : i16
 // HALF-DAG:     %[[LEFT_OUT:.+]] = arith.constant -16385 : i16
 // HALF-DAG:     %[[CODE_OF_NAN:.+]] = arith.constant 16256 : i16
-// HALF-DAG:     %[[NAN:.+]] = arith.constant 32767 : i16
+// HALF-DAG:     %[[NAN:.+]] = arith.constant 32256 : i16
 // HALF-DAG:     %[[UP:.+]] = arith.constant 2.560000e+02 : f32
 // HALF-DAG:     %[[LARGEST:.+]] = arith.constant 1199562752 : i32
 // HALF:         arith.minui %{{.+}}, %[[LARGEST]] : i32

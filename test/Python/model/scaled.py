@@ -143,9 +143,9 @@ class Scaled(Storage):
     group: int
     scale: str
     recipe: str = "current"
-    columns: int = 0
     history: int = 0
     margin: int = 0
+    columns: int = 0
 
     def planes(self, name):
         formats = self.code.planes | {".scale": self.scale}
