@@ -57,6 +57,32 @@ tandem.kernel @shared compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
+// A value in the way to another one may be read by itself.
+// CHECK-LABEL: tandem.kernel @chain
+// CHECK-NOT:     arith.divf
+// CHECK:         %[[X:.+]] = tandem.lookup[%{{.+}}] in dense<"0x00000000ABAAAA3E{{.+}}"> : tensor<256xf32> : i8 -> f32
+// CHECK:         %[[Y:.+]] = tandem.lookup[%{{.+}}] in dense<"0x00000000398EE33D{{.+}}"> : tensor<256xf32> : i8 -> f32
+// CHECK:         arith.mulf %[[X]], %{{.+}} : f32
+// CHECK:         arith.mulf %[[Y]], %{{.+}} : f32
+tandem.kernel @chain compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !root):
+  %q = tandem.load_plane %p[0] : !root -> i8
+  %s = tandem.load_plane %p[1] : !root -> f32
+  %three = arith.constant 3.0 : f32
+  %0 = arith.uitofp %q : i8 to f32
+  %1 = arith.divf %0, %three : f32
+  %2 = arith.divf %1, %three : f32
+  %3 = arith.mulf %1, %s : f32
+  %4 = arith.mulf %2, %s : f32
+  %5 = arith.addf %3, %4 : f32
+  %6 = arith.fptoui %5 : f32 to i8
+  tandem.store_plane %6, %p[0] : i8, !root
+  tandem.store_plane %5, %p[1] : f32, !root
+  tandem.yield
+}
+
 // Few operations are cheaper than a lookup.
 // CHECK-LABEL: tandem.kernel @cheap
 // CHECK-NOT:     tandem.lookup

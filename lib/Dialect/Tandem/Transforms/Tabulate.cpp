@@ -58,7 +58,8 @@ private:
   /// The operations on the element's byte that lead to a value, in order, and
   /// those that they need.
   SmallVector<Operation *> getSlice(Operation *root) const;
-  void tabulate(Operation *root);
+  /// A lookup in place of a value, or none if that is cheaper.
+  LookupOp tabulate(Operation *root);
 
   Block &block;
   Pass::Statistic &tables;
@@ -146,7 +147,7 @@ static DenseElementsAttr evaluateSlice(ArrayRef<Operation *> slice,
                      bits.size() * sizeof(uint32_t)));
 }
 
-void Tabulator::tabulate(Operation *root) {
+LookupOp Tabulator::tabulate(Operation *root) {
   SmallVector<Operation *> slice = getSlice(root);
   Sources from = sources.lookup(root);
   unsigned cost = 0;
@@ -154,17 +155,15 @@ void Tabulator::tabulate(Operation *root) {
     if (sources.lookup(op).column)
       cost += getCost(op);
   if (cost <= lookupCost)
-    return;
+    return {};
   SmallVector<Value> indices;
   if (from.row)
     indices.push_back(from.row);
   indices.push_back(from.column);
   OpBuilder builder(root);
-  auto lookup =
-      LookupOp::create(builder, root->getLoc(), root->getResult(0).getType(),
-                       indices, evaluateSlice(slice, from));
-  root->replaceAllUsesWith(lookup);
   ++tables;
+  return LookupOp::create(builder, root->getLoc(), root->getResult(0).getType(),
+                          indices, evaluateSlice(slice, from));
 }
 
 void Tabulator::run() {
@@ -174,8 +173,12 @@ void Tabulator::run() {
   for (Operation &op : block)
     if (isRoot(&op))
       roots.push_back(&op);
-  for (Operation *root : roots)
-    tabulate(root);
+  // Slices may contain other roots: none is replaced before all are evaluated.
+  SmallVector<LookupOp> lookups = llvm::map_to_vector(
+      roots, [&](Operation *root) { return tabulate(root); });
+  for (auto [root, lookup] : llvm::zip(roots, lookups))
+    if (lookup)
+      root->replaceAllUsesWith(lookup);
 }
 
 namespace {
