@@ -152,7 +152,8 @@ func.func @other_format(%x: f32) -> f32 {
 // HALF-DAG:     %[[SEVEN:.+]] = arith.constant 7 : i16
 // HALF-DAG:     %[[LEFT_OUT:.+]] = arith.constant -16385 : i16
 // HALF-DAG:     %[[CODE_OF_NAN:.+]] = arith.constant 16256 : i16
-// HALF-DAG:     %[[NAN:.+]] = arith.constant 32256 : i16
+// HALF-DAG:     %[[NAN:.+]] = arith.constant 32767 : i16
+// HALF-DAG:     %[[SHORT_NAN:.+]] = arith.constant 32256 : i16
 // HALF-DAG:     %[[UP:.+]] = arith.constant 2.560000e+02 : f32
 // HALF-DAG:     %[[LARGEST:.+]] = arith.constant 1199562752 : i32
 // HALF:         arith.minui %{{.+}}, %[[LARGEST]] : i32
@@ -166,7 +167,7 @@ func.func @other_format(%x: f32) -> f32 {
 // HALF:         %[[PLACED:.+]] = arith.shli %[[WORD]], %[[SEVEN]] : i16
 // HALF:         %[[BITS:.+]] = arith.andi %[[PLACED]], %[[LEFT_OUT]] : i16
 // HALF:         %[[IS_NAN:.+]] = arith.cmpi eq, %{{.+}}, %[[CODE_OF_NAN]] : i16
-// HALF:         %[[SELECTED:.+]] = arith.select %[[IS_NAN]], %[[NAN]], %[[BITS]] : i16
+// HALF:         %[[SELECTED:.+]] = arith.select %[[IS_NAN]], %[[SHORT_NAN]], %[[BITS]] : i16
 // HALF:         %[[SMALL:.+]] = arith.bitcast %[[SELECTED]] : i16 to f16
 // HALF:         %[[WIDE:.+]] = arith.extf %[[SMALL]] : f16 to f32
 // HALF:         %[[E4M3:.+]] = arith.mulf %[[WIDE]], %[[UP]] : f32
