@@ -135,9 +135,9 @@ static const tdm_reduction_desc reductions[] = {
 static tdm_kernel_desc matrixDesc() {
   constexpr uint32_t access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
   static const tdm_plane_desc planes[] = {
-      {"value", 32, access, 1, TDM_PER_ELEMENT},
-      {"row", 32, access, 1, TDM_PER_ROW},
-      {"column", 32, access, 2, TDM_PER_COLUMN}};
+      {"value", 32, access, 1, 1, TDM_PER_ELEMENT},
+      {"row", 32, access, 1, 1, TDM_PER_ROW},
+      {"column", 32, access, 2, 1, TDM_PER_COLUMN}};
   tdm_kernel_desc desc = {};
   desc.struct_size = sizeof(desc);
   desc.name = "matrix";
@@ -258,7 +258,7 @@ TEST(MatricesError, Descriptions) {
       "0");
   expectRefused(
       [](tdm_kernel_desc &desc) {
-        static const tdm_plane_desc wrong[] = {{"value", 32, 1, 1, 3}};
+        static const tdm_plane_desc wrong[] = {{"value", 32, 1, 1, 1, 3}};
         desc.planes = wrong;
         desc.num_planes = 1;
       },
