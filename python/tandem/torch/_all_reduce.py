@@ -180,12 +180,18 @@ class GradientAllReduce:
         scaling: what chooses mu; None leaves it at 1.
 
     Raises:
-        ValueError: the strategy stores gradients otherwise.
+        ValueError: the strategy stores gradients otherwise, or as matrices.
     """
 
     def __init__(self, optimizer: Optimizer, ranks=None,
                  scaling: AutomaticScaling | None = None):
-        self._storages = _Storages.of(optimizer._main)
+        if optimizer.kernel.is_matrix:
+            raise ValueError(
+                f"{optimizer.kernel.name} takes gradients as matrices, whose groups begin "
+                "anew in each row; GradientAllReduce adds up flat ones: take a strategy "
+                "with wide gradients and torch's own all-reduce"
+            )
+        self._storages = _Storages.of(optimizer._lanes.main)
         self._optimizer, self.scaling = optimizer, scaling
         self._ranks = ranks if hasattr(ranks, "gather") else Ranks(ranks)
         #: The share of values that saturated the last time.
