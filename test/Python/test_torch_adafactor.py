@@ -350,6 +350,33 @@ def test_decoded_on_demand(strategy):
         assert np.array_equal(bits(p), bits(q))
 
 
+class OneRank:
+    """What has no others to ask."""
+
+    size = 1
+
+    def max(self, tensor):
+        pass
+
+    sum = max
+
+    def gather(self, tensor):
+        return [tensor]
+
+
+def test_gradients_of_one_rank():
+    """The mean of one rank's gradients trains as they do, up to their rounding."""
+    alone, ranks = (make("fp8-lm", lr=0.05) for _ in range(2))
+    reduce = tt.GradientAllReduce(ranks, OneRank())
+    for optimizer in (alone, ranks):
+        sum((p.float() ** 2).sum() for p in params_of(optimizer)).backward()
+    reduce()
+    for p, q in zip(params_of(alone), params_of(ranks)):
+        torch.testing.assert_close(alone.gradient(p), ranks.gradient(q), rtol=2**-3, atol=0.01)
+    ranks.step()
+    assert all(p.isfinite().all() for p in params_of(ranks))
+
+
 #===----------------------------------------------------------------------===#
 # Training, and messages
 #===----------------------------------------------------------------------===#
@@ -394,9 +421,17 @@ def test_bad_options(options, error, message):
 
 
 def test_more_dimensions_are_refused():
-    with pytest.raises(ValueError, match=r"parameter 1 has 4 dimensions, but adafactor "
-                       r"updates matrices and vectors; keep it as a matrix, p.flatten"):
+    with pytest.raises(ValueError, match=r"parameter 1 has the shape \(4, 3, 2, 2\), but "
+                       "adafactor updates matrices and vectors; keep it as a matrix"):
         make(shapes=[(3, 5), (4, 3, 2, 2)])
+
+
+def test_gradients_of_ranks():
+    """Codes are added up as flat tensors, which rows with scales of their own are not."""
+    tt.GradientAllReduce(make("fp8-lm"), ranks=OneRank())
+    with pytest.raises(ValueError, match="'fp8-collage-plus' stores gradients of matrices "
+                       "as .*, with groups in each row; to add them up"):
+        tt.GradientAllReduce(make("fp8-collage-plus"), ranks=OneRank())
 
 
 def test_a_group_of_vectors_alone_is_checked():
@@ -464,10 +499,10 @@ def test_graphs_of_the_users(tmp_path):
 
 
 @pytest.mark.parametrize("graph, vectors, message", [
-    ("adafactor", None, "parameter 1 has 1 dimensions, but adafactor updates matrices; "
-                        "pass vectors="),
+    ("adafactor", None, r"parameter 1 has the shape \(4,\), but adafactor updates "
+                        "matrices; pass vectors="),
     ("adafactor", "adafactor", "'adafactor' updates matrices; pass vectors= a graph that"),
-    ("adamw", "adafactor_vector", "'adamw' takes parameters of all shapes: leave"),
+    ("adamw", "adafactor_vector", "'adamw' takes parameters of all shapes, and"),
     ("adafactor", VECTORS.format(scope="model"), "averaged sums over all parameters, but"),
 ])
 def test_vectors_that_do_not_fit(graph, vectors, message):

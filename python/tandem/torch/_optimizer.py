@@ -589,7 +589,7 @@ class Optimizer(torch.optim.Optimizer):
                 total["gradients"] += param.grad.nbytes
             for name, plane in self.state.get(param, {}).items():
                 if isinstance(plane, torch.Tensor):
-                    part = "weights" if lane.is_weight(name) else "states"
+                    part = "weights" if lane and lane.is_weight(name) else "states"
                     total[part] += plane.nbytes
         total["gradients"] += self._gradients.bytes
         if decoder:
