@@ -9,7 +9,6 @@
 #===----------------------------------------------------------------------===#
 
 from dataclasses import replace
-from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 

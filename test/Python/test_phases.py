@@ -501,7 +501,7 @@ def test_by_hand(kind, scope):
     text = BY_HAND.format(kind=kind, scope=scope)
     tensors = by_hand_tensors((1, 5000, 3, 64, 70001))
     kernel = tandem.compile(text)
-    assert kernel._native.num_phases == 3 and kernel._native.has_commit
+    assert kernel.phases == 3 and kernel._native.commits
     want = by_hand(tensors, kind, scope)
     for threads in (1, 2):
         check_all(run_plan(kernel, tensors, [{}], threads=threads), tensors, want, "CPU")

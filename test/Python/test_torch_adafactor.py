@@ -350,6 +350,33 @@ def test_decoded_on_demand(strategy):
         assert np.array_equal(bits(p), bits(q))
 
 
+class OneRank:
+    """What has no others to ask."""
+
+    size = 1
+
+    def max(self, tensor):
+        pass
+
+    sum = max
+
+    def gather(self, tensor):
+        return [tensor]
+
+
+def test_gradients_of_one_rank():
+    """The mean of one rank's gradients trains as they do, up to their rounding."""
+    alone, ranks = (make("fp8-lm", lr=0.05) for _ in range(2))
+    reduce = tt.GradientAllReduce(ranks, OneRank())
+    for optimizer in (alone, ranks):
+        sum((p.float() ** 2).sum() for p in params_of(optimizer)).backward()
+    reduce()
+    for p, q in zip(params_of(alone), params_of(ranks)):
+        torch.testing.assert_close(alone.gradient(p), ranks.gradient(q), rtol=2**-3, atol=0.01)
+    ranks.step()
+    assert all(p.isfinite().all() for p in params_of(ranks))
+
+
 #===----------------------------------------------------------------------===#
 # Training, and messages
 #===----------------------------------------------------------------------===#
@@ -394,9 +421,17 @@ def test_bad_options(options, error, message):
 
 
 def test_more_dimensions_are_refused():
-    with pytest.raises(ValueError, match=r"parameter 1 has 4 dimensions, but adafactor "
-                       r"updates matrices and vectors; keep it as a matrix, p.flatten"):
+    with pytest.raises(ValueError, match=r"parameter 1 has the shape \(4, 3, 2, 2\), but "
+                       "adafactor updates matrices and vectors; keep it as a matrix"):
         make(shapes=[(3, 5), (4, 3, 2, 2)])
+
+
+def test_gradients_of_ranks():
+    """Codes are added up as flat tensors, which rows with scales of their own are not."""
+    tt.GradientAllReduce(make("fp8-lm"), ranks=OneRank())
+    with pytest.raises(ValueError, match="'fp8-collage-plus' stores gradients of matrices "
+                       "as .*, with groups in each row; to add them up"):
+        tt.GradientAllReduce(make("fp8-collage-plus"), ranks=OneRank())
 
 
 def test_a_group_of_vectors_alone_is_checked():
@@ -406,22 +441,11 @@ def test_a_group_of_vectors_alone_is_checked():
     assert len(optimizer.param_groups) == 1
 
 
-def test_a_refused_step_changes_nothing():
-    """Neither launch runs where one of them would refuse."""
-    optimizer = make("fp32", [(3, 5), (4,)])
-    train(optimizer, [0])
-    twin = copy.deepcopy(optimizer)
-    optimizer.param_groups[0]["eps"] = (1e-7, -1.0)
-    with pytest.raises(ValueError, match="'eps2' of param group 0 is -1"):
-        train(optimizer, [1])
-    assert_same_bits(optimizer, twin)
-
-
 VECTORS = """
 func.func @averaged(
     %w: tensor<?xf32> {{tandem.role = #tandem.role<param "weight">}},
     %g: tensor<?xf32> {{tandem.role = #tandem.role<grad "slope">}},
-    %rate: f64 {{tandem.role = #tandem.role<hyper "rate", default = 0.5>}}) -> tensor<?xf32> {{
+    %rate: f64 {{tandem.role = #tandem.role<hyper "rate", domain = nonneg, default = 0.5>}}) -> tensor<?xf32> {{
   %r = arith.truncf %rate : f64 to f32
   %c0 = arith.constant 0 : index
   %size = tensor.dim %g, %c0 : tensor<?xf32>
@@ -434,6 +458,18 @@ func.func @averaged(
   %new = arith.subf %w, %steps : tensor<?xf32>
   return %new : tensor<?xf32>
 }}"""
+
+
+def test_a_refused_step_changes_nothing():
+    """Neither launch runs where the second would refuse."""
+    optimizer = tt.Optimizer(parameters([(3, 5), (4,)]), "adafactor", "collage-plus",
+                             vectors=VECTORS.format(scope="tensor"))
+    train(optimizer, [0])
+    twin = copy.deepcopy(optimizer)
+    optimizer.param_groups[0]["rate"] = -1.0
+    with pytest.raises(ValueError, match="'rate' of param group 0 is -1"):
+        train(optimizer, [1])
+    assert_same_bits(optimizer, twin)
 
 
 def test_graphs_of_the_users(tmp_path):
@@ -464,10 +500,10 @@ def test_graphs_of_the_users(tmp_path):
 
 
 @pytest.mark.parametrize("graph, vectors, message", [
-    ("adafactor", None, "parameter 1 has 1 dimensions, but adafactor updates matrices; "
-                        "pass vectors="),
+    ("adafactor", None, r"parameter 1 has the shape \(4,\), but adafactor updates "
+                        "matrices; pass vectors="),
     ("adafactor", "adafactor", "'adafactor' updates matrices; pass vectors= a graph that"),
-    ("adamw", "adafactor_vector", "'adamw' takes parameters of all shapes: leave"),
+    ("adamw", "adafactor_vector", "'adamw' takes parameters of all shapes, and"),
     ("adafactor", VECTORS.format(scope="model"), "averaged sums over all parameters, but"),
 ])
 def test_vectors_that_do_not_fit(graph, vectors, message):

@@ -299,12 +299,6 @@ def test_other_storages_are_refused(strategy, tmp_path):
         tt.GradientAllReduce(optimizer)
 
 
-def test_matrices_are_refused():
-    optimizer = tt.Adafactor(parameters([(4, 3)], torch.bfloat16), strategy="fp8-lm")
-    with pytest.raises(ValueError, match="adafactor takes gradients as matrices"):
-        tt.GradientAllReduce(optimizer)
-
-
 #===----------------------------------------------------------------------===#
 # Delayed scaling
 #===----------------------------------------------------------------------===#

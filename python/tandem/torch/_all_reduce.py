@@ -109,6 +109,12 @@ class _Storages:
                 "#tandem.scaled with scale = f32 and a code without a range, such as "
                 "'fp8-lm'"
             )
+        if lane.kernel.is_matrix and "group = tensor" not in match[1]:
+            raise ValueError(
+                f"strategy {lane.kernel.strategy!r} stores gradients of matrices as "
+                f"{storage}, with groups in each row; to add them up under shared scales "
+                "takes one scale for a tensor, group = tensor"
+            )
         return _Storages(f"#tandem.scaled<{match[1]}>",
                          f"#tandem.scaled<{match[1]}, recipe = given>")
 
@@ -180,17 +186,11 @@ class GradientAllReduce:
         scaling: what chooses mu; None leaves it at 1.
 
     Raises:
-        ValueError: the strategy stores gradients otherwise, or as matrices.
+        ValueError: the strategy stores gradients otherwise.
     """
 
     def __init__(self, optimizer: Optimizer, ranks=None,
                  scaling: AutomaticScaling | None = None):
-        if optimizer.kernel.is_matrix:
-            raise ValueError(
-                f"{optimizer.kernel.name} takes gradients as matrices, whose groups begin "
-                "anew in each row; GradientAllReduce adds up flat ones: take a strategy "
-                "with wide gradients and torch's own all-reduce"
-            )
         self._storages = _Storages.of(optimizer._lanes.main)
         self._optimizer, self.scaling = optimizer, scaling
         self._ranks = ranks if hasattr(ranks, "gather") else Ranks(ranks)

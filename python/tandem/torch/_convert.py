@@ -161,7 +161,8 @@ def convert_state(
                                "pass the weights as the optimizer had them")
         lane = ours[lane_key]
         state = _started(lane, weight, state, f"parameter {index}")
-        new, value = _carry(lane, weight, state, *_followed(theirs, lane_key, weight.dtype))
+        target = _followed(theirs, lane_key, weight.dtype)
+        new, value = _carry(lane, weight, state, *target)
         if new:
             states[key] = new
         values.append(value)

@@ -318,8 +318,9 @@ class Lane:
         if regroups and not is_plane(tensors[0], empty_plane(
                 like, tensors[0].dtype, "meta")):
             wide = empty_plane(tensors[0], torch.float32)
-            convert([_dense(planes, tensors, tensors[0])], self.kernel.storages[role], [wide],
-                    _plain(torch.float32), [_plane_of(torch.float32)])
+            convert([_dense(planes, tensors, tensors[0])],
+                    self.kernel.storages[role], [wide], _plain(torch.float32),
+                    [_plane_of(torch.float32)])
             tensors = [self.empty(plane, like) for plane in planes]
             convert([laid_out(wide, like, torch.float32)], _plain(torch.float32),
                     [tensors], self.kernel.storages[role], planes)

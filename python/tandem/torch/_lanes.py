@@ -40,12 +40,13 @@ class Lanes:
             self._check_vectors(self.vectors.kernel)
 
     def _check_vectors(self, kernel: Kernel) -> None:
-        name = self.main.kernel.name
-        if not self.main.kernel.is_matrix or kernel.is_matrix:
+        if not self.main.kernel.is_matrix:
             raise ValueError(
-                f"vectors={kernel.name!r} goes with a graph of matrices and is none "
-                f"itself; {name!r} takes parameters of all shapes: leave vectors out"
-                if not self.main.kernel.is_matrix else
+                f"{self.main.kernel.name!r} takes parameters of all shapes, and not only "
+                f"matrices; leave vectors={kernel.name!r} out"
+            )
+        if kernel.is_matrix:
+            raise ValueError(
                 f"{kernel.name!r} updates matrices; pass vectors= a graph that does not"
             )
         for one in (self.main.kernel, kernel):
@@ -58,9 +59,9 @@ class Lanes:
     def __getitem__(self, key: Key) -> Lane:
         if key not in self._lanes:
             is_vector, is_wide = key
-            self._lanes[key] = Lane(
-                self._build(self._graphs[is_vector], "fp32" if is_wide else self._strategy),
-                self.count)
+            strategy = "fp32" if is_wide else self._strategy
+            kernel = self._build(self._graphs[is_vector], strategy)
+            self._lanes[key] = Lane(kernel, self.count)
         return self._lanes[key]
 
     def __iter__(self) -> Iterator[Lane]:
@@ -93,7 +94,8 @@ class Lanes:
         key = self.key_of(param)
         return None if key is None else self[key]
 
-    def refusal(self, param: torch.Tensor, label: str, fix: str | None = None) -> Exception:
+    def refusal(self, param: torch.Tensor, label: str,
+                fix: str | None = None) -> Exception:
         """Why no lane takes a parameter, and the way out."""
         types = self.main.dtypes
         if param.is_complex():
@@ -103,23 +105,19 @@ class Lanes:
             )
         if param.dtype not in (*types, torch.float32):
             return TypeError(
-                f"{label} is {param.dtype}, but strategy {self._strategy!r} keeps weights "
-                + (f"that decode to {' or '.join(map(str, types))}" if self.main.hidden
+                f"{label} is {param.dtype}, but strategy {self._strategy!r} keeps "
+                "weights " + (f"that decode to {' or '.join(map(str, types))}" if self.main.hidden
                    else f"in {types[0]}")
-                + "; " + (fix or f"convert it with p.to({types[0]}), or choose a strategy "
-                                 f"whose weights are {param.dtype}")
+                + "; " + (fix or f"convert it with p.to({types[0]}), or choose a "
+                                 f"strategy whose weights are {param.dtype}")
             )
-        name, shape = self.main.kernel.name, f"{label} has {param.dim()} dimensions"
-        if param.dim() < 2:
-            return ValueError(
-                f"{shape}, but {name} updates matrices; "
-                + (fix or "pass vectors=, a graph for such parameters")
-            )
+        fixes = ("pass vectors=, a graph for such parameters",
+                 "keep it as a matrix, p.flatten(1), or give it to another optimizer, such "
+                 "as tandem.torch.AdamW")
         return ValueError(
-            f"{shape}, but {name} updates matrices"
-            + (" and vectors" if self.vectors else "") + "; "
-            + (fix or "keep it as a matrix, p.flatten(1), or give it to another "
-                      "optimizer, such as tandem.torch.AdamW")
+            f"{label} has the shape {tuple(param.shape)}, but {self.main.kernel.name} "
+            f"updates matrices{' and vectors' if self.vectors else ''}; "
+            + (fix or fixes[param.dim() > 2])
         )
 
 

@@ -344,6 +344,7 @@ class Optimizer(torch.optim.Optimizer):
         converted: list[torch.Tensor] = []
         index, slots, bound = -1, self._current_slots(), False
         for number, group in enumerate(self.param_groups):
+            known, row = None, 0
             for param in group["params"]:
                 index += 1
                 grad = param.grad
@@ -366,7 +367,10 @@ class Optimizer(torch.optim.Optimizer):
                 step = int(slot.state[lane.step]) + 1 if lane.step else 1
                 lane.slots.append(slot)
                 lane.grads.append(addresses)
-                lane.rows.append(lane.row(number, step, slot.dtype))
+                if (lane, step, slot.dtype) != known:
+                    known = lane, step, slot.dtype
+                    row = lane.row(number, step, slot.dtype)
+                lane.rows.append(row)
         if bound:
             self._states = [*self.state, *self.state.values()]
             self._addresses = self._plane_addresses()
@@ -589,7 +593,7 @@ class Optimizer(torch.optim.Optimizer):
                 total["gradients"] += param.grad.nbytes
             for name, plane in self.state.get(param, {}).items():
                 if isinstance(plane, torch.Tensor):
-                    part = "weights" if lane.is_weight(name) else "states"
+                    part = "weights" if lane and lane.is_weight(name) else "states"
                     total[part] += plane.nbytes
         total["gradients"] += self._gradients.bytes
         if decoder:
