@@ -68,7 +68,8 @@ typedef enum TandemRoleKind {
 typedef enum TandemGranularity {
   TandemPerElement = 0,
   TandemPerRow = 1,
-  TandemPerColumn = 2
+  TandemPerColumn = 2,
+  TandemPerBlock = 3
 } TandemGranularity;
 
 /// One array of a kernel. Strings live as long as the kernel.
@@ -90,6 +91,9 @@ typedef struct TandemPlane {
   int64_t history;
   /// What the tensor has entries for.
   TandemGranularity per;
+  /// Consecutive rows of a matrix that share an entry; 1 but for whole tensors
+  /// and blocks.
+  int64_t rows;
 } TandemPlane;
 
 /// One hyperparameter, an f64. A launch accepts
@@ -116,12 +120,13 @@ typedef enum TandemReduceKind {
 } TandemReduceKind;
 
 /// What meets in a reduction: the elements of a tensor or of all of them, or
-/// those of each row or column.
+/// those of each row, column or block.
 typedef enum TandemReduceScope {
   TandemScopeTensor = 0,
   TandemScopeModel = 1,
   TandemScopeRow = 2,
-  TandemScopeColumn = 3
+  TandemScopeColumn = 3,
+  TandemScopeBlock = 4
 } TandemReduceScope;
 
 /// A reduction that a phase makes for later ones.
@@ -171,8 +176,9 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel);
 /// tandem_NAME; behind one that makes reductions, its name with _totals (a
 /// block for each tensor) and, over the model, _model (one block), or with
 /// _row_totals and _column_totals (over the chunks of rows and of columns);
-/// where rows, columns or tensors have something to commit,
-/// tandem_NAME_commit_rows, tandem_NAME_commit_columns, tandem_NAME_commit.
+/// where rows, columns, blocks or tensors have something to commit,
+/// tandem_NAME_commit_rows, tandem_NAME_commit_columns,
+/// tandem_NAME_commit_blocks, tandem_NAME_commit.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumPhases(TandemKernel *kernel);
 /// What a phase runs over.
 TANDEM_CAPI_EXPORTED TandemGranularity
@@ -183,7 +189,12 @@ TANDEM_CAPI_EXPORTED intptr_t
 tandemKernelGetNumReductions(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED TandemReduction
 tandemKernelGetReduction(TandemKernel *kernel, intptr_t index);
-/// Whether something is committed per row, per column, or per tensor
+/// Whether the graph itself has no rows and columns: its tensors have one
+/// dimension, and a matrix's serve scales alone.
+TANDEM_CAPI_EXPORTED bool tandemKernelIsFlatGraph(TandemKernel *kernel);
+/// The rows and columns of a block; 0 if the kernel knows none.
+TANDEM_CAPI_EXPORTED int64_t tandemKernelGetBlock(TandemKernel *kernel);
+/// Whether something is committed per row, per column, per block, or per tensor
 /// (TandemPerElement).
 TANDEM_CAPI_EXPORTED bool tandemKernelHasCommit(TandemKernel *kernel,
                                                 TandemGranularity per);

@@ -87,6 +87,8 @@ static TandemGranularity getGranularity(Granularity per) {
     return TandemPerRow;
   case Granularity::column:
     return TandemPerColumn;
+  case Granularity::block:
+    return TandemPerBlock;
   }
   llvm_unreachable("every granularity is listed");
 }
@@ -99,6 +101,8 @@ static TandemReduceScope getScope(Scope scope) {
     return TandemScopeRow;
   case Scope::column:
     return TandemScopeColumn;
+  case Scope::block:
+    return TandemScopeBlock;
   case Scope::group:
   case Scope::tensor:
     return TandemScopeTensor;
@@ -116,10 +120,11 @@ TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
           plane.isRead,
           plane.isWritten,
           plane.isVisible,
-          plane.group,
+          plane.group.columns,
           plane.isKept,
           plane.history,
-          getGranularity(plane.per)};
+          getGranularity(plane.per),
+          plane.group.rows};
 }
 
 intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {
@@ -160,6 +165,12 @@ TandemGranularity tandemKernelGetPhaseGranularity(TandemKernel *kernel,
 }
 bool tandemKernelIsMatrix(TandemKernel *kernel) {
   return kernel->kernel->signature.isMatrix;
+}
+bool tandemKernelIsFlatGraph(TandemKernel *kernel) {
+  return kernel->kernel->signature.isFlatGraph;
+}
+int64_t tandemKernelGetBlock(TandemKernel *kernel) {
+  return kernel->kernel->signature.block;
 }
 intptr_t tandemKernelGetNumReductions(TandemKernel *kernel) {
   return kernel->kernel->signature.reductions.size();

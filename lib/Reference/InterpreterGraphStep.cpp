@@ -223,9 +223,10 @@ llvm::Error GraphStep::bindArguments() {
     roles.push_back(role);
     storages.push_back(storage);
   }
+  bool isMatrix = reader.isMatrix() || llvm::any_of(storages, needsMatrix);
   llvm::Expected<BoundTensors> found =
-      reader.isMatrix() ? bindMatrices(roles, storages, state)
-                        : bindTensors(roles, storages, state);
+      isMatrix ? bindMatrices(roles, storages, state)
+               : bindTensors(roles, storages, state);
   if (!found)
     return found.takeError();
   bound = std::move(*found);

@@ -174,7 +174,7 @@ Results KernelMemory::store(StoreOp op, const Datum &value) const {
 llvm::Expected<Results> KernelMemory::loadPlane(LoadPlaneOp op) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
   const PlaneData &plane = *tensor.data[op.getPlane()];
-  int64_t group = tensor.planes[op.getPlane()].group;
+  int64_t group = tensor.planes[op.getPlane()].group.columns;
   Type element = getElementTypeOrSelf(op.getType());
   Datum datum(countLanes(op.getType()));
   for (auto [i, lane] : llvm::enumerate(datum)) {
@@ -190,7 +190,7 @@ llvm::Expected<Results> KernelMemory::loadPlane(LoadPlaneOp op) const {
 Results KernelMemory::storePlane(StorePlaneOp op, const Datum &value) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
   PlaneData &plane = *tensor.data[op.getPlane()];
-  int64_t group = tensor.planes[op.getPlane()].group;
+  int64_t group = tensor.planes[op.getPlane()].group.columns;
   for (unsigned i = 0, e = countLanes(op.getValue().getType()); i < e; ++i)
     if (isInside(i))
       plane.elements[(base + i) / group] = getBits(getLane(value, i).front());
@@ -282,9 +282,9 @@ private:
 /// How many elements an operation needs at once.
 static uint64_t getGroup(Operation *op) {
   if (auto reduce = dyn_cast<ReduceOp>(op))
-    return reduce.endsPhase() ? Plane::wholeTensor : reduce.getGroup();
+    return reduce.endsPhase() ? Group::all : reduce.getGroup();
   if (isa<RememberOp, PartialOp>(op))
-    return Plane::wholeTensor;
+    return Group::all;
   if (auto store = dyn_cast<StoreOp>(op))
     return getGroup(store.getTensor().getType().getStorage());
   return 1;
@@ -297,7 +297,7 @@ static bool isElementwise(KernelOp kernel) {
   auto isVector = llvm::IsaPred<VectorType>;
   return llvm::none_of(kernel.getBodyBlock(), [&](Operation &op) {
     return op.getNumRegions() != 0 || isa<func::CallOp>(op) ||
-           (getGroup(&op) > 1 && getGroup(&op) < Plane::wholeTensor) ||
+           (getGroup(&op) > 1 && getGroup(&op) < Group::all) ||
            llvm::any_of(op.getOperandTypes(), isVector) ||
            llvm::any_of(op.getResultTypes(), isVector);
   });
@@ -310,8 +310,8 @@ Tile::Tile(KernelOp kernel, KernelMemory &memory)
   uint64_t size = width;
   bool isWhole = false;
   for (Operation &op : kernel.getBodyBlock()) {
-    isWhole |= getGroup(&op) == Plane::wholeTensor;
-    if (getGroup(&op) < Plane::wholeTensor)
+    isWhole |= getGroup(&op) == Group::all;
+    if (getGroup(&op) < Group::all)
       size = std::max(size, getGroup(&op));
   }
   if (isWhole)
@@ -342,9 +342,9 @@ void Tile::bind(Value value, const Datum &datum) {
 static bool isLast(Operation *op) {
   if (auto store = dyn_cast<StorePlaneOp>(op)) {
     auto storage = store.getTensor().getType().getStorage();
-    return storage.getPlanes()[store.getPlane()].group == Plane::wholeTensor;
+    return storage.getPlanes()[store.getPlane()].group.isTensor();
   }
-  return isa<StoreOp, RememberOp>(op) && getGroup(op) == Plane::wholeTensor;
+  return isa<StoreOp, RememberOp>(op) && getGroup(op) == Group::all;
 }
 
 /// All elements read old entries, whoever writes new ones first.

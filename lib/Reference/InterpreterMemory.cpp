@@ -42,16 +42,18 @@ void BoundTensor::write(uint64_t element, ArrayRef<uint64_t> codes) const {
 }
 
 uint64_t BoundTensor::getNumEntries(const Plane &plane) const {
-  if (plane.group == Plane::wholeTensor || numElements == 0)
+  if (plane.group.isTensor() || numElements == 0)
     return (numElements != 0) * std::max<uint64_t>(1, plane.history);
-  return numElements / columns * llvm::divideCeil(columns, plane.group);
+  uint64_t rows = llvm::divideCeil(numElements / columns, plane.group.rows);
+  return rows * llvm::divideCeil(columns, plane.group.columns);
 }
 
 uint64_t BoundTensor::getEntry(const Plane &plane, uint64_t element) const {
-  if (plane.group == Plane::wholeTensor)
+  if (plane.group.isTensor())
     return 0;
-  return element / columns * llvm::divideCeil(columns, plane.group) +
-         element % columns / plane.group;
+  return element / columns / plane.group.rows *
+             llvm::divideCeil(columns, plane.group.columns) +
+         element % columns / plane.group.columns;
 }
 
 uint32_t reference::getFlags(const BoundTensor &tensor,
@@ -115,7 +117,7 @@ llvm::Error reference::checkFirst(const MachineState &state, uint64_t group,
                                   const llvm::Twine &what) {
   if (state.first % group == 0)
     return llvm::Error::success();
-  if (group == Plane::wholeTensor)
+  if (group == uint64_t(Group::all))
     return makeError(what +
                      " takes the whole tensor, but element 0 is number " +
                      llvm::Twine(state.first) +
@@ -133,7 +135,7 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
   for (const Plane &plane : tensor.planes) {
     std::string name = planeName(role, plane);
     if (llvm::Error error =
-            checkFirst(state, plane.group, "plane '" + name + "'"))
+            checkFirst(state, plane.group.columns, "plane '" + name + "'"))
       return error;
     auto found = state.planes.find(name);
     tensor.data.push_back(found == state.planes.end() ? nullptr
@@ -178,7 +180,7 @@ llvm::Error Binder::measureMatrices() {
 /// All matrices have one shape.
 llvm::Error Binder::measure(const BoundTensor &matrix) {
   for (auto [plane, data] : llvm::zip(matrix.planes, matrix.data)) {
-    if (!data || plane.group != 1)
+    if (!data || !(plane.group == Group()))
       continue;
     std::string name = planeName(matrix.role, plane);
     if (data->shape.size() != 2)
@@ -214,15 +216,21 @@ std::string Binder::explainEntries(const BoundTensor &tensor,
   Granularity per = tensor.role.getPer();
   if (plane.history)
     return llvm::formatv("a whole tensor has a history of {0}", plane.history);
-  if (plane.group == Plane::wholeTensor)
+  if (plane.group.isTensor())
     return "a whole tensor shares one entry";
-  if (plane.group == 1 && isMatrix)
+  if (plane.group.isRow())
+    return "it has an entry for each row";
+  if (plane.group.isBlock())
+    return llvm::formatv("an entry for each block of {0}x{1} makes {2}",
+                         plane.group.rows, plane.group.columns,
+                         tensor.getNumEntries(plane));
+  if (plane.group == Group() && isMatrix)
     return "it has an entry for each " + stringifyGranularity(per).str();
-  if (plane.group == 1)
+  if (plane.group == Group())
     return "all planes have one size";
   bool isInRows = isMatrix && per == Granularity::element;
-  return llvm::formatv("an entry for each {0} of {1} makes {2}", plane.group,
-                       isInRows ? "a row" : "them",
+  return llvm::formatv("an entry for each {0} of {1} makes {2}",
+                       plane.group.columns, isInRows ? "a row" : "them",
                        tensor.getNumEntries(plane));
 }
 

@@ -75,7 +75,9 @@ bool reference::isCompensated(StorageAttrInterface storage) {
 
 uint64_t reference::getGroup(StorageAttrInterface storage) {
   auto scaled = dyn_cast<ScaledStorageAttr>(storage);
-  return scaled ? scaled.getGroup() : 1;
+  if (!scaled)
+    return 1;
+  return needsMatrix(storage) ? Group::all : scaled.getGroup().columns;
 }
 
 //===----------------------------------------------------------------------===//
@@ -234,32 +236,40 @@ static void updateHistory(const BoundTensor &tensor, const SoftFloat &newest) {
                             storage.getRecipe(), storage.getMargin());
 }
 
+namespace {
+/// Elements that share a scale, and their values.
+struct ScaledGroup {
+  SmallVector<uint64_t> elements;
+  SmallVector<SoftFloat> values;
+};
+} // namespace
+
 /// The codes of one group, and behind those of each element its scale and, of
 /// codes with a range, its exponent.
 static void writeGroup(const BoundTensor &tensor, const MachineState &state,
-                       uint64_t element, ArrayRef<SoftFloat> values) {
+                       const ScaledGroup &group) {
   auto storage = cast<ScaledStorageAttr>(tensor.storage);
   scaled::CodeAttrInterface code = storage.getCode();
   SoftFloat amax(Format::F32);
   uint32_t least = ~uint32_t(0);
-  for (const SoftFloat &value : values) {
+  for (const SoftFloat &value : group.values) {
     amax = amax.maximum(getMagnitude(code, value));
     least = std::min(least, getLeast(value));
   }
-  uint64_t bits = findScale(tensor, element, amax);
+  uint64_t bits = findScale(tensor, group.elements.front(), amax);
   SoftFloat scale = decodeScale(storage.getScale(), bits);
   bool hasRange = code.getRange().has_value();
   CodeContext context;
   if (hasRange)
     context.exponent = chooseExponent(code, scale, least);
-  for (const SoftFloat &value : values) {
+  for (auto [element, value] : llvm::zip(group.elements, group.values)) {
     if (storage.usesRandomBits())
       context.random = drawRandomBits(state, element);
     Codes codes = quantize(code, value, scale, context);
     codes.push_back(bits);
     if (hasRange)
       codes.push_back(context.exponent);
-    tensor.write(element++, codes);
+    tensor.write(element, codes);
   }
   if (storage.getHistory())
     updateHistory(tensor, amax);
@@ -267,15 +277,18 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
 
 void BoundTensor::writeGroups(const MachineState &state, uint64_t element,
                               ArrayRef<SoftFloat> values) const {
-  uint64_t group = getGroup(storage);
-  bool isWhole = group == uint64_t(Plane::wholeTensor);
-  while (!values.empty()) {
-    uint64_t rest = isWhole ? values.size() : columns - element % columns;
-    ArrayRef<SoftFloat> part = values.take_front(std::min(group, rest));
-    writeGroup(*this, state, element, part);
-    element += part.size();
-    values = values.drop_front(part.size());
+  if (!isa<ScaledStorageAttr>(storage))
+    return;
+  Plane scales;
+  scales.group = cast<ScaledStorageAttr>(storage).getGroup();
+  llvm::MapVector<uint64_t, ScaledGroup> groups;
+  for (const SoftFloat &value : values) {
+    ScaledGroup &group = groups[getEntry(scales, element)];
+    group.elements.push_back(element++);
+    group.values.push_back(value);
   }
+  for (const auto &[entry, group] : groups)
+    writeGroup(*this, state, group);
 }
 
 //===----------------------------------------------------------------------===//

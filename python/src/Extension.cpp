@@ -74,14 +74,14 @@ public:
   Kernel &operator=(const Kernel &) = delete;
 
   /// (name, role, kind, type, bits, read, written, visible, group, kept,
-  /// history, per) per plane.
+  /// history, per, rows) per plane.
   nb::list planes() const {
     nb::list result;
     for (intptr_t i = 0; i < tandemKernelGetNumPlanes(kernel); ++i) {
       TandemPlane p = tandemKernelGetPlane(kernel, i);
       result.append(nb::make_tuple(p.name, p.role, int(p.kind), p.type, p.bits,
                                    p.isRead, p.isWritten, p.isVisible, p.group,
-                                   p.isKept, p.history, int(p.per)));
+                                   p.isKept, p.history, int(p.per), p.rows));
     }
     return result;
   }
@@ -118,7 +118,7 @@ public:
   nb::list commits() const {
     nb::list result;
     for (TandemGranularity per :
-         {TandemPerRow, TandemPerColumn, TandemPerElement})
+         {TandemPerRow, TandemPerColumn, TandemPerBlock, TandemPerElement})
       if (tandemKernelHasCommit(kernel, per))
         result.append(int(per));
     return result;
@@ -312,6 +312,10 @@ NB_MODULE(_tandem, m) {
           [](Kernel &k) { return tandemKernelGetNumMetrics(k.kernel); })
       .def_prop_ro("is_matrix",
                    [](Kernel &k) { return tandemKernelIsMatrix(k.kernel); })
+      .def_prop_ro("is_flat_graph",
+                   [](Kernel &k) { return tandemKernelIsFlatGraph(k.kernel); })
+      .def_prop_ro("block",
+                   [](Kernel &k) { return tandemKernelGetBlock(k.kernel); })
       .def_prop_ro("phases", &Kernel::phases)
       .def_prop_ro("commits", &Kernel::commits)
       .def_prop_ro("reductions", &Kernel::reductions)

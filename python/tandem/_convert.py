@@ -15,6 +15,7 @@ from tandem._kernel import (WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
                             RoleKind)
 
 _FLOAT = re.compile(r"#tandem\.(?:float|kahan)<(\w+)>")
+_BLOCK = re.compile(r"group = (\d+)x\d+")
 _EXPANSION = re.compile(r"#tandem\.expansion<(\w+) x (\d+)>")
 
 _KERNEL = """
@@ -56,8 +57,9 @@ def _write_kernel(targets: list[str], sources: list[str], body: list[str],
     """A kernel on tensors %to0, ..., %from0, ... of these storages."""
     tensors = ([("state", f"to{i}", s) for i, s in enumerate(targets)]
                + [("grad", f"from{i}", s) for i, s in enumerate(sources)])
+    blocks = {match[1] for s in targets + sources for match in _BLOCK.finditer(s)}
     return _KERNEL.format(
-        matrix="matrix " if matrix else "",
+        matrix="".join(["matrix " * matrix, *(f"block({size}) " for size in blocks)]),
         roles=", ".join(f'#tandem.role<{kind} "{name}">' for kind, name, _ in tensors),
         arguments=", ".join(f"%{name}: {_stored(s)}" for _, name, s in tensors),
         body="\n  ".join(body),
@@ -312,16 +314,67 @@ def kept_roles(kernel: Kernel) -> list[str]:
     return list(dict.fromkeys(p.role for p in kernel.planes if p.kind in kinds))
 
 
-def is_matrix(kernel: Kernel, role: str) -> bool:
-    """Whether a tensor is a matrix, and not a vector or a flat tensor."""
-    return kernel.is_matrix and planes_of(kernel, role)[0].per == Granularity.ELEMENT
+@dataclass(frozen=True)
+class Stored:
+    """How a kernel keeps a tensor."""
+
+    storage: str
+    planes: list[Plane]
+    #: Whether it is a matrix, and not a vector or a flat tensor.
+    matrix: bool
+
+    @classmethod
+    def of(cls, kernel: Kernel, role: str) -> Stored:
+        """One of a kernel's tensors."""
+        planes = planes_of(kernel, role)
+        matrix = kernel.is_matrix and planes[0].per == Granularity.ELEMENT
+        return cls(kernel.storages[role], planes, matrix)
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether neighbours share a scale, which those of a matrix do by rows."""
+        return any(plane.is_grouped for plane in self.planes)
+
+    def meets(self, other: Stored) -> bool:
+        """Whether one kernel can read the one and write the other."""
+        if not (self.is_grouped and other.is_grouped):
+            return True
+        blocks = {plane.rows for stored in (self, other) for plane in stored.planes
+                  if plane.is_grouped and plane.rows > 1}
+        return self.matrix == other.matrix and len(blocks) < 2
+
+    def shape_of(self, plane: Plane, rows: int, columns: int) -> tuple[int, ...]:
+        """The shape of a plane's array; groups of a matrix begin anew in each row."""
+        if not self.matrix or plane.is_whole_tensor:
+            return (plane.entries(columns, rows),)
+        entries = plane.entries(columns, rows)
+        down = -(-rows // plane.rows)
+        return (entries,) if plane.group == WHOLE_TENSOR else (
+            down, entries // down if down else 0)
 
 
-def _shape_of(plane: Plane, matrix: bool, rows: int, columns: int) -> tuple[int, ...]:
-    """The shape of a plane's array; groups of a matrix begin anew in each row."""
-    if matrix and plane.group != WHOLE_TENSOR:
-        return rows, plane.entries(columns)
-    return (plane.entries(columns, rows),)
+#: A value between two storages that no one kernel knows.
+WIDE = "#tandem.float<f32>"
+WIDE_PLANE = Plane("", "", RoleKind.STATE, "f32", 32, True, True, True)
+
+
+def carry(source: Stored, target: Stored, size: int | tuple[int, int],
+          addresses: tuple[list[int], list[int]], first: int, threads: int) -> None:
+    """Converts one tensor; `addresses` are those of the source's and target's planes."""
+    def run(ours: str, theirs: str, matrix: bool, start: list[int], end: list[int],
+            planes: Sequence[Plane]) -> None:
+        conversion(ours, theirs, matrix=matrix).run(
+            [Tensor(size, start, first)], [Tensor(size, end, first)], planes, threads)
+
+    start, end = addresses
+    if source.meets(target):
+        matrix = source.matrix if source.is_grouped else target.matrix
+        return run(source.storage, target.storage, matrix, start, end, target.planes)
+    rows, columns = size if isinstance(size, tuple) else (1, size)
+    values = (ctypes.c_float * (rows * columns))()
+    wide = [ctypes.addressof(values)]
+    run(source.storage, WIDE, source.matrix, start, wide, [WIDE_PLANE])
+    run(WIDE, target.storage, target.matrix, wide, end, target.planes)
 
 
 def convert_state(
@@ -363,25 +416,27 @@ def convert_state(
     known = {plane.role for plane in ours.planes if plane.name in arrays}
     roles += [role for role in ours.storages if role in known and role not in roles]
     wanted = [plane for plane in ours.planes if plane.role in roles]
-    (rows, columns), addresses = ours.addresses(arrays, wanted, writes=False)
-    if ours.is_matrix and first:
+    is_matrix = ours.is_matrix or theirs.is_matrix
+    (rows, columns), addresses = ours.addresses(arrays, wanted, writes=False,
+                                                matrix=is_matrix)
+    if is_matrix and first:
         raise ValueError(f"first is {first}, but {ours.name} updates matrices, which "
                          "are not sharded; pass the whole matrix")
     result = {}
     for role in roles:
-        planes, matrix = planes_of(theirs, role), is_matrix(ours, role)
-        size = rows if planes[0].per == Granularity.ROW else columns
-        size = (rows, columns) if matrix else size
+        source, target = Stored.of(ours, role), Stored.of(theirs, role)
+        per = target.planes[0].per
+        size = rows if per == Granularity.ROW else columns
+        if is_matrix and per == Granularity.ELEMENT:
+            size = (rows, columns)
         made = {
             plane.name: np.empty(
-                _shape_of(plane, matrix, rows, columns),
+                target.shape_of(plane, rows, columns),
                 np.float32 if plane.type == "f32" else f"u{plane.bits // 8}")
-            for plane in planes
+            for plane in target.planes
         }
-        conversion(ours.storages[role], theirs.storages[role], matrix=matrix).run(
-            [Tensor(size, [addresses[p.name] for p in planes_of(ours, role)], first)],
-            [Tensor(size, [a.ctypes.data for a in made.values()], first)],
-            planes, threads,
-        )
+        carry(source, target, size,
+              ([addresses[p.name] for p in source.planes],
+               [a.ctypes.data for a in made.values()]), first, threads)
         result |= made
     return result

@@ -33,9 +33,11 @@ class Granularity(enum.IntEnum):
     ELEMENT = 0
     ROW = 1
     COLUMN = 2
+    BLOCK = 3
 
 
-#: The group of a plane with one entry for a whole tensor.
+#: The group and the rows of a plane with one entry for a whole tensor; of one with an
+#: entry for each row of a matrix, the group alone.
 WHOLE_TENSOR = 1 << 62
 
 
@@ -56,26 +58,39 @@ class Plane:
     history: int = 0  #: values that each entry remembers, newest first; 0: a plain entry
     #: what the tensor has entries for; rows and columns in kernels of matrices
     per: Granularity = Granularity.ELEMENT
+    rows: int = 1  #: rows of a matrix that share an entry, more than one in blocks
 
     def entries(self, columns: int, rows: int = 1) -> int:
         """The length of the array for a matrix, or a tensor of so many elements.
 
         Groups of a matrix begin anew in each row.
         """
+        if self.is_whole_tensor:
+            return min(1, rows * columns) * (self.history or 1)
         places = {Granularity.ROW: rows, Granularity.COLUMN: columns}.get(self.per)
         if places is not None:
-            return -(-places // self.group) * (self.history or 1)
-        if self.group == WHOLE_TENSOR:
-            return min(1, rows * columns) * (self.history or 1)
-        return rows * -(-columns // self.group)
+            return -(-places // self.group)
+        return -(-rows // self.rows) * -(-columns // self.group)
+
+    @property
+    def is_whole_tensor(self) -> bool:
+        """Whether all elements of a tensor share one entry."""
+        return self.rows == WHOLE_TENSOR
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether some elements, but not all of a tensor, share an entry."""
+        return self.group > 1 and not self.is_whole_tensor
 
     @property
     def shared_by(self) -> str:
-        """Who shares an entry: "each 128", "the tensor", "each row"."""
-        if self.group == WHOLE_TENSOR:
+        """Who shares an entry: "each 128", "the tensor", "each row", "each 64x64"."""
+        if self.is_whole_tensor:
             return "the tensor"
+        if self.group == WHOLE_TENSOR:
+            return "each row"
         if self.per == Granularity.ELEMENT:
-            return f"each {self.group}"
+            return f"each {self.group}" + (f"x{self.rows}" if self.rows > 1 else "")
         place = self.per.name.lower()
         return f"each {place}" if self.group == 1 else f"each {self.group} {place}s"
 
@@ -120,8 +135,8 @@ class Kernel:
         self.strategy = strategy
         self.target = target
         self.planes = [
-            Plane(name, role, RoleKind(kind), *rest, Granularity(per))
-            for name, role, kind, *rest, per in native.planes
+            Plane(name, role, RoleKind(kind), *rest, Granularity(per), rows)
+            for name, role, kind, *rest, per, rows in native.planes
         ]
         #: Hyperparameters and their defaults (None: must be given).
         self.hypers: dict[str, float | None] = dict(native.hypers)
@@ -161,11 +176,16 @@ class Kernel:
         return self._native.is_matrix
 
     @property
+    def is_flat_graph(self) -> bool:
+        """Whether the graph's own tensors have one dimension; if the kernel is one of
+        matrices, their rows then matter to scales alone."""
+        return self._native.is_flat_graph
+
+    @property
     def reductions(self) -> tuple[tuple[str, str, int], ...]:
         """What phases make for later ones: ("sum", "model", phase)."""
         return tuple(
-            (("max", "min", "sum")[kind], ("tensor", "model", "row", "column")[scope],
-             phase)
+            (("max", "min", "sum")[kind], ("tensor", "model", "row", "column", "block")[scope], phase)
             for kind, phase, scope in self._native.reductions
         )
 
@@ -258,14 +278,16 @@ class Kernel:
 
     def addresses(
         self, arrays: Mapping[str, object], planes: Sequence[Plane] | None = None,
-        *, writes: bool = True,
+        *, writes: bool = True, matrix: bool | None = None,
     ) -> tuple[tuple[int, int], dict[str, int]]:
         """The rows and columns (a tensor of any other kernel is one row) and the
         address of each plane, after checking names, types and sizes of the arrays.
 
         ``planes`` are those that are wanted, all if None; ``writes`` says whether
-        what the kernel writes must be writable.
+        what the kernel writes must be writable, ``matrix`` whether arrays have rows,
+        which is :attr:`is_matrix` if None.
         """
+        matrix = self.is_matrix if matrix is None else matrix
         planes = self.planes if planes is None else planes
         names = [plane.name for plane in planes]
         missing = [name for name in names if name not in arrays]
@@ -277,16 +299,18 @@ class Kernel:
                 + ", ".join(names)
             )
         measure = next(plane for plane in planes if plane.sets_size)
-        shape = self._shape(measure, arrays[measure.name], writes)
+        shape = self._shape(measure, arrays[measure.name], writes, matrix)
         rows, columns = shape
         addresses = {}
         for plane in planes:
             array = arrays[plane.name]
             addresses[plane.name], count, _ = _address(plane, array, writes)
-            wrong_shape = (self.is_matrix and plane.sets_size
-                           and self._shape(plane, array, writes) != shape)
-            if count != plane.entries(columns, rows) or wrong_shape:
-                size = f"{rows} rows of {columns}" if self.is_matrix else f"{columns}"
+            wrong_shape = (matrix and plane.sets_size
+                           and self._shape(plane, array, writes, matrix) != shape)
+            expected = (plane.entries(columns, rows) if self.is_matrix
+                        else plane.entries(rows * columns))
+            if count != expected or wrong_shape:
+                size = f"{rows} rows of {columns}" if matrix else f"{columns}"
                 raise ValueError(
                     f"array {plane.name!r} has {count} elements, "
                     f"{measure.name!r} has {size}; " + (
@@ -294,17 +318,19 @@ class Kernel:
                         f"a whole tensor has a history of {plane.history}"
                         if plane.history else
                         "a whole tensor shares one entry"
-                        if plane.group == WHOLE_TENSOR else
+                        if plane.is_whole_tensor else
                         f"one entry for {plane.shared_by}"
-                        + (" of them" if plane.per == Granularity.ELEMENT else "")
-                        + f" makes {plane.entries(columns, rows)}")
+                        + (" of them" if plane.per == Granularity.ELEMENT
+                           and plane.group != WHOLE_TENSOR else "")
+                        + f" makes {expected}")
                 )
         return shape, addresses
 
-    def _shape(self, plane: Plane, array: object, writes: bool) -> tuple[int, int]:
+    def _shape(self, plane: Plane, array: object, writes: bool,
+               matrix: bool) -> tuple[int, int]:
         """Rows and columns of an array with an entry for each element."""
         _, count, shape = _address(plane, array, writes)
-        if not self.is_matrix:
+        if not matrix:
             return 1, count
         if len(shape) != 2:
             raise ValueError(

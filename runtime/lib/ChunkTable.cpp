@@ -21,6 +21,8 @@ using namespace tandem::runtime;
 static_assert(sizeof(Chunk) == 24, "the kernels' layout of a chunk record");
 static_assert(sizeof(Tile) == 56, "the kernels' layout of a tile's record");
 
+/// The most columns of a tile.
+static constexpr int64_t maxColumns = 2048;
 static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
 
 /// Large chunks cost the least, but a small model must still be enough for
@@ -55,9 +57,20 @@ void ChunkTable::assign(const TensorTable &tensors, tdm_granularity per) {
   firsts.push_back(count);
 }
 
+/// A tile has its blocks, and the longest groups, to itself.
+static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
+                        int64_t block) {
+  constexpr int64_t minColumns = 256;
+  Tiling tiling{rows, columns, block, minColumns};
+  while (tiling.tileColumns < std::min(columns, maxColumns) &&
+         2 * tiling.tileRows * tiling.tileColumns <= elements)
+    tiling.tileColumns *= 2;
+  return tiling;
+}
+
 /// Whole rows where they are short, so many that a tile is a chunk's size.
 static Tiling cut(int64_t rows, int64_t columns, int64_t elements) {
-  constexpr int64_t maxRows = 64, maxColumns = 2048;
+  constexpr int64_t maxRows = 64;
   Tiling tiling{rows, columns, 1, 1};
   while (tiling.tileColumns < std::min(columns, maxColumns))
     tiling.tileColumns *= 2;
@@ -77,11 +90,13 @@ void ChunkTable::appendTiles(int64_t tensor, const Tiling &t) {
     }
 }
 
-void ChunkTable::assignTiles(const TensorTable &tensors) {
+void ChunkTable::assignTiles(const TensorTable &tensors, int64_t block) {
   int64_t size = chunkElements(tensors, TDM_PER_ELEMENT);
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
-    tilings.push_back(cut(tensors.rows(tensor), tensors.columns(tensor), size));
+    int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
+    tilings.push_back(block ? cutBlocks(rows, columns, size, block)
+                            : cut(rows, columns, size));
     appendTiles(tensor, tilings.back());
   }
   firsts.push_back(count);

@@ -40,14 +40,18 @@ struct Tiling {
   int64_t acrossCount() const {
     return (columns + tileColumns - 1) / tileColumns;
   }
+  int64_t blockCount(int64_t block) const {
+    return (rows + block - 1) / block * ((columns + block - 1) / block);
+  }
 };
 
-/// The chunk records of a tensor table, of all tensors' elements, rows or
-/// columns, or tiles.
+/// The chunk records of a tensor table, of all tensors' elements, rows, columns
+/// or blocks, or tiles.
 class ChunkTable {
 public:
   void assign(const TensorTable &tensors, tdm_granularity per);
-  void assignTiles(const TensorTable &tensors);
+  /// With \p block, tiles have as many rows as a block, and whole blocks.
+  void assignTiles(const TensorTable &tensors, int64_t block);
 
   const void *data() const { return words.data(); }
   int64_t size() const { return count; }

@@ -41,12 +41,12 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has access " << plane.access
            << "; use TDM_ACCESS_READ, TDM_ACCESS_WRITE or both";
-  if (plane.group != TDM_WHOLE_TENSOR &&
-      (plane.group & (plane.group - 1) || plane.group > maxGroup))
+  bool isSize = plane.group != TDM_WHOLE_TENSOR && plane.group != TDM_WHOLE_ROW;
+  if (isSize && (plane.group & (plane.group - 1) || plane.group > maxGroup))
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has an entry for each "
            << plane.group << " elements; use a power of two of at most "
-           << maxGroup << ", or TDM_WHOLE_TENSOR";
+           << maxGroup << ", TDM_WHOLE_ROW or TDM_WHOLE_TENSOR";
   if (plane.per > TDM_PER_COLUMN)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has granularity " << plane.per
@@ -55,6 +55,20 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has entries for rows or columns, "
            << "which only a matrix kernel knows; set tdm_kernel_desc.matrix";
+  if (plane.group == TDM_WHOLE_ROW &&
+      (!kernel.matrix || plane.per != TDM_PER_ELEMENT))
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name << "' has an entry for each row, which "
+           << "only the elements of a matrix kernel have; set "
+           << "tdm_kernel_desc.matrix and TDM_PER_ELEMENT";
+  bool isBlock = plane.rows == plane.group && plane.rows == kernel.block &&
+                 plane.per == TDM_PER_ELEMENT;
+  if (plane.rows > 1 && !isBlock)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name << "' has an entry for each "
+           << plane.rows << " rows of " << plane.group << " elements, but the "
+           << "kernel's blocks are of " << kernel.block
+           << "; set rows and group to tdm_kernel_desc.block";
   if (plane.values > maxValues)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has " << plane.values
@@ -80,9 +94,15 @@ static tdm_status checkHyperDesc(const Kernel &kernel,
 }
 
 static int64_t groupOf(const tdm_plane_desc &plane) {
-  if (plane.group == TDM_WHOLE_TENSOR)
-    return Plane::wholeTensor;
+  if (plane.group == TDM_WHOLE_TENSOR || plane.group == TDM_WHOLE_ROW)
+    return Plane::all;
   return plane.group ? int64_t(plane.group) : 1;
+}
+
+static int64_t rowsOf(const tdm_plane_desc &plane) {
+  if (plane.group == TDM_WHOLE_TENSOR)
+    return Plane::all;
+  return plane.rows ? int64_t(plane.rows) : 1;
 }
 
 static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
@@ -96,7 +116,8 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     bool written = plane.access & TDM_ACCESS_WRITE;
     kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
                              groupOf(plane), std::max<int64_t>(plane.values, 1),
-                             static_cast<tdm_granularity>(plane.per)});
+                             static_cast<tdm_granularity>(plane.per),
+                             rowsOf(plane)});
   }
   return TDM_OK;
 }
@@ -177,6 +198,10 @@ static tdm_status copyPhases(Kernel &kernel, const tdm_kernel_desc &desc) {
 }
 
 static tdm_status copyCommits(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (desc.commit_blocks && !kernel.block)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "commit_blocks belongs to a kernel of blocks; set "
+           << "tdm_kernel_desc.block";
   if ((desc.commit_rows || desc.commit_columns) && !kernel.matrix)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "commit_rows and commit_columns belong to a matrix kernel; set "
@@ -185,17 +210,21 @@ static tdm_status copyCommits(Kernel &kernel, const tdm_kernel_desc &desc) {
     kernel.axisCommits.push_back({desc.commit_rows, TDM_PER_ROW});
   if (desc.commit_columns)
     kernel.axisCommits.push_back({desc.commit_columns, TDM_PER_COLUMN});
+  if (desc.commit_blocks)
+    kernel.axisCommits.push_back({desc.commit_blocks, TDM_PER_BLOCK});
   return TDM_OK;
 }
 
-/// Of a matrix kernel, rows and columns meet over tiles, tensors over what each
-/// row or column has left.
+/// Of a matrix kernel, rows, columns and blocks meet over tiles, tensors over
+/// what each row or column has left.
 static bool isInScope(const Kernel &kernel, const tdm_reduction_desc &desc) {
   if (!kernel.matrix)
     return desc.scope <= TDM_SCOPE_MODEL;
+  bool isOfElements = kernel.phases[desc.phase].per == TDM_PER_ELEMENT;
+  if (desc.scope == TDM_SCOPE_BLOCK)
+    return kernel.block && isOfElements && desc.kind != TDM_REDUCTION_SUM;
   bool isAlongAxis =
       desc.scope == TDM_SCOPE_ROW || desc.scope == TDM_SCOPE_COLUMN;
-  bool isOfElements = kernel.phases[desc.phase].per == TDM_PER_ELEMENT;
   return desc.scope <= TDM_SCOPE_COLUMN && isAlongAxis == isOfElements;
 }
 
@@ -221,12 +250,24 @@ static tdm_status copyReductions(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (!isInScope(kernel, reduction))
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << "reduction " << i << " has scope " << int(reduction.scope)
-             << "; a phase over the elements of a matrix reduces rows and "
-             << "columns, any other one tensors or the model";
+             << "; a phase over the elements of a matrix reduces rows, columns "
+             << "and, but for sums, a kernel's blocks, any other one tensors "
+                "or "
+             << "the model";
     kernel.reductions.push_back(
         {reduction.kind, reduction.phase, reduction.scope});
   }
   return TDM_OK;
+}
+
+static tdm_status checkBlock(const Kernel &kernel) {
+  bool isSize = kernel.block >= 16 && kernel.block <= 256 &&
+                !(kernel.block & (kernel.block - 1));
+  if (!kernel.block || (isSize && kernel.matrix))
+    return TDM_OK;
+  return kernel.fail(TDM_INVALID_ARGUMENT)
+         << "block is " << kernel.block << "; use a power of two from 16 to "
+         << "256, in a matrix kernel, or 0";
 }
 
 tdm_status
@@ -246,6 +287,9 @@ tandem::runtime::createKernel(const tdm_kernel_desc *desc,
   auto result = std::make_shared<Kernel>();
   result->name = desc->name;
   result->matrix = desc->matrix != 0;
+  result->block = desc->block;
+  if (tdm_status status = checkBlock(*result))
+    return status;
   for (auto copy : {copyPlanes, copyHypers, copyIntegers, copyCode, copyPhases,
                     copyCommits, copyReductions})
     if (tdm_status status = copy(*result, *desc))

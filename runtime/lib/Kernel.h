@@ -30,9 +30,13 @@ struct Plane {
   /// Values of an entry.
   int64_t values;
   tdm_granularity per;
+  /// Rows of a matrix that share an entry; `all` of a whole tensor.
+  int64_t rows;
 
-  /// The group of a plane with one entry for a tensor.
-  static constexpr int64_t wholeTensor = int64_t(1) << 62;
+  /// The group of a plane with one entry for a row or a tensor.
+  static constexpr int64_t all = int64_t(1) << 62;
+
+  bool isWholeTensor() const { return rows == all; }
 
   /// The bytes that an element is aligned to.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
@@ -64,6 +68,10 @@ struct Reduction {
   bool isAlongAxis() const {
     return scope == TDM_SCOPE_ROW || scope == TDM_SCOPE_COLUMN;
   }
+  /// Whether a matrix has several results of it.
+  bool isWithinMatrix() const {
+    return isAlongAxis() || scope == TDM_SCOPE_BLOCK;
+  }
 };
 
 /// A launch over all chunks of elements, rows or columns.
@@ -83,10 +91,13 @@ struct Kernel {
   /// The phases, of which the last one writes.
   std::vector<Phase> phases;
   std::vector<Reduction> reductions;
-  /// What runs behind the last phase over rows and columns, then the tensors.
+  /// What runs behind the last phase over rows, columns and blocks, then the
+  /// tensors.
   std::vector<Phase> axisCommits;
   tdm_cpu_entry commit;
   bool matrix;
+  /// The rows and columns of a block, or 0.
+  int64_t block;
   tdm_cpu_prologue prologue;
 
   uint32_t lastPhase() const {

@@ -34,7 +34,9 @@ AxisParts::AxisParts(const Kernel &kernel, const ChunkTable &tiles,
         range = {size, tiling.rows, tiling.acrossCount()};
       else if (reduction.scope == TDM_SCOPE_COLUMN)
         range = {size, tiling.columns, tiling.downCount()};
-      if (reduction.isAlongAxis())
+      else if (reduction.scope == TDM_SCOPE_BLOCK)
+        range = {size, tiling.blockCount(kernel.block), 1};
+      if (reduction.isWithinMatrix())
         size += range.extent * range.count + padding;
       ranges.push_back(range);
     }

@@ -20,6 +20,7 @@ namespace tandem::runtime {
 
 /// The parts of a matrix kernel's reductions along rows and columns: for each
 /// tensor and reduction an entry per row (column) from each tile across (down).
+/// Those of blocks are one per block.
 class AxisParts {
 public:
   AxisParts() = default;

@@ -24,14 +24,15 @@ using namespace tandem::runtime;
 
 /// Fills the tables that a kernel has, and returns the most chunks of any.
 static int64_t assignChunks(const Kernel &kernel, const TensorTable &tensors,
-                            ChunkTable (&chunks)[3]) {
+                            ChunkTable (&chunks)[4]) {
   if (!kernel.matrix) {
     chunks[TDM_PER_ELEMENT].assign(tensors, TDM_PER_ELEMENT);
     return chunks[TDM_PER_ELEMENT].size();
   }
-  chunks[TDM_PER_ELEMENT].assignTiles(tensors);
+  chunks[TDM_PER_ELEMENT].assignTiles(tensors, kernel.block);
   chunks[TDM_PER_ROW].assign(tensors, TDM_PER_ROW);
   chunks[TDM_PER_COLUMN].assign(tensors, TDM_PER_COLUMN);
+  chunks[TDM_PER_BLOCK].assign(tensors, TDM_PER_BLOCK);
   // The parts of tiles lie elsewhere.
   return std::max(chunks[TDM_PER_ROW].size(), chunks[TDM_PER_COLUMN].size());
 }
@@ -42,7 +43,7 @@ tdm_status Plan::update(const tdm_tensor *list, int64_t count) {
   if (tdm_status status = staged.assign(*kernel, list, count))
     return status;
   if (!staged.sameShapes(tensors)) {
-    ChunkTable newChunks[3];
+    ChunkTable newChunks[4];
     int64_t most = assignChunks(*kernel, staged, newChunks);
     std::vector<uint64_t> newWorkspace(
         most * kernel->slotsPerChunk(kernel->lastPhase()));
@@ -116,7 +117,7 @@ private:
 /// Makes the totals of one reduction from what the chunks have left.
 void Plan::reduce(size_t index) {
   const Reduction &reduction = kernel->reductions[index];
-  if (reduction.isAlongAxis())
+  if (reduction.isWithinMatrix())
     return axisParts.reduce(index, reduction.kind);
   const ChunkTable &chunks = this->chunks[kernel->phases[reduction.phase].per];
   size_t count = kernel->reductions.size();

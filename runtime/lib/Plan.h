@@ -66,8 +66,8 @@ private:
   /// Where an update builds its list, so that one that fails changes nothing
   /// and one that succeeds need not allocate.
   TensorTable staged;
-  /// Of elements or tiles, and in a matrix kernel of rows and columns.
-  ChunkTable chunks[3];
+  /// Of elements or tiles, and in a matrix kernel of rows, columns and blocks.
+  ChunkTable chunks[4];
   AxisParts axisParts;
   std::vector<uint32_t> scalars;
   /// Slots of 8 bytes, which hold doubles, floats or 32-bit integers.

@@ -30,17 +30,22 @@ static constexpr int64_t headerWords = 5;
 // Checks of one tensor
 //===----------------------------------------------------------------------===//
 
+static int64_t divideUp(int64_t count, int64_t size) {
+  return count / size + (count % size != 0);
+}
+
 /// The entries of a plane. Groups of a matrix begin anew in each row.
 static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
                          const tdm_tensor &tensor) {
-  int64_t elements = tensor.rows * tensor.columns;
-  bool byRow = kernel.matrix && plane.group != Plane::wholeTensor;
-  int64_t places = plane.per == TDM_PER_ROW               ? tensor.rows
-                   : plane.per == TDM_PER_COLUMN || byRow ? tensor.columns
-                                                          : elements;
-  int64_t entries = places / plane.group + (places % plane.group != 0);
-  return plane.per == TDM_PER_ELEMENT && byRow ? tensor.rows * entries
-                                               : entries;
+  if (plane.isWholeTensor())
+    return tensor.rows * tensor.columns != 0;
+  if (plane.per != TDM_PER_ELEMENT)
+    return divideUp(plane.per == TDM_PER_ROW ? tensor.rows : tensor.columns,
+                    plane.group);
+  if (!kernel.matrix)
+    return divideUp(tensor.rows * tensor.columns, plane.group);
+  return divideUp(tensor.rows, plane.rows) *
+         divideUp(tensor.columns, plane.group);
 }
 
 /// The bytes of a plane, by way of whole bytes of every eight elements: the
@@ -107,7 +112,7 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
            << ", but the kernel works on whole tensors; pass the unsharded "
            << "tensor";
   for (const Plane &plane : kernel.planes)
-    if (tensor.first && plane.group == Plane::wholeTensor)
+    if (tensor.first && plane.isWholeTensor())
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << "tensor " << index << ": first is " << tensor.first
              << ", but plane '" << plane.name << "' has one entry for a whole "
@@ -224,6 +229,7 @@ tdm_status TensorTable::assign(const Kernel &kernel, const tdm_tensor *tensors,
            << "tensors is NULL; pass " << newCount << " tensors";
   records.clear();
   intervals.clear();
+  block = kernel.block;
   auto reductions = static_cast<int64_t>(kernel.reductions.size());
   tailWords = kernel.matrix ? 7 + reductions : reductions ? 3 : 0;
   recordWords =
@@ -262,6 +268,10 @@ bool TensorTable::holds(const Kernel &kernel, const tdm_tensor *tensors,
 int64_t TensorTable::extent(int64_t tensor, tdm_granularity per) const {
   if (per == TDM_PER_ELEMENT || !elements(tensor))
     return elements(tensor);
+  if (per == TDM_PER_BLOCK)
+    return block ? divideUp(rows(tensor), block) *
+                       divideUp(columns(tensor), block)
+                 : 0;
   return per == TDM_PER_ROW ? rows(tensor) : columns(tensor);
 }
 

@@ -55,7 +55,7 @@ public:
   int64_t elements(int64_t tensor) const {
     return rows(tensor) * columns(tensor);
   }
-  /// The number of elements, rows or columns, none of a tensor without
+  /// The number of elements, rows, columns or blocks, none of a tensor without
   /// elements.
   int64_t extent(int64_t tensor, tdm_granularity per) const;
   /// The number of scalar rows that the tensors need.
@@ -75,6 +75,8 @@ private:
   std::vector<int64_t> records;
   std::vector<Interval> intervals;
   int64_t recordWords = 0, tailWords = 0;
+  /// Of the kernel.
+  int64_t block = 0;
   int64_t count = 0;
   int64_t needRows = 0;
   int64_t needRowsTensor = 0;

@@ -25,8 +25,10 @@ namespace mlir::tandem {
 std::string getEntryName(StringRef kernel);
 std::string getPrologueName(StringRef kernel);
 
-/// The most columns and rows of a tile, the chunk of a matrix kernel.
-constexpr int64_t maxTileColumns = 2048, maxTileRows = 64;
+/// The most columns of a tile, the chunk of a matrix kernel, and the most rows,
+/// which are a block's in a kernel of blocks.
+constexpr int64_t maxTileColumns = 2048;
+int64_t getMaxTileRows(KernelOp kernel);
 
 /// One chunk of work: a range of a tensor's elements, or of its rows or
 /// columns, and its record.
@@ -94,8 +96,10 @@ public:
 
   /// Where a tile leaves its part of the reduction of a row or column.
   Value getPart(const Chunk &tile, PartialOp op, Value position);
-  /// Where the reduction of a row or column is, once it is known.
+  /// Where the reduction of a row, column or block is, once it is known.
   Value getAxisTotal(const Chunk &chunk, uint64_t index, Value position);
+  /// The number of the block to which an element of some row belongs.
+  Value getBlock(const Chunk &chunk, Value row, Value column);
 
   /// Maps what is the same for all elements of a chunk: uniform values, sizes,
   /// totals of earlier phases, entries that the tensor's elements share.
@@ -136,9 +140,9 @@ public:
     /// Consecutive elements (rows or columns of a part per row or column) that
     /// share an entry.
     int64_t group;
-    /// What the tensor has entries for, and how many of them share one.
+    /// What the tensor has entries for, and which of them share one.
     Granularity per;
-    int64_t ownGroup;
+    Group ownGroup;
 
     bool isUsed() const { return isRead || isWritten; }
     /// Whether each element has an entry of its own.

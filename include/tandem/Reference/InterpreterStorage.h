@@ -39,7 +39,8 @@ llvm::Error checkPolicy(StorageAttrInterface storage, ComputeAttr compute,
 bool isCompensated(StorageAttrInterface storage);
 
 /// How many consecutive elements share an entry of some plane and have to be
-/// stored together; 1 for most storages, Plane::wholeTensor for all elements.
+/// stored together; 1 for most storages, Group::all for a whole tensor and for
+/// the rows or blocks of a matrix.
 uint64_t getGroup(StorageAttrInterface storage);
 
 /// The stored value as an f32.
@@ -84,8 +85,8 @@ struct BoundTensor {
   /// The bits of one element; zeros for planes that are only written.
   Codes read(uint64_t element) const;
   void write(uint64_t element, llvm::ArrayRef<uint64_t> codes) const;
-  /// Stores f32 values from `element` on, where a group begins. The last group
-  /// of a row may be shorter.
+  /// Stores f32 values from `element` on, where a group begins. Groups at the
+  /// end of a row or matrix may be smaller.
   void writeGroups(const MachineState &state, uint64_t element,
                    llvm::ArrayRef<SoftFloat> values) const;
 };

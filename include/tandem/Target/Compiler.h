@@ -36,8 +36,9 @@ struct KernelSignature {
     std::string type;
     unsigned bits;
     bool isRead, isWritten, isVisible;
-    /// Consecutive elements that share an entry.
-    int64_t group;
+    /// The elements (rows or columns of a tensor per row or column) that share
+    /// an entry.
+    Group group;
     /// Whether storing a value reads what earlier steps have left.
     bool isKept;
     /// How many values an entry remembers; 0 but for histories.
@@ -45,7 +46,8 @@ struct KernelSignature {
     /// What the tensor has entries for: elements, rows or columns.
     Granularity per;
 
-    /// Who shares an entry: "each 128", "the tensor", "each row".
+    /// Who shares an entry: "each 128", "the tensor", "each row", "each
+    /// 128x128".
     std::string getSharers() const;
 
     /// The length of the array for a tensor of so many rows and columns; groups
@@ -83,12 +85,16 @@ struct KernelSignature {
   unsigned numMetrics = 0;
   /// Whether tensors are matrices, whose rows and columns the kernel knows.
   bool isMatrix = false;
+  /// Whether the graph itself has none, but its storages.
+  bool isFlatGraph = false;
+  /// The rows and columns of a block; 0 if the kernel knows no blocks.
+  int64_t block = 0;
   /// Phases of a step, of which the last one writes: what each runs over.
   std::vector<Granularity> phases = {Granularity::element};
   /// What earlier phases make for later ones.
   std::vector<Reduction> reductions;
-  /// Behind the last phase, what is left to do: for each row, column or, last,
-  /// each tensor (`element`).
+  /// Behind the last phase, what is left to do: for each row, column, block or,
+  /// last, each tensor (`element`).
   std::vector<Granularity> commits;
 
   /// "adamw under bf16"; the name alone for a kernel with storages of its own.

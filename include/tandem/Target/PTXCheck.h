@@ -58,6 +58,8 @@ struct RequiredCounts {
   /// Partial sums of columns, each of which a thread adds up over the rows of a
   /// tile.
   int64_t columnSums = 0;
+  /// Levels of such a sum above a single row.
+  int64_t columnLevels = 0;
   /// Fused operations of the prologue; more would be contractions.
   int64_t prologueFMAs = 0;
 };

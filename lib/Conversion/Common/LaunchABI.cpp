@@ -37,6 +37,11 @@ std::string mlir::tandem::getPrologueName(StringRef kernel) {
   return ("tandem_" + kernel + "_prologue").str();
 }
 
+int64_t mlir::tandem::getMaxTileRows(KernelOp kernel) {
+  constexpr int64_t withoutBlocks = 64;
+  return kernel.getBlock() ? kernel.getBlock() : withoutBlocks;
+}
+
 LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
     auto reduce = dyn_cast<ReduceOp>(op);
@@ -142,13 +147,17 @@ Chunk LaunchBuilder::readTile(LLVM::LLVMFuncOp entry, Value index) {
 Value LaunchBuilder::getRowOffset(const PlaneInfo &plane, const Chunk &tile,
                                   Value row) {
   SequenceBuilder b(builder, loc);
-  bool isShared = plane.ownGroup == Plane::wholeTensor;
-  if (isShared || plane.per == Granularity::column)
+  Group group = plane.ownGroup;
+  if (group.isTensor() || plane.per == Granularity::column)
     return {};
-  unsigned shift = llvm::Log2_64(plane.ownGroup);
+  if (group.isRow())
+    return b.muli(row, i64(plane.bytes));
+  unsigned shift = llvm::Log2_64(group.columns);
   if (plane.per == Granularity::row)
     return b.muli(b.shr(row, shift), i64(plane.bytes));
-  Value entries = b.shr(b.addi(tile.columns, i64(plane.ownGroup - 1)), shift);
+  Value entries = b.shr(b.addi(tile.columns, i64(group.columns - 1)), shift);
+  if (group.isBlock())
+    row = b.shr(row, shift);
   return b.muli(b.muli(row, entries), i64(plane.bytes));
 }
 
@@ -173,6 +182,14 @@ Value LaunchBuilder::getPart(const Chunk &tile, PartialOp op, Value position) {
   return advance(tile.parts[op.getIndex()], entry, slotBytes);
 }
 
+Value LaunchBuilder::getBlock(const Chunk &chunk, Value row, Value column) {
+  SequenceBuilder b(builder, loc);
+  unsigned shift = llvm::Log2_64(kernel.getBlock());
+  Value across =
+      b.shr(b.addi(chunk.columns, i64(kernel.getBlock() - 1)), shift);
+  return b.addi(b.muli(b.shr(row, shift), across), b.shr(column, shift));
+}
+
 Value LaunchBuilder::getAxisTotal(const Chunk &chunk, uint64_t index,
                                   Value position) {
   return advance(chunk.parts[index], position, slotBytes);
@@ -191,7 +208,7 @@ void LaunchBuilder::readMatrixTail(Chunk &chunk, Value table, int64_t tail) {
 }
 
 bool LaunchBuilder::isLoadedOnce(LoadPlaneOp op) {
-  return op.getPlaneInfo().group == Plane::wholeTensor;
+  return op.getPlaneInfo().group.isTensor();
 }
 
 Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
@@ -242,8 +259,10 @@ static Value getSize(const Chunk &chunk, Granularity per) {
     return chunk.columns;
   case Granularity::element:
     return chunk.size;
+  case Granularity::block:
+    break;
   }
-  llvm_unreachable("every granularity is listed");
+  llvm_unreachable("tandem.size counts no blocks");
 }
 
 void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {

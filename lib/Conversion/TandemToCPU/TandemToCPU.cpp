@@ -102,6 +102,10 @@ private:
   /// Writes a tile's parts of the columns' reductions.
   void storeColumns(const Chunk &tile);
   void storeColumn(const Chunk &tile, PartialOp op, Value index);
+  /// Writes the reductions of a tile's blocks, which are complete.
+  void storeBlocks(const Chunk &tile, PartialOp op);
+  /// Of the block that begins at a column.
+  Value reduceBlock(const Chunk &tile, PartialOp op, Value first);
   void buildLoadTotal(StageBlock &block, LoadTotalOp op);
   /// A kernel that runs once for each tensor.
   void buildCommit(LLVM::LLVMFuncOp entry);
@@ -254,6 +258,13 @@ Value CPUKernelBuilder::getIdentity(Operation *op) {
   return isMin ? b.integer(type, ~uint64_t(0)) : b.zero(type);
 }
 
+/// Joins two maxima or minima.
+static Value join(SequenceBuilder &b, PartialOp op, Value x, Value y) {
+  if (op.getKind() == ReduceKind::max)
+    return arith::MaxUIOp::create(b.builder, b.loc, x, y);
+  return arith::MinUIOp::create(b.builder, b.loc, x, y);
+}
+
 /// Joins this block's lanes with those of the blocks before it.
 void CPUKernelBuilder::carry(StageBlock &block, Operation *op) {
   SequenceBuilder b(builder, loc);
@@ -263,12 +274,7 @@ void CPUKernelBuilder::carry(StageBlock &block, Operation *op) {
   if (partial && width > 1)
     value =
         b.select(laneExists(block), lanes.inOrder(b, value), getIdentity(op));
-  if (!partial)
-    before = b.ori(before, value);
-  else if (partial.getKind() == ReduceKind::max)
-    before = arith::MaxUIOp::create(builder, loc, before, value);
-  else
-    before = arith::MinUIOp::create(builder, loc, before, value);
+  before = partial ? join(b, partial, before, value) : b.ori(before, value);
 }
 
 static vector::CombiningKind getCombiningKind(Operation *op) {
@@ -312,7 +318,7 @@ void CPUKernelBuilder::createSums() {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   for (Operation &op : kernel.getBodyBlock()) {
     auto partial = dyn_cast<PartialOp>(op);
-    if (partial && partial.getScope() == Scope::column)
+    if (partial && partial.isDownColumns())
       continue;
     bool isSum = partial && partial.getKind() == ReduceKind::sum;
     if (isSum || isa<MetricOp>(op)) {
@@ -362,10 +368,10 @@ void CPUKernelBuilder::createColumns() {
                                   launch.i64(entries), /*alignment=*/64);
   };
   for (auto op : kernel.getBodyBlock().getOps<PartialOp>()) {
-    if (op.getScope() != Scope::column)
+    if (!op.isDownColumns())
       continue;
     bool isSum = op.getKind() == ReduceKind::sum;
-    int64_t levels = isSum ? llvm::Log2_64(maxTileRows) + 1 : 1;
+    int64_t levels = isSum ? llvm::Log2_64(getMaxTileRows(kernel)) + 1 : 1;
     columns[op] = allocate(levels * maxTileColumns);
   }
   if (!columns.empty())
@@ -385,27 +391,67 @@ void CPUKernelBuilder::addToColumns(StageBlock &block, PartialOp op) {
   if (op.getKind() == ReduceKind::sum)
     return getColumnSum(op, offset)
         .addBlock(b, value, b.subi(row.row, row.firstRow));
+  // What is behind the last column is in no block.
+  if (op.getScope() == Scope::block && width > 1)
+    value = b.select(laneExists(block), value, getIdentity(op));
   Value place = launch.advance(columns[op], offset, entryBytes);
   Value isFirst = b.compare(arith::CmpIPredicate::eq, row.row, row.firstRow);
-  bool isMax = op.getKind() == ReduceKind::max;
   Value before =
-      b.select(isFirst, b.like(value, isMax ? 0 : ~uint64_t(0)),
+      b.select(isFirst, getIdentity(op),
                launch.load(place, value.getType(), /*offset=*/0, entryBytes));
-  Value both =
-      isMax ? arith::MaxUIOp::create(builder, loc, before, value).getResult()
-            : arith::MinUIOp::create(builder, loc, before, value).getResult();
-  LLVM::StoreOp::create(builder, loc, both, place, entryBytes);
+  LLVM::StoreOp::create(builder, loc, join(b, op, before, value), place,
+                        entryBytes);
 }
 
 void CPUKernelBuilder::storeColumns(const Chunk &tile) {
-  if (columns.empty())
+  bool hasColumns = false;
+  for (auto [op, place] : columns) {
+    auto partial = cast<PartialOp>(op);
+    if (partial.getScope() == Scope::block)
+      storeBlocks(tile, partial);
+    hasColumns |= partial.getScope() == Scope::column;
+  }
+  if (!hasColumns)
     return;
   auto loop =
       scf::ForOp::create(builder, loc, tile.begin, tile.end, launch.i64(width));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(loop.getBody()->getTerminator());
   for (auto [op, place] : columns)
-    storeColumn(tile, cast<PartialOp>(op), loop.getInductionVar());
+    if (cast<PartialOp>(op).getScope() == Scope::column)
+      storeColumn(tile, cast<PartialOp>(op), loop.getInductionVar());
+}
+
+void CPUKernelBuilder::storeBlocks(const Chunk &tile, PartialOp op) {
+  auto loop = scf::ForOp::create(builder, loc, tile.begin, tile.end,
+                                 launch.i64(kernel.getBlock()));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(loop.getBody()->getTerminator());
+  Value first = loop.getInductionVar();
+  Value result = reduceBlock(tile, op, first);
+  Value place = launch.getBlock(tile, tile.firstRow, first);
+  LLVM::StoreOp::create(builder, loc, result,
+                        launch.getAxisTotal(tile, op.getIndex(), place));
+}
+
+Value CPUKernelBuilder::reduceBlock(const Chunk &tile, PartialOp op,
+                                    Value first) {
+  SequenceBuilder b(builder, loc);
+  Value end = arith::MinSIOp::create(
+      builder, loc, b.addi(first, launch.i64(kernel.getBlock())), tile.end);
+  auto loop = scf::ForOp::create(
+      builder, loc, first, end, launch.i64(width), getIdentity(op),
+      [&](OpBuilder &, Location, Value index, ValueRange state) {
+        Value place =
+            launch.advance(columns[op], b.subi(index, tile.begin), entryBytes);
+        Value next = launch.load(place, op.getValue().getType(), /*offset=*/0,
+                                 entryBytes);
+        scf::YieldOp::create(builder, loc, join(b, op, state[0], next));
+      });
+  if (width == 1)
+    return loop.getResult(0);
+  return vector::ReductionOp::create(builder, loc, getCombiningKind(op),
+                                     loop.getResult(0));
 }
 
 /// The entries of a block; those behind the last column are another tile's.
@@ -427,11 +473,14 @@ void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
                          columnScratch, bytes, /*isVolatile=*/false);
 }
 
-/// A row has one entry, the elements of a block several.
+/// A row has one entry, the elements of a block of columns several.
 void CPUKernelBuilder::buildLoadTotal(StageBlock &block, LoadTotalOp op) {
-  Value place =
-      launch.getAxisTotal(block.chunk, op.getIndex(),
-                          op.differsInRow() ? block.index : block.chunk.row);
+  const Chunk &chunk = block.chunk;
+  Value position = op.differsInRow() ? block.index
+                   : op.getScope() == Scope::block
+                       ? launch.getBlock(chunk, chunk.row, block.index)
+                       : chunk.row;
+  Value place = launch.getAxisTotal(chunk, op.getIndex(), position);
   block.mapping.map(op.getResult(),
                     launch.load(place, op.getType(), /*offset=*/0, entryBytes));
 }

@@ -17,13 +17,10 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
-/// Levels of a tile's tree.
-static unsigned getNumLevels() { return llvm::Log2_64(maxTileRows) + 1; }
-
 ColumnReductions::ColumnReductions(KernelOp kernel, LaunchBuilder &launch)
-    : launch(launch) {
+    : launch(launch), numLevels(llvm::Log2_64(getMaxTileRows(kernel)) + 1) {
   for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
-    if (op.getScope() == Scope::column)
+    if (op.isDownColumns())
       ops.push_back(op);
 }
 
@@ -31,8 +28,10 @@ SmallVector<Value> ColumnReductions::getInitial(SequenceBuilder &b) {
   SmallVector<Value> values;
   for (PartialOp op : ops) {
     Type type = op.getValue().getType();
+    if (op.getScope() == Scope::block)
+      type = getElementTypeOrSelf(type);
     if (isSum(op))
-      values.append(getNumLevels(), b.real(type, -0.0));
+      values.append(numLevels, b.real(type, -0.0));
     else
       values.push_back(
           b.integer(type, op.getKind() == ReduceKind::max ? 0 : ~uint64_t(0)));
@@ -43,7 +42,7 @@ SmallVector<Value> ColumnReductions::getInitial(SequenceBuilder &b) {
 SmallVector<SmallVector<Value>> ColumnReductions::split(ValueRange state) {
   SmallVector<SmallVector<Value>> parts;
   for (PartialOp op : ops) {
-    unsigned count = isSum(op) ? getNumLevels() : 1;
+    unsigned count = isSum(op) ? numLevels : 1;
     parts.emplace_back(state.take_front(count));
     state = state.drop_front(count);
   }

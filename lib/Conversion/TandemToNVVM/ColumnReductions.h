@@ -19,9 +19,10 @@
 
 namespace mlir::tandem {
 
-/// The partials of columns of a kernel. What a thread has of its columns goes
-/// from row to row: a maximum or minimum, or, of a sum, the levels of its tree,
-/// where level k holds 2^k rows.
+/// The partials of columns and blocks of a kernel. What a thread has of its
+/// columns goes from row to row: a maximum or minimum, which is one for all of
+/// them in a block, or, of a sum, the levels of its tree, where level k holds
+/// 2^k rows.
 class ColumnReductions {
 public:
   ColumnReductions(KernelOp kernel, LaunchBuilder &launch);
@@ -30,10 +31,11 @@ public:
 
   /// The values before the first row.
   SmallVector<Value> getInitial(SequenceBuilder &b);
-  /// Adds row number `row`, one vector for each partial.
+  /// Adds row number `row`, one vector for each partial, a number for one of a
+  /// block.
   SmallVector<Value> add(SequenceBuilder &b, ValueRange state,
                          ArrayRef<Value> values, Value row);
-  /// The results after so many rows, one vector for each partial.
+  /// The results after so many rows, in the same form.
   SmallVector<Value> getTotals(SequenceBuilder &b, ValueRange state,
                                Value rows);
 
@@ -47,6 +49,8 @@ private:
   SmallVector<SmallVector<Value>> split(ValueRange state);
 
   LaunchBuilder &launch;
+  /// Levels of a tile's tree.
+  unsigned numLevels;
   SmallVector<PartialOp> ops;
 };
 

@@ -61,6 +61,9 @@ private:
   /// A row of a tile; its results are those of the loop over rows.
   SmallVector<Value> buildRow(const Chunk &tile, Value row, ValueRange state);
   void storeColumns(const Chunk &tile, ValueRange state);
+  void storeColumn(const Chunk &tile, Value index, PartialOp op, Value totals);
+  /// The threads of a block join what each has of it.
+  void storeBlock(const Chunk &tile, Value index, PartialOp op, Value total);
   /// The first of this thread's columns.
   Value getColumn(const Chunk &tile);
   Value buildLoadTotal(const Chunk &chunk, Value index, LoadTotalOp op);
@@ -164,7 +167,7 @@ void NVVMKernelBuilder::buildReductions(LLVM::LLVMFuncOp entry) {
   columns.emplace(kernel, launch);
   for (Operation &op : kernel.getBodyBlock()) {
     auto partial = dyn_cast<PartialOp>(op);
-    bool isColumn = partial && partial.getScope() == Scope::column;
+    bool isColumn = partial && partial.isDownColumns();
     if (isColumn || (!partial && !isa<MetricOp>(op)))
       continue;
     reduced.push_back(&op);
@@ -270,30 +273,59 @@ void NVVMKernelBuilder::storeColumns(const Chunk &tile, ValueRange state) {
   Value index = getColumn(tile);
   SmallVector<Value> totals =
       columns->getTotals(b, state, b.subi(tile.endRow, tile.firstRow));
-  if (totals.empty())
-    return;
+  for (auto [partial, total] : llvm::zip(columns->getOps(), totals)) {
+    PartialOp op = partial;
+    if (op.getScope() == Scope::block)
+      storeBlock(tile, index, op, total);
+    else
+      storeColumn(tile, index, op, total);
+  }
+}
+
+void NVVMKernelBuilder::storeColumn(const Chunk &tile, Value index,
+                                    PartialOp op, Value totals) {
+  SequenceBuilder b(builder, loc);
   for (int64_t lane = 0; lane < width; ++lane) {
     auto exists =
         scf::IfOp::create(builder, loc, laneExists(tile, index, lane));
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(exists.thenBlock());
     Value column = b.addi(index, launch.i64(lane));
-    for (auto [op, total] : llvm::zip(columns->getOps(), totals)) {
-      Value entry = vector::ExtractOp::create(builder, loc, total, lane);
-      LLVM::StoreOp::create(builder, loc, entry,
-                            toGlobal(launch.getPart(tile, op, column)));
-    }
+    Value entry = vector::ExtractOp::create(builder, loc, totals, lane);
+    LLVM::StoreOp::create(builder, loc, entry,
+                          toGlobal(launch.getPart(tile, op, column)));
   }
 }
 
-/// A row has one entry, the elements of a step several. Threads behind the last
-/// element read the first ones.
+void NVVMKernelBuilder::storeBlock(const Chunk &tile, Value index, PartialOp op,
+                                   Value total) {
+  SequenceBuilder b(builder, loc);
+  BlockReductions::Item item{op.getKind(), total.getType()};
+  total =
+      reduceLanes(b, total, kernel.getBlock() / width, [&](Value x, Value y) {
+        return BlockReductions::join(b, item, x, y);
+      });
+  Value inBlock = b.andi(index, launch.i64(kernel.getBlock() - 1));
+  Value isFirst = b.compare(arith::CmpIPredicate::eq, inBlock, launch.i64(0));
+  auto branch = scf::IfOp::create(builder, loc,
+                                  b.andi(isFirst, laneExists(tile, index, 0)));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  Value place = launch.getAxisTotal(
+      tile, op.getIndex(), launch.getBlock(tile, tile.firstRow, index));
+  LLVM::StoreOp::create(builder, loc, total, toGlobal(place));
+}
+
+/// A row has one entry, and a block one for all elements of a step, which else
+/// have several. Threads behind the last element read the first ones.
 Value NVVMKernelBuilder::buildLoadTotal(const Chunk &chunk, Value index,
                                         LoadTotalOp op) {
   SequenceBuilder b(builder, loc);
-  Value position = op.differsInRow() ? b.select(laneExists(chunk, index, 0),
-                                                index, chunk.begin)
-                                     : chunk.row;
+  Value position = chunk.row;
+  if (op.differsInRow() || op.getScope() == Scope::block)
+    position = b.select(laneExists(chunk, index, 0), index, chunk.begin);
+  if (!op.differsInRow() && op.getScope() == Scope::block)
+    position = launch.getBlock(chunk, chunk.row, position);
   Value place = launch.getAxisTotal(chunk, op.getIndex(), position);
   return launch.load(toGlobal(place), op.getType(), /*offset=*/0,
                      /*alignment=*/4);
@@ -414,8 +446,12 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
     auto partial = dyn_cast<PartialOp>(op);
     if (auto total = dyn_cast<LoadTotalOp>(op)) {
       mapping.map(total.getResult(), buildLoadTotal(chunk, index, total));
-    } else if (partial && partial.getScope() == Scope::column) {
-      ofColumns.push_back(mapping.lookup(partial.getValue()));
+    } else if (partial && partial.isDownColumns()) {
+      Value value = mapping.lookup(partial.getValue());
+      bool isBlock = partial.getScope() == Scope::block;
+      ofColumns.push_back(
+          isBlock ? reduceExisting(chunk, index, value, partial.getKind())
+                  : value);
     } else if (isa<MetricOp, PartialOp>(op)) {
       prepareReduced(chunk, index, op);
     } else if (auto raise = dyn_cast<RaiseOp>(op)) {
@@ -608,6 +644,25 @@ void NVVMKernelBuilder::prepareReduced(const Chunk &chunk, Value index,
     extremes.push_back(reduceExisting(chunk, index, value, partial.getKind()));
 }
 
+/// What meets in a group or across a block is in the hands of one warp.
+static LogicalResult verifyWarps(KernelOp kernel) {
+  for (Operation &op : kernel.getBodyBlock()) {
+    int64_t size = 0;
+    if (auto reduce = dyn_cast<ReduceOp>(op))
+      size = reduce.getGroup();
+    auto partial = dyn_cast<PartialOp>(op);
+    if (partial && partial.getScope() == Scope::block)
+      size = kernel.getBlock();
+    if (size > warpSize * int64_t(kernel.getWidth()))
+      return op.emitError("reduces ")
+             << size << " neighbours, more than a warp's " << warpSize
+             << " threads have with " << int64_t(kernel.getWidth())
+             << " each; run -tandem-widen with at least width="
+             << size / warpSize;
+  }
+  return success();
+}
+
 namespace {
 struct ConvertTandemToNVVMPass
     : public tandem::impl::ConvertTandemToNVVMBase<ConvertTandemToNVVMPass> {
@@ -626,7 +681,7 @@ struct ConvertTandemToNVVMPass
                        "leave out -tandem-tabulate");
         return signalPassFailure();
       }
-      if (failed(verifyLowered(kernel)))
+      if (failed(verifyLowered(kernel)) || failed(verifyWarps(kernel)))
         return signalPassFailure();
       NVVMKernelBuilder(kernel).build();
       kernel.erase();

@@ -213,6 +213,9 @@ void TotalsBuilder::joinParts(const Chunk &chunk, PartialOp op, Value entry) {
 void TotalsBuilder::build() {
   SmallVector<PartialOp> all, ofModel, ofRows, ofColumns;
   for (auto op : kernel.getBodyBlock().getOps<PartialOp>()) {
+    // The tiles leave blocks complete.
+    if (op.getScope() == Scope::block)
+      continue;
     if (op.getScope() == Scope::row || op.getScope() == Scope::column) {
       (op.getScope() == Scope::row ? ofRows : ofColumns).push_back(op);
       continue;

@@ -28,34 +28,37 @@ std::string KernelSignature::getTitle() const {
 }
 
 std::string KernelSignature::PlaneEntry::getSharers() const {
-  if (group == Plane::wholeTensor)
+  if (group.isTensor())
     return "the tensor";
+  if (group.isRow())
+    return "each row";
+  std::string size = std::to_string(group.columns);
   if (per == Granularity::element)
-    return "each " + std::to_string(group);
+    return "each " + (group.isBlock() ? size + "x" + size : size);
   std::string place = stringifyGranularity(per).str();
-  return "each " +
-         (group == 1 ? place : std::to_string(group) + " " + place + "s");
+  return "each " + (group == Group() ? place : size + " " + place + "s");
 }
 
 int64_t KernelSignature::PlaneEntry::getNumEntries(int64_t rows,
                                                    int64_t columns) const {
-  auto divide = [&](int64_t places) {
-    int64_t entries = places / group + (places % group != 0);
-    return entries * std::max<int64_t>(1, history);
+  if (group.isTensor())
+    return (rows * columns != 0) * std::max<int64_t>(1, history);
+  auto divide = [](int64_t places, int64_t group) {
+    return places / group + (places % group != 0);
   };
   if (per == Granularity::row)
-    return divide(rows);
+    return divide(rows, group.columns);
   if (per == Granularity::column)
-    return divide(columns);
-  return group == Plane::wholeTensor ? divide(rows * columns)
-                                     : rows * divide(columns);
+    return divide(columns, group.columns);
+  return divide(rows, group.rows) * divide(columns, group.columns);
 }
 
 double KernelSignature::getBytesPerParameter() const {
   double bits = 0;
   for (const PlaneEntry &plane : planes)
     if (plane.per == Granularity::element)
-      bits += double(plane.bits) / double(plane.group);
+      bits += double(plane.bits) /
+              (double(plane.group.columns) * double(plane.group.rows));
   return bits / 8.0;
 }
 
@@ -79,6 +82,16 @@ static void addPlanes(KernelOp kernel, unsigned tensor,
          storage.getVisiblePlane() == index, plane.group, plane.isKept,
          plane.history, role.getPer()});
   }
+}
+
+/// Whether tensors are written with one dimension.
+static bool isFlat(KernelOp kernel) {
+  for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
+    if (kernel.getTensorRole(i).getPer() != Granularity::element ||
+        cast<RankedTensorType>(kernel.getTensorType(i).getLogical())
+                .getRank() != 1)
+      return false;
+  return true;
 }
 
 KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
@@ -106,6 +119,8 @@ KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
   signature.numScalars = kernel.getUniforms().size();
   signature.numMetrics = kernel.getNumMetrics();
   signature.isMatrix = kernel.getMatrix();
+  signature.isFlatGraph = isFlat(kernel);
+  signature.block = kernel.getBlock();
   return signature;
 }
 
@@ -135,6 +150,7 @@ std::string mlir::tandem::getCommitName(const KernelSignature &signature,
                                         Granularity per) {
   StringRef suffix = per == Granularity::row      ? "_rows"
                      : per == Granularity::column ? "_columns"
+                     : per == Granularity::block  ? "_blocks"
                                                   : "";
   return (signature.name + "_commit" + suffix).str();
 }

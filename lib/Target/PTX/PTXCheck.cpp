@@ -286,8 +286,9 @@ static int64_t getSumAdditions(int64_t width) {
 
 /// A thread's additions for the sums of its columns: one onto each level of
 /// their trees but the first, and as many for the totals.
-static int64_t getColumnAdditions(int64_t width) {
-  return 2 * llvm::Log2_64(maxTileRows) * width;
+static int64_t getColumnAdditions(const RequiredCounts &required,
+                                  int64_t width) {
+  return 2 * required.columnLevels * width;
 }
 
 /// The required arithmetic of one step as a GPU executes it: divisions and
@@ -317,7 +318,7 @@ static void getExpected(const RequiredCounts &required, int64_t width,
     expected[unsigned(RoundingOp::add)][unsigned(format)].add(
         {additions, additions});
   }
-  int64_t additions = required.columnSums * getColumnAdditions(width);
+  int64_t additions = required.columnSums * getColumnAdditions(required, width);
   expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f32)].add(
       {additions, additions});
 }

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
@@ -109,6 +110,7 @@ public:
       if (op.getKind() == ReduceKind::sum)
         ++(op.getScope() == Scope::column ? result.columnSums
                                           : result.singleSums);
+    result.columnLevels = llvm::Log2_64(getMaxTileRows(kernel));
     kernel.getPrologue().walk([&](math::FmaOp) { ++result.prologueFMAs; });
     return result;
   }

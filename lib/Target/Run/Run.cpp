@@ -30,7 +30,7 @@ void mlir::tandem::printSignature(const KernelSignature &signature,
        << " " << plane.name << ": " << plane.type;
     if (plane.history)
       os << " x " << plane.history;
-    if (plane.group > 1 || plane.per != Granularity::element)
+    if (!(plane.group == Group()) || plane.per != Granularity::element)
       os << " for " << plane.getSharers();
     os << "\n";
   }
@@ -206,7 +206,7 @@ void Runner::printTable(const ArrayMap &before) {
   for (const auto &plane : signature.planes)
     if (plane.per == Granularity::element)
       bytes += double(plane.isRead + plane.isWritten) * plane.bits / 8.0 /
-               double(plane.group);
+               (double(plane.group.columns) * double(plane.group.rows));
   os << "\n"
      << elements << " elements, " << options.steps << " steps, best "
      << format("%.3f ms, %.2f GB/s\n", best * 1e3,

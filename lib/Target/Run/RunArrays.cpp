@@ -134,7 +134,7 @@ llvm::Error RunArrays::checkGradient(const PlaneEntry &plane) {
 
 /// Whether a plane has an entry for each element.
 static bool setsSize(const PlaneEntry &plane) {
-  return plane.group == 1 && plane.per == Granularity::element;
+  return plane.group == Group() && plane.per == Granularity::element;
 }
 
 std::string RunArrays::describe(int64_t height, int64_t width) const {
@@ -181,8 +181,8 @@ llvm::Error RunArrays::checkShared() const {
     if (setsSize(plane) || found == arrays.end())
       continue;
     int64_t entries = plane.getNumEntries(rows, columns);
-    bool isOfThem =
-        plane.per == Granularity::element && plane.group != Plane::wholeTensor;
+    bool isOfThem = plane.per == Granularity::element &&
+                    !plane.group.isTensor() && !plane.group.isRow();
     if (found->second.getNumElements() != entries)
       return fail(
           plane.name,

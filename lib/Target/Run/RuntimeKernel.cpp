@@ -39,6 +39,8 @@ static tdm_granularity getRuntimeGranularity(Granularity per) {
     return TDM_PER_ROW;
   case Granularity::column:
     return TDM_PER_COLUMN;
+  case Granularity::block:
+    return TDM_PER_BLOCK;
   }
   llvm_unreachable("every granularity is listed");
 }
@@ -51,6 +53,8 @@ static tdm_scope getRuntimeScope(Scope scope) {
     return TDM_SCOPE_ROW;
   case Scope::column:
     return TDM_SCOPE_COLUMN;
+  case Scope::block:
+    return TDM_SCOPE_BLOCK;
   case Scope::group:
   case Scope::tensor:
     return TDM_SCOPE_TENSOR;
@@ -61,14 +65,16 @@ static tdm_scope getRuntimeScope(Scope scope) {
 static tdm_plane_desc getPlane(const KernelSignature::PlaneEntry &plane) {
   uint32_t access = (plane.isRead ? TDM_ACCESS_READ : 0u) |
                     (plane.isWritten ? TDM_ACCESS_WRITE : 0u);
-  uint32_t group = plane.group == Plane::wholeTensor ? TDM_WHOLE_TENSOR
-                                                     : uint32_t(plane.group);
+  uint32_t group = plane.group.isTensor() ? TDM_WHOLE_TENSOR
+                   : plane.group.isRow()  ? TDM_WHOLE_ROW
+                                          : uint32_t(plane.group.columns);
   return {plane.name.c_str(),
           plane.bits,
           access,
           group,
           uint32_t(plane.history),
-          uint32_t(getRuntimeGranularity(plane.per))};
+          uint32_t(getRuntimeGranularity(plane.per)),
+          plane.group.isBlock() ? uint32_t(plane.group.rows) : 1};
 }
 
 static tdm_integer_desc getInteger(const KernelSignature::Integer &integer) {
@@ -120,9 +126,11 @@ mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
   desc.num_reductions = reductions.size();
   desc.matrix = signature.isMatrix;
   desc.early_granularities = granularities.data();
+  desc.block = signature.block;
   for (auto [per, code] : llvm::zip(signature.commits, kernel.commits)) {
     tdm_cpu_entry &place = per == Granularity::row      ? desc.commit_rows
                            : per == Granularity::column ? desc.commit_columns
+                           : per == Granularity::block  ? desc.commit_blocks
                                                         : desc.commit;
     place = reinterpret_cast<tdm_cpu_entry>(code);
   }

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 import torch
 
 import tandem
-from tandem._convert import compiled, is_matrix, kept_roles, planes_of
+from tandem._convert import (WIDE, WIDE_PLANE, Stored, compiled, kept_roles,
+                             planes_of)
 from tandem.torch import _checkpoint
 from tandem.torch._lane import Lane, convert
 from tandem.torch._lanes import Key, Lanes
-from tandem.torch._layout import is_placeholder, laid_out
+from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 
 
 def _started(lane: Lane, weight: torch.Tensor, state: dict | None, label: str) -> dict:
@@ -50,17 +51,33 @@ def _planes(lane: Lane, role: str, weight: torch.Tensor, state: dict) -> list:
     ]
 
 
+def _carry_role(ours: Stored, theirs: Stored, planes: list, like: torch.Tensor,
+                target: Lane, weight: torch.Tensor) -> list[torch.Tensor]:
+    """The planes of one tensor in another lane."""
+    if ours.meets(theirs):
+        tensors = [target.empty(plane, like) for plane in theirs.planes]
+        convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
+                matrix=ours.matrix if ours.is_grouped else theirs.matrix)
+        return tensors
+    # What shares a scale here are no neighbours there.
+    wide = empty_plane(like, torch.float32)
+    convert([planes], ours.storage, [wide], WIDE, [WIDE_PLANE], matrix=ours.matrix)
+    like = target.like(weight, None)
+    tensors = [target.empty(plane, like) for plane in theirs.planes]
+    convert([laid_out(wide, like, torch.float32)], WIDE, [tensors], theirs.storage,
+            theirs.planes, matrix=theirs.matrix)
+    return tensors
+
+
 def _carry(source: Lane, weight: torch.Tensor, state: dict, target: Lane,
            dtype: torch.dtype) -> tuple[dict, torch.Tensor]:
     """A parameter's state and weight in another lane."""
     like, made = source.like(weight, state), {}
     for role in kept_roles(source.kernel):
-        planes = planes_of(target.kernel, role)
-        tensors = [target.empty(plane, like) for plane in planes]
-        convert([_planes(source, role, weight, state)], source.kernel.storages[role],
-                [tensors], target.kernel.storages[role], planes,
-                matrix=is_matrix(source.kernel, role))
-        made |= {plane.name: tensor for plane, tensor in zip(planes, tensors)}
+        ours, theirs = (Stored.of(lane.kernel, role) for lane in (source, target))
+        tensors = _carry_role(ours, theirs, _planes(source, role, weight, state), like,
+                              target, weight)
+        made |= {plane.name: tensor for plane, tensor in zip(theirs.planes, tensors)}
     # What gradients have left behind is of no use under another storage.
     made |= {plane.name: target.empty(plane, like).zero_() for plane in target.grad_planes
              if plane.kept}

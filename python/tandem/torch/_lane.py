@@ -8,8 +8,9 @@ from operator import itemgetter
 import torch
 
 from tandem._convert import Tensor, conversion, planes_of
-from tandem._kernel import WHOLE_TENSOR, Kernel, Plane, Plan, RoleKind
-from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_plane, laid_out)
+from tandem._kernel import Kernel, Plane, Plan, RoleKind
+from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_plane, laid_out,
+                                  rows_and_columns)
 
 
 class Slot:
@@ -164,7 +165,7 @@ class Lane:
 
     def size_of(self, tensor: torch.Tensor) -> int | tuple[int, int]:
         """A tensor's size as the kernel takes it."""
-        return tuple(tensor.shape) if self.kernel.is_matrix else tensor.numel()
+        return rows_and_columns(tensor) if self.kernel.is_matrix else tensor.numel()
 
     def is_weight(self, name: str) -> bool:
         """Whether a plane is one of the weight's."""
@@ -174,7 +175,8 @@ class Lane:
         """The parameter's shape, or an entry for each row, column or group."""
         if plane.sets_size:
             return like.shape
-        rows, columns = like.shape if self.kernel.is_matrix else (1, like.numel())
+        rows, columns = (rows_and_columns(like) if self.kernel.is_matrix
+                         else (1, like.numel()))
         return torch.Size([plane.entries(columns, rows)])
 
     def empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
@@ -313,8 +315,7 @@ class Lane:
         """
         planes = [p for p in self.state_planes.values() if p.role == role]
         tensors = [state[p.name] for p in planes]
-        regroups = (any(1 < p.group < WHOLE_TENSOR for p in planes)
-                    and not self.kernel.is_matrix)
+        regroups = any(p.is_grouped for p in planes) and not self.kernel.is_matrix
         if regroups and not is_plane(tensors[0], empty_plane(
                 like, tensors[0].dtype, "meta")):
             wide = empty_plane(tensors[0], torch.float32)
@@ -399,7 +400,7 @@ def _plane_of(dtype: torch.dtype) -> Plane:
 
 def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor], matrix: bool) -> Tensor:
     planes = [tensor] if isinstance(tensor, torch.Tensor) else tensor
-    size = tuple(planes[0].shape) if matrix else planes[0].numel()
+    size = rows_and_columns(planes[0]) if matrix else planes[0].numel()
     return Tensor(size, [plane.data_ptr() for plane in planes])
 
 

@@ -40,12 +40,12 @@ class Lanes:
             self._check_vectors(self.vectors.kernel)
 
     def _check_vectors(self, kernel: Kernel) -> None:
-        if not self.main.kernel.is_matrix:
+        if not has_rows(self.main.kernel):
             raise ValueError(
                 f"{self.main.kernel.name!r} takes parameters of all shapes, and not only "
                 f"matrices; leave vectors={kernel.name!r} out"
             )
-        if kernel.is_matrix:
+        if has_rows(kernel):
             raise ValueError(
                 f"{kernel.name!r} updates matrices; pass vectors= a graph that does not"
             )
@@ -81,7 +81,7 @@ class Lanes:
 
     def key_of(self, param: torch.Tensor) -> Key | None:
         """Which lane takes the parameter; None if none does."""
-        is_matrix = self.main.kernel.is_matrix
+        is_matrix = has_rows(self.main.kernel)
         is_vector = is_matrix and param.dim() < 2
         if is_matrix and (param.dim() > 2 or (is_vector and self.vectors is None)):
             return None
@@ -119,6 +119,11 @@ class Lanes:
             f"updates matrices{' and vectors' if self.vectors else ''}; "
             + (fix or fixes[param.dim() > 2])
         )
+
+
+def has_rows(kernel: Kernel) -> bool:
+    """Whether the graph itself updates matrices, and not only their scales."""
+    return kernel.is_matrix and not kernel.is_flat_graph
 
 
 def sums_over_model(kernel: Kernel) -> bool:

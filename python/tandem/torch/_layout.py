@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 #: The tensors that hold each element type of a plane.
@@ -72,6 +74,13 @@ def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
     if is_plane(tensor, empty_plane(param, dtype, "meta")):
         return tensor
     return empty_plane(param, dtype).copy_(tensor)
+
+
+def rows_and_columns(tensor: torch.Tensor) -> tuple[int, int]:
+    """A tensor as a matrix: the first dimension has the rows; a vector is one row."""
+    if tensor.dim() < 2:
+        return 1, tensor.numel()
+    return len(tensor), math.prod(tensor.shape[1:])
 
 
 class _Placeholders(dict):

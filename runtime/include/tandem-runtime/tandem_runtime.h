@@ -90,10 +90,12 @@ TDM_API const char *tdm_last_error(void);
 // Chunk record, 24 bytes:
 //   int64 tensor, begin, end: elements [begin, end) of the flattened tensor,
 //   where begin is a multiple of a power of two that depends on the element
-//   counts alone, and at least 4096. In a phase per row or column, rows or
-//   columns.
-// Chunk record of a matrix kernel, 56 bytes, a tile of at most 64 rows and 2048
-// columns, each of which begins at a multiple of a power of two:
+//   counts alone, and at least 4096. In a phase per row, column or block,
+//   these. Of a reduction over blocks there is an entry for each of them, row
+//   by row, which the one tile that has the block writes.
+// Chunk record of a matrix kernel, 56 bytes, a tile of at most 64 rows, or as
+// many as a block has in a kernel of blocks, and 2048 columns, each of which
+// begins at a multiple of a power of two:
 //   int64 tensor, first row, the one behind the last, first column, the one
 //   behind the last; where the tile's parts of rows begin, and those of
 //   columns.
@@ -128,13 +130,16 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 
 /// The group of a plane with one entry for a tensor.
 #define TDM_WHOLE_TENSOR 0xFFFFFFFFu
+/// The group of a plane of elements with one entry for each row of a matrix.
+#define TDM_WHOLE_ROW 0xFFFFFFFEu
 
-/// What a plane has entries for, or a phase runs over: elements, or the rows or
-/// columns of a matrix.
+/// What a plane has entries for, or a phase runs over: elements, or the rows,
+/// columns or square blocks of a matrix. No plane is TDM_PER_BLOCK.
 typedef enum tdm_granularity {
   TDM_PER_ELEMENT = 0,
   TDM_PER_ROW = 1,
-  TDM_PER_COLUMN = 2
+  TDM_PER_COLUMN = 2,
+  TDM_PER_BLOCK = 3
 } tdm_granularity;
 
 /// One array of a tensor.
@@ -147,7 +152,8 @@ typedef struct tdm_plane_desc {
   /// TDM_ACCESS_READ, TDM_ACCESS_WRITE or both.
   uint32_t access;
   /// Consecutive elements of the unsharded tensor that share an entry, a power
-  /// of two of at most 4096; 0 stands for 1; TDM_WHOLE_TENSOR for all of them.
+  /// of two of at most 4096; 0 stands for 1; TDM_WHOLE_TENSOR for all of them,
+  /// TDM_WHOLE_ROW for those of a row.
   /// In a matrix kernel groups begin anew in each row, and of a plane per row
   /// or column so many consecutive rows or columns share an entry.
   uint32_t group;
@@ -155,6 +161,9 @@ typedef struct tdm_plane_desc {
   uint32_t values;
   /// A tdm_granularity; other than TDM_PER_ELEMENT in a matrix kernel only.
   uint32_t per;
+  /// Consecutive rows of a matrix that share an entry with each other, if not 0
+  /// or 1 the kernel's block, as \c group is.
+  uint32_t rows;
 } tdm_plane_desc;
 
 /// One hyperparameter and its domain. NaN lies outside of every domain.
@@ -184,12 +193,13 @@ typedef enum tdm_reduction_kind {
 } tdm_reduction_kind;
 
 /// What meets in a reduction: the elements of a tensor or of all of them, or
-/// those of each row or column of a matrix.
+/// those of each row, column or block of a matrix. A block has no sum.
 typedef enum tdm_scope {
   TDM_SCOPE_TENSOR = 0,
   TDM_SCOPE_MODEL = 1,
   TDM_SCOPE_ROW = 2,
-  TDM_SCOPE_COLUMN = 3
+  TDM_SCOPE_COLUMN = 3,
+  TDM_SCOPE_BLOCK = 4
 } tdm_scope;
 
 /// A reduction. Its total is known from the phase behind its own on.
@@ -258,6 +268,12 @@ typedef struct tdm_kernel_desc {
   /// NULL if the kernel has no such part.
   tdm_cpu_entry commit_rows;
   tdm_cpu_entry commit_columns;
+  /// The rows and columns of a block of a matrix kernel, a power of two from 16
+  /// to 256; 0 if it has none.
+  uint32_t block;
+  /// Run before \c commit over the blocks of all tensors; NULL if the kernel
+  /// has no such part.
+  tdm_cpu_entry commit_blocks;
 } tdm_kernel_desc;
 
 /// A compiled kernel with its checked description. Immutable, so that any

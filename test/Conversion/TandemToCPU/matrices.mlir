@@ -48,3 +48,60 @@ tandem.kernel @sums_commit_rows compute(<f32, f32>) width(4) part(commit) reduct
   tandem.store_plane %sum, %r[0] : vector<4xf32>, !v
   tandem.yield
 }
+
+!b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
+
+// The largest of each column of a tile of 64 rows, and then of each 64 of them, which
+// goes to the block's entry.
+// CHECK-LABEL: llvm.func @tandem_blocks_phase0
+// CHECK:         %[[ENTRIES:.+]] = arith.constant 2048 : i64
+// CHECK:         llvm.alloca %[[ENTRIES]] x i32
+// CHECK:         scf.for
+// CHECK:           %[[BELOW:.+]] = arith.cmpi slt, %{{.+}}, %{{.+}} : vector<16xi32>
+// CHECK:           %[[OWN:.+]] = arith.select %[[BELOW]], %{{.+}} : vector<16xi1>, vector<16xi32>
+// CHECK:           %[[BOTH:.+]] = arith.maxui %{{.+}}, %[[OWN]] : vector<16xi32>
+// CHECK:           llvm.store %[[BOTH]], %{{.+}} {alignment = 4 : i64}
+// CHECK:         %[[B:.+]] = arith.constant 64 : i64
+// CHECK:         scf.for %[[FIRST:.+]] = %{{.+}} to %{{.+}} step %[[B]]
+// CHECK:           %[[ALL:.+]] = scf.for {{.*}} -> (vector<16xi32>)
+// CHECK:           %[[LARGEST:.+]] = vector.reduction <maxui>, %[[ALL]]
+// CHECK:           %[[SIX:.+]] = arith.constant 6 : i64
+// CHECK:           arith.shrui %[[FIRST]], %{{.+}} : i64
+// CHECK:           llvm.store %[[LARGEST]], %{{.+}} : i32, !llvm.ptr
+tandem.kernel @blocks_phase0 compute(<f32, f32>) width(16) part(early) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !b):
+  %x = tandem.load_plane %p[0] : !b -> vector<16xi8>
+  %y = arith.extui %x : vector<16xi8> to vector<16xi32>
+  tandem.partial max %y[0] over block : vector<16xi32>
+  tandem.yield
+}
+
+// The elements of a block read its entry.
+// CHECK-LABEL: llvm.func @tandem_blocks(
+// CHECK:         %[[ENTRY:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> i32
+// CHECK:         arith.trunci %[[ENTRY]] : i32 to i8
+tandem.kernel @blocks compute(<f32, f32>) width(16) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !b):
+  %0 = tandem.load_total[0] over block : i32
+  %1 = arith.trunci %0 : i32 to i8
+  %2 = vector.broadcast %1 : i8 to vector<16xi8>
+  tandem.store_plane %2, %p[0] : vector<16xi8>, !b
+  tandem.yield
+}
+
+// A part per block sees blocks as other kernels see elements.
+// CHECK-LABEL: llvm.func @tandem_blocks_commit_blocks
+// CHECK:         %[[ENTRIES:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> vector<16xi32>
+// CHECK:         llvm.store %[[ENTRIES]], %{{.+}} : vector<16xi32>, !llvm.ptr
+tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(16) part(commit) reductions(1) matrix block(64) per(block) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !b):
+  %0 = tandem.load_total[0] over block : vector<16xi32>
+  tandem.store_plane %0, %p[1] : vector<16xi32>, !b
+  tandem.yield
+}

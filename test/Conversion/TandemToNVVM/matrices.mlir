@@ -33,3 +33,52 @@ tandem.kernel @sums compute(<f32, f32>) width(4) reductions(2) matrix tensors [#
   tandem.partial max %bits[1] over column : vector<4xi32>
   tandem.yield
 }
+
+!b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
+
+// The largest that a thread has seen in the rows of its columns, then of the eight
+// threads of a block, whose first one writes it.
+// CHECK-LABEL: llvm.func @tandem_blocks_phase0
+// CHECK:         %[[ROWS:.+]] = scf.for {{.*}} -> (i32)
+// CHECK:           %[[OWN:.+]] = vector.reduction <maxui>, %{{.+}} : vector<8xi32> into i32
+// CHECK:           arith.maxui %{{.+}}, %[[OWN]] : i32
+// CHECK:         nvvm.shfl.sync bfly %{{.+}}, %[[ROWS]]
+// CHECK-COUNT-2: nvvm.shfl.sync bfly
+// CHECK-NOT:     nvvm.shfl.sync
+// CHECK:         scf.if
+// CHECK:           llvm.store %{{.+}}, %{{.+}} : i32, !llvm.ptr<1>
+tandem.kernel @blocks_phase0 compute(<f32, f32>) width(8) part(early) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !b):
+  %x = tandem.load_plane %p[0] : !b -> vector<8xi8>
+  %y = arith.extui %x : vector<8xi8> to vector<8xi32>
+  tandem.partial max %y[0] over block : vector<8xi32>
+  tandem.yield
+}
+
+// CHECK-LABEL: llvm.func @tandem_blocks(
+// CHECK:         %[[ENTRY:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+// CHECK:         arith.trunci %[[ENTRY]] : i32 to i8
+tandem.kernel @blocks compute(<f32, f32>) width(8) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !b):
+  %0 = tandem.load_total[0] over block : i32
+  %1 = arith.trunci %0 : i32 to i8
+  %2 = vector.broadcast %1 : i8 to vector<8xi8>
+  tandem.store_plane %2, %p[0] : vector<8xi8>, !b
+  tandem.yield
+}
+
+// CHECK-LABEL: llvm.func @tandem_blocks_commit_blocks
+// CHECK:         llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<8xi32>
+// CHECK-NOT:   llvm.func @tandem_blocks_phase0_totals
+tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(8) part(commit) reductions(1) matrix block(64) per(block) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !b):
+  %0 = tandem.load_total[0] over block : vector<8xi32>
+  tandem.store_plane %0, %p[1] : vector<8xi32>, !b
+  tandem.yield
+}

@@ -144,3 +144,18 @@ tandem.strategy @mine compute(<component, bf16>) {
 func.func @no_graph(%p: tensor<?xf32> {tandem.role = #p}) -> (tensor<?xf32>, tensor<?xf32>) {
   return %p, %p : tensor<?xf32>, tensor<?xf32>
 }
+
+// -----
+
+#p = #tandem.role<param "p">
+#r = #tandem.role<state "r", per = row>
+
+tandem.strategy @mine compute(<f32, f32>) {
+  tandem.assign param = #tandem.float<f32>
+  tandem.assign state = #tandem.scaled<#scaled.root, group = 32x32, scale = f32>
+}
+
+// expected-error @+1 {{strategy 'mine' stores "r" as #tandem.scaled<#scaled.root, group = 32x32, scale = f32>, but it is a vector with an entry per row, which has no rows or blocks; use group = tensor or a number}}
+func.func @blocks_of_a_vector(%p: tensor<?x?xf32> {tandem.role = #p}, %r: tensor<?xf32> {tandem.role = #r}) -> (tensor<?x?xf32>, tensor<?xf32>) {
+  return %p, %r : tensor<?x?xf32>, tensor<?xf32>
+}

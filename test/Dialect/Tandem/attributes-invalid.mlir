@@ -110,18 +110,48 @@ func.func private @residual_c2() attributes {s = #tandem.residual<bf16, i32>}
 
 // -----
 
-// expected-error @+1 {{a group is a power of two from 16 to 256, or 'tensor', got 8}}
+// expected-error @+1 {{a group is a power of two from 16 to 256, a square block of such a size, 'row' or 'tensor', got 8}}
 func.func private @scaled_c1_small() attributes {s = #tandem.scaled<#scaled.root, group = 8, scale = f32>}
 
 // -----
 
-// expected-error @+1 {{a group is a power of two from 16 to 256, or 'tensor', got 512}}
+// expected-error @+1 {{a group is a power of two from 16 to 256, a square block of such a size, 'row' or 'tensor', got 512}}
 func.func private @scaled_c1_large() attributes {s = #tandem.scaled<#scaled.root, group = 512, scale = f32>}
 
 // -----
 
-// expected-error @+1 {{a group is a power of two from 16 to 256, or 'tensor', got 48}}
+// expected-error @+1 {{a group is a power of two from 16 to 256, a square block of such a size, 'row' or 'tensor', got 48}}
 func.func private @scaled_c1_power() attributes {s = #tandem.scaled<#scaled.root, group = 48, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{a square block of such a size, 'row' or 'tensor', got 64x128}}
+func.func private @scaled_c1_oblong() attributes {s = #tandem.scaled<#scaled.root, group = 64x128, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{a square block of such a size, 'row' or 'tensor', got 8x8}}
+func.func private @scaled_c1_small_block() attributes {s = #tandem.scaled<#scaled.root, group = 8x8, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{a group is 'tensor', 'row', a number of elements, or a block such as 128x128}}
+func.func private @scaled_group_cube() attributes {s = #tandem.scaled<#scaled.root, group = 16x16x16, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{a group is 'tensor', 'row', a number of elements, or a block such as 128x128}}
+func.func private @scaled_group_column() attributes {s = #tandem.scaled<#scaled.root, group = column, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{unknown role field 'per = block'}}
+func.func private @role_per_block(tensor<?xf32> {tandem.role = #tandem.role<state "m", per = block>})
+
+// -----
+
+// expected-error @+1 {{a history is of a whole tensor; use group = tensor}}
+func.func private @scaled_c5_row() attributes {s = #tandem.scaled<#scaled.root, group = row, scale = f32, history = 4>}
 
 // -----
 

@@ -64,5 +64,9 @@ func.func private @storages(
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, group = tensor, scale = f32, history = 1, margin = 0>>,
     // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, group = 32, scale = f8E8M0FNU, recipe = given>>,
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, group = 32, scale = f8E8M0FNU, recipe = given>>,
+    // CHECK-SAME: !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.softsign, group = row, scale = f32>>,
+    !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.softsign, group = row, scale = f32>>,
+    // CHECK-SAME: !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128x128, scale = bf16>>,
+    !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128x128, scale = bf16>>,
     // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.root, group = 256, scale = f8E8M0FNU, recipe = mx_floor>>)
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.root, group = 256, scale = f8E8M0FNU, recipe = mx_floor>>)

@@ -158,3 +158,15 @@ func.func @sums(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>> {tandem.ro
 func.func @no_graph() {
   return
 }
+
+// Scales of blocks make a matrix of what the graph sees as flat.
+// CHECK:       tandem.kernel @blocks compute(<f32, f32>) matrix block(64) tensors
+// CHECK:         %[[X:.+]] = tandem.load %{{.+}} -> f32
+// CHECK-NEXT:    tandem.store %[[X]]
+func.func @blocks(%p: !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>> {tandem.role = #tandem.role<param "p">})
+    -> !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>> -> tensor<?xf32>
+  %1 = tandem.encode %0 : tensor<?xf32> -> !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
+  return %1 : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
+}

@@ -431,7 +431,7 @@ tandem.kernel @whole compute(<f32, f32>) reductions(1) matrix tensors [#p] scala
   tandem.yield
 } body {
 ^bb0(%p: !m):
-  // expected-error @+1 {{reads a row's or a column's result; that of a tensor is a tandem.total}}
+  // expected-error @+1 {{reads a row's, column's or block's result; that of a tensor is a tandem.total}}
   %0 = tandem.load_total[0] over tensor : f32
   tandem.yield
 }
@@ -550,4 +550,88 @@ func.func @lookup_c2(%x: i8) {
   // expected-error @+1 {{'tandem.lookup' op gives what the table holds, 'bf16', not 'f32'}}
   %0 = tandem.lookup[%x] in dense<0.0> : tensor<256xbf16> : i8 -> f32
   return
+}
+
+// -----
+
+func.func @size_c1() {
+  // expected-error @+1 {{'tandem.size' op counts elements, rows or columns, not blocks}}
+  %0 = tandem.size per block : i64
+  return
+}
+
+// -----
+
+func.func @reduce_c3_block(%x: f32) {
+  // expected-error @+1 {{'tandem.reduce' op sums are over rows, columns, a tensor or the model; a block has its max and min}}
+  %0 = tandem.reduce sum %x over block : f32
+  return
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+tandem.kernel @reduce_c4_block compute(<f32, f32>) matrix tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  %0 = arith.constant 0 : i32
+  // expected-error @+1 {{'tandem.reduce' op is over a block of a kernel that has none; give the kernel 'block(size)'}}
+  %1 = tandem.reduce max %0 over block : i32
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+// expected-error @+1 {{'tandem.kernel' op a block is a power of two from 16 to 256, in a matrix kernel, got 24}}
+tandem.kernel @kernel_c9 compute(<f32, f32>) matrix block(24) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+// expected-error @+1 {{'tandem.kernel' op a block is a power of two from 16 to 256, in a matrix kernel, got 32}}
+tandem.kernel @kernel_c9_flat compute(<f32, f32>) block(32) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
+// expected-error @+1 {{'tandem.kernel' op stores "p" in blocks of 64, but its blocks are of 32; the blocks of a kernel are of one size}}
+tandem.kernel @kernel_c9_storage compute(<f32, f32>) matrix block(32) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = row, scale = f32>>
+// expected-error @+1 {{'tandem.kernel' op stores "p" as #tandem.scaled<#scaled.root, group = row, scale = f32>, whose scales are those of a matrix's rows or blocks; mark the kernel 'matrix' and the role per element}}
+tandem.kernel @kernel_c8_scales compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = row, scale = f32>>
+// expected-error @+1 {{mark the kernel 'matrix' and the role per element}}
+tandem.kernel @kernel_c8_vector compute(<f32, f32>) matrix tensors [#tandem.role<state "r", per = row>] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  tandem.yield
 }

@@ -94,3 +94,59 @@ tandem.kernel @element_in_row compute(<f32, f32>) matrix tensors [#p, #r] scalar
   tandem.store_plane %x, %r[0] : f32, !v
   tandem.yield
 }
+
+// -----
+
+!b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
+!r = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = row, scale = f32>>
+#p = #tandem.role<param "p">
+#s = #tandem.role<state "s">
+
+// The scales of rows and blocks are written when all their elements have been read.
+// CHECK:       tandem.kernel @scales_phase0 {{.*}}part(early) reductions(2) matrix block(64) tensors
+// CHECK:         tandem.partial max %{{.+}}[0] over block : i32
+// CHECK:         tandem.partial max %{{.+}}[1] over row : i32
+// CHECK:       tandem.kernel @scales compute
+// CHECK:         %[[BLOCK:.+]] = tandem.load_total[0] over block : i32
+// CHECK-NOT:     tandem.store_plane %{{.+}}, %arg0[1]
+// CHECK:         tandem.load_total[1] over row : i32
+// CHECK-NOT:     tandem.store_plane %{{.+}}, %arg1[1]
+// CHECK:       tandem.kernel @scales_commit_rows {{.*}}part(commit) reductions(2) matrix block(64) per(row) tensors
+// CHECK:         %[[ROW:.+]] = tandem.load_total[1] over row : i32
+// CHECK-NEXT:    tandem.store_plane %[[ROW]], %arg1[1]
+// CHECK-NEXT:    tandem.yield
+// CHECK:       tandem.kernel @scales_commit_blocks {{.*}}part(commit) reductions(2) matrix block(64) per(block) tensors
+// CHECK:         %[[BLOCK:.+]] = tandem.load_total[0] over block : i32
+// CHECK-NEXT:    tandem.store_plane %[[BLOCK]], %arg0[1]
+// CHECK-NEXT:    tandem.yield
+tandem.kernel @scales compute(<f32, f32>) matrix block(64) tensors [#p, #s] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !b, %s: !r):
+  %x = tandem.load_plane %p[0] : !b -> i8
+  %y = arith.extui %x : i8 to i32
+  %0 = tandem.reduce max %y over block : i32
+  tandem.store_plane %0, %p[1] : i32, !b
+  %a = arith.trunci %0 : i32 to i8
+  tandem.store_plane %a, %p[0] : i8, !b
+  %1 = tandem.reduce max %y over row : i32
+  tandem.store_plane %1, %s[1] : i32, !r
+  %b = arith.trunci %1 : i32 to i8
+  tandem.store_plane %b, %s[0] : i8, !r
+  tandem.yield
+}
+
+// -----
+
+!b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
+!r = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = row, scale = f32>>
+
+tandem.kernel @row_in_block compute(<f32, f32>) matrix block(64) tensors [#tandem.role<param "p">, #tandem.role<state "s">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !b, %s: !r):
+  // expected-error @+1 {{differs between the elements of a block, but an entry that all of them share is made of it}}
+  %x = tandem.load_plane %s[1] : !r -> i32
+  tandem.store_plane %x, %p[1] : i32, !b
+  tandem.yield
+}

@@ -22,8 +22,8 @@ import numpy as np
 
 from .cases import role_values
 from .metrics import tree_sum
-from .optimizers import Kernel
-from .scaled import WHOLE, Scaled
+from .optimizers import GRAPHS, Kernel
+from .scaled import ROW, WHOLE, Scaled
 from .storage import Draw, ExpansionState
 
 _F32 = np.float32
@@ -63,17 +63,18 @@ def storage_of(strategy, role, per, shape):
     return storage
 
 
-def _plane_shape(group, shape):
-    """How many entries a plane has where `group` elements share one."""
-    if group == WHOLE:
+def _plane_shape(group, rows, shape):
+    """How many entries a plane has where `group` elements of `rows` rows share one."""
+    if group in (WHOLE, ROW):
         return (-1,)
-    return (*shape[:-1], -(-shape[-1] // group))
+    return (*(-(-n // rows) for n in shape[:-1]), -(-shape[-1] // group))
 
 
 def shaped(storage, role, planes, shape):
     """A role's flat planes in their shapes."""
-    groups = storage.plane_groups(role)
-    return {name: plane.reshape(_plane_shape(groups[name], shape))
+    groups, rows = storage.plane_groups(role), getattr(storage, "rows", 1)
+    return {name: plane.reshape(
+                _plane_shape(groups[name], rows if groups[name] > 1 else 1, shape))
             for name, plane in planes.items()}
 
 
@@ -168,6 +169,17 @@ MATRIX_GRAPHS = {
         ("lr", "rho", "mixing", "eps1", "eps2", "d", "weight_decay")),
 }
 
+
+def matrix_graph(name):
+    """A graph of matrices, or one of flat tensors whose scales are those of rows or
+    blocks."""
+    if name in MATRIX_GRAPHS:
+        return MATRIX_GRAPHS[name]
+    flat = GRAPHS[name]
+    return MatrixGraph(lambda k, h: flat.run(k, h, h.step),
+                       dict.fromkeys(flat.states, "element"), flat.hypers)
+
+
 #===----------------------------------------------------------------------===#
 # Steps
 #===----------------------------------------------------------------------===#
@@ -175,7 +187,7 @@ MATRIX_GRAPHS = {
 
 def matrix_plane_types(graph, strategy):
     """Plane name -> dtype of its bits, over all roles of a graph."""
-    return {plane: dtype for role in MATRIX_GRAPHS[graph].roles
+    return {plane: dtype for role in matrix_graph(graph).roles
             for plane, dtype in strategy.storage(role).planes(role).items()}
 
 
@@ -189,15 +201,16 @@ def matrix_step(graph, strategy, planes, hypers, step, seed=0, key=0):
     """The new planes of one step: parameters and states, by plane name. A matrix
     without elements stays as it is."""
     shape = _find_shape(graph, strategy, planes)
-    missing = [h for h in MATRIX_GRAPHS[graph].hypers if h not in hypers]
+    missing = [h for h in matrix_graph(graph).hypers if h not in hypers]
     if missing:
         raise ValueError(f"graph '{graph}' needs the hyperparameter '{missing[0]}'")
     if not np.prod(shape):
         return {n: p for n, p in planes.items() if not n.startswith("grad")}
-    scalars = SimpleNamespace(**{name: float(value) for name, value in hypers.items()})
+    scalars = SimpleNamespace(**{name: float(value) for name, value in hypers.items()},
+                              step=step)
     with np.errstate(all="ignore"):
-        kernel = MatrixKernel(strategy, MATRIX_GRAPHS[graph].roles, planes, shape)
-        MATRIX_GRAPHS[graph].run(kernel, scalars)
+        kernel = MatrixKernel(strategy, matrix_graph(graph).roles, planes, shape)
+        matrix_graph(graph).run(kernel, scalars)
         return kernel.close(Draw(seed, key, 0, step))
 
 
@@ -206,7 +219,7 @@ def matrix_state(graph, strategy, kind, shape, seed=0):
     the same for the same arguments."""
     rng = np.random.default_rng([seed, *shape, zlib.crc32(f"{graph}/{kind}".encode())])
     planes = {}
-    for role, per in MATRIX_GRAPHS[graph].roles.items():
+    for role, per in matrix_graph(graph).roles.items():
         storage, own = storage_of(strategy, role, per, shape), shape_of(per, shape)
         values = role_values(role, storage, "ordinary" if kind == "bits" else kind, rng,
                              int(np.prod(own)))

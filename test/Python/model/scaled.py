@@ -24,6 +24,8 @@ from .storage import Storage, format_range
 _F32 = np.float32
 # The group of a scale that all elements of a tensor share.
 WHOLE = 1 << 62
+# That of a scale which those of a row share.
+ROW = 1 << 61
 
 
 def _dtype(format):
@@ -135,8 +137,9 @@ def _random_bits(code, size, draw):
 @dataclass(frozen=True)
 class Scaled(Storage):
     """Codes, and a scale for each `group` consecutive elements, or WHOLE for all.
-    Groups begin anew every `columns` elements, where there are columns. With a history
-    the scale is made of the magnitudes of so many stores before.
+    Groups begin anew every `columns` elements, where there are columns; then they may
+    be a ROW, or blocks of `rows` rows. With a history the scale is made of the
+    magnitudes of so many stores before.
     """
 
     code: Code
@@ -146,6 +149,7 @@ class Scaled(Storage):
     history: int = 0
     margin: int = 0
     columns: int = 0
+    rows: int = 1
 
     def planes(self, name):
         formats = self.code.planes | {".scale": self.scale}
@@ -162,8 +166,9 @@ class Scaled(Storage):
     def entries(self, name, size):
         entries = super().entries(name, size)
         if self.columns:
-            rows = size // self.columns
-            entries = {p: rows * -(-self.columns // group)
+            count = size // self.columns
+            entries = {p: (count if group == 1 else -(-count // self.rows))
+                       * -(-self.columns // group)
                        for p, group in self.plane_groups(name).items()}
         if self.history:
             entries[name + ".history"] *= self.history
@@ -180,7 +185,7 @@ class Scaled(Storage):
         columns = self.columns or max(size, 1)
         entries = per_group.reshape(-1, -(-columns // self.group))
         spread = np.repeat(entries, min(self.group, columns), axis=1)[:, :columns]
-        return spread.reshape(-1)[:size]
+        return np.repeat(spread, self.rows, axis=0).reshape(-1)[:size]
 
     def decode(self, planes, name):
         codes = [planes[name + s] for s in self.code.planes]
@@ -203,9 +208,12 @@ class Scaled(Storage):
         """The magnitudes of each group in a row; 0 where there is no number."""
         columns = self.columns or max(len(x), 1)
         group = min(self.group, columns)
-        magnitude = np.where(np.isfinite(x), np.abs(x), _F32(0))
-        padding = ((0, 0), (0, -columns % group))
-        return np.pad(magnitude.reshape(-1, columns), padding).reshape(-1, group)
+        magnitude = np.where(np.isfinite(x), np.abs(x), _F32(0)).reshape(-1, columns)
+        padding = ((0, -len(magnitude) % self.rows), (0, -columns % group))
+        padded = np.pad(magnitude, padding)
+        down, across = len(padded) // self.rows, padded.shape[1] // group
+        blocks = padded.reshape(down, self.rows, across, group)
+        return blocks.transpose(0, 2, 1, 3).reshape(-1, self.rows * group)
 
     def _least_magnitudes(self, x):
         """The smallest magnitude of each group but 0; 0 where there is none."""

@@ -19,7 +19,7 @@ import tandem
 from model import Strategy
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                          SoftsignCode)
-from model.scaled import WHOLE, Coded, Residual, Scaled
+from model.scaled import ROW, WHOLE, Coded, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
@@ -163,7 +163,9 @@ def storage_text(storage):
     if isinstance(storage, Residual):
         return f"#tandem.residual<{storage.format}, {storage.residual}>"
     if isinstance(storage, Scaled):
-        group = "tensor" if storage.group == WHOLE else storage.group
+        group = {WHOLE: "tensor", ROW: "row"}.get(storage.group, storage.group)
+        if storage.rows > 1:
+            group = f"{storage.rows}x{group}"
         return (f"#tandem.scaled<{code_text(storage.code)}, group = {group}, "
                 f"scale = {storage.scale}, recipe = {storage.recipe}, "
                 f"history = {storage.history}, margin = {storage.margin}>")

@@ -9,6 +9,7 @@
 #===----------------------------------------------------------------------===#
 """`launch(kernel, tensors, ...)` runs PTX text on arrays, in place."""
 
+import math
 from dataclasses import dataclass
 
 from model.metrics import tree_sum
@@ -48,11 +49,15 @@ class Tensor:
     def size(self):
         return len(next(iter(self.planes.values())))
 
-    def extent(self, per):
-        """The number of elements, rows or columns."""
+    def extent(self, per, block=0):
+        """The number of elements, rows, columns or, where there are any, blocks."""
         if per == Granularity.ELEMENT:
             return self.size
-        return self.shape[per - 1] if self.size else 0
+        if not self.size or (per == Granularity.BLOCK and not block):
+            return 0
+        if per == Granularity.BLOCK:
+            return math.prod(-(-n // block) for n in self.shape)
+        return self.shape[per - 1]
 
 
 @dataclass
@@ -88,12 +93,12 @@ class Regions:
         return self.add(name, aligned_copy(np.asarray(values, dtype=dtype)), False)
 
 
-def chunk_records(tensors, chunk_size, per=Granularity.ELEMENT):
-    """{tensor, begin, end} of chunks of at most `chunk_size` elements, rows or
-    columns."""
-    return [(index, begin, min(begin + chunk_size, tensor.extent(per)))
+def chunk_records(tensors, chunk_size, per=Granularity.ELEMENT, block=0):
+    """{tensor, begin, end} of chunks of at most `chunk_size` elements, rows, columns or
+    blocks."""
+    return [(index, begin, min(begin + chunk_size, tensor.extent(per, block)))
             for index, tensor in enumerate(tensors)
-            for begin in range(0, tensor.extent(per), chunk_size)]
+            for begin in range(0, tensor.extent(per, block), chunk_size)]
 
 
 @dataclass
@@ -131,6 +136,8 @@ def matrix_tail(kernel, tensor, index, chunks, tiles, regions):
     for i, (_, scope, _) in enumerate(kernel.reductions):
         axis = {"row": 0, "column": 1}.get(scope)
         entries = 0 if axis is None else tensor.shape[axis] * counts[axis] + 64
+        if scope == "block":
+            entries = tensor.extent(Granularity.BLOCK, kernel._native.block) + 64
         words.append(regions.add(f"parts[{i}][{index}]", aligned(entries, np.uint32),
                                  True))
     return words
@@ -184,19 +191,19 @@ def phase_names(kernel):
         if "column" in own:
             yield name + "_column_totals", Granularity.COLUMN
     for per in kernel._native.commits:
-        suffix = ("", "_rows", "_columns")[per]
+        suffix = ("", "_rows", "_columns", "_blocks")[per]
         yield f"tandem_{kernel.name}_commit{suffix}", Granularity(per) or None
 
 
 def all_chunks(kernel, tensors, chunk_size, tiles):
-    """The chunks of elements (tiles of matrices), and those of rows and columns."""
+    """The chunks of elements (tiles of matrices), and those of rows, columns, blocks."""
     if not kernel.is_matrix:
         return {Granularity.ELEMENT: chunk_records(tensors, chunk_size)}
     # A chunk has whole groups.
-    length = max(chunk_size, 256)
-    return {Granularity.ELEMENT: tiles.records(tensors),
-            Granularity.ROW: chunk_records(tensors, length, Granularity.ROW),
-            Granularity.COLUMN: chunk_records(tensors, length, Granularity.COLUMN)}
+    length, block = max(chunk_size, 256), kernel._native.block
+    return {Granularity.ELEMENT: tiles.records(tensors)} | {
+        per: chunk_records(tensors, length, per, block)
+        for per in (Granularity.ROW, Granularity.COLUMN, Granularity.BLOCK)}
 
 
 def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
@@ -207,6 +214,9 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
     launch to some of the chunks.
     """
     regions = Regions()
+    if block := kernel._native.block:
+        # A block is in one tile.
+        tiles = Tiles(block, max(tiles.columns, block))
     chunks = all_chunks(kernel, tensors, chunk_size, tiles)
     elements = chunks[Granularity.ELEMENT]
     reductions = len(kernel.reductions)

@@ -105,7 +105,7 @@ private:
 
   PlaneData draw(const Plane &plane, unsigned size) {
     PlaneData data{plane.elementType.getIntOrFloatBitWidth(), {}};
-    size_t entries = llvm::divideCeil(size, plane.group);
+    size_t entries = llvm::divideCeil(size, plane.group.columns);
     for (size_t i = 0; i < entries * std::max<int64_t>(plane.history, 1); ++i)
       data.elements.push_back(
           isTame ? drawTame(plane)
@@ -116,7 +116,7 @@ private:
   /// Up to 2, as a scale positive.
   uint64_t drawTame(const Plane &plane) {
     std::uniform_real_distribution<double> any(-2, 2), scale(0x1p-10, 2);
-    bool isScale = plane.group > 1;
+    bool isScale = !(plane.group == Group());
     if (std::optional<Format> format = getFormat(plane.elementType))
       return SoftFloat::fromDouble(*format,
                                    isScale ? scale(random) : any(random))

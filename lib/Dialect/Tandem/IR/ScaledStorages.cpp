@@ -24,16 +24,15 @@ using namespace mlir::tandem;
 //===----------------------------------------------------------------------===//
 
 static LogicalResult verifyHistory(function_ref<InFlightDiagnostic()> emitError,
-                                   scaled::CodeAttrInterface code,
-                                   int64_t group, scaled::Recipe recipe,
-                                   int64_t history) {
+                                   scaled::CodeAttrInterface code, Group group,
+                                   scaled::Recipe recipe, int64_t history) {
   // (C4)
   constexpr int64_t longest = 1024;
   if (history < 0 || history > longest)
     return emitError() << "a history is of 1 to " << longest
                        << " stores, or 0 for none, got " << history;
   // (C5)
-  if (group != Plane::wholeTensor)
+  if (!group.isTensor())
     return emitError() << "a history is of a whole tensor; use group = tensor";
   // (C6)
   if (recipe == scaled::Recipe::given)
@@ -50,17 +49,29 @@ static LogicalResult verifyHistory(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+/// (C1)
+static LogicalResult verifyGroup(function_ref<InFlightDiagnostic()> emitError,
+                                 Group group) {
+  bool isSize = group.columns >= 16 && group.columns <= 256 &&
+                llvm::isPowerOf2_64(group.columns);
+  if (group.isTensor() || group.isRow() || (isSize && group.rows == 1) ||
+      (isSize && group.rows == group.columns))
+    return success();
+  InFlightDiagnostic diagnostic =
+      emitError() << "a group is a power of two from 16 to 256, a square block "
+                     "of such a size, 'row' or 'tensor', got ";
+  if (group.rows != 1)
+    diagnostic << group.rows << "x";
+  return diagnostic << group.columns;
+}
+
 LogicalResult
 ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                          scaled::CodeAttrInterface code, int64_t group,
+                          scaled::CodeAttrInterface code, Group group,
                           Type scale, scaled::Recipe recipe, int64_t history,
                           int64_t margin) {
-  // (C1)
-  if (group != Plane::wholeTensor &&
-      (group < 16 || group > 256 || !llvm::isPowerOf2_64(group)))
-    return emitError() << "a group is a power of two from 16 to 256, or "
-                          "'tensor', got "
-                       << group;
+  if (failed(verifyGroup(emitError, group)))
+    return failure();
   // (C2)
   if (!scaled::isScaleType(scale))
     return emitError() << "a scale is f32, bf16, f16 or f8E8M0FNU, got "
@@ -83,7 +94,7 @@ static SmallVector<Plane> getPlanesOf(scaled::CodeAttrInterface code) {
   SmallVector<Plane> planes;
   for (const scaled::CodePlane &plane : code.getPlanes())
     planes.push_back({plane.suffix, plane.elementType, /*isRead=*/true,
-                      /*group=*/1, /*isRaw=*/true});
+                      /*group=*/{}, /*isRaw=*/true});
   return planes;
 }
 
@@ -166,10 +177,19 @@ public:
 
 private:
   Value reduce(ReduceKind kind, Value magnitude) {
-    if (storage.getGroup() == Plane::wholeTensor)
-      return ReduceOp::create(b.builder, b.loc, kind, magnitude, Scope::tensor);
-    return ReduceOp::create(b.builder, b.loc, kind, magnitude,
-                            storage.getGroup());
+    Group group = storage.getGroup();
+    if (std::optional<Scope> scope = getScope(group))
+      return ReduceOp::create(b.builder, b.loc, kind, magnitude, *scope);
+    return ReduceOp::create(b.builder, b.loc, kind, magnitude, group.columns);
+  }
+
+  /// What a group is, if it is more than consecutive elements.
+  static std::optional<Scope> getScope(Group group) {
+    if (group.isTensor())
+      return Scope::tensor;
+    if (group.isRow())
+      return Scope::row;
+    return group.isBlock() ? std::optional(Scope::block) : std::nullopt;
   }
 
   Value findLargest() {

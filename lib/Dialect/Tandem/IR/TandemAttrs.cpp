@@ -18,19 +18,36 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
-/// `tensor`, or a number of elements.
-static ParseResult parseGroup(AsmParser &parser, int64_t &group) {
-  if (failed(parser.parseOptionalKeyword("tensor")))
-    return parser.parseInteger(group);
-  group = Plane::wholeTensor;
+/// `tensor`, `row`, a number of elements, or the rows and columns of a block.
+static ParseResult parseGroup(AsmParser &parser, Group &group) {
+  for (auto [keyword, known] :
+       {std::pair("tensor", Group::tensor()), {"row", Group::row()}})
+    if (succeeded(parser.parseOptionalKeyword(keyword))) {
+      group = known;
+      return success();
+    }
+  SMLoc location = parser.getCurrentLocation();
+  SmallVector<int64_t> sizes;
+  if (parser.parseDimensionList(sizes, /*allowDynamic=*/false,
+                                /*withTrailingX=*/false))
+    return failure();
+  if (sizes.empty() || sizes.size() > 2)
+    return parser.emitError(location)
+           << "a group is 'tensor', 'row', a number of elements, or a block "
+              "such as 128x128";
+  group = {sizes.back(), sizes.size() == 2 ? sizes.front() : 1};
   return success();
 }
 
-static void printGroup(AsmPrinter &printer, int64_t group) {
-  if (group == Plane::wholeTensor)
+static void printGroup(AsmPrinter &printer, Group group) {
+  if (group.isTensor())
     printer << "tensor";
+  else if (group.isRow())
+    printer << "row";
+  else if (group.rows == 1)
+    printer << group.columns;
   else
-    printer << group;
+    printer << group.rows << "x" << group.columns;
 }
 
 #include "tandem/Dialect/Tandem/IR/StorageInterface.cpp.inc"
@@ -80,7 +97,8 @@ static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
       return success();
     }
   if (key == "per")
-    if (std::optional<Granularity> per = symbolizeGranularity(value)) {
+    if (std::optional<Granularity> per = symbolizeGranularity(value);
+        per && *per != Granularity::block) {
       fields.per = *per;
       return success();
     }

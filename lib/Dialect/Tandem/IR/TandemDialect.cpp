@@ -42,6 +42,12 @@ void TandemDialect::initialize() {
       >();
 }
 
+bool mlir::tandem::needsMatrix(StorageAttrInterface storage) {
+  return llvm::any_of(storage.getPlanes(), [](const Plane &plane) {
+    return plane.group.isRow() || plane.group.isBlock();
+  });
+}
+
 RoleAttr mlir::tandem::getRole(BlockArgument argument) {
   auto function =
       dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());

@@ -90,14 +90,29 @@ unsigned KernelOp::getFirstPlane(unsigned tensor) {
   return plane;
 }
 
+/// What a plane of a tensor has entries for.
+static Granularity getGranularity(RoleAttr role, const Plane &plane) {
+  if (role.getPer() != Granularity::element)
+    return role.getPer();
+  if (plane.group.isRow())
+    return Granularity::row;
+  return plane.group.isBlock() ? Granularity::block : Granularity::element;
+}
+
 int64_t KernelOp::getSharing(unsigned tensor, const Plane &plane) {
-  Granularity own = getTensorRole(tensor).getPer();
+  if (plane.group.isTensor())
+    return Group::all;
+  RoleAttr role = getTensorRole(tensor);
+  Granularity entries = getGranularity(role, plane);
+  // A row's and a block's own entry.
+  if (entries == getPer() && role.getPer() == Granularity::element &&
+      entries != Granularity::element)
+    return 1;
   bool runsAlongRows = getPer() == Granularity::element;
-  if (own == getPer() || (runsAlongRows && own == Granularity::column))
-    return plane.group;
   // One row at a time has one entry.
-  return runsAlongRows || plane.group == Plane::wholeTensor ? Plane::wholeTensor
-                                                            : 0;
+  if (runsAlongRows && entries == Granularity::row)
+    return Group::all;
+  return runsAlongRows || entries == getPer() ? plane.group.columns : 0;
 }
 
 unsigned KernelOp::getNumMetrics() {
@@ -139,8 +154,27 @@ static LogicalResult verifyScalars(KernelOp op) {
   return success();
 }
 
-static bool isAlongAxis(Scope scope) {
-  return scope == Scope::row || scope == Scope::column;
+/// Whether a matrix has several results of a reduction.
+static bool isWithinMatrix(Scope scope) {
+  return scope == Scope::row || scope == Scope::column || scope == Scope::block;
+}
+
+/// (C9)
+static LogicalResult verifyBlocks(KernelOp op) {
+  int64_t size = op.getBlock();
+  bool isSize = size >= 16 && size <= 256 && llvm::isPowerOf2_64(size);
+  if (size && (!isSize || !op.getMatrix()))
+    return op.emitOpError("a block is a power of two from 16 to 256, in a "
+                          "matrix kernel, got ")
+           << size;
+  for (unsigned i = 0; i < op.getNumTensors(); ++i)
+    for (const Plane &plane : op.getTensorType(i).getStorage().getPlanes())
+      if (plane.group.isBlock() && plane.group.rows != size)
+        return op.emitOpError("stores ")
+               << op.getTensorRole(i).getName() << " in blocks of "
+               << plane.group.rows << ", but its blocks are of " << size
+               << "; the blocks of a kernel are of one size";
+  return success();
 }
 
 /// (C8)
@@ -150,8 +184,8 @@ static LogicalResult verifyMatrix(KernelOp op) {
     auto partial = dyn_cast<PartialOp>(inner);
     auto size = dyn_cast<SizeOp>(inner);
     bool isAxis = isa<LoadTotalOp>(inner) ||
-                  (reduce && isAlongAxis(reduce.getScope())) ||
-                  (partial && isAlongAxis(partial.getScope())) ||
+                  (reduce && isWithinMatrix(reduce.getScope())) ||
+                  (partial && isWithinMatrix(partial.getScope())) ||
                   (size && size.getPer() != Granularity::element);
     if (isAxis && !op.getMatrix())
       return inner.emitOpError("has rows and columns in a kernel that knows "
@@ -194,6 +228,12 @@ static LogicalResult verifyTensors(KernelOp op) {
              << ", which cannot be computed under the "
              << stringifyPolicy(compute.getPolicy()) << " policy of "
              << compute.getFormat();
+    if (needsMatrix(stored.getStorage()) && // (C8)
+        (role.getPer() != Granularity::element || !op.getMatrix()))
+      return op.emitOpError("stores ")
+             << role.getName() << " as " << stored.getStorage()
+             << ", whose scales are those of a matrix's rows or blocks; mark "
+                "the kernel 'matrix' and the role per element";
   }
   return success();
 }
@@ -242,7 +282,7 @@ LogicalResult KernelOp::verifyRegions() {
   for (auto op : getBodyBlock().getOps<LoadTotalOp>())
     if (failed(verifyIndex(op)))
       return failure();
-  if (failed(verifyMatrix(*this)))
+  if (failed(verifyMatrix(*this)) || failed(verifyBlocks(*this)))
     return failure();
   // (C4)
   if (getWidth() < 1 || !llvm::isPowerOf2_64(getWidth()))
@@ -382,9 +422,17 @@ void ReduceOp::build(OpBuilder &builder, OperationState &state, ReduceKind kind,
         scope);
 }
 
-/// (C3) of reduce, (C1) of partial.
-static LogicalResult verifyReduced(Operation *op, ReduceKind kind, Type value) {
+/// (C3) and (C4) of reduce, (C1) of partial.
+static LogicalResult verifyReduced(Operation *op, ReduceKind kind, Type value,
+                                   Scope scope) {
   bool isSum = kind == ReduceKind::sum;
+  if (isSum && scope == Scope::block)
+    return op->emitOpError("sums are over rows, columns, a tensor or the "
+                           "model; a block has its max and min");
+  auto kernel = op->getParentOfType<KernelOp>();
+  if (scope == Scope::block && kernel && !kernel.getBlock())
+    return op->emitOpError("is over a block of a kernel that has none; give "
+                           "the kernel 'block(size)'");
   Type element = getElementTypeOrSelf(value);
   if (isSum ? element.isF32() : element.isInteger(32))
     return success();
@@ -417,7 +465,7 @@ LogicalResult ReduceOp::verify() {
            << getGroup() << ")'";
   if (!endsPhase() && failed(verifyGroup(*this)))
     return failure();
-  return verifyReduced(*this, getKind(), getValue().getType());
+  return verifyReduced(*this, getKind(), getValue().getType(), getScope());
 }
 
 LogicalResult PartialOp::verify() {
@@ -425,24 +473,32 @@ LogicalResult PartialOp::verify() {
   if (getScope() == Scope::group)
     return emitOpError("ends with the launch; a group's reduction is a "
                        "tandem.reduce");
-  return verifyReduced(*this, getKind(), getValue().getType());
+  return verifyReduced(*this, getKind(), getValue().getType(), getScope());
 }
 
 LogicalResult LoadTotalOp::verify() {
   // (C1)
-  if (!isAlongAxis(getScope()))
-    return emitOpError("reads a row's or a column's result; that of a ")
+  if (!isWithinMatrix(getScope()))
+    return emitOpError("reads a row's, column's or block's result; that of a ")
            << stringifyScope(getScope()) << " is a tandem.total";
   // (C2)
   auto kernel = getOperation()->getParentOfType<KernelOp>();
-  Granularity own =
-      getScope() == Scope::row ? Granularity::row : Granularity::column;
+  Granularity own = getScope() == Scope::row      ? Granularity::row
+                    : getScope() == Scope::column ? Granularity::column
+                                                  : Granularity::block;
   if (kernel && kernel.getPer() != Granularity::element &&
       kernel.getPer() != own)
     return emitOpError("over ")
            << stringifyScope(getScope()) << " in a part per "
            << stringifyGranularity(kernel.getPer());
   return success();
+}
+
+LogicalResult SizeOp::verify() {
+  // (C1)
+  if (getPer() != Granularity::block)
+    return success();
+  return emitOpError("counts elements, rows or columns, not blocks");
 }
 
 LogicalResult LookupOp::verify() {

@@ -26,8 +26,9 @@ using namespace mlir::tandem;
 
 /// Planes with an entry for each element; scales have one for each group.
 static unsigned countElementPlanes(StorageAttrInterface storage) {
-  return llvm::count_if(storage.getPlanes(),
-                        [](const Plane &plane) { return plane.group == 1; });
+  return llvm::count_if(storage.getPlanes(), [](const Plane &plane) {
+    return plane.group == Group();
+  });
 }
 
 /// The storage a strategy gives a role, or a diagnostic.
@@ -49,6 +50,12 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
     return function.emitError("strategy '")
            << strategy.getSymName() << "' stores the grad " << role.getName()
            << " in " << storage << "; a gradient has one plane beside scales";
+  if (role.getPer() != Granularity::element && needsMatrix(storage))
+    return function.emitError("strategy '")
+           << strategy.getSymName() << "' stores " << role.getName() << " as "
+           << storage << ", but it is a vector with an entry per "
+           << stringifyGranularity(role.getPer())
+           << ", which has no rows or blocks; use group = tensor or a number";
   return storage;
 }
 

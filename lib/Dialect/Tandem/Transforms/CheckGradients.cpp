@@ -35,8 +35,8 @@ static bool isGradient(KernelOp kernel, Value tensor) {
 static Type getCheckedFormat(KernelOp kernel, LoadPlaneOp op) {
   Plane plane =
       op.getTensor().getType().getStorage().getPlanes()[op.getPlane()];
-  bool isChecked = isGradient(kernel, op.getTensor()) && plane.group == 1 &&
-                   isa<FloatType>(plane.elementType);
+  bool isChecked = isGradient(kernel, op.getTensor()) &&
+                   plane.group == Group() && isa<FloatType>(plane.elementType);
   return isChecked ? plane.elementType : Type();
 }
 

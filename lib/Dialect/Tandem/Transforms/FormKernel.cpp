@@ -145,6 +145,8 @@ private:
 
   func::FuncOp function;
   Pass::Statistic &uniformCount;
+  /// Whether the graph has rows and columns.
+  bool isMatrix = false;
   KernelOp kernel;
   std::unique_ptr<PrologueBuilder> prologue;
   OpBuilder body{static_cast<MLIRContext *>(nullptr)};
@@ -155,6 +157,17 @@ private:
   llvm::DenseMap<Value, Granularity> vectors;
 };
 } // namespace
+
+/// Scales of rows and blocks are those of a matrix, also where the graph has
+/// none.
+static void addScales(KernelOp kernel, StorageAttrInterface storage) {
+  if (!needsMatrix(storage))
+    return;
+  kernel.setMatrix(true);
+  for (const Plane &plane : storage.getPlanes())
+    if (plane.group.isBlock())
+      kernel.setBlock(plane.group.rows);
+}
 
 KernelOp KernelFormer::createKernel() {
   OpBuilder builder(function);
@@ -177,7 +190,10 @@ KernelOp KernelFormer::createKernel() {
       builder, loc, function.getSymName(),
       function->getAttrOfType<ComputeAttr>(TandemDialect::getComputeAttrName()),
       builder.getArrayAttr(tensorRoles), builder.getArrayAttr(scalarRoles));
-  op.setMatrix(isMatrixGraph(function));
+  isMatrix = isMatrixGraph(function);
+  op.setMatrix(isMatrix);
+  for (Type type : tensorTypes)
+    addScales(op, cast<StoredType>(type).getStorage());
   auto addBlock = [&](Region &region, ArrayRef<Type> types) {
     region.emplaceBlock().addArguments(
         types, SmallVector<Location>(types.size(), loc));
@@ -314,7 +330,7 @@ LogicalResult KernelFormer::forward(Operation *op) {
 
 std::optional<Granularity> KernelFormer::getGranularity(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || type.getRank() == 0 || !kernel.getMatrix())
+  if (!type || type.getRank() == 0 || !isMatrix)
     return std::nullopt;
   if (type.getRank() == 2)
     return Granularity::element;
@@ -344,14 +360,14 @@ LogicalResult KernelFormer::fuseSize(arith::IndexCastOp op) {
   auto dim = op.getIn().getDefiningOp<tensor::DimOp>();
   auto type = cast<RankedTensorType>(dim.getSource().getType());
   std::optional<int64_t> index = dim.getConstantIndex();
-  bool isMatrix = kernel.getMatrix() && type.getRank() == 2;
-  if ((type.getRank() != 1 && !isMatrix) || !index ||
+  bool isDimension = isMatrix && type.getRank() == 2;
+  if ((type.getRank() != 1 && !isDimension) || !index ||
       !op.getType().isInteger(64))
     return op.emitError("the size of a tensor is tensor.dim of a tensor with "
                         "one dimension, or of a matrix in a graph of rows and "
                         "columns, cast to i64");
   Granularity per = Granularity::element;
-  if (isMatrix)
+  if (isDimension)
     per = *index == 0 ? Granularity::row : Granularity::column;
   else if (auto known = getGranularity(dim.getSource()))
     per = *known;
@@ -410,12 +426,12 @@ LogicalResult KernelFormer::fuseReduction(linalg::ReduceOp op) {
   Value value = succeeded(scope) ? lookup(op.getInputs()[0], op) : Value();
   if (!value)
     return failure();
-  if (kernel.getMatrix() && !getGranularity(op.getInputs()[0]))
+  if (isMatrix && !getGranularity(op.getInputs()[0]))
     return op.emitError("adds up a vector whose entries are all alike, which "
                         "says nothing of rows or columns; multiply by their "
                         "number (tensor.dim)");
   // Each element counts, also where a row's are all alike.
-  if (kernel.getMatrix() && dimensions == 2)
+  if (isMatrix && dimensions == 2)
     value =
         ReduceOp::create(body, op.getLoc(), ReduceKind::sum, value, Scope::row);
   Value sum =
@@ -431,7 +447,7 @@ bool KernelFormer::isIndexedByPlace(linalg::LinalgOp op, OpOperand &operand) {
   AffineMap map = op.getMatchingIndexingMap(&operand);
   if (map.isIdentity())
     return true;
-  if (!kernel.getMatrix() || op.getNumLoops() != 2 || map.getNumResults() != 1)
+  if (!isMatrix || op.getNumLoops() != 2 || map.getNumResults() != 1)
     return false;
   auto dim = dyn_cast<AffineDimExpr>(map.getResult(0));
   std::optional<Granularity> own = getGranularity(operand.get());

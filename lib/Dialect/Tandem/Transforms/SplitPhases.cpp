@@ -26,19 +26,35 @@ static bool isReduction(Operation &op) {
   return reduce && reduce.endsPhase();
 }
 
-static Granularity getGranularity(KernelOp kernel, Value tensor) {
-  unsigned index = cast<BlockArgument>(tensor).getArgNumber();
-  return kernel.getTensorRole(index).getPer();
-}
-
 //===----------------------------------------------------------------------===//
 // What differs between elements
 //===----------------------------------------------------------------------===//
 
 namespace {
 /// Along which axes of a matrix, or of a flat tensor all at once, values
-/// differ.
-enum Variation : unsigned { none = 0, byRow = 1, byColumn = 2, byElement = 3 };
+/// differ. The elements of a block need not differ where the blocks do.
+enum Variation : unsigned {
+  none = 0,
+  byRow = 1,
+  byColumn = 2,
+  byBlock = 4,
+  byElement = 7
+};
+
+/// That of a plane's entries.
+unsigned getVariation(KernelOp kernel, Value tensor, const Plane &plane) {
+  if (plane.group.isTensor())
+    return none;
+  if (plane.group.isRow())
+    return byRow;
+  if (plane.group.isBlock())
+    return byBlock;
+  unsigned index = cast<BlockArgument>(tensor).getArgNumber();
+  Granularity per = kernel.getTensorRole(index).getPer();
+  return per == Granularity::row      ? byRow
+         : per == Granularity::column ? byColumn
+                                      : byElement;
+}
 
 /// Finds along which axes the values of a body differ.
 class Variations {
@@ -52,28 +68,15 @@ public:
   unsigned of(Value value) const { return of(value.getDefiningOp()); }
 
 private:
-  static unsigned get(Granularity granularity) {
-    switch (granularity) {
-    case Granularity::row:
-      return byRow;
-    case Granularity::column:
-      return byColumn;
-    case Granularity::element:
-      return byElement;
-    }
-    llvm_unreachable("every granularity is listed");
-  }
-
   unsigned find(Operation &op) const {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
-      return load.getPlaneInfo().group == Plane::wholeTensor
-                 ? none
-                 : get(getGranularity(kernel, load.getTensor()));
+      return getVariation(kernel, load.getTensor(), load.getPlaneInfo());
     if (auto bits = dyn_cast<RandomBitsOp>(op))
-      return get(getGranularity(kernel, bits.getTensor()));
+      return getVariation(kernel, bits.getTensor(), Plane());
     if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.endsPhase())
       return reduce.getScope() == Scope::row      ? byRow
              : reduce.getScope() == Scope::column ? byColumn
+             : reduce.getScope() == Scope::block  ? byBlock
                                                   : none;
     unsigned joined = none;
     for (Value operand : op.getOperands())
@@ -173,27 +176,19 @@ public:
     auto store = dyn_cast<StorePlaneOp>(op);
     if (!store)
       return std::nullopt;
-    if (store.getPlaneInfo().group == Plane::wholeTensor)
-      return none;
-    auto parent = op.getParentOfType<KernelOp>();
-    switch (getGranularity(parent, store.getTensor())) {
-    case Granularity::row:
-      return byRow;
-    case Granularity::column:
-      return byColumn;
-    case Granularity::element:
-      return std::nullopt;
-    }
-    llvm_unreachable("every granularity is listed");
+    unsigned variation = getVariation(op.getParentOfType<KernelOp>(),
+                                      store.getTensor(), store.getPlaneInfo());
+    return variation == byElement ? std::nullopt : std::optional(variation);
   }
 
 private:
   Phase find(ReduceOp op) const {
     Phase phase{depths.lookup(op), Granularity::element};
-    bool isAlongAxis =
-        op.getScope() == Scope::row || op.getScope() == Scope::column;
+    bool isWithin = op.getScope() == Scope::row ||
+                    op.getScope() == Scope::column ||
+                    op.getScope() == Scope::block;
     unsigned varies = variations.of(op.getValue());
-    if (kernel.getMatrix() && !isAlongAxis)
+    if (kernel.getMatrix() && !isWithin)
       phase.per = varies == byRow ? Granularity::row : Granularity::column;
     return phase;
   }
@@ -218,7 +213,7 @@ public:
   }
 
   /// Builds what writes the entries that elements share: all of them, those of
-  /// a row or those of a column. There need be none.
+  /// a row, a column or a block. There need be none.
   LogicalResult buildCommit(Operation *&behind, unsigned shared,
                             Granularity per, StringRef suffix) {
     auto isWanted = [&](Operation &op) { return plan.getShared(op) == shared; };
@@ -282,7 +277,7 @@ private:
 
   static Value buildTotal(OpBuilder &builder, ReduceOp reduce, unsigned index) {
     Scope scope = reduce.getScope();
-    if (scope == Scope::row || scope == Scope::column)
+    if (scope == Scope::row || scope == Scope::column || scope == Scope::block)
       return LoadTotalOp::create(builder, reduce.getLoc(), reduce.getType(),
                                  index, scope);
     return TotalOp::create(builder, reduce.getLoc(), reduce.getType(), index);
@@ -320,12 +315,14 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
     PartBuilder builder(kernel, plan);
     for (auto [number, phase] : llvm::enumerate(plan.getEarly()))
       builder.buildEarly(number, phase);
-    // A tensor's own entries are read with those of its rows and columns.
+    // A tensor's own entries are read with those of its rows and blocks.
     Operation *behind = kernel;
     if (failed(builder.buildCommit(behind, byRow, Granularity::row,
                                    "_commit_rows")) ||
         failed(builder.buildCommit(behind, byColumn, Granularity::column,
                                    "_commit_columns")) ||
+        failed(builder.buildCommit(behind, byBlock, Granularity::block,
+                                   "_commit_blocks")) ||
         failed(
             builder.buildCommit(behind, none, Granularity::element, "_commit")))
       return failure();

@@ -79,7 +79,7 @@ LogicalResult Sources::join(const Sources &other) {
 
 void Tabulator::visit(Operation *op) {
   if (auto load = dyn_cast<LoadPlaneOp>(op)) {
-    bool isShared = load.getPlaneInfo().group > 1;
+    bool isShared = !(load.getPlaneInfo().group == Group());
     if (load.getType().isInteger(8))
       sources[op] = isShared ? Sources{load, {}} : Sources{{}, load};
     return;

@@ -31,6 +31,29 @@
 namespace mlir::tandem {
 class ComputeAttr;
 
+/// Elements of a tensor that share something: so many neighbours in each of so
+/// many neighbouring rows.
+struct Group {
+  static constexpr int64_t all = int64_t(1) << 62;
+
+  /// Powers of two, or all there are.
+  int64_t columns = 1, rows = 1;
+
+  static constexpr Group tensor() { return {all, all}; }
+  static constexpr Group row() { return {all, 1}; }
+
+  bool isTensor() const { return rows == all; }
+  bool isRow() const { return columns == all && rows == 1; }
+  bool isBlock() const { return rows > 1 && rows != all; }
+
+  bool operator==(const Group &other) const {
+    return columns == other.columns && rows == other.rows;
+  }
+};
+inline llvm::hash_code hash_value(const Group &group) {
+  return llvm::hash_combine(group.columns, group.rows);
+}
+
 /// One array in memory, one entry per element or group of the logical tensor.
 struct Plane {
   /// Appended to the role's name: "" for the visible plane, else ".lo" etc.
@@ -39,11 +62,9 @@ struct Plane {
   Type elementType;
   /// Whether decoding reads it.
   bool isRead = true;
-  /// The group of a plane with one entry for a tensor.
-  static constexpr int64_t wholeTensor = int64_t(1) << 62;
-
-  /// Consecutive elements that share an entry, a power of two.
-  int64_t group = 1;
+  /// The elements that share an entry; of a tensor per row or column, so many
+  /// rows or columns.
+  Group group;
   /// Whether kernels load it as bits, which the storage takes apart itself.
   bool isRaw = false;
   /// Whether encoding reads what earlier steps have left.
@@ -89,6 +110,9 @@ struct UniformFactor {
 namespace mlir::tandem {
 /// The role of a graph argument, or null.
 RoleAttr getRole(BlockArgument argument);
+
+/// Whether a plane has an entry for each row or block of a matrix.
+bool needsMatrix(StorageAttrInterface storage);
 } // namespace mlir::tandem
 
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEM_H

@@ -43,10 +43,12 @@ def Tandem_ReduceKind : Tandem_Enum<"ReduceKind", "what a reduction makes of its
 
 def Tandem_Scope : Tandem_Enum<"Scope", "the elements that meet in a reduction", [
   I32EnumAttrCase<"group", 0>, I32EnumAttrCase<"tensor", 1>,
-  I32EnumAttrCase<"model", 2>, I32EnumAttrCase<"row", 3>, I32EnumAttrCase<"column", 4>]>;
+  I32EnumAttrCase<"model", 2>, I32EnumAttrCase<"row", 3>, I32EnumAttrCase<"column", 4>,
+  I32EnumAttrCase<"block", 5>]>;
 
 def Tandem_Granularity : Tandem_Enum<"Granularity", "what a matrix has a value for", [
-  I32EnumAttrCase<"element", 0>, I32EnumAttrCase<"row", 1>, I32EnumAttrCase<"column", 2>]>;
+  I32EnumAttrCase<"element", 0>, I32EnumAttrCase<"row", 1>, I32EnumAttrCase<"column", 2>,
+  I32EnumAttrCase<"block", 3>]>;
 
 def Tandem_KernelPart : Tandem_Enum<"KernelPart", "which launch of a graph's kernel", [
   I32EnumAttrCase<"whole", 0>, I32EnumAttrCase<"early", 1>, I32EnumAttrCase<"commit", 2>]>;
@@ -234,8 +236,11 @@ def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual"> {
 def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesRandomBits", "isSaturated"]> {
   let summary = "codes of a few bits, and a scale for each group of elements";
   let description = [{
-    `group` consecutive elements of the unsharded row-major tensor share a scale
-    (the last group of a tensor may be shorter), or all of them do. A store makes the scale from
+    A `group` of elements shares a scale: so many consecutive ones of the unsharded
+    row-major tensor (the last group may be shorter), all of the `tensor`, those of
+    each `row`, or a block of so many rows and columns, `128x128` (the last blocks may be
+    smaller). Rows and blocks are those of a matrix, in whose rows groups begin
+    anew. A store makes the scale from
     the largest finite magnitude that it stores in the group, rounded up to the
     type `scale` by `recipe`; see the `scaled` dialect.
 
@@ -251,17 +256,20 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesR
     ```mlir
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = bf16>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 32, scale = f8E8M0FNU, recipe = pow2>
+    #tandem.scaled<#scaled.float<f8E4M3FN>, group = row, scale = f32>
+    #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128x128, scale = f32>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = pow2>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16, margin = 1>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = given>
     ```
 
-    Constraints: (C1) the group is a power of two from 16 to 256, or the tensor; (C2) the scale
+    Constraints: (C1) the group is a power of two from 16 to 256, a square block of one, a row or the
+    tensor; (C2) the scale
     is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes no `current`; (C4) a history is of 1 to
     1024 stores, (C5) of a whole tensor, (C6) of a scale that is not given and (C7) of a code
     without a range; (C8) a margin belongs to a history and is 0 to 16.
   }];
-  let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "int64_t":$group,
+  let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "Group":$group,
                         "Type":$scale,
                         DefaultValuedParameter<"::mlir::scaled::Recipe",
                                                "::mlir::scaled::Recipe::current">:$recipe,

@@ -200,17 +200,20 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two;
     (C5) each storage has a value under the compute policy; (C6) each metric has an
     index of its own; (C7) each partial and total is one of the `reductions`;
-    (C8) tensors, reductions and parts per row or column belong to a `matrix`
-    kernel, which has no metrics.
+    (C8) tensors, reductions, parts and scales per row, column or block belong to a
+    `matrix` kernel, which has no metrics; (C9) a block is a power of two from 16 to 256,
+    and the storages' blocks are of that size.
 
     A `matrix` kernel knows the rows and columns of its tensors: some have an entry
-    for each row or column, some reductions run along a row or a column.
+    for each row or column, some reductions run along a row or a column. With
+    `block(B)` it also knows blocks of B rows and B columns.
 
     A kernel with reductions over more than a group is launched in parts, which
     `-tandem-split-phases` separates: phases that make reductions for later
     ones (`early`), the last phase (`whole`, as is a kernel of one phase), and a
     program that runs once for each tensor and writes what its elements share
-    (`commit`). A part `per(row)` or `per(column)` runs once for each row or column.
+    (`commit`). A part `per(row)`, `per(column)` or `per(block)` runs once for each
+    of them.
 
     Example:
 
@@ -240,12 +243,13 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
                        DefaultValuedAttr<Tandem_KernelPart, "KernelPart::whole">:$part,
                        DefaultValuedAttr<I64Attr, "0">:$reductions,
                        UnitAttr:$matrix,
+                       DefaultValuedAttr<I64Attr, "0">:$block,
                        DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per);
   let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `compute` `(` $compute `)` (`width` `(` $width^ `)`)?
     (`part` `(` $part^ `)`)? (`reductions` `(` $reductions^ `)`)?
-    (`matrix` $matrix^)? (`per` `(` $per^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
+    (`matrix` $matrix^)? (`block` `(` $block^ `)`)? (`per` `(` $per^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
     `prologue` $prologue `body` $body attr-dict-with-keyword
   }];
   let hasRegionVerifier = 1;
@@ -256,7 +260,7 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     }
     /// The stored type of the i-th tensor.
     StoredType getTensorType(unsigned index);
-    /// Consecutive elements, rows or columns, as this part counts them, that share
+    /// Consecutive elements, rows, columns or blocks, as this part counts them, that share
     /// an entry of a tensor's plane; 0 if the part cannot reach the tensor.
     int64_t getSharing(unsigned tensor, const Plane &plane);
     /// Whether this part runs once for each tensor.
@@ -479,8 +483,8 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
   let description = [{
     Over the `group` consecutive elements of the unsharded tensor to which this
     element belongs, over all elements of the tensor, over those of all
-    tensors of the launch (`model`), or over those of this element's `row` or
-    `column`. Elements beyond the tensor's end do not take
+    tensors of the launch (`model`), or over those of this element's `row`, `column`
+    or `block`. Elements beyond the tensor's end do not take
     part. Maxima and minima are of unsigned integers. A sum is a balanced binary
     tree over the index, neighbours first, filled up to a power of two with
     -0.0, every addition rounded to f32; over the model, such a tree over the
@@ -494,8 +498,8 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
 
     Constraints: (C1) a group is a power of two from 2 to 256, and no smaller
     than the kernel's width; (C2) `group` belongs to the scope `group` alone;
-    (C3) a sum is of f32 and over more than a group, a maximum or minimum of
-    i32; (C4) rows and columns belong to a `matrix` kernel.
+    (C3) a sum is of f32 and over more than a group or a block, a maximum or minimum of
+    i32; (C4) rows and columns belong to a `matrix` kernel, blocks to one that has them.
 
     Example:
 
@@ -530,8 +534,8 @@ def Tandem_PartialOp : Tandem_Op<"partial", [MemoryEffects<[MemWrite]>]> {
     model in the kernel of its phase. The reductions of all phases are numbered
     together.
 
-    Constraints: (C1) a sum is of f32, a maximum or minimum of i32; (C2) the
-    scope is no group.
+    Constraints: (C1) a sum is of f32 and over no block, a maximum or minimum of i32; (C2)
+    the scope is no group.
 
     Example:
 
@@ -543,6 +547,12 @@ def Tandem_PartialOp : Tandem_Op<"partial", [MemoryEffects<[MemWrite]>]> {
                        AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32, F32]>]>:$value,
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$index, Tandem_Scope:$scope);
   let assemblyFormat = "$kind $value `[` $index `]` `over` $scope attr-dict `:` type($value)";
+  let extraClassDeclaration = [{
+    /// Whether the rows of a tile leave it together, column by column.
+    bool isDownColumns() {
+      return getScope() == Scope::column || getScope() == Scope::block;
+    }
+  }];
   let hasVerifier = 1;
 }
 
@@ -563,13 +573,13 @@ def Tandem_TotalOp : Tandem_Op<"total", [Pure]> {
 }
 
 def Tandem_LoadTotalOp : Tandem_Op<"load_total", [MemoryEffects<[MemRead]>]> {
-  let summary = "the result of an earlier phase's reduction along a row or column";
+  let summary = "the result of an earlier phase's reduction over a row, column or block";
   let description = [{
-    For the row or column of this element, which differ within a tensor where
+    For the row, column or block of this element, which differ within a tensor where
     those of `tandem.total` do not.
 
-    Constraints: (C1) the scope is a row or a column; (C2) a part per row or
-    column reads its own.
+    Constraints: (C1) the scope is a row, a column or a block; (C2) a part per row,
+    column or block reads its own.
 
     Example:
 
@@ -581,8 +591,8 @@ def Tandem_LoadTotalOp : Tandem_Op<"load_total", [MemoryEffects<[MemRead]>]> {
   let results = (outs AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32, F32]>]>:$result);
   let assemblyFormat = "`[` $index `]` `over` $scope attr-dict `:` type($result)";
   let extraClassDeclaration = [{
-    /// Whether the elements that are computed together, those of a row, have a
-    /// result each.
+    /// Whether the elements that are computed together, those of a row within a
+    /// block, have a result each.
     bool differsInRow() {
       return getScope() == Scope::column ||
              getOperation()->getParentOfType<KernelOp>().getPer() != Granularity::element;
@@ -594,6 +604,8 @@ def Tandem_LoadTotalOp : Tandem_Op<"load_total", [MemoryEffects<[MemRead]>]> {
 def Tandem_SizeOp : Tandem_Op<"size", [Pure]> {
   let summary = "the number of elements, rows or columns of this element's tensor";
   let description = [{
+    Constraint: (C1) it counts elements, rows or columns.
+
     Example:
 
     ```mlir
@@ -604,6 +616,7 @@ def Tandem_SizeOp : Tandem_Op<"size", [Pure]> {
   let arguments = (ins DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per);
   let results = (outs I64:$result);
   let assemblyFormat = "(`per` $per^)? attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def Tandem_RaiseOp : Tandem_Op<"raise", [MemoryEffects<[MemWrite]>]> {
