@@ -345,12 +345,11 @@ class Stored:
 
     def shape_of(self, plane: Plane, rows: int, columns: int) -> tuple[int, ...]:
         """The shape of a plane's array; groups of a matrix begin anew in each row."""
-        if not self.matrix or plane.is_whole_tensor:
+        if not self.matrix and plane.per == Granularity.ELEMENT:
+            return (plane.entries(rows * columns),)
+        if not self.matrix or plane.group == WHOLE_TENSOR:
             return (plane.entries(columns, rows),)
-        entries = plane.entries(columns, rows)
-        down = -(-rows // plane.rows)
-        return (entries,) if plane.group == WHOLE_TENSOR else (
-            down, entries // down if down else 0)
+        return -(-rows // plane.rows), -(-columns // plane.group)
 
 
 #: A value between two storages that no one kernel knows.

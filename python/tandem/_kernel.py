@@ -65,11 +65,11 @@ class Plane:
 
         Groups of a matrix begin anew in each row.
         """
-        if self.is_whole_tensor:
-            return min(1, rows * columns) * (self.history or 1)
         places = {Granularity.ROW: rows, Granularity.COLUMN: columns}.get(self.per)
         if places is not None:
-            return -(-places // self.group)
+            return -(-places // self.group) * (self.history or 1)
+        if self.is_whole_tensor:
+            return min(1, rows * columns) * (self.history or 1)
         return -(-rows // self.rows) * -(-columns // self.group)
 
     @property

@@ -83,12 +83,12 @@ TEST(KernelError, Planes) {
               "kernel 'sgd': plane 'grad' has access 5; use TDM_ACCESS_READ, "
               "TDM_ACCESS_WRITE or both");
   for (uint32_t group : {3u, 48u, 8192u, 0x80000000u})
-    expectPlane(
-        {"grad", 32, TDM_ACCESS_READ, group},
-        ("kernel 'sgd': plane 'grad' has an entry for each " +
-         std::to_string(group) +
-         " elements; use a power of two of at most 4096, or TDM_WHOLE_TENSOR")
-            .c_str());
+    expectPlane({"grad", 32, TDM_ACCESS_READ, group},
+                ("kernel 'sgd': plane 'grad' has an entry for each " +
+                 std::to_string(group) +
+                 " elements; use a power of two of at most 4096, TDM_WHOLE_ROW "
+                 "or TDM_WHOLE_TENSOR")
+                    .c_str());
   expectPlane({"grad", 32, TDM_ACCESS_READ, TDM_WHOLE_TENSOR, 65537},
               "kernel 'sgd': plane 'grad' has 65537 values an entry; use at "
               "most 65536");

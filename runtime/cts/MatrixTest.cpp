@@ -278,7 +278,8 @@ TEST(MatricesError, Descriptions) {
         desc.num_reductions = 1;
       },
       "reduction 0 has scope 0; a phase over the elements of a matrix reduces "
-      "rows and columns, any other one tensors or the model");
+      "rows, columns and, but for sums, a kernel's blocks, any other one "
+      "tensors or the model");
 }
 
 TEST(MatricesError, RowsBelongToMatrices) {

@@ -37,11 +37,11 @@ static int64_t divideUp(int64_t count, int64_t size) {
 /// The entries of a plane. Groups of a matrix begin anew in each row.
 static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
                          const tdm_tensor &tensor) {
-  if (plane.isWholeTensor())
-    return tensor.rows * tensor.columns != 0;
   if (plane.per != TDM_PER_ELEMENT)
     return divideUp(plane.per == TDM_PER_ROW ? tensor.rows : tensor.columns,
                     plane.group);
+  if (plane.isWholeTensor())
+    return tensor.rows * tensor.columns != 0;
   if (!kernel.matrix)
     return divideUp(tensor.rows * tensor.columns, plane.group);
   return divideUp(tensor.rows, plane.rows) *

@@ -10,18 +10,19 @@
 #===----------------------------------------------------------------------===#
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tandem
-from model import cases, matrix_state, matrix_step
+from model import SCALED_LIBRARY, STRATEGIES, cases, matrix_state, matrix_step
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                          RootCode)
-from model.matrices import matrix_graph
+from model.matrices import matrix_graph, storage_of
 from model.optimizers import Strategy
 from model.scaled import ROW, WHOLE, Scaled
-from model.storage import Expansion, Plain
+from model.storage import Draw, Expansion, Plain
 from support.kernels import SEED, STEP, assert_same, write_strategies
 from support.launch import Tensor, Tiles, aligned_copy, launch
 
@@ -268,3 +269,77 @@ def test_interpreter_needs_matrices(strategy):
                                          "each block of 16x16 makes 6"):
         tandem.interpret("adamw", strategy, arrays, hypers_of("adamw"),
                          path=[compiled.path])
+
+
+#===----------------------------------------------------------------------===#
+# From strategy to strategy
+#===----------------------------------------------------------------------===#
+
+# What has no groups, groups of flat tensors, rows, and blocks of two sizes.
+NAMES = ("fp32", "coat", "rows", "blocks-16", "blocks-128", "mixed", "given")
+ALL = LIBRARY | {name: (STRATEGIES | SCALED_LIBRARY)[name] for name in ("fp32", "coat")}
+
+
+def has_rows(strategy):
+    """Whether tensors are matrices under it."""
+    return any(isinstance(s, Scaled) and (s.group == ROW or s.rows > 1)
+               for s in (strategy.grad, strategy.param, strategy.first, strategy.second))
+
+
+def stored_by(strategy, role, shape):
+    """A role's storage."""
+    if has_rows(strategy):
+        return storage_of(strategy, role, "element", shape)
+    return strategy.storage(role)
+
+
+def made(storage):
+    """The storage as a conversion writes it, which makes all scales."""
+    is_given = isinstance(storage, Scaled) and storage.recipe == "given"
+    return replace(storage, recipe="pow2") if is_given else storage
+
+
+def converted(source, target, planes, shape):
+    """By decoding and encoding; what is stored alike is copied."""
+    flat, want = {name: p.reshape(-1) for name, p in planes.items()}, {}
+    for role in ("param", "exp_avg", "exp_avg_sq"):
+        ours, theirs = (stored_by(ALL[name], role, shape) for name in (source, target))
+        if ours == theirs:
+            want |= {name: flat[name] for name in theirs.planes(role)}
+            continue
+        with np.errstate(all="ignore"):
+            want |= made(theirs).encode(role, ours.decode(flat, role), Draw())
+    return want
+
+
+def state_of(strategy, shape):
+    if has_rows(ALL[strategy]):
+        return matrix_state("adamw", ALL[strategy], "ordinary", shape)
+    # Flat scales beside elements in rows.
+    flat = cases.state("adamw", ALL[strategy], "ordinary", int(np.prod(shape)))
+    return {name: p.reshape(shape) if p.size == np.prod(shape) else p
+            for name, p in flat.items()}
+
+
+@pytest.mark.parametrize("source", NAMES)
+@pytest.mark.parametrize("target", NAMES)
+def test_convert_state(source, target):
+    for shape in ((3, 70), (40, 130), (1, 300), (131, 1)):
+        planes = state_of(source, shape)
+        got = tandem.convert_state("adamw", {n: p for n, p in planes.items()
+                                             if not n.startswith("grad")},
+                                   source, target, path=[compiled.path])
+        assert_same({name: p.reshape(-1).view(f"u{p.itemsize}") for name, p in got.items()},
+                    converted(source, target, planes, shape), f"{shape}")
+        if has_rows(ALL[target]):
+            like = matrix_state("adamw", ALL[target], "ordinary", shape)
+            assert {n: p.shape for n, p in got.items()} == {n: like[n].shape for n in got}
+
+
+def test_convert_state_needs_rows():
+    flat = cases.state("adamw", ALL["fp32"], "ordinary", 12)
+    with pytest.raises(ValueError, match="updates matrices, so pass one with two"):
+        tandem.convert_state("adamw", flat, "fp32", "rows", path=[compiled.path])
+    square = {name: p.reshape(3, 4) for name, p in flat.items()}
+    with pytest.raises(ValueError, match="first is 16, but adamw updates matrices"):
+        tandem.convert_state("adamw", square, "fp32", "rows", path=[compiled.path], first=16)

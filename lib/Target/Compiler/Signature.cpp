@@ -41,15 +41,16 @@ std::string KernelSignature::PlaneEntry::getSharers() const {
 
 int64_t KernelSignature::PlaneEntry::getNumEntries(int64_t rows,
                                                    int64_t columns) const {
-  if (group.isTensor())
-    return (rows * columns != 0) * std::max<int64_t>(1, history);
-  auto divide = [](int64_t places, int64_t group) {
-    return places / group + (places % group != 0);
+  auto divide = [&](int64_t places, int64_t group) {
+    int64_t entries = places / group + (places % group != 0);
+    return entries * std::max<int64_t>(1, history);
   };
   if (per == Granularity::row)
     return divide(rows, group.columns);
   if (per == Granularity::column)
     return divide(columns, group.columns);
+  if (group.isTensor())
+    return divide(rows * columns, Group::all);
   return divide(rows, group.rows) * divide(columns, group.columns);
 }
 
