@@ -21,6 +21,10 @@
 
 namespace tandem::runtime {
 
+namespace cuda {
+class Code;
+} // namespace cuda
+
 /// One array of a tensor.
 struct Plane {
   std::string name;
@@ -68,6 +72,7 @@ struct Reduction {
 
 /// A launch over all chunks of elements, rows or columns.
 struct Phase {
+  /// NULL on a GPU.
   tdm_cpu_entry entry;
   tdm_granularity per;
 };
@@ -88,6 +93,8 @@ struct Kernel {
   tdm_cpu_entry commit;
   bool matrix;
   tdm_cpu_prologue prologue;
+  /// The code of a kernel on a GPU, NULL on a CPU.
+  std::shared_ptr<const cuda::Code> code;
 
   uint32_t lastPhase() const {
     return static_cast<uint32_t>(phases.size()) - 1;
@@ -112,8 +119,10 @@ private:
   tdm_status checkHyper(const Hyper &hyper, double value, int64_t row) const;
 };
 
-/// Checks \p desc and copies it to \p kernel.
-tdm_status createKernel(const tdm_kernel_desc *desc,
+/// Checks \p desc and copies it to \p kernel, with the code for a GPU where
+/// \p device and \p code are given. Messages call \p function what failed.
+tdm_status createKernel(const char *function, const tdm_kernel_desc *desc,
+                        const tdm_device *device, const tdm_cuda_code *code,
                         std::shared_ptr<const Kernel> &kernel);
 
 } // namespace tandem::runtime

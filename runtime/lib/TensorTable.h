@@ -47,6 +47,7 @@ public:
   }
 
   const void *data() const { return records.data(); }
+  size_t bytes() const { return records.size() * sizeof(int64_t); }
   int64_t size() const { return count; }
   int64_t rows(int64_t tensor) const { return records[tensor * recordWords]; }
   int64_t columns(int64_t tensor) const {
