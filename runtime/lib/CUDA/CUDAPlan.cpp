@@ -147,8 +147,11 @@ tdm_status CUDAPlan::upload(Stream stream, bool isCapturing) {
           driver.call(driver.memcpyHtoDAsync, tables.words,
                       static_cast<const void *>(buffer->data()), bytes, stream))
     return status;
-  if (tdm_status status = buffer->use(stream))
+  if (tdm_status status = buffer->use(stream)) {
+    // Nobody would know when the buffer is free again.
+    driver.streamSynchronize(stream);
     return status;
+  }
   isStale = isEmpty = false;
   return TDM_OK;
 }
@@ -179,8 +182,6 @@ tdm_status CUDAPlan::uploadAhead() {
   tdm_status status = driver.call(driver.memcpyHtoDAsync, tables.words,
                                   static_cast<const void *>(buffer->data()),
                                   tables.hostBytes, own);
-  if (!status)
-    status = buffer->use(own);
   if (!status)
     status = driver.call(driver.streamSynchronize, own);
   driver.streamDestroy(own);

@@ -233,9 +233,10 @@ tdm_status Code::link(const Kernel &kernel, const tdm_image &image,
                          kernel.name.c_str(), 0, nullptr, nullptr);
   if (result != Result::Success) {
     driver.fail(driver.linkAddData, result);
+    std::string reason = log[0] ? log : tdm_last_error();
     return Failure(TDM_DEVICE_ERROR)
            << "kernel '" << kernel.name << "': the driver cannot compile its "
-           << "PTX: " << (log[0] ? log : tdm_last_error());
+           << "PTX: " << reason;
   }
   void *data = nullptr;
   size_t size = 0;
