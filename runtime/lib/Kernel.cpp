@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace tandem::runtime;
 
@@ -96,9 +97,16 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (tdm_status status = checkPlane(kernel, plane, i))
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
-    kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
-                             groupOf(plane), std::max<int64_t>(plane.values, 1),
-                             static_cast<tdm_granularity>(plane.per)});
+    int64_t group = groupOf(plane);
+    int64_t values = std::max<int64_t>(plane.values, 1);
+    int groupBits = 0;
+    while (int64_t(1) << groupBits < group)
+      ++groupBits;
+    constexpr int64_t max = std::numeric_limits<int64_t>::max();
+    int64_t eighths = std::min(max / (plane.bits * values), max / 8) - 8;
+    kernel.planes.push_back({plane.name, int64_t(plane.bits), written, group,
+                             values, static_cast<tdm_granularity>(plane.per),
+                             groupBits, 8 * eighths});
   }
   return TDM_OK;
 }

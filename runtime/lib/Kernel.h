@@ -34,12 +34,21 @@ struct Plane {
   /// Values of an entry.
   int64_t values;
   tdm_granularity per;
+  /// The logarithm of the group.
+  int groupBits;
+  /// The elements of a tensor, at most, whose bytes can be counted.
+  int64_t maxElements;
 
   /// The group of a plane with one entry for a tensor.
   static constexpr int64_t wholeTensor = int64_t(1) << 62;
 
-  /// The bytes that an element is aligned to.
+  /// The bytes that an element is aligned to, a power of two.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
+  /// As many groups as \p places begin: places / group, rounded up, without a
+  /// division. Updates are to be fast.
+  int64_t groupsOf(int64_t places) const {
+    return (places >> groupBits) + ((places & (group - 1)) != 0);
+  }
 };
 
 /// A hyperparameter and its domain.

@@ -26,6 +26,12 @@ struct Interval {
   bool written;
 };
 
+/// By what intervals are sorted, and which one it is.
+struct SortKey {
+  uintptr_t begin;
+  size_t interval;
+};
+
 /// The tensor records of a list.
 class TensorTable {
 public:
@@ -75,6 +81,8 @@ private:
   /// kernel has reductions or matrices, the tail.
   std::vector<int64_t> records;
   std::vector<Interval> intervals;
+  /// The intervals' beginnings and numbers, sorted; and room for sorting them.
+  std::vector<SortKey> order, orderRoom;
   int64_t recordWords = 0, tailWords = 0;
   int64_t count = 0;
   int64_t needRows = 0;
