@@ -57,7 +57,12 @@ typedef enum tdm_status {
   TDM_OUT_OF_MEMORY = 4,
   /// The call does not fit the state of the object, for instance because
   /// another thread is using the plan.
-  TDM_INVALID_STATE = 5
+  TDM_INVALID_STATE = 5,
+  /// There is no code that this machine can run.
+  TDM_UNAVAILABLE = 6,
+  /// A package cannot be read: it is no package, damaged, or of another
+  /// version.
+  TDM_INVALID_PACKAGE = 8
 } tdm_status;
 
 /// Returns TDM_RUNTIME_VERSION as the library was built with it.
