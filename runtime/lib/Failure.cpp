@@ -99,6 +99,8 @@ const char *tdm_status_string(tdm_status status) {
     return "unavailable";
   case TDM_DEVICE_ERROR:
     return "device error";
+  case TDM_INVALID_PACKAGE:
+    return "invalid package";
   }
   return "unknown status";
 }

@@ -62,9 +62,12 @@ typedef enum tdm_status {
   /// another thread is using the plan.
   TDM_INVALID_STATE = 5,
   /// There is no such device, no driver for it, or no code that it can run.
-  TDM_UNAVAILABLE = 8,
+  TDM_UNAVAILABLE = 6,
   /// A call of the device's driver failed.
-  TDM_DEVICE_ERROR = 9
+  TDM_DEVICE_ERROR = 7,
+  /// A package cannot be read: it is no package, damaged, or of another
+  /// version.
+  TDM_INVALID_PACKAGE = 8
 } tdm_status;
 
 /// Returns TDM_RUNTIME_VERSION as the library was built with it.
