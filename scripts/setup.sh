@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages=(g++ cmake ninja-build ccache libgtest-dev
-  llvm-22-dev libmlir-22-dev mlir-22-tools llvm-22-tools)
+  libflatbuffers-dev flatbuffers-compiler
+  llvm-22-dev libmlir-22-dev liblld-22-dev mlir-22-tools llvm-22-tools)
 
 # A Python from elsewhere does as well as the system's, if it has a venv module
 # and C headers.

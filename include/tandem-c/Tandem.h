@@ -142,9 +142,31 @@ TANDEM_CAPI_EXPORTED const char *tandemGetLastError(void);
 /// Compiles; null on failure.
 TANDEM_CAPI_EXPORTED TandemKernel *
 tandemCompile(const TandemCompileOptions *options);
+/// Opens a kernel of the package at `path`, the only one if `name` is null;
+/// null on failure. `target` and `isa` are as in TandemCompileOptions, and
+/// choose among the package's images: "native" is the best one for this
+/// machine.
+TANDEM_CAPI_EXPORTED TandemKernel *tandemKernelLoad(const char *path,
+                                                    const char *name,
+                                                    const char *target,
+                                                    const char *isa);
 TANDEM_CAPI_EXPORTED void tandemKernelDestroy(TandemKernel *kernel);
 
+/// Writes a package of some kernels (tandem-runtime/tandem_package.h) to a
+/// file, with code for each target: an instruction set ("x86-64-v3"), a chip
+/// ("sm_90", PTX) or its machine code ("cubin:sm_90", by ptxas); no targets
+/// stand for x86-64, x86-64-v3, x86-64-v4 and the chips that kernels were
+/// compiled for. False on failure.
+TANDEM_CAPI_EXPORTED bool
+tandemSavePackage(const char *path, TandemKernel *const *kernels,
+                  const char *const *names, intptr_t numKernels,
+                  const char *const *targets, intptr_t numTargets);
+
 TANDEM_CAPI_EXPORTED const char *tandemKernelGetName(TandemKernel *kernel);
+/// The strategy's name; empty for a kernel that had its storages.
+TANDEM_CAPI_EXPORTED const char *tandemKernelGetStrategy(TandemKernel *kernel);
+/// "cpu" or the chip.
+TANDEM_CAPI_EXPORTED const char *tandemKernelGetTarget(TandemKernel *kernel);
 /// "component bf16" or "f32 f32".
 TANDEM_CAPI_EXPORTED const char *tandemKernelGetCompute(TandemKernel *kernel);
 /// The kernel as MLIR text, on planes.
@@ -199,8 +221,8 @@ TANDEM_CAPI_EXPORTED int64_t tandemKernelGetBlock(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED bool tandemKernelHasCommit(TandemKernel *kernel,
                                                 TandemGranularity per);
 
-/// CPU code, functions of the launch ABI; null for other targets. Valid as long
-/// as the kernel.
+/// CPU code, functions of the launch ABI; null for other targets and where it
+/// comes from a package. Valid as long as the kernel.
 TANDEM_CAPI_EXPORTED void *tandemKernelGetEntry(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED void *tandemKernelGetPrologue(TandemKernel *kernel);
 

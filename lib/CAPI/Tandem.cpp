@@ -14,6 +14,7 @@
 #include "Failure.h"
 #include "tandem/Support/Library.h"
 #include "tandem/Target/Compiler.h"
+#include "tandem/Target/Package.h"
 #include "tandem/Target/Run.h"
 
 using namespace mlir::tandem;
@@ -58,10 +59,40 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   return new TandemKernel{std::move(*kernel)};
 }
 
+TandemKernel *tandemKernelLoad(const char *path, const char *name,
+                               const char *target, const char *isa) {
+  auto kernel = loadKernel(path, orElse(name, ""), orElse(target, "cpu"),
+                           orElse(isa, "native"));
+  if (kernel)
+    return new TandemKernel{std::move(*kernel)};
+  setLastError(kernel.takeError());
+  return nullptr;
+}
+
 void tandemKernelDestroy(TandemKernel *kernel) { delete kernel; }
+
+bool tandemSavePackage(const char *path, TandemKernel *const *kernels,
+                       const char *const *names, intptr_t numKernels,
+                       const char *const *targets, intptr_t numTargets) {
+  std::vector<PackageEntry> entries;
+  for (intptr_t i = 0; i < numKernels; ++i)
+    entries.push_back({names[i], kernels[i]->kernel.get()});
+  std::vector<std::string> wanted(targets, targets + numTargets);
+  llvm::Error error = savePackage(entries, wanted, path);
+  if (!error)
+    return true;
+  setLastError(std::move(error));
+  return false;
+}
 
 const char *tandemKernelGetName(TandemKernel *kernel) {
   return kernel->kernel->signature.name.c_str();
+}
+const char *tandemKernelGetStrategy(TandemKernel *kernel) {
+  return kernel->kernel->signature.strategy.c_str();
+}
+const char *tandemKernelGetTarget(TandemKernel *kernel) {
+  return kernel->kernel->target.c_str();
 }
 const char *tandemKernelGetCompute(TandemKernel *kernel) {
   return kernel->kernel->signature.compute.c_str();
@@ -132,13 +163,12 @@ intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {
 }
 TandemHyper tandemKernelGetHyper(TandemKernel *kernel, intptr_t index) {
   const auto &hyper = kernel->kernel->signature.hypers[index];
-  tdm_hyper_desc desc = getRuntimeHyper(hyper);
   return {hyper.name.c_str(),
           hyper.defaultValue.has_value(),
           hyper.defaultValue.value_or(0.0),
-          desc.min,
-          desc.max,
-          desc.min_positive};
+          hyper.min,
+          hyper.max,
+          hyper.minPositive};
 }
 
 intptr_t tandemKernelGetNumIntegers(TandemKernel *kernel) {

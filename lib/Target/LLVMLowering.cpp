@@ -56,14 +56,27 @@ mlir::tandem::lowerToLLVMIR(ModuleOp module, llvm::LLVMContext &context,
   return translated;
 }
 
-llvm::Expected<std::string>
-mlir::tandem::emitAssembly(llvm::Module &module, llvm::TargetMachine &machine) {
+static llvm::Expected<std::string> emitFile(llvm::Module &module,
+                                            llvm::TargetMachine &machine,
+                                            llvm::CodeGenFileType type,
+                                            llvm::StringRef what) {
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager manager;
-  if (machine.addPassesToEmitFile(manager, stream, nullptr,
-                                  llvm::CodeGenFileType::AssemblyFile))
-    return llvm::createStringError("the target cannot emit assembly");
+  if (machine.addPassesToEmitFile(manager, stream, nullptr, type))
+    return llvm::createStringError("the target cannot emit " + what);
   manager.run(module);
   return text.str().str();
+}
+
+llvm::Expected<std::string>
+mlir::tandem::emitAssembly(llvm::Module &module, llvm::TargetMachine &machine) {
+  return emitFile(module, machine, llvm::CodeGenFileType::AssemblyFile,
+                  "assembly");
+}
+
+llvm::Expected<std::string>
+mlir::tandem::emitObject(llvm::Module &module, llvm::TargetMachine &machine) {
+  return emitFile(module, machine, llvm::CodeGenFileType::ObjectFile,
+                  "an object file");
 }

@@ -20,6 +20,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <string_view>
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -58,13 +59,15 @@ public:
       nb::gil_scoped_release release;
       kernel = tandemCompile(&options);
     }
-    if (!kernel)
-      throw nb::value_error(tandemGetLastError());
-    if (!tandemKernelGetEntry(kernel))
-      return;
-    runtime = tandemKernelCreateRuntimeKernel(kernel);
-    if (!runtime)
-      throw nb::value_error(tandemGetLastError());
+    prepare();
+  }
+  /// A kernel of a package; the only one if `name` is empty.
+  Kernel(const std::string &path, const std::string &name,
+         const std::string &target, const std::string &isa) {
+    kernel =
+        tandemKernelLoad(path.c_str(), name.empty() ? nullptr : name.c_str(),
+                         target.c_str(), isa.c_str());
+    prepare();
   }
   ~Kernel() {
     tdm_kernel_destroy(runtime);
@@ -136,7 +139,44 @@ public:
 
   TandemKernel *kernel = nullptr;
   tdm_kernel *runtime = nullptr;
+
+private:
+  void prepare() {
+    if (!kernel)
+      throw nb::value_error(tandemGetLastError());
+    if (std::string_view(tandemKernelGetTarget(kernel)) != "cpu")
+      return;
+    runtime = tandemKernelCreateRuntimeKernel(kernel);
+    if (runtime)
+      return;
+    std::string message = tandemGetLastError();
+    tandemKernelDestroy(kernel);
+    throw nb::value_error(message.c_str());
+  }
 };
+
+/// Writes kernels to a package.
+static void save(const std::string &path, const std::vector<Kernel *> &kernels,
+                 const std::vector<std::string> &names,
+                 const std::vector<std::string> &targets) {
+  std::vector<TandemKernel *> handles;
+  std::vector<const char *> nameTexts, targetTexts;
+  for (Kernel *kernel : kernels)
+    handles.push_back(kernel->kernel);
+  for (const std::string &name : names)
+    nameTexts.push_back(name.c_str());
+  for (const std::string &target : targets)
+    targetTexts.push_back(target.c_str());
+  bool saved;
+  {
+    nb::gil_scoped_release release;
+    saved = tandemSavePackage(path.c_str(), handles.data(), nameTexts.data(),
+                              handles.size(), targetTexts.data(),
+                              targetTexts.size());
+  }
+  if (!saved)
+    throw nb::value_error(tandemGetLastError());
+}
 
 /// A list of tensors that a kernel updates in one call.
 class Plan {
@@ -294,8 +334,12 @@ NB_MODULE(_tandem, m) {
       .def(nb::init<const std::string &, const std::string &,
                     const std::vector<std::string> &, const std::string &,
                     const std::string &, int64_t, bool, bool>())
+      .def(nb::init<const std::string &, const std::string &,
+                    const std::string &, const std::string &>())
       .def_prop_ro("name",
                    [](Kernel &k) { return tandemKernelGetName(k.kernel); })
+      .def_prop_ro("strategy",
+                   [](Kernel &k) { return tandemKernelGetStrategy(k.kernel); })
       .def_prop_ro("compute",
                    [](Kernel &k) { return tandemKernelGetCompute(k.kernel); })
       .def_prop_ro("ir", [](Kernel &k) { return tandemKernelGetIR(k.kernel); })
@@ -327,6 +371,7 @@ NB_MODULE(_tandem, m) {
       .def("update", &Plan::update)
       .def("launch", &Plan::launch)
       .def("metrics", &Plan::metrics);
+  m.def("save", &save);
   m.def("describe", &describe);
   m.def("evaluate_ptx", &evaluatePTX);
   m.def("interpret", &interpret);

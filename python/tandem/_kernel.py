@@ -229,6 +229,10 @@ class Kernel:
         return {role: text.split(", ", 1)[1]
                 for role, text in zip(roles, spelled, strict=True)}
 
+    def save(self, path: str | os.PathLike, targets: Sequence[str] = ()) -> None:
+        """Writes a package of this kernel: :func:`save`."""
+        save(path, [self], targets)
+
     def scalars(self, values: Mapping[str, float]) -> tuple[list[float], list[int]]:
         """Hypers and integers in launch order, defaults filled in."""
         unknown = set(values) - set(self.hypers) - set(self.integers)
@@ -493,6 +497,58 @@ def compile(
         width, metrics, flags,
     )
     return Kernel(native, strategy, target)
+
+
+def save(
+    path: str | os.PathLike,
+    kernels: Sequence[Kernel] | Mapping[str, Kernel],
+    targets: Sequence[str] = (),
+) -> None:
+    """Writes a package: a file of kernels that runs without the compiler.
+
+    Args:
+        path: the file, NAME.tdm by custom.
+        kernels: found by their names, or by those that a mapping gives them.
+        targets: what code is for: instruction sets ("x86-64-v3"), NVIDIA chips
+            ("sm_90", as PTX) or their machine code ("cubin:sm_90", which takes
+            ptxas). By default x86-64, x86-64-v3, x86-64-v4 and the chips that the
+            kernels were compiled for; a processor gets the best one it can run.
+
+    Raises:
+        ValueError: kernels of one name, an unknown target, a file that cannot be
+            written.
+    """
+    if isinstance(targets, (str, bytes)):
+        raise TypeError("targets is a list, not one string")
+    if not isinstance(kernels, Mapping):
+        names = [kernel.name for kernel in kernels]
+    else:
+        names, kernels = list(kernels), list(kernels.values())
+    _tandem.save(os.fspath(path), [kernel._native for kernel in kernels], names,
+                 list(targets))
+
+
+def load(
+    path: str | os.PathLike, name: str = "", target: str = "cpu", *,
+    isa: str = "native",
+) -> Kernel:
+    """Opens a kernel of a package, without compiling anything.
+
+    Packages hold code that runs with your rights: load those you trust.
+
+    Args:
+        path: the file that :func:`save` wrote.
+        name: the kernel's name; may be left out if there is one kernel only.
+        target: "cpu", or a chip whose PTX the package has.
+        isa: "native" for the best code in the package that this processor runs,
+            or one instruction set; the same bits result from each.
+
+    Raises:
+        ValueError: a file that is no package, damaged or of another version, or has
+            no such kernel, or no code for this machine.
+    """
+    native = _tandem.Kernel(os.fspath(path), name, target, isa)
+    return Kernel(native, native.strategy or None, target)
 
 
 def graphs() -> list[str]:

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TestKernels.h"
+#include "TestDevice.h"
 
 #include <algorithm>
 #include <cstring>
@@ -155,14 +155,68 @@ static tdm_kernel_desc matrixDesc() {
   return desc;
 }
 
+/// What a GPU does behind the first phase: tiles' parts of rows and of columns,
+/// over the chunks of these.
+static void rowTotals(const void *tensors, const void *chunks, const uint32_t *,
+                      void *, uint32_t *, int64_t begin, int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, chunk.tensor);
+    for (int64_t row = chunk.begin; row < chunk.end; ++row)
+      for (int64_t part = 1; part < record[5 + numPlanes + 5]; ++part)
+        partsOf<float>(record, 0)[row] +=
+            partsOf<float>(record, 0)[part * record[0] + row];
+  }
+}
+
+static void columnTotals(const void *tensors, const void *chunks,
+                         const uint32_t *, void *, uint32_t *, int64_t begin,
+                         int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, chunk.tensor);
+    auto *largest = partsOf<uint32_t>(record, 1);
+    for (int64_t i = chunk.begin; i < chunk.end; ++i)
+      for (int64_t part = 1; part < record[5 + numPlanes + 6]; ++part)
+        largest[i] = std::max(largest[i], largest[part * record[1] + i]);
+  }
+}
+
+/// Then, behind the second, the sum of a tensor's chunks of rows.
+static void tensorTotals(const void *tensors, const void *, const uint32_t *,
+                         void *workspace, uint32_t *, int64_t begin,
+                         int64_t end) {
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t *record = recordOf(tensors, t);
+    auto *total = pointerAt<float>(record, 5 + numPlanes) + 2;
+    *total = 0;
+    for (int64_t c = record[6 + numPlanes]; c < record[7 + numPlanes]; ++c) {
+      float part;
+      std::memcpy(&part,
+                  static_cast<char *>(workspace) + 8 * (c * numReductions + 2),
+                  sizeof(part));
+      *total += part;
+    }
+  }
+}
+
+static const Totals totals = {{"_phase0_row_totals", rowTotals},
+                              {"_phase0_column_totals", columnTotals},
+                              {"_phase1_totals", tensorTotals}};
+
 namespace {
 /// A matrix of whole numbers and what the kernel makes of it.
 struct Matrix {
-  Matrix(int64_t rows, int64_t columns)
-      : rows(rows), columns(columns), values(rows * columns), ofRows(rows, -1),
-        ofColumns((columns + 1) / 2, 77) {
+  Matrix(const tdm_device *device, int64_t rows, int64_t columns)
+      : rows(rows), columns(columns), before(makeValues(rows * columns)),
+        values(device, before), ofRows(device, std::vector<float>(rows, -1)),
+        ofColumns(device, std::vector<uint32_t>((columns + 1) / 2, 77)) {}
+
+  static std::vector<float> makeValues(int64_t count) {
+    std::vector<float> values(count);
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>((i * 7919) % 13);
+    return values;
   }
 
   tdm_tensor &addTo(TensorList &list) {
@@ -172,67 +226,77 @@ struct Matrix {
     return tensor;
   }
 
+  void expectSums() const;
+
   int64_t rows, columns;
-  std::vector<float> values, ofRows;
-  std::vector<uint32_t> ofColumns;
+  std::vector<float> before;
+  DeviceArray<float> values, ofRows;
+  DeviceArray<uint32_t> ofColumns;
 };
 } // namespace
 
-static void expectSums(const Matrix &before, const Matrix &after) {
+void Matrix::expectSums() const {
   float total = 0;
-  std::vector<uint32_t> largest(before.ofColumns.size(), 0);
-  for (int64_t row = 0; row < before.rows; ++row) {
+  std::vector<uint32_t> largest((columns + 1) / 2, 0);
+  std::vector<float> sums = ofRows.read(), after = values.read();
+  for (int64_t row = 0; row < rows; ++row) {
     float sum = 0;
-    for (int64_t i = 0; i < before.columns; ++i) {
-      float value = before.values[row * before.columns + i];
+    for (int64_t i = 0; i < columns; ++i) {
+      float value = before[row * columns + i];
       sum += value;
       largest[i / 2] = std::max(largest[i / 2], static_cast<uint32_t>(value));
     }
-    EXPECT_EQ(after.ofRows[row], sum) << "row " << row;
+    EXPECT_EQ(sums[row], sum) << "row " << row;
     total += sum;
   }
-  EXPECT_EQ(after.ofColumns, largest);
-  EXPECT_TRUE(std::all_of(after.values.begin(), after.values.end(),
+  EXPECT_EQ(ofColumns.read(), largest);
+  EXPECT_TRUE(std::all_of(after.begin(), after.end(),
                           [&](float value) { return value == total; }));
 }
 
-TEST(Matrices, RowsColumnsAndTensors) {
-  OwnedKernel kernel(matrixDesc());
+using Matrices = DeviceTest;
+ON_EACH_DEVICE(Matrices);
+
+TEST_P(Matrices, RowsColumnsAndTensors) {
+  DeviceKernel kernel(device, GetParam(), matrixDesc(), totals);
+  const std::pair<int64_t, int64_t> shapes[] = {
+      {1, 1}, {3, 5000}, {5000, 3}, {200, 300}};
   for (int threads : {1, 2, 4}) {
-    std::vector<Matrix> matrices = {{1, 1}, {3, 5000}, {5000, 3}, {200, 300}};
-    std::vector<Matrix> before = matrices;
+    std::vector<Matrix> matrices;
+    for (auto [rows, columns] : shapes)
+      matrices.emplace_back(device, rows, columns);
     TensorList list;
     for (Matrix &matrix : matrices)
       matrix.addTo(list);
     OwnedPlan plan(kernel, list);
     EXPECT_EQ(launchPlain(plan, threads).flags, 0u);
-    for (size_t i = 0; i < matrices.size(); ++i)
-      expectSums(before[i], matrices[i]);
+    for (const Matrix &matrix : matrices)
+      matrix.expectSums();
   }
 }
 
-TEST(Matrices, WithoutElementsNothingIsDone) {
-  OwnedKernel kernel(matrixDesc());
-  Matrix tall(5, 0), wide(0, 5);
+TEST_P(Matrices, WithoutElementsNothingIsDone) {
+  DeviceKernel kernel(device, GetParam(), matrixDesc(), totals);
+  Matrix tall(device, 5, 0), wide(device, 0, 5);
   TensorList list;
   tall.addTo(list);
   wide.addTo(list);
   OwnedPlan plan(kernel, list);
   EXPECT_EQ(launchPlain(plan, 1).chunks, 0);
-  EXPECT_EQ(tall.ofRows, std::vector<float>(5, -1));
-  EXPECT_EQ(wide.ofColumns, std::vector<uint32_t>(3, 77));
+  EXPECT_EQ(tall.ofRows.read(), std::vector<float>(5, -1));
+  EXPECT_EQ(wide.ofColumns.read(), std::vector<uint32_t>(3, 77));
 }
 
-TEST(Matrices, AnotherShapeOfAsManyElements) {
-  OwnedKernel kernel(matrixDesc());
-  Matrix first(6, 4), second(4, 6), before(4, 6);
+TEST_P(Matrices, AnotherShapeOfAsManyElements) {
+  DeviceKernel kernel(device, GetParam(), matrixDesc(), totals);
+  Matrix first(device, 6, 4), second(device, 4, 6);
   TensorList list, other;
   first.addTo(list);
   second.addTo(other);
   OwnedPlan plan(kernel, list);
   ASSERT_EQ(tdm_plan_update(plan, other.data(), other.size()), TDM_OK);
   launchPlain(plan, 1);
-  expectSums(before, second);
+  second.expectSums();
 }
 
 //===----------------------------------------------------------------------===//
@@ -293,7 +357,8 @@ TEST(MatricesError, RowsBelongToMatrices) {
 
 TEST(MatricesError, Shards) {
   OwnedKernel kernel(matrixDesc());
-  Matrix matrix(2, 2);
+  OpenDevice cpu;
+  Matrix matrix(cpu, 2, 2);
   TensorList list;
   matrix.addTo(list).first = 4;
   tdm_plan *plan = nullptr;
@@ -306,7 +371,8 @@ TEST(MatricesError, Shards) {
 
 TEST(MatricesError, RowsOverlap) {
   OwnedKernel kernel(matrixDesc());
-  Matrix matrix(2, 2);
+  OpenDevice cpu;
+  Matrix matrix(cpu, 2, 2);
   TensorList list;
   matrix.addTo(list);
   list.planes(0)[1] = matrix.values.data() + 3;

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TestKernels.h"
+#include "TestDevice.h"
 
 #include <cmath>
 #include <cstring>
@@ -53,16 +53,20 @@ static void expectMetrics(tdm_plan *plan, int64_t tensor, double sum,
   EXPECT_EQ(bitsOf(metrics[1]), bitsOf(count)) << "tensor " << tensor;
 }
 
-TEST(Metrics, OneTreeOverElementsThenTensors) {
-  OwnedKernel kernel(sumDesc());
+using Metrics = DeviceTest;
+ON_EACH_DEVICE(Metrics);
+
+TEST_P(Metrics, OneTreeOverElementsThenTensors) {
+  DeviceKernel kernel(device, GetParam(), sumDesc());
   const size_t sizes[] = {1, 17, 4097, 300000, 4096, 1000000, 40960};
-  std::vector<std::vector<float>> values;
+  std::vector<DeviceArray<float>> values;
   std::vector<double> sums;
   TensorList list;
   double elements = 0;
   for (size_t size : sizes) {
-    values.push_back(randomFloats(size, static_cast<unsigned>(size), spread));
-    sums.push_back(referenceSum(values.back()));
+    auto numbers = randomFloats(size, static_cast<unsigned>(size), spread);
+    values.emplace_back(device, numbers);
+    sums.push_back(referenceSum(numbers));
     list.add(size, {values.back().data()});
     elements += static_cast<double>(size);
   }
@@ -75,10 +79,11 @@ TEST(Metrics, OneTreeOverElementsThenTensors) {
   }
 }
 
-TEST(Metrics, ATensorDoesNotDependOnItsNeighbours) {
-  OwnedKernel kernel(sumDesc());
-  std::vector<float> values = randomFloats(50000, 4, spread),
-                     many(9000000, 1.0f);
+TEST_P(Metrics, ATensorDoesNotDependOnItsNeighbours) {
+  DeviceKernel kernel(device, GetParam(), sumDesc());
+  auto numbers = randomFloats(50000, 4, spread);
+  DeviceArray<float> values(device, numbers),
+      many(device, std::vector<float>(9000000, 1.0f));
   TensorList alone, among;
   alone.add(50000, {values.data()});
   among.add(50000, {values.data()});
@@ -86,16 +91,16 @@ TEST(Metrics, ATensorDoesNotDependOnItsNeighbours) {
   OwnedPlan small(kernel, alone), large(kernel, among);
   EXPECT_GT(launchPlain(small, 1).chunks, 1);
   launchPlain(large, 2);
-  expectMetrics(small, 0, referenceSum(values), 50000);
-  expectMetrics(large, 0, referenceSum(values), 50000);
+  expectMetrics(small, 0, referenceSum(numbers), 50000);
+  expectMetrics(large, 0, referenceSum(numbers), 50000);
 }
 
-TEST(Metrics, EmptyTensorsAreNegativeZero) {
-  OwnedKernel kernel(sumDesc());
-  float value = -0.0f;
+TEST_P(Metrics, EmptyTensorsAreNegativeZero) {
+  DeviceKernel kernel(device, GetParam(), sumDesc());
+  DeviceArray<float> value(device, {-0.0f});
   TensorList list;
   list.add(0, {nullptr});
-  list.add(1, {&value});
+  list.add(1, {value.data()});
   OwnedPlan plan(kernel, list);
   launchPlain(plan, 1);
   expectMetrics(plan, 0, -0.0, -0.0);
@@ -106,7 +111,7 @@ TEST(Metrics, EmptyTensorsAreNegativeZero) {
   expectMetrics(empty, TDM_ALL_TENSORS, -0.0, -0.0);
 }
 
-TEST(Metrics, Errors) {
+TEST(MetricsError, Arguments) {
   OwnedKernel kernel(sumDesc());
   std::vector<float> values(5000, 1.0f);
   TensorList list;

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TestKernels.h"
+#include "TestDevice.h"
 
 #include <algorithm>
 #include <cmath>
@@ -127,53 +127,97 @@ static tdm_kernel_desc phasesDesc() {
   return desc;
 }
 
+/// What a GPU does behind the first phase: the totals of tensors.
+static void totalsEntry(const void *tensors, const void *, const uint32_t *,
+                        void *workspace, uint32_t *, int64_t begin,
+                        int64_t end) {
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t *record = recordOf(tensors, t);
+    auto *totals = reinterpret_cast<uint32_t *>(record[5 + numPlanes]);
+    std::vector<float> sums;
+    totals[1] = 0;
+    totals[2] = UINT32_MAX;
+    for (int64_t c = record[6 + numPlanes]; c < record[7 + numPlanes]; ++c) {
+      const auto *parts =
+          static_cast<const uint64_t *>(workspace) + c * numReductions;
+      float sum;
+      std::memcpy(&sum, &parts[0], sizeof(sum));
+      sums.push_back(sum);
+      totals[1] = std::max(totals[1], static_cast<uint32_t>(parts[1]));
+      totals[2] = std::min(totals[2], static_cast<uint32_t>(parts[2]));
+    }
+    totals[0] = bitsOf(treeSum(sums.data(), static_cast<int64_t>(sums.size())));
+  }
+}
+
+/// Then that of all tensors.
+static void modelEntry(const void *tensors, const void *, const uint32_t *,
+                       void *, uint32_t *, int64_t begin, int64_t end) {
+  uint32_t largest = 0;
+  for (int64_t t = begin; t < end; ++t)
+    largest = std::max(largest, totalsOf(recordOf(tensors, t))[1]);
+  for (int64_t t = begin; t < end; ++t)
+    reinterpret_cast<uint32_t *>(recordOf(tensors, t)[5 + numPlanes])[1] =
+        largest;
+}
+
+static const Totals totals = {{"_phase0_totals", totalsEntry},
+                              {"_phase0_model", modelEntry}};
+
 //===----------------------------------------------------------------------===//
 // Launches
 //===----------------------------------------------------------------------===//
 
-TEST(Phases, TotalsOfTensorsAndOfAll) {
-  OwnedKernel kernel(phasesDesc());
+using Phases = DeviceTest;
+ON_EACH_DEVICE(Phases);
+
+TEST_P(Phases, TotalsOfTensorsAndOfAll) {
+  DeviceKernel kernel(device, GetParam(), phasesDesc(), totals);
   const std::vector<size_t> sizes = {1, 4097, 300000, 0, 65536};
   for (int threads : {1, 2, 5}) {
-    std::vector<std::vector<float>> values;
-    std::vector<float> entries = {0.25f, 0.5f, 1.0f, 2.0f, 4.0f}, sums;
+    std::vector<DeviceArray<float>> values;
+    DeviceArray<float> entries(device, {0.25f, 0.5f, 1.0f, 2.0f, 4.0f});
+    std::vector<float> sums;
     float largest = 0;
-    for (size_t size : sizes) {
-      values.push_back(randomFloats(size, static_cast<unsigned>(size) + 1));
-      sums.push_back(treeSum(values.back().data(), size));
-      for (float value : values.back())
-        largest = std::max(largest, std::fabs(value));
-    }
     TensorList list;
+    for (size_t size : sizes) {
+      auto numbers = randomFloats(size, static_cast<unsigned>(size) + 1);
+      sums.push_back(treeSum(numbers.data(), static_cast<int64_t>(size)));
+      for (float value : numbers)
+        largest = std::max(largest, std::fabs(value));
+      list.add(static_cast<int64_t>(size), {nullptr, nullptr});
+      values.emplace_back(device, numbers);
+    }
     for (size_t i = 0; i < sizes.size(); ++i)
-      list.add(sizes[i], {values[i].data(), &entries[i]});
+      list.planes(i) = {values[i].data(), entries.data() + i};
     OwnedPlan plan(kernel, list);
     EXPECT_EQ(launchPlain(plan, threads).flags, 1u);
     for (size_t i = 0; i < sizes.size(); ++i) {
       // The last phase has read the old entry.
       float expected = sums[i] + std::ldexp(0.25f, int(i));
-      for (float value : values[i])
+      for (float value : values[i].read())
         ASSERT_EQ(value, expected) << "tensor " << i;
-      EXPECT_EQ(entries[i], sizes[i] ? largest : 2.0f) << "tensor " << i;
+      EXPECT_EQ(entries.read()[i], sizes[i] ? largest : 2.0f) << "tensor " << i;
     }
   }
 }
 
-TEST(Phases, APlanCanBeLaunchedAgainWithOtherMemory) {
-  OwnedKernel kernel(phasesDesc());
-  float first[] = {1, 2, 3}, second[] = {10, 20, 30}, entry = 0, other = 0;
+TEST_P(Phases, APlanCanBeLaunchedAgainWithOtherMemory) {
+  DeviceKernel kernel(device, GetParam(), phasesDesc(), totals);
+  DeviceArray<float> first(device, {1, 2, 3}), second(device, {10, 20, 30}),
+      entry(device, {0}), other(device, {0});
   TensorList list, moved;
-  list.add(3, {first, &entry});
-  moved.add(3, {second, &other});
+  list.add(3, {first.data(), entry.data()});
+  moved.add(3, {second.data(), other.data()});
   OwnedPlan plan(kernel, list);
   launchPlain(plan, 1);
-  EXPECT_EQ(first[2], 6);
-  EXPECT_EQ(entry, 3);
+  EXPECT_EQ(first.read()[2], 6);
+  EXPECT_EQ(entry.read()[0], 3);
   ASSERT_EQ(tdm_plan_update(plan, moved.data(), 1), TDM_OK);
   launchPlain(plan, 1);
-  EXPECT_EQ(second[0], 60);
-  EXPECT_EQ(other, 30);
-  EXPECT_EQ(first[2], 6);
+  EXPECT_EQ(second.read()[2], 60);
+  EXPECT_EQ(other.read()[0], 30);
+  EXPECT_EQ(first.read()[2], 6);
 }
 
 //===----------------------------------------------------------------------===//

@@ -28,13 +28,14 @@ static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
 /// Large chunks cost the least, but a small model must still be enough for
 /// many threads. The number of threads has no say, so that plans do not change
 /// with it.
-static int64_t chunkElements(const TensorTable &tensors, tdm_granularity per) {
-  constexpr int64_t largest = 1 << 16, smallest = 1 << 12, enoughChunks = 64;
+static int64_t chunkElements(const TensorTable &tensors, tdm_granularity per,
+                             int64_t enough) {
+  constexpr int64_t largest = 1 << 16, smallest = 1 << 12;
   int64_t total = 0;
   for (int64_t i = 0; i < tensors.size(); ++i)
     total += std::min(tensors.extent(i, per), maxInt64 - total);
   int64_t size = largest;
-  while (size > smallest && total / size < enoughChunks)
+  while (size > smallest && total / size < enough)
     size /= 2;
   return size;
 }
@@ -46,8 +47,9 @@ void ChunkTable::append(const Record &record) {
   ++count;
 }
 
-void ChunkTable::assign(const TensorTable &tensors, tdm_granularity per) {
-  int64_t size = chunkElements(tensors, per);
+void ChunkTable::assign(const TensorTable &tensors, tdm_granularity per,
+                        int64_t enough) {
+  int64_t size = chunkElements(tensors, per, enough);
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
     int64_t extent = tensors.extent(tensor, per);
@@ -90,8 +92,9 @@ void ChunkTable::appendTiles(int64_t tensor, const Tiling &t) {
     }
 }
 
-void ChunkTable::assignTiles(const TensorTable &tensors, int64_t block) {
-  int64_t size = chunkElements(tensors, TDM_PER_ELEMENT);
+void ChunkTable::assignTiles(const TensorTable &tensors, int64_t enough,
+                             int64_t block) {
+  int64_t size = chunkElements(tensors, TDM_PER_ELEMENT, enough);
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
     int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);

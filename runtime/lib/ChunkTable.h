@@ -49,11 +49,13 @@ struct Tiling {
 /// or blocks, or tiles.
 class ChunkTable {
 public:
-  void assign(const TensorTable &tensors, tdm_granularity per);
+  /// Cuts finely enough that large models have about \p enough chunks.
+  void assign(const TensorTable &tensors, tdm_granularity per, int64_t enough);
   /// With \p block, tiles have as many rows as a block, and whole blocks.
-  void assignTiles(const TensorTable &tensors, int64_t block);
+  void assignTiles(const TensorTable &tensors, int64_t enough, int64_t block);
 
   const void *data() const { return words.data(); }
+  size_t bytes() const { return words.size() * sizeof(int64_t); }
   int64_t size() const { return count; }
   /// The number of the first chunk of \p tensor, also for one past the end.
   int64_t firstOf(int64_t tensor) const { return firsts[tensor]; }

@@ -95,6 +95,12 @@ const char *tdm_status_string(tdm_status status) {
     return "out of memory";
   case TDM_INVALID_STATE:
     return "invalid state";
+  case TDM_UNAVAILABLE:
+    return "unavailable";
+  case TDM_DEVICE_ERROR:
+    return "device error";
+  case TDM_INVALID_PACKAGE:
+    return "invalid package";
   }
   return "unknown status";
 }

@@ -13,8 +13,11 @@
 
 #include "Kernel.h"
 
+#include "CUDA/Code.h"
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace tandem::runtime;
 
@@ -105,6 +108,14 @@ static int64_t rowsOf(const tdm_plane_desc &plane) {
   return plane.rows ? int64_t(plane.rows) : 1;
 }
 
+/// Of a power of two.
+static int logarithmOf(int64_t size) {
+  int bits = 0;
+  while (int64_t(1) << bits < size)
+    ++bits;
+  return bits;
+}
+
 static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
   if (desc.num_planes && !desc.planes)
     return kernel.fail(TDM_INVALID_ARGUMENT)
@@ -114,10 +125,14 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (tdm_status status = checkPlane(kernel, plane, i))
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
-    kernel.planes.push_back({plane.name, int64_t(plane.bits), written,
-                             groupOf(plane), std::max<int64_t>(plane.values, 1),
-                             static_cast<tdm_granularity>(plane.per),
-                             rowsOf(plane)});
+    int64_t group = groupOf(plane), rows = rowsOf(plane);
+    int64_t values = std::max<int64_t>(plane.values, 1);
+    constexpr int64_t max = std::numeric_limits<int64_t>::max();
+    int64_t eighths = std::min(max / (plane.bits * values), max / 8) - 8;
+    kernel.planes.push_back({plane.name, int64_t(plane.bits), written, group,
+                             values, static_cast<tdm_granularity>(plane.per),
+                             rows, logarithmOf(group), logarithmOf(rows),
+                             8 * eighths});
   }
   return TDM_OK;
 }
@@ -151,14 +166,7 @@ static tdm_status copyIntegers(Kernel &kernel, const tdm_kernel_desc &desc) {
   return TDM_OK;
 }
 
-static tdm_status copyCode(Kernel &kernel, const tdm_kernel_desc &desc) {
-  if (!desc.entry)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "entry is NULL; pass the compiled function";
-  if (desc.num_scalars && !desc.prologue)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "prologue is NULL but num_scalars is " << desc.num_scalars
-           << "; pass the compiled prologue";
+static tdm_status copySizes(Kernel &kernel, const tdm_kernel_desc &desc) {
   if (desc.workspace_doubles_per_chunk > maxMetrics)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "workspace_doubles_per_chunk is "
@@ -170,6 +178,17 @@ static tdm_status copyCode(Kernel &kernel, const tdm_kernel_desc &desc) {
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "a matrix kernel records no metrics; set "
            << "workspace_doubles_per_chunk to 0";
+  return TDM_OK;
+}
+
+static tdm_status copyFunctions(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (!desc.entry)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "entry is NULL; pass the compiled function";
+  if (desc.num_scalars && !desc.prologue)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "prologue is NULL but num_scalars is " << desc.num_scalars
+           << "; pass the compiled prologue";
   kernel.commit = desc.commit;
   kernel.prologue = desc.prologue;
   return TDM_OK;
@@ -270,29 +289,56 @@ static tdm_status checkBlock(const Kernel &kernel) {
          << "256, in a matrix kernel, or 0";
 }
 
-tdm_status
-tandem::runtime::createKernel(const tdm_kernel_desc *desc,
-                              std::shared_ptr<const Kernel> &kernel) {
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+static tdm_status checkDesc(const char *function, const tdm_kernel_desc *desc) {
   if (!desc)
     return Failure(TDM_INVALID_ARGUMENT)
-           << "tdm_kernel_create: desc is NULL; pass a tdm_kernel_desc";
+           << function << ": desc is NULL; pass a tdm_kernel_desc";
   if (desc->struct_size != sizeof(tdm_kernel_desc))
     return Failure(TDM_INVALID_ARGUMENT)
-           << "tdm_kernel_create: struct_size is " << desc->struct_size
+           << function << ": struct_size is " << desc->struct_size
            << " but this runtime's is " << sizeof(tdm_kernel_desc)
            << "; set it to sizeof(tdm_kernel_desc) of the matching header";
   if (!desc->name)
     return Failure(TDM_INVALID_ARGUMENT)
-           << "tdm_kernel_create: name is NULL; name the kernel";
+           << function << ": name is NULL; name the kernel";
+  return TDM_OK;
+}
+
+tdm_status tandem::runtime::createKernel(
+    const char *function, const tdm_kernel_desc *desc, const tdm_device *device,
+    const tdm_cuda_code *code, std::shared_ptr<const Kernel> &kernel) {
+  if (tdm_status status = checkDesc(function, desc))
+    return status;
   auto result = std::make_shared<Kernel>();
   result->name = desc->name;
   result->matrix = desc->matrix != 0;
   result->block = desc->block;
   if (tdm_status status = checkBlock(*result))
     return status;
-  for (auto copy : {copyPlanes, copyHypers, copyIntegers, copyCode, copyPhases,
-                    copyCommits, copyReductions})
+  result->block = desc->block;
+  if (tdm_status status = checkBlock(*result))
+    return status;
+  for (auto copy : {copyPlanes, copyHypers, copyIntegers, copySizes})
     if (tdm_status status = copy(*result, *desc))
+      return status;
+  if (device) {
+    if (tdm_status status = cuda::copyParts(*result, *code))
+      return status;
+  } else {
+    for (auto copy : {copyFunctions, copyPhases, copyCommits})
+      if (tdm_status status = copy(*result, *desc))
+        return status;
+  }
+  if (tdm_status status = copyReductions(*result, *desc))
+    return status;
+  // Needs all of the kernel.
+  if (device)
+    if (tdm_status status =
+            cuda::Code::load(*device, *result, *code, result->code))
       return status;
   kernel = std::move(result);
   return TDM_OK;
@@ -383,7 +429,46 @@ tdm_status tdm_kernel_create(const tdm_kernel_desc *desc, tdm_kernel **kernel) {
       return Failure(TDM_INVALID_ARGUMENT)
              << "tdm_kernel_create: kernel is NULL; pass where to store it";
     auto handle = std::make_unique<tdm_kernel>();
-    if (tdm_status status = createKernel(desc, handle->kernel))
+    if (tdm_status status = createKernel("tdm_kernel_create", desc, nullptr,
+                                         nullptr, handle->kernel))
+      return status;
+    *kernel = handle.release();
+    return TDM_OK;
+  });
+}
+
+static tdm_status checkCode(const tdm_device *device,
+                            const tdm_cuda_code *code) {
+  if (!device || device->kind != TDM_DEVICE_CUDA)
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_kernel_create_cuda: device is "
+           << (device ? "the CPU" : "NULL") << "; pass one of CUDA";
+  if (!code)
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_kernel_create_cuda: code is NULL; pass a tdm_cuda_code";
+  if (code->struct_size != sizeof(tdm_cuda_code))
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_kernel_create_cuda: code's struct_size is "
+           << code->struct_size << " but this runtime's is "
+           << sizeof(tdm_cuda_code)
+           << "; set it to sizeof(tdm_cuda_code) of the matching header";
+  return TDM_OK;
+}
+
+tdm_status tdm_kernel_create_cuda(const tdm_device *device,
+                                  const tdm_kernel_desc *desc,
+                                  const tdm_cuda_code *code,
+                                  tdm_kernel **kernel) {
+  return guarded("tdm_kernel_create_cuda", [&]() -> tdm_status {
+    if (!kernel)
+      return Failure(TDM_INVALID_ARGUMENT)
+             << "tdm_kernel_create_cuda: kernel is NULL; pass where to store "
+             << "it";
+    if (tdm_status status = checkCode(device, code))
+      return status;
+    auto handle = std::make_unique<tdm_kernel>();
+    if (tdm_status status = createKernel("tdm_kernel_create_cuda", desc, device,
+                                         code, handle->kernel))
       return status;
     *kernel = handle.release();
     return TDM_OK;

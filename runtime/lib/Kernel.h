@@ -21,6 +21,10 @@
 
 namespace tandem::runtime {
 
+namespace cuda {
+class Code;
+} // namespace cuda
+
 /// One array of a tensor.
 struct Plane {
   std::string name;
@@ -32,15 +36,31 @@ struct Plane {
   tdm_granularity per;
   /// Rows of a matrix that share an entry; `all` of a whole tensor.
   int64_t rows;
+  /// The logarithms of the group and the rows.
+  int groupBits, rowBits;
+  /// The elements of a tensor, at most, whose bytes can be counted.
+  int64_t maxElements;
 
   /// The group of a plane with one entry for a row or a tensor.
   static constexpr int64_t all = int64_t(1) << 62;
 
   bool isWholeTensor() const { return rows == all; }
 
-  /// The bytes that an element is aligned to.
+  /// The bytes that an element is aligned to, a power of two.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
+  /// As many groups as \p places begin: places / group, rounded up, without a
+  /// division. Updates are to be fast.
+  int64_t groupsOf(int64_t places) const {
+    return (places >> groupBits) + ((places & (group - 1)) != 0);
+  }
+  /// The same of rows.
+  int64_t rowGroupsOf(int64_t places) const {
+    return (places >> rowBits) + ((places & (rows - 1)) != 0);
+  }
 };
+
+/// What has chunks of its own: the tdm_granularity values.
+constexpr int numGranularities = TDM_PER_BLOCK + 1;
 
 /// A hyperparameter and its domain.
 struct Hyper {
@@ -76,6 +96,7 @@ struct Reduction {
 
 /// A launch over all chunks of elements, rows or columns.
 struct Phase {
+  /// NULL on a GPU.
   tdm_cpu_entry entry;
   tdm_granularity per;
 };
@@ -99,6 +120,8 @@ struct Kernel {
   /// The rows and columns of a block, or 0.
   int64_t block;
   tdm_cpu_prologue prologue;
+  /// The code of a kernel on a GPU, NULL on a CPU.
+  std::shared_ptr<const cuda::Code> code;
 
   uint32_t lastPhase() const {
     return static_cast<uint32_t>(phases.size()) - 1;
@@ -123,8 +146,10 @@ private:
   tdm_status checkHyper(const Hyper &hyper, double value, int64_t row) const;
 };
 
-/// Checks \p desc and copies it to \p kernel.
-tdm_status createKernel(const tdm_kernel_desc *desc,
+/// Checks \p desc and copies it to \p kernel, with the code for a GPU where
+/// \p device and \p code are given. Messages call \p function what failed.
+tdm_status createKernel(const char *function, const tdm_kernel_desc *desc,
+                        const tdm_device *device, const tdm_cuda_code *code,
                         std::shared_ptr<const Kernel> &kernel);
 
 } // namespace tandem::runtime

@@ -25,30 +25,29 @@ AxisParts::AxisParts(const Kernel &kernel, const ChunkTable &tiles,
     : numReductions(kernel.reductions.size()) {
   if (!kernel.matrix)
     return;
-  size_t size = 0;
   for (int64_t tensor = 0; tensor < count; ++tensor)
     for (const Reduction &reduction : kernel.reductions) {
       const Tiling &tiling = tiles.tiling(tensor);
-      Range range{size, 0, 0};
+      Range range{entries, 0, 0};
       if (reduction.scope == TDM_SCOPE_ROW)
-        range = {size, tiling.rows, tiling.acrossCount()};
+        range = {entries, tiling.rows, tiling.acrossCount()};
       else if (reduction.scope == TDM_SCOPE_COLUMN)
-        range = {size, tiling.columns, tiling.downCount()};
+        range = {entries, tiling.columns, tiling.downCount()};
       else if (reduction.scope == TDM_SCOPE_BLOCK)
-        range = {size, tiling.blockCount(kernel.block), 1};
+        range = {entries, tiling.blockCount(kernel.block), 1};
       if (reduction.isWithinMatrix())
-        size += range.extent * range.count + padding;
+        entries += range.extent * range.count + padding;
       ranges.push_back(range);
     }
-  parts.resize(size);
 }
 
-void AxisParts::link(int64_t tensor, const Tiling &tiling, int64_t *tail) {
+void AxisParts::link(int64_t tensor, const Tiling &tiling,
+                     const uint32_t *parts, int64_t *tail) const {
   *tail++ = tiling.acrossCount();
   *tail++ = tiling.downCount();
   for (size_t i = 0; i < numReductions; ++i)
     *tail++ = reinterpret_cast<int64_t>(
-        parts.data() + ranges[tensor * numReductions + i].begin);
+        parts + ranges[tensor * numReductions + i].begin);
 }
 
 static uint32_t add(uint32_t x, uint32_t y) {
@@ -67,10 +66,11 @@ static uint32_t join(tdm_reduction_kind kind, uint32_t x, uint32_t y) {
   return kind == TDM_REDUCTION_MAX ? std::max(x, y) : std::min(x, y);
 }
 
-void AxisParts::reduce(size_t reduction, tdm_reduction_kind kind) {
+void AxisParts::reduce(size_t reduction, tdm_reduction_kind kind,
+                       uint32_t *parts) const {
   for (size_t i = reduction; i < ranges.size(); i += numReductions) {
     const Range &range = ranges[i];
-    uint32_t *own = parts.data() + range.begin;
+    uint32_t *own = parts + range.begin;
     // Neighbours first, then pairs of pairs; what is missing changes nothing.
     for (int64_t step = 1; step < range.count; step *= 2)
       for (int64_t k = 0; k + step < range.count; k += 2 * step) {

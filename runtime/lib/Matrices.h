@@ -18,22 +18,27 @@
 
 namespace tandem::runtime {
 
-/// The parts of a matrix kernel's reductions along rows and columns: for each
-/// tensor and reduction an entry per row (column) from each tile across (down).
+/// Where the parts of a matrix kernel's reductions along rows and columns lie
+/// in one array of 32-bit entries: for each tensor and reduction an entry per
+/// row (column) from each tile across (down).
 /// Those of blocks are one per block.
 class AxisParts {
 public:
   AxisParts() = default;
-  /// Room for \p count tensors, which \p tiles has cut.
+  /// Those of \p count tensors, which \p tiles has cut.
   AxisParts(const Kernel &kernel, const ChunkTable &tiles, int64_t count);
 
   /// Writes the end of a tensor's record: of how many tiles the parts of a row
-  /// and a column are, and where those of each reduction are.
-  void link(int64_t tensor, const Tiling &tiling, int64_t *tail);
+  /// and a column are, and where those of each reduction are in \p parts.
+  void link(int64_t tensor, const Tiling &tiling, const uint32_t *parts,
+            int64_t *tail) const;
 
   /// Brings the parts of a reduction of all tensors together in place of the
   /// first ones.
-  void reduce(size_t reduction, tdm_reduction_kind kind);
+  void reduce(size_t reduction, tdm_reduction_kind kind, uint32_t *parts) const;
+
+  /// The number of entries.
+  size_t size() const { return entries; }
 
 private:
   /// The parts of one reduction of one tensor: \c count times \c extent
@@ -43,7 +48,7 @@ private:
     int64_t extent = 0, count = 0;
   };
 
-  std::vector<uint32_t> parts;
+  size_t entries = 0;
   /// By tensors, then by reductions.
   std::vector<Range> ranges;
   size_t numReductions = 0;

@@ -6,15 +6,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements plans and their C interface.
+// This file implements what plans on all devices share, and their C interface.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Plan.h"
 
+#include "CPU/CPUPlan.h"
 #include "CPU/FloatEnvironment.h"
-#include "CPU/Launch.h"
 #include "CPU/ThreadPool.h"
+#include "CUDA/CUDAPlan.h"
 #include "PairwiseSum.h"
 
 #include <algorithm>
@@ -22,19 +23,31 @@
 
 using namespace tandem::runtime;
 
-/// Fills the tables that a kernel has, and returns the most chunks of any.
-static int64_t assignChunks(const Kernel &kernel, const TensorTable &tensors,
-                            ChunkTable (&chunks)[4]) {
-  if (!kernel.matrix) {
-    chunks[TDM_PER_ELEMENT].assign(tensors, TDM_PER_ELEMENT);
-    return chunks[TDM_PER_ELEMENT].size();
+std::unique_ptr<Plan> Plan::create(std::shared_ptr<const Kernel> kernel) {
+  if (kernel->code)
+    return std::make_unique<cuda::CUDAPlan>(std::move(kernel));
+  return std::make_unique<CPUPlan>(std::move(kernel));
+}
+
+Layout Plan::makeLayout(int64_t count) const {
+  Layout next;
+  auto &[elements, rows, columns, blocks] = next.chunks;
+  int64_t most;
+  if (kernel->matrix) {
+    elements.assignTiles(staged, enoughChunks(), kernel->block);
+    rows.assign(staged, TDM_PER_ROW, enoughChunks());
+    columns.assign(staged, TDM_PER_COLUMN, enoughChunks());
+    blocks.assign(staged, TDM_PER_BLOCK, enoughChunks());
+    // The parts of tiles lie elsewhere.
+    most = std::max(rows.size(), columns.size());
+  } else {
+    elements.assign(staged, TDM_PER_ELEMENT, enoughChunks());
+    most = elements.size();
   }
-  chunks[TDM_PER_ELEMENT].assignTiles(tensors, kernel.block);
-  chunks[TDM_PER_ROW].assign(tensors, TDM_PER_ROW);
-  chunks[TDM_PER_COLUMN].assign(tensors, TDM_PER_COLUMN);
-  chunks[TDM_PER_BLOCK].assign(tensors, TDM_PER_BLOCK);
-  // The parts of tiles lie elsewhere.
-  return std::max(chunks[TDM_PER_ROW].size(), chunks[TDM_PER_COLUMN].size());
+  next.axisParts = AxisParts(*kernel, elements, count);
+  next.workspaceSlots = most * kernel->slotsPerChunk(kernel->lastPhase());
+  next.numTotals = count * static_cast<int64_t>(kernel->reductions.size());
+  return next;
 }
 
 tdm_status Plan::update(const tdm_tensor *list, int64_t count) {
@@ -42,17 +55,14 @@ tdm_status Plan::update(const tdm_tensor *list, int64_t count) {
     return TDM_OK;
   if (tdm_status status = staged.assign(*kernel, list, count))
     return status;
-  if (!staged.sameShapes(tensors)) {
-    ChunkTable newChunks[4];
-    int64_t most = assignChunks(*kernel, staged, newChunks);
-    std::vector<uint64_t> newWorkspace(
-        most * kernel->slotsPerChunk(kernel->lastPhase()));
-    std::vector<uint32_t> newTotals(count * kernel->reductions.size());
-    AxisParts newParts(*kernel, newChunks[TDM_PER_ELEMENT], count);
-    std::move(std::begin(newChunks), std::end(newChunks), std::begin(chunks));
-    workspace = std::move(newWorkspace);
-    totals = std::move(newTotals);
-    axisParts = std::move(newParts);
+  if (staged.sameShapes(tensors)) {
+    if (tdm_status status = place(nullptr))
+      return status;
+  } else {
+    Layout next = makeLayout(count);
+    if (tdm_status status = place(&next))
+      return status;
+    layout = std::move(next);
     launched = false;
   }
   std::swap(tensors, staged);
@@ -64,109 +74,21 @@ void Plan::linkTensors() {
   size_t count = kernel->reductions.size();
   if (!count && !kernel->matrix)
     return;
+  Places places = getPlaces();
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     int64_t *tail = tensors.tail(tensor);
-    *tail++ = reinterpret_cast<int64_t>(totals.data() + tensor * count);
+    *tail++ = reinterpret_cast<int64_t>(places.totals + tensor * count);
     for (auto per : {TDM_PER_ELEMENT, TDM_PER_ROW, TDM_PER_COLUMN})
       if ((per != TDM_PER_ELEMENT) == kernel->matrix) {
-        *tail++ = chunks[per].firstOf(tensor);
-        *tail++ = chunks[per].firstOf(tensor + 1);
+        *tail++ = layout.chunks[per].firstOf(tensor);
+        *tail++ = layout.chunks[per].firstOf(tensor + 1);
       }
     if (kernel->matrix)
-      axisParts.link(tensor, chunks[TDM_PER_ELEMENT].tiling(tensor), tail);
+      layout.axisParts.link(tensor,
+                            layout.chunks[TDM_PER_ELEMENT].tiling(tensor),
+                            places.axisParts, tail);
   }
 }
-
-//===----------------------------------------------------------------------===//
-// Phases
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// The total of one reduction.
-class Total {
-public:
-  explicit Total(tdm_reduction_kind kind)
-      : kind(kind), extreme(kind == TDM_REDUCTION_MIN ? UINT32_MAX : 0) {}
-
-  void add(uint32_t part) {
-    float value;
-    std::memcpy(&value, &part, sizeof(value));
-    if (kind == TDM_REDUCTION_SUM)
-      sum.add(value);
-    else
-      extreme = kind == TDM_REDUCTION_MAX ? std::max(extreme, part)
-                                          : std::min(extreme, part);
-  }
-
-  uint32_t result() const {
-    if (kind != TDM_REDUCTION_SUM)
-      return extreme;
-    float value = sum.result();
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof(bits));
-    return bits;
-  }
-
-private:
-  tdm_reduction_kind kind;
-  uint32_t extreme;
-  PairwiseSum<float> sum;
-};
-} // namespace
-
-/// Makes the totals of one reduction from what the chunks have left.
-void Plan::reduce(size_t index) {
-  const Reduction &reduction = kernel->reductions[index];
-  if (reduction.isWithinMatrix())
-    return axisParts.reduce(index, reduction.kind);
-  const ChunkTable &chunks = this->chunks[kernel->phases[reduction.phase].per];
-  size_t count = kernel->reductions.size();
-  int64_t slots = kernel->slotsPerChunk(reduction.phase);
-  Total all(reduction.kind);
-  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    Total total(reduction.kind);
-    int64_t end = chunks.firstOf(tensor + 1);
-    for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk)
-      total.add(static_cast<uint32_t>(workspace[chunk * slots + index]));
-    totals[tensor * count + index] = total.result();
-    all.add(total.result());
-  }
-  if (reduction.scope == TDM_SCOPE_MODEL)
-    for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
-      totals[tensor * count + index] = all.result();
-}
-
-int Plan::run(const Phase &phase, int threads, uint32_t &flags) {
-  const ChunkTable &table = chunks[phase.per];
-  CPULaunch cpu{phase.entry,    tensors.data(),   table.data(),
-                scalars.data(), workspace.data(), table.size()};
-  int participants = cpu.run(threads);
-  flags |= cpu.flags.load(std::memory_order_relaxed);
-  return participants;
-}
-
-int Plan::runPhases(int threads, uint32_t &flags) {
-  int participants = 1;
-  for (uint32_t phase = 0; phase < kernel->phases.size(); ++phase) {
-    participants = run(kernel->phases[phase], threads, flags);
-    FloatEnvironment environment;
-    for (size_t i = 0; i < kernel->reductions.size(); ++i)
-      if (kernel->reductions[i].phase == phase)
-        reduce(i);
-  }
-  for (const Phase &commit : kernel->axisCommits)
-    run(commit, threads, flags);
-  if (kernel->commit) {
-    FloatEnvironment environment;
-    kernel->commit(tensors.data(), chunks[TDM_PER_ELEMENT].data(),
-                   scalars.data(), workspace.data(), &flags, 0, tensors.size());
-  }
-  return participants;
-}
-
-//===----------------------------------------------------------------------===//
-// Launch
-//===----------------------------------------------------------------------===//
 
 tdm_status Plan::checkLaunch(int64_t rows, int32_t threads,
                              const tdm_launch_info *info) const {
@@ -179,7 +101,11 @@ tdm_status Plan::checkLaunch(int64_t rows, int32_t threads,
            << "info's struct_size is " << info->struct_size
            << " but this runtime's is " << sizeof(tdm_launch_info)
            << "; set it to sizeof(tdm_launch_info) of the matching header";
-  if (kernel->numScalars && tensors.scalarRows() > rows)
+  return checkRows(rows);
+}
+
+tdm_status Plan::checkRows(int64_t rows) const {
+  if (usedRows() > rows)
     return kernel->fail(TDM_INVALID_ARGUMENT)
            << "tensor " << tensors.lastRowTensor() << ": scalar_row is "
            << tensors.scalarRows() - 1 << " but the launch has " << rows
@@ -187,40 +113,16 @@ tdm_status Plan::checkLaunch(int64_t rows, int32_t threads,
   return TDM_OK;
 }
 
-tdm_status Plan::launch(const double *hypers, const int64_t *integers,
-                        int64_t rows, int32_t threads, tdm_launch_info *info) {
-  if (tdm_status status = kernel->checkArguments(hypers, integers, rows))
-    return status;
-  if (tdm_status status = checkLaunch(rows, threads, info))
-    return status;
-  int64_t usedRows = kernel->numScalars ? tensors.scalarRows() : 0;
-  size_t numScalars = usedRows * kernel->numScalars;
-  if (scalars.size() < numScalars)
-    scalars.resize(numScalars);
-  if (usedRows) {
-    FloatEnvironment environment;
-    kernel->prologue(hypers, integers, scalars.data(), usedRows);
-  }
-  uint32_t flags = 0;
-  int participants = runPhases(threads, flags);
-  launched = true;
-  if (info) {
-    info->flags = flags;
-    info->threads = participants;
-    info->chunks = chunks[TDM_PER_ELEMENT].size();
-  }
-  return TDM_OK;
-}
-
 //===----------------------------------------------------------------------===//
-// Metrics
+// What launches leave
 //===----------------------------------------------------------------------===//
 
-double Plan::tensorMetric(int64_t tensor, int64_t metric) const {
+double Plan::tensorMetric(const uint64_t *workspace, int64_t tensor,
+                          int64_t metric) const {
   PairwiseSum<double> sum;
   int64_t slot = kernel->reductions.size() + metric;
   int64_t slots = kernel->slotsPerChunk(kernel->lastPhase());
-  const ChunkTable &chunks = this->chunks[TDM_PER_ELEMENT];
+  const ChunkTable &chunks = layout.chunks[TDM_PER_ELEMENT];
   int64_t end = chunks.firstOf(tensor + 1);
   for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk) {
     double part;
@@ -230,11 +132,18 @@ double Plan::tensorMetric(int64_t tensor, int64_t metric) const {
   return sum.result();
 }
 
-double Plan::totalMetric(int64_t metric) const {
+double Plan::totalMetric(const uint64_t *workspace, int64_t metric) const {
   PairwiseSum<double> sum;
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
-    sum.add(tensorMetric(tensor, metric));
+    sum.add(tensorMetric(workspace, tensor, metric));
   return sum.result();
+}
+
+tdm_status Plan::checkLaunched() const {
+  if (launched)
+    return TDM_OK;
+  return kernel->fail(TDM_INVALID_STATE)
+         << "no launch has run over the plan's tensors; launch it first";
 }
 
 tdm_status Plan::metrics(int64_t tensor, double *values, int64_t count) {
@@ -249,14 +158,23 @@ tdm_status Plan::metrics(int64_t tensor, double *values, int64_t count) {
     return kernel->fail(TDM_INVALID_ARGUMENT)
            << "there is no tensor " << tensor << " in a plan of "
            << tensors.size() << "; pass one of them or TDM_ALL_TENSORS";
-  if (!launched)
-    return kernel->fail(TDM_INVALID_STATE)
-           << "no launch has run over the plan's tensors; launch it first";
+  if (tdm_status status = checkLaunched())
+    return status;
+  const uint64_t *workspace = nullptr;
+  if (tdm_status status = readWorkspace(workspace))
+    return status;
   FloatEnvironment environment;
   for (int64_t metric = 0; metric < count; ++metric)
-    values[metric] = tensor == TDM_ALL_TENSORS ? totalMetric(metric)
-                                               : tensorMetric(tensor, metric);
+    values[metric] = tensor == TDM_ALL_TENSORS
+                         ? totalMetric(workspace, metric)
+                         : tensorMetric(workspace, tensor, metric);
   return TDM_OK;
+}
+
+tdm_status Plan::flags(uint32_t &flags) {
+  if (tdm_status status = checkLaunched())
+    return status;
+  return readFlags(flags);
 }
 
 //===----------------------------------------------------------------------===//
@@ -278,9 +196,9 @@ tdm_status tdm_plan_create(const tdm_kernel *kernel, const tdm_tensor *tensors,
     if (!plan)
       return kernel->kernel->fail(TDM_INVALID_ARGUMENT)
              << "plan is NULL; pass where to store it";
-    std::unique_ptr<tdm_plan> handle(
-        new tdm_plan{tandem::runtime::Plan(kernel->kernel)});
-    if (tdm_status status = handle->plan.update(tensors, count))
+    auto handle = std::make_unique<tdm_plan>();
+    handle->plan = Plan::create(kernel->kernel);
+    if (tdm_status status = handle->plan->update(tensors, count))
       return status;
     *plan = handle.release();
     return TDM_OK;
@@ -292,8 +210,8 @@ tdm_status tdm_plan_update(tdm_plan *plan, const tdm_tensor *tensors,
   if (!plan)
     return failNullPlan("tdm_plan_update");
   return guarded("tdm_plan_update", [&] {
-    return plan->plan.exclusively(
-        [&] { return plan->plan.update(tensors, count); });
+    return plan->plan->exclusively(
+        [&] { return plan->plan->update(tensors, count); });
   });
 }
 
@@ -303,9 +221,43 @@ tdm_status tdm_plan_launch(tdm_plan *plan, const double *hypers,
   if (!plan)
     return failNullPlan("tdm_plan_launch");
   return guarded("tdm_plan_launch", [&] {
-    return plan->plan.exclusively([&] {
-      return plan->plan.launch(hypers, integers, rows, threads, info);
+    return plan->plan->exclusively([&] {
+      return plan->plan->launch(hypers, integers, rows, threads, info);
     });
+  });
+}
+
+static tdm_status checkArgs(const tdm_async_args *args) {
+  if (!args)
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_plan_launch_async: args is NULL; pass a tdm_async_args";
+  if (args->struct_size != sizeof(tdm_async_args))
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_plan_launch_async: struct_size is " << args->struct_size
+           << " but this runtime's is " << sizeof(tdm_async_args)
+           << "; set it to sizeof(tdm_async_args) of the matching header";
+  return TDM_OK;
+}
+
+tdm_status tdm_plan_launch_async(tdm_plan *plan, const tdm_async_args *args) {
+  if (!plan)
+    return failNullPlan("tdm_plan_launch_async");
+  if (tdm_status status = checkArgs(args))
+    return status;
+  return guarded("tdm_plan_launch_async", [&] {
+    return plan->plan->exclusively(
+        [&] { return plan->plan->launchAsync(*args); });
+  });
+}
+
+tdm_status tdm_plan_flags(tdm_plan *plan, uint32_t *flags) {
+  if (!plan)
+    return failNullPlan("tdm_plan_flags");
+  if (!flags)
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_plan_flags: flags is NULL; pass where to store them";
+  return guarded("tdm_plan_flags", [&] {
+    return plan->plan->exclusively([&] { return plan->plan->flags(*flags); });
   });
 }
 
@@ -314,8 +266,8 @@ tdm_status tdm_plan_metrics(tdm_plan *plan, int64_t tensor, double *values,
   if (!plan)
     return failNullPlan("tdm_plan_metrics");
   return guarded("tdm_plan_metrics", [&] {
-    return plan->plan.exclusively(
-        [&] { return plan->plan.metrics(tensor, values, count); });
+    return plan->plan->exclusively(
+        [&] { return plan->plan->metrics(tensor, values, count); });
   });
 }
 

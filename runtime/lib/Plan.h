@@ -19,18 +19,36 @@
 
 namespace tandem::runtime {
 
+/// What follows from the shapes of a plan's tensors.
+struct Layout {
+  /// Of elements or tiles, and in a matrix kernel of rows and columns.
+  ChunkTable chunks[numGranularities];
+  AxisParts axisParts;
+  /// Slots of 8 bytes, which hold doubles, floats or 32-bit integers.
+  int64_t workspaceSlots = 0;
+  /// One for each tensor and reduction.
+  int64_t numTotals = 0;
+};
+
 /// A kernel bound to a list of tensors.
 class Plan {
 public:
-  explicit Plan(std::shared_ptr<const Kernel> kernel)
-      : kernel(std::move(kernel)) {}
+  static std::unique_ptr<Plan> create(std::shared_ptr<const Kernel> kernel);
+  virtual ~Plan() = default;
 
   /// Replaces the tensor list.
   tdm_status update(const tdm_tensor *list, int64_t count);
 
-  /// Runs the kernel over all tensors.
-  tdm_status launch(const double *hypers, const int64_t *integers, int64_t rows,
-                    int32_t threads, tdm_launch_info *info);
+  /// Runs the kernel over all tensors and waits for it.
+  virtual tdm_status launch(const double *hypers, const int64_t *integers,
+                            int64_t rows, int32_t threads,
+                            tdm_launch_info *info) = 0;
+
+  /// Has the device run the kernel.
+  virtual tdm_status launchAsync(const tdm_async_args &args) = 0;
+
+  /// The flags of the latest launch.
+  tdm_status flags(uint32_t &flags);
 
   /// Sums up what the latest launch left in the workspace.
   tdm_status metrics(int64_t tensor, double *values, int64_t count);
@@ -45,36 +63,56 @@ public:
     return body();
   }
 
-private:
-  struct Release {
-    std::atomic_flag &busy;
-    ~Release() { busy.clear(std::memory_order_release); }
+protected:
+  /// Where a plan's parts of reductions and their totals are.
+  struct Places {
+    const uint32_t *totals, *axisParts;
   };
 
+  explicit Plan(std::shared_ptr<const Kernel> kernel)
+      : kernel(std::move(kernel)) {}
+
+  /// Makes room for the tensors in `staged`, and for \p next, NULL if the
+  /// layout stays. What fails changes nothing.
+  virtual tdm_status place(const Layout *next) = 0;
+  virtual Places getPlaces() = 0;
+  /// How many chunks keep the whole device at work.
+  virtual int64_t enoughChunks() const = 0;
+  /// The slots that the latest launch has left.
+  virtual tdm_status readWorkspace(const uint64_t *&slots) = 0;
+  virtual tdm_status readFlags(uint32_t &flags) = 0;
+
+  /// Writes the ends of the tensors' records.
+  void linkTensors();
+  /// Checks what does not depend on the device.
+  tdm_status checkRows(int64_t rows) const;
   tdm_status checkLaunch(int64_t rows, int32_t threads,
                          const tdm_launch_info *info) const;
-  /// Runs the chunks of all phases, then what each tensor ends with.
-  int runPhases(int threads, uint32_t &flags);
-  int run(const Phase &phase, int threads, uint32_t &flags);
-  void reduce(size_t reduction);
-  void linkTensors();
-  double tensorMetric(int64_t tensor, int64_t metric) const;
-  double totalMetric(int64_t metric) const;
+  /// Rows of scalars that the tensors read.
+  int64_t usedRows() const {
+    return kernel->numScalars ? tensors.scalarRows() : 0;
+  }
 
   std::shared_ptr<const Kernel> kernel;
   TensorTable tensors;
   /// Where an update builds its list, so that one that fails changes nothing
   /// and one that succeeds need not allocate.
   TensorTable staged;
-  /// Of elements or tiles, and in a matrix kernel of rows, columns and blocks.
-  ChunkTable chunks[4];
-  AxisParts axisParts;
-  std::vector<uint32_t> scalars;
-  /// Slots of 8 bytes, which hold doubles, floats or 32-bit integers.
-  std::vector<uint64_t> workspace;
-  /// One for each tensor and reduction.
-  std::vector<uint32_t> totals;
+  Layout layout;
   bool launched = false;
+
+private:
+  struct Release {
+    std::atomic_flag &busy;
+    ~Release() { busy.clear(std::memory_order_release); }
+  };
+
+  Layout makeLayout(int64_t count) const;
+  tdm_status checkLaunched() const;
+  double tensorMetric(const uint64_t *workspace, int64_t tensor,
+                      int64_t metric) const;
+  double totalMetric(const uint64_t *workspace, int64_t metric) const;
+
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
 };
 
@@ -82,7 +120,7 @@ private:
 
 /// The C interface's handle.
 struct tdm_plan {
-  tandem::runtime::Plan plan;
+  std::unique_ptr<tandem::runtime::Plan> plan;
 };
 
 #endif // TANDEM_RUNTIME_LIB_PLAN_H

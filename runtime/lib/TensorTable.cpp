@@ -38,14 +38,13 @@ static int64_t divideUp(int64_t count, int64_t size) {
 static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
                          const tdm_tensor &tensor) {
   if (plane.per != TDM_PER_ELEMENT)
-    return divideUp(plane.per == TDM_PER_ROW ? tensor.rows : tensor.columns,
-                    plane.group);
+    return plane.groupsOf(plane.per == TDM_PER_ROW ? tensor.rows
+                                                   : tensor.columns);
   if (plane.isWholeTensor())
     return tensor.rows * tensor.columns != 0;
   if (!kernel.matrix)
-    return divideUp(tensor.rows * tensor.columns, plane.group);
-  return divideUp(tensor.rows, plane.rows) *
-         divideUp(tensor.columns, plane.group);
+    return plane.groupsOf(tensor.rows * tensor.columns);
+  return plane.rowGroupsOf(tensor.rows) * plane.groupsOf(tensor.columns);
 }
 
 /// The bytes of a plane, by way of whole bytes of every eight elements: the
@@ -69,13 +68,13 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
            << "' is NULL but the tensor has " << elements
            << " elements; pass the plane's memory";
   auto address = reinterpret_cast<uintptr_t>(pointer);
-  if (address % plane.alignment())
+  if (address & (plane.alignment() - 1))
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "tensor " << count << ": plane '" << plane.name << "' is at "
            << pointer << ", which is not aligned to its elements of "
            << plane.alignment() << " bytes; align it";
   // The first condition keeps bytesOf from overflowing.
-  if (elements / 8 >= maxInt64 / (plane.bits * plane.values) - 8 ||
+  if (elements >= plane.maxElements ||
       address + bytesOf(kernel, plane, tensor) < address)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "tensor " << count << ": plane '" << plane.name << "' of "
@@ -165,18 +164,42 @@ static tdm_status failOverlap(const Kernel &kernel, const Interval &a,
          << "' of tensor " << other.tensor << "; give each its own memory";
 }
 
+/// Sorts by the beginnings, digit by digit; what begins alike stays in order.
+/// Comparing would take most of the time of an update.
+static void sortByBegin(std::vector<SortKey> &keys,
+                        std::vector<SortKey> &room) {
+  constexpr int digitBits = 11;
+  constexpr uintptr_t mask = (1 << digitBits) - 1;
+  uintptr_t differing = 0;
+  for (const SortKey &key : keys)
+    differing |= key.begin ^ keys[0].begin;
+  room.resize(keys.size());
+  for (int shift = 0; shift < 64; shift += digitBits) {
+    if (!(differing >> shift & mask))
+      continue;
+    size_t places[mask + 1] = {};
+    for (const SortKey &key : keys)
+      ++places[key.begin >> shift & mask];
+    size_t total = 0;
+    for (size_t &place : places)
+      total += std::exchange(place, total);
+    for (const SortKey &key : keys)
+      room[places[key.begin >> shift & mask]++] = key;
+    std::swap(keys, room);
+  }
+}
+
 tdm_status TensorTable::checkOverlaps(const Kernel &kernel) {
-  // Ties are broken so that the same list always gives the same message.
-  std::sort(intervals.begin(), intervals.end(),
-            [](const Interval &a, const Interval &b) {
-              return std::tie(a.begin, a.tensor, a.plane) <
-                     std::tie(b.begin, b.tensor, b.plane);
-            });
+  order.resize(intervals.size());
+  for (size_t i = 0; i < intervals.size(); ++i)
+    order[i] = {intervals[i].begin, i};
+  sortByBegin(order, orderRoom);
   // In order of their beginnings, an interval overlaps an earlier one if and
   // only if it begins before the farthest end so far. Written intervals have
   // been disjoint up to here, so that the latest of them reaches farthest.
   const Interval *farthest = nullptr, *latestWritten = nullptr;
-  for (const Interval &interval : intervals) {
+  for (const SortKey &key : order) {
+    const Interval &interval = intervals[key.interval];
     const Interval *earlier = interval.written ? farthest : latestWritten;
     if (earlier && interval.begin < earlier->end)
       return failOverlap(kernel, *earlier, interval);

@@ -26,6 +26,12 @@ struct Interval {
   bool written;
 };
 
+/// By what intervals are sorted, and which one it is.
+struct SortKey {
+  uintptr_t begin;
+  size_t interval;
+};
+
 /// The tensor records of a list.
 class TensorTable {
 public:
@@ -47,6 +53,7 @@ public:
   }
 
   const void *data() const { return records.data(); }
+  size_t bytes() const { return records.size() * sizeof(int64_t); }
   int64_t size() const { return count; }
   int64_t rows(int64_t tensor) const { return records[tensor * recordWords]; }
   int64_t columns(int64_t tensor) const {
@@ -74,6 +81,8 @@ private:
   /// kernel has reductions or matrices, the tail.
   std::vector<int64_t> records;
   std::vector<Interval> intervals;
+  /// The intervals' beginnings and numbers, sorted; and room for sorting them.
+  std::vector<SortKey> order, orderRoom;
   int64_t recordWords = 0, tailWords = 0;
   /// Of the kernel.
   int64_t block = 0;

@@ -7,10 +7,12 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements tandem-run, which compiles a graph under a strategy for
-// the CPU and runs it on arrays from .npy and .safetensors files.
+// the CPU, or takes a package of one, and runs it on arrays from .npy and
+// .safetensors files.
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Target/Package.h"
 #include "tandem/Target/Run.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
@@ -24,8 +26,9 @@ namespace {
 /// itself, which main forgets first.
 struct Options {
   cl::OptionCategory category{"tandem-run options"};
-  cl::opt<std::string> graph{cl::Positional, cl::Required, cl::cat(category),
-                             cl::desc("<graph name or .mlir file>")};
+  cl::opt<std::string> graph{
+      cl::Positional, cl::Required, cl::cat(category),
+      cl::desc("<graph name, .mlir file or .tdm package>")};
   cl::opt<std::string> strategy{
       "strategy", cl::cat(category),
       cl::desc("The strategy's name; none for a kernel, which has storages")};
@@ -71,6 +74,7 @@ struct Options {
       "print-signature", cl::cat(category),
       cl::desc("Print the arrays and scalars that a run takes, and stop")};
 
+  llvm::Expected<std::unique_ptr<CompiledKernel>> getKernel() const;
   CompileOptions getCompileOptions() const;
   llvm::Expected<RunOptions> getRunOptions() const;
 };
@@ -85,6 +89,25 @@ CompileOptions Options::getCompileOptions() const {
   result.metrics = metrics;
   result.flags = flags;
   return result;
+}
+
+llvm::Expected<std::unique_ptr<CompiledKernel>> Options::getKernel() const {
+  if (llvm::StringRef(graph).ends_with(".tdm")) {
+    const cl::Option *compilerOptions[] = {&strategy, std::addressof(path),
+                                           &width, &metrics, &flags};
+    for (const cl::Option *option : compilerOptions)
+      if (option->getNumOccurrences())
+        return llvm::createStringError(
+            "--" + option->ArgStr + " is for graphs, and package '" + graph +
+            "' is compiled already; leave it out, or run the graph");
+    return loadKernel(graph, "", "cpu", isa);
+  }
+  auto text = loadGraph(graph);
+  if (!text)
+    return text.takeError();
+  CompileOptions compileOptions = getCompileOptions();
+  compileOptions.graph = std::move(*text);
+  return compile(compileOptions);
 }
 
 llvm::Expected<RunOptions> Options::getRunOptions() const {
@@ -112,12 +135,7 @@ llvm::Expected<RunOptions> Options::getRunOptions() const {
 }
 
 static llvm::Error runTool(const Options &options) {
-  auto graph = loadGraph(options.graph);
-  if (!graph)
-    return graph.takeError();
-  CompileOptions compileOptions = options.getCompileOptions();
-  compileOptions.graph = std::move(*graph);
-  auto kernel = compile(compileOptions);
+  auto kernel = options.getKernel();
   if (!kernel)
     return kernel.takeError();
   if (options.signatureOnly) {

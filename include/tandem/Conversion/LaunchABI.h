@@ -80,6 +80,10 @@ public:
   /// The same for a function of another name.
   LLVM::LLVMFuncOp createEntry(StringRef name);
 
+  /// The range of an entry of a GPU: empty where the word behind the launch's
+  /// flags tells to skip it.
+  std::pair<Value, Value> getRangeUnlessSkipped(LLVM::LLVMFuncOp entry);
+
   /// The prologue function, complete: (hypers, integers, scalars, rows).
   LLVM::LLVMFuncOp createPrologue();
 

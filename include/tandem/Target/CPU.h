@@ -58,6 +58,17 @@ llvm::Expected<std::string> emitLLVMIR(ModuleOp module, llvm::StringRef isa);
 /// The assembly of the same code.
 llvm::Expected<std::string> emitAssembly(ModuleOp module, llvm::StringRef isa);
 
+/// Whether shared libraries can be made for an instruction set. One that only
+/// this machine may have is not among them.
+bool isPortableISA(llvm::StringRef isa);
+
+/// Instruction sets of `isPortableISA`, for diagnostics.
+std::string listPortableISAs();
+
+/// The same code as an ELF shared library.
+llvm::Expected<std::string> emitSharedLibrary(ModuleOp module,
+                                              llvm::StringRef isa);
+
 } // namespace mlir::tandem
 
 #endif // TANDEM_TARGET_CPU_H

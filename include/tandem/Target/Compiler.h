@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+struct tdm_package;
+
 namespace mlir::tandem {
 
 /// What a caller must know to launch a kernel.
@@ -57,9 +59,12 @@ struct KernelSignature {
   /// A hyperparameter: f64, with its domain.
   struct Hyper {
     std::string name;
-    Domain domain;
     std::optional<double> defaultValue;
-    /// A positive value below this rounds to zero in the component format.
+    double min, max;
+    /// Whether the ends lie outside of the domain.
+    bool minOpen, maxOpen;
+    /// A positive value below this, which would round to zero in the component
+    /// format, lies outside. 0 where such a value is fine.
     double minPositive;
   };
   /// A step or seed: i64.
@@ -83,6 +88,8 @@ struct KernelSignature {
   unsigned numScalars = 0;
   /// Sums that a launch makes per tensor.
   unsigned numMetrics = 0;
+  /// Whether a launch reports gradients that are not finite.
+  bool hasFlags = false;
   /// Whether tensors are matrices, whose rows and columns the kernel knows.
   bool isMatrix = false;
   /// Whether the graph itself has none, but its storages.
@@ -133,7 +140,7 @@ struct CompileOptions {
   bool flags = false;
 };
 
-/// A kernel's code for one target.
+/// A kernel and its code for one target.
 struct CompiledKernel {
   KernelSignature signature;
   /// The kernel on planes, as MLIR text: the last stage all targets share.
@@ -146,12 +153,25 @@ struct CompiledKernel {
   void *prologue = nullptr;
   /// Its phases before the last, which `entry` is, and what ends it.
   std::vector<void *> earlyEntries, commits;
+  /// Elements per step that were asked for; 0 lets each target choose.
+  int64_t width = 0;
+  /// "cpu" or a chip.
+  std::string target;
+  /// For a kernel that was not compiled but loaded: its package, its name in it
+  /// and the instruction set of its code, empty for the best one.
+  std::shared_ptr<tdm_package> package;
+  std::string nameInPackage, isa;
 };
 
 /// Compiles the one graph or kernel of `options.graph`. Safe to call from
 /// several threads; calls take turns. Diagnostics become the error's message.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compile(const CompileOptions &options);
+
+/// Compiles the same kernel for a package: to the bytes of a shared library for
+/// an instruction set such as "x86-64-v3", or to PTX for a chip.
+llvm::Expected<std::string> compileImage(const CompiledKernel &kernel,
+                                         llvm::StringRef target);
 
 /// A graph's text: a built-in name, a path that ends in .mlir, or MLIR text.
 llvm::Expected<std::string> loadGraph(StringRef graph);

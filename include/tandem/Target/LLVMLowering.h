@@ -36,6 +36,10 @@ lowerToLLVMIR(ModuleOp module, llvm::LLVMContext &context,
 llvm::Expected<std::string> emitAssembly(llvm::Module &module,
                                          llvm::TargetMachine &machine);
 
+/// Emits an object file.
+llvm::Expected<std::string> emitObject(llvm::Module &module,
+                                       llvm::TargetMachine &machine);
+
 } // namespace mlir::tandem
 
 #endif // TANDEM_TARGET_LLVMLOWERING_H

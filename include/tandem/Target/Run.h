@@ -20,9 +20,23 @@
 
 namespace mlir::tandem {
 
-/// A hyperparameter's domain, as the runtime checks it. The name is the
-/// signature's.
-tdm_hyper_desc getRuntimeHyper(const KernelSignature::Hyper &hyper);
+/// The runtime's word for what something runs over.
+tdm_granularity getRuntimeGranularity(Granularity per);
+
+/// A kernel as the runtime knows it, but for its code. Names are the
+/// signature's, which must live as long.
+struct RuntimeDescription {
+  explicit RuntimeDescription(const KernelSignature &signature);
+  RuntimeDescription(const RuntimeDescription &) = delete;
+
+  llvm::SmallVector<tdm_plane_desc> planes;
+  llvm::SmallVector<tdm_hyper_desc> hypers;
+  llvm::SmallVector<tdm_integer_desc> integers;
+  llvm::SmallVector<tdm_reduction_desc> reductions;
+  /// Of each phase.
+  llvm::SmallVector<uint32_t> granularities;
+  tdm_kernel_desc desc = {};
+};
 
 /// The runtime's handle of a kernel compiled for the CPU. The caller destroys
 /// it, before the kernel.

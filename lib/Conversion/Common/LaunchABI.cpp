@@ -103,6 +103,15 @@ LLVM::LLVMFuncOp LaunchBuilder::createEntry(StringRef name) {
   return entry;
 }
 
+std::pair<Value, Value>
+LaunchBuilder::getRangeUnlessSkipped(LLVM::LLVMFuncOp entry) {
+  SequenceBuilder b(builder, loc);
+  Value begin = entry.getArgument(5), end = entry.getArgument(6);
+  Value word = load(entry.getArgument(4), builder.getI32Type(), slotBytes);
+  Value runs = b.compare(arith::CmpIPredicate::eq, word, b.like(word, 0));
+  return {begin, b.select(runs, end, begin)};
+}
+
 Value LaunchBuilder::readSlot(Value row, unsigned slot, Type type) {
   SequenceBuilder b(builder, loc);
   Value word = load(row, builder.getI32Type(), slot * slotBytes);

@@ -150,9 +150,9 @@ void NVVMKernelBuilder::build() {
   buildReductions(entry);
   isCollective =
       reductions || !kernel.getBodyBlock().getOps<ReduceOp>().empty();
+  auto [begin, end] = launch.getRangeUnlessSkipped(entry);
   auto chunks =
-      scf::ForOp::create(builder, loc, b.addi(entry.getArgument(5), block),
-                         entry.getArgument(6), blocks);
+      scf::ForOp::create(builder, loc, b.addi(begin, block), end, blocks);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
   if (kernel.getMatrix() && kernel.getPer() == Granularity::element)
@@ -184,9 +184,9 @@ void NVVMKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
   SequenceBuilder b(builder, loc);
   Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
   Value first = b.addi(b.muli(block, threads), thread);
-  auto tensors =
-      scf::ForOp::create(builder, loc, b.addi(entry.getArgument(5), first),
-                         entry.getArgument(6), b.muli(blocks, threads));
+  auto [begin, end] = launch.getRangeUnlessSkipped(entry);
+  auto tensors = scf::ForOp::create(builder, loc, b.addi(begin, first), end,
+                                    b.muli(blocks, threads));
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(tensors.getBody()->getTerminator());
   Chunk chunk = launch.readTensor(entry, tensors.getInductionVar());

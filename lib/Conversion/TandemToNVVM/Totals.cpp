@@ -116,9 +116,10 @@ void TotalsBuilder::reduceRange(Value begin, Value end,
 void TotalsBuilder::buildTotals(ArrayRef<PartialOp> reduced) {
   LLVM::LLVMFuncOp entry = enter("_totals", reduced);
   SequenceBuilder b(builder, loc);
-  auto tensors = scf::ForOp::create(
-      builder, loc, b.addi(entry.getArgument(5), sreg<NVVM::BlockIdXOp>()),
-      entry.getArgument(6), sreg<NVVM::GridDimXOp>());
+  auto [begin, end] = launch.getRangeUnlessSkipped(entry);
+  auto tensors =
+      scf::ForOp::create(builder, loc, b.addi(begin, sreg<NVVM::BlockIdXOp>()),
+                         end, sreg<NVVM::GridDimXOp>());
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(tensors.getBody()->getTerminator());
   Chunk tensor = launch.readTensor(entry, tensors.getInductionVar());
@@ -139,16 +140,18 @@ void TotalsBuilder::buildTotals(ArrayRef<PartialOp> reduced) {
 /// The first thread alone writes: a model has few tensors beside its elements.
 void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
   LLVM::LLVMFuncOp entry = enter("_model", reduced);
-  Value begin = entry.getArgument(5), end = entry.getArgument(6);
+  Value first, last;
+  std::tie(first, last) = launch.getRangeUnlessSkipped(entry);
   reduceRange(
-      begin, end,
+      first, last,
       [&](Value tensor, unsigned number) {
         PartialOp op = reduced[number];
         return launch.load(total(launch.readTensor(entry, tensor), op),
                            getElementTypeOrSelf(op.getValue().getType()));
       },
       [&](ArrayRef<Value> results) {
-        auto loop = scf::ForOp::create(builder, loc, begin, end, launch.i64(1));
+        auto loop =
+            scf::ForOp::create(builder, loc, first, last, launch.i64(1));
         OpBuilder::InsertionGuard guard(builder);
         builder.setInsertionPoint(loop.getBody()->getTerminator());
         Chunk tensor = launch.readTensor(entry, loop.getInductionVar());
@@ -161,9 +164,10 @@ void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
 void TotalsBuilder::buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced) {
   LLVM::LLVMFuncOp entry = enter(suffix, {});
   SequenceBuilder b(builder, loc);
-  auto chunks = scf::ForOp::create(
-      builder, loc, b.addi(entry.getArgument(5), sreg<NVVM::BlockIdXOp>()),
-      entry.getArgument(6), sreg<NVVM::GridDimXOp>());
+  auto [begin, end] = launch.getRangeUnlessSkipped(entry);
+  auto chunks =
+      scf::ForOp::create(builder, loc, b.addi(begin, sreg<NVVM::BlockIdXOp>()),
+                         end, sreg<NVVM::GridDimXOp>());
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
   Chunk chunk = launch.readChunk(entry, chunks.getInductionVar());

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/CPU.h"
+#include "SharedLibrary.h"
 #include "X86Packing.h"
 #include "X86Rounding.h"
 #include "tandem/Target/LLVMLowering.h"
@@ -25,8 +26,14 @@ using namespace mlir::tandem;
 static constexpr llvm::StringLiteral isas[] = {"x86-64", "x86-64-v2",
                                                "x86-64-v3", "x86-64-v4"};
 
-std::string mlir::tandem::listISAs() {
-  return "native, " + llvm::join(llvm::ArrayRef(isas), ", ");
+std::string mlir::tandem::listISAs() { return "native, " + listPortableISAs(); }
+
+bool mlir::tandem::isPortableISA(llvm::StringRef isa) {
+  return llvm::is_contained(isas, isa);
+}
+
+std::string mlir::tandem::listPortableISAs() {
+  return llvm::join(llvm::ArrayRef(isas), ", ");
 }
 
 /// Four registers of f32: fewer leave the processor waiting, since a body is a
@@ -58,7 +65,7 @@ describeMachine(llvm::StringRef isa) {
   if (!builder)
     return builder.takeError();
   if (isa != "native") {
-    if (!llvm::is_contained(isas, isa))
+    if (!isPortableISA(isa))
       return llvm::createStringError("unknown instruction set '" + isa +
                                      "'; expected one of " + listISAs());
     builder->setCPU(isa.str());
@@ -155,4 +162,22 @@ llvm::Expected<std::string> mlir::tandem::emitAssembly(ModuleOp module,
     return emitAssembly(lowered, machine);
   };
   return emit(module, isa, print);
+}
+
+llvm::Expected<std::string>
+mlir::tandem::emitSharedLibrary(ModuleOp module, llvm::StringRef isa) {
+  auto link = [](llvm::Module &lowered,
+                 llvm::TargetMachine &machine) -> llvm::Expected<std::string> {
+    if (!machine.getTargetTriple().isOSBinFormatELF() ||
+        !machine.getTargetTriple().isX86_64())
+      return llvm::createStringError(
+          "shared libraries of kernels are made on x86-64 machines with Linux, "
+          "not on " +
+          machine.getTargetTriple().str());
+    auto object = emitObject(lowered, machine);
+    if (!object)
+      return object.takeError();
+    return linkSharedLibrary(*object);
+  };
+  return emit(module, isa, link);
 }

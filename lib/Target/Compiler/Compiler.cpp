@@ -163,51 +163,67 @@ static llvm::Error splitPhases(ModuleOp module,
   return llvm::Error::success();
 }
 
-static llvm::Error emitCPU(ModuleOp module, const CompileOptions &options,
-                           DiagnosticCollector &diagnostics,
-                           CompiledKernel &result) {
+/// Brings kernels to functions for a CPU.
+static llvm::Error lowerToCPU(ModuleOp module, StringRef isa, int64_t width,
+                              DiagnosticCollector &diagnostics) {
   PassManager manager(module.getContext());
   CPUPipelineOptions pipeline;
-  pipeline.width = options.width ? options.width : getDefaultWidth(options.isa);
-  pipeline.halfConversions = hasHalfConversions(options.isa);
+  pipeline.width = width ? width : getDefaultWidth(isa);
+  pipeline.halfConversions = hasHalfConversions(isa);
   buildCPUPipeline(manager, pipeline);
   if (failed(manager.run(module)))
     return diagnostics.takeError();
-  auto code = compileForCPU(module, options.isa);
-  if (!code)
-    return code.takeError();
-  result.code = std::move(*code);
-  return lookupCode(result);
+  return llvm::Error::success();
 }
 
 /// Emits PTX, none of which leaves unchecked.
-static llvm::Error emitGPU(ModuleOp module, const CompileOptions &options,
-                           DiagnosticCollector &diagnostics,
-                           CompiledKernel &result) {
+static llvm::Expected<std::string> emitPTX(ModuleOp module, StringRef chip,
+                                           int64_t width,
+                                           DiagnosticCollector &diagnostics) {
   std::vector<std::pair<std::string, RequiredCounts>> parts;
   for (auto kernel : module.getOps<KernelOp>()) {
-    auto required = countRequired(kernel, options.target);
+    auto required = countRequired(kernel, chip);
     if (!required)
       return required.takeError();
     parts.emplace_back(kernel.getSymName(), *required);
   }
   PassManager manager(module.getContext());
   NVVMPipelineOptions pipeline;
-  if (options.width)
-    pipeline.width = options.width;
-  pipeline.chip = options.target;
+  if (width)
+    pipeline.width = width;
+  pipeline.chip = chip.str();
   buildNVVMPipeline(manager, pipeline);
   if (failed(manager.run(module)))
     return diagnostics.takeError();
-  auto ptx = translateToPTX(module, options.target);
+  auto ptx = translateToPTX(module, chip);
   if (!ptx)
     return ptx.takeError();
   for (const auto &[name, required] : parts)
     if (llvm::Error error =
-            checkPTX(*ptx, name, required, options.target, pipeline.width))
+            checkPTX(*ptx, name, required, chip, pipeline.width))
       return error;
-  result.ptx = std::move(*ptx);
-  return llvm::Error::success();
+  return ptx;
+}
+
+/// Adds the code for the target of `options`.
+static llvm::Error addCode(ModuleOp module, const CompileOptions &options,
+                           DiagnosticCollector &diagnostics,
+                           CompiledKernel &result) {
+  if (options.target != "cpu") {
+    auto ptx = emitPTX(module, options.target, options.width, diagnostics);
+    if (!ptx)
+      return ptx.takeError();
+    result.ptx = std::move(*ptx);
+    return llvm::Error::success();
+  }
+  if (llvm::Error error =
+          lowerToCPU(module, options.isa, options.width, diagnostics))
+    return error;
+  auto code = compileForCPU(module, options.isa);
+  if (!code)
+    return code.takeError();
+  result.code = std::move(*code);
+  return lookupCode(result);
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
@@ -233,11 +249,31 @@ mlir::tandem::compile(const CompileOptions &options) {
         "' stores no param by named updates, so that there is nothing to "
         "measure; compile it without metrics");
   llvm::raw_string_ostream(result->kernelIR) << *module;
+  result->width = options.width;
+  result->target = options.target;
   if (llvm::Error error = splitPhases(*module, diagnostics))
     return error;
   result->signature.addParts(*module);
-  auto emit = options.target == "cpu" ? emitCPU : emitGPU;
-  if (llvm::Error error = emit(*module, options, diagnostics, *result))
+  if (llvm::Error error = addCode(*module, options, diagnostics, *result))
     return error;
   return result;
+}
+
+llvm::Expected<std::string>
+mlir::tandem::compileImage(const CompiledKernel &kernel, StringRef target) {
+  Session &session = Session::get();
+  std::lock_guard<std::mutex> lock(session.mutex);
+  DiagnosticCollector diagnostics(&session.context);
+  auto module =
+      parseSourceString<ModuleOp>(kernel.kernelIR, &session.context, "kernel");
+  if (!module)
+    return diagnostics.takeError();
+  if (llvm::Error error = splitPhases(*module, diagnostics))
+    return error;
+  if (isSupportedChip(target))
+    return emitPTX(*module, target, kernel.width, diagnostics);
+  if (llvm::Error error =
+          lowerToCPU(*module, target, kernel.width, diagnostics))
+    return error;
+  return emitSharedLibrary(*module, target);
 }

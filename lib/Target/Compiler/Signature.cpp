@@ -13,6 +13,7 @@
 #include "tandem/Support/FloatFormat.h"
 #include "tandem/Target/Compiler.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -95,6 +96,17 @@ static bool isFlat(KernelOp kernel) {
   return true;
 }
 
+static KernelSignature::Hyper getHyper(std::string name,
+                                       std::optional<double> defaultValue,
+                                       Domain domain, double smallest) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  bool isAny = domain == Domain::any;
+  return {std::move(name),         defaultValue,
+          isAny ? -infinity : 0.0, domain == Domain::unit ? 1.0 : infinity,
+          /*minOpen=*/isAny,
+          /*maxOpen=*/true,        domain == Domain::epsilon ? smallest : 0.0};
+}
+
 KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
   KernelSignature signature;
   signature.name = kernel.getSymName().str();
@@ -115,13 +127,14 @@ KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
     if (role.getDefaultValue())
       value = role.getDefaultValue().getValueAsDouble();
     signature.hypers.push_back(
-        {name, role.getDomain(), value, getSmallestNonzero(format)});
+        getHyper(name, value, role.getDomain(), getSmallestNonzero(format)));
   }
   signature.numScalars = kernel.getUniforms().size();
   signature.numMetrics = kernel.getNumMetrics();
   signature.isMatrix = kernel.getMatrix();
   signature.isFlatGraph = isFlat(kernel);
   signature.block = kernel.getBlock();
+  signature.hasFlags = !kernel.getBodyBlock().getOps<RaiseOp>().empty();
   return signature;
 }
 

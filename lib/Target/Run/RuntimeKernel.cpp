@@ -10,28 +10,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem-runtime/tandem_package.h"
 #include "tandem/Target/Run.h"
-#include <limits>
 
 using namespace mlir::tandem;
 
-static constexpr double infinity = std::numeric_limits<double>::infinity();
-
-tdm_hyper_desc
-mlir::tandem::getRuntimeHyper(const KernelSignature::Hyper &hyper) {
-  tdm_hyper_desc desc = {hyper.name.c_str(), 0.0, infinity, 0, 1, 0.0};
-  if (hyper.domain == Domain::any) {
-    desc.min = -infinity;
-    desc.min_open = 1;
-  }
-  if (hyper.domain == Domain::unit)
-    desc.max = 1.0;
-  if (hyper.domain == Domain::epsilon)
-    desc.min_positive = hyper.minPositive;
-  return desc;
-}
-
-static tdm_granularity getRuntimeGranularity(Granularity per) {
+tdm_granularity mlir::tandem::getRuntimeGranularity(Granularity per) {
   switch (per) {
   case Granularity::element:
     return TDM_PER_ELEMENT;
@@ -77,6 +61,11 @@ static tdm_plane_desc getPlane(const KernelSignature::PlaneEntry &plane) {
           plane.group.isBlock() ? uint32_t(plane.group.rows) : 1};
 }
 
+static tdm_hyper_desc getHyper(const KernelSignature::Hyper &hyper) {
+  return {hyper.name.c_str(), hyper.min,     hyper.max,
+          hyper.minOpen,      hyper.maxOpen, hyper.minPositive};
+}
+
 static tdm_integer_desc getInteger(const KernelSignature::Integer &integer) {
   return {integer.name.c_str(), integer.kind == RoleKind::step ? 1 : INT64_MIN};
 }
@@ -90,24 +79,13 @@ getReduction(const KernelSignature::Reduction &reduction) {
   return {kind, reduction.phase, getRuntimeScope(reduction.scope)};
 }
 
-llvm::Expected<tdm_kernel *>
-mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
-  const KernelSignature &signature = kernel.signature;
-  if (!kernel.entry)
-    return llvm::createStringError(
-        "kernel '" + signature.name +
-        "' has no CPU code; compile it for target 'cpu'");
-  auto planes = llvm::map_to_vector(signature.planes, getPlane);
-  auto hypers = llvm::map_to_vector(signature.hypers, getRuntimeHyper);
-  auto integers = llvm::map_to_vector(signature.integers, getInteger);
-  auto reductions = llvm::map_to_vector(signature.reductions, getReduction);
-  auto early = llvm::map_to_vector(kernel.earlyEntries, [](void *code) {
-    return reinterpret_cast<tdm_cpu_entry>(code);
-  });
-  SmallVector<uint32_t> granularities;
+RuntimeDescription::RuntimeDescription(const KernelSignature &signature)
+    : planes(llvm::map_to_vector(signature.planes, getPlane)),
+      hypers(llvm::map_to_vector(signature.hypers, getHyper)),
+      integers(llvm::map_to_vector(signature.integers, getInteger)),
+      reductions(llvm::map_to_vector(signature.reductions, getReduction)) {
   for (Granularity per : signature.phases)
     granularities.push_back(getRuntimeGranularity(per));
-  tdm_kernel_desc desc = {};
   desc.struct_size = sizeof(desc);
   desc.name = signature.name.c_str();
   desc.num_planes = planes.size();
@@ -118,15 +96,41 @@ mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
   desc.integers = integers.data();
   desc.num_scalars = signature.numScalars;
   desc.workspace_doubles_per_chunk = signature.numMetrics;
-  desc.entry = reinterpret_cast<tdm_cpu_entry>(kernel.entry);
-  desc.prologue = reinterpret_cast<tdm_cpu_prologue>(kernel.prologue);
-  desc.early_entries = early.data();
-  desc.num_early_entries = early.size();
   desc.reductions = reductions.data();
   desc.num_reductions = reductions.size();
   desc.matrix = signature.isMatrix;
+  desc.num_early_entries = granularities.size() - 1;
   desc.early_granularities = granularities.data();
   desc.block = signature.block;
+}
+
+static llvm::Expected<tdm_kernel *>
+loadRuntimeKernel(const CompiledKernel &kernel) {
+  tdm_kernel *handle = nullptr;
+  const char *isa = kernel.isa.empty() ? nullptr : kernel.isa.c_str();
+  if (tdm_package_load(kernel.package.get(), kernel.nameInPackage.c_str(), isa,
+                       &handle) != TDM_OK)
+    return llvm::createStringError(tdm_last_error());
+  return handle;
+}
+
+llvm::Expected<tdm_kernel *>
+mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
+  const KernelSignature &signature = kernel.signature;
+  if (kernel.package)
+    return loadRuntimeKernel(kernel);
+  if (!kernel.entry)
+    return llvm::createStringError(
+        "kernel '" + signature.name +
+        "' has no CPU code; compile it for target 'cpu'");
+  RuntimeDescription description(signature);
+  tdm_kernel_desc desc = description.desc;
+  auto early = llvm::map_to_vector(kernel.earlyEntries, [](void *code) {
+    return reinterpret_cast<tdm_cpu_entry>(code);
+  });
+  desc.entry = reinterpret_cast<tdm_cpu_entry>(kernel.entry);
+  desc.prologue = reinterpret_cast<tdm_cpu_prologue>(kernel.prologue);
+  desc.early_entries = early.data();
   for (auto [per, code] : llvm::zip(signature.commits, kernel.commits)) {
     tdm_cpu_entry &place = per == Granularity::row      ? desc.commit_rows
                            : per == Granularity::column ? desc.commit_columns

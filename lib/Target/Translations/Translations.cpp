@@ -23,6 +23,7 @@
 #include "tandem/Target/CPU.h"
 #include "tandem/Target/PTX.h"
 #include "tandem/Target/PTXCheck.h"
+#include "tandem/Target/Package.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -46,6 +47,11 @@ struct TranslationOptions {
   cl::opt<int64_t> width{
       "width", cl::init(0),
       cl::desc("Elements per step, a power of two; 0 chooses")};
+  cl::list<std::string> targets{
+      "targets", cl::CommaSeparated,
+      cl::desc("What a package has code for: x86-64, x86-64-v2, x86-64-v3, "
+               "x86-64-v4, an NVIDIA chip (PTX), cubin:<chip>; by default "
+               "x86-64, x86-64-v3 and x86-64-v4")};
   cl::opt<std::string> ptx{"ptx", cl::desc("The PTX file that is checked")};
 
   int64_t getCPUWidth() { return width ? width : getDefaultWidth(isa); }
@@ -201,6 +207,29 @@ static LogicalResult translateForCPU(
   return success();
 }
 
+/// The compiler takes text; locations go with it, for its diagnostics.
+static LogicalResult translateModuleToPackage(ModuleOp module,
+                                              raw_ostream &os) {
+  TranslationOptions &options = getOptions();
+  CompileOptions compileOptions;
+  llvm::raw_string_ostream stream(compileOptions.graph);
+  module.print(stream, OpPrintingFlags().enableDebugInfo());
+  compileOptions.strategy = options.strategy;
+  compileOptions.path = getStrategyPathOption();
+  compileOptions.width = options.width;
+  auto kernel = compile(compileOptions);
+  if (!kernel)
+    return report(module, kernel.takeError());
+  std::vector<std::string> targets(options.targets.begin(),
+                                   options.targets.end());
+  auto bytes =
+      writePackage({{(*kernel)->signature.name, kernel->get()}}, targets);
+  if (!bytes)
+    return report(module, bytes.takeError());
+  os << *bytes;
+  return success();
+}
+
 static LogicalResult checkPTXFile(ModuleOp module, raw_ostream &os) {
   TranslationOptions &options = getOptions();
   if (options.ptx.empty())
@@ -243,6 +272,9 @@ void mlir::tandem::registerTargetTranslations() {
         return translateForCPU(module, os, emitAssembly);
       },
       registerAllDialects);
+  TranslateFromMLIRRegistration("to-package",
+                                "A package with code for each of --targets",
+                                translateModuleToPackage, registerAllDialects);
   TranslateFromMLIRRegistration(
       "check-ptx", "Check the PTX in --ptx against the input's arithmetic",
       checkPTXFile, registerAllDialects);

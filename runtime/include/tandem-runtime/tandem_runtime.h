@@ -11,9 +11,12 @@
 //
 // A kernel describes compiled code: its planes, hyperparameters and entry
 // points. A plan binds a kernel to a list of tensors and may be launched any
-// number of times. Every function that can fail returns a tdm_status and
-// leaves a message for tdm_last_error(). A call that fails has changed nothing:
-// no array, no kernel, no plan.
+// number of times. A device is where kernels run and tensors lie: the CPU, or a
+// GPU, whose driver is looked for when the first device is opened. Every
+// function that can fail returns a tdm_status and leaves a message for
+// tdm_last_error(). A call that fails has changed nothing: no array, no kernel,
+// no plan; but where a device fails in the middle of a launch, what the arrays
+// hold is unspecified.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,7 +60,14 @@ typedef enum tdm_status {
   TDM_OUT_OF_MEMORY = 4,
   /// The call does not fit the state of the object, for instance because
   /// another thread is using the plan.
-  TDM_INVALID_STATE = 5
+  TDM_INVALID_STATE = 5,
+  /// There is no such device, no driver for it, or no code that it can run.
+  TDM_UNAVAILABLE = 6,
+  /// A call of the device's driver failed.
+  TDM_DEVICE_ERROR = 7,
+  /// A package cannot be read: it is no package, damaged, or of another
+  /// version.
+  TDM_INVALID_PACKAGE = 8
 } tdm_status;
 
 /// Returns TDM_RUNTIME_VERSION as the library was built with it.
@@ -70,6 +80,71 @@ TDM_API const char *tdm_status_string(tdm_status status);
 /// empty string if none has. It stays valid until the next failing call on
 /// this thread. A call that succeeds leaves it as it was.
 TDM_API const char *tdm_last_error(void);
+
+//===----------------------------------------------------------------------===//
+// Devices
+//===----------------------------------------------------------------------===//
+
+/// The kinds of devices.
+typedef enum tdm_device_kind {
+  TDM_DEVICE_CPU = 0,
+  /// A GPU that CUDA's driver reaches: libcuda.so.1, or the library that the
+  /// environment variable TANDEM_CUDA_DRIVER names.
+  TDM_DEVICE_CUDA = 1
+} tdm_device_kind;
+
+/// A device that kernels run on. Any number of threads may use it.
+typedef struct tdm_device tdm_device;
+
+/// What is known of a device.
+typedef struct tdm_device_info {
+  /// sizeof(tdm_device_info), set by the caller.
+  size_t struct_size;
+  tdm_device_kind kind;
+  int32_t ordinal;
+  /// The vendor's name of it.
+  char name[128];
+  /// What code is compiled for: "sm_90", or "cpu".
+  char target[16];
+  /// Bytes of memory, 0 for a CPU.
+  uint64_t memory;
+  /// Multiprocessors, or the threads that a launch takes by default.
+  int32_t multiprocessors;
+  /// The latest version of CUDA that the driver supports, such as 12040; 0 for
+  /// a CPU.
+  int32_t driver_version;
+} tdm_device_info;
+
+/// Stores the number of devices of a kind in \p count: none where there is no
+/// driver.
+TDM_API tdm_status tdm_device_count(tdm_device_kind kind, int32_t *count);
+
+/// Opens device number \p ordinal of a kind.
+TDM_API tdm_status tdm_device_open(tdm_device_kind kind, int32_t ordinal,
+                                   tdm_device **device);
+
+/// Stores what is known of \p device in \p info.
+TDM_API tdm_status tdm_device_query(const tdm_device *device,
+                                    tdm_device_info *info);
+
+/// Allocates memory of the device. That of a GPU is aligned to 256 bytes, that
+/// of the CPU to 64.
+TDM_API tdm_status tdm_device_allocate(const tdm_device *device, size_t bytes,
+                                       void **memory);
+
+/// Frees what tdm_device_allocate gave. NULL is allowed.
+TDM_API tdm_status tdm_device_free(const tdm_device *device, void *memory);
+
+/// Waits until the device has done all its work, then copies \p bytes. Each end
+/// may be memory of the device or of the process.
+TDM_API tdm_status tdm_device_copy(const tdm_device *device, void *to,
+                                   const void *from, size_t bytes);
+
+/// Waits until the device has done all its work.
+TDM_API tdm_status tdm_device_synchronize(const tdm_device *device);
+
+/// Closes \p device. Its kernels and plans stay usable. NULL is allowed.
+TDM_API void tdm_device_close(tdm_device *device);
 
 //===----------------------------------------------------------------------===//
 // Binary interface of compiled kernels
@@ -114,6 +189,18 @@ typedef void (*tdm_cpu_entry)(const void *tensors, const void *chunks,
 /// hyperparameters and integers.
 typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
                                  uint32_t *scalars, int64_t rows);
+
+// On a GPU an entry has the same arguments; its blocks, of 256 threads but for
+// the prologue's one, share the range of chunks among them. \p flags has two
+// words: the launch's flags, and one that is 0 unless the launch shall do
+// nothing. What the runtime computes on a CPU is done by more kernels:
+//   <entry>_totals       the totals of a phase's reductions over tensors and
+//   the
+//                        model, for tensors [chunk_begin, chunk_end)
+//   <entry>_model        then those over the model, in one block
+//   <entry>_row_totals, <entry>_column_totals
+//                        reductions along rows and columns, over the chunks of
+//                        rows and of columns
 
 /// Flag of a launch: a gradient held a NaN or an infinity. For kernels compiled
 /// to report it.
@@ -284,6 +371,64 @@ typedef struct tdm_kernel tdm_kernel;
 TDM_API tdm_status tdm_kernel_create(const tdm_kernel_desc *desc,
                                      tdm_kernel **kernel);
 
+/// What an image is.
+typedef enum tdm_image_kind {
+  /// PTX text, not terminated, which the driver compiles for its device.
+  TDM_IMAGE_PTX = 0,
+  /// Machine code of an NVIDIA chip.
+  TDM_IMAGE_CUBIN = 1,
+  /// An ELF shared library for a CPU.
+  TDM_IMAGE_LIBRARY = 2
+} tdm_image_kind;
+
+/// All code of a kernel for one target.
+typedef struct tdm_image {
+  tdm_image_kind kind;
+  /// The instruction set or chip: "x86-64-v3", "sm_90".
+  const char *target;
+  const void *data;
+  size_t size;
+  /// SHA-256 of the data, 32 bytes, checked when the image is loaded; or NULL.
+  const uint8_t *sha256;
+} tdm_image;
+
+/// A function in a kernel's images, and what it runs over.
+typedef struct tdm_part_info {
+  const char *entry;
+  tdm_granularity per;
+} tdm_part_info;
+
+/// The code of a kernel for CUDA's devices. All of it is copied.
+typedef struct tdm_cuda_code {
+  /// sizeof(tdm_cuda_code).
+  size_t struct_size;
+  /// The scalar prologue; may be NULL if the kernel has no scalars.
+  const char *prologue;
+  /// The launches of a step, of which the last one, over elements, writes.
+  const tdm_part_info *phases;
+  /// What follows them, in this order; TDM_PER_ELEMENT stands for tensors.
+  const tdm_part_info *commits;
+  /// The same code for several devices. The device's own machine code is
+  /// preferred, then that of an earlier one that it runs, then the latest PTX
+  /// that it can compile. Those of CPUs are passed over.
+  const tdm_image *images;
+  uint32_t num_phases;
+  uint32_t num_commits;
+  uint32_t num_images;
+  /// The TDM_FLAG_* bits that the kernel may raise.
+  uint32_t flags;
+} tdm_cuda_code;
+
+/// Like tdm_kernel_create for a kernel on a GPU. \p desc has no functions: its
+/// entry, prologue, early_entries and commits are not used. What the driver
+/// makes of PTX is kept on disk, in the directory that the environment variable
+/// TANDEM_CACHE_DIR names, by default ~/.cache/tandem; an empty name keeps
+/// nothing.
+TDM_API tdm_status tdm_kernel_create_cuda(const tdm_device *device,
+                                          const tdm_kernel_desc *desc,
+                                          const tdm_cuda_code *code,
+                                          tdm_kernel **kernel);
+
 /// Destroys \p kernel. Plans made from it stay usable. NULL is allowed.
 TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);
 
@@ -344,10 +489,42 @@ TDM_API tdm_status tdm_plan_update(tdm_plan *plan, const tdm_tensor *tensors,
 /// not used. \p threads counts the calling thread, 0 stands for one per core;
 /// results do not depend on it. \p info may be NULL. Memory is allocated, and
 /// threads are started, only when there are more rows or threads than ever
-/// before.
+/// before. On a GPU this is tdm_plan_launch_async on the default stream, then
+/// waiting for it; \p threads is not used.
 TDM_API tdm_status tdm_plan_launch(tdm_plan *plan, const double *hypers,
                                    const int64_t *integers, int64_t rows,
                                    int32_t threads, tdm_launch_info *info);
+
+/// The arguments of a launch on a GPU.
+typedef struct tdm_async_args {
+  /// sizeof(tdm_async_args).
+  size_t struct_size;
+  /// The CUstream to launch on; NULL is the default one.
+  void *stream;
+  /// As in tdm_plan_launch; copied before the call returns, but for those on
+  /// the device.
+  const double *hypers;
+  const int64_t *integers;
+  int64_t rows;
+  /// Nonzero if hypers and integers lie in the device's memory, where their
+  /// domains are not checked, and what they hold when the launch runs counts.
+  uint32_t on_device;
+  /// 32 bits in the device's memory, or NULL. The launch does nothing unless
+  /// they are 0 when it runs.
+  const void *skip;
+} tdm_async_args;
+
+/// Runs the kernel once over all tensors, behind what the stream has to do, and
+/// does not wait for it. Launches of a plan share its memory: the caller orders
+/// those on different streams. After an update the tables are copied on the
+/// same stream. While the stream is captured, arguments must be on the device;
+/// the captured launch keeps the tensors that the plan has now, and the plan
+/// must live as long as the graph.
+TDM_API tdm_status tdm_plan_launch_async(tdm_plan *plan,
+                                         const tdm_async_args *args);
+
+/// Waits for the device and stores the flags of the latest launch in \p flags.
+TDM_API tdm_status tdm_plan_flags(tdm_plan *plan, uint32_t *flags);
 
 /// Stands for the sum over all tensors in tdm_plan_metrics.
 #define TDM_ALL_TENSORS (-1)

@@ -1,0 +1,49 @@
+//===- Package.h - Packages of kernels --------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the writing of packages, which the runtime reads, and
+// kernels that come from one.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TARGET_PACKAGE_H
+#define TANDEM_TARGET_PACKAGE_H
+
+#include "tandem/Target/Compiler.h"
+
+namespace mlir::tandem {
+
+/// A kernel of a package.
+struct PackageEntry {
+  /// By which it is found.
+  std::string name;
+  const CompiledKernel *kernel;
+};
+
+/// The bytes of a package of some kernels, with an image of each for every
+/// target: an instruction set ("x86-64-v3"), a chip ("sm_90", as PTX), or a
+/// chip's machine code ("cubin:sm_90", by ptxas). No target stands for
+/// x86-64, x86-64-v3 and x86-64-v4, and the chips that kernels were compiled
+/// for.
+llvm::Expected<std::string> writePackage(ArrayRef<PackageEntry> entries,
+                                         ArrayRef<std::string> targets);
+
+/// The same in a file, which is there completely or not at all.
+llvm::Error savePackage(ArrayRef<PackageEntry> entries,
+                        ArrayRef<std::string> targets, StringRef path);
+
+/// Opens a kernel of a package, the only one if `name` is empty. For target
+/// "cpu", `isa` is the instruction set of its code, "native" the best one that
+/// the package has for this machine; for a chip the kernel has the PTX.
+llvm::Expected<std::unique_ptr<CompiledKernel>>
+loadKernel(StringRef path, StringRef name = "", StringRef target = "cpu",
+           StringRef isa = "native");
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_TARGET_PACKAGE_H

@@ -1,0 +1,114 @@
+//===- SharedLibrary.cpp - Shared libraries of kernels --------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements linking by LLD, in this process.
+//
+//===----------------------------------------------------------------------===//
+
+#include "SharedLibrary.h"
+#include "lld/Common/Driver.h"
+#include "tandem/Support/TemporaryFile.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Object/ObjectFile.h"
+#include <mutex>
+
+LLD_HAS_DRIVER(elf)
+
+using namespace mlir::tandem;
+
+/// What LLVM may call for itself, and every process has.
+static constexpr llvm::StringLiteral allowedCalls[] = {"memcpy", "memmove",
+                                                       "memset"};
+
+/// What processors without the instruction call. C's library has it correctly
+/// rounded.
+static constexpr llvm::StringLiteral mathCalls[] = {"fma", "fmaf"};
+
+/// Whether code calls functions of C's mathematical library. An error if it
+/// calls others.
+static llvm::Expected<bool> callsMath(llvm::StringRef object) {
+  auto file = llvm::object::ObjectFile::createObjectFile(
+      llvm::MemoryBufferRef(object, "kernel"));
+  if (!file)
+    return file.takeError();
+  bool result = false;
+  for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
+    auto flags = symbol.getFlags();
+    auto name = symbol.getName();
+    if (!flags || !name)
+      return llvm::joinErrors(flags.takeError(), name.takeError());
+    if (!(*flags & llvm::object::SymbolRef::SF_Undefined) || name->empty() ||
+        llvm::is_contained(allowedCalls, *name))
+      continue;
+    if (!llvm::is_contained(mathCalls, *name))
+      return llvm::createStringError(
+          "the kernel's code calls '" + *name +
+          "', which a package cannot carry; compile it in the process that "
+          "runs it");
+    result = true;
+  }
+  return result;
+}
+
+/// LLD keeps its state in globals, and clears it behind itself.
+static llvm::Error runLinker(llvm::ArrayRef<const char *> arguments) {
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  std::vector<const char *> command = {"ld.lld", "-shared", "--threads=1", "-m",
+                                       "elf_x86_64"};
+  llvm::append_range(command, arguments);
+  std::string messages;
+  llvm::raw_string_ostream stream(messages);
+  lld::Result result =
+      lld::lldMain(command, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  if (result.retCode == 0)
+    return llvm::Error::success();
+  return llvm::createStringError("LLD cannot link the kernel's code: " +
+                                 llvm::StringRef(messages).trim());
+}
+
+/// Makes a library with the names of C's mathematical one, so that what links
+/// it asks for the real one when it is loaded. No machine needs to have that
+/// where kernels are compiled.
+static llvm::Error makeMathStub(TemporaryFile &stub) {
+  TemporaryFile script;
+  if (llvm::Error error =
+          llvm::joinErrors(script.create("ld"), stub.create("so")))
+    return error;
+  std::string text;
+  for (llvm::StringRef name : mathCalls)
+    text += (name + " = 0;\n").str();
+  if (llvm::Error error = script.write(text))
+    return error;
+  return runLinker(
+      {"-soname=libm.so.6", "-o", stub.getPath(), script.getPath()});
+}
+
+llvm::Expected<std::string>
+mlir::tandem::linkSharedLibrary(llvm::StringRef object) {
+  auto needsMath = callsMath(object);
+  if (!needsMath)
+    return needsMath.takeError();
+  TemporaryFile input, output, stub;
+  if (llvm::Error error =
+          llvm::joinErrors(input.create("o"), output.create("so")))
+    return error;
+  if (llvm::Error error = input.write(object))
+    return error;
+  llvm::SmallVector<const char *> arguments = {
+      "--strip-all", "--build-id=none", "--hash-style=gnu", "-z", "noexecstack",
+      "-o",          output.getPath(),  input.getPath()};
+  if (*needsMath) {
+    if (llvm::Error error = makeMathStub(stub))
+      return error;
+    arguments.push_back(stub.getPath());
+  }
+  if (llvm::Error error = runLinker(arguments))
+    return error;
+  return output.read();
+}

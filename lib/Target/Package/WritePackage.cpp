@@ -1,0 +1,309 @@
+//===- WritePackage.cpp - Writing of packages -----------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the writing of packages: a kernel's manifest, field by
+// field, and its code for each target.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Package_generated.h"
+#include "tandem-runtime/tandem_package.h"
+#include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Support/TemporaryFile.h"
+#include "tandem/Target/CPU.h"
+#include "tandem/Target/PTX.h"
+#include "tandem/Target/Package.h"
+#include "tandem/Target/Run.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/EndianStream.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/SHA256.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+namespace schema = ::tandem::package;
+
+//===----------------------------------------------------------------------===//
+// Manifest
+//===----------------------------------------------------------------------===//
+
+static std::unique_ptr<schema::PlaneT>
+packPlane(const tdm_plane_desc &desc,
+          const KernelSignature::PlaneEntry &entry) {
+  auto plane = std::make_unique<schema::PlaneT>();
+  plane->name = desc.name;
+  plane->bits = desc.bits;
+  plane->access = desc.access;
+  plane->group = desc.group;
+  plane->values = desc.values;
+  plane->per = static_cast<schema::Granularity>(desc.per);
+  plane->role = entry.role;
+  plane->kind = static_cast<schema::Role>(entry.kind);
+  plane->type = entry.type;
+  plane->visible = entry.isVisible;
+  plane->kept = entry.isKept;
+  plane->rows = desc.rows;
+  return plane;
+}
+
+static std::unique_ptr<schema::HyperT>
+packHyper(const tdm_hyper_desc &desc, const KernelSignature::Hyper &entry) {
+  auto hyper = std::make_unique<schema::HyperT>();
+  hyper->name = desc.name;
+  hyper->min = desc.min;
+  hyper->max = desc.max;
+  hyper->min_open = desc.min_open;
+  hyper->max_open = desc.max_open;
+  hyper->min_positive = desc.min_positive;
+  if (entry.defaultValue)
+    hyper->default_value = *entry.defaultValue;
+  return hyper;
+}
+
+static std::unique_ptr<schema::IntegerT>
+packInteger(const tdm_integer_desc &desc,
+            const KernelSignature::Integer &entry) {
+  auto integer = std::make_unique<schema::IntegerT>();
+  integer->name = desc.name;
+  integer->min = desc.min;
+  integer->kind = static_cast<schema::Role>(entry.kind);
+  return integer;
+}
+
+static std::unique_ptr<schema::ReductionT>
+packReduction(const tdm_reduction_desc &desc) {
+  auto reduction = std::make_unique<schema::ReductionT>();
+  reduction->kind = static_cast<schema::ReductionKind>(desc.kind);
+  reduction->phase = desc.phase;
+  reduction->scope = static_cast<schema::Scope>(desc.scope);
+  return reduction;
+}
+
+static std::unique_ptr<schema::PartT> packPart(const std::string &name,
+                                               uint32_t per) {
+  auto part = std::make_unique<schema::PartT>();
+  part->entry = getEntryName(name);
+  part->per = static_cast<schema::Granularity>(per);
+  return part;
+}
+
+static void packParts(schema::KernelT &kernel, const KernelSignature &signature,
+                      const RuntimeDescription &description) {
+  for (auto [index, per] : llvm::enumerate(description.granularities))
+    kernel.phases.push_back(packPart(getPhaseName(signature, index), per));
+  for (Granularity per : signature.commits)
+    kernel.commits.push_back(
+        packPart(getCommitName(signature, per), getRuntimeGranularity(per)));
+}
+
+/// All but the images.
+static std::unique_ptr<schema::KernelT> packKernel(const PackageEntry &entry) {
+  const KernelSignature &signature = entry.kernel->signature;
+  RuntimeDescription description(signature);
+  auto kernel = std::make_unique<schema::KernelT>();
+  kernel->name = entry.name;
+  kernel->graph = signature.name;
+  kernel->strategy = signature.strategy;
+  kernel->compute = signature.compute;
+  kernel->ir = entry.kernel->kernelIR;
+  kernel->num_scalars = signature.numScalars;
+  kernel->num_metrics = signature.numMetrics;
+  kernel->matrix = signature.isMatrix;
+  kernel->block = signature.block;
+  kernel->flat_graph = signature.isFlatGraph;
+  kernel->flags = signature.hasFlags ? TDM_FLAG_NON_FINITE : 0;
+  kernel->prologue = getPrologueName(signature.name);
+  for (auto [desc, plane] : llvm::zip(description.planes, signature.planes))
+    kernel->planes.push_back(packPlane(desc, plane));
+  for (auto [desc, hyper] : llvm::zip(description.hypers, signature.hypers))
+    kernel->hypers.push_back(packHyper(desc, hyper));
+  for (auto [desc, integer] :
+       llvm::zip(description.integers, signature.integers))
+    kernel->integers.push_back(packInteger(desc, integer));
+  for (const tdm_reduction_desc &desc : description.reductions)
+    kernel->reductions.push_back(packReduction(desc));
+  packParts(*kernel, signature, description);
+  return kernel;
+}
+
+//===----------------------------------------------------------------------===//
+// Images
+//===----------------------------------------------------------------------===//
+
+/// Machine code of `ptx` by NVIDIA's assembler.
+static llvm::Expected<std::string> assemble(StringRef ptx, StringRef chip) {
+  auto program = llvm::sys::findProgramByName("ptxas");
+  if (!program)
+    return llvm::createStringError(
+        "target 'cubin:" + chip +
+        "' needs ptxas, which is not on PATH; add the directory where CUDA has "
+        "it, or use target '" +
+        chip + "', which is PTX");
+  TemporaryFile input, output, messages;
+  if (llvm::Error error = llvm::joinErrors(
+          llvm::joinErrors(input.create("ptx"), output.create("cubin")),
+          messages.create("txt")))
+    return error;
+  if (llvm::Error error = input.write(ptx))
+    return error;
+  std::string arch = ("-arch=" + chip).str();
+  std::optional<StringRef> redirects[] = {StringRef(),
+                                          StringRef(messages.getPath()),
+                                          StringRef(messages.getPath())};
+  if (llvm::sys::ExecuteAndWait(
+          *program, {"ptxas", arch, input.getPath(), "-o", output.getPath()},
+          std::nullopt, redirects) != 0) {
+    auto text = messages.read();
+    return text ? llvm::createStringError("ptxas cannot assemble the kernel "
+                                          "for " +
+                                          chip + ": " + StringRef(*text).trim())
+                : text.takeError();
+  }
+  return output.read();
+}
+
+namespace {
+/// What a target's name means.
+struct Target {
+  schema::ImageKind kind;
+  /// An instruction set or a chip.
+  std::string name;
+
+  static llvm::Expected<Target> parse(StringRef text);
+  llvm::Expected<std::string> compile(const CompiledKernel &kernel) const;
+};
+} // namespace
+
+llvm::Expected<Target> Target::parse(StringRef text) {
+  StringRef name = text;
+  if (name.consume_front("cubin:") && isSupportedChip(name))
+    return Target{schema::ImageKind::Cubin, name.str()};
+  if (isSupportedChip(text))
+    return Target{schema::ImageKind::PTX, text.str()};
+  if (isPortableISA(text))
+    return Target{schema::ImageKind::Library, text.str()};
+  return llvm::createStringError(
+      "a package has no target '" + text + "'; expected " + listPortableISAs() +
+      "; " + listChips() + " for PTX; or one of those behind 'cubin:'");
+}
+
+llvm::Expected<std::string>
+Target::compile(const CompiledKernel &kernel) const {
+  auto code = compileImage(kernel, name);
+  if (code && kind == schema::ImageKind::Cubin)
+    return assemble(*code, name);
+  return code;
+}
+
+static llvm::Error addImage(schema::KernelT &kernel, const Target &target,
+                            const PackageEntry &entry) {
+  auto code = target.compile(*entry.kernel);
+  if (!code)
+    return code.takeError();
+  auto image = std::make_unique<schema::ImageT>();
+  image->kind = target.kind;
+  image->target = target.name;
+  image->data.assign(code->begin(), code->end());
+  auto digest = llvm::SHA256::hash(image->data);
+  image->sha256.assign(digest.begin(), digest.end());
+  kernel.images.push_back(std::move(image));
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Packages
+//===----------------------------------------------------------------------===//
+
+/// Each target once, in their order; those of a package that names none.
+static llvm::Expected<std::vector<Target>>
+parseTargets(ArrayRef<std::string> names, ArrayRef<PackageEntry> entries) {
+  llvm::SmallSetVector<StringRef, 8> unique(names.begin(), names.end());
+  if (names.empty())
+    unique.insert_range(
+        ArrayRef<StringRef>{"x86-64", "x86-64-v3", "x86-64-v4"});
+  for (const PackageEntry &entry : entries)
+    if (names.empty() && entry.kernel->target != "cpu")
+      unique.insert(entry.kernel->target);
+  std::vector<Target> targets;
+  for (StringRef name : unique) {
+    auto target = Target::parse(name);
+    if (!target)
+      return target.takeError();
+    targets.push_back(std::move(*target));
+  }
+  return targets;
+}
+
+static llvm::Error checkNames(ArrayRef<PackageEntry> entries) {
+  if (entries.empty())
+    return llvm::createStringError("a package needs a kernel; give one");
+  llvm::StringSet<> names;
+  for (const PackageEntry &entry : entries)
+    if (entry.name.empty() || !names.insert(entry.name).second)
+      return llvm::createStringError("two kernels of a package are called '" +
+                                     entry.name +
+                                     "'; give each a name of its own");
+  return llvm::Error::success();
+}
+
+/// Puts the header before a FlatBuffer.
+static std::string addHeader(StringRef content) {
+  std::string bytes("\x89TANDEM\n");
+  llvm::raw_string_ostream os(bytes);
+  llvm::support::endian::Writer writer(os, llvm::endianness::little);
+  writer.write<uint32_t>(TDM_PACKAGE_VERSION);
+  writer.write<uint32_t>(64);
+  writer.write<uint64_t>(content.size());
+  writer.write<uint64_t>(0);
+  llvm::SHA256 hash;
+  hash.update(bytes);
+  hash.update(content);
+  bytes += llvm::toStringRef(hash.final());
+  bytes += content;
+  return bytes;
+}
+
+llvm::Expected<std::string>
+mlir::tandem::writePackage(ArrayRef<PackageEntry> entries,
+                           ArrayRef<std::string> names) {
+  if (llvm::Error error = checkNames(entries))
+    return error;
+  auto targets = parseTargets(names, entries);
+  if (!targets)
+    return targets.takeError();
+  schema::PackageT package;
+  package.compiler = "tandem " TANDEM_VERSION ", LLVM " LLVM_VERSION_STRING;
+  for (const PackageEntry &entry : entries) {
+    package.kernels.push_back(packKernel(entry));
+    for (const Target &target : *targets)
+      if (llvm::Error error = addImage(*package.kernels.back(), target, entry))
+        return error;
+  }
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(schema::Package::Pack(builder, &package));
+  return addHeader({reinterpret_cast<const char *>(builder.GetBufferPointer()),
+                    builder.GetSize()});
+}
+
+llvm::Error mlir::tandem::savePackage(ArrayRef<PackageEntry> entries,
+                                      ArrayRef<std::string> targets,
+                                      StringRef path) {
+  auto bytes = writePackage(entries, targets);
+  if (!bytes)
+    return bytes.takeError();
+  auto error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
+    os << *bytes;
+    return llvm::Error::success();
+  });
+  if (!error)
+    return error;
+  return llvm::createStringError("cannot write package '" + path +
+                                 "': " + llvm::toString(std::move(error)));
+}

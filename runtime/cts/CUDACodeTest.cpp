@@ -1,0 +1,322 @@
+//===- CUDACodeTest.cpp - A kernel's code on a GPU ------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file tests which image of a kernel a GPU gets, and what is kept on disk
+// of what the driver compiles. The driver is the library that stands in for it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeCUDA.h"
+#include "TestDevice.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#ifndef _WIN32
+#include <sys/stat.h>
+#endif
+
+using namespace tandem::cts;
+namespace fs = std::filesystem;
+
+namespace {
+/// The count kernel's code, to be changed by a test.
+class CUDACode : public testing::Test {
+protected:
+  CUDACode() : desc(countDesc()), fake(desc) {}
+
+  void SetUp() override {
+    if (!isFakeDriver())
+      GTEST_SKIP() << "the kernels of this test are functions of this process";
+    device = std::make_unique<OpenDevice>(TDM_DEVICE_CUDA);
+  }
+
+  void TearDown() override {
+    device.reset();
+    fakecuda::setDevices(1, 90);
+    EXPECT_EQ(fakecuda::takeViolations(), "");
+    EXPECT_EQ(fakecuda::living(), "");
+  }
+
+  tdm_status create() {
+    tdm_kernel *kernel = nullptr;
+    tdm_status status =
+        tdm_kernel_create_cuda(*device, &desc, &fake.code, &kernel);
+    tdm_kernel_destroy(kernel);
+    return status;
+  }
+
+  void expectRefused(tdm_status status, const std::string &message) {
+    expectFailure(create(), status, "kernel 'count': " + message);
+  }
+
+  tdm_kernel_desc desc;
+  FakeCode fake;
+  std::unique_ptr<OpenDevice> device;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// The choice
+//===----------------------------------------------------------------------===//
+
+/// Each of the images is bad in a way that tells which one was taken.
+TEST_F(CUDACode, TheBestImageForTheDevice) {
+  struct Candidate {
+    tdm_image_kind kind;
+    const char *target;
+  };
+  // In order of preference on sm_90.
+  const Candidate candidates[] = {{TDM_IMAGE_CUBIN, "sm_90"},
+                                  {TDM_IMAGE_PTX, "sm_90a"},
+                                  {TDM_IMAGE_PTX, "sm_90"},
+                                  {TDM_IMAGE_PTX, "sm_80"},
+                                  {TDM_IMAGE_PTX, "sm_75"}};
+  const Candidate useless[] = {
+      {TDM_IMAGE_CUBIN, "sm_89"},       {TDM_IMAGE_PTX, "sm_89a"},
+      {TDM_IMAGE_PTX, "sm_100"},        {TDM_IMAGE_CUBIN, "sm_100"},
+      {TDM_IMAGE_LIBRARY, "x86-64-v3"}, {TDM_IMAGE_PTX, "gfx90a"}};
+  const uint8_t none[32] = {};
+  size_t numCandidates = std::size(candidates);
+  for (size_t best = 0; best <= numCandidates; ++best) {
+    fake.images.clear();
+    for (const Candidate &image : useless)
+      fake.images.push_back({image.kind, image.target, "?", 1, none});
+    for (size_t i = numCandidates; i-- > best;)
+      fake.images.push_back(
+          {candidates[i].kind, candidates[i].target, "?", 1, none});
+    fake.code.images = fake.images.data();
+    fake.code.num_images = static_cast<uint32_t>(fake.images.size());
+    if (best == numCandidates)
+      expectRefused(TDM_UNAVAILABLE,
+                    "no image runs on sm_90; there are some for sm_89, sm_89a, "
+                    "sm_100, sm_100, x86-64-v3, gfx90a; compile it for this "
+                    "device or an earlier one");
+    else
+      expectRefused(TDM_INVALID_ARGUMENT,
+                    std::string("the image for ") + candidates[best].target +
+                        " is not what its SHA-256 says; compile it again");
+  }
+}
+
+TEST_F(CUDACode, MachineCodeOfTheSameGeneration) {
+  device.reset();
+  fakecuda::setDevices(1, 89);
+  device = std::make_unique<OpenDevice>(TDM_DEVICE_CUDA);
+  std::string cubin = "machine code of\n" + fake.ptx;
+  fake.images = {
+      {TDM_IMAGE_PTX, "sm_89", "bad", 3, nullptr},
+      {TDM_IMAGE_CUBIN, "sm_80", cubin.c_str(), cubin.size() + 1, nullptr}};
+  fake.code.images = fake.images.data();
+  fake.code.num_images = 2;
+  EXPECT_EQ(create(), TDM_OK) << tdm_last_error();
+}
+
+TEST_F(CUDACode, Descriptions) {
+  tdm_cuda_code whole = fake.code;
+  auto expect = [&](const std::string &message) {
+    expectRefused(TDM_INVALID_ARGUMENT, message);
+    fake.code = whole;
+  };
+  fake.code.phases = nullptr;
+  expect("phases is NULL but num_phases is 1");
+  fake.code.num_phases = 0;
+  expect("there is no last phase over elements; pass the launches of a step");
+  fake.code.num_commits = 2;
+  fake.code.commits = nullptr;
+  expect("commits is NULL but num_commits is 2");
+  fake.code.images = nullptr;
+  expect("images is NULL but num_images is 1");
+  tdm_part_info parts[] = {{nullptr, TDM_PER_ELEMENT},
+                           {"tandem_count", TDM_PER_ELEMENT}};
+  fake.code.phases = parts;
+  fake.code.num_phases = 2;
+  expect("phase 0 has no entry; name its function");
+  parts[0] = {"tandem_count", TDM_PER_ROW};
+  fake.code.phases = parts;
+  fake.code.num_phases = 2;
+  expect("phase 0 has granularity 1; use a tdm_granularity, and "
+         "TDM_PER_ELEMENT but in a matrix kernel");
+  parts[0] = {"tandem_none", TDM_PER_ELEMENT};
+  fake.code.commits = parts;
+  fake.code.num_commits = 1;
+  expect("its code has no function 'tandem_none'; compile it again");
+  fake.images[0].target = nullptr;
+  expect("image 0 has no target; pass compiled code");
+  fake.images[0] = {TDM_IMAGE_PTX, "sm_80", "", 0, nullptr};
+  expect("image 0 has no data; pass compiled code");
+  fake.code.num_images = 0;
+  expectRefused(TDM_UNAVAILABLE,
+                "no image runs on sm_90; there is none; compile it for this "
+                "device or an earlier one");
+}
+
+TEST_F(CUDACode, ThePrologueIsNeededForScalars) {
+  desc.num_scalars = 1;
+  expectRefused(TDM_INVALID_ARGUMENT, "prologue is NULL but num_scalars is 1; "
+                                      "name the compiled prologue");
+}
+
+TEST_F(CUDACode, ABlockMustFit) {
+  size_t limit = fake.ptx.find("256");
+  fake.ptx.replace(limit, 3, "128");
+  expectRefused(TDM_UNAVAILABLE, "function 'tandem_count' allows blocks of 128 "
+                                 "threads on this device, but takes 256");
+}
+
+TEST_F(CUDACode, WhatTheDriverSaysOfPTX) {
+  fake.ptx[0] = '?';
+  expectFailure(create(), TDM_DEVICE_ERROR,
+                "kernel 'count': the driver cannot compile its PTX: line 1; "
+                "fatal: there is no .version");
+}
+
+TEST_F(CUDACode, Arguments) {
+  OpenDevice cpu;
+  tdm_kernel *kernel = nullptr;
+  auto call = [&](tdm_device *device, tdm_kernel_desc *desc,
+                  tdm_cuda_code *code, tdm_kernel **kernel,
+                  const char *message) {
+    expectFailure(tdm_kernel_create_cuda(device, desc, code, kernel),
+                  TDM_INVALID_ARGUMENT,
+                  std::string("tdm_kernel_create_cuda: ") + message);
+  };
+  call(cpu, &desc, &fake.code, &kernel, "device is the CPU; pass one of CUDA");
+  call(nullptr, &desc, &fake.code, &kernel, "device is NULL; pass one of CUDA");
+  call(*device, nullptr, &fake.code, &kernel,
+       "desc is NULL; pass a tdm_kernel_desc");
+  call(*device, &desc, nullptr, &kernel, "code is NULL; pass a tdm_cuda_code");
+  call(*device, &desc, &fake.code, nullptr,
+       "kernel is NULL; pass where to store it");
+}
+
+//===----------------------------------------------------------------------===//
+// What is kept on disk
+//===----------------------------------------------------------------------===//
+
+#ifndef _WIN32
+
+namespace {
+/// A directory for machine code, which does not exist yet.
+class CUDACache : public CUDACode {
+protected:
+  void SetUp() override {
+    CUDACode::SetUp();
+    std::string name = testing::TempDir() + "tandem-cache-XXXXXX";
+    root = mkdtemp(name.data());
+    directory = root / "a" / "b";
+    setenv("TANDEM_CACHE_DIR", directory.c_str(), 1);
+  }
+  void TearDown() override {
+    setenv("TANDEM_CACHE_DIR", "", 1);
+    fs::remove_all(root);
+    CUDACode::TearDown();
+  }
+
+  /// Whether the driver compiles when the kernel is created.
+  bool compiles() {
+    long before = fakecuda::callsOf("cuLinkComplete");
+    EXPECT_EQ(create(), TDM_OK) << tdm_last_error();
+    return fakecuda::callsOf("cuLinkComplete") > before;
+  }
+
+  fs::path onlyFile() {
+    std::vector<fs::path> files{fs::directory_iterator(directory), {}};
+    EXPECT_EQ(files.size(), 1u);
+    return files.empty() ? fs::path() : files[0];
+  }
+
+  std::string read() {
+    std::ifstream file(onlyFile(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  void write(const std::string &bytes) {
+    std::ofstream(onlyFile(), std::ios::binary) << bytes;
+  }
+
+  fs::path root, directory;
+};
+} // namespace
+
+TEST_F(CUDACache, CodeIsCompiledOnce) {
+  EXPECT_TRUE(compiles());
+  EXPECT_FALSE(compiles());
+  struct stat status;
+  ASSERT_EQ(stat(directory.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700u);
+  ASSERT_EQ(stat(onlyFile().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+TEST_F(CUDACache, OtherCodeAndOtherDevicesHaveTheirOwn) {
+  EXPECT_TRUE(compiles());
+  fake.ptx += "//";
+  fake.images[0].data = fake.ptx.data();
+  fake.images[0].size = fake.ptx.size();
+  EXPECT_TRUE(compiles());
+  device.reset();
+  fakecuda::setDevices(1, 89);
+  device = std::make_unique<OpenDevice>(TDM_DEVICE_CUDA);
+  EXPECT_TRUE(compiles());
+  EXPECT_FALSE(compiles());
+}
+
+TEST_F(CUDACache, DamagedFilesAreMadeAgain) {
+  EXPECT_TRUE(compiles());
+  std::string good = read();
+  std::vector<std::string> damaged = {
+      "", good.substr(0, 20), good.substr(0, good.size() - 1), good + "?"};
+  for (size_t i : {size_t(0), size_t(8), size_t(40), good.size() - 2}) {
+    damaged.push_back(good);
+    damaged.back()[i] ^= 1;
+  }
+  for (const std::string &bytes : damaged) {
+    write(bytes);
+    EXPECT_TRUE(compiles());
+    EXPECT_EQ(read(), good);
+  }
+}
+
+TEST_F(CUDACache, FilesOfOtherCodeAreNotTaken) {
+  EXPECT_TRUE(compiles());
+  std::string first = read();
+  fs::remove(onlyFile());
+  fake.ptx += "//";
+  fake.images[0].size = fake.ptx.size();
+  fake.images[0].data = fake.ptx.data();
+  EXPECT_TRUE(compiles());
+  write(first);
+  EXPECT_TRUE(compiles());
+}
+
+TEST_F(CUDACache, WhatOthersCanWriteIsNotUsed) {
+  EXPECT_TRUE(compiles());
+  fs::path file = onlyFile();
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
+  EXPECT_TRUE(compiles());
+  EXPECT_FALSE(compiles()) << "the file has been replaced";
+  fs::permissions(directory, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_TRUE(compiles());
+  fs::permissions(directory, fs::perms::others_write, fs::perm_options::remove);
+  EXPECT_FALSE(compiles());
+  fs::path elsewhere = root / "elsewhere";
+  fs::rename(file, elsewhere);
+  fs::create_symlink(elsewhere, file);
+  EXPECT_TRUE(compiles()) << "links are not followed";
+}
+
+TEST_F(CUDACache, ADirectoryThatCannotBeMadeIsNoError) {
+  std::ofstream(root / "a") << "a file";
+  EXPECT_TRUE(compiles());
+  EXPECT_TRUE(compiles());
+}
+
+#endif

@@ -1,0 +1,323 @@
+//===- FakeCUDA.cpp - A driver without a GPU ------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the state of the library that stands in for CUDA's
+// driver: memory, streams, kernels, and the checks of how it is called.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeCUDAState.h"
+
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+
+using namespace fakecuda;
+
+State &State::get() {
+  static State *state = new State;
+  return *state;
+}
+
+void State::violate(const std::string &what) { violations += what + "\n"; }
+
+//===----------------------------------------------------------------------===//
+// Memory of the device
+//===----------------------------------------------------------------------===//
+
+Memory::Memory() {
+  void *area = mmap(nullptr, size, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  begin = reinterpret_cast<uint64_t>(area);
+  top = begin;
+}
+
+void Memory::open() {
+  if (opened++ == 0 && top > begin)
+    mprotect(reinterpret_cast<void *>(begin), roundedTop() - begin,
+             PROT_READ | PROT_WRITE);
+}
+
+void Memory::close() {
+  if (--opened == 0 && top > begin)
+    mprotect(reinterpret_cast<void *>(begin), roundedTop() - begin, PROT_NONE);
+}
+
+uint64_t Memory::allocate(uint64_t bytes) {
+  // Addresses come again only when nothing is left, so that what has been freed
+  // is known.
+  if (ranges.empty())
+    top = begin;
+  uint64_t rounded = (bytes + 255) / 256 * 256 + 256;
+  if (rounded > begin + size - top)
+    return 0;
+  uint64_t address = top;
+  top += rounded;
+  ranges[address] = bytes;
+  open();
+  std::memset(reinterpret_cast<void *>(address), 0xA5, bytes);
+  close();
+  return address;
+}
+
+bool Memory::holds(uint64_t address, uint64_t bytes) const {
+  auto behind = ranges.upper_bound(address);
+  if (behind == ranges.begin())
+    return false;
+  auto [first, length] = *--behind;
+  return address + bytes <= first + length;
+}
+
+//===----------------------------------------------------------------------===//
+// Streams
+//===----------------------------------------------------------------------===//
+
+void StreamState::drain() {
+  while (!queue.empty())
+    runFirst();
+}
+
+void StreamState::runFirst() {
+  Work work = std::move(queue.front());
+  queue.pop_front();
+  State &state = State::get();
+  state.memory.open();
+  work();
+  state.memory.close();
+}
+
+/// NULL is the default stream.
+StreamState *State::findStream(void *handle) {
+  if (!handle)
+    return &defaultStream;
+  auto found = streams.find(handle);
+  if (found != streams.end())
+    return found->second.get();
+  violate("a stream does not exist");
+  return nullptr;
+}
+
+void State::drainAll() {
+  defaultStream.drain();
+  for (auto &[handle, stream] : streams)
+    stream->drain();
+}
+
+int State::enqueue(void *handle, Work work) {
+  StreamState *stream = findStream(handle);
+  if (!stream)
+    return errorInvalidHandle;
+  if (stream->isCapturing)
+    stream->captured.push_back(std::move(work));
+  else
+    stream->queue.push_back(std::move(work));
+  return success;
+}
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+static thread_local std::vector<int> contexts;
+
+int State::enter(const char *name, bool needsContext) {
+  ++counts[name];
+  ++numCalls;
+  if (needsContext && contexts.empty())
+    violate(std::string(name) + " without a context");
+  if (numCalls - 1 != failing)
+    return success;
+  failed = name;
+  return failure;
+}
+
+void State::pushContext() { contexts.push_back(0); }
+bool State::popContext() {
+  if (contexts.empty())
+    return false;
+  contexts.pop_back();
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+size_t ModuleState::findEntry(const std::string &name) const {
+  std::string declaration = ".entry " + name;
+  for (size_t at = text.find(declaration); at != std::string::npos;
+       at = text.find(declaration, at + 1)) {
+    char next = text[at + declaration.size()];
+    if (!std::isalnum(static_cast<unsigned char>(next)) && next != '_')
+      return at;
+  }
+  return std::string::npos;
+}
+
+int ModuleState::threadsOf(size_t entry) const {
+  size_t body = text.find('{', entry), limit = text.find(".maxntid", entry);
+  return limit < body ? std::atoi(text.c_str() + limit + 8) : 1024;
+}
+
+/// The tables of a launch must be the device's.
+void State::checkTables(const FunctionState &function,
+                        const std::vector<uint64_t> &words) {
+  uint64_t flags = words[4];
+  bool isFine = memory.holds(words[0], 40) && memory.holds(words[1], 0) &&
+                memory.holds(words[2], 0) && memory.holds(words[3], 0) &&
+                memory.holds(flags, 8) && flags % 4 == 0 && words[5] < words[6];
+  if (!isFine)
+    violate(function.name + " has a table that is not the device's");
+}
+
+template <typename T>
+static T *pointer(uint64_t address) {
+  return reinterpret_cast<T *>(address);
+}
+
+void State::execute(const FunctionState &function,
+                    const std::vector<uint64_t> &words, unsigned blocks,
+                    unsigned threads) {
+  auto prologue = prologues.find(function.name);
+  if (prologue != prologues.end())
+    return prologue->second(
+        pointer<const double>(words[0]), pointer<const int64_t>(words[1]),
+        pointer<uint32_t>(words[2]), static_cast<int64_t>(words[3]));
+  if (words.size() == 7)
+    checkTables(function, words);
+  auto entry = entries.find(function.name);
+  if (entry == entries.end()) {
+    if (!executor ||
+        executor(function.text.c_str(), function.name.c_str(), words.data(),
+                 static_cast<int64_t>(words.size()), blocks, threads,
+                 pointer<void>(memory.begin), memory.top - memory.begin))
+      violate(function.name + " cannot be executed");
+    return;
+  }
+  auto *flags = pointer<uint32_t>(words[4]);
+  if (flags[1] == 0)
+    entry->second(pointer<void>(words[0]), pointer<void>(words[1]),
+                  pointer<uint32_t>(words[2]), pointer<void>(words[3]), flags,
+                  static_cast<int64_t>(words[5]),
+                  static_cast<int64_t>(words[6]));
+}
+
+//===----------------------------------------------------------------------===//
+// Control
+//===----------------------------------------------------------------------===//
+
+void fakecuda::registerEntry(const std::string &name, tdm_cpu_entry entry) {
+  Locked state;
+  state->entries[name] = entry;
+}
+
+void fakecuda::registerPrologue(const std::string &name,
+                                tdm_cpu_prologue prologue) {
+  Locked state;
+  state->prologues[name] = prologue;
+}
+
+long fakecuda::calls() { return Locked()->numCalls; }
+
+void fakecuda::failCall(long more, int result) {
+  Locked state;
+  state->failing = state->numCalls + more;
+  state->failure = result;
+  state->failed.clear();
+}
+
+std::string fakecuda::failedCall() { return Locked()->failed; }
+void fakecuda::failNothing() { Locked()->failing = -1; }
+long fakecuda::callsOf(const std::string &name) {
+  return Locked()->counts[name];
+}
+
+std::string fakecuda::takeViolations() {
+  return std::exchange(Locked()->violations, "");
+}
+
+std::string fakecuda::living() {
+  Locked state;
+  const std::pair<size_t, const char *> kinds[] = {
+      {state->memory.ranges.size(), " allocations"},
+      {state->hostMemory.size(), " host allocations"},
+      {state->modules.size(), " modules"},
+      {state->links.size(), " links"},
+      {state->events.size(), " events"},
+      {state->streams.size(), " streams"},
+      {static_cast<size_t>(state->retained), " contexts"}};
+  std::string text;
+  for (auto [count, kind] : kinds)
+    if (count)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + kind;
+  return text;
+}
+
+void fakecuda::setDevices(int count, int capability) {
+  Locked state;
+  state->devices = count;
+  state->capability = capability;
+}
+
+void *fakecuda::createStream() {
+  Locked state;
+  auto stream = std::make_unique<StreamState>();
+  void *handle = stream.get();
+  state->streams[handle] = std::move(stream);
+  return handle;
+}
+
+void fakecuda::destroyStream(void *stream) {
+  Locked state;
+  state->streams[stream]->drain();
+  state->streams.erase(stream);
+}
+
+void fakecuda::synchronize(void *stream) {
+  Locked state;
+  state->findStream(stream)->drain();
+}
+
+void fakecuda::beginCapture(void *stream) {
+  Locked state;
+  state->findStream(stream)->isCapturing = true;
+}
+
+int fakecuda::endCapture(void *stream) {
+  Locked state;
+  StreamState *captured = state->findStream(stream);
+  captured->isCapturing = false;
+  state->graphs[++state->lastGraph] = std::move(captured->captured);
+  captured->captured.clear();
+  return state->lastGraph;
+}
+
+void fakecuda::launchGraph(int graph, void *stream) {
+  Locked state;
+  for (const Work &work : state->graphs.at(graph))
+    state->findStream(stream)->queue.push_back(work);
+}
+
+void fakecuda::destroyGraph(int graph) { Locked()->graphs.erase(graph); }
+
+void fake_cuda_set_executor(fake_cuda_executor executor) {
+  Locked()->executor = executor;
+}
+
+static thread_local std::string answer;
+
+const char *fake_cuda_violations() {
+  answer = takeViolations();
+  return answer.c_str();
+}
+
+const char *fake_cuda_living() {
+  answer = living();
+  return answer.c_str();
+}

@@ -1,0 +1,82 @@
+//===- FakeCUDA.h - A driver without a GPU ----------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares what tests do with a library that stands in for CUDA's
+// driver where there is no GPU. It has the driver's functions, checks how they
+// are called, and lets calls fail. Work in a stream is done as late as the
+// driver's rules allow, and the device's memory can be reached by nothing else.
+// Kernels are functions of this process, registered by name.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_CTS_FAKECUDA_H
+#define TANDEM_RUNTIME_CTS_FAKECUDA_H
+
+#include "tandem-runtime/tandem_runtime.h"
+
+#include <string>
+
+#define FAKE_CUDA_API __attribute__((visibility("default")))
+
+namespace fakecuda {
+
+/// Gives entries of this name the effect of a function for CPUs. Registering a
+/// name again replaces it.
+FAKE_CUDA_API void registerEntry(const std::string &name, tdm_cpu_entry entry);
+FAKE_CUDA_API void registerPrologue(const std::string &name,
+                                    tdm_cpu_prologue prologue);
+
+/// The number of calls so far that can be made to fail: all but those that give
+/// something back and those that tell about errors.
+FAKE_CUDA_API long calls();
+
+/// Lets the call that comes after \p more others return \p result, once.
+FAKE_CUDA_API void failCall(long more, int result);
+/// The name of the call that was made to fail last; empty if none was reached.
+FAKE_CUDA_API std::string failedCall();
+FAKE_CUDA_API void failNothing();
+
+/// How many calls there have been of a function.
+FAKE_CUDA_API long callsOf(const std::string &name);
+
+/// What is wrong with the calls since the last question; empty if nothing is.
+FAKE_CUDA_API std::string takeViolations();
+
+/// What has not been given back: "2 allocations, 1 event"; empty if nothing.
+FAKE_CUDA_API std::string living();
+
+/// The devices that there are, and their compute capability.
+FAKE_CUDA_API void setDevices(int count, int capability);
+
+/// Streams and graphs, as an application has them.
+FAKE_CUDA_API void *createStream();
+FAKE_CUDA_API void destroyStream(void *stream);
+FAKE_CUDA_API void synchronize(void *stream);
+FAKE_CUDA_API void beginCapture(void *stream);
+FAKE_CUDA_API int endCapture(void *stream);
+FAKE_CUDA_API void launchGraph(int graph, void *stream);
+FAKE_CUDA_API void destroyGraph(int graph);
+
+} // namespace fakecuda
+
+extern "C" {
+/// For kernels that are not registered: executes the kernel \p entry of a PTX
+/// text on the words of its parameters. \p memory is that of the device.
+/// Returns 0 if it did.
+typedef int (*fake_cuda_executor)(const char *ptx, const char *entry,
+                                  const uint64_t *parameters,
+                                  int64_t num_parameters, uint32_t blocks,
+                                  uint32_t threads, void *memory,
+                                  uint64_t bytes);
+FAKE_CUDA_API void fake_cuda_set_executor(fake_cuda_executor executor);
+/// What takeViolations and living return, until the next call on this thread.
+FAKE_CUDA_API const char *fake_cuda_violations(void);
+FAKE_CUDA_API const char *fake_cuda_living(void);
+}
+
+#endif // TANDEM_RUNTIME_CTS_FAKECUDA_H

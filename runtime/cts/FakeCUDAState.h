@@ -1,0 +1,148 @@
+//===- FakeCUDAState.h - A driver without a GPU -----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the state of the library that stands in for CUDA's driver.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_CTS_FAKECUDASTATE_H
+#define TANDEM_RUNTIME_CTS_FAKECUDASTATE_H
+
+#include "FakeCUDA.h"
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace fakecuda {
+
+/// The driver's numbers of errors.
+enum Error {
+  success = 0,
+  errorInvalidValue = 1,
+  errorOutOfMemory = 2,
+  errorInvalidDevice = 101,
+  errorInvalidImage = 200,
+  errorInvalidContext = 201,
+  errorInvalidPTX = 218,
+  errorInvalidHandle = 400,
+  errorNotFound = 500,
+  errorNotReady = 600,
+  errorUnknown = 999
+};
+
+using Work = std::function<void()>;
+
+/// The device's memory: an area that is closed but while work is done.
+struct Memory {
+  Memory();
+  void open();
+  void close();
+  /// 0 if there is no room.
+  uint64_t allocate(uint64_t bytes);
+  /// Whether bytes lie inside of one allocation.
+  bool holds(uint64_t address, uint64_t bytes) const;
+  uint64_t roundedTop() const { return (top + 4095) / 4096 * 4096; }
+
+  static constexpr uint64_t size = uint64_t(1) << 32;
+  uint64_t begin, top;
+  int opened = 0;
+  /// Bytes by address.
+  std::map<uint64_t, uint64_t> ranges;
+};
+
+struct StreamState {
+  void drain();
+  void runFirst();
+
+  std::deque<Work> queue;
+  bool isCapturing = false;
+  std::vector<Work> captured;
+};
+
+struct EventState {
+  /// The latest record in a stream, and the latest one that was reached.
+  long recorded = 0, reached = 0;
+  StreamState *stream = nullptr;
+};
+
+struct ModuleState {
+  std::string text;
+  /// Where an entry is declared, and the most threads of its blocks.
+  size_t findEntry(const std::string &name) const;
+  int threadsOf(size_t entry) const;
+};
+
+struct FunctionState {
+  std::string name, text;
+  int threads;
+  ModuleState *module;
+};
+
+struct LinkState {
+  std::string text;
+  char *log = nullptr;
+  size_t logBytes = 0;
+};
+
+struct State {
+  static State &get();
+
+  /// Begins a call that may be made to fail; returns its result if so.
+  int enter(const char *name, bool needsContext = true);
+  void violate(const std::string &what);
+  StreamState *findStream(void *handle);
+  int enqueue(void *stream, Work work);
+  void drainAll();
+  void pushContext();
+  bool popContext();
+  void execute(const FunctionState &function,
+               const std::vector<uint64_t> &words, unsigned blocks,
+               unsigned threads);
+  void checkTables(const FunctionState &function,
+                   const std::vector<uint64_t> &words);
+
+  std::recursive_mutex mutex;
+  Memory memory;
+  std::map<uint64_t, uint64_t> hostMemory;
+  StreamState defaultStream;
+  std::map<void *, std::unique_ptr<StreamState>> streams;
+  std::map<void *, std::unique_ptr<EventState>> events;
+  std::map<void *, std::unique_ptr<ModuleState>> modules;
+  std::map<void *, std::unique_ptr<LinkState>> links;
+  /// Functions live as long as the library, to tell those of unloaded modules.
+  std::map<void *, std::unique_ptr<FunctionState>> functions;
+  std::map<int, std::vector<Work>> graphs;
+  int lastGraph = 0;
+  std::map<std::string, tdm_cpu_entry> entries;
+  std::map<std::string, tdm_cpu_prologue> prologues;
+  fake_cuda_executor executor = nullptr;
+  int devices = 1, capability = 90, retained = 0;
+  long numCalls = 0, failing = -1;
+  int failure = 0;
+  std::string failed, violations;
+  std::map<std::string, long> counts;
+};
+
+/// The state, for one thread at a time.
+class Locked {
+public:
+  Locked() : lock(State::get().mutex) {}
+  State *operator->() const { return &State::get(); }
+
+private:
+  std::lock_guard<std::recursive_mutex> lock;
+};
+
+} // namespace fakecuda
+
+#endif // TANDEM_RUNTIME_CTS_FAKECUDASTATE_H

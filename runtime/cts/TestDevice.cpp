@@ -1,0 +1,117 @@
+//===- TestDevice.cpp - Devices for tests ---------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the devices that tests run on.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestDevice.h"
+
+#include "FakeCUDA.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace tandem::cts;
+
+//===----------------------------------------------------------------------===//
+// Devices
+//===----------------------------------------------------------------------===//
+
+/// Without another driver in the environment, the one without a GPU is used,
+/// and nothing is kept on disk.
+static const bool driverIsSet =
+    setenv("TANDEM_CUDA_DRIVER", TANDEM_FAKE_CUDA, /*replace=*/0) == 0 &&
+    setenv("TANDEM_CACHE_DIR", "", /*replace=*/1) == 0;
+
+bool tandem::cts::isFakeDriver() {
+  return std::strcmp(std::getenv("TANDEM_CUDA_DRIVER"), TANDEM_FAKE_CUDA) == 0;
+}
+
+void DeviceTest::SetUp() {
+  ASSERT_TRUE(driverIsSet);
+  if (isCUDA() && !isFakeDriver())
+    GTEST_SKIP() << "the kernels of this test are functions of this process";
+  ASSERT_EQ(tdm_device_open(GetParam(), 0, &device), TDM_OK)
+      << tdm_last_error();
+}
+
+void DeviceTest::TearDown() {
+  tdm_device_close(device);
+  fakecuda::failNothing();
+  EXPECT_EQ(fakecuda::takeViolations(), "");
+  EXPECT_EQ(fakecuda::living(), "");
+}
+
+std::string
+tandem::cts::nameOfKind(const testing::TestParamInfo<tdm_device_kind> &info) {
+  return info.param == TDM_DEVICE_CUDA ? "CUDA" : "CPU";
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+const char *FakeCode::add(const std::string &name, tdm_cpu_entry entry) {
+  ptx += ".visible .entry " + name + "(\n)\n.maxntid 256, 1, 1\n{\n}\n";
+  if (entry)
+    fakecuda::registerEntry(name, entry);
+  names.push_back(name);
+  return names.back().c_str();
+}
+
+FakeCode::FakeCode(const tdm_kernel_desc &desc, const Totals &totals) {
+  // Pointers to names stay valid.
+  names.reserve(100);
+  std::string base = std::string("tandem_") + desc.name;
+  ptx = ".version 8.0\n.target sm_80\n.address_size 64\n";
+  for (uint32_t i = 0; i < desc.num_early_entries; ++i) {
+    uint32_t per = desc.early_granularities ? desc.early_granularities[i] : 0;
+    phases.push_back(
+        {add(base + "_phase" + std::to_string(i), desc.early_entries[i]),
+         static_cast<tdm_granularity>(per)});
+  }
+  phases.push_back({add(base, desc.entry), TDM_PER_ELEMENT});
+  if (desc.commit_rows)
+    commits.push_back(
+        {add(base + "_commit_rows", desc.commit_rows), TDM_PER_ROW});
+  if (desc.commit_columns)
+    commits.push_back(
+        {add(base + "_commit_columns", desc.commit_columns), TDM_PER_COLUMN});
+  if (desc.commit)
+    commits.push_back({add(base + "_commit", desc.commit), TDM_PER_ELEMENT});
+  for (const auto &[suffix, entry] : totals)
+    add(base + suffix, entry);
+  if (desc.prologue) {
+    std::string name = base + "_prologue";
+    ptx += ".visible .entry " + name + "(\n)\n.maxntid 1, 1, 1\n{\n}\n";
+    fakecuda::registerPrologue(name, desc.prologue);
+    names.push_back(name);
+    code.prologue = names.back().c_str();
+  }
+  images.push_back(
+      {TDM_IMAGE_PTX, "sm_80", ptx.data(), ptx.size(), /*sha256=*/nullptr});
+  code.struct_size = sizeof(code);
+  code.phases = phases.data();
+  code.num_phases = static_cast<uint32_t>(phases.size());
+  code.commits = commits.data();
+  code.num_commits = static_cast<uint32_t>(commits.size());
+  code.images = images.data();
+  code.num_images = 1;
+  code.flags = TDM_FLAG_NON_FINITE;
+}
+
+DeviceKernel::DeviceKernel(const tdm_device *device, tdm_device_kind kind,
+                           const tdm_kernel_desc &desc, const Totals &totals) {
+  FakeCode fake(desc, totals);
+  tdm_status status =
+      kind == TDM_DEVICE_CUDA
+          ? tdm_kernel_create_cuda(device, &desc, &fake.code, &kernel)
+          : tdm_kernel_create(&desc, &kernel);
+  EXPECT_EQ(status, TDM_OK) << tdm_last_error();
+}

@@ -1,0 +1,127 @@
+//===- TestDevice.h - Devices for tests -------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the devices that tests run on, and arrays in their memory.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_CTS_TESTDEVICE_H
+#define TANDEM_RUNTIME_CTS_TESTDEVICE_H
+
+#include "TestKernels.h"
+
+namespace tandem::cts {
+
+/// A function beside those of a description: what makes totals on a GPU.
+using Totals = std::vector<std::pair<std::string, tdm_cpu_entry>>;
+
+/// Owns a device, the CPU if nothing else is asked for.
+class OpenDevice {
+public:
+  explicit OpenDevice(tdm_device_kind kind = TDM_DEVICE_CPU) {
+    EXPECT_EQ(tdm_device_open(kind, 0, &device), TDM_OK) << tdm_last_error();
+  }
+  ~OpenDevice() { tdm_device_close(device); }
+  OpenDevice(const OpenDevice &) = delete;
+  operator tdm_device *() const { return device; }
+
+private:
+  tdm_device *device = nullptr;
+};
+
+/// A test that runs on each kind of device. Where there is no GPU, a library
+/// that only behaves like CUDA's driver stands in for it; kernels written by
+/// hand need that library, and are skipped with a real one.
+class DeviceTest : public testing::TestWithParam<tdm_device_kind> {
+protected:
+  void SetUp() override;
+  void TearDown() override;
+  bool isCUDA() const { return GetParam() == TDM_DEVICE_CUDA; }
+
+  tdm_device *device = nullptr;
+};
+
+/// The kinds, for INSTANTIATE_TEST_SUITE_P.
+std::string nameOfKind(const testing::TestParamInfo<tdm_device_kind> &info);
+#define ON_EACH_DEVICE(suite)                                                  \
+  INSTANTIATE_TEST_SUITE_P(                                                    \
+      On, suite, testing::Values(TDM_DEVICE_CPU, TDM_DEVICE_CUDA), nameOfKind)
+
+/// Whether the driver is the library that stands in for it.
+bool isFakeDriver();
+
+/// A kernel's description as code for CUDA: PTX that names its functions, which
+/// are registered with the library that stands in for the driver.
+class FakeCode {
+public:
+  explicit FakeCode(const tdm_kernel_desc &desc, const Totals &totals = {});
+  FakeCode(const FakeCode &) = delete;
+
+  tdm_cuda_code code = {};
+  std::vector<tdm_image> images;
+  std::string ptx;
+
+private:
+  const char *add(const std::string &name, tdm_cpu_entry entry);
+
+  std::vector<std::string> names;
+  std::vector<tdm_part_info> phases, commits;
+};
+
+/// Owns a kernel on a device.
+class DeviceKernel {
+public:
+  DeviceKernel(const tdm_device *device, tdm_device_kind kind,
+               const tdm_kernel_desc &desc, const Totals &totals = {});
+  ~DeviceKernel() { tdm_kernel_destroy(kernel); }
+  DeviceKernel(const DeviceKernel &) = delete;
+  operator tdm_kernel *() const { return kernel; }
+
+private:
+  tdm_kernel *kernel = nullptr;
+};
+
+/// Memory of a device that begins as a copy of a vector.
+template <typename T>
+class DeviceArray {
+public:
+  DeviceArray(const tdm_device *device, const std::vector<T> &values)
+      : device(device), size(values.size()) {
+    EXPECT_EQ(tdm_device_allocate(device, size * sizeof(T), &memory), TDM_OK)
+        << tdm_last_error();
+    write(values);
+  }
+  DeviceArray(DeviceArray &&other) noexcept
+      : device(other.device), size(other.size), memory(other.memory) {
+    other.memory = nullptr;
+  }
+  ~DeviceArray() { tdm_device_free(device, memory); }
+
+  T *data() const { return static_cast<T *>(memory); }
+  std::vector<T> read() const {
+    std::vector<T> values(size);
+    EXPECT_EQ(tdm_device_copy(device, values.data(), memory, size * sizeof(T)),
+              TDM_OK)
+        << tdm_last_error();
+    return values;
+  }
+  void write(const std::vector<T> &values) {
+    EXPECT_EQ(tdm_device_copy(device, memory, values.data(), size * sizeof(T)),
+              TDM_OK)
+        << tdm_last_error();
+  }
+
+private:
+  const tdm_device *device;
+  size_t size;
+  void *memory = nullptr;
+};
+
+} // namespace tandem::cts
+
+#endif // TANDEM_RUNTIME_CTS_TESTDEVICE_H

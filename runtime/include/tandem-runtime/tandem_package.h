@@ -1,0 +1,145 @@
+//===- tandem_package.h - Packages of kernels, C interface ------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the C interface of packages: files of compiled kernels
+// with all that a program must know to launch them. Reading one needs no
+// compiler. The format is described in Package.fbs.
+//
+// A package holds code, which runs with the rights of the process that loads
+// it. The checks refuse what is damaged, cut short, foreign or of another
+// version; they cannot know who wrote a package.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_TANDEM_PACKAGE_H
+#define TANDEM_RUNTIME_TANDEM_PACKAGE_H
+
+#include "tandem-runtime/tandem_runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// The version of packages that this runtime reads.
+#define TDM_PACKAGE_VERSION 1u
+
+/// An open package. Immutable, so that any number of threads may use it.
+typedef struct tdm_package tdm_package;
+
+/// Reads the package in the file at \p path.
+TDM_API tdm_status tdm_package_open(const char *path, tdm_package **package);
+
+/// Reads a package of \p size bytes, which are copied. Messages call it
+/// \p name.
+TDM_API tdm_status tdm_package_open_memory(const void *bytes, size_t size,
+                                           const char *name,
+                                           tdm_package **package);
+
+/// Closes \p package. Kernels loaded from it stay usable; what
+/// tdm_package_kernel has told of it does not. NULL is allowed.
+TDM_API void tdm_package_close(tdm_package *package);
+
+/// What wrote the package: "tandem 0.1.0, LLVM 22.1.8".
+TDM_API const char *tdm_package_compiler(const tdm_package *package);
+
+/// The number of kernels, at least 1.
+TDM_API uint32_t tdm_package_num_kernels(const tdm_package *package);
+
+/// What an argument of a graph is.
+typedef enum tdm_role {
+  TDM_ROLE_PARAM = 0,
+  TDM_ROLE_GRAD = 1,
+  TDM_ROLE_STATE = 2,
+  TDM_ROLE_HYPER = 3,
+  TDM_ROLE_STEP = 4,
+  TDM_ROLE_SEED = 5
+} tdm_role;
+
+/// What a plane is for, beside its tdm_plane_desc.
+typedef struct tdm_plane_info {
+  /// The name of the tensor that it is a part of.
+  const char *role;
+  tdm_role kind;
+  /// The type of its elements: "bf16", "f32", "i16".
+  const char *type;
+  /// Nonzero if a framework reads this plane as the tensor's value.
+  uint32_t visible;
+  /// Nonzero if storing a value reads what earlier steps have left.
+  uint32_t kept;
+} tdm_plane_info;
+
+/// What to use for a hyperparameter that nobody gives.
+typedef struct tdm_hyper_info {
+  uint32_t has_default;
+  double default_value;
+} tdm_hyper_info;
+
+/// What a package says of a kernel. All that it points to lives as long as the
+/// package.
+typedef struct tdm_kernel_info {
+  /// sizeof(tdm_kernel_info), set by the caller.
+  size_t struct_size;
+  /// By which tdm_package_load finds it.
+  const char *name;
+  /// The names of the graph and of the strategy, which may be empty.
+  const char *graph;
+  const char *strategy;
+  /// The compute policy: "component bf16".
+  const char *compute;
+  /// The kernel on planes, as MLIR text.
+  const char *ir;
+  /// The kernel's description, without code: its functions are NULL.
+  const tdm_kernel_desc *desc;
+  /// As many as the description has planes, hypers and integers.
+  const tdm_plane_info *planes;
+  const tdm_hyper_info *hypers;
+  const tdm_role *integers;
+  /// The names of the functions: the prologue, the launches of a step, of which
+  /// the last one writes, and what follows them.
+  const char *prologue;
+  const tdm_part_info *phases;
+  const tdm_part_info *commits;
+  const tdm_image *images;
+  uint32_t num_phases;
+  uint32_t num_commits;
+  uint32_t num_images;
+  /// The TDM_FLAG_* bits that a launch may raise.
+  uint32_t flags;
+  /// Nonzero if the graph itself knows no rows and columns: those of a matrix
+  /// then matter to scales alone.
+  uint32_t flat_graph;
+} tdm_kernel_info;
+
+/// Tells about kernel number \p index.
+TDM_API tdm_status tdm_package_kernel(const tdm_package *package,
+                                      uint32_t index, tdm_kernel_info *info);
+
+/// Stores in \p index the number of the kernel called \p name, or of the only
+/// one if \p name is NULL.
+TDM_API tdm_status tdm_package_find(const tdm_package *package,
+                                    const char *name, uint32_t *index);
+
+/// Loads the code of a kernel and creates it, as tdm_kernel_create does.
+/// \p name may be NULL if there is one kernel only. \p target is an instruction
+/// set such as "x86-64-v3", or NULL for the best one in the package that this
+/// processor has; the same bits result from each.
+TDM_API tdm_status tdm_package_load(const tdm_package *package,
+                                    const char *name, const char *target,
+                                    tdm_kernel **kernel);
+
+/// The same for a kernel on a GPU, as tdm_kernel_create_cuda creates it.
+TDM_API tdm_status tdm_package_load_cuda(const tdm_package *package,
+                                         const char *name,
+                                         const tdm_device *device,
+                                         tdm_kernel **kernel);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // TANDEM_RUNTIME_TANDEM_PACKAGE_H

@@ -1,0 +1,168 @@
+//===- CPUPlan.cpp - Plans on the CPU -------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements plans on the CPU.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CPUPlan.h"
+
+#include "FloatEnvironment.h"
+#include "Launch.h"
+#include "PairwiseSum.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace tandem::runtime;
+
+tdm_status CPUPlan::place(const Layout *next) {
+  if (!next)
+    return TDM_OK;
+  std::vector<uint64_t> newWorkspace(next->workspaceSlots);
+  std::vector<uint32_t> newTotals(next->numTotals);
+  std::vector<uint32_t> newParts(next->axisParts.size());
+  workspace = std::move(newWorkspace);
+  totals = std::move(newTotals);
+  axisParts = std::move(newParts);
+  return TDM_OK;
+}
+
+tdm_status CPUPlan::readWorkspace(const uint64_t *&slots) {
+  slots = workspace.data();
+  return TDM_OK;
+}
+
+//===----------------------------------------------------------------------===//
+// Phases
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The total of one reduction.
+class Total {
+public:
+  explicit Total(tdm_reduction_kind kind)
+      : kind(kind), extreme(kind == TDM_REDUCTION_MIN ? UINT32_MAX : 0) {}
+
+  void add(uint32_t part) {
+    float value;
+    std::memcpy(&value, &part, sizeof(value));
+    if (kind == TDM_REDUCTION_SUM)
+      sum.add(value);
+    else
+      extreme = kind == TDM_REDUCTION_MAX ? std::max(extreme, part)
+                                          : std::min(extreme, part);
+  }
+
+  uint32_t result() const {
+    if (kind != TDM_REDUCTION_SUM)
+      return extreme;
+    float value = sum.result();
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return bits;
+  }
+
+private:
+  tdm_reduction_kind kind;
+  uint32_t extreme;
+  PairwiseSum<float> sum;
+};
+} // namespace
+
+/// Makes the totals of one reduction from what the chunks have left.
+void CPUPlan::reduce(size_t index) {
+  const Reduction &reduction = kernel->reductions[index];
+  if (reduction.isWithinMatrix())
+    return layout.axisParts.reduce(index, reduction.kind, axisParts.data());
+  const ChunkTable &chunks = layout.chunks[kernel->phases[reduction.phase].per];
+  size_t count = kernel->reductions.size();
+  int64_t slots = kernel->slotsPerChunk(reduction.phase);
+  Total all(reduction.kind);
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    Total total(reduction.kind);
+    int64_t end = chunks.firstOf(tensor + 1);
+    for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk)
+      total.add(static_cast<uint32_t>(workspace[chunk * slots + index]));
+    totals[tensor * count + index] = total.result();
+    all.add(total.result());
+  }
+  if (reduction.scope == TDM_SCOPE_MODEL)
+    for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
+      totals[tensor * count + index] = all.result();
+}
+
+int CPUPlan::run(const Phase &phase, int threads, uint32_t &flags) {
+  const ChunkTable &table = layout.chunks[phase.per];
+  CPULaunch cpu{phase.entry,    tensors.data(),   table.data(),
+                scalars.data(), workspace.data(), table.size()};
+  int participants = cpu.run(threads);
+  flags |= cpu.flags.load(std::memory_order_relaxed);
+  return participants;
+}
+
+int CPUPlan::runPhases(int threads, uint32_t &flags) {
+  int participants = 1;
+  for (uint32_t phase = 0; phase < kernel->phases.size(); ++phase) {
+    participants = run(kernel->phases[phase], threads, flags);
+    FloatEnvironment environment;
+    for (size_t i = 0; i < kernel->reductions.size(); ++i)
+      if (kernel->reductions[i].phase == phase)
+        reduce(i);
+  }
+  for (const Phase &commit : kernel->axisCommits)
+    run(commit, threads, flags);
+  if (kernel->commit) {
+    FloatEnvironment environment;
+    kernel->commit(tensors.data(), layout.chunks[TDM_PER_ELEMENT].data(),
+                   scalars.data(), workspace.data(), &flags, 0, tensors.size());
+  }
+  return participants;
+}
+
+//===----------------------------------------------------------------------===//
+// Launch
+//===----------------------------------------------------------------------===//
+
+tdm_status CPUPlan::launch(const double *hypers, const int64_t *integers,
+                           int64_t rows, int32_t threads,
+                           tdm_launch_info *info) {
+  if (tdm_status status = kernel->checkArguments(hypers, integers, rows))
+    return status;
+  if (tdm_status status = checkLaunch(rows, threads, info))
+    return status;
+  int64_t usedRows = this->usedRows();
+  size_t numScalars = usedRows * kernel->numScalars;
+  if (scalars.size() < numScalars)
+    scalars.resize(numScalars);
+  if (usedRows) {
+    FloatEnvironment environment;
+    kernel->prologue(hypers, integers, scalars.data(), usedRows);
+  }
+  uint32_t flags = 0;
+  int participants = runPhases(threads, flags);
+  launched = true;
+  latestFlags = flags;
+  if (info) {
+    info->flags = flags;
+    info->threads = participants;
+    info->chunks = layout.chunks[TDM_PER_ELEMENT].size();
+  }
+  return TDM_OK;
+}
+
+tdm_status CPUPlan::launchAsync(const tdm_async_args &) {
+  return kernel->fail(TDM_INVALID_STATE)
+         << "the kernel runs on the CPU, which has no streams; call "
+         << "tdm_plan_launch";
+}
+
+tdm_status CPUPlan::readFlags(uint32_t &flags) {
+  flags = latestFlags;
+  return TDM_OK;
+}

@@ -1,0 +1,50 @@
+//===- CPUPlan.h - Plans on the CPU -----------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares plans on the CPU.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CPU_CPUPLAN_H
+#define TANDEM_RUNTIME_LIB_CPU_CPUPLAN_H
+
+#include "Plan.h"
+
+namespace tandem::runtime {
+
+/// A plan whose launches share the chunks among threads.
+class CPUPlan : public Plan {
+public:
+  explicit CPUPlan(std::shared_ptr<const Kernel> kernel)
+      : Plan(std::move(kernel)) {}
+
+  tdm_status launch(const double *hypers, const int64_t *integers, int64_t rows,
+                    int32_t threads, tdm_launch_info *info) override;
+  tdm_status launchAsync(const tdm_async_args &args) override;
+
+private:
+  tdm_status place(const Layout *next) override;
+  Places getPlaces() override { return {totals.data(), axisParts.data()}; }
+  int64_t enoughChunks() const override { return 64; }
+  tdm_status readWorkspace(const uint64_t *&slots) override;
+  tdm_status readFlags(uint32_t &flags) override;
+
+  /// Runs the chunks of all phases, then what each tensor ends with.
+  int runPhases(int threads, uint32_t &flags);
+  int run(const Phase &phase, int threads, uint32_t &flags);
+  void reduce(size_t reduction);
+
+  std::vector<uint32_t> scalars;
+  std::vector<uint64_t> workspace;
+  std::vector<uint32_t> totals, axisParts;
+  uint32_t latestFlags = 0;
+};
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_CPU_CPUPLAN_H

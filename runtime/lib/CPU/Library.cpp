@@ -1,0 +1,135 @@
+//===- Library.cpp - Kernels in shared libraries --------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the loading of shared libraries from memory, on Linux.
+// A library lies in an anonymous file, which no other process can reach or
+// change, and which needs no directory that may hold programs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Library.h"
+#include "Failure.h"
+
+#include <cerrno>
+#include <cstring>
+
+using namespace tandem::runtime;
+
+#ifdef __x86_64__
+static bool hasInstructionSet(int level) {
+  __builtin_cpu_init();
+  switch (level) {
+  case 1:
+    return true;
+  case 2:
+    return __builtin_cpu_supports("x86-64-v2");
+  case 3:
+    return __builtin_cpu_supports("x86-64-v3");
+  case 4:
+    return __builtin_cpu_supports("x86-64-v4");
+  }
+  return false;
+}
+#else
+static bool hasInstructionSet(int) { return false; }
+#endif
+
+int tandem::runtime::rankInstructionSet(const char *target) {
+  static const char *const names[] = {"x86-64", "x86-64-v2", "x86-64-v3",
+                                      "x86-64-v4"};
+  for (int level = 1; level <= 4; ++level)
+    if (!std::strcmp(target, names[level - 1]))
+      return hasInstructionSet(level) ? level : 0;
+  return 0;
+}
+
+#ifdef __linux__
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// Younger than the C library that this may be built with.
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+
+/// An anonymous file that may be mapped as code. Kernels before 6.3 do not know
+/// MFD_EXEC, and do not need it.
+static int createFile() {
+  unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  int file = memfd_create("tandem-kernel", flags | MFD_EXEC);
+  return file < 0 && errno == EINVAL ? memfd_create("tandem-kernel", flags)
+                                     : file;
+}
+
+static bool writeAll(int file, const char *bytes, size_t size) {
+  while (size) {
+    ssize_t count = write(file, bytes, size);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      return false;
+    bytes += count;
+    size -= static_cast<size_t>(count);
+  }
+  return true;
+}
+
+static tdm_status failWithErrno(const char *what) {
+  return Failure(TDM_UNAVAILABLE) << what << ": " << std::strerror(errno)
+                                  << "; allow the process anonymous files "
+                                     "(memfd_create) that are mapped "
+                                     "as code";
+}
+
+tdm_status Library::load(const tdm_image &image,
+                         std::shared_ptr<const Library> &library) {
+  int file = createFile();
+  if (file < 0)
+    return failWithErrno("no anonymous file can be made");
+  // The file stays open as long as the library: the loader knows libraries by
+  // their paths, and would take the next file of this number for this one.
+  std::shared_ptr<Library> result(new Library(nullptr, file));
+  if (!writeAll(file, static_cast<const char *>(image.data), image.size))
+    return failWithErrno("the code cannot be written to memory");
+  fcntl(file, F_ADD_SEALS,
+        F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+  std::string path = "/proc/self/fd/" + std::to_string(file);
+  result->handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!result->handle)
+    return Failure(TDM_UNAVAILABLE)
+           << "the system's loader refuses its code: " << dlerror()
+           << "; see that /proc is there, and that anonymous files may be "
+              "mapped as code";
+  library = std::move(result);
+  return TDM_OK;
+}
+
+Library::~Library() {
+  if (handle)
+    dlclose(handle);
+  close(file);
+}
+
+void *Library::find(const char *name) const { return dlsym(handle, name); }
+
+#else
+
+tdm_status Library::load(const tdm_image &, std::shared_ptr<const Library> &) {
+  return Failure(TDM_UNAVAILABLE)
+         << "code of packages is loaded on Linux only; "
+            "compile the kernel in this process";
+}
+
+Library::~Library() {}
+
+void *Library::find(const char *) const { return nullptr; }
+
+#endif

@@ -1,0 +1,49 @@
+//===- Library.h - Kernels in shared libraries ------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the loading of shared libraries that are in memory, and
+// the instruction sets that they may need.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CPU_LIBRARY_H
+#define TANDEM_RUNTIME_LIB_CPU_LIBRARY_H
+
+#include "tandem-runtime/tandem_package.h"
+
+#include <memory>
+
+namespace tandem::runtime {
+
+/// How good an instruction set is among those that this processor has; 0 if it
+/// lacks it, or if its name is unknown.
+int rankInstructionSet(const char *target);
+
+/// A shared library in this process.
+class Library {
+public:
+  /// Loads an image. A failure's message lacks the package's name.
+  static tdm_status load(const tdm_image &image,
+                         std::shared_ptr<const Library> &library);
+  ~Library();
+  Library(const Library &) = delete;
+  Library &operator=(const Library &) = delete;
+
+  /// The address of a function, or NULL.
+  void *find(const char *name) const;
+
+private:
+  Library(void *handle, int file) : handle(handle), file(file) {}
+
+  void *handle;
+  int file;
+};
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_CPU_LIBRARY_H

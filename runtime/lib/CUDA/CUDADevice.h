@@ -1,0 +1,151 @@
+//===- CUDADevice.h - A GPU -------------------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares a GPU, and owners of what the driver hands out.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CUDA_CUDADEVICE_H
+#define TANDEM_RUNTIME_LIB_CUDA_CUDADEVICE_H
+
+#include "Device.h"
+#include "Driver.h"
+
+#include <utility>
+
+namespace tandem::runtime::cuda {
+
+/// A GPU with its primary context, the one that other libraries use too.
+class CUDADevice : public Device {
+public:
+  static tdm_status count(int32_t &count);
+  static tdm_status open(int32_t ordinal,
+                         std::shared_ptr<const CUDADevice> &device);
+  CUDADevice(const Driver &driver, int32_t ordinal)
+      : driver(driver), ordinal(ordinal) {}
+  ~CUDADevice() override;
+
+  tdm_status query(tdm_device_info &info) const override;
+  tdm_status allocate(size_t bytes, void *&memory) const override;
+  tdm_status free(void *memory) const override;
+  tdm_status copy(void *to, const void *from, size_t bytes) const override;
+  tdm_status synchronize() const override;
+
+  /// The compute capability, 90 for sm_90.
+  int getCapability() const { return capability; }
+  int getMultiprocessors() const { return multiprocessors; }
+
+  /// Runs \p body with the device's context as this thread's.
+  template <typename Body>
+  tdm_status inContext(Body body) const {
+    if (tdm_status status = driver.call(driver.ctxPushCurrent, context))
+      return status;
+    PopContext pop{driver};
+    return body();
+  }
+
+  /// The same for what must not fail, and leaves no message: giving things
+  /// back. The process may have taken down the driver before.
+  template <typename Body>
+  void release(Body body) const {
+    if (driver.ctxPushCurrent(context) != Result::Success)
+      return;
+    PopContext pop{driver};
+    body();
+  }
+
+  const Driver &driver;
+
+private:
+  /// What is pushed is popped, however the body ends.
+  struct PopContext {
+    const Driver &driver;
+    ~PopContext() {
+      Context popped;
+      driver.ctxPopCurrent(&popped);
+    }
+  };
+
+  tdm_status open();
+
+  const int32_t ordinal;
+  DeviceHandle handle = 0;
+  Context context = nullptr;
+  int capability = 0, multiprocessors = 0;
+};
+
+/// Owns memory of the device.
+class DeviceMemory {
+public:
+  DeviceMemory() = default;
+  DeviceMemory(DeviceMemory &&other) noexcept { swap(other); }
+  DeviceMemory &operator=(DeviceMemory &&other) noexcept {
+    DeviceMemory taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~DeviceMemory();
+
+  /// Inside of the device's context.
+  tdm_status allocate(std::shared_ptr<const CUDADevice> device, size_t bytes);
+  Address address() const { return memory; }
+
+private:
+  void swap(DeviceMemory &other) {
+    std::swap(device, other.device);
+    std::swap(memory, other.memory);
+  }
+
+  std::shared_ptr<const CUDADevice> device;
+  Address memory = 0;
+};
+
+/// Owns memory of the process that the device reads and writes too, at the same
+/// address, with an event behind the latest such work.
+class SharedMemory {
+public:
+  SharedMemory() = default;
+  SharedMemory(SharedMemory &&other) noexcept { swap(other); }
+  SharedMemory &operator=(SharedMemory &&other) noexcept {
+    SharedMemory taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~SharedMemory();
+
+  /// Inside of the device's context.
+  tdm_status allocate(std::shared_ptr<const CUDADevice> device, size_t bytes);
+  char *data() const { return static_cast<char *>(memory); }
+  size_t size() const { return bytes; }
+
+  /// From now on the memory is in use until the stream has come here.
+  tdm_status use(Stream stream);
+  /// Whether the device still uses it.
+  tdm_status isInUse(bool &inUse) const;
+  /// Waits until the device has used it.
+  tdm_status wait() const;
+
+private:
+  void swap(SharedMemory &other) {
+    std::swap(device, other.device);
+    std::swap(memory, other.memory);
+    std::swap(bytes, other.bytes);
+    std::swap(event, other.event);
+    std::swap(used, other.used);
+  }
+
+  std::shared_ptr<const CUDADevice> device;
+  void *memory = nullptr;
+  size_t bytes = 0;
+  Event event = nullptr;
+  bool used = false;
+};
+
+} // namespace tandem::runtime::cuda
+
+#endif // TANDEM_RUNTIME_LIB_CUDA_CUDADEVICE_H

@@ -1,0 +1,396 @@
+//===- CUDAPlan.cpp - Plans on a GPU --------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements plans on a GPU.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CUDAPlan.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace tandem::runtime;
+using namespace tandem::runtime::cuda;
+
+/// Two pairs of words, a pair 16 bytes: a launch that nobody can skip has the
+/// second, whose second word is always 0.
+static constexpr size_t pairBytes = 16, wordsBytes = 2 * pairBytes;
+
+//===----------------------------------------------------------------------===//
+// Tables
+//===----------------------------------------------------------------------===//
+
+tdm_status Tables::allocate(const std::shared_ptr<const CUDADevice> &device,
+                            const Kernel &kernel, const TensorTable &table,
+                            const Layout &layout) {
+  size_t size = 0;
+  // Kernels read vectors of what is in the tables.
+  auto add = [&](size_t bytes) {
+    size_t begin = (size + 255) / 256 * 256;
+    size = begin + bytes;
+    return begin;
+  };
+  words = add(wordsBytes);
+  tensors = add(table.bytes());
+  headBytes = size;
+  for (int per = 0; per < numGranularities; ++per)
+    chunks[per] = add(layout.chunks[per].bytes());
+  hostBytes = size;
+  scalarRows = table.scalarRows();
+  scalars = add(scalarRows * kernel.numScalars * sizeof(uint32_t));
+  workspace = add(layout.workspaceSlots * sizeof(uint64_t));
+  totals = add(layout.numTotals * sizeof(uint32_t));
+  axisParts = add(layout.axisParts.size() * sizeof(uint32_t));
+  if (tdm_status status = memory.allocate(device, size))
+    return status;
+  for (Address *address :
+       {&words, &tensors, &scalars, &workspace, &totals, &axisParts})
+    *address += memory.address();
+  for (Address &table : chunks)
+    table += memory.address();
+  return TDM_OK;
+}
+
+namespace {
+/// While it lives, this thread may allocate although it captures a stream.
+class RelaxedCapture {
+public:
+  explicit RelaxedCapture(const Driver &driver) : driver(driver) {}
+  ~RelaxedCapture() {
+    if (begun)
+      driver.exchangeCaptureMode(&mode);
+  }
+  tdm_status begin() {
+    if (tdm_status status = driver.call(driver.exchangeCaptureMode, &mode))
+      return status;
+    begun = true;
+    return TDM_OK;
+  }
+
+private:
+  const Driver &driver;
+  CaptureMode mode = CaptureMode::Relaxed;
+  bool begun = false;
+};
+} // namespace
+
+tdm_status CUDAPlan::place(const Layout *next) {
+  bool fits = !next && tables.memory.address() && !tables.isCaptured &&
+              staged.scalarRows() <= tables.scalarRows;
+  isStale = true;
+  if (fits)
+    return TDM_OK;
+  if (tables.isCaptured)
+    retired.reserve(retired.size() + 1);
+  return device->inContext([&]() -> tdm_status {
+    RelaxedCapture relaxed(driver);
+    if (tdm_status status = relaxed.begin())
+      return status;
+    Tables fresh;
+    if (tdm_status status =
+            fresh.allocate(device, *kernel, staged, next ? *next : layout))
+      return status;
+    if (tables.isCaptured)
+      retired.push_back(std::move(tables));
+    else
+      launched = false;
+    // Freeing the old ones waits for the launches that read them.
+    tables = std::move(fresh);
+    isEmpty = true;
+    return TDM_OK;
+  });
+}
+
+Plan::Places CUDAPlan::getPlaces() {
+  return {reinterpret_cast<const uint32_t *>(tables.totals),
+          reinterpret_cast<const uint32_t *>(tables.axisParts)};
+}
+
+int64_t CUDAPlan::enoughChunks() const {
+  // Of eight blocks a multiprocessor, each has some chunks, so that none waits
+  // long for the others at the end.
+  return int64_t(device->getMultiprocessors()) * 64;
+}
+
+//===----------------------------------------------------------------------===//
+// Upload
+//===----------------------------------------------------------------------===//
+
+void CUDAPlan::writeHostPart(char *place, size_t bytes) const {
+  auto write = [&](Address at, const void *data, size_t size) {
+    if (size)
+      std::memcpy(place + (at - tables.words), data, size);
+  };
+  std::memset(place, 0, wordsBytes);
+  write(tables.tensors, tensors.data(), tensors.bytes());
+  if (bytes == tables.hostBytes)
+    for (int per = 0; per < numGranularities; ++per)
+      write(tables.chunks[per], layout.chunks[per].data(),
+            layout.chunks[per].bytes());
+}
+
+tdm_status CUDAPlan::upload(Stream stream, bool isCapturing) {
+  if (!isStale)
+    return TDM_OK;
+  if (isCapturing)
+    return uploadAhead();
+  size_t bytes = isEmpty ? tables.hostBytes : tables.headBytes;
+  SharedMemory *buffer = nullptr;
+  if (tdm_status status = staging.take(device, bytes, buffer))
+    return status;
+  writeHostPart(buffer->data(), bytes);
+  if (tdm_status status =
+          driver.call(driver.memcpyHtoDAsync, tables.words,
+                      static_cast<const void *>(buffer->data()), bytes, stream))
+    return status;
+  if (tdm_status status = buffer->use(stream)) {
+    // Nobody would know when the buffer is free again.
+    driver.streamSynchronize(stream);
+    return status;
+  }
+  isStale = isEmpty = false;
+  return TDM_OK;
+}
+
+/// A graph shall not copy the tables again whenever it is launched.
+tdm_status CUDAPlan::uploadAhead() {
+  RelaxedCapture relaxed(driver);
+  if (tdm_status status = relaxed.begin())
+    return status;
+  if (tables.isUsed) {
+    // Launches that have been made may still read the old ones.
+    Tables fresh;
+    retired.reserve(retired.size() + 1);
+    if (tdm_status status = fresh.allocate(device, *kernel, tensors, layout))
+      return status;
+    retired.push_back(std::move(tables));
+    tables = std::move(fresh);
+    linkTensors();
+  }
+  SharedMemory *buffer = nullptr;
+  if (tdm_status status = staging.take(device, tables.hostBytes, buffer))
+    return status;
+  writeHostPart(buffer->data(), tables.hostBytes);
+  Stream own = nullptr;
+  if (tdm_status status =
+          driver.call(driver.streamCreate, &own, streamNonBlocking))
+    return status;
+  tdm_status status = driver.call(driver.memcpyHtoDAsync, tables.words,
+                                  static_cast<const void *>(buffer->data()),
+                                  tables.hostBytes, own);
+  if (!status)
+    status = driver.call(driver.streamSynchronize, own);
+  driver.streamDestroy(own);
+  if (!status)
+    isStale = isEmpty = false;
+  return status;
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+tdm_status CUDAPlan::run(const Part &part, int64_t blocks, int64_t count,
+                         Address chunks, Launch launch) {
+  if (!count)
+    return TDM_OK;
+  int64_t begin = 0;
+  void *parameters[] = {
+      &tables.tensors, &chunks, &tables.scalars, &tables.workspace,
+      &launch.flags,   &begin,  &count};
+  auto grid = static_cast<unsigned>(std::min(blocks, part.mostBlocks));
+  return driver.call(driver.launchKernel, part.function, grid, 1u, 1u,
+                     unsigned(blockThreads), 1u, 1u, 0u, launch.stream,
+                     parameters, nullptr);
+}
+
+tdm_status CUDAPlan::runChunks(const Part &part, tdm_granularity per,
+                               Launch launch) {
+  int64_t count = layout.chunks[per].size();
+  return run(part, count, count, tables.chunks[per], launch);
+}
+
+tdm_status CUDAPlan::runTensors(const Part &part, int64_t perBlock,
+                                Launch launch) {
+  int64_t count = tensors.size();
+  return run(part, (count + perBlock - 1) / perBlock, count, tables.chunks[0],
+             launch);
+}
+
+tdm_status CUDAPlan::runPhase(uint32_t phase, Launch launch) {
+  const PhaseParts &parts = code.phases[phase];
+  if (tdm_status status =
+          runChunks(parts.entry, kernel->phases[phase].per, launch))
+    return status;
+  if (parts.totals.function)
+    if (tdm_status status = runTensors(parts.totals, 1, launch))
+      return status;
+  if (parts.model.function)
+    if (tdm_status status =
+            run(parts.model, 1, tensors.size(), tables.chunks[0], launch))
+      return status;
+  if (parts.rowTotals.function)
+    if (tdm_status status = runChunks(parts.rowTotals, TDM_PER_ROW, launch))
+      return status;
+  if (parts.columnTotals.function)
+    return runChunks(parts.columnTotals, TDM_PER_COLUMN, launch);
+  return TDM_OK;
+}
+
+tdm_status CUDAPlan::runCommits(Launch launch) {
+  for (const CommitPart &commit : code.commits) {
+    tdm_status status = commit.per == TDM_PER_ELEMENT
+                            ? runTensors(commit.part, blockThreads, launch)
+                            : runChunks(commit.part, commit.per, launch);
+    if (status)
+      return status;
+  }
+  return TDM_OK;
+}
+
+tdm_status CUDAPlan::runPrologue(const tdm_async_args &args, Launch launch) {
+  int64_t rows = usedRows();
+  if (!rows)
+    return TDM_OK;
+  const void *hypers = args.hypers, *integers = args.integers;
+  if (!args.on_device) {
+    size_t hyperBytes = rows * kernel->hypers.size() * sizeof(double);
+    size_t integerBytes = rows * kernel->integers.size() * sizeof(int64_t);
+    char *place = nullptr;
+    if (tdm_status status = arguments.take(device, hyperBytes + integerBytes,
+                                           launch.stream, place))
+      return status;
+    if (hyperBytes)
+      std::memcpy(place, hypers, hyperBytes);
+    if (integerBytes)
+      std::memcpy(place + hyperBytes, integers, integerBytes);
+    hypers = place;
+    integers = place + hyperBytes;
+  }
+  void *parameters[] = {&hypers, &integers, &tables.scalars, &rows};
+  return driver.call(driver.launchKernel, code.prologue.function, 1u, 1u, 1u,
+                     1u, 1u, 1u, 0u, launch.stream, parameters, nullptr);
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+tdm_status CUDAPlan::prepareFlags(const tdm_async_args &args, Launch &launch) {
+  launch.flags = tables.words + (args.skip ? 0 : pairBytes);
+  latestFlags = launch.flags;
+  latestWorkspace = tables.workspace;
+  if (code.flags)
+    if (tdm_status status = driver.call(driver.memsetD32Async, launch.flags, 0u,
+                                        size_t(1), launch.stream))
+      return status;
+  if (!args.skip)
+    return TDM_OK;
+  return driver.call(driver.memcpyDtoDAsync, launch.flags + sizeof(uint32_t),
+                     reinterpret_cast<Address>(args.skip), sizeof(uint32_t),
+                     launch.stream);
+}
+
+tdm_status CUDAPlan::checkCapture(const tdm_async_args &args,
+                                  bool isCapturing) const {
+  if (isCapturing && usedRows() && !args.on_device)
+    return kernel->fail(TDM_INVALID_STATE)
+           << "the stream is being captured, and a graph would repeat the "
+           << "hyperparameters of this call; pass them in the device's memory";
+  return TDM_OK;
+}
+
+tdm_status CUDAPlan::checkAsync(const tdm_async_args &args) const {
+  bool areGiven = (args.hypers || kernel->hypers.empty()) &&
+                  (args.integers || kernel->integers.empty());
+  // What the device holds is unknown here.
+  int64_t rows = args.on_device && areGiven ? 0 : args.rows;
+  if (tdm_status status =
+          kernel->checkArguments(args.hypers, args.integers, rows))
+    return status;
+  return checkRows(args.rows);
+}
+
+tdm_status CUDAPlan::launchOn(const tdm_async_args &args) {
+  // A plan that never had tensors has no tables.
+  if (!tables.memory.address())
+    return TDM_OK;
+  Launch launch{static_cast<Stream>(args.stream), 0};
+  CaptureStatus capture = CaptureStatus::None;
+  if (tdm_status status =
+          driver.call(driver.streamIsCapturing, launch.stream, &capture))
+    return status;
+  bool isCapturing = capture != CaptureStatus::None;
+  if (tdm_status status = checkCapture(args, isCapturing))
+    return status;
+  if (tdm_status status = upload(launch.stream, isCapturing))
+    return status;
+  tables.isUsed = true;
+  tables.isCaptured |= isCapturing;
+  if (tdm_status status = prepareFlags(args, launch))
+    return status;
+  if (tdm_status status = runPrologue(args, launch))
+    return status;
+  for (uint32_t phase = 0; phase < code.phases.size(); ++phase)
+    if (tdm_status status = runPhase(phase, launch))
+      return status;
+  return runCommits(launch);
+}
+
+tdm_status CUDAPlan::launchAsync(const tdm_async_args &args) {
+  if (tdm_status status = checkAsync(args))
+    return status;
+  if (tdm_status status = device->inContext([&] { return launchOn(args); }))
+    return status;
+  launched = true;
+  return TDM_OK;
+}
+
+tdm_status CUDAPlan::launch(const double *hypers, const int64_t *integers,
+                            int64_t rows, int32_t threads,
+                            tdm_launch_info *info) {
+  if (tdm_status status = checkLaunch(rows, threads, info))
+    return status;
+  tdm_async_args args = {sizeof(args), nullptr, hypers, integers,
+                         rows,         0,       nullptr};
+  if (tdm_status status = launchAsync(args))
+    return status;
+  if (tdm_status status = device->inContext(
+          [&] { return driver.call(driver.streamSynchronize, Stream()); }))
+    return status;
+  if (!info)
+    return TDM_OK;
+  info->threads = 0;
+  info->chunks = layout.chunks[TDM_PER_ELEMENT].size();
+  return readFlags(info->flags);
+}
+
+//===----------------------------------------------------------------------===//
+// What launches leave
+//===----------------------------------------------------------------------===//
+
+tdm_status CUDAPlan::download(void *to, Address from, size_t bytes) {
+  return device->copy(to, reinterpret_cast<const void *>(from), bytes);
+}
+
+tdm_status CUDAPlan::readFlags(uint32_t &flags) {
+  uint32_t raised = 0;
+  if (code.flags && latestFlags)
+    if (tdm_status status = download(&raised, latestFlags, sizeof(raised)))
+      return status;
+  flags = raised;
+  return TDM_OK;
+}
+
+tdm_status CUDAPlan::readWorkspace(const uint64_t *&slots) {
+  downloaded.resize(layout.workspaceSlots);
+  slots = downloaded.data();
+  return download(downloaded.data(), latestWorkspace,
+                  downloaded.size() * sizeof(uint64_t));
+}

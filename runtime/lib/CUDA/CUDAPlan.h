@@ -1,0 +1,102 @@
+//===- CUDAPlan.h - Plans on a GPU ------------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares plans on a GPU, whose tables stay in its memory while the
+// list of tensors stays the same.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CUDA_CUDAPLAN_H
+#define TANDEM_RUNTIME_LIB_CUDA_CUDAPLAN_H
+
+#include "Code.h"
+#include "Plan.h"
+#include "Staging.h"
+
+namespace tandem::runtime::cuda {
+
+/// All that a plan has in the device's memory, in one piece.
+struct Tables {
+  DeviceMemory memory;
+  /// What the host writes comes first: the words of flags, the records of
+  /// tensors, then of chunks.
+  Address words = 0, tensors = 0, chunks[numGranularities] = {};
+  /// The bytes of the host's part, and those of it in front of the chunks.
+  size_t hostBytes = 0, headBytes = 0;
+  Address scalars = 0, workspace = 0, totals = 0, axisParts = 0;
+  /// The rows that there is room for.
+  int64_t scalarRows = 0;
+  /// Whether launches have read them, and whether a graph will.
+  bool isUsed = false, isCaptured = false;
+
+  tdm_status allocate(const std::shared_ptr<const CUDADevice> &device,
+                      const Kernel &kernel, const TensorTable &tensors,
+                      const Layout &layout);
+};
+
+/// A plan on a GPU.
+class CUDAPlan : public Plan {
+public:
+  explicit CUDAPlan(std::shared_ptr<const Kernel> kernel)
+      : Plan(std::move(kernel)), code(*this->kernel->code), device(code.device),
+        driver(device->driver) {}
+
+  tdm_status launch(const double *hypers, const int64_t *integers, int64_t rows,
+                    int32_t threads, tdm_launch_info *info) override;
+  tdm_status launchAsync(const tdm_async_args &args) override;
+
+private:
+  /// What all kernels of a launch have in common.
+  struct Launch {
+    Stream stream;
+    Address flags;
+  };
+
+  tdm_status place(const Layout *next) override;
+  Places getPlaces() override;
+  int64_t enoughChunks() const override;
+  tdm_status readWorkspace(const uint64_t *&slots) override;
+  tdm_status readFlags(uint32_t &flags) override;
+
+  tdm_status checkAsync(const tdm_async_args &args) const;
+  tdm_status launchOn(const tdm_async_args &args);
+  tdm_status checkCapture(const tdm_async_args &args, bool isCapturing) const;
+  /// Has the tables in the device's memory hold the plan's tensors.
+  tdm_status upload(Stream stream, bool isCapturing);
+  tdm_status uploadAhead();
+  void writeHostPart(char *place, size_t bytes) const;
+  /// Clears the words of flags, and has the second tell whether to skip.
+  tdm_status prepareFlags(const tdm_async_args &args, Launch &launch);
+  tdm_status runPrologue(const tdm_async_args &args, Launch launch);
+  tdm_status runPhase(uint32_t phase, Launch launch);
+  tdm_status runCommits(Launch launch);
+  /// Runs a part over the chunks of a table, or over tensors.
+  tdm_status runChunks(const Part &part, tdm_granularity per, Launch launch);
+  tdm_status runTensors(const Part &part, int64_t perBlock, Launch launch);
+  tdm_status run(const Part &part, int64_t blocks, int64_t count,
+                 Address chunks, Launch launch);
+  tdm_status download(void *to, Address from, size_t bytes);
+
+  const Code &code;
+  const std::shared_ptr<const CUDADevice> device;
+  const Driver &driver;
+  Tables tables;
+  /// Those that graphs still read.
+  std::vector<Tables> retired;
+  /// Whether the tables wait for the tensors' records, and for all.
+  bool isStale = false, isEmpty = false;
+  /// Where the latest launch leaves its flags and parts.
+  Address latestFlags = 0, latestWorkspace = 0;
+  std::vector<uint64_t> downloaded;
+  StagingBuffers staging;
+  ArgumentRing arguments;
+};
+
+} // namespace tandem::runtime::cuda
+
+#endif // TANDEM_RUNTIME_LIB_CUDA_CUDAPLAN_H

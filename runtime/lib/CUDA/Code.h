@@ -1,0 +1,82 @@
+//===- Code.h - A kernel's code on a GPU ------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares a kernel's code on a GPU.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CUDA_CODE_H
+#define TANDEM_RUNTIME_LIB_CUDA_CODE_H
+
+#include "CUDADevice.h"
+#include "Kernel.h"
+
+namespace tandem::runtime::cuda {
+
+/// Threads of a block of every function but the prologue.
+constexpr int blockThreads = 256;
+
+/// A function of a GPU, none where there is nothing to do.
+struct Part {
+  Function function = nullptr;
+  /// As many blocks as the device runs at a time.
+  int64_t mostBlocks = 1;
+};
+
+/// A phase, and what makes the totals of its reductions.
+struct PhaseParts {
+  Part entry, totals, model, rowTotals, columnTotals;
+};
+
+/// A part behind the last phase.
+struct CommitPart {
+  Part part;
+  /// Elements stand for tensors.
+  tdm_granularity per;
+};
+
+/// The code of a kernel in the memory of a device.
+class Code {
+public:
+  /// Loads the image of \p code that fits the device.
+  static tdm_status load(const tdm_device &device, const Kernel &kernel,
+                         const tdm_cuda_code &code,
+                         std::shared_ptr<const Code> &result);
+  explicit Code(std::shared_ptr<const CUDADevice> device)
+      : device(std::move(device)) {}
+  ~Code();
+
+  const std::shared_ptr<const CUDADevice> device;
+  Part prologue;
+  std::vector<PhaseParts> phases;
+  std::vector<CommitPart> commits;
+  uint32_t flags = 0;
+
+private:
+  tdm_status loadImage(const Kernel &kernel, const tdm_image &image);
+  /// Compiles PTX, or finds what came of it before.
+  tdm_status compile(const Kernel &kernel, const tdm_image &image,
+                     std::string &machineCode) const;
+  tdm_status link(const Kernel &kernel, const tdm_image &image,
+                  std::string &machineCode) const;
+  tdm_status findParts(const Kernel &kernel, const tdm_cuda_code &code);
+  tdm_status findTotals(const Kernel &kernel, uint32_t phase,
+                        const std::string &entry);
+  tdm_status find(const Kernel &kernel, const std::string &name, int threads,
+                  Part &part);
+
+  Module module = nullptr;
+};
+
+/// Checks the lists of parts and images of \p code, and copies to \p kernel
+/// what each part runs over.
+tdm_status copyParts(Kernel &kernel, const tdm_cuda_code &code);
+
+} // namespace tandem::runtime::cuda
+
+#endif // TANDEM_RUNTIME_LIB_CUDA_CODE_H

@@ -1,0 +1,117 @@
+//===- Driver.cpp - The CUDA driver ---------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the search for the CUDA driver and its errors.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Driver.h"
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#ifdef _WIN32
+#include <windows.h>
+#else
+#include <dlfcn.h>
+#endif
+
+using namespace tandem::runtime;
+using namespace tandem::runtime::cuda;
+
+//===----------------------------------------------------------------------===//
+// Shared libraries
+//===----------------------------------------------------------------------===//
+
+#ifdef _WIN32
+static constexpr const char *defaultLibrary = "nvcuda.dll";
+static void *openLibrary(const char *name) { return LoadLibraryA(name); }
+static void *findSymbol(void *library, const char *name) {
+  return reinterpret_cast<void *>(
+      GetProcAddress(static_cast<HMODULE>(library), name));
+}
+static std::string libraryError() { return "it cannot be loaded"; }
+#else
+static constexpr const char *defaultLibrary = "libcuda.so.1";
+static void *openLibrary(const char *name) {
+  return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+static void *findSymbol(void *library, const char *name) {
+  return dlsym(library, name);
+}
+static std::string libraryError() {
+  const char *error = dlerror();
+  return error ? error : "it cannot be loaded";
+}
+#endif
+
+//===----------------------------------------------------------------------===//
+// The driver
+//===----------------------------------------------------------------------===//
+
+tdm_status Driver::load(const char *library) {
+  void *handle = openLibrary(library);
+  if (!handle)
+    return Failure(TDM_UNAVAILABLE)
+           << "there is no CUDA driver: " << libraryError()
+           << "; install NVIDIA's driver, or name its library in "
+           << "TANDEM_CUDA_DRIVER";
+  // The library stays loaded: the driver does not support leaving.
+  for (Symbol *symbol : symbols)
+    if (!(symbol->address = findSymbol(handle, symbol->name)))
+      return Failure(TDM_UNAVAILABLE)
+             << "the CUDA driver '" << library << "' has no " << symbol->name
+             << "; update it";
+  return call(init, 0u);
+}
+
+tdm_status Driver::get(const Driver *&driver) {
+  // Never destroyed: devices may be closed while the process shuts down.
+  static std::mutex &mutex = *new std::mutex;
+  static auto &drivers = *new std::map<std::string, const Driver *>;
+  const char *named = std::getenv("TANDEM_CUDA_DRIVER");
+  std::string library = named && *named ? named : defaultLibrary;
+  std::lock_guard<std::mutex> lock(mutex);
+  const Driver *&loaded = drivers[library];
+  if (!loaded) {
+    std::unique_ptr<Driver> fresh(new Driver);
+    if (tdm_status status = fresh->load(library.c_str()))
+      return status;
+    loaded = fresh.release();
+  }
+  driver = loaded;
+  return TDM_OK;
+}
+
+static tdm_status statusOf(Result result) {
+  switch (result) {
+  case Result::OutOfMemory:
+    return TDM_OUT_OF_MEMORY;
+  case Result::NoDevice:
+  case Result::InvalidDevice:
+    return TDM_UNAVAILABLE;
+  default:
+    return TDM_DEVICE_ERROR;
+  }
+}
+
+tdm_status Driver::fail(const Symbol &function, Result result) const {
+  const char *name = nullptr, *text = nullptr;
+  getErrorName(static_cast<int>(result), &name);
+  getErrorString(static_cast<int>(result), &text);
+  Failure failure(statusOf(result));
+  failure << function.name << " failed: ";
+  if (name)
+    failure << name;
+  else
+    failure << "error " << static_cast<int>(result);
+  if (text)
+    failure << " (" << text << ")";
+  return failure;
+}
