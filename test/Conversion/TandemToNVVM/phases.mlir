@@ -7,8 +7,8 @@
 // Behind a phase, a block for each tensor reduces the parts of its chunks...
 // CHECK-LABEL: llvm.func @tandem_norm_phase0_totals
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
-// CHECK:         %[[BLOCK:.+]] = nvvm.read.ptx.sreg.ctaid.x
 // CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]] : i64
+// CHECK:         %[[BLOCK:.+]] = nvvm.read.ptx.sreg.ctaid.x
 // CHECK:         scf.for %{{.+}} = %{{.+}} to %[[LAST]] step
 // CHECK:           scf.for {{.+}} iter_args(%[[STEP:.+]] = %{{.+}}, %[[MAX:.+]] = %{{.+}}) -> (i64, i32)
 // CHECK:             %[[NEXT:.+]] = arith.maxui %[[MAX]],
