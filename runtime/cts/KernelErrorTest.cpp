@@ -152,5 +152,6 @@ TEST(KernelError, StatusesAndVersion) {
   EXPECT_STREQ(tdm_status_string(TDM_OVERLAP), "overlapping planes");
   EXPECT_STREQ(tdm_status_string(TDM_OUT_OF_MEMORY), "out of memory");
   EXPECT_STREQ(tdm_status_string(TDM_INVALID_STATE), "invalid state");
-  EXPECT_STREQ(tdm_status_string(static_cast<tdm_status>(99)), "unknown status");
+  EXPECT_STREQ(tdm_status_string(static_cast<tdm_status>(99)),
+               "unknown status");
 }

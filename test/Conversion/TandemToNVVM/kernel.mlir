@@ -10,7 +10,7 @@
 // CHECK-SAME:      nvvm.maxntid = array<i32: 1>
 
 // CHECK-LABEL: llvm.func @tandem_add(
-// CHECK-SAME:      %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr,
+// CHECK-SAME:      %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %[[FLAGS:.+]]: !llvm.ptr,
 // CHECK-SAME:      %[[BEGIN:.+]]: i64, %[[END:.+]]: i64)
 // CHECK-SAME:      nvvm.kernel
 // CHECK-SAME:      nvvm.maxntid = array<i32: 256>
@@ -23,8 +23,13 @@
 // CHECK-DAG:     %[[BLOCK64:.+]] = arith.extui %[[BLOCK]]
 // CHECK-DAG:     %[[BLOCKS64:.+]] = arith.extui %[[BLOCKS]]
 // CHECK-DAG:     %[[FIRST_CHUNK:.+]] = arith.addi %[[BEGIN]], %[[BLOCK64]]
+// A word behind the launch's flags has it do nothing.
+// CHECK-DAG:     %[[SKIP_AT:.+]] = llvm.getelementptr %[[FLAGS]][4]
+// CHECK-DAG:     %[[SKIP:.+]] = llvm.load %[[SKIP_AT]]
+// CHECK-DAG:     %[[RUNS:.+]] = arith.cmpi eq, %[[SKIP]], %{{.+}} : i32
+// CHECK-DAG:     %[[LAST:.+]] = arith.select %[[RUNS]], %[[END]], %[[BEGIN]]
 // Blocks stride over chunks.
-// CHECK:         scf.for %{{.+}} = %[[FIRST_CHUNK]] to %[[END]] step %[[BLOCKS64]]
+// CHECK:         scf.for %{{.+}} = %[[FIRST_CHUNK]] to %[[LAST]] step %[[BLOCKS64]]
 // Wide accesses where every plane is aligned and the chunk begins at a multiple
 // of the width.
 // CHECK-DAG:       %[[P:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>

@@ -7,8 +7,9 @@
 // Behind a phase, a block for each tensor reduces the parts of its chunks...
 // CHECK-LABEL: llvm.func @tandem_norm_phase0_totals
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
+// CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]]
 // CHECK:         %[[BLOCK:.+]] = nvvm.read.ptx.sreg.ctaid.x
-// CHECK:         scf.for %{{.+}} = %{{.+}} to %[[END]] step
+// CHECK:         scf.for %{{.+}} = %{{.+}} to %[[LAST]] step
 // CHECK:           scf.for {{.+}} iter_args(%[[STEP:.+]] = %{{.+}}, %[[MAX:.+]] = %{{.+}}) -> (i64, i32)
 // CHECK:             %[[NEXT:.+]] = arith.maxui %[[MAX]],
 // CHECK:             nvvm.barrier0
@@ -20,8 +21,9 @@
 // ... and one block those over the model, for all tensors.
 // CHECK-LABEL: llvm.func @tandem_norm_phase0_model
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
-// CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[END]] step %{{.+}} iter_args(%{{.+}} = %{{.+}}) -> (i64)
-// CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
+// CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]]
+// CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[LAST]] step %{{.+}} iter_args(%{{.+}} = %{{.+}}) -> (i64)
+// CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[LAST]]
 // CHECK:           llvm.store %{{.+}}, %{{.+}} : f32
 
 // A thread keeps its maximum until the chunk ends; sums meet in each step.
