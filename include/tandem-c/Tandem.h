@@ -233,6 +233,13 @@ struct tdm_kernel;
 TANDEM_CAPI_EXPORTED struct tdm_kernel *
 tandemKernelCreateRuntimeKernel(TandemKernel *kernel);
 
+/// A device of the runtime.
+struct tdm_device;
+/// The same for a kernel compiled for a chip, on a GPU.
+TANDEM_CAPI_EXPORTED struct tdm_kernel *
+tandemKernelCreateDeviceKernel(TandemKernel *kernel,
+                               const struct tdm_device *device);
+
 /// Names of the built-in graphs and strategies.
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumGraphs(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetGraphName(intptr_t index);

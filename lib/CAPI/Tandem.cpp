@@ -223,12 +223,20 @@ void *tandemKernelGetPrologue(TandemKernel *kernel) {
   return kernel->kernel->prologue;
 }
 
-tdm_kernel *tandemKernelCreateRuntimeKernel(TandemKernel *kernel) {
-  auto handle = createRuntimeKernel(*kernel->kernel);
+static tdm_kernel *orNull(llvm::Expected<tdm_kernel *> handle) {
   if (handle)
     return *handle;
   setLastError(handle.takeError());
   return nullptr;
+}
+
+tdm_kernel *tandemKernelCreateRuntimeKernel(TandemKernel *kernel) {
+  return orNull(createRuntimeKernel(*kernel->kernel));
+}
+
+tdm_kernel *tandemKernelCreateDeviceKernel(TandemKernel *kernel,
+                                           const tdm_device *device) {
+  return orNull(createDeviceKernel(*kernel->kernel, device));
 }
 
 intptr_t tandemGetNumGraphs(void) { return getBuiltinGraphs().size(); }

@@ -14,6 +14,7 @@
 #include "tandem-c/Reference.h"
 #include "tandem-c/Tandem.h"
 #include "tandem-runtime/tandem_runtime.h"
+#include <map>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -33,10 +34,49 @@ static void check(tdm_status status) {
     throw nb::python_error(
         (PyErr_SetString(PyExc_MemoryError, tdm_last_error()),
          nb::python_error()));
+  if (status == TDM_UNAVAILABLE || status == TDM_DEVICE_ERROR)
+    throw std::runtime_error(tdm_last_error());
   throw nb::value_error(tdm_last_error());
 }
 
 namespace {
+/// A GPU.
+class Device {
+public:
+  explicit Device(int32_t ordinal) {
+    check(tdm_device_open(TDM_DEVICE_CUDA, ordinal, &device));
+  }
+  ~Device() { tdm_device_close(device); }
+  Device(const Device &) = delete;
+  Device &operator=(const Device &) = delete;
+
+  tdm_device_info query() const {
+    tdm_device_info info = {};
+    info.struct_size = sizeof(info);
+    check(tdm_device_query(device, &info));
+    return info;
+  }
+  uintptr_t allocate(size_t bytes) const {
+    void *memory = nullptr;
+    check(tdm_device_allocate(device, bytes, &memory));
+    return reinterpret_cast<uintptr_t>(memory);
+  }
+  void free(uintptr_t memory) const {
+    check(tdm_device_free(device, reinterpret_cast<void *>(memory)));
+  }
+  void copy(uintptr_t to, uintptr_t from, size_t bytes) const {
+    nb::gil_scoped_release release;
+    check(tdm_device_copy(device, reinterpret_cast<void *>(to),
+                          reinterpret_cast<const void *>(from), bytes));
+  }
+  void synchronize() const {
+    nb::gil_scoped_release release;
+    check(tdm_device_synchronize(device));
+  }
+
+  tdm_device *device = nullptr;
+};
+
 /// A compiled kernel and, for CPUs, its handle in the runtime.
 class Kernel {
 public:
@@ -70,6 +110,8 @@ public:
     prepare();
   }
   ~Kernel() {
+    for (auto [ordinal, handle] : onDevices)
+      tdm_kernel_destroy(handle);
     tdm_kernel_destroy(runtime);
     tandemKernelDestroy(kernel);
   }
@@ -137,10 +179,29 @@ public:
     return result;
   }
 
+  /// The runtime's handle on a device, the CPU if it is null.
+  tdm_kernel *getRuntime(const Device *device) {
+    if (!device && !runtime)
+      throw nb::value_error("a plan on the CPU needs a kernel compiled for "
+                            "target='cpu'");
+    if (!device)
+      return runtime;
+    int32_t ordinal = device->query().ordinal;
+    tdm_kernel *&handle = onDevices[ordinal];
+    if (!handle)
+      handle = tandemKernelCreateDeviceKernel(kernel, device->device);
+    if (!handle)
+      throw nb::value_error(tandemGetLastError());
+    return handle;
+  }
+
   TandemKernel *kernel = nullptr;
   tdm_kernel *runtime = nullptr;
 
 private:
+  /// The handles on devices, which hold on to these.
+  std::map<int32_t, tdm_kernel *> onDevices;
+
   void prepare() {
     if (!kernel)
       throw nb::value_error(tandemGetLastError());
@@ -181,11 +242,11 @@ static void save(const std::string &path, const std::vector<Kernel *> &kernels,
 /// A list of tensors that a kernel updates in one call.
 class Plan {
 public:
-  explicit Plan(nb::object owner) : owner(std::move(owner)) {
+  /// On the CPU, or on a device.
+  Plan(nb::object owner, Device *device) : owner(std::move(owner)) {
     kernel = nb::cast<Kernel *>(this->owner);
-    if (!kernel->runtime)
-      throw nb::value_error("a plan needs a kernel compiled for target='cpu'");
-    check(tdm_plan_create(kernel->runtime, nullptr, 0, &plan));
+    tdm_kernel *runtime = kernel->getRuntime(device);
+    check(tdm_plan_create(runtime, nullptr, 0, &plan));
   }
   ~Plan() { tdm_plan_destroy(plan); }
   Plan(const Plan &) = delete;
@@ -217,10 +278,7 @@ public:
   uint32_t launch(const std::vector<double> &hypers,
                   const std::vector<int64_t> &integers, int64_t rows,
                   int32_t threads) {
-    size_t width = tandemKernelGetNumHypers(kernel->kernel);
-    size_t integerWidth = tandemKernelGetNumIntegers(kernel->kernel);
-    if (hypers.size() != rows * width || integers.size() != rows * integerWidth)
-      throw nb::value_error("a launch needs one value per scalar and row");
+    checkRows(hypers, integers, rows);
     tdm_launch_info info = {};
     info.struct_size = sizeof(info);
     tdm_status status;
@@ -231,6 +289,35 @@ public:
     }
     check(status);
     return info.flags;
+  }
+
+  /// Has the device run one step in a stream; `skip` is the address of a word
+  /// that is not 0 if the step shall do nothing, or 0.
+  void launchAsync(const std::vector<double> &hypers,
+                   const std::vector<int64_t> &integers, int64_t rows,
+                   uintptr_t stream, uintptr_t skip) {
+    checkRows(hypers, integers, rows);
+    launchArgs(hypers.data(), integers.data(), rows, 0, stream, skip);
+  }
+
+  /// The same with hyperparameters in the device's memory.
+  void launchOnDevice(uintptr_t hypers, uintptr_t integers, int64_t rows,
+                      uintptr_t stream, uintptr_t skip) {
+    launchArgs(reinterpret_cast<const double *>(hypers),
+               reinterpret_cast<const int64_t *>(integers), rows, 1, stream,
+               skip);
+  }
+
+  /// The flags of the latest launch, for which this waits.
+  uint32_t flags() {
+    uint32_t flags = 0;
+    tdm_status status;
+    {
+      nb::gil_scoped_release release;
+      status = tdm_plan_flags(plan, &flags);
+    }
+    check(status);
+    return flags;
   }
 
   /// The metrics of the latest launch, of one tensor or of all (-1).
@@ -244,6 +331,31 @@ public:
   }
 
 private:
+  void checkRows(const std::vector<double> &hypers,
+                 const std::vector<int64_t> &integers, int64_t rows) const {
+    size_t width = tandemKernelGetNumHypers(kernel->kernel);
+    size_t integerWidth = tandemKernelGetNumIntegers(kernel->kernel);
+    if (hypers.size() != rows * width || integers.size() != rows * integerWidth)
+      throw nb::value_error("a launch needs one value per scalar and row");
+  }
+
+  void launchArgs(const double *hypers, const int64_t *integers, int64_t rows,
+                  uint32_t onDevice, uintptr_t stream, uintptr_t skip) {
+    tdm_async_args args = {sizeof(args),
+                           reinterpret_cast<void *>(stream),
+                           hypers,
+                           integers,
+                           rows,
+                           onDevice,
+                           reinterpret_cast<const void *>(skip)};
+    tdm_status status;
+    {
+      nb::gil_scoped_release release;
+      status = tdm_plan_launch_async(plan, &args);
+    }
+    check(status);
+  }
+
   nb::object owner;
   Kernel *kernel;
   tdm_plan *plan = nullptr;
@@ -366,12 +478,33 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro("planes", &Kernel::planes)
       .def_prop_ro("hypers", &Kernel::hypers)
       .def_prop_ro("integers", &Kernel::integers);
+  nb::class_<Device>(m, "Device")
+      .def(nb::init<int32_t>())
+      .def_prop_ro("ordinal", [](Device &d) { return d.query().ordinal; })
+      .def_prop_ro("name",
+                   [](Device &d) { return std::string(d.query().name); })
+      .def_prop_ro("target",
+                   [](Device &d) { return std::string(d.query().target); })
+      .def_prop_ro("memory", [](Device &d) { return d.query().memory; })
+      .def("allocate", &Device::allocate)
+      .def("free", &Device::free)
+      .def("copy", &Device::copy)
+      .def("synchronize", &Device::synchronize);
   nb::class_<Plan>(m, "Plan")
-      .def(nb::init<nb::object>())
+      .def(nb::init<nb::object, Device *>(), "kernel"_a,
+           "device"_a.none() = nb::none())
       .def("update", &Plan::update)
       .def("launch", &Plan::launch)
+      .def("launch_async", &Plan::launchAsync)
+      .def("launch_on_device", &Plan::launchOnDevice)
+      .def("flags", &Plan::flags)
       .def("metrics", &Plan::metrics);
   m.def("save", &save);
+  m.def("device_count", [] {
+    int32_t count = 0;
+    check(tdm_device_count(TDM_DEVICE_CUDA, &count));
+    return count;
+  });
   m.def("describe", &describe);
   m.def("evaluate_ptx", &evaluatePTX);
   m.def("interpret", &interpret);

@@ -7,9 +7,10 @@
 """
 
 from tandem._convert import convert_state
-from tandem._kernel import (NON_FINITE, WHOLE_TENSOR, Kernel, Plane, Plan, compile,
-                            graphs, interpret, load, save, strategies)
+from tandem._kernel import (NON_FINITE, WHOLE_TENSOR, Device, Kernel, Plane, Plan,
+                            compile, graphs, interpret, load, save, strategies)
 
-__all__ = ["Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_TENSOR", "compile",
-           "convert_state", "graphs", "interpret", "load", "save", "strategies"]
+__all__ = ["Device", "Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_TENSOR",
+           "compile", "convert_state", "graphs", "interpret", "load", "save",
+           "strategies"]
 __version__ = "0.1.0"

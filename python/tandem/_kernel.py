@@ -393,17 +393,46 @@ def _address(
     return address, count, shape
 
 
-class Plan:
-    """A list of tensors that one call updates; it keeps its tables between calls."""
+class Device:
+    """A GPU, by its number among those that CUDA's driver has."""
 
-    def __init__(self, kernel: Kernel):
-        if kernel.target != "cpu":
+    def __init__(self, ordinal: int = 0):
+        self._native = _tandem.Device(ordinal)
+        self.ordinal: int = self._native.ordinal
+        self.name: str = self._native.name
+        #: What kernels are compiled for: "sm_90".
+        self.target: str = self._native.target
+        self.memory: int = self._native.memory  #: in bytes
+
+    @staticmethod
+    def count() -> int:
+        """How many GPUs there are: none without a driver."""
+        return _tandem.device_count()
+
+    def synchronize(self) -> None:
+        """Waits until the device has done all its work."""
+        self._native.synchronize()
+
+    def __repr__(self) -> str:
+        return f"<tandem.Device {self.ordinal}: {self.name} ({self.target})>"
+
+
+class Plan:
+    """A list of tensors that one call updates; it keeps its tables between calls.
+
+    Without a ``device`` it runs kernels of ``target="cpu"``; with one, kernels
+    compiled for that GPU or an earlier one, over memory of the GPU.
+    """
+
+    def __init__(self, kernel: Kernel, device: Device | None = None):
+        if (kernel.target == "cpu") != (device is None):
             raise ValueError(
-                f"kernel was compiled for {kernel.target!r}; this plan runs "
-                "kernels of target='cpu'"
+                f"kernel was compiled for {kernel.target!r}, but this plan runs on "
+                + ("the CPU" if device is None else f"a GPU, {device.target}")
             )
         self.kernel = kernel
-        self._native = _tandem.Plan(kernel._native)
+        self.device = device
+        self._native = _tandem.Plan(kernel._native, device and device._native)
 
     def update(
         self,
@@ -445,6 +474,45 @@ class Plan:
         flat = [value for row in hypers for value in row]
         whole = [value for row in integers for value in row]
         return self._native.launch(flat, whole, len(hypers), threads)
+
+    def launch_async(
+        self,
+        hypers: Sequence[Sequence[float]],
+        integers: Sequence[Sequence[int]],
+        *,
+        stream: int = 0,
+        skip: int = 0,
+    ) -> None:
+        """Has the GPU run one step in a stream, a ``CUstream``, and does not wait.
+
+        Unless the 32 bits at the GPU's address ``skip`` are 0 when the step runs,
+        it does nothing, as a found infinity demands. The caller orders launches of
+        one plan on different streams.
+        """
+        flat = [value for row in hypers for value in row]
+        whole = [value for row in integers for value in row]
+        self._native.launch_async(flat, whole, len(hypers), stream, skip)
+
+    def launch_on_device(
+        self,
+        hypers: int,
+        integers: int,
+        rows: int = 1,
+        *,
+        stream: int = 0,
+        skip: int = 0,
+    ) -> None:
+        """:meth:`launch_async` with scalars in the GPU's memory, at two addresses:
+        rows of float64 and of int64.
+
+        They count as they are when the step runs, and their domains are not
+        checked. Such a launch can be captured in a graph.
+        """
+        self._native.launch_on_device(hypers, integers, rows, stream, skip)
+
+    def flags(self) -> int:
+        """The flags of the latest launch, for which this waits."""
+        return self._native.flags()
 
     def metrics(self, tensor: int = -1) -> list[float]:
         """Sums of the latest launch over one tensor, or all (-1).

@@ -54,7 +54,7 @@ TEST(DevicesError, Arguments) {
   OpenDevice cpu;
   int32_t count;
   tdm_device *device = nullptr;
-  auto bad = static_cast<tdm_device_kind>(5);
+  constexpr int32_t bad = 5;
   expectFailure(tdm_device_count(bad, &count), TDM_INVALID_ARGUMENT,
                 "tdm_device_count: kind is 5; pass TDM_DEVICE_CPU or "
                 "TDM_DEVICE_CUDA");

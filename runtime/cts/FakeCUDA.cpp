@@ -181,6 +181,20 @@ static T *pointer(uint64_t address) {
   return reinterpret_cast<T *>(address);
 }
 
+void State::executeText(const FunctionState &function,
+                        const std::vector<uint64_t> &words, unsigned blocks,
+                        unsigned threads) {
+  std::vector<uint64_t> ranges;
+  for (const auto *known : {&memory.ranges, &hostMemory})
+    for (auto [address, bytes] : *known)
+      ranges.insert(ranges.end(), {address, bytes});
+  if (!executor ||
+      executor(function.text.c_str(), function.name.c_str(), words.data(),
+               static_cast<int64_t>(words.size()), blocks, threads,
+               ranges.data(), static_cast<int64_t>(ranges.size() / 2)))
+    violate(function.name + " cannot be executed");
+}
+
 void State::execute(const FunctionState &function,
                     const std::vector<uint64_t> &words, unsigned blocks,
                     unsigned threads) {
@@ -192,14 +206,8 @@ void State::execute(const FunctionState &function,
   if (words.size() == 7)
     checkTables(function, words);
   auto entry = entries.find(function.name);
-  if (entry == entries.end()) {
-    if (!executor ||
-        executor(function.text.c_str(), function.name.c_str(), words.data(),
-                 static_cast<int64_t>(words.size()), blocks, threads,
-                 pointer<void>(memory.begin), memory.top - memory.begin))
-      violate(function.name + " cannot be executed");
-    return;
-  }
+  if (entry == entries.end())
+    return executeText(function, words, blocks, threads);
   auto *flags = pointer<uint32_t>(words[4]);
   if (flags[1] == 0)
     entry->second(pointer<void>(words[0]), pointer<void>(words[1]),

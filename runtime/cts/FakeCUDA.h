@@ -66,13 +66,13 @@ FAKE_CUDA_API void destroyGraph(int graph);
 
 extern "C" {
 /// For kernels that are not registered: executes the kernel \p entry of a PTX
-/// text on the words of its parameters. \p memory is that of the device.
-/// Returns 0 if it did.
+/// text on the words of its parameters. What it may touch are \p num_ranges
+/// pairs of an address and a number of bytes. Returns 0 if it did.
 typedef int (*fake_cuda_executor)(const char *ptx, const char *entry,
                                   const uint64_t *parameters,
                                   int64_t num_parameters, uint32_t blocks,
-                                  uint32_t threads, void *memory,
-                                  uint64_t bytes);
+                                  uint32_t threads, const uint64_t *ranges,
+                                  int64_t num_ranges);
 FAKE_CUDA_API void fake_cuda_set_executor(fake_cuda_executor executor);
 /// What takeViolations and living return, until the next call on this thread.
 FAKE_CUDA_API const char *fake_cuda_violations(void);

@@ -108,6 +108,9 @@ struct State {
   void execute(const FunctionState &function,
                const std::vector<uint64_t> &words, unsigned blocks,
                unsigned threads);
+  void executeText(const FunctionState &function,
+                   const std::vector<uint64_t> &words, unsigned blocks,
+                   unsigned threads);
   void checkTables(const FunctionState &function,
                    const std::vector<uint64_t> &words);
 

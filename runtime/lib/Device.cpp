@@ -45,7 +45,8 @@ public:
   }
 
   tdm_status copy(void *to, const void *from, size_t bytes) const override {
-    std::memmove(to, from, bytes);
+    if (bytes)
+      std::memmove(to, from, bytes);
     return TDM_OK;
   }
 
@@ -60,7 +61,7 @@ private:
 // C interface
 //===----------------------------------------------------------------------===//
 
-static tdm_status failUnknownKind(const char *function, int kind) {
+static tdm_status failUnknownKind(const char *function, int32_t kind) {
   return Failure(TDM_INVALID_ARGUMENT)
          << function << ": kind is " << kind
          << "; pass TDM_DEVICE_CPU or TDM_DEVICE_CUDA";
@@ -76,11 +77,11 @@ static tdm_status failNullDevice(const char *function) {
          << function << ": device is NULL; pass one from tdm_device_open";
 }
 
-static bool isKind(tdm_device_kind kind) {
+static bool isKind(int32_t kind) {
   return kind == TDM_DEVICE_CPU || kind == TDM_DEVICE_CUDA;
 }
 
-tdm_status tdm_device_count(tdm_device_kind kind, int32_t *count) {
+tdm_status tdm_device_count(int32_t kind, int32_t *count) {
   return guarded("tdm_device_count", [&]() -> tdm_status {
     if (!count)
       return failNull("tdm_device_count", "count");
@@ -93,15 +94,14 @@ tdm_status tdm_device_count(tdm_device_kind kind, int32_t *count) {
   });
 }
 
-tdm_status tdm_device_open(tdm_device_kind kind, int32_t ordinal,
-                           tdm_device **device) {
+tdm_status tdm_device_open(int32_t kind, int32_t ordinal, tdm_device **device) {
   return guarded("tdm_device_open", [&]() -> tdm_status {
     if (!device)
       return failNull("tdm_device_open", "device");
     if (!isKind(kind))
       return failUnknownKind("tdm_device_open", kind);
     auto handle = std::make_unique<tdm_device>();
-    handle->kind = kind;
+    handle->kind = static_cast<tdm_device_kind>(kind);
     if (kind == TDM_DEVICE_CUDA) {
       std::shared_ptr<const cuda::CUDADevice> opened;
       if (tdm_status status = cuda::CUDADevice::open(ordinal, opened))

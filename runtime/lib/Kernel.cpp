@@ -279,7 +279,8 @@ static tdm_status copyReductions(Kernel &kernel, const tdm_kernel_desc &desc) {
   return TDM_OK;
 }
 
-static tdm_status checkBlock(const Kernel &kernel) {
+static tdm_status copyBlock(Kernel &kernel, const tdm_kernel_desc &desc) {
+  kernel.block = desc.block;
   bool isSize = kernel.block >= 16 && kernel.block <= 256 &&
                 !(kernel.block & (kernel.block - 1));
   if (!kernel.block || (isSize && kernel.matrix))
@@ -308,38 +309,43 @@ static tdm_status checkDesc(const char *function, const tdm_kernel_desc *desc) {
   return TDM_OK;
 }
 
-tdm_status tandem::runtime::createKernel(
-    const char *function, const tdm_kernel_desc *desc, const tdm_device *device,
-    const tdm_cuda_code *code, std::shared_ptr<const Kernel> &kernel) {
-  if (tdm_status status = checkDesc(function, desc))
+static tdm_status copyShared(Kernel &kernel, const tdm_kernel_desc &desc) {
+  kernel.name = desc.name;
+  kernel.matrix = desc.matrix != 0;
+  for (auto copy : {copyBlock, copyPlanes, copyHypers, copyIntegers, copySizes})
+    if (tdm_status status = copy(kernel, desc))
+      return status;
+  return TDM_OK;
+}
+
+tdm_status
+tandem::runtime::createKernel(const tdm_kernel_desc *desc,
+                              std::shared_ptr<const Kernel> &kernel) {
+  if (tdm_status status = checkDesc("tdm_kernel_create", desc))
     return status;
   auto result = std::make_shared<Kernel>();
-  result->name = desc->name;
-  result->matrix = desc->matrix != 0;
-  result->block = desc->block;
-  if (tdm_status status = checkBlock(*result))
-    return status;
-  result->block = desc->block;
-  if (tdm_status status = checkBlock(*result))
-    return status;
-  for (auto copy : {copyPlanes, copyHypers, copyIntegers, copySizes})
+  for (auto copy :
+       {copyShared, copyFunctions, copyPhases, copyCommits, copyReductions})
     if (tdm_status status = copy(*result, *desc))
       return status;
-  if (device) {
-    if (tdm_status status = cuda::copyParts(*result, *code))
-      return status;
-  } else {
-    for (auto copy : {copyFunctions, copyPhases, copyCommits})
-      if (tdm_status status = copy(*result, *desc))
-        return status;
-  }
+  kernel = std::move(result);
+  return TDM_OK;
+}
+
+tdm_status tandem::runtime::createCUDAKernel(
+    const tdm_kernel_desc *desc, const tdm_device &device,
+    const tdm_cuda_code &code, std::shared_ptr<const Kernel> &kernel) {
+  if (tdm_status status = checkDesc("tdm_kernel_create_cuda", desc))
+    return status;
+  auto result = std::make_shared<Kernel>();
+  if (tdm_status status = copyShared(*result, *desc))
+    return status;
+  if (tdm_status status = cuda::copyParts(*result, code))
+    return status;
   if (tdm_status status = copyReductions(*result, *desc))
     return status;
-  // Needs all of the kernel.
-  if (device)
-    if (tdm_status status =
-            cuda::Code::load(*device, *result, *code, result->code))
-      return status;
+  if (tdm_status status = cuda::Code::load(device, *result, code, result->code))
+    return status;
   kernel = std::move(result);
   return TDM_OK;
 }
@@ -429,8 +435,7 @@ tdm_status tdm_kernel_create(const tdm_kernel_desc *desc, tdm_kernel **kernel) {
       return Failure(TDM_INVALID_ARGUMENT)
              << "tdm_kernel_create: kernel is NULL; pass where to store it";
     auto handle = std::make_unique<tdm_kernel>();
-    if (tdm_status status = createKernel("tdm_kernel_create", desc, nullptr,
-                                         nullptr, handle->kernel))
+    if (tdm_status status = createKernel(desc, handle->kernel))
       return status;
     *kernel = handle.release();
     return TDM_OK;
@@ -467,8 +472,8 @@ tdm_status tdm_kernel_create_cuda(const tdm_device *device,
     if (tdm_status status = checkCode(device, code))
       return status;
     auto handle = std::make_unique<tdm_kernel>();
-    if (tdm_status status = createKernel("tdm_kernel_create_cuda", desc, device,
-                                         code, handle->kernel))
+    if (tdm_status status =
+            createCUDAKernel(desc, *device, *code, handle->kernel))
       return status;
     *kernel = handle.release();
     return TDM_OK;

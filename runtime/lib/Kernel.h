@@ -146,11 +146,14 @@ private:
   tdm_status checkHyper(const Hyper &hyper, double value, int64_t row) const;
 };
 
-/// Checks \p desc and copies it to \p kernel, with the code for a GPU where
-/// \p device and \p code are given. Messages call \p function what failed.
-tdm_status createKernel(const char *function, const tdm_kernel_desc *desc,
-                        const tdm_device *device, const tdm_cuda_code *code,
+/// Checks \p desc and copies it to \p kernel.
+tdm_status createKernel(const tdm_kernel_desc *desc,
                         std::shared_ptr<const Kernel> &kernel);
+
+/// The same for a GPU, with the code for it.
+tdm_status createCUDAKernel(const tdm_kernel_desc *desc,
+                            const tdm_device &device, const tdm_cuda_code &code,
+                            std::shared_ptr<const Kernel> &kernel);
 
 } // namespace tandem::runtime
 

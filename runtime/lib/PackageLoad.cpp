@@ -88,8 +88,7 @@ static tdm_status load(const Package &package, const PackedKernel &packed,
     return package.fail(TDM_INVALID_PACKAGE)
            << "lacks function '" << missing << "' in its code for "
            << image.target << "; write it again";
-  if (tdm_status status = createKernel("tdm_package_load", &bound.desc, nullptr,
-                                       nullptr, loaded->kernel))
+  if (tdm_status status = createKernel(&bound.desc, loaded->kernel))
     return failAgain(package, status);
   kernel = std::shared_ptr<const Kernel>(loaded, loaded->kernel.get());
   return TDM_OK;

@@ -42,6 +42,10 @@ struct RuntimeDescription {
 /// it, before the kernel.
 llvm::Expected<tdm_kernel *> createRuntimeKernel(const CompiledKernel &kernel);
 
+/// The same for a kernel compiled for a GPU, on a device.
+llvm::Expected<tdm_kernel *> createDeviceKernel(const CompiledKernel &kernel,
+                                                const tdm_device *device);
+
 /// "adamw under collage-plus (component bf16), 12 bytes a parameter", then one
 /// line per array and scalar.
 void printSignature(const KernelSignature &signature, llvm::raw_ostream &os);

@@ -11,8 +11,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem-runtime/tandem_package.h"
+#include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Target/Run.h"
 
+using namespace mlir;
 using namespace mlir::tandem;
 
 tdm_granularity mlir::tandem::getRuntimeGranularity(Granularity per) {
@@ -104,14 +106,21 @@ RuntimeDescription::RuntimeDescription(const KernelSignature &signature)
   desc.block = signature.block;
 }
 
+/// The kernel, unless the runtime has failed to make it.
+static llvm::Expected<tdm_kernel *> check(tdm_status status,
+                                          tdm_kernel *&handle) {
+  if (status != TDM_OK)
+    return llvm::createStringError(tdm_last_error());
+  return handle;
+}
+
 static llvm::Expected<tdm_kernel *>
 loadRuntimeKernel(const CompiledKernel &kernel) {
   tdm_kernel *handle = nullptr;
   const char *isa = kernel.isa.empty() ? nullptr : kernel.isa.c_str();
-  if (tdm_package_load(kernel.package.get(), kernel.nameInPackage.c_str(), isa,
-                       &handle) != TDM_OK)
-    return llvm::createStringError(tdm_last_error());
-  return handle;
+  return check(tdm_package_load(kernel.package.get(),
+                                kernel.nameInPackage.c_str(), isa, &handle),
+               handle);
 }
 
 llvm::Expected<tdm_kernel *>
@@ -139,7 +148,50 @@ mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
     place = reinterpret_cast<tdm_cpu_entry>(code);
   }
   tdm_kernel *handle = nullptr;
-  if (tdm_kernel_create(&desc, &handle) != TDM_OK)
-    return llvm::createStringError(tdm_last_error());
-  return handle;
+  return check(tdm_kernel_create(&desc, &handle), handle);
+}
+
+llvm::Expected<tdm_kernel *>
+mlir::tandem::createDeviceKernel(const CompiledKernel &kernel,
+                                 const tdm_device *device) {
+  const KernelSignature &signature = kernel.signature;
+  tdm_kernel *handle = nullptr;
+  if (kernel.package && kernel.target != "cpu")
+    return check(tdm_package_load_cuda(kernel.package.get(),
+                                       kernel.nameInPackage.c_str(), device,
+                                       &handle),
+                 handle);
+  if (kernel.ptx.empty())
+    return llvm::createStringError("kernel '" + signature.name +
+                                   "' has no code for a GPU; compile it for a "
+                                   "chip such as 'sm_90'");
+  RuntimeDescription description(signature);
+  // The names live as long as the description needs them.
+  std::vector<std::string> names;
+  names.reserve(signature.phases.size() + signature.commits.size());
+  auto nameOf = [&](const std::string &part) {
+    return names.emplace_back(getEntryName(part)).c_str();
+  };
+  SmallVector<tdm_part_info> phases, commits;
+  for (auto [phase, per] : llvm::enumerate(signature.phases))
+    phases.push_back(
+        {nameOf(getPhaseName(signature, phase)), getRuntimeGranularity(per)});
+  for (Granularity per : signature.commits)
+    commits.push_back(
+        {nameOf(getCommitName(signature, per)), getRuntimeGranularity(per)});
+  std::string prologue = getPrologueName(signature.name);
+  tdm_image image = {TDM_IMAGE_PTX, kernel.target.c_str(), kernel.ptx.data(),
+                     kernel.ptx.size(), /*sha256=*/nullptr};
+  tdm_cuda_code code = {sizeof(code),
+                        prologue.c_str(),
+                        phases.data(),
+                        commits.data(),
+                        &image,
+                        uint32_t(phases.size()),
+                        uint32_t(commits.size()),
+                        /*num_images=*/1,
+                        signature.hasFlags ? TDM_FLAG_NON_FINITE : 0u};
+  return check(
+      tdm_kernel_create_cuda(device, &description.desc, &code, &handle),
+      handle);
 }

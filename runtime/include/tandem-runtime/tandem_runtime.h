@@ -115,12 +115,12 @@ typedef struct tdm_device_info {
   int32_t driver_version;
 } tdm_device_info;
 
-/// Stores the number of devices of a kind in \p count: none where there is no
-/// driver.
-TDM_API tdm_status tdm_device_count(tdm_device_kind kind, int32_t *count);
+/// Stores the number of devices of a kind, a tdm_device_kind, in \p count: none
+/// where there is no driver.
+TDM_API tdm_status tdm_device_count(int32_t kind, int32_t *count);
 
 /// Opens device number \p ordinal of a kind.
-TDM_API tdm_status tdm_device_open(tdm_device_kind kind, int32_t ordinal,
+TDM_API tdm_status tdm_device_open(int32_t kind, int32_t ordinal,
                                    tdm_device **device);
 
 /// Stores what is known of \p device in \p info.

@@ -23,11 +23,11 @@
 // CHECK-DAG:     %[[BLOCK64:.+]] = arith.extui %[[BLOCK]]
 // CHECK-DAG:     %[[BLOCKS64:.+]] = arith.extui %[[BLOCKS]]
 // CHECK-DAG:     %[[FIRST_CHUNK:.+]] = arith.addi %[[BEGIN]], %[[BLOCK64]]
-// The word behind the flags says whether there is anything to do.
-// CHECK-DAG:     %[[PLACE:.+]] = llvm.getelementptr %[[FLAGS]][4]
-// CHECK-DAG:     %[[WORD:.+]] = llvm.load %[[PLACE]] : !llvm.ptr -> i32
-// CHECK-DAG:     %[[RUNS:.+]] = arith.cmpi eq, %[[WORD]], %{{.+}} : i32
-// CHECK-DAG:     %[[LAST:.+]] = arith.select %[[RUNS]], %[[END]], %[[BEGIN]] : i64
+// A word behind the launch's flags has it do nothing.
+// CHECK-DAG:     %[[SKIP_AT:.+]] = llvm.getelementptr %[[FLAGS]][4]
+// CHECK-DAG:     %[[SKIP:.+]] = llvm.load %[[SKIP_AT]]
+// CHECK-DAG:     %[[RUNS:.+]] = arith.cmpi eq, %[[SKIP]], %{{.+}} : i32
+// CHECK-DAG:     %[[LAST:.+]] = arith.select %[[RUNS]], %[[END]], %[[BEGIN]]
 // Blocks stride over chunks.
 // CHECK:         scf.for %{{.+}} = %[[FIRST_CHUNK]] to %[[LAST]] step %[[BLOCKS64]]
 // Wide accesses where every plane is aligned and the chunk begins at a multiple

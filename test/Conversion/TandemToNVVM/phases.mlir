@@ -7,7 +7,7 @@
 // Behind a phase, a block for each tensor reduces the parts of its chunks...
 // CHECK-LABEL: llvm.func @tandem_norm_phase0_totals
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
-// CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]] : i64
+// CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]]
 // CHECK:         %[[BLOCK:.+]] = nvvm.read.ptx.sreg.ctaid.x
 // CHECK:         scf.for %{{.+}} = %{{.+}} to %[[LAST]] step
 // CHECK:           scf.for {{.+}} iter_args(%[[STEP:.+]] = %{{.+}}, %[[MAX:.+]] = %{{.+}}) -> (i64, i32)
@@ -21,7 +21,7 @@
 // ... and one block those over the model, for all tensors.
 // CHECK-LABEL: llvm.func @tandem_norm_phase0_model
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
-// CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]] : i64
+// CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]]
 // CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[LAST]] step %{{.+}} iter_args(%{{.+}} = %{{.+}}) -> (i64)
 // CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[LAST]]
 // CHECK:           llvm.store %{{.+}}, %{{.+}} : f32

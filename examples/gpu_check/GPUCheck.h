@@ -1,0 +1,116 @@
+//===- GPUCheck.h - Kernels on a GPU and on the CPU -------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares what the check of kernels on a GPU is made of: arrays for
+// the tensors of a kernel, runs of the same steps on two devices, and times.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_EXAMPLES_GPUCHECK_H
+#define TANDEM_EXAMPLES_GPUCHECK_H
+
+#include "tandem-runtime/tandem_package.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace gpucheck {
+
+/// Ends the program with the runtime's message unless a call did what it
+/// promises.
+inline void require(tdm_status status) {
+  if (status == TDM_OK)
+    return;
+  std::fprintf(stderr, "gpu_check: %s\n", tdm_last_error());
+  std::exit(2);
+}
+
+/// A tensor's rows and columns; one row but in kernels of matrices.
+struct Shape {
+  int64_t rows, columns;
+};
+
+/// The entries and bytes of a plane of such a tensor.
+int64_t entriesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,
+                  Shape shape);
+int64_t bytesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,
+                Shape shape);
+
+/// What planes begin with: numbers of an ordinary size, or any bits at all.
+enum class Fill { Numbers, Bits };
+
+/// The contents of all planes of some tensors, one array for each plane.
+using Contents = std::vector<std::vector<uint8_t>>;
+Contents makeContents(const tdm_kernel_info &info,
+                      const std::vector<Shape> &shapes, Fill fill,
+                      uint32_t seed);
+
+/// A kernel over tensors in the memory of a device.
+class Bound {
+public:
+  /// Where \p contents is empty, the memory is filled from \p sample, over and
+  /// over.
+  Bound(tdm_device *device, tdm_kernel *kernel, const tdm_kernel_info &info,
+        const std::vector<Shape> &shapes, const Contents &contents);
+  ~Bound();
+  Bound(const Bound &) = delete;
+
+  /// Runs a step and waits for it.
+  uint32_t launch(int64_t step);
+  /// Has a GPU run a step, which it skips if a word is not 0.
+  void launchAsync(int64_t step, const void *skip = nullptr);
+  Contents read() const;
+
+  /// Gives every other tensor the planes of another one of its shape.
+  void swapTensors();
+  tdm_plan *plan = nullptr;
+  std::vector<tdm_tensor> tensors;
+
+private:
+  void setArguments(int64_t step);
+
+  tdm_device *device;
+  const tdm_kernel_info &info;
+  std::vector<void *> planes;
+  std::vector<size_t> bytes;
+  std::vector<std::vector<void *>> pointers;
+  std::vector<double> hypers;
+  std::vector<int64_t> integers;
+};
+
+/// The name of a kernel's result: 'adamw under coat'.
+std::string titleOf(const tdm_kernel_info &info);
+
+/// Compares some steps of a kernel on both devices; what differs, or "".
+std::string compare(tdm_device *cpu, tdm_device *gpu, tdm_kernel *onCPU,
+                    tdm_kernel *onGPU, const tdm_kernel_info &info);
+
+/// Times of a kernel on a GPU.
+struct Times {
+  double milliseconds = 0, gigabytesPerSecond = 0, bytesPerElement = 0;
+  int64_t elements = 0;
+};
+Times measure(tdm_device *gpu, tdm_kernel *kernel, const tdm_kernel_info &info,
+              double gigabytes);
+
+/// Times of the host over 4000 tensors, in microseconds: a launch of the same
+/// list, and an update of pointers, for each tensor.
+struct HostTimes {
+  double launch = 0, sameUpdate = 0, changedPerTensor = 0;
+};
+HostTimes measureHost(tdm_device *gpu, tdm_kernel *kernel,
+                      const tdm_kernel_info &info);
+
+/// Bytes read and written in a second by a copy within the device's memory.
+double measureCopy(tdm_device *gpu);
+
+} // namespace gpucheck
+
+#endif // TANDEM_EXAMPLES_GPUCHECK_H

@@ -1,0 +1,150 @@
+//===- Measure.cpp - Times on a GPU ---------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the times of kernels on a GPU and of the host.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUCheck.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+using namespace gpucheck;
+
+using Clock = std::chrono::steady_clock;
+
+static double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+static double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2,
+                   values.end());
+  return values[values.size() / 2];
+}
+
+/// The bytes of an element that a step reads and writes, those of an entry that
+/// elements share divided among them.
+static double bytesPerElement(const tdm_kernel_desc &desc) {
+  double bits = 0;
+  for (uint32_t i = 0; i < desc.num_planes; ++i) {
+    const tdm_plane_desc &plane = desc.planes[i];
+    if (plane.per != TDM_PER_ELEMENT || plane.group == TDM_WHOLE_TENSOR)
+      continue;
+    int ways = (plane.access & TDM_ACCESS_READ ? 1 : 0) +
+               (plane.access & TDM_ACCESS_WRITE ? 1 : 0);
+    bits += double(ways) * plane.bits / std::max<uint32_t>(1, plane.group);
+  }
+  return bits / 8;
+}
+
+/// The tensors of a transformer, as many as are so many elements.
+static std::vector<Shape> modelOf(int64_t elements, bool isMatrix) {
+  const Shape block[] = {{4096, 4096},  {1024, 4096}, {1024, 4096},
+                         {4096, 4096},  {1, 4096},    {1, 4096},
+                         {11008, 4096}, {4096, 11008}};
+  std::vector<Shape> shapes;
+  while (true)
+    for (Shape shape : block) {
+      if (!isMatrix)
+        shape = {1, shape.rows * shape.columns};
+      shapes.push_back(shape);
+      elements -= shape.rows * shape.columns;
+      if (elements <= 0)
+        return shapes;
+    }
+}
+
+Times gpucheck::measure(tdm_device *gpu, tdm_kernel *kernel,
+                        const tdm_kernel_info &info, double gigabytes) {
+  Times times;
+  times.bytesPerElement = bytesPerElement(*info.desc);
+  auto elements = int64_t(gigabytes * 1e9 / times.bytesPerElement);
+  std::vector<Shape> shapes = modelOf(elements, info.desc->matrix);
+  for (Shape shape : shapes)
+    times.elements += shape.rows * shape.columns;
+  Bound bound(gpu, kernel, info, shapes,
+              makeContents(info, shapes, Fill::Numbers, 3));
+  constexpr int warmups = 3, steps = 10, repeats = 5;
+  int64_t step = 0;
+  auto run = [&](int count) {
+    Clock::time_point start = Clock::now();
+    for (int i = 0; i < count; ++i)
+      bound.launchAsync(++step);
+    require(tdm_device_synchronize(gpu));
+    return secondsSince(start) / count;
+  };
+  run(warmups);
+  std::vector<double> seconds;
+  for (int i = 0; i < repeats; ++i)
+    seconds.push_back(run(steps));
+  double second = median(seconds);
+  times.milliseconds = second * 1e3;
+  times.gigabytesPerSecond =
+      times.bytesPerElement * double(times.elements) / second * 1e-9;
+  return times;
+}
+
+static double microsecondsOf(const std::function<void()> &call,
+                             const std::function<void()> &finish) {
+  std::vector<double> times;
+  for (int i = 0; i < 50; ++i) {
+    Clock::time_point start = Clock::now();
+    call();
+    times.push_back(secondsSince(start) * 1e6);
+    finish();
+  }
+  return median(times);
+}
+
+HostTimes gpucheck::measureHost(tdm_device *gpu, tdm_kernel *kernel,
+                                const tdm_kernel_info &info) {
+  constexpr int count = 4000;
+  std::vector<Shape> shapes(count, Shape{8, 256});
+  if (!info.desc->matrix)
+    shapes.assign(count, Shape{1, 2048});
+  Bound bound(gpu, kernel, info, shapes,
+              makeContents(info, shapes, Fill::Numbers, 4));
+  auto finish = [&] { require(tdm_device_synchronize(gpu)); };
+  bound.launchAsync(1);
+  finish();
+  HostTimes times;
+  times.launch = microsecondsOf([&] { bound.launchAsync(1); }, finish);
+  times.sameUpdate = microsecondsOf(
+      [&] {
+        require(tdm_plan_update(bound.plan, bound.tensors.data(), count));
+      },
+      [] {});
+  times.changedPerTensor = microsecondsOf(
+                               [&] {
+                                 bound.swapTensors();
+                                 bound.launchAsync(1);
+                               },
+                               finish) /
+                           count;
+  return times;
+}
+
+double gpucheck::measureCopy(tdm_device *gpu) {
+  constexpr size_t bytes = size_t(2) << 30;
+  void *from = nullptr, *to = nullptr;
+  require(tdm_device_allocate(gpu, bytes, &from));
+  require(tdm_device_allocate(gpu, bytes, &to));
+  std::vector<double> seconds;
+  for (int i = 0; i < 10; ++i) {
+    Clock::time_point start = Clock::now();
+    require(tdm_device_copy(gpu, to, from, bytes));
+    require(tdm_device_synchronize(gpu));
+    seconds.push_back(secondsSince(start));
+  }
+  require(tdm_device_free(gpu, from));
+  require(tdm_device_free(gpu, to));
+  return 2.0 * double(bytes) / median(seconds);
+}

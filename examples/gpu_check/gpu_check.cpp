@@ -1,0 +1,230 @@
+//===- gpu_check.cpp - Kernels on a GPU and on the CPU --------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements a program that runs the kernels of packages on a GPU and
+// on the CPU, compares every bit, and measures. It needs the runtime, packages
+// and CUDA's driver, but no compiler and no network.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUCheck.h"
+
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+using namespace gpucheck;
+
+namespace {
+/// What the command line asks for.
+struct Options {
+  std::vector<std::string> packages;
+  std::string json;
+  /// When to begin nothing more, and how much a measured step moves.
+  double seconds = 450, gigabytes = 2;
+  /// Stands in for the GPU where there is none, to try the program itself.
+  bool isCPU = false;
+};
+
+/// The result of a kernel.
+struct Row {
+  std::string title;
+  std::string verdict;
+  Times times;
+};
+} // namespace
+
+static const auto start = std::chrono::steady_clock::now();
+
+static double elapsed() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+static int usage() {
+  std::fputs("usage: gpu_check [--cpu] [--seconds=N] [--gigabytes=N] "
+             "[--json=FILE] PACKAGE...\n",
+             stderr);
+  return 2;
+}
+
+static bool parse(int argc, char **argv, Options &options) {
+  for (int i = 1; i < argc; ++i) {
+    std::string text = argv[i];
+    if (text == "--cpu")
+      options.isCPU = true;
+    else if (!text.compare(0, 10, "--seconds="))
+      options.seconds = std::atof(text.c_str() + 10);
+    else if (!text.compare(0, 12, "--gigabytes="))
+      options.gigabytes = std::atof(text.c_str() + 12);
+    else if (!text.compare(0, 7, "--json="))
+      options.json = text.substr(7);
+    else if (text[0] == '-')
+      return false;
+    else
+      options.packages.push_back(text);
+  }
+  return !options.packages.empty();
+}
+
+namespace {
+/// The run of all kernels.
+class Run {
+public:
+  explicit Run(const Options &options) : options(options) {
+    require(tdm_device_open(TDM_DEVICE_CPU, 0, &cpu));
+    if (options.isCPU)
+      require(tdm_device_open(TDM_DEVICE_CPU, 0, &gpu));
+    else
+      require(tdm_device_open(TDM_DEVICE_CUDA, 0, &gpu));
+    info.struct_size = sizeof(info);
+    require(tdm_device_query(gpu, &info));
+  }
+  ~Run() {
+    tdm_device_close(gpu);
+    tdm_device_close(cpu);
+  }
+
+  bool run();
+  bool writeJSON() const;
+
+private:
+  void runPackage(const std::string &path);
+  void runKernel(const tdm_package *package, uint32_t index);
+  void runLoaded(tdm_kernel *onCPU, tdm_kernel *onGPU,
+                 const tdm_kernel_info &kernel, Row &row);
+
+  const Options &options;
+  tdm_device *cpu = nullptr, *gpu = nullptr;
+  tdm_device_info info = {};
+  double copy = 0;
+  HostTimes host;
+  bool hasHost = false;
+  std::vector<Row> rows;
+};
+} // namespace
+
+void Run::runLoaded(tdm_kernel *onCPU, tdm_kernel *onGPU,
+                    const tdm_kernel_info &kernel, Row &row) {
+  std::string found = compare(cpu, gpu, onCPU, onGPU, kernel);
+  row.verdict = found.empty() ? "equal" : found;
+  if (options.isCPU)
+    return;
+  row.times = measure(gpu, onGPU, kernel, options.gigabytes);
+  if (!hasHost) {
+    host = measureHost(gpu, onGPU, kernel);
+    hasHost = true;
+  }
+}
+
+void Run::runKernel(const tdm_package *package, uint32_t index) {
+  tdm_kernel_info kernel = {};
+  kernel.struct_size = sizeof(kernel);
+  require(tdm_package_kernel(package, index, &kernel));
+  Row row;
+  row.title = titleOf(kernel);
+  tdm_kernel *onCPU = nullptr, *onGPU = nullptr;
+  require(tdm_package_load(package, kernel.name, nullptr, &onCPU));
+  tdm_status status =
+      options.isCPU ? tdm_package_load(package, kernel.name, "x86-64", &onGPU)
+                    : tdm_package_load_cuda(package, kernel.name, gpu, &onGPU);
+  if (status)
+    row.verdict = tdm_last_error();
+  else if (elapsed() > options.seconds)
+    row.verdict = "not run, the time is up";
+  else
+    runLoaded(onCPU, onGPU, kernel, row);
+  tdm_kernel_destroy(onGPU);
+  tdm_kernel_destroy(onCPU);
+  std::printf("%-36s %9.3f ms %8.0f GB/s %6.1f%%  %s\n", row.title.c_str(),
+              row.times.milliseconds, row.times.gigabytesPerSecond,
+              copy > 0 ? 100 * row.times.gigabytesPerSecond * 1e9 / copy : 0,
+              row.verdict.c_str());
+  std::fflush(stdout);
+  rows.push_back(row);
+}
+
+void Run::runPackage(const std::string &path) {
+  tdm_package *package = nullptr;
+  require(tdm_package_open(path.c_str(), &package));
+  for (uint32_t i = 0; i < tdm_package_num_kernels(package); ++i)
+    runKernel(package, i);
+  tdm_package_close(package);
+}
+
+bool Run::run() {
+  std::printf("%s, %s, %d multiprocessors, driver %d\n", info.name, info.target,
+              info.multiprocessors, info.driver_version);
+  if (!options.isCPU) {
+    copy = measureCopy(gpu);
+    std::printf("a copy within its memory: %.0f GB/s\n", copy * 1e-9);
+  }
+  for (const std::string &path : options.packages)
+    runPackage(path);
+  if (hasHost)
+    std::printf("host, 4000 tensors: launch %.1f us; the same list %.1f us; "
+                "other pointers %.3f us a tensor\n",
+                host.launch, host.sameUpdate, host.changedPerTensor);
+  size_t equal = 0;
+  for (const Row &row : rows)
+    equal += row.verdict == "equal";
+  std::printf("%zu of %zu kernels leave the CPU's bits\n", equal, rows.size());
+  return equal == rows.size();
+}
+
+static std::string quoted(const std::string &text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\')
+      result += '\\';
+    result += c == '\n' ? ' ' : c;
+  }
+  return result + "\"";
+}
+
+bool Run::writeJSON() const {
+  if (options.json.empty())
+    return true;
+  std::FILE *file = std::fopen(options.json.c_str(), "w");
+  if (!file)
+    return false;
+  std::fprintf(file,
+               "{\"device\": %s, \"target\": %s, \"driver\": %d,\n"
+               " \"copy_gb_per_s\": %.1f,\n \"host_us\": {\"launch\": %.2f, "
+               "\"same_list\": %.2f, \"changed_per_tensor\": %.4f},\n"
+               " \"kernels\": [",
+               quoted(info.name).c_str(), quoted(info.target).c_str(),
+               info.driver_version, copy * 1e-9, host.launch, host.sameUpdate,
+               host.changedPerTensor);
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::fprintf(file,
+                 "%s\n  {\"kernel\": %s, \"verdict\": %s, \"elements\": %lld, "
+                 "\"ms\": %.4f, \"gb_per_s\": %.1f, \"bytes_per_element\": "
+                 "%g}",
+                 i ? "," : "", quoted(rows[i].title).c_str(),
+                 quoted(rows[i].verdict).c_str(),
+                 static_cast<long long>(rows[i].times.elements),
+                 rows[i].times.milliseconds, rows[i].times.gigabytesPerSecond,
+                 rows[i].times.bytesPerElement);
+  std::fputs("\n]}\n", file);
+  return std::fclose(file) == 0;
+}
+
+int main(int argc, char **argv) {
+  Options options;
+  if (!parse(argc, argv, options))
+    return usage();
+  Run run(options);
+  bool isFine = run.run();
+  if (!run.writeJSON()) {
+    std::fprintf(stderr, "gpu_check: cannot write '%s'\n",
+                 options.json.c_str());
+    return 2;
+  }
+  return isFine ? 0 : 1;
+}

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Checks and measures the library's kernels on a GPU, in two parts.
+#
+#   scripts/gpu-check.sh prepare FOLDER [BUILD]
+#       on a machine with a build of Tandem: compiles packages of every strategy
+#       and gathers all that the check needs in FOLDER (default: build/gpu-check)
+#   scripts/gpu-check.sh [run] [FOLDER]
+#       on a machine with a GPU, g++ and CUDA's driver, without network or LLVM:
+#       builds the runtime, runs its tests with the real driver where GoogleTest
+#       is installed, compares every kernel with the CPU bit for bit, measures.
+#       Writes FOLDER/gpu-check.json and a table, in eight minutes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+chip=${TANDEM_GPU_CHIP:-sm_90}
+
+prepare() {
+  local folder=$1 build=$2
+  mkdir -p "$folder/packages" "$folder/include"
+  cp -r runtime/include/tandem-runtime "$folder/include/"
+  cp "$build"/runtime/schema/Package_generated.h "$folder/include/"
+  local headers
+  headers=$(sed -n 's/^TANDEM_FLATBUFFERS_INCLUDE_DIR:PATH=//p' "$build/CMakeCache.txt")
+  cp -r "$headers/flatbuffers" "$folder/include/"
+  PYTHONPATH="$build/python" "${PYTHON:-python3}" - "$folder/packages" "$chip" <<'PYTHON'
+import sys
+import tandem
+
+folder, chip = sys.argv[1:]
+cases = [("adamw", strategy) for strategy in tandem.strategies()]
+cases += [(graph, "bf16") for graph in tandem.graphs() if graph != "adamw"]
+cases += [("lamb", "collage-plus"), ("adafactor", "fp32"), ("adamw_clip", "coat")]
+for graph, strategy in cases:
+    try:
+        kernel = tandem.compile(graph, strategy, flags=True)
+        kernel.save(f"{folder}/{graph}-{strategy}.tdm", ["x86-64", "x86-64-v3", chip])
+    except ValueError as error:
+        print(f"{graph} under {strategy} is left out: {error}", file=sys.stderr)
+PYTHON
+  echo "$folder: $(ls "$folder/packages" | wc -l) packages"
+}
+
+run() {
+  local folder=$1
+  local sources=(runtime/lib/*.cpp runtime/lib/CPU/*.cpp runtime/lib/CUDA/*.cpp)
+  echo "building the runtime"
+  printf '%s\n' "${sources[@]}" examples/gpu_check/*.cpp |
+    xargs -P "$(nproc)" -I{} bash -c '
+      g++ -std=c++17 -O2 -ffp-contract=off -fPIC -DTDM_BUILDING_RUNTIME \
+        -I "$1/include" -I runtime/lib -c "$2" -o "$1/$(echo "$2" | tr / _).o"' _ "$folder" {}
+  g++ "$folder"/*.o -o "$folder/gpu_check" -ldl -pthread
+  test_runtime "$folder"
+  "$folder/gpu_check" --json="$folder/gpu-check.json" --seconds="${TANDEM_GPU_SECONDS:-400}" \
+    ${TANDEM_GPU_OPTIONS:-} "$folder"/packages/*.tdm | tee "$folder/gpu-check.txt"
+}
+
+# The conformance tests, with the driver of this machine.
+test_runtime() {
+  if ! cmake --version > /dev/null 2>&1 || ! ls /usr/include/gtest/gtest.h > /dev/null 2>&1; then
+    echo "no CMake or GoogleTest: the runtime's own tests are left out"
+    return
+  fi
+  cmake -S runtime -B "$1/runtime" > "$1/cmake.txt" 2>&1 &&
+    cmake --build "$1/runtime" -j "$(nproc)" > "$1/build.txt" 2>&1 &&
+    TANDEM_CUDA_DRIVER=libcuda.so.1 "$1/runtime/cts/tandem_runtime_cts" --gtest_brief=1 ||
+    echo "the runtime's own tests did not pass, see $1"
+}
+
+case ${1:-run} in
+  prepare) prepare "${2:-build/gpu-check}" "${3:-build}" ;;
+  run) run "${2:-build/gpu-check}" ;;
+  *) run "$1" ;;
+esac

@@ -1,0 +1,86 @@
+#===- fake_gpu.py - A GPU that evaluates PTX -------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the runtime's device on a machine without a GPU: the
+# library that stands in for CUDA's driver, whose kernels the PTX evaluator runs.
+#
+#===----------------------------------------------------------------------===#
+"""`FakeGPU()` is a device; `arrays(...)` puts NumPy arrays into its memory."""
+
+import ctypes
+import os
+from pathlib import Path
+
+import numpy as np
+
+import tandem
+from tandem import _tandem
+
+_LIBRARY = (Path(_tandem.__file__).resolve().parents[2] / "runtime" / "cts" /
+            "libtandem_fake_cuda.so")
+_EXECUTOR = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64),
+    ctypes.c_int64, ctypes.c_uint32, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint64),
+    ctypes.c_int64)
+
+
+class FakeGPU:
+    """The device, and what went wrong with it."""
+
+    def __init__(self):
+        os.environ["TANDEM_CUDA_DRIVER"] = str(_LIBRARY)
+        os.environ["TANDEM_CACHE_DIR"] = ""
+        self.library = ctypes.CDLL(str(_LIBRARY))
+        self.library.fake_cuda_violations.restype = ctypes.c_char_p
+        self.executor = _EXECUTOR(self._execute)
+        self.library.fake_cuda_set_executor(self.executor)
+        self.error, self.launched = None, []
+        self.device = tandem.Device()
+
+    def _execute(self, ptx, entry, words, num_words, blocks, threads, ranges,
+                 num_ranges):
+        try:
+            name = entry.decode()
+            self.launched.append(name)
+            regions = [(f"range{i}", ranges[2 * i], ranges[2 * i + 1], True)
+                       for i in range(num_ranges)]
+            _tandem.evaluate_ptx(ptx.decode(), name, list(words[:num_words]), blocks,
+                                 threads, regions)
+            return 0
+        except Exception as error:  # a C function calls
+            self.error = error
+            return 1
+
+    def check(self):
+        """Raises what kernels and the driver have complained about."""
+        if self.error:
+            raise self.error
+        assert self.library.fake_cuda_violations() == b""
+
+    def arrays(self, planes):
+        """Copies of arrays in the device's memory."""
+        return {name: GPUArray(self.device, plane) for name, plane in planes.items()}
+
+
+class GPUArray:
+    """An array in the device's memory, at `address`."""
+
+    def __init__(self, device, array):
+        self._native, self._like = device._native, np.ascontiguousarray(array)
+        self.address = self._native.allocate(max(1, self._like.nbytes))
+        self.write(array)
+
+    def write(self, array):
+        array = np.ascontiguousarray(array)
+        assert array.nbytes == self._like.nbytes
+        self._native.copy(self.address, array.ctypes.data, array.nbytes)
+
+    def read(self):
+        array = np.empty_like(self._like)
+        self._native.copy(array.ctypes.data, self.address, array.nbytes)
+        return array
+
+    def __del__(self):
+        self._native.free(self.address)
