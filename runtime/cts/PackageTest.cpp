@@ -222,7 +222,8 @@ TEST(PackageTest, RefusesCodeThatIsNoLibrary) {
   package::PackageT described = describeCount();
   addImage(described, "no ELF at all");
   expectNotLoaded(described, TDM_UNAVAILABLE,
-                  "package 'test': the system's loader refuses its code");
+                  "package 'test': the system's loader refuses its code: file "
+                  "too short; see that");
 }
 
 TEST(PackageTest, RefusesCodeWithoutAFunction) {

@@ -8,6 +8,7 @@
 #
 #===----------------------------------------------------------------------===#
 
+import ctypes
 import shutil
 import subprocess
 from pathlib import Path
@@ -91,19 +92,20 @@ def test_flags_and_metrics_are_those_of_the_kernel(tmp_path):
     kernel = compiled("adamw", "collage-plus", metrics=True, flags=True)
     kernel.save(tmp_path / "kernel.tdm", [ISA])
     loaded = tandem.load(tmp_path / "kernel.tdm")
-    planes = planes_of(kernel, 3)
-    planes["grad"][5] = 0x7F80
     results = []
     for k in (kernel, loaded):
-        arrays = {n: p.copy() for n, p in planes.items()}
+        arrays = planes_of(kernel, 3)
+        for name in ("exp_avg_sq", "exp_avg_sq.lo"):
+            arrays[name] &= 0x7FFF
         plan = tandem.Plan(k)
         plan.update([len(arrays["param"])],
                     [[arrays[p.name].ctypes.data for p in k.planes]])
         hypers, integers = k.scalars(hypers_of(k))
-        results.append((plan.launch([hypers], [integers]),
-                        np.array(plan.metrics()).tobytes()))
-    assert results[0] == results[1]
-    assert results[0][0] == tandem.NON_FINITE
+        assert plan.launch([hypers], [integers]) == 0
+        results.append(np.array(plan.metrics()).tobytes())
+        arrays["grad"][5] = 0x7F80
+        assert plan.launch([hypers], [integers]) == tandem.NON_FINITE
+    assert results[0] == results[1] and any(results[0])
 
 
 def test_ptx_is_what_the_compiler_gives(tmp_path):
@@ -129,7 +131,7 @@ def test_a_loaded_kernel_can_be_saved_for_other_targets(tmp_path):
 
 def test_a_strategy_that_changed_since_changes_nothing(tmp_path):
     text = (ROOT / "lib/Strategies/bf16.mlir").read_text()
-    (tmp_path / "own.mlir").write_text(text.replace("@bf16", "@own"))
+    (tmp_path / "own.mlir").write_text(text.replace('@"bf16"', '@"own"'))
     kernel = tandem.compile("sgd", "own", path=[tmp_path])
     (tmp_path / "own.mlir").unlink()
     kernel.save(tmp_path / "kernel.tdm", [ISA])
@@ -233,30 +235,26 @@ def update(tmp_path_factory):
 
 def train(kernel, steps):
     """What examples/package/update.c does."""
-    tensors = []
-    for size in (1000, 4096, 37):
-        tensors.append({p.name: np.zeros(p.entries(size), STORAGE[p.bits])
-                        for p in kernel.planes})
+    sizes = (1000, 4096, 37)
+    tensors = [{p.name: np.zeros(p.entries(size), STORAGE[p.bits]) for p in kernel.planes}
+               for size in sizes]
+    target = np.array([sinf(i) for i in range(max(sizes))], np.float32)
     plan = tandem.Plan(kernel)
-    plan.update([1000, 4096, 37],
+    plan.update(sizes,
                 [[planes[p.name].ctypes.data for p in kernel.planes] for planes in tensors])
     for step in range(1, steps + 1):
         for planes in tensors:
             weight = (planes["param"].astype(np.uint32) << 16).view(np.float32)
-            sine = np.array([sinf(i) for i in range(len(weight))], np.float32)
-            bits = (weight - sine).view(np.uint32)
+            bits = (weight - target[:len(weight)]).view(np.uint32)
             planes["grad"][:] = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
         hypers, integers = kernel.scalars({"lr": 0.01, "step": step})
         plan.launch([hypers], [integers])
     return b"".join(planes["param"].tobytes() for planes in tensors)
 
 
-def sinf(value):
-    """C's sine of f32, which NumPy's may differ from."""
-    import ctypes
-    function = ctypes.CDLL("libm.so.6").sinf
-    function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
-    return function(value)
+#: C's sine of f32, which NumPy's may differ from.
+sinf = ctypes.CDLL("libm.so.6").sinf
+sinf.restype, sinf.argtypes = ctypes.c_float, [ctypes.c_float]
 
 
 def test_a_program_in_c_updates_a_model(update, tmp_path):
@@ -266,12 +264,12 @@ def test_a_program_in_c_updates_a_model(update, tmp_path):
     kernel = compiled("adamw", "collage-plus")
     kernel.save(tmp_path / "adamw.tdm", [ISA])
     result = subprocess.run(
-        [update, tmp_path / "adamw.tdm", "100", tmp_path / "weights.bin"],
+        [update, tmp_path / "adamw.tdm", "200", tmp_path / "weights.bin"],
         check=True, capture_output=True, text=True)
-    assert "adamw under collage-plus, 6 arrays" in result.stdout
+    assert result.stdout in (ROOT / "examples/package/README.md").read_text()
     losses = [float(line.split()[-1]) for line in result.stdout.splitlines()[1:]]
     assert losses[0] > 1000 * losses[-1]
-    assert (tmp_path / "weights.bin").read_bytes() == train(kernel, 100)
+    assert (tmp_path / "weights.bin").read_bytes() == train(kernel, 200)
 
 
 def test_a_program_in_c_reports_what_it_cannot_read(update, tmp_path):

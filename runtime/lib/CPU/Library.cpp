@@ -115,6 +115,13 @@ static std::string makePath(int file) {
   return path + std::to_string(file);
 }
 
+/// Why the loader failed, without the path, which says nothing to a reader.
+static std::string explain(const std::string &path) {
+  const char *error = dlerror();
+  std::string reason = error ? error : "for no known reason";
+  return reason.rfind(path + ": ", 0) ? reason : reason.substr(path.size() + 2);
+}
+
 tdm_status Library::load(const tdm_image &image,
                          std::shared_ptr<const Library> &library) {
   OpenFile file(createFile());
@@ -124,10 +131,11 @@ tdm_status Library::load(const tdm_image &image,
     return failWithErrno("the code cannot be written to memory");
   fcntl(file.number, F_ADD_SEALS,
         F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-  void *handle = dlopen(makePath(file.number).c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::string path = makePath(file.number);
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     return Failure(TDM_UNAVAILABLE)
-           << "the system's loader refuses its code: " << dlerror()
+           << "the system's loader refuses its code: " << explain(path)
            << "; see that /proc is there, and that anonymous files may be "
               "mapped as code";
   library.reset(new Library(handle));
