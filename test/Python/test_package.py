@@ -20,7 +20,8 @@ import tandem
 from support.kernels import assert_same, compiled, cpu_flags, require_isa, run, seed_of
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNTIME = Path(tandem.__file__).resolve().parents[2] / "build/runtime"
+#: Where the runtime was built, beside the package that is tested.
+RUNTIME = Path(tandem.__file__).parents[2] / "runtime"
 ISAS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 #: One that this machine runs.
 ISA = "x86-64-v3" if "avx2" in cpu_flags() else "x86-64"
