@@ -224,3 +224,10 @@ void tandem::cts::expectFailure(tdm_status actual, tdm_status status,
   EXPECT_EQ(actual, status);
   EXPECT_EQ(tdm_last_error(), message);
 }
+
+void tandem::cts::expectFailureSaying(tdm_status actual, tdm_status status,
+                                      const std::string &part) {
+  EXPECT_EQ(actual, status) << tdm_last_error();
+  EXPECT_NE(std::string(tdm_last_error()).find(part), std::string::npos)
+      << tdm_last_error() << "\nlacks: " << part;
+}

@@ -128,6 +128,10 @@ std::vector<float> randomFloats(size_t count, unsigned seed, int spread = 1);
 void expectFailure(tdm_status actual, tdm_status status,
                    const std::string &message);
 
+/// The same, of a message that has \p part.
+void expectFailureSaying(tdm_status actual, tdm_status status,
+                         const std::string &part);
+
 } // namespace tandem::cts
 
 #endif // TANDEM_RUNTIME_CTS_TESTKERNELS_H

@@ -85,8 +85,7 @@ static tdm_status checkDesc(const PackedKernel &packed) {
   packed.bind([](const char *) { return reinterpret_cast<void *>(noCode); },
               bound);
   std::shared_ptr<const Kernel> kernel;
-  return createKernel("tdm_package_open", &bound.desc, nullptr, nullptr,
-                      kernel);
+  return createKernel(&bound.desc, kernel);
 }
 
 tdm_status Package::addKernel(const package::Kernel &kernel) {

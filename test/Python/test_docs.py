@@ -82,6 +82,14 @@ def test_torch_python():
         exec(block, names)
 
 
+def test_packages_python(tmp_path, monkeypatch):
+    """The examples of docs/Packages.md, one after the other."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in blocks("docs/Packages.md", "python"):
+        exec(block, names)
+
+
 def test_conversion_python():
     """The conversion that docs/Strategies.md shows."""
     (block,) = [b for b in blocks("docs/Strategies.md", "python") if "convert_state" in b]

@@ -35,6 +35,9 @@ struct Options {
   cl::list<std::string> path{
       "strategy-path", cl::CommaSeparated, cl::cat(category),
       cl::desc("Directories searched for strategies before built-in ones")};
+  cl::opt<std::string> kernel{
+      "kernel", cl::cat(category),
+      cl::desc("The kernel's name, in a package of several")};
   cl::opt<std::string> isa{"isa", cl::init("native"), cl::cat(category),
                            cl::desc("The instruction set of the code")};
   cl::opt<int64_t> width{"width", cl::init(0), cl::cat(category),
@@ -100,8 +103,11 @@ llvm::Expected<std::unique_ptr<CompiledKernel>> Options::getKernel() const {
         return llvm::createStringError(
             "--" + option->ArgStr + " is for graphs, and package '" + graph +
             "' is compiled already; leave it out, or run the graph");
-    return loadKernel(graph, "", "cpu", isa);
+    return loadKernel(graph, kernel, "cpu", isa);
   }
+  if (kernel.getNumOccurrences())
+    return llvm::createStringError("--kernel is for packages, and '" + graph +
+                                   "' is none; leave it out");
   auto text = loadGraph(graph);
   if (!text)
     return text.takeError();

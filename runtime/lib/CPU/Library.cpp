@@ -15,6 +15,7 @@
 #include "Library.h"
 #include "Failure.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -69,6 +70,20 @@ static int createFile() {
                                      : file;
 }
 
+namespace {
+/// Closes a file.
+struct OpenFile {
+  explicit OpenFile(int number) : number(number) {}
+  ~OpenFile() {
+    if (number >= 0)
+      close(number);
+  }
+  OpenFile(const OpenFile &) = delete;
+
+  const int number;
+};
+} // namespace
+
 static bool writeAll(int file, const char *bytes, size_t size) {
   while (size) {
     ssize_t count = write(file, bytes, size);
@@ -89,34 +104,45 @@ static tdm_status failWithErrno(const char *what) {
                                      "as code";
 }
 
+/// A path to a file, spelled as none before: the loader takes a library of a
+/// path that it knows for the one it has, which may be in memory for ever.
+static std::string makePath(int file) {
+  static std::atomic<uint32_t> count;
+  uint32_t number = count++;
+  std::string path = "/proc/self/fd";
+  for (int bit = 0; bit < 32; ++bit)
+    path += number >> bit & 1 ? "/./" : "///";
+  return path + std::to_string(file);
+}
+
+/// Why the loader failed, without the path, which says nothing to a reader.
+static std::string explain(const std::string &path) {
+  const char *error = dlerror();
+  std::string reason = error ? error : "for no known reason";
+  return reason.rfind(path + ": ", 0) ? reason : reason.substr(path.size() + 2);
+}
+
 tdm_status Library::load(const tdm_image &image,
                          std::shared_ptr<const Library> &library) {
-  int file = createFile();
-  if (file < 0)
+  OpenFile file(createFile());
+  if (file.number < 0)
     return failWithErrno("no anonymous file can be made");
-  // The file stays open as long as the library: the loader knows libraries by
-  // their paths, and would take the next file of this number for this one.
-  std::shared_ptr<Library> result(new Library(nullptr, file));
-  if (!writeAll(file, static_cast<const char *>(image.data), image.size))
+  if (!writeAll(file.number, static_cast<const char *>(image.data), image.size))
     return failWithErrno("the code cannot be written to memory");
-  fcntl(file, F_ADD_SEALS,
+  fcntl(file.number, F_ADD_SEALS,
         F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-  std::string path = "/proc/self/fd/" + std::to_string(file);
-  result->handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!result->handle)
+  std::string path = makePath(file.number);
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
     return Failure(TDM_UNAVAILABLE)
-           << "the system's loader refuses its code: " << dlerror()
+           << "the system's loader refuses its code: " << explain(path)
            << "; see that /proc is there, and that anonymous files may be "
               "mapped as code";
-  library = std::move(result);
+  library.reset(new Library(handle));
   return TDM_OK;
 }
 
-Library::~Library() {
-  if (handle)
-    dlclose(handle);
-  close(file);
-}
+Library::~Library() { dlclose(handle); }
 
 void *Library::find(const char *name) const { return dlsym(handle, name); }
 

@@ -38,10 +38,9 @@ public:
   void *find(const char *name) const;
 
 private:
-  Library(void *handle, int file) : handle(handle), file(file) {}
+  explicit Library(void *handle) : handle(handle) {}
 
   void *handle;
-  int file;
 };
 
 } // namespace tandem::runtime

@@ -1,0 +1,281 @@
+//===- PackageFuzz.cpp - Fuzzing of packages ------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements tandem-package-fuzz, which changes packages at random,
+// gives them the right checksum and reads all that is in those that are
+// accepted. It is built with sanitizers, which end it at the first fault. No
+// code of a package is loaded.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestPackages.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <vector>
+
+using namespace tandem;
+using namespace tandem::cts;
+
+//===----------------------------------------------------------------------===//
+// Packages to begin with
+//===----------------------------------------------------------------------===//
+
+/// Text and code are as good when they are short, and leave more changes to
+/// what is around them.
+static void shorten(package::PackageT &package) {
+  for (auto &kernel : package.kernels) {
+    kernel->ir.resize(std::min<size_t>(kernel->ir.size(), 16));
+    for (auto &image : kernel->images)
+      image->data.resize(std::min<size_t>(image->data.size(), 16));
+  }
+}
+
+/// A kernel with something of every kind.
+static package::PackageT describeAll() {
+  package::PackageT package = describeCount();
+  package::KernelT &kernel = *package.kernels[0];
+  kernel.matrix = true;
+  for (auto per : {package::Granularity::Row, package::Granularity::Column,
+                   package::Granularity::Element}) {
+    kernel.commits.push_back(std::make_unique<package::PartT>());
+    kernel.commits.back()->entry = "tandem_commit";
+    kernel.commits.back()->per = per;
+  }
+  kernel.phases.insert(kernel.phases.begin(),
+                       std::make_unique<package::PartT>());
+  kernel.phases[0]->entry = "tandem_phase0";
+  kernel.reductions.push_back(std::make_unique<package::ReductionT>());
+  kernel.reductions[0]->scope = package::Scope::Row;
+  addImage(package, "some code");
+  addImage(package, "more code", "sm_90");
+  package.kernels.push_back(std::move(describeCount().kernels[0]));
+  package.kernels[1]->name = "other";
+  return package;
+}
+
+/// The content of a package that the compiler has written.
+static std::string readContent(const char *path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (OpenPackage(bytes).status != TDM_OK) {
+    std::fprintf(stderr, "tandem-package-fuzz: '%s': %s\n", path,
+                 tdm_last_error());
+    std::exit(2);
+  }
+  std::vector<uint64_t> aligned((bytes.size() - 64 + 7) / 8);
+  std::memcpy(aligned.data(), bytes.data() + 64, bytes.size() - 64);
+  package::PackageT package;
+  package::GetPackage(aligned.data())->UnPackTo(&package);
+  shorten(package);
+  return pack(package);
+}
+
+//===----------------------------------------------------------------------===//
+// Changes
+//===----------------------------------------------------------------------===//
+
+namespace {
+class Mutator {
+public:
+  Mutator(std::vector<std::string> contents, uint64_t seed)
+      : contents(std::move(contents)), random(seed) {}
+
+  /// A content with one to eight changes.
+  std::string next() {
+    std::string bytes = contents[below(contents.size())];
+    for (size_t i = 1 + below(8); i > 0 && !bytes.empty(); --i)
+      change(bytes);
+    return bytes;
+  }
+
+private:
+  size_t below(size_t end) { return random() % end; }
+
+  /// Writes a number of some bytes at a place where the format may have one.
+  void setNumber(std::string &bytes, size_t width) {
+    if (bytes.size() < width)
+      return;
+    size_t place = below(bytes.size() / width) * width;
+    uint64_t values[] = {0,
+                         1,
+                         ~uint64_t(0),
+                         uint64_t(1) << (8 * width - 1),
+                         (uint64_t(1) << (8 * width - 1)) - 1,
+                         below(256),
+                         bytes.size(),
+                         bytes.size() - place,
+                         place,
+                         random()};
+    std::memcpy(&bytes[place], &values[below(std::size(values))], width);
+  }
+
+  /// Moves a number a little, as an offset to a neighbour would be.
+  void shiftNumber(std::string &bytes) {
+    if (bytes.size() < 4)
+      return;
+    uint32_t value;
+    char *place = &bytes[below(bytes.size() / 4) * 4];
+    std::memcpy(&value, place, 4);
+    value += static_cast<uint32_t>(below(65)) - 32;
+    std::memcpy(place, &value, 4);
+  }
+
+  void copyRange(std::string &bytes) {
+    const std::string &source = contents[below(contents.size())];
+    size_t from = below(source.size()), to = below(bytes.size());
+    size_t count = 1 + below(32);
+    bytes.replace(to, below(2) ? count : 0, source.substr(from, count));
+  }
+
+  void change(std::string &bytes) {
+    size_t place = below(bytes.size());
+    switch (below(10)) {
+    case 0:
+      bytes[place] = static_cast<char>(bytes[place] ^ 1 << below(8));
+      return;
+    case 1:
+      bytes[place] = static_cast<char>(random());
+      return;
+    case 2:
+      return bytes.resize(place);
+    case 3:
+      return copyRange(bytes);
+    case 4:
+      bytes.erase(place & ~size_t(3), 4);
+      return;
+    case 5:
+      return setNumber(bytes, 2);
+    case 6:
+      return setNumber(bytes, 1);
+    case 7:
+      return shiftNumber(bytes);
+    default:
+      return setNumber(bytes, 4);
+    }
+  }
+
+  std::vector<std::string> contents;
+  std::mt19937_64 random;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+static volatile uint64_t sink;
+
+static void touch(const char *text) { sink = sink + std::strlen(text); }
+static void touch(const void *bytes, size_t size) {
+  for (size_t i = 0; i < size; ++i)
+    sink = sink + static_cast<const unsigned char *>(bytes)[i];
+}
+
+static void touchArguments(const tdm_kernel_info &info) {
+  const tdm_kernel_desc &desc = *info.desc;
+  for (uint32_t i = 0; i < desc.num_planes; ++i) {
+    touch(&desc.planes[i], sizeof(desc.planes[i]));
+    for (const char *text :
+         {desc.planes[i].name, info.planes[i].role, info.planes[i].type})
+      touch(text);
+    touch(&info.planes[i].kind, sizeof(tdm_role));
+  }
+  for (uint32_t i = 0; i < desc.num_hypers; ++i) {
+    touch(desc.hypers[i].name);
+    touch(&info.hypers[i].default_value, sizeof(double));
+  }
+  for (uint32_t i = 0; i < desc.num_integers; ++i) {
+    touch(desc.integers[i].name);
+    touch(&info.integers[i], sizeof(tdm_role));
+  }
+}
+
+static void touchCode(const tdm_kernel_info &info) {
+  const tdm_kernel_desc &desc = *info.desc;
+  touch(desc.reductions, desc.num_reductions * sizeof(*desc.reductions));
+  touch(desc.early_granularities, desc.num_early_entries * sizeof(uint32_t));
+  for (uint32_t i = 0; i < info.num_phases; ++i)
+    touch(info.phases[i].entry);
+  for (uint32_t i = 0; i < info.num_commits; ++i)
+    touch(info.commits[i].entry);
+  for (uint32_t i = 0; i < info.num_images; ++i) {
+    touch(info.images[i].target);
+    touch(info.images[i].data, info.images[i].size);
+    touch(info.images[i].sha256, 32);
+  }
+}
+
+static void readAll(const tdm_package *package) {
+  touch(tdm_package_compiler(package));
+  for (uint32_t i = 0; i < tdm_package_num_kernels(package); ++i) {
+    tdm_kernel_info info = {};
+    info.struct_size = sizeof(info);
+    if (tdm_package_kernel(package, i, &info) != TDM_OK)
+      std::abort();
+    for (const char *text : {info.name, info.graph, info.strategy, info.compute,
+                             info.ir, info.prologue})
+      touch(text);
+    touchArguments(info);
+    touchCode(info);
+    uint32_t index;
+    if (tdm_package_find(package, info.name, &index) != TDM_OK || index != i)
+      std::abort();
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Program
+//===----------------------------------------------------------------------===//
+
+static int usage() {
+  std::fprintf(stderr,
+               "usage: tandem-package-fuzz COUNT [SEED [PACKAGE...]]\n"
+               "\n"
+               "Reads COUNT packages that were changed at random, beginning "
+               "with two of its own\n"
+               "and those given. A seed makes the same changes again.\n");
+  return 2;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2)
+    return usage();
+  long count = std::atol(argv[1]);
+  long seed = argc > 2 ? std::atol(argv[2]) : 1;
+  if (count < 1)
+    return usage();
+  std::vector<std::string> contents = {pack(describeCount()),
+                                       pack(describeAll())};
+  for (int i = 3; i < argc; ++i)
+    contents.push_back(readContent(argv[i]));
+  for (const std::string &content : contents)
+    if (OpenPackage package(addHeader(content)); package.status == TDM_OK)
+      readAll(package);
+    else
+      return std::fprintf(stderr, "%s\n", tdm_last_error()), 1;
+  Mutator mutator(contents, seed);
+  long accepted = 0;
+  for (long i = 1; i <= count; ++i) {
+    OpenPackage package(addHeader(mutator.next()));
+    accepted += package.status == TDM_OK;
+    if (package.status == TDM_OK)
+      readAll(package);
+    if (i % ((count + 9) / 10) == 0 || i == count) {
+      std::printf("%ld of %ld packages: %ld accepted, %ld refused\n", i, count,
+                  accepted, i - accepted);
+      std::fflush(stdout);
+    }
+  }
+  // Either would mean that little is tested.
+  return accepted == 0 || accepted == count;
+}

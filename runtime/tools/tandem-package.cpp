@@ -1,0 +1,234 @@
+//===- tandem-package.cpp - What a package holds --------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements tandem-package, which shows the content of packages and
+// writes the code in them to files. It needs the runtime alone.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem-runtime/tandem_package.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+/// Rows of text, padded to columns.
+class Table {
+public:
+  void add(std::vector<std::string> row) { rows.push_back(std::move(row)); }
+  void print() const;
+
+private:
+  std::vector<std::vector<std::string>> rows;
+};
+} // namespace
+
+void Table::print() const {
+  std::vector<size_t> widths;
+  for (const auto &row : rows)
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths.resize(std::max(widths.size(), i + 1));
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  for (const auto &row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line.resize(line.empty() ? 4 : line.size() + 2, ' ');
+      line += row[i];
+      if (i + 1 < row.size())
+        line.resize(line.size() + widths[i] - row[i].size(), ' ');
+    }
+    line.resize(line.find_last_not_of(' ') + 1);
+    std::printf("%s\n", line.c_str());
+  }
+}
+
+/// Shortest text of a number.
+static std::string print(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
+// Cells
+//===----------------------------------------------------------------------===//
+
+static std::string describeAccess(uint32_t access) {
+  return std::string(access & TDM_ACCESS_READ ? "r" : "-") +
+         (access & TDM_ACCESS_WRITE ? "w" : "-");
+}
+
+static const char *const places[] = {"element", "row", "column"};
+
+/// Who shares an entry of a plane.
+static std::string describeSharers(const tdm_plane_desc &plane) {
+  if (plane.group == TDM_WHOLE_TENSOR)
+    return "for the tensor";
+  std::string place = places[plane.per];
+  if (plane.group > 1)
+    return "for each " + std::to_string(plane.group) + " " + place + "s";
+  return plane.per == TDM_PER_ELEMENT ? "" : "for each " + place;
+}
+
+static std::string describeDomain(const tdm_hyper_desc &hyper) {
+  return (hyper.min_open ? "(" : "[") + print(hyper.min) + ", " +
+         print(hyper.max) + (hyper.max_open ? ")" : "]") +
+         (hyper.min_positive > 0
+              ? ", 0 or at least " + print(hyper.min_positive)
+              : "");
+}
+
+static std::string describeReduction(const tdm_reduction_desc &reduction) {
+  static const char *const kinds[] = {"largest", "smallest", "sum"};
+  static const char *const scopes[] = {"each tensor", "the model", "each row",
+                                       "each column"};
+  return std::string(kinds[reduction.kind]) + " of " + scopes[reduction.scope];
+}
+
+static std::string describeImage(tdm_image_kind kind) {
+  static const char *const kinds[] = {"PTX", "cubin", "library"};
+  return kinds[kind];
+}
+
+static std::string describeHash(const uint8_t *hash) {
+  std::string text;
+  for (int i = 0; i < 8; ++i) {
+    char digits[3];
+    std::snprintf(digits, sizeof(digits), "%02x", hash[i]);
+    text += digits;
+  }
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
+// Commands
+//===----------------------------------------------------------------------===//
+
+static void addArguments(const tdm_kernel_info &info, Table &table) {
+  const tdm_kernel_desc &desc = *info.desc;
+  for (uint32_t i = 0; i < desc.num_planes; ++i) {
+    const tdm_plane_desc &plane = desc.planes[i];
+    std::string type = info.planes[i].type;
+    if (plane.values)
+      type += " x " + std::to_string(plane.values);
+    table.add({"plane", plane.name, describeAccess(plane.access), type,
+               describeSharers(plane)});
+  }
+  for (uint32_t i = 0; i < desc.num_hypers; ++i)
+    table.add({"hyper", desc.hypers[i].name, "r", "f64",
+               "in " + describeDomain(desc.hypers[i]) +
+                   (info.hypers[i].has_default
+                        ? ", by default " + print(info.hypers[i].default_value)
+                        : "")});
+  for (uint32_t i = 0; i < desc.num_integers; ++i)
+    table.add({"integer", desc.integers[i].name, "r", "i64", ""});
+}
+
+static void addCode(const tdm_kernel_info &info, Table &table) {
+  const tdm_kernel_desc &desc = *info.desc;
+  for (uint32_t phase = 0; phase < info.num_phases; ++phase) {
+    std::string made;
+    for (uint32_t i = 0; i < desc.num_reductions; ++i)
+      if (desc.reductions[i].phase == phase)
+        made += (made.empty() ? "makes the " : ", the ") +
+                describeReduction(desc.reductions[i]);
+    const tdm_part_info &part = info.phases[phase];
+    table.add({"phase", part.entry, "", places[part.per], made});
+  }
+  for (uint32_t i = 0; i < info.num_commits; ++i)
+    table.add({"commit", info.commits[i].entry, "",
+               info.commits[i].per ? places[info.commits[i].per] : "tensor",
+               ""});
+  for (uint32_t i = 0; i < info.num_images; ++i) {
+    const tdm_image &image = info.images[i];
+    table.add(
+        {"image", image.target, "", describeImage(image.kind),
+         std::to_string(image.size) + " bytes, " + describeHash(image.sha256)});
+  }
+}
+
+static void show(const tdm_kernel_info &info) {
+  std::string strategy =
+      *info.strategy ? std::string(" under ") + info.strategy : std::string();
+  std::printf("%s: %s%s (%s)%s\n", info.name, info.graph, strategy.c_str(),
+              info.compute, info.desc->matrix ? ", for matrices" : "");
+  Table table;
+  addArguments(info, table);
+  addCode(info, table);
+  table.print();
+}
+
+static int fail(const char *message) {
+  std::fprintf(stderr, "tandem-package: error: %s\n", message);
+  return 1;
+}
+
+static int show(const tdm_package *package, const char *path) {
+  std::printf("%s: format %u, written by %s\n", path, TDM_PACKAGE_VERSION,
+              tdm_package_compiler(package));
+  for (uint32_t i = 0; i < tdm_package_num_kernels(package); ++i) {
+    tdm_kernel_info info = {};
+    info.struct_size = sizeof(info);
+    if (tdm_package_kernel(package, i, &info))
+      return fail(tdm_last_error());
+    std::printf("\n");
+    show(info);
+  }
+  return 0;
+}
+
+/// Writes an image to the standard output.
+static int extract(const tdm_package *package, const char *kernel,
+                   const std::string &target) {
+  tdm_kernel_info info = {};
+  info.struct_size = sizeof(info);
+  uint32_t index;
+  if (tdm_package_find(package, kernel, &index) ||
+      tdm_package_kernel(package, index, &info))
+    return fail(tdm_last_error());
+  std::string known;
+  for (uint32_t i = 0; i < info.num_images; ++i) {
+    const tdm_image &image = info.images[i];
+    std::string name = (image.kind == TDM_IMAGE_CUBIN ? "cubin:" : "") +
+                       std::string(image.target);
+    if (name == target)
+      return std::fwrite(image.data, 1, image.size, stdout) == image.size
+                 ? 0
+                 : fail("the image cannot be written");
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  return fail((std::string(kernel) + " has no code for '" + target +
+               "'; it has " + known)
+                  .c_str());
+}
+
+int main(int argc, char **argv) {
+  bool shows = argc == 3 && !std::strcmp(argv[1], "show");
+  bool extracts = argc == 5 && !std::strcmp(argv[1], "extract");
+  if (!shows && !extracts) {
+    std::fprintf(stderr,
+                 "usage: tandem-package show FILE\n"
+                 "       tandem-package extract FILE KERNEL TARGET >IMAGE\n"
+                 "\n"
+                 "Shows what the kernels of a package take, and what they have "
+                 "code for; or writes\n"
+                 "that code as it is.\n");
+    return 2;
+  }
+  tdm_package *package = nullptr;
+  if (tdm_package_open(argv[2], &package))
+    return fail(tdm_last_error());
+  int result =
+      shows ? show(package, argv[2]) : extract(package, argv[3], argv[4]);
+  tdm_package_close(package);
+  return result;
+}

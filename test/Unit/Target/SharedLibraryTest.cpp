@@ -1,0 +1,76 @@
+//===- SharedLibraryTest.cpp - Tests of linking ---------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file tests what a kernel's code may call when it goes into a package. No
+// kernel has such calls; what LLVM makes of one may change.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Target/CPU/SharedLibrary.h"
+#include "tandem/Target/LLVMLowering.h"
+#include "llvm/AsmParser/Parser.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/TargetSelect.h"
+#include "gtest/gtest.h"
+
+using namespace mlir::tandem;
+
+/// An object file whose function calls another one.
+static std::string compileCall(llvm::StringRef callee) {
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  llvm::LLVMContext context;
+  llvm::SMDiagnostic diagnostic;
+  std::string name = callee.str();
+  auto module = llvm::parseAssemblyString(
+      "declare float @" + name + "(float)\n" +
+          "define float @kernel(float %x) {\n" + "  %y = call float @" + name +
+          "(float %x)\n  ret float %y\n}\n",
+      diagnostic, context);
+  llvm::Triple triple("x86_64-unknown-linux-gnu");
+  std::string message;
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, message);
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, "x86-64", "", getStrictTargetOptions(), llvm::Reloc::PIC_));
+  module->setTargetTriple(triple);
+  module->setDataLayout(machine->createDataLayout());
+  return llvm::cantFail(emitObject(*module, *machine));
+}
+
+/// The libraries that a linked library asks for, in its table of strings.
+static bool needsMath(llvm::StringRef library) {
+  return library.contains("libm.so.6");
+}
+
+TEST(SharedLibraryTest, LinksCallsOfMemoryFunctions) {
+  auto library = linkSharedLibrary(compileCall("memcpy"));
+  ASSERT_TRUE(bool(library)) << llvm::toString(library.takeError());
+  EXPECT_FALSE(needsMath(*library));
+}
+
+TEST(SharedLibraryTest, AsksForTheMathematicalLibrary) {
+  auto library = linkSharedLibrary(compileCall("fmaf"));
+  ASSERT_TRUE(bool(library)) << llvm::toString(library.takeError());
+  EXPECT_TRUE(needsMath(*library));
+}
+
+TEST(SharedLibraryTest, RefusesOtherCalls) {
+  auto library = linkSharedLibrary(compileCall("tanhf"));
+  ASSERT_FALSE(bool(library));
+  EXPECT_EQ(llvm::toString(library.takeError()),
+            "the kernel's code calls 'tanhf', which a package cannot carry; "
+            "compile it in the process that runs it");
+}
+
+TEST(SharedLibraryTest, RefusesWhatIsNoObjectFile) {
+  auto library = linkSharedLibrary("no object file");
+  ASSERT_FALSE(bool(library));
+  llvm::consumeError(library.takeError());
+}
