@@ -114,11 +114,11 @@ TEST(PackageFormatTest, RefusesUnknownValues) {
   expectKernelRefused([](KernelT &k) { k.planes[0]->kind = package::Role(6); },
                       message);
   expectKernelRefused(
-      [](KernelT &k) { k.planes[0]->per = package::Granularity(3); }, message);
+      [](KernelT &k) { k.planes[0]->per = package::Granularity(4); }, message);
   expectKernelRefused(
       [](KernelT &k) { k.integers[0]->kind = package::Role(255); }, message);
   expectKernelRefused(
-      [](KernelT &k) { k.phases[0]->per = package::Granularity(3); }, message);
+      [](KernelT &k) { k.phases[0]->per = package::Granularity(4); }, message);
   expectKernelRefused([](KernelT &k) { k.phases[0]->entry.clear(); }, message);
   expectKernelRefused([](KernelT &k) { k.phases.clear(); }, message);
   expectKernelRefused([](KernelT &k) { k.prologue.clear(); }, message);
@@ -129,7 +129,7 @@ TEST(PackageFormatTest, RefusesUnknownValues) {
           if (inScope)
             k.reductions[0]->kind = package::ReductionKind(3);
           else
-            k.reductions[0]->scope = package::Scope(4);
+            k.reductions[0]->scope = package::Scope(5);
         },
         message);
 }

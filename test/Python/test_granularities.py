@@ -23,6 +23,7 @@ from model.matrices import matrix_graph, storage_of
 from model.optimizers import Strategy
 from model.scaled import ROW, WHOLE, Scaled
 from model.storage import Draw, Expansion, Plain
+from support.fake_gpu import FakeGPU
 from support.kernels import SEED, STEP, assert_same, write_strategies
 from support.launch import Tensor, Tiles, aligned_copy, launch
 
@@ -183,6 +184,37 @@ def test_tiles_agree(tiles):
         kernel = compiled("adamw", strategy, "sm_90")
         check("adamw", strategy,
               by_ptx("adamw", kernel, before, PTX_SHAPES, threads=64, tiles=tiles), before)
+
+
+@pytest.mark.parametrize("strategy", ("rows", "blocks-16", "mixed"))
+def test_on_a_device(strategy):
+    """The runtime's tables for CUDA, with the PTX evaluator behind the driver."""
+    gpu, kernel = FakeGPU(), compiled("adamw", strategy, "sm_90")
+    before = states("adamw", strategy, PTX_SHAPES)
+    arrays = [gpu.arrays({n: p.reshape(-1) for n, p in planes.items()})
+              for planes in before]
+    plan = tandem.Plan(kernel, gpu.device)
+    plan.update(list(PTX_SHAPES), [[planes[p.name].address for p in kernel.planes]
+                                   for planes in arrays])
+    hypers, integers = kernel.scalars(scalars(kernel, "adamw"))
+    plan.launch_async([hypers], [integers])
+    gpu.device.synchronize()
+    got = [{name: planes[name].read().reshape(p.shape) for name, p in old.items()}
+           for planes, old in zip(arrays, before)]
+    check("adamw", strategy, got, before)
+    gpu.check()
+
+
+@pytest.mark.parametrize("strategy", ("rows", "blocks-16", "mixed"))
+def test_package(strategy, tmp_path):
+    """A kernel that was saved and loaded knows its rows and blocks."""
+    kernel, path = compiled("adamw", strategy), tmp_path / "rows.tdm"
+    kernel.save(path)
+    loaded = tandem.load(path)
+    assert loaded.planes == kernel.planes and loaded.reductions == kernel.reductions
+    assert loaded.is_matrix and loaded.is_flat_graph
+    before = states("adamw", strategy, SHAPES)
+    check("adamw", strategy, by_cpu("adamw", loaded, before, SHAPES), before)
 
 
 @pytest.mark.parametrize("strategy", TABLE)
