@@ -125,10 +125,10 @@ Contents gpucheck::makeContents(const tdm_kernel_info &info,
 
 static double chooseHyper(const tdm_hyper_desc &desc,
                           const tdm_hyper_info &info) {
-  if (info.has_default)
-    return info.default_value;
-  double value = std::clamp(1e-3, desc.min, desc.max);
-  return desc.min_positive > 0 ? std::max(value, desc.min_positive) : value;
+  double value = info.has_default ? info.default_value
+                                  : std::clamp(1e-3, desc.min, desc.max);
+  // An epsilon that is fine for other formats would round to zero.
+  return value > 0 ? std::max(value, desc.min_positive) : value;
 }
 
 Bound::Bound(tdm_device *device, tdm_kernel *kernel,

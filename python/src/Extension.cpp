@@ -364,8 +364,6 @@ private:
 } // namespace
 
 static void checkDense(const nb::ndarray<nb::ro> &array) {
-  if (array.device_type() != nb::device::cpu::value)
-    throw nb::value_error("array is not on the CPU");
   int64_t expected = 1;
   for (size_t i = array.ndim(); i-- > 0;) {
     if (array.size() != 0 && array.shape(i) != 1 && array.stride(i) != expected)
@@ -374,15 +372,19 @@ static void checkDense(const nb::ndarray<nb::ro> &array) {
   }
 }
 
-/// (address, elements, type code, bits, shape) of a dense CPU array.
+/// (address, elements, type code, bits, shape, number of the GPU or -1) of a
+/// dense array.
 static nb::tuple describe(nb::ndarray<nb::ro> array) {
+  bool isOnCPU = array.device_type() == nb::device::cpu::value;
+  if (!isOnCPU && array.device_type() != nb::device::cuda::value)
+    throw nb::value_error("array is neither on the CPU nor on a CUDA device");
   checkDense(array);
   nb::list shape;
   for (size_t i = 0; i < array.ndim(); ++i)
     shape.append(array.shape(i));
   return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), array.size(),
-                        int(array.dtype().code), int(array.dtype().bits),
-                        shape);
+                        int(array.dtype().code), int(array.dtype().bits), shape,
+                        isOnCPU ? -1 : array.device_id());
 }
 
 static int64_t evaluatePTX(
@@ -415,6 +417,8 @@ static uint32_t interpret(
     directories.push_back(directory.c_str());
   std::vector<TandemPlaneArray> planes;
   for (const auto &[name, array] : arrays) {
+    if (array.device_type() != nb::device::cpu::value)
+      throw nb::value_error("array is not on the CPU");
     checkDense(array);
     planes.push_back({name.c_str(), const_cast<void *>(array.data()),
                       array.shape_ptr(), intptr_t(array.ndim()),

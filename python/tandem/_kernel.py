@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import operator
 import os
 import re
@@ -122,8 +123,9 @@ class Kernel:
         kernel({"param": p, "grad": g, "exp_avg": m, "exp_avg_sq": v},
                lr=1e-3, weight_decay=0.1, step=1)
 
-    Arrays are dense CPU arrays (anything with DLPack or the buffer protocol),
-    named as in :attr:`planes`, of one size (those of scales have an entry for
+    Arrays are dense CPU arrays (anything with DLPack or the buffer protocol), or,
+    for a kernel compiled for a chip such as "sm_90", arrays on one GPU (DLPack or
+    ``__cuda_array_interface__``), named as in :attr:`planes`, of one size (those of scales have an entry for
     each group of elements, :meth:`Plane.entries`). A kernel of matrices takes
     arrays with two dimensions, and what it keeps per row or column with one. 8- and 16-bit planes also
     take integers of that width, so that NumPy arrays, which lack bfloat16 and
@@ -273,12 +275,26 @@ class Kernel:
         ``threads`` 0 means one per core; results do not depend on it. ``key``
         and ``first`` place the tensor for stochastic rounding: its random-number
         key, and the index of its element 0 in the unsharded tensor.
+
+        On a GPU the step begins when the GPU has done all its work, and the call
+        waits for it; a :class:`Plan` does neither.
         """
         hypers, integers = self.scalars(scalars)
         shape, addresses = self.addresses(arrays)
-        plan = Plan(self)
+        plan = Plan(self, self._device_of(arrays))
+        if plan.device:
+            plan.device.synchronize()
         plan.update([shape], [list(addresses.values())], keys=[key], firsts=[first])
         return plan.launch([hypers], [integers], threads=threads)
+
+    def _device_of(self, arrays: Mapping[str, object]) -> Device | None:
+        """The GPU that has the arrays; None if the CPU does."""
+        places = {_ordinal(plane, arrays[plane.name]) for plane in self.planes}
+        if len(places) > 1:
+            raise ValueError(f"the arrays of {self._title} are on several devices; "
+                             "pass arrays on one")
+        ordinal = places.pop()
+        return None if ordinal < 0 else _device(ordinal)
 
     def addresses(
         self, arrays: Mapping[str, object], planes: Sequence[Plane] | None = None,
@@ -360,6 +376,56 @@ def _bracketed(text: str, start: int) -> str:
     raise ValueError("the kernel's text ends within a type")
 
 
+def _describe(plane: Plane, array: object) -> tuple[int, int, int, int, list[int], int]:
+    """Address, element count, DLPack's type, shape and the GPU's number, or -1."""
+    try:
+        if (interface := getattr(array, "__cuda_array_interface__", None)) is not None \
+                and not hasattr(array, "__dlpack__"):
+            return _describe_cuda(plane, interface)
+        return _tandem.describe(array)
+    except ValueError as error:
+        raise ValueError(f"array {plane.name!r}: {error}") from None
+    except TypeError:
+        raise TypeError(
+            f"array {plane.name!r} is a {type(array).__name__}, which is no "
+            "array on the CPU (DLPack or buffer protocol) or a GPU (DLPack or "
+            "__cuda_array_interface__)"
+        ) from None
+
+
+def _describe_cuda(
+    plane: Plane, interface: Mapping
+) -> tuple[int, int, int, int, list[int], int]:
+    """The same of a CUDA array interface, which is about device 0."""
+    shape = list(interface["shape"])
+    bits, count = 8 * int(interface["typestr"][2:]), math.prod(shape)
+    dense, stride = [], bits // 8
+    for length in reversed(shape):
+        dense.append(stride)
+        stride *= length
+    if count and interface.get("strides") not in (None, tuple(reversed(dense))):
+        raise ValueError("array is not contiguous; pass a contiguous copy")
+    address, read_only = interface["data"]
+    if read_only and plane.written:
+        raise ValueError("the array is read-only, but the kernel writes it; pass a "
+                         "writable copy")
+    code = {"i": 0, "u": 1, "f": 2}.get(interface["typestr"][1], 1)
+    return address, count, code, bits, shape, 0
+
+
+def _ordinal(plane: Plane, array: object) -> int:
+    """The number of the GPU that an array is on, -1 for the CPU."""
+    if type(array).__module__.startswith("numpy"):
+        return -1
+    return _describe(plane, array)[-1]
+
+
+@functools.lru_cache(maxsize=None)
+def _device(ordinal: int) -> Device:
+    """A GPU, opened once."""
+    return Device(ordinal)
+
+
 def _address(
     plane: Plane, array: object, writes: bool = True
 ) -> tuple[int, int, list[int]]:
@@ -375,15 +441,7 @@ def _address(
             if wanted != plane.type:
                 raise TypeError(f"array {plane.name!r} must be {plane.type}, got {dtype}")
             array = array.view(f"u{array.itemsize}")
-    try:
-        address, count, code, bits, shape = _tandem.describe(array)
-    except ValueError as error:
-        raise ValueError(f"array {plane.name!r}: {error}") from None
-    except TypeError:
-        raise TypeError(
-            f"array {plane.name!r} is a {type(array).__name__}, which is no "
-            "CPU array (DLPack or buffer protocol)"
-        ) from None
+    address, count, code, bits, shape, _ = _describe(plane, array)
     raw = code in (0, 1) and bits == plane.bits
     if not raw and (code, bits) not in _DLPACK[plane.type]:
         raise TypeError(
@@ -428,7 +486,8 @@ class Plan:
         if (kernel.target == "cpu") != (device is None):
             raise ValueError(
                 f"kernel was compiled for {kernel.target!r}, but this plan runs on "
-                + ("the CPU" if device is None else f"a GPU, {device.target}")
+                + ("the CPU; compile it for target='cpu'" if device is None else
+                   f"a GPU; compile it for target={device.target!r}")
             )
         self.kernel = kernel
         self.device = device

@@ -157,10 +157,10 @@ TEST_P(Devices, UpdatesOfPointersSizesAndRows) {
   launchSgd(plan, {1.0}, 1);
   ASSERT_EQ(tdm_plan_update(plan, moved.data(), 3), TDM_OK);
   launchSgd(plan, {2.0}, 1);
-  moved[2].scalar_row = 9;
+  moved[2].scalar_row = 3000;
   ASSERT_EQ(tdm_plan_update(plan, moved.data(), 3), TDM_OK);
-  std::vector<double> lrs(10, 4.0);
-  lrs[9] = 8.0;
+  std::vector<double> lrs(3001, 4.0);
+  lrs[3000] = 8.0;
   launchSgd(plan, lrs, 1);
   ASSERT_EQ(tdm_plan_update(plan, one.data(), 1), TDM_OK);
   launchSgd(plan, {16.0}, 1);

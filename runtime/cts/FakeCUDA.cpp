@@ -13,6 +13,7 @@
 
 #include "FakeCUDAState.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +27,21 @@ State &State::get() {
 }
 
 void State::violate(const std::string &what) { violations += what + "\n"; }
+
+int &State::captureMode() {
+  static thread_local int mode = 0;
+  return mode;
+}
+
+void State::checkCapture(const char *name) {
+  constexpr int relaxed = 2;
+  bool isCapturing =
+      std::any_of(streams.begin(), streams.end(), [](const auto &stream) {
+        return stream.second->isCapturing;
+      });
+  if (isCapturing && captureMode() != relaxed)
+    violate(std::string(name) + " while a stream is captured");
+}
 
 //===----------------------------------------------------------------------===//
 // Memory of the device
@@ -259,7 +275,8 @@ std::string fakecuda::living() {
       {state->links.size(), " links"},
       {state->events.size(), " events"},
       {state->streams.size(), " streams"},
-      {static_cast<size_t>(state->retained), " contexts"}};
+      {static_cast<size_t>(state->retained), " contexts"},
+      {static_cast<size_t>(State::captureMode()), " as capture mode"}};
   std::string text;
   for (auto [count, kind] : kinds)
     if (count)

@@ -129,6 +129,7 @@ EXPORT int cuCtxPopCurrent_v2(void **context) {
 
 EXPORT int cuCtxSynchronize() {
   ENTER();
+  state->checkCapture(__func__);
   state->drainAll();
   return success;
 }
@@ -139,12 +140,14 @@ EXPORT int cuCtxSynchronize() {
 
 EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   ENTER();
+  state->checkCapture(__func__);
   *address = bytes ? state->memory.allocate(bytes) : 0;
   return *address ? success : bytes ? errorOutOfMemory : errorInvalidValue;
 }
 
 EXPORT int cuMemFree_v2(uint64_t address) {
   Locked state;
+  state->checkCapture(__func__);
   state->drainAll();
   if (!state->memory.ranges.erase(address))
     state->violate("cuMemFree of what is not allocated");
@@ -153,6 +156,7 @@ EXPORT int cuMemFree_v2(uint64_t address) {
 
 EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
   ENTER();
+  state->checkCapture(__func__);
   if (flags != 3)
     state->violate("cuMemHostAlloc without portable and mapped");
   *memory = std::malloc(bytes);
@@ -162,6 +166,7 @@ EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
 
 EXPORT int cuMemFreeHost(void *memory) {
   Locked state;
+  state->checkCapture(__func__);
   if (!state->hostMemory.erase(reinterpret_cast<uint64_t>(memory)))
     state->violate("cuMemFreeHost of what is not allocated");
   // The device may still be reading it, which the caller must know better.
@@ -379,13 +384,12 @@ EXPORT int cuStreamIsCapturing(void *stream, int *status) {
 
 EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
   constexpr int relaxed = 2;
-  thread_local int current = 0;
   // Going back gives something back.
   Locked state;
   if (*mode == relaxed)
     if (int result = state->enter(__func__))
       return result;
-  std::swap(*mode, current);
+  std::swap(*mode, State::captureMode());
   return success;
 }
 
@@ -413,14 +417,9 @@ EXPORT int cuEventRecord(void *event, void *stream) {
   });
 }
 
-EXPORT int cuEventQuery(void *event) {
-  ENTER();
-  const EventState &asked = *state->events.at(event);
-  return asked.reached == asked.recorded ? success : errorNotReady;
-}
-
 EXPORT int cuEventSynchronize(void *event) {
   ENTER();
+  state->checkCapture(__func__);
   EventState &awaited = *state->events.at(event);
   while (awaited.reached < awaited.recorded)
     awaited.stream->runFirst();

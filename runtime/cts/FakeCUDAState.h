@@ -36,7 +36,6 @@ enum Error {
   errorInvalidPTX = 218,
   errorInvalidHandle = 400,
   errorNotFound = 500,
-  errorNotReady = 600,
   errorUnknown = 999
 };
 
@@ -100,6 +99,11 @@ struct State {
   /// Begins a call that may be made to fail; returns its result if so.
   int enter(const char *name, bool needsContext = true);
   void violate(const std::string &what);
+  /// Complains of a call that may not be made while a stream is captured,
+  /// unless this thread has said that it knows what it does.
+  void checkCapture(const char *name);
+  /// How this thread handles captures; relaxed is 2.
+  static int &captureMode();
   StreamState *findStream(void *handle);
   int enqueue(void *stream, Work work);
   void drainAll();

@@ -15,7 +15,8 @@ import pytest
 import tandem
 from model import SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases
 from support.fake_gpu import FakeGPU
-from support.kernels import assert_same, compiled, integers_of, run_plan, seed_of
+from support.kernels import (assert_same, compiled, integers_of, run, run_plan,
+                             seed_of)
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
 SIZES = (300, 0, 1, 131)
@@ -165,6 +166,39 @@ def test_metrics_and_flags(gpu):
     gradient.write(bad)
     plan.launch_async(*on_gpu.scalars(rows))
     assert plan.flags() == tandem.NON_FINITE
+
+
+def test_a_call_takes_arrays_on_the_device(gpu):
+    graph, strategy = "adamw", "coat"
+    planes = examples(graph, strategy)[0]
+    hypers = cases.hypers(graph, LIBRARY[strategy])
+    want = run(compiled(graph, strategy), planes, hypers)
+    kernel, arrays = compiled(graph, strategy, "sm_90"), gpu.arrays(planes)
+    assert kernel(arrays, **hypers, **integers_of(kernel)) == 0
+    gpu.check()
+    assert_same({name: array.read() for name, array in arrays.items()}, want, "called")
+    with pytest.raises(ValueError, match="the arrays of adamw under coat are on several"):
+        kernel(arrays | {"grad": planes["grad"]}, **hypers, **integers_of(kernel))
+
+
+class Interface:
+    """What an array on the device says of itself."""
+
+    def __init__(self, array, **changes):
+        self.__cuda_array_interface__ = array.__cuda_array_interface__ | changes
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"strides": (4,)}, "array 'param': array is not contiguous"),
+    ({"data": (64, True)}, "array 'param': the array is read-only, but the kernel"),
+    ({"typestr": "<f4"}, "array 'param' must be bf16"),
+    ({"shape": (30,)}, "array 'grad' has 300 elements, 'param' has 30")])
+def test_interfaces_of_arrays(gpu, changes, message):
+    planes = examples("adamw", "bf16")[0]
+    kernel, arrays = compiled("adamw", "bf16", "sm_90"), gpu.arrays(planes)
+    arrays["param"] = Interface(arrays["param"], **changes)
+    with pytest.raises((TypeError, ValueError), match=message):
+        kernel(arrays, **cases.hypers("adamw", LIBRARY["bf16"]), **integers_of(kernel))
 
 
 def test_devices():

@@ -181,17 +181,6 @@ tdm_status SharedMemory::use(Stream stream) {
   return TDM_OK;
 }
 
-tdm_status SharedMemory::isInUse(bool &inUse) const {
-  inUse = false;
-  if (!used)
-    return TDM_OK;
-  Result result = device->driver.eventQuery(event);
-  inUse = result == Result::NotReady;
-  return inUse || result == Result::Success
-             ? TDM_OK
-             : device->driver.fail(device->driver.eventQuery, result);
-}
-
 tdm_status SharedMemory::wait() const {
   if (!used)
     return TDM_OK;

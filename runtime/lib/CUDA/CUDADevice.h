@@ -125,8 +125,6 @@ public:
 
   /// From now on the memory is in use until the stream has come here.
   tdm_status use(Stream stream);
-  /// Whether the device still uses it.
-  tdm_status isInUse(bool &inUse) const;
   /// Waits until the device has used it.
   tdm_status wait() const;
 

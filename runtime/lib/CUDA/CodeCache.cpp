@@ -51,7 +51,7 @@ static bool isOwnAlone(const struct stat &status) {
 
 static bool isOwnDirectory(const std::string &path) {
   struct stat status;
-  return lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
          isOwnAlone(status);
 }
 

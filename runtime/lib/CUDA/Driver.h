@@ -30,8 +30,7 @@ enum class Result : int {
   OutOfMemory = 2,
   NoDevice = 100,
   InvalidDevice = 101,
-  NotFound = 500,
-  NotReady = 600
+  NotFound = 500
 };
 
 enum class Attribute : int {
@@ -162,7 +161,6 @@ public:
                                            "cuThreadExchangeStreamCaptureMode"};
   Entry<Event *, unsigned> eventCreate{this, "cuEventCreate"};
   Entry<Event, Stream> eventRecord{this, "cuEventRecord"};
-  Entry<Event> eventQuery{this, "cuEventQuery"};
   Entry<Event> eventSynchronize{this, "cuEventSynchronize"};
   Entry<Event> eventDestroy{this, "cuEventDestroy_v2"};
 

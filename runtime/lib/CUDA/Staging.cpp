@@ -70,19 +70,7 @@ tdm_status ArgumentRing::take(const std::shared_ptr<const CUDADevice> &owner,
 
 tdm_status StagingBuffers::take(const std::shared_ptr<const CUDADevice> &device,
                                 size_t bytes, SharedMemory *&buffer) {
-  size_t chosen = next;
-  for (size_t i = 0; i < most; ++i) {
-    size_t index = (next + i) % most;
-    bool inUse = false;
-    if (buffers[index])
-      if (tdm_status status = buffers[index]->isInUse(inUse))
-        return status;
-    if (!inUse) {
-      chosen = index;
-      break;
-    }
-  }
-  std::unique_ptr<SharedMemory> &place = buffers[chosen];
+  std::unique_ptr<SharedMemory> &place = buffers[next];
   if (place)
     if (tdm_status status = place->wait())
       return status;
@@ -92,7 +80,7 @@ tdm_status StagingBuffers::take(const std::shared_ptr<const CUDADevice> &device,
       return status;
     place = std::move(fresh);
   }
-  next = (chosen + 1) % most;
+  next = (next + 1) % most;
   buffer = place.get();
   return TDM_OK;
 }

@@ -44,7 +44,7 @@ private:
   size_t taken = 0;
 };
 
-/// Buffers from which tables are copied to the device.
+/// Buffers from which tables are copied to the device, taken in turn.
 class StagingBuffers {
 public:
   /// A buffer of \p bytes that the device does not read any more. Waits only if
@@ -56,7 +56,6 @@ private:
   static constexpr size_t most = 8;
 
   std::unique_ptr<SharedMemory> buffers[most];
-  /// Where the search begins: behind the latest buffer.
   size_t next = 0;
 };
 

@@ -72,6 +72,11 @@ class GPUArray:
         self.address = self._native.allocate(max(1, self._like.nbytes))
         self.write(array)
 
+    @property
+    def __cuda_array_interface__(self):
+        return {"version": 3, "shape": self._like.shape, "strides": None,
+                "typestr": self._like.dtype.str, "data": (self.address, False)}
+
     def write(self, array):
         array = np.ascontiguousarray(array)
         assert array.nbytes == self._like.nbytes

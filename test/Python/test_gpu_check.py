@@ -1,0 +1,72 @@
+#===- test_gpu_check.py - The check of real GPUs ---------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the test of examples/gpu_check without a GPU: the CPU stands
+# in for it, with code for another instruction set.
+#
+#===----------------------------------------------------------------------===#
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.kernels import compiled
+from tandem import _tandem
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNTIME = Path(_tandem.__file__).resolve().parents[2] / "runtime"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    if not shutil.which("g++"):
+        pytest.skip("there is no g++")
+    path = tmp_path_factory.mktemp("gpu_check") / "gpu_check"
+    subprocess.run(
+        ["g++", "-std=c++17", "-O1", "-Wall", "-Werror", f"-I{ROOT}/runtime/include",
+         *map(str, (ROOT / "examples" / "gpu_check").glob("*.cpp")), "-o", str(path),
+         f"-L{RUNTIME}", "-ltandem_runtime", f"-Wl,-rpath,{RUNTIME}"], check=True)
+    return path
+
+
+def run(program, *arguments):
+    return subprocess.run([str(program), *map(str, arguments)], capture_output=True,
+                          text=True)
+
+
+def test_kernels_are_compared_bit_for_bit(program, tmp_path):
+    packages = []
+    for graph, strategy in [("adamw", "coat"), ("lamb", "bf16"), ("adafactor", "fp32")]:
+        packages.append(tmp_path / f"{graph}.tdm")
+        compiled(graph, strategy, flags=True).save(packages[-1], ["x86-64", "x86-64-v3"])
+    report = tmp_path / "report.json"
+    done = run(program, "--cpu", f"--json={report}", *packages)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 of 3 kernels leave the CPU's bits" in done.stdout
+    kernels = json.loads(report.read_text())["kernels"]
+    assert [k["kernel"] for k in kernels] == [
+        "adamw under coat", "lamb under bf16", "adafactor under fp32"]
+    assert {k["verdict"] for k in kernels} == {"equal"}
+
+
+def test_what_does_not_run_is_no_success(program, tmp_path):
+    kernel = compiled("sgd", "fp32")
+    late, lacking = tmp_path / "late.tdm", tmp_path / "lacking.tdm"
+    kernel.save(late, ["x86-64"])
+    kernel.save(lacking, ["x86-64-v3"])
+    done = run(program, "--cpu", lacking)
+    assert done.returncode == 1 and "has no code for x86-64" in done.stdout
+    done = run(program, "--cpu", "--seconds=-1", late)
+    assert done.returncode == 1 and "not run, the time is up" in done.stdout
+
+
+def test_arguments(program, tmp_path):
+    assert "usage: gpu_check" in run(program).stderr
+    assert run(program, "--unknown", tmp_path / "x").returncode == 2
+    missing = run(program, "--cpu", tmp_path / "missing.tdm")
+    assert missing.returncode == 2 and "gpu_check: " in missing.stderr
