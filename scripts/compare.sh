@@ -37,7 +37,9 @@ measure() {
     "$other/bin/python" -c "import $framework" >"$log" 2>&1; then
     "$other/bin/python" benchmarks/comparison/run.py "$framework"
   else
-    "$python" benchmarks/comparison/run.py "$framework" --absent "$(reason)"
+    local why
+    why=$(reason)
+    "$python" benchmarks/comparison/run.py "$framework" --absent "${why:-no reason given}"
   fi
 }
 

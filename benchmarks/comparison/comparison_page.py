@@ -49,7 +49,7 @@ def equal_cell(score):
 def terms_cell(score):
     lost, terms = score["lost_error_terms"], score["error_terms"]
     if kind(score) != "some":
-        return "kept"
+        return "kept" if kind(score) == "all" else "kept but in subnormals"
     if lost == terms:
         return "**zero in all**"
     return f"zero in {100 * lost / terms:.1f} %" if lost else "not zero, but other"

@@ -30,8 +30,8 @@ How many of the results, both numbers together, are as defined:
 """
 
 METHOD = """The largest |result + error term - exact value|, in u = 2^-p of the exact
-value, over all but subnormal operands: 1 is what a sum without error term may have, and
-about 72 what a bf16 sum without compensation has after these 10 000 addends.
+value, over all but subnormal operands: one rounded sum or product without an error term
+has up to 1.
 """
 
 TITLES = {
@@ -43,41 +43,48 @@ TITLES = {
 PARAGRAPHS = {
     "tandem": """Kernels of one [mcf operation](MCF.md) each. CPU kernels and the PTX for
 `sm_80`, which has no addition of bf16 and uses fma, and for `sm_90` give the same bits in
-every case, subnormals included. No flag is needed and none can change it.
+every case, subnormals included.
 """,
-    "numpy": """With bfloat16 from ml_dtypes, operation by operation: as defined, and an
-oracle for the others. Each operation is a pass over memory.
+    "numpy": """With bfloat16 from ml_dtypes, operation by operation: as defined. Each
+operation is a pass over memory.
 """,
     "jax": """TwoSum and Fast2Sum of bf16, the Kahan sum and Collage's update keep their
 error terms under `jax.jit`: XLA computes in f32 and leaves a conversion to bf16 and back
-after each operation (below). What it removes by default are conversions that the program
+after each operation
+([HLO](../benchmarks/results/comparison/jax-jit-two_sum_bf16.txt)). What it removes by default are conversions that the program
 writes itself, so TwoProd by a product in f32 has an error term of `mul - mul`, which is
 zero; Collage's product falls with it. `--xla_allow_excess_precision=false` repairs that.
 
 In f16, on a CPU with f16 arithmetic (AVX512-FP16), a product and a sum of it become one
-fma in machine code, although the HLO rounds both, and the flag does not help:
-Collage's product is then another, and Dekker's TwoProd is another for subnormal products.
-Without that instruction set (`--xla_cpu_max_isa=AVX2` beside the first flag) both are as
-defined. bf16 subnormals become zero in every variant, also where Python runs the
-operations one by one, and we found no flag that keeps them.
-""",
-    "torch": """Eager PyTorch rounds after each operation and is right everywhere, at the
-price of NumPy: a pass over memory for each operation. `torch.compile` converts to f32 once, computes everything
-there, and rounds the two results: the error terms of TwoSum and Fast2Sum are then those of f32, zero
-but for bf16 pairs of far exponents, and TwoProd subtracts a product from itself. The sum keeps
-its value in bf16 between steps, so the Kahan sum loses what it was written to keep. With
-`torch._inductor.config.emulate_precision_casts = True` all of this is right, subnormals too.
-""",
-    "triton": """PTX for `sm_90`, not run on a GPU. Programs of additions alone are right, and
-so is TwoProd by `tl.fma`. Products and sums become fma by default, `.rn` is left off
-(which lets the assembler contract too), and Collage's product goes wrong with it, Dekker's
-TwoProd for subnormal products. `enable_fp_fusion=False` gives `.rn` on each instruction and is
-right everywhere. Triton 3.9 warns that this will be the default in 3.10.
+fma in machine code (`vfmadd231ph`, seen by `--xla_dump_to=DIR` and `objdump -d DIR/*.o`),
+although the HLO rounds both, and the flag does not help: Collage's product then has other
+bits, at no larger an error, and so has Dekker's TwoProd for subnormal products. Without
+that instruction set (`--xla_cpu_max_isa=AVX2` beside the first flag) both are as defined.
 
-The interpreter keeps bf16 as 16-bit integers and adds those: 1 + 1 is 1.7e38. Triton's documentation
-lists bf16 arithmetic as not supported there (cast to f32); there is no error, though. f16 is right.
-Evaluating Triton's PTX, we drop debugging information and read an instruction
-without `.rn` as one with it, as PTX defines it.
+Most bf16 results of subnormals are other than defined in every variant, also where Python
+runs the operations one by one; neither flag helps.
+""",
+    "torch": """Eager PyTorch rounds after each operation and is right everywhere; each
+operation is a pass over memory. `torch.compile` converts to f32 once, computes everything
+there and rounds the two results at the end: the error terms of TwoSum and Fast2Sum are
+then those of f32, zero but for bf16 pairs of far exponents, and TwoProd subtracts a
+product from itself. Sums keep their value in bf16 between steps, so the Kahan sum and
+Collage's update lose what they were written to keep. With `torch._inductor.config.emulate_precision_casts = True`
+all of this is right, subnormals too.
+""",
+    "triton": """PTX for `sm_90`, not run on a GPU. Programs of additions alone are right,
+and so is TwoProd by `tl.fma`. By default products and sums become fma, and instructions
+have no `.rn`, which leaves the assembler free to fuse what is left; Collage's product goes
+wrong with it, and Dekker's TwoProd for subnormal products. `enable_fp_fusion=False` puts
+`.rn` on each instruction and is right everywhere. When it compiles, this Triton warns that
+3.10 will make that the default.
+
+The interpreter keeps bf16 as 16-bit integers and adds those, so no bf16 program works; f16
+is right. Triton's documentation of the interpreter says that it has no arithmetic on
+bf16 and to cast to f32; it gives no error, though.
+
+Before Tandem's evaluator reads Triton's PTX, debugging information is removed and `.rn`
+put on additions and products without a rounding, which PTX defines to mean the same.
 """,
 }
 
