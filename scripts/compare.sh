@@ -24,9 +24,10 @@ install() {
     -c "$requirements" numpy ml_dtypes ${packages[$1]} >"$log" 2>&1
 }
 
-# Its last line says most about a failure; where it looked is not a result.
+# pip's first error, or an import's last line; where pip looked is not a result.
 reason() {
-  grep -v '^WARNING' "$log" | tail -n 1 | sed -E 's,[a-z]+://[^ ]+,,g; s/"//g'
+  { grep -m 1 '^ERROR' "$log" || tail -n 1 "$log"; } |
+    sed -E 's/^ERROR: //; s,[a-z]+://[^ ]+,,g; s/\.$//'
 }
 
 measure() {
