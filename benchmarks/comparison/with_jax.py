@@ -1,0 +1,94 @@
+#===- with_jax.py - The programs in JAX ----------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the programs in JAX, compiled by XLA for the CPU.
+#
+#===----------------------------------------------------------------------===#
+"""jax.jit on the CPU; the sum of many addends is one compiled scan."""
+
+import os
+import re
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+
+import inputs
+import programs
+from inputs import view
+
+#: XLA reads its flags once, when it is loaded.
+VARIANTS = {
+    "jit": {},
+    "jit, xla_allow_excess_precision=false": {
+        "XLA_FLAGS": "--xla_allow_excess_precision=false"},
+    "jit, and xla_cpu_max_isa=AVX2": {
+        "XLA_FLAGS": "--xla_allow_excess_precision=false --xla_cpu_max_isa=AVX2"},
+    "op by op": {},
+}
+
+
+def versions():
+    return {"jax": jax.__version__, "jaxlib": jaxlib.__version__}
+
+
+def residual(a, b, p):
+    """jax.numpy has no fma; the product of two 16-bit numbers is exact in f32."""
+    wide = a.astype(jnp.float32) * b.astype(jnp.float32) - p.astype(jnp.float32)
+    return wide.astype(a.dtype)
+
+
+def program(case):
+    """What is compiled: a program on pairs, or all steps in one loop."""
+    if not case.steps:
+        return lambda planes: programs.apply(case, planes, residual)
+    step = programs.STEPS[case.program]
+
+    def steps(planes):
+        x, y, addends = planes
+        return jax.lax.scan(lambda state, a: (step(*state, a), None), (x, y),
+                            addends)[0]
+
+    return steps
+
+
+def operands(case, planes):
+    return [jnp.asarray(view(case.format, plane)) for plane in planes.values()]
+
+
+def stepped(case, planes):
+    """Each operation by itself, each step from Python."""
+    if not case.steps:
+        return program(case)(planes)
+    x, y, addends = planes
+    for addend in addends:
+        x, y = programs.STEPS[case.program](x, y, addend)
+    return x, y
+
+
+def run(case, planes, variant):
+    function = program(case)
+    found = (stepped(case, operands(case, planes)) if variant == "op by op"
+             else jax.jit(function)(operands(case, planes)))
+    return [np.asarray(plane).view(np.uint16) for plane in found]
+
+
+def optimized(case):
+    """The HLO that XLA makes machine code of, without where it came from."""
+    compiled = jax.jit(program(case)).lower(operands(case, inputs.planes(case)))
+    lines = compiled.compile().as_text().splitlines()
+    kept = [re.sub(r", (metadata|backend_config)=\{.*", "", line) for line in lines
+            if re.match(r"%|ENTRY|  |\}", line)]
+    return "\n".join(kept) + "\n"
+
+
+def evidence(variant):
+    if variant == "op by op":
+        return {}
+    return {name: optimized(programs.CASES[name])
+            for name in ("two_sum_bf16", "two_prod_bf16", "mul_f16")}
