@@ -221,5 +221,7 @@ TEST(PackageFormatTest, RefusesNullArguments) {
   expectFailureSaying(
       tdm_package_open_memory(bytes.data(), bytes.size(), "test", nullptr),
       TDM_INVALID_ARGUMENT, "package is NULL");
+  EXPECT_STREQ(tdm_package_compiler(nullptr), "");
+  EXPECT_EQ(tdm_package_num_kernels(nullptr), 0u);
   tdm_package_close(nullptr);
 }

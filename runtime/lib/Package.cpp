@@ -224,11 +224,11 @@ tdm_status tdm_package_open_memory(const void *bytes, size_t size,
 void tdm_package_close(tdm_package *package) { delete package; }
 
 const char *tdm_package_compiler(const tdm_package *package) {
-  return package->package->getCompiler();
+  return package ? package->package->getCompiler() : "";
 }
 
 uint32_t tdm_package_num_kernels(const tdm_package *package) {
-  return static_cast<uint32_t>(package->package->getNumKernels());
+  return package ? static_cast<uint32_t>(package->package->getNumKernels()) : 0;
 }
 
 tdm_status tdm_package_kernel(const tdm_package *package, uint32_t index,

@@ -42,7 +42,7 @@ constexpr std::string_view packageMagic("\x89TANDEM\n", 8);
 /// Bytes of a file, where a FlatBuffer may read numbers.
 class AlignedBytes {
 public:
-  explicit AlignedBytes(size_t size) : words((size + 7) / 8), count(size) {}
+  explicit AlignedBytes(size_t size) : words(size / 8 + 1), count(size) {}
 
   uint8_t *data() { return reinterpret_cast<uint8_t *>(words.data()); }
   const uint8_t *data() const {

@@ -34,6 +34,8 @@ namespace schema = ::tandem::package;
 // Manifest
 //===----------------------------------------------------------------------===//
 
+static_assert(int(schema::Role::MAX) == int(RoleKind::seed));
+
 static std::unique_ptr<schema::PlaneT>
 packPlane(const tdm_plane_desc &desc,
           const KernelSignature::PlaneEntry &entry) {

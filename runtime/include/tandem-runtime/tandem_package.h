@@ -44,10 +44,10 @@ TDM_API tdm_status tdm_package_open_memory(const void *bytes, size_t size,
 /// tdm_package_kernel has told of it does not. NULL is allowed.
 TDM_API void tdm_package_close(tdm_package *package);
 
-/// What wrote the package: "tandem 0.1.0, LLVM 22.1.8".
+/// What wrote the package: "tandem 0.1.0, LLVM 22.1.8"; empty for NULL.
 TDM_API const char *tdm_package_compiler(const tdm_package *package);
 
-/// The number of kernels, at least 1.
+/// The number of kernels, at least 1; 0 for NULL.
 TDM_API uint32_t tdm_package_num_kernels(const tdm_package *package);
 
 /// What an argument of a graph is.
