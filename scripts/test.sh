@@ -32,7 +32,7 @@ for binary in build/test/unit/* build/runtime/cts/tandem_runtime_cts; do
 done
 run lit "$python" "$(llvm-config-22 --bindir)/lit" -v \
   --xunit-xml-output="$reports/lit.xml" build/test
-run pytest "$python" -m pytest -q -n "$(nproc)" --maxprocesses 8 \
+run pytest "$python" -m pytest -q -n "$(nproc)" --maxprocesses 4 \
   --dist worksteal --junitxml="$reports/pytest.xml" test/Python
 PYTHON=$python run out-of-tree examples/out-of-tree/test.sh build \
   --xunit-xml-output "$reports/out-of-tree.xml"
