@@ -17,14 +17,6 @@
 
 using namespace tandem::cts;
 
-namespace {
-/// A chunk record of a matrix kernel.
-struct Tile {
-  int64_t tensor, firstRow, endRow, firstColumn, endColumn;
-  int64_t rowParts, columnParts;
-};
-} // namespace
-
 /// Planes: values; an entry for each block; one for each row. The reduction is
 /// the largest of each block.
 static constexpr int64_t block = 32, numPlanes = 3;

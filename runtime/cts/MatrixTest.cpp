@@ -22,14 +22,6 @@ using namespace tandem::cts;
 // A kernel of three phases
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// A chunk record of a matrix kernel.
-struct Tile {
-  int64_t tensor, firstRow, endRow, firstColumn, endColumn;
-  int64_t rowParts, columnParts;
-};
-} // namespace
-
 /// Planes: values; an entry for each row; one for each two columns. Reductions:
 /// the sum of each row, the largest of each column, the sum of the rows' sums.
 static constexpr int64_t numPlanes = 3, numReductions = 3;

@@ -28,6 +28,12 @@ struct Chunk {
   int64_t tensor, begin, end;
 };
 
+/// A chunk record of a matrix kernel.
+struct Tile {
+  int64_t tensor, firstRow, endRow, firstColumn, endColumn;
+  int64_t rowParts, columnParts;
+};
+
 /// A tensor record in a kernel's table.
 struct Record {
   Record(const void *tensors, int64_t index, int64_t numPlanes)
