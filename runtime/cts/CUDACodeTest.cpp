@@ -144,6 +144,13 @@ TEST_F(CUDACode, Descriptions) {
   fake.code.num_phases = 2;
   expect("phase 0 has granularity 1; use a tdm_granularity, and "
          "TDM_PER_ELEMENT but in a matrix kernel");
+  desc.matrix = 1;
+  parts[0] = {"tandem_count", TDM_PER_BLOCK};
+  fake.code.phases = parts;
+  fake.code.num_phases = 2;
+  expect("phase 0 has granularity 3; use a tdm_granularity, and "
+         "TDM_PER_ELEMENT but in a matrix kernel");
+  desc.matrix = 0;
   parts[0] = {"tandem_none", TDM_PER_ELEMENT};
   fake.code.commits = parts;
   fake.code.num_commits = 1;
