@@ -71,6 +71,8 @@ typedef struct TandemInterpretOptions {
   /// Where to write the flags that the step raises, or NULL. Bit 0: a gradient
   /// held a NaN or an infinity.
   uint32_t *flags;
+  /// The graph's name where the module has several; else null or "".
+  const char *function;
 } TandemInterpretOptions;
 
 /// Runs one step of the source graph under the strategy, or of the kernel, in

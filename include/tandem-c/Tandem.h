@@ -51,6 +51,9 @@ typedef struct TandemCompileOptions {
   bool metrics;
   /// Whether a launch reports gradients that are not finite in its flags.
   bool flags;
+  /// The graph's name where the module has several, such as a layer's two
+  /// passes; else null or "".
+  const char *function;
 } TandemCompileOptions;
 
 /// Roles of a tensor, in the order of tandem::RoleKind.
@@ -60,7 +63,11 @@ typedef enum TandemRoleKind {
   TandemRoleState = 2,
   TandemRoleHyper = 3,
   TandemRoleStep = 4,
-  TandemRoleSeed = 5
+  TandemRoleSeed = 5,
+  TandemRoleInput = 6,
+  TandemRoleOutput = 7,
+  TandemRoleSaved = 8,
+  TandemRoleRestored = 9
 } TandemRoleKind;
 
 /// What a tensor has entries for, or a launch runs over, in the order of
@@ -243,6 +250,13 @@ tandemKernelCreateDeviceKernel(TandemKernel *kernel,
 /// Names of the built-in graphs and strategies.
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumGraphs(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetGraphName(intptr_t index);
+TANDEM_CAPI_EXPORTED intptr_t tandemGetNumLayers(void);
+TANDEM_CAPI_EXPORTED const char *tandemGetLayerName(intptr_t index);
+TANDEM_CAPI_EXPORTED intptr_t tandemGetNumRecipes(void);
+TANDEM_CAPI_EXPORTED const char *tandemGetRecipeName(intptr_t index);
+/// The MLIR text of a layer and of a recipe.
+TANDEM_CAPI_EXPORTED const char *tandemGetLayerText(intptr_t index);
+TANDEM_CAPI_EXPORTED const char *tandemGetRecipeText(intptr_t index);
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumStrategies(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetStrategyName(intptr_t index);
 

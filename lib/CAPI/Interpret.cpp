@@ -13,8 +13,10 @@
 #include "Failure.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
 #include "tandem-c/Reference.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Reference/Interpreter.h"
 #include "tandem/Support/Library.h"
@@ -45,7 +47,8 @@ static llvm::Error interpret(func::FuncOp graph, StringRef name,
   std::vector<std::string> directories;
   for (intptr_t i = 0; i < options.pathLength; ++i)
     directories.push_back(options.path[i]);
-  auto text = findInLibrary(name, directories, getBuiltinStrategies());
+  auto text = findInLibrary(
+      name, directories, getStrategiesFor(graph->getParentOfType<ModuleOp>()));
   if (!text)
     return llvm::createStringError("unknown strategy '" + name + "'");
   auto module = parse(*graph.getContext(), *text, name);
@@ -97,7 +100,12 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   if (!module)
     return module.takeError();
   StringRef strategy = options.strategy ? options.strategy : "";
-  auto program = findProgram(**module, strategy);
+  PassManager manager(&context);
+  manager.addPass(createConnectSaves());
+  if (failed(manager.run(**module)))
+    return llvm::createStringError("the graph's saves cannot be connected");
+  auto program =
+      findProgram(**module, strategy, options.function ? options.function : "");
   if (!program)
     return program.takeError();
   MachineState state;

@@ -46,6 +46,7 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   CompileOptions compileOptions;
   compileOptions.graph = std::move(*graph);
   compileOptions.strategy = orElse(options->strategy, "");
+  compileOptions.function = orElse(options->function, "");
   for (intptr_t i = 0; i < options->pathLength; ++i)
     compileOptions.path.push_back(options->path[i]);
   compileOptions.target = orElse(options->target, "cpu");
@@ -242,6 +243,20 @@ tdm_kernel *tandemKernelCreateDeviceKernel(TandemKernel *kernel,
 intptr_t tandemGetNumGraphs(void) { return getBuiltinGraphs().size(); }
 const char *tandemGetGraphName(intptr_t index) {
   return getBuiltinGraphs()[index].name.data();
+}
+intptr_t tandemGetNumLayers(void) { return getBuiltinLayers().size(); }
+const char *tandemGetLayerName(intptr_t index) {
+  return getBuiltinLayers()[index].name.data();
+}
+intptr_t tandemGetNumRecipes(void) { return getBuiltinRecipes().size(); }
+const char *tandemGetRecipeName(intptr_t index) {
+  return getBuiltinRecipes()[index].name.data();
+}
+const char *tandemGetLayerText(intptr_t index) {
+  return getBuiltinLayers()[index].text.data();
+}
+const char *tandemGetRecipeText(intptr_t index) {
+  return getBuiltinRecipes()[index].text.data();
 }
 intptr_t tandemGetNumStrategies(void) { return getBuiltinStrategies().size(); }
 const char *tandemGetStrategyName(intptr_t index) {

@@ -30,7 +30,8 @@ static void addCleanup(OpPassManager &manager) {
 
 void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
                                        const KernelPipelineOptions &options) {
-  // The graph: what is an update, and where each value lies.
+  // The graph: what is kept, what is an update, and where each value lies.
+  manager.addPass(createConnectSaves());
   manager.addPass(createRecognizeUpdates());
   ApplyStrategyOptions strategy;
   strategy.strategy = options.strategy;
@@ -50,6 +51,7 @@ void mlir::tandem::buildLoweringPipeline(OpPassManager &manager,
   manager.addPass(createLowerStorage());
   if (options.flags)
     manager.addPass(createCheckGradients());
+  manager.addPass(createConvertTranscendentalsToArith());
   manager.addPass(createConvertMCFToArith());
   manager.addPass(createConvertScaledToArith());
   addCleanup(manager);

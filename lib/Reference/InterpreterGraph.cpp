@@ -97,10 +97,13 @@ static int64_t getRank(Value value) {
   return type ? type.getRank() : 0;
 }
 
-/// Whether some tensor has an entry for each row or column.
+/// Whether some tensor has an entry for each row or column, or is a layer's
+/// matrix.
 static bool findRows(func::FuncOp graph) {
   auto isVector = [](BlockArgument argument) {
-    return getRole(argument).getPer() != Granularity::element;
+    RoleAttr role = getRole(argument);
+    return role.getPer() != Granularity::element ||
+           (role.isOfLayer() && getRank(argument) == 2);
   };
   auto leavesVector = [](linalg::ReduceOp reduce) {
     return reduce->getNumResults() == 1 && getRank(reduce->getResult(0)) == 1;
@@ -298,7 +301,7 @@ llvm::Error GraphReader::checkResults() {
   return makeError("graph '" + graph.getName() + "' returns " +
                    llvm::Twine(graph.getNumResults()) + " values; it has " +
                    llvm::Twine(wanted) +
-                   " params and states to give a new value to");
+                   " params, states and outputs to give a new value to");
 }
 
 /// The sum of one tensor.

@@ -29,7 +29,7 @@ using namespace mlir::tandem::reference;
 Codes BoundTensor::read(uint64_t element) const {
   Codes codes;
   for (auto [plane, values] : llvm::zip(planes, data))
-    codes.push_back(plane.isRead || plane.isKept
+    codes.push_back(role.readsPlane(plane)
                         ? values->elements[getEntry(plane, element)]
                         : 0);
   return codes;
@@ -141,7 +141,7 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
     tensor.data.push_back(found == state.planes.end() ? nullptr
                                                       : &found->second);
     if (found == state.planes.end()) {
-      if (plane.isRead || plane.isKept)
+      if (role.readsPlane(plane))
         return makeError("there is no plane '" + name + "'; " +
                          stringifyRoleKind(role.getKind()) + " '" +
                          role.getName().getValue() + "' stored as " +

@@ -231,6 +231,7 @@ OperationHandler mlir::tandem::reference::findHandler(Operation *op) {
     addIntegerOperations(result);
     addExpansionOperations(result);
     addScaledOperations(result);
+    addTranscendentalOperations(result);
     return result;
   }();
   return table.lookup(op->getName().getStringRef());

@@ -27,7 +27,17 @@ static const LibraryFile strategies[] = {
 #include "Strategies.inc"
 };
 
+static const LibraryFile layers[] = {
+#include "Layers.inc"
+};
+
+static const LibraryFile recipes[] = {
+#include "Recipes.inc"
+};
+
 ArrayRef<LibraryFile> mlir::tandem::getBuiltinGraphs() { return graphs; }
+ArrayRef<LibraryFile> mlir::tandem::getBuiltinLayers() { return layers; }
+ArrayRef<LibraryFile> mlir::tandem::getBuiltinRecipes() { return recipes; }
 ArrayRef<LibraryFile> mlir::tandem::getBuiltinStrategies() {
   return strategies;
 }

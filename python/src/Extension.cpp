@@ -17,6 +17,7 @@
 #include <map>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -82,7 +83,8 @@ class Kernel {
 public:
   Kernel(const std::string &graph, const std::string &strategy,
          const std::vector<std::string> &path, const std::string &target,
-         const std::string &isa, int64_t width, bool metrics, bool flags) {
+         const std::string &isa, int64_t width, bool metrics, bool flags,
+         const std::string &function) {
     std::vector<const char *> directories;
     for (const std::string &directory : path)
       directories.push_back(directory.c_str());
@@ -94,7 +96,8 @@ public:
                                     isa.c_str(),
                                     width,
                                     metrics,
-                                    flags};
+                                    flags,
+                                    function.c_str()};
     {
       nb::gil_scoped_release release;
       kernel = tandemCompile(&options);
@@ -411,7 +414,7 @@ static uint32_t interpret(
     const std::vector<std::string> &path,
     const std::vector<std::tuple<std::string, nb::ndarray<nb::ro>>> &arrays,
     const std::vector<std::tuple<std::string, double>> &hypers, int64_t step,
-    uint64_t seed, uint32_t key, int64_t first) {
+    uint64_t seed, uint32_t key, int64_t first, const std::string &function) {
   std::vector<const char *> directories;
   for (const std::string &directory : path)
     directories.push_back(directory.c_str());
@@ -438,10 +441,30 @@ static uint32_t interpret(
                                     seed,
                                     key,
                                     first,
-                                    &flags};
+                                    &flags,
+                                    function.c_str()};
   if (!tandemInterpret(&options, planes.data(), planes.size()))
     throw nb::value_error(tandemGetLastError());
   return flags;
+}
+
+/// The files of a part of the library.
+static std::vector<std::string> listNames(intptr_t count,
+                                          const char *(*getName)(intptr_t)) {
+  std::vector<std::string> names;
+  for (intptr_t i = 0; i < count; ++i)
+    names.push_back(getName(i));
+  return names;
+}
+
+/// The same with their texts.
+static std::map<std::string, std::string>
+listTexts(intptr_t count, const char *(*getName)(intptr_t),
+          const char *(*getText)(intptr_t)) {
+  std::map<std::string, std::string> texts;
+  for (intptr_t i = 0; i < count; ++i)
+    texts[getName(i)] = getText(i);
+  return texts;
 }
 
 NB_MODULE(_tandem, m) {
@@ -449,7 +472,8 @@ NB_MODULE(_tandem, m) {
   nb::class_<Kernel>(m, "Kernel")
       .def(nb::init<const std::string &, const std::string &,
                     const std::vector<std::string> &, const std::string &,
-                    const std::string &, int64_t, bool, bool>())
+                    const std::string &, int64_t, bool, bool,
+                    const std::string &>())
       .def(nb::init<const std::string &, const std::string &,
                     const std::string &, const std::string &>())
       .def_prop_ro("name",
@@ -512,16 +536,17 @@ NB_MODULE(_tandem, m) {
   m.def("describe", &describe);
   m.def("evaluate_ptx", &evaluatePTX);
   m.def("interpret", &interpret);
-  m.def("graphs", [] {
-    std::vector<std::string> names;
-    for (intptr_t i = 0; i < tandemGetNumGraphs(); ++i)
-      names.push_back(tandemGetGraphName(i));
-    return names;
-  });
+  m.def("graphs",
+        [] { return listNames(tandemGetNumGraphs(), tandemGetGraphName); });
   m.def("strategies", [] {
-    std::vector<std::string> names;
-    for (intptr_t i = 0; i < tandemGetNumStrategies(); ++i)
-      names.push_back(tandemGetStrategyName(i));
-    return names;
+    return listNames(tandemGetNumStrategies(), tandemGetStrategyName);
+  });
+  m.def("layers", [] {
+    return listTexts(tandemGetNumLayers(), tandemGetLayerName,
+                     tandemGetLayerText);
+  });
+  m.def("recipes", [] {
+    return listTexts(tandemGetNumRecipes(), tandemGetRecipeName,
+                     tandemGetRecipeText);
   });
 }

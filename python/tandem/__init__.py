@@ -8,9 +8,10 @@
 
 from tandem._convert import convert_state
 from tandem._kernel import (NON_FINITE, WHOLE_TENSOR, Device, Kernel, Plane, Plan,
-                            compile, graphs, interpret, load, save, strategies)
+                            compile, graphs, interpret, layers, load,
+                            recipes, save, strategies)
 
 __all__ = ["Device", "Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_TENSOR",
-           "compile", "convert_state", "graphs", "interpret", "load", "save",
-           "strategies"]
+           "compile", "convert_state", "graphs", "interpret", "layers", "load",
+           "recipes", "save", "strategies"]
 __version__ = "0.1.0"

@@ -26,6 +26,10 @@ class RoleKind(enum.IntEnum):
     HYPER = 3
     STEP = 4
     SEED = 5
+    INPUT = 6
+    OUTPUT = 7
+    SAVED = 8
+    RESTORED = 9
 
 
 class Granularity(enum.IntEnum):
@@ -595,6 +599,7 @@ def compile(
     width: int = 0,
     metrics: bool = False,
     flags: bool = False,
+    function: str = "",
 ) -> Kernel:
     """Compiles an optimizer graph under a strategy, or a kernel as it stands.
 
@@ -613,6 +618,8 @@ def compile(
             (:meth:`Plan.metrics`).
         flags: whether each launch also reports gradients that are not finite
             (:meth:`Plan.launch`).
+        function: which graph, where there are several: of a layer the forward pass,
+            "rms_norm", or the backward pass, "rms_norm_backward".
 
     Raises:
         ValueError: what does not compile, with the compiler's diagnostics.
@@ -621,7 +628,7 @@ def compile(
         raise TypeError("path is a list of directories, not one string")
     native = _tandem.Kernel(
         os.fspath(graph), strategy or "", [os.fspath(p) for p in path], target, isa,
-        width, metrics, flags,
+        width, metrics, flags, function,
     )
     return Kernel(native, strategy, target)
 
@@ -688,6 +695,16 @@ def strategies() -> list[str]:
     return _tandem.strategies()
 
 
+def layers() -> list[str]:
+    """Names of the built-in layers, each with a forward and a backward pass."""
+    return list(_tandem.layers())
+
+
+def recipes() -> list[str]:
+    """Names of the built-in recipes, the strategies of layers."""
+    return list(_tandem.recipes())
+
+
 def interpret(
     graph: str | os.PathLike,
     strategy: str | None,
@@ -699,6 +716,7 @@ def interpret(
     seed: int = 0,
     key: int = 0,
     first: int = 0,
+    function: str = "",
 ) -> int:
     """Runs one step in the reference interpreter, updating arrays in place, and
     returns the launch's flags.
@@ -715,5 +733,5 @@ def interpret(
         os.fspath(graph), strategy or "", [os.fspath(p) for p in path],
         list(arrays.items()),
         [(name, float(value)) for name, value in hypers.items()],
-        step, seed, key, first,
+        step, seed, key, first, function,
     )

@@ -111,7 +111,7 @@ TEST(PackageFormatTest, RefusesUnknownValues) {
   const std::string message = "describes kernel 'count' by values that the "
                               "format does not know";
   using package::KernelT;
-  expectKernelRefused([](KernelT &k) { k.planes[0]->kind = package::Role(6); },
+  expectKernelRefused([](KernelT &k) { k.planes[0]->kind = package::Role(10); },
                       message);
   expectKernelRefused(
       [](KernelT &k) { k.planes[0]->per = package::Granularity(4); }, message);

@@ -26,7 +26,7 @@ using namespace tandem::runtime;
 //===----------------------------------------------------------------------===//
 
 // The schema's enumerations and those of the C interface have the same values.
-static_assert(int(package::Role::MAX) == TDM_ROLE_SEED);
+static_assert(int(package::Role::MAX) == TDM_ROLE_RESTORED);
 static_assert(int(package::Granularity::MAX) == TDM_PER_BLOCK);
 static_assert(int(package::ReductionKind::MAX) == TDM_REDUCTION_SUM);
 static_assert(int(package::Scope::MAX) == TDM_SCOPE_BLOCK);

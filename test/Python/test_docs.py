@@ -82,6 +82,31 @@ def test_torch_python():
         exec(block, names)
 
 
+def test_layers_python():
+    """The examples of docs/Layers.md, one after the other."""
+    pytest.importorskip("torch")
+    names = {}
+    for block in blocks("docs/Layers.md", "python"):
+        exec(block, names)
+
+
+def test_layer_of_ones_own(tmp_path):
+    """The layer and the recipe of docs/Layers.md, by modules' machinery."""
+    torch = pytest.importorskip("torch")
+    from tandem.torch._layer import LayerFunction, compiled
+    recipe, layer = blocks("docs/Layers.md", "mlir")
+    (tmp_path / "coat-64.mlir").write_text(recipe)
+    x = torch.randn(5, 100, dtype=torch.float64, requires_grad=True)
+    narrow = x.detach().float().requires_grad_()
+    runs = compiled(layer, "coat-64", torch.float32, torch.float32, (str(tmp_path),))
+    dy = torch.randn(5, 100)
+    LayerFunction.apply(runs, (), {}, ("x",), narrow).backward(dy)
+    (x / x.abs().sum(1, keepdim=True)).backward(dy.double())
+    assert (narrow.grad - x.grad).norm() < 0.05 * x.grad.norm()
+    assert {p.name: p.bits for p in runs.saved} == {
+        "y.saved": 8, "y.saved.scale": 16, "sum": 32}
+
+
 def test_packages_python(tmp_path, monkeypatch):
     """The examples of docs/Packages.md, one after the other."""
     monkeypatch.chdir(tmp_path)

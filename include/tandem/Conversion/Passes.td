@@ -49,6 +49,19 @@ def ConvertScaledToArith : Pass<"convert-scaled-to-arith", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numExpanded", "expanded", "Number of scaled operations spelled out">];
 }
 
+def ConvertTranscendentalsToArith : Pass<"convert-transcendentals-to-arith", "::mlir::ModuleOp"> {
+  let summary = "Spell out exp, log and tanh";
+  let description = [{
+    `math.exp`, `math.log` and `math.tanh` become sequences of f32 and integer
+    operations (docs/Numerics.md), the same on every target: no library, no approximate
+    instruction. Of another format they are computed in f32 and rounded once more.
+
+    Example: `test/Conversion/TranscendentalsToArith/transcendentals-to-arith.mlir`
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let statistics = [Statistic<"numExpanded", "expanded", "Number of functions spelled out">];
+}
+
 def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith", "::mlir::ModuleOp"> {
   let summary = "Spell out conversions of small floats in integers";
   let description = [{

@@ -74,6 +74,7 @@ void addFloatOperations(OperationTable &table);
 void addIntegerOperations(OperationTable &table);
 void addExpansionOperations(OperationTable &table);
 void addScaledOperations(OperationTable &table);
+void addTranscendentalOperations(OperationTable &table);
 
 /// The handler of an operation, or null if the interpreter does not know it.
 OperationHandler findHandler(Operation *op);

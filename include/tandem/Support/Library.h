@@ -28,9 +28,14 @@ struct LibraryFile {
   llvm::StringRef text;
 };
 
-/// The .mlir files of lib/Graphs and lib/Strategies, by name without suffix.
+/// The .mlir files of lib/Graphs and lib/Strategies, by name without suffix:
+/// optimizers, and how what they update is stored.
 llvm::ArrayRef<LibraryFile> getBuiltinGraphs();
 llvm::ArrayRef<LibraryFile> getBuiltinStrategies();
+/// Those of lib/Layers and lib/Recipes: layers with their backward passes, and
+/// how what lies between the passes is stored.
+llvm::ArrayRef<LibraryFile> getBuiltinLayers();
+llvm::ArrayRef<LibraryFile> getBuiltinRecipes();
 
 /// The text of `<directory>/<name>.mlir` in the first directory that has it,
 /// else of the built-in file of that name.

@@ -124,6 +124,8 @@ struct CompileOptions {
   /// MLIR text of one graph, or of one kernel at any stage before
   /// -tandem-widen.
   std::string graph;
+  /// The graph's name where the text has several, such as a layer's two passes.
+  std::string function;
   /// A strategy's name for a graph, empty for a kernel, which has its storages.
   std::string strategy;
   /// Directories searched for strategies before the built-in ones.

@@ -91,20 +91,23 @@ llvm::Expected<std::string> mlir::tandem::loadGraph(StringRef graph) {
                                      "': " + buffer.getError().message());
     return (*buffer)->getBuffer().str();
   }
-  if (auto text = findInLibrary(graph, {}, getBuiltinGraphs()))
-    return *text;
+  for (ArrayRef<LibraryFile> files : {getBuiltinGraphs(), getBuiltinLayers()})
+    if (auto text = findInLibrary(graph, {}, files))
+      return *text;
   return llvm::createStringError(
       "unknown graph '" + graph + "'; built-in ones are " +
-      listNames(getBuiltinGraphs()) +
+      listNames(getBuiltinGraphs()) + " and, of layers, " +
+      listNames(getBuiltinLayers()) +
       "; or give the path of an .mlir file, or MLIR text");
 }
 
 /// Brings the module's program to one kernel on planes.
 static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
                                  DiagnosticCollector &diagnostics) {
-  auto program = findProgram(module, options.strategy);
+  auto program = findProgram(module, options.strategy, options.function);
   if (!program)
     return program.takeError();
+  std::string name = program->graph ? program->graph.getSymName().str() : "";
   PassManager manager(module.getContext());
   KernelPipelineOptions pipeline;
   pipeline.metrics = options.metrics;
@@ -128,6 +131,10 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   }
   if (failed(manager.run(module)))
     return diagnostics.takeError();
+  // The other passes of a layer have had their say.
+  for (auto kernel : llvm::make_early_inc_range(module.getOps<KernelOp>()))
+    if (!name.empty() && kernel.getSymName() != name)
+      kernel.erase();
   return llvm::Error::success();
 }
 

@@ -79,10 +79,9 @@ static void addPlanes(KernelOp kernel, unsigned tensor,
     std::string name = role.getName().str();
     planes.push_back(
         {name + plane.suffix, name, role.getKind(), print(plane.elementType),
-         plane.elementType.getIntOrFloatBitWidth(),
-         plane.isRead || plane.isKept, role.isUpdated() && plane.isWritten,
-         storage.getVisiblePlane() == index, plane.group, plane.isKept,
-         plane.history, role.getPer()});
+         plane.elementType.getIntOrFloatBitWidth(), role.readsPlane(plane),
+         role.writesPlane(plane), storage.getVisiblePlane() == index,
+         plane.group, plane.isKept, plane.history, role.getPer()});
   }
 }
 

@@ -54,6 +54,14 @@ static RoleKind getRole(tdm_role role) {
     return RoleKind::step;
   case TDM_ROLE_SEED:
     return RoleKind::seed;
+  case TDM_ROLE_INPUT:
+    return RoleKind::input;
+  case TDM_ROLE_OUTPUT:
+    return RoleKind::output;
+  case TDM_ROLE_SAVED:
+    return RoleKind::saved;
+  case TDM_ROLE_RESTORED:
+    return RoleKind::restored;
   }
   llvm_unreachable("the runtime knows these roles");
 }

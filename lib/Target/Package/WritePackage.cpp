@@ -34,7 +34,7 @@ namespace schema = ::tandem::package;
 // Manifest
 //===----------------------------------------------------------------------===//
 
-static_assert(int(schema::Role::MAX) == int(RoleKind::seed));
+static_assert(int(schema::Role::MAX) == int(RoleKind::restored));
 
 static std::unique_ptr<schema::PlaneT>
 packPlane(const tdm_plane_desc &desc,

@@ -13,8 +13,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Reference/Interpreter.h"
 #include "tandem/Support/ArrayFile.h"
@@ -38,6 +40,9 @@ struct InterpretOptions {
       "result", cl::desc("--interpret: where the new planes are written")};
   cl::list<std::string> set{
       "set", cl::desc("--interpret: a hyperparameter, name=value")};
+  cl::opt<std::string> function{
+      "function", cl::desc("--interpret: the graph, where there are several, "
+                           "such as a layer's two passes")};
   cl::opt<int64_t> step{"step", cl::init(1), cl::desc("--interpret: the step")};
   cl::opt<uint64_t> seed{"seed", cl::init(0),
                          cl::desc("--interpret: the random seed")};
@@ -104,14 +109,14 @@ static llvm::Expected<StrategyOp> findStrategy(ModuleOp module,
   if (auto strategy = module.lookupSymbol<StrategyOp>(name))
     return strategy;
   auto text =
-      findInLibrary(name, getStrategyPathOption(), getBuiltinStrategies());
+      findInLibrary(name, getStrategyPathOption(), getStrategiesFor(module));
   if (text)
     file = parseSourceString<ModuleOp>(*text, module.getContext(), name);
   auto strategy = file ? file->lookupSymbol<StrategyOp>(name) : StrategyOp();
   if (!strategy)
     return llvm::createStringError(
         "unknown strategy '" + name + "'; --strategy takes one of " +
-        listNames(getBuiltinStrategies()) +
+        listNames(getStrategiesFor(module)) +
         ", or the name of a file in --strategy-path");
   return strategy;
 }
@@ -140,7 +145,12 @@ static llvm::Error interpret(KernelOp kernel, MachineState &state) {
 }
 
 static llvm::Error interpretModule(ModuleOp module, MachineState &state) {
-  auto program = findProgram(module, getStrategyOption());
+  PassManager manager(module.getContext());
+  manager.addPass(createConnectSaves());
+  if (failed(manager.run(module)))
+    return llvm::createStringError("the module's saves cannot be connected");
+  auto program =
+      findProgram(module, getStrategyOption(), getOptions().function);
   if (!program)
     return program.takeError();
   return program->graph ? interpret(program->graph, state)

@@ -99,7 +99,7 @@ static LogicalResult lowerToKernel(ModuleOp module) {
     return emitError(module.getLoc(),
                      "a graph needs a strategy; give --strategy=NAME "
                      "with a file on --strategy-path or one of ")
-           << listNames(getBuiltinStrategies());
+           << listNames(getStrategiesFor(module));
   KernelPipelineOptions pipeline;
   pipeline.strategy = options.strategy;
   pipeline.path = ArrayRef<std::string>(

@@ -10,7 +10,9 @@ All of them are :class:`Optimizer`, which takes any optimizer graph, under any
 strategy, and derives the state of a parameter from the kernel's signature.
 """
 
+from tandem.torch import nn
 from tandem.torch._all_reduce import AutomaticScaling, GradientAllReduce, Ranks
+from tandem.torch._compress import Compression, compress_activations
 from tandem.torch._convert import convert_state
 from tandem.torch._decode import DecodedWeights, decode_weights
 from tandem.torch._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
@@ -18,5 +20,5 @@ from tandem.torch._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, L
 from tandem.torch._optimizer import Optimizer
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "DecodedWeights",
-           "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop", "Ranks", "SGD",
-           "convert_state", "decode_weights"]
+           "Compression", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop", "Ranks", "SGD",
+           "compress_activations", "convert_state", "decode_weights", "nn"]

@@ -57,7 +57,11 @@ typedef enum tdm_role {
   TDM_ROLE_STATE = 2,
   TDM_ROLE_HYPER = 3,
   TDM_ROLE_STEP = 4,
-  TDM_ROLE_SEED = 5
+  TDM_ROLE_SEED = 5,
+  TDM_ROLE_INPUT = 6,
+  TDM_ROLE_OUTPUT = 7,
+  TDM_ROLE_SAVED = 8,
+  TDM_ROLE_RESTORED = 9
 } tdm_role;
 
 /// What a plane is for, beside its tdm_plane_desc.

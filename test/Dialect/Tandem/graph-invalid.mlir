@@ -53,7 +53,7 @@ func.func @control_flow(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">
 
 // -----
 
-// expected-error @+1 {{a graph returns the new value of each param and state in argument order: expected 2 results, got 1}}
+// expected-error @+1 {{a graph returns the new value of each param, state and output in argument order: expected 2 results, got 1}}
 func.func @result_count(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
                         %m: tensor<?xf32> {tandem.role = #tandem.role<state "m">}) -> tensor<?xf32> {
   return %p : tensor<?xf32>
@@ -65,4 +65,13 @@ func.func @result_count(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">
 func.func @result_type(%p: tensor<8xf32> {tandem.role = #tandem.role<param "p">},
                        %m: tensor<4xf32> {tandem.role = #tandem.role<state "m">}) -> (tensor<8xf32>, tensor<8xf32>) {
   return %p, %p : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{reads output "y", which is there to be written; what is read is an input, a param or a state}}
+func.func @reads_output(%x: tensor<?xf32> {tandem.role = #tandem.role<input "x">},
+                        %y: tensor<?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?xf32> {
+  %0 = arith.addf %x, %y : tensor<?xf32>
+  return %0 : tensor<?xf32>
 }

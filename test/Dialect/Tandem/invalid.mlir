@@ -8,7 +8,7 @@ tandem.strategy @strategy_c1 compute(<f32, f32>) {
 // -----
 
 tandem.strategy @assign_c1 compute(<f32, f32>) {
-  // expected-error @+1 {{'tandem.assign' op stores a param, grad or state, not a hyper}}
+  // expected-error @+1 {{'tandem.assign' op stores a param, grad, state, input, output or what is saved, not a hyper}}
   tandem.assign hyper = #tandem.float<f32>
 }
 
@@ -17,6 +17,13 @@ tandem.strategy @assign_c1 compute(<f32, f32>) {
 tandem.strategy @assign_c2 compute(<f32, f32>) {
   // expected-error @+1 {{'tandem.assign' op only a state has a moment}}
   tandem.assign param moment(first) = #tandem.float<f32>
+}
+
+// -----
+
+tandem.strategy @assign_c3 compute(<f32, f32>) {
+  // expected-error @+1 {{'tandem.assign' op only what is saved has a consumer}}
+  tandem.assign input consumer(linear) = #tandem.float<f32>
 }
 
 // -----
@@ -263,7 +270,7 @@ tandem.kernel @store_c2 compute(<f32, f32>) tensors [#tandem.role<grad "g">] sca
 } body {
 ^bb0(%g: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
   %0 = tandem.load %g : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
-  // expected-error @+1 {{'tandem.store' op writes grad "g"; a kernel writes params and states only}}
+  // expected-error @+1 {{'tandem.store' op writes grad "g"; a kernel writes params, states, outputs and what it saves}}
   tandem.store %0, %g : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
   tandem.yield
 }
@@ -275,7 +282,7 @@ tandem.kernel @store_plane_c3 compute(<f32, f32>) tensors [#tandem.role<grad "g"
 } body {
 ^bb0(%g: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
   %0 = tandem.load_plane %g[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
-  // expected-error @+1 {{'tandem.store_plane' op writes grad "g"; a kernel writes params and states only}}
+  // expected-error @+1 {{'tandem.store_plane' op writes grad "g"; a kernel writes params, states, outputs and what it saves}}
   tandem.store_plane %0, %g[0] : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
   tandem.yield
 }
@@ -515,7 +522,7 @@ tandem.kernel @remember_c2 compute(<f32, f32>) tensors [#tandem.role<grad "g">] 
 } body {
 ^bb0(%g: !delayed):
   %0 = arith.constant 0 : i32
-  // expected-error @+1 {{'tandem.remember' op writes grad "g"; a kernel writes params and states only}}
+  // expected-error @+1 {{'tandem.remember' op writes grad "g"; a kernel writes params, states, outputs and what it saves}}
   tandem.remember %0, %g[3] : !delayed
   tandem.yield
 }
@@ -634,4 +641,20 @@ tandem.kernel @kernel_c8_vector compute(<f32, f32>) matrix tensors [#tandem.role
 } body {
 ^bb0(%p: !m):
   tandem.yield
+}
+
+// -----
+
+func.func @save_per_row(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">}) {
+  // expected-error @+1 {{'tandem.save' op has an entry per row; that is row or column, of a tensor with one dimension, got 'tensor<?x?xf32>'}}
+  tandem.save %x as "x" per(row) : tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @save_per_block(%x: tensor<?xf32> {tandem.role = #tandem.role<input "x">}) {
+  // expected-error @+1 {{'tandem.save' op has an entry per block; that is row or column, of a tensor with one dimension, got 'tensor<?xf32>'}}
+  tandem.save %x as "x" per(block) : tensor<?xf32>
+  return
 }

@@ -73,6 +73,7 @@ struct RoleFields {
   Domain domain = Domain::any;
   FloatAttr defaultValue;
   Granularity per = Granularity::element;
+  Consumer consumer = Consumer::nonlinear;
 };
 } // namespace
 
@@ -102,11 +103,16 @@ static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
       fields.per = *per;
       return success();
     }
+  if (key == "consumer")
+    if (std::optional<Consumer> consumer = symbolizeConsumer(value)) {
+      fields.consumer = *consumer;
+      return success();
+    }
   return parser.emitError(location)
          << "unknown role field '" << key << " = " << value
          << "'; expected moment = none|first|second, domain = "
-            "any|nonneg|unit|epsilon, per = element|row|column or default = "
-            "<number>";
+            "any|nonneg|unit|epsilon, per = element|row|column, consumer = "
+            "nonlinear|linear|opaque or default = <number>";
 }
 
 Attribute RoleAttr::parse(AsmParser &parser, Type) {
@@ -122,7 +128,8 @@ Attribute RoleAttr::parse(AsmParser &parser, Type) {
   if (!kind) {
     parser.emitError(location)
         << "unknown role '" << keyword
-        << "'; expected param, grad, state, hyper, step or seed";
+        << "'; expected param, grad, state, input, output, saved, restored, "
+           "hyper, step or seed";
     return {};
   }
   if (parser.parseString(&name))
@@ -134,7 +141,7 @@ Attribute RoleAttr::parse(AsmParser &parser, Type) {
     return {};
   return get(parser.getContext(), *kind,
              parser.getBuilder().getStringAttr(name), fields.moment,
-             fields.domain, fields.defaultValue, fields.per);
+             fields.domain, fields.defaultValue, fields.per, fields.consumer);
 }
 
 void RoleAttr::print(AsmPrinter &printer) const {
@@ -145,6 +152,8 @@ void RoleAttr::print(AsmPrinter &printer) const {
     printer << ", domain = " << stringifyDomain(getDomain());
   if (getPer() != Granularity::element)
     printer << ", per = " << stringifyGranularity(getPer());
+  if (getConsumer() != Consumer::nonlinear)
+    printer << ", consumer = " << stringifyConsumer(getConsumer());
   if (getDefaultValue()) {
     printer << ", default = ";
     printer.printAttributeWithoutType(getDefaultValue());

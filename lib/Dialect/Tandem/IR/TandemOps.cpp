@@ -32,8 +32,13 @@ LogicalResult StrategyOp::verifyRegions() {
 
 /// Whether a rule applies to a role.
 static bool matches(AssignOp rule, RoleAttr role) {
-  return rule.getKind() == role.getKind() &&
+  // What one pass saves the other restores.
+  RoleKind kind =
+      role.getKind() == RoleKind::restored ? RoleKind::saved : role.getKind();
+  return rule.getKind() == kind &&
          (!rule.getMoment() || *rule.getMoment() == role.getMoment()) &&
+         (!rule.getConsumer() || *rule.getConsumer() == role.getConsumer()) &&
+         (!rule.getPer() || *rule.getPer() == role.getPer()) &&
          (!rule.getName() || *rule.getName() == role.getName().getValue());
 }
 
@@ -46,12 +51,40 @@ StorageAttrInterface StrategyOp::getStorage(RoleAttr role) {
 
 LogicalResult AssignOp::verify() {
   // (C1)
-  if (getKind() > RoleKind::state)
-    return emitOpError("stores a param, grad or state, not a ")
+  switch (getKind()) {
+  case RoleKind::hyper:
+  case RoleKind::step:
+  case RoleKind::seed:
+  case RoleKind::restored:
+    return emitOpError("stores a param, grad, state, input, output or what is "
+                       "saved, not a ")
            << stringifyRoleKind(getKind());
+  default:
+    break;
+  }
   // (C2)
   if (getMoment() && getKind() != RoleKind::state)
     return emitOpError("only a state has a moment");
+  // (C3)
+  if (getConsumer() && getKind() != RoleKind::saved)
+    return emitOpError("only what is saved has a consumer");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Save
+//===----------------------------------------------------------------------===//
+
+LogicalResult SaveOp::verify() {
+  // (C1)
+  int64_t rank = cast<RankedTensorType>(getValue().getType()).getRank();
+  bool isVector =
+      getPer() == Granularity::row || getPer() == Granularity::column;
+  if (getPer() == Granularity::block || (isVector && rank != 1))
+    return emitOpError("has an entry per ")
+           << stringifyGranularity(getPer())
+           << "; that is row or column, of a tensor with one dimension, got "
+           << getValue().getType();
   return success();
 }
 
@@ -315,7 +348,7 @@ static LogicalResult verifyWritten(Operation *op, Value tensor) {
     return success();
   return op->emitOpError("writes ")
          << stringifyRoleKind(role.getKind()) << " " << role.getName()
-         << "; a kernel writes params and states only";
+         << "; a kernel writes params, states, outputs and what it saves";
 }
 
 LogicalResult LoadOp::verify() {

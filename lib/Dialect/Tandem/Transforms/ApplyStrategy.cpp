@@ -85,6 +85,80 @@ static FailureOr<unsigned> storeArguments(func::FuncOp function,
   return count;
 }
 
+/// The input whose value a saved tensor is, stored alike.
+static BlockArgument findInput(BlockArgument saved, Value value) {
+  auto input = dyn_cast<BlockArgument>(resolve(value));
+  bool isInput = input && input.getOwner() == saved.getOwner() &&
+                 getRole(input).getKind() == RoleKind::input &&
+                 getRole(input).getPer() == getRole(saved).getPer();
+  return isInput && input.getType() == saved.getType() ? input
+                                                       : BlockArgument();
+}
+
+static bool hasArgument(func::FuncOp function, StringAttr name) {
+  return llvm::any_of(function.getArguments(), [&](BlockArgument argument) {
+    return getRole(argument).getName() == name;
+  });
+}
+
+/// The backward passes of a function.
+static SmallVector<func::FuncOp> getBackward(func::FuncOp function) {
+  auto module = function->getParentOfType<ModuleOp>();
+  return llvm::filter_to_vector(
+      module.getOps<func::FuncOp>(), [&](func::FuncOp other) {
+        auto forward = other->getAttrOfType<FlatSymbolRefAttr>(
+            TandemDialect::getForwardAttrName());
+        return forward && forward.getAttr() == function.getSymNameAttr();
+      });
+}
+
+/// Gives what a backward pass restores another name.
+static void rename(func::FuncOp function, StringAttr from, StringAttr to) {
+  for (BlockArgument argument : function.getArguments()) {
+    RoleAttr role = getRole(argument);
+    if (role.getKind() == RoleKind::restored && role.getName() == from)
+      function.setArgAttr(
+          argument.getArgNumber(), TandemDialect::getRoleAttrName(),
+          RoleAttr::get(role.getContext(), role.getKind(), to, role.getMoment(),
+                        role.getDomain(), role.getDefaultValue(), role.getPer(),
+                        role.getConsumer()));
+  }
+}
+
+/// What is saved as an input has it already is not written again: the backward
+/// pass restores the input. Returns the number of such tensors.
+static unsigned shareInputs(func::FuncOp function) {
+  Operation *terminator = function.getBody().front().getTerminator();
+  SmallVector<func::FuncOp> backward = getBackward(function);
+  SmallVector<NamedAttribute> kept;
+  SmallVector<BlockArgument> updated = getUpdatedArguments(function);
+  for (unsigned index = updated.size(); index-- > 0;) {
+    RoleAttr role = getRole(updated[index]);
+    BlockArgument input =
+        findInput(updated[index], terminator->getOperand(index));
+    if (role.getKind() != RoleKind::saved || !input)
+      continue;
+    StringAttr name = getRole(input).getName();
+    if (llvm::any_of(backward, [&](func::FuncOp other) {
+          return hasArgument(other, name) && name != role.getName();
+        }))
+      continue;
+    for (func::FuncOp other : backward)
+      rename(other, role.getName(), name);
+    for (Operation *user :
+         llvm::make_early_inc_range(updated[index].getUsers()))
+      user->erase();
+    terminator->eraseOperand(index);
+    (void)function.eraseResult(index);
+    (void)function.eraseArgument(updated[index].getArgNumber());
+    kept.emplace_back(name, role);
+  }
+  if (!kept.empty())
+    function->setAttr(TandemDialect::getKeptAttrName(),
+                      DictionaryAttr::get(function.getContext(), kept));
+  return kept.size();
+}
+
 /// Encodes the results and updates the function's type.
 static void storeResults(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
@@ -111,9 +185,15 @@ struct ApplyStrategyPass
     StrategyOp op = find(file);
     if (!op)
       return signalPassFailure();
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      if (isGraph(function) && failed(apply(function, op)))
+    auto graphs =
+        llvm::filter_to_vector(getOperation().getOps<func::FuncOp>(), isGraph);
+    for (func::FuncOp function : graphs)
+      if (failed(apply(function, op)))
         return signalPassFailure();
+    for (func::FuncOp function : graphs) {
+      numShared += shareInputs(function);
+      storeResults(function);
+    }
     // A strategy has done its work; kernels carry what it decided.
     for (auto used :
          llvm::make_early_inc_range(getOperation().getOps<StrategyOp>()))
@@ -124,17 +204,18 @@ struct ApplyStrategyPass
   StrategyOp find(OwningOpRef<ModuleOp> &file) {
     if (strategy.empty()) {
       getOperation().emitError("no strategy given; built-in ones are ")
-          << listNames(getBuiltinStrategies());
+          << listNames(getStrategiesFor(getOperation()));
       return {};
     }
     if (auto op = getOperation().lookupSymbol<StrategyOp>(strategy))
       return op;
     SmallVector<std::string> directories(path.begin(), path.end());
-    auto text = findInLibrary(strategy, directories, getBuiltinStrategies());
+    auto text =
+        findInLibrary(strategy, directories, getStrategiesFor(getOperation()));
     if (!text) {
       getOperation().emitError("unknown strategy '")
           << strategy << "'; built-in ones are "
-          << listNames(getBuiltinStrategies())
+          << listNames(getStrategiesFor(getOperation()))
           << "; others are files <name>.mlir on the search path";
       return {};
     }
@@ -153,7 +234,6 @@ struct ApplyStrategyPass
     auto count = storeArguments(function, op);
     if (failed(count))
       return failure();
-    storeResults(function);
     function->setAttr(TandemDialect::getComputeAttrName(), op.getCompute());
     numStored += *count;
     return success();

@@ -13,7 +13,6 @@
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "tandem/Support/Library.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -29,10 +28,41 @@ static bool isWhole(KernelOp kernel) {
   return kernel.getPart() == KernelPart::whole;
 }
 
+ArrayRef<LibraryFile> mlir::tandem::getStrategiesFor(ModuleOp module) {
+  for (auto function : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments())
+      if (RoleAttr role = getRole(argument); role && role.isOfLayer())
+        return getBuiltinRecipes();
+  return getBuiltinStrategies();
+}
+
+/// Looks for the graph of a name.
+static llvm::Expected<Program> findGraph(ArrayRef<func::FuncOp> graphs,
+                                         StringRef name) {
+  std::string known;
+  for (func::FuncOp graph : graphs) {
+    if (graph.getSymName() == name)
+      return Program{graph, {}};
+    known += (known.empty() ? "'" : ", '") + graph.getSymName().str() + "'";
+  }
+  return llvm::createStringError("there is no graph '" + name +
+                                 "' (a function with tandem.role arguments); "
+                                 "there are " +
+                                 (known.empty() ? "none" : known));
+}
+
 llvm::Expected<Program> mlir::tandem::findProgram(ModuleOp module,
-                                                  StringRef strategy) {
+                                                  StringRef strategy,
+                                                  StringRef function) {
   auto graphs = llvm::filter_to_vector(module.getOps<func::FuncOp>(), isGraph);
   auto kernels = llvm::to_vector(module.getOps<KernelOp>());
+  if (!function.empty()) {
+    auto found = findGraph(graphs, function);
+    if (!found)
+      return found.takeError();
+    graphs = {found->graph};
+    kernels.clear();
+  }
   // The last phase stands for the others.
   if (llvm::hasSingleElement(llvm::make_filter_range(kernels, isWhole)))
     llvm::erase_if(kernels, [](KernelOp kernel) { return !isWhole(kernel); });
@@ -41,7 +71,8 @@ llvm::Expected<Program> mlir::tandem::findProgram(ModuleOp module,
         "expected one graph (a function with tandem.role arguments) or one "
         "tandem.kernel, found " +
         llvm::Twine(graphs.size()) + " graphs and " +
-        llvm::Twine(kernels.size()) + " kernels");
+        llvm::Twine(kernels.size()) +
+        " kernels; of several graphs give the name of one");
   if (graphs.empty() && !strategy.empty())
     return llvm::createStringError(
         "kernel '" + kernels[0].getSymName() +
@@ -49,7 +80,7 @@ llvm::Expected<Program> mlir::tandem::findProgram(ModuleOp module,
   if (kernels.empty() && strategy.empty())
     return llvm::createStringError(
         "graph '" + graphs[0].getSymName() + "' needs a strategy: one of " +
-        listNames(getBuiltinStrategies()) + ", or a file on the path");
+        listNames(getStrategiesFor(module)) + ", or a file on the path");
   return graphs.empty() ? Program{{}, kernels[0]} : Program{graphs[0], {}};
 }
 
@@ -74,7 +105,7 @@ static int64_t getRank(BlockArgument argument) {
 /// Every argument has a role, and names do not repeat.
 static LogicalResult verifyRoles(func::FuncOp function) {
   llvm::StringSet<> names;
-  unsigned counts[8] = {};
+  unsigned counts[getMaxEnumValForRoleKind() + 1] = {};
   for (BlockArgument argument : function.getArguments()) {
     RoleAttr role = getRole(argument);
     if (!role)
@@ -99,19 +130,27 @@ static LogicalResult verifyRoles(func::FuncOp function) {
       return function.emitError("a graph has at most one ")
              << stringifyRoleKind(kind) << " argument, got "
              << counts[unsigned(kind)];
-  if (getUpdatedArguments(function).empty())
-    return function.emitError("a graph needs a param or state to update");
+  // Under a strategy, an input may hold all that a pass saves.
+  if (getUpdatedArguments(function).empty() &&
+      !function->hasAttr(TandemDialect::getComputeAttrName()))
+    return function.emitError("a graph needs a param or state to update, or an "
+                              "output to write");
   return success();
 }
 
+/// An entry for each row or column, or one for each element of a layer's
+/// matrix: groups begin anew with each of its rows.
+static bool hasRows(BlockArgument argument) {
+  RoleAttr role = getRole(argument);
+  if (!role)
+    return false;
+  return role.getPer() != Granularity::element ||
+         (role.isOfLayer() && getRank(argument) == 2);
+}
+
 bool mlir::tandem::isMatrixGraph(func::FuncOp function) {
-  bool hasVector =
-      llvm::any_of(function.getArguments(), [](BlockArgument argument) {
-        RoleAttr role = getRole(argument);
-        return role && role.getPer() != Granularity::element;
-      });
   // A reduction of some dimensions leaves an entry for each row or column.
-  return hasVector ||
+  return llvm::any_of(function.getArguments(), hasRows) ||
          function
              .walk([](linalg::ReduceOp op) {
                auto type =
@@ -120,6 +159,36 @@ bool mlir::tandem::isMatrixGraph(func::FuncOp function) {
                                                   : WalkResult::advance();
              })
              .wasInterrupted();
+}
+
+/// Nothing reads what a destination held.
+static LogicalResult verifyDestination(func::FuncOp function,
+                                       BlockArgument argument, Value value) {
+  for (OpOperand &use : value.getUses()) {
+    if (auto decode = dyn_cast<DecodeOp>(use.getOwner())) {
+      if (failed(verifyDestination(function, argument, decode.getResult())))
+        return failure();
+      continue;
+    }
+    auto loop = dyn_cast<linalg::LinalgOp>(use.getOwner());
+    bool isInit = loop && loop.isDpsInit(&use) &&
+                  loop.getMatchingBlockArgument(&use).use_empty();
+    if (!isInit && !isa<tensor::DimOp>(use.getOwner()))
+      return function.emitError("reads ")
+             << stringifyRoleKind(getRole(argument).getKind()) << " "
+             << getRole(argument).getName()
+             << ", which is there to be written; what is read is an input, a "
+                "param or a state";
+  }
+  return success();
+}
+
+static LogicalResult verifyDestinations(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments())
+    if (getRole(argument).isDestination() &&
+        failed(verifyDestination(function, argument, argument)))
+      return failure();
+  return success();
 }
 
 /// In a graph of matrices a tensor has two dimensions, or one per row or
@@ -141,13 +210,15 @@ LogicalResult mlir::tandem::verifyGraph(func::FuncOp function) {
     return failure();
   if (isMatrixGraph(function) && failed(verifyMatrices(function)))
     return failure();
+  if (failed(verifyDestinations(function)))
+    return failure();
   if (!llvm::hasSingleElement(function.getBody()))
     return function.emitError("a graph has one block; express control flow "
                               "with arith.select");
   SmallVector<BlockArgument> updated = getUpdatedArguments(function);
   if (function.getNumResults() != updated.size())
-    return function.emitError("a graph returns the new value of each param and "
-                              "state in argument order: expected ")
+    return function.emitError("a graph returns the new value of each param, "
+                              "state and output in argument order: expected ")
            << updated.size() << " results, got " << function.getNumResults();
   for (auto [argument, type] : llvm::zip(updated, function.getResultTypes()))
     if (argument.getType() != type)

@@ -26,7 +26,13 @@ class Tandem_Enum<string name, string summary, list<I32EnumAttrCase> cases>
 def Tandem_RoleKind : Tandem_Enum<"RoleKind", "what a graph argument is", [
   I32EnumAttrCase<"param", 0>, I32EnumAttrCase<"grad", 1>,
   I32EnumAttrCase<"state", 2>, I32EnumAttrCase<"hyper", 3>,
-  I32EnumAttrCase<"step", 4>, I32EnumAttrCase<"seed", 5>]>;
+  I32EnumAttrCase<"step", 4>, I32EnumAttrCase<"seed", 5>,
+  I32EnumAttrCase<"input", 6>, I32EnumAttrCase<"output", 7>,
+  I32EnumAttrCase<"saved", 8>, I32EnumAttrCase<"restored", 9>]>;
+
+def Tandem_Consumer : Tandem_Enum<"Consumer", "what a backward pass makes of a saved value", [
+  I32EnumAttrCase<"nonlinear", 0>, I32EnumAttrCase<"linear", 1>,
+  I32EnumAttrCase<"opaque", 2>]>;
 
 def Tandem_Moment : Tandem_Enum<"Moment", "which moment of the gradient a state estimates", [
   I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"first", 1>, I32EnumAttrCase<"second", 2>]>;
@@ -68,9 +74,14 @@ class Tandem_Attr<string name, string attrMnemonic, list<Trait> traits = []>
 def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
   let summary = "what a graph argument is, and its name";
   let description = [{
-    `kind` is `param`, `grad`, `state` (tensors), `hyper` (f64 or f32 scalar),
+    `kind` is `param`, `grad`, `state` (tensors of an optimizer), `input`, `output`
+    (tensors of a layer; an output is a destination, whose old value nothing reads),
+    `saved`, `restored` (what a forward pass leaves for its backward pass, made of
+    `tandem.save` and `tandem.restore`), `hyper` (f64 or f32 scalar),
     `step` or `seed` (i64 scalars). `moment` says which moment of the gradient
-    a state estimates; strategies assign storages by it. `domain` restricts the
+    a state estimates; strategies assign storages by it, as they do by the `consumer` of
+    what is saved: `nonlinear` layers, a `linear` one (a matrix product), or one that is
+    `opaque` to Tandem. `domain` restricts the
     values: `nonneg`, `unit` ([0, 1)), or `epsilon` (0, or positive and not
     rounding to zero in the component format). A hyper may have a `default`.
     `per` says of a tensor with one dimension in a graph of matrices whether it has
@@ -79,6 +90,9 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     ```mlir
     #tandem.role<state "exp_avg_sq", moment = second, domain = nonneg>
     #tandem.role<state "row_var", moment = second, domain = nonneg, per = row>
+    #tandem.role<input "x">
+    #tandem.role<output "y">
+    #tandem.role<saved "x", consumer = linear>
     #tandem.role<hyper "lr", domain = nonneg, default = 1.0e-3>
     ```
   }];
@@ -86,13 +100,32 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
                         DefaultValuedParameter<"Moment", "Moment::none">:$moment,
                         DefaultValuedParameter<"Domain", "Domain::any">:$domain,
                         OptionalParameter<"FloatAttr">:$defaultValue,
-                        DefaultValuedParameter<"Granularity", "Granularity::element">:$per);
+                        DefaultValuedParameter<"Granularity", "Granularity::element">:$per,
+                        DefaultValuedParameter<"Consumer", "Consumer::nonlinear">:$consumer);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    /// Whether the argument is a tensor (param, grad, state).
-    bool isTensor() const { return getKind() <= RoleKind::state; }
-    /// Whether a kernel writes it (param, state).
-    bool isUpdated() const { return isTensor() && getKind() != RoleKind::grad; }
+    /// Whether the argument is a tensor.
+    bool isTensor() const {
+      return getKind() < RoleKind::hyper || getKind() > RoleKind::seed;
+    }
+    /// Whether a kernel writes it and nothing reads the old value (output, saved).
+    bool isDestination() const {
+      return getKind() == RoleKind::output || getKind() == RoleKind::saved;
+    }
+    /// Whether it belongs to a layer (input, output, saved, restored).
+    bool isOfLayer() const { return getKind() > RoleKind::seed; }
+    /// Whether a kernel writes it (param, state and destinations).
+    bool isUpdated() const {
+      return getKind() == RoleKind::param || getKind() == RoleKind::state ||
+             isDestination();
+    }
+    /// Whether a kernel reads a plane of the tensor, or writes it.
+    bool readsPlane(const Plane &plane) const {
+      return plane.isKept || (plane.isRead && !isDestination());
+    }
+    bool writesPlane(const Plane &plane) const {
+      return isUpdated() && plane.isWritten;
+    }
   }];
 }
 

@@ -23,8 +23,9 @@ def Tandem_Dialect : Dialect {
     A graph is an ordinary function over `tensor<...xf32>` values, where `f32`
     stands for a real number: nothing in a graph fixes a precision. Its
     arguments carry a `tandem.role`; its results are the new values of the
-    `param` and `state` arguments, in the arguments' order. Hyperparameters are
-    f64 (or f32) scalars, the step an i64.
+    `param`, `state` and `output` arguments, in the arguments' order. Hyperparameters are
+    f64 (or f32) scalars, the step an i64. What a layer's forward pass keeps by
+    `tandem.save` the function with the attribute `tandem.forward = @name` restores.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
@@ -35,6 +36,10 @@ def Tandem_Dialect : Dialect {
   let extraClassDeclaration = [{
     /// The argument attribute that gives a graph argument its role.
     static constexpr StringRef getRoleAttrName() { return "tandem.role"; }
+    /// The attribute of a backward pass that names its forward pass.
+    static constexpr StringRef getForwardAttrName() { return "tandem.forward"; }
+    /// The attribute of a forward pass that names the inputs which it keeps.
+    static constexpr StringRef getKeptAttrName() { return "tandem.kept"; }
     /// The function attribute that gives a graph its compute policy.
     static constexpr StringRef getComputeAttrName() { return "tandem.compute"; }
     void registerAttributes();

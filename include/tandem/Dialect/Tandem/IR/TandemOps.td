@@ -57,24 +57,29 @@ def Tandem_StrategyOp : Tandem_Op<"strategy", [Symbol, NoTerminator, SingleBlock
 def Tandem_AssignOp : Tandem_Op<"assign", [HasParent<"StrategyOp">]> {
   let summary = "gives matching roles a storage";
   let description = [{
-    Matches roles of the kind, and of the moment and name where given.
+    Matches roles of the kind, and of the moment, the consumer, what there is an entry
+    `per`, and the name where given. What is `saved` is stored alike where it is restored.
 
-    Constraints: (C1) the kind is param, grad or state; (C2) only a state has a
-    moment.
+    Constraints: (C1) the kind is param, grad, state, input, output or saved; (C2) only a
+    state has a moment; (C3) only what is saved has a consumer.
 
     Example:
 
     ```mlir
     tandem.strategy @mine compute(<f32, f32>) {
       tandem.assign state moment(second) named("exp_avg_sq") = #tandem.float<f32>
+      tandem.assign saved per(row) = #tandem.float<f32>
+      tandem.assign saved consumer(linear) = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>
     }
     ```
   }];
   let arguments = (ins Tandem_RoleKind:$kind, OptionalAttr<Tandem_Moment>:$moment,
+                       OptionalAttr<Tandem_Consumer>:$consumer,
+                       OptionalAttr<Tandem_Granularity>:$per,
                        OptionalAttr<StrAttr>:$name,
                        Tandem_StorageInterface:$storage);
   let assemblyFormat = [{
-    $kind (`moment` `(` $moment^ `)`)? (`named` `(` $name^ `)`)? `=` $storage attr-dict
+    $kind (`moment` `(` $moment^ `)`)? (`consumer` `(` $consumer^ `)`)? (`per` `(` $per^ `)`)? (`named` `(` $name^ `)`)? `=` $storage attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -140,6 +145,55 @@ def Tandem_EmaOp : Tandem_UpdateOp<"ema"> {
   let arguments = (ins Tandem_RealLike:$state, Tandem_RealLike:$factor, Tandem_RealLike:$addend);
   let results = (outs Tandem_RealLike:$result);
   let assemblyFormat = "$state `by` $factor `plus` $addend attr-dict `:` type($result)";
+}
+
+def Tandem_SaveOp : Tandem_Op<"save", [MemoryEffects<[MemWrite]>]> {
+  let summary = "keep a value for the backward pass";
+  let description = [{
+    The function whose `tandem.forward` names this one gets the value back by
+    `tandem.restore`, as the strategy stores it. `consumer` says what the backward pass
+    does with it: computes with it element by element and row by row (`nonlinear`), takes it
+    as the operand of a matrix product (`linear`), or something unknown to Tandem
+    (`opaque`). A tensor with one dimension says what it has an entry `per`.
+
+    A tensor that is saved under several names is stored once, for the last of these
+    kinds that it is saved for.
+
+    Constraint: (C1) an entry per row or column is that of a tensor with one dimension.
+
+    Example:
+
+    ```mlir
+    tandem.save %x as "x" : tensor<?x?xf32>
+    tandem.save %h as "hidden" consumer(linear) : tensor<?x?xf32>
+    tandem.save %r as "scale" per(row) : tensor<?xf32>
+    ```
+  }];
+  let arguments = (ins TensorOf<[F32]>:$value, StrAttr:$name,
+                       DefaultValuedAttr<Tandem_Consumer, "Consumer::nonlinear">:$consumer,
+                       DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per);
+  let assemblyFormat = [{
+    $value `as` $name (`consumer` `(` $consumer^ `)`)? (`per` `(` $per^ `)`)? attr-dict
+    `:` type($value)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tandem_RestoreOp : Tandem_Op<"restore", [Pure]> {
+  let summary = "what the forward pass has kept";
+  let description = [{
+    The value that a `tandem.save` of the function named by `tandem.forward` has kept,
+    as good as its storage is.
+
+    Example:
+
+    ```mlir
+    %x = tandem.restore "x" : tensor<?x?xf32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name);
+  let results = (outs TensorOf<[F32]>:$result);
+  let assemblyFormat = "$name attr-dict `:` type($result)";
 }
 
 def Tandem_DecodeOp : Tandem_Op<"decode", [Pure]> {

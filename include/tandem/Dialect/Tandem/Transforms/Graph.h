@@ -16,6 +16,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/Library.h"
 #include "llvm/Support/Error.h"
 
 namespace mlir::tandem {
@@ -32,7 +33,13 @@ struct Program {
 
 /// Finds the one program of a module. A graph needs a strategy's name; a kernel
 /// has its storages and must come without.
-llvm::Expected<Program> findProgram(ModuleOp module, StringRef strategy);
+/// `function` is its name where there are several, such as a layer's two
+/// passes.
+llvm::Expected<Program> findProgram(ModuleOp module, StringRef strategy,
+                                    StringRef function = {});
+
+/// The built-in strategies for a module's graphs: recipes for layers.
+ArrayRef<LibraryFile> getStrategiesFor(ModuleOp module);
 
 /// Checks a graph's boundary: every argument has a role, names are unique,
 /// there is a param, at most one step and one seed, and the results are the new

@@ -43,6 +43,39 @@ def RecognizeUpdates : Pass<"tandem-recognize-updates", "::mlir::ModuleOp"> {
   ];
 }
 
+def ConnectSaves : Pass<"tandem-connect-saves", "::mlir::ModuleOp"> {
+  let summary = "Make what a forward pass saves an output, and an input of the backward pass";
+  let description = [{
+    Each value that a function saves becomes a destination with the role `saved` and
+    one more result; each `tandem.restore` of the function whose `tandem.forward`
+    names it becomes an argument with the role `restored` and the same name. A value that
+    is saved under several names is saved once, under the first of them and for
+    the last kind of consumer.
+
+    What a strategy stores as it does an input of the function is not stored again: see
+    `-tandem-apply-strategy`.
+
+    Example: `test/Dialect/Tandem/connect-saves.mlir`
+
+    ```mlir
+    func.func @f(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">}) {
+      tandem.save %x as "x" : tensor<?x?xf32>
+      return
+    }
+    // becomes
+    func.func @f(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
+                 %0: tensor<?x?xf32> {tandem.role = #tandem.role<saved "x">}) -> tensor<?x?xf32> {
+      return %x : tensor<?x?xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::mlir::tandem::TandemDialect"];
+  let statistics = [
+    Statistic<"numSaved", "saved", "Number of tensors saved">,
+    Statistic<"numShared", "shared", "Number of saves that share another one's tensor">,
+  ];
+}
+
 def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
   let summary = "Give every param, grad and state of a graph its storage";
   let description = [{
@@ -52,6 +85,10 @@ def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
     `!tandem.stored`, with `tandem.decode` and `tandem.encode` beside them, and
     the function gets the strategy's compute policy. The arithmetic in between
     is not touched.
+
+    A `saved` tensor whose value is an input's, in the storage of that input, is
+    not written again: it is dropped, the backward pass restores the input, and the
+    attribute `tandem.kept` has its name with the role that was dropped.
 
     Example: `test/Dialect/Tandem/apply-strategy.mlir`
 
@@ -69,7 +106,28 @@ def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
                "Directories searched for <strategy>.mlir before the built-in ones">,
   ];
   let dependentDialects = ["::mlir::tandem::TandemDialect"];
-  let statistics = [Statistic<"numStored", "stored", "Number of arguments given a storage">];
+  let statistics = [
+    Statistic<"numStored", "stored", "Number of arguments given a storage">,
+    Statistic<"numShared", "shared", "Number of saved tensors that an input holds already">,
+  ];
+}
+
+def PrintSaves : Pass<"tandem-print-saves", "::mlir::ModuleOp"> {
+  let summary = "Print what forward passes keep in memory";
+  let description = [{
+    For each function that saves something, after `-tandem-connect-saves` and
+    `-tandem-apply-strategy`: each tensor's storage and how much of it there is for a
+    token (a row), in units U of `hidden` * 2 bytes (a bf16 for each of `hidden`
+    elements), without and with the scales. A dimension that is not known counts as
+    `hidden`. What is stored once for a whole tensor is not counted. The module stays as
+    it is.
+
+    Example: `test/Dialect/Tandem/print-saves.mlir`
+  }];
+  let options = [
+    Option<"hidden", "hidden", "int64_t", "0",
+           "Elements of a token in a unit; 0 for the number of columns of the first input">,
+  ];
 }
 
 def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {

@@ -1,0 +1,44 @@
+// What one layer of a Llama-style transformer keeps for its backward pass, token by token:
+// hidden size 3072, feed-forward size 8192. Its matrix products, its rotary embedding and its
+// attention are others' work, so that their tensors come in as inputs. Try
+//
+//   tandem-opt examples/llama/layer.mlir -tandem-connect-saves \
+//     -tandem-apply-strategy=strategy=coat -tandem-print-saves -o /dev/null
+func.func @llama_layer(
+    %x: tensor<?x3072xf32> {tandem.role = #tandem.role<input "x">},
+    %normed: tensor<?x3072xf32> {tandem.role = #tandem.role<input "normed">},
+    %query: tensor<?x3072xf32> {tandem.role = #tandem.role<input "query">},
+    %key: tensor<?x3072xf32> {tandem.role = #tandem.role<input "key">},
+    %turned_query: tensor<?x3072xf32> {tandem.role = #tandem.role<input "turned_query">},
+    %turned_key: tensor<?x3072xf32> {tandem.role = #tandem.role<input "turned_key">},
+    %value: tensor<?x3072xf32> {tandem.role = #tandem.role<input "value">},
+    %attended: tensor<?x3072xf32> {tandem.role = #tandem.role<input "attended">},
+    %h: tensor<?x3072xf32> {tandem.role = #tandem.role<input "h">},
+    %normed_h: tensor<?x3072xf32> {tandem.role = #tandem.role<input "normed_h">},
+    %gate: tensor<?x8192xf32> {tandem.role = #tandem.role<input "gate">},
+    %silu: tensor<?x8192xf32> {tandem.role = #tandem.role<input "silu">},
+    %up: tensor<?x8192xf32> {tandem.role = #tandem.role<input "up">},
+    %product: tensor<?x8192xf32> {tandem.role = #tandem.role<input "product">}) {
+  // Two norms.
+  tandem.save %x as "attention_norm" : tensor<?x3072xf32>
+  tandem.save %h as "mlp_norm" : tensor<?x3072xf32>
+  // The activation and its product with the gate.
+  tandem.save %gate as "act_gate" : tensor<?x8192xf32>
+  tandem.save %silu as "act_silu" : tensor<?x8192xf32>
+  tandem.save %up as "act_up" : tensor<?x8192xf32>
+  // The rotary embedding of queries and keys.
+  tandem.save %query as "rope_query" consumer(opaque) : tensor<?x3072xf32>
+  tandem.save %key as "rope_key" consumer(opaque) : tensor<?x3072xf32>
+  // FlashAttention keeps what it takes, and what it gives, which the projection behind it
+  // takes in turn: one tensor, kept once (COAT, appendix D).
+  tandem.save %turned_query as "flash_query" consumer(opaque) : tensor<?x3072xf32>
+  tandem.save %turned_key as "flash_key" consumer(opaque) : tensor<?x3072xf32>
+  tandem.save %value as "flash_value" consumer(opaque) : tensor<?x3072xf32>
+  tandem.save %attended as "flash_output" consumer(opaque) : tensor<?x3072xf32>
+  tandem.save %attended as "linear_attention" consumer(linear) : tensor<?x3072xf32>
+  // The other matrix products.
+  tandem.save %normed as "linear_qkv" consumer(linear) : tensor<?x3072xf32>
+  tandem.save %normed_h as "linear_gate_up" consumer(linear) : tensor<?x3072xf32>
+  tandem.save %product as "linear_down" consumer(linear) : tensor<?x8192xf32>
+  return
+}

@@ -1,0 +1,150 @@
+//===- TranscendentalsToArith.cpp - exp, log and tanh as f32 --------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pass that spells out transcendental functions: as
+// sequences of f32 and integer operations, so that they are the same numbers on
+// every target. docs/Numerics.md has the listings, and the worst errors.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_CONVERTTRANSCENDENTALSTOARITH
+#include "tandem/Conversion/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Least relative errors of what they are part of, coefficients rounded to f32.
+
+// (exp(r) - 1 - r) / r^2 on [-log(2)/2, log(2)/2], 2^-28.2.
+static constexpr double expCoefficients[] = {
+    0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558acp-5, 0x1.12397ep-7, 0x1.6a515ap-10};
+
+// (log(1 + f) - f + f^2/2) / f^3 on [sqrt(1/2) - 1, sqrt(2) - 1], 2^-27.3.
+static constexpr double logCoefficients[] = {
+    0x1.555554p-2, -0x1.000226p-2, 0x1.99a01ap-3, -0x1.547280p-3,
+    0x1.22d956p-3, -0x1.0d8304p-3, 0x1.055e3ap-3, -0x1.38c406p-4};
+
+// (tanh(a) / a - 1) / a^2 by a^2 up to 0.625^2, 2^-24.8.
+static constexpr double tanhCoefficients[] = {-0x1.55549ap-2, 0x1.10e8f8p-3,
+                                              -0x1.b48b6ep-5, 0x1.3b71e4p-6,
+                                              -0x1.15c772p-8};
+
+static Value buildHorner(SequenceBuilder &b, Value x,
+                         ArrayRef<double> coefficients) {
+  Value sum = b.real(x.getType(), coefficients.back());
+  for (double coefficient : llvm::reverse(coefficients.drop_back()))
+    sum = b.fma(sum, x, b.real(x.getType(), coefficient));
+  return sum;
+}
+
+/// 2^(integer - 127), for integers from 1 to 254.
+static Value buildPower(SequenceBuilder &b, Value integer) {
+  return b.bitcast(b.shl(integer, 23), b.builder.getF32Type());
+}
+
+/// exp(r) 2^n with x = r + n log(2), in two steps: what is subnormal or
+/// overflows is rounded once, by the second.
+static Value buildExp(SequenceBuilder &b, Value x) {
+  using P = arith::CmpFPredicate;
+  auto real = [&](double value) { return b.real(x.getType(), value); };
+  x = b.select(b.compare(P::OGT, x, real(89.0)), real(89.0), x);
+  x = b.select(b.compare(P::OLT, x, real(-104.0)), real(-104.0), x);
+  // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
+  Value sum = b.fma(x, real(0x1.715476p+0), real(0x1.8p23));
+  Value whole = b.sub(sum, real(0x1.8p23));
+  Value r = b.fma(whole, real(-0x1.62e430p-1), x);
+  r = b.fma(whole, real(0x1.05c610p-29), r);
+  Value rest = b.fma(b.mul(r, r), buildHorner(b, r, expCoefficients), r);
+  Value power = b.add(real(1.0), rest);
+  // Half of n, by a shift of what is not negative.
+  Value n = b.subi(b.bits(sum), b.like(b.bits(sum), 0x4B400000 - 256));
+  Value half = b.shr(n, 1);
+  Value first = buildPower(b, b.subi(half, b.like(half, 1)));
+  Value second = buildPower(b, b.subi(b.subi(n, half), b.like(half, 1)));
+  return b.mul(b.mul(power, first), second);
+}
+
+/// log(m) + e log(2) with x = m 2^e, m from sqrt(1/2) to sqrt(2).
+static Value buildLog(SequenceBuilder &b, Value x) {
+  using P = arith::CmpFPredicate;
+  auto real = [&](double value) { return b.real(x.getType(), value); };
+  Value isSmall = b.compare(P::OLT, x, real(0x1p-126));
+  Value normal = b.select(isSmall, b.mul(x, real(0x1p23)), x);
+  Value bits = b.bits(normal);
+  Value shifted = b.subi(bits, b.like(bits, 0x3F3504F3));
+  Value field = b.andi(shifted, b.like(shifted, 0xFF800000));
+  Value mantissa = b.bitcast(b.subi(bits, field), b.builder.getF32Type());
+  Value f = b.sub(mantissa, real(1.0));
+  Value e = b.fma(b.toReal(field), real(0x1p-23),
+                  b.select(isSmall, real(-23.0), real(0.0)));
+  Value square = b.mul(f, f);
+  Value rest = b.mul(b.mul(f, square), buildHorner(b, f, logCoefficients));
+  rest = b.fma(e, real(0x1.7f7d1cp-20), rest);
+  rest = b.fma(real(-0.5), square, rest);
+  Value result = b.fma(e, real(0x1.62e4p-1), b.add(f, rest));
+  result = b.select(b.compare(P::OLT, x, real(infinity)), result, x);
+  Value outside = b.select(b.compare(P::OEQ, x, real(0.0)), real(-infinity),
+                           b.fromBits(x.getType(), 0x7FFFFFFF));
+  return b.select(b.compare(P::OGT, x, real(0.0)), result, outside);
+}
+
+/// Odd: a polynomial near zero, 1 - 2 / (exp(2a) + 1) beyond.
+static Value buildTanh(SequenceBuilder &b, Value x) {
+  auto real = [&](double value) { return b.real(x.getType(), value); };
+  Value a = b.abs(x);
+  Value square = b.mul(a, a);
+  Value small =
+      b.fma(b.mul(a, square), buildHorner(b, square, tanhCoefficients), a);
+  Value power = buildExp(b, b.add(a, a));
+  Value large = b.sub(real(1.0), b.div(real(2.0), b.add(power, real(1.0))));
+  Value isSmall = b.compare(arith::CmpFPredicate::OLT, a, real(0.625));
+  Value magnitude = b.bits(b.select(isSmall, small, large));
+  Value sign = b.andi(b.bits(x), b.like(magnitude, 0x80000000));
+  return b.bitcast(b.ori(magnitude, sign), b.builder.getF32Type());
+}
+
+static Value build(SequenceBuilder &b, Operation *op, Value x) {
+  if (isa<math::ExpOp>(op))
+    return buildExp(b, x);
+  if (isa<math::LogOp>(op))
+    return buildLog(b, x);
+  return buildTanh(b, x);
+}
+
+namespace {
+struct ConvertTranscendentalsToArithPass
+    : public tandem::impl::ConvertTranscendentalsToArithBase<
+          ConvertTranscendentalsToArithPass> {
+  void runOnOperation() override {
+    SmallVector<Operation *> ops;
+    getOperation().walk([&](Operation *op) {
+      if (isa<math::ExpOp, math::LogOp, math::TanhOp>(op))
+        ops.push_back(op);
+    });
+    for (Operation *op : ops) {
+      OpBuilder builder(op);
+      SequenceBuilder b(builder, op->getLoc());
+      Value x = b.convert(op->getOperand(0), builder.getF32Type());
+      Type element = getElementTypeOrSelf(op->getResult(0).getType());
+      op->getResult(0).replaceAllUsesWith(b.convert(build(b, op, x), element));
+      op->erase();
+      ++numExpanded;
+    }
+  }
+};
+} // namespace

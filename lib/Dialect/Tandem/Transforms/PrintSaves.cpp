@@ -1,0 +1,157 @@
+//===- PrintSaves.cpp - Print what is kept in memory ----------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pass that prints how much memory forward passes keep
+// for their backward passes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Tandem/Transforms/Graph.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "llvm/Support/Format.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_PRINTSAVES
+#include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+/// Bits for a token.
+struct Bits {
+  double payload = 0, scales = 0;
+
+  Bits &operator+=(const Bits &other) {
+    payload += other.payload;
+    scales += other.scales;
+    return *this;
+  }
+};
+} // namespace
+
+static RankedTensorType getLogical(BlockArgument argument) {
+  if (auto stored = dyn_cast<StoredType>(argument.getType()))
+    return stored.getLogical();
+  return dyn_cast<RankedTensorType>(argument.getType());
+}
+
+/// The elements of a token.
+static double countElements(BlockArgument argument, int64_t hidden) {
+  RankedTensorType type = getLogical(argument);
+  if (getRole(argument).getPer() == Granularity::row)
+    return 1;
+  int64_t columns = type.getRank() == 0 ? 1 : type.getShape().back();
+  return double(ShapedType::isDynamic(columns) ? hidden : columns);
+}
+
+/// A group of a token's elements has one entry; of a block's rows each has its
+/// share, and what a whole tensor has once does not count.
+static Bits countBits(BlockArgument argument, int64_t hidden) {
+  Bits bits;
+  double elements = countElements(argument, hidden);
+  auto storage = cast<StoredType>(argument.getType()).getStorage();
+  for (const Plane &plane : storage.getPlanes()) {
+    unsigned width = plane.elementType.getIntOrFloatBitWidth();
+    if (plane.group == Group())
+      bits.payload += elements * width;
+    else if (!plane.group.isTensor())
+      bits.scales += std::ceil(elements / double(plane.group.columns)) * width /
+                     double(plane.group.rows);
+  }
+  return bits;
+}
+
+/// The role of a tensor that is saved, or that an input holds already; or null.
+static RoleAttr getSaved(func::FuncOp function, BlockArgument argument) {
+  RoleAttr role = getRole(argument);
+  if (role.getKind() == RoleKind::saved)
+    return role;
+  auto kept =
+      function->getAttrOfType<DictionaryAttr>(TandemDialect::getKeptAttrName());
+  return kept ? kept.getAs<RoleAttr>(role.getName()) : RoleAttr();
+}
+
+namespace {
+struct PrintSavesPass : public tandem::impl::PrintSavesBase<PrintSavesPass> {
+  using PrintSavesBase::PrintSavesBase;
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (isGraph(function) && failed(print(function, llvm::errs())))
+        return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+
+  LogicalResult print(func::FuncOp function, llvm::raw_ostream &os) {
+    auto saved =
+        llvm::filter_to_vector(function.getArguments(), [&](auto argument) {
+          return bool(getSaved(function, argument));
+        });
+    if (saved.empty())
+      return success();
+    FailureOr<int64_t> unit = findHidden(function);
+    if (failed(unit))
+      return failure();
+    os << "@" << function.getSymName() << " keeps for a token, in U = " << *unit
+       << " * 2 bytes:\n";
+    printRow(os, "", "payload", "and scales", "consumer", "storage");
+    Bits total;
+    for (BlockArgument argument : saved) {
+      if (!isa<StoredType>(argument.getType()))
+        return function.emitError(
+            "has no storages; run -tandem-apply-strategy first");
+      Bits bits = countBits(argument, *unit);
+      total += bits;
+      RoleAttr role = getSaved(function, argument);
+      printRow(os, role.getName().getValue(), inUnits(bits.payload, *unit),
+               inUnits(bits.payload + bits.scales, *unit),
+               stringifyConsumer(role.getConsumer()),
+               toString(cast<StoredType>(argument.getType()).getStorage()));
+    }
+    printRow(os, "total", inUnits(total.payload, *unit),
+             inUnits(total.payload + total.scales, *unit), "", "");
+    return success();
+  }
+
+  FailureOr<int64_t> findHidden(func::FuncOp function) {
+    if (hidden > 0)
+      return int64_t(hidden);
+    for (BlockArgument argument : function.getArguments())
+      if (RankedTensorType type = getLogical(argument);
+          type && type.getRank() == 2 && !type.isDynamicDim(1))
+        return type.getDimSize(1);
+    return function.emitError("has no tensor whose columns are known; say how "
+                              "many elements a token has: hidden=N");
+  }
+
+  static std::string inUnits(double bits, int64_t unit) {
+    std::string text;
+    llvm::raw_string_ostream(text)
+        << llvm::format("%.4f", bits / (16.0 * double(unit)));
+    return text;
+  }
+
+  static std::string toString(Attribute attribute) {
+    std::string text;
+    llvm::raw_string_ostream(text) << attribute;
+    return text;
+  }
+
+  static void printRow(llvm::raw_ostream &os, StringRef name, StringRef payload,
+                       StringRef whole, StringRef consumer, StringRef storage) {
+    std::string line;
+    llvm::raw_string_ostream row(line);
+    row << "  " << llvm::left_justify(name, 28)
+        << llvm::right_justify(payload, 9) << llvm::right_justify(whole, 12)
+        << "  " << llvm::left_justify(consumer, 11) << storage;
+    os << StringRef(line).rtrim() << "\n";
+  }
+};
+} // namespace

@@ -1,0 +1,130 @@
+"""Swapping modules of an existing model for compressed ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from tandem.torch import nn
+
+
+@dataclass
+class Compression:
+    """What :func:`compress_activations` did to a model."""
+
+    #: Modules that were swapped: their names, and what they are now.
+    swapped: dict[str, str] = field(default_factory=dict)
+    #: Modules that were left alone, and why.
+    left: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {what}" for name, what in self.swapped.items()]
+        lines += [f"{name}: left alone, {why}" for name, why in self.left.items()]
+        return "\n".join(lines)
+
+
+class _Unfit(Exception):
+    """Why a module stays as it is."""
+
+
+def _like(new: torch.nn.Module, old: torch.nn.Module) -> torch.nn.Module:
+    """The new module with the parameters and the mode of the old one."""
+    for name, parameter in old._parameters.items():
+        new._parameters[name] = parameter
+    return new.train(old.training)
+
+
+def _rms_norm(old: torch.nn.Module, options: dict) -> torch.nn.Module:
+    if old.weight is None:
+        raise _Unfit("it has no weight")
+    if old.weight.dim() != 1:
+        raise _Unfit("it normalizes more than the last dimension")
+    eps = getattr(old, "variance_epsilon", getattr(old, "eps", None))
+    return _like(nn.RMSNorm(old.weight.shape[0], eps, device="meta", **options), old)
+
+
+def _layer_norm(old: torch.nn.LayerNorm, options: dict) -> torch.nn.Module:
+    if old.weight is None or old.bias is None:
+        raise _Unfit("it has no weight or no bias")
+    if old.weight.dim() != 1:
+        raise _Unfit("it normalizes more than the last dimension")
+    new = nn.LayerNorm(old.weight.shape[0], old.eps, device="meta", **options)
+    return _like(new, old)
+
+
+def _linear(old: torch.nn.Linear, options: dict) -> torch.nn.Module:
+    if type(old) is not torch.nn.Linear:
+        raise _Unfit(f"{type(old).__name__} may compute more than torch.nn.Linear")
+    new = nn.Linear(old.in_features, old.out_features, old.bias is not None,
+                    device="meta", **options)
+    return _like(new, old)
+
+
+def _gated_mlp(old: torch.nn.Module, options: dict) -> torch.nn.Module:
+    act = old.act_fn
+    name = type(act).__name__
+    if name in ("SiLU", "SiLUActivation"):
+        gated = nn.SwiGLU(**options)
+    elif name in ("GELUTanh", "PytorchGELUTanh") or (
+            name == "GELU" and getattr(act, "approximate", "") == "tanh"):
+        gated = nn.GeGLU(**options)
+    else:
+        raise _Unfit(f"its activation {name} is neither SiLU nor GELU by tanh")
+    parts = (old.gate_proj, old.up_proj, old.down_proj)
+    return nn.GatedMLP(*parts, gated).train(old.training)
+
+
+def _swap_for(module: torch.nn.Module) -> Callable | None:
+    """What makes a compressed module of this one, if anything."""
+    if isinstance(module, nn._Compressed | nn.GatedMLP):
+        return None
+    if all(hasattr(module, name) for name in ("gate_proj", "up_proj", "down_proj",
+                                              "act_fn")):
+        return _gated_mlp
+    is_huggingface = (type(module).__name__.endswith("RMSNorm")
+                      and hasattr(module, "variance_epsilon"))
+    if isinstance(module, torch.nn.RMSNorm) or is_huggingface:
+        return _rms_norm
+    if isinstance(module, torch.nn.LayerNorm):
+        return _layer_norm
+    return _linear if isinstance(module, torch.nn.Linear) else None
+
+
+def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
+                         path: Sequence[str | os.PathLike] = ()) -> Compression:
+    """Swaps a model's norms, gated feed-forward blocks and linear layers, in place, for
+    modules that keep their activations as the recipe says.
+
+    It knows :class:`torch.nn.RMSNorm`, :class:`torch.nn.LayerNorm`,
+    :class:`torch.nn.Linear`, and, of Hugging Face's models, the RMSNorms with a
+    ``variance_epsilon`` and the blocks with ``gate_proj``, ``up_proj``, ``down_proj`` and
+    ``act_fn``. Parameters stay the same objects under the same names, so that optimizers
+    go on and checkpoints load.
+
+    Returns:
+        what was swapped, and what was left alone and why.
+    """
+    done = Compression()
+    _swap_children(model, "", {"recipe": recipe, "path": path}, done)
+    return done
+
+
+def _swap_children(parent: torch.nn.Module, prefix: str, options: dict,
+                   done: Compression) -> None:
+    """Swaps what is below a module, the innermost modules first."""
+    for name, module in list(parent.named_children()):
+        full = prefix + name
+        _swap_children(module, f"{full}.", options, done)
+        swap = _swap_for(module)
+        if swap is None:
+            continue
+        try:
+            new = swap(module, options)
+        except _Unfit as reason:
+            done.left[full] = str(reason)
+            continue
+        setattr(parent, name, new)
+        done.swapped[full] = f"{type(module).__name__} -> {type(new).__name__}"

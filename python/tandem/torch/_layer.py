@@ -1,0 +1,173 @@
+"""A layer's two passes, compiled, over PyTorch's tensors."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import re
+import threading
+from collections.abc import Mapping, Sequence
+
+import torch
+
+import tandem
+from tandem import _tandem
+from tandem._kernel import Kernel, Plane, Plan, RoleKind
+
+#: What a tensor of a module can be, and how a strategy spells it.
+EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+
+#: What holds a plane's entries. 8-bit codes are bytes to PyTorch.
+HOLDERS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16,
+           "i16": torch.int16}
+
+
+def recipe_text(recipe: str, path: Sequence[str | os.PathLike] = ()) -> str:
+    """The text of a recipe: that of ``<recipe>.mlir`` on ``path``, or built in."""
+    for directory in path:
+        file = pathlib.Path(directory, f"{recipe}.mlir")
+        if file.exists():
+            return file.read_text()
+    texts = _tandem.recipes()
+    if recipe not in texts:
+        raise ValueError(f"unknown recipe {recipe!r}; built-in ones are "
+                         f"{', '.join(texts)}; others are files <name>.mlir on path")
+    return texts[recipe]
+
+
+def with_edges(recipe: str, text: str, dtype: torch.dtype,
+               vector_dtype: torch.dtype) -> str:
+    """The recipe for a layer whose tensors and weights a module has in these types."""
+    rules = "".join(
+        f"\n  tandem.assign {kind} per({per}) = #tandem.float<{EDGES[of]}>"
+        for kind in ("input", "output")
+        for per, of in (("element", dtype), ("column", vector_dtype)))
+    head = re.search(r'tandem\.strategy\s+@"?' + re.escape(recipe) + r'"?[^{]*{', text)
+    if not head:
+        raise ValueError(f"the file of recipe {recipe!r} does not define "
+                         f'tandem.strategy @"{recipe}"')
+    return text[:head.end()] + rules + text[head.end():]
+
+
+class Pass:
+    """A compiled pass of a layer: tensors by role in, tensors by role out."""
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        self._local = threading.local()
+
+    def planes(self, *kinds: RoleKind) -> list[Plane]:
+        """The planes of roles of some kinds."""
+        return [plane for plane in self.kernel.planes if plane.kind in kinds]
+
+    def run(self, shape: tuple[int, int], tensors: Mapping[str, torch.Tensor],
+            hypers: Sequence[float] = ()) -> None:
+        """Launches the kernel over planes, all of which are there."""
+        if 0 in shape or not any(plane.written for plane in self.kernel.planes):
+            return
+        plan = getattr(self._local, "plan", None)
+        if plan is None:
+            plan = self._local.plan = Plan(self.kernel)
+        plan.update([shape], [[tensors[plane.name].data_ptr()
+                               for plane in self.kernel.planes]])
+        plan.launch([list(hypers)], [[1] * len(self.kernel.integers)])
+
+    def allocate(self, shape: tuple[int, int], like: torch.Tensor,
+                 kinds: Sequence[RoleKind]) -> dict[str, torch.Tensor]:
+        """New planes, which only this pass writes."""
+        rows, columns = shape
+        planes = {}
+        for plane in self.planes(*kinds):
+            dtype = HOLDERS.get(plane.type, torch.uint8)
+            count = plane.entries(columns, rows)
+            planes[plane.name] = torch.empty(count, dtype=dtype, device=like.device)
+        return planes
+
+
+class Layer:
+    """A layer of the library, or MLIR text of one, under a recipe."""
+
+    def __init__(self, layer: str, recipe: str, dtype: torch.dtype,
+                 vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = ()):
+        text = _tandem.layers().get(layer, layer)
+        module = text + with_edges(recipe, recipe_text(recipe, path), dtype, vector_dtype)
+        forward = re.search(r"tandem\.forward\s*=\s*@(\w+)", text)
+        backward = re.search(r"func\.func\s+@(\w+)\((?:(?!func\.func).)*?tandem\.forward",
+                             text, re.DOTALL)
+        if not forward or not backward:
+            raise ValueError("a layer has two functions, the backward pass with the "
+                             "attribute tandem.forward = @name of the other")
+        self.name = forward[1]
+        self.forward, self.backward = (
+            Pass(tandem.compile(module, recipe, function=name))
+            for name in (forward[1], backward[1]))
+        #: The planes that the backward pass needs of the forward pass, by name: what it
+        #: has saved, and inputs that are kept as they are.
+        self.restored = [plane.name for plane in self.backward.planes(RoleKind.RESTORED)]
+
+    @property
+    def saved(self) -> list[Plane]:
+        """The planes that stay in memory between the passes."""
+        return self.backward.planes(RoleKind.RESTORED)
+
+
+@functools.lru_cache(maxsize=None)
+def compiled(layer: str, recipe: str, dtype: torch.dtype, vector_dtype: torch.dtype,
+             path: tuple[str, ...] = ()) -> Layer:
+    """A layer, compiled once for all modules that have it."""
+    for kind in (dtype, vector_dtype):
+        if kind not in EDGES:
+            raise TypeError(f"a layer's tensors are float32, bfloat16 or float16, got "
+                            f"{kind}")
+    return Layer(layer, recipe, dtype, vector_dtype, path)
+
+
+class LayerFunction(torch.autograd.Function):
+    """Runs a layer: ``apply(layer, hypers, state, inputs' names, *inputs)``.
+
+    The outputs are those of the forward pass, in order; the gradient of the input
+    "x" is the backward pass's output "dx", that of the output "y" its input "dy".
+    """
+
+    @staticmethod
+    def forward(ctx, layer: Layer, hypers: tuple, state: dict, names: tuple, *inputs):
+        step = layer.forward
+        wide = [x for x in inputs if x.dim() > 1] or list(inputs)
+        shape = (wide[0].numel() // max(1, wide[0].shape[-1]), wide[0].shape[-1])
+        tensors = {name: x.contiguous() for name, x in zip(names, inputs, strict=True)}
+        outputs = step.allocate(shape, wide[0], (RoleKind.OUTPUT,))
+        saved = step.allocate(shape, wide[0], (RoleKind.SAVED,))
+        saved |= {name: plane for name, plane in state.items() if name in saved}
+        step.run(shape, tensors | outputs | saved, hypers)
+        kept = tensors | saved
+        ctx.save_for_backward(*(kept[name] for name in layer.restored),
+                              *(tensors[name] for name in _vectors(layer)))
+        ctx.layer, ctx.shape, ctx.names = layer, shape, names
+        ctx.shapes = [x.shape for x in inputs]
+        results = tuple(plane.view(wide[0].shape) for plane in outputs.values())
+        return results if len(results) > 1 else results[0] if results else None
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, *gradients):
+        step, names = ctx.layer.backward, ctx.layer.restored + _vectors(ctx.layer)
+        tensors = dict(zip(names, ctx.saved_tensors, strict=True))
+        arriving = [p.name for p in step.planes(RoleKind.INPUT) if p.name not in tensors]
+        tensors |= {name: gradient.contiguous()
+                    for name, gradient in zip(arriving, gradients, strict=True)}
+        like = next(iter(tensors.values()))
+        results = step.allocate(ctx.shape, like, (RoleKind.OUTPUT,))
+        step.run(ctx.shape, tensors | results)
+        if 0 in ctx.shape:
+            results = {name: plane.zero_() for name, plane in results.items()}
+        return (None, None, None, None, *(
+            results[f"d{name}"].view(shape) if f"d{name}" in results else None
+            for name, shape in zip(ctx.names, ctx.shapes, strict=True)))
+
+
+def _vectors(layer: Layer) -> list[str]:
+    """The forward pass's inputs that the backward pass takes again, such as weights."""
+    ours = {plane.name for plane in layer.forward.planes(RoleKind.INPUT)}
+    return [plane.name for plane in layer.backward.planes(RoleKind.INPUT)
+            if plane.name in ours]

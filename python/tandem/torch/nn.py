@@ -1,0 +1,205 @@
+"""Modules whose saved activations are compressed inside the kernels that make them.
+
+>>> import torch, tandem.torch
+>>> norm = tandem.torch.nn.RMSNorm(512, recipe="coat")
+>>> norm(torch.randn(4, 512)).shape
+torch.Size([4, 512])
+
+Each has the parameters of the PyTorch module it stands for, so that checkpoints load
+unchanged. What it keeps for the backward pass is stored as its recipe says
+(:func:`tandem.recipes`, or files on ``path``).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+
+import torch
+from torch.nn import functional
+
+from tandem._kernel import RoleKind
+from tandem.torch._layer import Layer, LayerFunction, compiled
+
+
+class _Compressed:
+    """What modules with a recipe share."""
+
+    recipe: str
+    path: tuple[str, ...]
+
+    def _set_recipe(self, recipe: str, path: Sequence[str | os.PathLike]) -> None:
+        self.recipe, self.path = recipe, tuple(os.fspath(p) for p in path)
+        #: What the recipe keeps from step to step, by plane: scales of delayed scaling.
+        self._kept: dict[str, torch.Tensor] = {}
+
+    def _layer(self, name: str, dtype: torch.dtype,
+               vector_dtype: torch.dtype | None = None) -> Layer:
+        return compiled(name, self.recipe, dtype, vector_dtype or dtype, self.path)
+
+    def _state(self, layer: Layer) -> dict[str, torch.Tensor]:
+        for plane in layer.forward.kernel.planes:
+            if plane.kept and plane.name not in self._kept:
+                count = plane.entries(1, 1)
+                self._kept[plane.name] = torch.zeros(count, dtype=torch.float32)
+        return self._kept
+
+    def _run(self, layer: Layer, names: tuple[str, ...], *inputs: torch.Tensor,
+             hypers: tuple[float, ...] = ()):
+        return LayerFunction.apply(layer, hypers, self._state(layer), names, *inputs)
+
+
+class RMSNorm(_Compressed, torch.nn.RMSNorm):
+    """:class:`torch.nn.RMSNorm` over the last dimension."""
+
+    def __init__(self, normalized_shape, eps: float | None = None, device=None,
+                 dtype=None, *, recipe: str = "coat",
+                 path: Sequence[str | os.PathLike] = ()):
+        super().__init__(normalized_shape, eps, True, device, dtype)
+        if len(self.normalized_shape) != 1:
+            raise ValueError("RMSNorm normalizes the last dimension, got "
+                             f"normalized_shape={tuple(self.normalized_shape)}")
+        self._set_recipe(recipe, path)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        layer = self._layer("rms_norm", x.dtype, self.weight.dtype)
+        return self._run(layer, ("x", "weight"), x, self.weight, hypers=(eps,))
+
+
+class LayerNorm(_Compressed, torch.nn.LayerNorm):
+    """:class:`torch.nn.LayerNorm` over the last dimension, with weight and bias."""
+
+    def __init__(self, normalized_shape, eps: float = 1e-5, device=None, dtype=None, *,
+                 recipe: str = "coat", path: Sequence[str | os.PathLike] = ()):
+        super().__init__(normalized_shape, eps, True, True, device, dtype)
+        if len(self.normalized_shape) != 1:
+            raise ValueError("LayerNorm normalizes the last dimension, got "
+                             f"normalized_shape={tuple(self.normalized_shape)}")
+        self._set_recipe(recipe, path)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        layer = self._layer("layer_norm", x.dtype, self.weight.dtype)
+        return self._run(layer, ("x", "weight", "bias"), x, self.weight, self.bias,
+                         hypers=(self.eps,))
+
+
+class _Gated(_Compressed, torch.nn.Module):
+    layer = ""
+
+    def __init__(self, *, recipe: str = "coat", path: Sequence[str | os.PathLike] = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+
+    def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        if gate.shape != up.shape or gate.dtype != up.dtype:
+            raise ValueError(
+                f"gate is {tuple(gate.shape)} of {gate.dtype}, up is {tuple(up.shape)} "
+                f"of {up.dtype}; they must be alike")
+        return self._run(self._layer(self.layer, gate.dtype), ("gate", "up"), gate, up)
+
+
+class SwiGLU(_Gated):
+    """silu(gate) * up."""
+
+    layer = "swiglu"
+
+
+class GeGLU(_Gated):
+    """gelu(gate) * up, GELU by tanh: ``torch.nn.GELU("tanh")``."""
+
+    layer = "geglu"
+
+
+class _Keeper:
+    """Keeps a matrix product's input; products of the same input share what is kept."""
+
+    def __init__(self):
+        self._last = threading.local()
+
+    def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
+        """The planes that the backward pass needs, and the rows and columns."""
+        last = getattr(self._last, "kept", None)
+        key = (layer, x._version, x.data_ptr())
+        if last is not None and last[0]() is x and last[1] == key:
+            return last[2]
+        rows = x.contiguous().view(-1, x.shape[-1])
+        shape = tuple(rows.shape)
+        planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
+        planes["x"] = rows
+        layer.forward.run(shape, planes)
+        kept = [planes[name] for name in layer.restored], shape
+        self._last.kept = weakref.ref(x), key, kept
+        return kept
+
+
+_KEEPER = _Keeper()
+
+
+class _LinearFunction(torch.autograd.Function):
+    """A matrix product that keeps its input as the recipe says."""
+
+    @staticmethod
+    def forward(ctx, layer: Layer, state: dict, x, weight, bias):
+        planes, ctx.shape = _KEEPER.keep(layer, state, x)
+        ctx.save_for_backward(weight, *planes)
+        ctx.layer, ctx.has_bias = layer, bias is not None
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        weight, *planes = ctx.saved_tensors
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[2:]
+        rows = dy.reshape(-1, dy.shape[-1])
+        dx = dy @ weight if needs_x else None
+        dweight = rows.T @ _restore(ctx.layer, ctx.shape, planes) if needs_weight else None
+        dbias = rows.sum(0) if ctx.has_bias and needs_bias else None
+        return None, None, dx, dweight, dbias
+
+
+def _restore(layer: Layer, shape: tuple[int, int], planes: list) -> torch.Tensor:
+    step = layer.backward
+    value = step.allocate(shape, planes[0], (RoleKind.OUTPUT,))
+    step.run(shape, dict(zip(layer.restored, planes, strict=True)) | value)
+    return value["value"].view(shape)
+
+
+class Linear(_Compressed, torch.nn.Linear):
+    """:class:`torch.nn.Linear`, whose matrix products are PyTorch's own.
+
+    Modules that are given the same tensor, such as a query's, a key's and a value's,
+    keep it once. Under autocast it computes in autocast's type.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True,
+                 device=None, dtype=None, *, recipe: str = "coat",
+                 path: Sequence[str | os.PathLike] = ()):
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self._set_recipe(recipe, path)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight, bias = self.weight, self.bias
+        if torch.is_autocast_enabled(x.device.type):
+            dtype = torch.get_autocast_dtype(x.device.type)
+            x, weight = x.to(dtype), weight.to(dtype)
+            bias = None if bias is None else bias.to(dtype)
+        if not torch.is_grad_enabled() or not weight.requires_grad:
+            return functional.linear(x, weight, bias)
+        layer = self._layer("keep", x.dtype)
+        return _LinearFunction.apply(layer, self._state(layer), x, weight, bias)
+
+
+class GatedMLP(torch.nn.Module):
+    """down_proj(act(gate_proj(x)) * up_proj(x)), as Hugging Face's Llama has it."""
+
+    def __init__(self, gate_proj: torch.nn.Module, up_proj: torch.nn.Module,
+                 down_proj: torch.nn.Module, act: torch.nn.Module):
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = gate_proj, up_proj, down_proj
+        self.act = act
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(self.act(self.gate_proj(x), self.up_proj(x)))

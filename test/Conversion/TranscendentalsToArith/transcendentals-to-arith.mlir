@@ -1,0 +1,66 @@
+// RUN: tandem-opt %s -convert-transcendentals-to-arith -cse | FileCheck %s
+
+// n = the integer nearest to x / log(2), from the low bits of a sum with 1.5 * 2^23; the
+// power 2^n is multiplied in two halves.
+// CHECK-LABEL: func.func @exp(
+// CHECK-SAME:      %[[X:.+]]: f32)
+// CHECK:         arith.cmpf ogt, %[[X]]
+// CHECK:         %[[WITHIN:.+]] = arith.select
+// CHECK:         %[[SUM:.+]] = math.fma %{{.+}}, %{{.+}}, %{{.+}} : f32
+// CHECK:         %[[N:.+]] = arith.subf %[[SUM]]
+// CHECK:         %[[R0:.+]] = math.fma %[[N]]
+// CHECK:         %[[R:.+]] = math.fma %[[N]], %{{.+}}, %[[R0]] : f32
+// CHECK-COUNT-5: math.fma
+// CHECK:         arith.addf
+// CHECK:         arith.bitcast %[[SUM]] : f32 to i32
+// CHECK-COUNT-2: arith.shli
+// CHECK:         %[[FIRST:.+]] = arith.mulf
+// CHECK:         %[[RESULT:.+]] = arith.mulf %[[FIRST]]
+// CHECK:         return %[[RESULT]]
+func.func @exp(%x: f32) -> f32 {
+  %0 = math.exp %x : f32
+  return %0 : f32
+}
+
+// Zero, what is below it, and infinity have their own results.
+// CHECK-LABEL: func.func @log(
+// CHECK-SAME:      %[[X:.+]]: f32)
+// CHECK:         arith.sitofp
+// CHECK:         %[[BELOW:.+]] = arith.cmpf olt, %[[X]]
+// CHECK:         %[[FINITE:.+]] = arith.select %[[BELOW]], %{{.+}}, %[[X]] : f32
+// CHECK:         arith.cmpf oeq, %[[X]]
+// CHECK:         %[[OUTSIDE:.+]] = arith.select
+// CHECK:         %[[POSITIVE:.+]] = arith.cmpf ogt, %[[X]]
+// CHECK:         %[[RESULT:.+]] = arith.select %[[POSITIVE]], %[[FINITE]], %[[OUTSIDE]] : f32
+// CHECK:         return %[[RESULT]]
+func.func @log(%x: f32) -> f32 {
+  %0 = math.log %x : f32
+  return %0 : f32
+}
+
+// The sign is that of the argument, also of -0.
+// CHECK-LABEL: func.func @tanh(
+// CHECK-SAME:      %[[X:.+]]: f32)
+// CHECK:         %[[A:.+]] = math.absf %[[X]] : f32
+// CHECK:         arith.divf
+// CHECK:         %[[SMALL:.+]] = arith.cmpf olt, %[[A]]
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[X]] : f32 to i32
+// CHECK:         %[[SIGN:.+]] = arith.andi %[[BITS]]
+// CHECK:         %[[SIGNED:.+]] = arith.ori %{{.+}}, %[[SIGN]] : i32
+// CHECK:         arith.bitcast %[[SIGNED]] : i32 to f32
+// CHECK-NOT:     math.tanh
+func.func @tanh(%x: f32) -> f32 {
+  %0 = math.tanh %x : f32
+  return %0 : f32
+}
+
+// Other formats are computed in f32, and vectors as their elements are.
+// CHECK-LABEL: func.func @formats(
+// CHECK-SAME:      %[[X:.+]]: vector<8xbf16>)
+// CHECK:         arith.extf %[[X]] : vector<8xbf16> to vector<8xf32>
+// CHECK:         %[[RESULT:.+]] = arith.truncf %{{.+}} : vector<8xf32> to vector<8xbf16>
+// CHECK:         return %[[RESULT]]
+func.func @formats(%x: vector<8xbf16>) -> vector<8xbf16> {
+  %0 = math.exp %x : vector<8xbf16>
+  return %0 : vector<8xbf16>
+}

@@ -1,0 +1,179 @@
+#===- test_layers.py - Layers and what they save ---------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of layers' forward and backward passes under recipes:
+# CPU code and PTX against the reference interpreter, gradients against PyTorch.
+#
+#===----------------------------------------------------------------------===#
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+import tandem
+from support.kernels import assert_same
+from support.launch import Tensor, aligned_copy, launch
+from tandem._kernel import RoleKind
+
+LAYERS = {"rms_norm": {"eps": 1e-6}, "layer_norm": {"eps": 1e-5}, "swiglu": {},
+          "geglu": {}, "keep": {}}
+SHAPES = ((1, 1), (3, 15), (2, 17), (5, 64), (2, 1000), (70, 33))
+KINDS = ("ordinary", "zeros", "huge", "subnormal", "special")
+#: What the interpreter calls an input that the compiler does not keep twice.
+SHARED = {"keep": {"x": "kept"}}
+
+DTYPES = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16, "i16": np.uint16}
+
+
+def test_the_library_is_tested():
+    assert set(tandem.layers()) == set(LAYERS)
+
+
+@functools.cache
+def compiled(function, recipe, target="cpu", **options):
+    layer = function.removesuffix("_backward")
+    return tandem.compile(layer, recipe, target=target, function=function, **options)
+
+
+def values(kind, shape, rng):
+    """f32 numbers of a kind."""
+    x = rng.standard_normal(shape).astype(np.float32)
+    if kind == "zeros":
+        x[::2] = 0
+    elif kind == "huge":
+        x.flat[::37] *= np.float32(1e30)
+    elif kind == "subnormal":
+        x *= np.float32(1e-40)
+    elif kind == "special":
+        x.flat[::11], x.flat[5::23], x.flat[7::29] = np.nan, np.inf, -0.0
+    return x
+
+
+def encode(x, kind):
+    """The bits of f32 numbers as a plane of plain floats has them."""
+    if kind == "f32":
+        return x.view(np.uint32)
+    assert kind == "bf16"
+    return torch.from_numpy(x).to(torch.bfloat16).view(torch.uint16).numpy()
+
+
+def planes_for(kernel, shape, kind, rng):
+    """Inputs of a kind, and zeros where the kernel writes."""
+    rows, columns = shape
+    planes = {}
+    for plane in kernel.planes:
+        count = plane.entries(columns, rows)
+        dtype = DTYPES.get(plane.type, np.uint8)
+        if plane.kind == RoleKind.INPUT:
+            planes[plane.name] = encode(values(kind, count, rng), plane.type)
+        else:
+            planes[plane.name] = np.zeros(count, dtype)
+        if plane.sets_size:
+            planes[plane.name] = planes[plane.name].reshape(shape)
+    return planes
+
+
+def by_interpreter(function, recipe, planes, shared=()):
+    """The planes after the pass, by the source graph."""
+    layer = function.removesuffix("_backward")
+    names = {name: SHARED.get(layer, {}).get(name, f"{name}.saved") for name in shared}
+    given = {names.get(name, name): plane.copy() for name, plane in planes.items()}
+    tandem.interpret(layer, recipe, given, hypers_of(function), function=function)
+    return {name: given[names.get(name, name)] for name in planes}
+
+
+def hypers_of(function):
+    return LAYERS.get(function, {})
+
+
+def by_cpu(kernel, planes):
+    copy = {name: plane.copy() for name, plane in planes.items()}
+    kernel(copy, **hypers_of(kernel.name))
+    return copy
+
+
+def by_ptx(kernel, planes, shape):
+    copy = {name: aligned_copy(plane.reshape(-1)) for name, plane in planes.items()}
+    launch(kernel, [Tensor(copy, shape=shape)],
+           [hypers_of(kernel.name)], blocks=2)
+    return {name: copy[name].reshape(plane.shape) for name, plane in planes.items()}
+
+
+def backward_planes(layer, recipe, forward, shape, rng):
+    """What the backward pass begins with, and which of it are the forward's inputs."""
+    kernel = compiled(f"{layer}_backward", recipe)
+    planes = planes_for(kernel, shape, "ordinary", rng)
+    for plane in kernel.planes:
+        if plane.kind == RoleKind.RESTORED or plane.name in forward:
+            planes[plane.name] = forward[plane.name]
+    inputs = {p.name for p in compiled(layer, recipe).planes if p.kind == RoleKind.INPUT}
+    shared = [p.name for p in kernel.planes
+              if p.kind == RoleKind.RESTORED and p.name in inputs]
+    return planes, shared
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("recipe", tandem.recipes())
+@pytest.mark.parametrize("layer", LAYERS)
+def test_passes_against_the_interpreter(layer, recipe, kind):
+    for seed, shape in enumerate(SHAPES):
+        rng = np.random.default_rng(seed)
+        planes = planes_for(compiled(layer, recipe), shape, kind, rng)
+        forward = by_cpu(compiled(layer, recipe), planes)
+        assert_same(forward, by_interpreter(layer, recipe, planes), str(shape))
+        planes, shared = backward_planes(layer, recipe, forward, shape, rng)
+        function = f"{layer}_backward"
+        assert_same(by_cpu(compiled(function, recipe), planes),
+                    by_interpreter(function, recipe, planes, shared), str(shape))
+
+
+@pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
+@pytest.mark.parametrize("recipe", ("bf16", "coat", "mxfp8", "te-delayed"))
+@pytest.mark.parametrize("layer", LAYERS)
+def test_ptx_against_cpu(layer, recipe, chip):
+    for seed, shape in enumerate(((1, 1), (3, 17), (5, 300), (6, 512))):
+        rng = np.random.default_rng(seed)
+        planes = planes_for(compiled(layer, recipe), shape, KINDS[seed], rng)
+        forward = by_cpu(compiled(layer, recipe), planes)
+        assert_same(by_ptx(compiled(layer, recipe, chip), planes, shape), forward)
+        planes, _ = backward_planes(layer, recipe, forward, shape, rng)
+        function = f"{layer}_backward"
+        assert_same(by_ptx(compiled(function, recipe, chip), planes, shape),
+                    by_cpu(compiled(function, recipe), planes))
+
+
+#===----------------------------------------------------------------------===#
+# What is saved
+#===----------------------------------------------------------------------===#
+
+
+def saved_bits(layer, recipe):
+    """Bits for each element between the passes, by plane."""
+    return {p.name: p.bits / (p.group * p.rows)
+            for p in compiled(f"{layer}_backward", recipe).planes
+            if p.kind == RoleKind.RESTORED and p.per == 0 and not p.is_whole_tensor}
+
+
+def test_an_input_is_not_kept_twice():
+    """In bf16 the input is what the backward pass needs; nothing else is written."""
+    assert saved_bits("swiglu", "bf16") == {"gate": 16, "up": 16}
+    written = [p.name for p in compiled("swiglu", "bf16").planes if p.written]
+    assert written == ["y"]
+
+
+def test_groups_of_a_token():
+    assert saved_bits("swiglu", "coat") == {
+        "gate.saved": 8, "gate.saved.scale": 1, "up.saved": 8, "up.saved.scale": 1}
+    # Rows of 17 have two scales each, the second for one element.
+    plane = next(p for p in compiled("swiglu", "coat").planes
+                 if p.name == "gate.saved.scale")
+    assert plane.entries(17, rows=3) == 6
+
+
+def test_linear_layers_have_one_scale():
+    plane = next(p for p in compiled("keep", "coat").planes if p.name == "kept.scale")
+    assert plane.is_whole_tensor

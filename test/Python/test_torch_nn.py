@@ -1,0 +1,313 @@
+#===- test_torch_nn.py - Modules with compressed activations ---*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of tandem.torch.nn against PyTorch's modules, and of
+# compress_activations.
+#
+#===----------------------------------------------------------------------===#
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tandem
+import tandem.torch
+from tandem.torch import nn
+from torch.utils.checkpoint import checkpoint
+
+#: The error of gradients, relative to their norm, that a recipe's storages allow.
+ALLOWED = {"fp32": 1e-6, "bf16": 4e-3, "te-current": 4e-2, "te-delayed": 4e-2,
+           "coat": 4e-2, "mxfp8": 5e-2, "block-128": 4e-2}
+
+
+class Gated(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, gate, up):
+        return self.function(gate) * up
+
+
+def gelu(x):
+    return torch.nn.functional.gelu(x, approximate="tanh")
+
+
+MODULES = {
+    "RMSNorm": (lambda **o: nn.RMSNorm(48, 1e-6, **o), lambda: torch.nn.RMSNorm(48, 1e-6)),
+    "LayerNorm": (lambda **o: nn.LayerNorm(48, **o), lambda: torch.nn.LayerNorm(48)),
+    "SwiGLU": (lambda **o: nn.SwiGLU(**o), lambda: Gated(torch.nn.functional.silu)),
+    "GeGLU": (lambda **o: nn.GeGLU(**o), lambda: Gated(gelu)),
+    "Linear": (lambda **o: nn.Linear(48, 20, **o), lambda: torch.nn.Linear(48, 20)),
+}
+
+
+def error(got, want):
+    got = got.detach().double()
+    return float((got - want).norm() / want.norm().clamp_min(1e-30))
+
+
+def pair(name, recipe, dtype=torch.float32):
+    """Our module and PyTorch's in f64, with the same random parameters."""
+    torch.manual_seed(7)
+    ours, theirs = MODULES[name][0](recipe=recipe).to(dtype), MODULES[name][1]()
+    for p in theirs.parameters():
+        torch.nn.init.normal_(p)
+    theirs.to(dtype)
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs.double()
+
+
+def inputs_of(name, shape=(3, 5, 48), dtype=torch.float32):
+    count = 2 if name.endswith("GLU") else 1
+    torch.manual_seed(3)
+    return [torch.randn(shape, dtype=dtype).requires_grad_() for _ in range(count)]
+
+
+def both(ours, theirs, inputs):
+    """Our results and theirs: outputs, gradients of the inputs and of parameters."""
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    got, want = ours(*inputs), theirs(*wide)
+    dy = torch.randn(want.shape, generator=torch.Generator().manual_seed(5))
+    got.backward(dy.to(got.dtype))
+    want.backward(dy.to(got.dtype).double())
+    return ([got, *(x.grad for x in inputs), *(p.grad for p in ours.parameters())],
+            [want, *(x.grad for x in wide), *(p.grad for p in theirs.parameters())])
+
+
+@pytest.mark.parametrize("recipe", tandem.recipes())
+@pytest.mark.parametrize("name", MODULES)
+def test_gradients(name, recipe):
+    ours, theirs = pair(name, recipe)
+    got, want = both(ours, theirs, inputs_of(name))
+    assert error(got[0], want[0]) < 1e-6  # the forward pass is exact
+    assert all(error(g, w) < ALLOWED[recipe] for g, w in zip(got[1:], want[1:]))
+    assert all(g.dtype is torch.float32 for g in got)
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
+@pytest.mark.parametrize("name", MODULES)
+def test_types(name, dtype):
+    ours, theirs = pair(name, "coat", dtype)
+    got, want = both(ours, theirs, inputs_of(name, dtype=dtype))
+    assert all(g.dtype is dtype for g in got)
+    assert all(error(g, w) < 5e-2 for g, w in zip(got, want))
+
+
+def test_types_of_norms():
+    """A norm's weights may be wider than its tensors."""
+    norm = nn.RMSNorm(48, recipe="coat")
+    x = torch.randn(4, 48, dtype=torch.bfloat16)
+    norm(x).sum().backward()
+    assert norm(x).dtype is torch.bfloat16 and norm.weight.grad.dtype is torch.float32
+
+
+@pytest.mark.parametrize("shape", ((48,), (0, 48), (2, 0, 48), (1, 48)))
+@pytest.mark.parametrize("name", MODULES)
+def test_shapes(name, shape):
+    ours, theirs = pair(name, "coat")
+    got, want = both(ours, theirs, inputs_of(name, shape))
+    assert [g.shape for g in got] == [w.shape for w in want]
+    assert all(error(g, w) < 5e-2 for g, w in zip(got, want) if w.numel())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_strides(name):
+    """Tensors with gaps, and transposed ones, are copied."""
+    ours, theirs = pair(name, "fp32")
+    base = [x.detach().transpose(0, 1) for x in inputs_of(name)]
+    got, want = both(ours, theirs, [x.requires_grad_() for x in base])
+    assert all(error(g, w) < 1e-6 for g, w in zip(got, want))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_checkpoints(name):
+    """Computing a forward pass again gives the same gradients, bit for bit."""
+    ours, _ = pair(name, "coat")
+    grads = []
+    for run in (lambda *x: ours(*x), lambda *x: checkpoint(ours, *x, use_reentrant=False)):
+        inputs = inputs_of(name)
+        run(*inputs).square().sum().backward()
+        grads.append([x.grad for x in inputs])
+    assert all(torch.equal(a, b) for a, b in zip(*grads))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_grad(name):
+    ours, theirs = pair(name, "coat")
+    inputs = inputs_of(name)
+    with torch.no_grad():
+        y = ours(*inputs)
+    assert not y.requires_grad
+    assert error(y, theirs(*(x.double() for x in inputs)).detach()) < 1e-6
+
+
+def test_autocast():
+    model = torch.nn.Sequential(nn.LayerNorm(48, recipe="coat"), nn.Linear(48, 20, recipe="coat"))
+    x = torch.randn(6, 48)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = model(x)
+    assert y.dtype is torch.bfloat16
+    y.float().sum().backward()
+    assert all(p.grad.dtype is torch.float32 for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_second_derivatives_are_refused(name):
+    ours, _ = pair(name, "coat")
+    inputs = inputs_of(name)
+    (grad,) = torch.autograd.grad(ours(*inputs).square().sum(), inputs[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+#===----------------------------------------------------------------------===#
+# Memory
+#===----------------------------------------------------------------------===#
+
+
+def saved_bytes(run):
+    """The bytes of different tensors that autograd keeps."""
+    sizes = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        result = run()
+    del result
+    return sum(sizes.values())
+
+
+def test_saved_bytes():
+    """A code for each element, and a scale of two bytes for each 16."""
+    gate, up = (torch.randn(64, 512, dtype=torch.bfloat16, requires_grad=True)
+                for _ in range(2))
+    coat = saved_bytes(lambda: nn.SwiGLU(recipe="coat")(gate, up))
+    assert coat == 2 * 64 * 512 * (1 + 2 / 16)
+    assert saved_bytes(lambda: nn.SwiGLU(recipe="bf16")(gate, up)) == 2 * 64 * 512 * 2
+
+
+def test_one_tensor_is_kept_once():
+    x = torch.randn(64, 512, dtype=torch.bfloat16, requires_grad=True)
+    layers = [nn.Linear(512, 16, dtype=torch.bfloat16, recipe="coat") for _ in range(3)]
+    weights = 3 * 512 * 16 * 2
+    assert saved_bytes(lambda: [layer(x) for layer in layers]) == weights + 64 * 512 + 4
+    with torch.no_grad():
+        x.mul_(2)  # another value: kept anew
+    grads = []
+    for layer in layers:
+        layer(x).sum().backward()
+        grads.append(layer.weight.grad)
+    assert torch.equal(grads[0], grads[1])
+    assert error(grads[0], x.double().sum(0).expand(16, 512)) < 4e-2
+
+
+def test_delayed_scaling_remembers():
+    """The scale of a step is made of earlier steps' magnitudes."""
+    layer = nn.Linear(48, 8, bias=False, recipe="te-delayed")
+    x = torch.ones(4, 48)
+    for size in (1.0, 64.0):
+        layer(x * size).sum().backward()
+    # The third step has a scale for 64 and no use for it.
+    layer.weight.grad = None
+    layer(x * 3).sum().backward()
+    assert error(layer.weight.grad, torch.full((8, 48), 12.0).double()) < 0.07
+
+
+#===----------------------------------------------------------------------===#
+# Models
+#===----------------------------------------------------------------------===#
+
+
+class LlamaRMSNorm(torch.nn.Module):
+    """As Transformers has it."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(size) + 0.5)
+        self.variance_epsilon = 1e-6
+
+    def forward(self, x):
+        variance = x.pow(2).mean(-1, keepdim=True)
+        return self.weight * (x * torch.rsqrt(variance + self.variance_epsilon))
+
+
+class LlamaMLP(torch.nn.Module):
+    def __init__(self, size, act):
+        super().__init__()
+        self.gate_proj = torch.nn.Linear(size, 2 * size, bias=False)
+        self.up_proj = torch.nn.Linear(size, 2 * size, bias=False)
+        self.down_proj = torch.nn.Linear(2 * size, size, bias=False)
+        self.act_fn = act
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(torch.nn.Module):
+    def __init__(self, size=48, act=None):
+        super().__init__()
+        self.norm = LlamaRMSNorm(size)
+        self.mlp = LlamaMLP(size, act or torch.nn.SiLU())
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+
+
+def test_a_model_is_swapped():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(Block(), Block())
+    exact, names = copy.deepcopy(model).double(), list(model.state_dict())
+    parameters = list(model.parameters())
+    done = tandem.torch.compress_activations(model, recipe="coat")
+    assert done.swapped["0.norm"] == "LlamaRMSNorm -> RMSNorm"
+    assert done.swapped["0.mlp"] == "LlamaMLP -> GatedMLP"
+    assert done.swapped["1.mlp.down_proj"] == "Linear -> Linear"
+    assert len(done.swapped) == 10 and not done.left
+    assert list(model.state_dict()) == names
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    got, want = both(model, exact, [torch.randn(6, 48).requires_grad_()])
+    assert all(error(g, w) < 8e-2 for g, w in zip(got, want))
+    again = tandem.torch.compress_activations(model)
+    assert not again.swapped and not again.left
+
+
+def test_what_does_not_fit_is_left():
+    class Doubled(torch.nn.Linear):
+        pass
+
+    model = torch.nn.ModuleDict({
+        "plain": torch.nn.LayerNorm(8, elementwise_affine=False),
+        "wide": torch.nn.RMSNorm((4, 8)),
+        "doubled": Doubled(8, 8),
+        "block": LlamaMLP(8, torch.nn.ReLU())})
+    done = tandem.torch.compress_activations(model)
+    assert done.left == {
+        "plain": "it has no weight or no bias",
+        "wide": "it normalizes more than the last dimension",
+        "doubled": "Doubled may compute more than torch.nn.Linear",
+        "block": "its activation ReLU is neither SiLU nor GELU by tanh"}
+    assert "wide: left alone, it normalizes" in str(done)
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(ValueError, match="unknown recipe 'cote'; built-in ones are"):
+        nn.SwiGLU(recipe="cote")(torch.ones(1, 8), torch.ones(1, 8))
+    with pytest.raises(TypeError, match="float32, bfloat16 or float16, got torch.float64"):
+        nn.SwiGLU()(torch.ones(1, 8).double(), torch.ones(1, 8).double())
+    with pytest.raises(ValueError, match=r"gate is \(1, 8\) of torch.float32, up is \(1, 9\)"):
+        nn.SwiGLU()(torch.ones(1, 8), torch.ones(1, 9))
+    with pytest.raises(ValueError, match="normalizes the last dimension"):
+        nn.RMSNorm((4, 8))
+    with pytest.raises(ValueError, match="normalizes the last dimension"):
+        nn.LayerNorm((4, 8))
+    (tmp_path / "mine.mlir").write_text("module {}")
+    with pytest.raises(ValueError, match='does not define tandem.strategy @"mine"'):
+        nn.SwiGLU(recipe="mine", path=[tmp_path])(torch.ones(1, 8), torch.ones(1, 8))
