@@ -469,6 +469,8 @@ listTexts(intptr_t count, const char *(*getName)(intptr_t),
 
 NB_MODULE(_tandem, m) {
   m.doc() = "Bindings of Tandem's compiler and runtime";
+  // Caches of torch.compile hold kernels until the process ends.
+  nb::set_leak_warnings(false);
   nb::class_<Kernel>(m, "Kernel")
       .def(nb::init<const std::string &, const std::string &,
                     const std::vector<std::string> &, const std::string &,

@@ -1,0 +1,124 @@
+#===- run.py - Measure saved activations -----------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the measurement of what one layer keeps for its backward pass,
+# how long its passes take and how good its gradients are, under every recipe.
+#
+#===----------------------------------------------------------------------===#
+"""Usage: run.py [--hidden N ...] [--tokens N] [--rounds N] [--results FOLDER]"""
+
+import argparse
+import pathlib
+import statistics
+import sys
+import time
+
+import torch
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import common  # noqa: E402
+from layer import make  # noqa: E402
+
+import tandem  # noqa: E402
+import tandem.torch  # noqa: E402
+
+BATCH = 2
+
+
+def kept_bytes(layer, run) -> int:
+    """The bytes of the tensors that autograd keeps, but for parameters."""
+    own = {p.untyped_storage().data_ptr() for p in layer.parameters()}
+    sizes = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            sizes[storage.data_ptr()] = storage.nbytes(), tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = run()
+    del result
+    return sum(size for size, _ in sizes.values())
+
+
+class Case:
+    """One way to run the layer."""
+
+    def __init__(self, name: str, hidden: int, tokens: int):
+        self.name = name
+        dtype = torch.float64 if name == "f64" else torch.bfloat16
+        self.layer, cos, sin = make(hidden, tokens // BATCH, torch.bfloat16)
+        if name in tandem.recipes():
+            tandem.torch.compress_activations(self.layer, recipe=name)
+        self.layer, self.cos, self.sin = self.layer.to(dtype), cos.to(dtype), sin.to(dtype)
+        shape = BATCH, tokens // BATCH, hidden
+        generator = torch.Generator().manual_seed(1)
+        draw = lambda: torch.randn(shape, generator=generator).bfloat16().to(dtype)  # noqa: E731
+        self.x, self.dy = draw().requires_grad_(), draw()
+        self.call = torch.compile(self.layer) if name == "torch.compile" else self.layer
+
+    def forward(self):
+        return self.call(self.x, self.cos, self.sin)
+
+    def step(self) -> float:
+        """The seconds that both passes take."""
+        for p in [self.x, *self.layer.parameters()]:
+            p.grad = None
+        begin = time.perf_counter()
+        self.forward().backward(self.dy)
+        return time.perf_counter() - begin
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        self.step()
+        named = {name: p.grad for name, p in self.layer.named_parameters()}
+        return {name: grad.double() for name, grad in (named | {"x": self.x.grad}).items()}
+
+
+def compare(got: dict, want: dict) -> dict:
+    """The worst over a layer's gradients: relative error, and 1 - cosine."""
+    errors = {name: float((got[name] - w).norm() / w.norm()) for name, w in want.items()}
+    cosines = {name: float(torch.nn.functional.cosine_similarity(
+        got[name].flatten(), w.flatten(), 0)) for name, w in want.items()}
+    return {"error": errors, "cosine": cosines}
+
+
+def measure(hidden: int, tokens: int, rounds: int) -> dict:
+    names = ["bf16 eager", "torch.compile", *sorted(set(tandem.recipes()) - {"fp32"})]
+    exact = Case("f64", hidden, tokens).gradients()
+    cases, rows = [], {}
+    for name in names:
+        case = Case(name, hidden, tokens)
+        rows[name] = compare(case.gradients(), exact)
+        unit = tokens * hidden * 2
+        rows[name]["kept"] = kept_bytes(case.layer, case.forward) / unit
+        cases.append(case)
+        print(f"hidden {hidden}: {name} keeps {rows[name]['kept']:.3f} U", flush=True)
+    times = {name: [] for name in names}
+    for number in range(rounds):
+        for case in cases:
+            times[case.name].append(case.step())
+        print(f"hidden {hidden}: round {number + 1} of {rounds}", flush=True)
+    for name in names:
+        rows[name]["ms"] = 1e3 * statistics.median(times[name])
+    return {"hidden": hidden, "tokens": tokens, "rounds": rounds, "rows": rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hidden", type=int, nargs="+", default=[512, 1024, 2048])
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--results", type=pathlib.Path, default=common.RESULTS)
+    options = parser.parse_args()
+    layers = [measure(hidden, options.tokens, options.rounds)
+              for hidden in options.hidden]
+    common.save("activations", {
+        "machine": common.machine(), "torch": torch.__version__,
+        "threads": torch.get_num_threads(), "layers": layers}, options.results)
+
+
+if __name__ == "__main__":
+    main()

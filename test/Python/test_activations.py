@@ -1,0 +1,64 @@
+#===- test_activations.py - Measurements of activations --------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of benchmarks/activations on a small layer.
+#
+#===----------------------------------------------------------------------===#
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "benchmarks/activations"
+
+
+def by_path(name):
+    """A module of the folder, under a name that no other has."""
+    import importlib.util
+    sys.path.insert(0, str(FOLDER))
+    try:
+        spec = importlib.util.spec_from_file_location(f"activations_{name}", FOLDER / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(FOLDER))
+    return module
+
+
+def test_page_is_up_to_date():
+    page = by_path("page")
+    assert (ROOT / "docs/Activations.md").read_text() == page.write(ROOT / "benchmarks/results"), (
+        "run benchmarks/activations/page.py")
+
+
+def test_a_layer():
+    """What a recipe keeps, by hand: a layer of width 64, whose block is 128 wide."""
+    run = by_path("run")
+    unit = 32 * 64 * 2
+    kept = {name: run.kept_bytes(case.layer, case.forward) / unit
+            for name in ("bf16", "coat")
+            for case in [run.Case(name, 64, 32)]}
+    # Norms' inputs (2), gate, up (2 * 2) and the products' inputs (1 + 1 + 2; of the
+    # attention's its output is) go from 2 bytes to 1, and a scale of 2 for each 16 of norms
+    # and gates.
+    shared = kept["bf16"] - (2 + 4 + 4)
+    tensors = 3 * 4 / unit
+    scales = (2 + 4) / 16
+    assert kept["coat"] == pytest.approx(shared + (2 + 4 + 4) / 2 + 0.5 + scales + tensors, abs=0.1)
+
+
+def test_command(tmp_path):
+    environment = dict(os.environ, PYTHON=sys.executable)
+    done = subprocess.run(
+        [ROOT / "scripts/activations.sh", "--hidden", "64", "--tokens", "16", "--rounds", "1",
+         "--results", tmp_path], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "round 1 of 1" in done.stdout
