@@ -23,7 +23,7 @@ from data import Corpus, load_corpus
 from model import ModelShape
 from optimizers import (
     ALL_STRATEGIES,
-    PAPER_STRATEGIES,
+    DEFAULT_STRATEGIES,
     Hyperparameters,
     check_strategy,
 )
@@ -58,8 +58,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--strategies",
         metavar="A,B,...",
-        help="strategies to compare, or `all` (default: "
-        f"{','.join(PAPER_STRATEGIES)}; with --quick all)",
+        help="strategies to compare, STRATEGY+RECIPE for one with compressed "
+        f"activations, or `all` (default: {','.join(DEFAULT_STRATEGIES)}; "
+        "with --quick all)",
     )
     parser.add_argument(
         "--quick", action="store_true", help="a smaller model and fewer steps"
@@ -103,7 +104,7 @@ def chosen_strategies(text: str | None, quick: bool) -> list[str]:
     if takes_all:
         names = list(ALL_STRATEGIES)
     elif text is None:
-        names = list(PAPER_STRATEGIES)
+        names = list(DEFAULT_STRATEGIES)
     else:
         names = list(dict.fromkeys(filter(None, text.split(","))))
     if not names:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import tandem.torch
 import torch
 import torch.nn.functional as functional
 from torch import nn
@@ -29,23 +30,31 @@ class ModelShape:
 class Linear(nn.Module):
     """A linear map without bias: weights of deviation 1/sqrt(inputs)."""
 
+    recipe: str | None = None  # how what it saves is stored, if not as it is
+
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(outputs, inputs) * inputs**-0.5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.linear(x, self.weight.float())
+        if self.recipe is None:
+            return functional.linear(x, self.weight.float())
+        return tandem.torch.nn.linear(x, self.weight.float(), recipe=self.recipe)
 
 
 class Norm(nn.Module):
     """Root-mean-square normalization with a gain."""
+
+    recipe: str | None = None
 
     def __init__(self, width: int):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.rms_norm(x, x.shape[-1:], self.weight.float(), 1e-6)
+        if self.recipe is None:
+            return functional.rms_norm(x, x.shape[-1:], self.weight.float(), 1e-6)
+        return tandem.torch.nn.rms_norm(x, self.weight.float(), 1e-6, recipe=self.recipe)
 
 
 class Embedding(nn.Module):
@@ -119,8 +128,34 @@ class Transformer(nn.Module):
 
 
 def make_model(
-    vocabulary: int, shape: ModelShape, seed: int, dtype: torch.dtype
+    vocabulary: int,
+    shape: ModelShape,
+    seed: int,
+    dtype: torch.dtype,
+    recipe: str | None = None,
 ) -> Transformer:
-    """A model in dtype whose initial weights are bf16 numbers in any dtype."""
+    """A model in dtype whose initial weights are bf16 numbers in any dtype, and
+    whose norms and linear maps save their activations as a recipe says."""
     torch.manual_seed(seed)
-    return Transformer(vocabulary, shape).to(torch.bfloat16).to(dtype)
+    model = Transformer(vocabulary, shape).to(torch.bfloat16).to(dtype)
+    for module in model.modules():
+        if isinstance(module, Linear | Norm):
+            module.recipe = recipe
+    return model
+
+
+def saved_bytes(model: Transformer, batch: tuple[torch.Tensor, torch.Tensor]) -> int:
+    """What autograd keeps between the passes, weights in any format aside."""
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    shapes = {p.shape for p in model.parameters()} | {p.T.shape for p in model.parameters()}
+    sizes = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights and tensor.shape not in shapes:
+            sizes[storage.data_ptr()] = storage.nbytes(), tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model.loss(*batch)
+    return sum(size for size, _ in sizes.values())

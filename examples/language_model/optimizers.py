@@ -23,6 +23,8 @@ PAPER_STRATEGIES = (
 ALL_STRATEGIES = PAPER_STRATEGIES + tuple(
     name for name in tandem.strategies() if name not in PAPER_STRATEGIES
 )
+# An 8-bit optimizer beside activations in 8 bits.
+DEFAULT_STRATEGIES = PAPER_STRATEGIES + ("residual-softsign-root+coat",)
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
@@ -46,9 +48,19 @@ class Hyperparameters:
         return self.final_lr + (self.lr - self.final_lr) * cosine
 
 
-def parameter_dtype(strategy: str, path: Sequence[str] = ()) -> torch.dtype:
+def split_name(name: str) -> tuple[str, str | None]:
+    """STRATEGY or STRATEGY+RECIPE: what the optimizer and what activations have."""
+    strategy, _, recipe = name.partition("+")
+    if recipe and recipe not in tandem.recipes():
+        raise ValueError(
+            f"unknown recipe '{recipe}'; there are {', '.join(tandem.recipes())}"
+        )
+    return strategy, recipe or None
+
+
+def parameter_dtype(name: str, path: Sequence[str] = ()) -> torch.dtype:
     """The format of the weights and gradients that the model computes with."""
-    planes = tandem.compile("adamw", strategy, path=path).planes
+    planes = tandem.compile("adamw", split_name(name)[0], path=path).planes
     for plane in planes:
         if plane.name == "param" and plane.visible:
             return DTYPES[plane.type]
@@ -56,7 +68,7 @@ def parameter_dtype(strategy: str, path: Sequence[str] = ()) -> torch.dtype:
 
 
 def make_optimizer(
-    strategy: str,
+    name: str,
     parameters: Iterable[torch.nn.Parameter],
     hyper: Hyperparameters,
     metrics: bool = False,
@@ -69,7 +81,7 @@ def make_optimizer(
         betas=hyper.betas,
         eps=hyper.eps,
         weight_decay=hyper.weight_decay,
-        strategy=strategy,
+        strategy=split_name(name)[0],
         metrics=metrics,
         path=path,
     )

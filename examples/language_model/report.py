@@ -19,6 +19,7 @@ from train import Config, Record
 COLUMNS = (
     "strategy",
     "bytes/param",
+    "saved KiB",
     "optimizer ms",
     "train loss",
     "val. loss",
@@ -27,6 +28,7 @@ COLUMNS = (
     "stream error",
 )
 LEGEND = """\
+saved KiB: the activations of a batch that autograd keeps for the backward pass.
 optimizer ms: median time of a step of the optimizer alone, without metrics.
 train loss: mean over the last twentieth of the run; losses in nats/character.
 EDQ ratio, lost updates: mean over all steps of the training.
@@ -37,7 +39,7 @@ from float64 AdamW on the recorded gradients, over the distance it moved."""
 def stream_line(strategy: str, error: StreamError) -> str:
     """One strategy's errors on the gradient stream."""
     return (
-        f"  {strategy:<18} stored weight {error.stored:9.2e}"
+        f"  {strategy:<27} stored weight {error.stored:9.2e}"
         f"   visible weight {error.visible:9.2e}"
     )
 
@@ -47,6 +49,7 @@ def row(record: Record, error: StreamError) -> list[str]:
     return [
         record.strategy,
         f"{record.bytes_per_parameter:g}",
+        f"{record.saved_bytes / 1024:.0f}",
         f"{record.optimizer_ms:.2f}",
         f"{record.final_train_loss():.4f}",
         f"{record.validation_loss[-1]:.4f}",

@@ -11,8 +11,14 @@ import time
 import torch
 
 from data import Corpus, batches
-from model import ModelShape, Transformer, make_model
-from optimizers import Hyperparameters, make_optimizer, parameter_dtype, set_lr
+from model import ModelShape, Transformer, make_model, saved_bytes
+from optimizers import (
+    Hyperparameters,
+    make_optimizer,
+    parameter_dtype,
+    set_lr,
+    split_name,
+)
 from progress import Progress
 
 TIMED_STEPS = 30
@@ -46,6 +52,7 @@ class Record:
     optimizer_ms: float = 0.0
     step_ms: float = 0.0
     parameters: int = 0
+    saved_bytes: int = 0  # of a batch's activations, between the passes
     train_loss: list[float] = dataclasses.field(default_factory=list)
     edq: list[float] = dataclasses.field(default_factory=list)
     edq_ratio: list[float] = dataclasses.field(default_factory=list)
@@ -111,7 +118,9 @@ def describe(record: Record) -> str:
 def train(strategy: str, corpus: Corpus, config: Config, progress: Progress) -> Record:
     """One run; seed and batches are the same whatever the strategy."""
     dtype = parameter_dtype(strategy, config.path)
-    model = make_model(len(corpus.vocabulary), config.shape, config.seed, dtype)
+    model = make_model(
+        len(corpus.vocabulary), config.shape, config.seed, dtype, split_name(strategy)[1]
+    )
     optimizer = make_optimizer(
         strategy, model.parameters(), config.hyper, metrics=True, path=config.path
     )
@@ -122,6 +131,7 @@ def train(strategy: str, corpus: Corpus, config: Config, progress: Progress) -> 
     )
     start = time.perf_counter()
     for step, batch in enumerate(drawn):
+        record.saved_bytes = record.saved_bytes or saved_bytes(model, batch)
         set_lr(optimizer, config.hyper.lr_at(step, config.steps))
         optimizer.zero_grad()
         loss = model.loss(*batch)

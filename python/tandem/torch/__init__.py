@@ -19,6 +19,6 @@ from tandem.torch._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, L
                                    RMSprop)
 from tandem.torch._optimizer import Optimizer
 
-__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "DecodedWeights",
-           "Compression", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop", "Ranks", "SGD",
-           "compress_activations", "convert_state", "decode_weights", "nn"]
+__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
+           "DecodedWeights", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",
+           "Ranks", "SGD", "compress_activations", "convert_state", "decode_weights", "nn"]

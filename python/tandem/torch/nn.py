@@ -7,7 +7,7 @@ torch.Size([4, 512])
 
 Each has the parameters of the PyTorch module it stands for, so that checkpoints load
 unchanged. What it keeps for the backward pass is stored as its recipe says
-(:func:`tandem.recipes`, or files on ``path``).
+(:func:`tandem.recipes`, or files on ``path``). There are functions of the same kinds.
 """
 
 from __future__ import annotations
@@ -24,31 +24,89 @@ from tandem._kernel import RoleKind
 from tandem.torch._layer import Layer, LayerFunction, compiled
 
 
+Path = Sequence[str | os.PathLike]
+
+
+def _layer(name: str, recipe: str, path: Path, dtype: torch.dtype,
+           vector_dtype: torch.dtype | None = None) -> Layer:
+    return compiled(name, recipe, dtype, vector_dtype or dtype,
+                    tuple(os.fspath(p) for p in path))
+
+
+def _state(layer: Layer, state: dict | None) -> dict[str, torch.Tensor]:
+    """What a recipe keeps from step to step, as it is or to begin with."""
+    kept = [plane for plane in layer.forward.kernel.planes if plane.kept]
+    if kept and state is None:
+        raise ValueError("the recipe keeps scales from step to step; give a dict for them "
+                         "as state, the same in each step")
+    for plane in kept:
+        if plane.name not in state:
+            state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32)
+    return state if kept else {}
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
+             recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
+    """:func:`torch.nn.functional.rms_norm` over the last dimension."""
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    layer = _layer("rms_norm", recipe, path, x.dtype, weight.dtype)
+    return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight"), x, weight)
+
+
+def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *,
+               recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
+    """:func:`torch.nn.functional.layer_norm` over the last dimension."""
+    layer = _layer("layer_norm", recipe, path, x.dtype, weight.dtype)
+    return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight", "bias"),
+                               x, weight, bias)
+
+
+def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
+           state: dict | None) -> torch.Tensor:
+    if gate.shape != up.shape or gate.dtype != up.dtype:
+        raise ValueError(
+            f"gate is {tuple(gate.shape)} of {gate.dtype}, up is {tuple(up.shape)} "
+            f"of {up.dtype}; they must be alike")
+    layer = _layer(name, recipe, path, gate.dtype)
+    return LayerFunction.apply(layer, (), _state(layer, state), ("gate", "up"), gate, up)
+
+
+def swiglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),
+           state: dict | None = None) -> torch.Tensor:
+    """silu(gate) * up."""
+    return _gated("swiglu", gate, up, recipe, path, state)
+
+
+def geglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),
+          state: dict | None = None) -> torch.Tensor:
+    """gelu(gate) * up, GELU by tanh."""
+    return _gated("geglu", gate, up, recipe, path, state)
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
+           recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
+    """:func:`torch.nn.functional.linear`; what is given the same tensor keeps it once."""
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    if not torch.is_grad_enabled() or not weight.requires_grad:
+        return functional.linear(x, weight, bias)
+    layer = _layer("keep", recipe, path, x.dtype)
+    return _LinearFunction.apply(layer, _state(layer, state), x, weight, bias)
+
+
 class _Compressed:
     """What modules with a recipe share."""
 
-    recipe: str
-    path: tuple[str, ...]
-
-    def _set_recipe(self, recipe: str, path: Sequence[str | os.PathLike]) -> None:
+    def _set_recipe(self, recipe: str, path: Path) -> None:
         self.recipe, self.path = recipe, tuple(os.fspath(p) for p in path)
         #: What the recipe keeps from step to step, by plane: scales of delayed scaling.
         self._kept: dict[str, torch.Tensor] = {}
 
-    def _layer(self, name: str, dtype: torch.dtype,
-               vector_dtype: torch.dtype | None = None) -> Layer:
-        return compiled(name, self.recipe, dtype, vector_dtype or dtype, self.path)
-
-    def _state(self, layer: Layer) -> dict[str, torch.Tensor]:
-        for plane in layer.forward.kernel.planes:
-            if plane.kept and plane.name not in self._kept:
-                count = plane.entries(1, 1)
-                self._kept[plane.name] = torch.zeros(count, dtype=torch.float32)
-        return self._kept
-
-    def _run(self, layer: Layer, names: tuple[str, ...], *inputs: torch.Tensor,
-             hypers: tuple[float, ...] = ()):
-        return LayerFunction.apply(layer, hypers, self._state(layer), names, *inputs)
+    @property
+    def _options(self) -> dict:
+        return {"recipe": self.recipe, "path": self.path, "state": self._kept}
 
 
 class RMSNorm(_Compressed, torch.nn.RMSNorm):
@@ -56,7 +114,7 @@ class RMSNorm(_Compressed, torch.nn.RMSNorm):
 
     def __init__(self, normalized_shape, eps: float | None = None, device=None,
                  dtype=None, *, recipe: str = "coat",
-                 path: Sequence[str | os.PathLike] = ()):
+                 path: Path = ()):
         super().__init__(normalized_shape, eps, True, device, dtype)
         if len(self.normalized_shape) != 1:
             raise ValueError("RMSNorm normalizes the last dimension, got "
@@ -64,16 +122,14 @@ class RMSNorm(_Compressed, torch.nn.RMSNorm):
         self._set_recipe(recipe, path)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
-        layer = self._layer("rms_norm", x.dtype, self.weight.dtype)
-        return self._run(layer, ("x", "weight"), x, self.weight, hypers=(eps,))
+        return rms_norm(x, self.weight, self.eps, **self._options)
 
 
 class LayerNorm(_Compressed, torch.nn.LayerNorm):
     """:class:`torch.nn.LayerNorm` over the last dimension, with weight and bias."""
 
     def __init__(self, normalized_shape, eps: float = 1e-5, device=None, dtype=None, *,
-                 recipe: str = "coat", path: Sequence[str | os.PathLike] = ()):
+                 recipe: str = "coat", path: Path = ()):
         super().__init__(normalized_shape, eps, True, True, device, dtype)
         if len(self.normalized_shape) != 1:
             raise ValueError("LayerNorm normalizes the last dimension, got "
@@ -81,36 +137,29 @@ class LayerNorm(_Compressed, torch.nn.LayerNorm):
         self._set_recipe(recipe, path)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        layer = self._layer("layer_norm", x.dtype, self.weight.dtype)
-        return self._run(layer, ("x", "weight", "bias"), x, self.weight, self.bias,
-                         hypers=(self.eps,))
+        return layer_norm(x, self.weight, self.bias, self.eps, **self._options)
 
 
-class _Gated(_Compressed, torch.nn.Module):
-    layer = ""
+class SwiGLU(_Compressed, torch.nn.Module):
+    """silu(gate) * up."""
 
-    def __init__(self, *, recipe: str = "coat", path: Sequence[str | os.PathLike] = ()):
+    def __init__(self, *, recipe: str = "coat", path: Path = ()):
         super().__init__()
         self._set_recipe(recipe, path)
 
     def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        if gate.shape != up.shape or gate.dtype != up.dtype:
-            raise ValueError(
-                f"gate is {tuple(gate.shape)} of {gate.dtype}, up is {tuple(up.shape)} "
-                f"of {up.dtype}; they must be alike")
-        return self._run(self._layer(self.layer, gate.dtype), ("gate", "up"), gate, up)
+        return swiglu(gate, up, **self._options)
 
 
-class SwiGLU(_Gated):
-    """silu(gate) * up."""
-
-    layer = "swiglu"
-
-
-class GeGLU(_Gated):
+class GeGLU(_Compressed, torch.nn.Module):
     """gelu(gate) * up, GELU by tanh: ``torch.nn.GELU("tanh")``."""
 
-    layer = "geglu"
+    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+
+    def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return geglu(gate, up, **self._options)
 
 
 class _Keeper:
@@ -176,20 +225,12 @@ class Linear(_Compressed, torch.nn.Linear):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True,
                  device=None, dtype=None, *, recipe: str = "coat",
-                 path: Sequence[str | os.PathLike] = ()):
+                 path: Path = ()):
         super().__init__(in_features, out_features, bias, device, dtype)
         self._set_recipe(recipe, path)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weight, bias = self.weight, self.bias
-        if torch.is_autocast_enabled(x.device.type):
-            dtype = torch.get_autocast_dtype(x.device.type)
-            x, weight = x.to(dtype), weight.to(dtype)
-            bias = None if bias is None else bias.to(dtype)
-        if not torch.is_grad_enabled() or not weight.requires_grad:
-            return functional.linear(x, weight, bias)
-        layer = self._layer("keep", x.dtype)
-        return _LinearFunction.apply(layer, self._state(layer), x, weight, bias)
+        return linear(x, self.weight, self.bias, **self._options)
 
 
 class GatedMLP(torch.nn.Module):
