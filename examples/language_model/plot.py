@@ -30,6 +30,8 @@ STYLES = {
     "fp32-optim": ("#CC79A7", "--"),
     "master-weights": ("#009E73", "-."),
     "remainder": ("#009E73", ":"),
+    "residual-softsign-root": ("#F0E442", "-"),
+    "residual-softsign-root+coat": ("#8B5E00", "--"),
 }
 OTHER_STYLE = ("#777777", "-.")
 

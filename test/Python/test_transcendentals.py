@@ -17,7 +17,7 @@ import pytest
 import tandem
 
 #: The worst errors in units in the last place of the result, over all f32: docs/Numerics.md.
-WORST = {"exp": 2.0, "log": 2.0, "tanh": 2.0}
+WORST = {"exp": 1.013, "log": 0.853, "tanh": 1.333}
 
 STEP = 1 if os.environ.get("TANDEM_EXHAUSTIVE") else 1021  # a prime
 CHUNK = 1 << 22
@@ -73,7 +73,7 @@ def test_errors(function):
     print(f"{function}: {worst:.4f} ulp")
     assert worst <= WORST[function]
     if STEP == 1:
-        assert worst > WORST[function] - 0.001
+        assert worst > WORST[function] - 0.002
 
 
 EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 89.0, 88.72284, 88.7229, -104.0, -103.97, -87.4,
