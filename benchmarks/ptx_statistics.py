@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements statistics of emitted PTX: what ptxas allocates, and the
-# instructions of the vector loop per element.
+# This file implements statistics of emitted PTX: what ptxas allocates, the
+# instructions of the vector loop per element, its memory accesses and shuffles.
 #
 #===----------------------------------------------------------------------===#
 """ptxas -v per strategy and chip; PTX instructions per element."""
@@ -16,12 +16,16 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 
 import tandem
 from common import save
 
 CHIPS = ("sm_80", "sm_90", "sm_100")
+#: The chip for which 16 elements a thread are tried as well.
+WIDE_CHIP = "sm_90"
 _TYPE = re.compile(r"^\w+(?:\.\w+)*\.v(\d)\.[a-z](\d+)")
+_ACCESS = re.compile(r"(?:@\S+ )?(ld|st)\.global(?:\.\w+)*?(?:\.v(\d))?\.[a-z](\d+)\b")
 
 
 def basic_blocks(ptx: str, entry: str) -> tuple[list[list[str]], dict[str, int]]:
@@ -75,8 +79,16 @@ def vector_bits(block: list[str], operation: str) -> int:
                and (m := _TYPE.match(line.split()[0])))
 
 
-def instructions_per_element(kernel) -> dict:
-    """The shortest cycle through the block of vector loads and that of stores.
+def accesses(lines: list[str], operation: str) -> dict[str, int]:
+    """How many loads or stores there are of each width, in bits, wide ones first."""
+    found = [m for line in lines if (m := _ACCESS.match(line)) and m[1] == operation]
+    widths = Counter(int(m[2] or 1) * int(m[3]) for m in found)
+    return {str(bits): widths[bits] for bits in sorted(widths, reverse=True)}
+
+
+def vector_loop(kernel) -> dict:
+    """The shortest cycle through the block of vector loads and that of stores: what
+    it takes per element, how it reaches memory, its shuffles.
 
     Paths that only guards take (tails, non-finite values) are not on it.
     """
@@ -85,13 +97,17 @@ def instructions_per_element(kernel) -> dict:
     load = max(range(len(blocks)), key=lambda b: vector_bits(blocks[b], "ld"))
     store = max(range(len(blocks)), key=lambda b: vector_bits(blocks[b], "st"))
     if not vector_bits(blocks[load], "ld"):
-        return {"elements": 0, "instructions": None}
+        return {"elements": 0, "instructions": None, "loads": {}, "stores": {},
+                "shuffles": 0, "group_reductions": 0}
     cycle = (shortest(blocks, after, load, store)
              + shortest(blocks, after, store, load))
-    count = sum(len(blocks[b]) for b in cycle)
+    lines = [line for b in cycle for line in blocks[b]]
     elements = (sum(vector_bits(blocks[b], "ld") for b in set(cycle))
                 // sum(p.bits for p in kernel.planes if p.read and p.group == 1))
-    return {"elements": elements, "instructions": count / elements}
+    return {"elements": elements, "instructions": len(lines) / elements,
+            "loads": accesses(lines, "ld"), "stores": accesses(lines, "st"),
+            "shuffles": sum("shfl.sync" in line for line in lines),
+            "group_reductions": len(re.findall(r"\btandem\.reduce\b.* group\(", kernel.ir))}
 
 
 def assemble(ptx: str, chip: str, entry: str) -> dict:
@@ -113,6 +129,15 @@ def assemble(ptx: str, chip: str, entry: str) -> dict:
             "spill_loads": number(r"(\d+) bytes spill loads")}
 
 
+def of_16_elements(strategy: str, chip: str, assembler: str | None) -> dict:
+    """The same of twice as many elements a thread, where codes fill 128 bits."""
+    kernel = tandem.compile("adamw", strategy, chip, width=16)
+    one = {"instructions": vector_loop(kernel)["instructions"]}
+    if assembler:
+        one |= assemble(kernel.ptx, chip, f"tandem_{kernel.name}")
+    return one
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chips", nargs="+", default=CHIPS)
@@ -123,9 +148,11 @@ def main() -> None:
         result[strategy] = {}
         for chip in options.chips:
             kernel = tandem.compile("adamw", strategy, chip)
-            one = instructions_per_element(kernel)
+            one = vector_loop(kernel)
             if assembler:
                 one |= assemble(kernel.ptx, chip, f"tandem_{kernel.name}")
+            if chip == WIDE_CHIP:
+                one["of_16"] = of_16_elements(strategy, chip, assembler)
             result[strategy][chip] = one
             print(f"{strategy:20}{chip:8}", one, flush=True)
     version = "not installed"

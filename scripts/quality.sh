@@ -20,15 +20,15 @@ for ((i = 0; i < $#; i++)); do
 done
 
 number=0
-for part in moments representation accumulated gradient_sum; do
+for part in moments representation accumulated gradient_sum live_bytes; do
   number=$((number + 1))
   if [[ -e $results/$part.json ]]; then
-    echo "[$number/5] $part: done, $results/$part.json"
+    echo "[$number/6] $part: done, $results/$part.json"
   else
-    echo "[$number/5] $part"
+    echo "[$number/6] $part"
     "$python" "benchmarks/quality/$part.py" --results "$results"
   fi
 done
-echo "[5/5] training"
+echo "[6/6] training"
 "$python" benchmarks/quality/runs.py "$@"
 "$python" benchmarks/quality/page.py --results "$results"

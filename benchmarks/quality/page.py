@@ -598,6 +598,42 @@ def choice_text(accumulated: dict | None, training: dict | None) -> str:
     return "\n".join([CHOICE, *won, "", "Why:", REASONS])
 
 
+#===------------------------------------------------------------------------===#
+# Memory
+#===------------------------------------------------------------------------===#
+
+
+def byte_text(count: float) -> str:
+    return f"{count:.4f}".rstrip("0").rstrip(".")
+
+
+def memory_rows(strategies: dict) -> list[list[str]]:
+    rows = []
+    for name, one in strategies.items():
+        kept, released = one["kept"], one["released"]
+        stored = [kept[part] for part in ("weights", "gradients", "states")]
+        rows.append([name, *map(byte_text, (kept["derived"], sum(stored), *stored)),
+                     byte_text(kept["working"]) if kept["working"] else "",
+                     *map(byte_text, (released["derived"], released["measured"]))])
+    return rows
+
+
+def memory_text(result: dict) -> str:
+    """What is in memory under each strategy, beside what was derived."""
+    layers = max(one["released"]["layers"] for one in result["strategies"].values())
+    return "\n".join([
+        "## Memory\n",
+        f"Bytes a parameter of AdamW in PyTorch ({origin(result)}): derived from the "
+        "strategy's storages, and measured as the sizes of the tensors that are there "
+        "between a backward pass and its step, in a model of whole groups. A working copy "
+        "is what PyTorch computes with where weights are stored in codes; "
+        "[`decode_weights`](Torch.md#weights-in-codes) does without it. The last two columns "
+        "are with [`gradient_release`](Torch.md#gradients-one-at-a-time), behind a pass; in it, "
+        f"at most {layers:g} parameter tensor has a gradient.\n",
+        table(["", "derived", "measured", "weights", "gradients", "states", "working copy",
+               "released, derived", "measured"], memory_rows(result["strategies"])), ""])
+
+
 def page(folder: pathlib.Path) -> str:
     """The text of docs/Quality.md."""
     parts = [INTRODUCTION]
@@ -606,6 +642,8 @@ def page(folder: pathlib.Path) -> str:
                        (gradient_text, "gradient_sum")):
         if result := load(name, folder):
             parts.append(text(result))
+    if result := load("live_bytes", folder):
+        parts.append(memory_text(result))
     parts.append(training_text({name: load(name, folder) for name in SIZES}))
     parts.append(choice_text(load("accumulated", folder), load("quality_small", folder)))
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-// FP8-LM (Peng et al. 2023, table 6, row 3): an f8E4M3FN weight, gradient
+// FP8-LM (Peng et al. 2023, table 6, row 3): an f8E4M3FN weight, gradient and
 // first moment and an f16 second moment, each with a scale for the whole tensor.
 tandem.strategy @"fp8-lm-fp8-weight" compute(<f32, f32>) {
   tandem.assign param = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = pow2>

@@ -100,6 +100,13 @@ class Plane:
         return f"each {place}" if self.group == 1 else f"each {self.group} {place}s"
 
     @property
+    def bytes_per_element(self) -> float:
+        """What the plane adds to :attr:`Kernel.bytes_per_parameter`."""
+        if self.per != Granularity.ELEMENT:
+            return 0.0
+        return self.bits / 8 / (self.group * self.rows)
+
+    @property
     def sets_size(self) -> bool:
         """Whether each element has an entry of its own."""
         return self.group == 1 and self.per == Granularity.ELEMENT

@@ -359,3 +359,40 @@ def test_unknown_strategies():
     planes = cases.state("adamw", ALL["bf16"], "ordinary", 6)
     with pytest.raises(ValueError, match="unknown strategy 'bf61'"):
         tandem.convert_state("adamw", planes, "bf16", "bf61")
+
+
+#===----------------------------------------------------------------------===#
+# There and back
+#===----------------------------------------------------------------------===#
+
+SIGNED = "#scaled.dynamic<signed>"
+
+
+def scaled_text(code, group=128, scale="bf16"):
+    return f"#tandem.scaled<{code}, group = {group}, scale = {scale}>"
+
+
+@pytest.mark.parametrize("storage,changed,growth", [
+    (scaled_text("#scaled.float<f8E4M3FN>"), 0, 1),
+    (scaled_text("#scaled.float<f8E4M3FN>", "tensor", "f32, recipe = pow2"), 0, 1),
+    (scaled_text("#scaled.softsign", 32, "f16"), 0, 1),
+    (scaled_text(SIGNED, 256, "f32"), 0.51, 1.1),
+    (scaled_text("#scaled.expanded<f8E4M3FN, range = 229376.0>"), 0.28, 1.13),
+])
+def test_a_second_conversion(storage, changed, growth, tmp_path):
+    """What docs/Strategies.md says of going to another strategy and back."""
+    (tmp_path / "codes.mlir").write_text(
+        "tandem.strategy @codes compute(<f32, f32>) {\n"
+        f"  tandem.assign param = {storage}\n  tandem.assign grad = #tandem.float<f32>\n}}\n")
+    x = np.random.default_rng(0).standard_normal(128 * 2000).astype(np.float32)
+
+    def there_and_back(values):
+        codes = tandem.convert_state("sgd", {"param": values}, "fp32", "codes",
+                                     path=[tmp_path])
+        return tandem.convert_state("sgd", codes, "codes", "fp32", path=[tmp_path])["param"]
+
+    once = there_and_back(x)
+    twice = there_and_back(once)
+    errors = [np.sqrt(np.mean((values - x.astype(np.float64)) ** 2)) for values in (once, twice)]
+    assert np.mean(once != twice) == pytest.approx(changed, abs=0.01)
+    assert errors[1] / errors[0] == pytest.approx(growth, abs=0.01)

@@ -132,6 +132,18 @@ def test_readme_table():
         assert kernel.compute.split()[1] == compute, name
 
 
+def test_strategies_table():
+    """The table of strategies with scales has all of them, with their bytes."""
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \|",
+                      (ROOT / "docs/Strategies.md").read_text(), re.MULTILINE)
+    kernels = {name: tandem.compile("adamw", name) for name in tandem.strategies()}
+    assert sorted(name for name, _ in rows) == sorted(
+        name for name, kernel in kernels.items()
+        if any("#tandem.scaled" in storage for storage in kernel.storages.values()))
+    for name, count in rows:
+        assert round(kernels[name].bytes_per_parameter, 3) == float(count), name
+
+
 def write_example(directory):
     """The files of docs/Strategies.md."""
     graph, strategy, delayed = blocks("docs/Strategies.md", "mlir")

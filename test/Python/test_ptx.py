@@ -202,24 +202,33 @@ def vector_accesses(kernel, kind):
         rf"\b{kind}\.global[.\w]*\.v(\d)\.\w(\d+)", body))
 
 
-@pytest.mark.parametrize("strategy", GROUPED)
+def accesses_of(plane):
+    """How eight elements of a plane are reached: 32 bits each take two accesses."""
+    return [128, 128] if plane.bits == 32 else [8 * plane.bits]
+
+
+@pytest.mark.parametrize("strategy", SCALED_LIBRARY)
 def test_wide_accesses_of_groups(strategy):
-    """Eight elements at once: 128 bits of bf16, 64 of codes."""
+    """Eight elements at once: 128 bits of bf16, 64 of codes, nothing narrower."""
     kernel = compiled("adamw", strategy, "sm_90")
     for kind in ("ld", "st"):
         planes = [p for p in kernel.planes if p.group == 1
                   and (p.read if kind == "ld" else p.written)]
-        assert vector_accesses(kernel, kind) == sorted(8 * p.bits for p in planes)
+        assert vector_accesses(kernel, kind) == sorted(
+            bits for p in planes for bits in accesses_of(p))
 
 
-@pytest.mark.parametrize("strategy", GROUPED)
+@pytest.mark.parametrize("strategy", SCALED_LIBRARY)
 def test_one_tree_for_each_reduction(strategy):
     """The eight elements of a thread meet first; 32 / 8, 128 / 8 and 256 / 8 threads
-    then take 2, 4 and 5 shuffles. The expanded codes have a minimum too."""
-    text = compiled("adamw", strategy, "sm_90").ptx.split(".entry tandem_adamw(")[1]
-    shuffles = {"flash": 2 * 2, "coat": 2 * 2 * 4, "adam8bit": 2 * 5,
-                "fp8-collage-plus": 3 * 4}
-    assert len(re.findall(r"\bshfl\.sync\.bfly", text)) == shuffles[strategy]
+    then take 2, 4 and 5 shuffles: one tree for each scale that is written, and one
+    for each exponent, which follows from the smallest magnitude."""
+    kernel = compiled("adamw", strategy, "sm_90")
+    text = kernel.ptx.split(".entry tandem_adamw(")[1]
+    trees = [p.group // 8 for p in kernel.planes if p.is_grouped and p.written]
+    assert trees
+    assert (len(re.findall(r"\bshfl\.sync\.bfly", text))
+            == sum(threads.bit_length() - 1 for threads in trees))
 
 
 #===----------------------------------------------------------------------===#

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tandem
 
 pytest.importorskip("matplotlib")
 ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -26,6 +27,7 @@ QUALITY = ROOT / "benchmarks/quality"
 RESULTS = ROOT / "benchmarks/results"
 sys.path.append(str(QUALITY))
 
+import exact_expansion  # noqa: E402
 import gradient_sum  # noqa: E402
 import moments  # noqa: E402
 import page  # noqa: E402
@@ -371,6 +373,70 @@ def test_choice_text():
     assert page.choice_text(None, {"cells": cells}) == ""
 
 #===----------------------------------------------------------------------===#
+# Memory
+#===----------------------------------------------------------------------===#
+
+LIVE_BYTES = json.loads((RESULTS / "live_bytes.json").read_text())["strategies"]
+
+
+def test_live_bytes_are_of_all_strategies():
+    assert list(LIVE_BYTES) == sorted(tandem.strategies())
+
+
+@pytest.mark.parametrize("strategy", LIVE_BYTES)
+def test_live_bytes(strategy):
+    """The page has what is measured now, which is what was derived but for what a
+    whole tensor has once."""
+    pytest.importorskip("torch")
+    import live_bytes
+    now = live_bytes.measure([strategy])[strategy]
+    assert now == LIVE_BYTES[strategy], "run benchmarks/quality/live_bytes.py"
+    kept, released = now["kept"], now["released"]
+    total = kept["weights"] + kept["gradients"] + kept["states"]
+    assert total == pytest.approx(kept["derived"], abs=1e-3)
+    assert released["measured"] == pytest.approx(released["derived"], abs=1e-3)
+
+#===----------------------------------------------------------------------===#
+# Expansion without roundings
+#===----------------------------------------------------------------------===#
+
+
+def test_exact_exponents():
+    """The largest j with ratio^j <= R^8, at thresholds that f64 cannot tell apart."""
+    ratio = np.float32([1, 2, 2.0000002, 1.9999999, 4, 229376, 229392, np.inf])
+    want = [128, 128, 127, 128, 64, 8, 8, 8]
+    assert exact_expansion.exact_exponents(ratio, 2.0**16).tolist() == [128, 128, 127, 128, 64,
+                                                                        8, 8, 8]
+    assert exact_expansion.exact_exponents(ratio[5:], 229376.0).tolist() == want[5:]
+
+
+def test_exact_codes():
+    """Nearest codes, ties to even; k = 1 is the code itself."""
+    y = np.float32([0, 2.0**-20, 1, 0.5, 232 / 448, 216 / 448])
+    codes = exact_expansion.exact_codes(y, np.full(len(y), 8))
+    numbers = ml_dtypes.float8_e4m3fn
+    assert codes.tolist() == (448 * y.astype(np.float64)).astype(numbers).view(np.uint8).tolist()
+    assert exact_expansion.exact_codes(np.float32([0.25]), np.array([16])).tolist() == [
+        int(np.array(28, numbers).view(np.uint8))]
+
+
+def test_exact_expansion_is_near():
+    """Kernels follow the exact rule but where a rounding tips the scale."""
+    parts = exact_expansion.synthetic(300)
+    for part in parts.values():
+        assert np.abs(part.flips).max() <= 1
+        one = exact_expansion.summary([part])
+        assert one["codes"] < 1e-4
+        assert one["error"] == pytest.approx(one["exact_error"], rel=1e-4)
+
+
+def test_rationale_has_the_figures():
+    """docs/Rationale.md says what the committed result does."""
+    result = json.loads((RESULTS / "exact_expansion.json").read_text())
+    text = " ".join((ROOT / "docs/Rationale.md").read_text().split())
+    assert exact_expansion.sentence(result) in text, "run benchmarks/quality/exact_expansion.py"
+
+#===----------------------------------------------------------------------===#
 # The page
 #===----------------------------------------------------------------------===#
 
@@ -383,14 +449,14 @@ def test_page_is_up_to_date():
 def test_script(tmp_path):
     """scripts/quality.sh keeps what is there, trains, and writes the page."""
     pytest.importorskip("torch")
-    for name in ("moments", "representation", "accumulated", "gradient_sum"):
+    for name in ("moments", "representation", "accumulated", "gradient_sum", "live_bytes"):
         shutil.copy(RESULTS / f"{name}.json", tmp_path)
     done = subprocess.run(
         [ROOT / "scripts/quality.sh", *CELLS, "--strategies", "fp32", "--results",
          tmp_path], capture_output=True, text=True,
         env={**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(": done, ") == 4
+    assert done.stdout.count(": done, ") == 5
     text = (tmp_path / "Quality.md").read_text()
     assert text.startswith((ROOT / "docs/Quality.md").read_text()[:2000])
     assert "| fp32 | 16 | 1 |" in text

@@ -186,11 +186,17 @@ class GradientAllReduce:
         scaling: what chooses mu; None leaves it at 1.
 
     Raises:
-        ValueError: the strategy stores gradients otherwise.
+        ValueError: the strategy stores gradients otherwise, or the optimizer
+            releases them.
     """
 
     def __init__(self, optimizer: Optimizer, ranks=None,
                  scaling: AutomaticScaling | None = None):
+        if optimizer.gradient_release:
+            raise ValueError(
+                "gradients that backward passes release cannot be averaged over ranks "
+                "before their steps; create the optimizer without gradient_release=True"
+            )
         self._storages = _Storages.of(optimizer._lanes.main)
         self._optimizer, self.scaling = optimizer, scaling
         self._ranks = ranks if hasattr(ranks, "gather") else Ranks(ranks)

@@ -14,6 +14,7 @@ import torch
 from torch.optim.optimizer import required
 
 import tandem
+from tandem._kernel import RoleKind
 from tandem.torch import _checkpoint
 from tandem.torch._gradients import Gradients
 from tandem.torch._lane import Lane, Slot, check_grad
@@ -61,6 +62,9 @@ class Optimizer(torch.optim.Optimizer):
             on its index in the optimizer and on its step.
         threads: 0 for ``torch.get_num_threads()``; results do not depend on it.
         metrics: whether :meth:`metrics` can be asked.
+        gradient_release: whether a backward pass takes the step of each parameter as
+            soon as its gradient is complete, and releases the gradient, so that
+            no two parameters have one at a time (docs/Torch.md).
         **hypers: the graph's hyperparameters; its own defaults hold where absent.
 
     Raises:
@@ -85,9 +89,13 @@ class Optimizer(torch.optim.Optimizer):
         seed: int = 0,
         threads: int = 0,
         metrics: bool = False,
+        gradient_release: bool = False,
         **hypers,
     ):
         self._compile(graph, strategy, path, metrics, vectors)
+        self.gradient_release = bool(gradient_release)
+        if self.gradient_release:
+            self._check_release()
         self.threads = threads
         # A file may have changed by the time this optimizer is unpickled.
         for key in ("graph", "vectors"):
@@ -127,6 +135,10 @@ class Optimizer(torch.optim.Optimizer):
         self._addresses: list[int] = []
         #: The lanes of the last step.
         self._measured: list[Lane] | None = None
+        #: The parameters whose steps backward passes have taken since the last call
+        #: of step or zero_grad, and whether passes only add up.
+        self._released: set[torch.Tensor] = set()
+        self._accumulates = False
 
     def _kernel(self, graph: str, strategy: str) -> tandem.Kernel:
         options = {"metrics": True} if self._recipe["metrics"] else {}
@@ -145,8 +157,12 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def bytes_per_parameter(self) -> float:
-        """Bytes of weight, gradient and states together, from their storages."""
-        return self.kernel.bytes_per_parameter
+        """Bytes of weight, gradient and states together, from their storages; without
+        the gradient where it is released."""
+        if not self.gradient_release:
+            return self.kernel.bytes_per_parameter
+        return sum(plane.bytes_per_element for plane in self.kernel.planes
+                   if plane.kept or plane.kind is not RoleKind.GRAD)
 
     def _lane(self, param: torch.Tensor, label: str) -> Lane:
         """The lane that takes the parameter."""
@@ -289,7 +305,9 @@ class Optimizer(torch.optim.Optimizer):
     def step(self, closure: Callable | None = None):
         """Updates every parameter that has a gradient.
 
-        A step that raises has changed no parameter and no state.
+        A step that raises has changed no parameter and no state. With
+        ``gradient_release``, backward passes have taken the steps of most parameters
+        already; the rest, whose gradients are there, take theirs now.
 
         Args:
             closure: computes the loss anew and returns it.
@@ -299,24 +317,27 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._update()
+        self._released.clear()
         return loss
 
     @torch._disable_dynamo
-    def _update(self) -> None:
+    def _update(self, only: torch.Tensor | None = None) -> None:
+        """Steps of all parameters that have a gradient, or of one of them."""
         started: list[torch.Tensor] = []
         try:
-            self._run(started)
+            self._run(started, only)
         except BaseException:
             self._slots = []
             for param in started:
                 self.state.pop(param, None)
             raise
 
-    def _run(self, started: list[torch.Tensor]) -> None:
+    def _run(self, started: list[torch.Tensor], only: torch.Tensor | None) -> None:
         """One step; `started` gets the parameters whose state is new."""
         for lane in self._lanes:
             lane.clear()
-        converted = self._collect(started)
+        converted = (self._collect(started) if only is None
+                     else self._collect_one(only, started))
         lanes = [lane for lane in self._lanes if lane.slots]
         self._check_model(lanes)
         copies = {
@@ -347,26 +368,13 @@ class Optimizer(torch.optim.Optimizer):
             known, row = None, 0
             for param in group["params"]:
                 index += 1
-                grad = param.grad
-                planes = None if grad is not None else self._gradients.get(param)
-                if grad is None and planes is None:
+                if not self._has_gradient(param):
                     continue
                 slot = slots[index]
                 if slot is None or not slot.is_current(param):
                     slots[index] = slot = self._bind(index, param, started)
                     bound = True
-                lane = slot.lane
-                if lane.encodes:
-                    addresses = self._encoded(slot, grad, planes, converted)
-                else:
-                    address = slot.address_of(grad)
-                    if address is None:
-                        converted.append(slot.plane_of(grad))
-                        address = converted[-1].data_ptr()
-                    addresses = (address,)
-                step = int(slot.state[lane.step]) + 1 if lane.step else 1
-                lane.slots.append(slot)
-                lane.grads.append(addresses)
+                lane, step = self._enlist(slot, converted)
                 if (lane, step, slot.dtype) != known:
                     known = lane, step, slot.dtype
                     row = lane.row(number, step, slot.dtype)
@@ -375,6 +383,40 @@ class Optimizer(torch.optim.Optimizer):
             self._states = [*self.state, *self.state.values()]
             self._addresses = self._plane_addresses()
         return converted
+
+    def _collect_one(self, param: torch.Tensor, started) -> list[torch.Tensor]:
+        """The same for one parameter, whose slot is not kept."""
+        converted: list[torch.Tensor] = []
+        index, number = self._place_of(param)
+        lane, step = self._enlist(slot := self._bind(index, param, started), converted)
+        lane.rows.append(lane.row(number, step, slot.dtype))
+        return converted
+
+    def _place_of(self, param: torch.Tensor) -> tuple[int, int]:
+        """The index of a parameter and that of its group."""
+        places = ((p, number) for number, group in enumerate(self.param_groups)
+                  for p in group["params"])
+        return next((index, number) for index, (p, number) in enumerate(places)
+                    if p is param)
+
+    def _has_gradient(self, param: torch.Tensor) -> bool:
+        return param.grad is not None or self._gradients.get(param) is not None
+
+    def _enlist(self, slot: Slot, converted: list) -> tuple[Lane, int]:
+        """Adds a parameter with its gradient to its lane; also the step it takes."""
+        lane, grad = slot.lane, slot.param.grad
+        if lane.encodes:
+            planes = None if grad is not None else self._gradients.get(slot.param)
+            addresses = self._encoded(slot, grad, planes, converted)
+        else:
+            address = slot.address_of(grad)
+            if address is None:
+                converted.append(slot.plane_of(grad))
+                address = converted[-1].data_ptr()
+            addresses = (address,)
+        lane.slots.append(slot)
+        lane.grads.append(addresses)
+        return lane, int(slot.state[lane.step]) + 1 if lane.step else 1
 
     @staticmethod
     def _encoded(slot: Slot, grad, planes, converted: list) -> tuple[int, ...]:
@@ -537,18 +579,70 @@ class Optimizer(torch.optim.Optimizer):
         """Takes gradients where the kernel reads them from planes."""
         for param in params:
             lane = self._lanes.of(param) if param.requires_grad else None
-            if lane and lane.encodes:
+            if lane and (lane.encodes or self.gradient_release):
                 self._gradients.watch(param, self)
 
     def _take_gradient(self, param: torch.Tensor) -> None:
         """Encodes ``p.grad``, adding it to what earlier backward passes left, and
-        releases it; a hook calls this after each backward pass."""
+        releases it; takes the parameter's step, if that is wanted. A hook calls this
+        after each backward pass."""
         lane = self._lanes.of(param)
         if lane and lane.encodes:
             state = (self._start(lane, param, []) if lane.grad_is_kept
                      else self.state.get(param))
             like = empty_plane(lane.like(param, state), param.dtype, "meta")
             self._gradients.add(lane, param, like, state, lambda: self._name(param))
+        if self.gradient_release and not self._accumulates:
+            self._step_in_backward(param)
+
+    @torch.no_grad()
+    def _step_in_backward(self, param: torch.Tensor) -> None:
+        """The step of one parameter, and the end of its gradient."""
+        if param in self._released:
+            raise RuntimeError(
+                f"{self._name(param)} has taken its step in a backward pass already; call "
+                "step() or zero_grad() before the next one, and add up gradients of "
+                "several passes inside of accumulate()"
+            )
+        self._update(param)
+        self._released.add(param)
+        param.grad = None
+
+    def _check_release(self) -> None:
+        """Refuses what needs the gradients of all parameters at once."""
+        if sums_over_model(self.kernel):
+            raise ValueError(
+                f"{self.kernel.name} sums over all parameters, so that no gradient can be "
+                "released before the last is there; leave gradient_release=True out"
+            )
+        if self._recipe["metrics"]:
+            raise ValueError("metrics are sums over a step of all parameters; leave out "
+                             "metrics=True or gradient_release=True")
+
+    @contextmanager
+    def accumulate(self) -> Iterator[None]:
+        """Backward passes inside of it only add up gradients, which stay in memory.
+
+        Without ``gradient_release`` all do, and this changes nothing. The first pass
+        behind it takes the steps, of the sums.
+        """
+        before, self._accumulates = self._accumulates, True
+        try:
+            yield
+        finally:
+            self._accumulates = before
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """What torch.amp.GradScaler.step asks for first; steps do not unscale."""
+        if self.gradient_release:
+            raise RuntimeError(
+                "a GradScaler looks at the gradients of all parameters before a step, and "
+                "gradient_release=True has taken the steps by then, of scaled gradients; "
+                "leave out one of them, or choose a strategy with bfloat16 weights, which "
+                "need no scaling"
+            )
+        return False
 
     def gradient(self, param: torch.Tensor) -> torch.Tensor | None:
         """The gradient that a step would take: ``p.grad``, or a new tensor of what
@@ -566,6 +660,7 @@ class Optimizer(torch.optim.Optimizer):
         """As torch.optim's; encoded gradients are released."""
         super().zero_grad(set_to_none)
         self._gradients.release()
+        self._released.clear()
 
     def _params(self):
         return chain.from_iterable(group["params"] for group in self.param_groups)
@@ -669,6 +764,7 @@ class Optimizer(torch.optim.Optimizer):
     def __getstate__(self) -> dict:
         return super().__getstate__() | {
             "recipe": self._recipe, "threads": self.threads,
+            "gradient_release": self.gradient_release,
         }
 
     def __setstate__(self, state: dict) -> None:
