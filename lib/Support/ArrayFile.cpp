@@ -11,16 +11,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Support/ArrayFile.h"
+#include "tandem/Support/PendingFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Process.h"
-#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
-#include <atomic>
 
 using namespace llvm;
 using namespace mlir::tandem;
@@ -216,7 +214,20 @@ static Expected<std::vector<std::string>> listNpyFiles(StringRef path) {
   return files;
 }
 
+/// What stands in a directory while its files get their names.
+static std::string getMark(StringRef path) {
+  SmallString<128> mark(path);
+  sys::path::append(mark, ".tandem-incomplete");
+  return mark.str().str();
+}
+
 static Expected<ArrayMap> readDirectory(StringRef path) {
+  if (std::string mark = getMark(path); sys::fs::exists(mark))
+    return makeArrayError(path, "",
+                          "the process that wrote it ended too soon, and its "
+                          "arrays may be old and new ones",
+                          "write it again, or remove '" + mark +
+                              "' if you know that they belong together");
   Expected<std::vector<std::string>> files = listNpyFiles(path);
   if (!files)
     return files.takeError();
@@ -263,80 +274,12 @@ Expected<ArrayMap> mlir::tandem::readArrays(StringRef path,
 // Writing
 //===----------------------------------------------------------------------===//
 
-namespace {
-
-/// A file that has its name only after commit(), and is removed without it.
-class PendingFile {
-public:
-  explicit PendingFile(StringRef path) : path(path) {}
-  PendingFile(PendingFile &&other)
-      : path(std::move(other.path)),
-        temporary(std::exchange(other.temporary, {})) {}
-  ~PendingFile() { discard(); }
-
-  /// Fills the temporary file, which stands beside the final one.
-  Error write(function_ref<Error(raw_ostream &)> print);
-  Error commit();
-
-private:
-  Expected<int> open();
-  Error refuse(std::error_code code) {
-    return makeArrayError(path, "", code.message(),
+/// Says what the system has refused in terms of the path.
+static Error explain(StringRef path, Error error) {
+  return handleErrors(std::move(error), [&](const ECError &refusal) {
+    return makeArrayError(path, "", refusal.convertToErrorCode().message(),
                           "check the directory's permissions and free space");
-  }
-  void discard();
-
-  std::string path;
-  std::string temporary;
-};
-
-} // namespace
-
-Expected<int> PendingFile::open() {
-  static std::atomic<unsigned> count{0};
-  std::error_code code;
-  int descriptor;
-  do {
-    SmallString<128> name(sys::path::parent_path(path));
-    sys::path::append(name, ".tandem-" + Twine(sys::Process::getProcessId()) +
-                                "-" + Twine(count++) + ".tmp");
-    code = sys::fs::openFileForWrite(name, descriptor, sys::fs::CD_CreateNew);
-    if (!code)
-      temporary = name.str().str();
-  } while (code == std::errc::file_exists);
-  if (code)
-    return refuse(code);
-  sys::RemoveFileOnSignal(temporary);
-  return descriptor;
-}
-
-Error PendingFile::write(function_ref<Error(raw_ostream &)> print) {
-  Expected<int> descriptor = open();
-  if (!descriptor)
-    return descriptor.takeError();
-  raw_fd_ostream os(*descriptor, /*shouldClose=*/true);
-  Error error = print(os);
-  os.close();
-  std::error_code code = os.error();
-  os.clear_error();
-  if (error)
-    return error;
-  return code ? refuse(code) : Error::success();
-}
-
-Error PendingFile::commit() {
-  if (std::error_code code = sys::fs::rename(temporary, path))
-    return refuse(code);
-  sys::DontRemoveFileOnSignal(temporary);
-  temporary.clear();
-  return Error::success();
-}
-
-void PendingFile::discard() {
-  if (temporary.empty())
-    return;
-  sys::fs::remove(temporary);
-  sys::DontRemoveFileOnSignal(temporary);
+  });
 }
 
 static Error checkNpyMetadata(StringRef path, const ArrayMetadata &metadata) {
@@ -349,9 +292,8 @@ static Error checkNpyMetadata(StringRef path, const ArrayMetadata &metadata) {
 static Error writeFile(StringRef path,
                        function_ref<Error(raw_ostream &)> print) {
   PendingFile file(path);
-  if (Error error = file.write(print))
-    return error;
-  return file.commit();
+  Error error = file.write(print);
+  return explain(path, error ? std::move(error) : file.commit());
 }
 
 static Error writeNpy(StringRef path, const ArrayMap &arrays) {
@@ -400,6 +342,18 @@ static Error checkNoOthers(StringRef path, const ArrayMap &arrays) {
   return Error::success();
 }
 
+/// Gives files of one directory their names. A process that ends meanwhile
+/// leaves a mark, lest old arrays be read beside new ones.
+static Error commitAll(StringRef path, MutableArrayRef<PendingFile> files) {
+  std::string mark = getMark(path);
+  if (Error error = writeWholeFile(mark, ""))
+    return error;
+  for (PendingFile &file : files)
+    if (Error error = file.commit())
+      return error;
+  return errorCodeToError(sys::fs::remove(mark));
+}
+
 static Error writeFiles(StringRef path, const ArrayMap &arrays) {
   std::vector<PendingFile> files;
   for (const auto &[name, array] : arrays) {
@@ -411,12 +365,9 @@ static Error writeFiles(StringRef path, const ArrayMap &arrays) {
           return Error::success();
         });
     if (error)
-      return error;
+      return explain(file, std::move(error));
   }
-  for (PendingFile &file : files)
-    if (Error error = file.commit())
-      return error;
-  return Error::success();
+  return explain(path, commitAll(path, files));
 }
 
 static Error writeDirectory(StringRef path, const ArrayMap &arrays,

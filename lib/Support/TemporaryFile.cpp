@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Support/TemporaryFile.h"
+#include "tandem/Support/PendingFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -26,10 +27,11 @@ llvm::Error TemporaryFile::create(llvm::StringRef suffix) {
 }
 
 llvm::Error TemporaryFile::write(llvm::StringRef bytes) const {
-  return llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
-    os << bytes;
-    return llvm::Error::success();
-  });
+  if (llvm::Error error = writeWholeFile(path, bytes))
+    return llvm::createStringError("cannot write '" + path +
+                                   "': " + llvm::toString(std::move(error)) +
+                                   "; set TMPDIR to a directory with room");
+  return llvm::Error::success();
 }
 
 llvm::Expected<std::string> TemporaryFile::read() const {

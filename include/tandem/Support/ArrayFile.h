@@ -152,7 +152,8 @@ llvm::Expected<ArrayMap> readArrays(llvm::StringRef path,
 ///     one .npy file per array. A .npy file in it that would not be replaced
 ///     is an error, for it would be read back with the others.
 /// Each file appears whole or not at all, and none appears before all of them
-/// could be written.
+/// could be written. A directory that a killed process left with some of them
+/// is refused by readArrays.
 llvm::Error writeArrays(llvm::StringRef path, const ArrayMap &arrays,
                         const ArrayMetadata &metadata = {});
 

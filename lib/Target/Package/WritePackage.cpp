@@ -14,6 +14,7 @@
 #include "Package_generated.h"
 #include "tandem-runtime/tandem_package.h"
 #include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Support/PendingFile.h"
 #include "tandem/Support/TemporaryFile.h"
 #include "tandem/Target/CPU.h"
 #include "tandem/Target/PTX.h"
@@ -300,12 +301,11 @@ llvm::Error mlir::tandem::savePackage(ArrayRef<PackageEntry> entries,
   auto bytes = writePackage(entries, targets);
   if (!bytes)
     return bytes.takeError();
-  auto error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
-    os << *bytes;
-    return llvm::Error::success();
-  });
+  llvm::Error error = writeWholeFile(path, *bytes);
   if (!error)
     return error;
-  return llvm::createStringError("cannot write package '" + path +
-                                 "': " + llvm::toString(std::move(error)));
+  return llvm::createStringError(
+      "cannot write package '" + path +
+      "': " + llvm::toString(std::move(error)) +
+      "; check the directory's permissions and free space");
 }

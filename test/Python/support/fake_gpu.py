@@ -29,9 +29,9 @@ _EXECUTOR = ctypes.CFUNCTYPE(
 class FakeGPU:
     """The device, and what went wrong with it."""
 
-    def __init__(self):
+    def __init__(self, cache=""):
         os.environ["TANDEM_CUDA_DRIVER"] = str(_LIBRARY)
-        os.environ["TANDEM_CACHE_DIR"] = ""
+        os.environ["TANDEM_CACHE_DIR"] = cache
         self.library = ctypes.CDLL(str(_LIBRARY))
         self.library.fake_cuda_violations.restype = ctypes.c_char_p
         self.executor = _EXECUTOR(self._execute)

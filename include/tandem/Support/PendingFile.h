@@ -1,0 +1,60 @@
+//===- PendingFile.h - Files that appear whole ------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares files that appear under their names when they are whole.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_SUPPORT_PENDINGFILE_H
+#define TANDEM_SUPPORT_PENDINGFILE_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <string>
+#include <utility>
+
+namespace llvm {
+class raw_ostream;
+} // namespace llvm
+
+namespace mlir::tandem {
+
+/// A file that has its name only after commit(), and is removed without it. A
+/// process that is killed leaves what was there, and perhaps a file
+/// `.tandem-*.tmp` beside it, which nothing reads.
+class PendingFile {
+public:
+  explicit PendingFile(llvm::StringRef path) : path(path) {}
+  PendingFile(PendingFile &&other)
+      : path(std::move(other.path)),
+        temporary(std::exchange(other.temporary, {})) {}
+  ~PendingFile() { discard(); }
+
+  /// Fills the temporary file, which stands beside the final one. What the
+  /// system refuses comes back as an ECError, other errors are those of
+  /// `print`.
+  llvm::Error write(llvm::function_ref<llvm::Error(llvm::raw_ostream &)> print);
+
+  /// Gives the file its name; another one of that name is replaced at once.
+  llvm::Error commit();
+
+private:
+  llvm::Expected<int> open();
+  void discard();
+
+  std::string path;
+  std::string temporary;
+};
+
+/// Writes these bytes into a file that appears whole or not at all.
+llvm::Error writeWholeFile(llvm::StringRef path, llvm::StringRef bytes);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_SUPPORT_PENDINGFILE_H
