@@ -19,7 +19,7 @@ from support.kernels import assert_same
 from support.launch import Tensor, aligned_copy, launch
 from tandem._kernel import RoleKind
 
-LAYERS = {"rms_norm": {"eps": 1e-6}, "layer_norm": {"eps": 1e-5}, "swiglu": {},
+LAYERS = {"rms_norm": {"eps": 1e-6}, "add_rms_norm": {"eps": 1e-6}, "layer_norm": {"eps": 1e-5}, "swiglu": {},
           "geglu": {}, "keep": {}}
 SHAPES = ((1, 1), (3, 15), (2, 17), (5, 64), (2, 1000), (70, 33))
 KINDS = ("ordinary", "zeros", "huge", "subnormal", "special")
@@ -110,7 +110,8 @@ def backward_planes(layer, recipe, forward, shape, rng):
     for plane in kernel.planes:
         if plane.kind == RoleKind.RESTORED or plane.name in forward:
             planes[plane.name] = forward[plane.name]
-    inputs = {p.name for p in compiled(layer, recipe).planes if p.kind == RoleKind.INPUT}
+    inputs = {p.name for p in compiled(layer, recipe).planes
+              if p.kind in (RoleKind.INPUT, RoleKind.OUTPUT)}
     shared = [p.name for p in kernel.planes
               if p.kind == RoleKind.RESTORED and p.name in inputs]
     return planes, shared

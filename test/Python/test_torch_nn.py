@@ -165,6 +165,25 @@ def test_second_derivatives_are_refused(name):
         grad.sum().backward()
 
 
+@pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat"))
+def test_residual_and_norm(recipe):
+    torch.manual_seed(2)
+    x, residual, weight = (torch.randn(shape).requires_grad_()
+                           for shape in ((6, 48), (6, 48), (48,)))
+    wide = [t.detach().double().requires_grad_() for t in (x, residual, weight)]
+    dh, dy = torch.randn(6, 48), torch.randn(6, 48)
+    h, y = nn.add_rms_norm(x, residual, weight, 1e-6, recipe=recipe)
+    torch.autograd.backward([h, y], [dh, dy])
+    sum_ = wide[0] + wide[1]
+    norm = torch.nn.functional.rms_norm(sum_, (48,), wide[2], 1e-6)
+    torch.autograd.backward([sum_, norm], [dh.double(), dy.double()])
+    assert error(h, sum_.detach()) < 1e-6 and error(y, norm.detach()) < 1e-6
+    for got, want in zip((x, residual, weight), wide):
+        assert error(got.grad, want.grad) < ALLOWED[recipe]
+    with pytest.raises(ValueError, match=r"x is \(6, 48\) of torch.float32, residual is"):
+        nn.add_rms_norm(x, residual[:2], weight)
+
+
 #===----------------------------------------------------------------------===#
 # Memory
 #===----------------------------------------------------------------------===#

@@ -127,7 +127,8 @@ class LayerFunction(torch.autograd.Function):
     """Runs a layer: ``apply(layer, hypers, state, inputs' names, *inputs)``.
 
     The outputs are those of the forward pass, in order; the gradient of the input
-    "x" is the backward pass's output "dx", that of the output "y" its input "dy".
+    "x" is the backward pass's output "dx", that of the output "y" its input "dy". Where an
+    input has the gradient of another one, its name is a pair: ("residual", "dx").
     """
 
     @staticmethod
@@ -135,16 +136,18 @@ class LayerFunction(torch.autograd.Function):
         step = layer.forward
         wide = [x for x in inputs if x.dim() > 1] or list(inputs)
         shape = (wide[0].numel() // max(1, wide[0].shape[-1]), wide[0].shape[-1])
-        tensors = {name: x.contiguous() for name, x in zip(names, inputs, strict=True)}
+        pairs = [name if isinstance(name, tuple) else (name, f"d{name}") for name in names]
+        tensors = {name: x.contiguous()
+                   for (name, _), x in zip(pairs, inputs, strict=True)}
         outputs = step.allocate(shape, wide[0], (RoleKind.OUTPUT,))
         saved = step.allocate(shape, wide[0], (RoleKind.SAVED,))
         saved |= {name: plane for name, plane in state.items() if name in saved}
         step.run(shape, tensors | outputs | saved, hypers)
-        kept = tensors | saved
+        kept = tensors | outputs | saved
         ctx.save_for_backward(*(kept[name] for name in layer.restored),
                               *(tensors[name] for name in _vectors(layer)))
-        ctx.layer, ctx.shape, ctx.names = layer, shape, names
-        ctx.shapes = [x.shape for x in inputs]
+        ctx.layer, ctx.shape, ctx.names = layer, shape, [name for _, name in pairs]
+        ctx.shapes, ctx.outputs = [x.shape for x in inputs], list(outputs)
         results = tuple(plane.view(wide[0].shape) for plane in outputs.values())
         return results if len(results) > 1 else results[0] if results else None
 
@@ -153,16 +156,15 @@ class LayerFunction(torch.autograd.Function):
     def backward(ctx, *gradients):
         step, names = ctx.layer.backward, ctx.layer.restored + _vectors(ctx.layer)
         tensors = dict(zip(names, ctx.saved_tensors, strict=True))
-        arriving = [p.name for p in step.planes(RoleKind.INPUT) if p.name not in tensors]
-        tensors |= {name: gradient.contiguous()
-                    for name, gradient in zip(arriving, gradients, strict=True)}
+        tensors |= {f"d{name}": gradient.contiguous()
+                    for name, gradient in zip(ctx.outputs, gradients, strict=True)}
         like = next(iter(tensors.values()))
         results = step.allocate(ctx.shape, like, (RoleKind.OUTPUT,))
         step.run(ctx.shape, tensors | results)
         if 0 in ctx.shape:
             results = {name: plane.zero_() for name, plane in results.items()}
         return (None, None, None, None, *(
-            results[f"d{name}"].view(shape) if f"d{name}" in results else None
+            results[name].view(shape) if name in results else None
             for name, shape in zip(ctx.names, ctx.shapes, strict=True)))
 
 

@@ -53,6 +53,21 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight"), x, weight)
 
 
+def add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
+    recipe: str = "coat", path: Path = (), state: dict | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """x + residual, and its :func:`rms_norm`: what stands between a transformer's blocks."""
+    if x.shape != residual.shape or x.dtype != residual.dtype:
+        raise ValueError(
+            f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
+            f"{residual.dtype}; they must be alike")
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    layer = _layer("add_rms_norm", recipe, path, x.dtype, weight.dtype)
+    return LayerFunction.apply(layer, (eps,), _state(layer, state),
+                               ("x", ("residual", "dx"), "weight"), x, residual, weight)
+
+
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *,
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""

@@ -85,14 +85,26 @@ static FailureOr<unsigned> storeArguments(func::FuncOp function,
   return count;
 }
 
-/// The input whose value a saved tensor is, stored alike.
-static BlockArgument findInput(BlockArgument saved, Value value) {
-  auto input = dyn_cast<BlockArgument>(resolve(value));
-  bool isInput = input && input.getOwner() == saved.getOwner() &&
-                 getRole(input).getKind() == RoleKind::input &&
-                 getRole(input).getPer() == getRole(saved).getPer();
-  return isInput && input.getType() == saved.getType() ? input
-                                                       : BlockArgument();
+/// The input or output that holds what a saved tensor would, stored alike; or
+/// null.
+static BlockArgument findHolder(func::FuncOp function, BlockArgument saved,
+                                Value value) {
+  auto isAlike = [&](BlockArgument other, RoleKind kind) {
+    return getRole(other).getKind() == kind &&
+           getRole(other).getPer() == getRole(saved).getPer() &&
+           other.getType() == saved.getType();
+  };
+  value = resolve(value);
+  auto input = dyn_cast<BlockArgument>(value);
+  if (input && input.getOwner() == saved.getOwner() &&
+      isAlike(input, RoleKind::input))
+    return input;
+  Operation *terminator = function.getBody().front().getTerminator();
+  for (auto [argument, result] :
+       llvm::zip(getUpdatedArguments(function), terminator->getOperands()))
+    if (isAlike(argument, RoleKind::output) && resolve(result) == value)
+      return argument;
+  return {};
 }
 
 static bool hasArgument(func::FuncOp function, StringAttr name) {
@@ -125,20 +137,20 @@ static void rename(func::FuncOp function, StringAttr from, StringAttr to) {
   }
 }
 
-/// What is saved as an input has it already is not written again: the backward
-/// pass restores the input. Returns the number of such tensors.
-static unsigned shareInputs(func::FuncOp function) {
+/// What is saved as an input or an output has it already is not written again:
+/// the backward pass restores that. Returns the number of such tensors.
+static unsigned shareTensors(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
   SmallVector<func::FuncOp> backward = getBackward(function);
   SmallVector<NamedAttribute> kept;
   SmallVector<BlockArgument> updated = getUpdatedArguments(function);
   for (unsigned index = updated.size(); index-- > 0;) {
     RoleAttr role = getRole(updated[index]);
-    BlockArgument input =
-        findInput(updated[index], terminator->getOperand(index));
-    if (role.getKind() != RoleKind::saved || !input)
+    BlockArgument holder =
+        findHolder(function, updated[index], terminator->getOperand(index));
+    if (role.getKind() != RoleKind::saved || !holder)
       continue;
-    StringAttr name = getRole(input).getName();
+    StringAttr name = getRole(holder).getName();
     if (llvm::any_of(backward, [&](func::FuncOp other) {
           return hasArgument(other, name) && name != role.getName();
         }))
@@ -191,7 +203,7 @@ struct ApplyStrategyPass
       if (failed(apply(function, op)))
         return signalPassFailure();
     for (func::FuncOp function : graphs) {
-      numShared += shareInputs(function);
+      numShared += shareTensors(function);
       storeResults(function);
     }
     // A strategy has done its work; kernels carry what it decided.

@@ -86,9 +86,9 @@ def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
     the function gets the strategy's compute policy. The arithmetic in between
     is not touched.
 
-    A `saved` tensor whose value is an input's, in the storage of that input, is
-    not written again: it is dropped, the backward pass restores the input, and the
-    attribute `tandem.kept` has its name with the role that was dropped.
+    A `saved` tensor whose value is that of an input or an output, in the storage
+    of that one, is not written again: it is dropped, the backward pass restores the other
+    one, and the attribute `tandem.kept` has its name with the role that was dropped.
 
     Example: `test/Dialect/Tandem/apply-strategy.mlir`
 
@@ -108,7 +108,7 @@ def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::tandem::TandemDialect"];
   let statistics = [
     Statistic<"numStored", "stored", "Number of arguments given a storage">,
-    Statistic<"numShared", "shared", "Number of saved tensors that an input holds already">,
+    Statistic<"numShared", "shared", "Number of saved tensors that an input or an output holds already">,
   ];
 }
 

@@ -1,0 +1,105 @@
+#row = affine_map<(i, j) -> (i)>
+#column = affine_map<(i, j) -> (j)>
+#matrix = affine_map<(i, j) -> (i, j)>
+
+// A residual sum and the norm behind it: h = x + residual, and y the RMSNorm (Zhang and
+// Sennrich 2019) of h.
+func.func @add_rms_norm(
+    %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
+    %residual: tensor<?x?xf32> {tandem.role = #tandem.role<input "residual">},
+    %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},
+    %h: tensor<?x?xf32> {tandem.role = #tandem.role<output "h">},
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">},
+    %eps: f64 {tandem.role = #tandem.role<hyper "eps", domain = nonneg, default = 1.0e-6>})
+    -> (tensor<?x?xf32>, tensor<?x?xf32>) {
+  %new_h = arith.addf %x, %residual : tensor<?x?xf32>
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %e = arith.truncf %eps : f64 to f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = tensor.dim %x, %c0 : tensor<?x?xf32>
+  %columns = tensor.dim %x, %c1 : tensor<?x?xf32>
+  %columns_int = arith.index_cast %columns : index to i64
+  %count = arith.sitofp %columns_int : i64 to f32
+  %by_row = tensor.empty(%rows) : tensor<?xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%by_row : tensor<?xf32>) -> tensor<?xf32>
+  %square = arith.mulf %new_h, %new_h : tensor<?x?xf32>
+  %sum = linalg.reduce { arith.addf } ins(%square : tensor<?x?xf32>) outs(%none : tensor<?xf32>) dimensions = [1]
+  %counts = tensor.splat %count[%rows] : tensor<?xf32>
+  %epss = tensor.splat %e[%rows] : tensor<?xf32>
+  %ones = tensor.splat %one[%rows] : tensor<?xf32>
+  %mean = arith.divf %sum, %counts : tensor<?xf32>
+  %raised = arith.addf %mean, %epss : tensor<?xf32>
+  %root = math.sqrt %raised : tensor<?xf32>
+  %inverse = arith.divf %ones, %root : tensor<?xf32>
+  %new_y = linalg.generic {
+      indexing_maps = [#matrix, #row, #column, #matrix],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%new_h, %inverse, %weight : tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>)
+      outs(%y : tensor<?x?xf32>) {
+  ^bb0(%a: f32, %r: f32, %w: f32, %out: f32):
+    %normal = arith.mulf %a, %r : f32
+    %scaled = arith.mulf %w, %normal : f32
+    linalg.yield %scaled : f32
+  } -> tensor<?x?xf32>
+  tandem.save %new_h as "h" : tensor<?x?xf32>
+  tandem.save %inverse as "inverse" per(row) : tensor<?xf32>
+  return %new_h, %new_y : tensor<?x?xf32>, tensor<?x?xf32>
+}
+
+// With n = h * inverse: dx and dresidual are dh + inverse * (weight * dy - n *
+// mean(weight * dy * n)), dweight = sum over the rows of dy * n.
+func.func @add_rms_norm_backward(
+    %dh: tensor<?x?xf32> {tandem.role = #tandem.role<input "dh">},
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
+    %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},
+    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx">},
+    %dweight: tensor<?xf32> {tandem.role = #tandem.role<output "dweight", per = column>})
+    -> (tensor<?x?xf32>, tensor<?xf32>) attributes {tandem.forward = @add_rms_norm} {
+  %h = tandem.restore "h" : tensor<?x?xf32>
+  %inverse = tandem.restore "inverse" : tensor<?xf32>
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = tensor.dim %dy, %c0 : tensor<?x?xf32>
+  %columns = tensor.dim %dy, %c1 : tensor<?x?xf32>
+  %columns_int = arith.index_cast %columns : index to i64
+  %count = arith.sitofp %columns_int : i64 to f32
+  %by_row = tensor.empty(%rows) : tensor<?xf32>
+  %by_element = tensor.empty(%rows, %columns) : tensor<?x?xf32>
+  %row_none = linalg.fill ins(%zero : f32) outs(%by_row : tensor<?xf32>) -> tensor<?xf32>
+  %by_column = tensor.empty(%columns) : tensor<?xf32>
+  %column_none = linalg.fill ins(%zero : f32) outs(%by_column : tensor<?xf32>) -> tensor<?xf32>
+  %normal, %scaled, %along, %across = linalg.generic {
+      indexing_maps = [#matrix, #row, #matrix, #column, #matrix, #matrix, #matrix, #matrix],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%h, %inverse, %dy, %weight : tensor<?x?xf32>, tensor<?xf32>, tensor<?x?xf32>, tensor<?xf32>)
+      outs(%by_element, %by_element, %by_element, %by_element
+           : tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>) {
+  ^bb0(%a: f32, %r: f32, %d: f32, %w: f32, %o0: f32, %o1: f32, %o2: f32, %o3: f32):
+    %n = arith.mulf %a, %r : f32
+    %s = arith.mulf %w, %d : f32
+    %sn = arith.mulf %s, %n : f32
+    %dn = arith.mulf %d, %n : f32
+    linalg.yield %n, %s, %sn, %dn : f32, f32, f32, f32
+  } -> (tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>)
+  %row_sum = linalg.reduce { arith.addf } ins(%along : tensor<?x?xf32>) outs(%row_none : tensor<?xf32>) dimensions = [1]
+  %new_dweight = linalg.reduce { arith.addf } ins(%across : tensor<?x?xf32>) outs(%column_none : tensor<?xf32>) dimensions = [0]
+  %counts = tensor.splat %count[%rows] : tensor<?xf32>
+  %mean = arith.divf %row_sum, %counts : tensor<?xf32>
+  %new_dx = linalg.generic {
+      indexing_maps = [#matrix, #matrix, #matrix, #row, #row, #matrix],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%dh, %normal, %scaled, %mean, %inverse
+          : tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>)
+      outs(%dx : tensor<?x?xf32>) {
+  ^bb0(%f: f32, %n: f32, %s: f32, %m: f32, %r: f32, %out: f32):
+    %part = arith.mulf %n, %m : f32
+    %rest = arith.subf %s, %part : f32
+    %d = arith.mulf %r, %rest : f32
+    %whole = arith.addf %f, %d : f32
+    linalg.yield %whole : f32
+  } -> tensor<?x?xf32>
+  return %new_dx, %new_dweight : tensor<?x?xf32>, tensor<?xf32>
+}
