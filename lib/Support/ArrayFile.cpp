@@ -348,9 +348,13 @@ static Error commitAll(StringRef path, MutableArrayRef<PendingFile> files) {
   std::string mark = getMark(path);
   if (Error error = writeWholeFile(mark, ""))
     return error;
-  for (PendingFile &file : files)
-    if (Error error = file.commit())
+  for (auto [index, file] : enumerate(files))
+    if (Error error = file.commit()) {
+      // All files are still the old ones, if there are any.
+      if (index == 0)
+        sys::fs::remove(mark);
       return error;
+    }
   return errorCodeToError(sys::fs::remove(mark));
 }
 
