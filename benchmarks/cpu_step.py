@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 import tandem
-from common import SIZES, HERE, save
+from common import HERE, SIZES, load, machine, save
 
 #: Packages with an 8-bit AdamW that runs on a CPU; they need not be installed.
 PEERS = ("bitsandbytes", "torchao")
@@ -110,7 +110,8 @@ def show(size: str, name: str, result: dict) -> None:
 def run_size(size: str, options, library: str) -> dict:
     """All cases of a size; later rounds go backwards, so that drift cancels."""
     rounds = options.rounds if size == "16M" else 1
-    listed = cases(size)
+    listed = [case for case in cases(size)
+              if not options.cases or case["name"] in options.cases]
     found = {case["name"]: [] for case in listed}
     for turn in range(rounds):
         for case in listed[::-1] if turn % 2 else listed:
@@ -132,6 +133,9 @@ def main() -> None:
                         help="also SGD on more than 2^31 elements")
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES),
                         help="16M, 100M/400, 256M, huge")
+    parser.add_argument("--cases", nargs="+", metavar="NAME",
+                        help="measure these alone, and keep what "
+                        "benchmarks/results has of the others")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=2, help="processes per case")
     parser.add_argument("--budget", type=float, default=3.0,
@@ -143,12 +147,22 @@ def main() -> None:
                               else ["16M", "100M/400", "256M"])
     if options.huge and "huge" not in sizes:
         sizes.append("huge")
-    results = {}
+    results, measured_by = {}, {}
+    if options.cases:
+        known = load("cpu_step") or {"sizes": {}}
+        results = known["sizes"]
+        measured_by = {"machine": known["machine"]} if results else {}
     with tempfile.TemporaryDirectory() as folder:
         library = build_stream(folder)
         for size in sizes:
-            results[size] = run_size(size, options, library)
-            save("cpu_step", {"sizes": results})
+            found = run_size(size, options, library)
+            if options.cases:
+                now = machine()
+                for case in found.values():
+                    case["measured"] = f"{now['date']}, commit {now['commit'][:12]}"
+                found = results.get(size, {}) | found
+            results[size] = found
+            save("cpu_step", {"sizes": results} | measured_by)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ def steps_text(result: dict) -> str:
         parts += [f"`{name}` gives other bits than Tandem's collage-plus in "
                   f"{100 * case['differing']:.2f} % of elements after two steps.\n"
                   for name, case in cases.items() if "differing" in case]
+        parts += [f"`{name}` was measured later: {case['measured']}.\n"
+                  for name, case in cases.items() if "measured" in case]
         parts += [f"No row for `{name}`: {case['absent']}.\n"
                   for name, case in cases.items() if "absent" in case]
     loads = [c["load"] for cases in result["sizes"].values()
