@@ -327,7 +327,7 @@ class Kernel:
             problem = f"lacks {missing[0]!r}" if missing else f"has no {extra[0]!r}"
             raise TypeError(
                 f"{self._title} {problem}; its arrays are "
-                + ", ".join(names)
+                + ", ".join(names) + self._origin(missing, extra, arrays)
             )
         measure = next(plane for plane in planes if plane.sets_size)
         shape = self._shape(measure, arrays[measure.name], writes, matrix)
@@ -356,6 +356,19 @@ class Kernel:
                         + f" makes {expected}")
                 )
         return shape, addresses
+
+    def _origin(self, missing: Sequence[str], extra: Sequence[str],
+                arrays: Mapping[str, object]) -> str:
+        """Says that arrays look like those of another strategy, if they do."""
+        roles = {plane.role for plane in self.planes if plane.kind is not RoleKind.GRAD}
+        partial = {p.role for p in self.planes if p.name in missing} & roles
+        foreign = [name for name in extra
+                   if any(name.startswith(f"{role}.") for role in roles)]
+        foreign += [p.name for p in self.planes if p.name in arrays and p.role in partial]
+        if not foreign:
+            return ""
+        return (f"; {foreign[0]!r} looks like a state of another strategy, which "
+                "tandem.convert_state converts")
 
     def _shape(self, plane: Plane, array: object, writes: bool,
                matrix: bool) -> tuple[int, int]:

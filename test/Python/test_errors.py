@@ -268,6 +268,23 @@ def test_extra_array(kernel, arrays):
                   error=TypeError)
 
 
+def test_state_of_another_strategy(kernel, arrays):
+    """Planes under other names, planes without others of their tensor; not what is
+    misspelt or just missing."""
+    hint = "looks like a state of another strategy, which tandem.convert_state converts"
+    other = arrays | {"exp_avg.scale": arrays["exp_avg"].copy()}
+    refuse_to_run(kernel, other, f"'exp_avg.scale' {hint}", error=TypeError)
+    part = {name: array for name, array in arrays.items() if name != "exp_avg_sq.lo"}
+    refuse_to_run(kernel, part, f"'exp_avg_sq' {hint}", error=TypeError)
+    for wrong in (arrays | {"momentum": arrays["exp_avg"]},
+                  {name: array for name, array in arrays.items() if name != "exp_avg"},
+                  arrays | {"grad.2": arrays["grad"]}):
+        with pytest.raises(TypeError) as caught:
+            kernel(wrong, **HYPERS)
+        assert "another strategy" not in str(caught.value)
+
+
+
 @pytest.mark.parametrize("dtype", (np.float32, np.float16, np.uint8, np.int64))
 def test_wrong_dtype(kernel, arrays, dtype):
     arrays["exp_avg"] = np.ones(20, dtype=dtype)

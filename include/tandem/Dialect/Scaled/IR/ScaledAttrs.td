@@ -152,7 +152,7 @@ def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange
     ```
 
     Constraints: (C1) f8E4M3FN, f8E5M2 or `#scaled.dynamic`; (C2) the range is at
-    least 2.
+    least 2 and at most 2^64.
   }];
   let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "FloatAttr":$ratio);
   let assemblyFormat = "`<` custom<Stretched>($code) `,` `range` `=` custom<Range>($ratio) `>`";
