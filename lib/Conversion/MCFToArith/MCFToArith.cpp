@@ -49,7 +49,9 @@ struct MCFPattern : public OpConversionPattern<OpTy> {
   LogicalResult
   matchAndRewrite(OpTy op, Adaptor adaptor,
                   ConversionPatternRewriter &rewriter) const override {
-    SequenceBuilder b(rewriter, op.getLoc());
+    // What follows says which operation it belongs to.
+    StringAttr name = rewriter.getStringAttr(op->getName().getStringRef());
+    SequenceBuilder b(rewriter, NameLoc::get(name, op.getLoc()));
     constexpr bool isRaw = std::is_same_v<OpTy, PackOp> ||
                            std::is_same_v<OpTy, ComponentsOp> ||
                            std::is_same_v<OpTy, NegOp>;

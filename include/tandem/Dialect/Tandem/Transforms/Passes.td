@@ -233,6 +233,57 @@ def CheckGradients : Pass<"tandem-check-gradients", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numChecked", "checked", "Number of plane loads checked">];
 }
 
+def AnalyzeRanges : Pass<"tandem-analyze-ranges", "::mlir::ModuleOp"> {
+  let summary = "Prove the preconditions of error-free transforms";
+  let description = [{
+    Finds the sums and products with errors that mcf operations have become, and
+    what is known of their operands' ranges from the operations that lead to them
+    (a sparse data-flow analysis). Of a TwoSum whose first operand is proved to be
+    the larger one, or to be a multiple of the second one's unit in the last
+    place, and whose sum cannot overflow, three operations with the same bits are
+    left:
+
+    ```
+    x = a + b;  y = (a - x) + b
+    ```
+
+    Everything else is left as it is. What is proved of a transform that stays is
+    used by `-tandem-emulate-floats`.
+
+    A range is what operations give: constants, `max` and `min`, absolute values,
+    squares and roots, decoded 8-bit floats, and of errors what they are beside
+    their sums. Of planes and hyperparameters nothing is known but their formats.
+    Planes are not looked at before a launch, nor are hyperparameters on a device,
+    so that a declared domain is no fact; no declaration can change a bit.
+
+    `report` makes a remark for each transform, at the graph's operation. It names
+    the mcf operation, if there is one, and says whether the transform is
+
+    - *proved*: it gives the exact error, unless something overflows;
+    - *granted*: the sequence of a Fast2Sum, on the word of the graph or of the
+      algorithm; nothing is elided;
+    - *guarded*: the longer sequence of TwoSum, which needs no order;
+    - *kept*: a product whose error may underflow, rounded as it is written.
+
+    Example: `test/Dialect/Tandem/analyze-ranges.mlir`
+
+    ```mlir
+    // tandem-opt adamw.mlir -tandem-to-kernel=strategy=collage-plus -tandem-analyze-ranges=report
+    adamw.mlir:48:14: remark: mcf.grow: fast_two_sum is proved: the second operand is made of
+    errors of sums that lead to the first
+    ```
+  }];
+  let options = [Option<"report", "report", "bool", "false",
+                        "Make a remark for each error-free transform">];
+  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [
+    Statistic<"numProved", "proved", "Number of transforms proved exact">,
+    Statistic<"numGranted", "granted", "Number of Fast2Sums that are granted">,
+    Statistic<"numGuarded", "guarded", "Number of TwoSums that stay">,
+    Statistic<"numShortened", "shortened", "Number of TwoSums that became shorter">,
+  ];
+}
+
 def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
   let summary = "Compute small float formats exactly in f32 lanes";
   let description = [{
@@ -249,7 +300,9 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
     An fma is computed in f64 with rounding to odd, except the residual of a
     product (fma(a, b, -(a*b))), which an f32 fma gives exactly. The error of a
     Fast2Sum, b - ((a + b) - a), is not rounded: it is a number of the format for
-    all a and b.
+    all a and b. Where the range analysis (see `-tandem-analyze-ranges`) proves
+    that (a + b) - a, or the residual of a product, is a number of the format,
+    neither is that.
 
     Example: `test/Dialect/Tandem/emulate-floats.mlir`
   }];
@@ -263,6 +316,7 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
                            "::mlir::scaled::ScaledDialect"];
   let statistics = [
     Statistic<"numRoundings", "roundings", "Number of rounding sequences">,
+    Statistic<"numElided", "elided", "Number of results that are proved to need none">,
   ];
 }
 

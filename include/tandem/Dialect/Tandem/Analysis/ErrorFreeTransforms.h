@@ -1,0 +1,73 @@
+//===- ErrorFreeTransforms.h - Sums and their errors ------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how error-free transforms are found in arithmetic of one
+// format, and what is proved of them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_TANDEM_ANALYSIS_ERRORFREETRANSFORMS_H
+#define TANDEM_DIALECT_TANDEM_ANALYSIS_ERRORFREETRANSFORMS_H
+
+#include "tandem/Dialect/Tandem/Analysis/FloatRange.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <optional>
+
+namespace mlir::tandem {
+
+enum class TransformKind {
+  /// x = a + b, y = b - (x - a).
+  fast_two_sum,
+  /// x = a + b, y = (a - (x - b')) + (b - b') with b' = x - a.
+  two_sum,
+  /// x = a + b, y = (a - x) + b: two_sum where fast_two_sum is exact and x is
+  /// finite.
+  ordered_two_sum,
+  /// x = a * b, y = fma(a, b, -x).
+  two_prod
+};
+
+/// The operations of a transform; the last one, `error`, gives y.
+struct Transform {
+  TransformKind kind;
+  Value a, b, result;
+  /// x - a or a - x.
+  Operation *difference;
+  Operation *error;
+
+  FloatType getType() const { return cast<FloatType>(result.getType()); }
+};
+
+/// The transform whose last operation this is.
+std::optional<Transform> matchTransform(Operation *op);
+
+/// Why a transform gives the error exactly, unless something is not finite.
+enum class Proof {
+  none,
+  /// |a| >= |b|.
+  order,
+  /// a is a multiple of b's unit in the last place.
+  multiple,
+  /// b trails a: it is the rest of a sum that a is, or is a part of.
+  trail,
+  /// The product is a multiple of the smallest positive number.
+  exponents
+};
+StringRef stringifyProof(Proof proof);
+
+/// Of sums: that x - a is a number of the format. Of products: that the error
+/// is.
+Proof proveExact(const Transform &transform, const FloatRange &a,
+                 const FloatRange &b);
+
+/// What is known of a transform's error beside its result.
+Trail getTrail(const Transform &transform, Proof proof);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_DIALECT_TANDEM_ANALYSIS_ERRORFREETRANSFORMS_H

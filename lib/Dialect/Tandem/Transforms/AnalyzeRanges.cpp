@@ -1,0 +1,141 @@
+//===- AnalyzeRanges.cpp - Prove preconditions ----------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pass that proves what error-free transforms need,
+// shortens those that have it, and reports.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Tandem/Analysis/RangeAnalysis.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_ANALYZERANGES
+#include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+/// A TwoSum holds the three operations of a Fast2Sum; they are part of it.
+static bool isPartOfTwoSum(const Transform &transform) {
+  if (transform.kind != TransformKind::fast_two_sum)
+    return false;
+  return llvm::any_of(transform.error->getUsers(), [&](Operation *user) {
+    std::optional<Transform> outer = matchTransform(user);
+    return outer && outer->kind == TransformKind::two_sum &&
+           outer->difference == transform.difference;
+  });
+}
+
+static SmallVector<Transform> findTransforms(Operation *top) {
+  SmallVector<Transform> transforms;
+  top->walk([&](Operation *op) {
+    std::optional<Transform> transform = matchTransform(op);
+    if (transform && !isPartOfTwoSum(*transform))
+      transforms.push_back(*transform);
+  });
+  return transforms;
+}
+
+/// The mcf operation that an operation was made for, as a prefix.
+static std::string describeOrigin(Operation *op) {
+  auto name = dyn_cast<NameLoc>(op->getLoc());
+  if (!name || !name.getName().getValue().starts_with("mcf."))
+    return "";
+  return name.getName().str() + ": ";
+}
+
+static StringRef nameOf(TransformKind kind) {
+  switch (kind) {
+  case TransformKind::fast_two_sum:
+    return "fast_two_sum";
+  case TransformKind::two_sum:
+  case TransformKind::ordered_two_sum:
+    return "two_sum";
+  case TransformKind::two_prod:
+    return "two_prod";
+  }
+  llvm_unreachable("every kind is listed");
+}
+
+/// What becomes of a transform, and why.
+static std::string judge(const Transform &transform, Proof proof,
+                         bool isSumFinite) {
+  std::string why = stringifyProof(proof).str();
+  if (transform.kind == TransformKind::two_sum)
+    return proof == Proof::none ? "guarded: " + why
+           : isSumFinite        ? "proved, and shortened: " + why
+                                : "guarded: the sum may overflow, but " + why;
+  if (proof != Proof::none)
+    return "proved: " + why;
+  if (transform.kind == TransformKind::two_prod)
+    return "kept: the error may be below the smallest positive number";
+  return "granted: " + why;
+}
+
+namespace {
+struct AnalyzeRangesPass
+    : public tandem::impl::AnalyzeRangesBase<AnalyzeRangesPass> {
+  using AnalyzeRangesBase::AnalyzeRangesBase;
+
+  void runOnOperation() override {
+    SmallVector<Transform> transforms = findTransforms(getOperation());
+    if (transforms.empty())
+      return;
+    Ranges ranges(getOperation());
+    SmallVector<Operation *> shortened;
+    for (const Transform &transform : transforms) {
+      Proof proof = ranges.prove(transform);
+      bool isSumFinite =
+          FloatRange::isSumFinite(transform.getType(), ranges.get(transform.a),
+                                  ranges.get(transform.b));
+      count(transform.kind, proof);
+      if (report)
+        transform.error->emitRemark()
+            << describeOrigin(transform.error) << nameOf(transform.kind)
+            << " is " << judge(transform, proof, isSumFinite);
+      if (transform.kind == TransformKind::two_sum && proof != Proof::none &&
+          isSumFinite)
+        shortened.push_back(transform.error);
+    }
+    for (Operation *error : shortened)
+      shorten(error);
+  }
+
+private:
+  void count(TransformKind kind, Proof proof) {
+    if (proof != Proof::none)
+      ++numProved;
+    else if (kind == TransformKind::fast_two_sum)
+      ++numGranted;
+    else if (kind == TransformKind::two_sum)
+      ++numGuarded;
+  }
+
+  /// y = (a - x) + b.
+  void shorten(Operation *error) {
+    ++numShortened;
+    // Matched again: an operand may be an error that has been shortened.
+    Transform transform = *matchTransform(error);
+    Operation *rest = error->getOperand(0).getDefiningOp();
+    Operation *unused[] = {rest, rest->getOperand(1).getDefiningOp(),
+                           error->getOperand(1).getDefiningOp(),
+                           transform.difference};
+    OpBuilder builder(error);
+    SequenceBuilder b(builder, error->getLoc());
+    Value sum = b.add(b.sub(transform.a, transform.result), transform.b);
+    error->getResult(0).replaceAllUsesWith(sum);
+    error->erase();
+    for (Operation *op : unused)
+      if (op->use_empty())
+        op->erase();
+  }
+};
+} // namespace
