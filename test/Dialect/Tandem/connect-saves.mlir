@@ -19,11 +19,12 @@
 // CHECK-NOT:     tandem.save
 // CHECK:         return %[[SQUARE]], %[[X]], %[[SQUARE]], %[[SUM]]
 
-// An input that is stored as it is saved is not stored again.
+// An input or output that is stored as it is saved is not stored again.
 // SHARED-LABEL: func.func @forward(
 // SHARED-NOT:       "x.saved"
-// SHARED-SAME:      #tandem.float<bf16>> {tandem.role = #tandem.role<saved "square", consumer = linear>}
+// SHARED-NOT:       saved "square"
 // SHARED-SAME:      #tandem.float<f32>> {tandem.role = #tandem.role<saved "sum", per = row>}
+// SHARED-SAME:      tandem.kept = {x = #tandem.role<saved "x.saved">, y = #tandem.role<saved "square", consumer = linear>}
 
 // COAT-LABEL: func.func @forward(
 // COAT-SAME:      group = 16, scale = bf16>> {tandem.role = #tandem.role<saved "x.saved">}
@@ -56,6 +57,7 @@ func.func @forward(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
 
 // SHARED-LABEL: func.func @backward(
 // SHARED-SAME:      #tandem.float<bf16>> {tandem.role = #tandem.role<restored "x">}
+// SHARED-SAME:      #tandem.float<bf16>> {tandem.role = #tandem.role<restored "y", consumer = linear>}
 
 // COAT-LABEL: func.func @backward(
 // COAT-SAME:      group = 16, scale = bf16>> {tandem.role = #tandem.role<restored "x.saved">}
