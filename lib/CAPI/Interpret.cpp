@@ -51,7 +51,7 @@ static llvm::Error interpret(func::FuncOp graph, StringRef name,
       name, directories, getStrategiesFor(graph->getParentOfType<ModuleOp>()));
   if (!text)
     return llvm::createStringError("unknown strategy '" + name + "'");
-  auto module = parse(*graph.getContext(), *text, name);
+  auto module = parse(*graph.getContext(), text->text, text->file);
   if (!module)
     return module.takeError();
   auto strategy = (*module)->lookupSymbol<StrategyOp>(name);

@@ -121,8 +121,10 @@ static Extent toExtent(Granularity per) {
     return Extent::Row;
   case Granularity::column:
     return Extent::Column;
+  case Granularity::block:
+    break;
   }
-  llvm_unreachable("every granularity is listed");
+  llvm_unreachable("no tensor of a graph has an entry per block");
 }
 
 Extent reference::join(Extent a, Extent b) {

@@ -42,18 +42,18 @@ ArrayRef<LibraryFile> mlir::tandem::getBuiltinStrategies() {
   return strategies;
 }
 
-std::optional<std::string>
+std::optional<LibraryText>
 mlir::tandem::findInLibrary(StringRef name, ArrayRef<std::string> directories,
                             ArrayRef<LibraryFile> builtin) {
   for (const std::string &directory : directories) {
     SmallString<128> path(directory);
     sys::path::append(path, name + ".mlir");
     if (auto buffer = MemoryBuffer::getFile(path))
-      return (*buffer)->getBuffer().str();
+      return LibraryText{path.str().str(), (*buffer)->getBuffer().str()};
   }
   for (const LibraryFile &file : builtin)
     if (file.name == name)
-      return file.text.str();
+      return LibraryText{file.name.str() + ".mlir", file.text.str()};
   return std::nullopt;
 }
 

@@ -8,6 +8,7 @@
 #
 #===----------------------------------------------------------------------===#
 
+import pathlib
 import re
 
 import numpy as np
@@ -16,6 +17,8 @@ import pytest
 import tandem
 from model import STRATEGIES, cases
 from support.kernels import compiled
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 #===----------------------------------------------------------------------===#
 # Compilation
@@ -283,6 +286,21 @@ def test_state_of_another_strategy(kernel, arrays):
             kernel(wrong, **HYPERS)
         assert "another strategy" not in str(caught.value)
 
+
+def test_codes_are_listed(tmp_path):
+    """Whoever writes no code is told all of them."""
+    attributes = (ROOT / "include/tandem/Dialect/Scaled/IR/ScaledAttrs.td").read_text()
+    codes = re.findall(r': Scaled_Code<"\w+", "(\w+)"', attributes)
+    assert len(codes) >= 7
+    (tmp_path / "mine.mlir").write_text(
+        "tandem.strategy @mine compute(<f32, f32>) {\n"
+        "  tandem.assign param = #tandem.scaled<f8E4M3FN, group = 32, scale = f32>\n}\n")
+    with pytest.raises(ValueError) as caught:
+        tandem.compile("adamw", "mine", path=[tmp_path])
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'mine.mlir'}:2:40: expected a code, got f8E4M3FN")
+    assert all(f"#scaled.{code}" in message for code in codes)
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("dtype", (np.float32, np.float16, np.uint8, np.int64))

@@ -54,8 +54,10 @@ struct Options {
                                  cl::desc("A hyperparameter's value")};
   cl::opt<int64_t> steps{"steps", cl::init(1), cl::cat(category),
                          cl::desc("The number of steps")};
-  cl::opt<int64_t> firstStep{"step", cl::init(1), cl::cat(category),
-                             cl::desc("The number of the first step")};
+  cl::opt<int64_t> firstStep{
+      "step", cl::cat(category),
+      cl::desc("The number of the first step; without it, the one behind the "
+               "step that the input's states have seen, else 1")};
   cl::opt<int64_t> seed{"seed", cl::init(0), cl::cat(category),
                         cl::desc("The seed of stochastic rounding")};
   cl::opt<int64_t> key{"key", cl::init(0), cl::cat(category),
@@ -131,7 +133,8 @@ llvm::Expected<RunOptions> Options::getRunOptions() const {
   result.inputs.assign(inputs.begin(), inputs.end());
   result.output = output;
   result.steps = steps;
-  result.firstStep = firstStep;
+  if (firstStep.getNumOccurrences())
+    result.firstStep = firstStep.getValue();
   result.seed = seed;
   result.key = key;
   result.first = first;

@@ -37,9 +37,15 @@ llvm::ArrayRef<LibraryFile> getBuiltinStrategies();
 llvm::ArrayRef<LibraryFile> getBuiltinLayers();
 llvm::ArrayRef<LibraryFile> getBuiltinRecipes();
 
+/// A text, and the file that messages about it name.
+struct LibraryText {
+  std::string file;
+  std::string text;
+};
+
 /// The text of `<directory>/<name>.mlir` in the first directory that has it,
 /// else of the built-in file of that name.
-std::optional<std::string>
+std::optional<LibraryText>
 findInLibrary(llvm::StringRef name, llvm::ArrayRef<std::string> directories,
               llvm::ArrayRef<LibraryFile> builtin);
 

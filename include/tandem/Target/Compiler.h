@@ -17,6 +17,7 @@
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Target/CPU.h"
 #include "llvm/Support/Error.h"
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -169,6 +170,10 @@ struct CompiledKernel {
 /// several threads; calls take turns. Diagnostics become the error's message.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compile(const CompileOptions &options);
+
+/// How a kernel stores each tensor, by role: "#tandem.float<bf16>".
+llvm::Expected<std::map<std::string, std::string>>
+getStorages(const CompiledKernel &kernel);
 
 /// Compiles the same kernel for a package: to the bytes of a shared library for
 /// an instruction set such as "x86-64-v3", or to PTX for a chip.

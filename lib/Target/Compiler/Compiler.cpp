@@ -70,7 +70,9 @@ private:
     llvm::raw_string_ostream stream(text);
     if (!text.empty())
       stream << "\n";
-    if (auto location = dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
+    // Line 0 stands for all of the text.
+    if (auto location = dyn_cast<FileLineColLoc>(diagnostic.getLocation());
+        location && location.getLine())
       stream << location.getFilename().getValue() << ":" << location.getLine()
              << ":" << location.getColumn() << ": ";
     stream << diagnostic;
@@ -93,7 +95,7 @@ llvm::Expected<std::string> mlir::tandem::loadGraph(StringRef graph) {
   }
   for (ArrayRef<LibraryFile> files : {getBuiltinGraphs(), getBuiltinLayers()})
     if (auto text = findInLibrary(graph, {}, files))
-      return *text;
+      return text->text;
   return llvm::createStringError(
       "unknown graph '" + graph + "'; built-in ones are " +
       listNames(getBuiltinGraphs()) + " and, of layers, " +
@@ -264,6 +266,23 @@ mlir::tandem::compile(const CompileOptions &options) {
   if (llvm::Error error = addCode(*module, options, diagnostics, *result))
     return error;
   return result;
+}
+
+llvm::Expected<std::map<std::string, std::string>>
+mlir::tandem::getStorages(const CompiledKernel &kernel) {
+  Session &session = Session::get();
+  std::lock_guard<std::mutex> lock(session.mutex);
+  DiagnosticCollector diagnostics(&session.context);
+  auto module =
+      parseSourceString<ModuleOp>(kernel.kernelIR, &session.context, "kernel");
+  if (!module)
+    return diagnostics.takeError();
+  std::map<std::string, std::string> storages;
+  KernelOp op = *module->getOps<KernelOp>().begin();
+  for (unsigned i = 0; i < op.getNumTensors(); ++i)
+    llvm::raw_string_ostream(storages[op.getTensorRole(i).getName().str()])
+        << op.getTensorType(i).getStorage();
+  return storages;
 }
 
 llvm::Expected<std::string>

@@ -82,7 +82,7 @@ public:
   Runner(const CompiledKernel &kernel, const RunOptions &options,
          llvm::raw_ostream &os)
       : signature(kernel.signature), kernel(kernel), options(options), os(os),
-        arrays(signature, options) {}
+        arrays(kernel, options) {}
   ~Runner() {
     tdm_plan_destroy(plan);
     tdm_kernel_destroy(handle);
@@ -103,6 +103,7 @@ private:
   const RunOptions &options;
   llvm::raw_ostream &os;
   RunArrays arrays;
+  int64_t firstStep = 1;
   std::vector<double> hypers;
   std::vector<double> seconds;
   tdm_kernel *handle = nullptr;
@@ -126,6 +127,7 @@ llvm::Error Runner::prepare() {
   hypers = std::move(*values);
   if (llvm::Error error = arrays.load())
     return error;
+  firstStep = arrays.getFirstStep();
   auto created = createRuntimeKernel(kernel);
   if (!created)
     return created.takeError();
@@ -144,7 +146,7 @@ llvm::Error Runner::bind(int64_t step) {
 llvm::Error Runner::launch(int64_t step) {
   if (llvm::Error error = bind(step))
     return error;
-  int64_t number = options.firstStep + step;
+  int64_t number = firstStep + step;
   auto integers = getIntegers(signature, number, options.seed);
   tdm_launch_info info = {};
   info.struct_size = sizeof(info);
@@ -219,10 +221,7 @@ llvm::Error Runner::write() {
   // Only these files have a place for it.
   ArrayMetadata metadata;
   if (llvm::StringRef(options.output).ends_with(".safetensors"))
-    metadata = {
-        {"tandem.graph", signature.name},
-        {"tandem.strategy", signature.strategy},
-        {"tandem.step", std::to_string(options.firstStep + options.steps - 1)}};
+    metadata = arrays.describeResults(firstStep + options.steps - 1);
   return writeArrays(options.output, arrays.getResults(), metadata);
 }
 

@@ -15,6 +15,7 @@
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir::tandem;
+using llvm::StringRef;
 using llvm::Twine;
 
 using PlaneEntry = KernelSignature::PlaneEntry;
@@ -40,6 +41,28 @@ static std::string listPlanes(const KernelSignature &signature) {
       ", ");
 }
 
+std::string RunArrays::listPlanesOf(StringRef role) const {
+  std::string list;
+  for (const PlaneEntry &plane : signature.planes)
+    if (plane.role == role)
+      list += (list.empty() ? "" : ", ") + plane.name;
+  return list;
+}
+
+/// A plane of the tensor that an array's name begins with.
+const PlaneEntry *RunArrays::findRoleOf(StringRef name) const {
+  for (const PlaneEntry &plane : signature.planes)
+    if (name.starts_with(plane.role + "."))
+      return &plane;
+  return nullptr;
+}
+
+bool RunArrays::hasAnyPlane(StringRef role) const {
+  return llvm::any_of(signature.planes, [&](const PlaneEntry &plane) {
+    return plane.role == role && arrays.count(plane.name);
+  });
+}
+
 /// The step that "grad.12" names, or nothing.
 static std::optional<int64_t> getStepOf(llvm::StringRef name,
                                         llvm::StringRef plane) {
@@ -57,6 +80,10 @@ llvm::Error RunArrays::fail(const std::string &name, const Twine &problem,
 }
 
 llvm::Error RunArrays::load() {
+  auto known = getStorages(kernel);
+  if (!known)
+    return known.takeError();
+  storages = std::move(*known);
   if (llvm::Error error = read())
     return error;
   if (llvm::Error error = checkNames())
@@ -76,9 +103,14 @@ llvm::Error RunArrays::load() {
 
 llvm::Error RunArrays::read() {
   for (const std::string &input : options.inputs) {
-    auto part = readArrays(input);
+    ArrayMetadata metadata;
+    auto part = readArrays(input, &metadata);
     if (!part)
       return part.takeError();
+    if (llvm::Error error = checkOrigin(input, *part, metadata))
+      return error;
+    if (llvm::Error error = noteStep(input, *part, metadata))
+      return error;
     for (auto &[name, array] : *part)
       if (!arrays.try_emplace(name, std::move(array)).second)
         return fail(name, "is in more than one --input", "give it once");
@@ -93,9 +125,16 @@ llvm::Error RunArrays::checkNames() {
       return name == plane.name ||
              (plane.kind == RoleKind::grad && getStepOf(name, plane.name));
     });
-    if (!isKnown)
+    if (isKnown)
+      continue;
+    if (const PlaneEntry *near = findRoleOf(name))
       return fail(name, "is no plane of " + Twine(signature.getTitle()),
-                  "its planes are " + listPlanes(signature));
+                  "it keeps '" + near->role + "' as " +
+                      listPlanesOf(near->role) +
+                      "; another strategy's state is converted by "
+                      "tandem.convert_state");
+    return fail(name, "is no plane of " + Twine(signature.getTitle()),
+                "its planes are " + listPlanes(signature));
   }
   return llvm::Error::success();
 }
@@ -206,21 +245,27 @@ bool RunArrays::hasValue(const std::string &role) const {
 
 llvm::Error RunArrays::checkMissing() const {
   std::vector<std::string> missing;
+  bool isPartial = false;
   for (const PlaneEntry &plane : signature.planes) {
     if (plane.kind == RoleKind::grad || !plane.isRead ||
         arrays.count(plane.name))
       continue;
-    if (!options.initialize)
+    if (!options.initialize) {
       missing.push_back("'" + plane.name + "'");
-    else if (plane.kind == RoleKind::param && !hasValue(plane.role))
+      isPartial |= hasAnyPlane(plane.role);
+    } else if (plane.kind == RoleKind::param && !hasValue(plane.role)) {
       return fail(plane.role, "is missing", "--initialize begins from it");
+    }
   }
   if (missing.empty())
     return llvm::Error::success();
   return llvm::createStringError(
       "the input lacks " + llvm::join(missing, ", ") + " of " +
       signature.getTitle() +
-      "; add them, or give --initialize to begin from the param");
+      "; add them, or give --initialize to begin from the param" +
+      (isPartial ? ", or convert another strategy's state with "
+                   "tandem.convert_state"
+                 : ""));
 }
 
 llvm::Error RunArrays::createMissing() {

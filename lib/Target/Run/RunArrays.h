@@ -21,8 +21,8 @@ namespace mlir::tandem {
 /// The arrays of one run, by plane and, for gradients, by step.
 class RunArrays {
 public:
-  RunArrays(const KernelSignature &signature, const RunOptions &options)
-      : signature(signature), options(options) {}
+  RunArrays(const CompiledKernel &kernel, const RunOptions &options)
+      : kernel(kernel), signature(kernel.signature), options(options) {}
 
   /// Reads all inputs; checks that every plane has one array of its type and
   /// of the common size; creates those that may be created.
@@ -38,12 +38,25 @@ public:
   const Array &get(const std::string &plane) const { return arrays.at(plane); }
   /// What the kernel writes.
   ArrayMap getResults() const;
+  /// What a file says of the results: graph, strategy, step, storages.
+  ArrayMetadata describeResults(int64_t lastStep) const;
+  /// The step that is given, else the one behind that of the files of states.
+  int64_t getFirstStep() const;
 
 private:
   using PlaneEntry = KernelSignature::PlaneEntry;
 
   llvm::Error read();
+  /// Refuses what another strategy has stored, as far as the file says so.
+  llvm::Error checkOrigin(llvm::StringRef file, const ArrayMap &part,
+                          const ArrayMetadata &metadata) const;
+  llvm::Error noteStep(llvm::StringRef file, const ArrayMap &part,
+                       const ArrayMetadata &metadata);
   llvm::Error checkNames();
+  /// The planes of one tensor, listed.
+  std::string listPlanesOf(llvm::StringRef role) const;
+  const PlaneEntry *findRoleOf(llvm::StringRef name) const;
+  bool hasAnyPlane(llvm::StringRef role) const;
   llvm::Error checkGradient(const PlaneEntry &plane);
   llvm::Error checkShared() const;
   /// "12 elements", "3 rows of 4".
@@ -58,9 +71,15 @@ private:
   llvm::Error fail(const std::string &name, const llvm::Twine &problem,
                    const llvm::Twine &remedy) const;
 
+  const CompiledKernel &kernel;
   const KernelSignature &signature;
   const RunOptions &options;
   ArrayMap arrays;
+  /// How the kernel stores each tensor.
+  std::map<std::string, std::string> storages;
+  /// The last step that states in files have seen, and the file that says so.
+  std::optional<int64_t> lastStep;
+  std::string lastStepFile;
   int64_t rows = -1, columns = -1;
   /// The array that the others' sizes are compared with.
   std::string sizedBy;

@@ -110,14 +110,20 @@ static llvm::Expected<StrategyOp> findStrategy(ModuleOp module,
     return strategy;
   auto text =
       findInLibrary(name, getStrategyPathOption(), getStrategiesFor(module));
-  if (text)
-    file = parseSourceString<ModuleOp>(*text, module.getContext(), name);
-  auto strategy = file ? file->lookupSymbol<StrategyOp>(name) : StrategyOp();
-  if (!strategy)
+  if (!text)
     return llvm::createStringError(
         "unknown strategy '" + name + "'; --strategy takes one of " +
         listNames(getStrategiesFor(module)) +
         ", or the name of a file in --strategy-path");
+  file =
+      parseSourceString<ModuleOp>(text->text, module.getContext(), text->file);
+  if (!file)
+    return llvm::createStringError("cannot read strategy '" + name + "'");
+  auto strategy = file->lookupSymbol<StrategyOp>(name);
+  if (!strategy)
+    return llvm::createStringError("'" + text->file +
+                                   "' does not define tandem.strategy @\"" +
+                                   name + "\"");
   return strategy;
 }
 

@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics
 
-// expected-error @+1 {{a float code is f8E4M3FN, f8E5M2 or f16, got 'bf16'}}
+// expected-error @+1 {{a float code is f8E4M3FN, f8E5M2 or f16, got 'bf16'; #scaled.minifloat writes other formats}}
 func.func private @float_c1() attributes {c = #scaled.float<bf16>}
 
 // -----

@@ -202,3 +202,18 @@ func.func private @scaled_c8_large() attributes {s = #tandem.scaled<#scaled.root
 
 // expected-error @+1 {{a margin is 0 to 16 and belongs to a history, got 1}}
 func.func private @scaled_c8_alone() attributes {s = #tandem.scaled<#scaled.root, group = tensor, scale = f32, margin = 1>}
+
+// -----
+
+// expected-error @+1 {{expected a code, got f8E4M3FN; codes are #scaled.float, #scaled.pair, #scaled.minifloat, #scaled.softsign, #scaled.root, #scaled.dynamic and #scaled.expanded, as in #scaled.float<f8E4M3FN>}}
+func.func private @scaled_code_format() attributes {s = #tandem.scaled<f8E4M3FN, group = 32, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{expected a code; codes are #scaled.float}}
+func.func private @scaled_code_missing() attributes {s = #tandem.scaled<group = 32, scale = f32>}
+
+// -----
+
+// expected-error @+1 {{expected a code, got #tandem.float<bf16>; codes are #scaled.float}}
+func.func private @coded_code_storage() attributes {s = #tandem.coded<#tandem.float<bf16>>}

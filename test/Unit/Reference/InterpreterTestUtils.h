@@ -57,7 +57,7 @@ protected:
   /// The text of a built-in file.
   static std::string builtin(llvm::StringRef name,
                              llvm::ArrayRef<LibraryFile> files) {
-    return findInLibrary(name, {}, files).value_or("");
+    return findInLibrary(name, {}, files).value_or(LibraryText()).text;
   }
 
   /// Runs a graph under a strategy, both as text; the error's message, or "".

@@ -24,13 +24,34 @@ using mlir::tandem::SequenceBuilder;
 #include "tandem/Dialect/Scaled/IR/CodeInterface.cpp.inc"
 #include "tandem/Dialect/Scaled/IR/ScaledEnums.cpp.inc"
 
+ParseResult mlir::scaled::parseCode(AsmParser &parser,
+                                    CodeAttrInterface &code) {
+  SMLoc location = parser.getCurrentLocation();
+  Attribute attr;
+  OptionalParseResult result = parser.parseOptionalAttribute(attr);
+  if (result.has_value() && failed(*result))
+    return failure();
+  code = dyn_cast_if_present<CodeAttrInterface>(attr);
+  if (code)
+    return success();
+  InFlightDiagnostic error = parser.emitError(location) << "expected a code";
+  if (attr)
+    error << ", got " << attr;
+  return error << "; codes are #scaled.float, #scaled.pair, #scaled.minifloat, "
+                  "#scaled.softsign, #scaled.root, #scaled.dynamic and "
+                  "#scaled.expanded, as in #scaled.float<f8E4M3FN>";
+}
+void mlir::scaled::printCode(AsmPrinter &printer, CodeAttrInterface code) {
+  printer << code;
+}
+
 // How the code that is expanded is written: a float by its format alone.
 static ParseResult parseStretched(AsmParser &parser, CodeAttrInterface &code) {
   SMLoc location = parser.getCurrentLocation();
   Type format;
   OptionalParseResult result = parser.parseOptionalType(format);
   if (!result.has_value())
-    return parser.parseAttribute(code);
+    return parseCode(parser, code);
   if (failed(*result))
     return failure();
   auto attr = FloatCodeAttr::getChecked(
@@ -102,7 +123,7 @@ FloatCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (isa<Float8E4M3FNType, Float8E5M2Type, Float16Type>(format))
     return success();
   return emitError() << "a float code is f8E4M3FN, f8E5M2 or f16, got "
-                     << format;
+                     << format << "; #scaled.minifloat writes other formats";
 }
 
 SmallVector<CodePlane> FloatCodeAttr::getPlanes() const {

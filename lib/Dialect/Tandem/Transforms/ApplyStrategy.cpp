@@ -215,7 +215,8 @@ struct ApplyStrategyPass
   /// In this module, else in a file that `file` then owns.
   StrategyOp find(OwningOpRef<ModuleOp> &file) {
     if (strategy.empty()) {
-      getOperation().emitError("no strategy given; built-in ones are ")
+      emitError(UnknownLoc::get(&getContext()),
+                "no strategy given; built-in ones are ")
           << listNames(getStrategiesFor(getOperation()));
       return {};
     }
@@ -225,16 +226,19 @@ struct ApplyStrategyPass
     auto text =
         findInLibrary(strategy, directories, getStrategiesFor(getOperation()));
     if (!text) {
-      getOperation().emitError("unknown strategy '")
+      emitError(UnknownLoc::get(&getContext()), "unknown strategy '")
           << strategy << "'; built-in ones are "
           << listNames(getStrategiesFor(getOperation()))
           << "; others are files <name>.mlir on the search path";
       return {};
     }
-    file = parseSourceString<ModuleOp>(*text, &getContext(), strategy);
-    auto op = file ? file->lookupSymbol<StrategyOp>(strategy) : StrategyOp();
+    file = parseSourceString<ModuleOp>(text->text, &getContext(), text->file);
+    if (!file)
+      return {};
+    auto op = file->lookupSymbol<StrategyOp>(strategy);
     if (!op)
-      getOperation().emitError("the file of strategy '")
+      emitError(FileLineColLoc::get(&getContext(), text->file, 1, 1),
+                "the file of strategy '")
           << strategy << "' does not define tandem.strategy @\"" << strategy
           << "\"";
     return op;

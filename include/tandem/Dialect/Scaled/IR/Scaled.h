@@ -70,6 +70,11 @@ namespace mlir::scaled {
 /// The range of scales of type `type` for `code`: the positive range of the
 /// type, and [2^-126, 2^(127 - floor(log2 L))], L the code's largest magnitude.
 ScaleRange getScaleRange(Type type, CodeAttrInterface code);
+
+/// How a code is written inside of another attribute; whoever writes something
+/// else is told the codes.
+ParseResult parseCode(AsmParser &parser, CodeAttrInterface &code);
+void printCode(AsmPrinter &printer, CodeAttrInterface code);
 } // namespace mlir::scaled
 
 #endif // TANDEM_DIALECT_SCALED_IR_SCALED_H

@@ -309,7 +309,7 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesR
                         DefaultValuedParameter<"int64_t", "0">:$history,
                         DefaultValuedParameter<"int64_t", "0">:$margin);
   let assemblyFormat = [{
-    `<` $code `,` struct(custom<Group>($group), $scale, $recipe, $history, $margin) `>`
+    `<` custom<Code>($code) `,` struct(custom<Group>($group), $scale, $recipe, $history, $margin) `>`
   }];
 }
 
@@ -326,7 +326,7 @@ def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded", ["usesRand
     Constraint: (C1) the code has no range for a group to stretch.
   }];
   let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code);
-  let assemblyFormat = "`<` $code `>`";
+  let assemblyFormat = "`<` custom<Code>($code) `>`";
 }
 
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEMATTRS_TD

@@ -1,0 +1,81 @@
+//===- RunOrigin.cpp - What files say of a state --------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements what a .safetensors file says of the state in it: the
+// graph, the strategy, its storages and the last step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RunArrays.h"
+
+using namespace mlir::tandem;
+using llvm::StringRef;
+using llvm::Twine;
+
+static constexpr StringRef storagePrefix = "tandem.storage.";
+
+static std::string lookup(const ArrayMetadata &metadata,
+                          const std::string &key) {
+  auto found = metadata.find(key);
+  return found == metadata.end() ? "" : found->second;
+}
+
+ArrayMetadata RunArrays::describeResults(int64_t lastStep) const {
+  ArrayMetadata metadata = {{"tandem.graph", signature.name},
+                            {"tandem.strategy", signature.strategy},
+                            {"tandem.step", std::to_string(lastStep)}};
+  for (const auto &plane : signature.planes)
+    if (plane.isWritten)
+      metadata[(storagePrefix + plane.role).str()] = storages.at(plane.role);
+  return metadata;
+}
+
+llvm::Error RunArrays::checkOrigin(StringRef file, const ArrayMap &part,
+                                   const ArrayMetadata &metadata) const {
+  for (const auto &plane : signature.planes) {
+    std::string theirs = lookup(metadata, (storagePrefix + plane.role).str());
+    const std::string &ours = storages.at(plane.role);
+    if (theirs.empty() || theirs == ours || !part.count(plane.name))
+      continue;
+    std::string strategy = lookup(metadata, "tandem.strategy");
+    return makeArrayError(
+        file, plane.name,
+        "was stored under " +
+            (strategy.empty() ? Twine("another strategy") : Twine(strategy)) +
+            " as " + theirs + ", and " + signature.getTitle() + " keeps '" +
+            plane.role + "' as " + ours,
+        "convert the file's arrays with tandem.convert_state");
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error RunArrays::noteStep(StringRef file, const ArrayMap &part,
+                                const ArrayMetadata &metadata) {
+  bool hasState = llvm::any_of(signature.planes, [&](const PlaneEntry &plane) {
+    return plane.kind == RoleKind::state && part.count(plane.name);
+  });
+  std::string text = lookup(metadata, "tandem.step");
+  if (options.firstStep || !hasState || text.empty())
+    return llvm::Error::success();
+  int64_t step;
+  if (StringRef(text).getAsInteger(10, step) || step < 0 || step >> 62)
+    return makeArrayError(file, "", "its tandem.step '" + text + "' is no step",
+                          "give --step");
+  if (lastStep && *lastStep != step)
+    return makeArrayError(file, "",
+                          "its states have seen step " + text + ", those of '" +
+                              lastStepFile + "' step " + Twine(*lastStep),
+                          "give --step");
+  lastStep = step;
+  lastStepFile = file.str();
+  return llvm::Error::success();
+}
+
+int64_t RunArrays::getFirstStep() const {
+  return options.firstStep.value_or(lastStep ? *lastStep + 1 : 1);
+}
