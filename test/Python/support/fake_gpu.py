@@ -57,7 +57,8 @@ class FakeGPU:
         """Raises what kernels and the driver have complained about."""
         if self.error:
             raise self.error
-        assert self.library.fake_cuda_violations() == b""
+        violations = self.library.fake_cuda_violations()
+        assert violations == b"", violations.decode()
 
     def arrays(self, planes):
         """Copies of arrays in the device's memory."""
