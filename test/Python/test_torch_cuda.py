@@ -143,6 +143,35 @@ def test_decoded_weights(gpu):
     assert all(np.array_equal(bits(got[name]), bits(want[name])) for name in want)
 
 
+class Alone:
+    """The one rank of a run."""
+
+    size = 1
+
+    def max(self, tensor):
+        pass
+
+    def sum(self, tensor):
+        pass
+
+    def gather(self, tensor):
+        return [tensor, tensor][:1]
+
+
+def test_sums_over_ranks(gpu):
+    def use(optimizer):
+        reduce = tt.GradientAllReduce(optimizer, ranks=Alone(), scaling=tt.AutomaticScaling())
+        for seed in range(2):
+            generator = torch.Generator().manual_seed(seed)
+            sum((p.float() * torch.randn(p.shape, generator=generator)).sum()
+                for p in params_of(optimizer)).backward()
+            reduce()
+            optimizer.step()
+        return reduce
+
+    assert_same_bits(*both(gpu, lambda: make("AdamW", "fp8-lm"), use))
+
+
 def test_checkpoints_go_from_device_to_device(gpu):
     want = make("AdamW", "bf16-stochastic")
     train(want, range(4))
