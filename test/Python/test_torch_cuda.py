@@ -9,7 +9,10 @@
 #
 #===----------------------------------------------------------------------===#
 
+import contextlib
 import copy
+import functools
+import types
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ import tandem.torch as tt
 from support.torch_bits import (assert_same_bits, bits, dtype_of, parameters, params_of,
                                 set_gradients, train)
 from support.torch_on_gpu import TorchGPU
+from tandem.torch import _place
 
 SHAPES = [(17,), (3, 5)]
 OPTIMIZERS = {
@@ -210,6 +214,34 @@ def test_conversions_of_states(gpu):
         for name, plane in state.items():
             other = got_state["state"][index][name]
             assert torch.equal(torch.as_tensor(plane), torch.as_tensor(other)), name
+
+
+class OfCUDA:
+    """What a parameter on a GPU says of where it is."""
+
+    is_cpu, is_cuda = False, True
+
+    def __init__(self, ordinal):
+        self.device = torch.device("cuda", ordinal)
+
+
+def test_pytorch_says_where_and_in_which_stream(gpu, monkeypatch):
+    monkeypatch.setattr(_place, "_gpu", functools.lru_cache(_place.GPU))
+    first, second = (_place.place_of(OfCUDA(i)) for i in (0, 1))
+    assert first is _place.place_of(OfCUDA(0)) is not second
+    assert (first.target, second.device.ordinal) == ("sm_90", 1)
+    assert _place.torch_device(second) == torch.device("cuda:1")
+    assert _place.place_of(torch.empty(3, device="meta")) is None
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: types.SimpleNamespace(
+        cuda_stream=100 + device.index))
+    monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert (first.stream, second.stream) == (100, 101) and first.is_capturing
+    launched = []
+    plan = types.SimpleNamespace(launch_async=lambda *given, **options: launched.append(
+        (given, options)))
+    assert second.launch(plan, [[1.0]], [[2]]) == 0
+    assert launched == [(([[1.0]], [[2]]), {"stream": 101})]
 
 
 #===----------------------------------------------------------------------===#
@@ -403,6 +435,8 @@ def test_loaded_counts_are_shared_again(gpu):
         train(optimizer, range(2))
         counts = [s["step"] for s in optimizer.state.values()]
         assert counts[0] is counts[1] and counts[0].dtype == torch.int64
+        assert optimizer.live_bytes() == make("AdamW").live_bytes() | {
+            "weights": 4 * 32, "gradients": 2 * 32, "states": 6 * 32}
         other = make("AdamW", capturable=True)
         other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
         counts = [s["step"] for s in other.state.values()]

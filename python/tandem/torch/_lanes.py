@@ -85,6 +85,11 @@ class Lanes:
         return [lane for lane in (self.main, self.vectors) if lane]
 
     @property
+    def counts(self) -> set[str]:
+        """What states call their counts of steps."""
+        return {lane.step for lane in self.narrow if lane.step}
+
+    @property
     def hypers(self) -> dict[str, float | None]:
         """The hyperparameters of all kernels and their defaults."""
         return dict(chain.from_iterable(

@@ -469,7 +469,7 @@ class Optimizer(Steps, torch.optim.Optimizer):
             if param.grad is not None:
                 total["gradients"] += param.grad.nbytes
             for name, plane in self.state.get(param, {}).items():
-                if isinstance(plane, torch.Tensor):
+                if isinstance(plane, torch.Tensor) and name not in self._lanes.counts:
                     part = "weights" if lane and lane.is_weight(name) else "states"
                     total[part] += plane.nbytes
         total["gradients"] += self._gradients.bytes
