@@ -7,8 +7,10 @@
 #   scripts/gpu-check.sh [run] [FOLDER]
 #       on a machine with a GPU, g++ and CUDA's driver, without network or LLVM:
 #       builds the runtime, runs its tests with the real driver where GoogleTest
-#       is installed, compares every kernel with the CPU bit for bit, measures.
-#       Writes FOLDER/gpu-check.json and a table, in eight minutes.
+#       is installed, compares every kernel with the CPU bit for bit, measures,
+#       and beside them what users of PyTorch would take instead, as far as this
+#       machine's python3 can import it. Writes FOLDER/gpu-check.json and a table,
+#       in eight minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +25,7 @@ prepare() {
   headers=$(sed -n 's/^TANDEM_FLATBUFFERS_INCLUDE_DIR:PATH=//p' "$build/CMakeCache.txt")
   cp -r "$headers/flatbuffers" "$folder/include/"
   PYTHONPATH="$build/python" "${PYTHON:-python3}" - "$folder/packages" "$chip" <<'PYTHON'
+import json
 import sys
 import tandem
 
@@ -30,12 +33,18 @@ folder, chip = sys.argv[1:]
 cases = [("adamw", strategy) for strategy in tandem.strategies()]
 cases += [(graph, "bf16") for graph in tandem.graphs() if graph != "adamw"]
 cases += [("lamb", "collage-plus"), ("adafactor", "fp32"), ("adamw_clip", "coat")]
+cases.append(("adamw", "e4m3-groups"))
 for graph, strategy in cases:
     try:
-        kernel = tandem.compile(graph, strategy, flags=True)
+        kernel = tandem.compile(graph, strategy, path=["benchmarks/gpu"], flags=True)
         kernel.save(f"{folder}/{graph}-{strategy}.tdm", ["x86-64", "x86-64-v3", chip])
     except ValueError as error:
         print(f"{graph} under {strategy} is left out: {error}", file=sys.stderr)
+with open("benchmarks/results/ptx_statistics.json") as file:
+    counted = json.load(file)["strategies"]
+with open(f"{folder}/../instructions.json", "w") as file:
+    json.dump({f"adamw under {strategy}": chips[chip]["instructions"]
+               for strategy, chips in counted.items() if chip in chips}, file)
 PYTHON
   echo "$folder: $(ls "$folder/packages" | wc -l) packages"
 }
@@ -50,8 +59,24 @@ run() {
         -I "$1/include" -I runtime/lib -c "$2" -o "$1/$(echo "$2" | tr / _).o"' _ "$folder" {}
   g++ "$folder"/*.o -o "$folder/gpu_check" -ldl -pthread
   test_runtime "$folder"
-  "$folder/gpu_check" --json="$folder/gpu-check.json" --seconds="${TANDEM_GPU_SECONDS:-400}" \
-    ${TANDEM_GPU_OPTIONS:-} "$folder"/packages/*.tdm | tee "$folder/gpu-check.txt"
+  rm -rf "$folder/cache"
+  local status=0
+  TANDEM_CACHE_DIR="$folder/cache" "$folder/gpu_check" --json="$folder/gpu-check.json" \
+    --seconds="${TANDEM_GPU_SECONDS:-240}" ${TANDEM_GPU_OPTIONS:-} \
+    "$folder"/packages/*.tdm | tee "$folder/gpu-check.txt" || status=$?
+  measure_peers "$folder" | tee -a "$folder/gpu-check.txt"
+  return "$status"
+}
+
+# What others make of the same updates, where there is a Python.
+measure_peers() {
+  if ! command -v "${PYTHON:-python3}" > /dev/null; then
+    echo "no python3: other optimizers are left out"
+    return
+  fi
+  "${PYTHON:-python3}" benchmarks/gpu/peers.py "$1/gpu-check.json" \
+    --instructions "$1/instructions.json" --seconds "${TANDEM_PEER_SECONDS:-120}" \
+    ${TANDEM_PEER_OPTIONS:-}
 }
 
 # The conformance tests, with the driver of this machine.

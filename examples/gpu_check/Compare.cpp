@@ -181,7 +181,8 @@ uint32_t Bound::launch(int64_t step) {
 void Bound::launchAsync(int64_t step, const void *skip) {
   setArguments(step);
   tdm_async_args args = {
-      sizeof(args), nullptr, hypers.data(), integers.data(), 1, 0, skip};
+      sizeof(args), nullptr, hypers.data(), integers.data(), 1, 0,
+      skip,         nullptr};
   require(tdm_plan_launch_async(plan, &args));
 }
 

@@ -100,13 +100,21 @@ struct Times {
 Times measure(tdm_device *gpu, tdm_kernel *kernel, const tdm_kernel_info &info,
               double gigabytes);
 
+/// Milliseconds from opening a kernel of a package to the end of its first
+/// launch: when the driver compiles its PTX, and when that is in the cache.
+struct StartTimes {
+  double compiled = 0, cached = 0;
+};
+StartTimes measureStart(tdm_device *gpu, const tdm_package *package,
+                        const tdm_kernel_info &info);
+
 /// Times of the host over 4000 tensors, in microseconds: a launch of the same
 /// list, and an update of pointers, for each tensor.
 struct HostTimes {
   double launch = 0, sameUpdate = 0, changedPerTensor = 0;
 };
 HostTimes measureHost(tdm_device *gpu, tdm_kernel *kernel,
-                      const tdm_kernel_info &info);
+                      const tdm_kernel_info &info, int count);
 
 /// Bytes read and written in a second by a copy within the device's memory.
 double measureCopy(tdm_device *gpu);

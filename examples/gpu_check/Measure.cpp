@@ -104,12 +104,33 @@ static double microsecondsOf(const std::function<void()> &call,
   return median(times);
 }
 
+static double millisecondsToStart(tdm_device *gpu, const tdm_package *package,
+                                  const tdm_kernel_info &info) {
+  std::vector<Shape> shapes = {{8, 256}};
+  Contents contents = makeContents(info, shapes, Fill::Numbers, 5);
+  Clock::time_point start = Clock::now();
+  tdm_kernel *kernel = nullptr;
+  if (tdm_package_load_cuda(package, info.name, gpu, &kernel))
+    return 0;
+  Bound(gpu, kernel, info, shapes, contents).launch(1);
+  double seconds = secondsSince(start);
+  tdm_kernel_destroy(kernel);
+  return seconds * 1e3;
+}
+
+StartTimes gpucheck::measureStart(tdm_device *gpu, const tdm_package *package,
+                                  const tdm_kernel_info &info) {
+  StartTimes times;
+  times.compiled = millisecondsToStart(gpu, package, info);
+  times.cached = millisecondsToStart(gpu, package, info);
+  return times;
+}
+
 HostTimes gpucheck::measureHost(tdm_device *gpu, tdm_kernel *kernel,
-                                const tdm_kernel_info &info) {
-  constexpr int count = 4000;
-  std::vector<Shape> shapes(count, Shape{8, 256});
+                                const tdm_kernel_info &info, int count) {
+  std::vector<Shape> shapes(size_t(count), Shape{8, 256});
   if (!info.desc->matrix)
-    shapes.assign(count, Shape{1, 2048});
+    shapes.assign(size_t(count), Shape{1, 2048});
   Bound bound(gpu, kernel, info, shapes,
               makeContents(info, shapes, Fill::Numbers, 4));
   auto finish = [&] { require(tdm_device_synchronize(gpu)); };

@@ -14,8 +14,10 @@
 
 #include "GPUCheck.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 using namespace gpucheck;
@@ -36,6 +38,7 @@ struct Row {
   std::string title;
   std::string verdict;
   Times times;
+  StartTimes start;
 };
 } // namespace
 
@@ -91,6 +94,7 @@ public:
   }
 
   bool run();
+  void printStarts() const;
   bool writeJSON() const;
 
 private:
@@ -103,8 +107,8 @@ private:
   tdm_device *cpu = nullptr, *gpu = nullptr;
   tdm_device_info info = {};
   double copy = 0;
-  HostTimes host;
-  bool hasHost = false;
+  /// Of launches of few and of many tensors, by their number.
+  std::vector<std::pair<int, HostTimes>> host;
   std::vector<Row> rows;
 };
 } // namespace
@@ -116,10 +120,9 @@ void Run::runLoaded(tdm_kernel *onCPU, tdm_kernel *onGPU,
   if (options.isCPU)
     return;
   row.times = measure(gpu, onGPU, kernel, options.gigabytes);
-  if (!hasHost) {
-    host = measureHost(gpu, onGPU, kernel);
-    hasHost = true;
-  }
+  if (host.empty())
+    for (int count : {400, 4000})
+      host.emplace_back(count, measureHost(gpu, onGPU, kernel, count));
 }
 
 void Run::runKernel(const tdm_package *package, uint32_t index) {
@@ -130,12 +133,15 @@ void Run::runKernel(const tdm_package *package, uint32_t index) {
   row.title = titleOf(kernel);
   tdm_kernel *onCPU = nullptr, *onGPU = nullptr;
   require(tdm_package_load(package, kernel.name, nullptr, &onCPU));
+  bool isLate = elapsed() > options.seconds;
+  if (!options.isCPU && !isLate)
+    row.start = measureStart(gpu, package, kernel);
   tdm_status status =
       options.isCPU ? tdm_package_load(package, kernel.name, "x86-64", &onGPU)
                     : tdm_package_load_cuda(package, kernel.name, gpu, &onGPU);
   if (status)
     row.verdict = tdm_last_error();
-  else if (elapsed() > options.seconds)
+  else if (isLate)
     row.verdict = "not run, the time is up";
   else
     runLoaded(onCPU, onGPU, kernel, row);
@@ -157,6 +163,22 @@ void Run::runPackage(const std::string &path) {
   tdm_package_close(package);
 }
 
+void Run::printStarts() const {
+  std::vector<double> compiled, cached;
+  for (const Row &row : rows)
+    if (row.start.compiled > 0) {
+      compiled.push_back(row.start.compiled);
+      cached.push_back(row.start.cached);
+    }
+  if (compiled.empty())
+    return;
+  for (std::vector<double> *times : {&compiled, &cached})
+    std::sort(times->begin(), times->end());
+  std::printf("from a package to the first launch: %.1f ms where the driver "
+              "compiles, %.1f ms from the cache (medians)\n",
+              compiled[compiled.size() / 2], cached[cached.size() / 2]);
+}
+
 bool Run::run() {
   std::printf("%s, %s, %d multiprocessors, driver %d\n", info.name, info.target,
               info.multiprocessors, info.driver_version);
@@ -166,10 +188,12 @@ bool Run::run() {
   }
   for (const std::string &path : options.packages)
     runPackage(path);
-  if (hasHost)
-    std::printf("host, 4000 tensors: launch %.1f us; the same list %.1f us; "
+  for (const auto &[count, times] : host)
+    std::printf("host, %d tensors: launch %.1f us; the same list %.1f us; "
                 "other pointers %.3f us a tensor\n",
-                host.launch, host.sameUpdate, host.changedPerTensor);
+                count, times.launch, times.sameUpdate, times.changedPerTensor);
+  if (!options.isCPU && !rows.empty())
+    printStarts();
   size_t equal = 0;
   for (const Row &row : rows)
     equal += row.verdict == "equal";
@@ -195,22 +219,28 @@ bool Run::writeJSON() const {
     return false;
   std::fprintf(file,
                "{\"device\": %s, \"target\": %s, \"driver\": %d,\n"
-               " \"copy_gb_per_s\": %.1f,\n \"host_us\": {\"launch\": %.2f, "
-               "\"same_list\": %.2f, \"changed_per_tensor\": %.4f},\n"
-               " \"kernels\": [",
+               " \"copy_gb_per_s\": %.1f, \"multiprocessors\": %d,\n"
+               " \"host_us\": {",
                quoted(info.name).c_str(), quoted(info.target).c_str(),
-               info.driver_version, copy * 1e-9, host.launch, host.sameUpdate,
-               host.changedPerTensor);
+               info.driver_version, copy * 1e-9, info.multiprocessors);
+  for (size_t i = 0; i < host.size(); ++i)
+    std::fprintf(file,
+                 "%s\n  \"%d\": {\"launch\": %.2f, \"same_list\": %.2f, "
+                 "\"changed_per_tensor\": %.4f}",
+                 i ? "," : "", host[i].first, host[i].second.launch,
+                 host[i].second.sameUpdate, host[i].second.changedPerTensor);
+  std::fputs("},\n \"kernels\": [", file);
   for (size_t i = 0; i < rows.size(); ++i)
     std::fprintf(file,
                  "%s\n  {\"kernel\": %s, \"verdict\": %s, \"elements\": %lld, "
                  "\"ms\": %.4f, \"gb_per_s\": %.1f, \"bytes_per_element\": "
-                 "%g}",
+                 "%g, \"start_ms\": {\"compiled\": %.2f, \"cached\": %.2f}}",
                  i ? "," : "", quoted(rows[i].title).c_str(),
                  quoted(rows[i].verdict).c_str(),
                  static_cast<long long>(rows[i].times.elements),
                  rows[i].times.milliseconds, rows[i].times.gigabytesPerSecond,
-                 rows[i].times.bytesPerElement);
+                 rows[i].times.bytesPerElement, rows[i].start.compiled,
+                 rows[i].start.cached);
   std::fputs("\n]}\n", file);
   return std::fclose(file) == 0;
 }

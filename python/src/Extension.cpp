@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Steady.h"
 #include "tandem-c/Reference.h"
 #include "tandem-c/Tandem.h"
 #include "tandem-runtime/tandem_runtime.h"
@@ -19,6 +20,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -277,6 +279,18 @@ public:
     check(tdm_plan_update(plan, tensors.data(), count));
   }
 
+  /// The tensors of a launch whose gradients have been read.
+  void updateSteady(const Steady &steady, size_t launch) {
+    const std::vector<tdm_tensor> &list = steady.tensors(launch);
+    check(tdm_plan_update(plan, list.data(), list.size()));
+  }
+
+  /// Their gradients alone.
+  void updateGradients(const Steady &steady, size_t launch) {
+    std::vector<tdm_tensor> list = steady.gradients(launch);
+    check(tdm_plan_update(plan, list.data(), list.size()));
+  }
+
   /// Runs one step; returns the flags.
   uint32_t launch(const std::vector<double> &hypers,
                   const std::vector<int64_t> &integers, int64_t rows,
@@ -295,20 +309,21 @@ public:
   }
 
   /// Has the device run one step in a stream; `skip` is the address of a word
-  /// that is not 0 if the step shall do nothing, or 0.
+  /// that is not 0 if the step shall do nothing, or 0; `flags` that of two
+  /// words that collect what other launches skip for, or 0.
   void launchAsync(const std::vector<double> &hypers,
                    const std::vector<int64_t> &integers, int64_t rows,
-                   uintptr_t stream, uintptr_t skip) {
+                   uintptr_t stream, uintptr_t skip, uintptr_t flags) {
     checkRows(hypers, integers, rows);
-    launchArgs(hypers.data(), integers.data(), rows, 0, stream, skip);
+    launchArgs(hypers.data(), integers.data(), rows, 0, stream, skip, flags);
   }
 
   /// The same with hyperparameters in the device's memory.
   void launchOnDevice(uintptr_t hypers, uintptr_t integers, int64_t rows,
-                      uintptr_t stream, uintptr_t skip) {
+                      uintptr_t stream, uintptr_t skip, uintptr_t flags) {
     launchArgs(reinterpret_cast<const double *>(hypers),
                reinterpret_cast<const int64_t *>(integers), rows, 1, stream,
-               skip);
+               skip, flags);
   }
 
   /// The flags of the latest launch, for which this waits.
@@ -343,14 +358,16 @@ private:
   }
 
   void launchArgs(const double *hypers, const int64_t *integers, int64_t rows,
-                  uint32_t onDevice, uintptr_t stream, uintptr_t skip) {
+                  uint32_t onDevice, uintptr_t stream, uintptr_t skip,
+                  uintptr_t flags) {
     tdm_async_args args = {sizeof(args),
                            reinterpret_cast<void *>(stream),
                            hypers,
                            integers,
                            rows,
                            onDevice,
-                           reinterpret_cast<const void *>(skip)};
+                           reinterpret_cast<const void *>(skip),
+                           reinterpret_cast<void *>(flags)};
     tdm_status status;
     {
       nb::gil_scoped_release release;
@@ -524,11 +541,23 @@ NB_MODULE(_tandem, m) {
       .def(nb::init<nb::object, Device *>(), "kernel"_a,
            "device"_a.none() = nb::none())
       .def("update", &Plan::update)
+      .def("update_steady", &Plan::updateSteady)
+      .def("update_gradients", &Plan::updateGradients)
       .def("launch", &Plan::launch)
       .def("launch_async", &Plan::launchAsync)
       .def("launch_on_device", &Plan::launchOnDevice)
       .def("flags", &Plan::flags)
       .def("metrics", &Plan::metrics);
+  nb::class_<Steady>(m, "Steady")
+      .def(nb::init<nb::handle, const std::string &>())
+      .def("add_launch", &Steady::addLaunch)
+      .def("add", &Steady::add, "param"_a, "state"_a.none(), "launch"_a,
+           "tensor"_a, "planes"_a, "gradient"_a)
+      .def("add_idle", &Steady::addIdle)
+      .def("set_states", &Steady::setStates)
+      .def("read", &Steady::read)
+      .def("steps", &Steady::steps)
+      .def("store", &Steady::store);
   m.def("save", &save);
   m.def("device_count", [] {
     int32_t count = 0;

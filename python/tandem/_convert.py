@@ -164,6 +164,40 @@ def _under_f32(storage: str, reads: bool) -> tuple[str, slice]:
 #===------------------------------------------------------------------------===#
 
 
+class Host:
+    """Where kernels run and memory is: here, the CPU."""
+
+    #: The GPU, if it is one.
+    device: _kernel.Device | None = None
+    #: What kernels are compiled for.
+    target = "cpu"
+    is_capturing = False
+
+    def plan(self, kernel: Kernel) -> Plan:
+        """A plan for the next launch."""
+        return Plan(kernel)
+
+    def launch(self, plan: Plan, hypers, integers, threads: int = 0) -> int:
+        """Runs one step; returns its flags where they are known."""
+        return plan.launch(hypers, integers, threads=threads)
+
+    def call(self, work) -> None:
+        """Does a framework's own work in its order."""
+        work()
+
+    def copy(self, to: int, source: int, bytes: int) -> None:
+        """Copies memory."""
+        ctypes.memmove(to, source, bytes)
+
+    def clear(self, to: int, bytes: int) -> None:
+        """Makes memory zero."""
+        ctypes.memset(to, 0, bytes)
+
+
+CPU = Host()
+
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor in memory: its size, the addresses of its planes, its place.
@@ -194,10 +228,11 @@ class Conversion:
         fresh: whether targets are new. Then a scale that would be given is made, and
             what delayed scaling remembers begins with the value.
         matrix: whether tensors are matrices, whose groups begin anew in each row.
+        chip: what the kernel is compiled for.
     """
 
     def __init__(self, source: str, target: str, adds: bool = False,
-                 fresh: bool = True, matrix: bool = False):
+                 fresh: bool = True, matrix: bool = False, chip: str = "cpu"):
         source, target = _nearest(source), _nearest(target)
         ours, theirs = _sum(source), _sum(target)
         self._kernel: Kernel | None = None
@@ -216,15 +251,15 @@ class Conversion:
             source, self._reads = _under_f32(source, reads=True)
             target, self._writes = _under_f32(target, reads=False)
             text = _write_value(source, target, adds, matrix)
-        self._kernel = _kernel.compile(text)
+        self._kernel = _kernel.compile(text, target=chip)
 
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
-            planes: Sequence[Plane], threads: int = 0) -> None:
+            planes: Sequence[Plane], threads: int = 0, place: Host = CPU) -> None:
         """Converts each source to the target beside it, of these planes."""
         if self._kernel is None:
-            self._copy(sources, targets, planes)
+            self._copy(place, sources, targets, planes)
             return
-        plan, tensors = Plan(self._kernel), list(zip(sources, targets))
+        plan, tensors = place.plan(self._kernel), list(zip(sources, targets))
         plan.update(
             [self._size(target) for _, target in tensors],
             [[*target.addresses[self._writes], *source.addresses[self._reads]]
@@ -235,11 +270,11 @@ class Conversion:
         integers = [int(kind is RoleKind.STEP)
                     for kind in self._kernel.integers.values()]
         if self._times > 1:
-            self._clear(targets, planes)
+            self._clear(place, targets, planes)
         for _ in range(self._times):
-            plan.launch([[]], [integers], threads=threads)
+            place.launch(plan, [[]], [integers], threads)
         if self._writes.stop is not None:
-            self._copy([], targets, planes, self._writes.stop)
+            self._copy(place, [], targets, planes, self._writes.stop)
 
     def _size(self, tensor: Tensor) -> int | tuple[int, int]:
         """A tensor's size as the kernel takes it."""
@@ -247,15 +282,15 @@ class Conversion:
         return tensor.size[0] * tensor.size[1] if is_flat else tensor.size
 
     @staticmethod
-    def _clear(targets, planes) -> None:
+    def _clear(place, targets, planes) -> None:
         """Makes targets remember nothing."""
         for target in targets:
             for plane, address in zip(planes, target.addresses):
                 if plane.kept and target.bytes(plane):
-                    ctypes.memset(address, 0, target.bytes(plane))
+                    place.clear(address, target.bytes(plane))
 
     @staticmethod
-    def _copy(sources, targets, planes, start: int = 0) -> None:
+    def _copy(place, sources, targets, planes, start: int = 0) -> None:
         """Copies planes; those from `start` on that no source has are zero."""
         for i, target in enumerate(targets):
             known = sources[i].addresses if sources else []
@@ -264,16 +299,17 @@ class Conversion:
                 if not bytes:
                     continue
                 if j < len(known):
-                    ctypes.memmove(target.addresses[j], known[j], bytes)
+                    place.copy(target.addresses[j], known[j], bytes)
                 else:
-                    ctypes.memset(target.addresses[j], 0, bytes)
+                    place.clear(target.addresses[j], bytes)
 
 
 @lru_cache(maxsize=None)
 def conversion(source: str, target: str, adds: bool = False,
-               fresh: bool = True, matrix: bool = False) -> Conversion:
+               fresh: bool = True, matrix: bool = False,
+               chip: str = "cpu") -> Conversion:
     """The conversion between two storages, compiled once per process."""
-    return Conversion(source, target, adds, fresh, matrix)
+    return Conversion(source, target, adds, fresh, matrix, chip)
 
 
 def _stamp(file: str) -> tuple:
@@ -286,8 +322,9 @@ def _stamp(file: str) -> tuple:
 
 
 @lru_cache(maxsize=64)
-def _compile(graph: str, strategy: str, path: tuple[str, ...], stamps) -> Kernel:
-    return _kernel.compile(graph, strategy, path=path)
+def _compile(graph: str, strategy: str, path: tuple[str, ...], target: str,
+             stamps) -> Kernel:
+    return _kernel.compile(graph, strategy, target, path=path)
 
 
 # The extension reports kernels that outlive the interpreter.
@@ -296,11 +333,11 @@ atexit.register(_compile.cache_clear)
 
 
 def compiled(graph: str | os.PathLike, strategy: str,
-             path: Sequence[str | os.PathLike]) -> Kernel:
+             path: Sequence[str | os.PathLike], target: str = "cpu") -> Kernel:
     """tandem.compile, once as long as the files stay the same."""
     graph, path = os.fspath(graph), tuple(os.fspath(p) for p in path)
     files = [graph, *(os.path.join(p, strategy + ".mlir") for p in path)]
-    return _compile(graph, strategy, path, tuple(map(_stamp, files)))
+    return _compile(graph, strategy, path, target, tuple(map(_stamp, files)))
 
 
 def planes_of(kernel: Kernel, role: str) -> list[Plane]:

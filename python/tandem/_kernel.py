@@ -115,7 +115,7 @@ class Plane:
 # DLPack's (code, bits) that hold each element type; raw bits are always welcome.
 _DLPACK = {
     "bf16": {(4, 16)}, "f16": {(2, 16)}, "f32": {(2, 32)}, "i8": set(), "i16": set(),
-    "f8E4M3FN": set(), "f8E5M2": set(), "f8E8M0FNU": set(),
+    "f8E4M3FN": {(10, 8)}, "f8E5M2": {(12, 8)}, "f8E8M0FNU": {(14, 8)},
 }
 
 
@@ -504,9 +504,13 @@ class Plan:
 
     Without a ``device`` it runs kernels of ``target="cpu"``; with one, kernels
     compiled for that GPU or an earlier one, over memory of the GPU.
+
+    With ``skip_nonfinite`` each launch first reads all gradients, and does nothing if
+    one of them has a NaN or an infinity; on a GPU the host does not wait for that.
     """
 
-    def __init__(self, kernel: Kernel, device: Device | None = None):
+    def __init__(self, kernel: Kernel, device: Device | None = None,
+                 skip_nonfinite: bool = False):
         if (kernel.target == "cpu") != (device is None):
             raise ValueError(
                 f"kernel was compiled for {kernel.target!r}, but this plan runs on "
@@ -516,6 +520,11 @@ class Plan:
         self.kernel = kernel
         self.device = device
         self._native = _tandem.Plan(kernel._native, device and device._native)
+        self._check = self._words = None
+        if skip_nonfinite:
+            from tandem._check import Check, Words
+
+            self._check, self._words = Check(kernel, device), device and Words(device)
 
     def update(
         self,
@@ -530,6 +539,8 @@ class Plan:
 
         A kernel of matrices takes (rows, columns) instead of counts. ``rows`` says which row of scalars each tensor uses (default 0).
         """
+        if self._check:
+            self._check.update(sizes, pointers)
         count = len(sizes)
         shapes = [size if isinstance(size, tuple) else (1, size) for size in sizes]
         self._native.update(
@@ -552,8 +563,11 @@ class Plan:
 
         Returns the launch's flags, none of which a kernel raises unless it was
         compiled with ``flags=True``: :data:`NON_FINITE` if a gradient held a NaN
-        or an infinity. Such a step is carried out all the same.
+        or an infinity. Such a step is carried out all the same, but with
+        ``skip_nonfinite``, which needs no such kernel.
         """
+        if self._check and (flags := self._check.launch(threads)):
+            return flags
         flat = [value for row in hypers for value in row]
         whole = [value for row in integers for value in row]
         return self._native.launch(flat, whole, len(hypers), threads)
@@ -565,16 +579,21 @@ class Plan:
         *,
         stream: int = 0,
         skip: int = 0,
+        flags: int = 0,
     ) -> None:
         """Has the GPU run one step in a stream, a ``CUstream``, and does not wait.
 
         Unless the 32 bits at the GPU's address ``skip`` are 0 when the step runs,
         it does nothing, as a found infinity demands. The caller orders launches of
         one plan on different streams.
+
+        With ``flags``, the address of two such words, it is not skipped, but sets the
+        first to the word at ``skip``, or 0, and raises its flags there.
         """
         flat = [value for row in hypers for value in row]
         whole = [value for row in integers for value in row]
-        self._native.launch_async(flat, whole, len(hypers), stream, skip)
+        skip = self._look(stream, skip)
+        self._native.launch_async(flat, whole, len(hypers), stream, skip, flags)
 
     def launch_on_device(
         self,
@@ -584,6 +603,7 @@ class Plan:
         *,
         stream: int = 0,
         skip: int = 0,
+        flags: int = 0,
     ) -> None:
         """:meth:`launch_async` with scalars in the GPU's memory, at two addresses:
         rows of float64 and of int64.
@@ -591,11 +611,20 @@ class Plan:
         They count as they are when the step runs, and their domains are not
         checked. Such a launch can be captured in a graph.
         """
-        self._native.launch_on_device(hypers, integers, rows, stream, skip)
+        skip = self._look(stream, skip)
+        self._native.launch_on_device(hypers, integers, rows, stream, skip, flags)
+
+    def _look(self, stream: int, skip: int) -> int:
+        """What a launch is skipped for: what the caller says, and what gradients do."""
+        if not self._check:
+            return skip
+        self._check.launch_async(stream, skip, self._words.address)
+        return self._words.address
 
     def flags(self) -> int:
         """The flags of the latest launch, for which this waits."""
-        return self._native.flags()
+        found = self._check.plan.flags() & NON_FINITE if self._check else 0
+        return found or self._native.flags()
 
     def metrics(self, tensor: int = -1) -> list[float]:
         """Sums of the latest launch over one tensor, or all (-1).

@@ -60,7 +60,8 @@ protected:
   tdm_status launch(double lr, const void *skip = nullptr) {
     double hypers[] = {lr, 1e-8};
     int64_t step = 1;
-    tdm_async_args args = {sizeof(args), stream, hypers, &step, 1, 0, skip};
+    tdm_async_args args = {sizeof(args), stream, hypers, &step, 1, 0,
+                           skip,         nullptr};
     tdm_status status = tdm_plan_launch_async(*plan, &args);
     // What has been copied is not looked at again.
     hypers[0] = std::numeric_limits<double>::quiet_NaN();
@@ -69,8 +70,9 @@ protected:
 
   tdm_status launchOnDevice(const DeviceArray<double> &hypers,
                             const DeviceArray<int64_t> &step) {
-    tdm_async_args args = {
-        sizeof(args), stream, hypers.data(), step.data(), 1, 1, nullptr};
+    tdm_async_args args = {sizeof(args), stream, hypers.data(),
+                           step.data(),  1,      1,
+                           nullptr,      nullptr};
     return tdm_plan_launch_async(*plan, &args);
   }
 
@@ -190,7 +192,7 @@ TEST_P(CUDA, PlansLaunchFromManyThreads) {
       double hypers[] = {lr, 0};
       int64_t step = 1;
       tdm_async_args args = {sizeof(args), ownStream, hypers, &step, 1, 0,
-                             nullptr};
+                             nullptr,      nullptr};
       ASSERT_EQ(tdm_plan_launch_async(own, &args), TDM_OK) << tdm_last_error();
     }
     fakecuda::synchronize(ownStream);
@@ -232,6 +234,51 @@ TEST_P(CUDA, ASkippedLaunchDoesNothing) {
   grad[1].write(std::vector<float>(size, 1.0f));
   ASSERT_EQ(launch(1), TDM_OK) << tdm_last_error();
   expectAll(param, -2.0f);
+}
+
+/// As where launches look at all gradients before others write.
+TEST_P(CUDA, ALaunchIsSkippedByTheFlagsOfOthers) {
+  DeviceArray<uint32_t> words(device, {5, 6});
+  DeviceArray<float> foundInf(device, {0.0f});
+  std::vector<float> ones(size, 1.0f), bad = ones;
+  bad[size - 1] = std::numeric_limits<float>::infinity();
+  TensorList elsewhere;
+  elsewhere.add(size, {other[0].data(), grad[2].data()});
+  OwnedPlan looks(*kernel, elsewhere);
+  double hypers[] = {1, 0};
+  int64_t step = 1;
+  auto look = [&](const void *skip) {
+    tdm_async_args args = {sizeof(args), stream,      hypers, &step, 1, 0,
+                           skip,         words.data()};
+    return tdm_plan_launch_async(looks, &args);
+  };
+  for (bool isBad : {true, false}) {
+    grad[2].write(isBad ? bad : ones);
+    ASSERT_EQ(look(nullptr), TDM_OK) << tdm_last_error();
+    ASSERT_EQ(launch(1, words.data()), TDM_OK) << tdm_last_error();
+    uint32_t flags = 7;
+    ASSERT_EQ(tdm_plan_flags(looks, &flags), TDM_OK);
+    EXPECT_EQ(flags, isBad ? TDM_FLAG_NON_FINITE : 0u);
+    expectAll(param, isBad ? 0.0f : -1.0f);
+  }
+  // What others have found stays.
+  for (const void *skip : {static_cast<const void *>(foundInf.data()),
+                           static_cast<const void *>(words.data())}) {
+    foundInf.write({1.0f});
+    ASSERT_EQ(look(skip), TDM_OK) << tdm_last_error();
+    EXPECT_EQ(words.read(), (std::vector<uint32_t>{0x3F800000, 0}));
+  }
+}
+
+TEST_P(CUDA, FlagsElsewhereMustBeAligned) {
+  DeviceArray<uint32_t> words(device, {0, 0});
+  double hypers[] = {1, 0};
+  int64_t step = 1;
+  tdm_async_args args = {sizeof(args), stream,      hypers, &step, 1, 0,
+                         nullptr,      words.data()};
+  args.flags = static_cast<char *>(args.flags) + 2;
+  expectFailureSaying(tdm_plan_launch_async(*plan, &args), TDM_INVALID_ARGUMENT,
+                      "which is not aligned to words of 4 bytes; align it");
 }
 
 //===----------------------------------------------------------------------===//
@@ -284,13 +331,31 @@ TEST_P(CUDA, AGraphSkipsByItsWord) {
   DeviceArray<int64_t> step(device, {1});
   DeviceArray<float> foundInf(device, {1.0f});
   fakecuda::beginCapture(stream);
-  tdm_async_args args = {
-      sizeof(args), stream, hypers.data(), step.data(), 1, 1, foundInf.data()};
+  tdm_async_args args = {sizeof(args),    stream, hypers.data(),
+                         step.data(),     1,      1,
+                         foundInf.data(), nullptr};
   ASSERT_EQ(tdm_plan_launch_async(*plan, &args), TDM_OK) << tdm_last_error();
   int graph = fakecuda::endCapture(stream);
   fakecuda::launchGraph(graph, stream);
   expectAll(param, 0.0f);
   foundInf.write({0.0f});
+  fakecuda::launchGraph(graph, stream);
+  expectAll(param, -1.0f);
+  fakecuda::destroyGraph(graph);
+}
+
+/// As where a garbage collector comes by.
+TEST_P(CUDA, WhatIsGivenBackDuringACaptureDoesNotHarmIt) {
+  auto unused = std::make_unique<OwnedPlan>(*kernel, tensors);
+  auto code = std::make_unique<DeviceKernel>(device, GetParam(), sgdDesc());
+  DeviceArray<double> hypers(device, {1.0, 0.0});
+  DeviceArray<int64_t> step(device, {1});
+  fakecuda::beginCapture(stream);
+  unused.reset();
+  code.reset();
+  ASSERT_EQ(launchOnDevice(hypers, step), TDM_OK) << tdm_last_error();
+  int graph = fakecuda::endCapture(stream);
+  EXPECT_EQ(fakecuda::takeViolations(), "");
   fakecuda::launchGraph(graph, stream);
   expectAll(param, -1.0f);
   fakecuda::destroyGraph(graph);

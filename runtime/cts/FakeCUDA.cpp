@@ -83,6 +83,8 @@ uint64_t Memory::allocate(uint64_t bytes) {
 }
 
 bool Memory::holds(uint64_t address, uint64_t bytes) const {
+  if (isShared && address && (address < begin || address >= begin + size))
+    return true;
   auto behind = ranges.upper_bound(address);
   if (behind == ranges.begin())
     return false;
@@ -133,6 +135,8 @@ int State::enqueue(void *handle, Work work) {
     stream->captured.push_back(std::move(work));
   else
     stream->queue.push_back(std::move(work));
+  if (worksAtOnce)
+    drainAll();
   return success;
 }
 
@@ -204,6 +208,13 @@ void State::executeText(const FunctionState &function,
   for (const auto *known : {&memory.ranges, &hostMemory})
     for (auto [address, bytes] : *known)
       ranges.insert(ranges.end(), {address, bytes});
+  if (memory.isShared) {
+    constexpr uint64_t first = 4096, last = uint64_t(1) << 47;
+    uint64_t end = memory.begin + Memory::size;
+    ranges = {first, memory.begin - first, end, last - end};
+    for (auto [address, bytes] : memory.ranges)
+      ranges.insert(ranges.end(), {address, bytes});
+  }
   if (!executor ||
       executor(function.text.c_str(), function.name.c_str(), words.data(),
                static_cast<int64_t>(words.size()), blocks, threads,
@@ -334,6 +345,29 @@ void fakecuda::destroyGraph(int graph) { Locked()->graphs.erase(graph); }
 void fake_cuda_set_executor(fake_cuda_executor executor) {
   Locked()->executor = executor;
 }
+
+void fake_cuda_share_memory(int shares) { Locked()->memory.isShared = shares; }
+void fake_cuda_work_at_once(int does) { Locked()->worksAtOnce = does; }
+
+void fake_cuda_set_devices(int count) { Locked()->devices = count; }
+
+void fake_cuda_enqueue(void *stream, fake_cuda_function function,
+                       int64_t argument) {
+  Locked()->enqueue(stream, [=] { function(argument); });
+}
+
+void *fake_cuda_create_stream() { return createStream(); }
+void fake_cuda_destroy_stream(void *stream) { destroyStream(stream); }
+void fake_cuda_synchronize(void *stream) { synchronize(stream); }
+void fake_cuda_begin_capture(void *stream) { beginCapture(stream); }
+int fake_cuda_end_capture(void *stream) { return endCapture(stream); }
+int fake_cuda_is_capturing(void *stream) {
+  return Locked()->findStream(stream)->isCapturing;
+}
+void fake_cuda_launch_graph(int graph, void *stream) {
+  launchGraph(graph, stream);
+}
+void fake_cuda_destroy_graph(int graph) { destroyGraph(graph); }
 
 static thread_local std::string answer;
 

@@ -9,8 +9,9 @@
 // This file declares what tests do with a library that stands in for CUDA's
 // driver where there is no GPU. It has the driver's functions, checks how they
 // are called, and lets calls fail. Work in a stream is done as late as the
-// driver's rules allow, and the device's memory can be reached by nothing else.
-// Kernels are functions of this process, registered by name.
+// driver's rules allow, and the device's memory can be reached by nothing else,
+// unless a test shares that of the process. Kernels are functions of this
+// process, registered by name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -77,6 +78,26 @@ FAKE_CUDA_API void fake_cuda_set_executor(fake_cuda_executor executor);
 /// What takeViolations and living return, until the next call on this thread.
 FAKE_CUDA_API const char *fake_cuda_violations(void);
 FAKE_CUDA_API const char *fake_cuda_living(void);
+
+/// While not 0, all memory of the process counts as the device's, too.
+FAKE_CUDA_API void fake_cuda_share_memory(int shares);
+/// While not 0, work in a stream is done at once, as where the host waits for
+/// each call.
+FAKE_CUDA_API void fake_cuda_work_at_once(int does);
+FAKE_CUDA_API void fake_cuda_set_devices(int count);
+/// Puts a function into a stream, as a framework puts its own kernels.
+typedef void (*fake_cuda_function)(int64_t argument);
+FAKE_CUDA_API void fake_cuda_enqueue(void *stream, fake_cuda_function function,
+                                     int64_t argument);
+/// Streams and graphs for callers in C.
+FAKE_CUDA_API void *fake_cuda_create_stream(void);
+FAKE_CUDA_API void fake_cuda_destroy_stream(void *stream);
+FAKE_CUDA_API void fake_cuda_synchronize(void *stream);
+FAKE_CUDA_API void fake_cuda_begin_capture(void *stream);
+FAKE_CUDA_API int fake_cuda_end_capture(void *stream);
+FAKE_CUDA_API int fake_cuda_is_capturing(void *stream);
+FAKE_CUDA_API void fake_cuda_launch_graph(int graph, void *stream);
+FAKE_CUDA_API void fake_cuda_destroy_graph(int graph);
 }
 
 #endif // TANDEM_RUNTIME_CTS_FAKECUDA_H

@@ -79,7 +79,7 @@ EXPORT int cuDeviceGet(int *device, int ordinal) {
 
 EXPORT int cuDeviceGetName(char *name, int length, int device) {
   ENTER(false);
-  if (device != 7)
+  if (device < 7 || device >= state->devices + 7)
     return errorInvalidDevice;
   std::strncpy(name, "Fake GPU", static_cast<size_t>(length));
   return success;
@@ -260,6 +260,7 @@ EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *,
 
 EXPORT int cuModuleUnload(void *module) {
   Locked state;
+  state->checkCapture(__func__);
   // Work that has not been done needs the code.
   state->drainAll();
   if (!state->modules.erase(module))
@@ -383,12 +384,6 @@ EXPORT int cuStreamIsCapturing(void *stream, int *status) {
 }
 
 EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
-  constexpr int relaxed = 2;
-  // Going back gives something back.
-  Locked state;
-  if (*mode == relaxed)
-    if (int result = state->enter(__func__))
-      return result;
   std::swap(*mode, State::captureMode());
   return success;
 }

@@ -55,6 +55,8 @@ struct Memory {
   static constexpr uint64_t size = uint64_t(1) << 32;
   uint64_t begin, top;
   int opened = 0;
+  /// Whether what lies outside of the area is the device's, too.
+  bool isShared = false;
   /// Bytes by address.
   std::map<uint64_t, uint64_t> ranges;
 };
@@ -120,6 +122,7 @@ struct State {
 
   std::recursive_mutex mutex;
   Memory memory;
+  bool worksAtOnce = false;
   std::map<uint64_t, uint64_t> hostMemory;
   StreamState defaultStream;
   std::map<void *, std::unique_ptr<StreamState>> streams;

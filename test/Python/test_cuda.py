@@ -14,7 +14,7 @@ import pytest
 
 import tandem
 from model import SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases
-from support.fake_gpu import FakeGPU
+from support.fake_gpu import DLPackArray, FakeGPU
 from support.kernels import (assert_same, compiled, integers_of, run, run_plan,
                              seed_of)
 
@@ -179,6 +179,32 @@ def test_a_call_takes_arrays_on_the_device(gpu):
     assert_same({name: array.read() for name, array in arrays.items()}, want, "called")
     with pytest.raises(ValueError, match="the arrays of adamw under coat are on several"):
         kernel(arrays | {"grad": planes["grad"]}, **hypers, **integers_of(kernel))
+
+
+#: DLPack's codes of the types that planes have.
+DLPACK_CODES = {"bf16": 4, "f16": 2, "f32": 2, "f8E4M3FN": 10, "f8E5M2": 12,
+                "f8E8M0FNU": 14, "i8": 0, "i16": 0}
+
+
+@pytest.mark.parametrize("graph, strategy", [("adamw", "coat"), ("adamw", "remainder"),
+                                             ("sgd", "fp8-lm"), ("adamw", "f16")])
+def test_a_call_takes_dlpack(gpu, graph, strategy):
+    """Of the plane's own type, and of integers."""
+    planes = examples(graph, strategy)[0]
+    hypers = cases.hypers(graph, LIBRARY[strategy])
+    want = run(compiled(graph, strategy), planes, hypers)
+    kernel = compiled(graph, strategy, "sm_90")
+    for codes in (DLPACK_CODES, dict.fromkeys(DLPACK_CODES, 1)):
+        arrays = gpu.arrays(planes)
+        kernel({p.name: DLPackArray(arrays[p.name], codes[p.type]) for p in kernel.planes},
+               **hypers, **integers_of(kernel))
+        gpu.check()
+        assert_same({name: array.read() for name, array in arrays.items()}, want, "DLPack")
+    arrays = gpu.arrays(planes)
+    given = {p.name: DLPackArray(arrays[p.name], 2 if p.type == "bf16" else 4)
+             for p in kernel.planes}
+    with pytest.raises(TypeError, match="must be"):
+        kernel(given, **hypers, **integers_of(kernel))
 
 
 class Interface:

@@ -330,3 +330,19 @@ def test_refusals(tmp_path):
     (tmp_path / "mine.mlir").write_text("module {}")
     with pytest.raises(ValueError, match='does not define tandem.strategy @"mine"'):
         nn.SwiGLU(recipe="mine", path=[tmp_path])(torch.ones(1, 8), torch.ones(1, 8))
+
+
+@pytest.mark.parametrize("name,use", [
+    ("x of rms_norm", lambda m: m.RMSNorm(8)(torch.ones(2, 8, device="meta"))),
+    ("weight of rms_norm", lambda m: m.RMSNorm(8, device="meta")(torch.ones(2, 8))),
+    ("x of layer_norm", lambda m: m.LayerNorm(8)(torch.ones(2, 8, device="meta"))),
+    ("bias of layer_norm", lambda m: m.layer_norm(
+        torch.ones(2, 8), torch.ones(8), torch.ones(8, device="meta"))),
+    ("up of swiglu", lambda m: m.SwiGLU()(torch.ones(8), torch.ones(8, device="meta"))),
+    ("gate of geglu", lambda m: m.GeGLU()(torch.ones(8, device="meta"), torch.ones(8))),
+    ("x of linear", lambda m: m.Linear(8, 8)(torch.ones(2, 8, device="meta"))),
+    ("weight of linear", lambda m: m.Linear(8, 8, device="meta")(torch.ones(2, 8)))])
+def test_tensors_elsewhere_are_refused(name, use):
+    with pytest.raises(ValueError, match=f"{name} is on meta, and tandem.torch.nn computes on "
+                                         "the CPU alone; move it there"):
+        use(nn)

@@ -8,9 +8,12 @@
 #
 #===----------------------------------------------------------------------===#
 
+import contextlib
 import copy
 import pickle
+import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -167,6 +170,37 @@ def test_copies(copied):
     assert optimizer.gradient_release
 
 
+def test_passes_of_both_kinds_alternate():
+    """Steps of all parameters are looked at in C++ once they repeat."""
+    models, optimizers = pair()
+    for seed in range(8):
+        for model, optimizer in zip(models, optimizers):
+            with optimizer.accumulate() if seed // 3 != 1 else contextlib.nullcontext():
+                backward(model, seed)
+            optimizer.step()
+            optimizer.zero_grad()
+        assert_same_bits(*optimizers)
+
+
+def test_passes_in_several_threads():
+    """As autograd has one for each device."""
+    models, optimizers = pair(strategy="collage-plus")
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for seed in range(10):
+                for layer in models[0]:
+                    backward(layer, seed)
+                list(pool.map(backward, models[1], [seed] * 4))
+                for optimizer in optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad()
+    finally:
+        sys.setswitchinterval(before)
+    assert_same_bits(*optimizers)
+
+
 def test_state_dicts_are_those_of_others():
     models, optimizers = pair()
     train(models[0], optimizers[0])
@@ -237,9 +271,13 @@ def test_sums_over_the_model_are_refused():
                  gradient_release=True)
 
 
-def test_metrics_are_refused():
-    with pytest.raises(ValueError, match="metrics are sums over a step of all"):
-        tt.AdamW(model_of().parameters(), metrics=True, gradient_release=True)
+@pytest.mark.parametrize("option,message", [
+    ("metrics", "metrics are sums over a step of all parameters"),
+    ("skip_nonfinite", "skip_nonfinite=True looks at the gradients of all parameters"),
+    ("capturable", "capturable=True is for steps of all parameters at once")])
+def test_options_are_refused(option, message):
+    with pytest.raises(ValueError, match=f"{message}.*; leave out one of them"):
+        tt.AdamW(model_of().parameters(), gradient_release=True, **{option: True})
 
 
 def test_all_reduce_is_refused():

@@ -11,7 +11,8 @@ from functools import lru_cache
 import torch
 
 from tandem import _kernel
-from tandem._convert import write_sum
+from tandem._convert import Host, write_sum
+from tandem.torch import _place
 from tandem.torch._lane import Lane
 from tandem.torch._optimizer import Optimizer
 
@@ -122,27 +123,28 @@ class _Storages:
 class _Adder:
     """Stores sums of gradients under scales that are given."""
 
-    def __init__(self, sources: Sequence[str], target: str):
-        self._kernel = _kernel.compile(write_sum(sources, target))
+    def __init__(self, sources: Sequence[str], target: str, place: Host):
+        self._place = place
+        self._kernel = _kernel.compile(write_sum(sources, target), target=place.target)
         # A code that rounds stochastically does as in step 1 with seed 0.
         self._integers = [int(kind is _kernel.RoleKind.STEP)
                           for kind in self._kernel.integers.values()]
 
     def run(self, sums: Sequence, *sources: Sequence) -> int:
         """Writes the codes of the sums of (codes, scale); how many of them have become
-        the largest number."""
-        plan = _kernel.Plan(self._kernel)
+        the largest number, for which this waits."""
+        plan = self._place.plan(self._kernel)
         plan.update(
             [codes.numel() for codes, _ in sums],
             [[plane.data_ptr() for planes in tensors for plane in planes]
              for tensors in zip(sums, *sources)])
-        plan.launch([[]], [self._integers], threads=torch.get_num_threads())
+        self._place.launch(plan, [[]], [self._integers], torch.get_num_threads())
         return int(plan.metrics()[0])
 
 
 @lru_cache(maxsize=None)
-def _adder(sources: tuple[str, ...], target: str) -> _Adder:
-    return _Adder(sources, target)
+def _adder(sources: tuple[str, ...], target: str, place: Host) -> _Adder:
+    return _Adder(sources, target, place)
 
 
 # The extension reports kernels that outlive the interpreter.
@@ -222,6 +224,12 @@ class GradientAllReduce:
         if not planes:
             return []
         codes, own = zip(*planes)
+        if len({code.device for code in codes}) > 1:
+            raise ValueError(
+                "the optimizer's parameters are on several devices, but a rank adds up "
+                "gradients on one; give each device an optimizer and a GradientAllReduce"
+            )
+        self._place = _place.place_of(codes[0])
         scales = torch.cat([scale.flatten() for scale in own])
         self._ranks.max(scales)
         # Less would be no scale.
@@ -233,32 +241,34 @@ class GradientAllReduce:
         for rank in ranks[1:]:
             total, count = self._add(codes, given, total, rank.view(total.dtype))
             counts[1] += count
-        self._count(counts, total.numel())
+        self._count(counts, total)
         scales.div_(self._ranks.size)
         return [[_like(code, sum), scale.clone()]
                 for sum, code, scale in zip(_split(total, codes), codes, given)]
 
     def _encode(self, codes, own, given) -> tuple[torch.Tensor, list[int]]:
         """This rank's codes under the shared scales, one gradient behind the other."""
-        total = torch.empty(sum(c.numel() for c in codes), dtype=codes[0].dtype)
-        adder = _adder((self._storages.source,), self._storages.given)
+        total = torch.empty(sum(c.numel() for c in codes), dtype=codes[0].dtype,
+                            device=codes[0].device)
+        adder = _adder((self._storages.source,), self._storages.given, self._place)
         count = adder.run(list(zip(_split(total, codes), given)), list(zip(codes, own)))
         return total, [count, 0]
 
     def _add(self, codes, given, total, other) -> tuple[torch.Tensor, int]:
         """The sum of two ranks' codes."""
         result = torch.empty_like(total)
-        adder = _adder((self._storages.given,) * 2, self._storages.given)
+        adder = _adder((self._storages.given,) * 2, self._storages.given, self._place)
         count = adder.run(*(list(zip(_split(t, codes), given))
                             for t in (result, total, other)))
         return result, count
 
-    def _count(self, counts: list[int], values: int) -> None:
+    def _count(self, counts: list[int], total: torch.Tensor) -> None:
         """Tells mu how many of the ranks' values and of their sums saturated."""
         own, added = counts
-        everywhere = torch.tensor([own], dtype=torch.float64)
+        everywhere = torch.tensor([own], dtype=torch.float64, device=total.device)
         self._ranks.sum(everywhere)
-        saturated, values = int(everywhere) + added, values * (2 * self._ranks.size - 1)
+        saturated = int(everywhere) + added
+        values = total.numel() * (2 * self._ranks.size - 1)
         self.saturated = saturated / values if values else 0.0
         if self.scaling:
             self.scaling.update(saturated, values)

@@ -61,9 +61,10 @@ def sealed(state_dict: dict) -> dict:
 
 def unsealed(state: dict) -> dict:
     """An optimizer's state with copies of the tensors that were sealed in it."""
-    for planes in state["state"].values():
+    for param, planes in state["state"].items():
+        device = getattr(param, "device", "cpu")
         if isinstance(planes, dict):
             for name, value in planes.items():
                 if isinstance(value, Sealed):
-                    planes[name] = value.tensor.detach().to("cpu", copy=True)
+                    planes[name] = value.tensor.detach().to(device, copy=True)
     return state

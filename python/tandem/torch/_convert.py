@@ -12,7 +12,7 @@ import tandem
 from tandem._convert import (WIDE, WIDE_PLANE, Stored, compiled, kept_roles,
                              planes_of)
 from tandem.torch import _checkpoint
-from tandem.torch._lane import Lane, convert
+from tandem.torch._lane import Lane
 from tandem.torch._lanes import Key, Lanes
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 
@@ -35,11 +35,11 @@ def _started(lane: Lane, weight: torch.Tensor, state: dict | None, label: str) -
 def _followed(theirs: Lanes, key: Key, dtype: torch.dtype) -> tuple[Lane, torch.dtype]:
     """The lane and type of a weight in another strategy; what was kept in float32
     beside one of 16 bits stays so."""
-    is_vector, is_wide = key
+    is_vector, is_wide, place = key
     types = theirs.main.dtypes
     if is_wide:
-        return theirs[is_vector, torch.float32 not in types], torch.float32
-    return theirs[is_vector, False], dtype if dtype in types else types[0]
+        return theirs[is_vector, torch.float32 not in types, place], torch.float32
+    return theirs[is_vector, False, place], dtype if dtype in types else types[0]
 
 
 def _planes(lane: Lane, role: str, weight: torch.Tensor, state: dict) -> list:
@@ -56,16 +56,17 @@ def _carry_role(ours: Stored, theirs: Stored, planes: list, like: torch.Tensor,
     """The planes of one tensor in another lane."""
     if ours.meets(theirs):
         tensors = [target.empty(plane, like) for plane in theirs.planes]
-        convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
-                matrix=ours.matrix if ours.is_grouped else theirs.matrix)
+        target.convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
+                       matrix=ours.matrix if ours.is_grouped else theirs.matrix)
         return tensors
     # What shares a scale here are no neighbours there.
-    wide = empty_plane(like, torch.float32)
-    convert([planes], ours.storage, [wide], WIDE, [WIDE_PLANE], matrix=ours.matrix)
+    wide = empty_plane(like, torch.float32, target.device)
+    target.convert([planes], ours.storage, [wide], WIDE, [WIDE_PLANE],
+                   matrix=ours.matrix)
     like = target.like(weight, None)
     tensors = [target.empty(plane, like) for plane in theirs.planes]
-    convert([laid_out(wide, like, torch.float32)], WIDE, [tensors], theirs.storage,
-            theirs.planes, matrix=theirs.matrix)
+    target.convert([laid_out(wide, like, torch.float32)], WIDE, [tensors],
+                   theirs.storage, theirs.planes, matrix=theirs.matrix)
     return tensors
 
 
@@ -161,7 +162,7 @@ def convert_state(
     graph, vectors = (identity.get(key) if given is None else given
                       for key, given in graphs.items())
     ours, theirs = (
-        Lanes(lambda g, s: compiled(g, s, path), graph, name, vectors,
+        Lanes(lambda g, s, t: compiled(g, s, path, t), graph, name, vectors,
               identity.get("count"))
         for name in (identity["strategy"], strategy))
     _check(state_dict, identity, ours, weights)

@@ -7,10 +7,13 @@ from operator import itemgetter
 
 import torch
 
-from tandem._convert import Tensor, conversion, planes_of
+from tandem import _tandem
+from tandem._check import Check
+from tandem._convert import CPU, Host, Tensor, conversion, planes_of
 from tandem._kernel import Kernel, Plane, Plan, RoleKind
 from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_plane, laid_out,
                                   rows_and_columns)
+from tandem.torch._place import torch_device
 
 
 class Slot:
@@ -52,6 +55,17 @@ class Slot:
         self.pointers = [
             addresses.get(plane.name, self.address) for plane in lane.kernel.planes
         ]
+
+    def watch(self, steady: _tandem.Steady, launch: int, tensor: int,
+              counts: bool) -> None:
+        """Tells what looks at parameters where this one and its state are; `counts` says
+        whether its count of steps is a tensor."""
+        lane, names = self.lane, list(self.lane.state_planes)
+        if counts and lane.step:
+            names.append(lane.step)
+        steady.add(self.param, self.state, launch, tensor,
+                   [(name, self.state[name].data_ptr()) for name in names],
+                   self.param.grad)
 
     def is_current(self, param: torch.Tensor) -> bool:
         """Whether the parameter is where it was; its state has been looked at."""
@@ -110,11 +124,17 @@ class Lane:
     Args:
         kernel: the kernel.
         count: what the state calls its count of steps, if the kernel needs none.
+        place: what it runs on.
+        model: the same lane of the CPU, if that is another.
     """
 
-    def __init__(self, kernel: Kernel, count: str | None = None):
-        self.kernel = kernel
-        self.plan = Plan(kernel)
+    def __init__(self, kernel: Kernel, count: str | None = None, place: Host = CPU,
+                 model: Lane | None = None):
+        self.kernel, self.place, self._model = kernel, place, model
+        self.device = torch_device(place)
+        self.plan = Plan(kernel, place.device)
+        #: What looks at the gradients before anything is written, if asked for.
+        self.check: Check | None = None
         weight, grad = _only(kernel, RoleKind.PARAM), _only(kernel, RoleKind.GRAD)
         self._weights = planes_of(kernel, weight)
         visible = [p for p in self._weights
@@ -156,12 +176,27 @@ class Lane:
         self.slots: list[Slot] = []
         self.grads: list[tuple[int, ...]] = []
         self.rows: list[int] = []
-        #: The rows of scalars: (param group, step, type of the weight), and its number.
-        self.table: dict[tuple[int, int, torch.dtype], int] = {}
+        #: The rows of scalars: (param group, step, type of the weight).
+        self.table: list[tuple[int, int, torch.dtype]] = []
+        self._row_numbers: dict[tuple[int, int, torch.dtype], int] = {}
+        #: Counts of steps in a GPU's memory, by what stands for them in rows.
+        self.counters: dict[int, torch.Tensor] = {}
+        self._params: list[torch.Tensor] | None = None
+
+    @property
+    def params(self) -> list[torch.Tensor]:
+        """The parameters of the step."""
+        if self._params is None:
+            self._params = [slot.param for slot in self.slots]
+        return self._params
 
     def row(self, group: int, step: int, dtype: torch.dtype) -> int:
         """The number of a row of scalars, which is added if it is new."""
-        return self.table.setdefault((group, step, dtype), len(self.table))
+        key = group, step, dtype
+        number = self._row_numbers.setdefault(key, len(self.table))
+        if number == len(self.table):
+            self.table.append(key)
+        return number
 
     def size_of(self, tensor: torch.Tensor) -> int | tuple[int, int]:
         """A tensor's size as the kernel takes it."""
@@ -183,8 +218,8 @@ class Lane:
         """Memory for one plane of a parameter."""
         dtype = DTYPES[plane.type]
         if plane.sets_size:
-            return empty_plane(like, dtype)
-        return torch.empty(self._shape(plane, like), dtype=dtype)
+            return empty_plane(like, dtype, self.device)
+        return torch.empty(self._shape(plane, like), dtype=dtype, device=self.device)
 
     def _ordered(self, tensor: torch.Tensor) -> torch.Tensor:
         """What has the layout that planes get: a matrix has rows, one after the other."""
@@ -220,18 +255,18 @@ class Lane:
     def encode_weight(self, param: torch.Tensor, state: Mapping) -> None:
         """Writes a parameter's value into the planes of its state."""
         dense = laid_out(param.detach(), self.like(param, state), param.dtype)
-        convert([dense], _plain(param.dtype), [self._weight_of(state)],
-                self.weight_storage, self._weights, matrix=self.kernel.is_matrix)
+        self.convert([dense], _plain(param.dtype), [self._weight_of(state)],
+                     self.weight_storage, self._weights)
 
     def decode_weights(self, states: Sequence[Mapping], dtype: torch.dtype,
                        threads: int = 0) -> list[torch.Tensor]:
         """The weights that these states hold."""
         likes = [self._ordered(state[self._weights[0].name]) for state in states]
-        weights = [empty_plane(like, dtype) for like in likes]
-        convert([_dense(self._weights, self._weight_of(state), like)
-                 for state, like in zip(states, likes)],
-                self.weight_storage, weights, _plain(dtype), [_plane_of(dtype)], threads,
-                matrix=self.kernel.is_matrix)
+        weights = [empty_plane(like, dtype, self.device) for like in likes]
+        self.convert([_dense(self._weights, self._weight_of(state), like)
+                      for state, like in zip(states, likes)],
+                     self.weight_storage, weights, _plain(dtype), [_plane_of(dtype)],
+                     threads)
         return weights
 
     def encode_grad(self, grad: torch.Tensor, like: torch.Tensor,
@@ -244,9 +279,9 @@ class Lane:
         if not adds:
             planes = [self.empty(plane, like) for plane in self.grad_planes
                       if not plane.kept]
-        convert([laid_out(grad, like, dtype)], _plain(dtype),
-                [self.with_kept(planes, state)], self.grad_storage, self.grad_planes,
-                adds=adds, fresh=False, matrix=self.kernel.is_matrix)
+        self.convert([laid_out(grad, like, dtype)], _plain(dtype),
+                     [self.with_kept(planes, state)], self.grad_storage,
+                     self.grad_planes, adds=adds, fresh=False)
         return planes
 
     def with_kept(self, planes: Sequence[torch.Tensor],
@@ -260,23 +295,32 @@ class Lane:
                     state: Mapping | None):
         """The gradient that these planes hold."""
         grad = torch.empty_like(planes[0], dtype=dtype)
-        convert([self.with_kept(planes, state)], self.grad_storage, [grad],
-                _plain(dtype), [_plane_of(dtype)], matrix=self.kernel.is_matrix)
+        self.convert([self.with_kept(planes, state)], self.grad_storage, [grad],
+                     _plain(dtype), [_plane_of(dtype)])
         return grad
+
+    def convert(self, sources: Sequence, source: str, targets: Sequence, target: str,
+                planes: Sequence[Plane], threads: int = 0, **options) -> None:
+        """:func:`convert` of the lane's tensors, which are where its kernel runs."""
+        options.setdefault("matrix", self.kernel.is_matrix)
+        convert(sources, source, targets, target, planes, threads, place=self.place,
+                **options)
 
     def _weight_of(self, state: Mapping) -> list[torch.Tensor]:
         return [state[plane.name] for plane in self._weights]
 
-    def check_state(self, state: Mapping, param: torch.Tensor, label: str) -> None:
-        """Refuses a state that is not one of this kernel."""
-        if problem := self._problem(state, param):
+    def check_state(self, state: Mapping, param: torch.Tensor, label: str,
+                    moves: bool = False) -> None:
+        """Refuses a state that is not one of this kernel; `moves` says whether its
+        planes go to the parameter's device first."""
+        if problem := self._problem(state, param, moves):
             raise ValueError(
                 f"the state of {label} {problem}, as {self.kernel.name!r} under "
                 f"{self.kernel.strategy!r} needs; load a state of that graph and "
                 "strategy, or start anew with opt.state.pop(p)"
             )
 
-    def _problem(self, state: Mapping, param: torch.Tensor) -> str | None:
+    def _problem(self, state: Mapping, param: torch.Tensor, moves: bool) -> str | None:
         """What a state lacks to be one of this kernel."""
         if self.step and self.step not in state:
             return f"lacks the count {self.step!r}"
@@ -288,8 +332,8 @@ class Lane:
                 return f"has {name!r} as {tensor.dtype}, not {dtype}"
             if tensor.shape != (shape := self._shape(plane, param)):
                 return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
-            if not tensor.is_cpu:
-                return f"has {name!r} on {tensor.device}, not on the CPU"
+            if not moves and tensor.device != param.device:
+                return f"has {name!r} on {tensor.device}, not on {param.device}"
         return None
 
     def bind(self, index: int, param: torch.Tensor, state: dict | None,
@@ -318,13 +362,13 @@ class Lane:
         regroups = any(p.is_grouped for p in planes) and not self.kernel.is_matrix
         if regroups and not is_plane(tensors[0], empty_plane(
                 like, tensors[0].dtype, "meta")):
-            wide = empty_plane(tensors[0], torch.float32)
-            convert([_dense(planes, tensors, tensors[0])],
-                    self.kernel.storages[role], [wide], _plain(torch.float32),
-                    [_plane_of(torch.float32)])
+            wide = empty_plane(tensors[0], torch.float32, self.device)
+            self.convert([_dense(planes, tensors, tensors[0])],
+                         self.kernel.storages[role], [wide], _plain(torch.float32),
+                         [_plane_of(torch.float32)], matrix=False)
             tensors = [self.empty(plane, like) for plane in planes]
-            convert([laid_out(wide, like, torch.float32)], _plain(torch.float32),
-                    [tensors], self.kernel.storages[role], planes)
+            self.convert([laid_out(wide, like, torch.float32)], _plain(torch.float32),
+                         [tensors], self.kernel.storages[role], planes, matrix=False)
         for plane, tensor in zip(planes, tensors):
             state[plane.name] = (
                 laid_out(tensor, like, DTYPES[plane.type]) if plane.sets_size
@@ -337,6 +381,17 @@ class Lane:
         if wanted == self._bound:
             return
         self._bound = ()
+        pointers = self._pointers(staged)
+        self.plan.update(
+            [slot.size for slot in self.slots], pointers, rows=self.rows,
+            keys=[slot.index for slot in self.slots],
+        )
+        if self.check:
+            self.check.update([slot.size for slot in self.slots], pointers)
+        self._bound = wanted
+
+    def _pointers(self, staged: Mapping[int, int]) -> list[list[int]]:
+        """Where the planes of the step's parameters are."""
         pointers = []
         for slot, grad in zip(self.slots, self.grads):
             addresses = slot.pointers.copy()
@@ -345,11 +400,32 @@ class Lane:
             for at, address in zip(self._grads_at, grad):
                 addresses[at] = address
             pointers.append(addresses)
-        self.plan.update(
-            [slot.size for slot in self.slots], pointers, rows=self.rows,
-            keys=[slot.index for slot in self.slots],
-        )
-        self._bound = wanted
+        return pointers
+
+    def watch(self, steady: _tandem.Steady) -> None:
+        """Has the step looked at whether it is the last one again."""
+        shapes = [slot.size if isinstance(slot.size, tuple) else (1, slot.size)
+                  for slot in self.slots]
+        steady.add_launch(
+            [rows for rows, _ in shapes], [columns for _, columns in shapes],
+            [slot.index for slot in self.slots], self.rows,
+            [address for addresses in self._pointers({}) for address in addresses],
+            self._grads_at[0])
+
+    def repeat(self, steady: _tandem.Steady, number: int, on_device: bool) -> None:
+        """Takes over what has changed since the last step: gradients, and counts that
+        the host has."""
+        self._bound = ()
+        self.plan._native.update_steady(steady, number)
+        if self.check:
+            self.check.plan._native.update_gradients(steady, number)
+        if self.step and not on_device:
+            self.table = [(group, step + 1, dtype) for (group, _, dtype), step
+                          in zip(self.table, steady.steps(number), strict=True)]
+
+    def find_non_finite(self, threads: int) -> bool:
+        """Whether a gradient of the step is not finite, if somebody has asked."""
+        return bool(self.check and self.check.launch(threads))
 
     def integers(self, step: int, seed: int) -> list[int]:
         """The kernel's integer scalars, in launch order."""
@@ -359,6 +435,8 @@ class Lane:
     def check_scalars(self, hypers: Sequence[Sequence[float]],
                       integers: Sequence[Sequence[int]]) -> None:
         """Raises what a launch would raise about its rows."""
+        if self._model:
+            return self._model.check_scalars(hypers, integers)
         if self._probe is None:
             self._probe = Plan(self.kernel)
             self._probe.update([], [])
@@ -406,12 +484,13 @@ def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor], matrix: bool) -> T
 
 def convert(sources: Sequence, source: str, targets: Sequence, target: str,
             planes: Sequence[Plane], threads: int = 0, *, adds: bool = False,
-            fresh: bool = True, matrix: bool = False) -> None:
+            fresh: bool = True, matrix: bool = False, place: Host = CPU) -> None:
     """Carries tensors, given by their planes, to another storage.
 
     `planes` describes those of the targets. The first plane of each has an entry
-    for each element. `matrix` says whether rows have groups of their own.
+    for each element. `matrix` says whether rows have groups of their own. All tensors
+    are in one place.
     """
-    conversion(source, target, adds, fresh, matrix).run(
+    conversion(source, target, adds, fresh, matrix, place.target).run(
         [_in_memory(t, matrix) for t in sources], [_in_memory(t, matrix) for t in targets],
-        planes, threads or torch.get_num_threads())
+        planes, threads or torch.get_num_threads(), place)

@@ -7,35 +7,43 @@ from itertools import chain
 
 import torch
 
+from tandem._check import Check
+from tandem._convert import CPU, Host
 from tandem._kernel import Kernel
+from tandem.torch import _place
 from tandem.torch._lane import Lane
 
-#: (whether the lane is that of vectors, whether its weights are kept in float32)
-Key = tuple[bool, bool]
+#: (whether the lane is that of vectors, whether its weights are kept in float32, where
+#: they are)
+Key = tuple[bool, bool, Host]
 
 
 class Lanes:
     """A lane for parameters in the strategy's type, and one for those kept in float32
-    beside it, under "fp32"; of each two where matrices and vectors differ in graph.
+    beside it, under "fp32"; of each two where matrices and vectors differ in graph. Each
+    GPU has its own.
 
     Args:
-        build: compiles a graph under a strategy.
+        build: compiles a graph under a strategy for a target.
         graph: the graph; one of matrices updates parameters of two dimensions.
         strategy: the strategy's name.
         vectors: the graph of parameters with fewer dimensions, if `graph` is one of
             matrices.
         count: what a state calls its count of steps where the kernel needs none, but
             the optimizer does.
+        checks: whether steps look at gradients before they write.
     """
 
-    def __init__(self, build: Callable[[str, str], Kernel], graph: str, strategy: str,
-                 vectors: str | None = None, count: str | None = None):
+    def __init__(self, build: Callable[[str, str, str], Kernel], graph: str, strategy: str,
+                 vectors: str | None = None, count: str | None = None,
+                 checks: bool = False):
         self._build, self._graphs, self._strategy = build, (graph, vectors), strategy
         self._lanes: dict[Key, Lane] = {}
+        self._checks = checks
         self.count = count
-        self.main = self[False, False]
+        self.main = self[False, False, CPU]
         #: The lane of vectors in the strategy's type, if they have a graph.
-        self.vectors = None if vectors is None else self[True, False]
+        self.vectors = None if vectors is None else self[True, False, CPU]
         if self.vectors:
             self._check_vectors(self.vectors.kernel)
 
@@ -58,10 +66,13 @@ class Lanes:
 
     def __getitem__(self, key: Key) -> Lane:
         if key not in self._lanes:
-            is_vector, is_wide = key
+            is_vector, is_wide, place = key
             strategy = "fp32" if is_wide else self._strategy
-            kernel = self._build(self._graphs[is_vector], strategy)
-            self._lanes[key] = Lane(kernel, self.count)
+            kernel = self._build(self._graphs[is_vector], strategy, place.target)
+            model = None if place is CPU else self[is_vector, is_wide, CPU]
+            lane = self._lanes[key] = Lane(kernel, self.count, place, model)
+            if self._checks:
+                lane.check = Check(kernel, place.device)
         return self._lanes[key]
 
     def __iter__(self) -> Iterator[Lane]:
@@ -70,8 +81,13 @@ class Lanes:
 
     @property
     def narrow(self) -> list[Lane]:
-        """The lanes of the strategy itself."""
+        """The lanes of the strategy itself, on the CPU."""
         return [lane for lane in (self.main, self.vectors) if lane]
+
+    @property
+    def counts(self) -> set[str]:
+        """What states call their counts of steps."""
+        return {lane.step for lane in self.narrow if lane.step}
 
     @property
     def hypers(self) -> dict[str, float | None]:
@@ -81,13 +97,13 @@ class Lanes:
 
     def key_of(self, param: torch.Tensor) -> Key | None:
         """Which lane takes the parameter; None if none does."""
-        is_matrix = has_rows(self.main.kernel)
+        is_matrix, place = has_rows(self.main.kernel), _place.place_of(param)
         is_vector = is_matrix and param.dim() < 2
-        if is_matrix and (param.dim() > 2 or (is_vector and self.vectors is None)):
+        if place is None or is_matrix and (param.dim() > 2 or (is_vector and self.vectors is None)):
             return None
         if param.dtype in self.main.dtypes:
-            return is_vector, False
-        return (is_vector, True) if param.dtype == torch.float32 else None
+            return is_vector, False, place
+        return (is_vector, True, place) if param.dtype == torch.float32 else None
 
     def of(self, param: torch.Tensor) -> Lane | None:
         """The lane that takes the parameter; None if none does."""

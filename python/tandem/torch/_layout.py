@@ -48,7 +48,7 @@ def may_overlap(tensor: torch.Tensor) -> bool:
     return False
 
 
-def empty_plane(param: torch.Tensor, dtype: torch.dtype, device: str = "cpu"):
+def empty_plane(param: torch.Tensor, dtype: torch.dtype, device):
     """A plane in the parameter's order of elements, without its gaps if it has any."""
     return torch.empty_like(
         param, dtype=dtype, device=device, requires_grad=False,
@@ -73,7 +73,7 @@ def laid_out(tensor: torch.Tensor, param: torch.Tensor, dtype: torch.dtype):
     """
     if is_plane(tensor, empty_plane(param, dtype, "meta")):
         return tensor
-    return empty_plane(param, dtype).copy_(tensor)
+    return empty_plane(param, dtype, tensor.device).copy_(tensor)
 
 
 def rows_and_columns(tensor: torch.Tensor) -> tuple[int, int]:
@@ -84,10 +84,12 @@ def rows_and_columns(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 class _Placeholders(dict):
-    """One NaN for each type: what parameters without memory of their own read."""
+    """One NaN for each type and device: what parameters without memory of their own
+    read."""
 
-    def __missing__(self, dtype: torch.dtype) -> torch.Tensor:
-        return self.setdefault(dtype, torch.full((), torch.nan, dtype=dtype))
+    def __missing__(self, key: tuple[torch.dtype, torch.device]) -> torch.Tensor:
+        dtype, device = key
+        return self.setdefault(key, torch.full((), torch.nan, dtype=dtype, device=device))
 
 
 _PLACEHOLDERS = _Placeholders()
@@ -95,10 +97,10 @@ _PLACEHOLDERS = _Placeholders()
 
 def placeholder(param: torch.Tensor) -> torch.Tensor:
     """NaN in the parameter's shape and type, which takes no memory."""
-    return _PLACEHOLDERS[param.dtype].expand(param.shape)
+    return _PLACEHOLDERS[param.dtype, param.device].expand(param.shape)
 
 
 def is_placeholder(param: torch.Tensor) -> bool:
     """Whether the parameter's value is nowhere but in the optimizer's state."""
-    return (param.dtype in _PLACEHOLDERS
-            and param.data_ptr() == _PLACEHOLDERS[param.dtype].data_ptr())
+    known = _PLACEHOLDERS.get((param.dtype, param.device))
+    return known is not None and param.data_ptr() == known.data_ptr()

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import math
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import is_
 
 import torch
 from torch.optim.optimizer import required
 
 import tandem
+from tandem._convert import CPU
 from tandem._kernel import RoleKind
-from tandem.torch import _checkpoint
+from tandem.torch import _checkpoint, _counters, _place
+from tandem.torch._device_step import DeviceStep
 from tandem.torch._gradients import Gradients
-from tandem.torch._lane import Lane, Slot, check_grad
-from tandem.torch._lanes import Lanes, sums_over_model
-from tandem.torch._layout import empty_plane, is_placeholder, laid_out, may_overlap
+from tandem.torch._lane import Lane, Slot
+from tandem.torch._lanes import Lanes
+from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
+from tandem.torch._release import Release
+
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     """A 16-bit tensor as integers."""
     return tensor.detach().contiguous().view(torch.int16)
 
 
-class Optimizer(torch.optim.Optimizer):
+class Optimizer(Release, torch.optim.Optimizer):
     """Runs an optimizer graph, compiled under a strategy, on PyTorch parameters.
 
     Each param group is a row of the graph's scalars; ``beta1`` and ``beta2`` form
@@ -49,6 +50,10 @@ class Optimizer(torch.optim.Optimizer):
     one that is not in C order is copied to and fro. Parameters with fewer dimensions
     need a graph of their own beside it, those with more are refused.
 
+    Parameters are on the CPU or on GPUs, in one launch for each device. On a GPU a step
+    is put into PyTorch's current stream; with ``capturable`` it can be a part of a CUDA
+    graph. ``"step"`` is a tensor there then.
+
     To start a parameter anew, as after loading other weights into a model whose
     strategy keeps parts of them in the state, use ``opt.state.pop(p)``.
 
@@ -62,9 +67,16 @@ class Optimizer(torch.optim.Optimizer):
             on its index in the optimizer and on its step.
         threads: 0 for ``torch.get_num_threads()``; results do not depend on it.
         metrics: whether :meth:`metrics` can be asked.
+        capturable: whether steps can be captured in a CUDA graph: counts of steps, and
+            hyperparameters that are tensors of the GPU, stay there. All parameters must
+            be on GPUs.
+        skip_nonfinite: whether a step first looks at all gradients, and does nothing if
+            one of them has a NaN or an infinity: see :attr:`skipped`. On a GPU it needs
+            ``capturable``.
         gradient_release: whether a backward pass takes the step of each parameter as
             soon as its gradient is complete, and releases the gradient, so that
-            no two parameters have one at a time (docs/Torch.md).
+            no two parameters have one at a time (docs/Torch.md). Nothing can look at
+            all gradients then, as ``metrics`` and ``skip_nonfinite`` do.
         **hypers: the graph's hyperparameters; its own defaults hold where absent.
 
     Raises:
@@ -89,13 +101,13 @@ class Optimizer(torch.optim.Optimizer):
         seed: int = 0,
         threads: int = 0,
         metrics: bool = False,
+        capturable: bool = False,
+        skip_nonfinite: bool = False,
         gradient_release: bool = False,
         **hypers,
     ):
-        self._compile(graph, strategy, path, metrics, vectors)
-        self.gradient_release = bool(gradient_release)
-        if self.gradient_release:
-            self._check_release()
+        self._compile(graph, strategy, path, metrics, vectors, capturable, skip_nonfinite,
+                      gradient_release)
         self.threads = threads
         # A file may have changed by the time this optimizer is unpickled.
         for key in ("graph", "vectors"):
@@ -117,15 +129,34 @@ class Optimizer(torch.optim.Optimizer):
     # Kernels
     #===--------------------------------------------------------------------===#
 
-    def _compile(self, graph, strategy, path, metrics, vectors=None) -> None:
+    def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
+                 skip_nonfinite=False, gradient_release=False) -> None:
         self._recipe = {
             "graph": os.fspath(graph), "strategy": strategy,
             "path": [os.fspath(p) for p in path], "metrics": bool(metrics),
-            "vectors": vectors and os.fspath(vectors),
+            "vectors": vectors and os.fspath(vectors), "capturable": bool(capturable),
+            "skip_nonfinite": bool(skip_nonfinite),
+            "gradient_release": bool(gradient_release),
         }
+        if capturable and self._COUNT is not None:
+            raise ValueError(
+                f"{type(self).__name__} computes hyperparameters from the count of steps "
+                "on the CPU, so that its steps cannot be captured; leave capturable out"
+            )
         self._lanes = Lanes(self._kernel, self._recipe["graph"], strategy,
-                            self._recipe["vectors"], self._COUNT)
+                            self._recipe["vectors"], self._COUNT, bool(skip_nonfinite))
+        self._check_release()
+        self._begin()
+
+    def _begin(self) -> None:
+        """What steps know before the first one."""
+        self._device_step = DeviceStep()
         self._slots: list[Slot | None] = []
+        #: What tells whether a step is the last one again, and the lanes of that.
+        self._steady: tandem._tandem.Steady | None = None
+        self._running: list[Lane] = []
+        #: Whether the last step has done nothing, where the host knows.
+        self._skipped = False
         self._gradients = Gradients()
         #: What decodes the weights of modules on demand, if anything does.
         self._decoder = None
@@ -135,14 +166,34 @@ class Optimizer(torch.optim.Optimizer):
         self._addresses: list[int] = []
         #: The lanes of the last step.
         self._measured: list[Lane] | None = None
-        #: The parameters whose steps backward passes have taken since the last call
-        #: of step or zero_grad, and whether passes only add up.
-        self._released: set[torch.Tensor] = set()
-        self._accumulates = False
+        self._begin_release()
 
-    def _kernel(self, graph: str, strategy: str) -> tandem.Kernel:
+    def _kernel(self, graph: str, strategy: str, target: str) -> tandem.Kernel:
         options = {"metrics": True} if self._recipe["metrics"] else {}
-        return tandem.compile(graph, strategy, path=self._recipe["path"], **options)
+        return tandem.compile(graph, strategy, target, path=self._recipe["path"], **options)
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a CUDA graph can have the steps."""
+        return self._recipe["capturable"]
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether GradScaler, which asks this first, may leave the decision to skip a
+        step to this optimizer."""
+        self._refuse_scaler()
+        return self.capturable
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the last step has found a gradient with a NaN or an infinity, and done
+        nothing, as ``skip_nonfinite`` has it. On a GPU this waits for the step."""
+        if not self._recipe["skip_nonfinite"]:
+            raise RuntimeError(
+                "this optimizer does not look at gradients; create it with "
+                "skip_nonfinite=True"
+            )
+        return self._device_step.skipped if self.capturable else self._skipped
 
     @property
     def kernel(self) -> tandem.Kernel:
@@ -238,16 +289,12 @@ class Optimizer(torch.optim.Optimizer):
                 self._check_param(param, self._label(i))
         for lane in self._lanes.narrow:
             row = self._row(lane, index, 1, lane.dtypes[0])
-            with self._explained([index], []):
+            with self._explained(lane, [index]):
                 lane.check_scalars([row], [lane.integers(1, 0)])
 
     def _check_param(self, param: torch.Tensor, label: str) -> Lane:
         """The parameter's lane, or the reason why it cannot be updated."""
-        if not param.is_cpu:
-            raise ValueError(
-                f"{label} is on {param.device}; tandem.torch updates parameters on "
-                "the CPU: move it there with p.to('cpu')"
-            )
+        self._check_place(param, label)
         if param.layout is not torch.strided:
             raise TypeError(
                 f"{label} is sparse ({param.layout}); only dense parameters can be "
@@ -264,6 +311,25 @@ class Optimizer(torch.optim.Optimizer):
                 f"{param.stride()}); pass a copy, p.contiguous()"
             )
         return self._lane(param, label)
+
+    def _check_place(self, param: torch.Tensor, label: str) -> None:
+        place = _place.place_of(param)
+        if place is None:
+            raise ValueError(
+                f"{label} is on {param.device}; tandem.torch updates parameters on the "
+                "CPU and on CUDA devices: move it there with p.to('cpu')"
+            )
+        if self.capturable and place is CPU:
+            raise ValueError(
+                f"{label} is on the CPU, whose steps no CUDA graph can have; move it to "
+                "a GPU, or leave capturable out"
+            )
+        if self._recipe["skip_nonfinite"] and not self.capturable and place is not CPU:
+            raise ValueError(
+                f"{label} is on {param.device}, and only the GPU will know whether a "
+                "step is skipped; pass capturable=True as well, which keeps counts of "
+                "steps there"
+            )
 
     def _label(self, index: int) -> str:
         """How messages call the parameter of that index."""
@@ -285,13 +351,19 @@ class Optimizer(torch.optim.Optimizer):
         that parameters take, and from their type."""
         return self._number(name, index)
 
-    def _number(self, name: str, index: int) -> float:
-        """A hyperparameter as a param group has it."""
+    def _value(self, name: str, index: int):
+        """A hyperparameter as a param group has it, a number or a tensor."""
         key, names = self._place(name, self.defaults)
         value = self.param_groups[index][key]
+        return value if key == name else value[names.index(name)]
+
+    def _number(self, name: str, index: int) -> float:
+        """A hyperparameter as a param group has it."""
+        key, _ = self._place(name, self.defaults)
         try:
-            return float(value if key == name else value[names.index(name)])
+            return float(self._value(name, index))
         except (TypeError, ValueError, IndexError, RuntimeError):
+            value = self.param_groups[index][key]
             wanted = "a number" if key == name else "a pair of numbers"
             raise TypeError(
                 f"{key} of param group {index} must be {wanted}, got {value!r}"
@@ -319,217 +391,6 @@ class Optimizer(torch.optim.Optimizer):
         self._update()
         self._released.clear()
         return loss
-
-    @torch._disable_dynamo
-    def _update(self, only: torch.Tensor | None = None) -> None:
-        """Steps of all parameters that have a gradient, or of one of them."""
-        started: list[torch.Tensor] = []
-        try:
-            self._run(started, only)
-        except BaseException:
-            self._slots = []
-            for param in started:
-                self.state.pop(param, None)
-            raise
-
-    def _run(self, started: list[torch.Tensor], only: torch.Tensor | None) -> None:
-        """One step; `started` gets the parameters whose state is new."""
-        for lane in self._lanes:
-            lane.clear()
-        converted = (self._collect(started) if only is None
-                     else self._collect_one(only, started))
-        lanes = [lane for lane in self._lanes if lane.slots]
-        self._check_model(lanes)
-        copies = {
-            slot.index: laid_out(slot.param, slot.like, slot.dtype)
-            for lane in lanes for slot in lane.slots if slot.copied
-        }
-        self._launch(lanes, {i: c.data_ptr() for i, c in copies.items()})
-        for lane in lanes:
-            self._finish(lane, copies)
-        self._measured = lanes
-        del converted  # the kernels have read them
-
-    def _check_model(self, lanes: list[Lane]) -> None:
-        """Refuses to sum over a part of the model: each lane is a launch."""
-        if len(lanes) > 1 and sums_over_model(self.kernel):
-            label = self._label(lanes[1].slots[0].index)
-            raise ValueError(
-                f"{self.kernel.name} sums over all parameters, but {label} is "
-                f"torch.float32 and others are {lanes[0].dtypes[0]}; give all of "
-                "them one type, or choose a strategy that keeps weights in f32"
-            )
-
-    def _collect(self, started) -> list[torch.Tensor]:
-        """Fills the lanes, and returns the gradients that had to be converted."""
-        converted: list[torch.Tensor] = []
-        index, slots, bound = -1, self._current_slots(), False
-        for number, group in enumerate(self.param_groups):
-            known, row = None, 0
-            for param in group["params"]:
-                index += 1
-                if not self._has_gradient(param):
-                    continue
-                slot = slots[index]
-                if slot is None or not slot.is_current(param):
-                    slots[index] = slot = self._bind(index, param, started)
-                    bound = True
-                lane, step = self._enlist(slot, converted)
-                if (lane, step, slot.dtype) != known:
-                    known = lane, step, slot.dtype
-                    row = lane.row(number, step, slot.dtype)
-                lane.rows.append(row)
-        if bound:
-            self._states = [*self.state, *self.state.values()]
-            self._addresses = self._plane_addresses()
-        return converted
-
-    def _collect_one(self, param: torch.Tensor, started) -> list[torch.Tensor]:
-        """The same for one parameter, whose slot is not kept."""
-        converted: list[torch.Tensor] = []
-        index, number = self._place_of(param)
-        lane, step = self._enlist(slot := self._bind(index, param, started), converted)
-        lane.rows.append(lane.row(number, step, slot.dtype))
-        return converted
-
-    def _place_of(self, param: torch.Tensor) -> tuple[int, int]:
-        """The index of a parameter and that of its group."""
-        places = ((p, number) for number, group in enumerate(self.param_groups)
-                  for p in group["params"])
-        return next((index, number) for index, (p, number) in enumerate(places)
-                    if p is param)
-
-    def _has_gradient(self, param: torch.Tensor) -> bool:
-        return param.grad is not None or self._gradients.get(param) is not None
-
-    def _enlist(self, slot: Slot, converted: list) -> tuple[Lane, int]:
-        """Adds a parameter with its gradient to its lane; also the step it takes."""
-        lane, grad = slot.lane, slot.param.grad
-        if lane.encodes:
-            planes = None if grad is not None else self._gradients.get(slot.param)
-            addresses = self._encoded(slot, grad, planes, converted)
-        else:
-            address = slot.address_of(grad)
-            if address is None:
-                converted.append(slot.plane_of(grad))
-                address = converted[-1].data_ptr()
-            addresses = (address,)
-        lane.slots.append(slot)
-        lane.grads.append(addresses)
-        return lane, int(slot.state[lane.step]) + 1 if lane.step else 1
-
-    @staticmethod
-    def _encoded(slot: Slot, grad, planes, converted: list) -> tuple[int, ...]:
-        """Where the planes of a gradient are; one in p.grad is encoded first."""
-        if grad is not None:
-            check_grad(grad, slot.param, lambda: slot.label)
-            planes = slot.lane.encode_grad(grad, slot.like, None, slot.state)
-            converted += planes
-        return tuple(plane.data_ptr() for plane in planes)
-
-    def _current_slots(self) -> list[Slot | None]:
-        """A slot per parameter; none if a state or a plane has been replaced."""
-        states = [*self.state, *self.state.values()]
-        same = len(states) == len(self._states) and all(map(is_, states, self._states))
-        try:
-            same = same and self._plane_addresses() == self._addresses
-        except (KeyError, TypeError):
-            same = False  # a plane is gone; binding says which
-        if not same:
-            self._slots = []
-        count = sum(len(group["params"]) for group in self.param_groups)
-        self._slots += [None] * (count - len(self._slots))
-        return self._slots
-
-    def _plane_addresses(self) -> list[int]:
-        """Where the planes of all slots are now."""
-        planes = [s.planes(s.state) for s in self._slots if s and s.planes]
-        return list(map(torch.Tensor.data_ptr, chain.from_iterable(planes)))
-
-    def _bind(self, index: int, param: torch.Tensor, started: list) -> Slot:
-        """A slot for the parameter, whose state starts here if it has none."""
-        label = self._label(index)
-        lane = self._check_param(param, label)
-        state = self._start(lane, param, started)
-        return lane.bind(index, param, state, label)
-
-    def _start(self, lane: Lane, param: torch.Tensor, started: list) -> dict | None:
-        """The state of a parameter, which starts here if it has none."""
-        state = self.state.get(param)
-        if not state and lane.state_names:
-            if is_placeholder(param):
-                raise RuntimeError(
-                    "the weights of a parameter were in its state alone, which is "
-                    "gone; remove() what decode_weights returned before a parameter "
-                    "starts anew"
-                )
-            state = self.state[param]
-            state.update(lane.initial_state(param))
-            started.append(param)
-        return state
-
-    def _launch(self, lanes: list[Lane], staged: dict[int, int]) -> None:
-        """Runs the kernels; all that can be refused is, before the first writes."""
-        threads = self.threads or torch.get_num_threads()
-        scalars = [self._scalars(lane) for lane in lanes]
-        for lane in lanes:
-            with self._explained([row[0] for row in lane.table], lane.slots):
-                lane.update_plan(staged)
-        for lane, given in zip(lanes, scalars) if len(lanes) > 1 else ():
-            with self._explained([row[0] for row in lane.table], lane.slots):
-                lane.check_scalars(*given)
-        for lane, given in zip(lanes, scalars):
-            with self._explained([row[0] for row in lane.table], lane.slots):
-                lane.plan.launch(*given, threads=threads)
-
-    def _scalars(self, lane: Lane) -> tuple[list[list[float]], list[list[int]]]:
-        """The rows of hyperparameters and integers that the lane's parameters use."""
-        hypers = [self._row(lane, *row) for row in lane.table]
-        integers = [
-            lane.integers(step, int(self.param_groups[group].get("seed", 0)))
-            for group, step, _ in lane.table
-        ]
-        return hypers, integers
-
-    @contextmanager
-    def _explained(self, groups: list[int], slots: list[Slot]) -> Iterator[None]:
-        """Says what the runtime refuses in terms of param groups and parameters."""
-        try:
-            yield
-        except ValueError as error:
-            raise ValueError(self._explain(error, groups, slots)) from None
-
-    @staticmethod
-    def _explain(error: ValueError, groups: list[int], slots: list[Slot]) -> str:
-        """The runtime's message in terms of param groups and parameters."""
-        text = re.sub(r"\bof row (\d+)",
-                      lambda m: f"of param group {groups[int(m[1])]}", str(error))
-        return re.sub(r"\btensor (\d+)", lambda m: slots[int(m[1])].label, text)
-
-    def _finish(self, lane: Lane, copies: dict[int, torch.Tensor]) -> None:
-        """Counts the step, and tells autograd that the weights have changed."""
-        if lane.step:
-            steps = [step for _, step, _ in lane.table]
-            for slot, row in zip(lane.slots, lane.rows):
-                slot.state[lane.step] = steps[row]
-        for slot in lane.slots if copies else ():
-            if slot.copied:
-                slot.param.copy_(copies[slot.index])
-        if lane.hidden:
-            self._write_weights(lane, lane.slots)
-        if lane.encodes:
-            self._gradients.release(slot.param for slot in lane.slots)
-        torch.autograd.graph.increment_version([slot.param for slot in lane.slots])
-
-    def _write_weights(self, lane: Lane, slots: list[Slot]) -> None:
-        """Gives parameters in memory the weights that their states hold."""
-        for dtype in lane.dtypes:
-            resident = [slot for slot in slots if slot.param.dtype == dtype
-                        and not is_placeholder(slot.param)]
-            weights = lane.decode_weights([s.state for s in resident], dtype,
-                                          self.threads)
-            for slot, weight in zip(resident, weights):
-                slot.param.copy_(weight)
 
     #===--------------------------------------------------------------------===#
     # Weights that only the state has
@@ -595,55 +456,6 @@ class Optimizer(torch.optim.Optimizer):
         if self.gradient_release and not self._accumulates:
             self._step_in_backward(param)
 
-    @torch.no_grad()
-    def _step_in_backward(self, param: torch.Tensor) -> None:
-        """The step of one parameter, and the end of its gradient."""
-        if param in self._released:
-            raise RuntimeError(
-                f"{self._name(param)} has taken its step in a backward pass already; call "
-                "step() or zero_grad() before the next one, and add up gradients of "
-                "several passes inside of accumulate()"
-            )
-        self._update(param)
-        self._released.add(param)
-        param.grad = None
-
-    def _check_release(self) -> None:
-        """Refuses what needs the gradients of all parameters at once."""
-        if sums_over_model(self.kernel):
-            raise ValueError(
-                f"{self.kernel.name} sums over all parameters, so that no gradient can be "
-                "released before the last is there; leave gradient_release=True out"
-            )
-        if self._recipe["metrics"]:
-            raise ValueError("metrics are sums over a step of all parameters; leave out "
-                             "metrics=True or gradient_release=True")
-
-    @contextmanager
-    def accumulate(self) -> Iterator[None]:
-        """Backward passes inside of it only add up gradients, which stay in memory.
-
-        Without ``gradient_release`` all do, and this changes nothing. The first pass
-        behind it takes the steps, of the sums.
-        """
-        before, self._accumulates = self._accumulates, True
-        try:
-            yield
-        finally:
-            self._accumulates = before
-
-    @property
-    def _step_supports_amp_scaling(self) -> bool:
-        """What torch.amp.GradScaler.step asks for first; steps do not unscale."""
-        if self.gradient_release:
-            raise RuntimeError(
-                "a GradScaler looks at the gradients of all parameters before a step, and "
-                "gradient_release=True has taken the steps by then, of scaled gradients; "
-                "leave out one of them, or choose a strategy with bfloat16 weights, which "
-                "need no scaling"
-            )
-        return False
-
     def gradient(self, param: torch.Tensor) -> torch.Tensor | None:
         """The gradient that a step would take: ``p.grad``, or a new tensor of what
         the encoded planes hold; None if there is none.
@@ -687,7 +499,7 @@ class Optimizer(torch.optim.Optimizer):
             if param.grad is not None:
                 total["gradients"] += param.grad.nbytes
             for name, plane in self.state.get(param, {}).items():
-                if isinstance(plane, torch.Tensor):
+                if isinstance(plane, torch.Tensor) and name not in self._lanes.counts:
                     part = "weights" if lane and lane.is_weight(name) else "states"
                     total[part] += plane.nbytes
         total["gradients"] += self._gradients.bytes
@@ -759,12 +571,11 @@ class Optimizer(torch.optim.Optimizer):
             if not state:
                 continue
             label = self._label(index)
-            self._check_param(param, label).check_state(state, param, label)
+            self._check_param(param, label).check_state(state, param, label, moves=True)
 
     def __getstate__(self) -> dict:
         return super().__getstate__() | {
             "recipe": self._recipe, "threads": self.threads,
-            "gradient_release": self.gradient_release,
         }
 
     def __setstate__(self, state: dict) -> None:
@@ -777,7 +588,8 @@ class Optimizer(torch.optim.Optimizer):
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
             self._watch_gradients(group["params"])
-        self._slots = []
+        _counters.adopt(self)
+        self._forget()
 
     def __repr__(self) -> str:
         lines = super().__repr__().split("\n")

@@ -6,7 +6,7 @@
 torch.Size([4, 512])
 
 Each has the parameters of the PyTorch module it stands for, so that checkpoints load
-unchanged. What it keeps for the backward pass is stored as its recipe says
+unchanged, and takes tensors on the CPU. What it keeps for the backward pass is stored as its recipe says
 (:func:`tandem.recipes`, or files on ``path``). There are functions of the same kinds.
 """
 
@@ -45,9 +45,20 @@ def _state(layer: Layer, state: dict | None) -> dict[str, torch.Tensor]:
     return state if kept else {}
 
 
+def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
+    """Refuses tensors that no layer's kernel reaches."""
+    for name, tensor in tensors.items():
+        if tensor is not None and not tensor.is_cpu:
+            raise ValueError(
+                f"{name} of {what} is on {tensor.device}, and tandem.torch.nn computes on "
+                "the CPU alone; move it there with .to('cpu'), or use torch.nn's module"
+            )
+
+
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
              recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
+    _check_places("rms_norm", x=x, weight=weight)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
     layer = _layer("rms_norm", recipe, path, x.dtype, weight.dtype)
     return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight"), x, weight)
@@ -71,6 +82,7 @@ def add_rms_norm(
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *,
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
+    _check_places("layer_norm", x=x, weight=weight, bias=bias)
     layer = _layer("layer_norm", recipe, path, x.dtype, weight.dtype)
     return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight", "bias"),
                                x, weight, bias)
@@ -78,6 +90,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
 
 def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
            state: dict | None) -> torch.Tensor:
+    _check_places(name, gate=gate, up=up)
     if gate.shape != up.shape or gate.dtype != up.dtype:
         raise ValueError(
             f"gate is {tuple(gate.shape)} of {gate.dtype}, up is {tuple(up.shape)} "
@@ -101,6 +114,7 @@ def geglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: P
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
            recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.linear`; what is given the same tensor keeps it once."""
+    _check_places("linear", x=x, weight=weight, bias=bias)
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight = x.to(dtype), weight.to(dtype)

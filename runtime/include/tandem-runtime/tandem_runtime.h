@@ -512,6 +512,11 @@ typedef struct tdm_async_args {
   /// 32 bits in the device's memory, or NULL. The launch does nothing unless
   /// they are 0 when it runs.
   const void *skip;
+  /// Two 32-bit words in the device's memory, or NULL. With them the launch is
+  /// not skipped: it sets the first to what \c skip says, 0 without, then
+  /// raises its flags there. So launches that only look at gradients collect in
+  /// one place what is the \c skip of those that write.
+  void *flags;
 } tdm_async_args;
 
 /// Runs the kernel once over all tensors, behind what the stream has to do, and

@@ -20,6 +20,25 @@
 
 namespace tandem::runtime::cuda {
 
+/// While it lives, this thread may allocate and free although a stream is being
+/// captured, by itself or by somebody else.
+class RelaxedCapture {
+public:
+  explicit RelaxedCapture(const Driver &driver) : driver(driver) {
+    begun = driver.exchangeCaptureMode(&mode) == Result::Success;
+  }
+  ~RelaxedCapture() {
+    if (begun)
+      driver.exchangeCaptureMode(&mode);
+  }
+  RelaxedCapture(const RelaxedCapture &) = delete;
+
+private:
+  const Driver &driver;
+  CaptureMode mode = CaptureMode::Relaxed;
+  bool begun;
+};
+
 /// A GPU with its primary context, the one that other libraries use too.
 class CUDADevice : public Device {
 public:
@@ -56,6 +75,7 @@ public:
     if (driver.ctxPushCurrent(context) != Result::Success)
       return;
     PopContext pop{driver};
+    RelaxedCapture relaxed(driver);
     body();
   }
 

@@ -57,29 +57,6 @@ tdm_status Tables::allocate(const std::shared_ptr<const CUDADevice> &device,
   return TDM_OK;
 }
 
-namespace {
-/// While it lives, this thread may allocate although it captures a stream.
-class RelaxedCapture {
-public:
-  explicit RelaxedCapture(const Driver &driver) : driver(driver) {}
-  ~RelaxedCapture() {
-    if (begun)
-      driver.exchangeCaptureMode(&mode);
-  }
-  tdm_status begin() {
-    if (tdm_status status = driver.call(driver.exchangeCaptureMode, &mode))
-      return status;
-    begun = true;
-    return TDM_OK;
-  }
-
-private:
-  const Driver &driver;
-  CaptureMode mode = CaptureMode::Relaxed;
-  bool begun = false;
-};
-} // namespace
-
 tdm_status CUDAPlan::place(const Layout *next) {
   bool fits = !next && tables.memory.address() && !tables.isCaptured &&
               staged.scalarRows() <= tables.scalarRows;
@@ -90,8 +67,6 @@ tdm_status CUDAPlan::place(const Layout *next) {
     retired.reserve(retired.size() + 1);
   return device->inContext([&]() -> tdm_status {
     RelaxedCapture relaxed(driver);
-    if (tdm_status status = relaxed.begin())
-      return status;
     Tables fresh;
     if (tdm_status status =
             fresh.allocate(device, *kernel, staged, next ? *next : layout))
@@ -161,8 +136,6 @@ tdm_status CUDAPlan::upload(Stream stream, bool isCapturing) {
 /// A graph shall not copy the tables again whenever it is launched.
 tdm_status CUDAPlan::uploadAhead() {
   RelaxedCapture relaxed(driver);
-  if (tdm_status status = relaxed.begin())
-    return status;
   if (tables.isUsed) {
     // Launches that have been made may still read the old ones.
     Tables fresh;
@@ -282,10 +255,26 @@ tdm_status CUDAPlan::runPrologue(const tdm_async_args &args, Launch launch) {
 // Launches
 //===----------------------------------------------------------------------===//
 
+/// The flags of a launch that others ask whether they shall do nothing.
+tdm_status CUDAPlan::collectFlags(const tdm_async_args &args, Launch launch) {
+  auto skip = reinterpret_cast<Address>(args.skip);
+  size_t kept = skip ? 1 : 0;
+  if (skip && skip != launch.flags)
+    if (tdm_status status = driver.call(driver.memcpyDtoDAsync, launch.flags,
+                                        skip, sizeof(uint32_t), launch.stream))
+      return status;
+  return driver.call(driver.memsetD32Async,
+                     launch.flags + kept * sizeof(uint32_t), 0u, 2 - kept,
+                     launch.stream);
+}
+
 tdm_status CUDAPlan::prepareFlags(const tdm_async_args &args, Launch &launch) {
-  launch.flags = tables.words + (args.skip ? 0 : pairBytes);
+  launch.flags = args.flags ? reinterpret_cast<Address>(args.flags)
+                            : tables.words + (args.skip ? 0 : pairBytes);
   latestFlags = launch.flags;
   latestWorkspace = tables.workspace;
+  if (args.flags)
+    return collectFlags(args, launch);
   if (code.flags)
     if (tdm_status status = driver.call(driver.memsetD32Async, launch.flags, 0u,
                                         size_t(1), launch.stream))
@@ -309,6 +298,10 @@ tdm_status CUDAPlan::checkCapture(const tdm_async_args &args,
 tdm_status CUDAPlan::checkAsync(const tdm_async_args &args) const {
   bool areGiven = (args.hypers || kernel->hypers.empty()) &&
                   (args.integers || kernel->integers.empty());
+  if (reinterpret_cast<Address>(args.flags) % sizeof(uint32_t))
+    return kernel->fail(TDM_INVALID_ARGUMENT)
+           << "flags is at " << args.flags
+           << ", which is not aligned to words of 4 bytes; align it";
   // What the device holds is unknown here.
   int64_t rows = args.on_device && areGiven ? 0 : args.rows;
   if (tdm_status status =
@@ -357,8 +350,8 @@ tdm_status CUDAPlan::launch(const double *hypers, const int64_t *integers,
                             tdm_launch_info *info) {
   if (tdm_status status = checkLaunch(rows, threads, info))
     return status;
-  tdm_async_args args = {sizeof(args), nullptr, hypers, integers,
-                         rows,         0,       nullptr};
+  tdm_async_args args = {sizeof(args), nullptr, hypers,  integers,
+                         rows,         0,       nullptr, nullptr};
   if (tdm_status status = launchAsync(args))
     return status;
   if (tdm_status status = device->inContext(

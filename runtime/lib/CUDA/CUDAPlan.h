@@ -72,6 +72,7 @@ private:
   void writeHostPart(char *place, size_t bytes) const;
   /// Clears the words of flags, and has the second tell whether to skip.
   tdm_status prepareFlags(const tdm_async_args &args, Launch &launch);
+  tdm_status collectFlags(const tdm_async_args &args, Launch launch);
   tdm_status runPrologue(const tdm_async_args &args, Launch launch);
   tdm_status runPhase(uint32_t phase, Launch launch);
   tdm_status runCommits(Launch launch);

@@ -57,11 +57,45 @@ class FakeGPU:
         """Raises what kernels and the driver have complained about."""
         if self.error:
             raise self.error
-        assert self.library.fake_cuda_violations() == b""
+        violations = self.library.fake_cuda_violations()
+        assert violations == b"", violations.decode()
 
     def arrays(self, planes):
         """Copies of arrays in the device's memory."""
         return {name: GPUArray(self.device, plane) for name, plane in planes.items()}
+
+
+class _Tensor(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p)]
+
+
+class DLPackArray:
+    """What a framework hands out of an array on a GPU: DLPack of some type, and nothing
+    else. The memory begins a few bytes in front of the array."""
+
+    def __init__(self, array, code, device=0):
+        self._array, like = array, array._like
+        self._shape = (ctypes.c_int64 * like.ndim)(*like.shape)
+        offset = like.itemsize
+        self._tensor = _Tensor(array.address - offset, 2, device, like.ndim, code,
+                               8 * like.itemsize, 1, self._shape, None, offset, None, None)
+
+    def __dlpack_device__(self):
+        return 2, self._tensor.device_id
+
+    def __dlpack__(self, **_):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self._tensor), b"dltensor", None)
 
 
 class GPUArray:

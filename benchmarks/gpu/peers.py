@@ -1,0 +1,346 @@
+#===- peers.py - Other optimizers on a GPU ---------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the measurement of what users of PyTorch would take instead,
+# beside what examples/gpu_check has measured, for scripts/gpu-check.sh.
+#
+#===----------------------------------------------------------------------===#
+"""Times of AdamW steps of torch, Triton, apex, Transformer Engine, torchao and
+bitsandbytes on this GPU, as far as they can be imported; added to a JSON file."""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+#: Elements of one tensor of a large model.
+TENSOR = 4096 * 4096
+#: float32 operations that a multiprocessor begins in a cycle.
+LANES = 128
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An optimizer, the bytes that a step moves for each element, and what makes a step
+    over some tensors, which raises ImportError where it is not installed."""
+
+    name: str
+    bytes: float
+    make: Callable[[list, str], Callable[[], None]]
+
+
+#===------------------------------------------------------------------------===#
+# Contenders
+#===------------------------------------------------------------------------===#
+
+
+def _params(sizes, device, dtype):
+    import torch
+
+    params = [torch.nn.Parameter(torch.randn(n, device=device).to(dtype)) for n in sizes]
+    for param in params:
+        param.grad = torch.randn_like(param) * 1e-3
+    return params
+
+
+def _optimizer(load: Callable, type: str = "float32"):
+    """An optimizer with torch.optim's interface, which `load` returns the class of."""
+    def make(sizes, device):
+        import torch
+
+        cls, options = load()
+        params = _params(sizes, device, getattr(torch, type))
+        return cls(params, lr=1e-5, weight_decay=0.01, **options).step
+
+    return make
+
+
+def _torch_adamw(**options):
+    def load():
+        import torch
+
+        return torch.optim.AdamW, options
+
+    return load
+
+
+def _apex():
+    from apex.optimizers import FusedAdam
+
+    return FusedAdam, {"adam_w_mode": True}
+
+
+def _transformer_engine():
+    from transformer_engine.pytorch.optimizers import FusedAdam
+
+    return FusedAdam, {"adam_w_mode": True}
+
+
+def _torchao():
+    from torchao.optim import AdamW8bit
+
+    return AdamW8bit, {}
+
+
+def _bitsandbytes():
+    from bitsandbytes.optim import AdamW8bit
+
+    return AdamW8bit, {}
+
+
+def _planes(strategy, sizes, device):
+    import references
+
+    return [references.planes_of(strategy, n, device) for n in sizes]
+
+
+def _eager(compiles: bool):
+    """Collage-plus as tensor operations."""
+    def make(sizes, device):
+        import eager_collage
+        import torch
+
+        update = torch.compile(eager_collage.update) if compiles else eager_collage.update
+        tensors, hypers = _planes("collage-plus", sizes, device), eager_collage.Hypers()
+
+        def step():
+            for planes in tensors:
+                eager_collage.step(planes, hypers, update)
+
+        return step
+
+    return make
+
+
+def _triton(strategy):
+    def make(sizes, device):
+        import triton_kernels
+
+        tensors = _planes(strategy, sizes, device)
+
+        def step():
+            for planes in tensors:
+                triton_kernels.step(strategy, planes)
+
+        return step
+
+    return make
+
+
+CONTENDERS = [
+    Contender("torch fused AdamW, f32", 28, _optimizer(_torch_adamw(fused=True))),
+    Contender("torch fused AdamW, bf16", 14, _optimizer(_torch_adamw(fused=True), "bfloat16")),
+    Contender("torch foreach AdamW, f32", 28, _optimizer(_torch_adamw(foreach=True))),
+    Contender("Triton, f32", 28, _triton("fp32")),
+    Contender("Triton, collage-plus", 22, _triton("collage-plus")),
+    Contender("Triton, e4m3-groups", 10.125, _triton("e4m3-groups")),
+    Contender("eager collage-plus", 22, _eager(False)),
+    Contender("torch.compile collage-plus", 22, _eager(True)),
+    Contender("apex FusedAdam, f32", 28, _optimizer(_apex)),
+    Contender("Transformer Engine FusedAdam, f32", 28, _optimizer(_transformer_engine)),
+    Contender("torchao AdamW8bit, bf16", 10, _optimizer(_torchao, "bfloat16")),
+    Contender("bitsandbytes AdamW8bit, bf16", 10, _optimizer(_bitsandbytes, "bfloat16")),
+]
+
+
+#===------------------------------------------------------------------------===#
+# Measurements
+#===------------------------------------------------------------------------===#
+
+
+def _wait(device):
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _seconds(step, device, steps: int, repeats: int) -> float:
+    """Of one step, the median over some runs."""
+    def run():
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        _wait(device)
+        return (time.perf_counter() - start) / steps
+
+    run()
+    return statistics.median(run() for _ in range(repeats))
+
+
+def measure(contender: Contender, options) -> dict:
+    """One contender's row; what is absent says why."""
+    row = {"name": contender.name}
+    elements = int(options.gigabytes * 1e9 / contender.bytes)
+    tensor = min(TENSOR, max(128, elements // 128 * 128))
+    sizes = [tensor] * max(1, elements // tensor)
+    try:
+        start = time.perf_counter()
+        step = contender.make(sizes, options.device)
+        step()
+        _wait(options.device)
+        row["first_step_s"] = time.perf_counter() - start
+        seconds = _seconds(step, options.device, options.steps, 5)
+    except ImportError as error:
+        return row | {"absent": str(error)}
+    except Exception as error:  # a peer's, which is not to stop the others
+        return row | {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
+    return row | {"elements": sum(sizes), "ms": seconds * 1e3,
+                  "gb_per_s": contender.bytes * sum(sizes) / seconds * 1e-9,
+                  "bytes_per_element": contender.bytes}
+
+
+def host_times(options) -> dict:
+    """Microseconds that the host takes for a fused step of torch's over small tensors."""
+    times = {}
+    for count in (400, 4000):
+        try:
+            step = _optimizer(_torch_adamw(fused=True))([2048] * count, options.device)
+            step()
+            found = []
+            for _ in range(20):
+                _wait(options.device)
+                start = time.perf_counter()
+                step()
+                found.append(time.perf_counter() - start)
+            times[str(count)] = statistics.median(found) * 1e6
+        except ImportError as error:
+            return {"absent": str(error)}
+    return times
+
+
+def compare_bits(options) -> list[dict]:
+    """How many elements of a step of Triton's kernels have other bits than single
+    operations have."""
+    try:
+        import references
+        import torch
+        import triton_kernels
+    except ImportError as error:
+        return [{"absent": str(error)}]
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}
+    rows = []
+    for strategy, reference in references.REFERENCES.items():
+        planes = references.planes_of(strategy, options.compared, options.device)
+        want = reference(planes)
+        try:
+            triton_kernels.step(strategy, planes)
+        except Exception as error:  # Triton's, such as that there is no GPU
+            rows.append({"strategy": strategy, "absent": str(error)})
+            continue
+        rows.append({"strategy": strategy, "elements": options.compared, "differing": {
+            name: int((plane.view(integers[plane.element_size()])
+                       != planes[name].view(integers[plane.element_size()])).sum())
+            for name, plane in want.items()}})
+    return rows
+
+
+#===------------------------------------------------------------------------===#
+# Predictions
+#===------------------------------------------------------------------------===#
+
+
+def clock_hz() -> float | None:
+    """The highest clock of the multiprocessors, if nvidia-smi says so."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"],
+            capture_output=True, text=True, check=True)
+        return float(done.stdout.split()[0]) * 1e6
+    except (OSError, subprocess.CalledProcessError, ValueError, IndexError):
+        return None
+
+
+def predict(report: dict, instructions: dict[str, float], clock: float | None) -> None:
+    """Adds to each kernel the time that its bytes, and its instructions, take at least.
+
+    Bytes move as fast as in a copy; a multiprocessor begins 128 operations a cycle.
+    """
+    bandwidth = report["copy_gb_per_s"] * 1e9
+    for kernel in report["kernels"]:
+        if not kernel["ms"] or not bandwidth:
+            continue
+        moved = kernel["elements"] * kernel["bytes_per_element"] / bandwidth
+        count = instructions.get(kernel["kernel"])
+        begun = (kernel["elements"] * count / (report["multiprocessors"] * LANES * clock)
+                 if count and clock else 0.0)
+        kernel["predicted_ms"] = {"bytes": moved * 1e3, "instructions": begun * 1e3}
+        kernel["achieved_of_predicted"] = max(moved, begun) * 1e3 / kernel["ms"]
+
+
+#===------------------------------------------------------------------------===#
+# Output
+#===------------------------------------------------------------------------===#
+
+
+def _line(row: dict) -> str:
+    for key in ("absent", "failed"):
+        if key in row:
+            return f"{row['name']:36} {key}: {row[key]}"
+    return (f"{row['name']:36} {row['ms']:9.3f} ms {row['gb_per_s']:8.0f} GB/s  "
+            f"first step {row['first_step_s']:.2f} s")
+
+
+def table(report: dict) -> str:
+    """What the JSON says of peers, as text."""
+    lines = [_line(row) for row in report["peers"]]
+    host = report["peers_host_us"]
+    lines.append("torch fused AdamW, host: " + (
+        f"absent: {host['absent']}" if "absent" in host else
+        ", ".join(f"{us:.1f} us for {count} tensors" for count, us in host.items())))
+    for row in report["triton_bits"]:
+        lines.append("Triton's bits: " + (
+            f"absent: {row['absent']}" if "absent" in row else
+            f"{row['strategy']}, of {row['elements']} elements differ "
+            + ", ".join(f"{n} of {name}" for name, n in row["differing"].items())))
+    for kernel in report["kernels"]:
+        if "predicted_ms" in kernel:
+            at_least = kernel["predicted_ms"]
+            lines.append(f"{kernel['kernel']:36} at least {at_least['bytes']:.3f} ms for "
+                         f"bytes, {at_least['instructions']:.3f} ms for instructions; "
+                         f"{kernel['achieved_of_predicted']:.0%} achieved")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("json", type=pathlib.Path, help="what gpu_check has written")
+    parser.add_argument("--instructions", type=pathlib.Path,
+                        help="JSON: instructions of an element, by kernel")
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--gigabytes", type=float, default=2)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--compared", type=int, default=1 << 20)
+    parser.add_argument("--device", default="cuda")
+    options = parser.parse_args()
+    os.environ.setdefault("TORCH_LOGS", "-all")
+    report = json.loads(options.json.read_text())
+    start, rows = time.monotonic(), []
+    for contender in CONTENDERS:
+        late = time.monotonic() - start > options.seconds
+        rows.append({"name": contender.name, "absent": "the time is up"} if late
+                    else measure(contender, options))
+        print(_line(rows[-1]), flush=True)
+    report["peers"] = rows
+    report["peers_host_us"] = host_times(options)
+    report["triton_bits"] = compare_bits(options)
+    instructions = (json.loads(options.instructions.read_text())
+                    if options.instructions and options.instructions.exists() else {})
+    predict(report, instructions, clock_hz())
+    options.json.write_text(json.dumps(report, indent=1) + "\n")
+    print("\n".join(table(report).split("\n")[len(rows):]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

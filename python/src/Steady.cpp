@@ -1,0 +1,275 @@
+//===- Steady.cpp - Tensors that only change their gradients --------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the look at an optimizer's parameters before a step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Steady.h"
+
+#include <algorithm>
+
+namespace nb = nanobind;
+using nb::dlpack::dltensor;
+
+Steady::Steady(nb::handle type, const std::string &count)
+    : type(reinterpret_cast<PyTypeObject *>(type.ptr())),
+      gradName(nb::str("grad")), isNegName(nb::str("is_neg")),
+      paramsName(nb::str("params")) {
+  if (!count.empty())
+    this->count = nb::str(count.c_str());
+  nb::object capsule = type.attr("__dlpack_c_exchange_api__");
+  reader = static_cast<const TensorReader *>(
+      PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (!reader)
+    nb::raise_python_error();
+  if (reader->version.major != 1 || !reader->read)
+    throw nb::value_error("DLPack's interface has another version");
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+dltensor Steady::describe(nb::handle tensor) const {
+  dltensor described;
+  if (!PyType_IsSubtype(Py_TYPE(tensor.ptr()), type))
+    throw nb::type_error("not a tensor");
+  if (reader->read(tensor.ptr(), &described))
+    nb::raise_python_error();
+  return described;
+}
+
+Steady::Place Steady::placeOf(const dltensor &tensor) {
+  return {tensor.dtype, tensor.device,
+          std::vector(tensor.shape, tensor.shape + tensor.ndim),
+          std::vector(tensor.strides, tensor.strides + tensor.ndim)};
+}
+
+bool Steady::find(PyObject *tensor, const Place &place, void *&address) const {
+  if (!PyType_IsSubtype(Py_TYPE(tensor), type))
+    return false;
+  dltensor found;
+  if (reader->read(tensor, &found)) {
+    // A tensor without memory; who binds it says so.
+    PyErr_Clear();
+    return false;
+  }
+  if (found.dtype != place.type ||
+      found.device.device_type != place.device.device_type ||
+      found.device.device_id != place.device.device_id ||
+      static_cast<size_t>(found.ndim) != place.shape.size())
+    return false;
+  for (size_t i = 0; i < place.shape.size(); ++i)
+    if (found.shape[i] != place.shape[i] ||
+        (found.strides[i] != place.strides[i] && found.shape[i] != 1))
+      return false;
+  address = static_cast<char *>(found.data) + found.byte_offset;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Building
+//===----------------------------------------------------------------------===//
+
+size_t Steady::addLaunch(const std::vector<int64_t> &heights,
+                         const std::vector<int64_t> &widths,
+                         const std::vector<int64_t> &keys,
+                         const std::vector<int64_t> &rows,
+                         const std::vector<uintptr_t> &pointers,
+                         size_t gradient) {
+  Launch &launch = launches.emplace_back();
+  size_t count = heights.size();
+  launch.gradient = gradient;
+  launch.planes = count ? pointers.size() / count : 0;
+  for (uintptr_t pointer : pointers)
+    launch.pointers.push_back(reinterpret_cast<void *>(pointer));
+  for (size_t i = 0; i < count; ++i)
+    launch.tensors.push_back({heights[i], widths[i], 0, keys[i], rows[i],
+                              &launch.pointers[i * launch.planes]});
+  int64_t last = count ? *std::max_element(rows.begin(), rows.end()) : -1;
+  launch.steps.resize(last + 1);
+  return launches.size() - 1;
+}
+
+void Steady::add(nb::handle param, nb::handle state, size_t launch,
+                 size_t tensor,
+                 const std::vector<std::pair<nb::object, uintptr_t>> &planes,
+                 nb::handle gradient) {
+  dltensor described = describe(param);
+  Param &added = params.emplace_back();
+  added.tensor = param.ptr();
+  added.state = state.is_none() ? nullptr : state.ptr();
+  added.address = static_cast<char *>(described.data) + described.byte_offset;
+  added.place = placeOf(described);
+  added.gradient = placeOf(describe(gradient));
+  added.launch = static_cast<int64_t>(launch);
+  added.index = static_cast<int64_t>(tensor);
+  for (const auto &[name, address] : planes)
+    added.planes.emplace_back(name, reinterpret_cast<void *>(address));
+}
+
+void Steady::addIdle(nb::handle param) {
+  Param &added = params.emplace_back();
+  added.tensor = param.ptr();
+  added.launch = -1;
+}
+
+void Steady::setStates(nb::dict all) {
+  states.clear();
+  for (auto [key, value] : all)
+    states.emplace_back(key.ptr(), value.ptr());
+}
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+/// Whether a negation has been put off, which DLPack does not tell. That
+/// happens to imaginary parts, which have gaps unless they are one number.
+bool Steady::isNegative(nb::handle tensor) const {
+  PyObject *self = tensor.ptr();
+  nb::object result = nb::steal(PyObject_VectorcallMethod(
+      isNegName.ptr(), &self, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  if (!result.is_valid())
+    nb::raise_python_error();
+  return result.ptr() != Py_False;
+}
+
+bool Steady::readGradient(Param &param) {
+  nb::object gradient =
+      nb::steal(PyObject_GetAttr(param.tensor, gradName.ptr()));
+  if (!gradient.is_valid())
+    nb::raise_python_error();
+  if (param.launch < 0 || gradient.is_none())
+    return param.launch < 0 && gradient.is_none();
+  void *address = nullptr;
+  if (!find(gradient.ptr(), param.gradient, address) ||
+      (param.gradient.numel() == 1 && isNegative(gradient)))
+    return false;
+  Launch &launch = launches[param.launch];
+  launch.pointers[param.index * launch.planes + launch.gradient] = address;
+  return true;
+}
+
+bool Steady::readPlanes(const Param &param) const {
+  for (const auto &[name, address] : param.planes) {
+    PyObject *plane = PyDict_GetItemWithError(param.state, name.ptr());
+    dltensor found;
+    if (!plane || !PyType_IsSubtype(Py_TYPE(plane), type) ||
+        reader->read(plane, &found)) {
+      PyErr_Clear();
+      return false;
+    }
+    if (static_cast<char *>(found.data) + found.byte_offset != address)
+      return false;
+  }
+  return true;
+}
+
+bool Steady::readStep(const Param &param) {
+  if (!count.is_valid())
+    return true;
+  PyObject *value = PyDict_GetItemWithError(param.state, count.ptr());
+  if (!value || !PyLong_CheckExact(value)) {
+    PyErr_Clear();
+    return false;
+  }
+  int64_t taken = PyLong_AsLongLong(value);
+  if (taken < 0) {
+    PyErr_Clear();
+    return false;
+  }
+  Launch &launch = launches[param.launch];
+  int64_t &known = launch.steps[launch.tensors[param.index].scalar_row];
+  if (known < 0)
+    known = taken;
+  return known == taken;
+}
+
+bool Steady::readParam(Param &param) {
+  if (!readGradient(param))
+    return false;
+  if (param.launch < 0)
+    return true;
+  void *address = nullptr;
+  return find(param.tensor, param.place, address) && address == param.address &&
+         readPlanes(param) && readStep(param);
+}
+
+bool Steady::sameStates(PyObject *all) const {
+  if (static_cast<size_t>(PyDict_Size(all)) != states.size())
+    return false;
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  for (auto [param, state] : states)
+    if (!PyDict_Next(all, &position, &key, &value) || key != param ||
+        value != state)
+      return false;
+  return true;
+}
+
+bool Steady::readGroup(PyObject *group, size_t &next) {
+  PyObject *list = PyDict_GetItemWithError(group, paramsName.ptr());
+  if (!list || !PyList_Check(list)) {
+    PyErr_Clear();
+    return false;
+  }
+  // A look at a gradient may run code that changes the list.
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i, ++next)
+    if (next >= params.size() ||
+        params[next].tensor != PyList_GET_ITEM(list, i) ||
+        !readParam(params[next]))
+      return false;
+  return true;
+}
+
+bool Steady::read(nb::list groups, nb::dict all) {
+  if (!sameStates(all.ptr()))
+    return false;
+  for (Launch &launch : launches)
+    std::fill(launch.steps.begin(), launch.steps.end(), -1);
+  size_t next = 0;
+  for (nb::handle group : groups)
+    if (!PyDict_Check(group.ptr()) || !readGroup(group.ptr(), next))
+      return false;
+  return next == params.size();
+}
+
+std::vector<tdm_tensor> Steady::gradients(size_t launch) const {
+  std::vector<tdm_tensor> list = launches.at(launch).tensors;
+  for (tdm_tensor &tensor : list) {
+    tensor.columns *= tensor.rows;
+    tensor.rows = 1;
+    tensor.scalar_row = 0;
+    tensor.planes += launches[launch].gradient;
+  }
+  return list;
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+std::vector<int64_t> Steady::steps(size_t launch) const {
+  return launches.at(launch).steps;
+}
+
+void Steady::store(size_t launch, const std::vector<int64_t> &steps) {
+  if (!count.is_valid())
+    return;
+  std::vector<nb::object> values;
+  for (int64_t step : steps)
+    values.push_back(nb::int_(step));
+  for (const Param &param : params)
+    if (param.launch == static_cast<int64_t>(launch)) {
+      int64_t row = launches[launch].tensors[param.index].scalar_row;
+      if (PyDict_SetItem(param.state, count.ptr(), values.at(row).ptr()))
+        nb::raise_python_error();
+    }
+}

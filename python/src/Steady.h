@@ -1,0 +1,125 @@
+//===- Steady.h - Tensors that only change their gradients ------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the parameters of an optimizer whose last step is to be
+// taken again with other gradients, as most steps are.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_PYTHON_STEADY_H
+#define TANDEM_PYTHON_STEADY_H
+
+#include "tandem-runtime/tandem_runtime.h"
+#include <functional>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
+
+/// What DLPack says of a framework's tensor, without taking hold of it. The
+/// first fields of DLPackExchangeAPI, version 1.
+struct TensorReader {
+  struct Version {
+    uint32_t major, minor;
+  };
+  Version version;
+  const void *earlier;
+  void *allocate, *exportManaged, *importManaged;
+  int (*read)(PyObject *tensor, nanobind::dlpack::dltensor *out);
+};
+
+/// Knows where the parameters of an optimizer and their states lie, and sees in
+/// a fraction of a microsecond each whether they still do and where gradients
+/// are. It does not own the parameters and states.
+class Steady {
+public:
+  /// `type` is the framework's tensor; `count` what states call their number of
+  /// steps, empty if they have none.
+  Steady(nanobind::handle type, const std::string &count);
+
+  /// Adds a launch, whose tensors are given by what a plan takes; returns its
+  /// number. `gradient` is the position of the gradient among the planes.
+  size_t addLaunch(const std::vector<int64_t> &heights,
+                   const std::vector<int64_t> &widths,
+                   const std::vector<int64_t> &keys,
+                   const std::vector<int64_t> &rows,
+                   const std::vector<uintptr_t> &pointers, size_t gradient);
+
+  /// Adds a parameter, in the order of the param groups, and its place in a
+  /// launch; `planes` are the names and addresses in its state. `layout` is a
+  /// tensor with the strides of the gradient.
+  void add(nanobind::handle param, nanobind::handle state, size_t launch,
+           size_t tensor,
+           const std::vector<std::pair<nanobind::object, uintptr_t>> &planes,
+           nanobind::handle gradient);
+  /// Adds one that has no gradient.
+  void addIdle(nanobind::handle param);
+  /// The optimizer's states are these and no others.
+  void setStates(nanobind::dict states);
+
+  /// Whether everything is where it was, but for gradients and counts of steps.
+  bool read(nanobind::list groups, nanobind::dict states);
+  /// The number of steps that the tensors of each row have taken.
+  std::vector<int64_t> steps(size_t launch) const;
+  /// Stores the number of steps of each row.
+  void store(size_t launch, const std::vector<int64_t> &steps);
+  const std::vector<tdm_tensor> &tensors(size_t launch) const {
+    return launches[launch].tensors;
+  }
+  /// The gradients alone, each a vector.
+  std::vector<tdm_tensor> gradients(size_t launch) const;
+
+private:
+  /// How a tensor lies in memory.
+  struct Place {
+    nanobind::dlpack::dtype type;
+    nanobind::dlpack::device device;
+    std::vector<int64_t> shape, strides;
+    int64_t numel() const {
+      return std::accumulate(shape.begin(), shape.end(), int64_t(1),
+                             std::multiplies<>());
+    }
+  };
+  struct Launch {
+    std::vector<tdm_tensor> tensors;
+    std::vector<void *> pointers;
+    std::vector<int64_t> steps;
+    size_t gradient, planes;
+  };
+  struct Param {
+    PyObject *tensor, *state;
+    void *address;
+    Place place, gradient;
+    /// Negative for a parameter without a gradient.
+    int64_t launch, index;
+    std::vector<std::pair<nanobind::object, void *>> planes;
+  };
+
+  nanobind::dlpack::dltensor describe(nanobind::handle tensor) const;
+  static Place placeOf(const nanobind::dlpack::dltensor &tensor);
+  /// The address of a tensor in that place; false if it is in another.
+  bool find(PyObject *tensor, const Place &place, void *&address) const;
+  bool readParam(Param &param);
+  bool readGradient(Param &param);
+  bool isNegative(nanobind::handle tensor) const;
+  bool readPlanes(const Param &param) const;
+  bool readStep(const Param &param);
+  bool sameStates(PyObject *states) const;
+  bool readGroup(PyObject *group, size_t &next);
+
+  const TensorReader *reader;
+  PyTypeObject *type;
+  nanobind::object count, gradName, isNegName, paramsName;
+  std::vector<Launch> launches;
+  std::vector<Param> params;
+  std::vector<std::pair<PyObject *, PyObject *>> states;
+};
+
+#endif // TANDEM_PYTHON_STEADY_H

@@ -1,0 +1,69 @@
+"""Counts of steps in the memory of a GPU, for steps that the host does not follow.
+
+Parameters that have taken all of their steps together share one count, so that a step
+increments few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+
+def new(value: int, device: torch.device) -> torch.Tensor:
+    """A count."""
+    return torch.full((), value, dtype=torch.int64, device=device)
+
+
+def part(optimizer) -> None:
+    """Gives parameters that now step without others a count of their own."""
+    holders: dict[int, int] = {}
+    moving: dict[int, list[dict]] = {}
+    for param, state in optimizer.state.items():
+        lane = optimizer._lanes.of(param)
+        if not lane or not isinstance(state.get(lane.step), torch.Tensor):
+            continue
+        key = id(state[lane.step])
+        holders[key] = holders.get(key, 0) + 1
+        if optimizer._has_gradient(param):
+            moving.setdefault(key, []).append((lane, state))
+    for key, found in moving.items():
+        if len(found) == holders[key]:
+            continue
+        if found[0][0].place.is_capturing:
+            raise RuntimeError(
+                "some parameters step here without others that they have stepped with "
+                "so far, which a CUDA graph cannot begin with; take a step with the "
+                "same gradients before the capture"
+            )
+        own = found[0][1][found[0][0].step].clone()
+        for lane, state in found:
+            state[lane.step] = own
+
+
+def adopt(optimizer) -> None:
+    """Keeps the counts that a state dict has brought where the optimizer needs them."""
+    known: dict[tuple, torch.Tensor] = {}
+    for (lane, state), value in _values(optimizer):
+        if optimizer.capturable:
+            key = lane.device, value
+            if key not in known:
+                known[key] = new(value, lane.device)
+            value = known[key]
+        state[lane.step] = value
+
+
+def _values(optimizer) -> Iterable[tuple[tuple, int]]:
+    """Each state with a count, and its value; one transfer for each device."""
+    found = [(lane, state) for param, state in optimizer.state.items()
+             if (lane := optimizer._lanes.of(param)) and lane.step in state]
+    tensors: dict[torch.device, list[torch.Tensor]] = {}
+    for lane, state in found:
+        if isinstance(count := state[lane.step], torch.Tensor):
+            tensors.setdefault(count.device, []).append(count)
+    numbers = {device: iter(torch.stack([t.reshape(()) for t in counts]).tolist())
+               for device, counts in tensors.items()}
+    return [((lane, state), int(next(numbers[count.device])
+                                if isinstance(count := state[lane.step], torch.Tensor)
+                                else count)) for lane, state in found]

@@ -1,0 +1,94 @@
+"""Where parameters are and kernels run: the CPU, or a GPU that PyTorch works on."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+
+from tandem import _kernel
+from tandem._convert import CPU, Host
+
+
+class GPU(Host):
+    """A GPU of PyTorch's. All work is done in PyTorch's current stream of it."""
+
+    def __init__(self, ordinal: int):
+        self.torch_device = torch.device("cuda", ordinal)
+        self.device = _kernel._device(ordinal)
+        self.target = self.device.target
+        self._plans: dict[tuple, _kernel.Plan] = {}
+
+    @property
+    def stream(self) -> int:
+        """PyTorch's current stream."""
+        return torch.cuda.current_stream(self.torch_device).cuda_stream
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether what is done in the stream becomes a part of a CUDA graph."""
+        with torch.cuda.device(self.torch_device):
+            return torch.cuda.is_current_stream_capturing()
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Has PyTorch put its own kernels into the stream."""
+        work()
+
+    def launch(self, plan: _kernel.Plan, hypers, integers, threads: int = 0) -> int:
+        """Puts a step into the stream."""
+        plan.launch_async(hypers, integers, stream=self.stream)
+        return 0
+
+    def plan(self, kernel: _kernel.Kernel) -> _kernel.Plan:
+        """A plan for the next launch; it keeps its memory for those that follow in the
+        same stream and thread."""
+        self._refuse_capture()
+        key = kernel, self.stream, threading.get_ident()
+        if key not in self._plans:
+            self._plans[key] = _kernel.Plan(kernel, self.device)
+        return self._plans[key]
+
+    def copy(self, to: int, source: int, bytes: int) -> None:
+        """Copies memory, when the GPU has done its work."""
+        self._refuse_capture()
+        self.device._native.copy(to, source, bytes)
+
+    def clear(self, to: int, bytes: int) -> None:
+        """Makes memory zero, when the GPU has done its work."""
+        zeros = (ctypes.c_char * bytes)()
+        self.copy(to, ctypes.addressof(zeros), bytes)
+
+    def _refuse_capture(self) -> None:
+        if self.is_capturing:
+            raise RuntimeError(
+                "a CUDA graph cannot have conversions of weights or gradients that are "
+                "stored in codes; take a strategy that stores both as PyTorch does, or "
+                "leave backward passes and steps out of the graph"
+            )
+
+
+@lru_cache(maxsize=None)
+def _gpu(ordinal: int) -> GPU:
+    return GPU(ordinal)
+
+
+# The extension reports plans that outlive the interpreter.
+atexit.register(_gpu.cache_clear)
+
+
+def place_of(tensor: torch.Tensor) -> Host | None:
+    """Where a tensor is; None where no kernel runs."""
+    if tensor.is_cpu:
+        return CPU
+    if tensor.is_cuda:
+        return _gpu(tensor.device.index)
+    return None
+
+
+def torch_device(place: Host) -> torch.device:
+    """What PyTorch calls a place."""
+    return torch.device("cpu") if place is CPU else place.torch_device

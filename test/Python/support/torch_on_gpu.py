@@ -1,0 +1,102 @@
+#===- torch_on_gpu.py - PyTorch as if on a GPU -----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements what has tandem.torch take tensors of the CPU for those of a
+# GPU: the driver without a GPU shares the memory of the process.
+#
+#===----------------------------------------------------------------------===#
+"""`with gpu.holds_torch():` runs optimizers on the GPU; `Graph` captures a step."""
+
+import ctypes
+from contextlib import contextmanager
+
+import torch
+
+from support.fake_gpu import FakeGPU
+from tandem.torch import _place
+
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+
+
+class FakePlace(_place.GPU):
+    """A GPU whose memory is the CPU's. What PyTorch would put into the stream itself
+    is a function there."""
+
+    def __init__(self, gpu, ordinal, stream):
+        super().__init__(ordinal)
+        self.torch_device, self._gpu, self._stream = torch.device("cpu"), gpu, stream
+        self._work = []
+        self._function = _FUNCTION(lambda at: self._do(at))
+
+    @property
+    def stream(self):
+        return self._stream
+
+    @property
+    def is_capturing(self):
+        return bool(self._gpu.library.fake_cuda_is_capturing(ctypes.c_void_p(self._stream)))
+
+    def _do(self, at):
+        with torch.no_grad():
+            self._work[at]()
+
+    def call(self, work):
+        self._work.append(work)
+        self._gpu.library.fake_cuda_enqueue(ctypes.c_void_p(self._stream), self._function,
+                                            len(self._work) - 1)
+
+
+class TorchGPU(FakeGPU):
+    """GPUs that hold the tensors for which `ordinal_of` gives a number, all by default."""
+
+    def __init__(self, count=1):
+        super().__init__()
+        self.library.fake_cuda_create_stream.restype = ctypes.c_void_p
+        self.library.fake_cuda_set_devices(count)
+        streams = [self.library.fake_cuda_create_stream() for _ in range(count)]
+        self.places = [FakePlace(self, i, s) for i, s in enumerate(streams)]
+        self.stream = ctypes.c_void_p(streams[0])
+
+    @contextmanager
+    def holds_torch(self, ordinal_of=lambda tensor: 0):
+        """While it lasts, tensors of the CPU are on GPUs."""
+        def place_of(tensor):
+            if not tensor.is_cpu:
+                return before(tensor)
+            ordinal = ordinal_of(tensor)
+            return before(tensor) if ordinal is None else self.places[ordinal]
+
+        before, _place.place_of = _place.place_of, place_of
+        self.library.fake_cuda_share_memory(1)
+        self.library.fake_cuda_work_at_once(1)
+        try:
+            yield
+        finally:
+            _place.place_of = before
+            self.library.fake_cuda_share_memory(0)
+            self.library.fake_cuda_work_at_once(0)
+            self.check()
+
+    @contextmanager
+    def captures(self):
+        """What happens in it becomes a graph, which is yielded."""
+        graph = Graph(self)
+        self.library.fake_cuda_begin_capture(self.stream)
+        try:
+            yield graph
+        finally:
+            graph.number = self.library.fake_cuda_end_capture(self.stream)
+
+
+class Graph:
+    """What torch.cuda.CUDAGraph would be."""
+
+    def __init__(self, gpu):
+        self._gpu, self.number = gpu, None
+
+    def replay(self):
+        self._gpu.library.fake_cuda_launch_graph(self.number, self._gpu.stream)
+        self._gpu.library.fake_cuda_synchronize(self._gpu.stream)
+        self._gpu.check()
