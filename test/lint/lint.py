@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOMS = ("benchmarks", "cmake", "docs", "examples", "include", "lib", "python",
-         "runtime", "scripts", "test", "tools")
+         "runtime", "scripts", "test", "tools", "verification")
 CODE = (".c", ".cpp", ".h")
 TEXT = CODE + (".cmake", ".md", ".mlir", ".py", ".sh", ".td", ".test", ".txt")
 LONGEST = 800

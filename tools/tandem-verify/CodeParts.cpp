@@ -1,0 +1,438 @@
+//===- CodeParts.cpp - Codes of every f32 ---------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the parts that write every f32 as each kind of code, and
+// read every code. The rules are those of docs/Numerics.md, section 5.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FloatLanes.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+#include <functional>
+
+using namespace mlir::tandem::verify;
+
+static float toFloat(uint32_t bits) { return llvm::bit_cast<float>(bits); }
+static uint32_t toBits(float x) {
+  return std::isnan(x) ? 0x7FFFFFFF : llvm::bit_cast<uint32_t>(x);
+}
+
+//===----------------------------------------------------------------------===//
+// Parts
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A storage of one number an element: its planes, what a number is written as,
+/// and what planes are read as.
+struct Storage {
+  std::string name, text;
+  /// The bytes of each plane.
+  std::vector<unsigned> planes;
+  using Codes = std::array<uint16_t, 2>;
+  std::function<Codes(float)> write;
+  std::function<float(Codes)> read;
+};
+
+void put(Array &array, size_t index, uint16_t code) {
+  if (array.getBytes() == 1)
+    array.get<uint8_t>()[index] = uint8_t(code);
+  else
+    array.get<uint16_t>()[index] = code;
+}
+
+std::vector<PlaneDecl> declare(const Storage &storage) {
+  std::vector<PlaneDecl> planes = {{"q", storage.planes[0]}};
+  if (storage.planes.size() == 2)
+    planes.push_back({"q.low", storage.planes[1]});
+  return planes;
+}
+
+/// Every f32, written.
+class WritePart : public Part {
+public:
+  explicit WritePart(const Storage &storage)
+      : Part(storage.name + "-write", "every f32 as " + storage.text),
+        storage(storage) {
+    inputs = {{"x", 4}};
+    results = declare(storage);
+    units = blockSize;
+    kernel = writeKernel("f32, f32", {{"x", floatStorage("f32")}},
+                         {{"q", storage.text}},
+                         "  %x = tandem.load %t_x : !x -> f32\n"
+                         "  tandem.store %x, %t_q : f32, !q\n");
+  }
+
+  void fill(Block &block) const override { fillFloats(block); }
+
+  void expect(Block &block) const override {
+    const auto *x = block.inputs[0].get<uint32_t>();
+    for (size_t i = 0; i < block.size; ++i) {
+      Storage::Codes codes = storage.write(toFloat(x[i]));
+      for (size_t plane = 0; plane < block.expected.size(); ++plane)
+        put(block.expected[plane], i, codes[plane]);
+    }
+  }
+
+private:
+  Storage storage;
+};
+
+/// Every code, read: 2^16 of two planes of 16 bits a unit.
+class ReadPart : public Part {
+public:
+  explicit ReadPart(const Storage &storage)
+      : Part(storage.name + "-read", "every code of " + storage.text),
+        storage(storage) {
+    inputs = declare(storage);
+    results = {{"r", 4}};
+    unsigned bits = 0;
+    for (unsigned bytes : storage.planes)
+      bits += 8 * bytes;
+    units = uint64_t(1) << (std::max(bits, 16u) - 16);
+    lowBits = storage.planes.size() == 2 ? 8 * storage.planes[1] : 0;
+    kernel = writeKernel("f32, f32", {{"q", storage.text}},
+                         {{"r", floatStorage("f32")}},
+                         "  %x = tandem.load %t_q : !q -> f32\n"
+                         "  tandem.store %x, %t_r : f32, !r\n");
+  }
+
+  void fill(Block &block) const override {
+    block.size = blockSize;
+    for (size_t i = 0; i < blockSize; ++i) {
+      uint64_t all = block.unit << 16 | i;
+      put(block.inputs[0], i, uint16_t(all >> lowBits));
+      if (lowBits)
+        put(block.inputs[1], i, uint16_t(all & ((1u << lowBits) - 1)));
+    }
+  }
+
+  void expect(Block &block) const override {
+    for (size_t i = 0; i < blockSize; ++i) {
+      Storage::Codes codes = {uint16_t(block.inputs[0].at(i)), 0};
+      if (lowBits)
+        codes[1] = uint16_t(block.inputs[1].at(i));
+      block.expected[0].get<uint32_t>()[i] = toBits(storage.read(codes));
+    }
+  }
+
+private:
+  Storage storage;
+  unsigned lowBits;
+};
+
+//===----------------------------------------------------------------------===//
+// Small floats of any widths
+//===----------------------------------------------------------------------===//
+
+enum class Specials { IEEE, NaN, NegativeZero, None };
+
+/// The parameters of #scaled.minifloat.
+struct Minifloat {
+  int exponent, mantissa, bias;
+  Specials specials = Specials::NaN;
+  bool isTowardZero = false;
+  /// The exponents that are written.
+  int least = -10000, most = 10000;
+
+  int signBit() const { return exponent + mantissa; }
+  int lastCode() const {
+    int all = 1 << signBit();
+    switch (specials) {
+    case Specials::IEEE:
+      return all - (1 << mantissa) - 1;
+    case Specials::NaN:
+      return all - 2;
+    default:
+      return all - 1;
+    }
+  }
+
+  double decodeMagnitude(int code) const {
+    int field = code >> mantissa, low = code & ((1 << mantissa) - 1);
+    double share = std::ldexp(low, -mantissa);
+    return field ? std::ldexp(1 + share, field - bias)
+                 : std::ldexp(share, 1 - bias);
+  }
+
+  double getLargest() const {
+    double all = decodeMagnitude(lastCode());
+    double written =
+        std::ldexp(2 - std::ldexp(1.0, -mantissa), std::min(most, 1000));
+    return std::min(all, written);
+  }
+
+  uint16_t encodeSpecial(float x) const {
+    int negative = std::signbit(x) << signBit();
+    switch (specials) {
+    case Specials::IEEE:
+      return std::isnan(x) ? (1 << signBit()) - 1 : (lastCode() + 1) | negative;
+    case Specials::NaN:
+      return (1 << signBit()) - 1;
+    case Specials::NegativeZero:
+      return 1 << signBit();
+    case Specials::None:
+      return lastCode() | (std::isnan(x) ? 0 : negative);
+    }
+    return 0;
+  }
+
+  uint16_t encode(float x, double largest) const {
+    if (!std::isfinite(x))
+      return encodeSpecial(x);
+    double a = std::min(std::fabs(double(x)), largest);
+    if (a != 0 && least > -10000)
+      a = std::max(a, std::ldexp(1.0, least));
+    // An f32 of zero has no exponent; the least one serves as well.
+    int own = a == 0 ? -1000 : std::ilogb(a);
+    int place = std::max(own, 1 - bias);
+    double ulps = std::ldexp(a, mantissa - place);
+    ulps = isTowardZero ? std::floor(ulps) : std::nearbyint(ulps);
+    int code = ((place - (1 - bias)) << mantissa) + int(ulps);
+    bool hasSign = code != 0 || specials != Specials::NegativeZero;
+    return uint16_t(code | (std::signbit(x) && hasSign) << signBit());
+  }
+
+  float decode(uint16_t bits) const {
+    int code = bits & ((1 << signBit()) - 1);
+    bool isNegative = bits >> signBit() & 1;
+    float nan = std::numeric_limits<float>::quiet_NaN();
+    if (code > lastCode())
+      return specials == Specials::IEEE && code == lastCode() + 1
+                 ? (isNegative ? -INFINITY : INFINITY)
+                 : nan;
+    if (specials == Specials::NegativeZero && isNegative && code == 0)
+      return nan;
+    double a = decodeMagnitude(code);
+    return float(isNegative ? -a : a);
+  }
+};
+} // namespace
+
+static Storage makeMinifloat(const char *name, const char *text,
+                             Minifloat format) {
+  unsigned bytes = format.signBit() < 8 ? 1 : 2;
+  double largest = format.getLargest();
+  return {name,
+          ("#tandem.coded<#scaled.minifloat<" + llvm::Twine(text) + ">>").str(),
+          {bytes},
+          [=](float x) { return Storage::Codes{format.encode(x, largest), 0}; },
+          [=](Storage::Codes codes) { return format.decode(codes[0]); }};
+}
+
+//===----------------------------------------------------------------------===//
+// The dynamic code
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct Dynamic {
+  explicit Dynamic(bool isSigned) : isSigned(isSigned) {
+    for (int i = 0; i < 6; ++i)
+      ends[i] = float(std::pow(10.0L, i - 6) * (1 + 0.9L / count(i)));
+    top = float((1 + getExact(6, count(6) - 1)) / 2);
+    least[0] = float((isSigned ? getExact(0, 0) : getExact(0, 1)) / 2);
+    least[1] = float(getExact(1, 0) / 2);
+  }
+
+  int count(int decade) const { return 1 << (isSigned ? decade : decade + 1); }
+  long double getExact(int decade, int k) const {
+    return std::pow(10.0L, decade - 6) *
+           (0.1L + 0.9L * (k + 0.5L) / count(decade));
+  }
+  int zero() const { return isSigned ? 127 : 0; }
+  int nan() const { return isSigned ? 126 : 1; }
+
+  int findRank(float a) const {
+    int decade = 0;
+    while (decade < 6 && a >= ends[decade])
+      ++decade;
+    float unit = a * float(std::pow(10.0, 6 - decade));
+    float place = std::fmaf(unit, float(10.0 / 9), float(8.0 / 9));
+    place = std::fmin(std::fmax(place, 1.0f), 0x1.fffffep0f);
+    int number = int(place * float(count(decade)));
+    return isSigned ? number : number - 1;
+  }
+
+  uint16_t encode(float x) const {
+    bool isNegative = x < 0;
+    if (!std::isfinite(x) || (isNegative && !isSigned))
+      return uint16_t(nan());
+    float a = std::fmin(std::fabs(x), 1.0f);
+    if (a < least[isNegative])
+      return uint16_t(zero());
+    int rank = findRank(a);
+    // What would be the NaN's.
+    if (isNegative || !isSigned)
+      rank = std::max(rank, 2);
+    if (x >= top)
+      rank = 255 - zero();
+    return uint16_t(zero() + (isNegative ? -rank : rank));
+  }
+
+  float decode(uint16_t code) const {
+    if (code == nan())
+      return std::numeric_limits<float>::quiet_NaN();
+    int offset = int(code) - zero(), rank = std::abs(offset);
+    if (offset == 0)
+      return 0;
+    if (code == 255)
+      return 1;
+    int number = isSigned ? rank : rank + 1;
+    int power = std::ilogb(double(number));
+    int decade = isSigned ? power : power - 1;
+    float share = float((number - (1 << power) + 0.5) / (1 << power));
+    float value =
+        std::fmaf(share, 0.9f, 0.1f) * float(std::pow(10.0L, decade - 6));
+    return offset < 0 ? -value : value;
+  }
+
+  bool isSigned;
+  float ends[6], top, least[2];
+};
+} // namespace
+
+static Storage makeDynamic(const char *sign) {
+  Dynamic code(llvm::StringRef(sign) == "signed");
+  return {std::string("dynamic-") + sign,
+          llvm::formatv("#tandem.coded<#scaled.dynamic<{0}>>", sign).str(),
+          {1},
+          [=](float x) { return Storage::Codes{code.encode(x), 0}; },
+          [=](Storage::Codes codes) { return code.decode(codes[0]); }};
+}
+
+//===----------------------------------------------------------------------===//
+// Integers, remainders, residuals
+//===----------------------------------------------------------------------===//
+
+static Storage makeSoftsign() {
+  auto write = [](float x) {
+    float z = std::fmin(std::fmax(x, -1.0f), 1.0f);
+    float companded = (2 * z) / (1 + std::fabs(z));
+    int code = std::isfinite(x) ? int(std::nearbyint(127 * companded)) : -128;
+    return Storage::Codes{uint16_t(code & 0xFF), 0};
+  };
+  auto read = [](Storage::Codes codes) {
+    if (codes[0] == 0x80)
+      return std::numeric_limits<float>::quiet_NaN();
+    float w = float(int8_t(codes[0])) / 127;
+    return w / (2 - std::fabs(w));
+  };
+  return {"softsign", "#tandem.coded<#scaled.softsign>", {1}, write, read};
+}
+
+static Storage makeRoot() {
+  auto write = [](float x) {
+    float z = std::fmin(std::sqrt(x), 1.0f);
+    bool isNumber = std::isfinite(x) && !(x < 0);
+    int code = isNumber ? int(std::nearbyint(254 * z)) : 255;
+    return Storage::Codes{uint16_t(code), 0};
+  };
+  auto read = [](Storage::Codes codes) {
+    float root = float(codes[0]) / 254;
+    return codes[0] == 255 ? std::numeric_limits<float>::quiet_NaN()
+                           : root * root;
+  };
+  return {"root", "#tandem.coded<#scaled.root>", {1}, write, read};
+}
+
+static Storage makeRemainder() {
+  auto write = [](float x) {
+    uint32_t bits = llvm::bit_cast<uint32_t>(x);
+    if (std::isnan(x))
+      return Storage::Codes{0x7FFF, 0};
+    return Storage::Codes{uint16_t((uint64_t(bits) + 0x8000) >> 16),
+                          uint16_t(bits)};
+  };
+  auto read = [](Storage::Codes codes) {
+    auto high = uint16_t(codes[0] - (codes[1] >> 15));
+    return toFloat(uint32_t(high) << 16 | codes[1]);
+  };
+  return {"remainder", "#tandem.remainder", {2, 2}, write, read};
+}
+
+static uint16_t roundToBF16(float x) {
+  uint32_t bits = llvm::bit_cast<uint32_t>(x);
+  if (std::isnan(x))
+    return 0x7FFF;
+  return uint16_t((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+/// Half a unit in the last place of a finite bf16.
+static float getHalfUlp(uint16_t high) {
+  int field = std::max(high >> 7 & 0xFF, 1);
+  return std::ldexp(1.0f, field - 127 - 8);
+}
+
+static bool isFiniteBF16(uint16_t high) { return (high & 0x7F80) != 0x7F80; }
+
+static Storage makeResidual() {
+  auto write = [](float x) {
+    uint16_t high = roundToBF16(x);
+    if (!isFiniteBF16(high))
+      return Storage::Codes{high, 0};
+    float rest = (x - toFloat(uint32_t(high) << 16)) / getHalfUlp(high);
+    return Storage::Codes{high,
+                          uint16_t(int(std::nearbyint(rest * 127)) & 0xFF)};
+  };
+  auto read = [](Storage::Codes codes) {
+    float high = toFloat(uint32_t(codes[0]) << 16);
+    if (!isFiniteBF16(codes[0]))
+      return high;
+    float share = float(int8_t(codes[1])) / 127;
+    return high + share * getHalfUlp(codes[0]);
+  };
+  return {"residual", "#tandem.residual<bf16, i8>", {2, 1}, write, read};
+}
+
+//===----------------------------------------------------------------------===//
+// All storages
+//===----------------------------------------------------------------------===//
+
+static std::vector<Storage> makeStorages() {
+  using S = Specials;
+  return {
+      makeDynamic("signed"),
+      makeDynamic("unsigned"),
+      makeSoftsign(),
+      makeRoot(),
+      makeRemainder(),
+      makeResidual(),
+      makeMinifloat("e2m1", "exponent = 2, mantissa = 1, specials = none",
+                    {2, 1, 1, S::None}),
+      makeMinifloat("e2m3", "exponent = 2, mantissa = 3, specials = none",
+                    {2, 3, 1, S::None}),
+      makeMinifloat("e3m2", "exponent = 3, mantissa = 2, specials = none",
+                    {3, 2, 3, S::None}),
+      makeMinifloat(
+          "e4m3fnuz",
+          "exponent = 4, mantissa = 3, bias = 8, specials = negative_zero",
+          {4, 3, 8, S::NegativeZero}),
+      makeMinifloat(
+          "e5m2fnuz",
+          "exponent = 5, mantissa = 2, bias = 16, specials = negative_zero",
+          {5, 2, 16, S::NegativeZero}),
+      makeMinifloat("e3m4", "exponent = 3, mantissa = 4", {3, 4, 3, S::NaN}),
+      makeMinifloat("e5m10", "exponent = 5, mantissa = 10, specials = ieee",
+                    {5, 10, 15, S::IEEE}),
+      makeMinifloat("e8m3",
+                    "exponent = 8, mantissa = 3, specials = ieee, rounding = "
+                    "toward_zero",
+                    {8, 3, 127, S::IEEE, true}),
+      makeMinifloat("e7m7",
+                    "exponent = 8, mantissa = 7, specials = ieee, rounding = "
+                    "toward_zero, exponents = [-62, 63]",
+                    {8, 7, 127, S::IEEE, true, -62, 63})};
+}
+
+void mlir::tandem::verify::addCodeParts(Parts &parts) {
+  for (const Storage &storage : makeStorages()) {
+    parts.push_back(std::make_unique<WritePart>(storage));
+    parts.push_back(std::make_unique<ReadPart>(storage));
+  }
+}

@@ -1,0 +1,115 @@
+//===- Listings.h - The listings of docs/MCF.md -----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the listings of docs/MCF.md, line by line, in the
+// arithmetic of a small format.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_VERIFY_LISTINGS_H
+#define TANDEM_VERIFY_LISTINGS_H
+
+#include "SmallFloat.h"
+
+namespace mlir::tandem::verify {
+
+struct Two {
+  Reals x, y;
+};
+
+template <typename F>
+struct Listings {
+  static TANDEM_LANES Two fastTwoSum(Reals a, Reals b) {
+    Reals x = F::add(a, b);
+    return {x, F::sub(b, F::sub(x, a))};
+  }
+
+  static TANDEM_LANES Two twoSum(Reals a, Reals b) {
+    Reals x = F::add(a, b);
+    Reals b1 = F::sub(x, a);
+    Reals a1 = F::sub(x, b1);
+    return {x, F::add(F::sub(a, a1), F::sub(b, b1))};
+  }
+
+  static TANDEM_LANES Two split(Reals a) {
+    constexpr double factor = powerOfTwo((F::precision + 1) / 2) + 1;
+    Reals c = F::mul(splat(factor), a);
+    Reals high = F::sub(c, F::sub(c, a));
+    return {high, F::sub(a, high)};
+  }
+
+  static TANDEM_LANES Two twoProd(Reals a, Reals b) {
+    Reals x = F::mul(a, b);
+    return {x, F::fma(a, b, -x)};
+  }
+
+  static TANDEM_LANES Two twoProdDekker(Reals a, Reals b) {
+    Two s = split(a), t = split(b);
+    Reals x = F::mul(a, b);
+    Reals e = F::sub(x, F::mul(s.x, t.x));
+    e = F::sub(e, F::mul(s.y, t.x));
+    e = F::sub(e, F::mul(s.x, t.y));
+    return {x, F::sub(F::mul(s.y, t.y), e)};
+  }
+
+  static TANDEM_LANES Two grow(Two s, Reals a) {
+    Two sum = fastTwoSum(s.x, a);
+    return fastTwoSum(sum.x, F::add(s.y, sum.y));
+  }
+
+  static TANDEM_LANES Two kahan(Two s, Reals a) {
+    Reals d = F::add(a, s.y);
+    Reals x = F::add(s.x, d);
+    return {x, F::sub(d, F::sub(x, s.x))};
+  }
+
+  static TANDEM_LANES Two scale(Two a, Reals v) {
+    Two product = twoProd(a.x, v);
+    Reals e = F::add(F::mul(a.y, v), product.y);
+    return fastTwoSum(product.x, e);
+  }
+
+  static TANDEM_LANES Two mul(Two a, Two b) {
+    Two product = twoProd(a.x, b.x);
+    Reals crossed = F::add(F::mul(a.x, b.y), F::mul(a.y, b.x));
+    return fastTwoSum(product.x, F::add(product.y, crossed));
+  }
+
+  static TANDEM_LANES Two add(Two x, Two y) {
+    Two high = twoSum(x.x, y.x), low = twoSum(x.y, y.y);
+    Two sum = fastTwoSum(high.x, low.x);
+    Reals b = F::add(high.y, low.y);
+    return fastTwoSum(sum.x, F::add(b, sum.y));
+  }
+
+  static TANDEM_LANES Two sub(Two x, Two y) { return add(x, {-y.x, -y.y}); }
+
+  static TANDEM_LANES Two div(Two x, Two y) {
+    Reals t = F::div(x.x, y.x);
+    Two c = twoProd(y.x, t);
+    Two r = fastTwoSum(c.x, F::mul(y.y, t));
+    r = fastTwoSum(r.x, F::add(r.y, c.y));
+    Reals rest = F::add(F::sub(x.x, r.x), F::sub(x.y, r.y));
+    return fastTwoSum(t, F::div(rest, y.x));
+  }
+
+  static TANDEM_LANES Two sqrt(Two x) {
+    Reals s = F::sqrt(x.x);
+    Reals r = F::add(x.y, F::fma(-s, s, x.x));
+    Reals t = F::div(r, F::add(s, s));
+    Two root = fastTwoSum(s, t);
+    Mask isZero = s == 0;
+    return {select(isZero, s, root.x), select(isZero, Reals{}, root.y)};
+  }
+
+  static TANDEM_LANES Two renormalize(Two x) { return twoSum(x.x, x.y); }
+};
+
+} // namespace mlir::tandem::verify
+
+#endif // TANDEM_VERIFY_LISTINGS_H

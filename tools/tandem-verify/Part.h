@@ -1,0 +1,172 @@
+//===- Part.h - What tandem-verify verifies ---------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares a part of the verification: units of cases, the kernel
+// that computes them, what they must give, and what is measured of them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_VERIFY_PART_H
+#define TANDEM_VERIFY_PART_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/Twine.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mlir::tandem::verify {
+
+/// The most cases of a unit.
+constexpr size_t blockSize = 1 << 16;
+
+/// A plane of operands or results: its name and the bytes of an element.
+struct PlaneDecl {
+  std::string name;
+  unsigned bytes;
+};
+
+/// Memory for one plane of a unit, aligned as the kernels like it.
+class Array {
+public:
+  explicit Array(unsigned bytes);
+  template <typename T>
+  T *get() {
+    return static_cast<T *>(memory.get());
+  }
+  template <typename T>
+  const T *get() const {
+    return static_cast<const T *>(memory.get());
+  }
+  /// An element's bits.
+  uint64_t at(size_t index) const;
+  unsigned getBytes() const { return bytes; }
+
+private:
+  struct Free {
+    void operator()(void *pointer) const;
+  };
+  std::unique_ptr<void, Free> memory;
+  unsigned bytes;
+};
+
+/// The cases of one unit.
+struct Block {
+  uint64_t unit = 0;
+  size_t size = 0;
+  std::vector<Array> inputs, results, expected;
+};
+
+/// The largest value seen of a quantity, its bound, and the case.
+struct Worst {
+  double value = 0;
+  std::optional<double> bound;
+  uint64_t position = 0;
+  std::string at;
+};
+
+/// What was found in some units.
+struct Findings {
+  uint64_t cases = 0, failures = 0;
+  /// Of all results, the same in whatever order and shards they came.
+  uint64_t hash = 0;
+  /// The failure in the first of the cases that failed.
+  uint64_t firstPosition = 0;
+  std::string first;
+  std::map<std::string, Worst> worst;
+  std::map<std::string, uint64_t> counts;
+
+  void merge(const Findings &other);
+  void fail(uint64_t position, llvm::function_ref<std::string()> describe);
+  void observe(llvm::StringRef quantity, double value,
+               std::optional<double> bound, uint64_t position,
+               llvm::function_ref<std::string()> describe);
+};
+
+/// A part: cases in units, each of which can be done alone.
+class Part {
+public:
+  Part(std::string name, std::string description)
+      : name(std::move(name)), description(std::move(description)) {}
+  virtual ~Part() = default;
+
+  /// Makes the operands of unit `block.unit` and says how many cases it has.
+  virtual void fill(Block &block) const = 0;
+  /// Computes what the results must be.
+  virtual void expect(Block &block) const = 0;
+  /// In a part without a kernel, computes the results otherwise.
+  virtual void compute(Block &block) const {}
+  /// Takes measures of results that are as expected, and checks what else was
+  /// promised of them.
+  virtual void measure(const Block &block, Findings &findings) const {}
+
+  /// A case as text: "a=0x3F81 b=0x3FC0".
+  std::string describe(const Block &block, size_t index) const;
+  /// The largest number of `values` as an observation; those that are negative
+  /// or NaN do not count.
+  void observeLargest(const Block &block, llvm::StringRef quantity,
+                      llvm::ArrayRef<double> values,
+                      std::optional<double> bound, Findings &findings) const;
+
+  const std::string name, description;
+  /// The text of a kernel whose planes are the inputs, then the results; empty
+  /// where the arithmetic itself is verified.
+  std::string kernel;
+  std::vector<PlaneDecl> inputs, results;
+  uint64_t units = 0;
+};
+
+using Parts = std::vector<std::unique_ptr<Part>>;
+
+void addPairParts(Parts &parts);
+void addFmaParts(Parts &parts);
+void addConversionParts(Parts &parts);
+void addPowerParts(Parts &parts);
+void addCodeParts(Parts &parts);
+void addExpansionParts(Parts &parts);
+void addPrecisionParts(Parts &parts);
+void addOracleParts(Parts &parts);
+
+/// A tensor of a kernel and its storage.
+struct TensorDecl {
+  std::string name, storage;
+};
+
+/// The text of a kernel over tensors; `body` computes with the values %t_NAME
+/// of types !NAME.
+std::string writeKernel(llvm::StringRef policy,
+                        llvm::ArrayRef<TensorDecl> inputs,
+                        llvm::ArrayRef<TensorDecl> results,
+                        llvm::StringRef body);
+/// "#tandem.float<bf16>".
+std::string floatStorage(llvm::StringRef format);
+
+/// A number that looks random, from a seed.
+constexpr uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+/// The sequence of them.
+struct Random {
+  uint64_t state;
+  uint64_t operator()() { return mix(state += 0x9E3779B97F4A7C15); }
+  /// Less than `limit`, which is small.
+  uint64_t below(uint64_t limit) { return ((*this)() >> 32) * limit >> 32; }
+};
+
+} // namespace mlir::tandem::verify
+
+#endif // TANDEM_VERIFY_PART_H

@@ -1,0 +1,207 @@
+//===- Run.cpp - Runs of parts --------------------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements runs of a part's units.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Run.h"
+#include "tandem-runtime/tandem_runtime.h"
+#include "tandem/Target/Run.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/xxhash.h"
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+using namespace mlir::tandem;
+using namespace mlir::tandem::verify;
+
+static llvm::Error check(tdm_status status) {
+  if (status == TDM_OK)
+    return llvm::Error::success();
+  return llvm::createStringError(tdm_last_error());
+}
+
+namespace {
+/// A part's kernel in this process.
+class Code {
+public:
+  ~Code() { tdm_kernel_destroy(handle); }
+
+  llvm::Error compile(const Part &part, llvm::StringRef isa) {
+    CompileOptions options;
+    options.graph = part.kernel;
+    options.isa = isa.str();
+    auto compiled = mlir::tandem::compile(options);
+    if (!compiled)
+      return compiled.takeError();
+    kernel = std::move(*compiled);
+    auto created = createRuntimeKernel(*kernel);
+    if (!created)
+      return created.takeError();
+    handle = *created;
+    return checkPlanes(part);
+  }
+
+  const tdm_kernel *get() const { return handle; }
+
+private:
+  /// The part has the kernel's planes, in their order.
+  llvm::Error checkPlanes(const Part &part) const {
+    std::vector<PlaneDecl> decls = part.inputs;
+    llvm::append_range(decls, part.results);
+    const auto &planes = kernel->signature.planes;
+    bool isSame = planes.size() == decls.size();
+    for (size_t i = 0; isSame && i < planes.size(); ++i)
+      isSame = planes[i].bits == 8 * decls[i].bytes;
+    return isSame ? llvm::Error::success()
+                  : llvm::createStringError("the kernel of part '" + part.name +
+                                            "' has other planes");
+  }
+
+  std::unique_ptr<CompiledKernel> kernel;
+  tdm_kernel *handle = nullptr;
+};
+
+/// One thread's arrays, and the kernel bound to them.
+class Worker {
+public:
+  Worker(const Part &part, const ShardOptions &options)
+      : part(part), options(options) {
+    for (const PlaneDecl &plane : part.inputs)
+      block.inputs.emplace_back(plane.bytes);
+    for (const PlaneDecl &plane : part.results) {
+      block.results.emplace_back(plane.bytes);
+      block.expected.emplace_back(plane.bytes);
+    }
+    for (Array &array : block.inputs)
+      pointers.push_back(array.get<void>());
+    for (Array &array : block.results)
+      pointers.push_back(array.get<void>());
+  }
+  ~Worker() { tdm_plan_destroy(plan); }
+
+  llvm::Error bind(const Code &code) {
+    return code.get() ? check(tdm_plan_create(code.get(), nullptr, 0, &plan))
+                      : llvm::Error::success();
+  }
+
+  llvm::Error runUnit(uint64_t unit) {
+    block.unit = unit;
+    part.fill(block);
+    if (plan) {
+      if (llvm::Error error = launch())
+        return error;
+    } else {
+      part.compute(block);
+    }
+    flip();
+    options.expectation->expect(block);
+    findings.cases += block.size;
+    uint64_t before = findings.failures;
+    for (size_t plane = 0; plane < block.results.size(); ++plane)
+      compare(plane);
+    if (findings.failures == before)
+      part.measure(block, findings);
+    return llvm::Error::success();
+  }
+
+  Findings findings;
+
+private:
+  llvm::Error launch() {
+    tdm_tensor tensor = {1, int64_t(block.size), 0, 0, 0, pointers.data()};
+    if (llvm::Error error = check(tdm_plan_update(plan, &tensor, 1)))
+      return error;
+    return check(tdm_plan_launch(plan, nullptr, nullptr, 1, 1, nullptr));
+  }
+
+  void flip() {
+    if (!options.flip || *options.flip / blockSize != block.unit)
+      return;
+    size_t index = *options.flip % blockSize;
+    if (index < block.size)
+      block.results[0].get<char>()[index * block.results[0].getBytes()] ^= 1;
+  }
+
+  /// Adds a plane's results to the hash, and finds those that differ.
+  void compare(size_t plane) {
+    const Array &got = block.results[plane], &want = block.expected[plane];
+    unsigned bytes = got.getBytes();
+    auto *data = got.get<uint8_t>();
+    size_t length = block.size * bytes;
+    uint64_t hash = llvm::xxh3_64bits(llvm::ArrayRef(data, length));
+    findings.hash += mix(hash ^ mix(block.unit * 8 + plane + 1));
+    if (std::memcmp(data, want.get<uint8_t>(), length) == 0)
+      return;
+    for (size_t i = 0; i < block.size; ++i)
+      if (got.at(i) != want.at(i))
+        findings.fail(block.unit * blockSize + i,
+                      [&] { return describe(i, plane); });
+  }
+
+  std::string describe(size_t index, size_t plane) const {
+    return llvm::formatv("{0}, but {1}=0x{2} is expected",
+                         part.describe(block, index), part.results[plane].name,
+                         llvm::format_hex_no_prefix(
+                             block.expected[plane].at(index),
+                             2 * part.results[plane].bytes, /*Upper=*/true))
+        .str();
+  }
+
+  const Part &part;
+  const ShardOptions &options;
+  Block block;
+  std::vector<void *> pointers;
+  tdm_plan *plan = nullptr;
+};
+} // namespace
+
+/// Takes units until there are no more.
+static llvm::Error work(Worker &worker, const Code &code,
+                        const ShardOptions &options,
+                        std::atomic<uint64_t> &next) {
+  if (llvm::Error error = worker.bind(code))
+    return error;
+  for (;;) {
+    uint64_t unit = next.fetch_add(options.stride);
+    if (unit >= options.end)
+      return llvm::Error::success();
+    if (llvm::Error error = worker.runUnit(unit))
+      return error;
+  }
+}
+
+llvm::Expected<Findings>
+mlir::tandem::verify::run(const Part &part, const ShardOptions &options) {
+  Code code;
+  if (!part.kernel.empty())
+    if (llvm::Error error = code.compile(part, options.isa))
+      return error;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::string> errors(options.threads);
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> next = options.begin;
+  for (unsigned i = 0; i < options.threads; ++i)
+    workers.push_back(std::make_unique<Worker>(part, options));
+  for (unsigned i = 0; i < options.threads; ++i)
+    threads.emplace_back([&, i] {
+      errors[i] = llvm::toString(work(*workers[i], code, options, next));
+    });
+  Findings findings;
+  for (unsigned i = 0; i < options.threads; ++i) {
+    threads[i].join();
+    findings.merge(workers[i]->findings);
+  }
+  for (const std::string &error : errors)
+    if (!error.empty())
+      return llvm::createStringError(error);
+  return findings;
+}

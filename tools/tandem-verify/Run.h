@@ -1,0 +1,38 @@
+//===- Run.h - Runs of parts ------------------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how units of a part are run through compiled code and held
+// against what they must give.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_VERIFY_RUN_H
+#define TANDEM_VERIFY_RUN_H
+
+#include "Part.h"
+#include "llvm/Support/Error.h"
+
+namespace mlir::tandem::verify {
+
+struct ShardOptions {
+  /// Units begin, begin + stride, ... below end.
+  uint64_t begin = 0, end = 0, stride = 1;
+  unsigned threads = 1;
+  std::string isa = "native";
+  /// The part whose expectations are used.
+  const Part *expectation = nullptr;
+  /// A case, counted from that of unit 0, whose result has its lowest bit
+  /// flipped before it is looked at.
+  std::optional<uint64_t> flip;
+};
+
+llvm::Expected<Findings> run(const Part &part, const ShardOptions &options);
+
+} // namespace mlir::tandem::verify
+
+#endif // TANDEM_VERIFY_RUN_H

@@ -1,0 +1,191 @@
+//===- tandem-verify.cpp - Verification of compiled code ------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements a tool that runs compiled kernels over all or many of
+// their operands and holds every bit against an independent computation.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Run.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/WithColor.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <ctime>
+
+using namespace mlir::tandem::verify;
+namespace cl = llvm::cl;
+namespace json = llvm::json;
+
+namespace {
+/// The tool's options. No global: libLLVM registers some of these names for
+/// itself, which main forgets first.
+struct Options {
+  cl::OptionCategory category{"tandem-verify options"};
+  cl::list<std::string> parts{"part", cl::CommaSeparated, cl::cat(category),
+                              cl::desc("The parts to verify")};
+  cl::opt<bool> list{"list", cl::cat(category),
+                     cl::desc("Print all parts, a JSON object a line")};
+  cl::opt<std::string> isa{"isa", cl::init("native"), cl::cat(category),
+                           cl::desc("The instruction set of the code")};
+  cl::opt<uint64_t> begin{"begin", cl::init(0), cl::cat(category),
+                          cl::desc("The first unit of the shard")};
+  cl::opt<uint64_t> end{"end", cl::init(~uint64_t(0)), cl::cat(category),
+                        cl::desc("The unit behind the last; all by default")};
+  cl::opt<uint64_t> stride{"stride", cl::init(1), cl::cat(category),
+                           cl::desc("Take one unit in so many")};
+  cl::opt<unsigned> threads{"threads", cl::init(1), cl::cat(category),
+                            cl::desc("Threads")};
+  cl::opt<std::string> expect{
+      "expect", cl::cat(category),
+      cl::desc("Expect what another part does, which must fail")};
+  cl::opt<uint64_t> flip{
+      "flip", cl::cat(category),
+      cl::desc("Flip a bit of the result of this case (65536 times the unit "
+               "plus the place in it), which must fail")};
+};
+} // namespace
+
+static Parts makeParts() {
+  Parts parts;
+  addOracleParts(parts);
+  addPairParts(parts);
+  addFmaParts(parts);
+  addConversionParts(parts);
+  addPowerParts(parts);
+  addCodeParts(parts);
+  addExpansionParts(parts);
+  addPrecisionParts(parts);
+  return parts;
+}
+
+static llvm::Expected<const Part *> find(const Parts &parts,
+                                         llvm::StringRef name) {
+  for (const auto &part : parts)
+    if (part->name == name)
+      return part.get();
+  return llvm::createStringError("there is no part '" + name +
+                                 "'; --list prints all");
+}
+
+static void printList(const Parts &parts) {
+  for (const auto &part : parts)
+    llvm::outs() << json::Value(
+                        json::Object{{"part", part->name},
+                                     {"description", part->description},
+                                     {"units", part->units},
+                                     {"compiled", !part->kernel.empty()}})
+                 << "\n";
+}
+
+static json::Object describe(const Findings &findings) {
+  json::Object worst, counts;
+  for (const auto &[name, found] : findings.worst)
+    worst[name] = json::Object{
+        {"value", found.value},
+        {"bound", found.bound ? json::Value(*found.bound) : nullptr},
+        {"at", found.at}};
+  for (const auto &[name, count] : findings.counts)
+    counts[name] = count;
+  json::Object result{{"cases", findings.cases},
+                      {"failures", findings.failures},
+                      {"hash", llvm::formatv("{0:x-16}", findings.hash).str()},
+                      {"worst", std::move(worst)},
+                      {"counts", std::move(counts)}};
+  if (findings.failures)
+    result["first"] = findings.first;
+  return result;
+}
+
+static llvm::Expected<const Part *>
+findExpectation(const Parts &parts, const Part &part, llvm::StringRef name) {
+  if (name.empty())
+    return &part;
+  auto expectation = find(parts, name);
+  if (!expectation)
+    return expectation;
+  if ((*expectation)->results.size() != part.results.size() ||
+      (*expectation)->inputs.size() != part.inputs.size())
+    return llvm::createStringError("--expect '" + name +
+                                   "' has other operands or results than '" +
+                                   part.name + "'");
+  return expectation;
+}
+
+/// Runs a part and prints a line; whether all was as expected.
+static llvm::Expected<bool> runPart(const Options &options, const Parts &parts,
+                                    const Part &part) {
+  auto expectation = findExpectation(parts, part, options.expect);
+  if (!expectation)
+    return expectation.takeError();
+  ShardOptions shard;
+  shard.begin = options.begin;
+  shard.end = std::min<uint64_t>(options.end, part.units);
+  shard.stride = options.stride;
+  shard.threads = options.threads;
+  shard.isa = options.isa;
+  shard.expectation = *expectation;
+  if (options.flip.getNumOccurrences())
+    shard.flip = options.flip;
+  // Of all threads: other work on the machine does not count.
+  std::clock_t start = std::clock();
+  auto findings = run(part, shard);
+  if (!findings)
+    return findings.takeError();
+  json::Object line = describe(*findings);
+  line["part"] = part.name;
+  line["isa"] = part.kernel.empty() ? "" : options.isa.getValue();
+  line["begin"] = shard.begin;
+  line["end"] = shard.end;
+  line["stride"] = shard.stride;
+  line["seconds"] = double(std::clock() - start) / CLOCKS_PER_SEC;
+  llvm::outs() << json::Value(std::move(line)) << "\n";
+  return findings->failures == 0;
+}
+
+/// Whether all was as expected.
+static llvm::Expected<bool> runTool(const Options &options) {
+  if (options.stride == 0 || options.threads == 0)
+    return llvm::createStringError("--stride and --threads are at least 1");
+  Parts parts = makeParts();
+  if (options.list) {
+    printList(parts);
+    return true;
+  }
+  if (options.parts.empty())
+    return llvm::createStringError("--part names what to verify; --list prints "
+                                   "all");
+  bool isVerified = true;
+  for (const std::string &name : options.parts) {
+    auto part = find(parts, name);
+    if (!part)
+      return part.takeError();
+    auto result = runPart(options, parts, **part);
+    if (!result)
+      return result.takeError();
+    isVerified &= *result;
+  }
+  return isVerified;
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::ResetCommandLineParser();
+  Options options;
+  cl::ParseCommandLineOptions(argc, argv,
+                              "Verify compiled kernels, bit by bit\n");
+  auto isVerified = runTool(options);
+  if (isVerified)
+    return *isVerified ? 0 : 1;
+  llvm::WithColor::error(llvm::errs(), "tandem-verify")
+      << llvm::toString(isVerified.takeError()) << "\n";
+  return 2;
+}

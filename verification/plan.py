@@ -1,0 +1,141 @@
+#===- plan.py - What is verified, and how ----------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the promises that tandem-verify's parts check, what each
+# commit is checked with, and what is not verified.
+#
+#===----------------------------------------------------------------------===#
+"""Promises, the parts that check them, checks of each commit, known gaps."""
+
+import re
+from dataclasses import dataclass
+
+#: The instruction sets that compiled parts run on.
+ISAS = ("native", "x86-64")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A promise and the parts, by a pattern of their names, that check it."""
+
+    title: str
+    text: str
+    pattern: str
+
+    def has(self, part: str) -> bool:
+        return re.fullmatch(self.pattern, part) is not None
+
+
+_SMALL = "(bf16|f16|f8E4M3FN|f8E5M2)"
+_CODES = ("(dynamic-signed|dynamic-unsigned|softsign|root|remainder|residual|"
+          "e[0-9]m[0-9]+(fnuz)?)")
+
+PROMISES = (
+    Promise("The oracle's arithmetic",
+            "What compiled code is held against computes in f64 and rounds once more, "
+            "which is fast; it agrees with `lib/Reference`'s SoftFloat, which computes "
+            "with integers. All pairs and 500,000 triples of bytes, and 1200 numbers of "
+            "16 bits by 1200, each with 8 addends, half of them close to a tie.",
+            "oracle-.*"),
+    Promise("Sums, differences, products and quotients are correctly rounded",
+            "All 2^32 pairs of bf16 and of f16, all 2^16 of the 8-bit formats.",
+            f"{_SMALL}-(add|sub|mul|div)"),
+    Promise("Error-free transforms have the bits of their listings",
+            "All pairs. Where [MCF.md](MCF.md) says that a transform is exact, it is; "
+            "what `two_prod` loses elsewhere is at most half of the smallest number.",
+            f"{_SMALL}-(fast_two_sum|two_sum|two_prod|two_prod_dekker)"),
+    Promise("An fma is rounded once",
+            "All 2^24 triples of the 8-bit formats. Of bf16 all significands of both "
+            "factors (of f16 of one, and one in 64 of the other), with 40 places of the "
+            "product, and all 2^16 addends.",
+            f"{_SMALL}-fma"),
+    Promise("f32 is rounded once to smaller formats, which are read exactly",
+            "All 2^32 numbers, to 8-bit formats and f16 without saturation, saturating "
+            "what is finite, and saturating all; every code read.",
+            f"{_SMALL}-(convert|read)"),
+    Promise("log2 and exp2 are their sequences",
+            "Every f32 of their domains: the bits, and the distance from the true value "
+            "in units of the result's last place.",
+            "f32-(log2|exp2)"),
+    Promise("Codes are written and read by their rules",
+            "Every f32 as each kind of code, and every code read. In the middle, the "
+            "rules of [Numerics.md](Numerics.md#codes) as plain C++.",
+            f"{_CODES}-(write|read)"),
+    Promise("Operations of double words have the bits of their listings",
+            "Of the 8-bit formats all normalized operands with hi >= +0, of bf16 and f16 "
+            "2^30 samples each, three in four normalized and biased to the hard cases "
+            "(ends of binades, ties, cancellation), the fourth any bits. The samples "
+            "of unit u are those of seed u. Of the former the relative error is "
+            "measured.",
+            f"{_SMALL}-x2-.*"),
+    Promise("Bounds of double words hold for few bits",
+            "The listings in formats of 3 to 6 bits of precision and a wide range: all "
+            "significands of x and y, trailing components down to 2^-6 of half an ulp. "
+            "No code is compiled here. A bound is printed where MCF.md documents it for "
+            "that precision.",
+            "p[3-6]-x2-.*"),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What each commit is checked with."""
+
+    promise: str
+    how: str
+    cases: str
+    test: str
+
+
+_SELECTED = "test/Python/test_verification.py"
+
+CHECKS = (
+    Check("The oracle agrees with SoftFloat",
+          "8-bit formats: all pairs; 16-bit ones: one unit in 12", "3e6",
+          _SELECTED),
+    Check("SoftFloat is right", "8-bit formats against rationals, all pairs and "
+          "triples; 16-bit roots against f64; f32 and f64 against the processor",
+          "1.7e7", "test/Unit/Reference/SoftFloatTest.cpp"),
+    Check("8-bit arithmetic, transforms and fma",
+          "compiled for this CPU and for plain x86-64: all pairs, all triples", "6.9e7",
+          _SELECTED),
+    Check("bf16 and f16 arithmetic and transforms",
+          "compiled, one first operand in 509 with all second ones", "2.7e8", _SELECTED),
+    Check("Every f32 to bf16", "compiled, all of them", "4.3e9", _SELECTED),
+    Check("f32 to f16 and 8 bits, log2, exp2, codes",
+          "compiled, one range of 65536 numbers in 509 or more", "2e8", _SELECTED),
+    Check("Double words of 3 to 5 bits",
+          "the listings, all significands (of 5 bits one x in 3), against the bounds",
+          "1.6e8", _SELECTED),
+    Check("Double words of the 8-bit formats",
+          "compiled against the interpreter: [the table in MCF.md]"
+          "(MCF.md#how-the-operations-are-verified)", "1.1e7",
+          "test/Python/test_operations.py"),
+    Check("The error of a Fast2Sum needs no rounding",
+          "all pairs of bf16, f16, E4M3 and E5M2", "4.3e9",
+          "test/Unit/Support/SumErrorTest.cpp"),
+    Check("A wrong operation, or one flipped bit, is found",
+          "parts that expect another operation, and a flipped result", "",
+          _SELECTED),
+    Check("Every graph under every strategy",
+          "CPU code, PTX and the interpreter against a model in NumPy", "",
+          "[Numerics.md](Numerics.md#9-how-it-is-checked)"),
+)
+
+GAPS = (
+    "f32 operations of `mcf` are compared with the interpreter on samples only; their "
+    "error bounds are not measured.",
+    "Expansions of three components and mixed ones are compared with the interpreter on "
+    "samples, and have no measured bound.",
+    "fma of f16 takes one significand in 64 of the second factor, and neither 16-bit "
+    "format takes all places of the product. Double words of 16 bits are sampled.",
+    "Scales, dynamic range expansion (`expanded`) and stochastic rounding are tested on "
+    "samples, not here.",
+    "The oracle's 16-bit arithmetic agrees with SoftFloat on a lattice; that 53 bits are "
+    "enough for a second rounding of these formats is a theorem (Figueroa 1995), and for "
+    "fma another one (Boldo and Melquiond 2008), not a run.",
+    "These runs compile for CPUs. PTX is executed by an evaluator in the tests, on fewer "
+    "operands, and by a real GPU only where somebody has run `scripts/gpu-check.sh`.",
+)

@@ -1,0 +1,185 @@
+#===- run.py - The long verification -----------------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the driver of tandem-verify: all parts in shards, with the
+# results written after each.
+#
+#===----------------------------------------------------------------------===#
+"""Runs the parts of tandem-verify, continues what was interrupted."""
+
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification")]
+
+from common import machine  # noqa: E402
+from plan import ISAS, PROMISES  # noqa: E402
+
+RESULTS = ROOT / "verification/results"
+TOOL = ROOT / "build/bin/tandem-verify"
+#: A shard takes about so many seconds, the first so many units.
+SHARD_SECONDS, FIRST_UNITS = 60, 16
+#: How many units a quick run takes of each part, about.
+QUICK_UNITS = 32
+
+#===------------------------------------------------------------------------===#
+# The tool
+#===------------------------------------------------------------------------===#
+
+
+def call(tool, *arguments) -> list[dict]:
+    """The objects that the tool prints; failures of cases are among them."""
+    done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{' '.join(map(str, done.args))}: {done.stderr.strip()}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def list_jobs(tool, pattern: str, isas) -> list[dict]:
+    """Each part on each instruction set, those of a promise together."""
+    parts = [p for p in call(tool, "--list") if re.fullmatch(pattern, p["part"])]
+    known = [[p for p in parts if promise.has(p["part"])] for promise in PROMISES]
+    return [{"part": part["part"], "isa": isa, "units": part["units"],
+             "description": part["description"]}
+            for group in known for part in group
+            for isa in (isas if part["compiled"] else ("",))]
+
+#===------------------------------------------------------------------------===#
+# Results
+#===------------------------------------------------------------------------===#
+
+
+def merge(entry: dict, shard: dict) -> None:
+    """Adds what a shard found to a part's entry."""
+    for key in ("cases", "failures", "seconds", "wall"):
+        entry[key] = entry.get(key, 0) + shard[key]
+    entry["hash"] = f"{(int(entry.get('hash', '0'), 16) + int(shard['hash'], 16)) % 2**64:016x}"
+    if "first" in shard:
+        entry.setdefault("first", shard["first"])
+    counts = entry.setdefault("counts", {})
+    for name, count in shard["counts"].items():
+        counts[name] = counts.get(name, 0) + count
+    worst = entry.setdefault("worst", {})
+    for name, found in shard["worst"].items():
+        if name not in worst or found["value"] > worst[name]["value"]:
+            worst[name] = found
+    entry["done"] = shard["end"]
+
+
+class Results:
+    """The file of all entries, by part and instruction set."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.path = folder / "exhaustive.json"
+        self.content = {"machine": machine(), "parts": {}}
+        if self.path.exists():
+            self.content = json.loads(self.path.read_text())
+
+    def entry(self, job: dict, stride: int) -> dict:
+        """What is known of a job. What another commit has begun, or another share
+        of the cases, begins anew; what is complete stays."""
+        now = machine()
+        key = f"{job['part']} {job['isa']}".strip()
+        old = self.content["parts"].get(key)
+        fits = old and (old["units"], old["stride"]) == (job["units"], stride)
+        if not fits or (old["done"] < old["units"] and old["commit"] != now["commit"]):
+            old = {**job, "stride": stride, "done": 0, "commit": now["commit"],
+                   "changed_files": now["changed_files"], "date": now["date"]}
+            self.content["parts"][key] = old
+        return old
+
+    def save(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self.path.with_suffix(".new")
+        unfinished.write_text(json.dumps(self.content, indent=1) + "\n")
+        unfinished.replace(self.path)
+
+#===------------------------------------------------------------------------===#
+# Runs
+#===------------------------------------------------------------------------===#
+
+
+def duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def shard_size(entry: dict) -> int:
+    """Units for about a minute, judging by those that are done."""
+    if not entry["done"]:
+        return FIRST_UNITS * entry["stride"]
+    per_unit = entry["wall"] / entry["done"]
+    return max(entry["stride"], int(SHARD_SECONDS / per_unit)
+               // entry["stride"] * entry["stride"])
+
+
+def run_shard(tool, entry: dict, threads: int) -> dict:
+    end = min(entry["done"] + shard_size(entry), entry["units"])
+    arguments = ["--part", entry["part"], "--begin", entry["done"], "--end", end,
+                 "--stride", entry["stride"], "--threads", threads]
+    if entry["isa"]:
+        arguments += ["--isa", entry["isa"]]
+    start = time.monotonic()
+    (shard,) = call(tool, *arguments)
+    return shard | {"wall": time.monotonic() - start}
+
+
+def progress(number: int, total: int, entry: dict) -> str:
+    share = entry["done"] / entry["units"]
+    left = entry["wall"] * (1 / share - 1) if share else 0
+    state = (f"{100 * share:.0f} %, {duration(left)} left" if share < 1 else
+             f"{entry['cases']:.3g} cases in {duration(entry['wall'])}")
+    failed = f", {entry['failures']} FAILED: {entry['first']}" if entry["failures"] else ""
+    return f"[{number}/{total}] {entry['part']} {entry['isa']}: {state}{failed}"
+
+
+def run(jobs: list[dict], results: Results, options) -> bool:
+    """Whether nothing failed. Stops where the time is up."""
+    stop = time.monotonic() + 60 * options.budget
+    good = True
+    for number, job in enumerate(jobs, 1):
+        stride = max(1, job["units"] // QUICK_UNITS) if options.quick else 1
+        entry = results.entry(job, stride)
+        while entry["done"] < entry["units"]:
+            if time.monotonic() >= stop:
+                print("the time is up; the same command continues", flush=True)
+                return good
+            merge(entry, run_shard(options.tool, entry, options.threads))
+            results.save()
+            print(progress(number, len(jobs), entry), flush=True)
+        good &= entry["failures"] == 0
+    print("everything that was asked for is done", flush=True)
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default=".*", help="a pattern of names")
+    parser.add_argument("--isas", default=",".join(ISAS), help="default: %(default)s")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=1e9, metavar="MINUTES",
+                        help="stop before the first shard after this time")
+    parser.add_argument("--quick", action="store_true",
+                        help="a small share of each part, to build/verification")
+    parser.add_argument("--results", type=pathlib.Path, metavar="FOLDER",
+                        help="instead of verification/results")
+    parser.add_argument("--tool", type=pathlib.Path, default=TOOL)
+    options = parser.parse_args()
+    folder = options.results or (ROOT / "build/verification" if options.quick else RESULTS)
+    jobs = list_jobs(options.tool, options.parts, options.isas.split(","))
+    if not jobs:
+        parser.error(f"no part is called {options.parts}; {options.tool} --list has all")
+    return 0 if run(jobs, Results(folder), options) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
