@@ -138,7 +138,7 @@ def worst_rows(entries: list[dict]) -> list[list[str]]:
 
 
 def promise_text(promise, entries: list[dict]) -> str:
-    parts = [f"### {promise.title}\n\n{promise.text}\n", part_table(entries) + "\n"]
+    parts = [f"### {promise.title}\n\n{promise.text}\n\n", part_table(entries) + "\n"]
     if differing := same_hashes(entries):
         parts.append(f"\n**Instruction sets differ** in {', '.join(differing)}.\n")
     parts.append(exactness_table(entries))
