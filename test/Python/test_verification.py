@@ -21,9 +21,9 @@ from support.kernels import require_isa
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "verification"))
 
-import page  # noqa: E402
-import plan  # noqa: E402
-import run as driver  # noqa: E402
+import verification_page as page  # noqa: E402
+import verification_plan as plan  # noqa: E402
+import verification_run as driver  # noqa: E402
 
 SMALL = "(bf16|f16|f8E4M3FN|f8E5M2)"
 BYTES = "(f8E4M3FN|f8E5M2)"
@@ -147,7 +147,7 @@ def test_refusals(arguments, word):
 
 def drive(folder, *arguments):
     return subprocess.run(
-        [sys.executable, ROOT / "verification/run.py", "--results", folder, "--isas",
+        [sys.executable, ROOT / "verification/verification_run.py", "--results", folder, "--isas",
          "native", *arguments], capture_output=True, text=True)
 
 
@@ -201,4 +201,4 @@ def test_page_shows_failures(tmp_path):
 
 def test_page_is_up_to_date():
     assert (ROOT / "docs/Verification.md").read_text() == page.page(page.RESULTS), \
-        "run verification/page.py"
+        "run verification/verification_page.py"

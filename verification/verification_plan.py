@@ -1,4 +1,4 @@
-#===- plan.py - What is verified, and how ----------------------*- Python -*-===#
+#===- verification_plan.py - What is verified, and how --------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

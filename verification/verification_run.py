@@ -1,4 +1,4 @@
-#===- run.py - The long verification -----------------------------*- Python -*-===#
+#===- verification_run.py - The long verification -------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification")]
 
 from common import machine  # noqa: E402
-from plan import ISAS, PROMISES  # noqa: E402
+from verification_plan import ISAS, PROMISES  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
 TOOL = ROOT / "build/bin/tandem-verify"
