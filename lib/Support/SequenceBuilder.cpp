@@ -28,6 +28,14 @@ static Type withElement(Type shape, Type element) {
 Value SequenceBuilder::fma(Value a, Value b, Value c) {
   return make<math::FmaOp>(a, b, c);
 }
+Value SequenceBuilder::polynomial(Value x, ArrayRef<double> coefficients) {
+  Value sum = real(x.getType(), coefficients.back());
+  for (double coefficient : llvm::reverse(coefficients.drop_back())) {
+    Value next = real(x.getType(), coefficient);
+    sum = fma(sum, x, next);
+  }
+  return sum;
+}
 Value SequenceBuilder::sqrt(Value a) { return make<math::SqrtOp>(a); }
 Value SequenceBuilder::abs(Value a) { return make<math::AbsFOp>(a); }
 

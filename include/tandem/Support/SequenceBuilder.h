@@ -38,6 +38,9 @@ public:
   Value div(Value a, Value b) { return make<arith::DivFOp>(a, b); }
   Value neg(Value a) { return make<arith::NegFOp>(a); }
   Value fma(Value a, Value b, Value c);
+  /// A polynomial of x, by fma from the highest coefficient down; the constant
+  /// one stands first.
+  Value polynomial(Value x, ArrayRef<double> coefficients);
   Value sqrt(Value a);
   Value abs(Value a);
 

@@ -44,14 +44,6 @@ static constexpr double tanhCoefficients[] = {-0x1.55549ap-2, 0x1.10e8f8p-3,
                                               -0x1.b48b6ep-5, 0x1.3b71e4p-6,
                                               -0x1.15c772p-8};
 
-static Value buildHorner(SequenceBuilder &b, Value x,
-                         ArrayRef<double> coefficients) {
-  Value sum = b.real(x.getType(), coefficients.back());
-  for (double coefficient : llvm::reverse(coefficients.drop_back()))
-    sum = b.fma(sum, x, b.real(x.getType(), coefficient));
-  return sum;
-}
-
 /// 2^(integer - 127), for integers from 1 to 254.
 static Value buildPower(SequenceBuilder &b, Value integer) {
   return b.bitcast(b.shl(integer, 23), b.builder.getF32Type());
@@ -69,7 +61,7 @@ static Value buildExp(SequenceBuilder &b, Value x) {
   Value whole = b.sub(sum, real(0x1.8p23));
   Value r = b.fma(whole, real(-0x1.62e430p-1), x);
   r = b.fma(whole, real(0x1.05c610p-29), r);
-  Value rest = b.fma(b.mul(r, r), buildHorner(b, r, expCoefficients), r);
+  Value rest = b.fma(b.mul(r, r), b.polynomial(r, expCoefficients), r);
   Value power = b.add(real(1.0), rest);
   // Half of n, by a shift of what is not negative.
   Value n = b.subi(b.bits(sum), b.like(b.bits(sum), 0x4B400000 - 256));
@@ -93,7 +85,7 @@ static Value buildLog(SequenceBuilder &b, Value x) {
   Value e = b.fma(b.toReal(field), real(0x1p-23),
                   b.select(isSmall, real(-23.0), real(0.0)));
   Value square = b.mul(f, f);
-  Value rest = b.mul(b.mul(f, square), buildHorner(b, f, logCoefficients));
+  Value rest = b.mul(b.mul(f, square), b.polynomial(f, logCoefficients));
   rest = b.fma(e, real(0x1.7f7d1cp-20), rest);
   rest = b.fma(real(-0.5), square, rest);
   Value result = b.fma(e, real(0x1.62e4p-1), b.add(f, rest));
@@ -109,7 +101,7 @@ static Value buildTanh(SequenceBuilder &b, Value x) {
   Value a = b.abs(x);
   Value square = b.mul(a, a);
   Value small =
-      b.fma(b.mul(a, square), buildHorner(b, square, tanhCoefficients), a);
+      b.fma(b.mul(a, square), b.polynomial(square, tanhCoefficients), a);
   Value power = buildExp(b, b.add(a, a));
   Value large = b.sub(real(1.0), b.div(real(2.0), b.add(power, real(1.0))));
   Value isSmall = b.compare(arith::CmpFPredicate::OLT, a, real(0.625));

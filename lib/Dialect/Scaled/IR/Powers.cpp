@@ -28,14 +28,6 @@ static constexpr double exp2Coefficients[] = {
     0x1p+0,        0x1.62e430p-1,  0x1.ebfbd8p-3, 0x1.c6af76p-5,
     0x1.3b30a0p-7, 0x1.5f0b82p-10, 0x1.3fa208p-13};
 
-static Value buildHorner(SequenceBuilder &b, Value f,
-                         ArrayRef<double> coefficients) {
-  Value sum = b.real(f.getType(), coefficients.back());
-  for (double coefficient : llvm::reverse(coefficients.drop_back()))
-    sum = b.fma(sum, f, b.real(f.getType(), coefficient));
-  return sum;
-}
-
 Value scaled::buildLog2(SequenceBuilder &b, Value x) {
   Value bits = b.bits(x);
   Value shifted = b.subi(bits, b.like(bits, 0x3F3504F3));
@@ -44,7 +36,7 @@ Value scaled::buildLog2(SequenceBuilder &b, Value x) {
   Value f = b.sub(mantissa, b.real(mantissa.getType(), 1.0));
   // e * 2^23 is an f32, and so is e: the fma rounds the sum alone.
   Value whole = b.toReal(field);
-  Value fraction = b.mul(f, buildHorner(b, f, log2Coefficients));
+  Value fraction = b.mul(f, b.polynomial(f, log2Coefficients));
   return b.fma(whole, b.real(f.getType(), 0x1p-23), fraction);
 }
 
@@ -72,7 +64,7 @@ Value scaled::buildExp2(SequenceBuilder &b, Value x) {
   Value anchor = b.real(x.getType(), 0x1.8p23);
   Value sum = b.add(x, anchor);
   Value f = b.sub(x, b.sub(sum, anchor));
-  Value mantissa = b.bits(buildHorner(b, f, exp2Coefficients));
+  Value mantissa = b.bits(b.polynomial(f, exp2Coefficients));
   return b.bitcast(b.addi(mantissa, b.shl(b.bits(sum), 23)),
                    b.builder.getF32Type());
 }
