@@ -32,6 +32,9 @@ struct Options {
   cl::opt<std::string> strategy{
       "strategy", cl::cat(category),
       cl::desc("The strategy's name; none for a kernel, which has storages")};
+  cl::opt<std::string> function{
+      "function", cl::cat(category),
+      cl::desc("The graph's name, of several such as a layer's two passes")};
   cl::list<std::string> path{
       "strategy-path", cl::CommaSeparated, cl::cat(category),
       cl::desc("Directories searched for strategies before built-in ones")};
@@ -88,6 +91,7 @@ struct Options {
 CompileOptions Options::getCompileOptions() const {
   CompileOptions result;
   result.strategy = strategy;
+  result.function = function;
   result.path.assign(path.begin(), path.end());
   result.isa = isa;
   result.width = width;
@@ -98,8 +102,8 @@ CompileOptions Options::getCompileOptions() const {
 
 llvm::Expected<std::unique_ptr<CompiledKernel>> Options::getKernel() const {
   if (llvm::StringRef(graph).ends_with(".tdm")) {
-    const cl::Option *compilerOptions[] = {&strategy, std::addressof(path),
-                                           &width, &metrics, &flags};
+    const cl::Option *compilerOptions[] = {
+        &strategy, &function, std::addressof(path), &width, &metrics, &flags};
     for (const cl::Option *option : compilerOptions)
       if (option->getNumOccurrences())
         return llvm::createStringError(

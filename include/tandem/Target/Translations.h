@@ -27,8 +27,9 @@ void registerTargetTranslations();
 /// of a kernel at any stage in the reference interpreter.
 void registerInterpretTranslation();
 
-/// The values of --strategy and --strategy-path.
+/// The values of --strategy, --function and --strategy-path.
 std::string getStrategyOption();
+std::string getFunctionOption();
 std::vector<std::string> getStrategyPathOption();
 
 } // namespace mlir::tandem

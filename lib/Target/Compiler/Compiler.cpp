@@ -81,6 +81,18 @@ private:
   std::string text;
   ScopedDiagnosticHandler handler;
 };
+
+/// A module of the session's context, which nobody else uses meanwhile.
+struct Parsed {
+  Parsed(StringRef text, StringRef name)
+      : lock(Session::get().mutex), diagnostics(&Session::get().context),
+        module(
+            parseSourceString<ModuleOp>(text, &Session::get().context, name)) {}
+
+  std::lock_guard<std::mutex> lock;
+  DiagnosticCollector diagnostics;
+  OwningOpRef<ModuleOp> module;
+};
 } // namespace
 
 llvm::Expected<std::string> mlir::tandem::loadGraph(StringRef graph) {
@@ -133,10 +145,7 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   }
   if (failed(manager.run(module)))
     return diagnostics.takeError();
-  // The other passes of a layer have had their say.
-  for (auto kernel : llvm::make_early_inc_range(module.getOps<KernelOp>()))
-    if (!name.empty() && kernel.getSymName() != name)
-      kernel.erase();
+  keepKernel(module, name);
   return llvm::Error::success();
 }
 
@@ -240,45 +249,39 @@ mlir::tandem::compile(const CompileOptions &options) {
   if (options.target != "cpu" && !isSupportedChip(options.target))
     return llvm::createStringError("unknown target '" + options.target +
                                    "'; expected cpu, " + listChips());
-  Session &session = Session::get();
-  std::lock_guard<std::mutex> lock(session.mutex);
-  DiagnosticCollector diagnostics(&session.context);
-  auto module =
-      parseSourceString<ModuleOp>(options.graph, &session.context, "graph");
-  if (!module)
-    return diagnostics.takeError();
-  if (llvm::Error error = lowerToKernel(*module, options, diagnostics))
+  Parsed parsed(options.graph, "graph");
+  if (!parsed.module)
+    return parsed.diagnostics.takeError();
+  if (llvm::Error error =
+          lowerToKernel(*parsed.module, options, parsed.diagnostics))
     return error;
   auto result = std::make_unique<CompiledKernel>();
-  KernelOp kernel = *module->getOps<KernelOp>().begin();
+  KernelOp kernel = *parsed.module->getOps<KernelOp>().begin();
   result->signature = KernelSignature::get(kernel, options.strategy);
   if (options.metrics && result->signature.numMetrics == 0)
     return llvm::createStringError(
         "kernel '" + kernel.getSymName() +
         "' stores no param by named updates, so that there is nothing to "
         "measure; compile it without metrics");
-  llvm::raw_string_ostream(result->kernelIR) << *module;
+  llvm::raw_string_ostream(result->kernelIR) << *parsed.module;
   result->width = options.width;
   result->target = options.target;
-  if (llvm::Error error = splitPhases(*module, diagnostics))
+  if (llvm::Error error = splitPhases(*parsed.module, parsed.diagnostics))
     return error;
-  result->signature.addParts(*module);
-  if (llvm::Error error = addCode(*module, options, diagnostics, *result))
+  result->signature.addParts(*parsed.module);
+  if (llvm::Error error =
+          addCode(*parsed.module, options, parsed.diagnostics, *result))
     return error;
   return result;
 }
 
 llvm::Expected<std::map<std::string, std::string>>
 mlir::tandem::getStorages(const CompiledKernel &kernel) {
-  Session &session = Session::get();
-  std::lock_guard<std::mutex> lock(session.mutex);
-  DiagnosticCollector diagnostics(&session.context);
-  auto module =
-      parseSourceString<ModuleOp>(kernel.kernelIR, &session.context, "kernel");
-  if (!module)
-    return diagnostics.takeError();
+  Parsed parsed(kernel.kernelIR, "kernel");
+  if (!parsed.module)
+    return parsed.diagnostics.takeError();
   std::map<std::string, std::string> storages;
-  KernelOp op = *module->getOps<KernelOp>().begin();
+  KernelOp op = *parsed.module->getOps<KernelOp>().begin();
   for (unsigned i = 0; i < op.getNumTensors(); ++i)
     llvm::raw_string_ostream(storages[op.getTensorRole(i).getName().str()])
         << op.getTensorType(i).getStorage();
@@ -287,19 +290,15 @@ mlir::tandem::getStorages(const CompiledKernel &kernel) {
 
 llvm::Expected<std::string>
 mlir::tandem::compileImage(const CompiledKernel &kernel, StringRef target) {
-  Session &session = Session::get();
-  std::lock_guard<std::mutex> lock(session.mutex);
-  DiagnosticCollector diagnostics(&session.context);
-  auto module =
-      parseSourceString<ModuleOp>(kernel.kernelIR, &session.context, "kernel");
-  if (!module)
-    return diagnostics.takeError();
-  if (llvm::Error error = splitPhases(*module, diagnostics))
+  Parsed parsed(kernel.kernelIR, "kernel");
+  if (!parsed.module)
+    return parsed.diagnostics.takeError();
+  if (llvm::Error error = splitPhases(*parsed.module, parsed.diagnostics))
     return error;
   if (isSupportedChip(target))
-    return emitPTX(*module, target, kernel.width, diagnostics);
+    return emitPTX(*parsed.module, target, kernel.width, parsed.diagnostics);
   if (llvm::Error error =
-          lowerToCPU(*module, target, kernel.width, diagnostics))
+          lowerToCPU(*parsed.module, target, kernel.width, parsed.diagnostics))
     return error;
-  return emitSharedLibrary(*module, target);
+  return emitSharedLibrary(*parsed.module, target);
 }

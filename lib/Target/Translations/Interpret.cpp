@@ -40,9 +40,6 @@ struct InterpretOptions {
       "result", cl::desc("--interpret: where the new planes are written")};
   cl::list<std::string> set{
       "set", cl::desc("--interpret: a hyperparameter, name=value")};
-  cl::opt<std::string> function{
-      "function", cl::desc("--interpret: the graph, where there are several, "
-                           "such as a layer's two passes")};
   cl::opt<int64_t> step{"step", cl::init(1), cl::desc("--interpret: the step")};
   cl::opt<uint64_t> seed{"seed", cl::init(0),
                          cl::desc("--interpret: the random seed")};
@@ -155,8 +152,7 @@ static llvm::Error interpretModule(ModuleOp module, MachineState &state) {
   manager.addPass(createConnectSaves());
   if (failed(manager.run(module)))
     return llvm::createStringError("the module's saves cannot be connected");
-  auto program =
-      findProgram(module, getStrategyOption(), getOptions().function);
+  auto program = findProgram(module, getStrategyOption(), getFunctionOption());
   if (!program)
     return program.takeError();
   return program->graph ? interpret(program->graph, state)

@@ -39,6 +39,9 @@ struct TranslationOptions {
   cl::list<std::string> path{
       "strategy-path", cl::CommaSeparated,
       cl::desc("Directories searched for strategies before the built-in ones")};
+  cl::opt<std::string> function{
+      "function",
+      cl::desc("The graph, of several such as a layer's two passes")};
   cl::opt<std::string> chip{"chip", cl::init("sm_90"),
                             cl::desc("The NVIDIA chip that PTX is for")};
   cl::opt<std::string> isa{
@@ -68,6 +71,8 @@ static TranslationOptions &getOptions() {
 }
 
 std::string mlir::tandem::getStrategyOption() { return getOptions().strategy; }
+
+std::string mlir::tandem::getFunctionOption() { return getOptions().function; }
 
 std::vector<std::string> mlir::tandem::getStrategyPathOption() {
   return {getOptions().path.begin(), getOptions().path.end()};
@@ -100,12 +105,19 @@ static LogicalResult lowerToKernel(ModuleOp module) {
                      "a graph needs a strategy; give --strategy=NAME "
                      "with a file on --strategy-path or one of ")
            << listNames(getStrategiesFor(module));
+  if (!options.function.empty())
+    if (auto program = findProgram(module, options.strategy, options.function);
+        !program)
+      return report(module, program.takeError());
   KernelPipelineOptions pipeline;
   pipeline.strategy = options.strategy;
   pipeline.path = ArrayRef<std::string>(
       std::vector<std::string>(options.path.begin(), options.path.end()));
   buildKernelPipeline(manager, pipeline);
-  return manager.run(module);
+  if (failed(manager.run(module)))
+    return failure();
+  keepKernel(module, options.function);
+  return success();
 }
 
 /// Brings kernels to the LLVM dialect.
@@ -215,6 +227,7 @@ static LogicalResult translateModuleToPackage(ModuleOp module,
   llvm::raw_string_ostream stream(compileOptions.graph);
   module.print(stream, OpPrintingFlags().enableDebugInfo());
   compileOptions.strategy = options.strategy;
+  compileOptions.function = options.function;
   compileOptions.path = getStrategyPathOption();
   compileOptions.width = options.width;
   auto kernel = compile(compileOptions);

@@ -36,6 +36,12 @@ ArrayRef<LibraryFile> mlir::tandem::getStrategiesFor(ModuleOp module) {
   return getBuiltinStrategies();
 }
 
+void mlir::tandem::keepKernel(ModuleOp module, StringRef name) {
+  for (auto kernel : llvm::make_early_inc_range(module.getOps<KernelOp>()))
+    if (!name.empty() && kernel.getSymName() != name)
+      kernel.erase();
+}
+
 /// Looks for the graph of a name.
 static llvm::Expected<Program> findGraph(ArrayRef<func::FuncOp> graphs,
                                          StringRef name) {

@@ -38,6 +38,10 @@ struct Program {
 llvm::Expected<Program> findProgram(ModuleOp module, StringRef strategy,
                                     StringRef function = {});
 
+/// Erases all kernels but the one of a name, if there is a name: a layer's
+/// other passes, when they have had their say.
+void keepKernel(ModuleOp module, StringRef name);
+
 /// The built-in strategies for a module's graphs: recipes for layers.
 ArrayRef<LibraryFile> getStrategiesFor(ModuleOp module);
 
