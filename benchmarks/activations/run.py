@@ -18,6 +18,7 @@ import time
 import torch
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import activations_page  # noqa: E402
 import common  # noqa: E402
 from layer import make  # noqa: E402
 
@@ -118,6 +119,9 @@ def main() -> None:
     common.save("activations", {
         "machine": common.machine(), "torch": torch.__version__,
         "threads": torch.get_num_threads(), "layers": layers}, options.results)
+    is_ours = options.results == common.RESULTS
+    activations_page.write(options.results, activations_page.PAGE if is_ours
+                           else options.results / "Activations.md")
 
 
 if __name__ == "__main__":

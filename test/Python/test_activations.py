@@ -34,9 +34,9 @@ def by_path(name):
 
 
 def test_page_is_up_to_date():
-    page = by_path("page")
-    assert (ROOT / "docs/Activations.md").read_text() == page.write(ROOT / "benchmarks/results"), (
-        "run benchmarks/activations/page.py")
+    page = by_path("activations_page")
+    assert page.PAGE.read_text() == page.render(page.RESULTS), (
+        "run benchmarks/activations/activations_page.py")
 
 
 def test_a_layer():
@@ -62,3 +62,4 @@ def test_command(tmp_path):
          "--results", tmp_path], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "round 1 of 1" in done.stdout
+    assert "Hidden size 64" in (tmp_path / "Activations.md").read_text()

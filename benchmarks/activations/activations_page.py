@@ -1,4 +1,4 @@
-#===- page.py - Write docs/Activations.md ----------------------*- Python -*-===#
+#===- activations_page.py - Write docs/Activations.md ----------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -6,13 +6,13 @@
 # This file implements the page on saved activations, of the results that are committed.
 #
 #===----------------------------------------------------------------------===#
-"""Usage: page.py [--results FOLDER] [--page FILE]"""
+"""Writes docs/Activations.md of benchmarks/results/activations.json."""
 
-import argparse
 import json
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESULTS, PAGE = ROOT / "benchmarks/results", ROOT / "docs/Activations.md"
 
 HEAD = """\
 # Saved activations
@@ -48,7 +48,7 @@ def section(layer: dict) -> str:
         *(row(name, entry, eager) for name, entry in named.items()), ""])
 
 
-def write(results: pathlib.Path) -> str:
+def render(results: pathlib.Path) -> str:
     content = json.loads((results / "activations.json").read_text())
     machine = content["machine"]
     where = (f"Measured on {machine['cores']} cores of {machine['cpu']}, {content['threads']} "
@@ -57,14 +57,10 @@ def write(results: pathlib.Path) -> str:
     return "\n".join([HEAD, where, *map(section, content["layers"])]).rstrip() + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "benchmarks/results")
-    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/Activations.md")
-    options = parser.parse_args()
-    options.page.write_text(write(options.results))
-    print(f"wrote {options.page}")
+def write(results: pathlib.Path = RESULTS, page: pathlib.Path = PAGE) -> None:
+    page.write_text(render(results))
+    print(f"wrote {page}")
 
 
 if __name__ == "__main__":
-    main()
+    write()
