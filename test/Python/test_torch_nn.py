@@ -240,6 +240,41 @@ def test_delayed_scaling_remembers():
     assert error(layer.weight.grad, torch.full((8, 48), 12.0).double()) < 0.07
 
 
+def test_nothing_outlives_a_step():
+    """What is kept for products of one input is freed with the graph."""
+    layer = nn.Linear(512, 16, recipe="coat")
+    x = torch.randn(64, 512)
+    y = layer(x)
+    planes = [plane() for plane in nn._KEEPER._last.kept[2]]
+    assert all(plane is not None for plane in planes)
+    del planes
+    y.sum().backward()
+    del y
+    assert all(plane() is None for plane in nn._KEEPER._last.kept[2])
+
+
+def test_random_bits_are_torchs(tmp_path):
+    """Stochastic rounding differs from step to step, and not in a checkpoint's second
+    forward pass."""
+    (tmp_path / "drawn.mlir").write_text("""
+        tandem.strategy @drawn compute(<f32, f32>) {
+          tandem.assign saved = #tandem.float<bf16, stochastic>
+        }""")
+    x = torch.linspace(1, 2, 4096).view(1, -1)
+
+    def gradient(run):
+        torch.manual_seed(3)
+        up = torch.ones_like(x).requires_grad_()
+        first, second = (run(x, up) for _ in range(2))
+        return [torch.autograd.grad(y.sum(), up)[0] for y in (first, second)]
+
+    swiglu = nn.SwiGLU(recipe="drawn", path=[tmp_path])
+    a, b = gradient(swiglu)
+    assert not torch.equal(a, b)
+    again = gradient(lambda *inputs: checkpoint(swiglu, *inputs, use_reentrant=False))
+    assert all(map(torch.equal, (a, b), again))
+
+
 #===----------------------------------------------------------------------===#
 # Models
 #===----------------------------------------------------------------------===#
@@ -306,11 +341,13 @@ def test_what_does_not_fit_is_left():
         "plain": torch.nn.LayerNorm(8, elementwise_affine=False),
         "wide": torch.nn.RMSNorm((4, 8)),
         "doubled": Doubled(8, 8),
+        "other": torch.nn.GroupNorm(2, 8),
         "block": LlamaMLP(8, torch.nn.ReLU())})
     done = tandem.torch.compress_activations(model)
     assert done.left == {
         "plain": "it has no weight or no bias",
         "wide": "it normalizes more than the last dimension",
+        "other": "GroupNorm is no norm that is known here",
         "doubled": "Doubled may compute more than torch.nn.Linear",
         "block": "its activation ReLU is neither SiLU nor GELU by tanh"}
     assert "wide: left alone, it normalizes" in str(done)

@@ -77,6 +77,10 @@ def _gated_mlp(old: torch.nn.Module, options: dict) -> torch.nn.Module:
     return nn.GatedMLP(*parts, gated).train(old.training)
 
 
+def _unknown_norm(old: torch.nn.Module, options: dict) -> torch.nn.Module:
+    raise _Unfit(f"{type(old).__name__} is no norm that is known here")
+
+
 def _swap_for(module: torch.nn.Module) -> Callable | None:
     """What makes a compressed module of this one, if anything."""
     if isinstance(module, nn._Compressed | nn.GatedMLP):
@@ -90,7 +94,9 @@ def _swap_for(module: torch.nn.Module) -> Callable | None:
         return _rms_norm
     if isinstance(module, torch.nn.LayerNorm):
         return _layer_norm
-    return _linear if isinstance(module, torch.nn.Linear) else None
+    if isinstance(module, torch.nn.Linear):
+        return _linear
+    return _unknown_norm if type(module).__name__.endswith("Norm") else None
 
 
 def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,

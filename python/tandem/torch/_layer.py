@@ -71,7 +71,13 @@ class Pass:
             plan = self._local.plan = Plan(self.kernel)
         plan.update([shape], [[tensors[plane.name].data_ptr()
                                for plane in self.kernel.planes]])
-        plan.launch([list(hypers)], [[1] * len(self.kernel.integers)])
+        plan.launch([list(hypers)], [self._integers()], threads=torch.get_num_threads())
+
+    def _integers(self) -> list[int]:
+        """A seed is torch's, new in each launch and the same in a checkpoint's second
+        one; there is no count of steps."""
+        return [int(torch.randint(1 << 62, ())) if kind is RoleKind.SEED else 1
+                for kind in self.kernel.integers.values()]
 
     def allocate(self, shape: tuple[int, int], like: torch.Tensor,
                  kinds: Sequence[RoleKind]) -> dict[str, torch.Tensor]:

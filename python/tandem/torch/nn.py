@@ -199,18 +199,26 @@ class _Keeper:
 
     def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
         """The planes that the backward pass needs, and the rows and columns."""
-        last = getattr(self._last, "kept", None)
         key = (layer, x._version, x.data_ptr())
-        if last is not None and last[0]() is x and last[1] == key:
-            return last[2]
         rows = x.contiguous().view(-1, x.shape[-1])
         shape = tuple(rows.shape)
+        if kept := self._find(x, key):
+            return kept, shape
         planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
         planes["x"] = rows
         layer.forward.run(shape, planes)
-        kept = [planes[name] for name in layer.restored], shape
-        self._last.kept = weakref.ref(x), key, kept
-        return kept
+        kept = [planes[name] for name in layer.restored]
+        # Autograd alone decides how long they live.
+        self._last.kept = weakref.ref(x), key, [weakref.ref(plane) for plane in kept]
+        return kept, shape
+
+    def _find(self, x: torch.Tensor, key: tuple) -> list | None:
+        """What is kept of the tensor, if it is the last one and unchanged."""
+        last, known, planes = getattr(self._last, "kept", (None, None, ()))
+        if last is None or last() is not x or known != key:
+            return None
+        alive = [plane() for plane in planes]
+        return None if any(plane is None for plane in alive) else alive
 
 
 _KEEPER = _Keeper()
