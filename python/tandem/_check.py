@@ -7,26 +7,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tandem import _kernel
-
-_TEXT = """
-tandem.kernel @check compute(<f32, f32>) tensors [{roles}] scalars [] prologue {{
-  tandem.yield
-}} body {{
-^bb0({arguments}):
-  {body}
-  tandem.yield
-}}"""
+from tandem._convert import write_kernel
 
 
 def _write(types: Sequence[str]) -> str:
     """A kernel that loads gradients of these types; flags=True has it look at them."""
-    tensors = [f"!tandem.stored<tensor<?xf32>, #tandem.float<{type}>>" for type in types]
-    return _TEXT.format(
-        roles=", ".join(f'#tandem.role<grad "grad{i}">' for i in range(len(types))),
-        arguments=", ".join(f"%g{i}: {tensor}" for i, tensor in enumerate(tensors)),
-        body="\n  ".join(f"%x{i} = tandem.load %g{i} : {tensor} -> f32"
-                         for i, tensor in enumerate(tensors)),
-    )
+    storages = [f"#tandem.float<{type}>" for type in types]
+    body = [f"%x{i} = tandem.load %from{i} : !tandem.stored<tensor<?xf32>, {storage}> -> f32"
+            for i, storage in enumerate(storages)]
+    return write_kernel([], storages, body, name="check")
 
 
 @lru_cache(maxsize=None)

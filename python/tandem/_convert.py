@@ -19,7 +19,7 @@ _BLOCK = re.compile(r"group = (\d+)x\d+")
 _EXPANSION = re.compile(r"#tandem\.expansion<(\w+) x (\d+)>")
 
 _KERNEL = """
-tandem.kernel @convert compute(<f32, f32>) {matrix}tensors [{roles}] scalars [] prologue {{
+tandem.kernel @{name} compute(<f32, f32>) {matrix}tensors [{roles}] scalars [] prologue {{
   tandem.yield
 }} body {{
 ^bb0({arguments}):
@@ -52,13 +52,14 @@ def _stored(storage: str) -> str:
     return f"!tandem.stored<tensor<?xf32>, {storage}>"
 
 
-def _write_kernel(targets: list[str], sources: list[str], body: list[str],
-                  matrix: bool = False) -> str:
+def write_kernel(targets: list[str], sources: list[str], body: list[str],
+                 matrix: bool = False, name: str = "convert") -> str:
     """A kernel on tensors %to0, ..., %from0, ... of these storages."""
     tensors = ([("state", f"to{i}", s) for i, s in enumerate(targets)]
                + [("grad", f"from{i}", s) for i, s in enumerate(sources)])
     blocks = {match[1] for s in targets + sources for match in _BLOCK.finditer(s)}
     return _KERNEL.format(
+        name=name,
         matrix="".join(["matrix " * matrix, *(f"block({size}) " for size in blocks)]),
         roles=", ".join(f'#tandem.role<{kind} "{name}">' for kind, name, _ in tensors),
         arguments=", ".join(f"%{name}: {_stored(s)}" for _, name, s in tensors),
@@ -75,7 +76,7 @@ def _write_value(source: str, target: str, adds: bool, matrix: bool) -> str:
                  "%sum = arith.addf %old, %x : f32"]
         value = "%sum"
     body.append(f"tandem.store {value}, %to0 : f32, {_stored(target)}")
-    return _write_kernel([target], [source], body, matrix)
+    return write_kernel([target], [source], body, matrix)
 
 
 def write_sum(sources: Sequence[str], target: str) -> str:
@@ -89,7 +90,7 @@ def write_sum(sources: Sequence[str], target: str) -> str:
         value = f"%sum{i}"
     body += [f"tandem.store {value}, %to0 : f32, {_stored(target)}",
              f"tandem.saturation %to0 : {_stored(target)}"]
-    return _write_kernel([target], list(sources), body)
+    return write_kernel([target], list(sources), body)
 
 
 class _Renormalizer:
@@ -142,9 +143,9 @@ class _Renormalizer:
             if i:
                 plane = self.define(f"arith.select {finite}, {plane}, %zero : f32")
             self.body.append(f"tandem.store {plane}, %to{i} : f32, {_stored(storage)}")
-        return _write_kernel([storage] * self.target[1],
-                             [f"#tandem.float<{self.source[0]}>"] * self.source[1],
-                             self.body)
+        return write_kernel([storage] * self.target[1],
+                            [f"#tandem.float<{self.source[0]}>"] * self.source[1],
+                            self.body)
 
 
 def _under_f32(storage: str, reads: bool) -> tuple[str, slice]:
