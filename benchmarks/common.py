@@ -51,8 +51,11 @@ def _first_match(path: str, key: str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True,
-                          text=True)
+    try:
+        done = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True,
+                              text=True)
+    except OSError:  # no git
+        return ""
     return done.stdout.strip()
 
 

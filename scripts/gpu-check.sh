@@ -7,10 +7,12 @@
 #   scripts/gpu-check.sh [run] [FOLDER]
 #       on a machine with a GPU, g++ and CUDA's driver, without network or LLVM:
 #       builds the runtime, runs its tests with the real driver where GoogleTest
-#       is installed, compares every kernel with the CPU bit for bit, measures,
+#       is installed, compares every kernel with the CPU bit for bit, measures
+#       steps over 10^9 elements in one tensor and over a GPT-2's 400 tensors,
 #       and beside them what users of PyTorch would take instead, as far as this
 #       machine's python3 can import it. Writes FOLDER/gpu-check.json and a table,
-#       in eight minutes.
+#       in eight minutes. benchmarks/gpu/gpu_page.py makes docs/GPU.md of the JSON,
+#       once it is benchmarks/results/gpu-check.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,9 +26,10 @@ prepare() {
   local headers
   headers=$(sed -n 's/^TANDEM_FLATBUFFERS_INCLUDE_DIR:PATH=//p' "$build/CMakeCache.txt")
   cp -r "$headers/flatbuffers" "$folder/include/"
-  PYTHONPATH="$build/python" "${PYTHON:-python3}" - "$folder/packages" "$chip" <<'PYTHON'
+  PYTHONPATH="$build/python:benchmarks" "${PYTHON:-python3}" - "$folder/packages" "$chip" <<'PYTHON'
 import json
 import sys
+import common
 import tandem
 
 folder, chip = sys.argv[1:]
@@ -42,9 +45,11 @@ for graph, strategy in cases:
         print(f"{graph} under {strategy} is left out: {error}", file=sys.stderr)
 with open("benchmarks/results/ptx_statistics.json") as file:
     counted = json.load(file)["strategies"]
-with open(f"{folder}/../instructions.json", "w") as file:
-    json.dump({f"adamw under {strategy}": chips[chip]["instructions"]
-               for strategy, chips in counted.items() if chip in chips}, file)
+instructions = {f"adamw under {strategy}": chips[chip]["instructions"]
+                for strategy, chips in counted.items() if chip in chips}
+made = {key: common.machine()[key] for key in ("commit", "changed_files")}
+with open(f"{folder}/../prepared.json", "w") as file:
+    json.dump({"made": made, "instructions": instructions}, file)
 PYTHON
   echo "$folder: $(ls "$folder/packages" | wc -l) packages"
 }
@@ -71,11 +76,11 @@ run() {
 # What others make of the same updates, where there is a Python.
 measure_peers() {
   if ! command -v "${PYTHON:-python3}" > /dev/null; then
-    echo "no python3: other optimizers are left out"
+    echo "no python3: other optimizers and predictions are left out"
     return
   fi
   "${PYTHON:-python3}" benchmarks/gpu/peers.py "$1/gpu-check.json" \
-    --instructions "$1/instructions.json" --seconds "${TANDEM_PEER_SECONDS:-120}" \
+    --prepared "$1/prepared.json" --seconds "${TANDEM_PEER_SECONDS:-120}" \
     ${TANDEM_PEER_OPTIONS:-}
 }
 

@@ -11,6 +11,7 @@
 bitsandbytes on this GPU, as far as they can be imported; added to a JSON file."""
 
 import argparse
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -22,9 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import common  # noqa: E402
 
-#: Elements of one tensor of a large model.
-TENSOR = 4096 * 4096
 #: float32 operations that a multiprocessor begins in a cycle.
 LANES = 128
 
@@ -158,6 +158,28 @@ CONTENDERS = [
 #===------------------------------------------------------------------------===#
 
 
+def why_not(device: str) -> str | None:
+    """Why nothing runs there, if that is so."""
+    try:
+        import torch
+    except ImportError as error:
+        return str(error)
+    if device == "cuda" and not torch.cuda.is_available():
+        return "this PyTorch finds no GPU"
+    return None
+
+
+def software() -> dict[str, str]:
+    """Versions of what is measured, where it is installed."""
+    found = {}
+    for name in ("torch", "triton", "apex", "transformer_engine", "torchao", "bitsandbytes"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
 def _wait(device):
     import torch
 
@@ -178,44 +200,64 @@ def _seconds(step, device, steps: int, repeats: int) -> float:
     return statistics.median(run() for _ in range(repeats))
 
 
-def measure(contender: Contender, options) -> dict:
-    """One contender's row; what is absent says why."""
-    row = {"name": contender.name}
-    elements = int(options.gigabytes * 1e9 / contender.bytes)
-    tensor = min(TENSOR, max(128, elements // 128 * 128))
-    sizes = [tensor] * max(1, elements // tensor)
+def models(options) -> dict[str, list[int]]:
+    """What examples/gpu_check measures, by name: one tensor, whose blocks of 128 are
+    whole, and the tensors of a GPT-2."""
+    return {"one tensor": [max(128, options.elements // 128 * 128)],
+            "GPT-2": common.model_sizes()[-options.tensors:]}
+
+
+def measure(contender: Contender, sizes: list[int], options) -> dict:
+    """Times of a contender over some tensors; what is absent says why."""
+    import torch
+
     try:
         start = time.perf_counter()
         step = contender.make(sizes, options.device)
         step()
         _wait(options.device)
-        row["first_step_s"] = time.perf_counter() - start
+        first = time.perf_counter() - start
         seconds = _seconds(step, options.device, options.steps, 5)
     except ImportError as error:
-        return row | {"absent": str(error)}
+        return {"absent": str(error)}
     except Exception as error:  # a peer's, which is not to stop the others
-        return row | {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
-    return row | {"elements": sum(sizes), "ms": seconds * 1e3,
-                  "gb_per_s": contender.bytes * sum(sizes) / seconds * 1e-9,
-                  "bytes_per_element": contender.bytes}
+        return {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
+    finally:
+        step = None
+        if options.device == "cuda":
+            torch.cuda.empty_cache()
+    return {"tensors": len(sizes), "elements": sum(sizes), "ms": seconds * 1e3,
+            "first_step_s": first, "gb_per_s": contender.bytes * sum(sizes) / seconds * 1e-9}
 
 
-def host_times(options) -> dict:
+def measure_all(options) -> list[dict]:
+    """A row of each contender, printed as soon as it is known."""
+    start, rows = time.monotonic(), []
+    for contender in CONTENDERS:
+        row = {"name": contender.name, "bytes_per_element": contender.bytes, "times": []}
+        for name, sizes in models(options).items():
+            late = time.monotonic() - start > options.seconds
+            row["times"].append({"of": name} | (
+                {"absent": "the time is up"} if late
+                else measure(contender, sizes, options)))
+        rows.append(row)
+        print("\n".join(_lines(row)), flush=True)
+    return rows
+
+
+def host_times(options) -> dict[str, float]:
     """Microseconds that the host takes for a fused step of torch's over small tensors."""
     times = {}
     for count in (400, 4000):
-        try:
-            step = _optimizer(_torch_adamw(fused=True))([2048] * count, options.device)
+        step = _optimizer(_torch_adamw(fused=True))([2048] * count, options.device)
+        step()
+        found = []
+        for _ in range(20):
+            _wait(options.device)
+            start = time.perf_counter()
             step()
-            found = []
-            for _ in range(20):
-                _wait(options.device)
-                start = time.perf_counter()
-                step()
-                found.append(time.perf_counter() - start)
-            times[str(count)] = statistics.median(found) * 1e6
-        except ImportError as error:
-            return {"absent": str(error)}
+            found.append(time.perf_counter() - start)
+        times[str(count)] = statistics.median(found) * 1e6
     return times
 
 
@@ -262,20 +304,19 @@ def clock_hz() -> float | None:
 
 
 def predict(report: dict, instructions: dict[str, float], clock: float | None) -> None:
-    """Adds to each kernel the time that its bytes, and its instructions, take at least.
+    """Adds to each time the least that its bytes, and its instructions, take.
 
     Bytes move as fast as in a copy; a multiprocessor begins 128 operations a cycle.
     """
     bandwidth = report["copy_gb_per_s"] * 1e9
-    for kernel in report["kernels"]:
-        if not kernel["ms"] or not bandwidth:
-            continue
-        moved = kernel["elements"] * kernel["bytes_per_element"] / bandwidth
+    for kernel in report["kernels"] if bandwidth else ():
         count = instructions.get(kernel["kernel"])
-        begun = (kernel["elements"] * count / (report["multiprocessors"] * LANES * clock)
-                 if count and clock else 0.0)
-        kernel["predicted_ms"] = {"bytes": moved * 1e3, "instructions": begun * 1e3}
-        kernel["achieved_of_predicted"] = max(moved, begun) * 1e3 / kernel["ms"]
+        for found in kernel["times"]:
+            moved = found["elements"] * kernel["bytes_per_element"] / bandwidth
+            begun = (found["elements"] * count / (report["multiprocessors"] * LANES * clock)
+                     if count and clock else 0.0)
+            found["predicted_ms"] = {"bytes": moved * 1e3, "instructions": begun * 1e3}
+            found["achieved_of_predicted"] = max(moved, begun) * 1e3 / found["ms"]
 
 
 #===------------------------------------------------------------------------===#
@@ -283,62 +324,64 @@ def predict(report: dict, instructions: dict[str, float], clock: float | None) -
 #===------------------------------------------------------------------------===#
 
 
-def _line(row: dict) -> str:
-    for key in ("absent", "failed"):
-        if key in row:
-            return f"{row['name']:36} {key}: {row[key]}"
-    return (f"{row['name']:36} {row['ms']:9.3f} ms {row['gb_per_s']:8.0f} GB/s  "
-            f"first step {row['first_step_s']:.2f} s")
+def _lines(row: dict) -> list[str]:
+    lines = [row["name"]]
+    for found in row["times"]:
+        reason = next((f"{key}: {found[key]}" for key in ("absent", "failed") if key in found),
+                      None)
+        lines.append(f"  {found['of']:34} " + (reason or (
+            f"{found['ms']:9.3f} ms {found['gb_per_s']:8.0f} GB/s  first step "
+            f"{found['first_step_s']:.2f} s")))
+    return lines
 
 
 def table(report: dict) -> str:
-    """What the JSON says of peers, as text."""
-    lines = [_line(row) for row in report["peers"]]
-    host = report["peers_host_us"]
-    lines.append("torch fused AdamW, host: " + (
-        f"absent: {host['absent']}" if "absent" in host else
-        ", ".join(f"{us:.1f} us for {count} tensors" for count, us in host.items())))
-    for row in report["triton_bits"]:
+    """What the JSON says beyond the rows of peers, as text."""
+    lines = []
+    if host := report.get("peers_host_us"):
+        lines.append("torch fused AdamW, host: " + ", ".join(
+            f"{us:.1f} us for {count} tensors" for count, us in host.items()))
+    for row in report.get("triton_bits", ()):
         lines.append("Triton's bits: " + (
             f"absent: {row['absent']}" if "absent" in row else
             f"{row['strategy']}, of {row['elements']} elements differ "
             + ", ".join(f"{n} of {name}" for name, n in row["differing"].items())))
     for kernel in report["kernels"]:
-        if "predicted_ms" in kernel:
-            at_least = kernel["predicted_ms"]
-            lines.append(f"{kernel['kernel']:36} at least {at_least['bytes']:.3f} ms for "
-                         f"bytes, {at_least['instructions']:.3f} ms for instructions; "
-                         f"{kernel['achieved_of_predicted']:.0%} achieved")
+        for found in (f for f in kernel["times"] if "predicted_ms" in f):
+            at_least = found["predicted_ms"]
+            lines.append(f"{kernel['kernel']:36} {found['of']:10} at least "
+                         f"{at_least['bytes']:.3f} ms for bytes, "
+                         f"{at_least['instructions']:.3f} ms for instructions; "
+                         f"{found['achieved_of_predicted']:.0%} achieved")
     return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("json", type=pathlib.Path, help="what gpu_check has written")
-    parser.add_argument("--instructions", type=pathlib.Path,
-                        help="JSON: instructions of an element, by kernel")
+    parser.add_argument("--prepared", type=pathlib.Path,
+                        help="JSON: where the packages were made, and instructions of an "
+                             "element, by kernel")
     parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--gigabytes", type=float, default=2)
+    parser.add_argument("--elements", type=int, default=10**9, help="of the large tensor")
+    parser.add_argument("--tensors", type=int, default=400, help="the last of GPT-2's")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--compared", type=int, default=1 << 20)
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     os.environ.setdefault("TORCH_LOGS", "-all")
     report = json.loads(options.json.read_text())
-    start, rows = time.monotonic(), []
-    for contender in CONTENDERS:
-        late = time.monotonic() - start > options.seconds
-        rows.append({"name": contender.name, "absent": "the time is up"} if late
-                    else measure(contender, options))
-        print(_line(rows[-1]), flush=True)
-    report["peers"] = rows
-    report["peers_host_us"] = host_times(options)
-    report["triton_bits"] = compare_bits(options)
-    instructions = (json.loads(options.instructions.read_text())
-                    if options.instructions and options.instructions.exists() else {})
-    predict(report, instructions, clock_hz())
+    prepared = json.loads(options.prepared.read_text()) if options.prepared else {}
+    report["machine"] = common.machine() | software() | prepared.get("made", {})
+    predict(report, prepared.get("instructions", {}), clock_hz())
+    if reason := why_not(options.device):
+        print(f"other optimizers are left out: {reason}")
+    else:
+        report["peers"] = measure_all(options)
+        report["peers_host_us"] = host_times(options)
+        report["triton_bits"] = compare_bits(options)
     options.json.write_text(json.dumps(report, indent=1) + "\n")
-    print("\n".join(table(report).split("\n")[len(rows):]))
+    print(table(report))
     return 0
 
 

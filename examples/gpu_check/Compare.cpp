@@ -49,6 +49,14 @@ int64_t gpucheck::bytesOf(const tdm_kernel_desc &desc,
   return (values * int64_t(plane.bits) + 7) / 8;
 }
 
+static size_t bytesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,
+                      const std::vector<Shape> &shapes) {
+  int64_t bytes = 0;
+  for (Shape shape : shapes)
+    bytes += bytesOf(desc, plane, shape);
+  return static_cast<size_t>(bytes);
+}
+
 std::string gpucheck::titleOf(const tdm_kernel_info &info) {
   std::string strategy = info.strategy;
   return info.graph + (strategy.empty() ? "" : " under " + strategy);
@@ -90,9 +98,7 @@ static std::vector<uint8_t> makePlane(const tdm_kernel_info &info, uint32_t i,
                                       const std::vector<Shape> &shapes,
                                       Fill fill, std::mt19937 &random) {
   const tdm_plane_desc &plane = info.desc->planes[i];
-  int64_t size = 0;
-  for (Shape shape : shapes)
-    size += bytesOf(*info.desc, plane, shape);
+  auto size = int64_t(::bytesOf(*info.desc, plane, shapes));
   std::vector<uint8_t> bytes(size + 8);
   for (int64_t at = 0; at < size; at += 4) {
     uint32_t word = random();
@@ -131,6 +137,16 @@ static double chooseHyper(const tdm_hyper_desc &desc,
   return value > 0 ? std::max(value, desc.min_positive) : value;
 }
 
+/// Fills memory with what \p sample has, over and over.
+static void fill(tdm_device *device, void *memory, size_t size,
+                 const std::vector<uint8_t> &sample) {
+  size_t done = std::min(size, sample.size());
+  require(tdm_device_copy(device, memory, sample.data(), done));
+  for (; done && done < size; done *= 2)
+    require(tdm_device_copy(device, static_cast<char *>(memory) + done, memory,
+                            std::min(done, size - done)));
+}
+
 Bound::Bound(tdm_device *device, tdm_kernel *kernel,
              const tdm_kernel_info &info, const std::vector<Shape> &shapes,
              const Contents &contents)
@@ -138,10 +154,10 @@ Bound::Bound(tdm_device *device, tdm_kernel *kernel,
   const tdm_kernel_desc &desc = *info.desc;
   pointers.resize(shapes.size());
   for (uint32_t i = 0; i < desc.num_planes; ++i) {
-    bytes.push_back(contents[i].size());
+    bytes.push_back(::bytesOf(desc, desc.planes[i], shapes));
     planes.push_back(nullptr);
     require(tdm_device_allocate(device, bytes[i], &planes[i]));
-    require(tdm_device_copy(device, planes[i], contents[i].data(), bytes[i]));
+    fill(device, planes[i], bytes[i], contents[i]);
     char *place = static_cast<char *>(planes[i]);
     for (size_t t = 0; t < shapes.size(); ++t) {
       pointers[t].push_back(place);

@@ -55,8 +55,7 @@ Contents makeContents(const tdm_kernel_info &info,
 /// A kernel over tensors in the memory of a device.
 class Bound {
 public:
-  /// Where \p contents is empty, the memory is filled from \p sample, over and
-  /// over.
+  /// Planes that are longer than what \p contents has of them repeat it.
   Bound(tdm_device *device, tdm_kernel *kernel, const tdm_kernel_info &info,
         const std::vector<Shape> &shapes, const Contents &contents);
   ~Bound();
@@ -92,13 +91,29 @@ std::string titleOf(const tdm_kernel_info &info);
 std::string compare(tdm_device *cpu, tdm_device *gpu, tdm_kernel *onCPU,
                     tdm_kernel *onGPU, const tdm_kernel_info &info);
 
-/// Times of a kernel on a GPU.
-struct Times {
-  double milliseconds = 0, gigabytesPerSecond = 0, bytesPerElement = 0;
-  int64_t elements = 0;
+/// The tensors of a measurement.
+struct Model {
+  std::string name;
+  std::vector<Shape> shapes;
 };
-Times measure(tdm_device *gpu, tdm_kernel *kernel, const tdm_kernel_info &info,
-              double gigabytes);
+/// One tensor, and the last of a GPT-2's, whose matrices are matrices where
+/// \p isMatrix.
+std::vector<Model> modelsOf(int64_t elements, int64_t tensors, bool isMatrix);
+
+/// The bytes of an element that a step reads and writes, those of an entry that
+/// elements share divided among them.
+double bytesPerElement(const tdm_kernel_desc &desc);
+
+/// Times of steps on a GPU.
+struct Times {
+  std::string name;
+  double milliseconds = 0, gigabytesPerSecond = 0;
+  int64_t elements = 0, tensors = 0;
+};
+/// The large tensor is halved until it fits into the memory.
+std::vector<Times> measure(tdm_device *gpu, tdm_kernel *kernel,
+                           const tdm_kernel_info &info, int64_t elements,
+                           int64_t tensors);
 
 /// Milliseconds from opening a kernel of a package to the end of its first
 /// launch: when the driver compiles its PTX, and when that is in the cache.
@@ -108,8 +123,9 @@ struct StartTimes {
 StartTimes measureStart(tdm_device *gpu, const tdm_package *package,
                         const tdm_kernel_info &info);
 
-/// Times of the host over 4000 tensors, in microseconds: a launch of the same
-/// list, and an update of pointers, for each tensor.
+/// Times of the host, in microseconds: a launch of the same list, the update
+/// that sees that it is the same, and for each tensor a launch with other
+/// pointers.
 struct HostTimes {
   double launch = 0, sameUpdate = 0, changedPerTensor = 0;
 };

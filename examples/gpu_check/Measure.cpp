@@ -30,9 +30,7 @@ static double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// The bytes of an element that a step reads and writes, those of an entry that
-/// elements share divided among them.
-static double bytesPerElement(const tdm_kernel_desc &desc) {
+double gpucheck::bytesPerElement(const tdm_kernel_desc &desc) {
   double bits = 0;
   for (uint32_t i = 0; i < desc.num_planes; ++i) {
     const tdm_plane_desc &plane = desc.planes[i];
@@ -45,33 +43,60 @@ static double bytesPerElement(const tdm_kernel_desc &desc) {
   return bits / 8;
 }
 
-/// The tensors of a transformer, as many as are so many elements.
-static std::vector<Shape> modelOf(int64_t elements, bool isMatrix) {
-  const Shape block[] = {{4096, 4096},  {1024, 4096}, {1024, 4096},
-                         {4096, 4096},  {1, 4096},    {1, 4096},
-                         {11008, 4096}, {4096, 11008}};
-  std::vector<Shape> shapes;
-  while (true)
-    for (Shape shape : block) {
-      if (!isMatrix)
-        shape = {1, shape.rows * shape.columns};
-      shapes.push_back(shape);
-      elements -= shape.rows * shape.columns;
-      if (elements <= 0)
-        return shapes;
-    }
+/// A GPT-2 of 33 layers and width 448: 102.6 million parameters in 400 tensors.
+static std::vector<Shape> shapesOfGPT2() {
+  constexpr int64_t d = 448;
+  const Shape block[] = {{1, d},     {1, d},     {3 * d, d}, {1, 3 * d},
+                         {d, d},     {1, d},     {1, d},     {1, d},
+                         {4 * d, d}, {1, 4 * d}, {d, 4 * d}, {1, d}};
+  std::vector<Shape> shapes = {{50257, d}, {1024, d}};
+  for (int layer = 0; layer < 33; ++layer)
+    shapes.insert(shapes.end(), std::begin(block), std::end(block));
+  shapes.insert(shapes.end(), 2, Shape{1, d});
+  return shapes;
 }
 
-Times gpucheck::measure(tdm_device *gpu, tdm_kernel *kernel,
-                        const tdm_kernel_info &info, double gigabytes) {
+std::vector<Model> gpucheck::modelsOf(int64_t elements, int64_t tensors,
+                                      bool isMatrix) {
+  constexpr int64_t columns = 4000;
+  Shape large = {std::max<int64_t>(1, elements / columns), columns};
+  std::vector<Shape> shapes = shapesOfGPT2();
+  auto count = std::min(int64_t(shapes.size()), tensors);
+  shapes.erase(shapes.begin(), shapes.end() - count);
+  std::vector<Model> models = {{"one tensor", {large}}, {"GPT-2", shapes}};
+  for (Model &model : models)
+    for (Shape &shape : model.shapes)
+      if (!isMatrix)
+        shape = {1, shape.rows * shape.columns};
+  return models;
+}
+
+static bool fits(tdm_device *gpu, size_t bytes) {
+  void *memory = nullptr;
+  if (tdm_device_allocate(gpu, bytes, &memory))
+    return false;
+  require(tdm_device_free(gpu, memory));
+  return true;
+}
+
+/// The bytes of all planes of a tensor.
+static size_t sizeOf(const tdm_kernel_desc &desc, Shape shape) {
+  int64_t bytes = 0;
+  for (uint32_t i = 0; i < desc.num_planes; ++i)
+    bytes += bytesOf(desc, desc.planes[i], shape);
+  return size_t(bytes);
+}
+
+static Times measureModel(tdm_device *gpu, tdm_kernel *kernel,
+                          const tdm_kernel_info &info, const Model &model) {
   Times times;
-  times.bytesPerElement = bytesPerElement(*info.desc);
-  auto elements = int64_t(gigabytes * 1e9 / times.bytesPerElement);
-  std::vector<Shape> shapes = modelOf(elements, info.desc->matrix);
-  for (Shape shape : shapes)
+  times.name = model.name;
+  times.tensors = int64_t(model.shapes.size());
+  for (Shape shape : model.shapes)
     times.elements += shape.rows * shape.columns;
-  Bound bound(gpu, kernel, info, shapes,
-              makeContents(info, shapes, Fill::Numbers, 3));
+  Shape sample = info.desc->matrix ? Shape{1024, 1024} : Shape{1, 1 << 20};
+  Bound bound(gpu, kernel, info, model.shapes,
+              makeContents(info, {sample}, Fill::Numbers, 3));
   constexpr int warmups = 3, steps = 10, repeats = 5;
   int64_t step = 0;
   auto run = [&](int count) {
@@ -88,7 +113,20 @@ Times gpucheck::measure(tdm_device *gpu, tdm_kernel *kernel,
   double second = median(seconds);
   times.milliseconds = second * 1e3;
   times.gigabytesPerSecond =
-      times.bytesPerElement * double(times.elements) / second * 1e-9;
+      bytesPerElement(*info.desc) * double(times.elements) / second * 1e-9;
+  return times;
+}
+
+std::vector<Times> gpucheck::measure(tdm_device *gpu, tdm_kernel *kernel,
+                                     const tdm_kernel_info &info,
+                                     int64_t elements, int64_t tensors) {
+  std::vector<Model> models = modelsOf(elements, tensors, info.desc->matrix);
+  while (elements > 1 &&
+         !fits(gpu, sizeOf(*info.desc, models.front().shapes[0])))
+    models = modelsOf(elements /= 2, tensors, info.desc->matrix);
+  std::vector<Times> times;
+  for (const Model &model : models)
+    times.push_back(measureModel(gpu, kernel, info, model));
   return times;
 }
 
@@ -154,7 +192,9 @@ HostTimes gpucheck::measureHost(tdm_device *gpu, tdm_kernel *kernel,
 }
 
 double gpucheck::measureCopy(tdm_device *gpu) {
-  constexpr size_t bytes = size_t(2) << 30;
+  size_t bytes = size_t(2) << 30;
+  while (!fits(gpu, 2 * bytes))
+    bytes /= 2;
   void *from = nullptr, *to = nullptr;
   require(tdm_device_allocate(gpu, bytes, &from));
   require(tdm_device_allocate(gpu, bytes, &to));

@@ -27,8 +27,11 @@ namespace {
 struct Options {
   std::vector<std::string> packages;
   std::string json;
-  /// When to begin nothing more, and how much a measured step moves.
-  double seconds = 450, gigabytes = 2;
+  /// When to begin nothing more.
+  double seconds = 450;
+  /// Of the large tensor whose step is measured, and how many of GPT-2's, the
+  /// last ones.
+  int64_t elements = 1000000000, tensors = 400;
   /// Stands in for the GPU where there is none, to try the program itself.
   bool isCPU = false;
 };
@@ -37,7 +40,8 @@ struct Options {
 struct Row {
   std::string title;
   std::string verdict;
-  Times times;
+  double bytesPerElement = 0;
+  std::vector<Times> times;
   StartTimes start;
 };
 } // namespace
@@ -50,8 +54,8 @@ static double elapsed() {
 }
 
 static int usage() {
-  std::fputs("usage: gpu_check [--cpu] [--seconds=N] [--gigabytes=N] "
-             "[--json=FILE] PACKAGE...\n",
+  std::fputs("usage: gpu_check [--cpu] [--seconds=N] [--elements=N] "
+             "[--tensors=N] [--json=FILE] PACKAGE...\n",
              stderr);
   return 2;
 }
@@ -63,8 +67,10 @@ static bool parse(int argc, char **argv, Options &options) {
       options.isCPU = true;
     else if (!text.compare(0, 10, "--seconds="))
       options.seconds = std::atof(text.c_str() + 10);
-    else if (!text.compare(0, 12, "--gigabytes="))
-      options.gigabytes = std::atof(text.c_str() + 12);
+    else if (!text.compare(0, 11, "--elements="))
+      options.elements = std::atoll(text.c_str() + 11);
+    else if (!text.compare(0, 10, "--tensors="))
+      options.tensors = std::atoll(text.c_str() + 10);
     else if (!text.compare(0, 7, "--json="))
       options.json = text.substr(7);
     else if (text[0] == '-')
@@ -72,7 +78,8 @@ static bool parse(int argc, char **argv, Options &options) {
     else
       options.packages.push_back(text);
   }
-  return !options.packages.empty();
+  return !options.packages.empty() && options.elements > 0 &&
+         options.tensors > 0;
 }
 
 namespace {
@@ -102,6 +109,7 @@ private:
   void runKernel(const tdm_package *package, uint32_t index);
   void runLoaded(tdm_kernel *onCPU, tdm_kernel *onGPU,
                  const tdm_kernel_info &kernel, Row &row);
+  void print(const Row &row) const;
 
   const Options &options;
   tdm_device *cpu = nullptr, *gpu = nullptr;
@@ -119,10 +127,20 @@ void Run::runLoaded(tdm_kernel *onCPU, tdm_kernel *onGPU,
   row.verdict = found.empty() ? "equal" : found;
   if (options.isCPU)
     return;
-  row.times = measure(gpu, onGPU, kernel, options.gigabytes);
+  row.times = measure(gpu, onGPU, kernel, options.elements, options.tensors);
   if (host.empty())
     for (int count : {400, 4000})
       host.emplace_back(count, measureHost(gpu, onGPU, kernel, count));
+}
+
+void Run::print(const Row &row) const {
+  std::printf("%-36s %s\n", row.title.c_str(), row.verdict.c_str());
+  for (const Times &times : row.times)
+    std::printf("  %-34s %9.3f ms %8.0f GB/s %6.1f%% of a copy\n",
+                times.name.c_str(), times.milliseconds,
+                times.gigabytesPerSecond,
+                100 * times.gigabytesPerSecond * 1e9 / copy);
+  std::fflush(stdout);
 }
 
 void Run::runKernel(const tdm_package *package, uint32_t index) {
@@ -131,6 +149,7 @@ void Run::runKernel(const tdm_package *package, uint32_t index) {
   require(tdm_package_kernel(package, index, &kernel));
   Row row;
   row.title = titleOf(kernel);
+  row.bytesPerElement = bytesPerElement(*kernel.desc);
   tdm_kernel *onCPU = nullptr, *onGPU = nullptr;
   require(tdm_package_load(package, kernel.name, nullptr, &onCPU));
   bool isLate = elapsed() > options.seconds;
@@ -147,11 +166,7 @@ void Run::runKernel(const tdm_package *package, uint32_t index) {
     runLoaded(onCPU, onGPU, kernel, row);
   tdm_kernel_destroy(onGPU);
   tdm_kernel_destroy(onCPU);
-  std::printf("%-36s %9.3f ms %8.0f GB/s %6.1f%%  %s\n", row.title.c_str(),
-              row.times.milliseconds, row.times.gigabytesPerSecond,
-              copy > 0 ? 100 * row.times.gigabytesPerSecond * 1e9 / copy : 0,
-              row.verdict.c_str());
-  std::fflush(stdout);
+  print(row);
   rows.push_back(row);
 }
 
@@ -211,6 +226,26 @@ static std::string quoted(const std::string &text) {
   return result + "\"";
 }
 
+static void writeRow(std::FILE *file, const Row &row, bool isLater) {
+  std::fprintf(file,
+               "%s\n  {\"kernel\": %s, \"verdict\": %s, "
+               "\"bytes_per_element\": %g,\n"
+               "   \"start_ms\": {\"compiled\": %.2f, \"cached\": %.2f},\n"
+               "   \"times\": [",
+               isLater ? "," : "", quoted(row.title).c_str(),
+               quoted(row.verdict).c_str(), row.bytesPerElement,
+               row.start.compiled, row.start.cached);
+  for (size_t i = 0; i < row.times.size(); ++i)
+    std::fprintf(file,
+                 "%s\n    {\"of\": %s, \"tensors\": %lld, \"elements\": "
+                 "%lld, \"ms\": %.4f, \"gb_per_s\": %.1f}",
+                 i ? "," : "", quoted(row.times[i].name).c_str(),
+                 static_cast<long long>(row.times[i].tensors),
+                 static_cast<long long>(row.times[i].elements),
+                 row.times[i].milliseconds, row.times[i].gigabytesPerSecond);
+  std::fputs("]}", file);
+}
+
 bool Run::writeJSON() const {
   if (options.json.empty())
     return true;
@@ -231,16 +266,7 @@ bool Run::writeJSON() const {
                  host[i].second.sameUpdate, host[i].second.changedPerTensor);
   std::fputs("},\n \"kernels\": [", file);
   for (size_t i = 0; i < rows.size(); ++i)
-    std::fprintf(file,
-                 "%s\n  {\"kernel\": %s, \"verdict\": %s, \"elements\": %lld, "
-                 "\"ms\": %.4f, \"gb_per_s\": %.1f, \"bytes_per_element\": "
-                 "%g, \"start_ms\": {\"compiled\": %.2f, \"cached\": %.2f}}",
-                 i ? "," : "", quoted(rows[i].title).c_str(),
-                 quoted(rows[i].verdict).c_str(),
-                 static_cast<long long>(rows[i].times.elements),
-                 rows[i].times.milliseconds, rows[i].times.gigabytesPerSecond,
-                 rows[i].times.bytesPerElement, rows[i].start.compiled,
-                 rows[i].start.cached);
+    writeRow(file, rows[i], i != 0);
   std::fputs("\n]}\n", file);
   return std::fclose(file) == 0;
 }

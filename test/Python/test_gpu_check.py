@@ -9,6 +9,7 @@
 #===----------------------------------------------------------------------===#
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,9 +35,9 @@ def program(tmp_path_factory):
     return path
 
 
-def run(program, *arguments):
+def run(program, *arguments, **environment):
     return subprocess.run([str(program), *map(str, arguments)], capture_output=True,
-                          text=True)
+                          text=True, env=os.environ | environment)
 
 
 def test_kernels_are_compared_bit_for_bit(program, tmp_path):
@@ -52,6 +53,23 @@ def test_kernels_are_compared_bit_for_bit(program, tmp_path):
     assert [k["kernel"] for k in kernels] == [
         "adamw under coat", "lamb under bf16", "adafactor under fp32"]
     assert {k["verdict"] for k in kernels} == {"equal"}
+
+
+def test_times(program, tmp_path):
+    """A driver that computes nothing: other bits, but times of all that is measured."""
+    package, report = tmp_path / "adamw.tdm", tmp_path / "report.json"
+    compiled("adamw", "bf16", flags=True).save(package, ["x86-64", "sm_90"])
+    done = run(program, "--elements=10000", "--tensors=3", f"--json={report}", package,
+               TANDEM_CUDA_DRIVER=str(RUNTIME / "cts" / "libtandem_fake_cuda.so"),
+               TANDEM_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 1 and "0 of 1 kernels leave the CPU's bits" in done.stdout
+    content = json.loads(report.read_text())
+    kernel, = content["kernels"]
+    assert [(t["of"], t["tensors"], t["elements"]) for t in kernel["times"]] == [
+        ("one tensor", 1, 8000), ("GPT-2", 3, 3 * 448)]
+    assert all(t["ms"] > 0 and t["gb_per_s"] > 0 for t in kernel["times"])
+    assert kernel["bytes_per_element"] == 14 and kernel["start_ms"]["cached"] > 0
+    assert set(content["host_us"]) == {"400", "4000"}
 
 
 def test_what_does_not_run_is_no_success(program, tmp_path):

@@ -26,6 +26,8 @@ from support.torch_bits import bits
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu"
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
+import common
+import gpu_page
 import peers
 import references
 
@@ -73,30 +75,57 @@ def test_kernels_in_tritons_interpreter():
     assert done.returncode == 0, done.stderr
 
 
+def measured(tmp_path, monkeypatch, *arguments):
+    """What peers.py makes of a report of gpu_check's."""
+    report, prepared = tmp_path / "report.json", tmp_path / "prepared.json"
+    time = {"of": "one tensor", "tensors": 1, "elements": 10**6, "ms": 2.0, "gb_per_s": 7.0}
+    kernel = {"kernel": "adamw under bf16", "verdict": "equal", "bytes_per_element": 14,
+              "start_ms": {"compiled": 30.0, "cached": 3.0}, "times": [time]}
+    report.write_text(json.dumps({
+        "device": "a GPU", "target": "sm_90", "driver": 13000, "copy_gb_per_s": 10.0,
+        "multiprocessors": 100, "kernels": [kernel, kernel | {"verdict": "late", "times": []}],
+        "host_us": {"400": {"launch": 3.0, "same_list": 4.0, "changed_per_tensor": 0.2}}}))
+    prepared.write_text(json.dumps({"instructions": {"adamw under bf16": 25600},
+                                    "made": {"commit": "f00d" * 10}}))
+    monkeypatch.setattr(peers, "clock_hz", lambda: 1e9)
+    monkeypatch.setattr(sys, "argv", ["peers", str(report), "--prepared", str(prepared),
+                                      *arguments])
+    assert peers.main() == 0
+    return json.loads(report.read_text())
+
+
 def test_peers_without_a_gpu(tmp_path, monkeypatch, capsys):
     """Rows for all, times for those that there are, reasons for the others."""
-    report = tmp_path / "report.json"
-    kernel = {"kernel": "adamw under bf16", "verdict": "equal", "elements": 10**6,
-              "ms": 2.0, "bytes_per_element": 14}
-    report.write_text(json.dumps({"copy_gb_per_s": 10.0, "multiprocessors": 100,
-                                  "kernels": [kernel, kernel | {"ms": 0}]}))
-    counts = tmp_path / "instructions.json"
-    counts.write_text('{"adamw under bf16": 25600}')
     monkeypatch.setattr(peers, "CONTENDERS", [
         c for c in peers.CONTENDERS if "compile" not in c.name and "Triton" not in c.name])
-    monkeypatch.setattr(peers, "clock_hz", lambda: 1e9)
-    monkeypatch.setattr(sys, "argv", [
-        "peers", str(report), "--instructions", str(counts), "--device", "cpu",
-        "--gigabytes", "0.0001", "--steps", "1", "--compared", "1280"])
-    assert peers.main() == 0
-    found = json.loads(report.read_text())
-    rows = {row["name"]: row for row in found["peers"]}
-    assert rows["torch fused AdamW, f32"]["ms"] > 0
-    assert rows["eager collage-plus"]["gb_per_s"] > 0
-    assert all("absent" in row or row["ms"] > 0 for row in found["peers"])
+    found = measured(tmp_path, monkeypatch, "--device", "cpu", "--elements", "4000",
+                     "--tensors", "3", "--steps", "1", "--compared", "1280")
+    rows = {row["name"]: row["times"] for row in found["peers"]}
+    assert rows["torch fused AdamW, f32"][0]["ms"] > 0
+    assert [t["elements"] for t in rows["eager collage-plus"]] == [3968, 448 + 2 * 448]
+    assert all("absent" in t or t["ms"] > 0 for times in rows.values() for t in times)
     assert set(found["peers_host_us"]) == {"400", "4000"}
-    first, second = found["kernels"]
-    assert first["predicted_ms"] == {"bytes": 1.4, "instructions": 2.0}
-    assert first["achieved_of_predicted"] == 1.0 and "predicted_ms" not in second
+    time = found["kernels"][0]["times"][0]
+    assert time["predicted_ms"] == {"bytes": 1.4, "instructions": 2.0}
+    assert time["achieved_of_predicted"] == 1.0 and found["machine"]["commit"] == "f00d" * 10
     text = capsys.readouterr().out
     assert "100% achieved" in text and "torch fused AdamW, host" in text
+    page = gpu_page.render(found)
+    assert "1 of 2 kernels leave the CPU's bits" in page
+    assert "| adamw under bf16 | equal | 14 | 2.000 | 7 | 70% | 100% |" in page
+    assert "| torch fused AdamW, f32 | GPT-2 |" in page and "30.0 ms where the driver" in page
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu(tmp_path, monkeypatch, capsys):
+    """What is measured already is kept and completed."""
+    found = measured(tmp_path, monkeypatch)
+    assert "peers" not in found and "predicted_ms" in found["kernels"][0]["times"][0]
+    assert "left out: this PyTorch finds no GPU" in capsys.readouterr().out
+    assert "### Others" not in gpu_page.render(found)
+
+
+def test_page_is_up_to_date():
+    want = gpu_page.render(common.load("gpu-check"))
+    assert gpu_page.PAGE.read_text() == want, "run benchmarks/gpu/gpu_page.py"
+    assert "Not yet measured" in gpu_page.render(None)
