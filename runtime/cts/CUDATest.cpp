@@ -155,6 +155,28 @@ TEST_P(CUDA, ManyUpdatesAhead) {
   EXPECT_EQ(other[1].read(), std::vector<float>(size, -17.0f));
 }
 
+/// Each tensor by itself, as where gradients are released one by one.
+TEST_P(CUDA, TensorsOfOtherSizesNeedNoOtherMemory) {
+  TensorList small;
+  small.add(3, {param[0].data(), grad[0].data()});
+  ASSERT_EQ(launch(1), TDM_OK);
+  long before = waits(), allocations = fakecuda::callsOf("cuMemAlloc_v2"),
+       freed = fakecuda::callsOf("cuMemFree_v2");
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(tdm_plan_update(*plan, small.data(), 1), TDM_OK);
+    ASSERT_EQ(launch(2), TDM_OK) << tdm_last_error();
+    ASSERT_EQ(tdm_plan_update(*plan, tensors.data(), count), TDM_OK);
+    ASSERT_EQ(launch(4), TDM_OK) << tdm_last_error();
+  }
+  EXPECT_EQ(waits(), before);
+  EXPECT_EQ(fakecuda::callsOf("cuMemAlloc_v2"), allocations);
+  EXPECT_EQ(fakecuda::callsOf("cuMemFree_v2"), freed);
+  std::vector<float> want(size, -13.0f);
+  EXPECT_EQ(param[1].read(), want);
+  std::fill_n(want.begin(), 3, -19.0f);
+  EXPECT_EQ(param[0].read(), want);
+}
+
 /// A launch over the same tensors copies no tables: two kernels, and the word
 /// of flags is cleared.
 TEST_P(CUDA, TheSameTensorsCostFewCalls) {

@@ -130,6 +130,21 @@ def test_groups_and_schedulers():
     assert_same_bits(*optimizers)
 
 
+def test_groups_that_change():
+    """Between two passes parameters change places, and one moves to another group."""
+    models, optimizers = pair()
+    for model, optimizer in zip(models, optimizers):
+        train(model, optimizer, [0])
+        group = optimizer.param_groups[0]["params"]
+        group.reverse()
+        train(model, optimizer, [1])
+        optimizer.add_param_group({"params": torch.nn.Parameter(torch.ones(3).bfloat16()),
+                                   "lr": 0.5})
+        optimizer.param_groups[1]["params"].insert(0, group.pop(1))
+        train(model, optimizer, [2])
+    assert_same_bits(*optimizers)
+
+
 def test_closure():
     models, optimizers = pair()
     train(models[0], optimizers[0])

@@ -152,6 +152,8 @@ class Optimizer(Release, torch.optim.Optimizer):
         """What steps know before the first one."""
         self._device_step = DeviceStep()
         self._slots: list[Slot | None] = []
+        #: Where groups had a parameter, by its identity: a group's number, and a place.
+        self._places: dict[int, tuple[int, int]] = {}
         #: What tells whether a step is the last one again, and the lanes of that.
         self._steady: tandem._tandem.Steady | None = None
         self._running: list[Lane] = []

@@ -143,10 +143,21 @@ class Steps:
 
     def _position_of(self, param: torch.Tensor) -> tuple[int, int]:
         """The index of a parameter and that of its group."""
-        positions = ((p, number) for number, group in enumerate(self.param_groups)
-                     for p in group["params"])
-        return next((index, number) for index, (p, number) in enumerate(positions)
-                    if p is param)
+        place = self._places.get(id(param))
+        if place is None or not self._is_at(param, *place):
+            self._places = {id(p): (number, at) for number, group
+                            in enumerate(self.param_groups)
+                            for at, p in enumerate(group["params"])}
+            place = self._places[id(param)]
+        number, at = place
+        before = sum(len(group["params"]) for group in self.param_groups[:number])
+        return before + at, number
+
+    def _is_at(self, param: torch.Tensor, number: int, at: int) -> bool:
+        """Whether a group still has the parameter there."""
+        groups = self.param_groups
+        return (number < len(groups) and at < len(groups[number]["params"])
+                and groups[number]["params"][at] is param)
 
     def _has_gradient(self, param: torch.Tensor) -> bool:
         return param.grad is not None or self._gradients.get(param) is not None

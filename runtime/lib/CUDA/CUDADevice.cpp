@@ -142,9 +142,12 @@ DeviceMemory::~DeviceMemory() {
 }
 
 tdm_status DeviceMemory::allocate(std::shared_ptr<const CUDADevice> owner,
-                                  size_t bytes) {
+                                  size_t size) {
   device = std::move(owner);
-  return device->driver.call(device->driver.memAlloc, &memory, bytes);
+  tdm_status status =
+      device->driver.call(device->driver.memAlloc, &memory, size);
+  bytes = status ? 0 : size;
+  return status;
 }
 
 SharedMemory::~SharedMemory() {

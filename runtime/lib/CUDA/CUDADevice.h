@@ -112,17 +112,20 @@ public:
   ~DeviceMemory();
 
   /// Inside of the device's context.
-  tdm_status allocate(std::shared_ptr<const CUDADevice> device, size_t bytes);
+  tdm_status allocate(std::shared_ptr<const CUDADevice> device, size_t size);
   Address address() const { return memory; }
+  size_t size() const { return bytes; }
 
 private:
   void swap(DeviceMemory &other) {
     std::swap(device, other.device);
     std::swap(memory, other.memory);
+    std::swap(bytes, other.bytes);
   }
 
   std::shared_ptr<const CUDADevice> device;
   Address memory = 0;
+  size_t bytes = 0;
 };
 
 /// Owns memory of the process that the device reads and writes too, at the same

@@ -26,9 +26,8 @@ static constexpr size_t pairBytes = 16, wordsBytes = 2 * pairBytes;
 // Tables
 //===----------------------------------------------------------------------===//
 
-tdm_status Tables::allocate(const std::shared_ptr<const CUDADevice> &device,
-                            const Kernel &kernel, const TensorTable &table,
-                            const Layout &layout) {
+size_t Tables::arrange(const Kernel &kernel, const TensorTable &table,
+                       const Layout &layout) {
   size_t size = 0;
   // Kernels read vectors of what is in the tables.
   auto add = [&](size_t bytes) {
@@ -47,13 +46,25 @@ tdm_status Tables::allocate(const std::shared_ptr<const CUDADevice> &device,
   workspace = add(layout.workspaceSlots * sizeof(uint64_t));
   totals = add(layout.numTotals * sizeof(uint32_t));
   axisParts = add(layout.axisParts.size() * sizeof(uint32_t));
-  if (tdm_status status = memory.allocate(device, size))
-    return status;
+  return size;
+}
+
+void Tables::settle(DeviceMemory &&room) {
+  memory = std::move(room);
   for (Address *address :
        {&words, &tensors, &scalars, &workspace, &totals, &axisParts})
     *address += memory.address();
   for (Address &table : chunks)
     table += memory.address();
+}
+
+tdm_status Tables::allocate(const std::shared_ptr<const CUDADevice> &device,
+                            const Kernel &kernel, const TensorTable &table,
+                            const Layout &layout) {
+  DeviceMemory room;
+  if (tdm_status status = room.allocate(device, arrange(kernel, table, layout)))
+    return status;
+  settle(std::move(room));
   return TDM_OK;
 }
 
@@ -65,21 +76,31 @@ tdm_status CUDAPlan::place(const Layout *next) {
     return TDM_OK;
   if (tables.isCaptured)
     retired.reserve(retired.size() + 1);
-  return device->inContext([&]() -> tdm_status {
-    RelaxedCapture relaxed(driver);
-    Tables fresh;
-    if (tdm_status status =
-            fresh.allocate(device, *kernel, staged, next ? *next : layout))
-      return status;
-    if (tables.isCaptured)
-      retired.push_back(std::move(tables));
-    else
-      launched = false;
-    // Freeing the old ones waits for the launches that read them.
-    tables = std::move(fresh);
-    isEmpty = true;
-    return TDM_OK;
-  });
+  return device->inContext(
+      [&] { return replaceTables(next ? *next : layout); });
+}
+
+tdm_status CUDAPlan::replaceTables(const Layout &next) {
+  RelaxedCapture relaxed(driver);
+  Tables fresh;
+  DeviceMemory room;
+  size_t size = fresh.arrange(*kernel, staged, next);
+  if (!tables.isCaptured && size <= tables.memory.size()) {
+    // Copies to the tables and launches that read them follow each other in a
+    // stream, while giving memory back would wait for all of them.
+    room = std::move(tables.memory);
+    fresh.isUsed = tables.isUsed;
+  } else if (tdm_status status = room.allocate(device, size)) {
+    return status;
+  }
+  fresh.settle(std::move(room));
+  if (tables.isCaptured)
+    retired.push_back(std::move(tables));
+  else
+    launched = false;
+  tables = std::move(fresh);
+  isEmpty = true;
+  return TDM_OK;
 }
 
 Plan::Places CUDAPlan::getPlaces() {

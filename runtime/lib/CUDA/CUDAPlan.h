@@ -34,6 +34,11 @@ struct Tables {
   /// Whether launches have read them, and whether a graph will.
   bool isUsed = false, isCaptured = false;
 
+  /// Lays the tables out from address 0 on, and returns their bytes.
+  size_t arrange(const Kernel &kernel, const TensorTable &tensors,
+                 const Layout &layout);
+  /// Puts them into memory that is large enough.
+  void settle(DeviceMemory &&room);
   tdm_status allocate(const std::shared_ptr<const CUDADevice> &device,
                       const Kernel &kernel, const TensorTable &tensors,
                       const Layout &layout);
@@ -58,6 +63,7 @@ private:
   };
 
   tdm_status place(const Layout *next) override;
+  tdm_status replaceTables(const Layout &next);
   Places getPlaces() override;
   int64_t enoughChunks() const override;
   tdm_status readWorkspace(const uint64_t *&slots) override;
