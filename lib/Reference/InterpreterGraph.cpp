@@ -306,13 +306,15 @@ llvm::Error GraphReader::checkResults() {
                    " params, states and outputs to give a new value to");
 }
 
-/// The sum of one tensor.
-static bool isSum(linalg::ReduceOp op) {
+/// The sum, the maximum or the minimum of one tensor.
+static bool isKnownReduction(linalg::ReduceOp op) {
   Block &body = *op.getBlock();
-  auto sum = dyn_cast<arith::AddFOp>(body.front());
-  return op.getInputs().size() == 1 && sum && sum.getLhs() != sum.getRhs() &&
-         llvm::all_of(sum->getOperands(), llvm::IsaPred<BlockArgument>) &&
-         body.getTerminator()->getOperand(0) == sum;
+  Operation &join = body.front();
+  return op.getInputs().size() == 1 &&
+         isa<arith::AddFOp, arith::MaximumFOp, arith::MinimumFOp>(join) &&
+         join.getOperand(0) != join.getOperand(1) &&
+         llvm::all_of(join.getOperands(), llvm::IsaPred<BlockArgument>) &&
+         body.getTerminator()->getOperand(0) == join.getResult(0);
 }
 
 /// Of all elements, within the scope that is named, or along rows or columns.
@@ -327,12 +329,13 @@ static bool hasScope(linalg::ReduceOp op) {
 /// Every element must meet only its own neighbours in other tensors, or sums.
 llvm::Error GraphReader::checkOperation(Operation *op) {
   if (auto reduce = dyn_cast<linalg::ReduceOp>(op)) {
-    if (isSum(reduce) && hasScope(reduce))
+    if (isKnownReduction(reduce) && hasScope(reduce))
       return llvm::Error::success();
-    return makeError("'linalg.reduce' is not the sum (arith.addf) of all "
-                     "elements of one tensor, over the scope \"tensor\" or "
-                     "\"model\", or without a scope of each row or column of "
-                     "a matrix");
+    return makeError("'linalg.reduce' is not the sum (arith.addf), the "
+                     "maximum (arith.maximumf) or the minimum "
+                     "(arith.minimumf) of all elements of one tensor, over "
+                     "the scope \"tensor\" or \"model\", or without a scope "
+                     "of each row or column of a matrix");
   }
   auto extract = dyn_cast<tensor::ExtractOp>(op);
   if (extract && !extract.getIndices().empty())

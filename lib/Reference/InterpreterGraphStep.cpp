@@ -42,8 +42,8 @@ struct Node {
     Scalar,
     /// The number of elements, rows or columns.
     Size,
-    /// The sum of a node over rows, columns or all elements, in f32.
-    Sum,
+    /// What rows, columns or all elements of a node come to, in f32.
+    Reduction,
     /// An operation of the graph, on leading components.
     Operation,
     /// The steps of a compensated state, whole to whole.
@@ -56,8 +56,8 @@ struct Node {
   unsigned tensor = 0;
   /// What the node has a value for.
   Extent extent = Extent::Tensor;
-  /// Sum: whether it runs over rows, columns or both.
-  Extent summed = Extent::Element;
+  /// Reduction: whether it runs over rows, columns or both.
+  Extent reduced = Extent::Element;
   /// Whether the value is an f32 under every policy.
   bool isWide = false;
   /// Size: the value.
@@ -102,8 +102,8 @@ private:
   llvm::Expected<unsigned> readNode(Value source);
   llvm::Expected<unsigned> wholeNode(Value source);
   llvm::Expected<unsigned> makeScalar(Value source);
-  llvm::Expected<unsigned> makeSum(linalg::ReduceOp op);
-  llvm::Expected<Extent> findSummed(linalg::ReduceOp op);
+  llvm::Expected<unsigned> makeReduction(linalg::ReduceOp op);
+  llvm::Expected<Extent> findReduced(linalg::ReduceOp op);
   llvm::Error checkStart(linalg::ReduceOp op);
   llvm::Expected<unsigned> makeSize(tensor::DimOp op);
   llvm::Expected<unsigned> makeOperation(Value source);
@@ -111,7 +111,7 @@ private:
   llvm::Expected<unsigned> makeStep(const UpdateStep &step);
   llvm::Expected<SoftFloat> evaluateReal(Value source);
   unsigned addNode(Node node) {
-    if (node.kind != Node::Kind::Sum)
+    if (node.kind != Node::Kind::Reduction)
       for (unsigned operand : node.operands)
         node.extent = join(node.extent, nodes[operand].extent);
     nodes.push_back(std::move(node));
@@ -124,10 +124,11 @@ private:
   void moveTo(Extent extent, uint64_t index);
 
   // Execution.
-  using Summand = llvm::function_ref<llvm::Expected<SoftFloat>()>;
+  using Part = llvm::function_ref<llvm::Expected<SoftFloat>()>;
   llvm::Error fillEntries(unsigned node);
-  llvm::Expected<SoftFloat> sum(const Node &node);
-  llvm::Expected<SoftFloat> sumOver(Extent extent, Summand summand);
+  llvm::Expected<SoftFloat> reduce(const Node &node);
+  llvm::Expected<SoftFloat> reduceOver(Extent extent, Operation *join,
+                                       Part part);
   SmallVector<unsigned> findNeeded(ArrayRef<unsigned> wanted) const;
   llvm::Error runElement(ArrayRef<unsigned> needed);
   llvm::Error storeAll(Extent extent);
@@ -311,7 +312,7 @@ llvm::Expected<unsigned> GraphStep::makeFrom(Value source) {
                     reader.getExtent(source)});
   Operation *op = source.getDefiningOp();
   if (auto reduce = dyn_cast<linalg::ReduceOp>(op))
-    return makeSum(reduce);
+    return makeReduction(reduce);
   if (auto dim = dyn_cast<tensor::DimOp>(op))
     return makeSize(dim);
   return makeOperation(source);
@@ -352,23 +353,32 @@ llvm::Expected<unsigned> GraphStep::makeScalar(Value source) {
   return addNode(node);
 }
 
-/// What the sum begins with must be a zero, since the tree is the whole rule.
+/// Whether a number changes nothing that it is joined with.
+static bool isIdentity(const SoftFloat &number, linalg::ReduceOp op) {
+  Operation &join = op.getBlock()->front();
+  if (isa<arith::AddFOp>(join))
+    return number.isZero();
+  return number.isInf() && number.isNegative() == isa<arith::MaximumFOp>(join);
+}
+
+/// The elements alone are the rule, not what a reduction begins with.
 llvm::Error GraphStep::checkStart(linalg::ReduceOp op) {
   Value initial = reader.getSource(op.getInits().front());
-  bool isZero = reader.isUniform(initial);
-  if (isZero) {
+  bool isFine = reader.isUniform(initial);
+  if (isFine) {
     llvm::Expected<SoftFloat> value = evaluateReal(initial);
     if (!value)
       return value.takeError();
-    isZero = value->isZero();
+    isFine = isIdentity(*value, op);
   }
-  if (isZero)
+  if (isFine)
     return llvm::Error::success();
-  return makeError("'linalg.reduce' begins with another number than 0");
+  return makeError("'linalg.reduce' begins with another number than 0 for a "
+                   "sum, -inf for a maximum or inf for a minimum");
 }
 
-/// A sum along a row runs over the columns.
-llvm::Expected<Extent> GraphStep::findSummed(linalg::ReduceOp op) {
+/// A reduction along a row runs over the columns.
+llvm::Expected<Extent> GraphStep::findReduced(linalg::ReduceOp op) {
   Value input = op.getInputs().front();
   bool isWhole = op.getNumReductionLoops() == op.getNumLoops();
   if (!isWhole)
@@ -377,12 +387,13 @@ llvm::Expected<Extent> GraphStep::findSummed(linalg::ReduceOp op) {
     return Extent::Element;
   if (std::optional<Extent> extent = reader.getEntries(input))
     return *extent;
-  return makeError("'linalg.reduce' sums entries of which nothing says whether "
-                   "they are a row's or a column's; take their number from "
-                   "tensor.dim");
+  return makeError(
+      "'linalg.reduce' takes entries of which nothing says whether "
+      "they are a row's or a column's; take their number from "
+      "tensor.dim");
 }
 
-llvm::Expected<unsigned> GraphStep::makeSum(linalg::ReduceOp op) {
+llvm::Expected<unsigned> GraphStep::makeReduction(linalg::ReduceOp op) {
   if (state.first != 0)
     return makeError("'linalg.reduce' takes the whole tensor, but element 0 is "
                      "number " +
@@ -390,16 +401,17 @@ llvm::Expected<unsigned> GraphStep::makeSum(linalg::ReduceOp op) {
                      " of the unsharded tensor; pass the unsharded tensor");
   if (llvm::Error error = checkStart(op))
     return error;
-  llvm::Expected<Extent> summed = findSummed(op);
-  if (!summed)
-    return summed.takeError();
-  llvm::Expected<unsigned> summand =
+  llvm::Expected<Extent> reduced = findReduced(op);
+  if (!reduced)
+    return reduced.takeError();
+  llvm::Expected<unsigned> part =
       readNode(reader.getSource(op.getInputs().front()));
-  if (!summand)
-    return summand.takeError();
-  Node node{Node::Kind::Sum, {*summand}};
+  if (!part)
+    return part.takeError();
+  Node node{Node::Kind::Reduction, {*part}};
   node.extent = reader.getExtent(op->getResult(0));
-  node.summed = *summed;
+  node.reduced = *reduced;
+  node.op = &op.getBlock()->front();
   node.isWide = true;
   return addNode(node);
 }
@@ -546,30 +558,43 @@ llvm::Error GraphStep::fillEntries(unsigned node) {
   return llvm::Error::success();
 }
 
-/// The tree over the rows or columns.
-llvm::Expected<SoftFloat> GraphStep::sumOver(Extent extent, Summand summand) {
-  std::vector<SoftFloat> summands;
+/// A sum is a tree; extremes come to the same in any order.
+static SoftFloat joinAll(std::vector<SoftFloat> parts, Operation *op) {
+  if (isa<arith::AddFOp>(op))
+    return sumTree(std::move(parts));
+  bool isMax = isa<arith::MaximumFOp>(op);
+  SoftFloat result = SoftFloat::getInf(Format::F32, isMax);
+  for (const SoftFloat &part : parts)
+    result = isMax ? result.maximum(part) : result.minimum(part);
+  return result;
+}
+
+/// What the rows or columns come to.
+llvm::Expected<SoftFloat> GraphStep::reduceOver(Extent extent, Operation *op,
+                                                Part part) {
+  std::vector<SoftFloat> parts;
   for (uint64_t i = 0, e = count(extent); i < e; ++i) {
     moveTo(extent, i);
-    llvm::Expected<SoftFloat> next = summand();
+    llvm::Expected<SoftFloat> next = part();
     if (!next)
       return next.takeError();
-    summands.push_back(*next);
+    parts.push_back(*next);
   }
-  return sumTree(std::move(summands));
+  return joinAll(std::move(parts), op);
 }
 
 /// A model is this tensor alone.
-llvm::Expected<SoftFloat> GraphStep::sum(const Node &node) {
+llvm::Expected<SoftFloat> GraphStep::reduce(const Node &node) {
   SmallVector<unsigned> needed = findNeeded(node.operands);
-  auto summand = [&]() -> llvm::Expected<SoftFloat> {
+  auto part = [&]() -> llvm::Expected<SoftFloat> {
     if (llvm::Error error = runElement(needed))
       return error;
     return leading(node.operands.front()).convert(Format::F32);
   };
-  if (node.summed != Extent::Element)
-    return sumOver(node.summed, summand);
-  return sumOver(Extent::Row, [&] { return sumOver(Extent::Column, summand); });
+  if (node.reduced != Extent::Element)
+    return reduceOver(node.reduced, node.op, part);
+  return reduceOver(Extent::Row, node.op,
+                    [&] { return reduceOver(Extent::Column, node.op, part); });
 }
 
 /// Writes the new values of the tensors of one extent.
@@ -610,8 +635,8 @@ llvm::Expected<Lane> GraphStep::evaluate(const Node &node) {
     return Lane{*node.scalar};
   case Node::Kind::Size:
     return Lane{Integer(64, node.size)};
-  case Node::Kind::Sum: {
-    llvm::Expected<SoftFloat> total = sum(node);
+  case Node::Kind::Reduction: {
+    llvm::Expected<SoftFloat> total = reduce(node);
     if (!total)
       return total.takeError();
     return Lane{*total};

@@ -392,6 +392,15 @@ llvm::Expected<SmallVector<Lane>> Tile::gather(Value value) {
   return lanes;
 }
 
+static SoftFloat reduceNumbers(bool isMax, ArrayRef<Lane> group) {
+  SoftFloat result = std::get<SoftFloat>(group.front().front());
+  for (const Lane &lane : group.drop_front()) {
+    const auto &next = std::get<SoftFloat>(lane.front());
+    result = isMax ? result.maximum(next) : result.minimum(next);
+  }
+  return result;
+}
+
 static Number reduceGroup(ReduceKind kind, ArrayRef<Lane> group) {
   if (kind == ReduceKind::sum) {
     std::vector<SoftFloat> summands;
@@ -400,6 +409,8 @@ static Number reduceGroup(ReduceKind kind, ArrayRef<Lane> group) {
     return sumTree(std::move(summands));
   }
   bool isMax = kind == ReduceKind::max;
+  if (!group.empty() && std::holds_alternative<SoftFloat>(group[0].front()))
+    return reduceNumbers(isMax, group);
   uint64_t result = isMax || group.empty() ? 0 : ~uint64_t(0);
   for (const Lane &lane : group) {
     uint64_t bits = std::get<Integer>(lane.front()).bits;

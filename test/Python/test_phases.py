@@ -693,8 +693,56 @@ def test_order_matters(scope):
     assert (len(seen) > 1) == (scope == "model")
 
 
+EXTREMES = [(), (0.0, -0.0), (-0.0,), (-np.inf, -3.0), (np.inf, 2.0, 1e-45, -1e-45),
+            (3.0, np.nan, np.inf, -np.inf), (-np.float32(np.nan), 0.0)]
+
+
+@pytest.mark.parametrize("chip", (None, "sm_90"))
+@pytest.mark.parametrize("scope", ("tensor", "model"))
+@pytest.mark.parametrize("op", ("maximumf", "minimumf"))
+def test_extremes(op, scope, chip):
+    """-0 is less than 0, and a NaN is the result, always with the same bits."""
+    largest = op == "maximumf"
+    text = GRAPH.format(op=f"arith.{op}", scope=scope,
+                        init="0xFF800000" if largest else "0x7F800000")
+    rng = np.random.default_rng(8)
+    tensors = [np.concatenate([rng.standard_normal(n).astype(np.float32) * np.float32(0.1),
+                               np.array(x, np.float32)])
+               for n in (0, 1, 5000) for x in EXTREMES]
+    if scope == "model":
+        tensors = [x for x in tensors if not np.isnan(x).any()]
+
+    def extreme(x):
+        if np.isnan(x).any():
+            return 0x7FFFFFFF
+        bits = x.view(np.int32).astype(np.int64)
+        key = np.where(bits < 0, -1 - (bits & 0x7FFFFFFF), bits)
+        return int(x.view(np.uint32)[key.argmax() if largest else key.argmin()])
+
+    groups = [np.concatenate(tensors)] * len(tensors) if scope == "model" else tensors
+    want = [{"p": np.full(len(x), extreme(of) if len(x) else 0, np.uint32)}
+            for x, of in zip(tensors, groups)]
+    planes = [{"p": x.view(np.uint32)} for x in tensors]
+    if chip is None:
+        got = run_plan(tandem.compile(text, "fp32"), planes, [{}], threads=2)
+    else:
+        launched = [Tensor({"p": aligned_copy(x["p"])}, key=i)
+                    for i, x in enumerate(planes)]
+        launch(tandem.compile(text, "fp32", chip), launched, [{}])
+        got = [tensor.planes for tensor in launched]
+    check_all(got, planes, want, f"{op} over {scope}")
+    for x, w in zip(tensors, want):
+        if len(x) and scope == "tensor" and chip is None:
+            given = {"p": x.view(np.uint32).copy()}
+            tandem.interpret(text, "fp32", given, {})
+            assert np.array_equal(given["p"], w["p"])
+
+
 @pytest.mark.parametrize("changed, why, diagnostic", [
-    ({"op": "arith.maximumf"}, "is not the sum", "reduction"),
+    ({"op": "arith.maxnumf"}, "is not the sum", "reduction"),
+    ({"op": "arith.maximumf"}, "begins with another number than 0 for a sum, -inf for a "
+     "maximum or inf for a minimum", "reduction"),
+    ({"op": "arith.minimumf", "init": "0xFF800000"}, "begins with another", "reduction"),
     ({"scope": "rank"}, "is not the sum", 'scope is "tensor" or "model", got "rank"'),
     ({"init": "1.0"}, "begins with another number than 0", "reduction")])
 def test_other_reductions(changed, why, diagnostic):

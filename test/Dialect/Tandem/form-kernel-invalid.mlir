@@ -176,8 +176,22 @@ func.func @not_from_zero(%p: !f32 {tandem.role = #p}) -> !f32
     attributes {tandem.compute = #tandem.compute<f32, f32>} {
   %0 = tandem.decode %p : !f32 -> tensor<?xf32>
   %one = arith.constant dense<1.0> : tensor<f32>
-  // expected-error @+1 {{a reduction in a graph is the sum of all elements of one tensor, or of each row or column of a matrix, from zero: linalg.reduce}}
+  // expected-error @+1 {{a reduction in a graph is of all elements of one tensor, or of each row or column of a matrix, by arith.addf from zero, by arith.maximumf from -inf, or by arith.minimumf from inf}}
   %1 = linalg.reduce { arith.addf } ins(%0 : tensor<?xf32>) outs(%one : tensor<f32>) dimensions = [0]
+  return %p : !f32
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+func.func @maximum_from_inf(%p: !f32 {tandem.role = #p}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !f32 -> tensor<?xf32>
+  %inf = arith.constant dense<0x7F800000> : tensor<f32>
+  // expected-error @+1 {{by arith.maximumf from -inf}}
+  %1 = linalg.reduce { arith.maximumf } ins(%0 : tensor<?xf32>) outs(%inf : tensor<f32>) dimensions = [0]
   return %p : !f32
 }
 
@@ -190,7 +204,7 @@ func.func @product(%p: !f32 {tandem.role = #p}) -> !f32
     attributes {tandem.compute = #tandem.compute<f32, f32>} {
   %0 = tandem.decode %p : !f32 -> tensor<?xf32>
   %zero = arith.constant dense<0.0> : tensor<f32>
-  // expected-error @+1 {{a reduction in a graph is the sum of all elements of one tensor, or of each row or column of a matrix}}
+  // expected-error @+1 {{a reduction in a graph is of all elements of one tensor, or of each row or column of a matrix}}
   %1 = linalg.reduce { arith.mulf } ins(%0 : tensor<?xf32>) outs(%zero : tensor<f32>) dimensions = [0]
   return %p : !f32
 }
@@ -350,7 +364,7 @@ func.func @entries_alike(%p: !m {tandem.role = #p}, %r: !v {tandem.role = #r}) -
   %1 = linalg.reduce { arith.addf } ins(%0 : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
   %2 = tensor.extract %1[] : tensor<f32>
   %3 = tensor.splat %2[%d] : tensor<?xf32>
-  // expected-error @+1 {{adds up a vector whose entries are all alike, which says nothing of rows or columns; multiply by their number (tensor.dim)}}
+  // expected-error @+1 {{reduces a vector whose entries are all alike, which says nothing of rows or columns; a sum is a product with their number (tensor.dim)}}
   %4 = linalg.reduce { arith.addf } ins(%3 : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
   return %p, %r : !m, !v
 }

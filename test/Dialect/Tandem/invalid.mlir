@@ -319,8 +319,16 @@ func.func @reduce_c3_sum(%x: i32) {
 // -----
 
 func.func @reduce_c3_max(%x: f32) {
-  // expected-error @+1 {{'tandem.reduce' op compares i32, got 'f32'}}
-  %0 = tandem.reduce max %x over tensor : f32
+  // expected-error @+1 {{'tandem.reduce' op compares i32 within a group or a block, and behind -tandem-split-phases, got 'f32'}}
+  %0 = tandem.reduce max %x group(16) : f32
+  return
+}
+
+// -----
+
+func.func @partial_c1_max(%x: f32) {
+  // expected-error @+1 {{'tandem.partial' op compares i32 within a group or a block, and behind -tandem-split-phases, got 'f32'}}
+  tandem.partial max %x[0] over tensor : f32
   return
 }
 

@@ -87,6 +87,35 @@ tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
 
 // -----
 
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+#p = #tandem.role<param "p">
+
+// Numbers are compared as integers in the same order, a NaN behind all of them.
+// CHECK:       tandem.kernel @largest_phase0 {{.*}}part(early) reductions(1)
+// CHECK:         %[[X:.+]] = tandem.load_plane
+// CHECK:         %[[BITS:.+]] = arith.bitcast %[[X]] : f32 to i32
+// CHECK:         %[[NEGATIVE:.+]] = arith.cmpi slt, %[[BITS]], %{{.+}} : i32
+// CHECK:         %[[FLIPS:.+]] = arith.select %[[NEGATIVE]], %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[NAN:.+]] = arith.cmpf uno, %[[X]], %[[X]] : f32
+// CHECK:         %[[ORDER:.+]] = arith.xori %[[BITS]], %[[FLIPS]] : i32
+// CHECK:         %[[KEY:.+]] = arith.select %[[NAN]], %{{.+}}, %[[ORDER]] : i32
+// CHECK:         tandem.partial max %[[KEY]][0] over tensor : i32
+// CHECK:       tandem.kernel @largest compute(<f32, f32>) reductions(1)
+// CHECK:         %[[TOTAL:.+]] = tandem.total[0] : i32
+// CHECK-NOT:     : f32{{$}}
+// CHECK:         tandem.store_plane %{{.+}}, %{{.+}}[0] : f32
+tandem.kernel @largest compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32):
+  %x = tandem.load_plane %p[0] : !f32 -> f32
+  %largest = tandem.reduce max %x over tensor : f32
+  tandem.store_plane %largest, %p[0] : f32, !f32
+  tandem.yield
+}
+
+// -----
+
 !history = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 4>>
 #p = #tandem.role<param "p">
 

@@ -361,7 +361,7 @@ TEST_F(InterpreterMatrix, Graphs) {
       outs(%by_row : tensor<?xf32>) dimensions = [1] {tandem.scope = "model"}
   %nr = arith.negf %sum : tensor<?xf32>)mlir" +
              rest,
-         square, "is not the sum");
+         square, "is not the sum (arith.addf), the maximum (arith.maximumf)");
   refuse(R"mlir(
   %lost = linalg.broadcast ins(%r : tensor<?xf32>) outs(%w : tensor<?x?xf32>)
       dimensions = [0]

@@ -467,9 +467,15 @@ static LogicalResult verifyReduced(Operation *op, ReduceKind kind, Type value,
     return op->emitOpError("is over a block of a kernel that has none; give "
                            "the kernel 'block(size)'");
   Type element = getElementTypeOrSelf(value);
-  if (isSum ? element.isF32() : element.isInteger(32))
+  bool isFine = element.isF32() || (!isSum && element.isInteger(32));
+  if (!isSum && element.isF32() &&
+      (scope == Scope::group || scope == Scope::block || isa<PartialOp>(op)))
+    return op->emitOpError("compares i32 within a group or a block, and behind "
+                           "-tandem-split-phases, got ")
+           << value;
+  if (isFine)
     return success();
-  return op->emitOpError() << (isSum ? "sums up f32" : "compares i32")
+  return op->emitOpError() << (isSum ? "sums up f32" : "compares i32 or f32")
                            << ", got " << value;
 }
 

@@ -20,6 +20,8 @@
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 namespace mlir::tandem {
 #define GEN_PASS_DEF_FORMKERNEL
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
@@ -377,16 +379,38 @@ LogicalResult KernelFormer::fuseSize(arith::IndexCastOp op) {
   return success();
 }
 
-/// Whether a reduction starts from zero, as sums do here.
-static bool startsFromZero(Value initial) {
+/// What a reduction makes of its elements, if a graph may ask for it.
+static std::optional<ReduceKind> getKind(linalg::ReduceOp op) {
+  Operation &combiner = op.getCombiner().front().front();
+  return llvm::TypeSwitch<Operation *, std::optional<ReduceKind>>(&combiner)
+      .Case([](arith::AddFOp) { return ReduceKind::sum; })
+      .Case([](arith::MaximumFOp) { return ReduceKind::max; })
+      .Case([](arith::MinimumFOp) { return ReduceKind::min; })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+/// The constant that a reduction starts from.
+static std::optional<APFloat> getStart(Value initial) {
   auto fill = initial.getDefiningOp<linalg::FillOp>();
   Value value = fill ? fill.getInputs()[0] : resolve(initial);
   FloatAttr constant;
   SplatElementsAttr splat;
   if (matchPattern(value, m_Constant(&splat)))
-    return splat.getSplatValue<APFloat>().isZero();
-  return matchPattern(value, m_Constant(&constant)) &&
-         constant.getValue().isZero();
+    return splat.getSplatValue<APFloat>();
+  if (matchPattern(value, m_Constant(&constant)))
+    return constant.getValue();
+  return std::nullopt;
+}
+
+/// Whether it starts from what changes nothing.
+static bool startsFromIdentity(linalg::ReduceOp op, ReduceKind kind) {
+  std::optional<APFloat> start = getStart(op.getInits()[0]);
+  if (!start)
+    return false;
+  if (kind == ReduceKind::sum)
+    return start->isZero();
+  return start->isInfinity() &&
+         start->isNegative() == (kind == ReduceKind::max);
 }
 
 /// The scope of a reduction: a row or a column where it leaves the other
@@ -409,34 +433,33 @@ static FailureOr<Scope> getScope(linalg::ReduceOp op) {
   return op.emitError("tandem.scope is \"tensor\" or \"model\", got ") << attr;
 }
 
-/// A sum over all elements of a tensor or of all tensors, or along the rows or
-/// columns of a matrix.
+/// A sum, maximum or minimum over all elements of a tensor or of all tensors,
+/// or along the rows or columns of a matrix.
 LogicalResult KernelFormer::fuseReduction(linalg::ReduceOp op) {
   auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
-  Operation &combiner = op.getCombiner().front().front();
+  std::optional<ReduceKind> kind = getKind(op);
   int64_t dimensions = op.getDimensions().size();
   bool isKnown =
       dimensions == type.getRank() || (dimensions == 1 && type.getRank() == 2);
-  if (op.getNumDpsInputs() != 1 || !isKnown || !isa<arith::AddFOp>(combiner) ||
-      !startsFromZero(op.getInits()[0]))
-    return op.emitError("a reduction in a graph is the sum of all elements of "
-                        "one tensor, or of each row or column of a matrix, "
-                        "from zero: linalg.reduce { arith.addf }");
+  if (op.getNumDpsInputs() != 1 || !isKnown || !kind ||
+      !startsFromIdentity(op, *kind))
+    return op.emitError("a reduction in a graph is of all elements of one "
+                        "tensor, or of each row or column of a matrix, by "
+                        "arith.addf from zero, by arith.maximumf from -inf, or "
+                        "by arith.minimumf from inf");
   FailureOr<Scope> scope = getScope(op);
   Value value = succeeded(scope) ? lookup(op.getInputs()[0], op) : Value();
   if (!value)
     return failure();
   if (isMatrix && !getGranularity(op.getInputs()[0]))
-    return op.emitError("adds up a vector whose entries are all alike, which "
-                        "says nothing of rows or columns; multiply by their "
-                        "number (tensor.dim)");
+    return op.emitError("reduces a vector whose entries are all alike, which "
+                        "says nothing of rows or columns; a sum is a product "
+                        "with their number (tensor.dim)");
   // Each element counts, also where a row's are all alike.
   if (isMatrix && dimensions == 2)
-    value =
-        ReduceOp::create(body, op.getLoc(), ReduceKind::sum, value, Scope::row);
-  Value sum =
-      ReduceOp::create(body, op.getLoc(), ReduceKind::sum, value, *scope);
-  mapping.map(op->getResult(0), sum);
+    value = ReduceOp::create(body, op.getLoc(), *kind, value, Scope::row);
+  Value result = ReduceOp::create(body, op.getLoc(), *kind, value, *scope);
+  mapping.map(op->getResult(0), result);
   if (dimensions != type.getRank())
     vectors[op->getResult(0)] =
         *scope == Scope::row ? Granularity::row : Granularity::column;

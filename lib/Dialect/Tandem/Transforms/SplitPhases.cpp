@@ -13,6 +13,8 @@
 
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
+#include "tandem/Support/SequenceBuilder.h"
+
 namespace mlir::tandem {
 #define GEN_PASS_DEF_SPLITPHASES
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
@@ -102,6 +104,50 @@ static void reduceRowsFirst(KernelOp kernel) {
     reduce.getValueMutable().assign(
         ReduceOp::create(builder, reduce.getLoc(), reduce.getKind(),
                          reduce.getValue(), Scope::row));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Maxima and minima of numbers
+//===----------------------------------------------------------------------===//
+
+/// Unsigned integers in the order of numbers, -0 before +0; a NaN is behind all
+/// of them for a maximum, in front for a minimum.
+static Value buildKey(SequenceBuilder &b, Value number, bool isMax) {
+  Value bits = b.bits(number);
+  Value isNegative =
+      b.compare(arith::CmpIPredicate::slt, bits, b.zero(bits.getType()));
+  Value flips =
+      b.select(isNegative, b.like(bits, ~uint64_t(0)), b.like(bits, 1u << 31));
+  Value isNaN = b.compare(arith::CmpFPredicate::UNO, number, number);
+  Value last = b.like(bits, isMax ? ~uint64_t(0) : 0);
+  return b.select(isNaN, last, b.xori(bits, flips));
+}
+
+/// The number of a key, any NaN the one that stores write.
+static Value buildNumber(SequenceBuilder &b, Value key) {
+  Value isNegative =
+      b.compare(arith::CmpIPredicate::sge, key, b.zero(key.getType()));
+  Value flips =
+      b.select(isNegative, b.like(key, ~uint64_t(0)), b.like(key, 1u << 31));
+  Value number = b.bitcast(b.xori(key, flips), b.builder.getF32Type());
+  return b.bitcast(b.canonicalBits(number), b.builder.getF32Type());
+}
+
+/// Devices join integers.
+static void reduceKeys(KernelOp kernel) {
+  for (auto reduce :
+       llvm::make_early_inc_range(kernel.getBodyBlock().getOps<ReduceOp>())) {
+    if (reduce.getKind() == ReduceKind::sum || !reduce.getType().isF32())
+      continue;
+    OpBuilder builder(reduce);
+    SequenceBuilder b(builder, reduce.getLoc());
+    bool isMax = reduce.getKind() == ReduceKind::max;
+    Value key = ReduceOp::create(builder, reduce.getLoc(), reduce.getKind(),
+                                 buildKey(b, reduce.getValue(), isMax),
+                                 reduce.getScope());
+    reduce.replaceAllUsesWith(buildNumber(b, key));
+    reduce.erase();
   }
 }
 
@@ -309,6 +355,7 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
   LogicalResult split(KernelOp kernel) {
     if (kernel.getMatrix())
       reduceRowsFirst(kernel);
+    reduceKeys(kernel);
     PhasePlan plan(kernel);
     if (!needsParts(kernel, plan))
       return success();

@@ -539,7 +539,9 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
     element belongs, over all elements of the tensor, over those of all
     tensors of the launch (`model`), or over those of this element's `row`, `column`
     or `block`. Elements beyond the tensor's end do not take
-    part. Maxima and minima are of unsigned integers. A sum is a balanced binary
+    part. Maxima and minima are of unsigned integers, or of f32 as arith.maximumf and
+    arith.minimumf have them: a NaN among the elements is the result, and -0 is less than
+    +0; `-tandem-split-phases` makes integers of the latter. A sum is a balanced binary
     tree over the index, neighbours first, filled up to a power of two with
     -0.0, every addition rounded to f32; over the model, such a tree over the
     tensors' sums. In a `matrix` kernel what differs between rows only, or columns
@@ -553,7 +555,7 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
     Constraints: (C1) a group is a power of two from 2 to 256, and no smaller
     than the kernel's width; (C2) `group` belongs to the scope `group` alone;
     (C3) a sum is of f32 and over more than a group or a block, a maximum or minimum of
-    i32; (C4) rows and columns belong to a `matrix` kernel, blocks to one that has them.
+    i32, or of f32 and over more than a group or a block; (C4) rows and columns belong to a `matrix` kernel, blocks to one that has them.
 
     Example:
 
