@@ -2,7 +2,9 @@
 // tensor, made of its largest magnitude; the rest as bf16.
 tandem.strategy @"te-current" compute(<f32, f32>) {
   tandem.assign saved per(row) = #tandem.float<f32>
+  tandem.assign output per(row) = #tandem.float<f32>
   tandem.assign output per(column) = #tandem.float<f32>
+  tandem.assign input per(row) = #tandem.float<f32>
   tandem.assign input per(column) = #tandem.float<f32>
   tandem.assign input = #tandem.float<bf16>
   tandem.assign output = #tandem.float<bf16>

@@ -19,8 +19,8 @@ from support.kernels import assert_same
 from support.launch import Tensor, aligned_copy, launch
 from tandem._kernel import RoleKind
 
-LAYERS = {"rms_norm": {"eps": 1e-6}, "add_rms_norm": {"eps": 1e-6}, "layer_norm": {"eps": 1e-5}, "swiglu": {},
-          "geglu": {}, "keep": {}}
+LAYERS = {"rms_norm": {"eps": 1e-6}, "add_rms_norm": {"eps": 1e-6}, "layer_norm": {"eps": 1e-5}, "silu": {},
+          "gelu": {}, "swiglu": {}, "geglu": {}, "cross_entropy": {}, "rope": {}, "keep": {}}
 SHAPES = ((1, 1), (3, 15), (2, 17), (5, 64), (2, 1000), (70, 33))
 KINDS = ("ordinary", "zeros", "huge", "subnormal", "special")
 #: What the interpreter calls an input that the compiler does not keep twice.
@@ -61,6 +61,15 @@ def encode(x, kind):
     return torch.from_numpy(x).to(torch.bfloat16).view(torch.uint16).numpy()
 
 
+def classes(name, count, columns, rng):
+    """The numbers of columns, or for each row one of them or -1, if that is asked for."""
+    if name == "column":
+        return np.arange(count, dtype=np.float32)
+    if name == "target":
+        return rng.integers(-1, columns, count).astype(np.float32)
+    return None
+
+
 def planes_for(kernel, shape, kind, rng):
     """Inputs of a kind, and zeros where the kernel writes."""
     rows, columns = shape
@@ -69,7 +78,9 @@ def planes_for(kernel, shape, kind, rng):
         count = plane.entries(columns, rows)
         dtype = DTYPES.get(plane.type, np.uint8)
         if plane.kind == RoleKind.INPUT:
-            planes[plane.name] = encode(values(kind, count, rng), plane.type)
+            x = classes(plane.name, count, columns, rng)
+            x = values(kind, count, rng) if x is None else x
+            planes[plane.name] = encode(x, plane.type)
         else:
             planes[plane.name] = np.zeros(count, dtype)
         if plane.sets_size:
@@ -130,6 +141,20 @@ def test_passes_against_the_interpreter(layer, recipe, kind):
         function = f"{layer}_backward"
         assert_same(by_cpu(compiled(function, recipe), planes),
                     by_interpreter(function, recipe, planes, shared), str(shape))
+
+
+@pytest.mark.parametrize("shape", ((2, 5120), (1, 16384)))
+@pytest.mark.parametrize("layer", ("rms_norm", "layer_norm", "swiglu", "cross_entropy"))
+def test_long_rows(layer, shape):
+    rng = np.random.default_rng(9)
+    planes = planes_for(compiled(layer, "coat"), shape, "ordinary", rng)
+    forward = by_cpu(compiled(layer, "coat"), planes)
+    assert_same(forward, by_interpreter(layer, "coat", planes))
+    assert_same(by_ptx(compiled(layer, "coat", "sm_90"), planes, shape), forward)
+    planes, shared = backward_planes(layer, "coat", forward, shape, rng)
+    backward = by_cpu(compiled(f"{layer}_backward", "coat"), planes)
+    assert_same(backward, by_interpreter(f"{layer}_backward", "coat", planes, shared))
+    assert_same(by_ptx(compiled(f"{layer}_backward", "coat", "sm_90"), planes, shape), backward)
 
 
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90"))

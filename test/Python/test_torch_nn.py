@@ -40,6 +40,8 @@ def gelu(x):
 MODULES = {
     "RMSNorm": (lambda **o: nn.RMSNorm(48, 1e-6, **o), lambda: torch.nn.RMSNorm(48, 1e-6)),
     "LayerNorm": (lambda **o: nn.LayerNorm(48, **o), lambda: torch.nn.LayerNorm(48)),
+    "SiLU": (lambda **o: nn.SiLU(**o), torch.nn.SiLU),
+    "GELU": (lambda **o: nn.GELU(**o), lambda: torch.nn.GELU("tanh")),
     "SwiGLU": (lambda **o: nn.SwiGLU(**o), lambda: Gated(torch.nn.functional.silu)),
     "GeGLU": (lambda **o: nn.GeGLU(**o), lambda: Gated(gelu)),
     "Linear": (lambda **o: nn.Linear(48, 20, **o), lambda: torch.nn.Linear(48, 20)),
@@ -182,6 +184,90 @@ def test_residual_and_norm(recipe):
         assert error(got.grad, want.grad) < ALLOWED[recipe]
     with pytest.raises(ValueError, match=r"x is \(6, 48\) of torch.float32, residual is"):
         nn.add_rms_norm(x, residual[:2], weight)
+
+
+#===----------------------------------------------------------------------===#
+# Cross entropy
+#===----------------------------------------------------------------------===#
+
+
+def losses(x, target, ours=True, **options):
+    """The loss and its gradient, ours or PyTorch's in f64."""
+    x = x.detach().to(x.dtype if ours else torch.float64).requires_grad_()
+    function = nn.cross_entropy if ours else torch.nn.functional.cross_entropy
+    loss = function(x, target, **options)
+    (loss * torch.linspace(1, 2, max(1, loss.numel())).to(loss.dtype).view_as(loss)).sum().backward()
+    return loss, x.grad
+
+
+def logits(rows=37, classes=100, seed=4):
+    """Rows of which some are as good as sure, and classes, of which some are -100: none."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, classes, generator=generator) * 3
+    target = torch.randint(classes, (rows,), generator=generator)
+    x[torch.arange(0, rows, 3), target[::3]] += 25
+    target[1::5] = -100
+    return x, target
+
+
+@pytest.mark.parametrize("recipe", tandem.recipes())
+@pytest.mark.parametrize("reduction", ("mean", "sum", "none"))
+def test_cross_entropy(reduction, recipe):
+    x, target = logits()
+    got = losses(x, target, reduction=reduction, recipe=recipe, state={})
+    want = losses(x, target, ours=False, reduction=reduction)
+    assert error(got[0], want[0]) < 2e-6
+    assert error(got[1], want[1]) < ALLOWED[recipe]
+    # Where the model is sure, f32's bits of p would say that nothing is left to learn.
+    sure = (torch.arange(0, 37, 3), target[::3])
+    keep = sure[1] >= 0
+    at = (sure[0][keep], sure[1][keep])
+    assert torch.all(want[1][at] < 0)
+    assert torch.allclose(got[1][at].double(), want[1][at], rtol=1e-5, atol=0)
+
+
+def test_cross_entropy_of_bf16():
+    x, target = logits()
+    got = losses(x.bfloat16(), target)
+    want = losses(x.bfloat16(), target, ours=False)
+    assert got[0].dtype is got[1].dtype is torch.bfloat16
+    assert error(got[0], want[0]) < 4e-3 and error(got[1], want[1]) < 4e-2
+
+
+def test_cross_entropy_of_extremes():
+    """One row, no rows, a class that is certain or impossible, and NaN."""
+    x = torch.tensor([0.0, 3e38, -3e38])
+    for target in range(3):
+        got = losses(x, torch.tensor(target))
+        assert torch.equal(got[0].double(), losses(x, torch.tensor(target), ours=False)[0]
+                           .detach().float().double())
+    assert losses(torch.empty(0, 4), torch.empty(0, dtype=torch.long), reduction="sum")[0] == 0
+    assert losses(torch.tensor([[1.0, float("nan")]]), torch.tensor([0]))[0].isnan()
+    got = losses(torch.ones(1, 20000), torch.tensor([19999]))
+    assert error(got[0], torch.tensor(20000.0).double().log()) < 1e-6
+
+
+def test_saved_bytes_of_cross_entropy():
+    """Codes with their scales, and for each row four numbers: classes, sums, the rest, and
+    those of columns."""
+    x, target = logits(64, 512)
+    x.requires_grad_()
+    kept = saved_bytes(lambda: nn.cross_entropy(x, target, recipe="coat"))
+    assert kept == 64 * 512 * (1 + 2 / 16) + 3 * 64 * 4 + 512 * 4 + 8
+
+
+@pytest.mark.parametrize("x,target,options,kind,message", [
+    (torch.ones(2, 3, 4), torch.zeros(2, 4).long(), {}, ValueError, "flatten both, classes last"),
+    (torch.ones(2, 3), torch.zeros(2), {}, ValueError, "of torch.float32; flatten both"),
+    (torch.ones(2, 3), torch.tensor([0, 3]), {}, IndexError, "target 3 is none of 3 classes"),
+    (torch.ones(2, 3), torch.tensor([0, -1]), {}, IndexError, "target -1 is none of 3"),
+    (torch.ones(2, 3), torch.tensor([0, 1]), {"reduction": "max"}, ValueError,
+     "reduction is 'mean', 'sum' or 'none', got 'max'"),
+    (torch.empty(0, (1 << 24) + 1), torch.empty(0).long(), {}, ValueError,
+     "knows 2\\*\\*24 classes, got 16777217")])
+def test_cross_entropies_that_are_refused(x, target, options, kind, message):
+    with pytest.raises(kind, match=message):
+        nn.cross_entropy(x, target, **options)
 
 
 #===----------------------------------------------------------------------===#
@@ -333,6 +419,20 @@ def test_a_model_is_swapped():
     assert not again.swapped and not again.left
 
 
+def test_activations_and_losses_are_swapped():
+    model = torch.nn.ModuleDict({
+        "silu": torch.nn.SiLU(), "gelu": torch.nn.GELU("tanh"),
+        "loss": torch.nn.CrossEntropyLoss(ignore_index=3, reduction="sum")})
+    done = tandem.torch.compress_activations(model)
+    assert done.swapped == {"silu": "SiLU -> SiLU", "gelu": "GELU -> GELU",
+                            "loss": "CrossEntropyLoss -> CrossEntropyLoss"}
+    assert all(isinstance(m, nn._Compressed) for m in model.values())
+    x, target = logits(8, 9)
+    target = target.where(target >= 0, 3)
+    assert error(model["loss"](x, target), torch.nn.functional.cross_entropy(
+        x.double(), target, ignore_index=3, reduction="sum")) < 1e-6
+
+
 def test_what_does_not_fit_is_left():
     class Doubled(torch.nn.Linear):
         pass
@@ -342,12 +442,16 @@ def test_what_does_not_fit_is_left():
         "wide": torch.nn.RMSNorm((4, 8)),
         "doubled": Doubled(8, 8),
         "other": torch.nn.GroupNorm(2, 8),
+        "erf": torch.nn.GELU(),
+        "smooth": torch.nn.CrossEntropyLoss(label_smoothing=0.1),
         "block": LlamaMLP(8, torch.nn.ReLU())})
     done = tandem.torch.compress_activations(model)
     assert done.left == {
         "plain": "it has no weight or no bias",
         "wide": "it normalizes more than the last dimension",
         "other": "GroupNorm is no norm that is known here",
+        "erf": "it computes GELU by erf, and what there is here by tanh",
+        "smooth": "it weighs classes or smooths labels",
         "doubled": "Doubled may compute more than torch.nn.Linear",
         "block": "its activation ReLU is neither SiLU nor GELU by tanh"}
     assert "wide: left alone, it normalizes" in str(done)
@@ -375,6 +479,9 @@ def test_refusals(tmp_path):
     ("x of layer_norm", lambda m: m.LayerNorm(8)(torch.ones(2, 8, device="meta"))),
     ("bias of layer_norm", lambda m: m.layer_norm(
         torch.ones(2, 8), torch.ones(8), torch.ones(8, device="meta"))),
+    ("x of silu", lambda m: m.SiLU()(torch.ones(2, 8, device="meta"))),
+    ("target of cross_entropy", lambda m: m.cross_entropy(
+        torch.ones(2, 8), torch.zeros(2, device="meta"))),
     ("up of swiglu", lambda m: m.SwiGLU()(torch.ones(8), torch.ones(8, device="meta"))),
     ("gate of geglu", lambda m: m.GeGLU()(torch.ones(8, device="meta"), torch.ones(8))),
     ("x of linear", lambda m: m.Linear(8, 8)(torch.ones(2, 8, device="meta"))),

@@ -63,18 +63,41 @@ def _linear(old: torch.nn.Linear, options: dict) -> torch.nn.Module:
     return _like(new, old)
 
 
+def _activation(old: torch.nn.Module, options: dict) -> torch.nn.Module:
+    if _is_gelu(old):
+        return nn.GELU(**options).train(old.training)
+    if type(old) is torch.nn.GELU:
+        raise _Unfit("it computes GELU by erf, and what there is here by tanh")
+    return nn.SiLU(**options).train(old.training)
+
+
+def _is_silu(module: torch.nn.Module) -> bool:
+    return type(module).__name__ in ("SiLU", "SiLUActivation")
+
+
+def _is_gelu(module: torch.nn.Module) -> bool:
+    """Whether it is GELU by tanh."""
+    name = type(module).__name__
+    return name in ("GELUTanh", "PytorchGELUTanh") or (
+        name == "GELU" and getattr(module, "approximate", "") == "tanh")
+
+
 def _gated_mlp(old: torch.nn.Module, options: dict) -> torch.nn.Module:
-    act = old.act_fn
-    name = type(act).__name__
-    if name in ("SiLU", "SiLUActivation"):
+    if _is_silu(old.act_fn):
         gated = nn.SwiGLU(**options)
-    elif name in ("GELUTanh", "PytorchGELUTanh") or (
-            name == "GELU" and getattr(act, "approximate", "") == "tanh"):
+    elif _is_gelu(old.act_fn):
         gated = nn.GeGLU(**options)
     else:
-        raise _Unfit(f"its activation {name} is neither SiLU nor GELU by tanh")
+        raise _Unfit(f"its activation {type(old.act_fn).__name__} is neither SiLU nor GELU "
+                     "by tanh")
     parts = (old.gate_proj, old.up_proj, old.down_proj)
     return nn.GatedMLP(*parts, gated).train(old.training)
+
+
+def _cross_entropy(old: torch.nn.CrossEntropyLoss, options: dict) -> torch.nn.Module:
+    if old.weight is not None or old.label_smoothing:
+        raise _Unfit("it weighs classes or smooths labels")
+    return nn.CrossEntropyLoss(old.ignore_index, old.reduction, **options)
 
 
 def _unknown_norm(old: torch.nn.Module, options: dict) -> torch.nn.Module:
@@ -96,16 +119,21 @@ def _swap_for(module: torch.nn.Module) -> Callable | None:
         return _layer_norm
     if isinstance(module, torch.nn.Linear):
         return _linear
+    if isinstance(module, torch.nn.CrossEntropyLoss):
+        return _cross_entropy
+    if _is_silu(module) or _is_gelu(module) or type(module) is torch.nn.GELU:
+        return _activation
     return _unknown_norm if type(module).__name__.endswith("Norm") else None
 
 
 def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
                          path: Sequence[str | os.PathLike] = ()) -> Compression:
-    """Swaps a model's norms, gated feed-forward blocks and linear layers, in place, for
-    modules that keep their activations as the recipe says.
+    """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and
+    cross entropies, in place, for modules that keep their activations as the recipe says.
 
     It knows :class:`torch.nn.RMSNorm`, :class:`torch.nn.LayerNorm`,
-    :class:`torch.nn.Linear`, and, of Hugging Face's models, the RMSNorms with a
+    :class:`torch.nn.Linear`, :class:`torch.nn.SiLU`, :class:`torch.nn.GELU` by tanh,
+    :class:`torch.nn.CrossEntropyLoss` without weights, and, of Hugging Face's models, the RMSNorms with a
     ``variance_epsilon`` and the blocks with ``gate_proj``, ``up_proj``, ``down_proj`` and
     ``act_fn``. Parameters stay the same objects under the same names, so that optimizers
     go on and checkpoints load.
@@ -120,17 +148,15 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
 
 def _swap_children(parent: torch.nn.Module, prefix: str, options: dict,
                    done: Compression) -> None:
-    """Swaps what is below a module, the innermost modules first."""
+    """Swaps what is below a module, the outermost modules first."""
     for name, module in list(parent.named_children()):
-        full = prefix + name
-        _swap_children(module, f"{full}.", options, done)
-        swap = _swap_for(module)
-        if swap is None:
-            continue
+        full, swap = prefix + name, _swap_for(module)
         try:
-            new = swap(module, options)
+            if swap is not None:
+                new = swap(module, options)
+                setattr(parent, name, new)
+                done.swapped[full] = f"{type(module).__name__} -> {type(new).__name__}"
+                module = new
         except _Unfit as reason:
             done.left[full] = str(reason)
-            continue
-        setattr(parent, name, new)
-        done.swapped[full] = f"{type(module).__name__} -> {type(new).__name__}"
+        _swap_children(module, f"{full}.", options, done)

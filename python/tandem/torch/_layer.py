@@ -13,7 +13,7 @@ import torch
 
 import tandem
 from tandem import _tandem
-from tandem._kernel import Kernel, Plane, Plan, RoleKind
+from tandem._kernel import Granularity, Kernel, Plane, Plan, RoleKind
 
 #: What a tensor of a module can be, and how a strategy spells it.
 EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
@@ -42,7 +42,8 @@ def with_edges(recipe: str, text: str, dtype: torch.dtype,
     rules = "".join(
         f"\n  tandem.assign {kind} per({per}) = #tandem.float<{EDGES[of]}>"
         for kind in ("input", "output")
-        for per, of in (("element", dtype), ("column", vector_dtype)))
+        for per, of in (("element", dtype), ("column", vector_dtype),
+                        ("row", torch.float32)))
     head = re.search(r'tandem\.strategy\s+@"?' + re.escape(recipe) + r'"?[^{]*{', text)
     if not head:
         raise ValueError(f"the file of recipe {recipe!r} does not define "
@@ -140,6 +141,7 @@ class LayerFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, layer: Layer, hypers: tuple, state: dict, names: tuple, *inputs):
         step = layer.forward
+        # The first input has rows and columns; a single row may lack a dimension.
         wide = [x for x in inputs if x.dim() > 1] or list(inputs)
         shape = (wide[0].numel() // max(1, wide[0].shape[-1]), wide[0].shape[-1])
         pairs = [name if isinstance(name, tuple) else (name, f"d{name}") for name in names]
@@ -154,7 +156,9 @@ class LayerFunction(torch.autograd.Function):
                               *(tensors[name] for name in _vectors(layer)))
         ctx.layer, ctx.shape, ctx.names = layer, shape, [name for _, name in pairs]
         ctx.shapes, ctx.outputs = [x.shape for x in inputs], list(outputs)
-        results = tuple(plane.view(wide[0].shape) for plane in outputs.values())
+        shapes = {Granularity.ELEMENT: wide[0].shape, Granularity.ROW: wide[0].shape[:-1]}
+        results = tuple(outputs[plane.name].view(shapes[plane.per])
+                        for plane in step.planes(RoleKind.OUTPUT))
         return results if len(results) > 1 else results[0] if results else None
 
     @staticmethod

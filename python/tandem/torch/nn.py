@@ -88,6 +88,25 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
                                x, weight, bias)
 
 
+def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
+               state: dict | None) -> torch.Tensor:
+    _check_places(name, x=x)
+    layer = _layer(name, recipe, path, x.dtype)
+    return LayerFunction.apply(layer, (), _state(layer, state), ("x",), x)
+
+
+def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
+         state: dict | None = None) -> torch.Tensor:
+    """:func:`torch.nn.functional.silu`."""
+    return _pointwise("silu", x, recipe, path, state)
+
+
+def gelu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
+         state: dict | None = None) -> torch.Tensor:
+    """:func:`torch.nn.functional.gelu` by tanh."""
+    return _pointwise("gelu", x, recipe, path, state)
+
+
 def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
            state: dict | None) -> torch.Tensor:
     _check_places(name, gate=gate, up=up)
@@ -109,6 +128,45 @@ def geglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: P
           state: dict | None = None) -> torch.Tensor:
     """gelu(gate) * up, GELU by tanh."""
     return _gated("geglu", gate, up, recipe, path, state)
+
+
+def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.Tensor:
+    """Each row's class in f32, -1 for none."""
+    if x.dim() not in (1, 2) or target.shape != x.shape[:-1] or target.is_floating_point():
+        raise ValueError(
+            f"cross_entropy takes rows and a class for each: x is {tuple(x.shape)}, target "
+            f"is {tuple(target.shape)} of {target.dtype}; flatten both, classes last")
+    ignored = target == ignore_index
+    wrong = target[~ignored & ((target < 0) | (target >= x.shape[-1]))]
+    if wrong.numel():
+        raise IndexError(f"target {int(wrong[0])} is none of {x.shape[-1]} classes, nor "
+                         f"ignore_index={ignore_index}")
+    return torch.where(ignored, -1, target).to(torch.float32)
+
+
+def cross_entropy(
+    x: torch.Tensor, target: torch.Tensor, ignore_index: int = -100, reduction: str = "mean", *,
+    recipe: str = "coat", path: Path = (), state: dict | None = None,
+) -> torch.Tensor:
+    """:func:`torch.nn.functional.cross_entropy` of a class for each row of ``x``, which has
+    at most two dimensions and 2**24 classes.
+
+    Losses and their sum are computed in float32 and rounded to ``x``'s type at the end.
+    """
+    _check_places("cross_entropy", x=x, target=target)
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
+    classes = _classes(x, target, ignore_index)
+    if x.shape[-1] > 1 << 24:
+        raise ValueError(f"cross_entropy knows 2**24 classes, got {x.shape[-1]}")
+    layer = _layer("cross_entropy", recipe, path, x.dtype, torch.float32)
+    numbers = torch.arange(x.shape[-1], dtype=torch.float32)
+    losses = LayerFunction.apply(layer, (), _state(layer, state), ("x", "target", "column"),
+                                 x, classes, numbers)
+    if reduction == "none":
+        return losses.to(x.dtype)
+    total = losses.sum()
+    return (total if reduction == "sum" else total / (classes >= 0).sum()).to(x.dtype)
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
@@ -167,6 +225,41 @@ class LayerNorm(_Compressed, torch.nn.LayerNorm):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return layer_norm(x, self.weight, self.bias, self.eps, **self._options)
+
+
+class SiLU(_Compressed, torch.nn.Module):
+    """:class:`torch.nn.SiLU`."""
+
+    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return silu(x, **self._options)
+
+
+class GELU(_Compressed, torch.nn.Module):
+    """``torch.nn.GELU("tanh")``."""
+
+    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return gelu(x, **self._options)
+
+
+class CrossEntropyLoss(_Compressed, torch.nn.Module):
+    """:class:`torch.nn.CrossEntropyLoss` of a class for each row."""
+
+    def __init__(self, ignore_index: int = -100, reduction: str = "mean", *,
+                 recipe: str = "coat", path: Path = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+        self.ignore_index, self.reduction = ignore_index, reduction
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(x, target, self.ignore_index, self.reduction, **self._options)
 
 
 class SwiGLU(_Compressed, torch.nn.Module):

@@ -21,8 +21,8 @@
 // 100 elements have 7 scales in groups of 16; a number for each row is 2 of its 200 bytes.
 // CHECK:      @forward keeps for a token, in U = 100 * 2 bytes:
 // CHECK-NEXT:   payload and scales consumer storage
-// CHECK-NEXT:   x.saved 0.5000 0.5700 nonlinear #tandem.scaled<#scaled.float<f8E4M3FN>, group = 16, scale = bf16>
 // CHECK-NEXT:   level 0.0200 0.0200 nonlinear #tandem.float<f32>
+// CHECK-NEXT:   x.saved 0.5000 0.5700 nonlinear #tandem.scaled<#scaled.float<f8E4M3FN>, group = 16, scale = bf16>
 // CHECK-NEXT:   total 0.5200 0.5900
 // CHECK:      func.func @forward
 
