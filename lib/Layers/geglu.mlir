@@ -77,3 +77,35 @@ func.func @geglu_backward(
   } -> (tensor<?x?xf32>, tensor<?x?xf32>)
   return %new_dgate, %new_dup : tensor<?x?xf32>, tensor<?x?xf32>
 }
+
+// The forward pass's product again, of what it has saved, so that a matrix product behind
+// it need not keep it.
+func.func @geglu_again(
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">})
+    -> tensor<?x?xf32> attributes {tandem.forward = @geglu} {
+  %gate = tandem.restore "gate" : tensor<?x?xf32>
+  %up = tandem.restore "up" : tensor<?x?xf32>
+  %one = arith.constant 1.0 : f32
+  %half = arith.constant 0.5 : f32
+  %root = arith.constant 0.7978845608028654 : f32
+  %cubic = arith.constant 0.044715 : f32
+  %new_y = linalg.generic {
+      indexing_maps = [#matrix, #matrix, #matrix],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%gate, %up : tensor<?x?xf32>, tensor<?x?xf32>)
+      outs(%y : tensor<?x?xf32>) {
+  ^bb0(%g: f32, %u: f32, %out: f32):
+    %square = arith.mulf %g, %g : f32
+    %scaled = arith.mulf %cubic, %square : f32
+    %factor = arith.addf %one, %scaled : f32
+    %inner = arith.mulf %g, %factor : f32
+    %argument = arith.mulf %root, %inner : f32
+    %t = math.tanh %argument : f32
+    %raised = arith.addf %one, %t : f32
+    %share = arith.mulf %half, %raised : f32
+    %gelu = arith.mulf %g, %share : f32
+    %product = arith.mulf %gelu, %u : f32
+    linalg.yield %product : f32
+  } -> tensor<?x?xf32>
+  return %new_y : tensor<?x?xf32>
+}

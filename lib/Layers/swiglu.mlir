@@ -56,3 +56,27 @@ func.func @swiglu_backward(
   } -> (tensor<?x?xf32>, tensor<?x?xf32>)
   return %new_dgate, %new_dup : tensor<?x?xf32>, tensor<?x?xf32>
 }
+
+// The forward pass's product again, of what it has saved, so that a matrix product behind
+// it need not keep it.
+func.func @swiglu_again(
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">})
+    -> tensor<?x?xf32> attributes {tandem.forward = @swiglu} {
+  %gate = tandem.restore "gate" : tensor<?x?xf32>
+  %up = tandem.restore "up" : tensor<?x?xf32>
+  %one = arith.constant 1.0 : f32
+  %new_y = linalg.generic {
+      indexing_maps = [#matrix, #matrix, #matrix],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%gate, %up : tensor<?x?xf32>, tensor<?x?xf32>)
+      outs(%y : tensor<?x?xf32>) {
+  ^bb0(%g: f32, %u: f32, %out: f32):
+    %negative = arith.negf %g : f32
+    %power = math.exp %negative : f32
+    %denominator = arith.addf %one, %power : f32
+    %silu = arith.divf %g, %denominator : f32
+    %product = arith.mulf %silu, %u : f32
+    linalg.yield %product : f32
+  } -> tensor<?x?xf32>
+  return %new_y : tensor<?x?xf32>
+}

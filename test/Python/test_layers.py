@@ -35,7 +35,7 @@ def test_the_library_is_tested():
 
 @functools.cache
 def compiled(function, recipe, target="cpu", **options):
-    layer = function.removesuffix("_backward")
+    layer = function.removesuffix("_backward").removesuffix("_again")
     return tandem.compile(layer, recipe, target=target, function=function, **options)
 
 
@@ -90,7 +90,7 @@ def planes_for(kernel, shape, kind, rng):
 
 def by_interpreter(function, recipe, planes, shared=()):
     """The planes after the pass, by the source graph."""
-    layer = function.removesuffix("_backward")
+    layer = function.removesuffix("_backward").removesuffix("_again")
     names = {name: SHARED.get(layer, {}).get(name, f"{name}.saved") for name in shared}
     given = {names.get(name, name): plane.copy() for name, plane in planes.items()}
     tandem.interpret(layer, recipe, given, hypers_of(function), function=function)
@@ -141,6 +141,24 @@ def test_passes_against_the_interpreter(layer, recipe, kind):
         function = f"{layer}_backward"
         assert_same(by_cpu(compiled(function, recipe), planes),
                     by_interpreter(function, recipe, planes, shared), str(shape))
+
+
+@pytest.mark.parametrize("recipe", tandem.recipes())
+@pytest.mark.parametrize("layer", ("swiglu", "geglu"))
+def test_outputs_again(layer, recipe):
+    """What restores the same tensors; under fp32, the very output."""
+    function = f"{layer}_again"
+    for seed, shape in enumerate(SHAPES):
+        rng = np.random.default_rng(seed)
+        planes = planes_for(compiled(layer, recipe), shape, "ordinary", rng)
+        forward = by_cpu(compiled(layer, recipe), planes)
+        given, shared = backward_planes(layer, recipe, forward, shape, rng)
+        again = {p.name: given[p.name] if p.name in given else np.zeros_like(forward["y"])
+                 for p in compiled(function, recipe).planes}
+        got = by_cpu(compiled(function, recipe), again)
+        assert_same(got, by_interpreter(function, recipe, again, shared), str(shape))
+        assert_same(by_ptx(compiled(function, recipe, "sm_90"), again, shape), got)
+        assert recipe != "fp32" or np.array_equal(got["y"], forward["y"])
 
 
 @pytest.mark.parametrize("shape", ((2, 5120), (1, 16384)))

@@ -433,6 +433,64 @@ def test_activations_and_losses_are_swapped():
         x.double(), target, ignore_index=3, reduction="sum")) < 1e-6
 
 
+@pytest.mark.parametrize("act", (torch.nn.SiLU(), torch.nn.GELU("tanh")))
+@pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat", "te-delayed"))
+def test_products_are_computed_again(recipe, act):
+    """Without keeping them; gradients but that of the matrix behind are the same."""
+    torch.manual_seed(1)
+    kept, model = Block(act=act), Block(act=act)
+    model.load_state_dict(kept.state_dict())
+    exact = copy.deepcopy(model).double()
+    tandem.torch.compress_activations(kept, recipe)
+    done = tandem.torch.compress_activations(model, recipe, recompute=True)
+    assert done.swapped["mlp"] == "LlamaMLP -> GatedMLP, whose product is computed again"
+    x = torch.randn(2, 3, 48).requires_grad_()
+    got, want = both(model, exact, [x])
+    assert all(error(g, w) < 2 * ALLOWED[recipe] for g, w in zip(got, want))
+    y = kept(x.detach())
+    assert torch.equal(y, got[0])
+    y.backward(torch.randn(y.shape, generator=torch.Generator().manual_seed(5)))
+    for (name, p), q in zip(kept.named_parameters(), model.parameters()):
+        assert torch.equal(p.grad, q.grad) or name == "mlp.down_proj.weight"
+    # Of each element, and the tensor's scale, to which te-delayed adds the next one and
+    # 16 magnitudes.
+    difference = saved_bytes(lambda: kept(x)) - saved_bytes(lambda: model(x))
+    element, tensor = {"fp32": (4, 0), "bf16": (2, 0), "coat": (1, 4), "te-delayed": (1, 72)}[recipe]
+    assert difference == element * 6 * 96 + tensor
+
+
+def test_recomputing():
+    """With a bias, in bf16 under autocast, of no rows, and where a layer has no product
+    of its own."""
+    torch.manual_seed(2)
+    block = LlamaMLP(48, torch.nn.SiLU())
+    block.down_proj = torch.nn.Linear(96, 48)
+    model = torch.nn.Sequential(block)
+    exact = copy.deepcopy(model).double()
+    tandem.torch.compress_activations(model, recompute=True)
+    got, want = both(model, exact, [torch.randn(5, 48).requires_grad_()])
+    assert all(error(g, w) < 8e-2 for g, w in zip(got, want))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = model(torch.randn(5, 48))
+    assert y.dtype is torch.bfloat16
+    y.float().sum().backward()
+    model.zero_grad()
+    empty = torch.empty(0, 48, requires_grad=True)
+    model(empty).sum().backward()
+    assert empty.grad.shape == (0, 48) and not model[0].down_proj.weight.grad.any()
+
+    class Doubled(torch.nn.Linear):
+        pass
+
+    block = LlamaMLP(48, torch.nn.SiLU())
+    block.down_proj = Doubled(96, 48)
+    done = tandem.torch.compress_activations(torch.nn.Sequential(block), recompute=True)
+    assert done.swapped["0"] == "LlamaMLP -> GatedMLP, which keeps its product for a Doubled"
+    with pytest.raises(ValueError, match="weight of gated_linear is on meta"):
+        nn.gated_linear("swiglu", torch.ones(2, 8), torch.ones(2, 8),
+                        torch.ones(4, 8, device="meta"))
+
+
 def test_what_does_not_fit_is_left():
     class Doubled(torch.nn.Linear):
         pass

@@ -126,7 +126,17 @@ def _swap_for(module: torch.nn.Module) -> Callable | None:
     return _unknown_norm if type(module).__name__.endswith("Norm") else None
 
 
+def _recompute(block: nn.GatedMLP) -> str:
+    """Has the block not keep its product, if its matrix product is an ordinary one; what
+    it does then."""
+    block.recompute = isinstance(block.down_proj, nn.Linear) or (
+        type(block.down_proj) is torch.nn.Linear)
+    return ("GatedMLP, whose product is computed again" if block.recompute else
+            f"GatedMLP, which keeps its product for a {type(block.down_proj).__name__}")
+
+
 def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
+                         recompute: bool = False,
                          path: Sequence[str | os.PathLike] = ()) -> Compression:
     """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and
     cross entropies, in place, for modules that keep their activations as the recipe says.
@@ -138,15 +148,19 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
     ``act_fn``. Parameters stay the same objects under the same names, so that optimizers
     go on and checkpoints load.
 
+    With ``recompute`` gated blocks do not keep the product that goes into ``down_proj``.
+    The backward pass computes it again of what is kept of its two factors: one more pass
+    over them, a byte for each element less under ``coat`` (docs/Activations.md).
+
     Returns:
         what was swapped, and what was left alone and why.
     """
     done = Compression()
-    _swap_children(model, "", {"recipe": recipe, "path": path}, done)
+    _swap_children(model, "", {"recipe": recipe, "path": path}, recompute, done)
     return done
 
 
-def _swap_children(parent: torch.nn.Module, prefix: str, options: dict,
+def _swap_children(parent: torch.nn.Module, prefix: str, options: dict, recompute: bool,
                    done: Compression) -> None:
     """Swaps what is below a module, the outermost modules first."""
     for name, module in list(parent.named_children()):
@@ -155,8 +169,10 @@ def _swap_children(parent: torch.nn.Module, prefix: str, options: dict,
             if swap is not None:
                 new = swap(module, options)
                 setattr(parent, name, new)
-                done.swapped[full] = f"{type(module).__name__} -> {type(new).__name__}"
+                what = (_recompute(new) if recompute and isinstance(new, nn.GatedMLP)
+                        else type(new).__name__)
+                done.swapped[full] = f"{type(module).__name__} -> {what}"
                 module = new
         except _Unfit as reason:
             done.left[full] = str(reason)
-        _swap_children(module, f"{full}.", options, done)
+        _swap_children(module, f"{full}.", options, recompute, done)

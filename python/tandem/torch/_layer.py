@@ -98,20 +98,30 @@ class Layer:
     def __init__(self, layer: str, recipe: str, dtype: torch.dtype,
                  vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = ()):
         text = _tandem.layers().get(layer, layer)
-        module = text + with_edges(recipe, recipe_text(recipe, path), dtype, vector_dtype)
+        self._recipe = recipe
+        self._module = text + with_edges(recipe, recipe_text(recipe, path), dtype,
+                                         vector_dtype)
         forward = re.search(r"tandem\.forward\s*=\s*@(\w+)", text)
-        backward = re.search(r"func\.func\s+@(\w+)\((?:(?!func\.func).)*?tandem\.forward",
-                             text, re.DOTALL)
-        if not forward or not backward:
+        #: What restores tensors: the backward pass, and the output computed again.
+        self._restoring = re.findall(
+            r"func\.func\s+@(\w+)\((?:(?!func\.func).)*?tandem\.forward", text, re.DOTALL)
+        if not forward or not self._restoring:
             raise ValueError("a layer has two functions, the backward pass with the "
                              "attribute tandem.forward = @name of the other")
         self.name = forward[1]
-        self.forward, self.backward = (
-            Pass(tandem.compile(module, recipe, function=name))
-            for name in (forward[1], backward[1]))
+        self.forward = self._compile(self.name)
+        self.backward = self._compile(self._restoring[0])
         #: The planes that the backward pass needs of the forward pass, by name: what it
         #: has saved, and inputs that are kept as they are.
         self.restored = [plane.name for plane in self.backward.planes(RoleKind.RESTORED)]
+
+    def _compile(self, function: str) -> Pass:
+        return Pass(tandem.compile(self._module, self._recipe, function=function))
+
+    @functools.cached_property
+    def again(self) -> Pass:
+        """The output once more, of what the forward pass has saved."""
+        return self._compile(self._restoring[1])
 
     @property
     def saved(self) -> list[Plane]:

@@ -109,13 +109,17 @@ def gelu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
 
 def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
            state: dict | None) -> torch.Tensor:
+    _check_gated(name, gate, up)
+    layer = _layer(name, recipe, path, gate.dtype)
+    return LayerFunction.apply(layer, (), _state(layer, state), ("gate", "up"), gate, up)
+
+
+def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
     _check_places(name, gate=gate, up=up)
     if gate.shape != up.shape or gate.dtype != up.dtype:
         raise ValueError(
             f"gate is {tuple(gate.shape)} of {gate.dtype}, up is {tuple(up.shape)} "
             f"of {up.dtype}; they must be alike")
-    layer = _layer(name, recipe, path, gate.dtype)
-    return LayerFunction.apply(layer, (), _state(layer, state), ("gate", "up"), gate, up)
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),
@@ -181,6 +185,23 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
         return functional.linear(x, weight, bias)
     layer = _layer("keep", recipe, path, x.dtype)
     return _LinearFunction.apply(layer, _state(layer, state), x, weight, bias)
+
+
+def gated_linear(
+    name: str, gate: torch.Tensor, up: torch.Tensor, weight: torch.Tensor,
+    bias: torch.Tensor | None = None, *, recipe: str = "coat", path: Path = (),
+    state: dict | None = None,
+) -> torch.Tensor:
+    """:func:`linear` of "swiglu" or "geglu", whose product is not kept: the backward pass
+    computes it again of what is kept of ``gate`` and ``up``."""
+    _check_gated(name, gate, up)
+    _check_places("gated_linear", weight=weight, bias=bias)
+    if torch.is_autocast_enabled(gate.device.type):
+        dtype = torch.get_autocast_dtype(gate.device.type)
+        gate, up, weight = gate.to(dtype), up.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    layer = _layer(name, recipe, path, gate.dtype)
+    return _GatedLinearFunction.apply(layer, _state(layer, state), gate, up, weight, bias)
 
 
 class _Compressed:
@@ -272,6 +293,11 @@ class SwiGLU(_Compressed, torch.nn.Module):
     def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         return swiglu(gate, up, **self._options)
 
+    def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
+                    linear: torch.nn.Linear) -> torch.Tensor:
+        """linear(self(gate, up)), see :func:`gated_linear`."""
+        return gated_linear("swiglu", gate, up, linear.weight, linear.bias, **self._options)
+
 
 class GeGLU(_Compressed, torch.nn.Module):
     """gelu(gate) * up, GELU by tanh: ``torch.nn.GELU("tanh")``."""
@@ -282,6 +308,11 @@ class GeGLU(_Compressed, torch.nn.Module):
 
     def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         return geglu(gate, up, **self._options)
+
+    def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
+                    linear: torch.nn.Linear) -> torch.Tensor:
+        """linear(self(gate, up)), see :func:`gated_linear`."""
+        return gated_linear("geglu", gate, up, linear.weight, linear.bias, **self._options)
 
 
 class _Keeper:
@@ -346,6 +377,42 @@ def _restore(layer: Layer, shape: tuple[int, int], planes: list) -> torch.Tensor
     return value["value"].view(shape)
 
 
+class _GatedLinearFunction(torch.autograd.Function):
+    """A gated activation and the matrix product behind it."""
+
+    @staticmethod
+    def forward(ctx, layer: Layer, state: dict, gate, up, weight, bias):
+        tensors = {"gate": gate.contiguous(), "up": up.contiguous()}
+        rows = tensors["gate"].view(-1, gate.shape[-1])
+        ctx.shape, ctx.layer = tuple(rows.shape), layer
+        planes = tensors | layer.forward.allocate(
+            ctx.shape, gate, (RoleKind.OUTPUT, RoleKind.SAVED)) | state
+        layer.forward.run(ctx.shape, planes)
+        ctx.save_for_backward(weight, *(planes[name] for name in layer.restored))
+        return functional.linear(planes["y"].view(gate.shape), weight, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dz):
+        layer, needs = ctx.layer, ctx.needs_input_grad[2:]
+        weight, *planes = ctx.saved_tensors
+        kept = dict(zip(layer.restored, planes, strict=True))
+        rows = dz.reshape(-1, dz.shape[-1])
+        dgate = dup = dweight = None
+        if needs[0] or needs[1]:
+            gradients = layer.backward.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
+            dy = (rows @ weight).contiguous()
+            layer.backward.run(ctx.shape, kept | gradients | {"dy": dy})
+            shape = (*dz.shape[:-1], ctx.shape[1])
+            dgate, dup = (gradients[name].view(shape) for name in ("dgate", "dup"))
+        if needs[2]:
+            y = layer.again.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
+            layer.again.run(ctx.shape, kept | y)
+            dweight = rows.T @ y["y"].view(ctx.shape)
+        dbias = rows.sum(0) if needs[3] else None
+        return None, None, dgate, dup, dweight, dbias
+
+
 class Linear(_Compressed, torch.nn.Linear):
     """:class:`torch.nn.Linear`, whose matrix products are PyTorch's own.
 
@@ -364,13 +431,20 @@ class Linear(_Compressed, torch.nn.Linear):
 
 
 class GatedMLP(torch.nn.Module):
-    """down_proj(act(gate_proj(x)) * up_proj(x)), as Hugging Face's Llama has it."""
+    """down_proj(act(gate_proj(x)) * up_proj(x)), as Hugging Face's Llama has it.
+
+    With ``recompute`` the product is not kept, but computed again in the backward pass.
+    """
 
     def __init__(self, gate_proj: torch.nn.Module, up_proj: torch.nn.Module,
-                 down_proj: torch.nn.Module, act: torch.nn.Module):
+                 down_proj: torch.nn.Module, act: torch.nn.Module, *,
+                 recompute: bool = False):
         super().__init__()
         self.gate_proj, self.up_proj, self.down_proj = gate_proj, up_proj, down_proj
-        self.act = act
+        self.act, self.recompute = act, recompute
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down_proj(self.act(self.gate_proj(x), self.up_proj(x)))
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        if self.recompute:
+            return self.act.then_linear(gate, up, self.down_proj)
+        return self.down_proj(self.act(gate, up))
