@@ -70,12 +70,18 @@ static Value widenScale(SequenceBuilder &b, Value scale) {
 static Value roundUp(SequenceBuilder &b, Value value, Type type) {
   if (type.isF32())
     return value;
+  if (type.isBF16()) {
+    // The upper half of the bits, one more unless the lower half is 0.
+    Value bits = b.bits(value);
+    Value up = b.shr(b.addi(bits, b.like(bits, 0xFFFF)), 16);
+    return b.bitcast(b.resize(up, b.builder.getIntegerType(16)), type);
+  }
   Value nearest = b.convert(value, type);
   Value back = b.convert(nearest, b.builder.getF32Type());
   Value isBelow = b.compare(arith::CmpFPredicate::OLT, back, value);
+  // A choice would become a jump, which nothing foretells.
   Value bits = b.bits(nearest);
-  Value up = b.addi(bits, b.like(bits, 1));
-  return b.bitcast(b.select(isBelow, up, bits), type);
+  return b.bitcast(b.addi(bits, b.resize(isBelow, bits.getType())), type);
 }
 
 /// f32 bits of a power of two, as the scale's type.

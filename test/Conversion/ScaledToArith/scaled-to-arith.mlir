@@ -114,7 +114,7 @@ func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
   return %y : f32
 }
 
-// Between 2^-126 and 2^119; where rounding to nearest went down, one code up.
+// Between 2^-126 and 2^119; the upper half of the bits, one more unless the rest is 0.
 // CHECK-LABEL: func.func @current(
 // CHECK-SAME:      %[[AMAX:.+]]: i32)
 // CHECK:         %[[L:.+]] = arith.constant 4.480000e+02 : f32
@@ -123,15 +123,27 @@ func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
 // CHECK-DAG:     %[[LEAST:.+]] = arith.constant 8388608 : i32
 // CHECK-DAG:     arith.minui %{{.+}}, %[[MOST]] : i32
 // CHECK-DAG:     arith.maxui %{{.+}}, %[[LEAST]] : i32
-// CHECK:         %[[NEAR:.+]] = arith.truncf %{{.+}} : f32 to bf16
-// CHECK:         %[[LOW:.+]] = arith.cmpf olt
-// CHECK:         %[[UP:.+]] = arith.addi
-// CHECK:         arith.select %[[LOW]], %[[UP]], %{{.+}} : i16
+// CHECK:         %[[REST:.+]] = arith.constant 65535 : i32
+// CHECK:         %[[UP:.+]] = arith.addi %{{.+}}, %[[REST]] : i32
+// CHECK:         %[[HIGH:.+]] = arith.shrui %[[UP]], %{{.+}} : i32
+// CHECK:         %[[HALF:.+]] = arith.trunci %[[HIGH]] : i32 to i16
 // CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[AMAX]], %{{.+}} : i32
-// CHECK:         arith.select %[[ZERO]]
+// CHECK:         arith.select %[[ZERO]], %{{.+}}, %[[HALF]] : i16
 func.func @current(%a: i32) -> bf16 {
   %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current : bf16
   return %s : bf16
+}
+
+// Where rounding to nearest went down, one code up.
+// CHECK-LABEL: func.func @current_half(
+// CHECK:         %[[NEAR:.+]] = arith.truncf %{{.+}} : f32 to f16
+// CHECK:         %[[LOW:.+]] = arith.cmpf olt
+// CHECK:         %[[CODE:.+]] = arith.bitcast %[[NEAR]] : f16 to i16
+// CHECK:         %[[ONE:.+]] = arith.extui %[[LOW]] : i1 to i16
+// CHECK:         arith.addi %[[CODE]], %[[ONE]] : i16
+func.func @current_half(%a: i32) -> f16 {
+  %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current : f16
+  return %s : f16
 }
 
 // Adding all mantissa bits carries into the exponent unless there are none.
