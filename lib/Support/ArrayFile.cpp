@@ -349,8 +349,11 @@ static Error commitAll(StringRef path, MutableArrayRef<PendingFile> files) {
   if (Error error = writeWholeFile(mark, ""))
     return error;
   for (PendingFile &file : files)
-    if (Error error = file.commit())
+    if (Error error = file.commit()) {
+      if (&file == &files.front()) // everything is as it was
+        sys::fs::remove(mark);
       return error;
+    }
   return errorCodeToError(sys::fs::remove(mark));
 }
 
