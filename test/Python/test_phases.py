@@ -580,6 +580,19 @@ def test_separated_phases_are_not_compiled():
         tandem.compile(text)
 
 
+@needs_tandem_opt
+def test_a_body_without_its_policy_is_not_interpreted():
+    """Its f32 operations are not what the kernel computes."""
+    graph = (Path(__file__).parents[2] / "lib/Graphs/sgd.mlir").read_text()
+    passes = ["-tandem-recognize-updates", "-tandem-apply-strategy=strategy=bf16",
+              "-tandem-form-kernel"]
+    with pytest.raises(ValueError, match="kernel 'sgd' computes in a component format that "
+                       "its body does not have yet; run -tandem-apply-policy first"):
+        tandem.interpret(optimized(graph, *passes), None, {}, {})
+    with pytest.raises(ValueError, match="'param'"):
+        tandem.interpret(optimized(graph, *passes, "-tandem-apply-policy"), None, {}, {})
+
+
 #===----------------------------------------------------------------------===#
 # What is refused
 #===----------------------------------------------------------------------===#
