@@ -181,8 +181,8 @@ def keep(case, text, what, directory):
     stem.with_suffix(".json").write_text(json.dumps(case))
     stem.with_suffix(".mlir").write_text(text)
     print(f"{stem}.mlir: {what}; shrink it with\n"
-          f"  build/bin/tandem-reduce {stem}.mlir -reduction-tree='traversal-mode=0 "
-          f"test=test/Fuzz/differs.sh test-arg={stem}.json'", flush=True)
+          f"  build/bin/tandem-reduce {stem}.mlir "
+          f"-take-operands='test=test/Fuzz/differs.sh test-arg={stem}.json'", flush=True)
 
 
 def fuzz(options):

@@ -85,8 +85,8 @@ def test_a_failure_is_made_small(tmp_path):
     assert json.loads(kept.read_text()) == case
     small = tmp_path / "small.mlir"
     subprocess.run(
-        [REDUCE, file, "-o", small, "-reduction-tree=traversal-mode=0 "
-         f"test={ROOT / 'test/Fuzz/differs.sh'} test-arg={kept}"],
+        [REDUCE, file, "-o", small,
+         f"-take-operands=test={ROOT / 'test/Fuzz/differs.sh'} test-arg={kept}"],
         check=True, capture_output=True,
         env={"TANDEM_PYTHON": sys.executable, "PATH": "/usr/bin:/bin",
              "PYTHONPATH": str(Path(graphs.tandem.__file__).parents[1])})

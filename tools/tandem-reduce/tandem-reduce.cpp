@@ -11,17 +11,17 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TakeOperands.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
-#include "tandem/Dialect/Tandem/Transforms/Reduction.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/InitAllPasses.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::tandem::registerAllDialects(registry);
-  mlir::tandem::registerReductionPatterns(registry);
   mlir::tandem::registerAllPasses();
+  mlir::tandem::registerTakeOperands();
   mlir::MLIRContext context(registry);
   return mlir::failed(mlir::mlirReduceMain(argc, argv, context));
 }
