@@ -486,7 +486,6 @@ static SmallVector<KernelOp> findParts(KernelOp kernel) {
   return parts;
 }
 
-/// Whether what each part needs from others is there.
 /// Whether a body of component arithmetic is still written in f32.
 static bool lacksPolicy(KernelOp part) {
   ComputeAttr compute = part.getCompute();
@@ -496,6 +495,7 @@ static bool lacksPolicy(KernelOp part) {
                       [](LoadOp op) { return op.getType().isF32(); });
 }
 
+/// Whether what each part needs from others is there.
 static llvm::Error checkParts(MutableArrayRef<KernelOp> parts) {
   if (parts.front().getMatrix())
     return makeError("kernel '" + parts.front().getSymName() +
