@@ -40,6 +40,7 @@ public:
     data->size = std::min(text.size(), sizeof(data->text));
     std::memcpy(data->text, text.data(), data->size);
   }
+  void accept() override { ++data->counts.accepted; }
   void fail(StringRef what) {
     size_t size = std::min(what.size(), sizeof(data->what) - 1);
     std::memcpy(data->what, what.data(), size);
@@ -47,8 +48,7 @@ public:
   }
 
   struct Data {
-    /// Cases that are done.
-    uint64_t done;
+    Counts counts;
     size_t size;
     char what[4096];
     char text[1 << 20];
@@ -76,27 +76,28 @@ static std::string describe(int status, StringRef what) {
   return std::string("crash: ") + strsignal(WTERMSIG(status));
 }
 
-uint64_t mlir::tandem::fuzz::runIsolated(
+Counts mlir::tandem::fuzz::runIsolated(
     uint64_t first, uint64_t count, const Limits &limits,
     llvm::function_ref<std::string(uint64_t, Case &)> run,
     llvm::function_ref<void(const Finding &)> report) {
   SharedCase shared;
   if (!shared.data)
-    return 0;
+    return {};
+  Counts &counts = shared.data->counts;
   auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                 std::chrono::duration<double>(limits.seconds));
-  while (shared.data->done < count && Clock::now() < end) {
+  while (counts.done < count && Clock::now() < end) {
     shared.data->what[0] = 0;
     pid_t child = fork();
     if (child == 0) {
       limitProcess(limits);
-      while (shared.data->done < count && Clock::now() < end) {
+      while (counts.done < count && Clock::now() < end) {
         alarm(limits.secondsPerCase);
-        std::string what = run(first + shared.data->done, shared);
+        std::string what = run(first + counts.done, shared);
         shared.fail(what);
         if (!what.empty())
           _exit(1);
-        ++shared.data->done;
+        ++counts.done;
       }
       _exit(0);
     }
@@ -107,7 +108,7 @@ uint64_t mlir::tandem::fuzz::runIsolated(
       break;
     report({describe(status, shared.data->what),
             std::string(shared.data->text, shared.data->size)});
-    ++shared.data->done;
+    ++counts.done;
   }
-  return shared.data->done;
+  return counts;
 }

@@ -31,6 +31,8 @@ public:
   virtual ~Case() = default;
   /// Keeps the text, lest it be lost with the process.
   virtual void begin(llvm::StringRef text) = 0;
+  /// The text was accepted.
+  virtual void accept() = 0;
 };
 
 struct Limits {
@@ -40,14 +42,16 @@ struct Limits {
   uint64_t bytes = uint64_t(4) << 30;
 };
 
+struct Counts {
+  uint64_t done = 0, accepted = 0;
+};
+
 /// Calls `run(number, case)` for each number from `first` on until the time is
 /// up or `count` cases have run, in child processes. `run` returns what is
 /// wrong with the case, or nothing. `report` is called for each finding.
-/// Returns how many cases have run.
-uint64_t
-runIsolated(uint64_t first, uint64_t count, const Limits &limits,
-            llvm::function_ref<std::string(uint64_t number, Case &)> run,
-            llvm::function_ref<void(const Finding &)> report);
+Counts runIsolated(uint64_t first, uint64_t count, const Limits &limits,
+                   llvm::function_ref<std::string(uint64_t number, Case &)> run,
+                   llvm::function_ref<void(const Finding &)> report);
 
 } // namespace mlir::tandem::fuzz
 
