@@ -192,6 +192,13 @@ def test_many_tensors(threads, path):
               threads)
 
 
+def test_many_parts(path):
+    """The parts of a tensor, and those of a model, are added in pairs."""
+    sizes = [chunks * 4096 - 7 for chunks in (4, 5, 6, 7)]
+    for graph in ("lamb", "adamw_clip"):
+        check(graph, "fp32", examples(graph, "fp32", "ordinary", sizes), path)
+
+
 VARIED = ("collage-plus", "fp32", "bf16-stochastic", "fp8-lm", "tensor-coat",
           "tensor-delayed", "tensor-delayed-codes")
 
