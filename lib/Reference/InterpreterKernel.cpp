@@ -490,9 +490,10 @@ static SmallVector<KernelOp> findParts(KernelOp kernel) {
 static bool lacksPolicy(KernelOp part) {
   ComputeAttr compute = part.getCompute();
   return compute.getPolicy() == Policy::component &&
-         !compute.getFormat().isF32() &&
-         llvm::any_of(part.getBodyBlock().getOps<LoadOp>(),
-                      [](LoadOp op) { return op.getType().isF32(); });
+         llvm::any_of(part.getBodyBlock().getOps<LoadOp>(), [&](LoadOp op) {
+           auto storage = op.getTensor().getType().getStorage();
+           return op.getType() != storage.getValueType(compute);
+         });
 }
 
 /// Whether what each part needs from others is there.
@@ -503,9 +504,9 @@ static llvm::Error checkParts(MutableArrayRef<KernelOp> parts) {
                      "of such a kernel");
   if (lacksPolicy(parts.front()))
     return makeError("kernel '" + parts.front().getSymName() +
-                     "' computes in a component format that its body does not "
-                     "have yet; run -tandem-apply-policy first, or interpret "
-                     "the graph");
+                     "' computes in components that its body does not have "
+                     "yet; run -tandem-apply-policy first, or interpret the "
+                     "graph");
   llvm::SmallDenseSet<uint64_t> made;
   bool isComplete = llvm::any_of(
       parts, [](KernelOp part) { return part.getPart() == KernelPart::whole; });
