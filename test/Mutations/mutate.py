@@ -16,10 +16,10 @@ again, unless the fault or its tests have changed.
 """
 
 import argparse
+import datetime
 import hashlib
 import json
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -29,17 +29,23 @@ from pathlib import Path
 from mutations import MUTATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks/results/mutations.json"
+sys.path.append(str(ROOT / "benchmarks"))
+from common import machine  # noqa: E402
+
+RESULTS = ROOT / "verification/results/mutations.json"
 TARGETS = ["_tandem", "tandem-opt", "tandem-run", "tandem-translate",
-           "tandem_runtime_cts"]
+           "tandem-verify", "tandem_runtime_cts"]
 SECONDS = 1800
 
-SWITCH = """#include <cstdlib>
+SWITCH = """#ifndef TANDEM_MUTANT
+#define TANDEM_MUTANT
+#include <cstdlib>
 #include <cstring>
 [[maybe_unused]] static inline bool isMutant(const char *name) {
   const char *chosen = std::getenv("TANDEM_MUTANT");
   return chosen && std::strcmp(chosen, name) == 0;
 }
+#endif
 """
 
 
@@ -58,15 +64,22 @@ def digest(mutation):
 #===----------------------------------------------------------------------===#
 
 
+def git(*arguments, at=ROOT):
+    return subprocess.run(["git", *map(str, arguments)], cwd=at, check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+
+
+def commit_of(tree):
+    return git("rev-parse", "HEAD", at=tree).strip()
+
+
 def make_tree(tree):
     """A working tree of the last commit, with all that a build needs."""
     if not tree.exists():
-        subprocess.run(["git", "worktree", "add", "--detach", tree, "HEAD"], cwd=ROOT,
-                       check=True)
-    else:
-        subprocess.run(["git", "checkout", "-q", "--detach", subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True,
-            text=True).stdout.strip()], cwd=tree, check=True)
+        git("worktree", "prune")
+        git("worktree", "add", "--detach", tree, "HEAD")
+    elif commit_of(tree) != commit_of(ROOT):
+        git("checkout", "-q", "-f", "--detach", commit_of(ROOT), at=tree)
     if not (tree / ".venv").exists():
         (tree / ".venv").symlink_to(ROOT / ".venv")
 
@@ -77,7 +90,8 @@ def put_in(tree):
     for mutation in MUTATIONS:
         if mutation.needs_build:
             path = tree / mutation.file
-            text = texts.get(path) or SWITCH + (ROOT / mutation.file).read_text()
+            text = texts.get(path) or SWITCH + git("show", f"HEAD:{mutation.file}",
+                                                   at=tree)
             assert text.count(mutation.find) == 1, f"{mutation.name} does not apply"
             texts[path] = text.replace(mutation.find, mutation.switched)
     for path, text in texts.items():
@@ -153,22 +167,10 @@ def find(mutation, tree, sound):
 #===----------------------------------------------------------------------===#
 
 
-def machine():
-    with open("/proc/cpuinfo") as file:
-        model = next((line.split(":")[1].strip() for line in file
-                      if line.startswith("model name")), platform.machine())
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform()}
-
-
-def row(mutation, killer, seconds):
-    return {
-        "promise": f"A test finds it if {mutation.fault}",
-        "how": f"fault '{mutation.name}' in {mutation.file}",
-        "cases": 1, "seconds": round(seconds, 1), "worst": None,
-        "command": f"scripts/mutate.sh {mutation.name}",
-        "result": f"found by {killer}" if killer else "not found",
-        "name": mutation.name, "digest": digest(mutation),
-    }
+def row(mutation, killer, seconds, tree):
+    return {"name": mutation.name, "fault": mutation.fault, "file": mutation.file,
+            "test": killer, "seconds": round(seconds, 1), "commit": commit_of(tree),
+            "date": datetime.date.today().isoformat(), "digest": digest(mutation)}
 
 
 def load(path):
@@ -182,7 +184,11 @@ def load(path):
 
 def save(path, rows):
     ordered = [rows[m.name] for m in MUTATIONS if m.name in rows]
-    path.write_text(json.dumps({"machine": machine(), "rows": ordered}, indent=1) + "\n")
+    here = {key: value for key, value in machine().items()
+            if key in ("cpu", "cpuid", "cores", "memory_gib")}
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text(json.dumps({"machine": here, "rows": ordered}, indent=1) + "\n")
+    unfinished.replace(path)
 
 
 def run(chosen, tree, path, again):
@@ -191,11 +197,12 @@ def run(chosen, tree, path, again):
         if mutation.name in rows and not again:
             continue
         killer, seconds = find(mutation, tree, sound)
-        rows[mutation.name] = row(mutation, killer, seconds)
-        print(f"{number}/{len(chosen)} {mutation.name}: {rows[mutation.name]['result']} "
-              f"({seconds:.0f} s)", flush=True)
+        rows[mutation.name] = row(mutation, killer, seconds, tree)
+        result = f"found by {killer}" if killer else "NOT FOUND"
+        print(f"{number}/{len(chosen)} {mutation.name}: {result} ({seconds:.0f} s)",
+              flush=True)
         save(path, rows)
-    return [m.name for m in chosen if not rows[m.name]["result"].startswith("found")]
+    return [m.name for m in chosen if not rows[m.name]["test"]]
 
 
 def main():
@@ -213,14 +220,14 @@ def main():
     parser.add_argument("--sources", action="store_true",
                         help="only write the faults into the tree")
     options = parser.parse_args()
-    if names := stale():
+    tree = options.tree.resolve()
+    if tree != ROOT and (names := stale()):
         sys.exit(f"mutate: the sources have changed under {', '.join(names)}; bring "
                  "test/Mutations/mutations.py up to date")
     if unknown := set(options.names) - {m.name for m in MUTATIONS}:
         sys.exit(f"mutate: there is no fault {', '.join(sorted(unknown))}")
     if options.check:
         return
-    tree = options.tree.resolve()
     if not options.built:
         if not options.sources:
             make_tree(tree)
