@@ -100,10 +100,8 @@ def put_in(tree):
 
 
 def build(tree):
-    if not (tree / "build/build.ninja").exists():
-        subprocess.run(["scripts/build.sh"], cwd=tree, check=True)
-    subprocess.run(["ninja", "-C", "build", "-j", os.environ.get("BUILD_JOBS", "2"),
-                    *TARGETS], cwd=tree, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["scripts/build.sh", *TARGETS], cwd=tree, check=True,
+                   stdout=subprocess.DEVNULL)
 
 
 #===----------------------------------------------------------------------===#
