@@ -15,9 +15,6 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -64,10 +61,6 @@ static void limitProcess(const Limits &limits) {
   rlimit memory = {limits.bytes, limits.bytes}, core = {0, 0};
   setrlimit(RLIMIT_AS, &memory);
   setrlimit(RLIMIT_CORE, &core);
-#ifdef __GLIBC__
-  // What is used when it has been freed, or before it is written, shows sooner.
-  mallopt(M_PERTURB, 0xA5);
-#endif
   // What a crash prints is of no use for texts at random.
   int nothing = open("/dev/null", O_WRONLY);
   dup2(nothing, STDERR_FILENO);
