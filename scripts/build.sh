@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Configures and builds Tandem with its Python extension and tests in build/.
+# Configures and builds Tandem with its Python extension and tests in build/:
+# build.sh [TARGET...], all by default.
 # BUILD_JOBS sets the number of compilers at work.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,4 +13,4 @@ if [[ ! -f build/build.ninja ]]; then
     -DPython_EXECUTABLE="$PWD/.venv/bin/python" \
     -DMLIR_DIR="$llvm/lib/cmake/mlir"
 fi
-ninja -C build -j "${BUILD_JOBS:-2}"
+ninja -C build -j "${BUILD_JOBS:-2}" "$@"

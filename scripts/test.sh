@@ -26,7 +26,8 @@ run() {
   fi
 }
 
-for binary in build/test/unit/* build/runtime/cts/tandem_runtime_cts; do
+# The runtime's tests also with sanitizers.
+for binary in build/test/unit/* build/runtime/cts/tandem_runtime_cts{,_address,_thread}; do
   name=$(basename "$binary")
   run "$name" "$binary" --gtest_brief=1 --gtest_output="xml:$reports/$name.xml"
 done

@@ -20,8 +20,10 @@ config.environment["FILECHECK_OPTS"] = (
     "-enable-var-scope --allow-unused-prefixes=false")
 config.environment["PATH"] = os.pathsep.join([
     config.tandem_tools_dir, config.llvm_tools_dir, os.environ["PATH"]])
-if "PYTHONPATH" in os.environ:
-    config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+# TANDEM_MUTANT is the fault that test/Mutations/mutate.py is at.
+for variable in ("PYTHONPATH", "TANDEM_MUTANT"):
+    if variable in os.environ:
+        config.environment[variable] = os.environ[variable]
 
 
 def opt_command():

@@ -14,9 +14,12 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification")]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification"),
+                str(ROOT / "test/Mutations")]
 
 from common import machine_text, table  # noqa: E402
+from mutate import load as load_mutations  # noqa: E402
+from mutations import MUTATIONS  # noqa: E402
 from verification_plan import CHECKS, GAPS, PROMISES  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
@@ -31,6 +34,10 @@ Nobody has to take our word for a bit: each line below has a command that finds 
   each operation, for this machine's instruction set (`native`) and for plain `x86-64`, and holds
   every bit against [another computation](../tools/tandem-verify) of it. It takes hours; what it
   found is [below](#on-all-operands).
+- **Random input** to the parser, the passes, the compiler and the readers of files:
+  `scripts/fuzz.sh all --minutes N`. What it finds is mended, and becomes a test.
+- **Known faults** are put into the sources by `scripts/mutate.sh`, for the tests to
+  [find](#known-faults).
 - A *hash* is that of all result bits of a part. It depends neither on the machine, nor on the
   instruction set, nor on how a run was cut into shards.
 """
@@ -38,9 +45,7 @@ Nobody has to take our word for a bit: each line below has a command that finds 
 #: Files of other programs, each a section: {"machine", "rows"}, where a row has
 #: promise, how, cases, seconds, worst, command and result.
 SECTIONS = (("proofs", "Proofs", "Proved for all operands by a solver, or found by "
-             "looking at every case of a rewrite."),
-            ("mutations", "Would the tests notice?", "Faults put into the compiler on "
-             "purpose, and the tests that fail with them."))
+             "looking at every case of a rewrite."),)
 
 
 def count_text(count) -> str:
@@ -195,6 +200,40 @@ def section_text(folder: pathlib.Path, name: str, title: str, text: str) -> str:
             + f"\n\nMachine: {machine_text(content)}\n")
 
 
+def names_text(mutations) -> str:
+    return ", ".join(f"`{m.name}`" for m in mutations)
+
+
+def faults_summary(rows: dict) -> str:
+    """How many faults were found, and which were not."""
+    found = [m for m in MUTATIONS if rows.get(m.name, {}).get("test")]
+    missed = [m for m in MUTATIONS if m.name in rows and m not in found]
+    waiting = [m for m in MUTATIONS if m.name not in rows]
+    lines = [f"{len(MUTATIONS)} faults, {len(found)} found."]
+    if missed:
+        lines.append(f"**Not found by any test:** {names_text(missed)}.")
+    if waiting:
+        lines.append(f"Not run as they are listed now: {names_text(waiting)}.")
+    return " ".join(lines)
+
+
+def faults_text(folder: pathlib.Path) -> str:
+    """The section on known faults."""
+    rows = load_mutations(folder / "mutations.json")
+    cells = [[f"`{m.name}`", cell(m.fault), f"`{m.file}`",
+              f"`{cell(row['test'])}`" if row["test"] else "**nothing**",
+              seconds_text(row["seconds"]), f"{row['date']}, {row['commit'][:10]}"]
+             for m in MUTATIONS if (row := rows.get(m.name))]
+    return ("## Known faults\n\n"
+            "`scripts/mutate.sh` puts faults into the sources, one at a time, and runs the tests "
+            "that should fail, the quickest first; `scripts/mutate.sh NAME` does so with one. "
+            "That the list applies to the present sources is tested with each commit, and "
+            "the faults in Python and some in PTX are tried with each commit.\n\n"
+            f"{faults_summary(rows)}\n\n"
+            + (table(["fault", "what is wrong", "where", "found by", "time", "when"], cells)
+               + "\n" if cells else ""))
+
+
 def gaps_text() -> str:
     return "## Known gaps\n\n" + "\n".join(f"- {gap}" for gap in GAPS) + "\n"
 
@@ -203,7 +242,8 @@ def page(folder: pathlib.Path) -> str:
     """The text of docs/Verification.md."""
     parts = [INTRODUCTION, checks_text(), exhaustive_text(folder)]
     parts += [section_text(folder, *section) for section in SECTIONS]
-    return "\n".join([part for part in parts if part] + [gaps_text()])
+    parts += [faults_text(folder), gaps_text()]
+    return "\n".join(part for part in parts if part)
 
 
 def main() -> None:

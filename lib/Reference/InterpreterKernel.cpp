@@ -497,12 +497,27 @@ static SmallVector<KernelOp> findParts(KernelOp kernel) {
   return parts;
 }
 
+/// Whether a body of component arithmetic is still written in f32.
+static bool lacksPolicy(KernelOp part) {
+  ComputeAttr compute = part.getCompute();
+  return compute.getPolicy() == Policy::component &&
+         llvm::any_of(part.getBodyBlock().getOps<LoadOp>(), [&](LoadOp op) {
+           auto storage = op.getTensor().getType().getStorage();
+           return op.getType() != storage.getValueType(compute);
+         });
+}
+
 /// Whether what each part needs from others is there.
 static llvm::Error checkParts(MutableArrayRef<KernelOp> parts) {
   if (parts.front().getMatrix())
     return makeError("kernel '" + parts.front().getSymName() +
                      "' has rows and columns; the interpreter takes the graph "
                      "of such a kernel");
+  if (lacksPolicy(parts.front()))
+    return makeError("kernel '" + parts.front().getSymName() +
+                     "' computes in components that its body does not have "
+                     "yet; run -tandem-apply-policy first, or interpret the "
+                     "graph");
   llvm::SmallDenseSet<uint64_t> made;
   bool isComplete = llvm::any_of(
       parts, [](KernelOp part) { return part.getPart() == KernelPart::whole; });

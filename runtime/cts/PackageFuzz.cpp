@@ -13,14 +13,16 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ByteMutator.h"
 #include "TestPackages.h"
 
+#include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <random>
 #include <vector>
 
 using namespace tandem;
@@ -79,95 +81,6 @@ static std::string readContent(const char *path) {
   shorten(package);
   return pack(package);
 }
-
-//===----------------------------------------------------------------------===//
-// Changes
-//===----------------------------------------------------------------------===//
-
-namespace {
-class Mutator {
-public:
-  Mutator(std::vector<std::string> contents, uint64_t seed)
-      : contents(std::move(contents)), random(seed) {}
-
-  /// A content with one to eight changes.
-  std::string next() {
-    std::string bytes = contents[below(contents.size())];
-    for (size_t i = 1 + below(8); i > 0 && !bytes.empty(); --i)
-      change(bytes);
-    return bytes;
-  }
-
-private:
-  size_t below(size_t end) { return random() % end; }
-
-  /// Writes a number of some bytes at a place where the format may have one.
-  void setNumber(std::string &bytes, size_t width) {
-    if (bytes.size() < width)
-      return;
-    size_t place = below(bytes.size() / width) * width;
-    uint64_t values[] = {0,
-                         1,
-                         ~uint64_t(0),
-                         uint64_t(1) << (8 * width - 1),
-                         (uint64_t(1) << (8 * width - 1)) - 1,
-                         below(256),
-                         bytes.size(),
-                         bytes.size() - place,
-                         place,
-                         random()};
-    std::memcpy(&bytes[place], &values[below(std::size(values))], width);
-  }
-
-  /// Moves a number a little, as an offset to a neighbour would be.
-  void shiftNumber(std::string &bytes) {
-    if (bytes.size() < 4)
-      return;
-    uint32_t value;
-    char *place = &bytes[below(bytes.size() / 4) * 4];
-    std::memcpy(&value, place, 4);
-    value += static_cast<uint32_t>(below(65)) - 32;
-    std::memcpy(place, &value, 4);
-  }
-
-  void copyRange(std::string &bytes) {
-    const std::string &source = contents[below(contents.size())];
-    size_t from = below(source.size()), to = below(bytes.size());
-    size_t count = 1 + below(32);
-    bytes.replace(to, below(2) ? count : 0, source.substr(from, count));
-  }
-
-  void change(std::string &bytes) {
-    size_t place = below(bytes.size());
-    switch (below(10)) {
-    case 0:
-      bytes[place] = static_cast<char>(bytes[place] ^ 1 << below(8));
-      return;
-    case 1:
-      bytes[place] = static_cast<char>(random());
-      return;
-    case 2:
-      return bytes.resize(place);
-    case 3:
-      return copyRange(bytes);
-    case 4:
-      bytes.erase(place & ~size_t(3), 4);
-      return;
-    case 5:
-      return setNumber(bytes, 2);
-    case 6:
-      return setNumber(bytes, 1);
-    case 7:
-      return shiftNumber(bytes);
-    default:
-      return setNumber(bytes, 4);
-    }
-  }
-
-  std::vector<std::string> contents;
-  std::mt19937_64 random;
-};
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Reading
@@ -238,44 +151,58 @@ static void readAll(const tdm_package *package) {
 //===----------------------------------------------------------------------===//
 
 static int usage() {
-  std::fprintf(stderr,
-               "usage: tandem-package-fuzz COUNT [SEED [PACKAGE...]]\n"
-               "\n"
-               "Reads COUNT packages that were changed at random, beginning "
-               "with two of its own\n"
-               "and those given. A seed makes the same changes again.\n");
+  std::fprintf(
+      stderr, "usage: tandem-package-fuzz COUNT [SEED [PACKAGE...]]\n"
+              "       tandem-package-fuzz --seconds N [SEED [PACKAGE...]]\n"
+              "\n"
+              "Reads COUNT packages that were changed at random, or as many as "
+              "N seconds allow,\n"
+              "beginning with two of its own and those given. A seed makes "
+              "the same changes again.\n");
   return 2;
 }
 
+/// Reads changed packages until there are `count` or the time is up; false
+/// where all are alike, for then little is tested.
+static bool fuzz(ByteMutator &mutator, long count, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  long done = 0, accepted = 0;
+  while (done < count && Clock::now() < end) {
+    OpenPackage package(addHeader(mutator.next()));
+    accepted += package.status == TDM_OK;
+    if (package.status == TDM_OK)
+      readAll(package);
+    ++done;
+    if (done % 1000000 == 0 || done == count || Clock::now() >= end) {
+      std::printf("%ld packages: %ld accepted, %ld refused\n", done, accepted,
+                  done - accepted);
+      std::fflush(stdout);
+    }
+  }
+  return accepted > 0 && accepted < done;
+}
+
 int main(int argc, char **argv) {
-  if (argc < 2)
+  bool isTimed = argc > 2 && std::strcmp(argv[1], "--seconds") == 0;
+  char **next = argv + 1 + isTimed, **last = argv + argc;
+  double amount = next < last ? std::atof(*next++) : 0;
+  if (amount <= 0)
     return usage();
-  long count = std::atol(argv[1]);
-  long seed = argc > 2 ? std::atol(argv[2]) : 1;
-  if (count < 1)
-    return usage();
+  long seed = next < last ? std::atol(*next++) : 1;
   std::vector<std::string> contents = {pack(describeCount()),
                                        pack(describeAll())};
-  for (int i = 3; i < argc; ++i)
-    contents.push_back(readContent(argv[i]));
+  for (; next < last; ++next)
+    contents.push_back(readContent(*next));
   for (const std::string &content : contents)
     if (OpenPackage package(addHeader(content)); package.status == TDM_OK)
       readAll(package);
     else
       return std::fprintf(stderr, "%s\n", tdm_last_error()), 1;
-  Mutator mutator(contents, seed);
-  long accepted = 0;
-  for (long i = 1; i <= count; ++i) {
-    OpenPackage package(addHeader(mutator.next()));
-    accepted += package.status == TDM_OK;
-    if (package.status == TDM_OK)
-      readAll(package);
-    if (i % ((count + 9) / 10) == 0 || i == count) {
-      std::printf("%ld of %ld packages: %ld accepted, %ld refused\n", i, count,
-                  accepted, i - accepted);
-      std::fflush(stdout);
-    }
-  }
-  // Either would mean that little is tested.
-  return accepted == 0 || accepted == count;
+  ByteMutator mutator(contents, seed);
+  constexpr double year = 31557600;
+  return fuzz(mutator, isTimed ? LONG_MAX : static_cast<long>(amount),
+              isTimed ? amount : year)
+             ? 0
+             : 1;
 }

@@ -15,6 +15,8 @@ import tandem
 from model import (BF16_STRATEGIES, GRAPHS, MATRIX_GRAPHS, SCALED_LIBRARY, STRATEGIES,
                    TENSOR_LIBRARY, bytes_per_parameter, cases, plane_types, step,
                    takes_whole_tensors)
+from model.formats import encode
+from model.philox import half_words
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
                              integers_of, require_isa, run, seed_of)
 
@@ -143,6 +145,24 @@ def test_random_bits(width):
         want = step(graph, STRATEGIES[strategy], planes, hypers, STEP, SEED, KEY, first)
         assert_kernel(kernel, planes, want, hypers, f"first is {first}", key=KEY,
                       first=first)
+
+
+@pytest.mark.parametrize("strategy, dropped",
+                         [("bf16-stochastic", 16), ("f16-stochastic", 13)])
+def test_stochastic_thresholds(strategy, dropped):
+    """The least number that an element's random bits round up, and the one before."""
+    size, kernel = 40, compiled("sgd", strategy)
+    planes = {"param": np.zeros(size, np.uint16),
+              "grad": encode(strategy.split("-")[0], np.full(size, -1, np.float32))}
+    one = int(encode(strategy.split("-")[0], np.ones(1, np.float32))[0])
+    random = half_words(size, 0, SEED, KEY, STEP)
+    for element in range(size):
+        up = -((int(random[element]) - 0x10000) >> (16 - dropped))
+        for fraction, code in ((up - 1, one), (up, one + 1)):
+            hypers = {"lr": 1 + fraction * 2.0**-23, "weight_decay": 0.0}
+            want = step("sgd", STRATEGIES[strategy], planes, hypers, STEP, SEED, KEY)
+            assert want["param"][element] == code
+            assert_kernel(kernel, planes, want, hypers, f"element {element}", key=KEY)
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -192,6 +192,46 @@ def test_many_tensors(threads, path):
               threads)
 
 
+def test_many_parts(path):
+    """The parts of a tensor, and those of a model, are added in pairs."""
+    sizes = [chunks * 4096 - 7 for chunks in (4, 5, 6, 7)]
+    for graph in ("lamb", "adamw_clip"):
+        check(graph, "fp32", examples(graph, "fp32", "ordinary", sizes), path)
+
+
+NEGATIVE_ZEROS = """
+func.func @sums(%w: tensor<?xf32> {tandem.role = #tandem.role<param "w">},
+                %g: tensor<?xf32> {tandem.role = #tandem.role<grad "g">}) -> tensor<?xf32> {
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %c0 = arith.constant 0 : index
+  %size = tensor.dim %w, %c0 : tensor<?xf32>
+  %total = linalg.reduce { arith.addf } ins(%g : tensor<?xf32>) outs(%none : tensor<f32>)
+      dimensions = [0]
+  %sum = tensor.extract %total[] : tensor<f32>
+  %new = tensor.splat %sum[%size] : tensor<?xf32>
+  return %new : tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("size", (1, 3, 70, 4099))
+def test_sums_are_padded_with_negative_zeros(size):
+    """The sum of nothing but -0.0 is -0.0, whatever a block, a warp and a tree lack."""
+    def planes():
+        return {"w": np.ones(size, np.float32),
+                "g": np.full(size, -0.0, np.float32)}
+    results = [planes() for _ in range(6)]
+    tandem.interpret(NEGATIVE_ZEROS, "fp32", results[0], {})
+    for got, width in zip(results[1:], (0, 1, 8, 64)):
+        tandem.compile(NEGATIVE_ZEROS, "fp32", width=width)(got)
+    tensor = Tensor(results[5])
+    launch(tandem.compile(NEGATIVE_ZEROS, "fp32", "sm_90"), [tensor], [{}],
+           chunk_size=1024)
+    results[5] = tensor.planes
+    for got in results:
+        assert (got["w"].view(np.uint32) == 0x80000000).all()
+
+
 VARIED = ("collage-plus", "fp32", "bf16-stochastic", "fp8-lm", "tensor-coat",
           "tensor-delayed", "tensor-delayed-codes")
 
@@ -578,6 +618,27 @@ def test_separated_phases_are_not_compiled():
     with pytest.raises(ValueError, match="the phases of kernel 'lamb' are separated "
                        "already; compile it as it was before -tandem-split-phases"):
         tandem.compile(text)
+
+
+@needs_tandem_opt
+@pytest.mark.parametrize("name, strategy", [("sgd", "bf16"), ("sgd_momentum", "triple")])
+def test_a_body_without_its_policy_is_not_interpreted(name, strategy, tmp_path):
+    """Its f32 operations are not what the kernel computes, also where components are
+    f32."""
+    (tmp_path / "triple.mlir").write_text(
+        "tandem.strategy @triple compute(<component, f32>) {\n"
+        "  tandem.assign grad = #tandem.float<f32>\n"
+        "  tandem.assign param = #tandem.expansion<f32 x 3>\n"
+        "  tandem.assign state = #tandem.expansion<f32 x 3>\n}\n")
+    graph = (Path(__file__).parents[2] / f"lib/Graphs/{name}.mlir").read_text()
+    passes = ["-tandem-recognize-updates",
+              f"-tandem-apply-strategy=strategy={strategy} path={tmp_path}",
+              "-tandem-form-kernel"]
+    with pytest.raises(ValueError, match=f"kernel '{name}' computes in components that its "
+                       "body does not have yet; run -tandem-apply-policy first"):
+        tandem.interpret(optimized(graph, *passes), None, {}, {})
+    with pytest.raises(ValueError, match="'param'"):
+        tandem.interpret(optimized(graph, *passes, "-tandem-apply-policy"), None, {}, {})
 
 
 #===----------------------------------------------------------------------===#

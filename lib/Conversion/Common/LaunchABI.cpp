@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Support/SequenceBuilder.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -42,6 +43,41 @@ int64_t mlir::tandem::getMaxTileRows(KernelOp kernel) {
   return kernel.getBlock() ? kernel.getBlock() : withoutBlocks;
 }
 
+/// What an operation reads, writes or reduces of each element; null where it is
+/// about many elements at once.
+static Value getElement(Operation &op) {
+  return llvm::TypeSwitch<Operation *, Value>(&op)
+      .Case([](LoadPlaneOp load) {
+        return load.getSharing() == 1 ? load.getResult() : Value();
+      })
+      .Case([](StorePlaneOp store) {
+        return store.getSharing() == 1 ? store.getValue() : Value();
+      })
+      .Case([](LoadTotalOp total) {
+        return total.differsInRow() ? total.getResult() : Value();
+      })
+      .Case<ReduceOp, PartialOp, MetricOp>(
+          [](auto reduction) { return reduction.getValue(); })
+      .Case([](RandomBitsOp draw) { return draw.getResult(); })
+      .Case([](RaiseOp raise) { return raise.getCondition(); })
+      .Default(Value());
+}
+
+/// Whether an operation takes as many elements at once as its kernel.
+static LogicalResult verifyWidth(KernelOp kernel, Operation &op) {
+  int64_t width = kernel.getWidth();
+  Value element = getElement(op);
+  if (!element)
+    return success();
+  auto vector = dyn_cast<VectorType>(element.getType());
+  int64_t lanes = vector ? vector.getNumElements() : 1;
+  if (lanes == width && (width > 1 || !vector))
+    return success();
+  return op.emitError("takes ")
+         << lanes << " elements at once in a kernel of width " << width
+         << "; write the kernel with width 1 and run -tandem-widen";
+}
+
 LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
     auto reduce = dyn_cast<ReduceOp>(op);
@@ -56,6 +92,8 @@ LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";
+    if (failed(verifyWidth(kernel, op)))
+      return failure();
   }
   return success();
 }

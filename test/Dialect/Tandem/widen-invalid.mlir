@@ -28,3 +28,14 @@ tandem.kernel @one_entry_for_many compute(<f32, f32>) tensors [#tandem.role<para
   tandem.store_plane %1, %p[1] : i16, !scaled
   tandem.yield
 }
+
+// -----
+
+// expected-error @+1 {{has width 4 already; run -tandem-widen once}}
+tandem.kernel @twice compute(<f32, f32>) width(4) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>):
+  %0 = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> vector<4xbf16>
+  tandem.yield
+}

@@ -122,6 +122,16 @@ class Tiles:
         return -(-columns // self.columns), -(-rows // self.rows)
 
 
+class WithPTX:
+    """A kernel with other PTX, as it would be with a fault."""
+
+    def __init__(self, kernel, ptx):
+        self._kernel, self.ptx = kernel, ptx
+
+    def __getattr__(self, name):
+        return getattr(self._kernel, name)
+
+
 def own_range(chunks, index):
     """The first of a tensor's chunks, and the one behind the last."""
     first = sum(chunk[0] < index for chunk in chunks)

@@ -63,11 +63,17 @@ public:
       : formats(formats), halfConversions(halfConversions),
         roundings(roundings) {}
 
-  void run(Block &block) {
+  LogicalResult run(Block &block) {
     SmallVector<Operation *> emulated;
     for (Operation &op : block)
-      if (touches(&op))
+      if (touches(&op)) {
+        if (!hasLanes(&op))
+          return op.emitError("'")
+                 << op.getName()
+                 << "' has no form in f32 lanes; lower it before "
+                    "-tandem-emulate-floats";
         emulated.push_back(&op);
+      }
     for (BlockArgument argument : block.getArguments())
       if (isEmulated(argument.getType())) {
         formatsOfArguments[argument] = argument.getType();
@@ -77,6 +83,7 @@ public:
       emulate(op);
     for (Operation *op : llvm::reverse(emulated))
       op->erase();
+    return success();
   }
 
 private:
@@ -92,6 +99,13 @@ private:
                         [&](Type type) { return isEmulated(type); }) ||
            llvm::any_of(op->getResultTypes(),
                         [&](Type type) { return isEmulated(type); });
+  }
+  /// Whether `emulate` knows what becomes of an operation.
+  static bool hasLanes(Operation *op) {
+    if (isa<LoadPlaneOp, StorePlaneOp, YieldOp>(op))
+      return true;
+    return isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
+           op->getNumResults() == 1;
   }
   Value lane(Value value) { return mapping.lookupOrDefault(value); }
   /// The type a value had before its block's arguments became lanes.
@@ -298,9 +312,9 @@ struct EmulateFloatsPass
     }
     for (auto kernel : getOperation().getOps<KernelOp>()) {
       // The body first: its argument types follow what the prologue yields.
-      Emulator(names, halfConversions, numRoundings).run(kernel.getBodyBlock());
-      Emulator(names, halfConversions, numRoundings)
-          .run(kernel.getPrologueBlock());
+      for (Block *block : {&kernel.getBodyBlock(), &kernel.getPrologueBlock()})
+        if (failed(Emulator(names, halfConversions, numRoundings).run(*block)))
+          return signalPassFailure();
     }
   }
 };

@@ -157,6 +157,11 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
       // What ends a step runs once for each tensor.
       if (lanes == 1 || kernel.isPerTensor())
         continue;
+      if (kernel.getWidth() != 1) {
+        kernel.emitError("has width ")
+            << int64_t(kernel.getWidth()) << " already; run -tandem-widen once";
+        return signalPassFailure();
+      }
       if (failed(Widener(kernel, lanes, numWidened).run()))
         return signalPassFailure();
       kernel.setWidth(lanes);

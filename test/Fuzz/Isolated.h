@@ -1,0 +1,58 @@
+//===- Isolated.h - Cases in a process of their own -------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the run of cases in a process that may crash or hang.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TEST_FUZZ_ISOLATED_H
+#define TANDEM_TEST_FUZZ_ISOLATED_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include <string>
+
+namespace mlir::tandem::fuzz {
+
+struct Finding {
+  /// What came of the case: "crash: Segmentation fault", "hang".
+  std::string what;
+  std::string text;
+};
+
+/// What a case may say of itself.
+class Case {
+public:
+  virtual ~Case() = default;
+  /// Keeps the text, lest it be lost with the process.
+  virtual void begin(llvm::StringRef text) = 0;
+  /// The text was accepted.
+  virtual void accept() = 0;
+};
+
+struct Limits {
+  double seconds;
+  /// Of one case, after which it hangs.
+  unsigned secondsPerCase = 20;
+  uint64_t bytes = uint64_t(4) << 30;
+};
+
+struct Counts {
+  uint64_t done = 0, accepted = 0;
+};
+
+/// Calls `run(number, case)` for each number from `first` on until the time is
+/// up or `count` cases have run, in child processes. `run` returns what is
+/// wrong with the case, or nothing. `report` is called for each finding.
+Counts runIsolated(uint64_t first, uint64_t count, const Limits &limits,
+                   llvm::function_ref<std::string(uint64_t number, Case &)> run,
+                   llvm::function_ref<void(const Finding &)> report);
+
+} // namespace mlir::tandem::fuzz
+
+#endif // TANDEM_TEST_FUZZ_ISOLATED_H

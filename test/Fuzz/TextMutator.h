@@ -1,0 +1,61 @@
+//===- TextMutator.h - Changes of texts at random ---------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares what makes new MLIR texts of old ones.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TEST_FUZZ_TEXTMUTATOR_H
+#define TANDEM_TEST_FUZZ_TEXTMUTATOR_H
+
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace mlir::tandem::fuzz {
+
+/// Random numbers that are the same with every standard library.
+class Random {
+public:
+  explicit Random(uint64_t seed) : engine(seed) {}
+  size_t below(size_t end) { return engine() % end; }
+  bool oneIn(size_t count) { return below(count) == 0; }
+  template <typename List>
+  const auto &choose(const List &list) {
+    return list[below(std::size(list))];
+  }
+
+private:
+  std::mt19937_64 engine;
+};
+
+/// Changes texts word by word. Words come from all the texts, so that a change
+/// often has a meaning.
+class TextMutator {
+public:
+  explicit TextMutator(std::vector<std::string> texts);
+
+  /// One of the texts with up to `changes` changes.
+  std::string next(Random &random, unsigned changes) const;
+
+private:
+  using Words = std::vector<std::string>;
+
+  void change(Words &words, Random &random) const;
+  std::string makeWord(llvm::StringRef old, Random &random) const;
+
+  std::vector<Words> texts;
+  /// Every word of the texts, once.
+  Words dictionary;
+};
+
+} // namespace mlir::tandem::fuzz
+
+#endif // TANDEM_TEST_FUZZ_TEXTMUTATOR_H

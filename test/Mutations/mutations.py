@@ -1,0 +1,386 @@
+#===- mutations.py - Known faults ------------------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file lists faults that the tests must find. Each replaces one place of the
+# sources; a test says so where a place has changed.
+#
+#===----------------------------------------------------------------------===#
+"""`MUTATIONS`: known faults, and the quickest tests that should find each."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    #: What the fault does.
+    fault: str
+    file: str
+    find: str
+    replace: str
+    #: Commands in order: `pytest:FILE ARGUMENTS`, `lit:PATH`, `cts:FILTER`.
+    tests: tuple[str, ...]
+
+    @property
+    def needs_build(self):
+        return not self.file.endswith(".py")
+
+    @property
+    def switched(self):
+        """In C++, the fault beside the original, so that one build has all faults: for
+        whole statements, or in an expression."""
+        if "isMutant(" in self.replace:
+            return self.replace
+        condition = f'isMutant("{self.name}")'
+        if self.find.endswith((";", "}")):
+            return f"if ({condition}) {{ {self.replace} }} else {{ {self.find} }}"
+        return f"({condition} ? ({self.replace}) : ({self.find}))"
+
+
+def _mutation(name, fault, file, find, replace, *tests):
+    return Mutation(name, fault, file, find, replace, tests)
+
+
+_ARITHMETIC = "pytest:test_operations.py"
+_PTX = "pytest:test_ptx.py"
+_MODEL = "pytest:test_kernels.py -k test_kinds"
+_SCALED = "pytest:test_scaled.py -k 'storage or residual'"
+_RANDOM = "pytest:test_random_graphs.py -k test_numpy"
+_TRIPLES = "pytest:test_verification.py -k half-triples"
+
+MUTATIONS = [
+    #===--------------------------------------------------------------------===#
+    # Contraction, rounding, flushing
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "contract", "the back end may fuse a product and a sum",
+        "lib/Target/LLVMLowering.cpp",
+        "llvm::FPOpFusion::Strict", "llvm::FPOpFusion::Fast",
+        "pytest:test_ptx.py -k 'test_adamw and collage-plus'"),
+    _mutation(
+        "missing-rn", "one add in the PTX has no .rn",
+        "lib/Target/PTX/PTX.cpp",
+        "return emitAssembly(**lowered, *machine);",
+        """auto text = emitAssembly(**lowered, *machine);
+  if (text)
+    if (size_t at = text->find("add.rn."); at != std::string::npos)
+      text->erase(at + 3, 3);
+  return text;""",
+        "pytest:test_ptx.py -k 'test_adamw and fp32'"),
+    _mutation(
+        "ema-fma", "b * s + x becomes one fma under the f32 policy",
+        "lib/Dialect/Tandem/Transforms/ApplyPolicy.cpp",
+        "b.add(b.mul(ema.getFactor(), ema.getState()), ema.getAddend())",
+        "b.fma(ema.getFactor(), ema.getState(), ema.getAddend())",
+        "pytest:test_kernels.py -k 'test_kinds and adamw and fp32'", _MODEL),
+    _mutation(
+        "flush-bf16", "subnormal numbers become zero where bf16 is rounded to, as by "
+        "vcvtneps2bf16",
+        "lib/Support/FloatEmulation.cpp",
+        "Value rounded = roundMantissa(b, bits, 16);",
+        """Value rounded = roundMantissa(b, bits, 16);
+  if (isMutant("flush-bf16")) {
+    Value least = b.like(bits, 0x00800000);
+    Value size = b.andi(bits, b.like(bits, 0x7FFFFFFF));
+    rounded = b.select(b.compare(CmpIPredicate::ult, size, least),
+                       b.andi(bits, b.like(bits, 0x80000000)), rounded);
+  }""",
+        "pytest:test_operations.py -k 'test_operations and bf16'", _MODEL),
+    _mutation(
+        "bf16-ties", "ties go up instead of to even where bf16 is rounded to",
+        "lib/Support/FloatEmulation.cpp",
+        "b.addi(b.addi(bits, b.like(bits, half)), odd)",
+        "b.addi(bits, b.like(bits, half + 1))",
+        "pytest:test_operations.py -k 'test_operations and bf16'", _MODEL),
+    _mutation(
+        "dropped-rounding", "every difference counts as the error of a sum, and is not "
+        "rounded",
+        "lib/Dialect/Tandem/Transforms/EmulateFloats.cpp",
+        "(difference && isSumError(difference))", "bool(difference)",
+        _ARITHMETIC, _MODEL),
+    _mutation(
+        "bf16-fma-f32", "an fma of bf16 is one of f32, rounded twice",
+        "lib/Support/FloatEmulation.cpp",
+        "return roundToOddF32(b, makeOdd(b, sum, inexact, grow));",
+        "return b.fma(x, y, z);",
+        _TRIPLES, _ARITHMETIC),
+    _mutation(
+        "bf16-fma-f64", "an fma of bf16 is one of f64, rounded twice",
+        "lib/Support/FloatEmulation.cpp",
+        "makeOdd(b, sum, inexact, grow)", "sum",
+        _TRIPLES, _ARITHMETIC),
+    _mutation(
+        "f16-subnormal", "f16 rounds numbers below its smallest normal one as if they "
+        "were normal",
+        "lib/Support/FloatEmulation.cpp",
+        "b.select(isSubnormal, roundSubnormal(b, magnitude, format),\n"
+        "                           roundMantissa(b, magnitude, droppedBits(format)))",
+        "roundMantissa(b, magnitude, droppedBits(format))",
+        "pytest:test_kernels.py -k 'test_instruction_sets and f16'", _MODEL,
+        _ARITHMETIC),
+    _mutation(
+        "overflow-saturates", "a sum beyond the largest number becomes that number",
+        "lib/Support/FloatEmulation.cpp",
+        "format.hasInfinity() ? f32Infinity : f32QuietNaN",
+        "maxFiniteAsF32(format)",
+        "pytest:test_kernels.py -k 'test_instruction_sets and f16'", _ARITHMETIC, _MODEL),
+    _mutation(
+        "fold-plus-zero", "x + 0.0 becomes x, which is wrong for -0.0",
+        "lib/Dialect/Tandem/Transforms/Simplify.cpp",
+        "getOperation().walk(foldSelfComparison);",
+        """getOperation().walk(foldSelfComparison);
+    getOperation().walk([](arith::AddFOp op) {
+      auto constant = op.getRhs().getDefiningOp<arith::ConstantOp>();
+      auto value = constant ? dyn_cast<FloatAttr>(constant.getValue()) : FloatAttr();
+      if (value && value.getValue().isPosZero())
+        op.replaceAllUsesWith(op.getLhs());
+    });""",
+        "lit:Dialect/Tandem/simplify.mlir"),
+    _mutation(
+        "nan-payload", "a NaN is stored as it is, not as the canonical one",
+        "lib/Support/SequenceBuilder.cpp",
+        "return select(isNaN, like(code, format.canonicalNaN()), code);",
+        "return code;",
+        "pytest:test_kernels.py -k 'test_kinds and adamw and fp32'", _MODEL),
+    #===--------------------------------------------------------------------===#
+    # Error-free transforms
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "fast-two-sum-swapped", "Fast2Sum takes its operands in the other order",
+        "lib/Conversion/MCFToArith/Sequences.cpp",
+        "return {sum, b.sub(y, b.sub(sum, x))};",
+        "return {sum, b.sub(x, b.sub(sum, y))};",
+        _ARITHMETIC, _MODEL),
+    _mutation(
+        "two-prod-dekker", "two_prod takes Dekker's way, without an fma",
+        "lib/Conversion/MCFToArith/Sequences.cpp",
+        "Value product = b.mul(x, y);\n"
+        "  return {product, b.fma(x, y, b.neg(product))};",
+        "return twoProdDekker(b, x, y);",
+        "lit:Conversion/MCFToArith", _ARITHMETIC),
+    _mutation(
+        "grow-order", "grow adds the trailing component before the sum's error",
+        "lib/Conversion/MCFToArith/Sequences.cpp",
+        "sum = fastTwoSum(b, sum.high, b.add(s[1], sum.low));",
+        "sum = fastTwoSum(b, b.add(sum.high, s[1]), sum.low);",
+        _ARITHMETIC, _MODEL),
+    _mutation(
+        "kahan-decays", "what Kahan's compensation holds back is lost when a weight decays",
+        "lib/Dialect/Tandem/IR/Storages.cpp",
+        "ValueRange{value, parts.getResult(1)}",
+        'ValueRange{value, isMutant("kahan-decays") ? value : parts.getResult(1)}',
+        "pytest:test_kernels.py -k 'test_kinds and bf16-kahan'"),
+    _mutation(
+        "remainder-ties", "the remainder's upper half rounds ties down: two values of a "
+        "weight have one code",
+        "lib/Dialect/Tandem/IR/Storages.cpp",
+        "b.addi(word, b.like(word, 0x8000))", "b.addi(word, b.like(word, 0x7FFF))",
+        "pytest:test_kernels.py -k 'test_kinds and remainder'"),
+    #===--------------------------------------------------------------------===#
+    # Random bits
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "philox-rounds", "Philox takes nine rounds",
+        "lib/Conversion/Common/RandomBits.cpp",
+        "round < 10", "round < 9",
+        "pytest:test_kernels.py -k test_random_bits"),
+    _mutation(
+        "philox-counter", "the counter's upper word begins one bit too low",
+        "lib/Conversion/Common/RandomBits.cpp",
+        "b.shr(counter, 32)", "b.shr(counter, 31)",
+        "pytest:test_kernels.py -k test_random_bits", "lit:Conversion/TandemToCPU"),
+    _mutation(
+        "philox-key", "Philox takes the step for the tensor's key and the key for the "
+        "step",
+        "lib/Conversion/Common/RandomBits.cpp",
+        "splat(source.tensorKey), splat(source.step)",
+        'splat(isMutant("philox-key") ? source.step : source.tensorKey),\n'
+        'splat(isMutant("philox-key") ? source.tensorKey : source.step)',
+        "pytest:test_kernels.py -k test_random_bits"),
+    _mutation(
+        "first-ignored", "random bits count from a shard's first element",
+        "lib/Conversion/Common/LaunchABI.cpp",
+        "b.addi(first, index)", "index",
+        "pytest:test_kernels.py -k 'test_chunks and bf16-stochastic'",
+        "pytest:test_kernels.py -k test_chunks"),
+    _mutation(
+        "stochastic-off-by-one", "stochastic rounding adds one more than the random bits",
+        "lib/Dialect/Tandem/IR/Storages.cpp",
+        "b.shr(b.addi(bits, random), 16)",
+        "b.shr(b.addi(b.addi(bits, random), b.like(bits, 1)), 16)",
+        "pytest:test_kernels.py -k 'test_stochastic_thresholds and bf16'"),
+    _mutation(
+        "stochastic-half", "stochastic rounding to f16 draws from half of the numbers",
+        "lib/Support/FloatEmulation.cpp",
+        "b.shl(random, count - 16)", "b.shr(b.shl(random, count - 16), 1)",
+        "pytest:test_kernels.py -k 'test_stochastic_thresholds and f16'"),
+    #===--------------------------------------------------------------------===#
+    # Scales
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "e8m0-zero", "the code 0 of an E8M0 scale reads as zero, not as 2^-127",
+        "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
+        "b.like(bits, 0x00400000)", "b.like(bits, 0)",
+        _SCALED, "pytest:test_recipes.py", "pytest:test_scaled.py"),
+    _mutation(
+        "scale-nearest", "a scale is rounded to nearest, not up",
+        "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
+        "b.select(isBelow, up, bits)", "bits",
+        _SCALED, "pytest:test_scaled.py"),
+    _mutation(
+        "scale-down", "a scale's power of two is the one below",
+        "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
+        "b.addi(bits, b.like(bits, f32MantissaMask))", "bits",
+        _SCALED, "pytest:test_scaled.py"),
+    _mutation(
+        "scale-quotient", "values are divided by the scale, not multiplied by its inverse",
+        "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
+        "b.mul(value, b.spread(inverse, value))", "b.div(value, b.spread(scale, value))",
+        _SCALED, "pytest:test_scaled.py"),
+    _mutation(
+        "infinity-hidden", "an infinity saturates like a large number",
+        "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
+        "takeMagnitude(b, value).second",
+        "b.like(takeMagnitude(b, value).second, true)",
+        _SCALED, "pytest:test_scaled.py"),
+    _mutation(
+        "group-entries", "an entry of a scale belongs to twice as many elements",
+        "lib/Conversion/Common/LaunchABI.cpp",
+        "llvm::Log2_64(info.group)", "llvm::Log2_64(info.group) + 1",
+        _SCALED, "pytest:test_scaled.py -k test_plan"),
+    _mutation(
+        "history-order", "a history forgets its newest entry",
+        "lib/Conversion/Common/LaunchABI.cpp",
+        "i64(op.getPlaneInfo().history - 1), i64(1), zero",
+        "i64(op.getPlaneInfo().history - (isMutant(\"history-order\") ? 2 : 1)), i64(1),\n"
+        "      zero",
+        "pytest:test_recipes.py", "pytest:test_phases.py"),
+    #===--------------------------------------------------------------------===#
+    # Reductions
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "sum-order", "a sum over lanes begins with those half a vector apart",
+        "lib/Conversion/Common/TreeSum.cpp",
+        "odd.push_back(lane + 1);",
+        "even.back() = lane / 2;\n"
+        "      odd.push_back(lane / 2 + width / 2);",
+        "pytest:test_phases.py -k test_sizes"),
+    _mutation(
+        "sum-padding", "sums are padded with +0.0",
+        "lib/Conversion/Common/TreeSum.cpp",
+        "b.select(exists, value, b.real(type, -0.0))",
+        "b.select(exists, value, b.real(type, 0.0))",
+        "pytest:test_phases.py -k test_sums_are_padded"),
+    _mutation(
+        "total-of-parts", "a tensor's parts are added one after the other",
+        "runtime/lib/PairwiseSum.h",
+        "for (uint64_t bits = count++; bits & 1; bits >>= 1)\n"
+        "      value = partial[--depth] + value;",
+        "if (depth)\n      value = partial[--depth] + value;",
+        "pytest:test_phases.py -k test_many_parts"),
+    #===--------------------------------------------------------------------===#
+    # Launches
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "tail-lane", "a GPU's thread also writes the element behind the last",
+        "lib/Conversion/TandemToNVVM/TandemToNVVM.cpp",
+        "return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(lane)),\n"
+        "                   chunk.end);",
+        "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(lane)),\n"
+        "                   chunk.end);",
+        "pytest:test_ptx.py -k test_grids", _PTX),
+    _mutation(
+        "tail-block", "a CPU computes the last whole block of a chunk as a partial one",
+        "lib/Conversion/TandemToCPU/TandemToCPU.cpp",
+        "return b.compare(arith::CmpIPredicate::slt, numbers, limit);",
+        "return b.compare(arith::CmpIPredicate::sle, numbers, limit);",
+        "pytest:test_phases.py -k test_sizes", "pytest:test_scaled.py -k test_kernels",
+        "pytest:test_flags.py"),
+    _mutation(
+        "planes-swapped", "a kernel takes its second plane for its first",
+        "lib/Conversion/Common/LaunchABI.cpp",
+        "load(table, pointer, recordHead + 8 * plane)",
+        "load(table, pointer, recordHead + 8 * (plane < 2 ? 1 - plane : plane))",
+        "pytest:test_kernels.py -k 'test_kinds and adamw and fp32'"),
+    _mutation(
+        "skip-ignored", "a launch on a GPU does not read whether it is skipped",
+        "lib/Conversion/Common/LaunchABI.cpp",
+        "return {begin, b.select(runs, end, begin)};", "return {begin, end};",
+        "pytest:test_cuda.py -k skipped", "pytest:test_resume.py -k gpu"),
+    _mutation(
+        "skip-not-copied", "the runtime does not hand on the word that skips",
+        "runtime/lib/CUDA/CUDAPlan.cpp",
+        "if (!args.skip)\n    return TDM_OK;", "return TDM_OK;",
+        "cts:CUDA*", "pytest:test_cuda.py -k skipped"),
+    _mutation(
+        "commit-missing", "what a whole tensor has is not written at the end of a step",
+        "runtime/lib/CPU/CPUPlan.cpp",
+        "if (kernel->commit) {",
+        'if (kernel->commit && !isMutant("commit-missing")) {',
+        "cts:Phase*", "pytest:test_phases.py -k test_tensor_wide"),
+    _mutation(
+        "chunk-twice", "two threads take one chunk",
+        "runtime/lib/CPU/Launch.cpp",
+        "std::min(begin + grain, numChunks)", "std::min(begin + grain + 1, numChunks)",
+        "cts:Coverage*"),
+    _mutation(
+        "environment", "a launch runs in the caller's rounding mode and flushes as it does",
+        "runtime/lib/CPU/FloatEnvironment.h",
+        "_mm_setcsr(allMasked);", ";",
+        "cts:*Environment*"),
+    _mutation(
+        "stale-tables", "a plan keeps its old pointers where sizes are the same",
+        "runtime/lib/TensorTable.cpp",
+        "if (record[headerWords + plane] != planeWord(tensor, plane))\n"
+        "      return false;",
+        ";",
+        "cts:Plan*", "pytest:test_kernels.py -k test_plan"),
+    _mutation(
+        "power-f32", "the powers that make beta^t are rounded to f32",
+        "lib/Conversion/Common/LaunchABI.cpp",
+        "b.mul(state[1], state[1])",
+        "b.convert(b.convert(b.mul(state[1], state[1]), builder.getF32Type()), op.getType())",
+        "pytest:test_kernels.py -k test_many_steps"),
+    #===--------------------------------------------------------------------===#
+    # Files
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "checksum", "a package's checksum is not looked at",
+        "runtime/lib/Package.cpp",
+        "std::memcmp(header.digest, digest.data(), digest.size())", "0",
+        "cts:Package*"),
+    _mutation(
+        "cache-digest", "cached machine code is taken without a look at its hash",
+        "runtime/lib/CUDA/CodeCache.cpp",
+        "header.digest == digestOf(code.data(), code.size())", "true",
+        "cts:CUDACache*"),
+    _mutation(
+        "written-in-place", "files are written under their own names",
+        "lib/Support/PendingFile.cpp",
+        "code = sys::fs::openFileForWrite(name, descriptor, sys::fs::CD_CreateNew);",
+        """name = path;
+    code = sys::fs::openFileForWrite(name, descriptor, sys::fs::CD_CreateAlways);""",
+        "pytest:test_crashes.py"),
+    #===--------------------------------------------------------------------===#
+    # Python
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "keys-alike", "all parameters of an optimizer draw the same random bits",
+        "python/tandem/torch/_lane.py",
+        "keys=[slot.index for slot in self.slots]", "keys=[0 for slot in self.slots]",
+        "pytest:test_torch_numerics.py -k 'test_follows_the_model and adamw-bf16-stochastic'"),
+    _mutation(
+        "state-cast", "a loaded state is cast to the weight's type",
+        "python/tandem/torch/_checkpoint.py",
+        "name: Sealed(value) if isinstance(value, torch.Tensor) else value",
+        "name: value",
+        "pytest:test_torch_state.py -k keeps_every_bit",
+        "pytest:test_resume.py -k torch"),
+    _mutation(
+        "step-not-counted", "a step leaves the count as it was",
+        "python/tandem/torch/_step.py",
+        "slot.state[lane.step] = steps[row]", "slot.state[lane.step] = steps[row] - 1",
+        "pytest:test_torch.py -k grad_scaler"),
+]
