@@ -156,17 +156,40 @@ def _larger_is_multiple(context, form):
             is_multiple(context, a, unit_field(context, b)))
 
 
-def _ordered_sum_is_exact(context, form):
-    """a a multiple of b's ulp: both differences of a Fast2Sum, of which the second is
-    then the sum's error."""
+def _ordered_sum(context, form):
+    """a a multiple of b's ulp: the premises, the operands and the results of a
+    Fast2Sum."""
     a, b, total = _sum(context, form)
     part = context.arithmetic(Kind.FP_SUB, [total, a])
     error = context.arithmetic(Kind.FP_SUB, [b, part])
-    exact = context.make(
+    return [is_finite(context, a), is_finite(context, b), is_finite(context, total),
+            is_multiple(context, a, unit_field(context, b))], (a, b, total, part, error)
+
+
+def _ordered_sum_is_exact(context, form):
+    """Both differences are, of which the second is then the sum's error."""
+    premises, (a, b, total, part, error) = _ordered_sum(context, form)
+    return premises, context.make(
         Kind.AND, is_exact(context, Kind.FP_SUB, [total, a], part),
         is_exact(context, Kind.FP_SUB, [b, part], error))
-    return [is_finite(context, a), is_finite(context, b), is_finite(context, total),
-            is_multiple(context, a, unit_field(context, b))], exact
+
+
+def _ordered_error_is_small(context, form):
+    premises, (_, _, total, _, error) = _ordered_sum(context, form)
+    limit = power(context, form, unit_field(context, total), -1)
+    return premises, context.make(Kind.FP_LEQ, magnitude(context, error), limit)
+
+
+def _two_sum_is_small(context, form):
+    a, b, total = _sum(context, form)
+    second = context.arithmetic(Kind.FP_SUB, [total, a])
+    first = context.arithmetic(Kind.FP_SUB, [total, second])
+    error = context.arithmetic(Kind.FP_ADD, [
+        context.arithmetic(Kind.FP_SUB, [a, first]),
+        context.arithmetic(Kind.FP_SUB, [b, second])])
+    limit = power(context, form, unit_field(context, total), -1)
+    return ([is_finite(context, total), is_finite(context, error)],
+            context.make(Kind.FP_LEQ, magnitude(context, error), limit))
 
 
 def _small_leaves_multiple(context, form):
@@ -180,14 +203,27 @@ def _small_leaves_multiple(context, form):
         context, a, unit_field(context, b))
 
 
-def _residual_is_exact(context, form):
-    """a and b multiples of units whose product is a number."""
+def _product(context, form):
+    """The operands of the fma that gives a product's error, the product, the error."""
     a, b = context.input("a", form), context.input("b", form)
-    fields = some_field(context, "g"), some_field(context, "h")
     product = context.arithmetic(Kind.FP_MUL, [a, b])
     negative = Float(form, context.make(Kind.FP_NEG, product.term))
     operands = [a, b, negative]
-    error = context.arithmetic(Kind.FP_FMA, operands)
+    return operands, product, context.arithmetic(Kind.FP_FMA, operands)
+
+
+def _residual_is_small(context, form):
+    _, product, error = _product(context, form)
+    limit = power(context, form, unit_field(context, product), -1)
+    return ([is_finite(context, product), is_finite(context, error)],
+            context.make(Kind.FP_LEQ, magnitude(context, error), limit))
+
+
+def _residual_is_exact(context, form):
+    """a and b multiples of units whose product is a number."""
+    operands, product, error = _product(context, form)
+    a, b, _ = operands
+    fields = some_field(context, "g"), some_field(context, "h")
     # field + field - 2 (bias + mantissa) >= 1 - bias - mantissa.
     least = context.constant(_FIELD, 1 + bias(form) + mantissa_bits(form))
     return [is_finite(context, a), is_finite(context, b), is_finite(context, product),
@@ -271,23 +307,43 @@ def _fma_serves(context, form):
         for kind, operands in pairs)))
 
 
+#: Names, promises, claims, and the functions that rely on them.
 _ANALYSIS = (
     ("larger", "a number of {} that is no smaller than another is a multiple of its ulp",
-     _larger_is_multiple),
+     _larger_is_multiple, "proveExact"),
     ("order", "a Fast2Sum of {} gives the exact error where a is a multiple of b's ulp "
-     "and the sum is finite", _ordered_sum_is_exact),
+     "and the sum is finite", _ordered_sum_is_exact, "isMultipleOfUlp"),
     ("trail", "if |b| <= 2^(p-1) g, then a multiple of g is one of b's ulp, in {}",
-     _small_leaves_multiple),
+     _small_leaves_multiple, "isTrail"),
     ("residual", "the error of a product of {} is a number where the product of units is "
-     "one that the factors are multiples of", _residual_is_exact),
+     "one that the factors are multiples of", _residual_is_exact, "proveExact"),
     ("trail-error", "what a Fast2Sum of {} gives for its error is at most an ulp of the "
-     "sum, whatever the order", _error_is_small),
+     "sum, whatever the order", _error_is_small, "getTrail"),
+    ("trail-order", "it is at most half an ulp in {} where a is a multiple of b's ulp",
+     _ordered_error_is_small, "getTrail"),
+    ("trail-two-sum", "what a TwoSum of {} gives is at most half an ulp of the sum",
+     _two_sum_is_small, "getTrail"),
+    ("trail-residual", "the error of a product of {}, rounded, is at most half an ulp of "
+     "the product", _residual_is_small, "getTrail"),
     ("trail-sum", "a rounded sum of {} is a multiple of half an ulp of each operand",
-     _sum_is_multiple),
+     _sum_is_multiple, "addTrail"),
     ("trail-product", "half an ulp of a number of {}, multiplied, is at most an ulp of "
-     "the number multiplied", _product_is_small),
+     "the number multiplied", _product_is_small, "addProductTrails"),
     ("trail-split", "what is left of an f32 in {} is at most half an ulp",
-     _rest_is_small))
+     _rest_is_small, "addTrails"))
+
+_QUICK = {"larger", "trail"}
+
+_TRANSFORMS = "lib/Dialect/Tandem/Analysis/ErrorFreeTransforms.cpp"
+_RANGES = "lib/Dialect/Tandem/Analysis/RangeAnalysis.cpp"
+_FUNCTIONS = {
+    "proveExact": (_TRANSFORMS, "Proof mlir::tandem::proveExact("),
+    "isMultipleOfUlp": (_TRANSFORMS, "static bool isMultipleOfUlp("),
+    "isTrail": (_TRANSFORMS, "static bool isTrail("),
+    "getTrail": (_TRANSFORMS, "Trail mlir::tandem::getTrail("),
+    "addTrail": (_RANGES, "static std::optional<Trail> addTrail("),
+    "addProductTrails": (_RANGES, "static void addProductTrails("),
+    "addTrails": (_RANGES, "static Value matchSplit(", "void RangeAnalysis::addTrails(")}
 
 
 def lemmas():
@@ -300,6 +356,7 @@ def lemmas():
                 "bf16", _fma_serves,
                 code=("lib/Target/PTX/PTXCheck.cpp",
                       "RoundingOp EntryReader::classifyFMA("))
-    for name, promise, claim in _ANALYSIS:
+    for name, promise, claim, function in _ANALYSIS:
         for form in FORMATS:
-            yield Lemma(f"{name}-{form}", promise.format(form), form, claim)
+            yield Lemma(f"{name}-{form}", promise.format(form), form, claim,
+                        is_quick=name in _QUICK, code=_FUNCTIONS[function])

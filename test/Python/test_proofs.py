@@ -23,7 +23,7 @@ import tandem
 sys.path.append(str(Path(__file__).resolve().parents[2] / "verification"))
 
 from proof_formulas import WIDTHS, Context, Kernel  # noqa: E402
-from proof_lemmas import FORMATS  # noqa: E402
+from proof_lemmas import FORMATS, ROOT  # noqa: E402
 from proof_run import needs, read_record  # noqa: E402
 from proof_steps import (PROGRAMS, Step, context_for, hash_of, kernel_text,  # noqa: E402
                          prove, steps)
@@ -32,6 +32,10 @@ STEPS = steps()
 RECORD = read_record()
 PROGRAM_STEPS = [name for name, step in STEPS.items() if isinstance(step, Step)]
 LEMMAS = [name for name in STEPS if name not in PROGRAM_STEPS]
+
+#: Which lemmas are behind the range analysis's proofs.
+LEMMAS_OF = {"order": ["larger", "order"], "multiple": ["order"],
+             "trail": ["trail", "order"], "exponents": ["residual"]}
 
 #===----------------------------------------------------------------------===#
 # Proofs
@@ -96,6 +100,17 @@ def test_changed_function_needs_another_proof():
     assert "0x7FFF" in lemma.code_text and "pmaddw" in lemma.code_text
     other = replace(lemma, code=(lemma.code[0], "void mlir::tandem::selectRoundings("))
     assert hash_of(other) != hash_of(lemma)
+
+
+def test_range_analysis_has_lemmas():
+    """What it calls a proof has one."""
+    header = "include/tandem/Dialect/Tandem/Analysis/ErrorFreeTransforms.h"
+    enum = re.search(r"enum class Proof \{(.*?)\n\};", (ROOT / header).read_text(), re.S)
+    names = re.findall(r"^  (\w+),?$", enum[1], re.M)
+    assert names == ["none", "order", "multiple", "trail", "exponents"]
+    assert LEMMAS_OF.keys() == set(names[1:])
+    assert all(f"{lemma}-{form}" in STEPS for lemmas in LEMMAS_OF.values()
+               for lemma in lemmas for form in FORMATS)
 
 
 #: What is wrong without one of its premises.
