@@ -319,9 +319,9 @@ _ANALYSIS = (
      "one that the factors are multiples of", _residual_is_exact, "proveExact"),
     ("trail-error", "what a Fast2Sum of {} gives for its error is at most an ulp of the "
      "sum, whatever the order", _error_is_small, "getTrail"),
-    ("trail-order", "it is at most half an ulp in {} where a is a multiple of b's ulp",
-     _ordered_error_is_small, "getTrail"),
-    ("trail-two-sum", "what a TwoSum of {} gives is at most half an ulp of the sum",
+    ("trail-order", "the error of a Fast2Sum of {} is at most half an ulp of the sum where a "
+     "is a multiple of b's ulp", _ordered_error_is_small, "getTrail"),
+    ("trail-two-sum", "the error that a TwoSum of {} gives is at most half an ulp of the sum",
      _two_sum_is_small, "getTrail"),
     ("trail-residual", "the error of a product of {}, rounded, is at most half an ulp of "
      "the product", _residual_is_small, "getTrail"),
