@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification"),
 from common import machine_text, table  # noqa: E402
 from mutate import load as load_mutations  # noqa: E402
 from mutations import MUTATIONS  # noqa: E402
-from verification_plan import CHECKS, GAPS, PROMISES  # noqa: E402
+from verification_plan import CHECKS, GAPS, PROMISES, PROOFS  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
 
@@ -34,6 +34,8 @@ Nobody has to take our word for a bit: each line below has a command that finds 
   each operation, for this machine's instruction set (`native`) and for plain `x86-64`, and holds
   every bit against [another computation](../tools/tandem-verify) of it. It takes hours; what it
   found is [below](#on-all-operands).
+- **Proofs** by a solver of the steps that replace one sequence of floats by another:
+  `scripts/prove.sh`, [below](#proofs).
 - **Random input** to the parser, the passes, the compiler and the readers of files:
   `scripts/fuzz.sh all --minutes N`. What it finds is mended, and becomes a test.
 - **Known faults** are put into the sources by `scripts/mutate.sh`, for the tests to
@@ -44,8 +46,7 @@ Nobody has to take our word for a bit: each line below has a command that finds 
 
 #: Files of other programs, each a section: {"machine", "rows"}, where a row has
 #: promise, how, cases, seconds, worst, command and result.
-SECTIONS = (("proofs", "Proofs", "Proved for all operands by a solver, or found by "
-             "looking at every case of a rewrite."),)
+SECTIONS = (("proofs", "Proofs", PROOFS),)
 
 
 def count_text(count) -> str:
@@ -153,10 +154,18 @@ def promise_text(promise, entries: list[dict]) -> str:
     return "".join(parts)
 
 
-def exhaustive_text(folder: pathlib.Path) -> str:
+def read_results(folder: pathlib.Path) -> dict:
     path = folder / "exhaustive.json"
-    content = json.loads(path.read_text()) if path.exists() else {"parts": {}}
-    entries = [e for e in content["parts"].values() if e.get("cases")]
+    return json.loads(path.read_text()) if path.exists() else {"parts": {}}
+
+
+def read_parts(folder: pathlib.Path) -> list[dict]:
+    """Of parts that have begun."""
+    return [e for e in read_results(folder)["parts"].values() if e.get("cases")]
+
+
+def exhaustive_text(folder: pathlib.Path) -> str:
+    content, entries = read_results(folder), read_parts(folder)
     parts = ["## On all operands\n"]
     if entries:
         total = sum(e["cases"] for e in entries)
@@ -184,18 +193,46 @@ def checks_text() -> str:
             + table(["promise", "how", "cases", "where"], rows) + "\n")
 
 
+def certified(row: dict, entries: list[dict]) -> dict:
+    """A row without a proof: all operands were run instead, or there is a gap."""
+    if not row["result"].startswith("gap"):
+        return row
+    name = row.get("certificate", "")
+    if name.startswith("test/"):
+        return {**row, "how": f"all operands, with each commit: {name}", "seconds": None,
+                "result": "no failure", "command": "scripts/test.sh"}
+    found = [e for e in entries if e["part"] == name]
+    if not found or any(e["done"] < e["units"] or e["stride"] > 1 or e["failures"]
+                        for e in found):
+        return {**row, "result": row["result"].replace("gap", "**gap**", 1)}
+    return {**row, "how": f"all operands, compiled: {name}", "cases": found[0]["cases"],
+            "seconds": sum(e["seconds"] for e in found), "result": "no failure",
+            "command": f"scripts/verify.sh --parts {name}"}
+
+
+def summary(rows: list[dict]) -> str:
+    """How many rows have which result, the name of a gap left out."""
+    counts = {}
+    for row in rows:
+        kind = row["result"].split(":")[0]
+        counts[kind] = counts.get(kind, 0) + 1
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items())
+
+
 def section_text(folder: pathlib.Path, name: str, title: str, text: str) -> str:
     """A section of another program's results, if they are there."""
     path = folder / f"{name}.json"
     if not path.exists():
         return ""
     content = json.loads(path.read_text())
+    entries = read_parts(folder)
+    found = [certified(row, entries) for row in content["rows"]]
     rows = [[cell(row.get("promise", "")), cell(row.get("how", "")),
              count_text(row.get("cases")), seconds_text(row.get("seconds")),
              cell(row.get("worst") or ""), cell(row.get("result", "")),
              f"`{cell(row['command'])}`" if row.get("command") else ""]
-            for row in content["rows"]]
-    return (f"## {title}\n\n{text}\n\n"
+            for row in found]
+    return (f"## {title}\n\n{text}\n\nIn all: {summary(found)}.\n\n"
             + table(["promise", "how", "cases", "time", "worst", "result", "command"], rows)
             + f"\n\nMachine: {machine_text(content)}\n")
 

@@ -1,0 +1,362 @@
+#===- proof_lemmas.py - Facts that the compiler relies on ------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file lists facts about all numbers of a format that the compiler relies on
+# where no pass that runs alone shows it: those of the range analysis, and those
+# behind the choice of instructions.
+#
+#===----------------------------------------------------------------------===#
+"""`lemmas()` are the facts, each as premises and what follows from them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+import bitwuzla
+from bitwuzla import Kind
+
+from proof_formulas import E4M3, WIDTHS, Float, mantissa_bits
+
+ROOT = Path(__file__).resolve().parents[1]
+FORMATS = ["bf16", "f16", "f8E5M2", E4M3]
+
+
+@dataclass
+class Lemma:
+    name: str
+    promise: str
+    format: str
+    #: Of a context and the format: the premises, as a list, and what follows.
+    claim: Callable
+    is_quick: bool = False
+    #: Functions that rely on it: a file and how their texts begin.
+    code: tuple = ()
+    certificate: str = ""
+
+    def state(self, context):
+        """That the premises hold, and what should follow does not."""
+        premises, conclusion = self.claim(context, self.format)
+        for formula in (*premises, context.make(Kind.NOT, conclusion)):
+            context.solver.assert_formula(formula)
+
+    @property
+    def code_text(self):
+        if not self.code:
+            return ""
+        path, *beginnings = self.code
+        text = (ROOT / path).read_text()
+        begins = [text.index(beginning) for beginning in beginnings]
+        return "".join(text[b:text.index("\n}\n", b)] for b in begins)
+
+
+#===----------------------------------------------------------------------===#
+# Units
+#===----------------------------------------------------------------------===#
+
+#: Bits of exponent fields and shifts, signed, with room for any sum of some.
+_FIELD = 16
+
+
+def exponent_bits(form):
+    return WIDTHS[form] - 1 - mantissa_bits(form)
+
+
+def bias(form):
+    return 2 ** (exponent_bits(form) - 1) - 1
+
+
+def is_finite(context, value):
+    return context.make(Kind.NOT, context.any(
+        context.make(Kind.FP_IS_NAN, value.term),
+        context.make(Kind.FP_IS_INF, value.term)))
+
+
+def unit_field(context, value):
+    """The exponent field, of which 1 means the least unit in the last place."""
+    mantissa, width = mantissa_bits(value.type), WIDTHS[value.type]
+    field = context.extract(context.bits_of(value), width - 2, mantissa)
+    field = context.make(Kind.BV_ZERO_EXTEND, field,
+                         indices=(_FIELD - exponent_bits(value.type),))
+    return context.ite(context.equals(field, 0), context.constant(_FIELD, 1), field)
+
+
+def is_multiple(context, value, field):
+    """Whether a finite number is a multiple of the unit that belongs to an exponent
+    field: of its significand the bits below that are zeros."""
+    mantissa, width = mantissa_bits(value.type), WIDTHS[value.type]
+    bits = context.bits_of(value)
+    is_small = context.equals(context.extract(bits, width - 2, mantissa), 0)
+    hidden = context.ite(is_small, context.constant(32, 0),
+                         context.constant(32, 1 << mantissa))
+    significand = context.make(Kind.BV_OR, hidden, context.make(
+        Kind.BV_ZERO_EXTEND, context.extract(bits, mantissa - 1, 0),
+        indices=(32 - mantissa,)))
+    shift = context.make(Kind.BV_SUB, field, unit_field(context, value))
+    wide = context.make(Kind.BV_ZERO_EXTEND, shift, indices=(32 - _FIELD,))
+    above = context.make(Kind.BV_SHL, context.constant(32, -1), wide)
+    below = context.make(Kind.BV_AND, significand, context.make(Kind.BV_NOT, above))
+    return context.any(
+        context.make(Kind.BV_SLE, shift, context.constant(_FIELD, 0)),
+        context.equals(below, 0))
+
+
+def power(context, form, field, shift=0):
+    """2^shift times the unit that belongs to an exponent field, in f64."""
+    rebias = 1023 - bias(form) - mantissa_bits(form) + shift
+    exponent = context.make(Kind.BV_ADD, field, context.constant(_FIELD, rebias))
+    bits = context.make(Kind.BV_CONCAT, context.constant(1, 0),
+                        context.extract(exponent, 10, 0), context.constant(52, 0))
+    return context.from_bits("f64", bits).term
+
+
+def magnitude(context, value):
+    return context.make(Kind.FP_ABS, context.convert(value, "f64").term)
+
+
+def some_field(context, name):
+    """A variable: the exponent field of some unit, or of none that the format has."""
+    field = context.unnamed(_FIELD, name)
+    for kind, bound in ((Kind.BV_SGE, -700), (Kind.BV_SLE, 700)):
+        context.solver.assert_formula(
+            context.make(kind, field, context.constant(_FIELD, bound)))
+    return field
+
+
+def is_exact(context, kind, operands, result):
+    """Whether a finite result, rounded to nearest, is the exact one: f32 rounds that
+    the same way in both directions, and it is a number of the format."""
+    terms = [operand.term for operand in operands]
+    down, up = [context.make(kind, context.tm.mk_rm_value(mode), *terms) for mode in
+                (bitwuzla.RoundingMode.RTN, bitwuzla.RoundingMode.RTP)]
+    return context.make(Kind.AND, context.make(Kind.FP_EQUAL, down, up),
+                        context.make(Kind.FP_EQUAL, down, result.term))
+
+
+def less(context, field, shift):
+    return context.make(Kind.BV_SUB, field, context.constant(_FIELD, shift))
+
+
+#===----------------------------------------------------------------------===#
+# Range analysis
+#===----------------------------------------------------------------------===#
+
+
+def _sum(context, form):
+    a, b = context.input("a", form), context.input("b", form)
+    return a, b, context.arithmetic(Kind.FP_ADD, [a, b])
+
+
+def _larger_is_multiple(context, form):
+    a, b = context.input("a", form), context.input("b", form)
+    larger = context.make(Kind.FP_GEQ, context.make(Kind.FP_ABS, a.term),
+                          context.make(Kind.FP_ABS, b.term))
+    return ([is_finite(context, a), larger],
+            is_multiple(context, a, unit_field(context, b)))
+
+
+def _ordered_sum(context, form):
+    """a a multiple of b's ulp: the premises, the operands and the results of a
+    Fast2Sum."""
+    a, b, total = _sum(context, form)
+    part = context.arithmetic(Kind.FP_SUB, [total, a])
+    error = context.arithmetic(Kind.FP_SUB, [b, part])
+    return [is_finite(context, a), is_finite(context, b), is_finite(context, total),
+            is_multiple(context, a, unit_field(context, b))], (a, b, total, part, error)
+
+
+def _ordered_sum_is_exact(context, form):
+    """Both differences are, of which the second is then the sum's error."""
+    premises, (a, b, total, part, error) = _ordered_sum(context, form)
+    return premises, context.make(
+        Kind.AND, is_exact(context, Kind.FP_SUB, [total, a], part),
+        is_exact(context, Kind.FP_SUB, [b, part], error))
+
+
+def _ordered_error_is_small(context, form):
+    premises, (_, _, total, _, error) = _ordered_sum(context, form)
+    limit = power(context, form, unit_field(context, total), -1)
+    return premises, context.make(Kind.FP_LEQ, magnitude(context, error), limit)
+
+
+def _two_sum_is_small(context, form):
+    a, b, total = _sum(context, form)
+    second = context.arithmetic(Kind.FP_SUB, [total, a])
+    first = context.arithmetic(Kind.FP_SUB, [total, second])
+    error = context.arithmetic(Kind.FP_ADD, [
+        context.arithmetic(Kind.FP_SUB, [a, first]),
+        context.arithmetic(Kind.FP_SUB, [b, second])])
+    limit = power(context, form, unit_field(context, total), -1)
+    return ([is_finite(context, total), is_finite(context, error)],
+            context.make(Kind.FP_LEQ, magnitude(context, error), limit))
+
+
+def _small_leaves_multiple(context, form):
+    """|b| <= 2^(p-1) g for a g that a is a multiple of."""
+    a, b = context.input("a", form), context.input("b", form)
+    field = some_field(context, "g")
+    limit = power(context, form, field, mantissa_bits(form))
+    return [is_finite(context, a), is_finite(context, b),
+            is_multiple(context, a, field),
+            context.make(Kind.FP_LEQ, magnitude(context, b), limit)], is_multiple(
+        context, a, unit_field(context, b))
+
+
+def _product(context, form):
+    """The operands of the fma that gives a product's error, the product, the error."""
+    a, b = context.input("a", form), context.input("b", form)
+    product = context.arithmetic(Kind.FP_MUL, [a, b])
+    negative = Float(form, context.make(Kind.FP_NEG, product.term))
+    operands = [a, b, negative]
+    return operands, product, context.arithmetic(Kind.FP_FMA, operands)
+
+
+def _residual_is_small(context, form):
+    _, product, error = _product(context, form)
+    limit = power(context, form, unit_field(context, product), -1)
+    return ([is_finite(context, product), is_finite(context, error)],
+            context.make(Kind.FP_LEQ, magnitude(context, error), limit))
+
+
+def _residual_is_exact(context, form):
+    """a and b multiples of units whose product is a number."""
+    operands, product, error = _product(context, form)
+    a, b, _ = operands
+    fields = some_field(context, "g"), some_field(context, "h")
+    # field + field - 2 (bias + mantissa) >= 1 - bias - mantissa.
+    least = context.constant(_FIELD, 1 + bias(form) + mantissa_bits(form))
+    return [is_finite(context, a), is_finite(context, b), is_finite(context, product),
+            is_multiple(context, a, fields[0]), is_multiple(context, b, fields[1]),
+            context.make(Kind.BV_SGE, context.make(Kind.BV_ADD, *fields), least)
+            ], is_exact(context, Kind.FP_FMA, operands, error)
+
+
+def _error_is_small(context, form):
+    a, b, total = _sum(context, form)
+    part = context.arithmetic(Kind.FP_SUB, [total, a])
+    error = context.arithmetic(Kind.FP_SUB, [b, part])
+    limit = power(context, form, unit_field(context, total))
+    return ([is_finite(context, total), is_finite(context, error)],
+            context.make(Kind.FP_LEQ, magnitude(context, error), limit))
+
+
+def _sum_is_multiple(context, form):
+    a, b, total = _sum(context, form)
+    half = less(context, unit_field(context, a), 1)
+    return ([is_finite(context, b), is_finite(context, total)],
+            is_multiple(context, total, half))
+
+
+def _product_is_small(context, form):
+    """small * factor, |small| <= ulp(lead) / 2, against lead * factor."""
+    lead, factor = context.input("lead", form), context.input("factor", form)
+    small = context.input("small", form)
+    product = context.arithmetic(Kind.FP_MUL, [lead, factor])
+    part = context.arithmetic(Kind.FP_MUL, [small, factor])
+    return [is_finite(context, lead), is_finite(context, product),
+            is_finite(context, part),
+            context.make(Kind.FP_LEQ, magnitude(context, small),
+                         power(context, form, unit_field(context, lead), -1))
+            ], context.make(Kind.FP_LEQ, magnitude(context, part),
+                            power(context, form, unit_field(context, product)))
+
+
+def _rest_is_small(context, form):
+    """low = fl(x - high), high = fl(x), x an f32."""
+    x = context.input("x", "f32")
+    high = context.convert(x, form)
+    rest = context.arithmetic(Kind.FP_SUB, [x, context.convert(high, "f32")])
+    low = context.convert(rest, form)
+    limit = power(context, form, unit_field(context, high), -1)
+    return [is_finite(context, high)], context.make(
+        Kind.FP_LEQ, magnitude(context, low), limit)
+
+
+#===----------------------------------------------------------------------===#
+# Instructions
+#===----------------------------------------------------------------------===#
+
+
+def _dot_product_rounds(context, _):
+    """x + 0x7FFF + ((x >> 16) & 1) against the dot product of two half-words."""
+    x = context.input("x", "i32")
+    odd = context.make(Kind.BV_AND, context.make(
+        Kind.BV_SHR, x, context.constant(32, 16)), context.constant(32, 1))
+    wanted = context.make(Kind.BV_ADD, x, context.constant(32, 0x7FFF), odd)
+    halves = context.make(Kind.BV_OR, context.make(
+        Kind.BV_AND, x, context.constant(32, 0x10000)),
+        context.constant(32, 0x7FFF))
+    low, high = [context.make(Kind.BV_SIGN_EXTEND, context.extract(halves, *ends),
+                              indices=(16,)) for ends in ((15, 0), (31, 16))]
+    return [], context.make(Kind.EQUAL, wanted,
+                            context.make(Kind.BV_ADD, x, low, high))
+
+
+def _fma_serves(context, form):
+    """A sum, a difference and a product as the fma that has to do on sm_80."""
+    a, b = context.input("a", form), context.input("b", form)
+    one, minus_one, zero = [
+        Float(form, context.number(form, text)) for text in ("1", "-1", "0")]
+    zero = Float(form, context.make(Kind.FP_NEG, zero.term))
+    pairs = [(Kind.FP_ADD, (a, one, b)), (Kind.FP_SUB, (b, minus_one, a)),
+             (Kind.FP_MUL, (a, b, zero))]
+    return [], context.make(Kind.NOT, context.any(*(
+        context.differ(context.arithmetic(kind, [a, b]),
+                       context.arithmetic(Kind.FP_FMA, list(operands)))
+        for kind, operands in pairs)))
+
+
+#: Names, promises, claims, and the functions that rely on them.
+_ANALYSIS = (
+    ("larger", "a number of {} that is no smaller than another is a multiple of its ulp",
+     _larger_is_multiple, "proveExact"),
+    ("order", "a Fast2Sum of {} gives the exact error where a is a multiple of b's ulp "
+     "and the sum is finite", _ordered_sum_is_exact, "isMultipleOfUlp"),
+    ("trail", "if |b| <= 2^(p-1) g, then a multiple of g is one of b's ulp, in {}",
+     _small_leaves_multiple, "isTrail"),
+    ("residual", "the error of a product of {} is a number where the product of units is "
+     "one that the factors are multiples of", _residual_is_exact, "proveExact"),
+    ("trail-error", "what a Fast2Sum of {} gives for its error is at most an ulp of the "
+     "sum, whatever the order", _error_is_small, "getTrail"),
+    ("trail-order", "the error of a Fast2Sum of {} is at most half an ulp of the sum where a "
+     "is a multiple of b's ulp", _ordered_error_is_small, "getTrail"),
+    ("trail-two-sum", "the error that a TwoSum of {} gives is at most half an ulp of the sum",
+     _two_sum_is_small, "getTrail"),
+    ("trail-residual", "the error of a product of {}, rounded, is at most half an ulp of "
+     "the product", _residual_is_small, "getTrail"),
+    ("trail-sum", "a rounded sum of {} is a multiple of half an ulp of each operand",
+     _sum_is_multiple, "addTrail"),
+    ("trail-product", "half an ulp of a number of {}, multiplied, is at most an ulp of "
+     "the number multiplied", _product_is_small, "addProductTrails"),
+    ("trail-split", "what is left of an f32 in {} is at most half an ulp",
+     _rest_is_small, "addTrails"))
+
+_QUICK = {"larger", "trail"}
+
+_TRANSFORMS = "lib/Dialect/Tandem/Analysis/ErrorFreeTransforms.cpp"
+_RANGES = "lib/Dialect/Tandem/Analysis/RangeAnalysis.cpp"
+_FUNCTIONS = {
+    "proveExact": (_TRANSFORMS, "Proof mlir::tandem::proveExact("),
+    "isMultipleOfUlp": (_TRANSFORMS, "static bool isMultipleOfUlp("),
+    "isTrail": (_TRANSFORMS, "static bool isTrail("),
+    "getTrail": (_TRANSFORMS, "Trail mlir::tandem::getTrail("),
+    "addTrail": (_RANGES, "static std::optional<Trail> addTrail("),
+    "addProductTrails": (_RANGES, "static void addProductTrails("),
+    "addTrails": (_RANGES, "static Value matchSplit(", "void RangeAnalysis::addTrails(")}
+
+
+def lemmas():
+    yield Lemma("dot-product",
+                "with AVX-512 a dot product of half-words rounds to bf16", "i32",
+                _dot_product_rounds, True,
+                ("lib/Target/CPU/X86Rounding.cpp", "static Value *matchRounding(",
+                 "static Value *buildRounding("))
+    yield Lemma("sm80-fma", "on sm_80 an fma is a sum, a difference, a product of bf16",
+                "bf16", _fma_serves,
+                code=("lib/Target/PTX/PTXCheck.cpp",
+                      "RoundingOp EntryReader::classifyFMA("))
+    for name, promise, claim, function in _ANALYSIS:
+        for form in FORMATS:
+            yield Lemma(f"{name}-{form}", promise.format(form), form, claim,
+                        is_quick=name in _QUICK, code=_FUNCTIONS[function])
