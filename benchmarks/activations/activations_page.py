@@ -10,8 +10,12 @@
 
 import json
 import pathlib
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+from common import table  # noqa: E402
+
 RESULTS, PAGE = ROOT / "benchmarks/results", ROOT / "docs/Activations.md"
 
 HEAD = """\
@@ -23,6 +27,7 @@ for its backward pass in bf16, how long both passes take, and how far its gradie
 
 - **kept**: the bytes of all tensors that autograd holds between the passes, parameters aside, scales included, in units
   U of tokens * hidden * 2 bytes; in brackets how many times less that is than what PyTorch's modules keep.
+- **+ recompute**: the gated block's product is not kept, but computed again in the backward pass.
 - **both passes**: the median of a forward and a backward pass; matrix products and attention are PyTorch's own in all
   rows.
 - **gradients**: over the parameters and the input, the largest error relative to the gradient's norm, and the smallest
@@ -36,16 +41,51 @@ def row(name: str, entry: dict, eager: dict) -> str:
             f"{entry['ms']:.1f} ms | {entry['ms'] / eager['ms']:.2f} | {error:.4f} | {cosine:.5f} |")
 
 
+def title(name: str) -> str:
+    recipe, plus, rest = name.partition(" + ")
+    return name if name in ("bf16 eager", "torch.compile") else f"`{recipe}`{plus}{rest}"
+
+
 def section(layer: dict) -> str:
     rows = layer["rows"]
     eager = rows["bf16 eager"]
-    named = {name if name in ("bf16 eager", "torch.compile") else f"`{name}`": entry
-             for name, entry in rows.items()}
+    named = {title(name): entry for name, entry in rows.items()}
     return "\n".join([
         f"## Hidden size {layer['hidden']}, {layer['tokens']} tokens", "",
         "| | kept | both passes | of eager's time | worst error | worst cosine |",
         "| :--- | ---: | ---: | ---: | ---: | ---: |",
         *(row(name, entry, eager) for name, entry in named.items()), ""])
+
+
+GRANULARITY = """\
+## Who shares a scale
+
+The error of activations in E4M3 with f32 scales, relative to their root mean square: those of the demo's model after {steps}
+steps of training, on a batch it has not seen (COAT, figure 4). Where the elements of a tensor are alike, E4M3's own
+exponents do what scales would; what is far from the rest of its tensor needs a scale of its own.
+
+{errors}
+
+The time that storing a bf16 tensor of {rows} x {columns} takes on one thread, by what its scales are made of: magnitudes of
+earlier steps (delayed), of the whole tensor, which is read twice (just in time), or of each group as it is read.
+
+{times}
+"""
+
+
+def granularity(found: dict) -> str:
+    errors = found["errors"]
+    groups = list(next(iter(errors.values())))
+    rows = [[kind, *(f"{100 * row[group]:.2f} %" for group in groups)]
+            for kind, row in errors.items()]
+    headers = ["saved for", *(f"1x{g}" if g.isdigit() else g for g in groups)]
+    ns = found["ns_per_element"]
+    return GRANULARITY.format(
+        steps=found["steps"], rows=found["shape"][0], columns=found["shape"][1],
+        errors=table(headers, rows),
+        times=table(["scales", "ns an element", "of just in time"],
+                    [[name, f"{t:.3f}", f"{t / ns['just in time']:.2f}"]
+                     for name, t in ns.items()]))
 
 
 def render(results: pathlib.Path) -> str:
@@ -54,7 +94,8 @@ def render(results: pathlib.Path) -> str:
     where = (f"Measured on {machine['cores']} cores of {machine['cpu']}, {content['threads']} "
              f"threads, torch {content['torch']}, {machine['date']}, commit "
              f"{machine['commit'][:12]}{' and changes' if machine['changed_files'] else ''}.\n")
-    return "\n".join([HEAD, where, *map(section, content["layers"])]).rstrip() + "\n"
+    return "\n".join([HEAD, where, *map(section, content["layers"]),
+                      granularity(content["granularity"])]).rstrip() + "\n"
 
 
 def write(results: pathlib.Path = RESULTS, page: pathlib.Path = PAGE) -> None:

@@ -20,6 +20,7 @@ import torch
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import activations_page  # noqa: E402
 import common  # noqa: E402
+import granularity  # noqa: E402
 from layer import make  # noqa: E402
 
 import tandem  # noqa: E402
@@ -52,8 +53,10 @@ class Case:
         self.name = name
         dtype = torch.float64 if name == "f64" else torch.bfloat16
         self.layer, cos, sin = make(hidden, tokens // BATCH, torch.bfloat16)
-        if name in tandem.recipes():
-            tandem.torch.compress_activations(self.layer, recipe=name)
+        recipe, _, recompute = name.partition(" + ")
+        if recipe in tandem.recipes():
+            tandem.torch.compress_activations(self.layer, recipe=recipe,
+                                              recompute=bool(recompute))
         self.layer, self.cos, self.sin = self.layer.to(dtype), cos.to(dtype), sin.to(dtype)
         shape = BATCH, tokens // BATCH, hidden
         generator = torch.Generator().manual_seed(1)
@@ -87,7 +90,8 @@ def compare(got: dict, want: dict) -> dict:
 
 
 def measure(hidden: int, tokens: int, rounds: int) -> dict:
-    names = ["bf16 eager", "torch.compile", *sorted(set(tandem.recipes()) - {"fp32"})]
+    names = ["bf16 eager", "torch.compile", *sorted(set(tandem.recipes()) - {"fp32"}),
+             "coat + recompute"]
     exact = Case("f64", hidden, tokens).gradients()
     cases, rows = [], {}
     for name in names:
@@ -112,13 +116,17 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, nargs="+", default=[512, 1024, 2048])
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=300,
+                        help="of the model whose activations are stored")
     parser.add_argument("--results", type=pathlib.Path, default=common.RESULTS)
     options = parser.parse_args()
     layers = [measure(hidden, options.tokens, options.rounds)
               for hidden in options.hidden]
     common.save("activations", {
         "machine": common.machine(), "torch": torch.__version__,
-        "threads": torch.get_num_threads(), "layers": layers}, options.results)
+        "threads": torch.get_num_threads(), "layers": layers,
+        "granularity": granularity.measure(options.steps, options.rounds)},
+        options.results)
     is_ours = options.results == common.RESULTS
     activations_page.write(options.results, activations_page.PAGE if is_ours
                            else options.results / "Activations.md")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -44,7 +45,7 @@ def test_a_layer():
     run = by_path("run")
     unit = 32 * 64 * 2
     kept = {name: run.kept_bytes(case.layer, case.forward) / unit
-            for name in ("bf16", "coat")
+            for name in ("bf16", "coat", "coat + recompute")
             for case in [run.Case(name, 64, 32)]}
     # Norms' inputs (2), gate, up (2 * 2) and the products' inputs (1 + 1 + 2; of the
     # attention's its output is) go from 2 bytes to 1, and a scale of 2 for each 16 of norms
@@ -53,13 +54,28 @@ def test_a_layer():
     tensors = 3 * 4 / unit
     scales = (2 + 4) / 16
     assert kept["coat"] == pytest.approx(shared + (2 + 4 + 4) / 2 + 0.5 + scales + tensors, abs=0.1)
+    # The block's product: a byte for each element, and a scale.
+    assert kept["coat"] - kept["coat + recompute"] == pytest.approx(1 + 4 / unit)
+
+
+def test_groups():
+    """Fewer elements with a scale of their own, less error; tensors without a tail."""
+    granularity = by_path("granularity")
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((64, 256)).astype(np.float32) * np.exp2(
+        rng.uniform(-12, 0, (64, 16))).repeat(16, axis=1).astype(np.float32)
+    errors = [granularity.error([x], group) for group in ("tensor", "row", "16")]
+    assert errors[0] > errors[1] > errors[2] > 0
+    assert set(granularity.times(8, 256, 1)) == set(granularity.SCALINGS)
 
 
 def test_command(tmp_path):
     environment = dict(os.environ, PYTHON=sys.executable)
     done = subprocess.run(
-        [ROOT / "scripts/activations.sh", "--hidden", "64", "--tokens", "16", "--rounds", "1",
+        [ROOT / "scripts/activations.sh", "--hidden", "64", "--tokens", "16", "--rounds", "1", "--steps", "2",
          "--results", tmp_path], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "round 1 of 1" in done.stdout
-    assert "Hidden size 64" in (tmp_path / "Activations.md").read_text()
+    page = (tmp_path / "Activations.md").read_text()
+    assert "Hidden size 64" in page and "| `coat` + recompute |" in page
+    assert "| linear layers |" in page and "| groups of 16 |" in page

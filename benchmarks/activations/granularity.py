@@ -1,0 +1,148 @@
+#===- granularity.py - What a scale for fewer elements is worth -*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the error of activations in E4M3 by the elements that share a
+# scale, and the time that storing them takes, for the page on saved activations.
+#
+#===----------------------------------------------------------------------===#
+"""Trains the demo's model, stores its activations under several groups, and times the
+kernels that do so (COAT, figure 4 and section 5.1)."""
+
+import functools
+import pathlib
+import statistics
+import sys
+import time
+
+import numpy as np
+import tandem
+import torch
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[0] / "quality"), str(HERE.parents[1] / "examples")]
+from language_model import data  # noqa: E402
+from language_model import model as demo  # noqa: E402
+from round_trip import round_trip, scaled  # noqa: E402
+
+#: Who shares a scale, from all elements of a tensor to 16 of a token.
+GROUPS = ("tensor", "128x128", "32x32", "row", "128", "64", "32", "16")
+CODE = "#scaled.float<f8E4M3FN>"
+
+#: What scales are made of, and when; COAT's group scaling has groups of 16.
+SCALINGS = {
+    "delayed": scaled(CODE, "tensor", "f32")[:-1] + ", history = 16>",
+    "just in time": scaled(CODE, "tensor", "f32"),
+    **{f"groups of {size}": scaled(CODE, size, "bf16") for size in (128, 64, 32, 16)},
+}
+
+_KEEP = """
+func.func @keep(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">}) {
+  tandem.save %x as "kept" : tensor<?x?xf32>
+  return
+}
+func.func @keep_backward(
+    %value: tensor<?x?xf32> {tandem.role = #tandem.role<output "value">})
+    -> tensor<?x?xf32> attributes {tandem.forward = @keep} {
+  %kept = tandem.restore "kept" : tensor<?x?xf32>
+  return %kept : tensor<?x?xf32>
+}"""
+
+
+def trained(corpus: data.Corpus, steps: int) -> demo.Transformer:
+    """The demo's model in f32 after some steps of AdamW."""
+    model = demo.make_model(len(corpus.vocabulary), demo.ModelShape(128, 4, 4, 128), 0,
+                            torch.float32)
+    optimizer = tandem.torch.AdamW(model.parameters(), lr=1e-3, strategy="fp32")
+    for step, batch in enumerate(data.batches(corpus.train, steps, 16, 128, 0)):
+        optimizer.zero_grad()
+        loss = model.loss(*batch)
+        loss.backward()
+        optimizer.step()
+        if step % 50 == 49:
+            print(f"step {step + 1} of {steps}: loss {loss.item():.3f}", flush=True)
+    return model
+
+
+def activations(model: demo.Transformer, batch) -> dict[str, list[np.ndarray]]:
+    """What the layers' backward passes need, by kind: a row for each token."""
+    kept = {"norms": [], "activations": [], "linear layers": []}
+
+    def note(kind, _, inputs):
+        kept[kind].append(inputs[0].flatten(0, -2).numpy().copy())
+
+    hooks = []
+    for module in model.modules():
+        if isinstance(module, demo.Norm):
+            hooks.append(module.register_forward_pre_hook(functools.partial(note, "norms")))
+        elif isinstance(module, demo.Linear):
+            hooks.append(module.register_forward_pre_hook(
+                functools.partial(note, "linear layers")))
+        if isinstance(module, demo.Block):  # GELU's input
+            hooks.append(module.up.register_forward_hook(
+                lambda module, inputs, output: note("activations", module, (output,))))
+    with torch.no_grad():
+        model.loss(*batch)
+    for hook in hooks:
+        hook.remove()
+    return kept
+
+
+def error(tensors: list[np.ndarray], group: str) -> float:
+    """The root mean square error over that of the values."""
+    storage = scaled(CODE, group, "f32")
+    lost = sum(float(np.square(round_trip(storage, x).reshape(x.shape).astype(np.float64)
+                               - x).sum()) for x in tensors)
+    return (lost / sum(float(np.square(x.astype(np.float64)).sum()) for x in tensors)) ** 0.5
+
+
+class Store:
+    """The kernel that stores a bf16 tensor."""
+
+    def __init__(self, storage: str, x: torch.Tensor):
+        recipe = f"""
+            tandem.strategy @stored compute(<f32, f32>) {{
+              tandem.assign input = #tandem.float<bf16>
+              tandem.assign output = #tandem.float<bf16>
+              tandem.assign saved = {storage}
+            }}"""
+        self.kernel = tandem.compile(_KEEP + recipe, "stored", function="keep")
+        self.planes = {plane.name: self._empty(plane, *x.shape)
+                       for plane in self.kernel.planes if plane.name != "x"} | {"x": x}
+
+    @staticmethod
+    def _empty(plane, rows: int, columns: int) -> torch.Tensor:
+        dtype = {"f32": torch.float32, "bf16": torch.bfloat16}.get(plane.type, torch.uint8)
+        entries = torch.zeros(plane.entries(columns, rows), dtype=dtype)
+        return entries.view(rows, columns) if plane.sets_size else entries
+
+    def seconds(self) -> float:
+        start = time.perf_counter()
+        self.kernel(self.planes, threads=1)
+        return time.perf_counter() - start
+
+
+def times(rows: int, columns: int, rounds: int) -> dict[str, float]:
+    """Nanoseconds for an element, on one thread, medians of runs that alternate."""
+    x = torch.randn(rows, columns).bfloat16()
+    stores = {name: Store(storage, x) for name, storage in SCALINGS.items()}
+    found = {name: [] for name in stores}
+    for _ in range(rounds):
+        for name, store in stores.items():
+            found[name].append(store.seconds())
+    return {name: 1e9 * statistics.median(values) / x.numel()
+            for name, values in found.items()}
+
+
+def measure(steps: int, rounds: int) -> dict:
+    corpus = data.load_corpus()
+    kept = activations(trained(corpus, steps),
+                       next(data.batches(corpus.validation, 1, 16, 128, 1)))
+    errors = {}
+    for kind, tensors in kept.items():
+        errors[kind] = {group: error(tensors, group) for group in GROUPS}
+        print(f"{kind}: " + ", ".join(f"{group} {e:.4f}" for group, e in errors[kind].items()),
+              flush=True)
+    return {"steps": steps, "errors": errors, "shape": [2048, 2048], "rounds": rounds,
+            "ns_per_element": times(2048, 2048, rounds)}
