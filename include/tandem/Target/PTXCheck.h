@@ -55,6 +55,9 @@ struct RequiredCounts {
   /// Metrics and partial sums, each of which a block adds up over its step and
   /// its chunk: those in f64 and those in f32.
   int64_t sums = 0, singleSums = 0;
+  /// Those in f32 of a value that another one is of, too: the optimizer may add
+  /// up the elements of a step for both.
+  int64_t repeatedSums = 0;
   /// Partial sums of columns, each of which a thread adds up over the rows of a
   /// tile.
   int64_t columnSums = 0;

@@ -315,8 +315,10 @@ static void getExpected(const RequiredCounts &required, int64_t width,
   for (auto [sums, format] : {std::pair(required.sums, RoundingFormat::f64),
                               {required.singleSums, RoundingFormat::f32}}) {
     int64_t additions = sums * getSumAdditions(width);
+    int64_t shared =
+        format == RoundingFormat::f32 ? required.repeatedSums * (width - 1) : 0;
     expected[unsigned(RoundingOp::add)][unsigned(format)].add(
-        {additions, additions});
+        {additions - shared, additions});
   }
   int64_t additions = required.columnSums * getColumnAdditions(required, width);
   expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f32)].add(

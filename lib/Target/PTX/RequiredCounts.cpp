@@ -108,14 +108,22 @@ public:
     result.sums = kernel.getNumMetrics();
     for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
       if (op.getKind() == ReduceKind::sum)
-        ++(op.getScope() == Scope::column ? result.columnSums
-                                          : result.singleSums);
+        countSum(op);
     result.columnLevels = llvm::Log2_64(getMaxTileRows(kernel));
     kernel.getPrologue().walk([&](math::FmaOp) { ++result.prologueFMAs; });
     return result;
   }
 
 private:
+  void countSum(PartialOp op) {
+    if (op.getScope() == Scope::column) {
+      ++result.columnSums;
+      return;
+    }
+    ++result.singleSums;
+    result.repeatedSums += !summed.insert(op.getValue()).second;
+  }
+
   /// Whether an operation gives each element a value of its own.
   static bool isSource(Operation &op) {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
@@ -177,7 +185,7 @@ private:
   }
 
   RequiredCounts result;
-  llvm::DenseSet<Value> wide;
+  llvm::DenseSet<Value> wide, summed;
   SumsSeen sums;
   llvm::DenseSet<std::pair<Value, Type>> encoded;
 };
@@ -193,7 +201,9 @@ static void addFloat8Lowering(OpPassManager &manager, Chip chip) {
   if (chip.hasFloat8Conversions())
     expansion.formats = {"f16"};
   manager.addPass(createConvertFloatCodesToArith(expansion));
-  manager.addPass(createCanonicalizerPass());
+  // MLIR's own canonicalization makes one rounding of an integer's to f32 and
+  // to bf16.
+  manager.addPass(createSimplify());
   manager.addPass(createCSEPass());
 }
 
