@@ -78,6 +78,12 @@ def assert_same(got, want, context=""):
                         f"want {int(expected[i]):#x}, got {int(got[name][i]):#x}")
 
 
+def check_all(got, before, want, context):
+    """Each tensor's planes are as before but for those that are wanted otherwise."""
+    for i, (planes, new) in enumerate(zip(before, want)):
+        assert_same(got[i], planes | new, f"{context}, tensor {i}")
+
+
 def assert_kernel(kernel, planes, want, hypers, context, **options):
     """A launch gives `want`, and does not touch what it only reads."""
     got = run(kernel, planes, hypers, **options)
