@@ -171,12 +171,11 @@ static Value roundAligned(SequenceBuilder &b, AlignedMagnitude x,
   return b.addi(shiftDown(b, sum, shift), x.base);
 }
 
-/// The bits above the lowest `count`, with those added that make it round up.
+/// The bits above the lowest `count`, 16 or more, with those added that make it
+/// round up.
 static Value shiftStochastically(SequenceBuilder &b, Value bits, unsigned count,
                                  Value random) {
-  Value addend =
-      count < 16 ? b.shr(random, 16 - count) : b.shl(random, count - 16);
-  return b.shr(b.addi(bits, addend), count);
+  return b.shr(b.addi(bits, b.shl(random, count - 16)), count);
 }
 
 /// Formats with f32's exponents: a code is the upper bits of an f32.
