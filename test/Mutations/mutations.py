@@ -225,10 +225,15 @@ MUTATIONS = [
         "b.like(bits, 0x00400000)", "b.like(bits, 0)",
         _SCALED, "pytest:test_recipes.py", "pytest:test_scaled.py"),
     _mutation(
-        "scale-nearest", "a scale is rounded to nearest, not up",
+        "scale-nearest", "a bf16 scale is rounded to nearest, not up",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
-        "b.select(isBelow, up, bits)", "bits",
+        "b.like(bits, 0xFFFF)", "b.like(bits, 0x7FFF)",
         _SCALED, "pytest:test_scaled.py"),
+    _mutation(
+        "f16-scale-nearest", "an f16 scale is rounded to nearest, not up",
+        "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
+        "b.addi(bits, b.resize(isBelow, bits.getType()))", "bits",
+        _SCALED, "pytest:test_scaled.py", "pytest:test_codes.py"),
     _mutation(
         "scale-down", "a scale's power of two is the one below",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
