@@ -28,7 +28,9 @@ def _update(p, g, m, v):
         torch.tensor(x, dtype=torch.float64).float().item() for x in scalars())
     m = m * b1 + g * c1
     v = v * b2 + (g * g) * c2
-    u = (m * r1) / (torch.sqrt(v * r2) + eps) + p * decay
+    # A root in f64, since that of PyTorch's f32 on CPUs is not always the nearest number.
+    root = torch.sqrt((v * r2).double()).float()
+    u = (m * r1) / (root + eps) + p * decay
     return p + u * neg_lr, m, v
 
 
