@@ -534,6 +534,8 @@ def test_refusals(tmp_path):
 @pytest.mark.parametrize("name,use", [
     ("x of rms_norm", lambda m: m.RMSNorm(8)(torch.ones(2, 8, device="meta"))),
     ("weight of rms_norm", lambda m: m.RMSNorm(8, device="meta")(torch.ones(2, 8))),
+    ("residual of add_rms_norm", lambda m: m.add_rms_norm(
+        torch.ones(2, 8), torch.ones(2, 8, device="meta"), torch.ones(8))),
     ("x of layer_norm", lambda m: m.LayerNorm(8)(torch.ones(2, 8, device="meta"))),
     ("bias of layer_norm", lambda m: m.layer_norm(
         torch.ones(2, 8), torch.ones(8), torch.ones(8, device="meta"))),

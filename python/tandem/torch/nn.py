@@ -69,6 +69,7 @@ def add_rms_norm(
     recipe: str = "coat", path: Path = (), state: dict | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """x + residual, and its :func:`rms_norm`: what stands between a transformer's blocks."""
+    _check_places("add_rms_norm", x=x, residual=residual, weight=weight)
     if x.shape != residual.shape or x.dtype != residual.dtype:
         raise ValueError(
             f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
