@@ -489,6 +489,8 @@ def test_recomputing():
     with pytest.raises(ValueError, match="weight of gated_linear is on meta"):
         nn.gated_linear("swiglu", torch.ones(2, 8), torch.ones(2, 8),
                         torch.ones(4, 8, device="meta"))
+    with pytest.raises(ValueError, match="is of 'swiglu' or 'geglu', got 'silu'"):
+        nn.gated_linear("silu", torch.ones(2, 8), torch.ones(2, 8), torch.ones(4, 8))
 
 
 def test_what_does_not_fit_is_left():

@@ -195,6 +195,8 @@ def gated_linear(
 ) -> torch.Tensor:
     """:func:`linear` of "swiglu" or "geglu", whose product is not kept: the backward pass
     computes it again of what is kept of ``gate`` and ``up``."""
+    if name not in ("swiglu", "geglu"):
+        raise ValueError(f"gated_linear is of 'swiglu' or 'geglu', got {name!r}")
     _check_gated(name, gate, up)
     _check_places("gated_linear", weight=weight, bias=bias)
     if torch.is_autocast_enabled(gate.device.type):
