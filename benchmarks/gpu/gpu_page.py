@@ -30,7 +30,7 @@ scripts/gpu-check.sh run folder       # where a GPU is: no network, no LLVM
 The second needs g++ and NVIDIA's driver, and takes what else it finds: CMake and GoogleTest for the runtime's own tests,
 `python3` with PyTorch, Triton, apex, Transformer Engine, torchao or bitsandbytes for what users would take instead. Every
 kernel's step is compared with the CPU's, all planes and all bits, over ordinary numbers and over arbitrary bits, tensors of 0
-to a million elements that lie behind each other at every alignment, and a step that is skipped. Then steps are measured
+to a million elements, most of them aligned as a single element only, and a step that is skipped. Then steps are measured
 over one tensor of 10^9 elements, or as many as fit, and over the 400 tensors of a GPT-2 with 102.6 million, both in one
 launch for each phase; what a step reads and writes is set beside a copy within the device's memory.
 
