@@ -153,7 +153,7 @@ def test_outputs_again(layer, recipe):
         planes = planes_for(compiled(layer, recipe), shape, "ordinary", rng)
         forward = by_cpu(compiled(layer, recipe), planes)
         given, shared = backward_planes(layer, recipe, forward, shape, rng)
-        again = {p.name: given[p.name] if p.name in given else np.zeros_like(forward["y"])
+        again = {p.name: given[p.name] if p.name in given else np.zeros_like(forward[p.name])
                  for p in compiled(function, recipe).planes}
         got = by_cpu(compiled(function, recipe), again)
         assert_same(got, by_interpreter(function, recipe, again, shared), str(shape))
@@ -176,7 +176,7 @@ def test_long_rows(layer, shape):
 
 
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
-@pytest.mark.parametrize("recipe", ("bf16", "coat", "mxfp8", "te-delayed"))
+@pytest.mark.parametrize("recipe", ("bf16", "coat", "coat-flow", "mxfp8", "te-delayed"))
 @pytest.mark.parametrize("layer", LAYERS)
 def test_ptx_against_cpu(layer, recipe, chip):
     for seed, shape in enumerate(((1, 1), (3, 17), (5, 300), (6, 512))):

@@ -36,19 +36,41 @@ def recipe_text(recipe: str, path: Sequence[str | os.PathLike] = ()) -> str:
     return texts[recipe]
 
 
-def with_edges(recipe: str, text: str, dtype: torch.dtype,
-               vector_dtype: torch.dtype) -> str:
-    """The recipe for a layer whose tensors and weights a module has in these types."""
-    rules = "".join(
-        f"\n  tandem.assign {kind} per({per}) = #tandem.float<{EDGES[of]}>"
-        for kind in ("input", "output")
-        for per, of in (("element", dtype), ("column", vector_dtype),
-                        ("row", torch.float32)))
+#: A rule for outputs that says where they go, and comments before it.
+_FLOW_RULE = re.compile(r"(?:\s|//[^\n]*\n)*tandem\.assign\s+output\s+(?:consumer|flow)\b"
+                        r".*?(?=\s*(?://[^\n]*\s*)*(?:tandem\.assign|\}))", re.DOTALL)
+
+
+def _edges(kind: str, dtype: torch.dtype, vector_dtype: torch.dtype,
+           named: str = "") -> str:
+    """Rules that give inputs or outputs the types that a module has."""
+    return "".join(f"\n  tandem.assign {kind} per({per}){named} = #tandem.float<{EDGES[of]}>"
+                   for per, of in (("element", dtype), ("column", vector_dtype),
+                                   ("row", torch.float32)))
+
+
+def with_edges(recipe: str, text: str, dtype: torch.dtype, vector_dtype: torch.dtype,
+               stored: Mapping[str, str] | None = None, plain: Sequence[str] = ()) -> str:
+    """The recipe for a layer whose tensors and weights a module has in these types.
+
+    ``stored`` has the storages of inputs that come from another layer. The recipe's rules
+    for outputs that name a consumer or a flow hold if they stand first, but for ``plain``
+    outputs.
+    """
     head = re.search(r'tandem\.strategy\s+@"?' + re.escape(recipe) + r'"?[^{]*{', text)
     if not head:
         raise ValueError(f"the file of recipe {recipe!r} does not define "
                          f'tandem.strategy @"{recipe}"')
-    return text[:head.end()] + rules + text[head.end():]
+    given = "".join(f'\n  tandem.assign input named("{name}") = {storage}'
+                    for name, storage in (stored or {}).items())
+    given += _edges("input", dtype, vector_dtype)
+    given += "".join(_edges("output", dtype, vector_dtype, f' named("{name}")')
+                     for name in plain)
+    end = head.end()
+    while rule := _FLOW_RULE.match(text, end):
+        end = rule.end()
+    return (text[:head.end()] + given + text[head.end():end]
+            + _edges("output", dtype, vector_dtype) + text[end:])
 
 
 class Pass:
@@ -58,9 +80,22 @@ class Pass:
         self.kernel = kernel
         self._local = threading.local()
 
+    @functools.cached_property
+    def storages(self) -> dict[str, str]:
+        """How each tensor is stored, by role, as a strategy spells it."""
+        return self.kernel.storages
+
     def planes(self, *kinds: RoleKind) -> list[Plane]:
         """The planes of roles of some kinds."""
         return [plane for plane in self.kernel.planes if plane.kind in kinds]
+
+    def roles(self, kind: RoleKind) -> list[str]:
+        """The names of the tensors of a kind, in order."""
+        return list(dict.fromkeys(plane.role for plane in self.planes(kind)))
+
+    def per(self, role: str) -> Granularity:
+        """What a tensor has an entry for."""
+        return next(plane.per for plane in self.kernel.planes if plane.role == role)
 
     def run(self, shape: tuple[int, int], tensors: Mapping[str, torch.Tensor],
             hypers: Sequence[float] = ()) -> None:
@@ -93,30 +128,63 @@ class Pass:
 
 
 class Layer:
-    """A layer of the library, or MLIR text of one, under a recipe."""
+    """A layer of the library, or MLIR text of one, under a recipe.
+
+    ``stored`` has the storages of the inputs that are no plain tensors, by name.
+    """
 
     def __init__(self, layer: str, recipe: str, dtype: torch.dtype,
-                 vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = ()):
-        text = _tandem.layers().get(layer, layer)
-        self._recipe = recipe
-        self._module = text + with_edges(recipe, recipe_text(recipe, path), dtype,
-                                         vector_dtype)
-        forward = re.search(r"tandem\.forward\s*=\s*@(\w+)", text)
+                 vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = (),
+                 stored: Sequence[tuple[str, str]] = ()):
+        self._text = _tandem.layers().get(layer, layer)
+        self._recipe, self._strategy = recipe, recipe_text(recipe, path)
+        self._types, self._stored = (dtype, vector_dtype), dict(stored)
+        self._backward: dict[tuple, Pass] = {}
+        forward = re.search(r"tandem\.forward\s*=\s*@(\w+)", self._text)
         #: What restores tensors: the backward pass, and the output computed again.
         self._restoring = re.findall(
-            r"func\.func\s+@(\w+)\((?:(?!func\.func).)*?tandem\.forward", text, re.DOTALL)
+            r"func\.func\s+@(\w+)\((?:(?!func\.func).)*?tandem\.forward", self._text,
+            re.DOTALL)
         if not forward or not self._restoring:
             raise ValueError("a layer has two functions, the backward pass with the "
                              "attribute tandem.forward = @name of the other")
         self.name = forward[1]
         self.forward = self._compile(self.name)
-        self.backward = self._compile(self._restoring[0])
+        self.backward = self.backward_of({}, flows=False)
         #: The planes that the backward pass needs of the forward pass, by name: what it
         #: has saved, and inputs that are kept as they are.
         self.restored = [plane.name for plane in self.backward.planes(RoleKind.RESTORED)]
 
-    def _compile(self, function: str) -> Pass:
-        return Pass(tandem.compile(self._module, self._recipe, function=function))
+    def _compile(self, function: str, stored: Mapping[str, str] | None = None,
+                 plain: Sequence[str] = ()) -> Pass:
+        strategy = with_edges(self._recipe, self._strategy, *self._types,
+                              self._stored | (stored or {}), plain)
+        return Pass(tandem.compile(self._text + strategy, self._recipe, function=function))
+
+    def _outputs(self, function: str) -> list[str]:
+        """The names of a function's outputs."""
+        text = re.search(rf"func\.func\s+@{function}\(.*?(?=func\.func|\Z)", self._text,
+                         re.DOTALL)[0]
+        return re.findall(r'#tandem\.role<output "([^"]+)"', text)
+
+    def _compile_backward(self, stored: Mapping[str, str], flows: bool) -> Pass:
+        function = self._restoring[0]
+        step = self._compile(function, stored, () if flows else self._outputs(function))
+        for plane in step.planes(RoleKind.OUTPUT):
+            if plane.kept:
+                raise ValueError(
+                    f"recipe {self._recipe!r} keeps scales of the gradient {plane.role!r} "
+                    "from step to step, and a backward pass has no place for them; give "
+                    "tandem.assign output flow(gradient) a storage without history")
+        return step
+
+    def backward_of(self, stored: Mapping[str, str], flows: bool) -> Pass:
+        """The backward pass for gradients of which some are stored; with ``flows`` it
+        stores those of inputs as the recipe says."""
+        key = (*sorted(stored.items()), flows)
+        if key not in self._backward:
+            self._backward[key] = self._compile_backward(stored, flows)
+        return self._backward[key]
 
     @functools.cached_property
     def again(self) -> Pass:
@@ -131,65 +199,21 @@ class Layer:
 
 @functools.lru_cache(maxsize=None)
 def compiled(layer: str, recipe: str, dtype: torch.dtype, vector_dtype: torch.dtype,
-             path: tuple[str, ...] = ()) -> Layer:
+             path: tuple[str, ...] = (), stored: tuple[tuple[str, str], ...] = ()) -> Layer:
     """A layer, compiled once for all modules that have it."""
     for kind in (dtype, vector_dtype):
         if kind not in EDGES:
             raise TypeError(f"a layer's tensors are float32, bfloat16 or float16, got "
                             f"{kind}")
-    return Layer(layer, recipe, dtype, vector_dtype, path)
+    return Layer(layer, recipe, dtype, vector_dtype, path, stored)
 
 
-class LayerFunction(torch.autograd.Function):
-    """Runs a layer: ``apply(layer, hypers, state, inputs' names, *inputs)``.
-
-    The outputs are those of the forward pass, in order; the gradient of the input
-    "x" is the backward pass's output "dx", that of the output "y" its input "dy". Where an
-    input has the gradient of another one, its name is a pair: ("residual", "dx").
-    """
-
-    @staticmethod
-    def forward(ctx, layer: Layer, hypers: tuple, state: dict, names: tuple, *inputs):
-        step = layer.forward
-        # The first input has rows and columns; a single row may lack a dimension.
-        wide = [x for x in inputs if x.dim() > 1] or list(inputs)
-        shape = (wide[0].numel() // max(1, wide[0].shape[-1]), wide[0].shape[-1])
-        pairs = [name if isinstance(name, tuple) else (name, f"d{name}") for name in names]
-        tensors = {name: x.contiguous()
-                   for (name, _), x in zip(pairs, inputs, strict=True)}
-        outputs = step.allocate(shape, wide[0], (RoleKind.OUTPUT,))
-        saved = step.allocate(shape, wide[0], (RoleKind.SAVED,))
-        saved |= {name: plane for name, plane in state.items() if name in saved}
-        step.run(shape, tensors | outputs | saved, hypers)
-        kept = tensors | outputs | saved
-        ctx.save_for_backward(*(kept[name] for name in layer.restored),
-                              *(tensors[name] for name in _vectors(layer)))
-        ctx.layer, ctx.shape, ctx.names = layer, shape, [name for _, name in pairs]
-        ctx.shapes, ctx.outputs = [x.shape for x in inputs], list(outputs)
-        shapes = {Granularity.ELEMENT: wide[0].shape, Granularity.ROW: wide[0].shape[:-1]}
-        results = tuple(outputs[plane.name].view(shapes[plane.per])
-                        for plane in step.planes(RoleKind.OUTPUT))
-        return results if len(results) > 1 else results[0] if results else None
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, *gradients):
-        step, names = ctx.layer.backward, ctx.layer.restored + _vectors(ctx.layer)
-        tensors = dict(zip(names, ctx.saved_tensors, strict=True))
-        tensors |= {f"d{name}": gradient.contiguous()
-                    for name, gradient in zip(ctx.outputs, gradients, strict=True)}
-        like = next(iter(tensors.values()))
-        results = step.allocate(ctx.shape, like, (RoleKind.OUTPUT,))
-        step.run(ctx.shape, tensors | results)
-        if 0 in ctx.shape:
-            results = {name: plane.zero_() for name, plane in results.items()}
-        return (None, None, None, None, *(
-            results[name].view(shape) if name in results else None
-            for name, shape in zip(ctx.names, ctx.shapes, strict=True)))
-
-
-def _vectors(layer: Layer) -> list[str]:
-    """The forward pass's inputs that the backward pass takes again, such as weights."""
-    ours = {plane.name for plane in layer.forward.planes(RoleKind.INPUT)}
-    return [plane.name for plane in layer.backward.planes(RoleKind.INPUT)
-            if plane.name in ours]
+@functools.lru_cache(maxsize=None)
+def decoder(storage: str, dtype: torch.dtype) -> Pass:
+    """A kernel that makes "value" of the planes of "kept"."""
+    recipe = ("tandem.strategy @decode compute(<f32, f32>) {\n"
+              f"  tandem.assign saved = {storage}\n"
+              "  tandem.assign input = #tandem.float<f32>\n"
+              f"  tandem.assign output = #tandem.float<{EDGES[dtype]}>\n}}\n")
+    return Pass(tandem.compile(_tandem.layers()["keep"] + recipe, "decode",
+                               function="keep_backward"))

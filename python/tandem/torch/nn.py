@@ -21,16 +21,22 @@ import torch
 from torch.nn import functional
 
 from tandem._kernel import RoleKind
-from tandem.torch._layer import Layer, LayerFunction, compiled
+from tandem.torch._function import LayerFunction
+from tandem.torch._layer import Layer, compiled
+from tandem.torch._stored import (
+    StoredTensor, decoded, planes_of, rows_of, storages_of, tensor_of)
 
 
 Path = Sequence[str | os.PathLike]
 
 
-def _layer(name: str, recipe: str, path: Path, dtype: torch.dtype,
-           vector_dtype: torch.dtype | None = None) -> Layer:
+def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None = None,
+           **tensors: torch.Tensor) -> Layer:
+    """The layer for these tensors, which have one type and may be stored."""
+    dtype = next(iter(tensors.values())).dtype
     return compiled(name, recipe, dtype, vector_dtype or dtype,
-                    tuple(os.fspath(p) for p in path))
+                    tuple(os.fspath(p) for p in path),
+                    tuple(sorted(storages_of(tensors).items())))
 
 
 def _state(layer: Layer, state: dict | None) -> dict[str, torch.Tensor]:
@@ -60,7 +66,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
     _check_places("rms_norm", x=x, weight=weight)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    layer = _layer("rms_norm", recipe, path, x.dtype, weight.dtype)
+    layer = _layer("rms_norm", recipe, path, weight.dtype, x=x)
     return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight"), x, weight)
 
 
@@ -75,7 +81,7 @@ def add_rms_norm(
             f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
             f"{residual.dtype}; they must be alike")
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    layer = _layer("add_rms_norm", recipe, path, x.dtype, weight.dtype)
+    layer = _layer("add_rms_norm", recipe, path, weight.dtype, x=x, residual=residual)
     return LayerFunction.apply(layer, (eps,), _state(layer, state),
                                ("x", ("residual", "dx"), "weight"), x, residual, weight)
 
@@ -84,7 +90,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
     _check_places("layer_norm", x=x, weight=weight, bias=bias)
-    layer = _layer("layer_norm", recipe, path, x.dtype, weight.dtype)
+    layer = _layer("layer_norm", recipe, path, weight.dtype, x=x)
     return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight", "bias"),
                                x, weight, bias)
 
@@ -92,7 +98,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
 def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
                state: dict | None) -> torch.Tensor:
     _check_places(name, x=x)
-    layer = _layer(name, recipe, path, x.dtype)
+    layer = _layer(name, recipe, path, x=x)
     return LayerFunction.apply(layer, (), _state(layer, state), ("x",), x)
 
 
@@ -111,7 +117,7 @@ def gelu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
 def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
            state: dict | None) -> torch.Tensor:
     _check_gated(name, gate, up)
-    layer = _layer(name, recipe, path, gate.dtype)
+    layer = _layer(name, recipe, path, gate=gate, up=up)
     return LayerFunction.apply(layer, (), _state(layer, state), ("gate", "up"), gate, up)
 
 
@@ -164,7 +170,7 @@ def cross_entropy(
     classes = _classes(x, target, ignore_index)
     if x.shape[-1] > 1 << 24:
         raise ValueError(f"cross_entropy knows 2**24 classes, got {x.shape[-1]}")
-    layer = _layer("cross_entropy", recipe, path, x.dtype, torch.float32)
+    layer = _layer("cross_entropy", recipe, path, torch.float32, x=x)
     numbers = torch.arange(x.shape[-1], dtype=torch.float32)
     losses = LayerFunction.apply(layer, (), _state(layer, state), ("x", "target", "column"),
                                  x, classes, numbers)
@@ -184,7 +190,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
         bias = None if bias is None else bias.to(dtype)
     if not torch.is_grad_enabled() or not weight.requires_grad:
         return functional.linear(x, weight, bias)
-    layer = _layer("keep", recipe, path, x.dtype)
+    layer = _layer("keep", recipe, path, x=x)
     return _LinearFunction.apply(layer, _state(layer, state), x, weight, bias)
 
 
@@ -203,7 +209,7 @@ def gated_linear(
         dtype = torch.get_autocast_dtype(gate.device.type)
         gate, up, weight = gate.to(dtype), up.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
-    layer = _layer(name, recipe, path, gate.dtype)
+    layer = _layer(name, recipe, path, gate=gate, up=up)
     return _GatedLinearFunction.apply(layer, _state(layer, state), gate, up, weight, bias)
 
 
@@ -326,13 +332,12 @@ class _Keeper:
 
     def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
         """The planes that the backward pass needs, and the rows and columns."""
-        key = (layer, x._version, x.data_ptr())
-        rows = x.contiguous().view(-1, x.shape[-1])
-        shape = tuple(rows.shape)
+        shape = rows_of(x)
+        key = (layer, x._version, id(x) if isinstance(x, StoredTensor) else x.data_ptr())
         if kept := self._find(x, key):
             return kept, shape
         planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
-        planes["x"] = rows
+        planes |= planes_of({"x": x})
         layer.forward.run(shape, planes)
         kept = [planes[name] for name in layer.restored]
         # Autograd alone decides how long they live.
@@ -359,11 +364,12 @@ class _LinearFunction(torch.autograd.Function):
         planes, ctx.shape = _KEEPER.keep(layer, state, x)
         ctx.save_for_backward(weight, *planes)
         ctx.layer, ctx.has_bias = layer, bias is not None
-        return functional.linear(x, weight, bias)
+        return functional.linear(decoded(x), weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
+        dy = decoded(dy)
         weight, *planes = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[2:]
         rows = dy.reshape(-1, dy.shape[-1])
@@ -385,14 +391,15 @@ class _GatedLinearFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, layer: Layer, state: dict, gate, up, weight, bias):
-        tensors = {"gate": gate.contiguous(), "up": up.contiguous()}
-        rows = tensors["gate"].view(-1, gate.shape[-1])
-        ctx.shape, ctx.layer = tuple(rows.shape), layer
-        planes = tensors | layer.forward.allocate(
+        ctx.shape, ctx.layer = rows_of(gate), layer
+        ctx.flows = not (gate.is_leaf or up.is_leaf)
+        step = layer.forward
+        planes = planes_of({"gate": gate, "up": up}) | step.allocate(
             ctx.shape, gate, (RoleKind.OUTPUT, RoleKind.SAVED)) | state
-        layer.forward.run(ctx.shape, planes)
+        step.run(ctx.shape, planes)
         ctx.save_for_backward(weight, *(planes[name] for name in layer.restored))
-        return functional.linear(planes["y"].view(gate.shape), weight, bias)
+        y = tensor_of(step, "y", planes, gate.shape, gate.dtype)
+        return functional.linear(decoded(y), weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -400,18 +407,21 @@ class _GatedLinearFunction(torch.autograd.Function):
         layer, needs = ctx.layer, ctx.needs_input_grad[2:]
         weight, *planes = ctx.saved_tensors
         kept = dict(zip(layer.restored, planes, strict=True))
+        dz = decoded(dz)
         rows = dz.reshape(-1, dz.shape[-1])
+        shape = (*dz.shape[:-1], ctx.shape[1])
         dgate = dup = dweight = None
         if needs[0] or needs[1]:
-            gradients = layer.backward.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
-            dy = (rows @ weight).contiguous()
-            layer.backward.run(ctx.shape, kept | gradients | {"dy": dy})
-            shape = (*dz.shape[:-1], ctx.shape[1])
-            dgate, dup = (gradients[name].view(shape) for name in ("dgate", "dup"))
+            step = layer.backward_of({}, ctx.flows)
+            kept |= step.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
+            step.run(ctx.shape, kept | {"dy": (rows @ weight).contiguous()})
+            dgate, dup = (tensor_of(step, name, kept, shape, dz.dtype)
+                          for name in ("dgate", "dup"))
         if needs[2]:
-            y = layer.again.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
-            layer.again.run(ctx.shape, kept | y)
-            dweight = rows.T @ y["y"].view(ctx.shape)
+            kept |= layer.again.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
+            layer.again.run(ctx.shape, kept)
+            y = tensor_of(layer.again, "y", kept, ctx.shape, dz.dtype)
+            dweight = rows.T @ decoded(y)
         dbias = rows.sum(0) if needs[3] else None
         return None, None, dgate, dup, dweight, dbias
 

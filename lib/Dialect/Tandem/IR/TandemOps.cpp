@@ -38,6 +38,7 @@ static bool matches(AssignOp rule, RoleAttr role) {
   return rule.getKind() == kind &&
          (!rule.getMoment() || *rule.getMoment() == role.getMoment()) &&
          (!rule.getConsumer() || *rule.getConsumer() == role.getConsumer()) &&
+         (!rule.getFlow() || *rule.getFlow() == role.getFlow()) &&
          (!rule.getPer() || *rule.getPer() == role.getPer()) &&
          (!rule.getName() || *rule.getName() == role.getName().getValue());
 }
@@ -66,8 +67,14 @@ LogicalResult AssignOp::verify() {
   if (getMoment() && getKind() != RoleKind::state)
     return emitOpError("only a state has a moment");
   // (C3)
-  if (getConsumer() && getKind() != RoleKind::saved)
-    return emitOpError("only what is saved has a consumer");
+  bool isBetweenLayers =
+      getKind() == RoleKind::input || getKind() == RoleKind::output;
+  if (getConsumer() && !isBetweenLayers && getKind() != RoleKind::saved)
+    return emitOpError(
+        "only what is saved, an input or an output has a consumer");
+  // (C4)
+  if (getFlow() && !isBetweenLayers)
+    return emitOpError("only an input or an output has a flow");
   return success();
 }
 
