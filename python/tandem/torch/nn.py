@@ -6,8 +6,9 @@
 torch.Size([4, 512])
 
 Each has the parameters of the PyTorch module it stands for, so that checkpoints load
-unchanged, and takes tensors on the CPU. What it keeps for the backward pass is stored as its recipe says
-(:func:`tandem.recipes`, or files on ``path``). There are functions of the same kinds.
+unchanged, and takes tensors on the CPU or on a GPU. What it keeps for the backward pass is
+stored as its recipe says (:func:`tandem.recipes`, or files on ``path``). There are functions
+of the same kinds.
 """
 
 from __future__ import annotations
@@ -20,39 +21,57 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
+from tandem._convert import CPU
 from tandem._kernel import RoleKind
+from tandem.torch import _place
 from tandem.torch._layer import Layer, LayerFunction, compiled
 
 
 Path = Sequence[str | os.PathLike]
 
 
-def _layer(name: str, recipe: str, path: Path, dtype: torch.dtype,
+def _layer(name: str, recipe: str, path: Path, x: torch.Tensor,
            vector_dtype: torch.dtype | None = None) -> Layer:
-    return compiled(name, recipe, dtype, vector_dtype or dtype,
-                    tuple(os.fspath(p) for p in path))
+    """The layer for tensors like x, where x is."""
+    return compiled(name, recipe, x.dtype, vector_dtype or x.dtype,
+                    tuple(os.fspath(p) for p in path), _place.place_of(x).target)
 
 
-def _state(layer: Layer, state: dict | None) -> dict[str, torch.Tensor]:
+def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch.Tensor]:
     """What a recipe keeps from step to step, as it is or to begin with."""
     kept = [plane for plane in layer.forward.kernel.planes if plane.kept]
     if kept and state is None:
         raise ValueError("the recipe keeps scales from step to step; give a dict for them "
                          "as state, the same in each step")
+    place = _place.place_of(x)
     for plane in kept:
         if plane.name not in state:
-            state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32)
+            if place.is_capturing:
+                raise RuntimeError(
+                    f"a CUDA graph would begin with {plane.name!r} anew whenever it runs; run "
+                    "a forward and a backward pass before the capture")
+            state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32,
+                                            device=x.device)
+        _check_places(layer.name, x=x, **{plane.name: state[plane.name]})
     return state if kept else {}
 
 
 def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
-    """Refuses tensors that no layer's kernel reaches."""
+    """Refuses tensors that no layer's kernel reaches, and those apart from the first."""
+    first = None
     for name, tensor in tensors.items():
-        if tensor is not None and not tensor.is_cpu:
+        if tensor is None:
+            continue
+        if (place := _place.place_of(tensor)) is None:
             raise ValueError(
                 f"{name} of {what} is on {tensor.device}, and tandem.torch.nn computes on "
-                "the CPU alone; move it there with .to('cpu'), or use torch.nn's module"
-            )
+                "CPUs and CUDA devices; move it to one with .to(), or use torch.nn's module")
+        if first is None:
+            first = name, place
+        elif place is not first[1]:
+            raise ValueError(
+                f"{name} of {what} is on {tensor.device}, but {first[0]} is on "
+                f"{tensors[first[0]].device}; move one to the other with .to()")
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
@@ -60,8 +79,8 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
     _check_places("rms_norm", x=x, weight=weight)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    layer = _layer("rms_norm", recipe, path, x.dtype, weight.dtype)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight"), x, weight)
+    layer = _layer("rms_norm", recipe, path, x, weight.dtype)
+    return LayerFunction.apply(layer, (eps,), _state(layer, state, x), ("x", "weight"), x, weight)
 
 
 def add_rms_norm(
@@ -75,8 +94,8 @@ def add_rms_norm(
             f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
             f"{residual.dtype}; they must be alike")
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    layer = _layer("add_rms_norm", recipe, path, x.dtype, weight.dtype)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state),
+    layer = _layer("add_rms_norm", recipe, path, x, weight.dtype)
+    return LayerFunction.apply(layer, (eps,), _state(layer, state, x),
                                ("x", ("residual", "dx"), "weight"), x, residual, weight)
 
 
@@ -84,16 +103,16 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
     _check_places("layer_norm", x=x, weight=weight, bias=bias)
-    layer = _layer("layer_norm", recipe, path, x.dtype, weight.dtype)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight", "bias"),
+    layer = _layer("layer_norm", recipe, path, x, weight.dtype)
+    return LayerFunction.apply(layer, (eps,), _state(layer, state, x), ("x", "weight", "bias"),
                                x, weight, bias)
 
 
 def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
                state: dict | None) -> torch.Tensor:
     _check_places(name, x=x)
-    layer = _layer(name, recipe, path, x.dtype)
-    return LayerFunction.apply(layer, (), _state(layer, state), ("x",), x)
+    layer = _layer(name, recipe, path, x)
+    return LayerFunction.apply(layer, (), _state(layer, state, x), ("x",), x)
 
 
 def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
@@ -111,8 +130,8 @@ def gelu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
 def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
            state: dict | None) -> torch.Tensor:
     _check_gated(name, gate, up)
-    layer = _layer(name, recipe, path, gate.dtype)
-    return LayerFunction.apply(layer, (), _state(layer, state), ("gate", "up"), gate, up)
+    layer = _layer(name, recipe, path, gate)
+    return LayerFunction.apply(layer, (), _state(layer, state, gate), ("gate", "up"), gate, up)
 
 
 def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
@@ -142,10 +161,14 @@ def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.
             f"cross_entropy takes rows and a class for each: x is {tuple(x.shape)}, target "
             f"is {tuple(target.shape)} of {target.dtype}; flatten both, classes last")
     ignored = target == ignore_index
-    wrong = target[~ignored & ((target < 0) | (target >= x.shape[-1]))]
-    if wrong.numel():
-        raise IndexError(f"target {int(wrong[0])} is none of {x.shape[-1]} classes, nor "
-                         f"ignore_index={ignore_index}")
+    is_wrong = ~ignored & ((target < 0) | (target >= x.shape[-1]))
+    if _place.place_of(x) is not CPU:
+        # The host does not wait: as PyTorch's own, it is an assertion of the device.
+        torch._assert_async(~is_wrong.any(), "cross_entropy: a target is none of the classes, "
+                            "nor ignore_index")
+    elif is_wrong.any():
+        raise IndexError(f"target {int(target[is_wrong][0])} is none of {x.shape[-1]} "
+                         f"classes, nor ignore_index={ignore_index}")
     return torch.where(ignored, -1, target).to(torch.float32)
 
 
@@ -164,9 +187,9 @@ def cross_entropy(
     classes = _classes(x, target, ignore_index)
     if x.shape[-1] > 1 << 24:
         raise ValueError(f"cross_entropy knows 2**24 classes, got {x.shape[-1]}")
-    layer = _layer("cross_entropy", recipe, path, x.dtype, torch.float32)
-    numbers = torch.arange(x.shape[-1], dtype=torch.float32)
-    losses = LayerFunction.apply(layer, (), _state(layer, state), ("x", "target", "column"),
+    layer = _layer("cross_entropy", recipe, path, x, torch.float32)
+    numbers = torch.arange(x.shape[-1], dtype=torch.float32, device=x.device)
+    losses = LayerFunction.apply(layer, (), _state(layer, state, x), ("x", "target", "column"),
                                  x, classes, numbers)
     if reduction == "none":
         return losses.to(x.dtype)
@@ -184,8 +207,8 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
         bias = None if bias is None else bias.to(dtype)
     if not torch.is_grad_enabled() or not weight.requires_grad:
         return functional.linear(x, weight, bias)
-    layer = _layer("keep", recipe, path, x.dtype)
-    return _LinearFunction.apply(layer, _state(layer, state), x, weight, bias)
+    layer = _layer("keep", recipe, path, x)
+    return _LinearFunction.apply(layer, _state(layer, state, x), x, weight, bias)
 
 
 def gated_linear(
@@ -198,13 +221,13 @@ def gated_linear(
     if name not in ("swiglu", "geglu"):
         raise ValueError(f"gated_linear is of 'swiglu' or 'geglu', got {name!r}")
     _check_gated(name, gate, up)
-    _check_places("gated_linear", weight=weight, bias=bias)
+    _check_places("gated_linear", gate=gate, weight=weight, bias=bias)
     if torch.is_autocast_enabled(gate.device.type):
         dtype = torch.get_autocast_dtype(gate.device.type)
         gate, up, weight = gate.to(dtype), up.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
-    layer = _layer(name, recipe, path, gate.dtype)
-    return _GatedLinearFunction.apply(layer, _state(layer, state), gate, up, weight, bias)
+    layer = _layer(name, recipe, path, gate)
+    return _GatedLinearFunction.apply(layer, _state(layer, state, gate), gate, up, weight, bias)
 
 
 class _Compressed:
@@ -214,6 +237,17 @@ class _Compressed:
         self.recipe, self.path = recipe, tuple(os.fspath(p) for p in path)
         #: What the recipe keeps from step to step, by plane: scales of delayed scaling.
         self._kept: dict[str, torch.Tensor] = {}
+
+    def _apply(self, fn, recurse=True):
+        """Takes what is kept along, as ``.to("cuda")`` does parameters; its type stays."""
+        result = super()._apply(fn, recurse)
+        for name, kept in list(self._kept.items()):
+            device = fn(kept).device
+            if "meta" in (device.type, kept.device.type):
+                del self._kept[name]  # there are no values to take along
+            else:
+                self._kept[name] = kept.to(device)
+        return result
 
     @property
     def _options(self) -> dict:
@@ -326,7 +360,9 @@ class _Keeper:
 
     def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
         """The planes that the backward pass needs, and the rows and columns."""
-        key = (layer, x._version, x.data_ptr())
+        place = _place.place_of(x)
+        # A graph keeps it itself, whenever it runs.
+        key = (layer, x._version, x.data_ptr(), place.stream, place.is_capturing)
         rows = x.contiguous().view(-1, x.shape[-1])
         shape = tuple(rows.shape)
         if kept := self._find(x, key):
