@@ -97,8 +97,12 @@ struct Model {
   std::vector<Shape> shapes;
 };
 /// One tensor, and the last of a GPT-2's, whose matrices are matrices where
-/// \p isMatrix.
-std::vector<Model> modelsOf(int64_t elements, int64_t tensors, bool isMatrix);
+/// the kernel knows rows. Of a layer's pass, rows of 4096.
+std::vector<Model> modelsOf(const tdm_kernel_info &info, int64_t elements,
+                            int64_t tensors);
+
+/// Whether a kernel is a pass of a layer, and no step of an optimizer.
+bool isLayer(const tdm_kernel_info &info);
 
 /// The bytes of an element that a step reads and writes, those of an entry that
 /// elements share divided among them.

@@ -128,7 +128,7 @@ void Run::runLoaded(tdm_kernel *onCPU, tdm_kernel *onGPU,
   if (options.isCPU)
     return;
   row.times = measure(gpu, onGPU, kernel, options.elements, options.tensors);
-  if (host.empty())
+  if (host.empty() && !isLayer(kernel))
     for (int count : {400, 4000})
       host.emplace_back(count, measureHost(gpu, onGPU, kernel, count));
 }

@@ -551,5 +551,5 @@ def test_refusals(tmp_path):
     ("weight of linear", lambda m: m.Linear(8, 8, device="meta")(torch.ones(2, 8)))])
 def test_tensors_elsewhere_are_refused(name, use):
     with pytest.raises(ValueError, match=f"{name} is on meta, and tandem.torch.nn computes on "
-                                         "the CPU alone; move it there"):
+                                         "CPUs and CUDA devices; move it to one"):
         use(nn)

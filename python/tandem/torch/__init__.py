@@ -22,4 +22,5 @@ from tandem.torch._stored import StoredTensor
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
            "DecodedWeights", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",
-           "Ranks", "SGD", "StoredTensor", "compress_activations", "convert_state", "decode_weights", "nn"]
+           "Ranks", "SGD", "StoredTensor", "compress_activations", "convert_state",
+           "decode_weights", "nn"]

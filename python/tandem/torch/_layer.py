@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import pathlib
@@ -13,7 +14,9 @@ import torch
 
 import tandem
 from tandem import _tandem
+from tandem._convert import Host
 from tandem._kernel import Granularity, Kernel, Plane, Plan, RoleKind
+from tandem.torch import _place
 
 #: What a tensor of a module can be, and how a strategy spells it.
 EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
@@ -74,11 +77,19 @@ def with_edges(recipe: str, text: str, dtype: torch.dtype, vector_dtype: torch.d
 
 
 class Pass:
-    """A compiled pass of a layer: tensors by role in, tensors by role out."""
+    """A compiled pass of a layer: tensors by role in, tensors by role out.
+
+    It runs where its tensors are, on a GPU in PyTorch's current stream, which is also
+    that of PyTorch's allocator: memory comes and goes in its order.
+    """
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self._local = threading.local()
+        #: Where the kernel has run before.
+        self._known: set[Host] = set()
+        #: What graphs read, which may live longer than the thread that made them.
+        self._captured: list[Plan] = []
 
     @functools.cached_property
     def storages(self) -> dict[str, str]:
@@ -102,12 +113,41 @@ class Pass:
         """Launches the kernel over planes, all of which are there."""
         if 0 in shape or not any(plane.written for plane in self.kernel.planes):
             return
-        plan = getattr(self._local, "plan", None)
-        if plan is None:
-            plan = self._local.plan = Plan(self.kernel)
+        place = _place.place_of(next(iter(tensors.values())))
+        plan = self._plan(place)
         plan.update([shape], [[tensors[plane.name].data_ptr()
                                for plane in self.kernel.planes]])
-        plan.launch([list(hypers)], [self._integers()], threads=torch.get_num_threads())
+        if place.is_capturing:
+            self._launch_in_graph(place, plan, hypers)
+        else:
+            place.launch(plan, [list(hypers)], [self._integers()], torch.get_num_threads())
+
+    def _plan(self, place: Host) -> Plan:
+        """This thread's plan for the stream that work goes into now."""
+        if place.is_capturing and place not in self._known:
+            raise RuntimeError(
+                f"{self.kernel.name} has not run on this GPU yet, and a CUDA graph cannot "
+                "load its code; run a forward and a backward pass before the capture")
+        plans = self._local.__dict__.setdefault("plans", {})
+        key = place, place.stream
+        if key not in plans:
+            plans[key] = Plan(self.kernel, place.device)
+            self._known.add(place)
+        return plans[key]
+
+    def _launch_in_graph(self, place: Host, plan: Plan, hypers: Sequence[float]) -> None:
+        """A graph has the numbers of its capture, and draws new seeds by itself."""
+        device = _place.torch_device(place)
+        numbers = torch.empty((1, len(hypers)), dtype=torch.float64, device=device)
+        integers = torch.ones((1, len(self.kernel.integers)), dtype=torch.int64, device=device)
+        for at, value in enumerate(hypers):
+            place.call(lambda to=numbers[:, at], value=value: to.fill_(value))
+        for at, kind in enumerate(self.kernel.integers.values()):
+            if kind is RoleKind.SEED:
+                place.call(lambda to=integers[:, at]: to.random_(0, 1 << 62))
+        plan.launch_on_device(numbers.data_ptr(), integers.data_ptr(), stream=place.stream)
+        if plan not in self._captured:
+            self._captured.append(plan)
 
     def _integers(self) -> list[int]:
         """A seed is torch's, new in each launch and the same in a checkpoint's second
@@ -128,16 +168,17 @@ class Pass:
 
 
 class Layer:
-    """A layer of the library, or MLIR text of one, under a recipe.
+    """A layer of the library, or MLIR text of one, under a recipe, for the CPU or a chip.
 
     ``stored`` has the storages of the inputs that are no plain tensors, by name.
     """
 
     def __init__(self, layer: str, recipe: str, dtype: torch.dtype,
                  vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = (),
-                 stored: Sequence[tuple[str, str]] = ()):
+                 stored: Sequence[tuple[str, str]] = (), target: str = "cpu"):
         self._text = _tandem.layers().get(layer, layer)
         self._recipe, self._strategy = recipe, recipe_text(recipe, path)
+        self._target = target
         self._types, self._stored = (dtype, vector_dtype), dict(stored)
         self._backward: dict[tuple, Pass] = {}
         forward = re.search(r"tandem\.forward\s*=\s*@(\w+)", self._text)
@@ -159,7 +200,8 @@ class Layer:
                  plain: Sequence[str] = ()) -> Pass:
         strategy = with_edges(self._recipe, self._strategy, *self._types,
                               self._stored | (stored or {}), plain)
-        return Pass(tandem.compile(self._text + strategy, self._recipe, function=function))
+        return Pass(tandem.compile(self._text + strategy, self._recipe, self._target,
+                                   function=function))
 
     def _outputs(self, function: str) -> list[str]:
         """The names of a function's outputs."""
@@ -199,21 +241,27 @@ class Layer:
 
 @functools.lru_cache(maxsize=None)
 def compiled(layer: str, recipe: str, dtype: torch.dtype, vector_dtype: torch.dtype,
-             path: tuple[str, ...] = (), stored: tuple[tuple[str, str], ...] = ()) -> Layer:
-    """A layer, compiled once for all modules that have it."""
+             path: tuple[str, ...] = (), stored: tuple[tuple[str, str], ...] = (),
+             target: str = "cpu") -> Layer:
+    """A layer, compiled once for all modules that have it, for each kind of device."""
     for kind in (dtype, vector_dtype):
         if kind not in EDGES:
             raise TypeError(f"a layer's tensors are float32, bfloat16 or float16, got "
                             f"{kind}")
-    return Layer(layer, recipe, dtype, vector_dtype, path, stored)
+    return Layer(layer, recipe, dtype, vector_dtype, path, stored, target)
 
 
 @functools.lru_cache(maxsize=None)
-def decoder(storage: str, dtype: torch.dtype) -> Pass:
+def decoder(storage: str, dtype: torch.dtype, target: str = "cpu") -> Pass:
     """A kernel that makes "value" of the planes of "kept"."""
     recipe = ("tandem.strategy @decode compute(<f32, f32>) {\n"
               f"  tandem.assign saved = {storage}\n"
               "  tandem.assign input = #tandem.float<f32>\n"
               f"  tandem.assign output = #tandem.float<{EDGES[dtype]}>\n}}\n")
-    return Pass(tandem.compile(_tandem.layers()["keep"] + recipe, "decode",
+    return Pass(tandem.compile(_tandem.layers()["keep"] + recipe, "decode", target,
                                function="keep_backward"))
+
+
+# The extension reports plans that outlive the interpreter.
+atexit.register(compiled.cache_clear)
+atexit.register(decoder.cache_clear)

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 import torch
 from torch.utils._pytree import tree_map_only
 
+from tandem._convert import Host
 from tandem._kernel import Granularity, RoleKind
+from tandem.torch import _place
 from tandem.torch._layer import Pass, decoder
 
 _SHARING = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
@@ -57,7 +59,8 @@ class StoredTensor(torch.Tensor):
 
     def decode(self) -> torch.Tensor:
         """The values, in this tensor's type."""
-        shape, step = rows_of(self), decoder(self.storage, self.dtype)
+        shape, step = rows_of(self), decoder(
+            self.storage, self.dtype, place_of(self).target)
         planes = {f"kept{suffix}": plane for suffix, plane in self.planes.items()}
         planes |= step.allocate(shape, self.planes[""], (RoleKind.OUTPUT,))
         step.run(shape, planes)
@@ -87,6 +90,11 @@ def rows_of(x: torch.Tensor) -> tuple[int, int]:
     """Rows and columns, which are the last dimension."""
     columns = x.shape[-1] if x.dim() else 1
     return x.numel() // max(1, columns), columns
+
+
+def place_of(x: torch.Tensor) -> Host | None:
+    """Where a tensor or its planes are; None where no kernel runs."""
+    return _place.place_of(x.planes[""] if isinstance(x, StoredTensor) else x)
 
 
 def decoded(x: torch.Tensor) -> torch.Tensor:

@@ -6,8 +6,9 @@
 torch.Size([4, 512])
 
 Each has the parameters of the PyTorch module it stands for, so that checkpoints load
-unchanged, and takes tensors on the CPU. What it keeps for the backward pass is stored as its recipe says
-(:func:`tandem.recipes`, or files on ``path``). There are functions of the same kinds.
+unchanged, and takes tensors on the CPU or on a GPU. What it keeps for the backward pass is
+stored as its recipe says (:func:`tandem.recipes`, or files on ``path``). There are functions
+of the same kinds.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
+from tandem._convert import CPU
 from tandem._kernel import RoleKind
 from tandem.torch._function import LayerFunction
 from tandem.torch._layer import Layer, compiled
 from tandem.torch._stored import (
-    StoredTensor, decoded, planes_of, rows_of, storages_of, tensor_of)
+    StoredTensor, decoded, place_of, planes_of, rows_of, storages_of, tensor_of)
 
 
 Path = Sequence[str | os.PathLike]
@@ -32,33 +34,48 @@ Path = Sequence[str | os.PathLike]
 
 def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None = None,
            **tensors: torch.Tensor) -> Layer:
-    """The layer for these tensors, which have one type and may be stored."""
-    dtype = next(iter(tensors.values())).dtype
-    return compiled(name, recipe, dtype, vector_dtype or dtype,
+    """The layer for these tensors, where they are; they have one type and may be stored."""
+    x = next(iter(tensors.values()))
+    return compiled(name, recipe, x.dtype, vector_dtype or x.dtype,
                     tuple(os.fspath(p) for p in path),
-                    tuple(sorted(storages_of(tensors).items())))
+                    tuple(sorted(storages_of(tensors).items())), place_of(x).target)
 
 
-def _state(layer: Layer, state: dict | None) -> dict[str, torch.Tensor]:
+def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch.Tensor]:
     """What a recipe keeps from step to step, as it is or to begin with."""
     kept = [plane for plane in layer.forward.kernel.planes if plane.kept]
     if kept and state is None:
         raise ValueError("the recipe keeps scales from step to step; give a dict for them "
                          "as state, the same in each step")
+    place = place_of(x)
     for plane in kept:
         if plane.name not in state:
-            state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32)
+            if place.is_capturing:
+                raise RuntimeError(
+                    f"a CUDA graph would begin with {plane.name!r} anew whenever it runs; run "
+                    "a forward and a backward pass before the capture")
+            state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32,
+                                            device=x.device)
+        _check_places(layer.name, x=x, **{plane.name: state[plane.name]})
     return state if kept else {}
 
 
 def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
-    """Refuses tensors that no layer's kernel reaches."""
+    """Refuses tensors that no layer's kernel reaches, and those apart from the first."""
+    first = None
     for name, tensor in tensors.items():
-        if tensor is not None and not tensor.is_cpu:
+        if tensor is None:
+            continue
+        if (place := place_of(tensor)) is None:
             raise ValueError(
                 f"{name} of {what} is on {tensor.device}, and tandem.torch.nn computes on "
-                "the CPU alone; move it there with .to('cpu'), or use torch.nn's module"
-            )
+                "CPUs and CUDA devices; move it to one with .to(), or use torch.nn's module")
+        if first is None:
+            first = name, place
+        elif place is not first[1]:
+            raise ValueError(
+                f"{name} of {what} is on {tensor.device}, but {first[0]} is on "
+                f"{tensors[first[0]].device}; move one to the other with .to()")
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
@@ -67,7 +84,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     _check_places("rms_norm", x=x, weight=weight)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
     layer = _layer("rms_norm", recipe, path, weight.dtype, x=x)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight"), x, weight)
+    return LayerFunction.apply(layer, (eps,), _state(layer, state, x), ("x", "weight"), x, weight)
 
 
 def add_rms_norm(
@@ -82,7 +99,7 @@ def add_rms_norm(
             f"{residual.dtype}; they must be alike")
     eps = torch.finfo(x.dtype).eps if eps is None else eps
     layer = _layer("add_rms_norm", recipe, path, weight.dtype, x=x, residual=residual)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state),
+    return LayerFunction.apply(layer, (eps,), _state(layer, state, x),
                                ("x", ("residual", "dx"), "weight"), x, residual, weight)
 
 
@@ -91,7 +108,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
     _check_places("layer_norm", x=x, weight=weight, bias=bias)
     layer = _layer("layer_norm", recipe, path, weight.dtype, x=x)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight", "bias"),
+    return LayerFunction.apply(layer, (eps,), _state(layer, state, x), ("x", "weight", "bias"),
                                x, weight, bias)
 
 
@@ -99,7 +116,7 @@ def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
                state: dict | None) -> torch.Tensor:
     _check_places(name, x=x)
     layer = _layer(name, recipe, path, x=x)
-    return LayerFunction.apply(layer, (), _state(layer, state), ("x",), x)
+    return LayerFunction.apply(layer, (), _state(layer, state, x), ("x",), x)
 
 
 def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
@@ -118,7 +135,7 @@ def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: P
            state: dict | None) -> torch.Tensor:
     _check_gated(name, gate, up)
     layer = _layer(name, recipe, path, gate=gate, up=up)
-    return LayerFunction.apply(layer, (), _state(layer, state), ("gate", "up"), gate, up)
+    return LayerFunction.apply(layer, (), _state(layer, state, gate), ("gate", "up"), gate, up)
 
 
 def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
@@ -148,10 +165,14 @@ def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.
             f"cross_entropy takes rows and a class for each: x is {tuple(x.shape)}, target "
             f"is {tuple(target.shape)} of {target.dtype}; flatten both, classes last")
     ignored = target == ignore_index
-    wrong = target[~ignored & ((target < 0) | (target >= x.shape[-1]))]
-    if wrong.numel():
-        raise IndexError(f"target {int(wrong[0])} is none of {x.shape[-1]} classes, nor "
-                         f"ignore_index={ignore_index}")
+    is_wrong = ~ignored & ((target < 0) | (target >= x.shape[-1]))
+    if place_of(x) is not CPU:
+        # The host does not wait: as PyTorch's own, it is an assertion of the device.
+        torch._assert_async(~is_wrong.any(), "cross_entropy: a target is none of the classes, "
+                            "nor ignore_index")
+    elif is_wrong.any():
+        raise IndexError(f"target {int(target[is_wrong][0])} is none of {x.shape[-1]} "
+                         f"classes, nor ignore_index={ignore_index}")
     return torch.where(ignored, -1, target).to(torch.float32)
 
 
@@ -171,8 +192,8 @@ def cross_entropy(
     if x.shape[-1] > 1 << 24:
         raise ValueError(f"cross_entropy knows 2**24 classes, got {x.shape[-1]}")
     layer = _layer("cross_entropy", recipe, path, torch.float32, x=x)
-    numbers = torch.arange(x.shape[-1], dtype=torch.float32)
-    losses = LayerFunction.apply(layer, (), _state(layer, state), ("x", "target", "column"),
+    numbers = torch.arange(x.shape[-1], dtype=torch.float32, device=x.device)
+    losses = LayerFunction.apply(layer, (), _state(layer, state, x), ("x", "target", "column"),
                                  x, classes, numbers)
     if reduction == "none":
         return losses.to(x.dtype)
@@ -191,7 +212,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     if not torch.is_grad_enabled() or not weight.requires_grad:
         return functional.linear(x, weight, bias)
     layer = _layer("keep", recipe, path, x=x)
-    return _LinearFunction.apply(layer, _state(layer, state), x, weight, bias)
+    return _LinearFunction.apply(layer, _state(layer, state, x), x, weight, bias)
 
 
 def gated_linear(
@@ -204,13 +225,13 @@ def gated_linear(
     if name not in ("swiglu", "geglu"):
         raise ValueError(f"gated_linear is of 'swiglu' or 'geglu', got {name!r}")
     _check_gated(name, gate, up)
-    _check_places("gated_linear", weight=weight, bias=bias)
+    _check_places("gated_linear", gate=gate, weight=weight, bias=bias)
     if torch.is_autocast_enabled(gate.device.type):
         dtype = torch.get_autocast_dtype(gate.device.type)
         gate, up, weight = gate.to(dtype), up.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     layer = _layer(name, recipe, path, gate=gate, up=up)
-    return _GatedLinearFunction.apply(layer, _state(layer, state), gate, up, weight, bias)
+    return _GatedLinearFunction.apply(layer, _state(layer, state, gate), gate, up, weight, bias)
 
 
 class _Compressed:
@@ -220,6 +241,17 @@ class _Compressed:
         self.recipe, self.path = recipe, tuple(os.fspath(p) for p in path)
         #: What the recipe keeps from step to step, by plane: scales of delayed scaling.
         self._kept: dict[str, torch.Tensor] = {}
+
+    def _apply(self, fn, recurse=True):
+        """Takes what is kept along, as ``.to("cuda")`` does parameters; its type stays."""
+        result = super()._apply(fn, recurse)
+        for name, kept in list(self._kept.items()):
+            device = fn(kept).device
+            if "meta" in (device.type, kept.device.type):
+                del self._kept[name]  # there are no values to take along
+            else:
+                self._kept[name] = kept.to(device)
+        return result
 
     @property
     def _options(self) -> dict:
@@ -332,8 +364,10 @@ class _Keeper:
 
     def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
         """The planes that the backward pass needs, and the rows and columns."""
-        shape = rows_of(x)
-        key = (layer, x._version, id(x) if isinstance(x, StoredTensor) else x.data_ptr())
+        shape, place = rows_of(x), place_of(x)
+        identity = id(x) if isinstance(x, StoredTensor) else x.data_ptr()
+        # A graph keeps it itself, whenever it runs.
+        key = (layer, x._version, identity, place.stream, place.is_capturing)
         if kept := self._find(x, key):
             return kept, shape
         planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
