@@ -101,7 +101,7 @@ def test_layer_of_ones_own(tmp_path):
     narrow = x.detach().float().requires_grad_()
     runs = compiled(layer, "coat-64", torch.float32, torch.float32, (str(tmp_path),))
     dy = torch.randn(5, 100)
-    LayerFunction.apply(runs, (), {}, ("x",), narrow).backward(dy)
+    LayerFunction.apply(runs, (), {}, (("x", "dx"),), {}, narrow).backward(dy)
     (x / x.abs().sum(1, keepdim=True)).backward(dy.double())
     assert (narrow.grad - x.grad).norm() < 0.05 * x.grad.norm()
     assert {p.name: p.bits for p in runs.saved} == {

@@ -10,34 +10,36 @@ from tandem.torch._stored import planes_of, rows_of, storages_of, tensor_of
 
 
 class LayerFunction(torch.autograd.Function):
-    """Runs a layer: ``apply(layer, hypers, state, inputs' names, *inputs)``.
+    """Runs a layer: ``apply(layer, hypers, state, names, kept, *inputs)``.
 
-    The outputs are those of the forward pass, in order; the gradient of the input
-    "x" is the backward pass's output "dx", that of the output "y" its input "dy". Where an
-    input has the gradient of another one, its name is a pair: ("residual", "dx").
+    ``names`` are those of the inputs and of their gradients, the backward pass's outputs:
+    ("x", "dx"). The outputs are those of the forward pass, in order; the gradient of "y"
+    is the backward pass's input "dy". What the layer keeps for linear layers behind it goes
+    into ``kept``, by output, then by what follows the tensor's name in the plane's.
     """
 
     @staticmethod
-    def forward(ctx, layer: Layer, hypers: tuple, state: dict, names: tuple, *inputs):
+    def forward(ctx, layer: Layer, hypers: tuple, state: dict, names: tuple, kept: dict,
+                *inputs):
         step = layer.forward
         # The first input has rows and columns; a single row may lack a dimension.
         wide = [x for x in inputs if x.dim() > 1] or list(inputs)
         shape = rows_of(wide[0])
-        pairs = [name if isinstance(name, tuple) else (name, f"d{name}") for name in names]
-        tensors = planes_of({name: x for (name, _), x in zip(pairs, inputs, strict=True)})
+        tensors = planes_of({name: x for (name, _), x in zip(names, inputs, strict=True)})
         written = step.allocate(shape, wide[0], (RoleKind.OUTPUT, RoleKind.SAVED))
         written |= {name: plane for name, plane in state.items() if name in written}
-        kept = tensors | written
-        step.run(shape, kept, hypers)
-        ctx.save_for_backward(*(kept[name] for name in layer.restored),
+        planes = tensors | written
+        step.run(shape, planes, hypers)
+        kept |= _for_others(layer, planes)
+        ctx.save_for_backward(*(planes[name] for name in layer.restored),
                               *(tensors[name] for name in _vectors(layer)))
-        ctx.layer, ctx.shape, ctx.names = layer, shape, [name for _, name in pairs]
+        ctx.layer, ctx.shape, ctx.names = layer, shape, [name for _, name in names]
         ctx.dtype, ctx.outputs = wide[0].dtype, step.roles(RoleKind.OUTPUT)
         ctx.shapes = [x.shape for x in inputs]
         # The gradient of a leaf is the user's.
         ctx.flows = not any(x.is_leaf for x in wide)
         shapes = {Granularity.ELEMENT: wide[0].shape, Granularity.ROW: wide[0].shape[:-1]}
-        results = tuple(tensor_of(step, role, kept, shapes[step.per(role)], ctx.dtype)
+        results = tuple(tensor_of(step, role, planes, shapes[step.per(role)], ctx.dtype)
                         for role in ctx.outputs)
         return results if len(results) > 1 else results[0] if results else None
 
@@ -57,7 +59,17 @@ class LayerFunction(torch.autograd.Function):
         shapes = dict(zip(ctx.names, ctx.shapes, strict=True))
         wanted = {role: tensor_of(step, role, results, shapes[role], ctx.dtype)
                   for role in step.roles(RoleKind.OUTPUT) if role in shapes}
-        return None, None, None, None, *(wanted.get(name) for name in ctx.names)
+        return None, None, None, None, None, *(wanted.get(name) for name in ctx.names)
+
+
+def _for_others(layer: Layer, planes: dict[str, torch.Tensor]) -> dict[str, dict]:
+    """What a forward pass has kept of its outputs that its backward pass does not need."""
+    kept = {}
+    for plane in layer.forward.planes(RoleKind.SAVED):
+        if plane.name not in layer.restored:
+            suffix = plane.name.removeprefix(plane.role)
+            kept.setdefault(plane.role.removesuffix(".kept"), {})[suffix] = planes[plane.name]
+    return kept
 
 
 def _vectors(layer: Layer) -> list[str]:

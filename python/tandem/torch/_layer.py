@@ -170,17 +170,21 @@ class Pass:
 class Layer:
     """A layer of the library, or MLIR text of one, under a recipe, for the CPU or a chip.
 
-    ``stored`` has the storages of the inputs that are no plain tensors, by name.
+    ``stored`` has the storages of the inputs that are no plain tensors, by name. If it
+    ``keeps``, its forward pass also keeps what linear layers behind it would keep.
     """
 
     def __init__(self, layer: str, recipe: str, dtype: torch.dtype,
                  vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = (),
-                 stored: Sequence[tuple[str, str]] = (), target: str = "cpu"):
+                 stored: Sequence[tuple[str, str]] = (), target: str = "cpu",
+                 keeps: bool = False):
         self._text = _tandem.layers().get(layer, layer)
         self._recipe, self._strategy = recipe, recipe_text(recipe, path)
         self._target = target
         self._types, self._stored = (dtype, vector_dtype), dict(stored)
         self._backward: dict[tuple, Pass] = {}
+        #: Whether the recipe stores outputs by where they go.
+        self._flows = bool(_FLOW_RULE.search(self._strategy))
         forward = re.search(r"tandem\.forward\s*=\s*@(\w+)", self._text)
         #: What restores tensors: the backward pass, and the output computed again.
         self._restoring = re.findall(
@@ -190,6 +194,8 @@ class Layer:
             raise ValueError("a layer has two functions, the backward pass with the "
                              "attribute tandem.forward = @name of the other")
         self.name = forward[1]
+        if keeps and self._has_linear_output():
+            self._text += f"\ntandem.keep_outputs @{self.name}\n"
         self.forward = self._compile(self.name)
         self.backward = self.backward_of({}, flows=False)
         #: The planes that the backward pass needs of the forward pass, by name: what it
@@ -203,11 +209,17 @@ class Layer:
         return Pass(tandem.compile(self._text + strategy, self._recipe, self._target,
                                    function=function))
 
+    def _has_linear_output(self) -> bool:
+        return "consumer = linear" in "".join(re.findall(
+            r"#tandem\.role<output [^>]*>", self._function(self.name)))
+
+    def _function(self, name: str) -> str:
+        return re.search(rf"func\.func\s+@{name}\(.*?(?=func\.func|\Z)", self._text,
+                         re.DOTALL)[0]
+
     def _outputs(self, function: str) -> list[str]:
         """The names of a function's outputs."""
-        text = re.search(rf"func\.func\s+@{function}\(.*?(?=func\.func|\Z)", self._text,
-                         re.DOTALL)[0]
-        return re.findall(r'#tandem\.role<output "([^"]+)"', text)
+        return re.findall(r'#tandem\.role<output "([^"]+)"', self._function(function))
 
     def _compile_backward(self, stored: Mapping[str, str], flows: bool) -> Pass:
         function = self._restoring[0]
@@ -223,6 +235,7 @@ class Layer:
     def backward_of(self, stored: Mapping[str, str], flows: bool) -> Pass:
         """The backward pass for gradients of which some are stored; with ``flows`` it
         stores those of inputs as the recipe says."""
+        flows = flows and self._flows
         key = (*sorted(stored.items()), flows)
         if key not in self._backward:
             self._backward[key] = self._compile_backward(stored, flows)
@@ -242,13 +255,13 @@ class Layer:
 @functools.lru_cache(maxsize=None)
 def compiled(layer: str, recipe: str, dtype: torch.dtype, vector_dtype: torch.dtype,
              path: tuple[str, ...] = (), stored: tuple[tuple[str, str], ...] = (),
-             target: str = "cpu") -> Layer:
+             target: str = "cpu", keeps: bool = False) -> Layer:
     """A layer, compiled once for all modules that have it, for each kind of device."""
     for kind in (dtype, vector_dtype):
         if kind not in EDGES:
             raise TypeError(f"a layer's tensors are float32, bfloat16 or float16, got "
                             f"{kind}")
-    return Layer(layer, recipe, dtype, vector_dtype, path, stored, target)
+    return Layer(layer, recipe, dtype, vector_dtype, path, stored, target, keeps)
 
 
 @functools.lru_cache(maxsize=None)

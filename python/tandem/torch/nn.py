@@ -14,8 +14,6 @@ of the same kinds.
 from __future__ import annotations
 
 import os
-import threading
-import weakref
 from collections.abc import Sequence
 
 import torch
@@ -24,21 +22,44 @@ from torch.nn import functional
 from tandem._convert import CPU
 from tandem._kernel import RoleKind
 from tandem.torch._function import LayerFunction
+from tandem.torch._keeper import KEEPER, Memory
 from tandem.torch._layer import Layer, compiled
-from tandem.torch._stored import (
-    StoredTensor, decoded, place_of, planes_of, rows_of, storages_of, tensor_of)
+from tandem.torch._stored import decoded, place_of, planes_of, rows_of, storages_of, tensor_of
 
 
 Path = Sequence[str | os.PathLike]
 
 
 def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None = None,
-           **tensors: torch.Tensor) -> Layer:
+           keeps: bool = False, **tensors: torch.Tensor) -> Layer:
     """The layer for these tensors, where they are; they have one type and may be stored."""
     x = next(iter(tensors.values()))
     return compiled(name, recipe, x.dtype, vector_dtype or x.dtype,
                     tuple(os.fspath(p) for p in path),
-                    tuple(sorted(storages_of(tensors).items())), place_of(x).target)
+                    tuple(sorted(storages_of(tensors).items())), place_of(x).target, keeps)
+
+
+def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
+         tensors: dict[str, torch.Tensor], vectors: dict[str, torch.Tensor] | None = None,
+         gradients: dict[str, str] | None = None):
+    """A layer's outputs, of which it keeps what linear layers behind it would keep if a
+    module remembers that they do. ``gradients`` names those that are not called "d<input>".
+    """
+    vectors = vectors or {}
+    x = next(iter(tensors.values()))
+    keeps = isinstance(state, Memory) and state.offers(place_of(x).is_capturing)
+    layer = _layer(name, recipe, path, next((v.dtype for v in vectors.values()), None), keeps,
+                   **tensors)
+    inputs, kept = tensors | vectors, {}
+    names = tuple((n, (gradients or {}).get(n, f"d{n}")) for n in inputs)
+    results = LayerFunction.apply(layer, hypers, _state(layer, state, x), names, kept,
+                                  *inputs.values())
+    outputs = results if isinstance(results, tuple) else (results,)
+    for role, y in zip(layer.forward.roles(RoleKind.OUTPUT), outputs, strict=True):
+        if role in kept:
+            storage = layer.forward.storages[f"{role}.kept"]
+            state.remember(KEEPER.offer(y, storage, kept[role]))
+    return results
 
 
 def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -83,8 +104,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
     _check_places("rms_norm", x=x, weight=weight)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    layer = _layer("rms_norm", recipe, path, weight.dtype, x=x)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state, x), ("x", "weight"), x, weight)
+    return _run("rms_norm", recipe, path, state, (eps,), {"x": x}, {"weight": weight})
 
 
 def add_rms_norm(
@@ -98,25 +118,22 @@ def add_rms_norm(
             f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
             f"{residual.dtype}; they must be alike")
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    layer = _layer("add_rms_norm", recipe, path, weight.dtype, x=x, residual=residual)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state, x),
-                               ("x", ("residual", "dx"), "weight"), x, residual, weight)
+    return _run("add_rms_norm", recipe, path, state, (eps,), {"x": x, "residual": residual},
+                {"weight": weight}, {"residual": "dx"})
 
 
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *,
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
     _check_places("layer_norm", x=x, weight=weight, bias=bias)
-    layer = _layer("layer_norm", recipe, path, weight.dtype, x=x)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state, x), ("x", "weight", "bias"),
-                               x, weight, bias)
+    return _run("layer_norm", recipe, path, state, (eps,), {"x": x},
+                {"weight": weight, "bias": bias})
 
 
 def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
                state: dict | None) -> torch.Tensor:
     _check_places(name, x=x)
-    layer = _layer(name, recipe, path, x=x)
-    return LayerFunction.apply(layer, (), _state(layer, state, x), ("x",), x)
+    return _run(name, recipe, path, state, (), {"x": x})
 
 
 def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
@@ -134,8 +151,7 @@ def gelu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
 def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
            state: dict | None) -> torch.Tensor:
     _check_gated(name, gate, up)
-    layer = _layer(name, recipe, path, gate=gate, up=up)
-    return LayerFunction.apply(layer, (), _state(layer, state, gate), ("gate", "up"), gate, up)
+    return _run(name, recipe, path, state, (), {"gate": gate, "up": up})
 
 
 def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
@@ -191,10 +207,9 @@ def cross_entropy(
     classes = _classes(x, target, ignore_index)
     if x.shape[-1] > 1 << 24:
         raise ValueError(f"cross_entropy knows 2**24 classes, got {x.shape[-1]}")
-    layer = _layer("cross_entropy", recipe, path, torch.float32, x=x)
     numbers = torch.arange(x.shape[-1], dtype=torch.float32, device=x.device)
-    losses = LayerFunction.apply(layer, (), _state(layer, state, x), ("x", "target", "column"),
-                                 x, classes, numbers)
+    losses = _run("cross_entropy", recipe, path, state, (), {"x": x},
+                  {"target": classes, "column": numbers})
     if reduction == "none":
         return losses.to(x.dtype)
     total = losses.sum()
@@ -240,7 +255,7 @@ class _Compressed:
     def _set_recipe(self, recipe: str, path: Path) -> None:
         self.recipe, self.path = recipe, tuple(os.fspath(p) for p in path)
         #: What the recipe keeps from step to step, by plane: scales of delayed scaling.
-        self._kept: dict[str, torch.Tensor] = {}
+        self._kept = Memory()
 
     def _apply(self, fn, recurse=True):
         """Takes what is kept along, as ``.to("cuda")`` does parameters; its type stays."""
@@ -356,46 +371,12 @@ class GeGLU(_Compressed, torch.nn.Module):
         return gated_linear("geglu", gate, up, linear.weight, linear.bias, **self._options)
 
 
-class _Keeper:
-    """Keeps a matrix product's input; products of the same input share what is kept."""
-
-    def __init__(self):
-        self._last = threading.local()
-
-    def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
-        """The planes that the backward pass needs, and the rows and columns."""
-        shape, place = rows_of(x), place_of(x)
-        identity = id(x) if isinstance(x, StoredTensor) else x.data_ptr()
-        # A graph keeps it itself, whenever it runs.
-        key = (layer, x._version, identity, place.stream, place.is_capturing)
-        if kept := self._find(x, key):
-            return kept, shape
-        planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
-        planes |= planes_of({"x": x})
-        layer.forward.run(shape, planes)
-        kept = [planes[name] for name in layer.restored]
-        # Autograd alone decides how long they live.
-        self._last.kept = weakref.ref(x), key, [weakref.ref(plane) for plane in kept]
-        return kept, shape
-
-    def _find(self, x: torch.Tensor, key: tuple) -> list | None:
-        """What is kept of the tensor, if it is the last one and unchanged."""
-        last, known, planes = getattr(self._last, "kept", (None, None, ()))
-        if last is None or last() is not x or known != key:
-            return None
-        alive = [plane() for plane in planes]
-        return None if any(plane is None for plane in alive) else alive
-
-
-_KEEPER = _Keeper()
-
-
 class _LinearFunction(torch.autograd.Function):
     """A matrix product that keeps its input as the recipe says."""
 
     @staticmethod
     def forward(ctx, layer: Layer, state: dict, x, weight, bias):
-        planes, ctx.shape = _KEEPER.keep(layer, state, x)
+        planes, ctx.shape = KEEPER.keep(layer, state, x)
         ctx.save_for_backward(weight, *planes)
         ctx.layer, ctx.has_bias = layer, bias is not None
         return functional.linear(decoded(x), weight, bias)

@@ -35,6 +35,11 @@ tandem.strategy @assign_c4 compute(<f32, f32>) {
 
 // -----
 
+// expected-error @+1 {{'tandem.keep_outputs' op names @missing, which is no function of this module}}
+tandem.keep_outputs @missing
+
+// -----
+
 func.func @decode_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>) {
   // expected-error @+1 {{'tandem.decode' op value must be 'tensor<?xf32>' as stored, got 'tensor<?xbf16>'}}
   %0 = tandem.decode %p : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> tensor<?xbf16>

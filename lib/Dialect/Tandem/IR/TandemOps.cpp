@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Support/FloatFormat.h"
@@ -93,6 +94,19 @@ LogicalResult SaveOp::verify() {
            << "; that is row or column, of a tensor with one dimension, got "
            << getValue().getType();
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// KeepOutputs
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+KeepOutputsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  // (C1)
+  if (symbolTable.lookupNearestSymbolFrom<func::FuncOp>(*this, getGraphAttr()))
+    return success();
+  return emitOpError("names ")
+         << getGraphAttr() << ", which is no function of this module";
 }
 
 //===----------------------------------------------------------------------===//

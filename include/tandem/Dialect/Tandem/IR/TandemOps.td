@@ -200,6 +200,29 @@ def Tandem_RestoreOp : Tandem_Op<"restore", [Pure]> {
   let assemblyFormat = "$name attr-dict `:` type($result)";
 }
 
+def Tandem_KeepOutputsOp
+    : Tandem_Op<"keep_outputs", [HasParent<"::mlir::ModuleOp">,
+                                 DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "keep what linear layers behind a layer keep";
+  let description = [{
+    Has a layer's forward pass keep, besides its outputs, what the linear layers that take
+    them keep: each output whose role has `consumer = linear` is also saved, as
+    "<name>.kept", and as the strategy stores what is `saved consumer(linear)`. So it is
+    quantized by the kernel that makes it. Nothing restores it: its planes go to the linear
+    layers.
+
+    Constraint: (C1) the symbol is a function of the same module.
+
+    Example:
+
+    ```mlir
+    tandem.keep_outputs @rms_norm
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$graph);
+  let assemblyFormat = "$graph attr-dict";
+}
+
 def Tandem_DecodeOp : Tandem_Op<"decode", [Pure]> {
   let summary = "the real value of a stored tensor";
   let description = [{

@@ -53,7 +53,7 @@ def ConnectSaves : Pass<"tandem-connect-saves", "::mlir::ModuleOp"> {
     the last kind of consumer.
 
     What a strategy stores as it does an input of the function is not stored again: see
-    `-tandem-apply-strategy`.
+    `-tandem-apply-strategy`. A `tandem.keep_outputs` of a function has it save outputs too.
 
     Example: `test/Dialect/Tandem/connect-saves.mlir`
 
