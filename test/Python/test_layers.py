@@ -20,7 +20,7 @@ from support.launch import Tensor, aligned_copy, launch
 from tandem._kernel import RoleKind
 
 LAYERS = {"rms_norm": {"eps": 1e-6}, "add_rms_norm": {"eps": 1e-6}, "layer_norm": {"eps": 1e-5}, "silu": {},
-          "gelu": {}, "swiglu": {}, "geglu": {}, "cross_entropy": {}, "rope": {}, "keep": {}}
+          "gelu": {}, "gelu_tanh": {}, "swiglu": {}, "geglu": {}, "geglu_tanh": {}, "cross_entropy": {}, "rope": {}, "keep": {}}
 SHAPES = ((1, 1), (3, 15), (2, 17), (5, 64), (2, 1000), (70, 33))
 KINDS = ("ordinary", "zeros", "huge", "subnormal", "special")
 #: What the interpreter calls an input that the compiler does not keep twice.
@@ -144,7 +144,7 @@ def test_passes_against_the_interpreter(layer, recipe, kind):
 
 
 @pytest.mark.parametrize("recipe", tandem.recipes())
-@pytest.mark.parametrize("layer", ("swiglu", "geglu"))
+@pytest.mark.parametrize("layer", ("swiglu", "geglu", "geglu_tanh"))
 def test_outputs_again(layer, recipe):
     """What restores the same tensors; under fp32, the very output."""
     function = f"{layer}_again"

@@ -9,6 +9,8 @@
 #===----------------------------------------------------------------------===#
 
 import copy
+import functools
+import math
 
 import pytest
 
@@ -33,17 +35,17 @@ class Gated(torch.nn.Module):
         return self.function(gate) * up
 
 
-def gelu(x):
-    return torch.nn.functional.gelu(x, approximate="tanh")
-
+gelu_tanh = functools.partial(torch.nn.functional.gelu, approximate="tanh")
 
 MODULES = {
     "RMSNorm": (lambda **o: nn.RMSNorm(48, 1e-6, **o), lambda: torch.nn.RMSNorm(48, 1e-6)),
     "LayerNorm": (lambda **o: nn.LayerNorm(48, **o), lambda: torch.nn.LayerNorm(48)),
     "SiLU": (lambda **o: nn.SiLU(**o), torch.nn.SiLU),
-    "GELU": (lambda **o: nn.GELU(**o), lambda: torch.nn.GELU("tanh")),
+    "GELU": (lambda **o: nn.GELU(**o), torch.nn.GELU),
+    "GELU by tanh": (lambda **o: nn.GELU("tanh", **o), lambda: torch.nn.GELU("tanh")),
     "SwiGLU": (lambda **o: nn.SwiGLU(**o), lambda: Gated(torch.nn.functional.silu)),
-    "GeGLU": (lambda **o: nn.GeGLU(**o), lambda: Gated(gelu)),
+    "GeGLU": (lambda **o: nn.GeGLU(**o), lambda: Gated(torch.nn.functional.gelu)),
+    "GeGLU by tanh": (lambda **o: nn.GeGLU("tanh", **o), lambda: Gated(gelu_tanh)),
     "Linear": (lambda **o: nn.Linear(48, 20, **o), lambda: torch.nn.Linear(48, 20)),
 }
 
@@ -65,7 +67,7 @@ def pair(name, recipe, dtype=torch.float32):
 
 
 def inputs_of(name, shape=(3, 5, 48), dtype=torch.float32):
-    count = 2 if name.endswith("GLU") else 1
+    count = 2 if "GLU" in name else 1
     torch.manual_seed(3)
     return [torch.randn(shape, dtype=dtype).requires_grad_() for _ in range(count)]
 
@@ -380,6 +382,21 @@ class LlamaRMSNorm(torch.nn.Module):
         return self.weight * (x * torch.rsqrt(variance + self.variance_epsilon))
 
 
+class GELUActivation(torch.nn.Module):
+    """Transformers' "gelu"."""
+
+    def forward(self, x):
+        return x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
+
+
+class NewGELUActivation(torch.nn.Module):
+    """Transformers' "gelu_new"."""
+
+    def forward(self, x):
+        inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
+        return 0.5 * x * (1.0 + torch.tanh(inner))
+
+
 class LlamaMLP(torch.nn.Module):
     def __init__(self, size, act):
         super().__init__()
@@ -422,19 +439,25 @@ def test_a_model_is_swapped():
 
 def test_activations_and_losses_are_swapped():
     model = torch.nn.ModuleDict({
-        "silu": torch.nn.SiLU(), "gelu": torch.nn.GELU("tanh"),
+        "silu": torch.nn.SiLU(), "gelu": torch.nn.GELU(), "tanh": torch.nn.GELU("tanh"),
+        "bert": GELUActivation(), "gpt2": NewGELUActivation(),
         "loss": torch.nn.CrossEntropyLoss(ignore_index=3, reduction="sum")})
     done = tandem.torch.compress_activations(model)
     assert done.swapped == {"silu": "SiLU -> SiLU", "gelu": "GELU -> GELU",
+                            "tanh": "GELU -> GELU", "bert": "GELUActivation -> GELU",
+                            "gpt2": "NewGELUActivation -> GELU",
                             "loss": "CrossEntropyLoss -> CrossEntropyLoss"}
     assert all(isinstance(m, nn._Compressed) for m in model.values())
+    assert [model[name].approximate for name in ("gelu", "tanh", "bert", "gpt2")] == [
+        "none", "tanh", "none", "tanh"]
     x, target = logits(8, 9)
     target = target.where(target >= 0, 3)
     assert error(model["loss"](x, target), torch.nn.functional.cross_entropy(
         x.double(), target, ignore_index=3, reduction="sum")) < 1e-6
 
 
-@pytest.mark.parametrize("act", (torch.nn.SiLU(), torch.nn.GELU("tanh")))
+@pytest.mark.parametrize("act", (torch.nn.SiLU(), torch.nn.GELU(), torch.nn.GELU("tanh"),
+                                 GELUActivation(), NewGELUActivation()))
 @pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat", "te-delayed"))
 def test_products_are_computed_again(recipe, act):
     """Without keeping them; gradients but that of the matrix behind are the same."""
@@ -490,7 +513,7 @@ def test_recomputing():
     with pytest.raises(ValueError, match="weight of gated_linear is on meta"):
         nn.gated_linear("swiglu", torch.ones(2, 8), torch.ones(2, 8),
                         torch.ones(4, 8, device="meta"))
-    with pytest.raises(ValueError, match="is of 'swiglu' or 'geglu', got 'silu'"):
+    with pytest.raises(ValueError, match="is of 'swiglu', 'geglu' or 'geglu_tanh', got 'silu'"):
         nn.gated_linear("silu", torch.ones(2, 8), torch.ones(2, 8), torch.ones(4, 8))
 
 
@@ -503,7 +526,6 @@ def test_what_does_not_fit_is_left():
         "wide": torch.nn.RMSNorm((4, 8)),
         "doubled": Doubled(8, 8),
         "other": torch.nn.GroupNorm(2, 8),
-        "erf": torch.nn.GELU(),
         "smooth": torch.nn.CrossEntropyLoss(label_smoothing=0.1),
         "block": LlamaMLP(8, torch.nn.ReLU())})
     done = tandem.torch.compress_activations(model)
@@ -511,10 +533,9 @@ def test_what_does_not_fit_is_left():
         "plain": "it has no weight or no bias",
         "wide": "it normalizes more than the last dimension",
         "other": "GroupNorm is no norm that is known here",
-        "erf": "it computes GELU by erf, and what there is here by tanh",
         "smooth": "it weighs classes or smooths labels",
         "doubled": "Doubled may compute more than torch.nn.Linear",
-        "block": "its activation ReLU is neither SiLU nor GELU by tanh"}
+        "block": "its activation ReLU is neither SiLU nor GELU"}
     assert "wide: left alone, it normalizes" in str(done)
 
 
@@ -525,6 +546,9 @@ def test_refusals(tmp_path):
         nn.SwiGLU()(torch.ones(1, 8).double(), torch.ones(1, 8).double())
     with pytest.raises(ValueError, match=r"gate is \(1, 8\) of torch.float32, up is \(1, 9\)"):
         nn.SwiGLU()(torch.ones(1, 8), torch.ones(1, 9))
+    for use in (nn.GELU, nn.GeGLU, lambda how: nn.gelu(torch.ones(8), approximate=how)):
+        with pytest.raises(ValueError, match="is 'none', for erf, or 'tanh', got 'erf'"):
+            use("erf")
     with pytest.raises(ValueError, match="normalizes the last dimension"):
         nn.RMSNorm((4, 8))
     with pytest.raises(ValueError, match="normalizes the last dimension"):

@@ -142,10 +142,17 @@ def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
     return _pointwise("silu", x, recipe, path, state)
 
 
-def gelu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
+def _by(name: str, approximate: str) -> str:
+    """The layer of GELU or of what is made of it, by erf or by tanh."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"approximate is 'none', for erf, or 'tanh', got {approximate!r}")
+    return name if approximate == "none" else f"{name}_tanh"
+
+
+def gelu(x: torch.Tensor, *, approximate: str = "none", recipe: str = "coat", path: Path = (),
          state: dict | None = None) -> torch.Tensor:
-    """:func:`torch.nn.functional.gelu` by tanh."""
-    return _pointwise("gelu", x, recipe, path, state)
+    """:func:`torch.nn.functional.gelu`, by erf or approximated by tanh."""
+    return _pointwise(_by("gelu", approximate), x, recipe, path, state)
 
 
 def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
@@ -168,10 +175,10 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: 
     return _gated("swiglu", gate, up, recipe, path, state)
 
 
-def geglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),
-          state: dict | None = None) -> torch.Tensor:
-    """gelu(gate) * up, GELU by tanh."""
-    return _gated("geglu", gate, up, recipe, path, state)
+def geglu(gate: torch.Tensor, up: torch.Tensor, *, approximate: str = "none",
+          recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
+    """gelu(gate) * up, see :func:`gelu`."""
+    return _gated(_by("geglu", approximate), gate, up, recipe, path, state)
 
 
 def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.Tensor:
@@ -235,10 +242,11 @@ def gated_linear(
     bias: torch.Tensor | None = None, *, recipe: str = "coat", path: Path = (),
     state: dict | None = None,
 ) -> torch.Tensor:
-    """:func:`linear` of "swiglu" or "geglu", whose product is not kept: the backward pass
-    computes it again of what is kept of ``gate`` and ``up``."""
-    if name not in ("swiglu", "geglu"):
-        raise ValueError(f"gated_linear is of 'swiglu' or 'geglu', got {name!r}")
+    """:func:`linear` of "swiglu", "geglu" or "geglu_tanh", whose product is not kept: the
+    backward pass computes it again of what is kept of ``gate`` and ``up``."""
+    if name not in ("swiglu", "geglu", "geglu_tanh"):
+        raise ValueError(
+            f"gated_linear is of 'swiglu', 'geglu' or 'geglu_tanh', got {name!r}")
     _check_gated(name, gate, up)
     _check_places("gated_linear", gate=gate, weight=weight, bias=bias)
     if torch.is_autocast_enabled(gate.device.type):
@@ -316,14 +324,19 @@ class SiLU(_Compressed, torch.nn.Module):
 
 
 class GELU(_Compressed, torch.nn.Module):
-    """``torch.nn.GELU("tanh")``."""
+    """:class:`torch.nn.GELU`, by erf or approximated by tanh."""
 
-    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+    def __init__(self, approximate: str = "none", *, recipe: str = "coat", path: Path = ()):
         super().__init__()
         self._set_recipe(recipe, path)
+        _by("gelu", approximate)
+        self.approximate = approximate
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return gelu(x, **self._options)
+        return gelu(x, approximate=self.approximate, **self._options)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
 
 
 class CrossEntropyLoss(_Compressed, torch.nn.Module):
@@ -356,19 +369,25 @@ class SwiGLU(_Compressed, torch.nn.Module):
 
 
 class GeGLU(_Compressed, torch.nn.Module):
-    """gelu(gate) * up, GELU by tanh: ``torch.nn.GELU("tanh")``."""
+    """gelu(gate) * up, with :class:`torch.nn.GELU` by erf or approximated by tanh."""
 
-    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+    def __init__(self, approximate: str = "none", *, recipe: str = "coat", path: Path = ()):
         super().__init__()
         self._set_recipe(recipe, path)
+        _by("geglu", approximate)
+        self.approximate = approximate
 
     def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        return geglu(gate, up, **self._options)
+        return geglu(gate, up, approximate=self.approximate, **self._options)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
 
     def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
                     linear: torch.nn.Linear) -> torch.Tensor:
         """linear(self(gate, up)), see :func:`gated_linear`."""
-        return gated_linear("geglu", gate, up, linear.weight, linear.bias, **self._options)
+        return gated_linear(_by("geglu", self.approximate), gate, up, linear.weight,
+                            linear.bias, **self._options)
 
 
 class _LinearFunction(torch.autograd.Function):
