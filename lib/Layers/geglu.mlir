@@ -4,7 +4,7 @@
 func.func @geglu(
     %gate: tensor<?x?xf32> {tandem.role = #tandem.role<input "gate">},
     %up: tensor<?x?xf32> {tandem.role = #tandem.role<input "up">},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>}) -> tensor<?x?xf32> {
   %one = arith.constant 1.0 : f32
   %half = arith.constant 0.5 : f32
   %root = arith.constant 0.7071067811865476 : f32
@@ -30,9 +30,9 @@ func.func @geglu(
 // dup = dy * gelu(gate), dgate = dy * up * slope, where
 // slope = (1 + erf(gate / sqrt(2))) / 2 + gate * exp(-gate^2 / 2) / sqrt(2 pi).
 func.func @geglu_backward(
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
-    %dgate: tensor<?x?xf32> {tandem.role = #tandem.role<output "dgate">},
-    %dup: tensor<?x?xf32> {tandem.role = #tandem.role<output "dup">})
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
+    %dgate: tensor<?x?xf32> {tandem.role = #tandem.role<output "dgate", consumer = linear, flow = gradient>},
+    %dup: tensor<?x?xf32> {tandem.role = #tandem.role<output "dup", consumer = linear, flow = gradient>})
     -> (tensor<?x?xf32>, tensor<?x?xf32>) attributes {tandem.forward = @geglu} {
   %gate = tandem.restore "gate" : tensor<?x?xf32>
   %up = tandem.restore "up" : tensor<?x?xf32>
@@ -69,7 +69,7 @@ func.func @geglu_backward(
 // The forward pass's product again, of what it has saved, so that a matrix product behind
 // it need not keep it.
 func.func @geglu_again(
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">})
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>})
     -> tensor<?x?xf32> attributes {tandem.forward = @geglu} {
   %gate = tandem.restore "gate" : tensor<?x?xf32>
   %up = tandem.restore "up" : tensor<?x?xf32>

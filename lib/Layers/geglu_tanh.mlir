@@ -5,7 +5,7 @@
 func.func @geglu_tanh(
     %gate: tensor<?x?xf32> {tandem.role = #tandem.role<input "gate">},
     %up: tensor<?x?xf32> {tandem.role = #tandem.role<input "up">},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>}) -> tensor<?x?xf32> {
   %one = arith.constant 1.0 : f32
   %half = arith.constant 0.5 : f32
   %root = arith.constant 0.7978845608028654 : f32
@@ -36,9 +36,9 @@ func.func @geglu_tanh(
 // With t the hyperbolic tangent: dup = dy * gelu(gate), dgate = dy * up * slope, where
 // slope = (1 + t) / 2 + gate * (1 - t^2) / 2 * sqrt(2/pi) * (1 + 3 * 0.044715 gate^2).
 func.func @geglu_tanh_backward(
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
-    %dgate: tensor<?x?xf32> {tandem.role = #tandem.role<output "dgate">},
-    %dup: tensor<?x?xf32> {tandem.role = #tandem.role<output "dup">})
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
+    %dgate: tensor<?x?xf32> {tandem.role = #tandem.role<output "dgate", consumer = linear, flow = gradient>},
+    %dup: tensor<?x?xf32> {tandem.role = #tandem.role<output "dup", consumer = linear, flow = gradient>})
     -> (tensor<?x?xf32>, tensor<?x?xf32>) attributes {tandem.forward = @geglu_tanh} {
   %gate = tandem.restore "gate" : tensor<?x?xf32>
   %up = tandem.restore "up" : tensor<?x?xf32>
@@ -81,7 +81,7 @@ func.func @geglu_tanh_backward(
 // The forward pass's product again, of what it has saved, so that a matrix product behind
 // it need not keep it.
 func.func @geglu_tanh_again(
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">})
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>})
     -> tensor<?x?xf32> attributes {tandem.forward = @geglu_tanh} {
   %gate = tandem.restore "gate" : tensor<?x?xf32>
   %up = tandem.restore "up" : tensor<?x?xf32>

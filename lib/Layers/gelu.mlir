@@ -3,7 +3,7 @@
 // GELU (Hendrycks and Gimpel 2016): y = x * (1 + erf(x / sqrt(2))) / 2.
 func.func @gelu(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>}) -> tensor<?x?xf32> {
   %one = arith.constant 1.0 : f32
   %half = arith.constant 0.5 : f32
   %root = arith.constant 0.7071067811865476 : f32
@@ -24,8 +24,8 @@ func.func @gelu(
 
 // dx = dy * slope, where slope = (1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) / sqrt(2 pi).
 func.func @gelu_backward(
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
-    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx">})
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
+    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx", consumer = linear, flow = gradient>})
     -> tensor<?x?xf32> attributes {tandem.forward = @gelu} {
   %x = tandem.restore "x" : tensor<?x?xf32>
   %one = arith.constant 1.0 : f32

@@ -4,7 +4,7 @@
 // y = x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2.
 func.func @gelu_tanh(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>}) -> tensor<?x?xf32> {
   %one = arith.constant 1.0 : f32
   %half = arith.constant 0.5 : f32
   %root = arith.constant 0.7978845608028654 : f32
@@ -31,8 +31,8 @@ func.func @gelu_tanh(
 // With t the hyperbolic tangent: dx = dy * slope, where
 // slope = (1 + t) / 2 + x * (1 - t^2) / 2 * sqrt(2/pi) * (1 + 3 * 0.044715 x^2).
 func.func @gelu_tanh_backward(
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
-    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx">})
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
+    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx", consumer = linear, flow = gradient>})
     -> tensor<?x?xf32> attributes {tandem.forward = @gelu_tanh} {
   %x = tandem.restore "x" : tensor<?x?xf32>
   %one = arith.constant 1.0 : f32
