@@ -133,6 +133,7 @@ void addPairParts(Parts &parts);
 void addFmaParts(Parts &parts);
 void addConversionParts(Parts &parts);
 void addPowerParts(Parts &parts);
+void addFunctionParts(Parts &parts);
 void addCodeParts(Parts &parts);
 void addExpansionParts(Parts &parts);
 void addPrecisionParts(Parts &parts);

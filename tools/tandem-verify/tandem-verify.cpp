@@ -61,6 +61,7 @@ static Parts makeParts() {
   addFmaParts(parts);
   addConversionParts(parts);
   addPowerParts(parts);
+  addFunctionParts(parts);
   addCodeParts(parts);
   addExpansionParts(parts);
   addPrecisionParts(parts);

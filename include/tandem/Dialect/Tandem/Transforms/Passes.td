@@ -122,6 +122,13 @@ def PrintSaves : Pass<"tandem-print-saves", "::mlir::ModuleOp"> {
     `hidden`. What is stored once for a whole tensor is not counted. The module stays as
     it is.
 
+    Below are the tensors that a backward pass could compute again of others that it has,
+    of what is saved and of inputs that it takes too: what that spares, and the float
+    operations that it takes for each element, with transcendental functions by name.
+    Each row takes the others as kept; operations that two share count in both. An output
+    that this function does not keep, but the one behind it may, spares what that one
+    would keep.
+
     Example: `test/Dialect/Tandem/print-saves.mlir`
   }];
   let options = [
