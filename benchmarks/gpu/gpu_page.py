@@ -33,7 +33,8 @@ instead. Every kernel's step is compared with the CPU's, all planes and all bits
 tensors of 0 to a million elements, most of them aligned as a single element only, and a step that is skipped. Then steps are measured
 over one tensor of 10^9 elements, or as many as fit, and over the 400 tensors of a GPT-2 with 102.6 million, both in one
 launch for each phase; what a step reads and writes is set beside a copy within the device's memory. The passes of
-[layers](Layers.md) are compared in the same way, under `bf16` and `coat`, and measured over rows of 4096.
+[layers](Layers.md) are compared in the same way, under `bf16` and `coat`, and measured over rows of 4096. cuBLASLt's
+products of 8-bit floats are compared with sums in f64, and measured beside those of bf16.
 
 ## Goals
 
@@ -129,6 +130,18 @@ def layers(report: dict) -> str:
             + table(["", "", "ms"], rows) + "\n")
 
 
+def products(report: dict) -> str:
+    """Products of matrices, of 8-bit floats and of bf16."""
+    rows = [[row["product"], row["verdict"], f"{row['ms']:.3f}" if row["ms"] else "",
+             f"{row['tflop_per_s']:.0f}" if row["ms"] else ""]
+            for row in report.get("products", ())]
+    if not rows:
+        return ""
+    size = " by ".join(str(report["products"][0][of]) for of in ("rows", "depth", "columns"))
+    return (f"\n### Products of matrices\n\nBy cuBLASLt, {size}.\n\n"
+            + table(["", "", "ms", "TFLOP/s"], rows) + "\n")
+
+
 def host(report: dict) -> str:
     rows = [[count, f"{times['launch']:.1f}", f"{times['same_list']:.1f}",
              f"{times['changed_per_tensor']:.3f}",
@@ -159,7 +172,7 @@ def render(report: dict | None) -> str:
                               "bitsandbytes", "liger_kernel") if name in report["machine"])
         where += f". {machine_text(report)} {versions}"
     return "\n".join([HEAD, "## Results", "", where, "", kernels(report),
-                      peers(report) + layers(report) + host(report)])
+                      peers(report) + layers(report) + products(report) + host(report)])
 
 
 def main() -> None:

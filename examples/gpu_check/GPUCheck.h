@@ -139,6 +139,22 @@ HostTimes measureHost(tdm_device *gpu, tdm_kernel *kernel,
 /// Bytes read and written in a second by a copy within the device's memory.
 double measureCopy(tdm_device *gpu);
 
+/// A product of matrices by cuBLASLt.
+struct ProductRow {
+  std::string name;
+  uint32_t x, w;
+  bool isFast;
+  /// "right", or why it is not.
+  std::string verdict;
+  /// Of what the times are.
+  int64_t rows = 0, columns = 0, depth = 0;
+  double milliseconds = 0, teraflops = 0;
+};
+
+/// Checks small products, and measures such of a linear layer of some width
+/// with twice as many rows.
+std::vector<ProductRow> measureProducts(tdm_device *gpu, int64_t width);
+
 } // namespace gpucheck
 
 #endif // TANDEM_EXAMPLES_GPUCHECK_H

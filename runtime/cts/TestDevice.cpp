@@ -27,7 +27,9 @@ using namespace tandem::cts;
 /// and nothing is kept on disk.
 static const bool driverIsSet =
     setenv("TANDEM_CUDA_DRIVER", TANDEM_FAKE_CUDA, /*replace=*/0) == 0 &&
-    setenv("TANDEM_CACHE_DIR", "", /*replace=*/1) == 0;
+    setenv("TANDEM_CACHE_DIR", "", /*replace=*/1) == 0 &&
+    (!isFakeDriver() ||
+     setenv("TANDEM_CUBLASLT", TANDEM_FAKE_CUBLASLT, /*replace=*/1) == 0);
 
 bool tandem::cts::isFakeDriver() {
   return std::strcmp(std::getenv("TANDEM_CUDA_DRIVER"), TANDEM_FAKE_CUDA) == 0;

@@ -103,6 +103,26 @@ def test_times(program, tmp_path):
     assert set(content["host_us"]) == {"400", "4000"}
 
 
+def test_products(program, tmp_path):
+    """By libraries that stand in for CUDA's; without cuBLASLt the check goes on."""
+    package, report = tmp_path / "adamw.tdm", tmp_path / "report.json"
+    compiled("adamw", "bf16").save(package, ["x86-64", "sm_90"])
+
+    def products(library):
+        run(program, "--elements=1000", "--tensors=1", "--width=32", f"--json={report}", package,
+            TANDEM_CUDA_DRIVER=str(RUNTIME / "cts" / "libtandem_fake_cuda.so"),
+            TANDEM_CACHE_DIR=str(tmp_path), TANDEM_CUBLASLT=str(library))
+        return json.loads(report.read_text())["products"]
+
+    rows = products(RUNTIME / "cts" / "libtandem_fake_cublaslt.so")
+    assert [row["product"] for row in rows] == [
+        "bf16 by bf16", "E4M3 by E4M3", "E4M3 by E4M3, fast sums", "E5M2 by E4M3"]
+    assert {row["verdict"] for row in rows} == {"right"}
+    assert all(row["ms"] > 0 and row["rows"] == 64 for row in rows)
+    rows = products(tmp_path / "nowhere.so")
+    assert all("there is no cuBLASLt" in row["verdict"] for row in rows)
+
+
 def test_what_does_not_run_is_no_success(program, tmp_path):
     kernel = compiled("sgd", "fp32")
     late, lacking = tmp_path / "late.tdm", tmp_path / "lacking.tdm"

@@ -87,7 +87,9 @@ def measured(tmp_path, monkeypatch, *arguments):
         for name, ms in (("rms_norm", 1.0), ("rms_norm_backward", 2.5))]
     report.write_text(json.dumps({
         "device": "a GPU", "target": "sm_90", "driver": 13000, "copy_gb_per_s": 10.0,
-        "multiprocessors": 100, "kernels": [kernel, kernel | {"verdict": "late", "times": []}, *passes],
+        "multiprocessors": 100, "products": [{
+            "product": "E4M3 by E4M3", "verdict": "right", "rows": 8192, "columns": 4096,
+            "depth": 4096, "ms": 0.25, "tflop_per_s": 1099.5}], "kernels": [kernel, kernel | {"verdict": "late", "times": []}, *passes],
         "host_us": {"400": {"launch": 3.0, "same_list": 4.0, "changed_per_tensor": 0.2}}}))
     prepared.write_text(json.dumps({"instructions": {"adamw under bf16": 25600},
                                     "made": {"commit": "f00d" * 10}}))
@@ -122,6 +124,7 @@ def test_peers_without_a_gpu(tmp_path, monkeypatch, capsys):
     assert "100% achieved" in text and "torch fused AdamW, host" in text
     page = gpu_page.render(found)
     assert "| Tandem, coat | rms_norm | 3.500 |" in page and "| torch | swiglu |" in page
+    assert "| E4M3 by E4M3 | right | 0.250 | 1100 |" in page
     assert "3 of 4 kernels leave the CPU's bits" in page
     assert "| adamw under bf16 | equal | 14 | 2.000 | 7 | 70% | 100% |" in page
     assert "| torch fused AdamW, f32 | GPT-2 |" in page and "30.0 ms where the driver" in page

@@ -136,7 +136,7 @@ def _recompute(block: nn.GatedMLP) -> str:
 
 
 def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
-                         recompute: bool = False,
+                         recompute: bool = False, products: str = "bf16",
                          path: Sequence[str | os.PathLike] = ()) -> Compression:
     """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and
     cross entropies, in place, for modules that keep their activations as the recipe says.
@@ -152,11 +152,17 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
     The backward pass computes it again of what is kept of its two factors: one more pass
     over them, a byte for each element less under ``coat`` (docs/Activations.md).
 
+    With ``products="fp8"`` linear layers multiply 8-bit floats where they can, see
+    :class:`tandem.torch.nn.Linear`.
+
     Returns:
         what was swapped, and what was left alone and why.
     """
     done = Compression()
     _swap_children(model, "", {"recipe": recipe, "path": path}, recompute, done)
+    for name in done.swapped:
+        if isinstance(module := model.get_submodule(name), nn.Linear):
+            module.products = products
     return done
 
 

@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from tandem._convert import CPU
 from tandem._kernel import RoleKind
+from tandem.torch import _products
 from tandem.torch._function import LayerFunction
 from tandem.torch._keeper import KEEPER, Memory
 from tandem.torch._layer import Layer, compiled
@@ -224,17 +225,45 @@ def cross_entropy(
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
-           recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
-    """:func:`torch.nn.functional.linear`; what is given the same tensor keeps it once."""
+           recipe: str = "coat", path: Path = (), state: dict | None = None,
+           products: str = "bf16") -> torch.Tensor:
+    """:func:`torch.nn.functional.linear`; what is given the same tensor keeps it once.
+
+    With ``products="fp8"`` a GPU that has them computes its products of 8-bit floats: what
+    is kept of ``x``, and E4M3 codes of ``weight``; in the backward pass E5M2 codes of the
+    gradient. See :class:`Linear`.
+    """
     _check_places("linear", x=x, weight=weight, bias=bias)
+    wide = weight, bias
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
+    if products != "bf16" and _fp8_layer(products, recipe, path, x, weight):
+        return _fp8_linear(x, *wide, recipe, path, state)
     if not torch.is_grad_enabled() or not weight.requires_grad:
         return functional.linear(x, weight, bias)
     layer = _layer("keep", recipe, path, x=x)
     return _LinearFunction.apply(layer, _state(layer, state, x), x, weight, bias)
+
+
+def _fp8_layer(products: str, recipe: str, path: Path, x: torch.Tensor,
+               weight: torch.Tensor) -> bool:
+    """Whether products are those of 8-bit floats, which the recipe must then suit."""
+    if products not in _products.KINDS:
+        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
+    _products.kept_planes(_layer("keep", recipe, path, x=x))
+    return _products.can_multiply(x, weight)
+
+
+def _fp8_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, recipe: str,
+                path: Path, state: dict | None) -> torch.Tensor:
+    layer = _layer("keep", recipe, path, x=x)
+    with torch.no_grad():
+        planes, _ = KEEPER.keep(layer, _state(layer, state, x), x)
+    kept = dict(zip(layer.restored, planes, strict=True))
+    codes, scale = (kept[plane.name] for plane in _products.kept_planes(layer))
+    return _products.FP8Linear.apply(codes, scale, x, weight, bias)
 
 
 def gated_linear(
@@ -465,16 +494,22 @@ class Linear(_Compressed, torch.nn.Linear):
 
     Modules that are given the same tensor, such as a query's, a key's and a value's,
     keep it once. Under autocast it computes in autocast's type.
+
+    With ``products="fp8"`` products are of 8-bit floats where that is possible: on GPUs
+    from sm_89 on, of bfloat16 tensors (or under autocast to it), where rows of a batch,
+    ``in_features`` and ``out_features`` are multiples of 16; elsewhere they are PyTorch's
+    own. The recipe keeps inputs of linear layers in E4M3 with a scale for the tensor.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True,
                  device=None, dtype=None, *, recipe: str = "coat",
-                 path: Path = ()):
+                 path: Path = (), products: str = "bf16"):
         super().__init__(in_features, out_features, bias, device, dtype)
         self._set_recipe(recipe, path)
+        self.products = products
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return linear(x, self.weight, self.bias, **self._options)
+        return linear(x, self.weight, self.bias, **self._options, products=self.products)
 
 
 class GatedMLP(torch.nn.Module):
