@@ -101,9 +101,9 @@ def hypers_of(function):
     return LAYERS.get(function, {})
 
 
-def by_cpu(kernel, planes):
+def by_cpu(kernel, planes, threads=0):
     copy = {name: plane.copy() for name, plane in planes.items()}
-    kernel(copy, **hypers_of(kernel.name))
+    kernel(copy, threads=threads, **hypers_of(kernel.name))
     return copy
 
 
@@ -188,6 +188,43 @@ def test_ptx_against_cpu(layer, recipe, chip):
         function = f"{layer}_backward"
         assert_same(by_ptx(compiled(function, recipe, chip), planes, shape),
                     by_cpu(compiled(function, recipe), planes))
+
+
+#===----------------------------------------------------------------------===#
+# Launches
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize(("function", "phases"), (
+    ("rms_norm", 2), ("rms_norm_backward", 2), ("add_rms_norm", 2),
+    ("add_rms_norm_backward", 2), ("layer_norm", 3), ("layer_norm_backward", 2),
+    ("cross_entropy", 2), ("swiglu", 1)))
+@pytest.mark.parametrize("recipe", ("bf16", "coat", "mxfp8"))
+def test_phases_of_rows_are_one_launch(function, phases, recipe):
+    kernel = compiled(function, recipe)
+    assert (kernel.phases, kernel.launches) == (phases, 1)
+
+
+def test_a_scale_of_all_rows_ends_a_launch():
+    """The rows' maxima and theirs are one launch, what is encoded by them another."""
+    for recipe in ("te-current", "coat"):
+        kernel = compiled("keep", recipe)
+        assert (kernel.phases, kernel.launches) == (3, 2)
+
+
+@pytest.mark.parametrize("recipe", ("bf16", "coat"))
+@pytest.mark.parametrize("layer", ("rms_norm", "layer_norm", "cross_entropy"))
+def test_bands_and_threads(layer, recipe):
+    """Rows that several threads share out, and sums of columns over all of them."""
+    shape, rng = (150, 130), np.random.default_rng(3)
+    planes = planes_for(compiled(layer, recipe), shape, "ordinary", rng)
+    forward = by_cpu(compiled(layer, recipe), planes, threads=3)
+    assert_same(forward, by_interpreter(layer, recipe, planes))
+    planes, shared = backward_planes(layer, recipe, forward, shape, rng)
+    function = f"{layer}_backward"
+    backward = by_cpu(compiled(function, recipe), planes, threads=3)
+    assert_same(backward, by_interpreter(function, recipe, planes, shared))
+    assert_same(by_cpu(compiled(function, recipe), planes, threads=1), backward)
 
 
 #===----------------------------------------------------------------------===#

@@ -356,7 +356,11 @@ def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
     Reductions of earlier phases are read by `tandem.total`. No value is carried
     from phase to phase otherwise: a phase reads its planes again.
 
-    Example: `test/Dialect/Tandem/split-phases.mlir`
+    In a matrix kernel, a phase over elements or rows that needs of the reductions of its
+    launch only those of its own rows and blocks has the attribute `tandem.continues`: it
+    can run over some rows as soon as the phase before it has, in one launch with it.
+
+    Example: `test/Dialect/Tandem/split-phases.mlir`, `split-matrices.mlir`
   }];
   let dependentDialects = ["::mlir::tandem::TandemDialect"];
   let statistics = [Statistic<"numPhases", "phases", "Number of phases of kernels split">];
