@@ -11,6 +11,7 @@
 gives the terms that it stores, `Context.claim_difference` says that those of two
 bodies differ, and `Context.check` finds such inputs, or that there are none."""
 
+import math
 import re
 import time
 from dataclasses import dataclass
@@ -37,16 +38,23 @@ class SmallFormat:
     beyond: int
     #: The number that the next code would be.
     bound: int
+    #: The smallest positive number.
+    least: float
 
 
-SMALL = {"bf16": SmallFormat(8, 7, 0x7F7F, 0x7F80, 2 ** 128),
-         "f16": SmallFormat(5, 10, 0x7BFF, 0x7C00, 2 ** 16),
-         "f8E5M2": SmallFormat(5, 2, 0x7B, 0x7C, 2 ** 16),
-         E4M3: SmallFormat(4, 3, 0x7E, 0x7F, 480)}
+SMALL = {"bf16": SmallFormat(8, 7, 0x7F7F, 0x7F80, 2 ** 128, 2.0 ** -133),
+         "f16": SmallFormat(5, 10, 0x7BFF, 0x7C00, 2 ** 16, 2.0 ** -24),
+         "f8E5M2": SmallFormat(5, 2, 0x7B, 0x7C, 2 ** 16, 2.0 ** -16),
+         E4M3: SmallFormat(4, 3, 0x7E, 0x7F, 480, 2.0 ** -9)}
 
 
 def is_float(type_name):
     return type_name in WIDTHS
+
+
+def product_width(form):
+    """Upper bits of an f64 that a product of the format's numbers may need."""
+    return 12 + 2 * mantissa_bits(form) + 1
 
 
 def mantissa_bits(type_name):
@@ -138,10 +146,12 @@ class Float:
 class Context:
     """One solver and what it is told. With `keeps_payloads` the NaN that an
     operation makes is an operand's, quiet, or the processor's without payload, as
-    on x86; otherwise it may have any bits."""
+    on x86; otherwise it may have any bits. With `factors`, a small format, products
+    in f64 are of two numbers of that format, and may be anything that such products
+    may be."""
 
-    def __init__(self, time_limit=None, keeps_payloads=False):
-        self.keeps_payloads = keeps_payloads
+    def __init__(self, time_limit=None, keeps_payloads=False, factors=None):
+        self.keeps_payloads, self.factors = keeps_payloads, factors
         self.tm = bitwuzla.TermManager()
         options = bitwuzla.Options()
         options.set(Option.PRODUCE_MODELS, True)
@@ -152,6 +162,10 @@ class Context:
             self.solver.configure_terminator(lambda: time.process_time() > end)
         self.rne = self.tm.mk_rm_value(bitwuzla.RoundingMode.RNE)
         self.inputs, self.fresh = {}, 0
+        #: Results in small formats, each with one definition.
+        self.rounded = {}
+        #: A product that may be anything, by its factors, and what must not be.
+        self.only_product, self.mismatches = None, []
 
     # Construction.
 
@@ -342,9 +356,17 @@ class Context:
         result, or have it between them, where no number of the small format is and
         none halfway between two."""
         nearest = self.make(kind, self.rne, *terms)
-        down, up = [self.convert_term(
-            self.make(kind, self.tm.mk_rm_value(mode), *terms), "f64")
-            for mode in (bitwuzla.RoundingMode.RTN, bitwuzla.RoundingMode.RTP)]
+        down, up = [self.convert_term(term, "f64")
+                    for term in self.enclose(kind, terms)]
+        return self.round_between(type_name, down, up, nearest)
+
+    def enclose(self, kind, terms):
+        """An operation rounded down and up."""
+        return [self.make(kind, self.tm.mk_rm_value(mode), *terms)
+                for mode in (bitwuzla.RoundingMode.RTN, bitwuzla.RoundingMode.RTP)]
+
+    def round_between(self, type_name, down, up, nearest):
+        """What two numbers of f32 enclose, rounded; `nearest` has its sign."""
         middle = self.make(
             Kind.FP_MUL, self.rne, self.number("f64", "0.5"),
             self.make(Kind.FP_ADD, self.rne, down, up))
@@ -354,6 +376,53 @@ class Context:
             infinite, self.ite(self.make(Kind.FP_IS_INF, up), up, down), middle)
         return self.round(type_name, exact, self.make(Kind.FP_IS_NEG, nearest),
                           self.make(Kind.FP_IS_NAN, nearest))
+
+    def product(self, a, b):
+        """Of two numbers of the format `factors`, exactly. There is one, whose factors
+        may be different terms, but not different numbers."""
+        terms = [self.convert(x, "f64").term for x in (a, b)]
+        if self.only_product is None:
+            term = self.any_product(self.variable(product_width(self.factors)))
+            self.only_product = terms, Float("f64", term, sources=(a, b))
+        known, product = self.only_product
+        self.mismatches += [self.make(Kind.DISTINCT, x, y)
+                            for x, y in zip(known, terms) if x != y]
+        return product
+
+    def any_product(self, bits):
+        """The f64 whose upper bits these are, as large as products are."""
+        zeros = self.constant(64 - bits.sort().bv_size(), 0)
+        term = self.from_bits("f64", self.make(Kind.BV_CONCAT, bits, zeros)).term
+        self.solver.assert_formula(self.is_product_size(self.factors, term))
+        return term
+
+    def is_product_size(self, form, term):
+        """Whether an f64 is as large as products of the format's numbers are."""
+        magnitude = self.make(Kind.FP_ABS, term)
+        least, above = [self.power_of_two(math.frexp(value ** 2)[1] + shift) for
+                        value, shift in ((SMALL[form].least, -1), (SMALL[form].bound, 0))]
+        return self.any(
+            *(self.make(kind, term) for kind in
+              (Kind.FP_IS_NAN, Kind.FP_IS_INF, Kind.FP_IS_ZERO)),
+            self.make(Kind.AND, self.make(Kind.FP_GEQ, magnitude, least),
+                      self.make(Kind.FP_LT, magnitude, above)))
+
+    def power_of_two(self, exponent):
+        return self.from_bits("f64", self.constant(64, (exponent + 1023) << 52)).term
+
+    def small_fma(self, type_name, operands):
+        """From the exact product: f64's roundings of the sum down and up, and f32's
+        of those, enclose the result as f32's of the exact sum do."""
+        terms = [self.product(*operands[:2]).term,
+                 self.convert(operands[2], "f64").term]
+        modes = bitwuzla.RoundingMode.RTN, bitwuzla.RoundingMode.RTP
+        down, up = [
+            self.convert_term(self.make(
+                Kind.FP_TO_FP_FROM_FP, self.tm.mk_rm_value(mode), term,
+                indices=SORTS["f32"]), "f64")
+            for mode, term in zip(modes, self.enclose(Kind.FP_ADD, terms))]
+        return self.round_between(type_name, down, up,
+                                  self.make(Kind.FP_ADD, self.rne, *terms))
 
     # Operations.
 
@@ -441,7 +510,15 @@ class Context:
         type_name = operands[0].type
         terms = [operand.term for operand in operands]
         if type_name in SMALL:
-            return self.small_arithmetic(type_name, kind, terms)
+            key = (type_name, kind, *terms)
+            if key not in self.rounded:
+                self.rounded[key] = (
+                    self.small_fma(type_name, operands)
+                    if self.factors and kind == Kind.FP_FMA else
+                    self.small_arithmetic(type_name, kind, terms))
+            return self.rounded[key]
+        if self.factors and kind == Kind.FP_MUL and type_name == "f64":
+            return self.product(*operands)
         return Float(type_name, self.make(kind, self.rne, *terms),
                      sources=tuple(operands))
 
@@ -564,7 +641,8 @@ class Context:
         """That the inputs give different results."""
         assert before and before.keys() == after.keys(), "other planes are stored"
         self.solver.assert_formula(self.any(
-            *(self.differ(before[key], after[key]) for key in before)))
+            *(self.differ(before[key], after[key]) for key in before),
+            *self.mismatches))
 
     @property
     def num_bits(self):

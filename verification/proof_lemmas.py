@@ -11,13 +11,14 @@
 """`lemmas()` are the facts, each as premises and what follows from them."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Optional
 
 import bitwuzla
 from bitwuzla import Kind
 
-from proof_formulas import E4M3, WIDTHS, Float, mantissa_bits
+from proof_formulas import E4M3, WIDTHS, Float, mantissa_bits, product_width
 
 ROOT = Path(__file__).resolve().parents[1]
 FORMATS = ["bf16", "f16", "f8E5M2", E4M3]
@@ -34,6 +35,8 @@ class Lemma:
     #: Functions that rely on it: a file and how their texts begin.
     code: tuple = ()
     certificate: str = ""
+    #: The context's factors.
+    factors: Optional[str] = None
 
     def state(self, context):
         """That the premises hold, and what should follow does not."""
@@ -156,26 +159,47 @@ def _larger_is_multiple(context, form):
             is_multiple(context, a, unit_field(context, b)))
 
 
-def _ordered_sum(context, form):
-    """a a multiple of b's ulp: the premises, the operands and the results of a
-    Fast2Sum."""
-    a, b, total = _sum(context, form)
+def _ordered_sum(context, a, b):
+    """a a multiple of b's ulp: the premises, and the results of a Fast2Sum."""
+    total = context.arithmetic(Kind.FP_ADD, [a, b])
     part = context.arithmetic(Kind.FP_SUB, [total, a])
     error = context.arithmetic(Kind.FP_SUB, [b, part])
     return [is_finite(context, a), is_finite(context, b), is_finite(context, total),
-            is_multiple(context, a, unit_field(context, b))], (a, b, total, part, error)
+            is_multiple(context, a, unit_field(context, b))], (total, part, error)
 
 
-def _ordered_sum_is_exact(context, form):
-    """Both differences are, of which the second is then the sum's error."""
-    premises, (a, b, total, part, error) = _ordered_sum(context, form)
+def claim_exact_sum(context, a, b):
+    """Both differences are exact, of which the second is then the sum's error."""
+    premises, (total, part, error) = _ordered_sum(context, a, b)
     return premises, context.make(
         Kind.AND, is_exact(context, Kind.FP_SUB, [total, a], part),
         is_exact(context, Kind.FP_SUB, [b, part], error))
 
 
+def claim_undone(context, x, a):
+    part = context.arithmetic(Kind.FP_SUB, [x, a])
+    back = context.arithmetic(Kind.FP_SUB, [x, part])
+    return ([is_finite(context, x), is_finite(context, a), is_finite(context, part),
+             is_exact(context, Kind.FP_SUB, [x, a], part)],
+            context.make(Kind.FP_EQUAL, back.term, a.term))
+
+
+def claim_negated(context, x, a):
+    part = context.arithmetic(Kind.FP_SUB, [x, a])
+    rest = context.arithmetic(Kind.FP_SUB, [a, x])
+    return [is_finite(context, value) for value in (x, a, part)], context.make(
+        Kind.FP_EQUAL, rest.term, context.make(Kind.FP_NEG, part.term))
+
+
+def of_inputs(claim):
+    """A claim about two numbers as one about all numbers of a format."""
+    return lambda context, form: claim(context, context.input("a", form),
+                                       context.input("b", form))
+
+
 def _ordered_error_is_small(context, form):
-    premises, (_, _, total, _, error) = _ordered_sum(context, form)
+    a, b = context.input("a", form), context.input("b", form)
+    premises, (total, _, error) = _ordered_sum(context, a, b)
     limit = power(context, form, unit_field(context, total), -1)
     return premises, context.make(Kind.FP_LEQ, magnitude(context, error), limit)
 
@@ -263,14 +287,63 @@ def _product_is_small(context, form):
 
 
 def _rest_is_small(context, form):
-    """low = fl(x - high), high = fl(x), x an f32."""
-    x = context.input("x", "f32")
+    """low = fl(x - high), high = fl(x)."""
+    wide = "f64" if form == "f32" else "f32"
+    x = context.input("x", wide)
     high = context.convert(x, form)
-    rest = context.arithmetic(Kind.FP_SUB, [x, context.convert(high, "f32")])
+    rest = context.arithmetic(Kind.FP_SUB, [x, context.convert(high, wide)])
     low = context.convert(rest, form)
     limit = power(context, form, unit_field(context, high), -1)
     return [is_finite(context, high)], context.make(
         Kind.FP_LEQ, magnitude(context, low), limit)
+
+
+#===----------------------------------------------------------------------===#
+# Products and addends in f64
+#===----------------------------------------------------------------------===#
+
+
+def _product_is_double(context, form):
+    """With few bits, and of a size."""
+    terms = [context.convert(context.input(name, form), "f64").term for name in "ab"]
+    product = Float("f64", context.make(Kind.FP_MUL, context.rne, *terms))
+    low = context.extract(context.bits_of(product), 63 - product_width(form), 0)
+    down, up = context.enclose(Kind.FP_MUL, terms)
+    return [], context.any(
+        context.make(Kind.FP_IS_NAN, product.term),
+        context.make(Kind.AND, context.make(Kind.FP_EQUAL, down, up),
+                     context.equals(low, 0),
+                     context.is_product_size(form, product.term)))
+
+
+def claim_side(context, product, addend):
+    """What a TwoSum gives for the error is above zero, or below, if the sum is below
+    the exact one, or above."""
+    add, sub = [lambda a, b, kind=kind: context.make(kind, context.rne, a, b)
+                for kind in (Kind.FP_ADD, Kind.FP_SUB)]
+    total = add(product, addend)
+    second = sub(total, product)
+    first = sub(total, second)
+    error = add(sub(product, first), sub(addend, second))
+    down, up = context.enclose(Kind.FP_ADD, [product, addend])
+    zero = context.number("f64", "0")
+    is_below, is_above = [
+        context.make(Kind.EQUAL, context.make(sign, error, zero),
+                     context.make(Kind.FP_LT, *ends))
+        for sign, ends in ((Kind.FP_GT, (total, up)), (Kind.FP_LT, (down, total)))]
+    finite = [is_finite(context, Float("f64", term)) for term in (product, addend)]
+    return finite, context.make(Kind.AND, is_below, is_above)
+
+
+def _side(context, form, is_product_larger):
+    product = context.any_product(context.unnamed(product_width(form), "product"))
+    addend = context.convert(context.input("c", form), "f64").term
+    premises, conclusion = claim_side(context, product, addend)
+    is_larger = context.make(Kind.FP_GEQ, *(
+        context.make(Kind.FP_ABS, term) for term in (product, addend)))
+    if not is_product_larger:
+        is_larger = context.make(Kind.NOT, is_larger)
+    return [*premises, is_larger], conclusion
 
 
 #===----------------------------------------------------------------------===#
@@ -312,7 +385,11 @@ _ANALYSIS = (
     ("larger", "a number of {} that is no smaller than another is a multiple of its ulp",
      _larger_is_multiple, "proveExact"),
     ("order", "a Fast2Sum of {} gives the exact error where a is a multiple of b's ulp "
-     "and the sum is finite", _ordered_sum_is_exact, "isMultipleOfUlp"),
+     "and the sum is finite", of_inputs(claim_exact_sum), "isMultipleOfUlp"),
+    ("undo", "x - (x - a) is a where x - a is exact, in {}", of_inputs(claim_undone),
+     "matchOrderedTwoSum"),
+    ("negate", "a - x is -(x - a) where that is finite, in {}", of_inputs(claim_negated),
+     "matchOrderedTwoSum"),
     ("trail", "if |b| <= 2^(p-1) g, then a multiple of g is one of b's ulp, in {}",
      _small_leaves_multiple, "isTrail"),
     ("residual", "the error of a product of {} is a number where the product of units is "
@@ -329,15 +406,18 @@ _ANALYSIS = (
      _sum_is_multiple, "addTrail"),
     ("trail-product", "half an ulp of a number of {}, multiplied, is at most an ulp of "
      "the number multiplied", _product_is_small, "addProductTrails"),
-    ("trail-split", "what is left of an f32 in {} is at most half an ulp",
+    ("trail-split", "what is left of a wider number in {} is at most half an ulp",
      _rest_is_small, "addTrails"))
 
 _QUICK = {"larger", "trail"}
 
+_FMA = "lib/Support/FloatEmulation.cpp", "Value mlir::tandem::fmaToOddF32("
 _TRANSFORMS = "lib/Dialect/Tandem/Analysis/ErrorFreeTransforms.cpp"
 _RANGES = "lib/Dialect/Tandem/Analysis/RangeAnalysis.cpp"
 _FUNCTIONS = {
     "proveExact": (_TRANSFORMS, "Proof mlir::tandem::proveExact("),
+    "matchOrderedTwoSum": (
+        _TRANSFORMS, "static std::optional<Transform> matchOrderedTwoSum("),
     "isMultipleOfUlp": (_TRANSFORMS, "static bool isMultipleOfUlp("),
     "isTrail": (_TRANSFORMS, "static bool isTrail("),
     "getTrail": (_TRANSFORMS, "Trail mlir::tandem::getTrail("),
@@ -356,7 +436,17 @@ def lemmas():
                 "bf16", _fma_serves,
                 code=("lib/Target/PTX/PTXCheck.cpp",
                       "RoundingOp EntryReader::classifyFMA("))
+    for form in FORMATS:
+        yield Lemma(f"product-{form}",
+                    f"products of {form} are numbers of f64 with {product_width(form)} "
+                    "upper bits", form, _product_is_double, code=_FMA)
+        for name, size in ("side", "no smaller"), ("side-small", "smaller"):
+            yield Lemma(f"{name}-{form}",
+                        f"TwoSum in f64 of a product of {form} and an addend gives an error "
+                        f"with the right sign, or zero, where the product is {size}", form,
+                        partial(_side, is_product_larger=name == "side"),
+                        code=_FMA, factors=form)
     for name, promise, claim, function in _ANALYSIS:
-        for form in FORMATS:
+        for form in (*FORMATS, "f32"):
             yield Lemma(f"{name}-{form}", promise.format(form), form, claim,
                         is_quick=name in _QUICK, code=_FUNCTIONS[function])

@@ -20,7 +20,8 @@ from typing import Callable, Optional
 from bitwuzla import Kind
 
 from proof_formulas import Context, Kernel
-from proof_lemmas import FORMATS, ROOT, is_finite, is_multiple, lemmas, unit_field
+from proof_lemmas import (FORMATS, ROOT, claim_exact_sum, claim_negated, claim_side,
+                          claim_undone, is_finite, is_multiple, lemmas, unit_field)
 
 TANDEM_OPT = ROOT / "build/bin/tandem-opt"
 
@@ -110,6 +111,10 @@ class Step:
     free: tuple = ()
     #: A formula about those, or none.
     assume: Optional[Callable] = None
+    #: Lemmas of the same format that it takes for granted.
+    relies: tuple = ()
+    #: The context's factors.
+    factors: Optional[str] = None
     #: Whether it is proved with each commit.
     is_quick: bool = False
     #: What has to do where the solver finds nothing: a part of tandem-verify, or a
@@ -144,7 +149,7 @@ class Step:
 def context_for(step, time_limit=None):
     # CPUs alone compute bf16 in lanes, where NaNs are rounded as numbers are.
     is_bf16 = "bf16" in (step.source if isinstance(step, Step) else step.format)
-    return Context(time_limit, keeps_payloads=is_bf16)
+    return Context(time_limit, is_bf16, step.factors)
 
 
 def oblige(step, time_limit=None):
@@ -193,7 +198,8 @@ def _emulated_fmas():
         yield Step(f"emulate-fma-{form}",
                    f"fma of {form} through f64 with rounding to odd rounds once",
                    kernel_text(inputs, f"%r = math.fma %a, %b, %c : {form}",
-                               {"r": form}), EMULATE,
+                               {"r": form}), EMULATE, factors=form, assume=_has_side,
+                   relies=("product", "side", "side-small"),
                    certificate=f"{form}-fma" if form.startswith("f8") else "")
         residual = (f"%x = arith.mulf %a, %b : {form}\n%n = arith.negf %x : {form}\n"
                     f"%r = math.fma %a, %b, %n : {form}")
@@ -201,6 +207,14 @@ def _emulated_fmas():
                    f"the error of a product of {form} is an f32 fma and a rounding",
                    kernel_text({"a": form, "b": form}, residual, {"r": form}),
                    EMULATE, certificate=f"{form}-two_prod")
+
+
+def _has_side(context):
+    """What the lemmas say of the product and the addend."""
+    _, product = context.only_product
+    addend = context.convert(context.input("plane (2, 0)", context.factors), "f64")
+    premises, conclusion = claim_side(context, product.term, addend.term)
+    return context.any(conclusion, *(context.make(Kind.NOT, p) for p in premises))
 
 
 def _conversions():
@@ -257,26 +271,39 @@ _CONSTANTS = ("%one = arith.constant 1.0 : {0}\n%two = arith.constant 2.0 : {0}\
               "%minus_one = arith.constant -1.0 : {0}\n"
               "%big = arith.constant 128.0 : {0}\n")
 
-
-def _is_multiple(context):
-    """The analysis's condition on the operands, which are free: a is a multiple of
-    b's ulp, unless one is not finite."""
-    a, b = _operands(context)
-    infinite = [context.make(Kind.NOT, is_finite(context, x)) for x in (a, b)]
-    return context.any(*infinite, is_multiple(context, a, unit_field(context, b)))
+#: Lemmas of which the steps about ordered sums say that they hold.
+_RELIES = "order", "undo", "negate"
 
 
 def _operands(context):
     return [context.from_bits(*context.inputs[key]) for key in ("free 0", "free 1")]
 
 
-def _has_finite_sum(context):
-    """And numbers have a finite sum."""
+def _is_ordered(context):
+    """The analysis's condition on the operands, which are free: a is a multiple of
+    b's ulp, unless one is not finite. And what lemmas say of them."""
     a, b = _operands(context)
     total = context.arithmetic(Kind.FP_ADD, [a, b])
-    infinite = [context.make(Kind.NOT, is_finite(context, x)) for x in (a, b)]
-    return context.make(Kind.AND, _is_multiple(context),
-                        context.any(*infinite, is_finite(context, total)))
+    claims = (claim_exact_sum(context, a, b), claim_undone(context, total, a),
+              claim_negated(context, total, a))
+    facts = [context.any(conclusion, *(context.make(Kind.NOT, p) for p in premises))
+             for premises, conclusion in claims]
+    return context.make(
+        Kind.AND, *facts, _unless_infinite(
+            context, is_multiple(context, a, unit_field(context, b))))
+
+
+def _unless_infinite(context, formula):
+    infinite = [context.make(Kind.NOT, is_finite(context, x))
+                for x in _operands(context)]
+    return context.any(*infinite, formula)
+
+
+def _has_finite_sum(context):
+    """And numbers have a finite sum."""
+    total = context.arithmetic(Kind.FP_ADD, _operands(context))
+    return context.make(Kind.AND, _is_ordered(context), _unless_infinite(
+        context, is_finite(context, total)))
 
 
 def _ordered_sums():
@@ -289,12 +316,11 @@ def _ordered_sums():
                 "%r, %e = mcf.components %s : !mcf.expansion<{0} x 2>").format(form)
         source = kernel_text({"a": form, "b": form}, body, {"r": form, "e": form})
         free = "arith.maximumf", "arith.minimumf"
-        mcf = ["-convert-mcf-to-arith"]
+        mcf, ranges = ["-convert-mcf-to-arith"], ["-tandem-analyze-ranges", "-cse"]
         yield Step(f"shorten-{form}",
                    f"TwoSum of {form} has the bits of x = a + b, y = (a - x) + b where "
                    "a is a multiple of b's ulp and x is finite", source,
-                   ["-tandem-analyze-ranges", "-cse"], mcf, free=free,
-                   assume=_has_finite_sum)
+                   ranges, mcf, free=free, assume=_has_finite_sum, relies=_RELIES)
 
 
 def _simplifications():

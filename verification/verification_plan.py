@@ -152,7 +152,9 @@ there are none. All NaNs count as one number, zeros of different sign do not. Wh
 the lanes of bf16, which only CPUs have, it is an operand's NaN, quiet, or one without payload. An operation of a small
 format is its definition: of the codes below and above the exact result, which f32's roundings down and up enclose, it gives
 the nearer, or the even one. [`verification/proof_lemmas.py`](../verification/proof_lemmas.py) has facts about all numbers of
-a format that code relies on, such as those of `-tandem-analyze-ranges`.
+a format that code relies on, such as those of `-tandem-analyze-ranges`. A step whose promise is about ordered sums takes
+three lemmas of them for granted (`order`, `undo`, `negate`), each of which has its own line. So does an fma's (`product`,
+`side`): its product may be any f64 of as many bits, which leaves no multiplication to reason about.
 
 `scripts/prove.sh` writes down what it found and a hash of the formulas. With each commit `test/Python/test_proofs.py` makes
 the formulas anew from what the passes do then, and fails where they are not those on record; it proves the quick ones, sees
