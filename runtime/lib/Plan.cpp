@@ -37,16 +37,16 @@ Layout Plan::makeLayout(int64_t count) const {
     next.runsByRows =
         kernel->hasContinuations() && canContinue() &&
         elements.assignBandedTiles(*kernel, staged, enoughChunks());
-    if (next.runsByRows) {
-      rows.assignBands(elements);
-    } else {
+    if (next.runsByRows)
+      next.bands.assignBands(elements);
+    else
       elements.assignTiles(staged, enoughChunks(), kernel->block);
-      rows.assign(staged, TDM_PER_ROW, enoughChunks());
-    }
+    // Not cut as bands are: what rows keep may have groups.
+    rows.assign(staged, TDM_PER_ROW, enoughChunks());
     columns.assign(staged, TDM_PER_COLUMN, enoughChunks());
     blocks.assign(staged, TDM_PER_BLOCK, enoughChunks());
     // The parts of tiles lie elsewhere.
-    most = std::max(rows.size(), columns.size());
+    most = std::max({rows.size(), columns.size(), next.bands.size()});
   } else {
     elements.assign(staged, TDM_PER_ELEMENT, enoughChunks());
     most = elements.size();

@@ -23,8 +23,8 @@ namespace tandem::runtime {
 struct Layout {
   /// Of elements or tiles, and in a matrix kernel of rows and columns.
   ChunkTable chunks[numGranularities];
-  /// Whether chunks of rows are bands of tiles, over which phases that continue
-  /// each other run.
+  /// The rows of tiles, over which phases that continue each other run.
+  ChunkTable bands;
   bool runsByRows = false;
   AxisParts axisParts;
   /// Slots of 8 bytes, which hold doubles, floats or 32-bit integers.

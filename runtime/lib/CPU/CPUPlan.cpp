@@ -76,11 +76,13 @@ private:
 } // namespace
 
 /// Makes the totals of one reduction from what the chunks have left.
-void CPUPlan::reduce(size_t index) {
+void CPUPlan::reduce(size_t index, bool isByRows) {
   const Reduction &reduction = kernel->reductions[index];
   if (reduction.isWithinMatrix())
     return layout.axisParts.reduce(index, reduction.kind, axisParts.data());
-  const ChunkTable &chunks = layout.chunks[kernel->phases[reduction.phase].per];
+  tdm_granularity per = kernel->phases[reduction.phase].per;
+  const ChunkTable &chunks =
+      isByRows && per == TDM_PER_ROW ? layout.bands : layout.chunks[per];
   size_t count = kernel->reductions.size();
   int64_t slots = kernel->slotsPerChunk(reduction.phase);
   Total all(reduction.kind);
@@ -104,7 +106,7 @@ void CPUPlan::reduceAll(Phases phases, bool isByRows) {
     bool isKnown = isByRows && reduction.scope == TDM_SCOPE_ROW;
     if (reduction.phase >= phases.first && reduction.phase < phases.end &&
         !isKnown)
-      reduce(i);
+      reduce(i, isByRows);
   }
 }
 
@@ -128,8 +130,7 @@ private:
 class CPUPlan::BandLaunch : public CPULaunch {
 public:
   BandLaunch(CPUPlan &plan, Phases phases)
-      : CPULaunch(plan.layout.chunks[TDM_PER_ROW].size()), plan(plan),
-        phases(phases) {}
+      : CPULaunch(plan.layout.bands.size()), plan(plan), phases(phases) {}
 
 private:
   void runChunks(int64_t begin, int64_t end, uint32_t *flags) override {
@@ -149,12 +150,13 @@ void CPUPlan::runRange(const Phase &phase, int64_t begin, int64_t end,
 
 /// What the phases read of a band's rows stays in the thread's cache.
 void CPUPlan::runBand(Phases phases, int64_t band, uint32_t *flags) {
-  Chunk rows = layout.chunks[TDM_PER_ROW].chunk(band);
+  Chunk rows = layout.bands.chunk(band);
   auto [firstTile, endTile] = layout.chunks[TDM_PER_ELEMENT].tilesOf(rows);
   for (uint32_t number = phases.first; number < phases.end; ++number) {
     const Phase &phase = kernel->phases[number];
     if (phase.per == TDM_PER_ROW)
-      runRange(phase, band, band + 1, flags);
+      phase.entry(tensors.data(), layout.bands.data(), scalars.data(),
+                  workspace.data(), flags, band, band + 1);
     else
       runRange(phase, firstTile, endTile, flags);
     for (size_t i = 0; i < kernel->reductions.size(); ++i) {

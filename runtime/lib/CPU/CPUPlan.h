@@ -52,7 +52,7 @@ private:
                 uint32_t *flags);
   /// Makes the totals of the reductions of phases, unless the bands have.
   void reduceAll(Phases phases, bool isByRows);
-  void reduce(size_t reduction);
+  void reduce(size_t reduction, bool isByRows);
 
   std::vector<uint32_t> scalars;
   std::vector<uint64_t> workspace;

@@ -8,7 +8,7 @@
 
 // Sums along rows and columns are made in one phase. What differs between rows
 // alone is summed up by a phase that sees each row once, when its elements have been
-// seen: it continues their launch.
+// seen, in a launch of its own.
 // CHECK:       tandem.kernel @means_phase0 {{.*}}part(early) reductions(3) matrix tensors
 // CHECK:         %[[X:.+]] = tandem.load_plane %arg0[0]
 // CHECK-NEXT:    tandem.partial sum %[[X]][0] over row : f32
@@ -22,7 +22,7 @@
 // CHECK-NEXT:    %[[NEW:.+]] = arith.addf %[[R]], %[[SUM]] : f32
 // CHECK-NEXT:    tandem.partial sum %[[NEW]][2] over tensor : f32
 // CHECK-NEXT:    tandem.yield
-// CHECK-NEXT:  } attributes {tandem.continues}
+// CHECK-NEXT:  }{{$}}
 
 // CHECK:       tandem.kernel @means compute(<f32, f32>) reductions(3) matrix tensors
 // CHECK:         %[[TOTAL:.+]] = tandem.total[2] : f32
@@ -69,7 +69,8 @@ tandem.kernel @means compute(<f32, f32>) matrix tensors [#p, #r, #c] scalars [] 
 // CHECK:       tandem.kernel @norm_phase1 {{.*}}per(row) tensors
 // CHECK:         %[[ROW:.+]] = tandem.load_total[0] over row : f32
 // CHECK-NEXT:    tandem.partial sum %[[ROW]][1] over model : f32
-// CHECK:         } attributes {tandem.continues}
+// CHECK-NEXT:    tandem.yield
+// CHECK-NEXT:  }{{$}}
 // CHECK:       tandem.kernel @norm compute(<f32, f32>) reductions(2) matrix tensors
 // CHECK:         tandem.total[1] : f32
 // CHECK-NOT:     tandem.continues

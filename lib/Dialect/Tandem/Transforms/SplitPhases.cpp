@@ -358,13 +358,14 @@ static bool readsBeyondRows(KernelOp phase,
   });
 }
 
-/// Marks the phases that can run in the launch of the one before them.
+/// Marks the phases that can run in the launch of the one before them. Those
+/// over rows cannot: their own sums would be of other chunks.
 static void joinLaunches(ArrayRef<KernelOp> phases) {
   bool wasAlongRows = false;
   llvm::DenseSet<uint64_t> made;
   for (KernelOp phase : phases) {
     bool isAlongRows =
-        phase.getMatrix() && phase.getPer() != Granularity::column;
+        phase.getMatrix() && phase.getPer() == Granularity::element;
     bool continues =
         wasAlongRows && isAlongRows && !readsBeyondRows(phase, made);
     if (continues)

@@ -356,7 +356,7 @@ def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
     Reductions of earlier phases are read by `tandem.total`. No value is carried
     from phase to phase otherwise: a phase reads its planes again.
 
-    In a matrix kernel, a phase over elements or rows that needs of the reductions of its
+    In a matrix kernel, a phase over elements that needs of the reductions of its
     launch only those of its own rows and blocks has the attribute `tandem.continues`: it
     can run over some rows as soon as the phase before it has, in one launch with it.
 
