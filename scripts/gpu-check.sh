@@ -9,8 +9,8 @@
 #       builds the runtime, runs its tests with the real driver where GoogleTest
 #       is installed, compares every kernel with the CPU bit for bit, measures
 #       steps over 10^9 elements in one tensor and over a GPT-2's 400 tensors,
-#       and beside them what users of PyTorch would take instead, as far as this
-#       machine's python3 can import it. Writes FOLDER/gpu-check.json and a table,
+#       layers' passes over rows of 4096, and beside them what users of PyTorch
+#       would take instead, as far as this machine's python3 can import it. Writes FOLDER/gpu-check.json and a table,
 #       in eight minutes. benchmarks/gpu/gpu_page.py makes docs/GPU.md of the JSON,
 #       once it is benchmarks/results/gpu-check.json.
 set -euo pipefail
@@ -37,10 +37,15 @@ cases = [("adamw", strategy) for strategy in tandem.strategies()]
 cases += [(graph, "bf16") for graph in tandem.graphs() if graph != "adamw"]
 cases += [("lamb", "collage-plus"), ("adafactor", "fp32"), ("adamw_clip", "coat")]
 cases.append(("adamw", "e4m3-groups"))
+layers = ("rms_norm", "layer_norm", "gelu", "swiglu", "cross_entropy", "keep")
+cases += [(layer, recipe) for layer in layers for recipe in ("bf16", "coat")]
 for graph, strategy in cases:
     try:
-        kernel = tandem.compile(graph, strategy, path=["benchmarks/gpu"], flags=True)
-        kernel.save(f"{folder}/{graph}-{strategy}.tdm", ["x86-64", "x86-64-v3", chip])
+        kernels = [tandem.compile(graph, strategy, path=["benchmarks/gpu"],
+                                  flags=graph not in layers, function=function)
+                   for function in ([graph, graph + "_backward"] if graph in layers else [""])]
+        tandem.save(f"{folder}/{graph}-{strategy}.tdm", kernels,
+                    ["x86-64", "x86-64-v3", chip])
     except ValueError as error:
         print(f"{graph} under {strategy} is left out: {error}", file=sys.stderr)
 with open("benchmarks/results/ptx_statistics.json") as file:

@@ -66,6 +66,11 @@ PROMISES = (
             "Every f32 of their domains: the bits, and the distance from the true value "
             "in units of the result's last place.",
             "f32-(log2|exp2)"),
+    Promise("exp, log, tanh and erf are their sequences",
+            "Every f32: the bits, and the distance from the value in f64 in units of the "
+            "result's last place, of which [Numerics.md](Numerics.md#transcendental-functions) "
+            "has the largest.",
+            "f32-(exp|log|tanh|erf)"),
     Promise("Codes are written and read by their rules",
             "Every f32 as each kind of code, and every code read. In the middle, the "
             "rules of [Numerics.md](Numerics.md#codes) as plain C++.",
@@ -111,7 +116,7 @@ CHECKS = (
     Check("bf16 and f16 arithmetic and transforms",
           "compiled, one first operand in 509 with all second ones", "2.7e8", _SELECTED),
     Check("Every f32 to bf16", "compiled, all of them", "4.3e9", _SELECTED),
-    Check("f32 to f16 and 8 bits, log2, exp2, codes",
+    Check("f32 to f16 and 8 bits, log2, exp2, exp, log, tanh, erf, codes",
           "compiled, one range of 65536 numbers in 509 or more", "2e8", _SELECTED),
     Check("Double words of 3 to 5 bits",
           "the listings, all significands (of 5 bits one x in 3), against the bounds",

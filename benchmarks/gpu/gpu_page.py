@@ -28,11 +28,13 @@ scripts/gpu-check.sh run folder       # where a GPU is: no network, no LLVM
 ```
 
 The second needs g++ and NVIDIA's driver, and takes what else it finds: CMake and GoogleTest for the runtime's own tests,
-`python3` with PyTorch, Triton, apex, Transformer Engine, torchao or bitsandbytes for what users would take instead. Every
-kernel's step is compared with the CPU's, all planes and all bits, over ordinary numbers and over arbitrary bits, tensors of 0
-to a million elements, most of them aligned as a single element only, and a step that is skipped. Then steps are measured
+`python3` with PyTorch, Triton, apex, Transformer Engine, torchao, bitsandbytes or Liger for what users would take
+instead. Every kernel's step is compared with the CPU's, all planes and all bits, over ordinary numbers and over arbitrary bits,
+tensors of 0 to a million elements, most of them aligned as a single element only, and a step that is skipped. Then steps are measured
 over one tensor of 10^9 elements, or as many as fit, and over the 400 tensors of a GPT-2 with 102.6 million, both in one
-launch for each phase; what a step reads and writes is set beside a copy within the device's memory.
+launch for each phase; what a step reads and writes is set beside a copy within the device's memory. The passes of
+[layers](Layers.md) are compared in the same way, under `bf16` and `coat`, and measured over rows of 4096. cuBLASLt's
+products of 8-bit floats are compared with sums in f64, and measured beside those of bf16.
 
 ## Goals
 
@@ -69,19 +71,30 @@ def kernel_rows(report: dict) -> list[list[str]]:
     return rows
 
 
-def kernels(report: dict) -> str:
-    """The table of all kernels; the times of those that did not run are empty."""
-    names = next(([found["of"] for found in kernel["times"]]
-                  for kernel in report["kernels"] if kernel["times"]), [])
+def kernel_table(report: dict, names: tuple[str, ...]) -> str:
+    """The kernels that were measured over these tensors."""
     header = ["", "bits", "B moved"]
     for name in names:
         header += [f"ms, {name}", "GB/s", "of a copy", "of predicted"]
-    rows = [row + [""] * (len(header) - len(row)) for row in kernel_rows(report)]
+    found = [kernel for kernel in report["kernels"] if _names(kernel) == names]
+    rows = [row + [""] * (len(header) - len(row))
+            for row in kernel_rows(report | {"kernels": found})]
+    return table(header, rows)
+
+
+def _names(kernel: dict) -> tuple[str, ...]:
+    return tuple(found["of"] for found in kernel["times"])
+
+
+def kernels(report: dict) -> str:
+    """Tables of all kernels: of optimizers, and of layers, which have other tensors. The
+    times of those that did not run are empty."""
+    names = sorted(set(map(_names, report["kernels"])), key=len, reverse=True)
     equal = sum(kernel["verdict"] == "equal" for kernel in report["kernels"])
-    return (f"{equal} of {len(rows)} kernels leave the CPU's bits. A copy moves "
+    return (f"{equal} of {len(report['kernels'])} kernels leave the CPU's bits. A copy moves "
             f"{report['copy_gb_per_s']:.0f} GB/s. Predicted is the longer of two times: bytes "
             "at a copy's speed, and instructions at 128 a cycle and multiprocessor.\n\n"
-            + table(header, rows))
+            + "\n\n".join(kernel_table(report, each) for each in names))
 
 
 def peers(report: dict) -> str:
@@ -95,6 +108,38 @@ def peers(report: dict) -> str:
     if not rows:
         return ""
     return "\n### Others\n\n" + table(["", "", "ms", "GB/s", "of a copy"], rows) + "\n"
+
+
+def layers(report: dict) -> str:
+    """Others' layers, beside the sum of both passes of ours."""
+    ours = {kernel["kernel"]: kernel["times"][-1]["ms"] for kernel in report["kernels"]
+            if kernel["times"] and "rows" in kernel["times"][-1]["of"]}
+    rows = []
+    for recipe in ("bf16", "coat"):
+        for title, ms in ours.items():
+            layer, _, under = title.partition(" under ")
+            back = ours.get(f"{layer}_backward under {recipe}")
+            if under == recipe and back is not None:
+                rows.append([f"Tandem, {recipe}", layer, f"{ms + back:.3f}"])
+    rows += [[row["whose"], row["layer"],
+              f"{row['ms']:.3f}" if "ms" in row else row.get("absent") or row["failed"]]
+             for row in report.get("layer_peers", ())]
+    if not rows:
+        return ""
+    return ("\n### Layers\n\nBoth passes over 8192 rows of 4096, in bf16, in milliseconds.\n\n"
+            + table(["", "", "ms"], rows) + "\n")
+
+
+def products(report: dict) -> str:
+    """Products of matrices, of 8-bit floats and of bf16."""
+    rows = [[row["product"], row["verdict"], f"{row['ms']:.3f}" if row["ms"] else "",
+             f"{row['tflop_per_s']:.0f}" if row["ms"] else ""]
+            for row in report.get("products", ())]
+    if not rows:
+        return ""
+    size = " by ".join(str(report["products"][0][of]) for of in ("rows", "depth", "columns"))
+    return (f"\n### Products of matrices\n\nBy cuBLASLt, {size}.\n\n"
+            + table(["", "", "ms", "TFLOP/s"], rows) + "\n")
 
 
 def host(report: dict) -> str:
@@ -124,10 +169,10 @@ def render(report: dict | None) -> str:
     if "machine" in report:
         versions = ", ".join(f"{name} {report['machine'][name]}" for name in
                              ("torch", "triton", "apex", "transformer_engine", "torchao",
-                              "bitsandbytes") if name in report["machine"])
+                              "bitsandbytes", "liger_kernel") if name in report["machine"])
         where += f". {machine_text(report)} {versions}"
-    return "\n".join([HEAD, "## Results", "", where, "", kernels(report), peers(report)
-                      + host(report)])
+    return "\n".join([HEAD, "## Results", "", where, "", kernels(report),
+                      peers(report) + layers(report) + products(report) + host(report)])
 
 
 def main() -> None:

@@ -172,7 +172,8 @@ def why_not(device: str) -> str | None:
 def software() -> dict[str, str]:
     """Versions of what is measured, where it is installed."""
     found = {}
-    for name in ("torch", "triton", "apex", "transformer_engine", "torchao", "bitsandbytes"):
+    for name in ("torch", "triton", "apex", "transformer_engine", "torchao", "bitsandbytes",
+                 "liger_kernel"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -242,6 +243,29 @@ def measure_all(options) -> list[dict]:
                 else measure(contender, sizes, options)))
         rows.append(row)
         print("\n".join(_lines(row)), flush=True)
+    return rows
+
+
+def measure_layers(options, seconds: float) -> list[dict]:
+    """Times of both passes of others' layers over rows of 4096."""
+    import layer_peers
+
+    start, rows = time.monotonic(), []
+    for layer in layer_peers.LAYERS:
+        row = {"whose": layer.whose, "layer": layer.name}
+        try:
+            if time.monotonic() - start > seconds:
+                raise ImportError("the time is up")
+            step = layer_peers.passes(layer, options.rows, 4096, options.device)
+            row["ms"] = _seconds(step, options.device, options.steps, 5) * 1e3
+        except ImportError as error:
+            row["absent"] = str(error)
+        except Exception as error:  # a peer's, which is not to stop the others
+            row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0]
+        rows.append(row)
+        print(f"{layer.whose} {layer.name}: " + (
+            f"{row['ms']:.3f} ms for both passes" if "ms" in row
+            else row.get("absent") or row["failed"]), flush=True)
     return rows
 
 
@@ -365,6 +389,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--elements", type=int, default=10**9, help="of the large tensor")
     parser.add_argument("--tensors", type=int, default=400, help="the last of GPT-2's")
+    parser.add_argument("--rows", type=int, default=8192, help="of layers' tensors")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--compared", type=int, default=1 << 20)
     parser.add_argument("--device", default="cuda")
@@ -377,6 +402,7 @@ def main() -> int:
     if reason := why_not(options.device):
         print(f"other optimizers are left out: {reason}")
     else:
+        report["layer_peers"] = measure_layers(options, options.seconds / 3)
         report["peers"] = measure_all(options)
         report["peers_host_us"] = host_times(options)
         report["triton_bits"] = compare_bits(options)

@@ -97,8 +97,12 @@ struct Model {
   std::vector<Shape> shapes;
 };
 /// One tensor, and the last of a GPT-2's, whose matrices are matrices where
-/// \p isMatrix.
-std::vector<Model> modelsOf(int64_t elements, int64_t tensors, bool isMatrix);
+/// the kernel knows rows. Of a layer's pass, rows of 4096.
+std::vector<Model> modelsOf(const tdm_kernel_info &info, int64_t elements,
+                            int64_t tensors);
+
+/// Whether a kernel is a pass of a layer, and no step of an optimizer.
+bool isLayer(const tdm_kernel_info &info);
 
 /// The bytes of an element that a step reads and writes, those of an entry that
 /// elements share divided among them.
@@ -134,6 +138,22 @@ HostTimes measureHost(tdm_device *gpu, tdm_kernel *kernel,
 
 /// Bytes read and written in a second by a copy within the device's memory.
 double measureCopy(tdm_device *gpu);
+
+/// A product of matrices by cuBLASLt.
+struct ProductRow {
+  std::string name;
+  uint32_t x, w;
+  bool isFast;
+  /// "right", or why it is not.
+  std::string verdict;
+  /// Of what the times are.
+  int64_t rows = 0, columns = 0, depth = 0;
+  double milliseconds = 0, teraflops = 0;
+};
+
+/// Checks small products, and measures such of a linear layer of some width
+/// with twice as many rows.
+std::vector<ProductRow> measureProducts(tdm_device *gpu, int64_t width);
 
 } // namespace gpucheck
 

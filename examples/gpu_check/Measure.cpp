@@ -56,8 +56,25 @@ static std::vector<Shape> shapesOfGPT2() {
   return shapes;
 }
 
-std::vector<Model> gpucheck::modelsOf(int64_t elements, int64_t tensors,
-                                      bool isMatrix) {
+bool gpucheck::isLayer(const tdm_kernel_info &info) {
+  for (uint32_t i = 0; i < info.desc->num_planes; ++i)
+    if (info.planes[i].kind == TDM_ROLE_PARAM)
+      return false;
+  return true;
+}
+
+static std::vector<Model> modelsOfLayer(int64_t elements) {
+  constexpr int64_t columns = 4096, batch = 8192;
+  int64_t rows = std::max<int64_t>(1, elements / columns);
+  return {{"rows of 4096", {{rows, columns}}},
+          {"8192 rows of 4096", {{std::min(rows, batch), columns}}}};
+}
+
+std::vector<Model> gpucheck::modelsOf(const tdm_kernel_info &info,
+                                      int64_t elements, int64_t tensors) {
+  if (isLayer(info))
+    return modelsOfLayer(elements);
+  bool isMatrix = info.desc->matrix;
   constexpr int64_t columns = 4000;
   Shape large = {std::max<int64_t>(1, elements / columns), columns};
   std::vector<Shape> shapes = shapesOfGPT2();
@@ -120,10 +137,10 @@ static Times measureModel(tdm_device *gpu, tdm_kernel *kernel,
 std::vector<Times> gpucheck::measure(tdm_device *gpu, tdm_kernel *kernel,
                                      const tdm_kernel_info &info,
                                      int64_t elements, int64_t tensors) {
-  std::vector<Model> models = modelsOf(elements, tensors, info.desc->matrix);
+  std::vector<Model> models = modelsOf(info, elements, tensors);
   while (elements > 1 &&
          !fits(gpu, sizeOf(*info.desc, models.front().shapes[0])))
-    models = modelsOf(elements /= 2, tensors, info.desc->matrix);
+    models = modelsOf(info, elements /= 2, tensors);
   std::vector<Times> times;
   for (const Model &model : models)
     times.push_back(measureModel(gpu, kernel, info, model));

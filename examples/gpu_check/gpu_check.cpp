@@ -32,6 +32,8 @@ struct Options {
   /// Of the large tensor whose step is measured, and how many of GPT-2's, the
   /// last ones.
   int64_t elements = 1000000000, tensors = 400;
+  /// Of the linear layer whose products are measured.
+  int64_t width = 4096;
   /// Stands in for the GPU where there is none, to try the program itself.
   bool isCPU = false;
 };
@@ -55,7 +57,7 @@ static double elapsed() {
 
 static int usage() {
   std::fputs("usage: gpu_check [--cpu] [--seconds=N] [--elements=N] "
-             "[--tensors=N] [--json=FILE] PACKAGE...\n",
+             "[--tensors=N] [--width=N] [--json=FILE] PACKAGE...\n",
              stderr);
   return 2;
 }
@@ -71,6 +73,8 @@ static bool parse(int argc, char **argv, Options &options) {
       options.elements = std::atoll(text.c_str() + 11);
     else if (!text.compare(0, 10, "--tensors="))
       options.tensors = std::atoll(text.c_str() + 10);
+    else if (!text.compare(0, 8, "--width="))
+      options.width = std::atoll(text.c_str() + 8);
     else if (!text.compare(0, 7, "--json="))
       options.json = text.substr(7);
     else if (text[0] == '-')
@@ -79,7 +83,7 @@ static bool parse(int argc, char **argv, Options &options) {
       options.packages.push_back(text);
   }
   return !options.packages.empty() && options.elements > 0 &&
-         options.tensors > 0;
+         options.tensors > 0 && options.width > 0 && options.width % 16 == 0;
 }
 
 namespace {
@@ -101,6 +105,7 @@ public:
   }
 
   bool run();
+  void runProducts();
   void printStarts() const;
   bool writeJSON() const;
 
@@ -118,6 +123,7 @@ private:
   /// Of launches of few and of many tensors, by their number.
   std::vector<std::pair<int, HostTimes>> host;
   std::vector<Row> rows;
+  std::vector<ProductRow> products;
 };
 } // namespace
 
@@ -128,7 +134,7 @@ void Run::runLoaded(tdm_kernel *onCPU, tdm_kernel *onGPU,
   if (options.isCPU)
     return;
   row.times = measure(gpu, onGPU, kernel, options.elements, options.tensors);
-  if (host.empty())
+  if (host.empty() && !isLayer(kernel))
     for (int count : {400, 4000})
       host.emplace_back(count, measureHost(gpu, onGPU, kernel, count));
 }
@@ -178,6 +184,17 @@ void Run::runPackage(const std::string &path) {
   tdm_package_close(package);
 }
 
+/// Products are no kernels of ours: without cuBLASLt the check goes on.
+void Run::runProducts() {
+  products = measureProducts(gpu, options.width);
+  for (const ProductRow &row : products) {
+    std::printf("%-36s %s\n", row.name.c_str(), row.verdict.c_str());
+    if (row.milliseconds > 0)
+      std::printf("  %-34s %9.3f ms %8.1f TFLOP/s\n", "a product",
+                  row.milliseconds, row.teraflops);
+  }
+}
+
 void Run::printStarts() const {
   std::vector<double> compiled, cached;
   for (const Row &row : rows)
@@ -203,6 +220,8 @@ bool Run::run() {
   }
   for (const std::string &path : options.packages)
     runPackage(path);
+  if (!options.isCPU)
+    runProducts();
   for (const auto &[count, times] : host)
     std::printf("host, %d tensors: launch %.1f us; the same list %.1f us; "
                 "other pointers %.3f us a tensor\n",
@@ -246,6 +265,17 @@ static void writeRow(std::FILE *file, const Row &row, bool isLater) {
   std::fputs("]}", file);
 }
 
+static void writeProduct(std::FILE *file, const ProductRow &row, bool isLater) {
+  std::fprintf(
+      file,
+      "%s\n  {\"product\": %s, \"verdict\": %s, \"rows\": %lld, "
+      "\"columns\": %lld, \"depth\": %lld, \"ms\": %.4f, "
+      "\"tflop_per_s\": %.1f}",
+      isLater ? "," : "", quoted(row.name).c_str(), quoted(row.verdict).c_str(),
+      static_cast<long long>(row.rows), static_cast<long long>(row.columns),
+      static_cast<long long>(row.depth), row.milliseconds, row.teraflops);
+}
+
 bool Run::writeJSON() const {
   if (options.json.empty())
     return true;
@@ -267,6 +297,9 @@ bool Run::writeJSON() const {
   std::fputs("},\n \"kernels\": [", file);
   for (size_t i = 0; i < rows.size(); ++i)
     writeRow(file, rows[i], i != 0);
+  std::fputs("\n],\n \"products\": [", file);
+  for (size_t i = 0; i < products.size(); ++i)
+    writeProduct(file, products[i], i != 0);
   std::fputs("\n]}\n", file);
   return std::fclose(file) == 0;
 }

@@ -89,6 +89,8 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """One pre-norm layer: attention, then a GELU network four times as wide."""
 
+    recipe: str | None = None
+
     def __init__(self, shape: ModelShape):
         super().__init__()
         self.attention_norm = Norm(shape.width)
@@ -99,8 +101,12 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.attention_norm(x))
-        hidden = functional.gelu(self.up(self.network_norm(x)))
-        return x + self.down(hidden)
+        return x + self.down(self.activate(self.up(self.network_norm(x))))
+
+    def activate(self, x: torch.Tensor) -> torch.Tensor:
+        if self.recipe is None:
+            return functional.gelu(x)
+        return tandem.torch.nn.gelu(x, recipe=self.recipe)
 
 
 class Transformer(nn.Module):
@@ -135,11 +141,11 @@ def make_model(
     recipe: str | None = None,
 ) -> Transformer:
     """A model in dtype whose initial weights are bf16 numbers in any dtype, and
-    whose norms and linear maps save their activations as a recipe says."""
+    whose norms, linear maps and GELUs save their activations as a recipe says."""
     torch.manual_seed(seed)
     model = Transformer(vocabulary, shape).to(torch.bfloat16).to(dtype)
     for module in model.modules():
-        if isinstance(module, Linear | Norm):
+        if isinstance(module, Linear | Norm | Block):
             module.recipe = recipe
     return model
 

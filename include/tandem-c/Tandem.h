@@ -212,6 +212,10 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumPhases(TandemKernel *kernel);
 /// What a phase runs over.
 TANDEM_CAPI_EXPORTED TandemGranularity
 tandemKernelGetPhaseGranularity(TandemKernel *kernel, intptr_t index);
+/// Whether a phase needs only rows of what its launch has made before, so that
+/// it can be part of the launch of the phase before it.
+TANDEM_CAPI_EXPORTED bool tandemKernelContinues(TandemKernel *kernel,
+                                                intptr_t index);
 /// Whether tensors are matrices: a launch needs their rows and columns.
 TANDEM_CAPI_EXPORTED bool tandemKernelIsMatrix(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED intptr_t

@@ -192,7 +192,10 @@ intptr_t tandemKernelGetNumPhases(TandemKernel *kernel) {
 }
 TandemGranularity tandemKernelGetPhaseGranularity(TandemKernel *kernel,
                                                   intptr_t index) {
-  return getGranularity(kernel->kernel->signature.phases[index]);
+  return getGranularity(kernel->kernel->signature.phases[index].per);
+}
+bool tandemKernelContinues(TandemKernel *kernel, intptr_t index) {
+  return kernel->kernel->signature.phases[index].continues;
 }
 bool tandemKernelIsMatrix(TandemKernel *kernel) {
   return kernel->kernel->signature.isMatrix;

@@ -9,7 +9,7 @@ func.func @add_rms_norm(
     %residual: tensor<?x?xf32> {tandem.role = #tandem.role<input "residual">},
     %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},
     %h: tensor<?x?xf32> {tandem.role = #tandem.role<output "h">},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">},
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>},
     %eps: f64 {tandem.role = #tandem.role<hyper "eps", domain = nonneg, default = 1.0e-6>})
     -> (tensor<?x?xf32>, tensor<?x?xf32>) {
   %new_h = arith.addf %x, %residual : tensor<?x?xf32>
@@ -51,10 +51,10 @@ func.func @add_rms_norm(
 // With n = h * inverse: dx and dresidual are dh + inverse * (weight * dy - n *
 // mean(weight * dy * n)), dweight = sum over the rows of dy * n.
 func.func @add_rms_norm_backward(
-    %dh: tensor<?x?xf32> {tandem.role = #tandem.role<input "dh">},
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
+    %dh: tensor<?x?xf32> {tandem.role = #tandem.role<input "dh", flow = gradient>},
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
     %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},
-    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx">},
+    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx", flow = gradient>},
     %dweight: tensor<?xf32> {tandem.role = #tandem.role<output "dweight", per = column>})
     -> (tensor<?x?xf32>, tensor<?xf32>) attributes {tandem.forward = @add_rms_norm} {
   %h = tandem.restore "h" : tensor<?x?xf32>

@@ -73,7 +73,7 @@ func.func @cross_entropy_backward(
     %dloss: tensor<?xf32> {tandem.role = #tandem.role<input "dloss", per = row>},
     %target: tensor<?xf32> {tandem.role = #tandem.role<input "target", per = row>},
     %column: tensor<?xf32> {tandem.role = #tandem.role<input "column", per = column>},
-    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx">})
+    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx", flow = gradient>})
     -> tensor<?x?xf32> attributes {tandem.forward = @cross_entropy} {
   %power = tandem.restore "power" : tensor<?x?xf32>
   %inverse = tandem.restore "inverse" : tensor<?xf32>

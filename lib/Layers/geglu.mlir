@@ -1,28 +1,22 @@
 #matrix = affine_map<(i, j) -> (i, j)>
 
-// GeGLU (Shazeer 2020): y = gelu(gate) * up, with GELU by tanh (Hendrycks and Gimpel
-// 2016): gelu(g) = g * (1 + tanh(sqrt(2/pi) * (g + 0.044715 g^3))) / 2.
+// GeGLU (Shazeer 2020): y = gelu(gate) * up, where gelu(g) = g * (1 + erf(g / sqrt(2))) / 2.
 func.func @geglu(
     %gate: tensor<?x?xf32> {tandem.role = #tandem.role<input "gate">},
     %up: tensor<?x?xf32> {tandem.role = #tandem.role<input "up">},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>}) -> tensor<?x?xf32> {
   %one = arith.constant 1.0 : f32
   %half = arith.constant 0.5 : f32
-  %root = arith.constant 0.7978845608028654 : f32
-  %cubic = arith.constant 0.044715 : f32
+  %root = arith.constant 0.7071067811865476 : f32
   %new_y = linalg.generic {
       indexing_maps = [#matrix, #matrix, #matrix],
       iterator_types = ["parallel", "parallel"]}
       ins(%gate, %up : tensor<?x?xf32>, tensor<?x?xf32>)
       outs(%y : tensor<?x?xf32>) {
   ^bb0(%g: f32, %u: f32, %out: f32):
-    %square = arith.mulf %g, %g : f32
-    %scaled = arith.mulf %cubic, %square : f32
-    %factor = arith.addf %one, %scaled : f32
-    %inner = arith.mulf %g, %factor : f32
-    %argument = arith.mulf %root, %inner : f32
-    %t = math.tanh %argument : f32
-    %raised = arith.addf %one, %t : f32
+    %argument = arith.mulf %root, %g : f32
+    %e = math.erf %argument : f32
+    %raised = arith.addf %one, %e : f32
     %share = arith.mulf %half, %raised : f32
     %gelu = arith.mulf %g, %share : f32
     %product = arith.mulf %gelu, %u : f32
@@ -33,43 +27,37 @@ func.func @geglu(
   return %new_y : tensor<?x?xf32>
 }
 
-// With t the hyperbolic tangent: dup = dy * gelu(gate), dgate = dy * up * slope, where
-// slope = (1 + t) / 2 + gate * (1 - t^2) / 2 * sqrt(2/pi) * (1 + 3 * 0.044715 gate^2).
+// dup = dy * gelu(gate), dgate = dy * up * slope, where
+// slope = (1 + erf(gate / sqrt(2))) / 2 + gate * exp(-gate^2 / 2) / sqrt(2 pi).
 func.func @geglu_backward(
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
-    %dgate: tensor<?x?xf32> {tandem.role = #tandem.role<output "dgate">},
-    %dup: tensor<?x?xf32> {tandem.role = #tandem.role<output "dup">})
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
+    %dgate: tensor<?x?xf32> {tandem.role = #tandem.role<output "dgate", consumer = linear, flow = gradient>},
+    %dup: tensor<?x?xf32> {tandem.role = #tandem.role<output "dup", consumer = linear, flow = gradient>})
     -> (tensor<?x?xf32>, tensor<?x?xf32>) attributes {tandem.forward = @geglu} {
   %gate = tandem.restore "gate" : tensor<?x?xf32>
   %up = tandem.restore "up" : tensor<?x?xf32>
   %one = arith.constant 1.0 : f32
   %half = arith.constant 0.5 : f32
-  %root = arith.constant 0.7978845608028654 : f32
-  %cubic = arith.constant 0.044715 : f32
-  %thrice = arith.constant 0.134145 : f32
+  %minus_half = arith.constant -0.5 : f32
+  %root = arith.constant 0.7071067811865476 : f32
+  %peak = arith.constant 0.3989422804014327 : f32
   %new_dgate, %new_dup = linalg.generic {
       indexing_maps = [#matrix, #matrix, #matrix, #matrix, #matrix],
       iterator_types = ["parallel", "parallel"]}
       ins(%dy, %gate, %up : tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>)
       outs(%dgate, %dup : tensor<?x?xf32>, tensor<?x?xf32>) {
   ^bb0(%d: f32, %g: f32, %u: f32, %out0: f32, %out1: f32):
-    %square = arith.mulf %g, %g : f32
-    %scaled = arith.mulf %cubic, %square : f32
-    %factor = arith.addf %one, %scaled : f32
-    %inner = arith.mulf %g, %factor : f32
-    %argument = arith.mulf %root, %inner : f32
-    %t = math.tanh %argument : f32
-    %raised = arith.addf %one, %t : f32
+    %argument = arith.mulf %root, %g : f32
+    %e = math.erf %argument : f32
+    %raised = arith.addf %one, %e : f32
     %share = arith.mulf %half, %raised : f32
     %gelu = arith.mulf %g, %share : f32
     %du = arith.mulf %d, %gelu : f32
-    %lowered = arith.subf %one, %t : f32
-    %bend = arith.mulf %share, %lowered : f32
-    %scaled3 = arith.mulf %thrice, %square : f32
-    %factor3 = arith.addf %one, %scaled3 : f32
-    %speed = arith.mulf %root, %factor3 : f32
-    %turn = arith.mulf %bend, %speed : f32
-    %rise = arith.mulf %g, %turn : f32
+    %square = arith.mulf %g, %g : f32
+    %exponent = arith.mulf %minus_half, %square : f32
+    %power = math.exp %exponent : f32
+    %density = arith.mulf %peak, %power : f32
+    %rise = arith.mulf %g, %density : f32
     %slope = arith.addf %share, %rise : f32
     %wide = arith.mulf %d, %u : f32
     %dg = arith.mulf %wide, %slope : f32
@@ -81,27 +69,22 @@ func.func @geglu_backward(
 // The forward pass's product again, of what it has saved, so that a matrix product behind
 // it need not keep it.
 func.func @geglu_again(
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">})
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>})
     -> tensor<?x?xf32> attributes {tandem.forward = @geglu} {
   %gate = tandem.restore "gate" : tensor<?x?xf32>
   %up = tandem.restore "up" : tensor<?x?xf32>
   %one = arith.constant 1.0 : f32
   %half = arith.constant 0.5 : f32
-  %root = arith.constant 0.7978845608028654 : f32
-  %cubic = arith.constant 0.044715 : f32
+  %root = arith.constant 0.7071067811865476 : f32
   %new_y = linalg.generic {
       indexing_maps = [#matrix, #matrix, #matrix],
       iterator_types = ["parallel", "parallel"]}
       ins(%gate, %up : tensor<?x?xf32>, tensor<?x?xf32>)
       outs(%y : tensor<?x?xf32>) {
   ^bb0(%g: f32, %u: f32, %out: f32):
-    %square = arith.mulf %g, %g : f32
-    %scaled = arith.mulf %cubic, %square : f32
-    %factor = arith.addf %one, %scaled : f32
-    %inner = arith.mulf %g, %factor : f32
-    %argument = arith.mulf %root, %inner : f32
-    %t = math.tanh %argument : f32
-    %raised = arith.addf %one, %t : f32
+    %argument = arith.mulf %root, %g : f32
+    %e = math.erf %argument : f32
+    %raised = arith.addf %one, %e : f32
     %share = arith.mulf %half, %raised : f32
     %gelu = arith.mulf %g, %share : f32
     %product = arith.mulf %gelu, %u : f32

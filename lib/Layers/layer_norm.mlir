@@ -8,7 +8,7 @@ func.func @layer_norm(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
     %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},
     %bias: tensor<?xf32> {tandem.role = #tandem.role<input "bias", per = column>},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">},
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>},
     %eps: f64 {tandem.role = #tandem.role<hyper "eps", domain = nonneg, default = 1.0e-5>})
     -> tensor<?x?xf32> {
   %zero = arith.constant 0.0 : f32
@@ -66,9 +66,9 @@ func.func @layer_norm(
 // dx = inverse * (s - mean(s) - n * mean(s * n)), dweight = sum over the rows of dy * n,
 // dbias = sum over the rows of dy.
 func.func @layer_norm_backward(
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
     %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},
-    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx">},
+    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx", flow = gradient>},
     %dweight: tensor<?xf32> {tandem.role = #tandem.role<output "dweight", per = column>},
     %dbias: tensor<?xf32> {tandem.role = #tandem.role<output "dbias", per = column>})
     -> (tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>) attributes {tandem.forward = @layer_norm} {

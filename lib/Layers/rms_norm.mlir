@@ -7,7 +7,7 @@
 func.func @rms_norm(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
     %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">},
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>},
     %eps: f64 {tandem.role = #tandem.role<hyper "eps", domain = nonneg, default = 1.0e-6>})
     -> tensor<?x?xf32> {
   %zero = arith.constant 0.0 : f32
@@ -48,9 +48,9 @@ func.func @rms_norm(
 // With n = x * inverse: dx = inverse * (weight * dy - n * mean(weight * dy * n)),
 // dweight = sum over the rows of dy * n.
 func.func @rms_norm_backward(
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
     %weight: tensor<?xf32> {tandem.role = #tandem.role<input "weight", per = column>},
-    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx">},
+    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx", flow = gradient>},
     %dweight: tensor<?xf32> {tandem.role = #tandem.role<output "dweight", per = column>})
     -> (tensor<?x?xf32>, tensor<?xf32>) attributes {tandem.forward = @rms_norm} {
   %x = tandem.restore "x" : tensor<?x?xf32>

@@ -31,12 +31,12 @@ func.func @rope(
 
 // The pairs' gradients turn back.
 func.func @rope_backward(
-    %dleft: tensor<?x?xf32> {tandem.role = #tandem.role<input "dleft">},
-    %dright: tensor<?x?xf32> {tandem.role = #tandem.role<input "dright">},
+    %dleft: tensor<?x?xf32> {tandem.role = #tandem.role<input "dleft", flow = gradient>},
+    %dright: tensor<?x?xf32> {tandem.role = #tandem.role<input "dright", flow = gradient>},
     %cosine: tensor<?x?xf32> {tandem.role = #tandem.role<input "cosine">},
     %sine: tensor<?x?xf32> {tandem.role = #tandem.role<input "sine">},
-    %dfirst: tensor<?x?xf32> {tandem.role = #tandem.role<output "dfirst">},
-    %dsecond: tensor<?x?xf32> {tandem.role = #tandem.role<output "dsecond">})
+    %dfirst: tensor<?x?xf32> {tandem.role = #tandem.role<output "dfirst", flow = gradient>},
+    %dsecond: tensor<?x?xf32> {tandem.role = #tandem.role<output "dsecond", flow = gradient>})
     -> (tensor<?x?xf32>, tensor<?x?xf32>) attributes {tandem.forward = @rope} {
   %new_dfirst, %new_dsecond = linalg.generic {
       indexing_maps = [#matrix, #matrix, #matrix, #matrix, #matrix, #matrix],

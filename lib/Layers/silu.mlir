@@ -3,7 +3,7 @@
 // SiLU (Elfwing et al. 2018): y = x / (1 + exp(-x)).
 func.func @silu(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>}) -> tensor<?x?xf32> {
   %one = arith.constant 1.0 : f32
   %new_y = linalg.generic {
       indexing_maps = [#matrix, #matrix], iterator_types = ["parallel", "parallel"]}
@@ -21,8 +21,8 @@ func.func @silu(
 
 // With s = 1 / (1 + exp(-x)): dx = dy * s * (1 + x * (1 - s)).
 func.func @silu_backward(
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
-    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx">})
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
+    %dx: tensor<?x?xf32> {tandem.role = #tandem.role<output "dx", consumer = linear, flow = gradient>})
     -> tensor<?x?xf32> attributes {tandem.forward = @silu} {
   %x = tandem.restore "x" : tensor<?x?xf32>
   %one = arith.constant 1.0 : f32

@@ -4,7 +4,7 @@
 func.func @swiglu(
     %gate: tensor<?x?xf32> {tandem.role = #tandem.role<input "gate">},
     %up: tensor<?x?xf32> {tandem.role = #tandem.role<input "up">},
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>}) -> tensor<?x?xf32> {
   %one = arith.constant 1.0 : f32
   %new_y = linalg.generic {
       indexing_maps = [#matrix, #matrix, #matrix],
@@ -27,9 +27,9 @@ func.func @swiglu(
 // With s = 1 / (1 + exp(-gate)): dup = dy * gate * s,
 // dgate = dy * up * s * (1 + gate * (1 - s)).
 func.func @swiglu_backward(
-    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy">},
-    %dgate: tensor<?x?xf32> {tandem.role = #tandem.role<output "dgate">},
-    %dup: tensor<?x?xf32> {tandem.role = #tandem.role<output "dup">})
+    %dy: tensor<?x?xf32> {tandem.role = #tandem.role<input "dy", flow = gradient>},
+    %dgate: tensor<?x?xf32> {tandem.role = #tandem.role<output "dgate", consumer = linear, flow = gradient>},
+    %dup: tensor<?x?xf32> {tandem.role = #tandem.role<output "dup", consumer = linear, flow = gradient>})
     -> (tensor<?x?xf32>, tensor<?x?xf32>) attributes {tandem.forward = @swiglu} {
   %gate = tandem.restore "gate" : tensor<?x?xf32>
   %up = tandem.restore "up" : tensor<?x?xf32>
@@ -60,7 +60,7 @@ func.func @swiglu_backward(
 // The forward pass's product again, of what it has saved, so that a matrix product behind
 // it need not keep it.
 func.func @swiglu_again(
-    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">})
+    %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y", consumer = linear>})
     -> tensor<?x?xf32> attributes {tandem.forward = @swiglu} {
   %gate = tandem.restore "gate" : tensor<?x?xf32>
   %up = tandem.restore "up" : tensor<?x?xf32>

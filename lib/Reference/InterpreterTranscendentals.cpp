@@ -1,4 +1,4 @@
-//===- InterpreterTranscendentals.cpp - exp, log, tanh --------------------===//
+//===- InterpreterTranscendentals.cpp - exp, log, tanh, erf ---------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -88,6 +88,26 @@ static SoftFloat hyperbolicTangent(const SoftFloat &x) {
   return a.mul(square).fma(q, a).copySign(x);
 }
 
+static SoftFloat errorFunction(const SoftFloat &x) {
+  if (x.isNaN())
+    return x;
+  SoftFloat a = x.abs();
+  if (isLess(a, 1)) {
+    SoftFloat p = evaluatePolynomial(
+        a.mul(a), {0x1.06eba8p-3, -0x1.81273ep-2, 0x1.ce2ce6p-4, -0x1.b7f71ap-6,
+                   0x1.53f224p-8, -0x1.a3515ep-11, 0x1.4771fep-14});
+    return a.fma(p, a).copySign(x);
+  }
+  SoftFloat t = (isLess(a, 4) ? a : toReal(4)).sub(toReal(2.4375));
+  return evaluatePolynomial(t,
+                            {0x1.ffb5bep-1, 0x1.84b7e4p-9, -0x1.d9c65ep-8,
+                             0x1.609450p-7, -0x1.5ea1c8p-7, 0x1.d7e42ep-8,
+                             -0x1.8a4196p-9, 0x1.990c20p-12, 0x1.bc4942p-12,
+                             -0x1.4b9adcp-12, 0x1.114bf6p-14, 0x1.eea828p-16,
+                             -0x1.0aa4b6p-16, -0x1.18aeb4p-22, 0x1.e2275cp-21})
+      .copySign(x);
+}
+
 /// In f32, whatever the format of the operand.
 template <SoftFloat (*function)(const SoftFloat &)>
 static llvm::Error evaluate(Evaluation &e) {
@@ -100,4 +120,5 @@ void mlir::tandem::reference::addTranscendentalOperations(
   table["math.exp"] = evaluate<exponential>;
   table["math.log"] = evaluate<logarithm>;
   table["math.tanh"] = evaluate<hyperbolicTangent>;
+  table["math.erf"] = evaluate<errorFunction>;
 }

@@ -14,6 +14,7 @@
 #include "Steady.h"
 #include "tandem-c/Reference.h"
 #include "tandem-c/Tandem.h"
+#include "tandem-runtime/tandem_product.h"
 #include "tandem-runtime/tandem_runtime.h"
 #include <map>
 #include <nanobind/nanobind.h>
@@ -78,6 +79,40 @@ public:
   }
 
   tdm_device *device = nullptr;
+};
+
+/// A matrix product of one size on a device.
+class Product {
+public:
+  Product(const Device &device, int64_t rows, int64_t columns, int64_t depth,
+          uint32_t x, uint32_t w, bool bias, bool fast) {
+    tdm_product_desc desc = {sizeof(desc), rows, columns, depth, x, w,
+                             bias,         fast};
+    check(tdm_product_create(device.device, &desc, &product));
+  }
+  ~Product() { tdm_product_destroy(product); }
+  Product(const Product &) = delete;
+  Product &operator=(const Product &) = delete;
+
+  /// Puts it into a stream; tensors are addresses, 0 where there is none.
+  void launch(uintptr_t stream, uintptr_t x, uintptr_t w, uintptr_t xScale,
+              uintptr_t wScale, uintptr_t bias, uintptr_t y,
+              uintptr_t workspace, size_t workspaceBytes) {
+    tdm_product_args args = {sizeof(args),
+                             reinterpret_cast<void *>(stream),
+                             reinterpret_cast<const void *>(x),
+                             reinterpret_cast<const void *>(w),
+                             reinterpret_cast<const float *>(xScale),
+                             reinterpret_cast<const float *>(wScale),
+                             reinterpret_cast<const void *>(bias),
+                             reinterpret_cast<void *>(y),
+                             reinterpret_cast<void *>(workspace),
+                             workspaceBytes};
+    check(tdm_product_launch(product, &args));
+  }
+
+private:
+  tdm_product *product = nullptr;
 };
 
 /// A compiled kernel and, for CPUs, its handle in the runtime.
@@ -161,6 +196,14 @@ public:
     nb::list result;
     for (intptr_t i = 0; i < tandemKernelGetNumPhases(kernel); ++i)
       result.append(int(tandemKernelGetPhaseGranularity(kernel, i)));
+    return result;
+  }
+
+  /// How many launches these phases are where rows are short enough.
+  intptr_t launches() const {
+    intptr_t result = 0;
+    for (intptr_t i = 0; i < tandemKernelGetNumPhases(kernel); ++i)
+      result += !tandemKernelContinues(kernel, i);
     return result;
   }
 
@@ -520,6 +563,7 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro("block",
                    [](Kernel &k) { return tandemKernelGetBlock(k.kernel); })
       .def_prop_ro("phases", &Kernel::phases)
+      .def_prop_ro("launches", &Kernel::launches)
       .def_prop_ro("commits", &Kernel::commits)
       .def_prop_ro("reductions", &Kernel::reductions)
       .def_prop_ro("planes", &Kernel::planes)
@@ -537,6 +581,10 @@ NB_MODULE(_tandem, m) {
       .def("free", &Device::free)
       .def("copy", &Device::copy)
       .def("synchronize", &Device::synchronize);
+  nb::class_<Product>(m, "Product")
+      .def(nb::init<const Device &, int64_t, int64_t, int64_t, uint32_t,
+                    uint32_t, bool, bool>())
+      .def("launch", &Product::launch);
   nb::class_<Plan>(m, "Plan")
       .def(nb::init<nb::object, Device *>(), "kernel"_a,
            "device"_a.none() = nb::none())

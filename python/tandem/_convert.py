@@ -172,6 +172,8 @@ class Host:
     device: _kernel.Device | None = None
     #: What kernels are compiled for.
     target = "cpu"
+    #: What orders the work, where there is more than one such thing.
+    stream = 0
     is_capturing = False
 
     def plan(self, kernel: Kernel) -> Plan:

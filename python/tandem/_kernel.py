@@ -179,9 +179,15 @@ class Kernel:
 
     @property
     def phases(self) -> int:
-        """Launches of a step that follow each other; more than one where a value
-        of all elements is needed before they can be written."""
+        """How often a step goes over the elements, or over rows; more than once where
+        a value of many elements is needed before they can be written."""
         return len(self._native.phases)
+
+    @property
+    def launches(self) -> int:
+        """Launches of a step that follow each other: phases between which only values of
+        the same rows pass are one."""
+        return self._native.launches
 
     @property
     def is_matrix(self) -> bool:

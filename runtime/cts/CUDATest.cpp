@@ -398,6 +398,40 @@ TEST_P(CUDA, AGraphHasNoHyperparametersOfTheHost) {
 // Errors
 //===----------------------------------------------------------------------===//
 
+/// Adds its one scalar, which the prologue makes of nothing, to each byte.
+static tdm_kernel_desc constantDesc() {
+  tdm_kernel_desc desc = countDesc();
+  desc.name = "constant";
+  desc.num_scalars = 1;
+  desc.entry = [](const void *tensors, const void *, const uint32_t *scalars,
+                  void *, uint32_t *, int64_t, int64_t) {
+    Record record(tensors, 0, 1);
+    for (int64_t i = 0; i < record.columns(); ++i)
+      record.plane<uint8_t>(0)[i] += scalars[0];
+  };
+  desc.prologue = [](const double *, const int64_t *, uint32_t *scalars,
+                     int64_t) { scalars[0] = 7; };
+  return desc;
+}
+
+TEST_P(CUDA, ScalarsThatAreConstantsTakeNoArguments) {
+  DeviceKernel constant(device, GetParam(), constantDesc());
+  DeviceArray<uint8_t> bytes(device, std::vector<uint8_t>(5));
+  TensorList one;
+  one.add(5, {bytes.data()});
+  OwnedPlan own(constant, one);
+  tdm_async_args args = {sizeof(args), stream, nullptr, nullptr, 1, 0,
+                         nullptr,      nullptr};
+  ASSERT_EQ(tdm_plan_launch_async(own, &args), TDM_OK) << tdm_last_error();
+  EXPECT_EQ(bytes.read(), std::vector<uint8_t>(5, 7));
+  fakecuda::beginCapture(stream);
+  EXPECT_EQ(tdm_plan_launch_async(own, &args), TDM_OK) << tdm_last_error();
+  int graph = fakecuda::endCapture(stream);
+  fakecuda::launchGraph(graph, stream);
+  EXPECT_EQ(bytes.read(), std::vector<uint8_t>(5, 14));
+  fakecuda::destroyGraph(graph);
+}
+
 TEST_P(CUDA, ArgumentsAreChecked) {
   expectFailure(launch(-1), TDM_OUT_OF_DOMAIN,
                 "kernel 'sgd': hyper 'lr' of row 0 is -1; it must be at least "

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem-runtime/tandem_product.h"
 #include "tandem-runtime/tandem_runtime.h"
 
 /* Called by ThreadTest.cpp; declared here, for C99 has no other place. */

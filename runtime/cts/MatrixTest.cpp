@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 using namespace tandem::cts;
 
@@ -219,6 +220,7 @@ struct Matrix {
   }
 
   void expectSums() const;
+  void expectSumsOfRows() const;
 
   int64_t rows, columns;
   std::vector<float> before;
@@ -244,6 +246,18 @@ void Matrix::expectSums() const {
   EXPECT_EQ(ofColumns.read(), largest);
   EXPECT_TRUE(std::all_of(after.begin(), after.end(),
                           [&](float value) { return value == total; }));
+}
+
+void Matrix::expectSumsOfRows() const {
+  std::vector<float> sums = ofRows.read(), after = values.read();
+  for (int64_t row = 0; columns && row < rows; ++row) {
+    const float *own = before.data() + row * columns;
+    EXPECT_EQ(sums[row], std::accumulate(own, own + columns, 0.0f));
+    EXPECT_TRUE(std::all_of(after.begin() + row * columns,
+                            after.begin() + (row + 1) * columns,
+                            [&](float value) { return value == sums[row]; }))
+        << "row " << row;
+  }
 }
 
 using Matrices = DeviceTest;
@@ -292,6 +306,104 @@ TEST_P(Matrices, AnotherShapeOfAsManyElements) {
 }
 
 //===----------------------------------------------------------------------===//
+// Phases of one launch
+//===----------------------------------------------------------------------===//
+
+/// Every element becomes the sum of its row.
+static void fillRows(const void *tensors, const void *chunks, const uint32_t *,
+                     void *, uint32_t *, int64_t begin, int64_t end) {
+  for (int64_t c = begin; c < end; ++c) {
+    const Tile &tile = static_cast<const Tile *>(chunks)[c];
+    const int64_t *record = recordOf(tensors, tile.tensor);
+    for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
+      std::fill_n(
+          pointerAt<float>(record, 5) + row * record[1] + tile.firstColumn,
+          tile.endColumn - tile.firstColumn, partsOf<float>(record, 0)[row]);
+  }
+}
+
+/// Where the phases have been: the phase and the first row, of one thread.
+static std::vector<std::pair<int, int64_t>> visits;
+
+template <int phase, tdm_cpu_entry entry>
+static void visit(const void *tensors, const void *chunks,
+                  const uint32_t *scalars, void *workspace, uint32_t *flags,
+                  int64_t begin, int64_t end) {
+  int64_t row = phase == 1 ? static_cast<const Chunk *>(chunks)[begin].begin
+                           : static_cast<const Tile *>(chunks)[begin].firstRow;
+  visits.emplace_back(phase, row);
+  entry(tensors, chunks, scalars, workspace, flags, begin, end);
+}
+
+/// The sums of rows, their sum and what needs the former are one launch.
+static tdm_kernel_desc rowwiseDesc() {
+  static const uint32_t continues[] = {0, 1, 1};
+  tdm_kernel_desc desc = matrixDesc();
+  desc.name = "rowwise";
+  desc.entry = fillRows;
+  desc.continues = continues;
+  return desc;
+}
+
+static tdm_kernel_desc visitedDesc() {
+  static const tdm_cpu_entry visited[] = {visit<0, sumTiles>,
+                                          visit<1, sumRows>};
+  tdm_kernel_desc desc = rowwiseDesc();
+  desc.early_entries = visited;
+  desc.entry = visit<2, fillRows>;
+  return desc;
+}
+
+TEST_P(Matrices, PhasesOfOneLaunch) {
+  DeviceKernel kernel(device, GetParam(), rowwiseDesc(), totals);
+  const std::pair<int64_t, int64_t> shapes[] = {
+      {1, 1}, {70, 5000}, {5000, 3}, {0, 4}, {200, 300}, {4, 0}, {2, 9000}};
+  for (int threads : {1, 2, 4}) {
+    std::vector<Matrix> matrices;
+    for (auto [rows, columns] : shapes)
+      matrices.emplace_back(device, rows, columns);
+    TensorList list;
+    for (Matrix &matrix : matrices)
+      matrix.addTo(list);
+    OwnedPlan plan(kernel, list);
+    EXPECT_EQ(launchPlain(plan, threads).flags, 0u);
+    for (const Matrix &matrix : matrices)
+      matrix.expectSumsOfRows();
+  }
+}
+
+TEST(MatricesOfCPU, BandsGoThroughAllPhases) {
+  OwnedKernel kernel(visitedDesc());
+  OpenDevice cpu;
+  Matrix matrix(cpu, 200, 3000);
+  TensorList list;
+  matrix.addTo(list);
+  OwnedPlan plan(kernel, list);
+  visits.clear();
+  launchPlain(plan, 1);
+  std::vector<std::pair<int, int64_t>> expected;
+  for (int64_t row = 0; row < 200; row += 4)
+    for (int phase = 0; phase < 3; ++phase)
+      expected.emplace_back(phase, row);
+  EXPECT_EQ(visits, expected);
+}
+
+/// Else a thread would have most of the matrix to itself.
+TEST(MatricesOfCPU, LongRowsGoThroughOnePhaseAfterAnother) {
+  OwnedKernel kernel(visitedDesc());
+  OpenDevice cpu;
+  Matrix matrix(cpu, 2, 60000);
+  TensorList list;
+  matrix.addTo(list);
+  OwnedPlan plan(kernel, list);
+  visits.clear();
+  launchPlain(plan, 1);
+  EXPECT_GT(visits.size(), 3u);
+  EXPECT_TRUE(std::is_sorted(visits.begin(), visits.end()));
+  matrix.expectSumsOfRows();
+}
+
+//===----------------------------------------------------------------------===//
 // Errors
 //===----------------------------------------------------------------------===//
 
@@ -336,6 +448,35 @@ TEST(MatricesError, Descriptions) {
       "reduction 0 has scope 0; a phase over the elements of a matrix reduces "
       "rows, columns and, but for sums, a kernel's blocks, any other one "
       "tensors or the model");
+}
+
+TEST(MatricesError, Continuations) {
+  auto message = [](int phase) {
+    return "phase " + std::to_string(phase) +
+           " continues a launch; only a phase over the elements or the rows of "
+           "a matrix does, behind another one";
+  };
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const uint32_t first[] = {1, 0, 0};
+        desc.continues = first;
+      },
+      message(0));
+  static const uint32_t perColumn[] = {TDM_PER_ELEMENT, TDM_PER_COLUMN};
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const uint32_t second[] = {0, 1, 0};
+        desc.early_granularities = perColumn;
+        desc.continues = second;
+      },
+      message(1));
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const uint32_t last[] = {0, 0, 1};
+        desc.early_granularities = perColumn;
+        desc.continues = last;
+      },
+      message(2));
 }
 
 TEST(MatricesError, RowsBelongToMatrices) {

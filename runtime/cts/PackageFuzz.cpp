@@ -56,6 +56,7 @@ static package::PackageT describeAll() {
   kernel.phases.insert(kernel.phases.begin(),
                        std::make_unique<package::PartT>());
   kernel.phases[0]->entry = "tandem_phase0";
+  kernel.phases[1]->continues = true;
   kernel.reductions.push_back(std::make_unique<package::ReductionT>());
   kernel.reductions[0]->scope = package::Scope::Row;
   addImage(package, "some code");
@@ -117,6 +118,7 @@ static void touchCode(const tdm_kernel_info &info) {
   const tdm_kernel_desc &desc = *info.desc;
   touch(desc.reductions, desc.num_reductions * sizeof(*desc.reductions));
   touch(desc.early_granularities, desc.num_early_entries * sizeof(uint32_t));
+  touch(desc.continues, info.num_phases * sizeof(uint32_t));
   for (uint32_t i = 0; i < info.num_phases; ++i)
     touch(info.phases[i].entry);
   for (uint32_t i = 0; i < info.num_commits; ++i)

@@ -27,7 +27,9 @@ using namespace tandem::cts;
 /// and nothing is kept on disk.
 static const bool driverIsSet =
     setenv("TANDEM_CUDA_DRIVER", TANDEM_FAKE_CUDA, /*replace=*/0) == 0 &&
-    setenv("TANDEM_CACHE_DIR", "", /*replace=*/1) == 0;
+    setenv("TANDEM_CACHE_DIR", "", /*replace=*/1) == 0 &&
+    (!isFakeDriver() ||
+     setenv("TANDEM_CUBLASLT", TANDEM_FAKE_CUBLASLT, /*replace=*/1) == 0);
 
 bool tandem::cts::isFakeDriver() {
   return std::strcmp(std::getenv("TANDEM_CUDA_DRIVER"), TANDEM_FAKE_CUDA) == 0;
@@ -70,13 +72,17 @@ FakeCode::FakeCode(const tdm_kernel_desc &desc, const Totals &totals) {
   names.reserve(100);
   std::string base = std::string("tandem_") + desc.name;
   ptx = ".version 8.0\n.target sm_80\n.address_size 64\n";
+  auto continues = [&](uint32_t phase) {
+    return desc.continues ? desc.continues[phase] : 0;
+  };
   for (uint32_t i = 0; i < desc.num_early_entries; ++i) {
     uint32_t per = desc.early_granularities ? desc.early_granularities[i] : 0;
     phases.push_back(
         {add(base + "_phase" + std::to_string(i), desc.early_entries[i]),
-         static_cast<tdm_granularity>(per)});
+         static_cast<tdm_granularity>(per), continues(i)});
   }
-  phases.push_back({add(base, desc.entry), TDM_PER_ELEMENT});
+  phases.push_back({add(base, desc.entry), TDM_PER_ELEMENT,
+                    continues(desc.num_early_entries)});
   if (desc.commit_rows)
     commits.push_back(
         {add(base + "_commit_rows", desc.commit_rows), TDM_PER_ROW});

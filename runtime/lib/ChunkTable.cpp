@@ -23,6 +23,8 @@ static_assert(sizeof(Tile) == 56, "the kernels' layout of a tile's record");
 
 /// The most columns of a tile.
 static constexpr int64_t maxColumns = 2048;
+/// The most elements of a chunk that has no whole rows to keep together.
+static constexpr int64_t largestChunk = 1 << 16;
 static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
 
 /// Large chunks cost the least, but a small model must still be enough for
@@ -30,11 +32,11 @@ static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
 /// with it.
 static int64_t chunkElements(const TensorTable &tensors, tdm_granularity per,
                              int64_t enough) {
-  constexpr int64_t largest = 1 << 16, smallest = 1 << 12;
+  constexpr int64_t smallest = 1 << 12;
   int64_t total = 0;
   for (int64_t i = 0; i < tensors.size(); ++i)
     total += std::min(tensors.extent(i, per), maxInt64 - total);
-  int64_t size = largest;
+  int64_t size = largestChunk;
   while (size > smallest && total / size < enough)
     size /= 2;
   return size;
@@ -70,37 +72,83 @@ static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
   return tiling;
 }
 
-/// Whole rows where they are short, so many that a tile is a chunk's size.
-static Tiling cut(int64_t rows, int64_t columns, int64_t elements) {
+/// Whole rows where they are short, so many that a tile is a chunk's size; or,
+/// in bands, so many that all tiles beside each other are.
+static Tiling cut(int64_t rows, int64_t columns, int64_t elements,
+                  bool isBanded) {
   constexpr int64_t maxRows = 64;
   Tiling tiling{rows, columns, 1, 1};
   while (tiling.tileColumns < std::min(columns, maxColumns))
     tiling.tileColumns *= 2;
+  int64_t width = isBanded ? std::max<int64_t>(1, columns) : tiling.tileColumns;
   while (tiling.tileRows < std::min(rows, maxRows) &&
-         2 * tiling.tileRows * tiling.tileColumns <= elements)
+         2 * tiling.tileRows * width <= elements)
     tiling.tileRows *= 2;
   return tiling;
 }
 
-void ChunkTable::appendTiles(int64_t tensor, const Tiling &t) {
-  for (int64_t down = 0; down < t.downCount(); ++down)
-    for (int64_t across = 0; across < t.acrossCount(); ++across) {
-      int64_t row = down * t.tileRows, column = across * t.tileColumns;
-      append(Tile{tensor, row, std::min(row + t.tileRows, t.rows), column,
-                  std::min(column + t.tileColumns, t.columns), across * t.rows,
-                  down * t.columns});
-    }
+void ChunkTable::appendTiles(const TensorTable &tensors, int64_t elements,
+                             int64_t block, bool isBanded) {
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    firsts.push_back(count);
+    int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
+    Tiling t = block ? cutBlocks(rows, columns, elements, block)
+                     : cut(rows, columns, elements, isBanded);
+    tilings.push_back(t);
+    for (int64_t down = 0; down < t.downCount(); ++down)
+      for (int64_t across = 0; across < t.acrossCount(); ++across) {
+        int64_t row = down * t.tileRows, column = across * t.tileColumns;
+        append(Tile{tensor, row, std::min(row + t.tileRows, t.rows), column,
+                    std::min(column + t.tileColumns, t.columns),
+                    across * t.rows, down * t.columns});
+      }
+  }
+  firsts.push_back(count);
 }
 
 void ChunkTable::assignTiles(const TensorTable &tensors, int64_t enough,
                              int64_t block) {
-  int64_t size = chunkElements(tensors, TDM_PER_ELEMENT, enough);
-  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+  appendTiles(tensors, chunkElements(tensors, TDM_PER_ELEMENT, enough), block,
+              /*isBanded=*/false);
+}
+
+/// The longest row that a band of \p elements may have.
+static int64_t longestRow(const Kernel &kernel, int64_t elements) {
+  // What a band leaves of its columns is to be little beside its elements.
+  constexpr int64_t longestWithColumns = largestChunk / 4;
+  bool hasColumns =
+      std::any_of(kernel.reductions.begin(), kernel.reductions.end(),
+                  [](const Reduction &reduction) {
+                    return reduction.scope == TDM_SCOPE_COLUMN;
+                  });
+  int64_t longest = elements / std::max<int64_t>(1, kernel.block);
+  return hasColumns ? std::min(longest, longestWithColumns) : longest;
+}
+
+bool ChunkTable::assignBandedTiles(const Kernel &kernel,
+                                   const TensorTable &tensors, int64_t enough) {
+  int64_t elements = 2 * chunkElements(tensors, TDM_PER_ELEMENT, enough);
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
+    if (tensors.columns(tensor) > longestRow(kernel, elements))
+      return false;
+  appendTiles(tensors, elements, kernel.block, /*isBanded=*/true);
+  return true;
+}
+
+void ChunkTable::assignBands(const ChunkTable &tiles) {
+  for (size_t tensor = 0; tensor < tiles.tilings.size(); ++tensor) {
     firsts.push_back(count);
-    int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
-    tilings.push_back(block ? cutBlocks(rows, columns, size, block)
-                            : cut(rows, columns, size));
-    appendTiles(tensor, tilings.back());
+    const Tiling &t = tiles.tilings[tensor];
+    for (int64_t row = 0; t.columns && row < t.rows; row += t.tileRows)
+      append(Chunk{static_cast<int64_t>(tensor), row,
+                   std::min(row + t.tileRows, t.rows)});
   }
   firsts.push_back(count);
+}
+
+std::pair<int64_t, int64_t> ChunkTable::tilesOf(const Chunk &band) const {
+  const Tiling &t = tilings[band.tensor];
+  int64_t first =
+      firsts[band.tensor] + band.begin / t.tileRows * t.acrossCount();
+  return {first, first + t.acrossCount()};
 }

@@ -16,6 +16,8 @@
 
 #include "TensorTable.h"
 
+#include <utility>
+
 namespace tandem::runtime {
 
 /// A chunk record: a range of elements, rows or columns of one tensor.
@@ -53,6 +55,12 @@ public:
   void assign(const TensorTable &tensors, tdm_granularity per, int64_t enough);
   /// With \p block, tiles have as many rows as a block, and whole blocks.
   void assignTiles(const TensorTable &tensors, int64_t enough, int64_t block);
+  /// Tiles of which those beside each other, a band of whole rows, are work for
+  /// one thread; false if rows are too long for that.
+  bool assignBandedTiles(const Kernel &kernel, const TensorTable &tensors,
+                         int64_t enough);
+  /// The rows of bands of tiles.
+  void assignBands(const ChunkTable &tiles);
 
   const void *data() const { return words.data(); }
   size_t bytes() const { return words.size() * sizeof(int64_t); }
@@ -61,11 +69,19 @@ public:
   int64_t firstOf(int64_t tensor) const { return firsts[tensor]; }
   /// How a tensor has been cut into tiles.
   const Tiling &tiling(int64_t tensor) const { return tilings[tensor]; }
+  /// A chunk that is no tile.
+  Chunk chunk(int64_t index) const {
+    const int64_t *own = &words[3 * index];
+    return {own[0], own[1], own[2]};
+  }
+  /// The first of the tiles of a band, and the one behind its last.
+  std::pair<int64_t, int64_t> tilesOf(const Chunk &band) const;
 
 private:
   template <typename Record>
   void append(const Record &record);
-  void appendTiles(int64_t tensor, const Tiling &tiling);
+  void appendTiles(const TensorTable &tensors, int64_t elements, int64_t block,
+                   bool isBanded);
 
   std::vector<int64_t> words, firsts;
   std::vector<Tiling> tilings;

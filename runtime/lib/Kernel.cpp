@@ -194,6 +194,21 @@ static tdm_status copyFunctions(Kernel &kernel, const tdm_kernel_desc &desc) {
   return TDM_OK;
 }
 
+tdm_status tandem::runtime::checkContinuations(const Kernel &kernel) {
+  for (size_t i = 0; i < kernel.phases.size(); ++i) {
+    auto isAlongRows = [&](size_t phase) {
+      return kernel.phases[phase].per <= TDM_PER_ROW;
+    };
+    bool isPossible =
+        kernel.matrix && i > 0 && isAlongRows(i) && isAlongRows(i - 1);
+    if (kernel.phases[i].continues && !isPossible)
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << "phase " << i << " continues a launch; only a phase over the "
+             << "elements or the rows of a matrix does, behind another one";
+  }
+  return TDM_OK;
+}
+
 static tdm_status copyPhases(Kernel &kernel, const tdm_kernel_desc &desc) {
   if (desc.num_early_entries && !desc.early_entries)
     return kernel.fail(TDM_INVALID_ARGUMENT)
@@ -213,7 +228,9 @@ static tdm_status copyPhases(Kernel &kernel, const tdm_kernel_desc &desc) {
         {desc.early_entries[i], static_cast<tdm_granularity>(per)});
   }
   kernel.phases.push_back({desc.entry, TDM_PER_ELEMENT});
-  return TDM_OK;
+  for (size_t i = 0; desc.continues && i < kernel.phases.size(); ++i)
+    kernel.phases[i].continues = desc.continues[i] != 0;
+  return checkContinuations(kernel);
 }
 
 static tdm_status copyCommits(Kernel &kernel, const tdm_kernel_desc &desc) {

@@ -15,6 +15,7 @@
 
 #include "Failure.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -94,11 +95,13 @@ struct Reduction {
   }
 };
 
-/// A launch over all chunks of elements, rows or columns.
+/// What runs over all chunks of elements, rows or columns.
 struct Phase {
   /// NULL on a GPU.
   tdm_cpu_entry entry;
   tdm_granularity per;
+  /// Whether it can run over some rows when the phase before it has.
+  bool continues = false;
 };
 
 /// A kernel, immutable once it is created.
@@ -126,6 +129,18 @@ struct Kernel {
   uint32_t lastPhase() const {
     return static_cast<uint32_t>(phases.size()) - 1;
   }
+  /// The phase behind those that can be one launch, which begins with \p phase.
+  uint32_t endOfLaunch(uint32_t phase) const {
+    do
+      ++phase;
+    while (phase < phases.size() && phases[phase].continues);
+    return phase;
+  }
+  /// Whether any phase continues the one before it.
+  bool hasContinuations() const {
+    return std::any_of(phases.begin(), phases.end(),
+                       [](const Phase &phase) { return phase.continues; });
+  }
   /// Slots of 8 bytes that each chunk has in a phase; only the last measures.
   int64_t slotsPerChunk(uint32_t phase) const {
     int64_t parts = static_cast<int64_t>(reductions.size());
@@ -145,6 +160,9 @@ struct Kernel {
 private:
   tdm_status checkHyper(const Hyper &hyper, double value, int64_t row) const;
 };
+
+/// Checks which phases continue the launch of the one before them.
+tdm_status checkContinuations(const Kernel &kernel);
 
 /// Checks \p desc and copies it to \p kernel.
 tdm_status createKernel(const tdm_kernel_desc *desc,

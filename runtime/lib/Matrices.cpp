@@ -66,18 +66,27 @@ static uint32_t join(tdm_reduction_kind kind, uint32_t x, uint32_t y) {
   return kind == TDM_REDUCTION_MAX ? std::max(x, y) : std::min(x, y);
 }
 
+void AxisParts::Range::reduce(tdm_reduction_kind kind, int64_t first,
+                              int64_t end, uint32_t *parts) const {
+  uint32_t *own = parts + begin;
+  // Neighbours first, then pairs of pairs; what is missing changes nothing.
+  for (int64_t step = 1; step < count; step *= 2)
+    for (int64_t k = 0; k + step < count; k += 2 * step) {
+      uint32_t *left = own + k * extent;
+      const uint32_t *right = left + step * extent;
+      for (int64_t entry = first; entry < end; ++entry)
+        left[entry] = join(kind, left[entry], right[entry]);
+    }
+}
+
 void AxisParts::reduce(size_t reduction, tdm_reduction_kind kind,
                        uint32_t *parts) const {
-  for (size_t i = reduction; i < ranges.size(); i += numReductions) {
-    const Range &range = ranges[i];
-    uint32_t *own = parts + range.begin;
-    // Neighbours first, then pairs of pairs; what is missing changes nothing.
-    for (int64_t step = 1; step < range.count; step *= 2)
-      for (int64_t k = 0; k + step < range.count; k += 2 * step) {
-        uint32_t *left = own + k * range.extent;
-        const uint32_t *right = left + step * range.extent;
-        for (int64_t entry = 0; entry < range.extent; ++entry)
-          left[entry] = join(kind, left[entry], right[entry]);
-      }
-  }
+  for (size_t i = reduction; i < ranges.size(); i += numReductions)
+    ranges[i].reduce(kind, 0, ranges[i].extent, parts);
+}
+
+void AxisParts::reduceRows(size_t reduction, tdm_reduction_kind kind,
+                           const Chunk &rows, uint32_t *parts) const {
+  ranges[rows.tensor * numReductions + reduction].reduce(kind, rows.begin,
+                                                         rows.end, parts);
 }

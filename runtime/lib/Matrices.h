@@ -36,6 +36,9 @@ public:
   /// Brings the parts of a reduction of all tensors together in place of the
   /// first ones.
   void reduce(size_t reduction, tdm_reduction_kind kind, uint32_t *parts) const;
+  /// The same of some rows of one tensor.
+  void reduceRows(size_t reduction, tdm_reduction_kind kind, const Chunk &rows,
+                  uint32_t *parts) const;
 
   /// The number of entries.
   size_t size() const { return entries; }
@@ -46,6 +49,9 @@ private:
   struct Range {
     size_t begin = 0;
     int64_t extent = 0, count = 0;
+
+    void reduce(tdm_reduction_kind kind, int64_t first, int64_t end,
+                uint32_t *parts) const;
   };
 
   size_t entries = 0;

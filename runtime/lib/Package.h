@@ -89,7 +89,7 @@ private:
   std::vector<tdm_role> integerRoles;
   std::vector<tdm_reduction_desc> reductions;
   std::vector<tdm_part_info> phases, commits;
-  std::vector<uint32_t> earlyGranularities;
+  std::vector<uint32_t> earlyGranularities, continues;
   std::vector<tdm_image> images;
   tdm_kernel_desc desc = {};
   tdm_kernel_info info = {};

@@ -160,7 +160,8 @@ static tdm_reduction_desc decode(const package::Reduction &reduction) {
 }
 
 static tdm_part_info decode(const package::Part &part) {
-  return {part.entry()->c_str(), static_cast<tdm_granularity>(part.per())};
+  return {part.entry()->c_str(), static_cast<tdm_granularity>(part.per()),
+          part.continues()};
 }
 
 static tdm_image decode(const package::Image &image) {
@@ -224,10 +225,13 @@ void PackedKernel::addParts(const package::Kernel &kernel) {
   decodeAll(*kernel.commits(), commits);
   for (size_t i = 0; i + 1 < phases.size(); ++i)
     earlyGranularities.push_back(phases[i].per);
+  for (const tdm_part_info &phase : phases)
+    continues.push_back(phase.continues);
   desc.reductions = reductions.data();
   desc.num_reductions = static_cast<uint32_t>(reductions.size());
   desc.num_early_entries = static_cast<uint32_t>(earlyGranularities.size());
   desc.early_granularities = earlyGranularities.data();
+  desc.continues = continues.data();
   info.prologue = kernel.prologue()->c_str();
   info.phases = phases.data();
   info.num_phases = static_cast<uint32_t>(phases.size());

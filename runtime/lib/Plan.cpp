@@ -34,8 +34,15 @@ Layout Plan::makeLayout(int64_t count) const {
   auto &[elements, rows, columns, blocks] = next.chunks;
   int64_t most;
   if (kernel->matrix) {
-    elements.assignTiles(staged, enoughChunks(), kernel->block);
-    rows.assign(staged, TDM_PER_ROW, enoughChunks());
+    next.runsByRows =
+        kernel->hasContinuations() && canContinue() &&
+        elements.assignBandedTiles(*kernel, staged, enoughChunks());
+    if (next.runsByRows) {
+      rows.assignBands(elements);
+    } else {
+      elements.assignTiles(staged, enoughChunks(), kernel->block);
+      rows.assign(staged, TDM_PER_ROW, enoughChunks());
+    }
     columns.assign(staged, TDM_PER_COLUMN, enoughChunks());
     blocks.assign(staged, TDM_PER_BLOCK, enoughChunks());
     // The parts of tiles lie elsewhere.

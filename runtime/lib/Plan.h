@@ -23,6 +23,9 @@ namespace tandem::runtime {
 struct Layout {
   /// Of elements or tiles, and in a matrix kernel of rows and columns.
   ChunkTable chunks[numGranularities];
+  /// Whether chunks of rows are bands of tiles, over which phases that continue
+  /// each other run.
+  bool runsByRows = false;
   AxisParts axisParts;
   /// Slots of 8 bytes, which hold doubles, floats or 32-bit integers.
   int64_t workspaceSlots = 0;
@@ -78,6 +81,8 @@ protected:
   virtual Places getPlaces() = 0;
   /// How many chunks keep the whole device at work.
   virtual int64_t enoughChunks() const = 0;
+  /// Whether phases that continue each other can be one launch.
+  virtual bool canContinue() const = 0;
   /// The slots that the latest launch has left.
   virtual tdm_status readWorkspace(const uint64_t *&slots) = 0;
   virtual tdm_status readFlags(uint32_t &flags) = 0;

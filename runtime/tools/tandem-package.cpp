@@ -142,7 +142,8 @@ static void addCode(const tdm_kernel_info &info, Table &table) {
         made += (made.empty() ? "makes the " : ", the ") +
                 describeReduction(desc.reductions[i]);
     const tdm_part_info &part = info.phases[phase];
-    table.add({"phase", part.entry, "", places[part.per], made});
+    table.add({part.continues ? "and phase" : "phase", part.entry, "",
+               places[part.per], made});
   }
   for (uint32_t i = 0; i < info.num_commits; ++i)
     table.add({"commit", info.commits[i].entry, "",

@@ -93,18 +93,30 @@ def test_layers_python():
 def test_layer_of_ones_own(tmp_path):
     """The layer and the recipe of docs/Layers.md, by modules' machinery."""
     torch = pytest.importorskip("torch")
-    from tandem.torch._layer import LayerFunction, compiled
-    recipe, layer = blocks("docs/Layers.md", "mlir")
+    from tandem.torch._function import LayerFunction
+    from tandem.torch._layer import compiled
+    recipe, _, layer = blocks("docs/Layers.md", "mlir")
     (tmp_path / "coat-64.mlir").write_text(recipe)
     x = torch.randn(5, 100, dtype=torch.float64, requires_grad=True)
     narrow = x.detach().float().requires_grad_()
     runs = compiled(layer, "coat-64", torch.float32, torch.float32, (str(tmp_path),))
     dy = torch.randn(5, 100)
-    LayerFunction.apply(runs, (), {}, ("x",), narrow).backward(dy)
+    LayerFunction.apply(runs, (), {}, (("x", "dx"),), {}, narrow).backward(dy)
     (x / x.abs().sum(1, keepdim=True)).backward(dy.double())
     assert (narrow.grad - x.grad).norm() < 0.05 * x.grad.norm()
     assert {p.name: p.bits for p in runs.saved} == {
         "y.saved": 8, "y.saved.scale": 16, "sum": 32}
+
+
+def test_flow_of_ones_own(tmp_path):
+    """The recipe of docs/Layers.md that stores what goes between layers."""
+    torch = pytest.importorskip("torch")
+    import tandem.torch
+    (tmp_path / "my-flow.mlir").write_text(blocks("docs/Layers.md", "mlir")[1])
+    x = torch.randn(6, 32)
+    mine = tandem.torch.nn.silu(x, recipe="my-flow", path=(tmp_path,))
+    built_in = tandem.torch.nn.silu(x, recipe="coat-flow")
+    assert mine.storage == built_in.storage and torch.equal(mine.decode(), built_in.decode())
 
 
 def test_packages_python(tmp_path, monkeypatch):

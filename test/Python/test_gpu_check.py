@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import tandem
 from support.kernels import compiled
 from tandem import _tandem
 
@@ -55,6 +56,36 @@ def test_kernels_are_compared_bit_for_bit(program, tmp_path):
     assert {k["verdict"] for k in kernels} == {"equal"}
 
 
+def test_layers_are_compared(program, tmp_path):
+    packages = []
+    for layer, recipe in [("rms_norm", "coat"), ("cross_entropy", "coat"), ("keep", "bf16")]:
+        packages.append(tmp_path / f"{layer}.tdm")
+        tandem.save(packages[-1], [tandem.compile(layer, recipe, function=function)
+                                   for function in (layer, f"{layer}_backward")],
+                    ["x86-64", "x86-64-v3"])
+    report = tmp_path / "report.json"
+    done = run(program, "--cpu", f"--json={report}", *packages)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 of 6 kernels leave the CPU's bits" in done.stdout
+    assert [k["kernel"] for k in json.loads(report.read_text())["kernels"]][:2] == [
+        "rms_norm under coat", "rms_norm_backward under coat"]
+
+
+def test_times_of_layers(program, tmp_path):
+    package, report = tmp_path / "rms_norm.tdm", tmp_path / "report.json"
+    kernels = [tandem.compile("rms_norm", "coat", function=function)
+               for function in ("rms_norm", "rms_norm_backward")]
+    tandem.save(package, kernels, ["x86-64", "sm_90"])
+    run(program, "--elements=20000", f"--json={report}", package,
+        TANDEM_CUDA_DRIVER=str(RUNTIME / "cts" / "libtandem_fake_cuda.so"),
+        TANDEM_CACHE_DIR=str(tmp_path))
+    rows = json.loads(report.read_text())["kernels"]
+    assert [(t["of"], t["elements"]) for row in rows for t in row["times"]] == 2 * [
+        ("rows of 4096", 4 * 4096), ("8192 rows of 4096", 4 * 4096)]
+    # x and y in bf16, and a code and a scale of 2 bytes for 16; dy, x and dx.
+    assert [row["bytes_per_element"] for row in rows] == [4 + 1.125, 4 + 1.125]
+
+
 def test_times(program, tmp_path):
     """A driver that computes nothing: other bits, but times of all that is measured."""
     package, report = tmp_path / "adamw.tdm", tmp_path / "report.json"
@@ -70,6 +101,26 @@ def test_times(program, tmp_path):
     assert all(t["ms"] > 0 and t["gb_per_s"] > 0 for t in kernel["times"])
     assert kernel["bytes_per_element"] == 14 and kernel["start_ms"]["cached"] > 0
     assert set(content["host_us"]) == {"400", "4000"}
+
+
+def test_products(program, tmp_path):
+    """By libraries that stand in for CUDA's; without cuBLASLt the check goes on."""
+    package, report = tmp_path / "adamw.tdm", tmp_path / "report.json"
+    compiled("adamw", "bf16").save(package, ["x86-64", "sm_90"])
+
+    def products(library):
+        run(program, "--elements=1000", "--tensors=1", "--width=32", f"--json={report}", package,
+            TANDEM_CUDA_DRIVER=str(RUNTIME / "cts" / "libtandem_fake_cuda.so"),
+            TANDEM_CACHE_DIR=str(tmp_path), TANDEM_CUBLASLT=str(library))
+        return json.loads(report.read_text())["products"]
+
+    rows = products(RUNTIME / "cts" / "libtandem_fake_cublaslt.so")
+    assert [row["product"] for row in rows] == [
+        "bf16 by bf16", "E4M3 by E4M3", "E4M3 by E4M3, fast sums", "E5M2 by E4M3"]
+    assert {row["verdict"] for row in rows} == {"right"}
+    assert all(row["ms"] > 0 and row["rows"] == 64 for row in rows)
+    rows = products(tmp_path / "nowhere.so")
+    assert all("there is no cuBLASLt" in row["verdict"] for row in rows)
 
 
 def test_what_does_not_run_is_no_success(program, tmp_path):

@@ -28,6 +28,7 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
 import common
 import gpu_page
+import layer_peers
 import peers
 import references
 
@@ -81,9 +82,14 @@ def measured(tmp_path, monkeypatch, *arguments):
     time = {"of": "one tensor", "tensors": 1, "elements": 10**6, "ms": 2.0, "gb_per_s": 7.0}
     kernel = {"kernel": "adamw under bf16", "verdict": "equal", "bytes_per_element": 14,
               "start_ms": {"compiled": 30.0, "cached": 3.0}, "times": [time]}
+    passes = [kernel | {"kernel": f"{name} under coat", "times": [
+        time | {"of": "8192 rows of 4096", "ms": ms}]}
+        for name, ms in (("rms_norm", 1.0), ("rms_norm_backward", 2.5))]
     report.write_text(json.dumps({
         "device": "a GPU", "target": "sm_90", "driver": 13000, "copy_gb_per_s": 10.0,
-        "multiprocessors": 100, "kernels": [kernel, kernel | {"verdict": "late", "times": []}],
+        "multiprocessors": 100, "products": [{
+            "product": "E4M3 by E4M3", "verdict": "right", "rows": 8192, "columns": 4096,
+            "depth": 4096, "ms": 0.25, "tflop_per_s": 1099.5}], "kernels": [kernel, kernel | {"verdict": "late", "times": []}, *passes],
         "host_us": {"400": {"launch": 3.0, "same_list": 4.0, "changed_per_tensor": 0.2}}}))
     prepared.write_text(json.dumps({"instructions": {"adamw under bf16": 25600},
                                     "made": {"commit": "f00d" * 10}}))
@@ -98,12 +104,18 @@ def test_peers_without_a_gpu(tmp_path, monkeypatch, capsys):
     """Rows for all, times for those that there are, reasons for the others."""
     monkeypatch.setattr(peers, "CONTENDERS", [
         c for c in peers.CONTENDERS if "compile" not in c.name and "Triton" not in c.name])
+    monkeypatch.setattr(layer_peers, "LAYERS", [
+        layer for layer in layer_peers.LAYERS if layer.whose != "torch.compile"])
     found = measured(tmp_path, monkeypatch, "--device", "cpu", "--elements", "4000",
-                     "--tensors", "3", "--steps", "1", "--compared", "1280")
+                     "--tensors", "3", "--steps", "1", "--compared", "1280", "--rows", "2")
     rows = {row["name"]: row["times"] for row in found["peers"]}
     assert rows["torch fused AdamW, f32"][0]["ms"] > 0
     assert [t["elements"] for t in rows["eager collage-plus"]] == [3968, 448 + 2 * 448]
     assert all("absent" in t or t["ms"] > 0 for times in rows.values() for t in times)
+    layers = {(row["whose"], row["layer"]): row for row in found["layer_peers"]}
+    assert all(layers["torch", name]["ms"] > 0 for name in (
+        "rms_norm", "layer_norm", "gelu", "swiglu", "cross_entropy"))
+    assert all("ms" in row or "absent" in row for row in layers.values())
     assert set(found["peers_host_us"]) == {"400", "4000"}
     time = found["kernels"][0]["times"][0]
     assert time["predicted_ms"] == {"bytes": 1.4, "instructions": 2.0}
@@ -111,7 +123,9 @@ def test_peers_without_a_gpu(tmp_path, monkeypatch, capsys):
     text = capsys.readouterr().out
     assert "100% achieved" in text and "torch fused AdamW, host" in text
     page = gpu_page.render(found)
-    assert "1 of 2 kernels leave the CPU's bits" in page
+    assert "| Tandem, coat | rms_norm | 3.500 |" in page and "| torch | swiglu |" in page
+    assert "| E4M3 by E4M3 | right | 0.250 | 1100 |" in page
+    assert "3 of 4 kernels leave the CPU's bits" in page
     assert "| adamw under bf16 | equal | 14 | 2.000 | 7 | 70% | 100% |" in page
     assert "| torch fused AdamW, f32 | GPT-2 |" in page and "30.0 ms where the driver" in page
 

@@ -20,7 +20,7 @@ from support.launch import Tensor, aligned_copy, launch
 from tandem._kernel import RoleKind
 
 LAYERS = {"rms_norm": {"eps": 1e-6}, "add_rms_norm": {"eps": 1e-6}, "layer_norm": {"eps": 1e-5}, "silu": {},
-          "gelu": {}, "swiglu": {}, "geglu": {}, "cross_entropy": {}, "rope": {}, "keep": {}}
+          "gelu": {}, "gelu_tanh": {}, "swiglu": {}, "geglu": {}, "geglu_tanh": {}, "cross_entropy": {}, "rope": {}, "keep": {}}
 SHAPES = ((1, 1), (3, 15), (2, 17), (5, 64), (2, 1000), (70, 33))
 KINDS = ("ordinary", "zeros", "huge", "subnormal", "special")
 #: What the interpreter calls an input that the compiler does not keep twice.
@@ -101,9 +101,9 @@ def hypers_of(function):
     return LAYERS.get(function, {})
 
 
-def by_cpu(kernel, planes):
+def by_cpu(kernel, planes, threads=0):
     copy = {name: plane.copy() for name, plane in planes.items()}
-    kernel(copy, **hypers_of(kernel.name))
+    kernel(copy, threads=threads, **hypers_of(kernel.name))
     return copy
 
 
@@ -144,7 +144,7 @@ def test_passes_against_the_interpreter(layer, recipe, kind):
 
 
 @pytest.mark.parametrize("recipe", tandem.recipes())
-@pytest.mark.parametrize("layer", ("swiglu", "geglu"))
+@pytest.mark.parametrize("layer", ("swiglu", "geglu", "geglu_tanh"))
 def test_outputs_again(layer, recipe):
     """What restores the same tensors; under fp32, the very output."""
     function = f"{layer}_again"
@@ -153,7 +153,7 @@ def test_outputs_again(layer, recipe):
         planes = planes_for(compiled(layer, recipe), shape, "ordinary", rng)
         forward = by_cpu(compiled(layer, recipe), planes)
         given, shared = backward_planes(layer, recipe, forward, shape, rng)
-        again = {p.name: given[p.name] if p.name in given else np.zeros_like(forward["y"])
+        again = {p.name: given[p.name] if p.name in given else np.zeros_like(forward[p.name])
                  for p in compiled(function, recipe).planes}
         got = by_cpu(compiled(function, recipe), again)
         assert_same(got, by_interpreter(function, recipe, again, shared), str(shape))
@@ -176,7 +176,7 @@ def test_long_rows(layer, shape):
 
 
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
-@pytest.mark.parametrize("recipe", ("bf16", "coat", "mxfp8", "te-delayed"))
+@pytest.mark.parametrize("recipe", ("bf16", "coat", "coat-flow", "mxfp8", "te-delayed"))
 @pytest.mark.parametrize("layer", LAYERS)
 def test_ptx_against_cpu(layer, recipe, chip):
     for seed, shape in enumerate(((1, 1), (3, 17), (5, 300), (6, 512))):
@@ -188,6 +188,43 @@ def test_ptx_against_cpu(layer, recipe, chip):
         function = f"{layer}_backward"
         assert_same(by_ptx(compiled(function, recipe, chip), planes, shape),
                     by_cpu(compiled(function, recipe), planes))
+
+
+#===----------------------------------------------------------------------===#
+# Launches
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize(("function", "phases"), (
+    ("rms_norm", 2), ("rms_norm_backward", 2), ("add_rms_norm", 2),
+    ("add_rms_norm_backward", 2), ("layer_norm", 3), ("layer_norm_backward", 2),
+    ("cross_entropy", 2), ("swiglu", 1)))
+@pytest.mark.parametrize("recipe", ("bf16", "coat", "mxfp8"))
+def test_phases_of_rows_are_one_launch(function, phases, recipe):
+    kernel = compiled(function, recipe)
+    assert (kernel.phases, kernel.launches) == (phases, 1)
+
+
+def test_a_scale_of_all_rows_ends_a_launch():
+    """The rows' maxima and theirs are one launch, what is encoded by them another."""
+    for recipe in ("te-current", "coat"):
+        kernel = compiled("keep", recipe)
+        assert (kernel.phases, kernel.launches) == (3, 2)
+
+
+@pytest.mark.parametrize("recipe", ("bf16", "coat"))
+@pytest.mark.parametrize("layer", ("rms_norm", "layer_norm", "cross_entropy"))
+def test_bands_and_threads(layer, recipe):
+    """Rows that several threads share out, and sums of columns over all of them."""
+    shape, rng = (150, 130), np.random.default_rng(3)
+    planes = planes_for(compiled(layer, recipe), shape, "ordinary", rng)
+    forward = by_cpu(compiled(layer, recipe), planes, threads=3)
+    assert_same(forward, by_interpreter(layer, recipe, planes))
+    planes, shared = backward_planes(layer, recipe, forward, shape, rng)
+    function = f"{layer}_backward"
+    backward = by_cpu(compiled(function, recipe), planes, threads=3)
+    assert_same(backward, by_interpreter(function, recipe, planes, shared))
+    assert_same(by_cpu(compiled(function, recipe), planes, threads=1), backward)
 
 
 #===----------------------------------------------------------------------===#

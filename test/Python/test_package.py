@@ -58,7 +58,7 @@ def step(kernel, seed=0):
 
 def assert_equal_kernels(loaded, kernel):
     for fact in ("name", "strategy", "target", "planes", "hypers", "integers", "compute",
-                 "bytes_per_parameter", "phases", "is_matrix", "reductions",
+                 "bytes_per_parameter", "phases", "launches", "is_matrix", "reductions",
                  "signature", "ir", "storages"):
         assert getattr(loaded, fact) == getattr(kernel, fact), fact
 

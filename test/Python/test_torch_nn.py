@@ -9,6 +9,8 @@
 #===----------------------------------------------------------------------===#
 
 import copy
+import functools
+import math
 
 import pytest
 
@@ -21,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 #: The error of gradients, relative to their norm, that a recipe's storages allow.
 ALLOWED = {"fp32": 1e-6, "bf16": 4e-3, "te-current": 4e-2, "te-delayed": 4e-2,
-           "coat": 4e-2, "mxfp8": 5e-2, "block-128": 4e-2}
+           "coat": 4e-2, "coat-flow": 5e-2, "mxfp8": 5e-2, "block-128": 4e-2}
 
 
 class Gated(torch.nn.Module):
@@ -33,17 +35,17 @@ class Gated(torch.nn.Module):
         return self.function(gate) * up
 
 
-def gelu(x):
-    return torch.nn.functional.gelu(x, approximate="tanh")
-
+gelu_tanh = functools.partial(torch.nn.functional.gelu, approximate="tanh")
 
 MODULES = {
     "RMSNorm": (lambda **o: nn.RMSNorm(48, 1e-6, **o), lambda: torch.nn.RMSNorm(48, 1e-6)),
     "LayerNorm": (lambda **o: nn.LayerNorm(48, **o), lambda: torch.nn.LayerNorm(48)),
     "SiLU": (lambda **o: nn.SiLU(**o), torch.nn.SiLU),
-    "GELU": (lambda **o: nn.GELU(**o), lambda: torch.nn.GELU("tanh")),
+    "GELU": (lambda **o: nn.GELU(**o), torch.nn.GELU),
+    "GELU by tanh": (lambda **o: nn.GELU("tanh", **o), lambda: torch.nn.GELU("tanh")),
     "SwiGLU": (lambda **o: nn.SwiGLU(**o), lambda: Gated(torch.nn.functional.silu)),
-    "GeGLU": (lambda **o: nn.GeGLU(**o), lambda: Gated(gelu)),
+    "GeGLU": (lambda **o: nn.GeGLU(**o), lambda: Gated(torch.nn.functional.gelu)),
+    "GeGLU by tanh": (lambda **o: nn.GeGLU("tanh", **o), lambda: Gated(gelu_tanh)),
     "Linear": (lambda **o: nn.Linear(48, 20, **o), lambda: torch.nn.Linear(48, 20)),
 }
 
@@ -65,7 +67,7 @@ def pair(name, recipe, dtype=torch.float32):
 
 
 def inputs_of(name, shape=(3, 5, 48), dtype=torch.float32):
-    count = 2 if name.endswith("GLU") else 1
+    count = 2 if "GLU" in name else 1
     torch.manual_seed(3)
     return [torch.randn(shape, dtype=dtype).requires_grad_() for _ in range(count)]
 
@@ -86,7 +88,8 @@ def both(ours, theirs, inputs):
 def test_gradients(name, recipe):
     ours, theirs = pair(name, recipe)
     got, want = both(ours, theirs, inputs_of(name))
-    assert error(got[0], want[0]) < 1e-6  # the forward pass is exact
+    # The forward pass is exact where tensors stay in their types between layers.
+    assert error(got[0], want[0]) < (5e-2 if recipe == "coat-flow" else 1e-6)
     assert all(error(g, w) < ALLOWED[recipe] for g, w in zip(got[1:], want[1:]))
     assert all(g.dtype is torch.float32 for g in got)
 
@@ -331,12 +334,12 @@ def test_nothing_outlives_a_step():
     layer = nn.Linear(512, 16, recipe="coat")
     x = torch.randn(64, 512)
     y = layer(x)
-    planes = [plane() for plane in nn._KEEPER._last.kept[2]]
+    planes = [plane() for plane in nn.KEEPER._last.kept[2]]
     assert all(plane is not None for plane in planes)
     del planes
     y.sum().backward()
     del y
-    assert all(plane() is None for plane in nn._KEEPER._last.kept[2])
+    assert all(plane() is None for plane in nn.KEEPER._last.kept[2])
 
 
 def test_random_bits_are_torchs(tmp_path):
@@ -377,6 +380,21 @@ class LlamaRMSNorm(torch.nn.Module):
     def forward(self, x):
         variance = x.pow(2).mean(-1, keepdim=True)
         return self.weight * (x * torch.rsqrt(variance + self.variance_epsilon))
+
+
+class GELUActivation(torch.nn.Module):
+    """Transformers' "gelu"."""
+
+    def forward(self, x):
+        return x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
+
+
+class NewGELUActivation(torch.nn.Module):
+    """Transformers' "gelu_new"."""
+
+    def forward(self, x):
+        inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
+        return 0.5 * x * (1.0 + torch.tanh(inner))
 
 
 class LlamaMLP(torch.nn.Module):
@@ -421,19 +439,25 @@ def test_a_model_is_swapped():
 
 def test_activations_and_losses_are_swapped():
     model = torch.nn.ModuleDict({
-        "silu": torch.nn.SiLU(), "gelu": torch.nn.GELU("tanh"),
+        "silu": torch.nn.SiLU(), "gelu": torch.nn.GELU(), "tanh": torch.nn.GELU("tanh"),
+        "bert": GELUActivation(), "gpt2": NewGELUActivation(),
         "loss": torch.nn.CrossEntropyLoss(ignore_index=3, reduction="sum")})
     done = tandem.torch.compress_activations(model)
     assert done.swapped == {"silu": "SiLU -> SiLU", "gelu": "GELU -> GELU",
+                            "tanh": "GELU -> GELU", "bert": "GELUActivation -> GELU",
+                            "gpt2": "NewGELUActivation -> GELU",
                             "loss": "CrossEntropyLoss -> CrossEntropyLoss"}
     assert all(isinstance(m, nn._Compressed) for m in model.values())
+    assert [model[name].approximate for name in ("gelu", "tanh", "bert", "gpt2")] == [
+        "none", "tanh", "none", "tanh"]
     x, target = logits(8, 9)
     target = target.where(target >= 0, 3)
     assert error(model["loss"](x, target), torch.nn.functional.cross_entropy(
         x.double(), target, ignore_index=3, reduction="sum")) < 1e-6
 
 
-@pytest.mark.parametrize("act", (torch.nn.SiLU(), torch.nn.GELU("tanh")))
+@pytest.mark.parametrize("act", (torch.nn.SiLU(), torch.nn.GELU(), torch.nn.GELU("tanh"),
+                                 GELUActivation(), NewGELUActivation()))
 @pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat", "te-delayed"))
 def test_products_are_computed_again(recipe, act):
     """Without keeping them; gradients but that of the matrix behind are the same."""
@@ -489,7 +513,7 @@ def test_recomputing():
     with pytest.raises(ValueError, match="weight of gated_linear is on meta"):
         nn.gated_linear("swiglu", torch.ones(2, 8), torch.ones(2, 8),
                         torch.ones(4, 8, device="meta"))
-    with pytest.raises(ValueError, match="is of 'swiglu' or 'geglu', got 'silu'"):
+    with pytest.raises(ValueError, match="is of 'swiglu', 'geglu' or 'geglu_tanh', got 'silu'"):
         nn.gated_linear("silu", torch.ones(2, 8), torch.ones(2, 8), torch.ones(4, 8))
 
 
@@ -502,7 +526,6 @@ def test_what_does_not_fit_is_left():
         "wide": torch.nn.RMSNorm((4, 8)),
         "doubled": Doubled(8, 8),
         "other": torch.nn.GroupNorm(2, 8),
-        "erf": torch.nn.GELU(),
         "smooth": torch.nn.CrossEntropyLoss(label_smoothing=0.1),
         "block": LlamaMLP(8, torch.nn.ReLU())})
     done = tandem.torch.compress_activations(model)
@@ -510,10 +533,9 @@ def test_what_does_not_fit_is_left():
         "plain": "it has no weight or no bias",
         "wide": "it normalizes more than the last dimension",
         "other": "GroupNorm is no norm that is known here",
-        "erf": "it computes GELU by erf, and what there is here by tanh",
         "smooth": "it weighs classes or smooths labels",
         "doubled": "Doubled may compute more than torch.nn.Linear",
-        "block": "its activation ReLU is neither SiLU nor GELU by tanh"}
+        "block": "its activation ReLU is neither SiLU nor GELU"}
     assert "wide: left alone, it normalizes" in str(done)
 
 
@@ -524,6 +546,9 @@ def test_refusals(tmp_path):
         nn.SwiGLU()(torch.ones(1, 8).double(), torch.ones(1, 8).double())
     with pytest.raises(ValueError, match=r"gate is \(1, 8\) of torch.float32, up is \(1, 9\)"):
         nn.SwiGLU()(torch.ones(1, 8), torch.ones(1, 9))
+    for use in (nn.GELU, nn.GeGLU, lambda how: nn.gelu(torch.ones(8), approximate=how)):
+        with pytest.raises(ValueError, match="is 'none', for erf, or 'tanh', got 'erf'"):
+            use("erf")
     with pytest.raises(ValueError, match="normalizes the last dimension"):
         nn.RMSNorm((4, 8))
     with pytest.raises(ValueError, match="normalizes the last dimension"):
@@ -550,5 +575,5 @@ def test_refusals(tmp_path):
     ("weight of linear", lambda m: m.Linear(8, 8, device="meta")(torch.ones(2, 8)))])
 def test_tensors_elsewhere_are_refused(name, use):
     with pytest.raises(ValueError, match=f"{name} is on meta, and tandem.torch.nn computes on "
-                                         "the CPU alone; move it there"):
+                                         "CPUs and CUDA devices; move it to one"):
         use(nn)

@@ -68,6 +68,7 @@ RUNS = {
     "conversions": ("(f16|f8E4M3FN|f8E5M2)-convert", 509),
     "reads": (f"{SMALL}-read", 1),
     "powers": ("f32-(log2|exp2)", 509),
+    "functions": ("f32-(exp|log|tanh|erf)", 509),
     "codes": (".*-write", 1021),
     "codes-read": ("(?!remainder)(?!residual).*-read", 1),
     "planes-read": ("(remainder|residual)-read", 1021),

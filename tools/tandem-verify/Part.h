@@ -134,6 +134,7 @@ void addFmaParts(Parts &parts);
 void addLemmaParts(Parts &parts);
 void addConversionParts(Parts &parts);
 void addPowerParts(Parts &parts);
+void addFunctionParts(Parts &parts);
 void addCodeParts(Parts &parts);
 void addExpansionParts(Parts &parts);
 void addPrecisionParts(Parts &parts);

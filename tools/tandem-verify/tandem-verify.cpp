@@ -62,6 +62,7 @@ static Parts makeParts() {
   addLemmaParts(parts);
   addConversionParts(parts);
   addPowerParts(parts);
+  addFunctionParts(parts);
   addCodeParts(parts);
   addExpansionParts(parts);
   addPrecisionParts(parts);

@@ -50,10 +50,10 @@ def ConvertScaledToArith : Pass<"convert-scaled-to-arith", "::mlir::ModuleOp"> {
 }
 
 def ConvertTranscendentalsToArith : Pass<"convert-transcendentals-to-arith", "::mlir::ModuleOp"> {
-  let summary = "Spell out exp, log and tanh";
+  let summary = "Spell out exp, log, tanh and erf";
   let description = [{
-    `math.exp`, `math.log` and `math.tanh` become sequences of f32 and integer
-    operations (docs/Numerics.md), the same on every target: no library, no approximate
+    `math.exp`, `math.log`, `math.tanh` and `math.erf` become sequences of f32 and
+    integer operations (docs/Numerics.md), the same on every target: no library, no approximate
     instruction. Of another format they are computed in f32 and rounded once more.
 
     Example: `test/Conversion/TranscendentalsToArith/transcendentals-to-arith.mlir`

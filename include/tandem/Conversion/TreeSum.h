@@ -19,8 +19,15 @@
 
 namespace mlir::tandem {
 
-/// Adds the lanes of an f64 vector, neighbours first; lanes from `count` on are
-/// -0.0. A scalar is its own sum.
+/// The sums of neighbouring lanes of a vector, half as many.
+Value addNeighbours(SequenceBuilder &b, Value vector);
+
+/// Adds the lanes of vectors one behind the other, neighbours first; there are
+/// a power of two of them.
+Value sumLanes(SequenceBuilder &b, ArrayRef<Value> vectors);
+
+/// Adds the lanes of a vector; those from `count` on are -0.0. A scalar is its
+/// own sum.
 Value sumLanes(SequenceBuilder &b, Value value, Value count);
 
 /// One sum over the blocks of a chunk: neighbours first, padded with -0.0.

@@ -97,8 +97,14 @@ struct KernelSignature {
   bool isFlatGraph = false;
   /// The rows and columns of a block; 0 if the kernel knows no blocks.
   int64_t block = 0;
-  /// Phases of a step, of which the last one writes: what each runs over.
-  std::vector<Granularity> phases = {Granularity::element};
+  /// What a phase runs over, and whether it can run in the launch of the one
+  /// before it.
+  struct Phase {
+    Granularity per = Granularity::element;
+    bool continues = false;
+  };
+  /// Phases of a step, of which the last one writes.
+  std::vector<Phase> phases = {Phase()};
   /// What earlier phases make for later ones.
   std::vector<Reduction> reductions;
   /// Behind the last phase, what is left to do: for each row, column, block or,

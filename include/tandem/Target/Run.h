@@ -34,7 +34,7 @@ struct RuntimeDescription {
   llvm::SmallVector<tdm_integer_desc> integers;
   llvm::SmallVector<tdm_reduction_desc> reductions;
   /// Of each phase.
-  llvm::SmallVector<uint32_t> granularities;
+  llvm::SmallVector<uint32_t> granularities, continues;
   tdm_kernel_desc desc = {};
 };
 

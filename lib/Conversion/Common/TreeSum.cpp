@@ -30,6 +30,43 @@ Value TreeSum::loadLevel(Value level) {
   return launch.load(getLevel(level), type, /*offset=*/0, getAlignment());
 }
 
+static int64_t getNumLanes(Value vector) {
+  return cast<VectorType>(vector.getType()).getNumElements();
+}
+
+/// The sums of the first `width` lanes of two vectors one behind the other.
+static Value addPairs(SequenceBuilder &b, Value first, Value second,
+                      int64_t width) {
+  SmallVector<int64_t> even, odd;
+  for (int64_t lane = 0; lane < width; lane += 2) {
+    even.push_back(lane);
+    odd.push_back(lane + 1);
+  }
+  return b.add(vector::ShuffleOp::create(b.builder, b.loc, first, second, even),
+               vector::ShuffleOp::create(b.builder, b.loc, first, second, odd));
+}
+
+Value mlir::tandem::addNeighbours(SequenceBuilder &b, Value vector) {
+  return addPairs(b, vector, vector, getNumLanes(vector));
+}
+
+/// One vector of the sums of as many neighbours as there are vectors.
+static Value foldVectors(SequenceBuilder &b, ArrayRef<Value> vectors) {
+  if (vectors.size() == 1)
+    return vectors.front();
+  size_t half = vectors.size() / 2;
+  Value first = foldVectors(b, vectors.take_front(half));
+  Value second = foldVectors(b, vectors.drop_front(half));
+  return addPairs(b, first, second, 2 * getNumLanes(first));
+}
+
+Value mlir::tandem::sumLanes(SequenceBuilder &b, ArrayRef<Value> vectors) {
+  Value value = foldVectors(b, vectors);
+  while (getNumLanes(value) > 1)
+    value = addNeighbours(b, value);
+  return vector::ExtractOp::create(b.builder, b.loc, value, int64_t(0));
+}
+
 Value mlir::tandem::sumLanes(SequenceBuilder &b, Value value, Value count) {
   auto type = dyn_cast<VectorType>(value.getType());
   if (!type)
@@ -42,20 +79,7 @@ Value mlir::tandem::sumLanes(SequenceBuilder &b, Value value, Value count) {
                                             llvm::seq<int64_t>(0, width)))));
   Value limit = vector::BroadcastOp::create(b.builder, b.loc, indexType, count);
   Value exists = b.compare(CmpIPredicate::slt, lanes, limit);
-  value = b.select(exists, value, b.real(type, -0.0));
-  for (; width > 1; width /= 2) {
-    SmallVector<int64_t> even, odd;
-    for (int64_t lane = 0; lane < width; lane += 2) {
-      even.push_back(lane);
-      odd.push_back(lane + 1);
-    }
-    Value first =
-        vector::ShuffleOp::create(b.builder, b.loc, value, value, even);
-    Value second =
-        vector::ShuffleOp::create(b.builder, b.loc, value, value, odd);
-    value = b.add(first, second);
-  }
-  return vector::ExtractOp::create(b.builder, b.loc, value, int64_t(0));
+  return sumLanes(b, b.select(exists, value, b.real(type, -0.0)));
 }
 
 void TreeSum::addBlock(SequenceBuilder &b, Value sum, Value block) {

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "BlockSum.h"
 #include "PairedLanes.h"
 #include "Schedule.h"
 #include "Stages.h"
@@ -60,6 +61,9 @@ private:
   void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
   /// A chunk of a matrix, row by row.
   void buildMatrixTile(LLVM::LLVMFuncOp entry, Value chunkIndex);
+  /// Finds what is loaded once for a row.
+  void findRowLoads();
+  void loadRow(const Chunk &row);
   /// The elements of a chunk, or of a row of a tile.
   void buildElements(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value slots);
   /// Builds a loop that carries what has been raised and the extremes.
@@ -125,7 +129,7 @@ private:
   /// computed.
   SmallVector<Value> scratch;
   /// The metrics and the partial sums of the body, but for those of columns.
-  llvm::MapVector<Operation *, TreeSum> sums;
+  llvm::MapVector<Operation *, BlockSum> sums;
   /// For each reduction of columns, an entry for each column of a tile, and for
   /// sums as many for each level of their trees.
   llvm::MapVector<Operation *, Value> columns;
@@ -139,6 +143,10 @@ private:
   Stages stages;
   /// The body's operations in the order in which they are computed.
   SmallVector<Operation *> order;
+  /// Loads of what a row's elements share, and their values in this row. They
+  /// are not left to LLVM, which sees stores in between.
+  llvm::SetVector<Operation *> rowLoads;
+  IRMapping ofRow;
   /// A tile's values that later stages read, and its groups' reductions.
   llvm::DenseMap<Value, Value> kept;
 };
@@ -170,6 +178,7 @@ void CPUKernelBuilder::build() {
   createKept();
   createSums();
   createColumns();
+  findRowLoads();
   auto chunks = scf::ForOp::create(builder, loc, entry.getArgument(5),
                                    entry.getArgument(6), launch.i64(1));
   LLVM::ReturnOp::create(builder, loc, ValueRange());
@@ -223,9 +232,33 @@ void CPUKernelBuilder::buildMatrixTile(LLVM::LLVMFuncOp entry,
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(rows.getBody()->getTerminator());
     Chunk row = launch.getRow(tile, rows.getInductionVar());
+    loadRow(row);
     buildElements(entry, row, /*slots=*/Value());
   }
   storeColumns(tile);
+}
+
+void CPUKernelBuilder::findRowLoads() {
+  if (!kernel.getMatrix() || kernel.getPer() != Granularity::element)
+    return;
+  for (Operation &op : kernel.getBodyBlock()) {
+    auto total = dyn_cast<LoadTotalOp>(op);
+    auto load = dyn_cast<LoadPlaneOp>(op);
+    if ((total && total.getScope() == Scope::row) ||
+        (load && load.getSharing() == Group::all &&
+         !LaunchBuilder::isLoadedOnce(load)))
+      rowLoads.insert(&op);
+  }
+}
+
+void CPUKernelBuilder::loadRow(const Chunk &row) {
+  if (rowLoads.empty())
+    return;
+  StageBlock head{
+      row, /*stage=*/0, row.begin, row.begin, getPointers(row, row.begin), {}};
+  for (Operation *op : rowLoads)
+    buildOperation(head, op);
+  ofRow = head.mapping;
 }
 
 void CPUKernelBuilder::buildElements(LLVM::LLVMFuncOp entry, const Chunk &chunk,
@@ -315,18 +348,14 @@ void CPUKernelBuilder::storeFlag(LLVM::LLVMFuncOp entry, RaiseOp op,
 //===----------------------------------------------------------------------===//
 
 void CPUKernelBuilder::createSums() {
-  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  SequenceBuilder b(builder, loc);
   for (Operation &op : kernel.getBodyBlock()) {
     auto partial = dyn_cast<PartialOp>(op);
     if (partial && partial.isDownColumns())
       continue;
     bool isSum = partial && partial.getKind() == ReduceKind::sum;
     if (isSum || isa<MetricOp>(op)) {
-      Type type = getElementTypeOrSelf(op.getOperand(0));
-      Value stack =
-          LLVM::AllocaOp::create(builder, loc, pointer, builder.getI64Type(),
-                                 launch.i64(TreeSum::maxLevels));
-      sums.insert({&op, TreeSum(launch, stack, type)});
+      sums.insert({&op, BlockSum(launch, b, op.getOperand(0).getType())});
     } else if (partial || isa<RaiseOp>(op)) {
       carriers.push_back(&op);
     }
@@ -336,10 +365,10 @@ void CPUKernelBuilder::createSums() {
 void CPUKernelBuilder::addToSum(StageBlock &block, Operation *op) {
   SequenceBuilder b(builder, loc);
   Value value = lanes.inOrder(b, block.mapping.lookup(op->getOperand(0)));
+  if (width > 1)
+    value = b.select(laneExists(block), value, b.real(value.getType(), -0.0));
   Value offset = b.subi(block.index, block.chunk.begin);
-  Value number = b.shr(offset, llvm::Log2_64(width));
-  Value sum = sumLanes(b, value, b.subi(block.chunk.end, block.index));
-  sums.find(op)->second.addBlock(b, sum, number);
+  sums.find(op)->second.add(b, value, b.shr(offset, llvm::Log2_64(width)));
 }
 
 void CPUKernelBuilder::storeSums(const Chunk &chunk, Value slots) {
@@ -502,7 +531,7 @@ void CPUKernelBuilder::createKept() {
 
 /// Runs each stage over all blocks of the tile before the next.
 void CPUKernelBuilder::buildTile(const Chunk &chunk, Value tile) {
-  IRMapping shared;
+  IRMapping shared = ofRow;
   if (stages.getCount() == 1)
     return buildBlock(chunk, /*stage=*/0, tile, tile, shared);
   SequenceBuilder b(builder, loc);
@@ -608,8 +637,8 @@ Value CPUKernelBuilder::laneExists(const StageBlock &block) {
 void CPUKernelBuilder::buildBody(StageBlock &block, bool isShared) {
   launch.mapShared(block.chunk, block.mapping);
   for (Operation *op : order) {
-    bool isHere =
-        stages.getStage(op) == block.stage && stages.isShared(op) == isShared;
+    bool isHere = stages.getStage(op) == block.stage &&
+                  stages.isShared(op) == isShared && !rowLoads.contains(op);
     bool isUniform = op->getNumResults() && stages.isUniform(op->getResult(0));
     if (isHere && !isUniform)
       buildOperation(block, op);

@@ -1,4 +1,4 @@
-//===- TranscendentalsToArith.cpp - exp, log and tanh as f32 --------------===//
+//===- TranscendentalsToArith.cpp - exp, log, tanh, erf as f32 ------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -43,6 +43,18 @@ static constexpr double logCoefficients[] = {
 static constexpr double tanhCoefficients[] = {-0x1.55549ap-2, 0x1.10e8f8p-3,
                                               -0x1.b48b6ep-5, 0x1.3b71e4p-6,
                                               -0x1.15c772p-8};
+
+// (erf(a) / a - 1) by a^2 up to 1, 2^-29.4 of erf(a) / a.
+static constexpr double erfCoefficients[] = {
+    0x1.06eba8p-3, -0x1.81273ep-2,  0x1.ce2ce6p-4, -0x1.b7f71ap-6,
+    0x1.53f224p-8, -0x1.a3515ep-11, 0x1.4771fep-14};
+
+// erf(a) by a - 39/16 from 1 to 4, 2^-26.6, no relative error.
+static constexpr double erfTailCoefficients[] = {
+    0x1.ffb5bep-1,   0x1.84b7e4p-9,   -0x1.d9c65ep-8, 0x1.609450p-7,
+    -0x1.5ea1c8p-7,  0x1.d7e42ep-8,   -0x1.8a4196p-9, 0x1.990c20p-12,
+    0x1.bc4942p-12,  -0x1.4b9adcp-12, 0x1.114bf6p-14, 0x1.eea828p-16,
+    -0x1.0aa4b6p-16, -0x1.18aeb4p-22, 0x1.e2275cp-21};
 
 /// 2^(integer - 127), for integers from 1 to 254.
 static Value buildPower(SequenceBuilder &b, Value integer) {
@@ -95,6 +107,13 @@ static Value buildLog(SequenceBuilder &b, Value x) {
   return b.select(b.compare(P::OGT, x, real(0.0)), result, outside);
 }
 
+/// A number that is not negative with the sign of another.
+static Value withSign(SequenceBuilder &b, Value magnitude, Value x) {
+  Value bits = b.bits(magnitude);
+  Value sign = b.andi(b.bits(x), b.like(bits, 0x80000000));
+  return b.bitcast(b.ori(bits, sign), b.builder.getF32Type());
+}
+
 /// Odd: a polynomial near zero, 1 - 2 / (exp(2a) + 1) beyond.
 static Value buildTanh(SequenceBuilder &b, Value x) {
   auto real = [&](double value) { return b.real(x.getType(), value); };
@@ -105,9 +124,21 @@ static Value buildTanh(SequenceBuilder &b, Value x) {
   Value power = buildExp(b, b.add(a, a));
   Value large = b.sub(real(1.0), b.div(real(2.0), b.add(power, real(1.0))));
   Value isSmall = b.compare(arith::CmpFPredicate::OLT, a, real(0.625));
-  Value magnitude = b.bits(b.select(isSmall, small, large));
-  Value sign = b.andi(b.bits(x), b.like(magnitude, 0x80000000));
-  return b.bitcast(b.ori(magnitude, sign), b.builder.getF32Type());
+  return withSign(b, b.select(isSmall, small, large), x);
+}
+
+/// Odd: a polynomial of the square up to 1, one of the magnitude up to 4, where
+/// f32 ends.
+static Value buildErf(SequenceBuilder &b, Value x) {
+  using P = arith::CmpFPredicate;
+  auto real = [&](double value) { return b.real(x.getType(), value); };
+  Value a = b.abs(x);
+  Value small = b.fma(a, b.polynomial(b.mul(a, a), erfCoefficients), a);
+  Value within = b.select(b.compare(P::OGT, a, real(4.0)), real(4.0), a);
+  Value large =
+      b.polynomial(b.sub(within, real(39.0 / 16)), erfTailCoefficients);
+  Value isSmall = b.compare(P::OLT, a, real(1.0));
+  return withSign(b, b.select(isSmall, small, large), x);
 }
 
 static Value build(SequenceBuilder &b, Operation *op, Value x) {
@@ -115,7 +146,9 @@ static Value build(SequenceBuilder &b, Operation *op, Value x) {
     return buildExp(b, x);
   if (isa<math::LogOp>(op))
     return buildLog(b, x);
-  return buildTanh(b, x);
+  if (isa<math::TanhOp>(op))
+    return buildTanh(b, x);
+  return buildErf(b, x);
 }
 
 namespace {
@@ -125,7 +158,7 @@ struct ConvertTranscendentalsToArithPass
   void runOnOperation() override {
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (isa<math::ExpOp, math::LogOp, math::TanhOp>(op))
+      if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op))
         ops.push_back(op);
     });
     for (Operation *op : ops) {

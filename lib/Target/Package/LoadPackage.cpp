@@ -131,7 +131,8 @@ static KernelSignature getSignature(const tdm_kernel_info &info) {
     signature.reductions.push_back(getReduction(desc.reductions[i]));
   signature.phases.clear();
   for (uint32_t i = 0; i < info.num_phases; ++i)
-    signature.phases.push_back(getGranularity(info.phases[i].per));
+    signature.phases.push_back(
+        {getGranularity(info.phases[i].per), info.phases[i].continues != 0});
   for (uint32_t i = 0; i < info.num_commits; ++i)
     signature.commits.push_back(getGranularity(info.commits[i].per));
   return signature;

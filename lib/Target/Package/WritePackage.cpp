@@ -89,18 +89,21 @@ packReduction(const tdm_reduction_desc &desc) {
   return reduction;
 }
 
-static std::unique_ptr<schema::PartT> packPart(const std::string &name,
-                                               uint32_t per) {
+static std::unique_ptr<schema::PartT>
+packPart(const std::string &name, uint32_t per, bool continues = false) {
   auto part = std::make_unique<schema::PartT>();
   part->entry = getEntryName(name);
   part->per = static_cast<schema::Granularity>(per);
+  part->continues = continues;
   return part;
 }
 
-static void packParts(schema::KernelT &kernel, const KernelSignature &signature,
-                      const RuntimeDescription &description) {
-  for (auto [index, per] : llvm::enumerate(description.granularities))
-    kernel.phases.push_back(packPart(getPhaseName(signature, index), per));
+static void packParts(schema::KernelT &kernel,
+                      const KernelSignature &signature) {
+  for (auto [index, phase] : llvm::enumerate(signature.phases))
+    kernel.phases.push_back(packPart(getPhaseName(signature, index),
+                                     getRuntimeGranularity(phase.per),
+                                     phase.continues));
   for (Granularity per : signature.commits)
     kernel.commits.push_back(
         packPart(getCommitName(signature, per), getRuntimeGranularity(per)));
@@ -132,7 +135,7 @@ static std::unique_ptr<schema::KernelT> packKernel(const PackageEntry &entry) {
     kernel->integers.push_back(packInteger(desc, integer));
   for (const tdm_reduction_desc &desc : description.reductions)
     kernel->reductions.push_back(packReduction(desc));
-  packParts(*kernel, signature, description);
+  packParts(*kernel, signature);
   return kernel;
 }
 

@@ -86,8 +86,10 @@ RuntimeDescription::RuntimeDescription(const KernelSignature &signature)
       hypers(llvm::map_to_vector(signature.hypers, getHyper)),
       integers(llvm::map_to_vector(signature.integers, getInteger)),
       reductions(llvm::map_to_vector(signature.reductions, getReduction)) {
-  for (Granularity per : signature.phases)
-    granularities.push_back(getRuntimeGranularity(per));
+  for (KernelSignature::Phase phase : signature.phases) {
+    granularities.push_back(getRuntimeGranularity(phase.per));
+    continues.push_back(phase.continues);
+  }
   desc.struct_size = sizeof(desc);
   desc.name = signature.name.c_str();
   desc.num_planes = planes.size();
@@ -103,6 +105,7 @@ RuntimeDescription::RuntimeDescription(const KernelSignature &signature)
   desc.matrix = signature.isMatrix;
   desc.num_early_entries = granularities.size() - 1;
   desc.early_granularities = granularities.data();
+  desc.continues = continues.data();
   desc.block = signature.block;
 }
 
@@ -173,12 +176,12 @@ mlir::tandem::createDeviceKernel(const CompiledKernel &kernel,
     return names.emplace_back(getEntryName(part)).c_str();
   };
   SmallVector<tdm_part_info> phases, commits;
-  for (auto [phase, per] : llvm::enumerate(signature.phases))
-    phases.push_back(
-        {nameOf(getPhaseName(signature, phase)), getRuntimeGranularity(per)});
+  for (auto [index, phase] : llvm::enumerate(signature.phases))
+    phases.push_back({nameOf(getPhaseName(signature, index)),
+                      getRuntimeGranularity(phase.per), phase.continues});
   for (Granularity per : signature.commits)
-    commits.push_back(
-        {nameOf(getCommitName(signature, per)), getRuntimeGranularity(per)});
+    commits.push_back({nameOf(getCommitName(signature, per)),
+                       getRuntimeGranularity(per), /*continues=*/0});
   std::string prologue = getPrologueName(signature.name);
   tdm_image image = {TDM_IMAGE_PTX, kernel.target.c_str(), kernel.ptx.data(),
                      kernel.ptx.size(), /*sha256=*/nullptr};

@@ -18,7 +18,9 @@ from tandem.torch._decode import DecodedWeights, decode_weights
 from tandem.torch._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
                                    RMSprop)
 from tandem.torch._optimizer import Optimizer
+from tandem.torch._stored import StoredTensor
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
            "DecodedWeights", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",
-           "Ranks", "SGD", "compress_activations", "convert_state", "decode_weights", "nn"]
+           "Ranks", "SGD", "StoredTensor", "compress_activations", "convert_state",
+           "decode_weights", "nn"]

@@ -64,32 +64,32 @@ def _linear(old: torch.nn.Linear, options: dict) -> torch.nn.Module:
 
 
 def _activation(old: torch.nn.Module, options: dict) -> torch.nn.Module:
-    if _is_gelu(old):
-        return nn.GELU(**options).train(old.training)
-    if type(old) is torch.nn.GELU:
-        raise _Unfit("it computes GELU by erf, and what there is here by tanh")
-    return nn.SiLU(**options).train(old.training)
+    approximate = _gelu_of(old)
+    new = nn.GELU(approximate, **options) if approximate else nn.SiLU(**options)
+    return new.train(old.training)
 
 
 def _is_silu(module: torch.nn.Module) -> bool:
     return type(module).__name__ in ("SiLU", "SiLUActivation")
 
 
-def _is_gelu(module: torch.nn.Module) -> bool:
-    """Whether it is GELU by tanh."""
+def _gelu_of(module: torch.nn.Module) -> str | None:
+    """How GELU is approximated: "none", by erf, or "tanh"; None is what is no GELU."""
     name = type(module).__name__
-    return name in ("GELUTanh", "PytorchGELUTanh") or (
-        name == "GELU" and getattr(module, "approximate", "") == "tanh")
+    if name == "GELUActivation":
+        return "none"
+    if name in ("GELUTanh", "PytorchGELUTanh", "NewGELUActivation", "FastGELUActivation"):
+        return "tanh"
+    return getattr(module, "approximate", None) if name == "GELU" else None
 
 
 def _gated_mlp(old: torch.nn.Module, options: dict) -> torch.nn.Module:
     if _is_silu(old.act_fn):
         gated = nn.SwiGLU(**options)
-    elif _is_gelu(old.act_fn):
-        gated = nn.GeGLU(**options)
+    elif approximate := _gelu_of(old.act_fn):
+        gated = nn.GeGLU(approximate, **options)
     else:
-        raise _Unfit(f"its activation {type(old.act_fn).__name__} is neither SiLU nor GELU "
-                     "by tanh")
+        raise _Unfit(f"its activation {type(old.act_fn).__name__} is neither SiLU nor GELU")
     parts = (old.gate_proj, old.up_proj, old.down_proj)
     return nn.GatedMLP(*parts, gated).train(old.training)
 
@@ -121,7 +121,7 @@ def _swap_for(module: torch.nn.Module) -> Callable | None:
         return _linear
     if isinstance(module, torch.nn.CrossEntropyLoss):
         return _cross_entropy
-    if _is_silu(module) or _is_gelu(module) or type(module) is torch.nn.GELU:
+    if _is_silu(module) or _gelu_of(module):
         return _activation
     return _unknown_norm if type(module).__name__.endswith("Norm") else None
 
@@ -136,27 +136,33 @@ def _recompute(block: nn.GatedMLP) -> str:
 
 
 def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
-                         recompute: bool = False,
+                         recompute: bool = False, products: str = "bf16",
                          path: Sequence[str | os.PathLike] = ()) -> Compression:
     """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and
     cross entropies, in place, for modules that keep their activations as the recipe says.
 
     It knows :class:`torch.nn.RMSNorm`, :class:`torch.nn.LayerNorm`,
-    :class:`torch.nn.Linear`, :class:`torch.nn.SiLU`, :class:`torch.nn.GELU` by tanh,
-    :class:`torch.nn.CrossEntropyLoss` without weights, and, of Hugging Face's models, the RMSNorms with a
-    ``variance_epsilon`` and the blocks with ``gate_proj``, ``up_proj``, ``down_proj`` and
-    ``act_fn``. Parameters stay the same objects under the same names, so that optimizers
-    go on and checkpoints load.
+    :class:`torch.nn.Linear`, :class:`torch.nn.SiLU`, :class:`torch.nn.GELU`,
+    :class:`torch.nn.CrossEntropyLoss` without weights, and, of Hugging Face's models, the
+    RMSNorms with a ``variance_epsilon``, SiLU and GELU, and the blocks with ``gate_proj``,
+    ``up_proj``, ``down_proj`` and ``act_fn``. Parameters stay the same objects under the
+    same names, so that optimizers go on and checkpoints load.
 
     With ``recompute`` gated blocks do not keep the product that goes into ``down_proj``.
     The backward pass computes it again of what is kept of its two factors: one more pass
     over them, a byte for each element less under ``coat`` (docs/Activations.md).
+
+    With ``products="fp8"`` linear layers multiply 8-bit floats where they can, see
+    :class:`tandem.torch.nn.Linear`.
 
     Returns:
         what was swapped, and what was left alone and why.
     """
     done = Compression()
     _swap_children(model, "", {"recipe": recipe, "path": path}, recompute, done)
+    for name in done.swapped:
+        if isinstance(module := model.get_submodule(name), nn.Linear):
+            module.products = products
     return done
 
 

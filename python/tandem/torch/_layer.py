@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import pathlib
@@ -13,7 +14,9 @@ import torch
 
 import tandem
 from tandem import _tandem
+from tandem._convert import Host
 from tandem._kernel import Granularity, Kernel, Plane, Plan, RoleKind
+from tandem.torch import _place
 
 #: What a tensor of a module can be, and how a strategy spells it.
 EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
@@ -36,43 +39,115 @@ def recipe_text(recipe: str, path: Sequence[str | os.PathLike] = ()) -> str:
     return texts[recipe]
 
 
-def with_edges(recipe: str, text: str, dtype: torch.dtype,
-               vector_dtype: torch.dtype) -> str:
-    """The recipe for a layer whose tensors and weights a module has in these types."""
-    rules = "".join(
-        f"\n  tandem.assign {kind} per({per}) = #tandem.float<{EDGES[of]}>"
-        for kind in ("input", "output")
-        for per, of in (("element", dtype), ("column", vector_dtype),
-                        ("row", torch.float32)))
+#: A rule for outputs that says where they go, and comments before it.
+_FLOW_RULE = re.compile(r"(?:\s|//[^\n]*\n)*tandem\.assign\s+output\s+(?:consumer|flow)\b"
+                        r".*?(?=\s*(?://[^\n]*\s*)*(?:tandem\.assign|\}))", re.DOTALL)
+
+
+def _edges(kind: str, dtype: torch.dtype, vector_dtype: torch.dtype,
+           named: str = "") -> str:
+    """Rules that give inputs or outputs the types that a module has."""
+    return "".join(f"\n  tandem.assign {kind} per({per}){named} = #tandem.float<{EDGES[of]}>"
+                   for per, of in (("element", dtype), ("column", vector_dtype),
+                                   ("row", torch.float32)))
+
+
+def with_edges(recipe: str, text: str, dtype: torch.dtype, vector_dtype: torch.dtype,
+               stored: Mapping[str, str] | None = None, plain: Sequence[str] = ()) -> str:
+    """The recipe for a layer whose tensors and weights a module has in these types.
+
+    ``stored`` has the storages of inputs that come from another layer. The recipe's rules
+    for outputs that name a consumer or a flow hold if they stand first, but for ``plain``
+    outputs.
+    """
     head = re.search(r'tandem\.strategy\s+@"?' + re.escape(recipe) + r'"?[^{]*{', text)
     if not head:
         raise ValueError(f"the file of recipe {recipe!r} does not define "
                          f'tandem.strategy @"{recipe}"')
-    return text[:head.end()] + rules + text[head.end():]
+    given = "".join(f'\n  tandem.assign input named("{name}") = {storage}'
+                    for name, storage in (stored or {}).items())
+    given += _edges("input", dtype, vector_dtype)
+    given += "".join(_edges("output", dtype, vector_dtype, f' named("{name}")')
+                     for name in plain)
+    end = head.end()
+    while rule := _FLOW_RULE.match(text, end):
+        end = rule.end()
+    return (text[:head.end()] + given + text[head.end():end]
+            + _edges("output", dtype, vector_dtype) + text[end:])
 
 
 class Pass:
-    """A compiled pass of a layer: tensors by role in, tensors by role out."""
+    """A compiled pass of a layer: tensors by role in, tensors by role out.
+
+    It runs where its tensors are, on a GPU in PyTorch's current stream, which is also
+    that of PyTorch's allocator: memory comes and goes in its order.
+    """
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self._local = threading.local()
+        #: Where the kernel has run before.
+        self._known: set[Host] = set()
+        #: What graphs read, which may live longer than the thread that made them.
+        self._captured: list[Plan] = []
+
+    @functools.cached_property
+    def storages(self) -> dict[str, str]:
+        """How each tensor is stored, by role, as a strategy spells it."""
+        return self.kernel.storages
 
     def planes(self, *kinds: RoleKind) -> list[Plane]:
         """The planes of roles of some kinds."""
         return [plane for plane in self.kernel.planes if plane.kind in kinds]
+
+    def roles(self, kind: RoleKind) -> list[str]:
+        """The names of the tensors of a kind, in order."""
+        return list(dict.fromkeys(plane.role for plane in self.planes(kind)))
+
+    def per(self, role: str) -> Granularity:
+        """What a tensor has an entry for."""
+        return next(plane.per for plane in self.kernel.planes if plane.role == role)
 
     def run(self, shape: tuple[int, int], tensors: Mapping[str, torch.Tensor],
             hypers: Sequence[float] = ()) -> None:
         """Launches the kernel over planes, all of which are there."""
         if 0 in shape or not any(plane.written for plane in self.kernel.planes):
             return
-        plan = getattr(self._local, "plan", None)
-        if plan is None:
-            plan = self._local.plan = Plan(self.kernel)
+        place = _place.place_of(next(iter(tensors.values())))
+        plan = self._plan(place)
         plan.update([shape], [[tensors[plane.name].data_ptr()
                                for plane in self.kernel.planes]])
-        plan.launch([list(hypers)], [self._integers()], threads=torch.get_num_threads())
+        if place.is_capturing:
+            self._launch_in_graph(place, plan, hypers)
+        else:
+            place.launch(plan, [list(hypers)], [self._integers()], torch.get_num_threads())
+
+    def _plan(self, place: Host) -> Plan:
+        """This thread's plan for the stream that work goes into now."""
+        if place.is_capturing and place not in self._known:
+            raise RuntimeError(
+                f"{self.kernel.name} has not run on this GPU yet, and a CUDA graph cannot "
+                "load its code; run a forward and a backward pass before the capture")
+        plans = self._local.__dict__.setdefault("plans", {})
+        key = place, place.stream
+        if key not in plans:
+            plans[key] = Plan(self.kernel, place.device)
+            self._known.add(place)
+        return plans[key]
+
+    def _launch_in_graph(self, place: Host, plan: Plan, hypers: Sequence[float]) -> None:
+        """A graph has the numbers of its capture, and draws new seeds by itself."""
+        device = _place.torch_device(place)
+        numbers = torch.empty((1, len(hypers)), dtype=torch.float64, device=device)
+        integers = torch.ones((1, len(self.kernel.integers)), dtype=torch.int64, device=device)
+        for at, value in enumerate(hypers):
+            place.call(lambda to=numbers[:, at], value=value: to.fill_(value))
+        for at, kind in enumerate(self.kernel.integers.values()):
+            if kind is RoleKind.SEED:
+                place.call(lambda to=integers[:, at]: to.random_(0, 1 << 62))
+        plan.launch_on_device(numbers.data_ptr(), integers.data_ptr(), stream=place.stream)
+        if plan not in self._captured:
+            self._captured.append(plan)
 
     def _integers(self) -> list[int]:
         """A seed is torch's, new in each launch and the same in a checkpoint's second
@@ -93,30 +168,78 @@ class Pass:
 
 
 class Layer:
-    """A layer of the library, or MLIR text of one, under a recipe."""
+    """A layer of the library, or MLIR text of one, under a recipe, for the CPU or a chip.
+
+    ``stored`` has the storages of the inputs that are no plain tensors, by name. If it
+    ``keeps``, its forward pass also keeps what linear layers behind it would keep.
+    """
 
     def __init__(self, layer: str, recipe: str, dtype: torch.dtype,
-                 vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = ()):
-        text = _tandem.layers().get(layer, layer)
-        self._recipe = recipe
-        self._module = text + with_edges(recipe, recipe_text(recipe, path), dtype,
-                                         vector_dtype)
-        forward = re.search(r"tandem\.forward\s*=\s*@(\w+)", text)
+                 vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = (),
+                 stored: Sequence[tuple[str, str]] = (), target: str = "cpu",
+                 keeps: bool = False):
+        self._text = _tandem.layers().get(layer, layer)
+        self._recipe, self._strategy = recipe, recipe_text(recipe, path)
+        self._target = target
+        self._types, self._stored = (dtype, vector_dtype), dict(stored)
+        self._backward: dict[tuple, Pass] = {}
+        #: Whether the recipe stores outputs by where they go.
+        self._flows = bool(_FLOW_RULE.search(self._strategy))
+        forward = re.search(r"tandem\.forward\s*=\s*@(\w+)", self._text)
         #: What restores tensors: the backward pass, and the output computed again.
         self._restoring = re.findall(
-            r"func\.func\s+@(\w+)\((?:(?!func\.func).)*?tandem\.forward", text, re.DOTALL)
+            r"func\.func\s+@(\w+)\((?:(?!func\.func).)*?tandem\.forward", self._text,
+            re.DOTALL)
         if not forward or not self._restoring:
             raise ValueError("a layer has two functions, the backward pass with the "
                              "attribute tandem.forward = @name of the other")
         self.name = forward[1]
+        if keeps and self._has_linear_output():
+            self._text += f"\ntandem.keep_outputs @{self.name}\n"
         self.forward = self._compile(self.name)
-        self.backward = self._compile(self._restoring[0])
+        self.backward = self.backward_of({}, flows=False)
         #: The planes that the backward pass needs of the forward pass, by name: what it
         #: has saved, and inputs that are kept as they are.
         self.restored = [plane.name for plane in self.backward.planes(RoleKind.RESTORED)]
 
-    def _compile(self, function: str) -> Pass:
-        return Pass(tandem.compile(self._module, self._recipe, function=function))
+    def _compile(self, function: str, stored: Mapping[str, str] | None = None,
+                 plain: Sequence[str] = ()) -> Pass:
+        strategy = with_edges(self._recipe, self._strategy, *self._types,
+                              self._stored | (stored or {}), plain)
+        return Pass(tandem.compile(self._text + strategy, self._recipe, self._target,
+                                   function=function))
+
+    def _has_linear_output(self) -> bool:
+        return "consumer = linear" in "".join(re.findall(
+            r"#tandem\.role<output [^>]*>", self._function(self.name)))
+
+    def _function(self, name: str) -> str:
+        return re.search(rf"func\.func\s+@{name}\(.*?(?=func\.func|\Z)", self._text,
+                         re.DOTALL)[0]
+
+    def _outputs(self, function: str) -> list[str]:
+        """The names of a function's outputs."""
+        return re.findall(r'#tandem\.role<output "([^"]+)"', self._function(function))
+
+    def _compile_backward(self, stored: Mapping[str, str], flows: bool) -> Pass:
+        function = self._restoring[0]
+        step = self._compile(function, stored, () if flows else self._outputs(function))
+        for plane in step.planes(RoleKind.OUTPUT):
+            if plane.kept:
+                raise ValueError(
+                    f"recipe {self._recipe!r} keeps scales of the gradient {plane.role!r} "
+                    "from step to step, and a backward pass has no place for them; give "
+                    "tandem.assign output flow(gradient) a storage without history")
+        return step
+
+    def backward_of(self, stored: Mapping[str, str], flows: bool) -> Pass:
+        """The backward pass for gradients of which some are stored; with ``flows`` it
+        stores those of inputs as the recipe says."""
+        flows = flows and self._flows
+        key = (*sorted(stored.items()), flows)
+        if key not in self._backward:
+            self._backward[key] = self._compile_backward(stored, flows)
+        return self._backward[key]
 
     @functools.cached_property
     def again(self) -> Pass:
@@ -131,65 +254,27 @@ class Layer:
 
 @functools.lru_cache(maxsize=None)
 def compiled(layer: str, recipe: str, dtype: torch.dtype, vector_dtype: torch.dtype,
-             path: tuple[str, ...] = ()) -> Layer:
-    """A layer, compiled once for all modules that have it."""
+             path: tuple[str, ...] = (), stored: tuple[tuple[str, str], ...] = (),
+             target: str = "cpu", keeps: bool = False) -> Layer:
+    """A layer, compiled once for all modules that have it, for each kind of device."""
     for kind in (dtype, vector_dtype):
         if kind not in EDGES:
             raise TypeError(f"a layer's tensors are float32, bfloat16 or float16, got "
                             f"{kind}")
-    return Layer(layer, recipe, dtype, vector_dtype, path)
+    return Layer(layer, recipe, dtype, vector_dtype, path, stored, target, keeps)
 
 
-class LayerFunction(torch.autograd.Function):
-    """Runs a layer: ``apply(layer, hypers, state, inputs' names, *inputs)``.
-
-    The outputs are those of the forward pass, in order; the gradient of the input
-    "x" is the backward pass's output "dx", that of the output "y" its input "dy". Where an
-    input has the gradient of another one, its name is a pair: ("residual", "dx").
-    """
-
-    @staticmethod
-    def forward(ctx, layer: Layer, hypers: tuple, state: dict, names: tuple, *inputs):
-        step = layer.forward
-        # The first input has rows and columns; a single row may lack a dimension.
-        wide = [x for x in inputs if x.dim() > 1] or list(inputs)
-        shape = (wide[0].numel() // max(1, wide[0].shape[-1]), wide[0].shape[-1])
-        pairs = [name if isinstance(name, tuple) else (name, f"d{name}") for name in names]
-        tensors = {name: x.contiguous()
-                   for (name, _), x in zip(pairs, inputs, strict=True)}
-        outputs = step.allocate(shape, wide[0], (RoleKind.OUTPUT,))
-        saved = step.allocate(shape, wide[0], (RoleKind.SAVED,))
-        saved |= {name: plane for name, plane in state.items() if name in saved}
-        step.run(shape, tensors | outputs | saved, hypers)
-        kept = tensors | outputs | saved
-        ctx.save_for_backward(*(kept[name] for name in layer.restored),
-                              *(tensors[name] for name in _vectors(layer)))
-        ctx.layer, ctx.shape, ctx.names = layer, shape, [name for _, name in pairs]
-        ctx.shapes, ctx.outputs = [x.shape for x in inputs], list(outputs)
-        shapes = {Granularity.ELEMENT: wide[0].shape, Granularity.ROW: wide[0].shape[:-1]}
-        results = tuple(outputs[plane.name].view(shapes[plane.per])
-                        for plane in step.planes(RoleKind.OUTPUT))
-        return results if len(results) > 1 else results[0] if results else None
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, *gradients):
-        step, names = ctx.layer.backward, ctx.layer.restored + _vectors(ctx.layer)
-        tensors = dict(zip(names, ctx.saved_tensors, strict=True))
-        tensors |= {f"d{name}": gradient.contiguous()
-                    for name, gradient in zip(ctx.outputs, gradients, strict=True)}
-        like = next(iter(tensors.values()))
-        results = step.allocate(ctx.shape, like, (RoleKind.OUTPUT,))
-        step.run(ctx.shape, tensors | results)
-        if 0 in ctx.shape:
-            results = {name: plane.zero_() for name, plane in results.items()}
-        return (None, None, None, None, *(
-            results[name].view(shape) if name in results else None
-            for name, shape in zip(ctx.names, ctx.shapes, strict=True)))
+@functools.lru_cache(maxsize=None)
+def decoder(storage: str, dtype: torch.dtype, target: str = "cpu") -> Pass:
+    """A kernel that makes "value" of the planes of "kept"."""
+    recipe = ("tandem.strategy @decode compute(<f32, f32>) {\n"
+              f"  tandem.assign saved = {storage}\n"
+              "  tandem.assign input = #tandem.float<f32>\n"
+              f"  tandem.assign output = #tandem.float<{EDGES[dtype]}>\n}}\n")
+    return Pass(tandem.compile(_tandem.layers()["keep"] + recipe, "decode", target,
+                               function="keep_backward"))
 
 
-def _vectors(layer: Layer) -> list[str]:
-    """The forward pass's inputs that the backward pass takes again, such as weights."""
-    ours = {plane.name for plane in layer.forward.planes(RoleKind.INPUT)}
-    return [plane.name for plane in layer.backward.planes(RoleKind.INPUT)
-            if plane.name in ours]
+# The extension reports plans that outlive the interpreter.
+atexit.register(compiled.cache_clear)
+atexit.register(decoder.cache_clear)

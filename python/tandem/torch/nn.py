@@ -6,53 +6,98 @@
 torch.Size([4, 512])
 
 Each has the parameters of the PyTorch module it stands for, so that checkpoints load
-unchanged, and takes tensors on the CPU. What it keeps for the backward pass is stored as its recipe says
-(:func:`tandem.recipes`, or files on ``path``). There are functions of the same kinds.
+unchanged, and takes tensors on the CPU or on a GPU. What it keeps for the backward pass is
+stored as its recipe says (:func:`tandem.recipes`, or files on ``path``). There are functions
+of the same kinds.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import weakref
 from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
 
+from tandem._convert import CPU
 from tandem._kernel import RoleKind
-from tandem.torch._layer import Layer, LayerFunction, compiled
+from tandem.torch import _products
+from tandem.torch._function import LayerFunction
+from tandem.torch._keeper import KEEPER, Memory
+from tandem.torch._layer import Layer, compiled
+from tandem.torch._stored import decoded, place_of, planes_of, rows_of, storages_of, tensor_of
 
 
 Path = Sequence[str | os.PathLike]
 
 
-def _layer(name: str, recipe: str, path: Path, dtype: torch.dtype,
-           vector_dtype: torch.dtype | None = None) -> Layer:
-    return compiled(name, recipe, dtype, vector_dtype or dtype,
-                    tuple(os.fspath(p) for p in path))
+def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None = None,
+           keeps: bool = False, **tensors: torch.Tensor) -> Layer:
+    """The layer for these tensors, where they are; they have one type and may be stored."""
+    x = next(iter(tensors.values()))
+    return compiled(name, recipe, x.dtype, vector_dtype or x.dtype,
+                    tuple(os.fspath(p) for p in path),
+                    tuple(sorted(storages_of(tensors).items())), place_of(x).target, keeps)
 
 
-def _state(layer: Layer, state: dict | None) -> dict[str, torch.Tensor]:
+def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
+         tensors: dict[str, torch.Tensor], vectors: dict[str, torch.Tensor] | None = None,
+         gradients: dict[str, str] | None = None):
+    """A layer's outputs, of which it keeps what linear layers behind it would keep if a
+    module remembers that they do. ``gradients`` names those that are not called "d<input>".
+    """
+    vectors = vectors or {}
+    x = next(iter(tensors.values()))
+    keeps = isinstance(state, Memory) and state.offers(place_of(x).is_capturing)
+    layer = _layer(name, recipe, path, next((v.dtype for v in vectors.values()), None), keeps,
+                   **tensors)
+    inputs, kept = tensors | vectors, {}
+    names = tuple((n, (gradients or {}).get(n, f"d{n}")) for n in inputs)
+    results = LayerFunction.apply(layer, hypers, _state(layer, state, x), names, kept,
+                                  *inputs.values())
+    outputs = results if isinstance(results, tuple) else (results,)
+    for role, y in zip(layer.forward.roles(RoleKind.OUTPUT), outputs, strict=True):
+        if role in kept:
+            storage = layer.forward.storages[f"{role}.kept"]
+            state.remember(KEEPER.offer(y, storage, kept[role]))
+    return results
+
+
+def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch.Tensor]:
     """What a recipe keeps from step to step, as it is or to begin with."""
     kept = [plane for plane in layer.forward.kernel.planes if plane.kept]
     if kept and state is None:
         raise ValueError("the recipe keeps scales from step to step; give a dict for them "
                          "as state, the same in each step")
+    place = place_of(x)
     for plane in kept:
         if plane.name not in state:
-            state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32)
+            if place.is_capturing:
+                raise RuntimeError(
+                    f"a CUDA graph would begin with {plane.name!r} anew whenever it runs; run "
+                    "a forward and a backward pass before the capture")
+            state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32,
+                                            device=x.device)
+        _check_places(layer.name, x=x, **{plane.name: state[plane.name]})
     return state if kept else {}
 
 
 def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
-    """Refuses tensors that no layer's kernel reaches."""
+    """Refuses tensors that no layer's kernel reaches, and those apart from the first."""
+    first = None
     for name, tensor in tensors.items():
-        if tensor is not None and not tensor.is_cpu:
+        if tensor is None:
+            continue
+        if (place := place_of(tensor)) is None:
             raise ValueError(
                 f"{name} of {what} is on {tensor.device}, and tandem.torch.nn computes on "
-                "the CPU alone; move it there with .to('cpu'), or use torch.nn's module"
-            )
+                "CPUs and CUDA devices; move it to one with .to(), or use torch.nn's module")
+        if first is None:
+            first = name, place
+        elif place is not first[1]:
+            raise ValueError(
+                f"{name} of {what} is on {tensor.device}, but {first[0]} is on "
+                f"{tensors[first[0]].device}; move one to the other with .to()")
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
@@ -60,8 +105,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
     _check_places("rms_norm", x=x, weight=weight)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    layer = _layer("rms_norm", recipe, path, x.dtype, weight.dtype)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight"), x, weight)
+    return _run("rms_norm", recipe, path, state, (eps,), {"x": x}, {"weight": weight})
 
 
 def add_rms_norm(
@@ -75,25 +119,22 @@ def add_rms_norm(
             f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
             f"{residual.dtype}; they must be alike")
     eps = torch.finfo(x.dtype).eps if eps is None else eps
-    layer = _layer("add_rms_norm", recipe, path, x.dtype, weight.dtype)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state),
-                               ("x", ("residual", "dx"), "weight"), x, residual, weight)
+    return _run("add_rms_norm", recipe, path, state, (eps,), {"x": x, "residual": residual},
+                {"weight": weight}, {"residual": "dx"})
 
 
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *,
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
     _check_places("layer_norm", x=x, weight=weight, bias=bias)
-    layer = _layer("layer_norm", recipe, path, x.dtype, weight.dtype)
-    return LayerFunction.apply(layer, (eps,), _state(layer, state), ("x", "weight", "bias"),
-                               x, weight, bias)
+    return _run("layer_norm", recipe, path, state, (eps,), {"x": x},
+                {"weight": weight, "bias": bias})
 
 
 def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
                state: dict | None) -> torch.Tensor:
     _check_places(name, x=x)
-    layer = _layer(name, recipe, path, x.dtype)
-    return LayerFunction.apply(layer, (), _state(layer, state), ("x",), x)
+    return _run(name, recipe, path, state, (), {"x": x})
 
 
 def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
@@ -102,17 +143,23 @@ def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
     return _pointwise("silu", x, recipe, path, state)
 
 
-def gelu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
+def _by(name: str, approximate: str) -> str:
+    """The layer of GELU or of what is made of it, by erf or by tanh."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"approximate is 'none', for erf, or 'tanh', got {approximate!r}")
+    return name if approximate == "none" else f"{name}_tanh"
+
+
+def gelu(x: torch.Tensor, *, approximate: str = "none", recipe: str = "coat", path: Path = (),
          state: dict | None = None) -> torch.Tensor:
-    """:func:`torch.nn.functional.gelu` by tanh."""
-    return _pointwise("gelu", x, recipe, path, state)
+    """:func:`torch.nn.functional.gelu`, by erf or approximated by tanh."""
+    return _pointwise(_by("gelu", approximate), x, recipe, path, state)
 
 
 def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
            state: dict | None) -> torch.Tensor:
     _check_gated(name, gate, up)
-    layer = _layer(name, recipe, path, gate.dtype)
-    return LayerFunction.apply(layer, (), _state(layer, state), ("gate", "up"), gate, up)
+    return _run(name, recipe, path, state, (), {"gate": gate, "up": up})
 
 
 def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
@@ -129,10 +176,10 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: 
     return _gated("swiglu", gate, up, recipe, path, state)
 
 
-def geglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),
-          state: dict | None = None) -> torch.Tensor:
-    """gelu(gate) * up, GELU by tanh."""
-    return _gated("geglu", gate, up, recipe, path, state)
+def geglu(gate: torch.Tensor, up: torch.Tensor, *, approximate: str = "none",
+          recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
+    """gelu(gate) * up, see :func:`gelu`."""
+    return _gated(_by("geglu", approximate), gate, up, recipe, path, state)
 
 
 def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.Tensor:
@@ -142,10 +189,14 @@ def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.
             f"cross_entropy takes rows and a class for each: x is {tuple(x.shape)}, target "
             f"is {tuple(target.shape)} of {target.dtype}; flatten both, classes last")
     ignored = target == ignore_index
-    wrong = target[~ignored & ((target < 0) | (target >= x.shape[-1]))]
-    if wrong.numel():
-        raise IndexError(f"target {int(wrong[0])} is none of {x.shape[-1]} classes, nor "
-                         f"ignore_index={ignore_index}")
+    is_wrong = ~ignored & ((target < 0) | (target >= x.shape[-1]))
+    if place_of(x) is not CPU:
+        # The host does not wait: as PyTorch's own, it is an assertion of the device.
+        torch._assert_async(~is_wrong.any(), "cross_entropy: a target is none of the classes, "
+                            "nor ignore_index")
+    elif is_wrong.any():
+        raise IndexError(f"target {int(target[is_wrong][0])} is none of {x.shape[-1]} "
+                         f"classes, nor ignore_index={ignore_index}")
     return torch.where(ignored, -1, target).to(torch.float32)
 
 
@@ -164,10 +215,9 @@ def cross_entropy(
     classes = _classes(x, target, ignore_index)
     if x.shape[-1] > 1 << 24:
         raise ValueError(f"cross_entropy knows 2**24 classes, got {x.shape[-1]}")
-    layer = _layer("cross_entropy", recipe, path, x.dtype, torch.float32)
-    numbers = torch.arange(x.shape[-1], dtype=torch.float32)
-    losses = LayerFunction.apply(layer, (), _state(layer, state), ("x", "target", "column"),
-                                 x, classes, numbers)
+    numbers = torch.arange(x.shape[-1], dtype=torch.float32, device=x.device)
+    losses = _run("cross_entropy", recipe, path, state, (), {"x": x},
+                  {"target": classes, "column": numbers})
     if reduction == "none":
         return losses.to(x.dtype)
     total = losses.sum()
@@ -175,17 +225,45 @@ def cross_entropy(
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
-           recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
-    """:func:`torch.nn.functional.linear`; what is given the same tensor keeps it once."""
+           recipe: str = "coat", path: Path = (), state: dict | None = None,
+           products: str = "bf16") -> torch.Tensor:
+    """:func:`torch.nn.functional.linear`; what is given the same tensor keeps it once.
+
+    With ``products="fp8"`` a GPU that has them computes its products of 8-bit floats: what
+    is kept of ``x``, and E4M3 codes of ``weight``; in the backward pass E5M2 codes of the
+    gradient. See :class:`Linear`.
+    """
     _check_places("linear", x=x, weight=weight, bias=bias)
+    wide = weight, bias
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
+    if products != "bf16" and _fp8_layer(products, recipe, path, x, weight):
+        return _fp8_linear(x, *wide, recipe, path, state)
     if not torch.is_grad_enabled() or not weight.requires_grad:
         return functional.linear(x, weight, bias)
-    layer = _layer("keep", recipe, path, x.dtype)
-    return _LinearFunction.apply(layer, _state(layer, state), x, weight, bias)
+    layer = _layer("keep", recipe, path, x=x)
+    return _LinearFunction.apply(layer, _state(layer, state, x), x, weight, bias)
+
+
+def _fp8_layer(products: str, recipe: str, path: Path, x: torch.Tensor,
+               weight: torch.Tensor) -> bool:
+    """Whether products are those of 8-bit floats, which the recipe must then suit."""
+    if products not in _products.KINDS:
+        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
+    _products.kept_planes(_layer("keep", recipe, path, x=x))
+    return _products.can_multiply(x, weight)
+
+
+def _fp8_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, recipe: str,
+                path: Path, state: dict | None) -> torch.Tensor:
+    layer = _layer("keep", recipe, path, x=x)
+    with torch.no_grad():
+        planes, _ = KEEPER.keep(layer, _state(layer, state, x), x)
+    kept = dict(zip(layer.restored, planes, strict=True))
+    codes, scale = (kept[plane.name] for plane in _products.kept_planes(layer))
+    return _products.FP8Linear.apply(codes, scale, x, weight, bias)
 
 
 def gated_linear(
@@ -193,18 +271,19 @@ def gated_linear(
     bias: torch.Tensor | None = None, *, recipe: str = "coat", path: Path = (),
     state: dict | None = None,
 ) -> torch.Tensor:
-    """:func:`linear` of "swiglu" or "geglu", whose product is not kept: the backward pass
-    computes it again of what is kept of ``gate`` and ``up``."""
-    if name not in ("swiglu", "geglu"):
-        raise ValueError(f"gated_linear is of 'swiglu' or 'geglu', got {name!r}")
+    """:func:`linear` of "swiglu", "geglu" or "geglu_tanh", whose product is not kept: the
+    backward pass computes it again of what is kept of ``gate`` and ``up``."""
+    if name not in ("swiglu", "geglu", "geglu_tanh"):
+        raise ValueError(
+            f"gated_linear is of 'swiglu', 'geglu' or 'geglu_tanh', got {name!r}")
     _check_gated(name, gate, up)
-    _check_places("gated_linear", weight=weight, bias=bias)
+    _check_places("gated_linear", gate=gate, weight=weight, bias=bias)
     if torch.is_autocast_enabled(gate.device.type):
         dtype = torch.get_autocast_dtype(gate.device.type)
         gate, up, weight = gate.to(dtype), up.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
-    layer = _layer(name, recipe, path, gate.dtype)
-    return _GatedLinearFunction.apply(layer, _state(layer, state), gate, up, weight, bias)
+    layer = _layer(name, recipe, path, gate=gate, up=up)
+    return _GatedLinearFunction.apply(layer, _state(layer, state, gate), gate, up, weight, bias)
 
 
 class _Compressed:
@@ -213,7 +292,18 @@ class _Compressed:
     def _set_recipe(self, recipe: str, path: Path) -> None:
         self.recipe, self.path = recipe, tuple(os.fspath(p) for p in path)
         #: What the recipe keeps from step to step, by plane: scales of delayed scaling.
-        self._kept: dict[str, torch.Tensor] = {}
+        self._kept = Memory()
+
+    def _apply(self, fn, recurse=True):
+        """Takes what is kept along, as ``.to("cuda")`` does parameters; its type stays."""
+        result = super()._apply(fn, recurse)
+        for name, kept in list(self._kept.items()):
+            device = fn(kept).device
+            if "meta" in (device.type, kept.device.type):
+                del self._kept[name]  # there are no values to take along
+            else:
+                self._kept[name] = kept.to(device)
+        return result
 
     @property
     def _options(self) -> dict:
@@ -263,14 +353,19 @@ class SiLU(_Compressed, torch.nn.Module):
 
 
 class GELU(_Compressed, torch.nn.Module):
-    """``torch.nn.GELU("tanh")``."""
+    """:class:`torch.nn.GELU`, by erf or approximated by tanh."""
 
-    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+    def __init__(self, approximate: str = "none", *, recipe: str = "coat", path: Path = ()):
         super().__init__()
         self._set_recipe(recipe, path)
+        _by("gelu", approximate)
+        self.approximate = approximate
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return gelu(x, **self._options)
+        return gelu(x, approximate=self.approximate, **self._options)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
 
 
 class CrossEntropyLoss(_Compressed, torch.nn.Module):
@@ -303,52 +398,25 @@ class SwiGLU(_Compressed, torch.nn.Module):
 
 
 class GeGLU(_Compressed, torch.nn.Module):
-    """gelu(gate) * up, GELU by tanh: ``torch.nn.GELU("tanh")``."""
+    """gelu(gate) * up, with :class:`torch.nn.GELU` by erf or approximated by tanh."""
 
-    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+    def __init__(self, approximate: str = "none", *, recipe: str = "coat", path: Path = ()):
         super().__init__()
         self._set_recipe(recipe, path)
+        _by("geglu", approximate)
+        self.approximate = approximate
 
     def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        return geglu(gate, up, **self._options)
+        return geglu(gate, up, approximate=self.approximate, **self._options)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
 
     def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
                     linear: torch.nn.Linear) -> torch.Tensor:
         """linear(self(gate, up)), see :func:`gated_linear`."""
-        return gated_linear("geglu", gate, up, linear.weight, linear.bias, **self._options)
-
-
-class _Keeper:
-    """Keeps a matrix product's input; products of the same input share what is kept."""
-
-    def __init__(self):
-        self._last = threading.local()
-
-    def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
-        """The planes that the backward pass needs, and the rows and columns."""
-        key = (layer, x._version, x.data_ptr())
-        rows = x.contiguous().view(-1, x.shape[-1])
-        shape = tuple(rows.shape)
-        if kept := self._find(x, key):
-            return kept, shape
-        planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
-        planes["x"] = rows
-        layer.forward.run(shape, planes)
-        kept = [planes[name] for name in layer.restored]
-        # Autograd alone decides how long they live.
-        self._last.kept = weakref.ref(x), key, [weakref.ref(plane) for plane in kept]
-        return kept, shape
-
-    def _find(self, x: torch.Tensor, key: tuple) -> list | None:
-        """What is kept of the tensor, if it is the last one and unchanged."""
-        last, known, planes = getattr(self._last, "kept", (None, None, ()))
-        if last is None or last() is not x or known != key:
-            return None
-        alive = [plane() for plane in planes]
-        return None if any(plane is None for plane in alive) else alive
-
-
-_KEEPER = _Keeper()
+        return gated_linear(_by("geglu", self.approximate), gate, up, linear.weight,
+                            linear.bias, **self._options)
 
 
 class _LinearFunction(torch.autograd.Function):
@@ -356,14 +424,15 @@ class _LinearFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, layer: Layer, state: dict, x, weight, bias):
-        planes, ctx.shape = _KEEPER.keep(layer, state, x)
+        planes, ctx.shape = KEEPER.keep(layer, state, x)
         ctx.save_for_backward(weight, *planes)
         ctx.layer, ctx.has_bias = layer, bias is not None
-        return functional.linear(x, weight, bias)
+        return functional.linear(decoded(x), weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
+        dy = decoded(dy)
         weight, *planes = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[2:]
         rows = dy.reshape(-1, dy.shape[-1])
@@ -385,14 +454,15 @@ class _GatedLinearFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, layer: Layer, state: dict, gate, up, weight, bias):
-        tensors = {"gate": gate.contiguous(), "up": up.contiguous()}
-        rows = tensors["gate"].view(-1, gate.shape[-1])
-        ctx.shape, ctx.layer = tuple(rows.shape), layer
-        planes = tensors | layer.forward.allocate(
+        ctx.shape, ctx.layer = rows_of(gate), layer
+        ctx.flows = not (gate.is_leaf or up.is_leaf)
+        step = layer.forward
+        planes = planes_of({"gate": gate, "up": up}) | step.allocate(
             ctx.shape, gate, (RoleKind.OUTPUT, RoleKind.SAVED)) | state
-        layer.forward.run(ctx.shape, planes)
+        step.run(ctx.shape, planes)
         ctx.save_for_backward(weight, *(planes[name] for name in layer.restored))
-        return functional.linear(planes["y"].view(gate.shape), weight, bias)
+        y = tensor_of(step, "y", planes, gate.shape, gate.dtype)
+        return functional.linear(decoded(y), weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -400,18 +470,21 @@ class _GatedLinearFunction(torch.autograd.Function):
         layer, needs = ctx.layer, ctx.needs_input_grad[2:]
         weight, *planes = ctx.saved_tensors
         kept = dict(zip(layer.restored, planes, strict=True))
+        dz = decoded(dz)
         rows = dz.reshape(-1, dz.shape[-1])
+        shape = (*dz.shape[:-1], ctx.shape[1])
         dgate = dup = dweight = None
         if needs[0] or needs[1]:
-            gradients = layer.backward.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
-            dy = (rows @ weight).contiguous()
-            layer.backward.run(ctx.shape, kept | gradients | {"dy": dy})
-            shape = (*dz.shape[:-1], ctx.shape[1])
-            dgate, dup = (gradients[name].view(shape) for name in ("dgate", "dup"))
+            step = layer.backward_of({}, ctx.flows)
+            kept |= step.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
+            step.run(ctx.shape, kept | {"dy": (rows @ weight).contiguous()})
+            dgate, dup = (tensor_of(step, name, kept, shape, dz.dtype)
+                          for name in ("dgate", "dup"))
         if needs[2]:
-            y = layer.again.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
-            layer.again.run(ctx.shape, kept | y)
-            dweight = rows.T @ y["y"].view(ctx.shape)
+            kept |= layer.again.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
+            layer.again.run(ctx.shape, kept)
+            y = tensor_of(layer.again, "y", kept, ctx.shape, dz.dtype)
+            dweight = rows.T @ decoded(y)
         dbias = rows.sum(0) if needs[3] else None
         return None, None, dgate, dup, dweight, dbias
 
@@ -421,16 +494,22 @@ class Linear(_Compressed, torch.nn.Linear):
 
     Modules that are given the same tensor, such as a query's, a key's and a value's,
     keep it once. Under autocast it computes in autocast's type.
+
+    With ``products="fp8"`` products are of 8-bit floats where that is possible: on GPUs
+    from sm_89 on, of bfloat16 tensors (or under autocast to it), where rows of a batch,
+    ``in_features`` and ``out_features`` are multiples of 16; elsewhere they are PyTorch's
+    own. The recipe keeps inputs of linear layers in E4M3 with a scale for the tensor.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True,
                  device=None, dtype=None, *, recipe: str = "coat",
-                 path: Path = ()):
+                 path: Path = (), products: str = "bf16"):
         super().__init__(in_features, out_features, bias, device, dtype)
         self._set_recipe(recipe, path)
+        self.products = products
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return linear(x, self.weight, self.bias, **self._options)
+        return linear(x, self.weight, self.bias, **self._options, products=self.products)
 
 
 class GatedMLP(torch.nn.Module):

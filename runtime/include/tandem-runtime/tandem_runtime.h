@@ -361,6 +361,11 @@ typedef struct tdm_kernel_desc {
   /// Run before \c commit over the blocks of all tensors; NULL if the kernel
   /// has no such part.
   tdm_cpu_entry commit_blocks;
+  /// Of each phase, the early entries and then \c entry, whether it needs of
+  /// what its launch has made before only what belongs to its own rows and
+  /// blocks, so that the runtime may run it over some rows as soon as the phase
+  /// before it is through with them. NULL if none does.
+  const uint32_t *continues;
 } tdm_kernel_desc;
 
 /// A compiled kernel with its checked description. Immutable, so that any
@@ -396,6 +401,8 @@ typedef struct tdm_image {
 typedef struct tdm_part_info {
   const char *entry;
   tdm_granularity per;
+  /// As in tdm_kernel_desc; 0 but for phases.
+  uint32_t continues;
 } tdm_part_info;
 
 /// The code of a kernel for CUDA's devices. All of it is copied.

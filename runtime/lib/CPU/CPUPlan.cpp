@@ -97,23 +97,98 @@ void CPUPlan::reduce(size_t index) {
       totals[tensor * count + index] = all.result();
 }
 
-int CPUPlan::run(const Phase &phase, int threads, uint32_t &flags) {
-  const ChunkTable &table = layout.chunks[phase.per];
-  CPULaunch cpu{phase.entry,    tensors.data(),   table.data(),
-                scalars.data(), workspace.data(), table.size()};
+void CPUPlan::reduceAll(Phases phases, bool isByRows) {
+  FloatEnvironment environment;
+  for (size_t i = 0; i < kernel->reductions.size(); ++i) {
+    const Reduction &reduction = kernel->reductions[i];
+    bool isKnown = isByRows && reduction.scope == TDM_SCOPE_ROW;
+    if (reduction.phase >= phases.first && reduction.phase < phases.end &&
+        !isKnown)
+      reduce(i);
+  }
+}
+
+/// A launch of one phase.
+class CPUPlan::ChunkLaunch : public CPULaunch {
+public:
+  ChunkLaunch(CPUPlan &plan, const Phase &phase)
+      : CPULaunch(plan.layout.chunks[phase.per].size()), plan(plan),
+        phase(phase) {}
+
+private:
+  void runChunks(int64_t begin, int64_t end, uint32_t *flags) override {
+    plan.runRange(phase, begin, end, flags);
+  }
+
+  CPUPlan &plan;
+  const Phase &phase;
+};
+
+/// A launch of phases that continue each other: its chunks are bands.
+class CPUPlan::BandLaunch : public CPULaunch {
+public:
+  BandLaunch(CPUPlan &plan, Phases phases)
+      : CPULaunch(plan.layout.chunks[TDM_PER_ROW].size()), plan(plan),
+        phases(phases) {}
+
+private:
+  void runChunks(int64_t begin, int64_t end, uint32_t *flags) override {
+    for (int64_t band = begin; band < end; ++band)
+      plan.runBand(phases, band, flags);
+  }
+
+  CPUPlan &plan;
+  Phases phases;
+};
+
+void CPUPlan::runRange(const Phase &phase, int64_t begin, int64_t end,
+                       uint32_t *flags) {
+  phase.entry(tensors.data(), layout.chunks[phase.per].data(), scalars.data(),
+              workspace.data(), flags, begin, end);
+}
+
+/// What the phases read of a band's rows stays in the thread's cache.
+void CPUPlan::runBand(Phases phases, int64_t band, uint32_t *flags) {
+  Chunk rows = layout.chunks[TDM_PER_ROW].chunk(band);
+  auto [firstTile, endTile] = layout.chunks[TDM_PER_ELEMENT].tilesOf(rows);
+  for (uint32_t number = phases.first; number < phases.end; ++number) {
+    const Phase &phase = kernel->phases[number];
+    if (phase.per == TDM_PER_ROW)
+      runRange(phase, band, band + 1, flags);
+    else
+      runRange(phase, firstTile, endTile, flags);
+    for (size_t i = 0; i < kernel->reductions.size(); ++i) {
+      const Reduction &reduction = kernel->reductions[i];
+      if (reduction.phase == number && reduction.scope == TDM_SCOPE_ROW)
+        layout.axisParts.reduceRows(i, reduction.kind, rows, axisParts.data());
+    }
+  }
+}
+
+int CPUPlan::runByRows(Phases phases, int threads, uint32_t &flags) {
+  BandLaunch cpu(*this, phases);
   int participants = cpu.run(threads);
-  flags |= cpu.flags.load(std::memory_order_relaxed);
+  flags |= cpu.getFlags();
+  return participants;
+}
+
+int CPUPlan::run(const Phase &phase, int threads, uint32_t &flags) {
+  ChunkLaunch cpu(*this, phase);
+  int participants = cpu.run(threads);
+  flags |= cpu.getFlags();
   return participants;
 }
 
 int CPUPlan::runPhases(int threads, uint32_t &flags) {
   int participants = 1;
-  for (uint32_t phase = 0; phase < kernel->phases.size(); ++phase) {
-    participants = run(kernel->phases[phase], threads, flags);
-    FloatEnvironment environment;
-    for (size_t i = 0; i < kernel->reductions.size(); ++i)
-      if (kernel->reductions[i].phase == phase)
-        reduce(i);
+  for (Phases phases{0, 0}; phases.first < kernel->phases.size();
+       phases.first = phases.end) {
+    phases.end = layout.runsByRows ? kernel->endOfLaunch(phases.first)
+                                   : phases.first + 1;
+    bool isByRows = phases.end > phases.first + 1;
+    participants = isByRows ? runByRows(phases, threads, flags)
+                            : run(kernel->phases[phases.first], threads, flags);
+    reduceAll(phases, isByRows);
   }
   for (const Phase &commit : kernel->axisCommits)
     run(commit, threads, flags);

@@ -31,12 +31,27 @@ private:
   tdm_status place(const Layout *next) override;
   Places getPlaces() override { return {totals.data(), axisParts.data()}; }
   int64_t enoughChunks() const override { return 64; }
+  bool canContinue() const override { return true; }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
+
+  /// Some phases that follow each other.
+  struct Phases {
+    uint32_t first, end;
+  };
+  class ChunkLaunch;
+  class BandLaunch;
 
   /// Runs the chunks of all phases, then what each tensor ends with.
   int runPhases(int threads, uint32_t &flags);
   int run(const Phase &phase, int threads, uint32_t &flags);
+  /// Runs phases of one launch over bands of rows.
+  int runByRows(Phases phases, int threads, uint32_t &flags);
+  void runBand(Phases phases, int64_t band, uint32_t *flags);
+  void runRange(const Phase &phase, int64_t begin, int64_t end,
+                uint32_t *flags);
+  /// Makes the totals of the reductions of phases, unless the bands have.
+  void reduceAll(Phases phases, bool isByRows);
   void reduce(size_t reduction);
 
   std::vector<uint32_t> scalars;

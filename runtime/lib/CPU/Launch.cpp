@@ -28,7 +28,7 @@ void CPULaunch::work() {
     if (begin >= numChunks)
       break;
     int64_t end = std::min(begin + grain, numChunks);
-    entry(tensors, chunks, scalars, workspace, &ownFlags, begin, end);
+    runChunks(begin, end, &ownFlags);
   }
   flags.fetch_or(ownFlags, std::memory_order_relaxed);
 }

@@ -13,31 +13,36 @@
 #ifndef TANDEM_RUNTIME_LIB_CPU_LAUNCH_H
 #define TANDEM_RUNTIME_LIB_CPU_LAUNCH_H
 
-#include "tandem-runtime/tandem_runtime.h"
-
 #include <atomic>
+#include <cstdint>
 
 namespace tandem::runtime {
 
-/// One launch: the arguments of the entry, and what its threads share.
-struct CPULaunch {
-  tdm_cpu_entry entry;
-  const void *tensors;
-  const void *chunks;
-  const uint32_t *scalars;
-  void *workspace;
-  int64_t numChunks;
-  /// How many chunks a thread takes at a time.
-  int64_t grain = 1;
-  std::atomic<int64_t> next{0};
-  std::atomic<uint32_t> flags{0};
+/// One launch over chunks, which its threads share.
+class CPULaunch {
+public:
+  explicit CPULaunch(int64_t numChunks) : numChunks(numChunks) {}
+  virtual ~CPULaunch() = default;
 
   /// Runs all chunks on up to \p threads threads, 0 for one per core, and
   /// returns how many took part.
   int run(int threads);
 
+  /// What the chunks have raised.
+  uint32_t getFlags() const { return flags.load(std::memory_order_relaxed); }
+
+protected:
+  /// Runs the chunks from \p begin to \p end, which OR into \p flags.
+  virtual void runChunks(int64_t begin, int64_t end, uint32_t *flags) = 0;
+
 private:
   void work();
+
+  const int64_t numChunks;
+  /// How many chunks a thread takes at a time.
+  int64_t grain = 1;
+  std::atomic<int64_t> next{0};
+  std::atomic<uint32_t> flags{0};
 };
 
 } // namespace tandem::runtime

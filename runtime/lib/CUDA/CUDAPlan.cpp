@@ -253,9 +253,10 @@ tdm_status CUDAPlan::runPrologue(const tdm_async_args &args, Launch launch) {
   if (!rows)
     return TDM_OK;
   const void *hypers = args.hypers, *integers = args.integers;
-  if (!args.on_device) {
-    size_t hyperBytes = rows * kernel->hypers.size() * sizeof(double);
-    size_t integerBytes = rows * kernel->integers.size() * sizeof(int64_t);
+  size_t hyperBytes = rows * kernel->hypers.size() * sizeof(double);
+  size_t integerBytes = rows * kernel->integers.size() * sizeof(int64_t);
+  // Scalars may be constants, made of nothing.
+  if (!args.on_device && hyperBytes + integerBytes) {
     char *place = nullptr;
     if (tdm_status status = arguments.take(device, hyperBytes + integerBytes,
                                            launch.stream, place))
@@ -309,7 +310,8 @@ tdm_status CUDAPlan::prepareFlags(const tdm_async_args &args, Launch &launch) {
 
 tdm_status CUDAPlan::checkCapture(const tdm_async_args &args,
                                   bool isCapturing) const {
-  if (isCapturing && usedRows() && !args.on_device)
+  bool hasArguments = !kernel->hypers.empty() || !kernel->integers.empty();
+  if (isCapturing && hasArguments && usedRows() && !args.on_device)
     return kernel->fail(TDM_INVALID_STATE)
            << "the stream is being captured, and a graph would repeat the "
            << "hyperparameters of this call; pass them in the device's memory";

@@ -66,6 +66,7 @@ private:
   tdm_status replaceTables(const Layout &next);
   Places getPlaces() override;
   int64_t enoughChunks() const override;
+  bool canContinue() const override { return false; }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
 

@@ -81,8 +81,11 @@ tdm_status tandem::runtime::cuda::copyParts(Kernel &kernel,
   for (uint32_t i = 0; i < code.num_phases; ++i) {
     if (tdm_status status = checkPart(kernel, code.phases[i], "phase", i))
       return status;
-    kernel.phases.push_back({nullptr, code.phases[i].per});
+    kernel.phases.push_back(
+        {nullptr, code.phases[i].per, code.phases[i].continues != 0});
   }
+  if (tdm_status status = checkContinuations(kernel))
+    return status;
   for (uint32_t i = 0; i < code.num_commits; ++i)
     if (tdm_status status = checkPart(kernel, code.commits[i], "commit", i))
       return status;

@@ -16,39 +16,13 @@
 #include <map>
 #include <mutex>
 
-#ifdef _WIN32
-#include <windows.h>
-#else
-#include <dlfcn.h>
-#endif
-
 using namespace tandem::runtime;
 using namespace tandem::runtime::cuda;
 
-//===----------------------------------------------------------------------===//
-// Shared libraries
-//===----------------------------------------------------------------------===//
-
 #ifdef _WIN32
 static constexpr const char *defaultLibrary = "nvcuda.dll";
-static void *openLibrary(const char *name) { return LoadLibraryA(name); }
-static void *findSymbol(void *library, const char *name) {
-  return reinterpret_cast<void *>(
-      GetProcAddress(static_cast<HMODULE>(library), name));
-}
-static std::string libraryError() { return "it cannot be loaded"; }
 #else
 static constexpr const char *defaultLibrary = "libcuda.so.1";
-static void *openLibrary(const char *name) {
-  return dlopen(name, RTLD_NOW | RTLD_LOCAL);
-}
-static void *findSymbol(void *library, const char *name) {
-  return dlsym(library, name);
-}
-static std::string libraryError() {
-  const char *error = dlerror();
-  return error ? error : "it cannot be loaded";
-}
 #endif
 
 //===----------------------------------------------------------------------===//
@@ -63,11 +37,10 @@ tdm_status Driver::load(const char *library) {
            << "; install NVIDIA's driver, or name its library in "
            << "TANDEM_CUDA_DRIVER";
   // The library stays loaded: the driver does not support leaving.
-  for (Symbol *symbol : symbols)
-    if (!(symbol->address = findSymbol(handle, symbol->name)))
-      return Failure(TDM_UNAVAILABLE)
-             << "the CUDA driver '" << library << "' has no " << symbol->name
-             << "; update it";
+  if (const Symbol *missing = findSymbols(handle))
+    return Failure(TDM_UNAVAILABLE)
+           << "the CUDA driver '" << library << "' has no " << missing->name
+           << "; update it";
   return call(init, 0u);
 }
 

@@ -15,23 +15,15 @@
 #define TANDEM_RUNTIME_LIB_CUDA_DRIVER_H
 
 #include "Failure.h"
+#include "SharedLibrary.h"
 
 #include <memory>
-#include <vector>
 
 namespace tandem::runtime::cuda {
 
 //===----------------------------------------------------------------------===//
 // The driver's types, as its header defines them
 //===----------------------------------------------------------------------===//
-
-enum class Result : int {
-  Success = 0,
-  OutOfMemory = 2,
-  NoDevice = 100,
-  InvalidDevice = 101,
-  NotFound = 500
-};
 
 enum class Attribute : int {
   MultiprocessorCount = 16,
@@ -63,31 +55,6 @@ using LinkState = struct LinkTag *;
 //===----------------------------------------------------------------------===//
 // The functions
 //===----------------------------------------------------------------------===//
-
-/// A symbol of the driver's library.
-struct Symbol {
-  const char *name;
-  void *address = nullptr;
-};
-
-/// The symbols of a table, which enter themselves.
-class SymbolTable {
-public:
-  std::vector<Symbol *> symbols;
-
-protected:
-  /// A function of the driver: what it is called in the library, and its type.
-  template <typename... Parameters>
-  struct Entry : Symbol {
-    Entry(SymbolTable *table, const char *name) : Symbol{name} {
-      table->symbols.push_back(this);
-    }
-    Result operator()(Parameters... arguments) const {
-      using Type = int (*)(Parameters...);
-      return static_cast<Result>(reinterpret_cast<Type>(address)(arguments...));
-    }
-  };
-};
 
 /// The driver. Lives as long as the process.
 class Driver : public SymbolTable {

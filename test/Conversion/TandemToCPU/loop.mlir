@@ -125,9 +125,9 @@ tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<see
   tandem.yield
 }
 
-// A metric's sum is a tree over the chunk: lanes beyond the end are -0.0, and
-// partial sums carry like a binary counter on a stack. Each chunk writes its
-// own slot of the workspace.
+// A metric's sum is a tree over the chunk: lanes beyond the end are -0.0. As many
+// blocks as one has elements are folded together, and their sum carries like a binary
+// counter on a stack. Each chunk writes its own slot of the workspace.
 // CHECK-LABEL: llvm.func @tandem_metric(
 // CHECK-SAME:      %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[WORKSPACE:[^:]+]]: !llvm.ptr,
 // CHECK-DAG:     %[[NOTHING:.+]] = arith.constant dense<-0.000000e+00> : vector<2xf64>
@@ -135,9 +135,19 @@ tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<see
 // CHECK:         %[[STACK:.+]] = llvm.alloca {{.+}} x i64
 // CHECK:         %[[SLOT:.+]] = llvm.getelementptr %[[WORKSPACE]]
 // CHECK:           %[[EXISTING:.+]] = arith.select %{{.+}}, %{{.+}}, %[[NOTHING]] : vector<2xi1>, vector<2xf64>
-// CHECK:           vector.shuffle %[[EXISTING]], %[[EXISTING]] [0]
-// CHECK:           vector.shuffle %[[EXISTING]], %[[EXISTING]] [1]
-// CHECK:           scf.while
+// CHECK:           llvm.store %[[EXISTING]], %{{.+}} {alignment = 64 : i64}
+// CHECK:           scf.if
+// CHECK:             %[[FIRST:.+]] = llvm.load {{.+}} -> vector<2xf64>
+// CHECK:             %[[SECOND:.+]] = llvm.load {{.+}} -> vector<2xf64>
+// CHECK-DAG:         %[[EVEN:.+]] = vector.shuffle %[[FIRST]], %[[SECOND]] [0, 2]
+// CHECK-DAG:         %[[ODD:.+]] = vector.shuffle %[[FIRST]], %[[SECOND]] [1, 3]
+// CHECK:             %[[PAIRS:.+]] = arith.addf %[[EVEN]], %[[ODD]]
+// CHECK-DAG:         vector.shuffle %[[PAIRS]], %[[PAIRS]] [0]
+// CHECK-DAG:         vector.shuffle %[[PAIRS]], %[[PAIRS]] [1]
+// CHECK:             scf.while
+// What the last blocks lack is added as -0.0.
+// CHECK:         scf.if
+// CHECK:           llvm.store %[[NOTHING]], %{{.+}}
 // CHECK:         %[[TOTAL:.+]]:3 = scf.while {{.*}}%[[START]]
 // CHECK:         llvm.store %[[TOTAL]]#2, %[[SLOT]] : f64
 tandem.kernel @metric compute(<f32, f32>) width(2) tensors [#p] scalars [] prologue {

@@ -14,8 +14,11 @@
 // CHECK:         arith.muli %{{.+}}, %[[C56]]
 // CHECK:         scf.for %[[ROW:.+]] = %{{.+}} to %{{.+}} step
 // CHECK:           scf.for %[[COLUMN:.+]] = %{{.+}} to %{{.+}} step
-// CHECK:             scf.while {{.*}} : (i64, i64, f32)
+// CHECK:             scf.if
+// CHECK:               scf.while {{.*}} : (i64, i64, f32)
 // CHECK:             scf.while {{.*}} : (i64, i64, vector<4xf32>)
+// CHECK:           scf.if
+// CHECK:             scf.while {{.*}} : (i64, i64, f32)
 // CHECK:           %[[SUM:.+]]:3 = scf.while {{.*}} : (i64, i64, f32)
 // CHECK:           arith.addi %{{.+}}, %[[ROW]] : i64
 // CHECK:           llvm.store %[[SUM]]#2, %{{.+}} : f32, !llvm.ptr
@@ -46,6 +49,25 @@ tandem.kernel @sums_commit_rows compute(<f32, f32>) width(4) part(commit) reduct
 ^bb0(%p: !m, %r: !v):
   %sum = tandem.load_total[0] over row : vector<4xf32>
   tandem.store_plane %sum, %r[0] : vector<4xf32>, !v
+  tandem.yield
+}
+
+// What a row's elements share is loaded before them.
+// CHECK-LABEL: llvm.func @tandem_sums(
+// CHECK:         scf.for %[[ROW:.+]] = %{{.+}} to %{{.+}} step
+// CHECK:           %[[KEPT:.+]] = llvm.load %{{.+}} : !llvm.ptr -> f32
+// CHECK:           %[[SUM:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> f32
+// CHECK:           scf.for
+// CHECK:             arith.addf %[[KEPT]], %[[SUM]] : f32
+tandem.kernel @sums compute(<f32, f32>) width(4) reductions(2) matrix tensors [#p, #r] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m, %r: !v):
+  %kept = tandem.load_plane %r[0] : !v -> f32
+  %sum = tandem.load_total[0] over row : f32
+  %new = arith.addf %kept, %sum : f32
+  %all = vector.broadcast %new : f32 to vector<4xf32>
+  tandem.store_plane %all, %p[0] : vector<4xf32>, !m
   tandem.yield
 }
 

@@ -13,11 +13,13 @@
 // CHECK:         %[[C72:.+]] = arith.constant 72 : i64
 // CHECK:         arith.muli %{{.+}}, %[[C72]]
 // CHECK:         %[[ZERO:.+]] = arith.constant dense<0> : vector<4xi32>
-// The maximum is carried by lanes, the sum goes to its tree block by block.
+// The maximum is carried by lanes, the sum goes to its tree batch by batch.
 // CHECK:         %[[LANES:.+]] = scf.for {{.+}} iter_args(%[[BEFORE:.+]] = %[[ZERO]]) -> (vector<4xi32>)
 // CHECK:           scf.while
 // CHECK:           %[[MINE:.+]] = arith.select %{{.+}}, %{{.+}}, %{{.+}} : vector<4xi1>, vector<4xi32>
 // CHECK:           arith.maxui %[[BEFORE]], %[[MINE]]
+// CHECK:         scf.if
+// CHECK:           scf.while
 // CHECK:         %[[SUM:.+]]:3 = scf.while
 // CHECK:         llvm.store %[[SUM]]#2, %{{.+}} : f32, !llvm.ptr
 // CHECK:         %[[MAX:.+]] = vector.reduction <maxui>, %[[LANES]]

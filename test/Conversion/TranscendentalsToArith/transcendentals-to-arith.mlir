@@ -54,6 +54,27 @@ func.func @tanh(%x: f32) -> f32 {
   return %0 : f32
 }
 
+// Two polynomials, of the square and of what is beyond 39/16; NaN goes through the second.
+// CHECK-LABEL: func.func @erf(
+// CHECK-SAME:      %[[X:.+]]: f32)
+// CHECK:         %[[A:.+]] = math.absf %[[X]] : f32
+// CHECK:         %[[SQUARE:.+]] = arith.mulf %[[A]], %[[A]] : f32
+// CHECK-COUNT-6: math.fma %{{.+}}, %[[SQUARE]], %{{.+}} : f32
+// CHECK:         %[[SMALL:.+]] = math.fma %[[A]], %{{.+}}, %[[A]] : f32
+// CHECK:         %[[BEYOND:.+]] = arith.cmpf ogt, %[[A]], %[[FOUR:.+]] : f32
+// CHECK:         %[[WITHIN:.+]] = arith.select %[[BEYOND]], %[[FOUR]], %[[A]] : f32
+// CHECK:         %[[T:.+]] = arith.subf %[[WITHIN]]
+// CHECK-COUNT-14: math.fma %{{.+}}, %[[T]], %{{.+}} : f32
+// CHECK:         %[[IS_SMALL:.+]] = arith.cmpf olt, %[[A]]
+// CHECK:         arith.select %[[IS_SMALL]], %[[SMALL]]
+// CHECK:         %[[SIGNED:.+]] = arith.ori
+// CHECK:         arith.bitcast %[[SIGNED]] : i32 to f32
+// CHECK-NOT:     math.erf
+func.func @erf(%x: f32) -> f32 {
+  %0 = math.erf %x : f32
+  return %0 : f32
+}
+
 // Other formats are computed in f32, and vectors as their elements are.
 // CHECK-LABEL: func.func @formats(
 // CHECK-SAME:      %[[X:.+]]: vector<8xbf16>)

@@ -75,3 +75,13 @@ func.func @unrestored(%dy: tensor<?xf32> {tandem.role = #tandem.role<input "dy">
     attributes {tandem.forward = @forward} {
   return %dy : tensor<?xf32>
 }
+
+// -----
+
+// expected-error @+1 {{'tandem.keep_outputs' op finds no output of @forward for a linear layer; give a role consumer = linear}}
+tandem.keep_outputs @forward
+
+func.func @forward(%x: tensor<?xf32> {tandem.role = #tandem.role<input "x">},
+                   %y: tensor<?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?xf32> {
+  return %x : tensor<?xf32>
+}

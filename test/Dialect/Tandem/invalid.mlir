@@ -22,9 +22,21 @@ tandem.strategy @assign_c2 compute(<f32, f32>) {
 // -----
 
 tandem.strategy @assign_c3 compute(<f32, f32>) {
-  // expected-error @+1 {{'tandem.assign' op only what is saved has a consumer}}
-  tandem.assign input consumer(linear) = #tandem.float<f32>
+  // expected-error @+1 {{'tandem.assign' op only what is saved, an input or an output has a consumer}}
+  tandem.assign param consumer(linear) = #tandem.float<f32>
 }
+
+// -----
+
+tandem.strategy @assign_c4 compute(<f32, f32>) {
+  // expected-error @+1 {{'tandem.assign' op only an input or an output has a flow}}
+  tandem.assign saved flow(gradient) = #tandem.float<f32>
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.keep_outputs' op names @missing, which is no function of this module}}
+tandem.keep_outputs @missing
 
 // -----
 

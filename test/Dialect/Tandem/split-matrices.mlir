@@ -7,12 +7,14 @@
 #c = #tandem.role<state "c", per = column>
 
 // Sums along rows and columns are made in one phase. What differs between rows
-// alone is summed up by a phase that sees each row once.
+// alone is summed up by a phase that sees each row once, when its elements have been
+// seen: it continues their launch.
 // CHECK:       tandem.kernel @means_phase0 {{.*}}part(early) reductions(3) matrix tensors
 // CHECK:         %[[X:.+]] = tandem.load_plane %arg0[0]
 // CHECK-NEXT:    tandem.partial sum %[[X]][0] over row : f32
 // CHECK-NEXT:    tandem.partial sum %[[X]][1] over column : f32
 // CHECK-NEXT:    tandem.yield
+// CHECK-NEXT:  }{{$}}
 
 // CHECK:       tandem.kernel @means_phase1 {{.*}}part(early) reductions(3) matrix per(row) tensors
 // CHECK:         %[[R:.+]] = tandem.load_plane %arg1[0]
@@ -20,12 +22,14 @@
 // CHECK-NEXT:    %[[NEW:.+]] = arith.addf %[[R]], %[[SUM]] : f32
 // CHECK-NEXT:    tandem.partial sum %[[NEW]][2] over tensor : f32
 // CHECK-NEXT:    tandem.yield
+// CHECK-NEXT:  } attributes {tandem.continues}
 
 // CHECK:       tandem.kernel @means compute(<f32, f32>) reductions(3) matrix tensors
 // CHECK:         %[[TOTAL:.+]] = tandem.total[2] : f32
 // CHECK-NEXT:    %[[Y:.+]] = arith.divf %{{.+}}, %[[TOTAL]] : f32
 // CHECK-NEXT:    tandem.store_plane %[[Y]], %arg0[0]
 // CHECK-NEXT:    tandem.yield
+// CHECK-NEXT:  }{{$}}
 
 // What is kept for each row and each column is written when nobody reads it.
 // CHECK:       tandem.kernel @means_commit_rows {{.*}}part(commit) reductions(3) matrix per(row) tensors
@@ -62,11 +66,13 @@ tandem.kernel @means compute(<f32, f32>) matrix tensors [#p, #r, #c] scalars [] 
 // All elements of a matrix meet in their rows first.
 // CHECK:       tandem.kernel @norm_phase0
 // CHECK:         tandem.partial sum %{{.+}}[0] over row : f32
-// CHECK:       tandem.kernel @norm_phase1 {{.*}}per(row)
+// CHECK:       tandem.kernel @norm_phase1 {{.*}}per(row) tensors
 // CHECK:         %[[ROW:.+]] = tandem.load_total[0] over row : f32
 // CHECK-NEXT:    tandem.partial sum %[[ROW]][1] over model : f32
-// CHECK:       tandem.kernel @norm compute
+// CHECK:         } attributes {tandem.continues}
+// CHECK:       tandem.kernel @norm compute(<f32, f32>) reductions(2) matrix tensors
 // CHECK:         tandem.total[1] : f32
+// CHECK-NOT:     tandem.continues
 tandem.kernel @norm compute(<f32, f32>) matrix tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
@@ -106,11 +112,12 @@ tandem.kernel @element_in_row compute(<f32, f32>) matrix tensors [#p, #r] scalar
 // CHECK:       tandem.kernel @scales_phase0 {{.*}}part(early) reductions(2) matrix block(64) tensors
 // CHECK:         tandem.partial max %{{.+}}[0] over block : i32
 // CHECK:         tandem.partial max %{{.+}}[1] over row : i32
-// CHECK:       tandem.kernel @scales compute
+// CHECK:       tandem.kernel @scales compute(<f32, f32>) reductions(2) matrix block(64) tensors
 // CHECK:         %[[BLOCK:.+]] = tandem.load_total[0] over block : i32
 // CHECK-NOT:     tandem.store_plane %{{.+}}, %arg0[1]
 // CHECK:         tandem.load_total[1] over row : i32
 // CHECK-NOT:     tandem.store_plane %{{.+}}, %arg1[1]
+// CHECK:         } attributes {tandem.continues}
 // CHECK:       tandem.kernel @scales_commit_rows {{.*}}part(commit) reductions(2) matrix block(64) per(row) tensors
 // CHECK:         %[[ROW:.+]] = tandem.load_total[1] over row : i32
 // CHECK-NEXT:    tandem.store_plane %[[ROW]], %arg1[1]
@@ -148,5 +155,50 @@ tandem.kernel @row_in_block compute(<f32, f32>) matrix block(64) tensors [#tande
   // expected-error @+1 {{differs between the elements of a block, but an entry that all of them share is made of it}}
   %x = tandem.load_plane %s[1] : !r -> i32
   tandem.store_plane %x, %p[1] : i32, !b
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+!c = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+// Sums of rows are known when a launch has gone over these, those of columns when it has
+// ended. So the second phase continues the first, however many sums of columns they
+// make, the third begins a launch, and the last, which reads no more of columns than the
+// third has, continues it.
+// CHECK:       tandem.kernel @launches_phase0 {{.*}}part(early) reductions(4) matrix tensors
+// CHECK:         tandem.partial sum %{{.+}}[0] over row : f32
+// CHECK-NEXT:    tandem.partial sum %{{.+}}[1] over column : f32
+// CHECK-NEXT:    tandem.yield
+// CHECK-NEXT:  }{{$}}
+// CHECK:       tandem.kernel @launches_phase1 {{.*}}part(early) reductions(4) matrix tensors
+// CHECK:         tandem.partial sum %{{.+}}[2] over column : f32
+// CHECK-NEXT:    tandem.yield
+// CHECK-NEXT:  } attributes {tandem.continues}
+// CHECK:       tandem.kernel @launches_phase2 {{.*}}part(early) reductions(4) matrix tensors
+// CHECK:         tandem.load_total[2] over column : f32
+// CHECK:         tandem.partial sum %{{.+}}[3] over row : f32
+// CHECK-NEXT:    tandem.yield
+// CHECK-NEXT:  }{{$}}
+// CHECK:       tandem.kernel @launches compute(<f32, f32>) reductions(4) matrix tensors
+// CHECK:         tandem.load_total[2] over column : f32
+// CHECK:         tandem.load_total[3] over row : f32
+// CHECK:         tandem.yield
+// CHECK-NEXT:  } attributes {tandem.continues}
+tandem.kernel @launches compute(<f32, f32>) matrix tensors [#tandem.role<param "p">, #tandem.role<state "c", per = column>] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m, %c: !c):
+  %x = tandem.load_plane %p[0] : !m -> f32
+  %row = tandem.reduce sum %x over row : f32
+  %column = tandem.reduce sum %x over column : f32
+  tandem.store_plane %column, %c[0] : f32, !c
+  %y = arith.divf %x, %row : f32
+  %next_column = tandem.reduce sum %y over column : f32
+  %z = arith.divf %y, %next_column : f32
+  %next_row = tandem.reduce sum %z over row : f32
+  %new = arith.divf %z, %next_row : f32
+  tandem.store_plane %new, %p[0] : f32, !m
   tandem.yield
 }

@@ -74,6 +74,7 @@ struct RoleFields {
   FloatAttr defaultValue;
   Granularity per = Granularity::element;
   Consumer consumer = Consumer::nonlinear;
+  Flow flow = Flow::activation;
 };
 } // namespace
 
@@ -108,11 +109,17 @@ static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
       fields.consumer = *consumer;
       return success();
     }
+  if (key == "flow")
+    if (std::optional<Flow> flow = symbolizeFlow(value)) {
+      fields.flow = *flow;
+      return success();
+    }
   return parser.emitError(location)
          << "unknown role field '" << key << " = " << value
          << "'; expected moment = none|first|second, domain = "
             "any|nonneg|unit|epsilon, per = element|row|column, consumer = "
-            "nonlinear|linear|opaque or default = <number>";
+            "nonlinear|linear|opaque, flow = activation|gradient or default = "
+            "<number>";
 }
 
 Attribute RoleAttr::parse(AsmParser &parser, Type) {
@@ -141,7 +148,8 @@ Attribute RoleAttr::parse(AsmParser &parser, Type) {
     return {};
   return get(parser.getContext(), *kind,
              parser.getBuilder().getStringAttr(name), fields.moment,
-             fields.domain, fields.defaultValue, fields.per, fields.consumer);
+             fields.domain, fields.defaultValue, fields.per, fields.consumer,
+             fields.flow);
 }
 
 void RoleAttr::print(AsmPrinter &printer) const {
@@ -154,6 +162,8 @@ void RoleAttr::print(AsmPrinter &printer) const {
     printer << ", per = " << stringifyGranularity(getPer());
   if (getConsumer() != Consumer::nonlinear)
     printer << ", consumer = " << stringifyConsumer(getConsumer());
+  if (getFlow() != Flow::activation)
+    printer << ", flow = " << stringifyFlow(getFlow());
   if (getDefaultValue()) {
     printer << ", default = ";
     printer.printAttributeWithoutType(getDefaultValue());

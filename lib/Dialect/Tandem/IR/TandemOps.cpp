@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Support/FloatFormat.h"
@@ -38,6 +39,7 @@ static bool matches(AssignOp rule, RoleAttr role) {
   return rule.getKind() == kind &&
          (!rule.getMoment() || *rule.getMoment() == role.getMoment()) &&
          (!rule.getConsumer() || *rule.getConsumer() == role.getConsumer()) &&
+         (!rule.getFlow() || *rule.getFlow() == role.getFlow()) &&
          (!rule.getPer() || *rule.getPer() == role.getPer()) &&
          (!rule.getName() || *rule.getName() == role.getName().getValue());
 }
@@ -66,8 +68,14 @@ LogicalResult AssignOp::verify() {
   if (getMoment() && getKind() != RoleKind::state)
     return emitOpError("only a state has a moment");
   // (C3)
-  if (getConsumer() && getKind() != RoleKind::saved)
-    return emitOpError("only what is saved has a consumer");
+  bool isBetweenLayers =
+      getKind() == RoleKind::input || getKind() == RoleKind::output;
+  if (getConsumer() && !isBetweenLayers && getKind() != RoleKind::saved)
+    return emitOpError(
+        "only what is saved, an input or an output has a consumer");
+  // (C4)
+  if (getFlow() && !isBetweenLayers)
+    return emitOpError("only an input or an output has a flow");
   return success();
 }
 
@@ -86,6 +94,19 @@ LogicalResult SaveOp::verify() {
            << "; that is row or column, of a tensor with one dimension, got "
            << getValue().getType();
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// KeepOutputs
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+KeepOutputsOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  // (C1)
+  if (symbolTable.lookupNearestSymbolFrom<func::FuncOp>(*this, getGraphAttr()))
+    return success();
+  return emitOpError("names ")
+         << getGraphAttr() << ", which is no function of this module";
 }
 
 //===----------------------------------------------------------------------===//

@@ -133,7 +133,7 @@ static void rename(func::FuncOp function, StringAttr from, StringAttr to) {
           argument.getArgNumber(), TandemDialect::getRoleAttrName(),
           RoleAttr::get(role.getContext(), role.getKind(), to, role.getMoment(),
                         role.getDomain(), role.getDefaultValue(), role.getPer(),
-                        role.getConsumer()));
+                        role.getConsumer(), role.getFlow()));
   }
 }
 

@@ -34,12 +34,16 @@ struct Saved {
   Consumer consumer;
   /// Where the backward pass has it.
   Value restored;
+  /// Whether it is kept for the linear layers behind.
+  bool isForOthers = false;
 };
 
 /// What one function saves.
 class SavedTensors {
 public:
   LogicalResult add(SaveOp op);
+  /// Saves an output for the linear layers that take it.
+  void addOutput(RoleAttr role, Value value);
   /// The tensor that is saved under a name, or null.
   Saved *find(StringAttr name);
   MutableArrayRef<Saved> get() { return tensors; }
@@ -47,6 +51,8 @@ public:
   std::string listNames() const;
 
 private:
+  Saved *findSame(Value value);
+
   SmallVector<Saved> tensors;
   llvm::MapVector<StringAttr, unsigned> byName;
 };
@@ -57,14 +63,14 @@ LogicalResult SavedTensors::add(SaveOp op) {
   if (!isNew)
     return op.emitOpError("saves another tensor as ")
            << op.getNameAttr() << "; give each a name of its own";
-  Value value = resolve(op.getValue());
-  auto *same = llvm::find_if(tensors, [&](const Saved &known) {
-    return resolve(known.value) == value &&
-           known.value.getType() == op.getValue().getType();
-  });
-  if (same == tensors.end()) {
-    tensors.push_back(
-        {op.getValue(), op.getNameAttr(), op.getPer(), op.getConsumer(), {}});
+  Saved *same = findSame(op.getValue());
+  if (!same) {
+    tensors.push_back({op.getValue(),
+                       op.getNameAttr(),
+                       op.getPer(),
+                       op.getConsumer(),
+                       {},
+                       false});
     return success();
   }
   place->second = same - tensors.begin();
@@ -75,6 +81,24 @@ LogicalResult SavedTensors::add(SaveOp op) {
          << stringifyGranularity(op.getPer()) << ", but " << same->name
          << ", which is the same tensor, per "
          << stringifyGranularity(same->per);
+}
+
+Saved *SavedTensors::findSame(Value value) {
+  auto *same = llvm::find_if(tensors, [&](const Saved &known) {
+    return resolve(known.value) == resolve(value) &&
+           known.value.getType() == value.getType();
+  });
+  return same == tensors.end() ? nullptr : same;
+}
+
+void SavedTensors::addOutput(RoleAttr role, Value value) {
+  if (Saved *same = findSame(value)) {
+    same->consumer = std::max(same->consumer, Consumer::linear);
+    return;
+  }
+  auto name =
+      StringAttr::get(role.getContext(), role.getName().getValue() + ".kept");
+  tensors.push_back({value, name, role.getPer(), Consumer::linear, {}, true});
 }
 
 Saved *SavedTensors::find(StringAttr name) {
@@ -107,9 +131,9 @@ static StringAttr makeName(func::FuncOp function, StringAttr name) {
 static BlockArgument addArgument(func::FuncOp function, RoleKind kind,
                                  const Saved &saved) {
   Builder builder(function.getContext());
-  auto role =
-      RoleAttr::get(function.getContext(), kind, saved.name, Moment::none,
-                    Domain::any, FloatAttr(), saved.per, saved.consumer);
+  auto role = RoleAttr::get(function.getContext(), kind, saved.name,
+                            Moment::none, Domain::any, FloatAttr(), saved.per,
+                            saved.consumer, Flow::activation);
   unsigned index = function.getNumArguments();
   (void)function.insertArgument(index, saved.value.getType(),
                                 builder.getDictionaryAttr(builder.getNamedAttr(
@@ -130,6 +154,9 @@ struct ConnectSavesPass
     for (func::FuncOp function : graphs)
       if (failed(restore(function)))
         return signalPassFailure();
+    for (KeepOutputsOp op :
+         llvm::make_early_inc_range(getOperation().getOps<KeepOutputsOp>()))
+      op.erase();
   }
 
   /// Makes destinations of what a function saves.
@@ -139,6 +166,10 @@ struct ConnectSavesPass
     for (SaveOp op : ops)
       if (failed(tensors.add(op)))
         return failure();
+    for (KeepOutputsOp op : getOperation().getOps<KeepOutputsOp>())
+      if (op.getGraphAttr().getAttr() == function.getSymNameAttr() &&
+          failed(addOutputs(op, function, tensors)))
+        return failure();
     for (Saved &tensor : tensors.get()) {
       tensor.name = makeName(function, tensor.name);
       addDestination(function, tensor);
@@ -147,6 +178,27 @@ struct ConnectSavesPass
     for (SaveOp op : ops)
       op.erase();
     return success();
+  }
+
+  /// Saves the outputs that linear layers take.
+  LogicalResult addOutputs(KeepOutputsOp op, func::FuncOp function,
+                           SavedTensors &tensors) {
+    Operation *terminator = function.getBody().front().getTerminator();
+    bool hasAny = false;
+    for (auto [argument, value] : llvm::zip_equal(getUpdatedArguments(function),
+                                                  terminator->getOperands())) {
+      RoleAttr role = getRole(argument);
+      if (role.getKind() != RoleKind::output ||
+          role.getConsumer() != Consumer::linear)
+        continue;
+      tensors.addOutput(role, value);
+      hasAny = true;
+    }
+    if (hasAny)
+      return success();
+    return op.emitOpError("finds no output of ")
+           << op.getGraphAttr()
+           << " for a linear layer; give a role consumer = linear";
   }
 
   void addDestination(func::FuncOp function, const Saved &tensor) {
@@ -197,7 +249,7 @@ struct ConnectSavesPass
   LogicalResult checkRestored(func::FuncOp function, FlatSymbolRefAttr forward,
                               SavedTensors &tensors) {
     for (Saved &tensor : tensors.get())
-      if (!tensor.restored)
+      if (!tensor.restored && !tensor.isForOthers)
         return function.emitError("does not restore ")
                << tensor.name << ", which " << forward
                << " saves; restore it, or do not save it";

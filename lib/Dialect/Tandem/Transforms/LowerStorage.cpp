@@ -53,7 +53,8 @@ private:
     SmallVector<Attribute> roles(kernel.getScalarRoles().getValue());
     roles.push_back(RoleAttr::get(context, kind, StringAttr::get(context, name),
                                   Moment::none, Domain::any, FloatAttr(),
-                                  Granularity::element, Consumer::nonlinear));
+                                  Granularity::element, Consumer::nonlinear,
+                                  Flow::activation));
     kernel.setScalarRolesAttr(ArrayAttr::get(context, roles));
     return kernel.getPrologueBlock().addArgument(IntegerType::get(context, 64),
                                                  kernel.getLoc());

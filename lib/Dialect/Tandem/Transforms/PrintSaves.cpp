@@ -7,10 +7,11 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the pass that prints how much memory forward passes keep
-// for their backward passes.
+// for their backward passes, and what could be computed again instead.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Recomputation.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "llvm/Support/Format.h"
@@ -78,6 +79,69 @@ static RoleAttr getSaved(func::FuncOp function, BlockArgument argument) {
   return kept ? kept.getAs<RoleAttr>(role.getName()) : RoleAttr();
 }
 
+/// An argument's tensor: its new value, or else what it holds.
+static Value getTensor(func::FuncOp function, BlockArgument argument) {
+  SmallVector<BlockArgument> updated = getUpdatedArguments(function);
+  auto *place = llvm::find(updated, argument);
+  if (place == updated.end())
+    return argument;
+  Operation *terminator = function.getBody().front().getTerminator();
+  return terminator->getOperand(place - updated.begin());
+}
+
+/// The names of the inputs of the passes that restore what `forward` saves.
+static llvm::DenseSet<StringAttr> findInputsBehind(func::FuncOp forward) {
+  llvm::DenseSet<StringAttr> names;
+  for (auto function :
+       forward->getParentOfType<ModuleOp>().getOps<func::FuncOp>()) {
+    auto name = function->getAttrOfType<FlatSymbolRefAttr>(
+        TandemDialect::getForwardAttrName());
+    if (!name || name.getAttr() != forward.getSymNameAttr())
+      continue;
+    for (BlockArgument argument : function.getArguments())
+      if (RoleAttr role = getRole(argument);
+          role && role.getKind() == RoleKind::input)
+        names.insert(role.getName());
+  }
+  return names;
+}
+
+/// The tensors that a backward pass has: what is saved, and inputs that it
+/// takes too.
+static Sources findSources(func::FuncOp function) {
+  Sources sources;
+  llvm::DenseSet<StringAttr> inputs = findInputsBehind(function);
+  for (BlockArgument argument : function.getArguments()) {
+    RoleAttr role = getRole(argument), saved = getSaved(function, argument);
+    bool isInput =
+        role.getKind() == RoleKind::input && inputs.contains(role.getName());
+    if (saved || isInput)
+      sources[resolve(getTensor(function, argument))] =
+          (saved ? saved : role).getName().getValue();
+  }
+  return sources;
+}
+
+/// "3 + exp": operations for each of some elements.
+static std::string describeWork(const Recomputation &work, double elements) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  auto print = [&](double count) {
+    double each = count / elements;
+    os << llvm::format("%.*f", each == std::floor(each) ? 0 : 1, each);
+  };
+  print(work.operations);
+  for (auto [name, count] : work.functions) {
+    os << " + ";
+    if (count != elements) {
+      print(count);
+      os << " ";
+    }
+    os << name;
+  }
+  return text;
+}
+
 namespace {
 struct PrintSavesPass : public tandem::impl::PrintSavesBase<PrintSavesPass> {
   using PrintSavesBase::PrintSavesBase;
@@ -117,7 +181,36 @@ struct PrintSavesPass : public tandem::impl::PrintSavesBase<PrintSavesPass> {
     }
     printRow(os, "total", inUnits(total.payload, *unit),
              inUnits(total.payload + total.scales, *unit), "", "");
+    printTrades(function, *unit, os);
     return success();
+  }
+
+  /// What could be computed again of the rest, or is an output that others
+  /// might keep.
+  static void printTrades(func::FuncOp function, int64_t unit,
+                          llvm::raw_ostream &os) {
+    Sources sources = findSources(function);
+    bool isFirst = true;
+    for (BlockArgument argument : function.getArguments()) {
+      RoleAttr saved = getSaved(function, argument);
+      if (!saved && getRole(argument).getKind() != RoleKind::output)
+        continue;
+      auto work =
+          findRecomputation(getTensor(function, argument), sources, unit);
+      if (!work)
+        continue;
+      if (std::exchange(isFirst, false))
+        printRow(os, "computed again instead", "payload", "and scales",
+                 "operations", "of");
+      Bits bits = saved ? countBits(argument, unit) : Bits();
+      auto spared = [&](double bits) {
+        return saved ? inUnits(bits, unit) : std::string("-");
+      };
+      printRow(os, (saved ? saved : getRole(argument)).getName().getValue(),
+               spared(bits.payload), spared(bits.payload + bits.scales),
+               describeWork(*work, countElements(argument, unit)),
+               llvm::join(work->sources, ", "));
+    }
   }
 
   FailureOr<int64_t> findHidden(func::FuncOp function) {
@@ -150,7 +243,7 @@ struct PrintSavesPass : public tandem::impl::PrintSavesBase<PrintSavesPass> {
     llvm::raw_string_ostream row(line);
     row << "  " << llvm::left_justify(name, 28)
         << llvm::right_justify(payload, 9) << llvm::right_justify(whole, 12)
-        << "  " << llvm::left_justify(consumer, 11) << storage;
+        << "  " << llvm::left_justify(consumer, 10) << " " << storage;
     os << StringRef(line).rtrim() << "\n";
   }
 };

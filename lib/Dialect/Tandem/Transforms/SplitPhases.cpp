@@ -251,11 +251,12 @@ public:
   PartBuilder(KernelOp kernel, const PhasePlan &plan)
       : kernel(kernel), plan(plan) {}
 
-  void buildEarly(unsigned number, Phase phase) {
+  KernelOp buildEarly(unsigned number, Phase phase) {
     KernelOp part = clone("_phase" + llvm::Twine(number), KernelPart::early,
                           phase.per, kernel);
     buildReductions(part, phase);
     keepOnly(part, [](Operation &op) { return isa<PartialOp>(op); });
+    return part;
   }
 
   /// Builds what writes the entries that elements share: all of them, those of
@@ -343,7 +344,40 @@ private:
   KernelOp kernel;
   const PhasePlan &plan;
 };
+} // namespace
 
+/// Whether a phase reads a reduction beyond a row or block.
+static bool readsBeyondRows(KernelOp phase,
+                            const llvm::DenseSet<uint64_t> &reductions) {
+  return llvm::any_of(phase.getBodyBlock(), [&](Operation &op) {
+    if (auto total = dyn_cast<TotalOp>(op))
+      return reductions.contains(total.getIndex());
+    auto total = dyn_cast<LoadTotalOp>(op);
+    return total && total.getScope() == Scope::column &&
+           reductions.contains(total.getIndex());
+  });
+}
+
+/// Marks the phases that can run in the launch of the one before them.
+static void joinLaunches(ArrayRef<KernelOp> phases) {
+  bool wasAlongRows = false;
+  llvm::DenseSet<uint64_t> made;
+  for (KernelOp phase : phases) {
+    bool isAlongRows =
+        phase.getMatrix() && phase.getPer() != Granularity::column;
+    bool continues =
+        wasAlongRows && isAlongRows && !readsBeyondRows(phase, made);
+    if (continues)
+      phase->setAttr("tandem.continues", UnitAttr::get(phase.getContext()));
+    else
+      made.clear();
+    for (auto partial : phase.getBodyBlock().getOps<PartialOp>())
+      made.insert(partial.getIndex());
+    wasAlongRows = isAlongRows;
+  }
+}
+
+namespace {
 struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
   void runOnOperation() override {
     for (auto kernel :
@@ -360,8 +394,9 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
     if (!needsParts(kernel, plan))
       return success();
     PartBuilder builder(kernel, plan);
+    SmallVector<KernelOp> phases;
     for (auto [number, phase] : llvm::enumerate(plan.getEarly()))
-      builder.buildEarly(number, phase);
+      phases.push_back(builder.buildEarly(number, phase));
     // A tensor's own entries are read with those of its rows and blocks.
     Operation *behind = kernel;
     if (failed(builder.buildCommit(behind, byRow, Granularity::row,
@@ -373,8 +408,10 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
         failed(
             builder.buildCommit(behind, none, Granularity::element, "_commit")))
       return failure();
-    numPhases += plan.getEarly().size() + 1;
     builder.buildLast();
+    phases.push_back(kernel);
+    numPhases += phases.size();
+    joinLaunches(phases);
     return success();
   }
 

@@ -30,9 +30,12 @@ def Tandem_RoleKind : Tandem_Enum<"RoleKind", "what a graph argument is", [
   I32EnumAttrCase<"input", 6>, I32EnumAttrCase<"output", 7>,
   I32EnumAttrCase<"saved", 8>, I32EnumAttrCase<"restored", 9>]>;
 
-def Tandem_Consumer : Tandem_Enum<"Consumer", "what a backward pass makes of a saved value", [
+def Tandem_Consumer : Tandem_Enum<"Consumer", "which kind of layer takes a tensor", [
   I32EnumAttrCase<"nonlinear", 0>, I32EnumAttrCase<"linear", 1>,
   I32EnumAttrCase<"opaque", 2>]>;
+
+def Tandem_Flow : Tandem_Enum<"Flow", "which way a tensor goes from layer to layer", [
+  I32EnumAttrCase<"activation", 0>, I32EnumAttrCase<"gradient", 1>]>;
 
 def Tandem_Moment : Tandem_Enum<"Moment", "which moment of the gradient a state estimates", [
   I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"first", 1>, I32EnumAttrCase<"second", 2>]>;
@@ -80,8 +83,9 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     `tandem.save` and `tandem.restore`), `hyper` (f64 or f32 scalar),
     `step` or `seed` (i64 scalars). `moment` says which moment of the gradient
     a state estimates; strategies assign storages by it, as they do by the `consumer` of
-    what is saved: `nonlinear` layers, a `linear` one (a matrix product), or one that is
-    `opaque` to Tandem. `domain` restricts the
+    what is saved, an input or an output: `nonlinear` layers, a `linear` one (a matrix
+    product), or one that is `opaque` to Tandem; and by the `flow` of inputs and outputs:
+    an `activation`, or a `gradient` on its way back. `domain` restricts the
     values: `nonneg`, `unit` ([0, 1)), or `epsilon` (0, or positive and not
     rounding to zero in the component format). A hyper may have a `default`.
     `per` says of a tensor with one dimension in a graph of matrices whether it has
@@ -91,7 +95,8 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     #tandem.role<state "exp_avg_sq", moment = second, domain = nonneg>
     #tandem.role<state "row_var", moment = second, domain = nonneg, per = row>
     #tandem.role<input "x">
-    #tandem.role<output "y">
+    #tandem.role<output "y", consumer = linear>
+    #tandem.role<output "dx", flow = gradient>
     #tandem.role<saved "x", consumer = linear>
     #tandem.role<hyper "lr", domain = nonneg, default = 1.0e-3>
     ```
@@ -101,7 +106,8 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
                         DefaultValuedParameter<"Domain", "Domain::any">:$domain,
                         OptionalParameter<"FloatAttr">:$defaultValue,
                         DefaultValuedParameter<"Granularity", "Granularity::element">:$per,
-                        DefaultValuedParameter<"Consumer", "Consumer::nonlinear">:$consumer);
+                        DefaultValuedParameter<"Consumer", "Consumer::nonlinear">:$consumer,
+                        DefaultValuedParameter<"Flow", "Flow::activation">:$flow);
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     /// Whether the argument is a tensor.

@@ -57,11 +57,13 @@ def Tandem_StrategyOp : Tandem_Op<"strategy", [Symbol, NoTerminator, SingleBlock
 def Tandem_AssignOp : Tandem_Op<"assign", [HasParent<"StrategyOp">]> {
   let summary = "gives matching roles a storage";
   let description = [{
-    Matches roles of the kind, and of the moment, the consumer, what there is an entry
-    `per`, and the name where given. What is `saved` is stored alike where it is restored.
+    Matches roles of the kind, and of the moment, the consumer, the flow, what there is an
+    entry `per`, and the name where given. What is `saved` is stored alike where it is
+    restored.
 
     Constraints: (C1) the kind is param, grad, state, input, output or saved; (C2) only a
-    state has a moment; (C3) only what is saved has a consumer.
+    state has a moment; (C3) only what is saved, an input or an output has a consumer;
+    (C4) only an input or an output has a flow.
 
     Example:
 
@@ -70,16 +72,18 @@ def Tandem_AssignOp : Tandem_Op<"assign", [HasParent<"StrategyOp">]> {
       tandem.assign state moment(second) named("exp_avg_sq") = #tandem.float<f32>
       tandem.assign saved per(row) = #tandem.float<f32>
       tandem.assign saved consumer(linear) = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>
+      tandem.assign output consumer(linear) flow(gradient) = #tandem.scaled<#scaled.float<f8E5M2>, group = tensor, scale = f32>
     }
     ```
   }];
   let arguments = (ins Tandem_RoleKind:$kind, OptionalAttr<Tandem_Moment>:$moment,
                        OptionalAttr<Tandem_Consumer>:$consumer,
+                       OptionalAttr<Tandem_Flow>:$flow,
                        OptionalAttr<Tandem_Granularity>:$per,
                        OptionalAttr<StrAttr>:$name,
                        Tandem_StorageInterface:$storage);
   let assemblyFormat = [{
-    $kind (`moment` `(` $moment^ `)`)? (`consumer` `(` $consumer^ `)`)? (`per` `(` $per^ `)`)? (`named` `(` $name^ `)`)? `=` $storage attr-dict
+    $kind (`moment` `(` $moment^ `)`)? (`consumer` `(` $consumer^ `)`)? (`flow` `(` $flow^ `)`)? (`per` `(` $per^ `)`)? (`named` `(` $name^ `)`)? `=` $storage attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -194,6 +198,29 @@ def Tandem_RestoreOp : Tandem_Op<"restore", [Pure]> {
   let arguments = (ins StrAttr:$name);
   let results = (outs TensorOf<[F32]>:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
+}
+
+def Tandem_KeepOutputsOp
+    : Tandem_Op<"keep_outputs", [HasParent<"::mlir::ModuleOp">,
+                                 DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "keep what linear layers behind a layer keep";
+  let description = [{
+    Has a layer's forward pass keep, besides its outputs, what the linear layers that take
+    them keep: each output whose role has `consumer = linear` is also saved, as
+    "<name>.kept", and as the strategy stores what is `saved consumer(linear)`. So it is
+    quantized by the kernel that makes it. Nothing restores it: its planes go to the linear
+    layers.
+
+    Constraint: (C1) the symbol is a function of the same module.
+
+    Example:
+
+    ```mlir
+    tandem.keep_outputs @rms_norm
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$graph);
+  let assemblyFormat = "$graph attr-dict";
 }
 
 def Tandem_DecodeOp : Tandem_Op<"decode", [Pure]> {

@@ -53,7 +53,7 @@ def ConnectSaves : Pass<"tandem-connect-saves", "::mlir::ModuleOp"> {
     the last kind of consumer.
 
     What a strategy stores as it does an input of the function is not stored again: see
-    `-tandem-apply-strategy`.
+    `-tandem-apply-strategy`. A `tandem.keep_outputs` of a function has it save outputs too.
 
     Example: `test/Dialect/Tandem/connect-saves.mlir`
 
@@ -121,6 +121,13 @@ def PrintSaves : Pass<"tandem-print-saves", "::mlir::ModuleOp"> {
     elements), without and with the scales. A dimension that is not known counts as
     `hidden`. What is stored once for a whole tensor is not counted. The module stays as
     it is.
+
+    Below are the tensors that a backward pass could compute again of others that it has,
+    of what is saved and of inputs that it takes too: what that spares, and the float
+    operations that it takes for each element, with transcendental functions by name.
+    Each row takes the others as kept; operations that two share count in both. An output
+    that this function does not keep, but the one behind it may, spares what that one
+    would keep.
 
     Example: `test/Dialect/Tandem/print-saves.mlir`
   }];
@@ -349,7 +356,11 @@ def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
     Reductions of earlier phases are read by `tandem.total`. No value is carried
     from phase to phase otherwise: a phase reads its planes again.
 
-    Example: `test/Dialect/Tandem/split-phases.mlir`
+    In a matrix kernel, a phase over elements or rows that needs of the reductions of its
+    launch only those of its own rows and blocks has the attribute `tandem.continues`: it
+    can run over some rows as soon as the phase before it has, in one launch with it.
+
+    Example: `test/Dialect/Tandem/split-phases.mlir`, `split-matrices.mlir`
   }];
   let dependentDialects = ["::mlir::tandem::TandemDialect"];
   let statistics = [Statistic<"numPhases", "phases", "Number of phases of kernels split">];

@@ -1,0 +1,101 @@
+//===- tandem_product.h - Matrix products of 8-bit floats -------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares matrix products on a GPU, of 8-bit floats with a scale for
+// each tensor, which NVIDIA's cuBLASLt computes. Its library is looked for when
+// the first product is created: "libcublasLt.so.13" or 12, one that the process
+// has loaded before others, or the one that TANDEM_CUBLASLT names.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_TANDEM_PRODUCT_H
+#define TANDEM_RUNTIME_TANDEM_PRODUCT_H
+
+#include "tandem_runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// What a factor's elements are.
+typedef enum tdm_factor {
+  TDM_FACTOR_E4M3 = 0,
+  TDM_FACTOR_E5M2 = 1,
+  TDM_FACTOR_BF16 = 2
+} tdm_factor;
+
+/// y = (x * x_scale) times (w * w_scale) transposed, and a bias for each column
+/// of y. x has \c rows rows of \c depth elements, w has \c columns rows of
+/// them, and y, in bf16, \c rows rows of \c columns: as a linear layer has
+/// them, each without gaps. Sums are in f32.
+///
+/// Both factors are 8-bit floats, not both E5M2, or both bf16. Dimensions are
+/// multiples of 16, and of 8 for bf16.
+typedef struct tdm_product_desc {
+  /// sizeof(tdm_product_desc), set by the caller.
+  size_t struct_size;
+  int64_t rows;
+  int64_t columns;
+  int64_t depth;
+  /// A tdm_factor each.
+  uint32_t x;
+  uint32_t w;
+  /// Nonzero if there is a bias.
+  uint32_t bias;
+  /// Nonzero if sums of 8-bit floats may keep fewer bits than f32 has, which
+  /// some GPUs do faster.
+  uint32_t fast;
+} tdm_product_desc;
+
+/// Where the tensors of a product are, in the memory of its GPU. All but the
+/// scales are aligned to 16 bytes.
+typedef struct tdm_product_args {
+  /// sizeof(tdm_product_args), set by the caller.
+  size_t struct_size;
+  /// A CUstream; NULL is the default stream.
+  void *stream;
+  const void *x;
+  const void *w;
+  /// What x and w are multiplied by, read when the product is computed; NULL
+  /// where they are bf16.
+  const float *x_scale;
+  const float *w_scale;
+  /// As many bf16 numbers as y has columns, or NULL if there is no bias.
+  const void *bias;
+  void *y;
+  /// Memory for sums, which no other work uses at the time; 32 MiB are enough
+  /// for all that cuBLASLt has. The first launch finds the fastest way for so
+  /// many bytes, and later ones have at least as many.
+  void *workspace;
+  size_t workspace_bytes;
+} tdm_product_args;
+
+/// A product of matrices of one size. Threads may share it.
+typedef struct tdm_product tdm_product;
+
+/// Stores in \p product a new product on a GPU. TDM_UNAVAILABLE where there is
+/// no cuBLASLt, or the GPU has no products of these factors: 8-bit floats take
+/// sm_89, bf16 takes sm_80.
+TDM_API tdm_status tdm_product_create(const tdm_device *device,
+                                      const tdm_product_desc *desc,
+                                      tdm_product **product);
+
+/// Puts the product into a stream, and does not wait. It can be captured in a
+/// graph.
+TDM_API tdm_status tdm_product_launch(tdm_product *product,
+                                      const tdm_product_args *args);
+
+/// Destroys a product; NULL is fine. What is in streams is computed all the
+/// same.
+TDM_API void tdm_product_destroy(tdm_product *product);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // TANDEM_RUNTIME_TANDEM_PRODUCT_H

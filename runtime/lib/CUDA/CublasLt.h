@@ -1,0 +1,133 @@
+//===- CublasLt.h - NVIDIA's matrix products --------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares cuBLASLt as the runtime uses it: a table of its functions,
+// found in its library when a product is first asked for.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CUDA_CUBLASLT_H
+#define TANDEM_RUNTIME_LIB_CUDA_CUBLASLT_H
+
+#include "CUDADevice.h"
+
+namespace tandem::runtime::cuda {
+
+//===----------------------------------------------------------------------===//
+// The library's types, as its header defines them
+//===----------------------------------------------------------------------===//
+
+enum class DataType : int { F32 = 0, BF16 = 14, E4M3 = 28, E5M2 = 29 };
+enum class ComputeType : int { F32 = 68 };
+enum class MatmulAttribute : int {
+  TransA = 3,
+  TransB = 4,
+  Epilogue = 7,
+  BiasPointer = 8,
+  AScalePointer = 17,
+  BScalePointer = 18,
+  FastAccumulation = 25,
+  BiasDataType = 26
+};
+enum class PreferenceAttribute : int {
+  MaxWorkspaceBytes = 1,
+  MinAlignmentA = 5,
+  MinAlignmentB = 6,
+  MinAlignmentC = 7,
+  MinAlignmentD = 8
+};
+constexpr int32_t operationTranspose = 1, operationNone = 0;
+constexpr uint32_t epilogueDefault = 1, epilogueBias = 4;
+
+using CublasLtHandle = struct CublasLtTag *;
+using MatmulDesc = struct MatmulDescTag *;
+using MatrixLayout = struct MatrixLayoutTag *;
+using Preference = struct PreferenceTag *;
+
+struct Algorithm {
+  uint64_t data[8];
+};
+
+struct HeuristicResult {
+  Algorithm algorithm;
+  size_t workspaceBytes;
+  int state;
+  float wavesCount;
+  int reserved[4];
+};
+
+//===----------------------------------------------------------------------===//
+// The functions
+//===----------------------------------------------------------------------===//
+
+/// cuBLASLt. Lives as long as the process.
+class CublasLt : public SymbolTable {
+public:
+  /// The library in the environment, or the first that is found. A failure is
+  /// tried again by the next call.
+  static tdm_status get(const CublasLt *&library);
+
+  /// Calls \p function; what it returns becomes a status, and a message that
+  /// names it.
+  template <typename EntryType, typename... Arguments>
+  tdm_status call(const EntryType &function, Arguments... arguments) const {
+    Result result = function(arguments...);
+    return result == Result::Success ? TDM_OK : fail(function, result);
+  }
+
+  Entry<CublasLtHandle *> create{this, "cublasLtCreate"};
+  Entry<CublasLtHandle> destroy{this, "cublasLtDestroy"};
+  Entry<MatmulDesc *, ComputeType, DataType> descCreate{
+      this, "cublasLtMatmulDescCreate"};
+  Entry<MatmulDesc> descDestroy{this, "cublasLtMatmulDescDestroy"};
+  Entry<MatmulDesc, MatmulAttribute, const void *, size_t> descSetAttribute{
+      this, "cublasLtMatmulDescSetAttribute"};
+  Entry<MatrixLayout *, DataType, uint64_t, uint64_t, int64_t> layoutCreate{
+      this, "cublasLtMatrixLayoutCreate"};
+  Entry<MatrixLayout> layoutDestroy{this, "cublasLtMatrixLayoutDestroy"};
+  Entry<Preference *> preferenceCreate{this, "cublasLtMatmulPreferenceCreate"};
+  Entry<Preference> preferenceDestroy{this, "cublasLtMatmulPreferenceDestroy"};
+  Entry<Preference, PreferenceAttribute, const void *, size_t>
+      preferenceSetAttribute{this, "cublasLtMatmulPreferenceSetAttribute"};
+  Entry<CublasLtHandle, MatmulDesc, MatrixLayout, MatrixLayout, MatrixLayout,
+        MatrixLayout, Preference, int, HeuristicResult *, int *>
+      getHeuristic{this, "cublasLtMatmulAlgoGetHeuristic"};
+  Entry<CublasLtHandle, MatmulDesc, const void *, const void *, MatrixLayout,
+        const void *, MatrixLayout, const void *, const void *, MatrixLayout,
+        void *, MatrixLayout, const Algorithm *, void *, size_t, Stream>
+      matmul{this, "cublasLtMatmul"};
+
+private:
+  CublasLt() = default;
+  static tdm_status open(const std::string &named, void *&handle);
+  tdm_status load(const std::string &named);
+  tdm_status fail(const Symbol &function, Result result) const;
+
+  Symbol getVersion{"cublasLtGetVersion"};
+  Symbol getStatusString{"cublasLtGetStatusString"};
+};
+
+/// Owns a handle of a GPU, for all products there are on it.
+class CublasLtSession {
+public:
+  static tdm_status get(const std::shared_ptr<const CUDADevice> &device,
+                        std::shared_ptr<const CublasLtSession> &session);
+  CublasLtSession(const CublasLt &library,
+                  std::shared_ptr<const CUDADevice> device)
+      : library(library), device(std::move(device)) {}
+  ~CublasLtSession();
+  CublasLtSession(const CublasLtSession &) = delete;
+
+  const CublasLt &library;
+  const std::shared_ptr<const CUDADevice> device;
+  CublasLtHandle handle = nullptr;
+};
+
+} // namespace tandem::runtime::cuda
+
+#endif // TANDEM_RUNTIME_LIB_CUDA_CUBLASLT_H
