@@ -44,8 +44,15 @@ PROMISES = (
             f"{_SMALL}-(add|sub|mul|div)"),
     Promise("Error-free transforms have the bits of their listings",
             "All pairs. Where [MCF.md](MCF.md) says that a transform is exact, it is; "
-            "what `two_prod` loses elsewhere is at most half of the smallest number.",
-            f"{_SMALL}-(fast_two_sum|two_sum|two_prod|two_prod_dekker)"),
+            "what `two_prod` loses elsewhere is at most half of the smallest number. "
+            "`ordered_two_sum` is what [range analysis](MCF.md#where-the-conditions-are-proved) "
+            "makes of a `two_sum`, and has the bits of that under its condition.",
+            f"{_SMALL}-(fast_two_sum|two_sum|ordered_two_sum|two_prod|two_prod_dekker)"),
+    Promise("Code may be shortened where range analysis says so",
+            "All pairs for the facts of which the solver has no proof, and for sums and "
+            "products of bf16 by an fma, as on sm_80; `grown` is `grow` behind another "
+            "Fast2Sum, of all 2^24 triples of bytes, where several facts make one proof.",
+            f"{_SMALL}-trail-(error|order|two-sum)|bf16-fma-sums|{_SMALL}-grown"),
     Promise("An fma is rounded once",
             "All 2^24 triples of the 8-bit formats. Of bf16 all significands of both "
             "factors (of f16 of one, and one in 64 of the other), with 40 places of the "
@@ -159,8 +166,7 @@ three lemmas of them for granted (`order`, `undo`, `negate`), each of which has 
 `scripts/prove.sh` writes down what it found and a hash of the formulas. With each commit `test/Python/test_proofs.py` makes
 the formulas anew from what the passes do then, and fails where they are not those on record; it proves the quick ones, sees
 that wrong sequences are refuted, that no premise is void and no definition contradicts itself, and compares the
-translation with the interpreter. Where the solver has no answer, a run on all operands of the compiled code has to do, or
-there is a **gap**.
+translation with the interpreter. Where the solver has no answer, a run on all operands has to do, or there is a **gap**.
 
 Not among these steps, and not proved: what LLVM makes of the operations it is given, which the runs on all operands execute
 on CPUs; the tables of `-tandem-tabulate`, whose entries are computed by the operations they replace; codes that saturate

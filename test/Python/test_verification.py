@@ -28,7 +28,8 @@ import verification_run as driver  # noqa: E402
 SMALL = "(bf16|f16|f8E4M3FN|f8E5M2)"
 BYTES = "(f8E4M3FN|f8E5M2)"
 WIDE = "(bf16|f16)"
-PAIRS = "(add|sub|mul|div|fast_two_sum|two_sum|two_prod|two_prod_dekker)"
+PAIRS = ("(add|sub|mul|div|fast_two_sum|two_sum|ordered_two_sum|two_prod|"
+         "two_prod_dekker)")
 
 
 def verify(*arguments):
@@ -61,6 +62,8 @@ RUNS = {
     "all-byte-triples": (f"{BYTES}-fma", 1),
     "half-pairs": (f"{WIDE}-{PAIRS}", 509),
     "half-triples": (f"{WIDE}-fma", 20011),
+    "byte-lemmas": (f"{BYTES}-(trail-.*|grown)", 1),
+    "half-lemmas": (f"{WIDE}-trail-.*|bf16-fma-sums", 509),
     "every-f32-to-bf16": ("bf16-convert", 1),
     "conversions": ("(f16|f8E4M3FN|f8E5M2)-convert", 509),
     "reads": (f"{SMALL}-read", 1),

@@ -12,8 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Part.h"
-#include "SmallFloat.h"
+#include "Listings.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir::tandem::verify;
@@ -55,26 +54,16 @@ public:
   }
 };
 
-/// Every triple: a unit has one first factor.
+/// Every triple.
 template <typename F>
 class AllTriples : public FmaPart<F, uint8_t> {
 public:
   explicit AllTriples(llvm::StringRef format)
       : FmaPart<F, uint8_t>(format, ("fma of all triples of " + format).str()) {
-    this->units = 256;
+    this->units = numTripleUnits;
   }
 
-  void fill(Block &block) const override {
-    auto *a = block.inputs[0].get<uint8_t>(),
-         *b = block.inputs[1].get<uint8_t>(),
-         *c = block.inputs[2].get<uint8_t>();
-    block.size = blockSize;
-    for (size_t i = 0; i < blockSize; ++i) {
-      a[i] = uint8_t(block.unit);
-      b[i] = uint8_t(i >> 8);
-      c[i] = uint8_t(i);
-    }
-  }
+  void fill(Block &block) const override { fillTriples(block); }
 };
 
 /// A unit has two factors and all addends. Units count through places, then

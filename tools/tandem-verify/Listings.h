@@ -7,13 +7,15 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the listings of docs/MCF.md, line by line, in the
-// arithmetic of a small format.
+// arithmetic of a small format, and their operands: all pairs, all triples of
+// bytes.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TANDEM_VERIFY_LISTINGS_H
 #define TANDEM_VERIFY_LISTINGS_H
 
+#include "Part.h"
 #include "SmallFloat.h"
 
 namespace mlir::tandem::verify {
@@ -21,6 +23,42 @@ namespace mlir::tandem::verify {
 struct Two {
   Reals x, y;
 };
+
+/// All pairs of codes, in units that have one first operand, or all of bytes.
+template <typename Code>
+constexpr uint64_t numPairUnits = sizeof(Code) == 2 ? blockSize : 1;
+
+template <typename Code>
+void fillPairs(Block &block) {
+  auto *a = block.inputs[0].get<Code>(), *b = block.inputs[1].get<Code>();
+  block.size = blockSize;
+  for (size_t i = 0; i < blockSize; ++i) {
+    a[i] = Code(sizeof(Code) == 2 ? block.unit : i >> 8);
+    b[i] = Code(i);
+  }
+}
+
+/// All triples of bytes; a unit has one first operand.
+constexpr uint64_t numTripleUnits = 256;
+
+inline void fillTriples(Block &block) {
+  auto *a = block.inputs[0].get<uint8_t>(), *b = block.inputs[1].get<uint8_t>(),
+       *c = block.inputs[2].get<uint8_t>();
+  block.size = blockSize;
+  for (size_t i = 0; i < blockSize; ++i) {
+    a[i] = uint8_t(block.unit);
+    b[i] = uint8_t(i >> 8);
+    c[i] = uint8_t(i);
+  }
+}
+
+/// Whether a is a multiple of b's unit in the last place; both are finite.
+template <typename F>
+TANDEM_LANES Mask isMultipleOfUlp(Reals a, Reals b) {
+  Reals ulps = a / (F::binade(b) * powerOfTwo(1 - F::precision));
+  Reals whole = (ulps + 0x1.8p52) - 0x1.8p52;
+  return (magnitude(ulps) >= 0x1p51) | (whole == ulps);
+}
 
 template <typename F>
 struct Listings {
@@ -34,6 +72,11 @@ struct Listings {
     Reals b1 = F::sub(x, a);
     Reals a1 = F::sub(x, b1);
     return {x, F::add(F::sub(a, a1), F::sub(b, b1))};
+  }
+
+  static TANDEM_LANES Two orderedTwoSum(Reals a, Reals b) {
+    Reals x = F::add(a, b);
+    return {x, F::add(F::sub(a, x), b)};
   }
 
   static TANDEM_LANES Two split(Reals a) {

@@ -26,6 +26,7 @@ enum class Operation {
   Div,
   FastTwoSum,
   TwoSum,
+  OrderedTwoSum,
   TwoProd,
   TwoProdDekker
 };
@@ -33,7 +34,7 @@ enum class Operation {
 struct OperationInfo {
   Operation operation;
   const char *name;
-  /// With {0} for the format.
+  /// What makes %r, with {0} for the format.
   const char *text;
   bool isTransform;
 };
@@ -52,18 +53,35 @@ enum Fact : int64_t {
 } // namespace
 
 static const OperationInfo operations[] = {
-    {Operation::Add, "add", "arith.addf %a, %b : {0}", false},
-    {Operation::Sub, "sub", "arith.subf %a, %b : {0}", false},
-    {Operation::Mul, "mul", "arith.mulf %a, %b : {0}", false},
-    {Operation::Div, "div", "arith.divf %a, %b : {0}", false},
+    {Operation::Add, "add", "%r = arith.addf %a, %b : {0}", false},
+    {Operation::Sub, "sub", "%r = arith.subf %a, %b : {0}", false},
+    {Operation::Mul, "mul", "%r = arith.mulf %a, %b : {0}", false},
+    {Operation::Div, "div", "%r = arith.divf %a, %b : {0}", false},
     {Operation::FastTwoSum, "fast_two_sum",
-     "mcf.fast_two_sum %a, %b granted : !mcf.expansion<{0} x 2>", true},
+     "%r = mcf.fast_two_sum %a, %b granted : !mcf.expansion<{0} x 2>", true},
     {Operation::TwoSum, "two_sum",
-     "mcf.two_sum %a, %b : !mcf.expansion<{0} x 2>", true},
+     "%r = mcf.two_sum %a, %b : !mcf.expansion<{0} x 2>", true},
+    {Operation::OrderedTwoSum, "ordered_two_sum",
+     "%x0 = arith.addf %a, %b : {0}\n"
+     "  %d = arith.subf %a, %x0 : {0}\n"
+     "  %y0 = arith.addf %d, %b : {0}\n"
+     "  %r = mcf.pack %x0, %y0 : !mcf.expansion<{0} x 2>",
+     true},
     {Operation::TwoProd, "two_prod",
-     "mcf.two_prod %a, %b : !mcf.expansion<{0} x 2>", true},
+     "%r = mcf.two_prod %a, %b : !mcf.expansion<{0} x 2>", true},
     {Operation::TwoProdDekker, "two_prod_dekker",
-     "mcf.two_prod_dekker %a, %b : !mcf.expansion<{0} x 2>", true}};
+     "%r = mcf.two_prod_dekker %a, %b : !mcf.expansion<{0} x 2>", true}};
+
+/// What -tandem-analyze-ranges makes of a two_sum: it must have those bits
+/// where a is a multiple of b's ulp and x is finite.
+template <typename F>
+static TANDEM_LANES Two addOrdered(Reals a, Reals b) {
+  Two sum = Listings<F>::orderedTwoSum(a, b);
+  Two wanted = Listings<F>::twoSum(a, b);
+  Mask isGranted =
+      isMultipleOfUlp<F>(a, b) & isFinite(a) & isFinite(b) & isFinite(sum.x);
+  return {sum.x, select(isGranted, wanted.y, sum.y)};
+}
 
 template <typename F, Operation op>
 static TANDEM_LANES Two apply(Reals a, Reals b) {
@@ -80,6 +98,8 @@ static TANDEM_LANES Two apply(Reals a, Reals b) {
     return L::fastTwoSum(a, b);
   else if constexpr (op == Operation::TwoSum)
     return L::twoSum(a, b);
+  else if constexpr (op == Operation::OrderedTwoSum)
+    return addOrdered<F>(a, b);
   else if constexpr (op == Operation::TwoProd)
     return L::twoProd(a, b);
   else
@@ -90,7 +110,9 @@ static TANDEM_LANES Two apply(Reals a, Reals b) {
 /// for products that no more than half of the smallest number is lost.
 template <typename F, Operation op>
 static TANDEM_LANES Words findFacts(Reals a, Reals b, Two got) {
-  constexpr bool isSum = op == Operation::FastTwoSum || op == Operation::TwoSum;
+  constexpr bool isSum = op == Operation::FastTwoSum ||
+                         op == Operation::TwoSum ||
+                         op == Operation::OrderedTwoSum;
   ExactSum want = isSum ? addExactly(a, b) : ExactSum{a * b, Reals{}};
   ExactSum sum = addExactly(got.x, got.y);
   Mask isCounted = isFinite(a) & isFinite(b) & isFinite(got.x);
@@ -101,6 +123,8 @@ static TANDEM_LANES Words findFacts(Reals a, Reals b, Two got) {
     isGranted &= (magnitude(a) >= magnitude(b)) | (a == 0);
   if constexpr (op == Operation::TwoSum)
     isGranted &= isFinite(got.y);
+  if constexpr (op == Operation::OrderedTwoSum)
+    isGranted &= isMultipleOfUlp<F>(a, b);
   if constexpr (!isSum)
     isGranted &= F::binade(a) * F::binade(b) >=
                  powerOfTwo(F::minExponent + F::precision - 1);
@@ -131,18 +155,11 @@ public:
     results = {{"r", sizeof(Code)}};
     if (info.isTransform)
       results.push_back({"r.lo", sizeof(Code)});
-    units = sizeof(Code) == 2 ? blockSize : 1;
+    units = numPairUnits<Code>;
     kernel = writeText(format);
   }
 
-  void fill(Block &block) const override {
-    auto *a = block.inputs[0].get<Code>(), *b = block.inputs[1].get<Code>();
-    block.size = blockSize;
-    for (size_t i = 0; i < blockSize; ++i) {
-      a[i] = Code(sizeof(Code) == 2 ? block.unit : i >> 8);
-      b[i] = Code(i);
-    }
-  }
+  void fill(Block &block) const override { fillPairs<Code>(block); }
 
   void expect(Block &block) const override {
     select(
@@ -161,7 +178,7 @@ private:
     std::string body =
         llvm::formatv("  %a = tandem.load_plane %t_a[0] : !a -> {0}\n"
                       "  %b = tandem.load_plane %t_b[0] : !b -> {0}\n"
-                      "  %r = {1}\n",
+                      "  {1}\n",
                       format, llvm::formatv(info.text, format).str());
     if (info.isTransform)
       body += llvm::formatv(
@@ -197,6 +214,8 @@ private:
       return body(std::integral_constant<O, O::FastTwoSum>());
     case O::TwoSum:
       return body(std::integral_constant<O, O::TwoSum>());
+    case O::OrderedTwoSum:
+      return body(std::integral_constant<O, O::OrderedTwoSum>());
     case O::TwoProd:
       return body(std::integral_constant<O, O::TwoProd>());
     case O::TwoProdDekker:

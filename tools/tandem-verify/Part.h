@@ -131,6 +131,7 @@ using Parts = std::vector<std::unique_ptr<Part>>;
 
 void addPairParts(Parts &parts);
 void addFmaParts(Parts &parts);
+void addLemmaParts(Parts &parts);
 void addConversionParts(Parts &parts);
 void addPowerParts(Parts &parts);
 void addFunctionParts(Parts &parts);

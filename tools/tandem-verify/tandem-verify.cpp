@@ -59,6 +59,7 @@ static Parts makeParts() {
   addOracleParts(parts);
   addPairParts(parts);
   addFmaParts(parts);
+  addLemmaParts(parts);
   addConversionParts(parts);
   addPowerParts(parts);
   addFunctionParts(parts);

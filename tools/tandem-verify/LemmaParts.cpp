@@ -1,0 +1,211 @@
+//===- LemmaParts.cpp - Facts about all pairs -----------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the parts that take all operands through facts that the
+// compiler relies on where it shortens code, of which verification/ has the
+// formulas. Facts about pairs need no compiled code; what follows from them in
+// a chain of sums is compiled.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Listings.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir::tandem::verify;
+
+namespace {
+/// Bounds of what transforms give for the error of a sum.
+enum class Bound { FastTwoSum, OrderedFastTwoSum, TwoSum };
+
+struct BoundInfo {
+  Bound bound;
+  const char *name, *description;
+};
+} // namespace
+
+static const BoundInfo bounds[] = {
+    {Bound::FastTwoSum, "trail-error",
+     "the error of a Fast2Sum is at most an ulp of the sum"},
+    {Bound::OrderedFastTwoSum, "trail-order",
+     "that of one in order is at most half an ulp"},
+    {Bound::TwoSum, "trail-two-sum",
+     "that of a TwoSum is at most half an ulp"}};
+
+/// The sum, and the largest error that is allowed.
+template <typename F, Bound bound>
+static TANDEM_LANES Two addWithin(Reals a, Reals b, Reals &limit) {
+  Two sum = bound == Bound::TwoSum ? Listings<F>::twoSum(a, b)
+                                   : Listings<F>::fastTwoSum(a, b);
+  Reals ulp = F::binade(sum.x) * powerOfTwo(1 - F::precision);
+  Mask isMeant = isFinite(sum.x) & isFinite(sum.y);
+  if constexpr (bound == Bound::OrderedFastTwoSum)
+    isMeant &= isMultipleOfUlp<F>(a, b);
+  limit = bound == Bound::FastTwoSum ? ulp : ulp * 0.5;
+  limit = select(isMeant, limit, splat(infinity));
+  return sum;
+}
+
+namespace {
+/// Results are the errors; expected are those that are within their limits.
+template <typename F, typename Code, Bound bound>
+class BoundPart : public Part {
+public:
+  BoundPart(llvm::StringRef format, const BoundInfo &info)
+      : Part((format + "-" + info.name).str(),
+             llvm::formatv("{0}, of all pairs of {1}", info.description,
+                           format)) {
+    inputs = {{"a", sizeof(Code)}, {"b", sizeof(Code)}};
+    results = {{"error", sizeof(Code)}};
+    units = numPairUnits<Code>;
+  }
+
+  void fill(Block &block) const override { fillPairs<Code>(block); }
+
+  void compute(Block &block) const override {
+    evaluate(block, block.results[0],
+             [](Reals error, Reals) { return F::encode(error); });
+  }
+
+  void expect(Block &block) const override {
+    evaluate(block, block.expected[0], [](Reals error, Reals limit) {
+      Words bits = F::encode(error);
+      return select(magnitude(error) > limit, ~bits, bits);
+    });
+  }
+
+private:
+  template <typename Encode>
+  static void evaluate(Block &block, Array &errors, const Encode &encode) {
+    const auto *a = block.inputs[0].get<Code>(),
+               *b = block.inputs[1].get<Code>();
+    auto *out = errors.get<Code>();
+    forLanes(block.size, [=](size_t i) {
+      Reals limit;
+      Two sum = addWithin<F, bound>(F::decode(loadCodes(a + i)),
+                                    F::decode(loadCodes(b + i)), limit);
+      storeCodes(out + i, encode(sum.y, limit));
+    });
+  }
+};
+
+/// What sm_80 computes by fma.
+class FmaSumsPart : public Part {
+public:
+  FmaSumsPart()
+      : Part("bf16-fma-sums",
+             "sums, differences and products of all pairs of bf16 as fma") {
+    inputs = {{"a", 2}, {"b", 2}};
+    results = {{"sum", 2}, {"difference", 2}, {"product", 2}};
+    units = numPairUnits<uint16_t>;
+  }
+
+  void fill(Block &block) const override { fillPairs<uint16_t>(block); }
+
+  void compute(Block &block) const override {
+    evaluate(block, block.results, [](Reals a, Reals b, Words(&codes)[3]) {
+      codes[0] = BF16::encode(BF16::fma(a, splat(1.0), b));
+      codes[1] = BF16::encode(BF16::fma(b, splat(-1.0), a));
+      codes[2] = BF16::encode(BF16::fma(a, b, -Reals{}));
+    });
+  }
+
+  void expect(Block &block) const override {
+    evaluate(block, block.expected, [](Reals a, Reals b, Words(&codes)[3]) {
+      codes[0] = BF16::encode(BF16::add(a, b));
+      codes[1] = BF16::encode(BF16::sub(a, b));
+      codes[2] = BF16::encode(BF16::mul(a, b));
+    });
+  }
+
+private:
+  template <typename Encode>
+  static void evaluate(Block &block, std::vector<Array> &to,
+                       const Encode &encode) {
+    const auto *a = block.inputs[0].get<uint16_t>(),
+               *b = block.inputs[1].get<uint16_t>();
+    uint16_t *out[3];
+    for (size_t k = 0; k < 3; ++k)
+      out[k] = to[k].get<uint16_t>();
+    forLanes(block.size, [=](size_t i) {
+      Words codes[3];
+      encode(BF16::decode(loadCodes(a + i)), BF16::decode(loadCodes(b + i)),
+             codes);
+      for (size_t k = 0; k < 3; ++k)
+        storeCodes(out[k] + i, codes[k]);
+    });
+  }
+};
+
+/// A grow behind another Fast2Sum, where range analysis proves the last sum.
+template <typename F>
+class GrownPart : public Part {
+public:
+  explicit GrownPart(llvm::StringRef format)
+      : Part((format + "-grown").str(),
+             llvm::formatv("grow of every Fast2Sum of {0} by every number",
+                           format)) {
+    inputs = {{"a", 1}, {"b", 1}, {"c", 1}};
+    results = {{"r", 1}, {"r.lo", 1}};
+    units = numTripleUnits;
+    std::string plain = floatStorage(format);
+    std::string pair = ("#tandem.expansion<" + format + " x 2>").str();
+    kernel = writeKernel(
+        "f32, f32", {{"a", plain}, {"b", plain}, {"c", plain}}, {{"r", pair}},
+        llvm::formatv(
+            "  %a = tandem.load_plane %t_a[0] : !a -> {0}\n"
+            "  %b = tandem.load_plane %t_b[0] : !b -> {0}\n"
+            "  %c = tandem.load_plane %t_c[0] : !c -> {0}\n"
+            "  %s = mcf.fast_two_sum %a, %b granted : !mcf.expansion<{0} x 2>\n"
+            "  %r = mcf.grow %s, %c : !mcf.expansion<{0} x 2>\n"
+            "  %x, %y = mcf.components %r : !mcf.expansion<{0} x 2>\n"
+            "  tandem.store_plane %x, %t_r[0] : {0}, !r\n"
+            "  tandem.store_plane %y, %t_r[1] : {0}, !r\n",
+            format)
+            .str());
+  }
+
+  void fill(Block &block) const override { fillTriples(block); }
+
+  void expect(Block &block) const override {
+    const auto *a = block.inputs[0].get<uint8_t>(),
+               *b = block.inputs[1].get<uint8_t>(),
+               *c = block.inputs[2].get<uint8_t>();
+    auto *x = block.expected[0].get<uint8_t>(),
+         *y = block.expected[1].get<uint8_t>();
+    forLanes(block.size, [=](size_t i) {
+      Two sum = Listings<F>::fastTwoSum(F::decode(loadCodes(a + i)),
+                                        F::decode(loadCodes(b + i)));
+      Two grown = Listings<F>::grow(sum, F::decode(loadCodes(c + i)));
+      storeCodes(x + i, F::encode(grown.x));
+      storeCodes(y + i, F::encode(grown.y));
+    });
+  }
+};
+} // namespace
+
+template <Bound bound>
+static void addBoundParts(Parts &parts) {
+  const BoundInfo &info = bounds[size_t(bound)];
+  parts.push_back(
+      std::make_unique<BoundPart<BF16, uint16_t, bound>>("bf16", info));
+  parts.push_back(
+      std::make_unique<BoundPart<F16, uint16_t, bound>>("f16", info));
+  parts.push_back(
+      std::make_unique<BoundPart<E4M3, uint8_t, bound>>("f8E4M3FN", info));
+  parts.push_back(
+      std::make_unique<BoundPart<E5M2, uint8_t, bound>>("f8E5M2", info));
+}
+
+void mlir::tandem::verify::addLemmaParts(Parts &parts) {
+  addBoundParts<Bound::FastTwoSum>(parts);
+  addBoundParts<Bound::OrderedFastTwoSum>(parts);
+  addBoundParts<Bound::TwoSum>(parts);
+  parts.push_back(std::make_unique<FmaSumsPart>());
+  parts.push_back(std::make_unique<GrownPart<E4M3>>("f8E4M3FN"));
+  parts.push_back(std::make_unique<GrownPart<E5M2>>("f8E5M2"));
+}
