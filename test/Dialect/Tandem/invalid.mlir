@@ -411,6 +411,19 @@ tandem.kernel @flat compute(<f32, f32>) tensors [#p] scalars [] prologue {
 #p = #tandem.role<param "p">
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 
+// expected-error @+1 {{continues a launch, which only a phase over the elements of a matrix does; leave out 'continues'}}
+tandem.kernel @of_rows compute(<f32, f32>) part(early) matrix per(row) continues tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
 // expected-error @+1 {{runs per row but is no matrix kernel}}
 tandem.kernel @flat compute(<f32, f32>) part(early) per(row) tensors [#p] scalars [] prologue {
   tandem.yield
