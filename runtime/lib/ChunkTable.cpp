@@ -76,8 +76,7 @@ static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
 /// Whole rows where they are short, so many that a tile is a chunk's size; or,
 /// in bands, so many that all tiles beside each other are.
 static Tiling cut(int64_t rows, int64_t columns, int64_t elements,
-                  bool isBanded) {
-  constexpr int64_t maxRows = 64;
+                  int64_t maxRows, bool isBanded) {
   Tiling tiling{rows, columns, 1, 1};
   while (tiling.tileColumns < std::min(columns, maxColumns))
     tiling.tileColumns *= 2;
@@ -89,12 +88,12 @@ static Tiling cut(int64_t rows, int64_t columns, int64_t elements,
 }
 
 void ChunkTable::appendTiles(const TensorTable &tensors, int64_t elements,
-                             int64_t block, bool isBanded) {
+                             int64_t maxRows, int64_t block, bool isBanded) {
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
     int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
     Tiling t = block ? cutBlocks(rows, columns, elements, block, isBanded)
-                     : cut(rows, columns, elements, isBanded);
+                     : cut(rows, columns, elements, maxRows, isBanded);
     tilings.push_back(t);
     for (int64_t down = 0; down < t.downCount(); ++down)
       for (int64_t across = 0; across < t.acrossCount(); ++across) {
@@ -107,10 +106,10 @@ void ChunkTable::appendTiles(const TensorTable &tensors, int64_t elements,
   firsts.push_back(count);
 }
 
-void ChunkTable::assignTiles(const TensorTable &tensors, int64_t enough,
+void ChunkTable::assignTiles(const TensorTable &tensors, CutLimits limits,
                              int64_t block) {
-  appendTiles(tensors, chunkElements(tensors, TDM_PER_ELEMENT, enough), block,
-              /*isBanded=*/false);
+  int64_t elements = chunkElements(tensors, TDM_PER_ELEMENT, limits.enough);
+  appendTiles(tensors, elements, limits.maxRows, block, /*isBanded=*/false);
 }
 
 /// The longest row that a band of \p elements may have.
@@ -118,24 +117,21 @@ static int64_t longestRow(const Kernel &kernel, int64_t elements) {
   // A thread or a GPU's block keeps a row of this length in its caches; and
   // what a band leaves of its columns is to be little beside its elements.
   constexpr int64_t longRow = largestChunk / 4;
-  bool hasColumns =
-      std::any_of(kernel.reductions.begin(), kernel.reductions.end(),
-                  [](const Reduction &reduction) {
-                    return reduction.scope == TDM_SCOPE_COLUMN;
-                  });
   int64_t longest = std::max(elements, longRow);
-  if (hasColumns)
+  if (kernel.reducesColumns())
     longest = longRow;
   return kernel.block ? std::min(longest, elements / kernel.block) : longest;
 }
 
 bool ChunkTable::assignBandedTiles(const Kernel &kernel,
-                                   const TensorTable &tensors, int64_t enough) {
-  int64_t elements = 2 * chunkElements(tensors, TDM_PER_ELEMENT, enough);
+                                   const TensorTable &tensors,
+                                   CutLimits limits) {
+  int64_t elements = 2 * chunkElements(tensors, TDM_PER_ELEMENT, limits.enough);
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
     if (tensors.columns(tensor) > longestRow(kernel, elements))
       return false;
-  appendTiles(tensors, elements, kernel.block, /*isBanded=*/true);
+  appendTiles(tensors, elements, limits.maxRows, kernel.block,
+              /*isBanded=*/true);
   return true;
 }
 

@@ -32,6 +32,14 @@ struct Tile {
   int64_t rowParts, columnParts;
 };
 
+/// How finely a device is to have its work.
+struct CutLimits {
+  /// Chunks that keep the whole device at work.
+  int64_t enough;
+  /// The most rows of a tile without blocks, for which its kernels have room.
+  int64_t maxRows;
+};
+
 /// How a matrix is cut into tiles.
 struct Tiling {
   int64_t rows, columns;
@@ -54,11 +62,11 @@ public:
   /// Cuts finely enough that large models have about \p enough chunks.
   void assign(const TensorTable &tensors, tdm_granularity per, int64_t enough);
   /// With \p block, tiles have as many rows as a block, and whole blocks.
-  void assignTiles(const TensorTable &tensors, int64_t enough, int64_t block);
+  void assignTiles(const TensorTable &tensors, CutLimits limits, int64_t block);
   /// Tiles of which those beside each other, a band of whole rows, are work for
   /// one thread; false if rows are too long for that.
   bool assignBandedTiles(const Kernel &kernel, const TensorTable &tensors,
-                         int64_t enough);
+                         CutLimits limits);
   /// The bands of tiles: as the tile that each would be if it were one.
   void assignBands(const ChunkTable &tiles);
 
@@ -79,8 +87,8 @@ public:
 private:
   template <typename Record>
   void append(const Record &record);
-  void appendTiles(const TensorTable &tensors, int64_t elements, int64_t block,
-                   bool isBanded);
+  void appendTiles(const TensorTable &tensors, int64_t elements,
+                   int64_t maxRows, int64_t block, bool isBanded);
 
   std::vector<int64_t> words, firsts;
   std::vector<Tiling> tilings;

@@ -141,6 +141,13 @@ struct Kernel {
     return std::any_of(phases.begin(), phases.end(),
                        [](const Phase &phase) { return phase.continues; });
   }
+  /// Whether any reduction is along columns.
+  bool reducesColumns() const {
+    return std::any_of(reductions.begin(), reductions.end(),
+                       [](const Reduction &reduction) {
+                         return reduction.scope == TDM_SCOPE_COLUMN;
+                       });
+  }
   /// Slots of 8 bytes that each chunk has in a phase; only the last measures.
   int64_t slotsPerChunk(uint32_t phase) const {
     int64_t parts = static_cast<int64_t>(reductions.size());

@@ -31,23 +31,24 @@ std::unique_ptr<Plan> Plan::create(std::shared_ptr<const Kernel> kernel) {
 
 Layout Plan::makeLayout(int64_t count) const {
   Layout next;
+  CutLimits limits = getCutLimits();
+  int64_t enough = limits.enough;
   auto &[elements, rows, columns, blocks] = next.chunks;
   int64_t most;
   if (kernel->matrix) {
-    next.runsByRows =
-        kernel->hasContinuations() &&
-        elements.assignBandedTiles(*kernel, staged, enoughChunks());
+    next.runsByRows = kernel->hasContinuations() &&
+                      elements.assignBandedTiles(*kernel, staged, limits);
     if (next.runsByRows)
       next.bands.assignBands(elements);
     else
-      elements.assignTiles(staged, enoughChunks(), kernel->block);
-    rows.assign(staged, TDM_PER_ROW, enoughChunks());
-    columns.assign(staged, TDM_PER_COLUMN, enoughChunks());
-    blocks.assign(staged, TDM_PER_BLOCK, enoughChunks());
+      elements.assignTiles(staged, limits, kernel->block);
+    rows.assign(staged, TDM_PER_ROW, enough);
+    columns.assign(staged, TDM_PER_COLUMN, enough);
+    blocks.assign(staged, TDM_PER_BLOCK, enough);
     // The parts of tiles lie elsewhere.
     most = std::max(rows.size(), columns.size());
   } else {
-    elements.assign(staged, TDM_PER_ELEMENT, enoughChunks());
+    elements.assign(staged, TDM_PER_ELEMENT, enough);
     most = elements.size();
   }
   next.axisParts = AxisParts(*kernel, elements, count);

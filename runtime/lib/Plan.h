@@ -90,8 +90,7 @@ protected:
   /// layout stays. What fails changes nothing.
   virtual tdm_status place(const Layout *next) = 0;
   virtual Places getPlaces() = 0;
-  /// How many chunks keep the whole device at work.
-  virtual int64_t enoughChunks() const = 0;
+  virtual CutLimits getCutLimits() const = 0;
   /// The slots that the latest launch has left.
   virtual tdm_status readWorkspace(const uint64_t *&slots) = 0;
   virtual tdm_status readFlags(uint32_t &flags) = 0;

@@ -290,7 +290,7 @@ MUTATIONS = [
     #===--------------------------------------------------------------------===#
     _mutation(
         "tail-lane", "a GPU's thread also writes the element behind the last",
-        "lib/Conversion/TandemToNVVM/TandemToNVVM.cpp",
+        "lib/Conversion/TandemToNVVM/Steps.cpp",
         "return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(lane)),\n"
         "                   chunk.end);",
         "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(lane)),\n"

@@ -26,9 +26,13 @@ std::string getEntryName(StringRef kernel);
 std::string getPrologueName(StringRef kernel);
 
 /// The most columns of a tile, the chunk of a matrix kernel, and the most rows,
-/// which are a block's in a kernel of blocks.
+/// which are a block's in a kernel of blocks. A GPU's registers have less room
+/// for the levels of columns' sums.
 constexpr int64_t maxTileColumns = 2048;
-int64_t getMaxTileRows(KernelOp kernel);
+constexpr int64_t maxTileRowsOfCPU = 64, maxTileRowsOfGPU = 16;
+inline int64_t getMaxTileRows(KernelOp kernel, int64_t withoutBlocks) {
+  return kernel.getBlock() ? kernel.getBlock() : withoutBlocks;
+}
 
 /// One chunk of work: a range of a tensor's elements, or of its rows or
 /// columns, and its record.

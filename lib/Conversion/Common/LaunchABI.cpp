@@ -38,11 +38,6 @@ std::string mlir::tandem::getPrologueName(StringRef kernel) {
   return ("tandem_" + kernel + "_prologue").str();
 }
 
-int64_t mlir::tandem::getMaxTileRows(KernelOp kernel) {
-  constexpr int64_t withoutBlocks = 64;
-  return kernel.getBlock() ? kernel.getBlock() : withoutBlocks;
-}
-
 /// What an operation reads, writes or reduces of each element; null where it is
 /// about many elements at once.
 static Value getElement(Operation &op) {

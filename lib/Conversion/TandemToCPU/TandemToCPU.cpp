@@ -400,7 +400,8 @@ void CPUKernelBuilder::createColumns() {
     if (!op.isDownColumns())
       continue;
     bool isSum = op.getKind() == ReduceKind::sum;
-    int64_t levels = isSum ? llvm::Log2_64(getMaxTileRows(kernel)) + 1 : 1;
+    int64_t levels =
+        isSum ? llvm::Log2_64(getMaxTileRows(kernel, maxTileRowsOfCPU)) + 1 : 1;
     columns[op] = allocate(levels * maxTileColumns);
   }
   if (!columns.empty())

@@ -18,7 +18,8 @@ using namespace mlir;
 using namespace mlir::tandem;
 
 ColumnReductions::ColumnReductions(KernelOp kernel, LaunchBuilder &launch)
-    : launch(launch), numLevels(llvm::Log2_64(getMaxTileRows(kernel)) + 1) {
+    : launch(launch),
+      numLevels(llvm::Log2_64(getMaxTileRows(kernel, maxTileRowsOfGPU)) + 1) {
   for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
     if (op.isDownColumns())
       ops.push_back(op);

@@ -109,7 +109,8 @@ public:
     for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
       if (op.getKind() == ReduceKind::sum)
         countSum(op);
-    result.columnLevels = llvm::Log2_64(getMaxTileRows(kernel));
+    result.columnLevels =
+        llvm::Log2_64(getMaxTileRows(kernel, maxTileRowsOfGPU));
     kernel.getPrologue().walk([&](math::FmaOp) { ++result.prologueFMAs; });
     return result;
   }

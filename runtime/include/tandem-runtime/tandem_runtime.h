@@ -168,9 +168,9 @@ TDM_API void tdm_device_close(tdm_device *device);
 //   counts alone, and at least 4096. In a phase per row, column or block,
 //   these. Of a reduction over blocks there is an entry for each of them, row
 //   by row, which the one tile that has the block writes.
-// Chunk record of a matrix kernel, 56 bytes, a tile of at most 64 rows, or as
-// many as a block has in a kernel of blocks, and 2048 columns, each of which
-// begins at a multiple of a power of two:
+// Chunk record of a matrix kernel, 56 bytes, a tile of at most 64 rows (16 on a
+// GPU), or as many as a block has in a kernel of blocks, and 2048 columns, each
+// of which begins at a multiple of a power of two:
 //   int64 tensor, first row, the one behind the last, first column, the one
 //   behind the last; where the tile's parts of rows begin, and those of
 //   columns.

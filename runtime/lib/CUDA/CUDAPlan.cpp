@@ -109,10 +109,14 @@ Plan::Places CUDAPlan::getPlaces() {
           reinterpret_cast<const uint32_t *>(tables.axisParts)};
 }
 
-int64_t CUDAPlan::enoughChunks() const {
+CutLimits CUDAPlan::getCutLimits() const {
   // Of eight blocks a multiprocessor, each has some chunks, so that none waits
-  // long for the others at the end.
-  return int64_t(device->getMultiprocessors()) * 64;
+  // long for the others at the end. A tile costs more to begin; and it leaves
+  // an entry of each column's sum, which is to be little beside its elements.
+  int64_t perMultiprocessor = 64;
+  if (kernel->matrix)
+    perMultiprocessor = kernel->reducesColumns() ? 4 : 16;
+  return {int64_t(device->getMultiprocessors()) * perMultiprocessor, 16};
 }
 
 //===----------------------------------------------------------------------===//

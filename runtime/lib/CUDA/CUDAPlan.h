@@ -65,7 +65,7 @@ private:
   tdm_status place(const Layout *next) override;
   tdm_status replaceTables(const Layout &next);
   Places getPlaces() override;
-  int64_t enoughChunks() const override;
+  CutLimits getCutLimits() const override;
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
 
