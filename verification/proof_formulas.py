@@ -122,6 +122,15 @@ class Kernel:
                 _split(match["in"]),
                 _split(out[1:-1] if out.startswith("(") else out)))
 
+    def find_used(self, free):
+        """Values that results follow from, but for what operations named in `free`
+        follow from."""
+        used = set()
+        for op in reversed(self.operations):
+            if not op.results or op.results[0] in used and op.name not in free:
+                used.update(op.operands)
+        return used
+
     def storage_format(self, argument):
         """The float format of a tensor argument's planes."""
         stored = dict(self.arguments)[argument]
@@ -430,8 +439,7 @@ class Context:
         """The values that a body stores, by tensor and plane. What operations
         named in `free` give is an input, the same for the same position."""
         values, stored, position = {}, {}, 0
-        used = {name for op in kernel.operations if op.name not in free
-                for name in op.operands}
+        used = kernel.find_used(free)
         for index, (name, type_name) in enumerate(kernel.arguments):
             if not type_name.startswith("!") and name in used:
                 values[name] = self.input(f"argument {index}", type_name)
@@ -442,17 +450,16 @@ class Context:
                 key = names.index(tensor), _plane(op)
                 stored[key] = self.as_float(values[op.operands[0]],
                                             kernel.storage_format(tensor))
+            elif op.results and op.results[0] not in used:
+                continue
             elif op.name == "tandem.load_plane":
-                if op.results[0] not in used:
-                    continue
                 key = names.index(op.operands[0]), _plane(op)
                 values[op.results[0]] = self.input(
                     f"plane {key}", op.result_types[0])
             elif op.name in free:
-                if op.results[0] in used:
-                    values[op.results[0]] = self.input(
-                        f"free {position}", op.result_types[0])
-                    position += 1
+                values[op.results[0]] = self.input(
+                    f"free {position}", op.result_types[0])
+                position += 1
             elif op.name == "tandem.yield":
                 for index, name in enumerate(op.operands):
                     stored[index] = values[name]

@@ -19,8 +19,8 @@ from typing import Callable, Optional
 
 from bitwuzla import Kind
 
-from proof_formulas import Context, Kernel
-from proof_lemmas import (FORMATS, ROOT, claim_exact_sum, claim_negated, claim_side,
+from proof_formulas import Context, Kernel, mantissa_bits
+from proof_lemmas import (FORMATS, ROOT, bias, claim_exact_sum, claim_negated, claim_side,
                           claim_undone, is_finite, is_multiple, lemmas, unit_field)
 
 TANDEM_OPT = ROOT / "build/bin/tandem-opt"
@@ -307,7 +307,8 @@ def _has_finite_sum(context):
 
 
 def _ordered_sums():
-    for form in ["f32", *FORMATS]:
+    # The compiler shortens none of f16: its steps in lanes have no proof yet.
+    for form in ["f32", *(form for form in FORMATS if form != "f16")]:
         body = (_CONSTANTS + "%m = arith.maximumf %a, %two : {0}\n"
                 "%x = arith.minimumf %m, %big : {0}\n"
                 "%l = arith.maximumf %b, %minus_one : {0}\n"
@@ -320,7 +321,46 @@ def _ordered_sums():
         yield Step(f"shorten-{form}",
                    f"TwoSum of {form} has the bits of x = a + b, y = (a - x) + b where "
                    "a is a multiple of b's ulp and x is finite", source,
-                   ranges, mcf, free=free, assume=_has_finite_sum, relies=_RELIES)
+                   ranges, mcf, free=free, assume=_has_finite_sum, relies=_RELIES,
+                   certificate=f"{form}-ordered_two_sum" if form in FORMATS else "")
+        if form == "f32":
+            continue
+        granted = source.replace("mcf.two_sum %x, %y",
+                                 "mcf.fast_two_sum %x, %y granted")
+        yield Step(f"elide-difference-{form}",
+                   f"in a Fast2Sum of {form} whose first operand is a multiple of the "
+                   "second one's ulp, x - a needs no rounding", granted, EMULATE, mcf,
+                   free=free, assume=_is_ordered, relies=_RELIES)
+        yield Step(f"elide-rest-{form}",
+                   f"nor do a - x and (a - x) + b in a shortened TwoSum of {form}",
+                   source, EMULATE, mcf + ranges, free=free, assume=_is_ordered,
+                   relies=_RELIES)
+
+
+def _elided_products():
+    """In a range whose products are no multiples of less than the smallest
+    number."""
+    for form in FORMATS:
+        body = ("%one = arith.constant 1.0 : {0}\n"
+                "%x = arith.maximumf %a, %one : {0}\n"
+                "%y = arith.maximumf %b, %one : {0}\n"
+                "%s = mcf.two_prod %x, %y : !mcf.expansion<{0} x 2>\n"
+                "%p, %e = mcf.components %s : !mcf.expansion<{0} x 2>").format(form)
+        yield Step(f"elide-residual-{form}",
+                   f"the error of a product of {form} whose exponents suffice needs no "
+                   "rounding",
+                   kernel_text({"a": form, "b": form}, body, {"p": form, "e": form}),
+                   EMULATE, ["-convert-mcf-to-arith"], free=("arith.maximumf",),
+                   assume=_has_exponents)
+
+
+def _has_exponents(context):
+    """Both are finite, and the product of their units is a number."""
+    a, b = _operands(context)
+    least = context.constant(16, 1 + bias(a.type) + mantissa_bits(a.type))
+    units = context.make(Kind.BV_ADD, unit_field(context, a), unit_field(context, b))
+    return context.make(Kind.AND, is_finite(context, a), is_finite(context, b),
+                        context.make(Kind.BV_SGE, units, least))
 
 
 def _simplifications():
@@ -342,5 +382,5 @@ def _simplifications():
 def steps():
     """All of them, by name."""
     groups = [_emulated_operations(), _emulated_fmas(), _conversions(), _sum_errors(),
-              _ordered_sums(), _simplifications(), lemmas()]
+              _ordered_sums(), _elided_products(), _simplifications(), lemmas()]
     return {step.name: step for group in groups for step in group}

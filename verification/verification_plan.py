@@ -166,7 +166,8 @@ three lemmas of them for granted (`order`, `undo`, `negate`), each of which has 
 `scripts/prove.sh` writes down what it found and a hash of the formulas. With each commit `test/Python/test_proofs.py` makes
 the formulas anew from what the passes do then, and fails where they are not those on record; it proves the quick ones, sees
 that wrong sequences are refuted, that no premise is void and no definition contradicts itself, and compares the
-translation with the interpreter. Where the solver has no answer, a run on all operands has to do, or there is a **gap**.
+translation with the interpreter. Where the solver has no answer, a run on all operands has to do, or there is a **gap**;
+the compiler rewrites nothing that has one.
 
 Not among these steps, and not proved: what LLVM makes of the operations it is given, which the runs on all operands execute
 on CPUs; the tables of `-tandem-tabulate`, whose entries are computed by the operations they replace; codes that saturate

@@ -55,6 +55,7 @@ void mlir::tandem::buildLoweringPipeline(OpPassManager &manager,
   manager.addPass(createConvertMCFToArith());
   manager.addPass(createConvertScaledToArith());
   addCleanup(manager);
+  manager.addPass(createAnalyzeRanges());
 }
 
 /// What is left after a kernel became a function: upstream's conversions.

@@ -98,7 +98,7 @@ MUTATIONS = [
         "dropped-rounding", "every difference counts as the error of a sum, and is not "
         "rounded",
         "lib/Dialect/Tandem/Transforms/EmulateFloats.cpp",
-        "(difference && isSumError(difference))", "bool(difference)",
+        "isa<arith::SubFOp>(op) && matchTransform(op)", "isa<arith::SubFOp>(op)",
         _ARITHMETIC, _MODEL),
     _mutation(
         "bf16-fma-f32", "an fma of bf16 is one of f32, rounded twice",

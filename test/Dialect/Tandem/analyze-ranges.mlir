@@ -1,7 +1,10 @@
 // RUN: tandem-opt %s -tandem-analyze-ranges=report -verify-diagnostics | FileCheck %s
+// RUN: tandem-opt %s -tandem-analyze-ranges -tandem-emulate-floats=formats=bf16 | FileCheck %s -check-prefix=LANES
+// RUN: tandem-opt %s -tandem-emulate-floats=formats=f8E5M2 | FileCheck %s -check-prefix=LANES8
 
 #p = #tandem.role<param "p">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+!f8 = !tandem.stored<tensor<?xf32>, #tandem.float<f8E5M2>>
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
 // |a| >= 2 >= |b|, and no sum is beyond 130: three operations are left.
@@ -70,8 +73,83 @@ tandem.kernel @guarded compute(<f32, f32>) tensors [#p, #p] scalars [] prologue 
   tandem.yield
 }
 
+// In bf16, too; in lanes its sum alone is rounded.
+// CHECK-LABEL: tandem.kernel @lanes
+// CHECK:         %[[X:.+]] = arith.addf %[[A:.+]], %[[B:.+]] : bf16
+// CHECK-NEXT:    %[[REST:.+]] = arith.subf %[[A]], %[[X]] : bf16
+// CHECK-NEXT:    %[[Y:.+]] = arith.addf %[[REST]], %[[B]] : bf16
+// CHECK-NEXT:    tandem.store_plane %[[Y]]
+// LANES-LABEL: tandem.kernel @lanes
+// LANES:         arith.addf %[[A:.+]], %[[B:.+]] : f32
+// LANES:         %[[X:.+]] = arith.andi
+// LANES:         %[[REST:.+]] = arith.subf %[[A]], %{{.+}} : f32
+// LANES-NEXT:    arith.addf %[[REST]], %[[B]] : f32
+// LANES-NOT:     arith.andi
+// LANES:         tandem.store_plane
+tandem.kernel @lanes compute(<component, bf16>) tensors [#p, #p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16, %q: !bf16):
+  %two = arith.constant 2.0 : bf16
+  %minus_two = arith.constant -2.0 : bf16
+  %most = arith.constant 128.0 : bf16
+  %0 = tandem.load_plane %p[0] : !bf16 -> bf16
+  %1 = tandem.load_plane %q[0] : !bf16 -> bf16
+  %2 = arith.maximumf %0, %two : bf16
+  %a = arith.minimumf %2, %most : bf16
+  %3 = arith.maximumf %1, %minus_two : bf16
+  %b = arith.minimumf %3, %two : bf16
+  %x = arith.addf %a, %b : bf16
+  %second = arith.subf %x, %a : bf16
+  %first = arith.subf %x, %second : bf16
+  %da = arith.subf %a, %first : bf16
+  %db = arith.subf %b, %second : bf16
+  // expected-remark@below {{two_sum is proved, and shortened: the first operand is the larger one}}
+  %y = arith.addf %da, %db : bf16
+  tandem.store_plane %y, %p[0] : bf16, !bf16
+  tandem.yield
+}
+
+// How small the error of a Fast2Sum of f32 is has no proof: what follows from it
+// shortens nothing.
+// CHECK-LABEL: tandem.kernel @no_lemma
+// CHECK-COUNT-3: arith.addf
+tandem.kernel @no_lemma compute(<f32, f32>) tensors [#p, #p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32, %q: !f32):
+  %minus_two = arith.constant -2.0 : f32
+  %two = arith.constant 2.0 : f32
+  %0 = tandem.load_plane %p[0] : !f32 -> f32
+  %1 = tandem.load_plane %q[0] : !f32 -> f32
+  %2 = arith.maximumf %0, %minus_two : f32
+  %c = arith.minimumf %2, %two : f32
+  %3 = arith.maximumf %1, %minus_two : f32
+  %d = arith.minimumf %3, %two : f32
+  %a = arith.addf %c, %d : f32
+  %part = arith.subf %a, %c : f32
+  // expected-remark@below {{fast_two_sum is granted}}
+  %b = arith.subf %d, %part : f32
+  %x = arith.addf %a, %b : f32
+  %second = arith.subf %x, %a : f32
+  %first = arith.subf %x, %second : f32
+  %da = arith.subf %a, %first : f32
+  %db = arith.subf %b, %second : f32
+  // expected-remark@below {{two_sum is guarded: there is no lemma about this format, but the second operand is made of errors}}
+  %y = arith.addf %da, %db : f32
+  tandem.store_plane %y, %p[0] : f32, !f32
+  tandem.yield
+}
+
 // A Fast2Sum is what it is, whatever is known; the difference in it is rounded
 // unless it is proved to be a bf16.
+// LANES-LABEL: tandem.kernel @granted
+// LANES:         arith.addf %{{.+}}, %{{.+}} : f32
+// LANES:         arith.andi
+// LANES:         arith.subf %{{.+}}, %{{.+}} : f32
+// LANES:         arith.andi
+// LANES:         arith.subf %{{.+}}, %{{.+}} : f32
+// LANES-NOT:     arith.andi
 tandem.kernel @granted compute(<component, bf16>) tensors [#p, #p] scalars [] prologue {
   tandem.yield
 } body {
@@ -88,6 +166,12 @@ tandem.kernel @granted compute(<component, bf16>) tensors [#p, #p] scalars [] pr
 
 // a is a whole number of bf16, b below 1/2 by a root and a constant: a may be
 // zero, but is always a multiple of b's ulp.
+// LANES-LABEL: tandem.kernel @multiple
+// LANES:         arith.addf %{{.+}}, %{{.+}} : f32
+// LANES:         arith.andi
+// LANES:         %[[Z:.+]] = arith.subf %{{.+}}, %{{.+}} : f32
+// LANES-NEXT:    arith.subf %{{.+}}, %[[Z]] : f32
+// LANES-NOT:     arith.andi
 tandem.kernel @multiple compute(<component, bf16>) tensors [#p, #p] scalars [] prologue {
   tandem.yield
 } body {
@@ -109,6 +193,11 @@ tandem.kernel @multiple compute(<component, bf16>) tensors [#p, #p] scalars [] p
 
 // The second sum of a grow behind another Fast2Sum: what is added to u is made of
 // the errors of u and of a sum that went into u.
+// LANES-LABEL: tandem.kernel @trail
+// LANES-COUNT-12: arith.andi
+// LANES:         %[[Z:.+]] = arith.subf
+// LANES-NEXT:    arith.subf %{{.+}}, %[[Z]] : f32
+// LANES-NOT:     arith.andi
 tandem.kernel @trail compute(<component, bf16>) tensors [#p, #p, #p] scalars [] prologue {
   tandem.yield
 } body {
@@ -134,8 +223,50 @@ tandem.kernel @trail compute(<component, bf16>) tensors [#p, #p, #p] scalars [] 
   tandem.yield
 }
 
+// The same in an 8-bit format.
+// LANES8-LABEL: tandem.kernel @trail_bytes
+// LANES8-COUNT-5: scaled.encode_float f8E5M2, %
+// LANES8:         %[[S:.+]] = arith.addf
+// LANES8-NEXT:    %[[CODE:.+]] = scaled.encode_float f8E5M2, %[[S]]
+// LANES8-NEXT:    %[[ROUNDED:.+]] = scaled.decode_float f8E5M2, %[[CODE]]
+// LANES8-NEXT:    %[[Z:.+]] = arith.subf %[[ROUNDED]], %{{.+}} : f32
+// LANES8-NEXT:    arith.subf %{{.+}}, %[[Z]] : f32
+tandem.kernel @trail_bytes compute(<f32, f32>) tensors [#p, #p, #p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f8, %q: !f8, %r: !f8):
+  %a = tandem.load_plane %p[0] : !f8 -> f8E5M2
+  %b = tandem.load_plane %q[0] : !f8 -> f8E5M2
+  %c = tandem.load_plane %r[0] : !f8 -> f8E5M2
+  %x = arith.addf %a, %b : f8E5M2
+  %z = arith.subf %x, %a : f8E5M2
+  // expected-remark@below {{fast_two_sum is granted}}
+  %y = arith.subf %b, %z : f8E5M2
+  %u = arith.addf %x, %c : f8E5M2
+  %zu = arith.subf %u, %x : f8E5M2
+  // expected-remark@below {{fast_two_sum is granted}}
+  %v = arith.subf %c, %zu : f8E5M2
+  %w = arith.addf %y, %v : f8E5M2
+  %s = arith.addf %u, %w : f8E5M2
+  %zs = arith.subf %s, %u : f8E5M2
+  // expected-remark@below {{fast_two_sum is proved: the second operand is made of errors of sums that lead to the first}}
+  %e = arith.subf %w, %zs : f8E5M2
+  tandem.store_plane %s, %p[0] : f8E5M2, !f8
+  tandem.store_plane %e, %q[0] : f8E5M2, !f8
+  tandem.yield
+}
+
 // Both factors are at least 1: the error is a multiple of 2^-14. Without that it
 // may be below the smallest number, and is rounded.
+// LANES-LABEL: tandem.kernel @products
+// LANES:         %[[ERROR:.+]] = math.fma
+// LANES-NEXT:    arith.bitcast %[[ERROR]]
+// LANES-NEXT:    arith.constant 16 : i32
+// LANES-NEXT:    arith.shrui
+// LANES-NEXT:    arith.trunci
+// LANES-NEXT:    tandem.store_plane
+// LANES:         math.fma
+// LANES:         arith.andi
 tandem.kernel @products compute(<component, bf16>) tensors [#p, #p] scalars [] prologue {
   tandem.yield
 } body {

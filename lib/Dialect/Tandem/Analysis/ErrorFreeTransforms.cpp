@@ -14,6 +14,8 @@
 #include "tandem/Dialect/Tandem/Analysis/ErrorFreeTransforms.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
 #include <cmath>
 
 using namespace mlir;
@@ -152,6 +154,22 @@ Proof mlir::tandem::proveExact(const Transform &transform, const FloatRange &a,
   if (isMultipleOfUlp(type, a, b))
     return Proof::multiple;
   return isTrail(transform, b) ? Proof::trail : Proof::none;
+}
+
+/// test/Python/test_proofs.py compares with the record.
+static constexpr std::pair<Proof, StringLiteral> formatsWithLemmas[] = {
+    {Proof::order, "bf16 f32 f8E4M3FN f8E5M2"},
+    {Proof::multiple, "bf16 f32 f8E4M3FN f8E5M2"},
+    {Proof::trail, "bf16 f8E4M3FN f8E5M2"},
+    {Proof::exponents, "bf16 f16 f8E4M3FN f8E5M2"}};
+
+bool mlir::tandem::hasLemmas(Proof proof, FloatType type) {
+  std::string name;
+  llvm::raw_string_ostream(name) << type;
+  return llvm::any_of(formatsWithLemmas, [&](const auto &entry) {
+    return entry.first == proof &&
+           llvm::is_contained(llvm::split(entry.second, ' '), name);
+  });
 }
 
 Trail mlir::tandem::getTrail(const Transform &transform, Proof proof) {

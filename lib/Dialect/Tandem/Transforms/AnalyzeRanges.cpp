@@ -65,14 +65,24 @@ static StringRef nameOf(TransformKind kind) {
   llvm_unreachable("every kind is listed");
 }
 
+/// What becomes of a two_sum, and why.
+static std::string judgeTwoSum(FloatType type, Proof proof, bool isSumFinite) {
+  std::string why = stringifyProof(proof).str();
+  if (proof == Proof::none)
+    return "guarded: " + why;
+  if (!isSumFinite)
+    return "guarded: the sum may overflow, but " + why;
+  if (!hasLemmas(proof, type))
+    return "guarded: there is no lemma about this format, but " + why;
+  return "proved, and shortened: " + why;
+}
+
 /// What becomes of a transform, and why.
 static std::string judge(const Transform &transform, Proof proof,
                          bool isSumFinite) {
-  std::string why = stringifyProof(proof).str();
   if (transform.kind == TransformKind::two_sum)
-    return proof == Proof::none ? "guarded: " + why
-           : isSumFinite        ? "proved, and shortened: " + why
-                                : "guarded: the sum may overflow, but " + why;
+    return judgeTwoSum(transform.getType(), proof, isSumFinite);
+  std::string why = stringifyProof(proof).str();
   if (proof != Proof::none)
     return "proved: " + why;
   if (transform.kind == TransformKind::two_prod)
@@ -101,8 +111,8 @@ struct AnalyzeRangesPass
         transform.error->emitRemark()
             << describeOrigin(transform.error) << nameOf(transform.kind)
             << " is " << judge(transform, proof, isSumFinite);
-      if (transform.kind == TransformKind::two_sum && proof != Proof::none &&
-          isSumFinite)
+      if (transform.kind == TransformKind::two_sum && isSumFinite &&
+          hasLemmas(proof, transform.getType()))
         shortened.push_back(transform.error);
     }
     for (Operation *error : shortened)

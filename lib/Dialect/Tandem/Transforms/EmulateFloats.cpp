@@ -13,6 +13,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
+#include "tandem/Dialect/Tandem/Analysis/RangeAnalysis.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Support/FloatEmulation.h"
 #include "llvm/ADT/StringSet.h"
@@ -25,33 +26,43 @@ namespace mlir::tandem {
 using namespace mlir;
 using namespace mlir::tandem;
 
-/// Whether c = -(a * b), in either order: an f32 fma then gives the residual
+/// Whether an fma is the residual of a product: an f32 fma then gives it
 /// exactly, or, where the product underflows f32, a number that rounds to the
 /// same signed zero.
 static bool isProductResidual(math::FmaOp op) {
-  auto negation = op.getC().getDefiningOp<arith::NegFOp>();
-  auto product = negation ? negation.getOperand().getDefiningOp<arith::MulFOp>()
-                          : arith::MulFOp();
-  if (!product)
-    return false;
-  std::pair factors(product.getLhs(), product.getRhs());
-  return factors == std::pair(op.getA(), op.getB()) ||
-         factors == std::pair(op.getB(), op.getA());
+  return matchTransform(op).has_value();
 }
 
 /// Whether e = b - z, z = s - a and s = a + b, the error of a Fast2Sum. Its f32
 /// value is a number of the small format, whichever of a and b is larger: for
 /// |a| >= |b| it is the sum's error; else z lies within a factor of two of b,
 /// and such a difference is exact. Where s or z overflows, e is no number.
-static bool isSumError(arith::SubFOp op) {
-  auto part = op.getRhs().getDefiningOp<arith::SubFOp>();
-  auto sum =
-      part ? part.getLhs().getDefiningOp<arith::AddFOp>() : arith::AddFOp();
-  if (!sum)
-    return false;
-  Value a = part.getRhs(), b = op.getLhs();
-  return (sum.getLhs() == a && sum.getRhs() == b) ||
-         (sum.getLhs() == b && sum.getRhs() == a);
+static bool isSumError(Operation *op) {
+  return isa<arith::SubFOp>(op) && matchTransform(op);
+}
+
+/// Operations whose f32 results are proved to be numbers of their format,
+/// unless they are not finite: there rounding changes nothing either.
+static llvm::DenseSet<Operation *> findExactOperations(KernelOp kernel) {
+  SmallVector<Transform> transforms;
+  kernel.walk([&](Operation *op) {
+    if (std::optional<Transform> transform = matchTransform(op))
+      transforms.push_back(*transform);
+  });
+  llvm::DenseSet<Operation *> exact;
+  if (transforms.empty())
+    return exact;
+  Ranges ranges(kernel);
+  for (const Transform &transform : transforms) {
+    if (!hasLemmas(ranges.prove(transform), transform.getType()))
+      continue;
+    if (transform.difference)
+      exact.insert(transform.difference);
+    if (transform.kind == TransformKind::ordered_two_sum ||
+        transform.kind == TransformKind::two_prod)
+      exact.insert(transform.error);
+  }
+  return exact;
 }
 
 namespace {
@@ -59,9 +70,10 @@ namespace {
 class Emulator {
 public:
   Emulator(const llvm::StringSet<> &formats, bool halfConversions,
-           Pass::Statistic &roundings)
-      : formats(formats), halfConversions(halfConversions),
-        roundings(roundings) {}
+           const llvm::DenseSet<Operation *> &exact, Pass::Statistic &roundings,
+           Pass::Statistic &elided)
+      : formats(formats), halfConversions(halfConversions), exact(exact),
+        roundings(roundings), elided(elided) {}
 
   LogicalResult run(Block &block) {
     SmallVector<Operation *> emulated;
@@ -114,6 +126,7 @@ private:
     return format ? format : value.getType();
   }
   bool hasCleanNaN(Value value) const;
+  bool isExact(Operation *op);
 
   void emulate(Operation *op);
   Value build(SequenceBuilder &b, Operation *op);
@@ -133,7 +146,9 @@ private:
 
   const llvm::StringSet<> &formats;
   bool halfConversions;
+  const llvm::DenseSet<Operation *> &exact;
   Pass::Statistic &roundings;
+  Pass::Statistic &elided;
   IRMapping mapping;
   llvm::DenseSet<Value> lanes;
   llvm::DenseMap<Value, Type> formatsOfArguments;
@@ -258,12 +273,21 @@ Value Emulator::build(SequenceBuilder &b, Operation *op) {
   if (auto fma = dyn_cast<math::FmaOp>(op))
     return buildFma(b, fma);
   Value result = buildOnLanes(b, op);
-  auto difference = dyn_cast<arith::SubFOp>(op);
-  bool isExact = !isEmulated(type) || (difference && isSumError(difference)) ||
-                 isa<arith::NegFOp, arith::SelectOp, math::AbsFOp,
-                     math::CopySignOp, arith::MaximumFOp, arith::MinimumFOp,
-                     arith::MaxNumFOp, arith::MinNumFOp>(op);
-  return isExact ? result : round(b, result, type, /*cleanNaN=*/true);
+  return isExact(op) ? result : round(b, result, type, /*cleanNaN=*/true);
+}
+
+/// Whether lanes hold an operation's result without a rounding.
+bool Emulator::isExact(Operation *op) {
+  if (!isEmulated(op->getResult(0).getType()))
+    return true;
+  if (exact.contains(op)) {
+    ++elided;
+    return true;
+  }
+  return isSumError(op) ||
+         isa<arith::NegFOp, arith::SelectOp, math::AbsFOp, math::CopySignOp,
+             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+             arith::MinNumFOp>(op);
 }
 
 Value Emulator::buildTruncation(SequenceBuilder &b, arith::TruncFOp op) {
@@ -280,6 +304,8 @@ Value Emulator::buildTruncation(SequenceBuilder &b, arith::TruncFOp op) {
 
 Value Emulator::buildFma(SequenceBuilder &b, math::FmaOp op) {
   Value x = lane(op.getA()), y = lane(op.getB()), z = lane(op.getC());
+  if (isExact(op))
+    return b.fma(x, y, z);
   Value wide = isProductResidual(op) ? b.fma(x, y, z) : fmaToOddF32(b, x, y, z);
   return round(b, wide, op.getType(), /*cleanNaN=*/true);
 }
@@ -311,9 +337,12 @@ struct EmulateFloatsPass
       names.insert(format);
     }
     for (auto kernel : getOperation().getOps<KernelOp>()) {
+      llvm::DenseSet<Operation *> exact = findExactOperations(kernel);
       // The body first: its argument types follow what the prologue yields.
       for (Block *block : {&kernel.getBodyBlock(), &kernel.getPrologueBlock()})
-        if (failed(Emulator(names, halfConversions, numRoundings).run(*block)))
+        if (failed(
+                Emulator(names, halfConversions, exact, numRoundings, numElided)
+                    .run(*block)))
           return signalPassFailure();
     }
   }

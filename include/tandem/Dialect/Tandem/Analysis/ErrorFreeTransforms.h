@@ -65,6 +65,11 @@ StringRef stringifyProof(Proof proof);
 Proof proveExact(const Transform &transform, const FloatRange &a,
                  const FloatRange &b);
 
+/// Whether all lemmas that a proof is made of, and those about what is made of
+/// the transform, are known to hold in the format: verification/proof_lemmas.py
+/// and proof_steps.py have them. Without, nothing may be rewritten.
+bool hasLemmas(Proof proof, FloatType type);
+
 /// What is known of a transform's error beside its result.
 Trail getTrail(const Transform &transform, Proof proof);
 

@@ -254,8 +254,9 @@ def AnalyzeRanges : Pass<"tandem-analyze-ranges", "::mlir::ModuleOp"> {
     x = a + b;  y = (a - x) + b
     ```
 
-    Everything else is left as it is. No pipeline runs this pass: it reports, and
-    shortens where it is asked to.
+    Everything else is left as it is, and so is a format of which the lemmas behind
+    these rules are not proved. What is proved of a transform that stays is used by
+    `-tandem-emulate-floats`.
 
     A range is what operations give: constants, `max` and `min`, absolute values,
     squares and roots, decoded 8-bit floats, and of errors what they are beside
@@ -307,7 +308,9 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
     An fma is computed in f64 with rounding to odd, except the residual of a
     product (fma(a, b, -(a*b))), which an f32 fma gives exactly. The error of a
     Fast2Sum, b - ((a + b) - a), is not rounded: it is a number of the format for
-    all a and b.
+    all a and b. Where the range analysis (see `-tandem-analyze-ranges`) proves
+    that (a + b) - a, or the residual of a product, is a number of the format,
+    neither is that.
 
     Example: `test/Dialect/Tandem/emulate-floats.mlir`
   }];
@@ -321,6 +324,7 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
                            "::mlir::scaled::ScaledDialect"];
   let statistics = [
     Statistic<"numRoundings", "roundings", "Number of rounding sequences">,
+    Statistic<"numElided", "elided", "Number of results that are proved to need none">,
   ];
 }
 
