@@ -92,6 +92,8 @@ private:
   void buildStores(const Chunk &chunk, Value index, Value isWide);
   /// The result of a group, in all of its threads.
   Value buildReduce(const Chunk &chunk, Value index, ReduceOp op);
+  /// A thread's elements are in as many rows of a transposed plane.
+  void buildTransposedStores(const Chunk &chunk, Value index);
   /// The entries that groups share are written by their first threads.
   void buildSharedStores(const Chunk &chunk, Value index);
   unsigned planeOf(Operation *access);
@@ -410,7 +412,7 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
     if (!plane.isUsed())
       continue;
     pointer = toGlobal(pointer);
-    if (plane.group > 1)
+    if (!plane.isStreamed())
       continue;
     Value address =
         LLVM::PtrToIntOp::create(builder, loc, builder.getI64Type(), pointer);
@@ -467,6 +469,7 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
     }
   }
   buildStores(chunk, index, isWide);
+  buildTransposedStores(chunk, index);
   buildSharedStores(chunk, index);
 }
 
@@ -555,7 +558,7 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
   builder.setInsertionPointToStart(branch.thenBlock());
   for (StorePlaneOp op : stores) {
     unsigned plane = planeOf(op);
-    if (planes[plane].group == 1)
+    if (planes[plane].isStreamed())
       LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
                             launch.addressOf(chunk, plane, index),
                             getAlignment(plane));
@@ -569,12 +572,33 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
     Value position = b.addi(index, launch.i64(lane));
     for (StorePlaneOp op : stores) {
       unsigned plane = planeOf(op);
-      if (planes[plane].group > 1)
+      if (!planes[plane].isStreamed())
         continue;
       Value element = vector::ExtractOp::create(
           builder, loc, mapping.lookup(op.getValue()), lane);
       LLVM::StoreOp::create(builder, loc, element,
                             launch.addressOf(chunk, plane, position),
+                            planes[plane].bytes);
+    }
+  }
+}
+
+void NVVMKernelBuilder::buildTransposedStores(const Chunk &chunk, Value index) {
+  SequenceBuilder b(builder, loc);
+  for (StorePlaneOp op : stores) {
+    unsigned plane = planeOf(op);
+    if (!planes[plane].isTransposed)
+      continue;
+    Value values = mapping.lookup(op.getValue());
+    for (int64_t lane = 0; lane < width; ++lane) {
+      auto exists =
+          scf::IfOp::create(builder, loc, laneExists(chunk, index, lane));
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(exists.thenBlock());
+      Value element = vector::ExtractOp::create(builder, loc, values, lane);
+      Value column = b.addi(index, launch.i64(lane));
+      LLVM::StoreOp::create(builder, loc, element,
+                            launch.addressOf(chunk, plane, column),
                             planes[plane].bytes);
     }
   }
