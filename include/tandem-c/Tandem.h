@@ -206,7 +206,8 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel);
 /// has the kernels tandem_NAME_phase0 to tandem_NAME_phase<N-2> and
 /// tandem_NAME; behind one that makes reductions, its name with _totals (a
 /// block for each tensor) and, over the model, _model (one block), or with
-/// _row_totals and _column_totals (over the chunks of rows and of columns);
+/// _row_totals and _column_totals (over the chunks of rows and of columns), and
+/// of the first of several that can be one launch with _bands (over bands);
 /// where rows, columns, blocks or tensors have something to commit,
 /// tandem_NAME_commit_rows, tandem_NAME_commit_columns,
 /// tandem_NAME_commit_blocks, tandem_NAME_commit.

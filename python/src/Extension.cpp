@@ -200,11 +200,11 @@ public:
     return result;
   }
 
-  /// How many launches these phases are where rows are short enough.
-  intptr_t launches() const {
-    intptr_t result = 0;
+  /// Which phases can be part of the launch of the one before them.
+  nb::list continues() const {
+    nb::list result;
     for (intptr_t i = 0; i < tandemKernelGetNumPhases(kernel); ++i)
-      result += !tandemKernelContinues(kernel, i);
+      result.append(tandemKernelContinues(kernel, i));
     return result;
   }
 
@@ -564,7 +564,7 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro("block",
                    [](Kernel &k) { return tandemKernelGetBlock(k.kernel); })
       .def_prop_ro("phases", &Kernel::phases)
-      .def_prop_ro("launches", &Kernel::launches)
+      .def_prop_ro("continues", &Kernel::continues)
       .def_prop_ro("commits", &Kernel::commits)
       .def_prop_ro("reductions", &Kernel::reductions)
       .def_prop_ro("planes", &Kernel::planes)

@@ -189,7 +189,7 @@ class Kernel:
     def launches(self) -> int:
         """Launches of a step that follow each other: phases between which only values of
         the same rows pass are one."""
-        return self._native.launches
+        return self._native.continues.count(False)
 
     @property
     def is_matrix(self) -> bool:

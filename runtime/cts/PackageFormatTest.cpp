@@ -147,7 +147,7 @@ TEST(PackageFormatTest, RefusesAFirstPhaseThatContinues) {
   expectKernelRefused(
       [](package::KernelT &k) { k.phases[0]->continues = true; },
       "kernel 'count': phase 0 continues a launch; only a phase over the "
-      "elements or the rows of a matrix does, behind another one");
+      "elements of a matrix does, behind another one");
 }
 
 TEST(PackageFormatTest, RefusesTwoCommitsOfAKind) {

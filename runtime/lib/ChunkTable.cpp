@@ -61,11 +61,12 @@ void ChunkTable::assign(const TensorTable &tensors, tdm_granularity per,
   firsts.push_back(count);
 }
 
-/// A tile has its blocks, and the longest groups, to itself.
+/// A tile has its blocks, and the longest groups, to itself. Kernels know how
+/// wide the tiles of bands are.
 static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
-                        int64_t block) {
+                        int64_t block, bool isBanded) {
   constexpr int64_t minColumns = 256;
-  Tiling tiling{rows, columns, block, minColumns};
+  Tiling tiling{rows, columns, block, isBanded ? maxColumns : minColumns};
   while (tiling.tileColumns < std::min(columns, maxColumns) &&
          2 * tiling.tileRows * tiling.tileColumns <= elements)
     tiling.tileColumns *= 2;
@@ -92,7 +93,7 @@ void ChunkTable::appendTiles(const TensorTable &tensors, int64_t elements,
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
     int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
-    Tiling t = block ? cutBlocks(rows, columns, elements, block)
+    Tiling t = block ? cutBlocks(rows, columns, elements, block, isBanded)
                      : cut(rows, columns, elements, isBanded);
     tilings.push_back(t);
     for (int64_t down = 0; down < t.downCount(); ++down)
@@ -114,15 +115,18 @@ void ChunkTable::assignTiles(const TensorTable &tensors, int64_t enough,
 
 /// The longest row that a band of \p elements may have.
 static int64_t longestRow(const Kernel &kernel, int64_t elements) {
-  // What a band leaves of its columns is to be little beside its elements.
-  constexpr int64_t longestWithColumns = largestChunk / 4;
+  // A thread or a GPU's block keeps a row of this length in its caches; and
+  // what a band leaves of its columns is to be little beside its elements.
+  constexpr int64_t longRow = largestChunk / 4;
   bool hasColumns =
       std::any_of(kernel.reductions.begin(), kernel.reductions.end(),
                   [](const Reduction &reduction) {
                     return reduction.scope == TDM_SCOPE_COLUMN;
                   });
-  int64_t longest = elements / std::max<int64_t>(1, kernel.block);
-  return hasColumns ? std::min(longest, longestWithColumns) : longest;
+  int64_t longest = std::max(elements, longRow);
+  if (hasColumns)
+    longest = longRow;
+  return kernel.block ? std::min(longest, elements / kernel.block) : longest;
 }
 
 bool ChunkTable::assignBandedTiles(const Kernel &kernel,
@@ -139,16 +143,19 @@ void ChunkTable::assignBands(const ChunkTable &tiles) {
   for (size_t tensor = 0; tensor < tiles.tilings.size(); ++tensor) {
     firsts.push_back(count);
     const Tiling &t = tiles.tilings[tensor];
-    for (int64_t row = 0; t.columns && row < t.rows; row += t.tileRows)
-      append(Chunk{static_cast<int64_t>(tensor), row,
-                   std::min(row + t.tileRows, t.rows)});
+    for (int64_t down = 0; t.columns && down < t.downCount(); ++down) {
+      int64_t row = down * t.tileRows;
+      append(Tile{static_cast<int64_t>(tensor), row,
+                  std::min(row + t.tileRows, t.rows), 0, t.columns, 0,
+                  down * t.columns});
+    }
   }
   firsts.push_back(count);
 }
 
-std::pair<int64_t, int64_t> ChunkTable::tilesOf(const Chunk &band) const {
+std::pair<int64_t, int64_t> ChunkTable::tilesOf(const Tile &band) const {
   const Tiling &t = tilings[band.tensor];
   int64_t first =
-      firsts[band.tensor] + band.begin / t.tileRows * t.acrossCount();
+      firsts[band.tensor] + band.firstRow / t.tileRows * t.acrossCount();
   return {first, first + t.acrossCount()};
 }

@@ -59,7 +59,7 @@ public:
   /// one thread; false if rows are too long for that.
   bool assignBandedTiles(const Kernel &kernel, const TensorTable &tensors,
                          int64_t enough);
-  /// The rows of bands of tiles.
+  /// The bands of tiles: as the tile that each would be if it were one.
   void assignBands(const ChunkTable &tiles);
 
   const void *data() const { return words.data(); }
@@ -69,13 +69,12 @@ public:
   int64_t firstOf(int64_t tensor) const { return firsts[tensor]; }
   /// How a tensor has been cut into tiles.
   const Tiling &tiling(int64_t tensor) const { return tilings[tensor]; }
-  /// A chunk that is no tile.
-  Chunk chunk(int64_t index) const {
-    const int64_t *own = &words[3 * index];
-    return {own[0], own[1], own[2]};
+  /// The record of a tile or a band.
+  const Tile &tile(int64_t index) const {
+    return reinterpret_cast<const Tile *>(words.data())[index];
   }
   /// The first of the tiles of a band, and the one behind its last.
-  std::pair<int64_t, int64_t> tilesOf(const Chunk &band) const;
+  std::pair<int64_t, int64_t> tilesOf(const Tile &band) const;
 
 private:
   template <typename Record>

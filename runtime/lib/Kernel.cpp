@@ -196,15 +196,15 @@ static tdm_status copyFunctions(Kernel &kernel, const tdm_kernel_desc &desc) {
 
 tdm_status tandem::runtime::checkContinuations(const Kernel &kernel) {
   for (size_t i = 0; i < kernel.phases.size(); ++i) {
-    auto isAlongRows = [&](size_t phase) {
-      return kernel.phases[phase].per <= TDM_PER_ROW;
+    auto isOfElements = [&](size_t phase) {
+      return kernel.phases[phase].per == TDM_PER_ELEMENT;
     };
     bool isPossible =
-        kernel.matrix && i > 0 && isAlongRows(i) && isAlongRows(i - 1);
+        kernel.matrix && i > 0 && isOfElements(i) && isOfElements(i - 1);
     if (kernel.phases[i].continues && !isPossible)
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << "phase " << i << " continues a launch; only a phase over the "
-             << "elements or the rows of a matrix does, behind another one";
+             << "elements of a matrix does, behind another one";
   }
   return TDM_OK;
 }

@@ -86,7 +86,7 @@ void AxisParts::reduce(size_t reduction, tdm_reduction_kind kind,
 }
 
 void AxisParts::reduceRows(size_t reduction, tdm_reduction_kind kind,
-                           const Chunk &rows, uint32_t *parts) const {
-  ranges[rows.tensor * numReductions + reduction].reduce(kind, rows.begin,
-                                                         rows.end, parts);
+                           const Tile &band, uint32_t *parts) const {
+  ranges[band.tensor * numReductions + reduction].reduce(kind, band.firstRow,
+                                                         band.endRow, parts);
 }

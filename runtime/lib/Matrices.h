@@ -36,8 +36,8 @@ public:
   /// Brings the parts of a reduction of all tensors together in place of the
   /// first ones.
   void reduce(size_t reduction, tdm_reduction_kind kind, uint32_t *parts) const;
-  /// The same of some rows of one tensor.
-  void reduceRows(size_t reduction, tdm_reduction_kind kind, const Chunk &rows,
+  /// The same of the rows of a band.
+  void reduceRows(size_t reduction, tdm_reduction_kind kind, const Tile &band,
                   uint32_t *parts) const;
 
   /// The number of entries.

@@ -35,18 +35,17 @@ Layout Plan::makeLayout(int64_t count) const {
   int64_t most;
   if (kernel->matrix) {
     next.runsByRows =
-        kernel->hasContinuations() && canContinue() &&
+        kernel->hasContinuations() &&
         elements.assignBandedTiles(*kernel, staged, enoughChunks());
     if (next.runsByRows)
       next.bands.assignBands(elements);
     else
       elements.assignTiles(staged, enoughChunks(), kernel->block);
-    // Not cut as bands are: what rows keep may have groups.
     rows.assign(staged, TDM_PER_ROW, enoughChunks());
     columns.assign(staged, TDM_PER_COLUMN, enoughChunks());
     blocks.assign(staged, TDM_PER_BLOCK, enoughChunks());
     // The parts of tiles lie elsewhere.
-    most = std::max({rows.size(), columns.size(), next.bands.size()});
+    most = std::max(rows.size(), columns.size());
   } else {
     elements.assign(staged, TDM_PER_ELEMENT, enoughChunks());
     most = elements.size();

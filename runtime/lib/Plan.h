@@ -23,7 +23,7 @@ namespace tandem::runtime {
 struct Layout {
   /// Of elements or tiles, and in a matrix kernel of rows and columns.
   ChunkTable chunks[numGranularities];
-  /// The rows of tiles, over which phases that continue each other run.
+  /// Bands of tiles, over which phases that continue each other run.
   ChunkTable bands;
   bool runsByRows = false;
   AxisParts axisParts;
@@ -67,6 +67,17 @@ public:
   }
 
 protected:
+  /// The phases of one launch: several if they go by rows, through bands.
+  struct Phases {
+    uint32_t first, end;
+
+    bool areByRows() const { return end > first + 1; }
+  };
+  /// Those of the launch that begins with \p phase.
+  Phases launchFrom(uint32_t phase) const {
+    return {phase, layout.runsByRows ? kernel->endOfLaunch(phase) : phase + 1};
+  }
+
   /// Where a plan's parts of reductions and their totals are.
   struct Places {
     const uint32_t *totals, *axisParts;
@@ -81,8 +92,6 @@ protected:
   virtual Places getPlaces() = 0;
   /// How many chunks keep the whole device at work.
   virtual int64_t enoughChunks() const = 0;
-  /// Whether phases that continue each other can be one launch.
-  virtual bool canContinue() const = 0;
   /// The slots that the latest launch has left.
   virtual tdm_status readWorkspace(const uint64_t *&slots) = 0;
   virtual tdm_status readFlags(uint32_t &flags) = 0;

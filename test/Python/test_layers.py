@@ -108,10 +108,10 @@ def by_cpu(kernel, planes, threads=0):
     return copy
 
 
-def by_ptx(kernel, planes, shape):
+def by_ptx(kernel, planes, shape, by_rows=True):
     copy = {name: aligned_copy(plane.reshape(-1)) for name, plane in planes.items()}
     launch(kernel, [Tensor(copy, shape=shape)],
-           [hypers_of(kernel.name)], blocks=2)
+           [hypers_of(kernel.name)], blocks=2, by_rows=by_rows)
     return {name: copy[name].reshape(plane.shape) for name, plane in planes.items()}
 
 
@@ -211,6 +211,18 @@ def test_a_scale_of_all_rows_ends_a_launch():
     for recipe in ("te-current", "coat"):
         kernel = compiled("keep", recipe)
         assert (kernel.phases, kernel.launches) == (3, 3)
+
+
+@pytest.mark.parametrize("recipe", ("bf16", "coat"))
+@pytest.mark.parametrize("layer", ("rms_norm", "layer_norm", "cross_entropy"))
+def test_phases_one_after_another_in_ptx(layer, recipe):
+    """As they run where rows are too long for a block."""
+    shape, rng = (6, 600), np.random.default_rng(5)
+    planes = planes_for(compiled(layer, recipe), shape, "ordinary", rng)
+    kernel = compiled(layer, recipe, "sm_90")
+    separate = by_ptx(kernel, planes, shape, by_rows=False)
+    assert_same(separate, by_ptx(kernel, planes, shape))
+    assert_same(separate, by_cpu(compiled(layer, recipe), planes))
 
 
 @pytest.mark.parametrize("recipe", ("bf16", "coat"))

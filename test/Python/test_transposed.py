@@ -55,7 +55,7 @@ def planes_for(kernel, shape, seed=0):
         if plane.kind == RoleKind.INPUT:
             planes[plane.name] = rng.standard_normal(count).astype(np.float32).view(np.uint32)
         else:
-            kind = {8: np.uint8, 32: np.uint32}[plane.bits]
+            kind = {8: np.uint8, 16: np.uint16, 32: np.uint32}[plane.bits]
             planes[plane.name] = np.full(count, 0x7B, kind)
         if plane.kept:
             planes[plane.name][:] = 0
@@ -155,7 +155,7 @@ def test_empty_matrices():
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("shape", tuple(itertools.product(ROWS, (1, 15, 17))))
+@pytest.mark.parametrize("shape", tuple(itertools.product((*ROWS, 16, 24), (1, 15, 17))))
 def test_ptx(layer, shape):
     planes = planes_for(compiled(layer), shape)
     want = by_cpu(compiled(layer), planes)
@@ -170,6 +170,16 @@ def test_wide_ptx(chip):
         planes = planes_for(compiled("rms_norm"), shape)
         got = by_ptx(compiled("rms_norm", chip), planes, shape, threads=128, tiles=Tiles(32, 1024))
         assert_same(got, by_cpu(compiled("rms_norm"), planes), str(shape))
+
+
+def test_wider_codes():
+    """Four rows of 16 bits are gathered."""
+    for shape in ((9, 17), (16, 40), (64, 300)):
+        planes = planes_for(compiled("silu", code="f16"), shape)
+        got = by_cpu(compiled("silu", code="f16"), planes)
+        assert_turned(got)
+        assert_same(by_ptx(compiled("silu", "sm_90", "f16"), planes, shape, threads=64,
+                           tiles=Tiles(16, 512)), got)
 
 
 @pytest.mark.parametrize("offset", (1, 4, 8))

@@ -146,12 +146,21 @@ def ConvertTandemToNVVM : Pass<"convert-tandem-to-nvvm", "::mlir::ModuleOp"> {
     Sums of metrics meet in shuffles and in shared memory: such a kernel is
     launched with a power of two of threads per block, from 32 to 256.
 
-    Example: `test/Conversion/TandemToNVVM/kernel.mlir`, `test/Conversion/TandemToNVVM/metrics.mlir`
+    Phases that continue a phase @k also become one NVVM kernel with it, @k_bands: a
+    block takes a band, some whole rows of a matrix, through all of them. It joins the
+    parts of the rows' reductions between barriers, so that a phase reads what the one
+    before has left, and the rows' elements while they are in the caches.
+
+    Example: `test/Conversion/TandemToNVVM/kernel.mlir`, `test/Conversion/TandemToNVVM/metrics.mlir`,
+    `test/Conversion/TandemToNVVM/bands.mlir`
   }];
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
                            "::mlir::arith::ArithDialect", "::mlir::vector::VectorDialect"];
-  let statistics = [Statistic<"numKernels", "kernels", "Number of kernels converted">];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "Number of kernels converted">,
+    Statistic<"numBands", "launches", "Number of launches of several kernels">
+  ];
 }
 
 #endif // TANDEM_CONVERSION_PASSES_TD

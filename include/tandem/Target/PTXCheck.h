@@ -55,6 +55,8 @@ struct RequiredCounts {
   /// Metrics and partial sums, each of which a block adds up over its step and
   /// its chunk: those in f64 and those in f32.
   int64_t sums = 0, singleSums = 0;
+  /// Partial sums of rows, each of which a block adds up over its step alone.
+  int64_t rowSums = 0;
   /// Those in f32 of a value that another one is of, too: the optimizer may add
   /// up the elements of a step for both.
   int64_t repeatedSums = 0;
@@ -67,29 +69,38 @@ struct RequiredCounts {
   int64_t prologueFMAs = 0;
 };
 
-/// Counts the arithmetic of a kernel as -tandem-to-kernel leaves it: a scalar
-/// body on planes. Formats that no GPU computes in are counted as the f32
-/// sequences that stand for them, conversions that the chip has as such.
-llvm::Expected<RequiredCounts> countRequired(KernelOp kernel,
-                                             llvm::StringRef chip);
+/// A part of a kernel, and whether it continues the launch of the one before.
+struct PartRequirement {
+  std::string name;
+  RequiredCounts counts;
+  bool continues = false;
+};
 
-/// Checks the PTX of `kernel` for a chip, whose threads take `width` elements a
-/// step:
-///   - the entry's arithmetic is exactly what `required` says, operation by
-///     operation and format by format. Packed instructions count twice; bf16
+/// Counts the arithmetic of the parts of a module's kernels as
+/// -tandem-split-phases leaves them: scalar bodies on planes. Formats that no
+/// GPU computes in are counted as the f32 sequences that stand for them,
+/// conversions that the chip has as such.
+llvm::Expected<std::vector<PartRequirement>>
+countRequired(ModuleOp module, llvm::StringRef chip);
+
+/// Checks the PTX of some parts for a chip, whose threads take `width` elements
+/// a step:
+///   - each entry's arithmetic is exactly what its part requires, operation by
+///     operation and format by format; that of a launch of several parts is all
+///     of theirs, and an addition for each sum of rows, whose parts it joins.
+///     Packed instructions count twice; bf16
 ///     and f16 divisions and roots are f32 ones and a rounding; before sm_90 a
 ///     bf16 addition is an fma by 1, a subtraction an fma by -1, a product an
-///     fma with -0;
+///     fma with -0.
 ///     Each sum takes the additions of one tree over the block's elements
-///     and two for the steps of the chunk;
+///     and, but for rows, two for the steps of the chunk;
 ///   - every instruction on floats is one of a known list, rounds to nearest
 ///     even where it rounds, and does not flush, approximate or saturate, but
 ///     for f32 to 8-bit floats;
 ///   - there is no call that could hide arithmetic.
 /// The message names each difference and the line it shows at.
-llvm::Error checkPTX(llvm::StringRef ptx, llvm::StringRef kernel,
-                     const RequiredCounts &required, llvm::StringRef chip,
-                     int64_t width);
+llvm::Error checkPTX(llvm::StringRef ptx, llvm::ArrayRef<PartRequirement> parts,
+                     llvm::StringRef chip, int64_t width);
 
 } // namespace mlir::tandem
 

@@ -130,6 +130,20 @@ void BlockReductions::addStep(SequenceBuilder &b, ArrayRef<Value> values,
   NVVM::Barrier0Op::create(b.builder, b.loc);
 }
 
+void BlockReductions::reduceStep(SequenceBuilder &b, ArrayRef<Value> summands,
+                                 ArrayRef<Value> others,
+                                 function_ref<void(ArrayRef<Value>)> build) {
+  SmallVector<unsigned> chosen(sums);
+  llvm::append_range(chosen, extremes);
+  SmallVector<Value> values(summands), results(items.size());
+  llvm::append_range(values, others);
+  for (auto [index, value] : llvm::zip(chosen, reduceBlock(b, chosen, values)))
+    results[index] = value;
+  buildForThread(b, thread, [&] { build(results); });
+  // The next step writes the slots again.
+  NVVM::Barrier0Op::create(b.builder, b.loc);
+}
+
 void BlockReductions::finish(SequenceBuilder &b, ArrayRef<Value> values,
                              Value steps,
                              function_ref<void(ArrayRef<Value>)> build) {

@@ -54,6 +54,12 @@ public:
   void finish(SequenceBuilder &b, ArrayRef<Value> extremes, Value steps,
               function_ref<void(ArrayRef<Value>)> build);
 
+  /// Builds code for one thread, which gets the results of a single step; all
+  /// threads give their values of the sums and of the others, in order.
+  void reduceStep(SequenceBuilder &b, ArrayRef<Value> summands,
+                  ArrayRef<Value> extremes,
+                  function_ref<void(ArrayRef<Value>)> build);
+
 private:
   /// For each of some items, the block's value of one per thread.
   SmallVector<Value> reduceBlock(SequenceBuilder &b, ArrayRef<unsigned> chosen,

@@ -11,22 +11,56 @@
 //===----------------------------------------------------------------------===//
 
 #include "Totals.h"
-#include "BlockReductions.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "KernelBuilder.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
 
 static constexpr int64_t totalBytes = 4;
 
+/// Neighbours first, then pairs of pairs; what is missing changes nothing.
+void mlir::tandem::joinParts(LaunchBuilder &launch, SequenceBuilder &b,
+                             const Chunk &chunk, PartialOp op, Value position) {
+  OpBuilder &builder = b.builder;
+  Location loc = b.loc;
+  bool isRow = op.getScope() == Scope::row;
+  Value count = isRow ? chunk.partsOfRow : chunk.partsOfColumn;
+  Value extent = isRow ? chunk.rows : chunk.columns;
+  BlockReductions::Item item{op.getKind(),
+                             getElementTypeOrSelf(op.getValue().getType())};
+  auto place = [&](Value part) {
+    return launch.getAxisTotal(chunk, op.getIndex(),
+                               b.addi(b.muli(part, extent), position));
+  };
+  scf::WhileOp::create(
+      builder, loc, TypeRange{builder.getI64Type()}, ValueRange{launch.i64(1)},
+      [&](OpBuilder &inner, Location, ValueRange state) {
+        Value isLeft = b.compare(arith::CmpIPredicate::slt, state[0], count);
+        scf::ConditionOp::create(inner, loc, isLeft, state);
+      },
+      [&](OpBuilder &inner, Location, ValueRange state) {
+        Value next = b.addi(state[0], state[0]);
+        scf::ForOp::create(
+            inner, loc, launch.i64(0), b.subi(count, state[0]), next,
+            ValueRange(), [&](OpBuilder &, Location, Value part, ValueRange) {
+              Value left = place(part), right = place(b.addi(part, state[0]));
+              Value both =
+                  BlockReductions::join(b, item, launch.load(left, item.type),
+                                        launch.load(right, item.type));
+              LLVM::StoreOp::create(builder, loc, both, left);
+              scf::YieldOp::create(builder, loc);
+            });
+        scf::YieldOp::create(inner, loc, next);
+      });
+}
+
 namespace {
 /// Builds both kernels of a phase.
 class TotalsBuilder {
 public:
-  TotalsBuilder(KernelOp kernel, OpBuilder &builder, int32_t blockSize)
+  TotalsBuilder(KernelOp kernel, OpBuilder &builder)
       : kernel(kernel), builder(builder), launch(kernel, builder),
-        loc(kernel.getLoc()), blockSize(blockSize) {}
+        loc(kernel.getLoc()) {}
 
   void build();
 
@@ -38,7 +72,6 @@ private:
   /// Brings together what tiles have left of rows or columns, a thread for
   /// each.
   void buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced);
-  void joinParts(const Chunk &chunk, PartialOp op, Value entry);
   /// The block reduces a value of each position from `begin` to `end`.
   void reduceRange(Value begin, Value end,
                    function_ref<Value(Value, unsigned)> read,
@@ -48,15 +81,13 @@ private:
   }
   template <typename OpTy>
   Value sreg() {
-    Value word = OpTy::create(builder, loc, builder.getI32Type());
-    return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), word);
+    return readRegister<OpTy>(builder, loc);
   }
 
   KernelOp kernel;
   OpBuilder &builder;
   LaunchBuilder launch;
   Location loc;
-  int32_t blockSize;
   std::optional<BlockReductions> reductions;
 };
 } // namespace
@@ -65,8 +96,7 @@ LLVM::LLVMFuncOp TotalsBuilder::enter(StringRef suffix,
                                       ArrayRef<PartialOp> reduced) {
   std::string name = (kernel.getSymName() + suffix).str();
   LLVM::LLVMFuncOp entry = launch.createEntry(name);
-  entry->setAttr("nvvm.kernel", builder.getUnitAttr());
-  entry->setAttr("nvvm.maxntid", builder.getDenseI32ArrayAttr({blockSize}));
+  markKernel(entry, blockSize);
   builder.setInsertionPointToStart(&entry.getBody().front());
   SmallVector<BlockReductions::Item> items;
   for (PartialOp op : reduced)
@@ -176,42 +206,7 @@ void TotalsBuilder::buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced) {
       sreg<NVVM::BlockDimXOp>());
   builder.setInsertionPoint(entries.getBody()->getTerminator());
   for (PartialOp op : reduced)
-    joinParts(chunk, op, entries.getInductionVar());
-}
-
-/// Neighbours first, then pairs of pairs; what is missing changes nothing.
-void TotalsBuilder::joinParts(const Chunk &chunk, PartialOp op, Value entry) {
-  SequenceBuilder b(builder, loc);
-  bool isRow = op.getScope() == Scope::row;
-  Value count = isRow ? chunk.partsOfRow : chunk.partsOfColumn;
-  Value extent = isRow ? chunk.rows : chunk.columns;
-  BlockReductions::Item item{op.getKind(),
-                             getElementTypeOrSelf(op.getValue().getType())};
-  auto place = [&](Value part) {
-    return launch.getAxisTotal(chunk, op.getIndex(),
-                               b.addi(b.muli(part, extent), entry));
-  };
-  auto steps = scf::WhileOp::create(
-      builder, loc, TypeRange{builder.getI64Type()}, ValueRange{launch.i64(1)},
-      [&](OpBuilder &inner, Location, ValueRange state) {
-        Value isLeft = b.compare(arith::CmpIPredicate::slt, state[0], count);
-        scf::ConditionOp::create(inner, loc, isLeft, state);
-      },
-      [&](OpBuilder &inner, Location, ValueRange state) {
-        Value next = b.addi(state[0], state[0]);
-        scf::ForOp::create(
-            inner, loc, launch.i64(0), b.subi(count, state[0]), next,
-            ValueRange(), [&](OpBuilder &, Location, Value part, ValueRange) {
-              Value left = place(part), right = place(b.addi(part, state[0]));
-              Value both =
-                  BlockReductions::join(b, item, launch.load(left, item.type),
-                                        launch.load(right, item.type));
-              LLVM::StoreOp::create(builder, loc, both, left);
-              scf::YieldOp::create(builder, loc);
-            });
-        scf::YieldOp::create(inner, loc, next);
-      });
-  (void)steps;
+    joinParts(launch, b, chunk, op, entries.getInductionVar());
 }
 
 void TotalsBuilder::build() {
@@ -245,7 +240,6 @@ void TotalsBuilder::build() {
     }
 }
 
-void mlir::tandem::createTotals(KernelOp kernel, OpBuilder &builder,
-                                int32_t blockSize) {
-  TotalsBuilder(kernel, builder, blockSize).build();
+void mlir::tandem::createTotals(KernelOp kernel, OpBuilder &builder) {
+  TotalsBuilder(kernel, builder).build();
 }

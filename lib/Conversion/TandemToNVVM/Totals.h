@@ -14,6 +14,7 @@
 #define TANDEM_LIB_CONVERSION_TANDEMTONVVM_TOTALS_H
 
 #include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 
@@ -22,7 +23,12 @@ namespace mlir::tandem {
 /// tensors, a block makes the totals of each of its tensors from the parts that
 /// the chunks have left. Where some are over the model, one block of
 /// `tandem_<name>_model` makes them from the tensors' totals.
-void createTotals(KernelOp kernel, OpBuilder &builder, int32_t blockSize);
+void createTotals(KernelOp kernel, OpBuilder &builder);
+
+/// Brings together what tiles have left of a row or a column, in place of the
+/// first part. One thread does.
+void joinParts(LaunchBuilder &launch, SequenceBuilder &b, const Chunk &chunk,
+               PartialOp op, Value position);
 
 } // namespace mlir::tandem
 

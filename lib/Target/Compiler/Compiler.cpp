@@ -198,13 +198,9 @@ static llvm::Error lowerToCPU(ModuleOp module, StringRef isa, int64_t width,
 static llvm::Expected<std::string> emitPTX(ModuleOp module, StringRef chip,
                                            int64_t width,
                                            DiagnosticCollector &diagnostics) {
-  std::vector<std::pair<std::string, RequiredCounts>> parts;
-  for (auto kernel : module.getOps<KernelOp>()) {
-    auto required = countRequired(kernel, chip);
-    if (!required)
-      return required.takeError();
-    parts.emplace_back(kernel.getSymName(), *required);
-  }
+  auto parts = countRequired(module, chip);
+  if (!parts)
+    return parts.takeError();
   PassManager manager(module.getContext());
   NVVMPipelineOptions pipeline;
   if (width)
@@ -216,10 +212,8 @@ static llvm::Expected<std::string> emitPTX(ModuleOp module, StringRef chip,
   auto ptx = translateToPTX(module, chip);
   if (!ptx)
     return ptx.takeError();
-  for (const auto &[name, required] : parts)
-    if (llvm::Error error =
-            checkPTX(*ptx, name, required, chip, pipeline.width))
-      return error;
+  if (llvm::Error error = checkPTX(*ptx, *parts, chip, pipeline.width))
+    return error;
   return ptx;
 }
 

@@ -149,7 +149,7 @@ void KernelSignature::addParts(ModuleOp module) {
     for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
       reductions[op.getIndex()] = {op.getKind(), unsigned(phases.size()),
                                    op.getScope()};
-    phases.push_back({kernel.getPer(), kernel->hasAttr("tandem.continues")});
+    phases.push_back({kernel.getPer(), bool(kernel.getContinues())});
   }
 }
 

@@ -277,11 +277,15 @@ using CountRanges =
     CountRange[RoundingCounts::numOps][RoundingCounts::numFormats];
 } // namespace
 
-/// A thread's additions for one sum: its lanes, its warp's 32 threads, its
-/// block's up to 8 warps, one onto the sums of earlier steps, one for the
-/// total.
+/// A thread's additions for the sum of one step: its lanes, its warp's 32
+/// threads, its block's up to 8 warps.
+static int64_t getStepAdditions(int64_t width) {
+  return width - 1 + llvm::Log2_64(32) + llvm::Log2_64(8);
+}
+
+/// And one onto the sums of earlier steps, one for the total.
 static int64_t getSumAdditions(int64_t width) {
-  return width - 1 + llvm::Log2_64(32) + llvm::Log2_64(8) + 2;
+  return getStepAdditions(width) + 2;
 }
 
 /// A thread's additions for the sums of its columns: one onto each level of
@@ -291,10 +295,11 @@ static int64_t getColumnAdditions(const RequiredCounts &required,
   return 2 * required.columnLevels * width;
 }
 
-/// The required arithmetic of one step as a GPU executes it: divisions and
-/// roots of 16-bit formats are f32 ones and a rounding.
-static void getExpected(const RequiredCounts &required, int64_t width,
-                        CountRanges &expected) {
+/// Adds the required arithmetic of one step as a GPU executes it: divisions and
+/// roots of 16-bit formats are f32 ones and a rounding. What is uniform may be
+/// known from another part.
+static void addExpected(const RequiredCounts &required, int64_t width,
+                        bool isUniformKnown, CountRanges &expected) {
   for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
     for (unsigned format = 0; format < RoundingCounts::numFormats; ++format) {
       auto o = RoundingOp(op);
@@ -303,7 +308,7 @@ static void getExpected(const RequiredCounts &required, int64_t width,
       int64_t uniform = required.uniform.at(o, f);
       // A choice may round both of its sides.
       int64_t optional = 2 * required.optional.at(o, f);
-      CountRange range = {elements + uniform,
+      CountRange range = {elements + (isUniformKnown ? 0 : uniform),
                           elements + (uniform + optional) * width};
       bool isWidened =
           getBits(f) == 16 && (o == RoundingOp::div || o == RoundingOp::sqrt);
@@ -315,14 +320,13 @@ static void getExpected(const RequiredCounts &required, int64_t width,
   for (auto [sums, format] : {std::pair(required.sums, RoundingFormat::f64),
                               {required.singleSums, RoundingFormat::f32}}) {
     int64_t additions = sums * getSumAdditions(width);
-    int64_t shared =
-        format == RoundingFormat::f32 ? required.repeatedSums * (width - 1) : 0;
     expected[unsigned(RoundingOp::add)][unsigned(format)].add(
-        {additions - shared, additions});
+        {additions, additions});
   }
   int64_t additions = required.columnSums * getColumnAdditions(required, width);
+  additions += required.rowSums * getStepAdditions(width);
   expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f32)].add(
-      {additions, additions});
+      {additions - required.repeatedSums * (width - 1), additions});
 }
 
 static std::string print(const CountRange &range) {
@@ -370,11 +374,8 @@ static void compareSums(const EntryReader &reader, const CountRanges &expected,
     problems.push_back(*problem);
 }
 
-static void compareAll(const EntryReader &reader,
-                       const RequiredCounts &required, int64_t width,
+static void compareAll(const EntryReader &reader, const CountRanges &expected,
                        std::vector<std::string> &problems) {
-  CountRanges expected;
-  getExpected(required, width, expected);
   for (unsigned format = 0; format < RoundingCounts::numFormats; ++format)
     compareSums(reader, expected, format, problems);
   for (unsigned op = unsigned(RoundingOp::mul); op < RoundingCounts::numOps;
@@ -400,34 +401,109 @@ static llvm::Error makeError(StringRef kernel,
   return llvm::createStringError(text);
 }
 
-llvm::Error mlir::tandem::checkPTX(StringRef ptx, StringRef kernel,
-                                   const RequiredCounts &required,
+namespace {
+/// The entries of a PTX module, read.
+class PTXReader {
+public:
+  PTXReader(StringRef ptx, Chip chip, int64_t width)
+      : functions(readEntries(ptx)), width(width) {
+    for (const PTXFunction &function : functions) {
+      EntryReader &reader =
+          readers.emplace_back(function, chip.hasBF16Arithmetic());
+      reader.run();
+    }
+  }
+
+  /// What no kernel may contain.
+  std::vector<std::string> takeProblems() {
+    std::vector<std::string> problems;
+    for (EntryReader &reader : readers)
+      llvm::append_range(problems, reader.takeProblems());
+    return problems;
+  }
+
+  llvm::Error check(const PartRequirement &part,
+                    std::vector<std::string> &problems) const;
+  /// Checks the launch of several parts.
+  llvm::Error checkBands(llvm::ArrayRef<PartRequirement> parts,
+                         std::vector<std::string> &problems) const;
+
+private:
+  const EntryReader *find(const std::string &name) const {
+    for (auto [function, reader] : llvm::zip(functions, readers))
+      if (function.name == name)
+        return &reader;
+    return nullptr;
+  }
+  llvm::Error compare(const std::string &name, const CountRanges &expected,
+                      std::vector<std::string> &problems) const {
+    const EntryReader *entry = find(name);
+    if (!entry)
+      return llvm::createStringError("the PTX has no entry '" + name + "'");
+    compareAll(*entry, expected, problems);
+    return llvm::Error::success();
+  }
+
+  std::vector<PTXFunction> functions;
+  std::vector<EntryReader> readers;
+  int64_t width;
+};
+} // namespace
+
+llvm::Error PTXReader::check(const PartRequirement &part,
+                             std::vector<std::string> &problems) const {
+  if (const EntryReader *prologue = find(getPrologueName(part.name))) {
+    int64_t count = part.counts.prologueFMAs;
+    if (auto problem =
+            ::compare(prologue->get(RoundingOp::fma, RoundingFormat::f64),
+                      CountRange{count, count}, "fma f64 of the prologue"))
+      problems.push_back(*problem);
+  }
+  CountRanges expected;
+  addExpected(part.counts, width, /*isUniformKnown=*/false, expected);
+  return compare(getEntryName(part.name), expected, problems);
+}
+
+llvm::Error PTXReader::checkBands(llvm::ArrayRef<PartRequirement> parts,
+                                  std::vector<std::string> &problems) const {
+  CountRanges expected;
+  for (const PartRequirement &part : parts) {
+    addExpected(part.counts, width, /*isUniformKnown=*/true, expected);
+    int64_t joins = part.counts.rowSums;
+    expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f32)].add(
+        {joins, joins});
+  }
+  return compare(getEntryName(parts.front().name + "_bands"), expected,
+                 problems);
+}
+
+/// The parts of one launch, which begins with the first.
+static llvm::ArrayRef<PartRequirement>
+takeLaunch(llvm::ArrayRef<PartRequirement> parts) {
+  size_t count = 1;
+  while (count < parts.size() && parts[count].continues)
+    ++count;
+  return parts.take_front(count);
+}
+
+llvm::Error mlir::tandem::checkPTX(StringRef ptx,
+                                   llvm::ArrayRef<PartRequirement> parts,
                                    StringRef chipName, int64_t width) {
   std::optional<Chip> chip = Chip::parse(chipName);
   if (!chip)
     return llvm::createStringError("chip '" + chipName +
                                    "' is not written like sm_90");
-  bool hasEntry = false;
-  std::vector<std::string> problems;
-  for (const PTXFunction &function : readEntries(ptx)) {
-    EntryReader reader(function, chip->hasBF16Arithmetic());
-    reader.run();
-    llvm::append_range(problems, reader.takeProblems());
-    if (function.name == getEntryName(kernel)) {
-      hasEntry = true;
-      compareAll(reader, required, width, problems);
-    } else if (function.name == getPrologueName(kernel)) {
-      if (auto problem =
-              compare(reader.get(RoundingOp::fma, RoundingFormat::f64),
-                      CountRange{required.prologueFMAs, required.prologueFMAs},
-                      "fma f64 of the prologue"))
-        problems.push_back(*problem);
-    }
+  PTXReader reader(ptx, *chip, width);
+  std::vector<std::string> problems = reader.takeProblems();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (llvm::Error error = reader.check(parts[i], problems))
+      return error;
+    auto launch = takeLaunch(parts.drop_front(i));
+    if (launch.size() > 1 && !parts[i].continues)
+      if (llvm::Error error = reader.checkBands(launch, problems))
+        return error;
+    if (!problems.empty())
+      return makeError(parts[i].name, std::move(problems));
   }
-  if (!hasEntry)
-    return llvm::createStringError("the PTX has no entry '" +
-                                   getEntryName(kernel) + "'");
-  if (problems.empty())
-    return llvm::Error::success();
-  return makeError(kernel, std::move(problems));
+  return llvm::Error::success();
 }

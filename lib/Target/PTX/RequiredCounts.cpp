@@ -120,7 +120,7 @@ private:
       ++result.columnSums;
       return;
     }
-    ++result.singleSums;
+    ++(op.getScope() == Scope::row ? result.rowSums : result.singleSums);
     result.repeatedSums += !summed.insert(op.getValue()).second;
   }
 
@@ -207,18 +207,20 @@ static void addFloat8Lowering(OpPassManager &manager, Chip chip) {
   manager.addPass(createCSEPass());
 }
 
-llvm::Expected<RequiredCounts>
-mlir::tandem::countRequired(KernelOp kernel, llvm::StringRef chipName) {
+llvm::Expected<std::vector<PartRequirement>>
+mlir::tandem::countRequired(ModuleOp module, llvm::StringRef chipName) {
   std::optional<Chip> chip = Chip::parse(chipName);
   if (!chip)
     return llvm::createStringError("chip '" + chipName +
                                    "' is not written like sm_90");
-  OwningOpRef<ModuleOp> module = ModuleOp::create(kernel.getLoc());
-  module->push_back(kernel->clone());
-  PassManager manager(kernel.getContext());
+  OwningOpRef<ModuleOp> copy = module.clone();
+  PassManager manager(module.getContext());
   addFloat8Lowering(manager, *chip);
-  if (failed(manager.run(*module)))
-    return llvm::createStringError("cannot emulate the small floats of '" +
-                                   kernel.getSymName() + "'");
-  return BodyCounter().count(*module->getOps<KernelOp>().begin());
+  if (failed(manager.run(*copy)))
+    return llvm::createStringError("cannot emulate the kernels' small floats");
+  std::vector<PartRequirement> parts;
+  for (auto kernel : copy->getOps<KernelOp>())
+    parts.push_back({kernel.getSymName().str(), BodyCounter().count(kernel),
+                     bool(kernel.getContinues())});
+  return parts;
 }

@@ -154,39 +154,24 @@ static void buildPipelineForGPU(OpPassManager &manager) {
 // Translations
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// A kernel's name and arithmetic, which its lowering leaves behind.
-struct Requirement {
-  std::string name;
-  RequiredCounts counts;
-};
-} // namespace
-
-/// Of each part of the module's kernels.
-static FailureOr<std::vector<Requirement>> getRequirements(ModuleOp module) {
+/// The arithmetic of the kernels' parts, which lowering leaves behind.
+static FailureOr<std::vector<PartRequirement>>
+getRequirements(ModuleOp module) {
   PassManager manager(module.getContext());
   manager.addPass(createSplitPhases());
   if (failed(manager.run(module)))
     return failure();
-  std::vector<Requirement> requirements;
-  for (auto kernel : module.getOps<KernelOp>()) {
-    auto counts = countRequired(kernel, getOptions().chip);
-    if (!counts)
-      return report(module, counts.takeError());
-    requirements.push_back({kernel.getSymName().str(), *counts});
-  }
-  return requirements;
+  auto parts = countRequired(module, getOptions().chip);
+  if (!parts)
+    return report(module, parts.takeError());
+  return std::move(*parts);
 }
 
 static LogicalResult check(ModuleOp module, StringRef ptx,
-                           ArrayRef<Requirement> requirements) {
+                           ArrayRef<PartRequirement> parts) {
   TranslationOptions &options = getOptions();
-  for (const Requirement &requirement : requirements)
-    if (failed(
-            report(module, checkPTX(ptx, requirement.name, requirement.counts,
-                                    options.chip, options.getGPUWidth()))))
-      return failure();
-  return success();
+  return report(module,
+                checkPTX(ptx, parts, options.chip, options.getGPUWidth()));
 }
 
 static LogicalResult translateModuleToPTX(ModuleOp module, raw_ostream &os) {
@@ -262,8 +247,8 @@ static LogicalResult checkPTXFile(ModuleOp module, raw_ostream &os) {
            << options.ptx << "': " << file.getError().message();
   if (failed(check(module, (*file)->getBuffer(), *requirements)))
     return failure();
-  for (const Requirement &requirement : *requirements)
-    os << requirement.name << ": the PTX executes the kernel's arithmetic, "
+  for (const PartRequirement &part : *requirements)
+    os << part.name << ": the PTX executes the kernel's arithmetic, "
        << options.getGPUWidth() << " elements a step\n";
   return success();
 }

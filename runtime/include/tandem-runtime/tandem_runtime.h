@@ -201,6 +201,11 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 //   <entry>_row_totals, <entry>_column_totals
 //                        reductions along rows and columns, over the chunks of
 //                        rows and of columns
+//   <entry>_bands        the phase and those that continue it, over bands: the
+//                        records of tiles of all columns, through which a block
+//                        goes in tiles of 2048, each with the parts of rows
+//                        that begin num_rows entries behind the one before it;
+//                        reductions along rows are then complete
 
 /// Flag of a launch: a gradient held a NaN or an infinity. For kernels compiled
 /// to report it.
@@ -364,7 +369,8 @@ typedef struct tdm_kernel_desc {
   /// Of each phase, the early entries and then \c entry, whether it needs of
   /// what its launch has made before only what belongs to its own rows and
   /// blocks, so that the runtime may run it over some rows as soon as the phase
-  /// before it is through with them. NULL if none does.
+  /// before it is through with them. Both are over elements of a matrix. NULL
+  /// if none does.
   const uint32_t *continues;
 } tdm_kernel_desc;
 

@@ -76,13 +76,11 @@ private:
 } // namespace
 
 /// Makes the totals of one reduction from what the chunks have left.
-void CPUPlan::reduce(size_t index, bool isByRows) {
+void CPUPlan::reduce(size_t index) {
   const Reduction &reduction = kernel->reductions[index];
   if (reduction.isWithinMatrix())
     return layout.axisParts.reduce(index, reduction.kind, axisParts.data());
-  tdm_granularity per = kernel->phases[reduction.phase].per;
-  const ChunkTable &chunks =
-      isByRows && per == TDM_PER_ROW ? layout.bands : layout.chunks[per];
+  const ChunkTable &chunks = layout.chunks[kernel->phases[reduction.phase].per];
   size_t count = kernel->reductions.size();
   int64_t slots = kernel->slotsPerChunk(reduction.phase);
   Total all(reduction.kind);
@@ -99,14 +97,14 @@ void CPUPlan::reduce(size_t index, bool isByRows) {
       totals[tensor * count + index] = all.result();
 }
 
-void CPUPlan::reduceAll(Phases phases, bool isByRows) {
+void CPUPlan::reduceAll(Phases phases) {
   FloatEnvironment environment;
   for (size_t i = 0; i < kernel->reductions.size(); ++i) {
     const Reduction &reduction = kernel->reductions[i];
-    bool isKnown = isByRows && reduction.scope == TDM_SCOPE_ROW;
+    bool isKnown = phases.areByRows() && reduction.scope == TDM_SCOPE_ROW;
     if (reduction.phase >= phases.first && reduction.phase < phases.end &&
         !isKnown)
-      reduce(i, isByRows);
+      reduce(i);
   }
 }
 
@@ -150,15 +148,10 @@ void CPUPlan::runRange(const Phase &phase, int64_t begin, int64_t end,
 
 /// What the phases read of a band's rows stays in the thread's cache.
 void CPUPlan::runBand(Phases phases, int64_t band, uint32_t *flags) {
-  Chunk rows = layout.bands.chunk(band);
+  const Tile &rows = layout.bands.tile(band);
   auto [firstTile, endTile] = layout.chunks[TDM_PER_ELEMENT].tilesOf(rows);
   for (uint32_t number = phases.first; number < phases.end; ++number) {
-    const Phase &phase = kernel->phases[number];
-    if (phase.per == TDM_PER_ROW)
-      phase.entry(tensors.data(), layout.bands.data(), scalars.data(),
-                  workspace.data(), flags, band, band + 1);
-    else
-      runRange(phase, firstTile, endTile, flags);
+    runRange(kernel->phases[number], firstTile, endTile, flags);
     for (size_t i = 0; i < kernel->reductions.size(); ++i) {
       const Reduction &reduction = kernel->reductions[i];
       if (reduction.phase == number && reduction.scope == TDM_SCOPE_ROW)
@@ -183,14 +176,12 @@ int CPUPlan::run(const Phase &phase, int threads, uint32_t &flags) {
 
 int CPUPlan::runPhases(int threads, uint32_t &flags) {
   int participants = 1;
-  for (Phases phases{0, 0}; phases.first < kernel->phases.size();
-       phases.first = phases.end) {
-    phases.end = layout.runsByRows ? kernel->endOfLaunch(phases.first)
-                                   : phases.first + 1;
-    bool isByRows = phases.end > phases.first + 1;
-    participants = isByRows ? runByRows(phases, threads, flags)
-                            : run(kernel->phases[phases.first], threads, flags);
-    reduceAll(phases, isByRows);
+  for (Phases phases = launchFrom(0); phases.first < kernel->phases.size();
+       phases = launchFrom(phases.end)) {
+    participants = phases.areByRows()
+                       ? runByRows(phases, threads, flags)
+                       : run(kernel->phases[phases.first], threads, flags);
+    reduceAll(phases);
   }
   for (const Phase &commit : kernel->axisCommits)
     run(commit, threads, flags);

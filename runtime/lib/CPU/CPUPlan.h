@@ -31,14 +31,9 @@ private:
   tdm_status place(const Layout *next) override;
   Places getPlaces() override { return {totals.data(), axisParts.data()}; }
   int64_t enoughChunks() const override { return 64; }
-  bool canContinue() const override { return true; }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
 
-  /// Some phases that follow each other.
-  struct Phases {
-    uint32_t first, end;
-  };
   class ChunkLaunch;
   class BandLaunch;
 
@@ -51,8 +46,8 @@ private:
   void runRange(const Phase &phase, int64_t begin, int64_t end,
                 uint32_t *flags);
   /// Makes the totals of the reductions of phases, unless the bands have.
-  void reduceAll(Phases phases, bool isByRows);
-  void reduce(size_t reduction, bool isByRows);
+  void reduceAll(Phases phases);
+  void reduce(size_t reduction);
 
   std::vector<uint32_t> scalars;
   std::vector<uint64_t> workspace;

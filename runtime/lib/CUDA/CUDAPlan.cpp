@@ -40,6 +40,7 @@ size_t Tables::arrange(const Kernel &kernel, const TensorTable &table,
   headBytes = size;
   for (int per = 0; per < numGranularities; ++per)
     chunks[per] = add(layout.chunks[per].bytes());
+  bands = add(layout.bands.bytes());
   hostBytes = size;
   scalarRows = table.scalarRows();
   scalars = add(scalarRows * kernel.numScalars * sizeof(uint32_t));
@@ -52,7 +53,7 @@ size_t Tables::arrange(const Kernel &kernel, const TensorTable &table,
 void Tables::settle(DeviceMemory &&room) {
   memory = std::move(room);
   for (Address *address :
-       {&words, &tensors, &scalars, &workspace, &totals, &axisParts})
+       {&words, &tensors, &bands, &scalars, &workspace, &totals, &axisParts})
     *address += memory.address();
   for (Address &table : chunks)
     table += memory.address();
@@ -125,10 +126,12 @@ void CUDAPlan::writeHostPart(char *place, size_t bytes) const {
   };
   std::memset(place, 0, wordsBytes);
   write(tables.tensors, tensors.data(), tensors.bytes());
-  if (bytes == tables.hostBytes)
-    for (int per = 0; per < numGranularities; ++per)
-      write(tables.chunks[per], layout.chunks[per].data(),
-            layout.chunks[per].bytes());
+  if (bytes != tables.hostBytes)
+    return;
+  for (int per = 0; per < numGranularities; ++per)
+    write(tables.chunks[per], layout.chunks[per].data(),
+          layout.chunks[per].bytes());
+  write(tables.bands, layout.bands.data(), layout.bands.bytes());
 }
 
 tdm_status CUDAPlan::upload(Stream stream, bool isCapturing) {
@@ -217,11 +220,24 @@ tdm_status CUDAPlan::runTensors(const Part &part, int64_t perBlock,
              launch);
 }
 
-tdm_status CUDAPlan::runPhase(uint32_t phase, Launch launch) {
-  const PhaseParts &parts = code.phases[phase];
+tdm_status CUDAPlan::runPhases(Phases phases, Launch launch) {
+  const PhaseParts &parts = code.phases[phases.first];
+  int64_t bands = layout.bands.size();
   if (tdm_status status =
-          runChunks(parts.entry, kernel->phases[phase].per, launch))
+          phases.areByRows()
+              ? run(parts.bands, bands, bands, tables.bands, launch)
+              : runChunks(parts.entry, kernel->phases[phases.first].per,
+                          launch))
     return status;
+  for (uint32_t phase = phases.first; phase < phases.end; ++phase)
+    if (tdm_status status = runTotals(phase, phases.areByRows(), launch))
+      return status;
+  return TDM_OK;
+}
+
+tdm_status CUDAPlan::runTotals(uint32_t phase, bool areRowsKnown,
+                               Launch launch) {
+  const PhaseParts &parts = code.phases[phase];
   if (parts.totals.function)
     if (tdm_status status = runTensors(parts.totals, 1, launch))
       return status;
@@ -229,7 +245,7 @@ tdm_status CUDAPlan::runPhase(uint32_t phase, Launch launch) {
     if (tdm_status status =
             run(parts.model, 1, tensors.size(), tables.chunks[0], launch))
       return status;
-  if (parts.rowTotals.function)
+  if (parts.rowTotals.function && !areRowsKnown)
     if (tdm_status status = runChunks(parts.rowTotals, TDM_PER_ROW, launch))
       return status;
   if (parts.columnTotals.function)
@@ -353,8 +369,9 @@ tdm_status CUDAPlan::launchOn(const tdm_async_args &args) {
     return status;
   if (tdm_status status = runPrologue(args, launch))
     return status;
-  for (uint32_t phase = 0; phase < code.phases.size(); ++phase)
-    if (tdm_status status = runPhase(phase, launch))
+  for (Phases phases = launchFrom(0); phases.first < code.phases.size();
+       phases = launchFrom(phases.end))
+    if (tdm_status status = runPhases(phases, launch))
       return status;
   return runCommits(launch);
 }

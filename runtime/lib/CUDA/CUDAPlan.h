@@ -25,7 +25,7 @@ struct Tables {
   DeviceMemory memory;
   /// What the host writes comes first: the words of flags, the records of
   /// tensors, then of chunks.
-  Address words = 0, tensors = 0, chunks[numGranularities] = {};
+  Address words = 0, tensors = 0, chunks[numGranularities] = {}, bands = 0;
   /// The bytes of the host's part, and those of it in front of the chunks.
   size_t hostBytes = 0, headBytes = 0;
   Address scalars = 0, workspace = 0, totals = 0, axisParts = 0;
@@ -66,7 +66,6 @@ private:
   tdm_status replaceTables(const Layout &next);
   Places getPlaces() override;
   int64_t enoughChunks() const override;
-  bool canContinue() const override { return false; }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
 
@@ -81,7 +80,11 @@ private:
   tdm_status prepareFlags(const tdm_async_args &args, Launch &launch);
   tdm_status collectFlags(const tdm_async_args &args, Launch launch);
   tdm_status runPrologue(const tdm_async_args &args, Launch launch);
-  tdm_status runPhase(uint32_t phase, Launch launch);
+  /// Runs phases that are one launch.
+  tdm_status runPhases(Phases phases, Launch launch);
+  /// Makes the totals of a phase's reductions, but those of rows that are
+  /// known.
+  tdm_status runTotals(uint32_t phase, bool areRowsKnown, Launch launch);
   tdm_status runCommits(Launch launch);
   /// Runs a part over the chunks of a table, or over tensors.
   tdm_status runChunks(const Part &part, tdm_granularity per, Launch launch);

@@ -311,6 +311,11 @@ tdm_status Code::findParts(const Kernel &kernel, const tdm_cuda_code &code) {
       return status;
     if (tdm_status status = findTotals(kernel, i, entry))
       return status;
+    bool continues = i > 0 && code.phases[i].continues;
+    if (!continues && kernel.endOfLaunch(i) > i + 1)
+      if (tdm_status status = find(kernel, std::string(entry) + "_bands",
+                                   blockThreads, phases[i].bands))
+        return status;
   }
   commits.resize(code.num_commits);
   for (uint32_t i = 0; i < code.num_commits; ++i) {

@@ -28,9 +28,10 @@ struct Part {
   int64_t mostBlocks = 1;
 };
 
-/// A phase, and what makes the totals of its reductions.
+/// A phase, what makes the totals of its reductions, and the launch of it and
+/// those that continue it, if any do.
 struct PhaseParts {
-  Part entry, totals, model, rowTotals, columnTotals;
+  Part entry, totals, model, rowTotals, columnTotals, bands;
 };
 
 /// A part behind the last phase.

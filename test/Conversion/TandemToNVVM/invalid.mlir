@@ -57,3 +57,12 @@ tandem.kernel @narrow_group compute(<f32, f32>) width(4) tensors [#tandem.role<p
   %0 = tandem.reduce max %y group(256) : vector<4xi32>
   tandem.yield
 }
+
+// -----
+
+// expected-error @+1 {{continues a launch, but is behind no phase; leave out 'continues'}}
+tandem.kernel @behind_nothing compute(<f32, f32>) width(8) matrix continues tensors [] scalars [] prologue {
+  tandem.yield
+} body {
+  tandem.yield
+}

@@ -411,6 +411,19 @@ tandem.kernel @flat compute(<f32, f32>) tensors [#p] scalars [] prologue {
 #p = #tandem.role<param "p">
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 
+// expected-error @+1 {{continues a launch, which only a phase over the elements of a matrix does; leave out 'continues'}}
+tandem.kernel @of_rows compute(<f32, f32>) part(early) matrix per(row) continues tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
 // expected-error @+1 {{runs per row but is no matrix kernel}}
 tandem.kernel @flat compute(<f32, f32>) part(early) per(row) tensors [#p] scalars [] prologue {
   tandem.yield
@@ -694,7 +707,7 @@ tandem.kernel @kernel_c8_transposed compute(<f32, f32>) tensors [#tandem.role<ou
 
 !t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
 // expected-error @+1 {{'tandem.kernel' op stores input "x" as #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>, whose transposed copy is written for matrix products; only an output and what is saved have one}}
-tandem.kernel @kernel_c10 compute(<f32, f32>) matrix tensors [#tandem.role<input "x">] scalars [] prologue {
+tandem.kernel @kernel_c11 compute(<f32, f32>) matrix tensors [#tandem.role<input "x">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%x: !t):

@@ -73,7 +73,6 @@ tandem.kernel @means compute(<f32, f32>) matrix tensors [#p, #r, #c] scalars [] 
 // CHECK-NEXT:  }{{$}}
 // CHECK:       tandem.kernel @norm compute(<f32, f32>) reductions(2) matrix tensors
 // CHECK:         tandem.total[1] : f32
-// CHECK-NOT:     tandem.continues
 tandem.kernel @norm compute(<f32, f32>) matrix tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
@@ -113,12 +112,11 @@ tandem.kernel @element_in_row compute(<f32, f32>) matrix tensors [#p, #r] scalar
 // CHECK:       tandem.kernel @scales_phase0 {{.*}}part(early) reductions(2) matrix block(64) tensors
 // CHECK:         tandem.partial max %{{.+}}[0] over block : i32
 // CHECK:         tandem.partial max %{{.+}}[1] over row : i32
-// CHECK:       tandem.kernel @scales compute(<f32, f32>) reductions(2) matrix block(64) tensors
+// CHECK:       tandem.kernel @scales compute(<f32, f32>) reductions(2) matrix block(64) continues tensors
 // CHECK:         %[[BLOCK:.+]] = tandem.load_total[0] over block : i32
 // CHECK-NOT:     tandem.store_plane %{{.+}}, %arg0[1]
 // CHECK:         tandem.load_total[1] over row : i32
 // CHECK-NOT:     tandem.store_plane %{{.+}}, %arg1[1]
-// CHECK:         } attributes {tandem.continues}
 // CHECK:       tandem.kernel @scales_commit_rows {{.*}}part(commit) reductions(2) matrix block(64) per(row) tensors
 // CHECK:         %[[ROW:.+]] = tandem.load_total[1] over row : i32
 // CHECK-NEXT:    tandem.store_plane %[[ROW]], %arg1[1]
@@ -173,20 +171,20 @@ tandem.kernel @row_in_block compute(<f32, f32>) matrix block(64) tensors [#tande
 // CHECK-NEXT:    tandem.partial sum %{{.+}}[1] over column : f32
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
-// CHECK:       tandem.kernel @launches_phase1 {{.*}}part(early) reductions(4) matrix tensors
+// CHECK:       tandem.kernel @launches_phase1 {{.*}}part(early) reductions(4) matrix continues tensors
 // CHECK:         tandem.partial sum %{{.+}}[2] over column : f32
 // CHECK-NEXT:    tandem.yield
-// CHECK-NEXT:  } attributes {tandem.continues}
+// CHECK-NEXT:  }{{$}}
 // CHECK:       tandem.kernel @launches_phase2 {{.*}}part(early) reductions(4) matrix tensors
 // CHECK:         tandem.load_total[2] over column : f32
 // CHECK:         tandem.partial sum %{{.+}}[3] over row : f32
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
-// CHECK:       tandem.kernel @launches compute(<f32, f32>) reductions(4) matrix tensors
+// CHECK:       tandem.kernel @launches compute(<f32, f32>) reductions(4) matrix continues tensors
 // CHECK:         tandem.load_total[2] over column : f32
 // CHECK:         tandem.load_total[3] over row : f32
 // CHECK:         tandem.yield
-// CHECK-NEXT:  } attributes {tandem.continues}
+// CHECK-NEXT:  }{{$}}
 tandem.kernel @launches compute(<f32, f32>) matrix tensors [#tandem.role<param "p">, #tandem.role<state "c", per = column>] scalars [] prologue {
   tandem.yield
 } body {

@@ -116,6 +116,13 @@ class Tiles:
                 for r in range(0, rows, self.rows)
                 for c in range(0, columns, self.columns)]
 
+    def bands(self, tensors):
+        """The records of tiles that have whole rows."""
+        return [(index, r, min(r + self.rows, rows), 0, columns, 0,
+                 r // self.rows * columns)
+                for index, (rows, columns) in enumerate(t.shape for t in tensors)
+                if columns for r in range(0, rows, self.rows)]
+
     def counts(self, tensor):
         """Of how many tiles the parts of a row and those of a column are."""
         rows, columns = tensor.shape
@@ -185,18 +192,27 @@ def scalar_rows(kernel, rows):
     return slots
 
 
-def phase_names(kernel):
+#: What the launch of several phases runs over.
+BANDS = "bands"
+
+
+def phase_names(kernel, by_rows):
     """The kernels of a step in order: (name, what it runs over, or None: tensors)."""
+    continues = [*kernel._native.continues, False] if by_rows else [False] * (kernel.phases + 1)
     for phase, per in enumerate(kernel._native.phases):
         last = phase + 1 == kernel.phases
         name = f"tandem_{kernel.name}" + ("" if last else f"_phase{phase}")
-        yield name, Granularity(per)
+        if continues[phase + 1] and not continues[phase]:
+            yield name + "_bands", BANDS
+        elif not continues[phase]:
+            yield name, Granularity(per)
+        in_bands = continues[phase] or continues[phase + 1]
         own = {scope for _, scope, of in kernel.reductions if of == phase}
         if own & {"tensor", "model"}:
             yield name + "_totals", None
         if "model" in own:
             yield name + "_model", None
-        if "row" in own:
+        if "row" in own and not in_bands:
             yield name + "_row_totals", Granularity.ROW
         if "column" in own:
             yield name + "_column_totals", Granularity.COLUMN
@@ -211,22 +227,24 @@ def all_chunks(kernel, tensors, chunk_size, tiles):
         return {Granularity.ELEMENT: chunk_records(tensors, chunk_size)}
     # A chunk has whole groups.
     length, block = max(chunk_size, 256), kernel._native.block
-    return {Granularity.ELEMENT: tiles.records(tensors)} | {
+    return {Granularity.ELEMENT: tiles.records(tensors), BANDS: tiles.bands(tensors)} | {
         per: chunk_records(tensors, length, per, block)
         for per in (Granularity.ROW, Granularity.COLUMN, Granularity.BLOCK)}
 
 
 def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
-           chunk_range=None, tiles=Tiles(4, 256)):
+           chunk_range=None, tiles=Tiles(4, 256), by_rows=True):
     """Runs the prologue and the phases of a kernel; a :class:`Launched`.
 
     `rows` holds the scalars of each row by name; `chunk_range` restricts the
-    launch to some of the chunks.
+    launch to some of the chunks. With `by_rows`, phases that continue each other
+    are one launch; its tiles have 8 columns for each thread.
     """
     regions = Regions()
     if block := kernel._native.block:
         # A block is in one tile.
         tiles = Tiles(block, max(tiles.columns, block))
+    by_rows &= tiles.columns == 8 * threads
     chunks = all_chunks(kernel, tensors, chunk_size, tiles)
     elements = chunks[Granularity.ELEMENT]
     reductions = len(kernel.reductions)
@@ -242,7 +260,7 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
                   regions.add("flags", flags, True)]
     tables = {per: regions.table(f"chunks[{per}]", np.ravel(table), np.int64)
               for per, table in chunks.items()}
-    for name, per in phase_names(kernel):
+    for name, per in phase_names(kernel, by_rows):
         table = tables[per or Granularity.ELEMENT]
         work = [0, len(tensors)] if per is None else [0, len(chunks[per])]
         if per == Granularity.ELEMENT and chunk_range:

@@ -231,6 +231,16 @@ static LogicalResult verifyBlocks(KernelOp op) {
   return success();
 }
 
+/// (C10)
+static LogicalResult verifyContinuation(KernelOp op) {
+  bool isPossible = op.getMatrix() && op.getPer() == Granularity::element &&
+                    op.getPart() != KernelPart::commit;
+  if (op.getContinues() && !isPossible)
+    return op.emitOpError("continues a launch, which only a phase over the "
+                          "elements of a matrix does; leave out 'continues'");
+  return success();
+}
+
 /// (C8)
 static LogicalResult verifyMatrix(KernelOp op) {
   for (Operation &inner : op.getBodyBlock()) {
@@ -290,7 +300,7 @@ static LogicalResult verifyTensors(KernelOp op) {
                      ? ", which has a matrix's transpose"
                      : ", whose scales are those of a matrix's rows or blocks")
              << "; mark the kernel 'matrix' and the role per element";
-    // (C10)
+    // (C11)
     if (hasTranspose(stored.getStorage()) && !role.isDestination())
       return op.emitOpError("stores ")
              << stringifyRoleKind(role.getKind()) << " " << role.getName()
@@ -345,7 +355,8 @@ LogicalResult KernelOp::verifyRegions() {
   for (auto op : getBodyBlock().getOps<LoadTotalOp>())
     if (failed(verifyIndex(op)))
       return failure();
-  if (failed(verifyMatrix(*this)) || failed(verifyBlocks(*this)))
+  if (failed(verifyMatrix(*this)) || failed(verifyBlocks(*this)) ||
+      failed(verifyContinuation(*this)))
     return failure();
   // (C4)
   if (getWidth() < 1 || !llvm::isPowerOf2_64(getWidth()))

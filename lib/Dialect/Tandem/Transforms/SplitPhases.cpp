@@ -358,10 +358,12 @@ static bool readsBeyondRows(KernelOp phase,
   });
 }
 
-/// Marks the phases that can run in the launch of the one before them. Those
-/// over rows cannot: their own sums would be of other chunks.
-static void joinLaunches(ArrayRef<KernelOp> phases) {
+/// Marks the phases that can run in the launch of the one before them, and
+/// counts the launches. Phases over rows cannot: their own sums would be of
+/// other chunks.
+static unsigned joinLaunches(ArrayRef<KernelOp> phases) {
   bool wasAlongRows = false;
+  unsigned launches = 0;
   llvm::DenseSet<uint64_t> made;
   for (KernelOp phase : phases) {
     bool isAlongRows =
@@ -369,13 +371,15 @@ static void joinLaunches(ArrayRef<KernelOp> phases) {
     bool continues =
         wasAlongRows && isAlongRows && !readsBeyondRows(phase, made);
     if (continues)
-      phase->setAttr("tandem.continues", UnitAttr::get(phase.getContext()));
+      phase.setContinues(true);
     else
       made.clear();
+    launches += !continues;
     for (auto partial : phase.getBodyBlock().getOps<PartialOp>())
       made.insert(partial.getIndex());
     wasAlongRows = isAlongRows;
   }
+  return launches;
 }
 
 namespace {
@@ -412,7 +416,7 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
     builder.buildLast();
     phases.push_back(kernel);
     numPhases += phases.size();
-    joinLaunches(phases);
+    numLaunches += joinLaunches(phases);
     return success();
   }
 

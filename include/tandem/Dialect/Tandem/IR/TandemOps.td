@@ -283,7 +283,8 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     index of its own; (C7) each partial and total is one of the `reductions`;
     (C8) tensors, reductions, parts and scales per row, column or block belong to a
     `matrix` kernel, which has no metrics; (C9) a block is a power of two from 16 to 256,
-    and the storages' blocks are of that size; (C10) what has a transposed copy is an output
+    and the storages' blocks are of that size; (C10) a part that `continues` is a phase
+    over the elements of a `matrix` kernel; (C11) what has a transposed copy is an output
     or saved.
 
     A `matrix` kernel knows the rows and columns of its tensors: some have an entry
@@ -295,7 +296,9 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     ones (`early`), the last phase (`whole`, as is a kernel of one phase), and a
     program that runs once for each tensor and writes what its elements share
     (`commit`). A part `per(row)`, `per(column)` or `per(block)` runs once for each
-    of them.
+    of them. A phase that `continues` needs, of the reductions that the phases in front
+    of it make, only those of its own rows and blocks: it can go through some rows as
+    soon as they have, in one launch with them.
 
     Example:
 
@@ -326,12 +329,14 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
                        DefaultValuedAttr<I64Attr, "0">:$reductions,
                        UnitAttr:$matrix,
                        DefaultValuedAttr<I64Attr, "0">:$block,
-                       DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per);
+                       DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per,
+                       UnitAttr:$continues);
   let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `compute` `(` $compute `)` (`width` `(` $width^ `)`)?
     (`part` `(` $part^ `)`)? (`reductions` `(` $reductions^ `)`)?
-    (`matrix` $matrix^)? (`block` `(` $block^ `)`)? (`per` `(` $per^ `)`)? `tensors` $tensor_roles `scalars` $scalar_roles
+    (`matrix` $matrix^)? (`block` `(` $block^ `)`)? (`per` `(` $per^ `)`)?
+    (`continues` $continues^)? `tensors` $tensor_roles `scalars` $scalar_roles
     `prologue` $prologue `body` $body attr-dict-with-keyword
   }];
   let hasRegionVerifier = 1;

@@ -357,13 +357,16 @@ def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
     from phase to phase otherwise: a phase reads its planes again.
 
     In a matrix kernel, a phase over elements that needs of the reductions of its
-    launch only those of its own rows and blocks has the attribute `tandem.continues`: it
-    can run over some rows as soon as the phase before it has, in one launch with it.
+    launch only those of its own rows and blocks `continues` it: it can run over some
+    rows as soon as the phase before it has, in one launch with it.
 
     Example: `test/Dialect/Tandem/split-phases.mlir`, `split-matrices.mlir`
   }];
   let dependentDialects = ["::mlir::tandem::TandemDialect"];
-  let statistics = [Statistic<"numPhases", "phases", "Number of phases of kernels split">];
+  let statistics = [
+    Statistic<"numPhases", "phases", "Number of phases of kernels split">,
+    Statistic<"numLaunches", "launches", "Number of launches that these phases are">
+  ];
 }
 
 def Tabulate : Pass<"tandem-tabulate", "::mlir::ModuleOp"> {

@@ -1,0 +1,148 @@
+//===- KernelBuilder.h - Kernels as NVVM functions --------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the builder of a kernel's NVVM function.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_TANDEMTONVVM_KERNELBUILDER_H
+#define TANDEM_LIB_CONVERSION_TANDEMTONVVM_KERNELBUILDER_H
+
+#include "BlockReductions.h"
+#include "ColumnReductions.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Support/SequenceBuilder.h"
+
+namespace mlir::tandem {
+
+/// Threads per block that the generated kernels are launched with.
+constexpr int32_t blockSize = 256;
+
+/// Makes a function a kernel for blocks of so many threads.
+void markKernel(LLVM::LLVMFuncOp function, int32_t threads);
+
+/// A special register, as an i64.
+template <typename OpTy>
+Value readRegister(OpBuilder &builder, Location loc) {
+  Value word = OpTy::create(builder, loc, builder.getI32Type());
+  return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), word);
+}
+
+/// Builds a kernel whose blocks stride over chunks and whose threads take
+/// `width` consecutive elements a step.
+class NVVMKernelBuilder {
+public:
+  NVVMKernelBuilder(KernelOp kernel, OpBuilder &builder)
+      : kernel(kernel), builder(builder), launch(kernel, builder),
+        loc(kernel.getLoc()), width(kernel.getWidth()),
+        planes(launch.getPlanes()) {}
+
+  void build();
+
+  /// Takes a block through a band's tiles, and joins their parts of its rows;
+  /// the phase behind, unless there is none, may read what this one has left.
+  void buildBand(LLVM::LLVMFuncOp entry, Value bandIndex, bool isLast);
+
+private:
+  template <typename OpTy>
+  Value sreg() {
+    return readRegister<OpTy>(builder, loc);
+  }
+  /// The chunk's pointers in the global address space; whether all of them
+  /// allow the widest access.
+  Value prepareChunk(Chunk &chunk);
+  /// Prepares to build where the builder stands; `name` is that of the shared
+  /// memory.
+  void begin(StringRef name);
+  void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
+  /// A chunk of a matrix, row by row: the block's threads span its columns.
+  void buildTile(LLVM::LLVMFuncOp entry, const Chunk &tile);
+  /// The threads join the parts of a band's rows, if there are any.
+  bool joinRows(const Chunk &band);
+  /// A row of a tile; its results are those of the loop over rows.
+  SmallVector<Value> buildRow(const Chunk &tile, Value row, Value isGathered,
+                              ValueRange state);
+  /// The stores to transposed planes.
+  SmallVector<StorePlaneOp> getTransposedStores();
+  /// Whether a thread can gather the codes of several of a tile's rows and
+  /// write them at once.
+  Value canGather(const Chunk &tile);
+  /// Writes this thread's elements of a row to as many rows of the transposed
+  /// planes, or gathers them. The state has what is gathered, a vector for each
+  /// store; the result is that behind this row.
+  SmallVector<Value> storeTransposed(const Chunk &row, Value index,
+                                     Value isGathered, ValueRange state);
+  /// Writes each lane that exists to its column's place.
+  void storeLanes(const Chunk &row, Value index, unsigned plane, Value values);
+  void storeColumns(const Chunk &tile, ValueRange state);
+  void storeColumn(const Chunk &tile, Value index, PartialOp op, Value totals);
+  /// The threads of a block join what each has of it.
+  void storeBlock(const Chunk &tile, Value index, PartialOp op, Value total);
+  /// The first of this thread's columns.
+  Value getColumn(const Chunk &tile);
+  Value buildLoadTotal(const Chunk &chunk, Value index, LoadTotalOp op);
+  /// Builds the loop over a chunk's steps. Its results: for each raise whether
+  /// this thread's elements did; with reductions the number of steps, and this
+  /// thread's maxima and minima.
+  scf::ForOp buildSteps(const Chunk &chunk, Value isAligned);
+  void buildStep(const Chunk &chunk, Value index, Value isAligned);
+  /// What the loop carries from one step to the next.
+  SmallVector<Value> advanceState(const Chunk &chunk, ValueRange state);
+  void buildReductions(StringRef name);
+  /// Reduces this thread's lanes; those beyond the chunk's end take no part.
+  Value reduceExisting(const Chunk &chunk, Value index, Value value,
+                       ReduceKind kind);
+  void prepareReduced(const Chunk &chunk, Value index, Operation &op);
+  void storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
+                    ValueRange results);
+  /// A kernel that runs once for each tensor, a thread for each.
+  void buildCommit(LLVM::LLVMFuncOp entry);
+  /// ORs the flags that this thread raised into the launch's.
+  void storeFlags(LLVM::LLVMFuncOp entry, ValueRange raised);
+  Value toGlobal(Value pointer);
+  SmallVector<Value> buildLoads(const Chunk &chunk, Value index, Value isWide);
+  SmallVector<Value> loadWide(const Chunk &chunk, Value index);
+  SmallVector<Value> loadLanes(const Chunk &chunk, Value index);
+  void buildStores(const Chunk &chunk, Value index, Value isWide);
+  /// The result of a group, in all of its threads.
+  Value buildReduce(const Chunk &chunk, Value index, ReduceOp op);
+  /// The entries that groups share are written by their first threads.
+  void buildSharedStores(const Chunk &chunk, Value index);
+  unsigned planeOf(Operation *access);
+  int64_t getAlignment(unsigned plane) const;
+  Value laneExists(const Chunk &chunk, Value index, int64_t lane);
+
+  KernelOp kernel;
+  OpBuilder &builder;
+  LaunchBuilder launch;
+  Location loc;
+  int64_t width;
+  ArrayRef<LaunchBuilder::PlaneInfo> planes;
+  SmallVector<LoadPlaneOp> loads;
+  SmallVector<StorePlaneOp> stores;
+  SmallVector<RaiseOp> raises;
+  Value thread, threads;
+  /// Whether the threads of a warp meet in each step.
+  bool isCollective = false;
+  /// The metrics and partials, if there are any.
+  SmallVector<Operation *> reduced;
+  std::optional<BlockReductions> reductions;
+  /// The partials of columns.
+  std::optional<ColumnReductions> columns;
+  IRMapping mapping;
+  /// What a step computes: the sums' values; for each raise whether any lane
+  /// did; the largest or smallest of the lanes.
+  SmallVector<Value> summands, raisedByStep, extremes, ofColumns;
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_TANDEMTONVVM_KERNELBUILDER_H

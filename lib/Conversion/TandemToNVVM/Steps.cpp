@@ -1,0 +1,255 @@
+//===- Steps.cpp - What a thread does with its elements -------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements a step of a kernel: a thread loads, computes and stores
+// some consecutive elements.
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelBuilder.h"
+#include "WarpReduce.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+/// Bytes of the widest memory access.
+static constexpr int64_t accessBytes = 16;
+
+Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
+  SequenceBuilder b(builder, loc);
+  Value combined;
+  for (auto [pointer, plane] : llvm::zip(chunk.planes, planes)) {
+    if (!plane.isUsed())
+      continue;
+    pointer = toGlobal(pointer);
+    if (!plane.isStreamed())
+      continue;
+    Value address =
+        LLVM::PtrToIntOp::create(builder, loc, builder.getI64Type(), pointer);
+    combined = combined ? b.ori(combined, address) : address;
+  }
+  if (!combined)
+    return b.integer(builder.getI1Type(), true);
+  Value low = b.andi(combined, b.like(combined, accessBytes - 1));
+  Value offset = b.andi(chunk.begin, b.like(chunk.begin, width - 1));
+  Value misaligned = b.ori(low, offset);
+  return b.compare(arith::CmpIPredicate::eq, misaligned, b.like(misaligned, 0));
+}
+
+/// Whether a condition holds in any lane.
+static Value anyLane(SequenceBuilder &b, Value condition) {
+  return vector::ReductionOp::create(b.builder, b.loc,
+                                     vector::CombiningKind::OR, condition);
+}
+
+void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
+                                  Value isAligned) {
+  SequenceBuilder b(builder, loc);
+  Value isWhole = b.compare(arith::CmpIPredicate::sge, b.subi(chunk.end, index),
+                            launch.i64(width));
+  Value isWide = b.andi(isWhole, isAligned);
+  launch.mapShared(chunk, mapping);
+  SmallVector<Value> loaded = buildLoads(chunk, index, isWide);
+  for (auto [op, value] : llvm::zip(loads, loaded))
+    mapping.map(op.getResult(), value);
+  for (Operation &op : kernel.getBodyBlock().without_terminator()) {
+    if (isa<LoadPlaneOp, StorePlaneOp, TotalOp, SizeOp>(op))
+      continue;
+    auto partial = dyn_cast<PartialOp>(op);
+    if (auto total = dyn_cast<LoadTotalOp>(op)) {
+      mapping.map(total.getResult(), buildLoadTotal(chunk, index, total));
+    } else if (partial && partial.isDownColumns()) {
+      Value value = mapping.lookup(partial.getValue());
+      bool isBlock = partial.getScope() == Scope::block;
+      ofColumns.push_back(
+          isBlock ? reduceExisting(chunk, index, value, partial.getKind())
+                  : value);
+    } else if (isa<MetricOp, PartialOp>(op)) {
+      prepareReduced(chunk, index, op);
+    } else if (auto raise = dyn_cast<RaiseOp>(op)) {
+      raisedByStep.push_back(anyLane(b, mapping.lookup(raise.getCondition())));
+    } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
+      mapping.map(op.getResult(0), buildReduce(chunk, index, reduce));
+    } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {
+      RandomSource source = chunk.getRandomSource(b, draw, index, mapping);
+      Value bits = buildRandomBits(b, source, width);
+      mapping.map(draw.getResult(), b.resize(bits, builder.getI32Type()));
+    } else {
+      builder.clone(op, mapping);
+    }
+  }
+  buildStores(chunk, index, isWide);
+  buildSharedStores(chunk, index);
+}
+
+SmallVector<Value> NVVMKernelBuilder::buildLoads(const Chunk &chunk,
+                                                 Value index, Value isWide) {
+  if (loads.empty())
+    return {};
+  SmallVector<Type> types =
+      llvm::map_to_vector(loads, [](LoadPlaneOp op) { return op.getType(); });
+  auto branch = scf::IfOp::create(builder, loc, types, isWide,
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(builder, loc, loadWide(chunk, index));
+  builder.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(builder, loc, loadLanes(chunk, index));
+  return SmallVector<Value>(branch.getResults());
+}
+
+SmallVector<Value> NVVMKernelBuilder::loadWide(const Chunk &chunk,
+                                               Value index) {
+  return llvm::map_to_vector(loads, [&](LoadPlaneOp op) -> Value {
+    unsigned plane = planeOf(op);
+    return LLVM::LoadOp::create(builder, loc, op.getType(),
+                                launch.addressOf(chunk, plane, index),
+                                getAlignment(plane));
+  });
+}
+
+Value NVVMKernelBuilder::laneExists(const Chunk &chunk, Value index,
+                                    int64_t lane) {
+  SequenceBuilder b(builder, loc);
+  return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(lane)),
+                   chunk.end);
+}
+
+/// Element by element, each only if it exists.
+SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
+                                                Value index) {
+  SequenceBuilder b(builder, loc);
+  SmallVector<Value> vectors;
+  SmallVector<Type> types;
+  for (LoadPlaneOp op : loads) {
+    vectors.push_back(b.zero(op.getType()));
+    types.push_back(op.getType());
+  }
+  for (int64_t lane = 0; lane < width; ++lane) {
+    auto branch = scf::IfOp::create(builder, loc, types,
+                                    laneExists(chunk, index, lane), true);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(builder, loc, vectors);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    Value position = b.addi(index, launch.i64(lane));
+    for (auto [op, vector] : llvm::zip(loads, vectors)) {
+      unsigned plane = planeOf(op);
+      bool isShared = planes[plane].group > 1;
+      if (isShared && lane > 0)
+        continue;
+      Value element = LLVM::LoadOp::create(
+          builder, loc, getElementTypeOrSelf(op.getType()),
+          launch.addressOf(chunk, plane, position), planes[plane].bytes);
+      vector = isShared ? element
+                        : vector::InsertOp::create(builder, loc, element,
+                                                   vector, lane)
+                              .getResult();
+    }
+    scf::YieldOp::create(builder, loc, vectors);
+    vectors.assign(branch.getResults().begin(), branch.getResults().end());
+  }
+  return vectors;
+}
+
+void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
+                                    Value isWide) {
+  SequenceBuilder b(builder, loc);
+  auto branch = scf::IfOp::create(builder, loc, isWide, true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  for (StorePlaneOp op : stores) {
+    unsigned plane = planeOf(op);
+    if (planes[plane].isStreamed())
+      LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
+                            launch.addressOf(chunk, plane, index),
+                            getAlignment(plane));
+  }
+  builder.setInsertionPointToStart(branch.elseBlock());
+  for (int64_t lane = 0; lane < width; ++lane) {
+    auto exists =
+        scf::IfOp::create(builder, loc, laneExists(chunk, index, lane));
+    OpBuilder::InsertionGuard inner(builder);
+    builder.setInsertionPointToStart(exists.thenBlock());
+    Value position = b.addi(index, launch.i64(lane));
+    for (StorePlaneOp op : stores) {
+      unsigned plane = planeOf(op);
+      if (!planes[plane].isStreamed())
+        continue;
+      Value element = vector::ExtractOp::create(
+          builder, loc, mapping.lookup(op.getValue()), lane);
+      LLVM::StoreOp::create(builder, loc, element,
+                            launch.addressOf(chunk, plane, position),
+                            planes[plane].bytes);
+    }
+  }
+}
+
+int64_t NVVMKernelBuilder::getAlignment(unsigned plane) const {
+  int64_t elements = planes[plane].group > 1 ? 1 : width;
+  return std::min<int64_t>(accessBytes, elements * planes[plane].bytes);
+}
+
+void NVVMKernelBuilder::buildSharedStores(const Chunk &chunk, Value index) {
+  SequenceBuilder b(builder, loc);
+  for (StorePlaneOp op : stores) {
+    unsigned plane = planeOf(op);
+    if (planes[plane].group == 1)
+      continue;
+    Value inGroup = b.andi(index, launch.i64(planes[plane].group - 1));
+    Value isFirst = b.compare(arith::CmpIPredicate::eq, inGroup, launch.i64(0));
+    auto branch = scf::IfOp::create(
+        builder, loc, b.andi(isFirst, laneExists(chunk, index, 0)));
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
+                          launch.addressOf(chunk, plane, index),
+                          getAlignment(plane));
+  }
+}
+
+Value NVVMKernelBuilder::buildReduce(const Chunk &chunk, Value index,
+                                     ReduceOp op) {
+  SequenceBuilder b(builder, loc);
+  BlockReductions::Item item{op.getKind(), op.getType()};
+  Value value =
+      reduceExisting(chunk, index, mapping.lookup(op.getValue()), op.getKind());
+  return reduceLanes(
+      b, value, int64_t(op.getGroup()) / width,
+      [&](Value x, Value y) { return BlockReductions::join(b, item, x, y); });
+}
+
+Value NVVMKernelBuilder::reduceExisting(const Chunk &chunk, Value index,
+                                        Value value, ReduceKind kind) {
+  SequenceBuilder b(builder, loc);
+  bool isMax = kind == ReduceKind::max;
+  auto type = VectorType::get({width}, builder.getI64Type());
+  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
+  Value numbers = arith::ConstantOp::create(
+      builder, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lanes)));
+  Value limit =
+      vector::BroadcastOp::create(builder, loc, type, b.subi(chunk.end, index));
+  Value exists = b.compare(arith::CmpIPredicate::slt, numbers, limit);
+  value = b.select(exists, value, b.like(value, isMax ? 0 : ~uint64_t(0)));
+  return vector::ReductionOp::create(builder, loc,
+                                     isMax ? vector::CombiningKind::MAXUI
+                                           : vector::CombiningKind::MINUI,
+                                     value);
+}
+
+/// This thread's part of a metric or a partial.
+void NVVMKernelBuilder::prepareReduced(const Chunk &chunk, Value index,
+                                       Operation &op) {
+  SequenceBuilder b(builder, loc);
+  Value value = mapping.lookup(op.getOperand(0));
+  auto partial = dyn_cast<PartialOp>(op);
+  if (!partial || partial.getKind() == ReduceKind::sum)
+    summands.push_back(sumLanes(b, value, b.subi(chunk.end, index)));
+  else
+    extremes.push_back(reduceExisting(chunk, index, value, partial.getKind()));
+}
