@@ -39,6 +39,7 @@ cases += [("lamb", "collage-plus"), ("adafactor", "fp32"), ("adamw_clip", "coat"
 cases.append(("adamw", "e4m3-groups"))
 layers = ("rms_norm", "layer_norm", "gelu", "swiglu", "cross_entropy", "keep")
 cases += [(layer, recipe) for layer in layers for recipe in ("bf16", "coat")]
+cases += [(layer, "coat-fp8") for layer in ("rms_norm", "swiglu", "keep")]
 for graph, strategy in cases:
     try:
         kernels = [tandem.compile(graph, strategy, path=["benchmarks/gpu"],

@@ -33,7 +33,7 @@ instead. Every kernel's step is compared with the CPU's, all planes and all bits
 tensors of 0 to a million elements, most of them aligned as a single element only, and a step that is skipped. Then steps are measured
 over one tensor of 10^9 elements, or as many as fit, and over the 400 tensors of a GPT-2 with 102.6 million, both in one
 launch for each phase; what a step reads and writes is set beside a copy within the device's memory. The passes of
-[layers](Layers.md) are compared in the same way, under `bf16` and `coat`, and measured over rows of 4096. cuBLASLt's
+[layers](Layers.md) are compared in the same way, under `bf16` and `coat`, some under `coat-fp8`, and measured over rows of 4096. cuBLASLt's
 products of 8-bit floats are compared with sums in f64, and measured beside those of bf16.
 
 ## Goals
@@ -115,7 +115,7 @@ def layers(report: dict) -> str:
     ours = {kernel["kernel"]: kernel["times"][-1]["ms"] for kernel in report["kernels"]
             if kernel["times"] and "rows" in kernel["times"][-1]["of"]}
     rows = []
-    for recipe in ("bf16", "coat"):
+    for recipe in ("bf16", "coat", "coat-fp8"):
         for title, ms in ours.items():
             layer, _, under = title.partition(" under ")
             back = ours.get(f"{layer}_backward under {recipe}")

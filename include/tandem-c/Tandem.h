@@ -101,6 +101,8 @@ typedef struct TandemPlane {
   /// Consecutive rows of a matrix that share an entry; 1 but for whole tensors
   /// and blocks.
   int64_t rows;
+  /// Whether the array is the matrix's transpose.
+  bool isTransposed;
 } TandemPlane;
 
 /// One hyperparameter, an f64. A launch accepts

@@ -156,7 +156,8 @@ TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
           plane.isKept,
           plane.history,
           getGranularity(plane.per),
-          plane.group.rows};
+          plane.group.rows,
+          plane.isTransposed};
 }
 
 intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {

@@ -51,6 +51,8 @@ uint64_t BoundTensor::getNumEntries(const Plane &plane) const {
 uint64_t BoundTensor::getEntry(const Plane &plane, uint64_t element) const {
   if (plane.group.isTensor())
     return 0;
+  if (plane.isTransposed)
+    return element % columns * (numElements / columns) + element / columns;
   return element / columns / plane.group.rows *
              llvm::divideCeil(columns, plane.group.columns) +
          element % columns / plane.group.columns;
@@ -132,6 +134,10 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
   if (llvm::Error error = checkKnown(storage))
     return error;
   BoundTensor tensor{role, storage, storage.getPlanes(), {}};
+  // A copy that is only written is none of what a function reads.
+  if (!role.isDestination())
+    llvm::erase_if(tensor.planes,
+                   [](const Plane &plane) { return plane.isTransposed; });
   for (const Plane &plane : tensor.planes) {
     std::string name = planeName(role, plane);
     if (llvm::Error error =
@@ -188,6 +194,8 @@ llvm::Error Binder::measure(const BoundTensor &matrix) {
                        "' belongs to a matrix, but its array has no rows and "
                        "columns; pass one of two dimensions");
     uint64_t rows = data->shape[0], columns = data->shape[1];
+    if (plane.isTransposed)
+      std::swap(rows, columns);
     if (measuredBy.empty()) {
       measuredBy = name;
       bound.rows = rows, bound.columns = columns;
@@ -195,9 +203,10 @@ llvm::Error Binder::measure(const BoundTensor &matrix) {
     }
     if (rows != bound.rows || columns != bound.columns)
       return makeError(llvm::formatv(
-          "plane '{0}' is a matrix of {1} x {2}, but '{3}' is one of {4} x "
-          "{5}; all matrices have one shape",
-          name, rows, columns, measuredBy, bound.rows, bound.columns));
+          "plane '{0}' is {6} of {1} x {2}, but '{3}' is one of {4} x {5}; "
+          "all matrices have one shape",
+          name, rows, columns, measuredBy, bound.rows, bound.columns,
+          plane.isTransposed ? "the transpose of a matrix" : "a matrix"));
   }
   return llvm::Error::success();
 }

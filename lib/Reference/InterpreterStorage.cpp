@@ -269,6 +269,8 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
     codes.push_back(bits);
     if (hasRange)
       codes.push_back(context.exponent);
+    if (storage.getTransposed())
+      codes.push_back(codes.front());
     tensor.write(element, codes);
   }
   if (storage.getHistory())

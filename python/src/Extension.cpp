@@ -159,14 +159,15 @@ public:
   Kernel &operator=(const Kernel &) = delete;
 
   /// (name, role, kind, type, bits, read, written, visible, group, kept,
-  /// history, per, rows) per plane.
+  /// history, per, rows, transposed) per plane.
   nb::list planes() const {
     nb::list result;
     for (intptr_t i = 0; i < tandemKernelGetNumPlanes(kernel); ++i) {
       TandemPlane p = tandemKernelGetPlane(kernel, i);
       result.append(nb::make_tuple(p.name, p.role, int(p.kind), p.type, p.bits,
                                    p.isRead, p.isWritten, p.isVisible, p.group,
-                                   p.isKept, p.history, int(p.per), p.rows));
+                                   p.isKept, p.history, int(p.per), p.rows,
+                                   p.isTransposed));
     }
     return result;
   }

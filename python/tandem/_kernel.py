@@ -64,6 +64,7 @@ class Plane:
     #: what the tensor has entries for; rows and columns in kernels of matrices
     per: Granularity = Granularity.ELEMENT
     rows: int = 1  #: rows of a matrix that share an entry, more than one in blocks
+    transposed: bool = False  #: whether the array is the matrix's transpose
 
     def entries(self, columns: int, rows: int = 1) -> int:
         """The length of the array for a matrix, or a tensor of so many elements.
@@ -138,7 +139,8 @@ class Kernel:
     for a kernel compiled for a chip such as "sm_90", arrays on one GPU (DLPack or
     ``__cuda_array_interface__``), named as in :attr:`planes`, of one size (those of scales have an entry for
     each group of elements, :meth:`Plane.entries`). A kernel of matrices takes
-    arrays with two dimensions, and what it keeps per row or column with one. 8- and 16-bit planes also
+    arrays with two dimensions, transposed copies with theirs the other way around, and
+    what it keeps per row or column with one. 8- and 16-bit planes also
     take integers of that width, so that NumPy arrays, which lack bfloat16 and
     8-bit floats, can hold them.
     """
@@ -148,8 +150,8 @@ class Kernel:
         self.strategy = strategy
         self.target = target
         self.planes = [
-            Plane(name, role, RoleKind(kind), *rest, Granularity(per), rows)
-            for name, role, kind, *rest, per, rows in native.planes
+            Plane(name, role, RoleKind(kind), *rest, Granularity(per), rows, transposed)
+            for name, role, kind, *rest, per, rows, transposed in native.planes
         ]
         #: Hyperparameters and their defaults (None: must be given).
         self.hypers: dict[str, float | None] = dict(native.hypers)
@@ -216,7 +218,8 @@ class Kernel:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
             several = f" x {plane.history}" if plane.history else ""
             shared = "" if plane.sets_size else f" for {plane.shared_by}"
-            lines.append(f"  {access} {plane.name}: {plane.type}{several}{shared}")
+            turned = ", transposed" if plane.transposed else ""
+            lines.append(f"  {access} {plane.name}: {plane.type}{several}{shared}{turned}")
         for name, default in self.hypers.items():
             given = "" if default is None else f" = {default:g}"
             lines.append(f"     {name}: f64{given}")
@@ -378,7 +381,7 @@ class Kernel:
 
     def _shape(self, plane: Plane, array: object, writes: bool,
                matrix: bool) -> tuple[int, int]:
-        """Rows and columns of an array with an entry for each element."""
+        """Rows and columns of the matrix of an array with an entry for each element."""
         _, count, shape = _address(plane, array, writes)
         if not matrix:
             return 1, count
@@ -387,7 +390,7 @@ class Kernel:
                 f"array {plane.name!r} has {len(shape)} dimensions; {self._title} "
                 "updates matrices, so pass one with two (array.reshape(len(array), -1))"
             )
-        return tuple(shape)
+        return tuple(reversed(shape) if plane.transposed else shape)
 
     def __repr__(self) -> str:
         return (

@@ -131,7 +131,8 @@ static tdm_plane_desc decode(const package::Plane &plane) {
 
 static tdm_plane_info decodeInfo(const package::Plane &plane) {
   return {plane.role()->c_str(), static_cast<tdm_role>(plane.kind()),
-          plane.type()->c_str(), plane.visible(), plane.kept()};
+          plane.type()->c_str(), plane.visible(),
+          plane.kept(),          plane.transposed()};
 }
 
 static tdm_hyper_desc decode(const package::Hyper &hyper) {

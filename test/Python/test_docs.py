@@ -95,7 +95,7 @@ def test_layer_of_ones_own(tmp_path):
     torch = pytest.importorskip("torch")
     from tandem.torch._function import LayerFunction
     from tandem.torch._layer import compiled
-    recipe, _, layer = blocks("docs/Layers.md", "mlir")
+    recipe, *_, layer = blocks("docs/Layers.md", "mlir")
     (tmp_path / "coat-64.mlir").write_text(recipe)
     x = torch.randn(5, 100, dtype=torch.float64, requires_grad=True)
     narrow = x.detach().float().requires_grad_()
@@ -108,14 +108,15 @@ def test_layer_of_ones_own(tmp_path):
         "y.saved": 8, "y.saved.scale": 16, "sum": 32}
 
 
-def test_flow_of_ones_own(tmp_path):
-    """The recipe of docs/Layers.md that stores what goes between layers."""
+@pytest.mark.parametrize(("index", "name"), ((1, "flow"), (2, "fp8")))
+def test_flow_of_ones_own(tmp_path, index, name):
+    """The recipes of docs/Layers.md that store what goes between layers."""
     torch = pytest.importorskip("torch")
     import tandem.torch
-    (tmp_path / "my-flow.mlir").write_text(blocks("docs/Layers.md", "mlir")[1])
+    (tmp_path / f"my-{name}.mlir").write_text(blocks("docs/Layers.md", "mlir")[index])
     x = torch.randn(6, 32)
-    mine = tandem.torch.nn.silu(x, recipe="my-flow", path=(tmp_path,))
-    built_in = tandem.torch.nn.silu(x, recipe="coat-flow")
+    mine = tandem.torch.nn.silu(x, recipe=f"my-{name}", path=(tmp_path,))
+    built_in = tandem.torch.nn.silu(x, recipe=f"coat-{name}")
     assert mine.storage == built_in.storage and torch.equal(mine.decode(), built_in.decode())
 
 

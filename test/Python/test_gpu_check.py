@@ -58,7 +58,8 @@ def test_kernels_are_compared_bit_for_bit(program, tmp_path):
 
 def test_layers_are_compared(program, tmp_path):
     packages = []
-    for layer, recipe in [("rms_norm", "coat"), ("cross_entropy", "coat"), ("keep", "bf16")]:
+    for layer, recipe in [("rms_norm", "coat"), ("cross_entropy", "coat"), ("keep", "bf16"),
+                          ("swiglu", "coat-fp8")]:
         packages.append(tmp_path / f"{layer}.tdm")
         tandem.save(packages[-1], [tandem.compile(layer, recipe, function=function)
                                    for function in (layer, f"{layer}_backward")],
@@ -66,7 +67,7 @@ def test_layers_are_compared(program, tmp_path):
     report = tmp_path / "report.json"
     done = run(program, "--cpu", f"--json={report}", *packages)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 of 6 kernels leave the CPU's bits" in done.stdout
+    assert "8 of 8 kernels leave the CPU's bits" in done.stdout
     assert [k["kernel"] for k in json.loads(report.read_text())["kernels"]][:2] == [
         "rms_norm under coat", "rms_norm_backward under coat"]
 

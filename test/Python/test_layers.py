@@ -84,7 +84,8 @@ def planes_for(kernel, shape, kind, rng):
         else:
             planes[plane.name] = np.zeros(count, dtype)
         if plane.sets_size:
-            planes[plane.name] = planes[plane.name].reshape(shape)
+            planes[plane.name] = planes[plane.name].reshape(
+                shape[::-1] if plane.transposed else shape)
     return planes
 
 
@@ -176,7 +177,7 @@ def test_long_rows(layer, shape):
 
 
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
-@pytest.mark.parametrize("recipe", ("bf16", "coat", "coat-flow", "mxfp8", "te-delayed"))
+@pytest.mark.parametrize("recipe", ("bf16", "coat", "coat-flow", "coat-fp8", "mxfp8", "te-delayed"))
 @pytest.mark.parametrize("layer", LAYERS)
 def test_ptx_against_cpu(layer, recipe, chip):
     for seed, shape in enumerate(((1, 1), (3, 17), (5, 300), (6, 512))):

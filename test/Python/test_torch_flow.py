@@ -158,6 +158,40 @@ def test_a_residual_stream_that_is_stored(tmp_path):
     assert relative(x.grad, want[0]) < 0.1 and relative(residual.grad, want[1]) < 0.1
 
 
+def test_transposed_copies():
+    """Layers and PyTorch's products read the rows alone; nothing but the copies is new."""
+    results = []
+    for recipe in ("coat-flow", "coat-fp8"):
+        torch.manual_seed(7)
+        x, first, second = torch.randn(9, 64, requires_grad=True), nn.Linear(
+            64, 48, recipe=recipe), nn.Linear(48, 17, recipe=recipe)
+        y = nn.rms_norm(x * 1, torch.ones(64), 1e-6, recipe=recipe)
+        h = first(y)
+        seen = []
+        h.register_hook(seen.append)
+        z = second(nn.silu(h, recipe=recipe))
+        again = nn.rms_norm(y, torch.ones(64), 1e-6, recipe="coat")
+        (z.square().sum() + again.sum()).backward()
+        results.append([y.decode(), z, seen[0].decode(), x.grad, first.weight.grad,
+                        second.weight.grad, again])
+    assert all(map(torch.equal, *results))
+    assert y.storage == f"{E4M3[:-1]}, transposed = true>"
+    assert seen[0].storage == f"{E5M2[:-1]}, transposed = true>"
+    for stored, columns in ((y, 64), (y.view(3, 3, 64), 64), (seen[0], 48)):
+        codes, turned = stored.planes[""].view(9, columns), stored.planes[".transposed"]
+        assert torch.equal(turned.view(columns, 9), codes.t())
+
+
+def test_linear_layers_keep_codes_in_rows_for_pytorchs_products():
+    _, _, y = normed("coat-fp8")
+    layer = nn.Linear(64, 32, bias=False, recipe="coat-fp8")
+    count, _ = kept_bytes(lambda: layer(y))
+    assert count == y.numel() + 4 + layer.weight.numel() * 4
+    coat = nn.Linear(64, 32, bias=False, recipe="coat")
+    count, _ = kept_bytes(lambda: coat(y))
+    assert count == y.numel() + 4 + layer.weight.numel() * 4
+
+
 def test_an_input_is_read_as_another_recipe_stored_it(tmp_path):
     """A recipe takes what comes, whatever it would have stored itself."""
     _, _, y = normed()
@@ -184,18 +218,19 @@ def test_histories_of_outputs(tmp_path):
 
 @pytest.mark.parametrize("recompute", (False, True))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
-def test_gated_blocks(recompute, dtype):
+@pytest.mark.parametrize("recipe", ("coat-flow", "coat-fp8"))
+def test_gated_blocks(recipe, recompute, dtype):
     def block():
         torch.manual_seed(4)
         parts = [torch.nn.Linear(48, 80), torch.nn.Linear(48, 80), torch.nn.Linear(80, 48)]
-        mlp = nn.GatedMLP(*parts, nn.SwiGLU(recipe="coat-flow"), recompute=recompute)
+        mlp = nn.GatedMLP(*parts, nn.SwiGLU(recipe=recipe), recompute=recompute)
         return torch.nn.Sequential(torch.nn.RMSNorm(48), mlp).to(dtype)
 
     ours, theirs = block(), block().double()
     del theirs[1].act
     theirs[1].act = lambda gate, up: torch.nn.functional.silu(gate) * up
     theirs[1].recompute = False
-    tandem.torch.compress_activations(ours, "coat-flow")
+    tandem.torch.compress_activations(ours, recipe)
     x = torch.randn(2, 7, 48, generator=torch.Generator().manual_seed(5)).to(dtype)
     got, want = ours(x), theirs(x.double())
     assert got.dtype is dtype and relative(got, want) < 0.06
@@ -227,10 +262,11 @@ def test_checkpoints_and_autocast():
         assert type(model(x)) is torch.Tensor
 
 
-def test_empty_and_single_rows():
+@pytest.mark.parametrize("recipe", ("coat-flow", "coat-fp8"))
+def test_empty_and_single_rows(recipe):
     for shape in ((0, 16), (1, 16), (16,)):
         x = torch.randn(shape, requires_grad=True)
-        y = nn.silu(x * 1, recipe="coat-flow")
+        y = nn.silu(x * 1, recipe=recipe)
         assert isinstance(y, StoredTensor) and y.shape == shape
-        nn.Linear(16, 3, recipe="coat-flow")(y).sum().backward()
+        nn.Linear(16, 3, recipe=recipe)(y).sum().backward()
         assert x.grad.shape == shape

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 import tandem.torch
 from support import fake_gpu
 from support.torch_on_gpu import TorchGPU
-from tandem.torch import _layer, _products, nn
+from tandem.torch import _keeper, _layer, _products, nn
 
 _LIBRARY = fake_gpu._LIBRARY.with_name("libtandem_fake_cublaslt.so")
 
@@ -58,7 +58,7 @@ def step(layer, x, seed=3):
 
 def values(x, code):
     """What the CPU's codes of a matrix stand for, in f64."""
-    codes, scale = _products.quantize(x.detach(), code)
+    codes, scale, _ = _products.quantize(x.detach(), code)
     kind = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}[code]
     return codes.view(kind).double() * scale.double()
 
@@ -84,7 +84,7 @@ def assert_close(got, want):
 
 
 @pytest.mark.parametrize("bias", (True, False))
-@pytest.mark.parametrize("recipe", ("coat", "te-current"))
+@pytest.mark.parametrize("recipe", ("coat", "te-current", "coat-fp8"))
 def test_a_step(gpu, products, recipe, bias):
     layer, x = make(recipe=recipe, bias=bias), input_of()
     with gpu.holds_torch():
@@ -104,24 +104,47 @@ def test_batches_and_autocast(gpu, products):
     assert_close(got, expected(layer, x, dy))
 
 
-def test_codes_of_layers_in_front(gpu, products, monkeypatch):
-    """Under coat-flow a product reads the codes that an activation has written, and the
-    gradient's on its way back: only what comes from elsewhere is quantized."""
-    quantized = []
-    run = _layer.Pass.run
+@pytest.fixture
+def quantized(monkeypatch):
+    """The shapes of what kernels have gone over only to quantize it."""
+    shapes, run = [], _layer.Pass.run
 
     def counted(self, shape, tensors, hypers=()):
         if self.kernel.name == "keep" and any(p.written for p in self.kernel.planes):
-            quantized.append(shape)
+            shapes.append(shape)
         run(self, shape, tensors, hypers)
 
     monkeypatch.setattr(_layer.Pass, "run", counted)
-    layers = torch.nn.Sequential(make(64, 96, recipe="coat-flow"), nn.SiLU(recipe="coat-flow"),
-                                 make(96, 48, recipe="coat-flow"))
+    return shapes
+
+
+@pytest.fixture
+def turned(monkeypatch):
+    """The shapes of what PyTorch has transposed."""
+    shapes, t = [], torch.Tensor.t
+
+    def counted(self):
+        shapes.append(tuple(self.shape))
+        return t(self)
+
+    monkeypatch.setattr(torch.Tensor, "t", counted)
+    return shapes
+
+
+@pytest.mark.parametrize("recipe", ("coat-flow", "coat-fp8"))
+def test_codes_of_layers_in_front(gpu, products, quantized, turned, recipe):
+    """A product reads the codes that an activation has written, and the gradient's on its
+    way back: only what comes from elsewhere is quantized. Under coat-fp8 the same kernels
+    write transposed codes."""
+    layers = torch.nn.Sequential(make(64, 96, recipe=recipe), nn.SiLU(recipe=recipe),
+                                 make(96, 48, recipe=recipe))
     x = input_of(16)
     with gpu.holds_torch():
         got, dy = step(layers, x)
     assert products() == 6
+    # What goes into the second product, the gradient from behind it, and the first input,
+    # which another kernel makes codes of.
+    assert sorted(turned) == ([] if recipe == "coat-fp8" else [(16, 64), (16, 96), (16, 96)])
     # The first input, two weights and the last gradient.
     assert sorted(quantized) == [(16, 48), (16, 64), (48, 96), (96, 64)]
     exact = torch.nn.functional.linear(x, layers[0].weight, layers[0].bias)
@@ -171,9 +194,9 @@ def test_elsewhere_products_are_pytorchs(gpu, products):
 def test_weights_are_coded_once(gpu, monkeypatch):
     coded = []
 
-    def quantize(x, code):
+    def quantize(x, code, copy):
         coded.append(code)
-        return plain(x, code)
+        return plain(x, code, copy)
 
     plain = _products.quantize
     monkeypatch.setattr(_products, "quantize", quantize)
@@ -188,12 +211,41 @@ def test_weights_are_coded_once(gpu, monkeypatch):
     assert coded == 2 * ["f8E4M3FN"]
 
 
-def test_one_input_is_kept_once(gpu):
-    layers, x = [make() for _ in range(2)], input_of()
+@pytest.mark.parametrize("recipe", ("coat", "coat-fp8"))
+def test_one_input_is_kept_once(gpu, quantized, recipe):
+    layers, x = [make(recipe=recipe) for _ in range(3)], input_of()
     with gpu.holds_torch():
         ys = [layer(x) for layer in layers]
-        saved = [y.grad_fn.saved_tensors[0].data_ptr() for y in ys]
-    assert saved[0] == saved[1]
+        saved = [[s for s in y.grad_fn.saved_tensors if s is not None] for y in ys]
+    assert len({s[0].data_ptr() for s in saved}) == 1
+    assert quantized.count((32, 64)) == 1
+
+
+def test_only_what_is_multiplied_is_kept(gpu):
+    """Of x the transposed codes, of the weight too; nothing for gradients that nobody
+    wants."""
+    layer, x = make(recipe="coat-fp8", bias=False), input_of()
+    with gpu.holds_torch():
+        rows, scale, turned, weight, _ = layer(x).grad_fn.saved_tensors
+        assert rows is None and turned.shape == (64, 32) and weight.shape == (64, 48)
+        plain = _products.quantize(x.detach(), "f8E4M3FN")
+        assert torch.equal(turned.t(), plain.rows) and torch.equal(scale, plain.scale)
+        saved = layer(x.detach()).grad_fn.saved_tensors
+        assert [s is None for s in saved] == [True, False, False, True, True]
+        layer.weight.requires_grad_(False)
+        saved = layer(x).grad_fn.saved_tensors
+        assert [s is None for s in saved] == [True, True, True, False, False]
+
+
+def test_codes_do_not_outlive_their_tensor(gpu):
+    """Those in rows wait for other products of the same input, and for nothing else."""
+    layer, x = make(recipe="coat-fp8"), input_of()
+    with gpu.holds_torch():
+        y = layer(x)
+        waiting = _keeper.KEEPER._last.kept[3]
+        assert len(waiting) == 1
+        del x, y
+    assert not waiting
 
 
 def test_a_graph(gpu, products, monkeypatch):
@@ -222,13 +274,17 @@ def test_a_graph(gpu, products, monkeypatch):
         assert torch.equal(y, layer(x))
 
 
-def test_models(gpu, products):
+@pytest.mark.parametrize("recipe", ("coat", "coat-fp8"))
+def test_models(gpu, products, quantized, turned, recipe):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.RMSNorm(64), torch.nn.Linear(64, 32)).bfloat16()
-    tandem.torch.compress_activations(model, products="fp8")
+    tandem.torch.compress_activations(model, recipe, products="fp8")
     with gpu.holds_torch():
         model(input_of()).float().sum().backward()
     assert products() == 3 and all(p.grad is not None for p in model.parameters())
+    # The weight and the gradient; what comes from the norm has been quantized there.
+    assert quantized == [(32, 64), (32, 32)]
+    assert turned == ([] if recipe == "coat-fp8" else [(32, 64)])
 
 
 def test_refusals(gpu, monkeypatch):

@@ -151,10 +151,12 @@ public:
     /// What the tensor has entries for, and which of them share one.
     Granularity per;
     Group ownGroup;
+    /// Whether a column's entries are consecutive.
+    bool isTransposed;
 
     bool isUsed() const { return isRead || isWritten; }
-    /// Whether each element has an entry of its own.
-    bool isStreamed() const { return isUsed() && group == 1; }
+    /// Whether consecutive elements have consecutive entries.
+    bool isStreamed() const { return isUsed() && group == 1 && !isTransposed; }
   };
   ArrayRef<PlaneInfo> getPlanes();
   /// Position of an access's plane among all planes.

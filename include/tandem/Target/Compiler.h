@@ -48,6 +48,8 @@ struct KernelSignature {
     int64_t history;
     /// What the tensor has entries for: elements, rows or columns.
     Granularity per;
+    /// Whether the array is the matrix's transpose.
+    bool isTransposed;
 
     /// Who shares an entry: "each 128", "the tensor", "each row", "each
     /// 128x128".

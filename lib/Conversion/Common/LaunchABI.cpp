@@ -192,7 +192,7 @@ Value LaunchBuilder::getRowOffset(const PlaneInfo &plane, const Chunk &tile,
   Group group = plane.ownGroup;
   if (group.isTensor() || plane.per == Granularity::column)
     return {};
-  if (group.isRow())
+  if (group.isRow() || plane.isTransposed)
     return b.muli(row, i64(plane.bytes));
   unsigned shift = llvm::Log2_64(group.columns);
   if (plane.per == Granularity::row)
@@ -382,7 +382,8 @@ void LaunchBuilder::findPlanes() {
       Type bits = getBitsType(plane.elementType);
       planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, false, false,
                         kernel.getSharing(i, plane),
-                        kernel.getTensorRole(i).getPer(), plane.group});
+                        kernel.getTensorRole(i).getPer(), plane.group,
+                        plane.isTransposed});
     }
   for (Operation &op : kernel.getBodyBlock())
     if (auto load = dyn_cast<LoadPlaneOp>(op))
@@ -402,6 +403,8 @@ Value LaunchBuilder::addressOf(const Chunk &chunk, unsigned plane,
                                Value element) {
   SequenceBuilder b(builder, loc);
   const PlaneInfo &info = getPlanes()[plane];
+  if (info.isTransposed)
+    element = b.muli(element, chunk.rows);
   Value entry =
       info.group > 1 ? b.shr(element, llvm::Log2_64(info.group)) : element;
   return advance(chunk.planes[plane], entry, info.bytes);

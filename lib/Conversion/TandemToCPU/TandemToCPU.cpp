@@ -16,6 +16,7 @@
 #include "Schedule.h"
 #include "Stages.h"
 #include "Tables.h"
+#include "TransposedStore.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Conversion/TreeSum.h"
@@ -82,6 +83,7 @@ private:
   void buildBody(StageBlock &block, bool isShared = false);
   void buildOperation(StageBlock &block, Operation *op);
   void buildReduce(StageBlock &block, ReduceOp op);
+  void buildStore(StageBlock &block, StorePlaneOp op);
   /// ORs the flags whose conditions held anywhere into the thread's.
   void storeFlag(LLVM::LLVMFuncOp entry, RaiseOp op, Value condition);
   /// The value that a carried operation starts from in a chunk.
@@ -158,7 +160,7 @@ void CPUKernelBuilder::createScratch() {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   for (const auto &plane : planes)
     scratch.push_back(
-        plane.isStreamed()
+        plane.isStreamed() || plane.isTransposed
             ? LLVM::AllocaOp::create(builder, loc, pointer,
                                      VectorType::get({width}, plane.bits),
                                      launch.i64(1), /*alignment=*/64)
@@ -657,9 +659,7 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
     define(LLVM::LoadOp::create(builder, loc, load.getType(),
                                 block.pointers[plane], planes[plane].bytes));
   } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
-    unsigned plane = launch.getPlaneIndex(store.getTensor(), store.getPlane());
-    LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
-                          block.pointers[plane], planes[plane].bytes);
+    buildStore(block, store);
   } else if (auto total = dyn_cast<LoadTotalOp>(op)) {
     buildLoadTotal(block, total);
   } else if (columns.contains(op)) {
@@ -699,6 +699,18 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
     if (stages.isKept(result))
       LLVM::StoreOp::create(builder, loc, mapping.lookup(result),
                             getKeptSlot(block, result));
+}
+
+void CPUKernelBuilder::buildStore(StageBlock &block, StorePlaneOp op) {
+  SequenceBuilder b(builder, loc);
+  unsigned plane = launch.getPlaneIndex(op.getTensor(), op.getPlane());
+  Value value = block.mapping.lookup(op.getValue());
+  if (planes[plane].isTransposed && width > 1)
+    storeTransposed(b, launch, block.chunk, plane, block.index, value,
+                    scratch[plane]);
+  else
+    LLVM::StoreOp::create(builder, loc, value, block.pointers[plane],
+                          planes[plane].bytes);
 }
 
 void CPUKernelBuilder::provide(StageBlock &block, Value value) {

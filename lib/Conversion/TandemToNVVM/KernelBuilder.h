@@ -68,7 +68,20 @@ private:
   /// The threads join the parts of a band's rows, if there are any.
   bool joinRows(const Chunk &band);
   /// A row of a tile; its results are those of the loop over rows.
-  SmallVector<Value> buildRow(const Chunk &tile, Value row, ValueRange state);
+  SmallVector<Value> buildRow(const Chunk &tile, Value row, Value isGathered,
+                              ValueRange state);
+  /// The stores to transposed planes.
+  SmallVector<StorePlaneOp> getTransposedStores();
+  /// Whether a thread can gather the codes of several of a tile's rows and
+  /// write them at once.
+  Value canGather(const Chunk &tile);
+  /// Writes this thread's elements of a row to as many rows of the transposed
+  /// planes, or gathers them. The state has what is gathered, a vector for each
+  /// store; the result is that behind this row.
+  SmallVector<Value> storeTransposed(const Chunk &row, Value index,
+                                     Value isGathered, ValueRange state);
+  /// Writes each lane that exists to its column's place.
+  void storeLanes(const Chunk &row, Value index, unsigned plane, Value values);
   void storeColumns(const Chunk &tile, ValueRange state);
   void storeColumn(const Chunk &tile, Value index, PartialOp op, Value totals);
   /// The threads of a block join what each has of it.

@@ -27,7 +27,7 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
     if (!plane.isUsed())
       continue;
     pointer = toGlobal(pointer);
-    if (plane.group > 1)
+    if (!plane.isStreamed())
       continue;
     Value address =
         LLVM::PtrToIntOp::create(builder, loc, builder.getI64Type(), pointer);
@@ -165,7 +165,7 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
   builder.setInsertionPointToStart(branch.thenBlock());
   for (StorePlaneOp op : stores) {
     unsigned plane = planeOf(op);
-    if (planes[plane].group == 1)
+    if (planes[plane].isStreamed())
       LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
                             launch.addressOf(chunk, plane, index),
                             getAlignment(plane));
@@ -179,7 +179,7 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
     Value position = b.addi(index, launch.i64(lane));
     for (StorePlaneOp op : stores) {
       unsigned plane = planeOf(op);
-      if (planes[plane].group > 1)
+      if (!planes[plane].isStreamed())
         continue;
       Value element = vector::ExtractOp::create(
           builder, loc, mapping.lookup(op.getValue()), lane);

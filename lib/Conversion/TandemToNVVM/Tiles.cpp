@@ -68,17 +68,23 @@ void NVVMKernelBuilder::buildTile(LLVM::LLVMFuncOp entry, const Chunk &tile) {
   SequenceBuilder b(builder, loc);
   SmallVector<Value> initial(raises.size(),
                              b.integer(builder.getI1Type(), false));
+  size_t numGathered = getTransposedStores().size();
+  initial.append(numGathered,
+                 b.zero(VectorType::get({width}, builder.getI64Type())));
   llvm::append_range(initial, columns->getInitial(b));
+  Value isGathered = numGathered ? canGather(tile) : Value();
   auto rows = scf::ForOp::create(
       builder, loc, tile.firstRow, tile.endRow, launch.i64(1), initial,
       [&](OpBuilder &, Location, Value row, ValueRange state) {
-        scf::YieldOp::create(builder, loc, buildRow(tile, row, state));
+        scf::YieldOp::create(builder, loc,
+                             buildRow(tile, row, isGathered, state));
       });
   storeFlags(entry, rows.getResults().take_front(raises.size()));
-  storeColumns(tile, rows.getResults().drop_front(raises.size()));
+  storeColumns(tile, rows.getResults().drop_front(raises.size() + numGathered));
 }
 
 SmallVector<Value> NVVMKernelBuilder::buildRow(const Chunk &tile, Value row,
+                                               Value isGathered,
                                                ValueRange state) {
   SequenceBuilder b(builder, loc);
   Chunk chunk = launch.getRow(tile, row);
@@ -94,7 +100,9 @@ SmallVector<Value> NVVMKernelBuilder::buildRow(const Chunk &tile, Value row,
   SmallVector<Value> next;
   for (auto [before, raised] : llvm::zip(state, raisedByStep))
     next.push_back(b.ori(before, raised));
-  llvm::append_range(next, columns->add(b, state.drop_front(raises.size()),
+  llvm::append_range(next, storeTransposed(chunk, getColumn(tile), isGathered,
+                                           state.drop_front(raises.size())));
+  llvm::append_range(next, columns->add(b, state.drop_front(next.size()),
                                         ofColumns, b.subi(row, tile.firstRow)));
   return next;
 }

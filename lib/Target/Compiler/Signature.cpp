@@ -81,7 +81,8 @@ static void addPlanes(KernelOp kernel, unsigned tensor,
         {name + plane.suffix, name, role.getKind(), print(plane.elementType),
          plane.elementType.getIntOrFloatBitWidth(), role.readsPlane(plane),
          role.writesPlane(plane), storage.getVisiblePlane() == index,
-         plane.group, plane.isKept, plane.history, role.getPer()});
+         plane.group, plane.isKept, plane.history, role.getPer(),
+         plane.isTransposed});
   }
 }
 

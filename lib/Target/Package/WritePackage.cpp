@@ -52,6 +52,7 @@ packPlane(const tdm_plane_desc &desc,
   plane->type = entry.type;
   plane->visible = entry.isVisible;
   plane->kept = entry.isKept;
+  plane->transposed = entry.isTransposed;
   plane->rows = desc.rows;
   return plane;
 }

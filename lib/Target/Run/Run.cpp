@@ -32,6 +32,8 @@ void mlir::tandem::printSignature(const KernelSignature &signature,
       os << " x " << plane.history;
     if (!(plane.group == Group()) || plane.per != Granularity::element)
       os << " for " << plane.getSharers();
+    if (plane.isTransposed)
+      os << ", transposed";
     os << "\n";
   }
   for (const auto &hyper : signature.hypers) {

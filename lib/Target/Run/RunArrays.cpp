@@ -200,6 +200,8 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
                 signature.getTitle() + Twine(" updates matrices"));
   int64_t height = signature.isMatrix ? array.shape[0] : 1;
   int64_t width = signature.isMatrix ? array.shape[1] : array.getNumElements();
+  if (plane.isTransposed)
+    std::swap(height, width);
   if (rows < 0) {
     rows = height;
     columns = width;
@@ -207,7 +209,8 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
   }
   if (height != rows || width != columns)
     return fail(name,
-                "has " + describe(height, width) + ", '" + sizedBy + "' has " +
+                (plane.isTransposed ? "is the transpose of " : "has ") +
+                    describe(height, width) + ", '" + sizedBy + "' has " +
                     describe(rows, columns),
                 "all arrays must have one size");
   return llvm::Error::success();
@@ -305,6 +308,8 @@ llvm::Error RunArrays::create(const PlaneEntry &plane) {
   auto shape = model.shape;
   if (!setsSize(plane))
     shape = {plane.getNumEntries(rows, columns)};
+  else if (plane.isTransposed)
+    shape = {columns, rows};
   auto array = Array::create(getFileType(plane), shape);
   if (!array)
     return array.takeError();

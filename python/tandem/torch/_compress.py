@@ -153,7 +153,8 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
     over them, a byte for each element less under ``coat`` (docs/Activations.md).
 
     With ``products="fp8"`` linear layers multiply 8-bit floats where they can, see
-    :class:`tandem.torch.nn.Linear`.
+    :class:`tandem.torch.nn.Linear`. The recipe for them is "coat-fp8", under which norms and
+    activations write their codes as such products take them.
 
     Returns:
         what was swapped, and what was left alone and why.

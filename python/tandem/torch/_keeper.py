@@ -69,33 +69,50 @@ class Keeper:
 
     def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
         """The planes that the backward pass needs, and the rows and columns."""
-        shape, key = rows_of(x), (layer, *_key(x))
+        planes = self.planes(layer, state, x, copies=False)
+        role = layer.backward.roles(RoleKind.RESTORED)[0]
+        return [planes[name.removeprefix(role)] for name in layer.restored], rows_of(x)
+
+    def planes(self, layer: Layer, state: dict, x: torch.Tensor,
+               copies: bool = True) -> dict[str, torch.Tensor]:
+        """The same by what follows the tensor's name in theirs, and with ``copies`` a
+        transposed one where the recipe has it."""
+        shape, key = rows_of(x), (layer, copies, *_key(x))
         if kept := self._take(layer, x) or self._find(x, key):
-            return kept, shape
+            return kept
         planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
         planes |= planes_of({"x": x})
         layer.forward.run(shape, planes)
-        kept = [planes[name] for name in layer.restored]
-        # Autograd alone decides how long they live.
-        self._last.kept = weakref.ref(x), key, [weakref.ref(plane) for plane in kept]
-        return kept, shape
+        role = layer.backward.roles(RoleKind.RESTORED)[0]
+        names = [*layer.restored, *([f"{role}.transposed"] if copies else [])]
+        kept = {name.removeprefix(role): planes[name] for name in names if name in planes}
+        self._remember(x, key, kept)
+        return kept
 
-    def _take(self, layer: Layer, x: torch.Tensor) -> list | None:
+    def _take(self, layer: Layer, x: torch.Tensor) -> dict[str, torch.Tensor] | None:
         """What the kernel that made the tensor has kept of it."""
         offer = self._offered.get(x)
         if offer is None or offer.key != _key(x) or (
-                layer.backward.storages.get("kept") != offer.storage):
+                layer.forward.storages.get("kept") != offer.storage):
             return None
         offer.taken = True
-        return [offer.planes[name.removeprefix("kept")] for name in layer.restored]
+        return offer.planes
 
-    def _find(self, x: torch.Tensor, key: tuple) -> list | None:
+    def _remember(self, x: torch.Tensor, key: tuple, kept: dict[str, torch.Tensor]) -> None:
+        """Notes what is kept of the last tensor. Autograd alone decides how long that
+        lives, but where it needs one of two copies the other one waits for the next
+        product of this tensor."""
+        waiting = [kept[""]] if ".transposed" in kept else []
+        planes = {suffix: weakref.ref(plane) for suffix, plane in kept.items()}
+        self._last.kept = weakref.ref(x, lambda _: waiting.clear()), key, planes, waiting
+
+    def _find(self, x: torch.Tensor, key: tuple) -> dict[str, torch.Tensor] | None:
         """What is kept of the tensor, if it is the last one and unchanged."""
-        last, known, planes = getattr(self._last, "kept", (None, None, ()))
+        last, known, planes, _ = getattr(self._last, "kept", (None, None, {}, None))
         if last is None or last() is not x or known != key:
             return None
-        alive = [plane() for plane in planes]
-        return None if any(plane is None for plane in alive) else alive
+        alive = {suffix: plane() for suffix, plane in planes.items()}
+        return None if any(plane is None for plane in alive.values()) else alive
 
 
 KEEPER = Keeper()

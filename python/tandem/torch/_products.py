@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import atexit
 import functools
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 import tandem
 from tandem import _tandem
-from tandem._kernel import Plane, RoleKind
+from tandem._kernel import RoleKind
 from tandem.torch._layer import EDGES, Layer, Pass
-from tandem.torch._stored import StoredTensor, decoded, place_of
+from tandem.torch._stored import StoredTensor, decoded, place_of, rows_of
 
 #: What a linear layer's products can be of.
 KINDS = ("bf16", "fp8")
@@ -23,16 +25,15 @@ _FACTORS = {"f8E4M3FN": 0, "f8E5M2": 1}
 _WORKSPACE, _ALIGNED, _MULTIPLE = 32 << 20, 256, 16
 
 
-def kept_planes(layer: Layer) -> tuple[Plane, Plane]:
-    """The codes and the scale by which a layer's recipe keeps a product's input."""
+def check_recipe(layer: Layer) -> None:
+    """Refuses a recipe that does not keep a product's input as products take it."""
     planes = layer.saved
-    codes = [p for p in planes if p.sets_size and p.type == "f8E4M3FN"]
-    scales = [p for p in planes if p.is_whole_tensor and p.type == "f32"]
-    if not codes or not scales:
+    has_codes = any(p.sets_size and p.type == "f8E4M3FN" for p in planes)
+    has_scale = any(p.is_whole_tensor and p.type == "f32" for p in planes)
+    if not has_codes or not has_scale:
         raise ValueError(
             f"products='fp8' takes a recipe that keeps inputs of linear layers in E4M3 with "
-            f"an f32 scale for the tensor, such as 'coat'; that of {layer.name} does not")
-    return codes[0], scales[0]
+            f"an f32 scale for the tensor, such as 'coat-fp8'; that of {layer.name} does not")
 
 
 def can_multiply(x: torch.Tensor, weight: torch.Tensor) -> bool:
@@ -49,7 +50,8 @@ def can_multiply(x: torch.Tensor, weight: torch.Tensor) -> bool:
 # Codes
 #===------------------------------------------------------------------------===#
 
-_STORAGE = "#tandem.scaled<#scaled.float<{code}>, group = tensor, scale = f32>"
+_STORAGE = "#tandem.scaled<#scaled.float<{code}>, group = tensor, scale = f32{copy}>"
+_COPY = ", transposed = true"
 
 _RECIPE = """
 tandem.strategy @quantize compute(<f32, f32>) {{
@@ -60,38 +62,64 @@ tandem.strategy @quantize compute(<f32, f32>) {{
 """
 
 
+class Codes(NamedTuple):
+    """A matrix in 8 bits."""
+
+    rows: torch.Tensor
+    scale: torch.Tensor
+    #: The codes of the transpose, in rows, where the kernel has written them too.
+    turned: torch.Tensor | None
+
+    @staticmethod
+    def of(planes: Mapping[str, torch.Tensor], shape: tuple[int, int]) -> Codes:
+        """Planes by what follows the tensor's name in theirs."""
+        turned = planes.get(".transposed")
+        return Codes(planes[""].view(shape), planes[".scale"],
+                     None if turned is None else turned.view(shape[::-1]))
+
+    @property
+    def transposed(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Codes of the transpose and the scale: cuBLASLt's products sum along the rows of
+        both factors."""
+        turned = self.rows.t().contiguous() if self.turned is None else self.turned
+        return turned, self.scale
+
+
 @functools.lru_cache(maxsize=None)
-def _quantizer(code: str, dtype: torch.dtype, target: str) -> Pass:
-    """What writes codes and a scale of a matrix."""
-    text = _tandem.layers()["keep"] + _RECIPE.format(input=EDGES[dtype], code=code)
-    return Pass(tandem.compile(text, "quantize", target, function="keep"))
+def _quantizer(code: str, copy: bool, dtype: torch.dtype, target: str) -> Pass:
+    """What writes codes and a scale of a matrix, and a transposed copy."""
+    recipe = _RECIPE.format(input=EDGES[dtype], code=code, copy=_COPY if copy else "")
+    return Pass(tandem.compile(_tandem.layers()["keep"] + recipe, "quantize", target,
+                               function="keep"))
 
 
-def quantize(x: torch.Tensor, code: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The codes of a matrix, and the scale that they share; a layer may have stored it so."""
-    if isinstance(x, StoredTensor) and x.storage == _STORAGE.format(code=code):
-        return x.planes[""].view(x.shape), x.planes[".scale"]
-    x = decoded(x)
-    step, x = _quantizer(code, x.dtype, place_of(x).target), x.contiguous()
-    planes = step.allocate(tuple(x.shape), x, (RoleKind.SAVED,))
-    step.run(tuple(x.shape), {"x": x} | planes)
-    return planes["kept"].view(x.shape), planes["kept.scale"]
+def quantize(x: torch.Tensor, code: str, copy: bool = False) -> Codes:
+    """The codes of a matrix, and the scale that they share, with a transposed ``copy`` if
+    one is wanted; a layer may have stored it so."""
+    shape, plain = rows_of(x), _STORAGE.format(code=code, copy="")
+    if isinstance(x, StoredTensor) and x.storage.replace(_COPY, "") == plain:
+        return Codes.of(x.planes, shape)
+    x = decoded(x).contiguous()
+    step = _quantizer(code, copy, x.dtype, place_of(x).target)
+    planes = step.allocate(shape, x, (RoleKind.SAVED,))
+    step.run(shape, {"x": x} | planes)
+    return Codes.of({name.removeprefix("kept"): p for name, p in planes.items()}, shape)
 
 
 #: Of each weight, what its codes were made of, and they.
 _weights = WeakTensorKeyDictionary()
 
 
-def quantized_weight(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
     """The same of a weight, once as long as it does not change; a graph makes them
     whenever it runs."""
     place = place_of(weight)
     if place.is_capturing:
-        return quantize(weight, "f8E4M3FN")
+        return quantize(weight, "f8E4M3FN", copy)
     key = weight._version, weight.data_ptr(), place, place.stream
     known, codes = _weights.get(weight, (None, None))
-    if known != key:
-        codes = quantize(weight, "f8E4M3FN")
+    if known != key or (copy and codes.turned is None):
+        codes = quantize(weight, "f8E4M3FN", copy)
         _weights[weight] = key, codes
     return codes
 
@@ -126,40 +154,39 @@ def multiply(x: tuple, w: tuple, bias: torch.Tensor | None = None, *, of: str = 
     return y
 
 
-def _turned(codes: torch.Tensor) -> torch.Tensor:
-    """The transpose, in rows: cuBLASLt's products sum along the rows of both factors."""
-    return codes.t().contiguous()
-
-
 class FP8Linear(torch.autograd.Function):
-    """A linear layer: ``apply(codes, scale, x, weight, bias)``, where codes and scale are
-    what is kept of x. Gradients go into products in E5M2."""
+    """A linear layer: ``apply(kept, x, weight, bias)``, where ``kept`` has the codes of x.
+    Gradients go into products in E5M2."""
 
     @staticmethod
-    def forward(ctx, codes, scale, x, weight, bias):
-        codes_of_weight = quantized_weight(weight)
-        ctx.save_for_backward(codes, scale, *codes_of_weight)
+    def forward(ctx, kept: Codes, x, weight, bias):
+        needs_x, needs_weight = ctx.needs_input_grad[1:3]
+        codes = quantized_weight(weight, copy=needs_x)
+        # Of each factor, only what the backward pass multiplies.
+        saved = kept if needs_weight else Codes(None, None, None)
+        if saved.turned is not None:
+            saved = saved._replace(rows=None)
+        ctx.save_for_backward(*saved, *(codes.transposed if needs_x else (None, None)))
         ctx.types = weight.dtype, None if bias is None else bias.dtype
         if bias is not None:
             # At an address that cuBLASLt takes.
             bias = bias.detach().to(torch.bfloat16, copy=True).contiguous()
-        y = multiply((codes.view(-1, x.shape[-1]), scale), codes_of_weight, bias, fast=True)
+        y = multiply(kept[:2], codes[:2], bias, fast=True)
         return y.view(*x.shape[:-1], weight.shape[0])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
-        codes, scale, weight, weight_scale = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[2:]
-        rows = dy.reshape(-1, dy.shape[-1])
-        grad, grad_scale = quantize(rows, "f8E5M2")
+        *kept, weight, weight_scale = ctx.saved_tensors
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[1:]
+        grad = quantize(dy, "f8E5M2", copy=needs_weight)
         dx = dweight = dbias = None
         if needs_x:
-            dx = multiply((grad, grad_scale), (_turned(weight), weight_scale), of="f8E5M2")
+            dx = multiply(grad[:2], (weight, weight_scale), of="f8E5M2")
             dx = dx.view(*dy.shape[:-1], -1)
         if needs_weight:
-            x = _turned(codes.view(rows.shape[0], -1)), scale
-            dweight = multiply((_turned(grad), grad_scale), x, of="f8E5M2").to(ctx.types[0])
+            dweight = multiply(grad.transposed, Codes(*kept).transposed, of="f8E5M2")
+            dweight = dweight.to(ctx.types[0])
         if needs_bias:
-            dbias = rows.sum(0).to(ctx.types[1])
-        return None, None, dx, dweight, dbias
+            dbias = decoded(dy).reshape(-1, dy.shape[-1]).sum(0).to(ctx.types[1])
+        return None, dx, dweight, dbias

@@ -252,7 +252,7 @@ def _fp8_layer(products: str, recipe: str, path: Path, x: torch.Tensor,
     """Whether products are those of 8-bit floats, which the recipe must then suit."""
     if products not in _products.KINDS:
         raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
-    _products.kept_planes(_layer("keep", recipe, path, x=x))
+    _products.check_recipe(_layer("keep", recipe, path, x=x))
     return _products.can_multiply(x, weight)
 
 
@@ -260,10 +260,8 @@ def _fp8_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
                 path: Path, state: dict | None) -> torch.Tensor:
     layer = _layer("keep", recipe, path, x=x)
     with torch.no_grad():
-        planes, _ = KEEPER.keep(layer, _state(layer, state, x), x)
-    kept = dict(zip(layer.restored, planes, strict=True))
-    codes, scale = (kept[plane.name] for plane in _products.kept_planes(layer))
-    return _products.FP8Linear.apply(codes, scale, x, weight, bias)
+        planes = KEEPER.planes(layer, _state(layer, state, x), x)
+    return _products.FP8Linear.apply(_products.Codes.of(planes, rows_of(x)), x, weight, bias)
 
 
 def gated_linear(

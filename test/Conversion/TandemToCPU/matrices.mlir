@@ -127,3 +127,30 @@ tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(16) part(commit) r
   tandem.store_plane %0, %p[1] : vector<16xi32>, !b
   tandem.yield
 }
+
+!t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
+
+// A row is a column of the transpose: the row's number moves the plane's pointer, and a
+// column's place is as many times the number of rows. A block goes there one by one,
+// those behind the last column not at all.
+// CHECK-LABEL: llvm.func @tandem_transposed(
+// CHECK:         %[[SCRATCH:.+]] = llvm.alloca %{{.+}} x vector<4xi8>
+// CHECK:         scf.for
+// CHECK:           scf.for %[[ROW:.+]] = %{{.+}} to %{{.+}} step
+// CHECK:             arith.muli %[[ROW]], %{{.+}} : i64
+// CHECK:             scf.for %[[COLUMN:.+]] = %{{.+}} to %{{.+}} step
+// CHECK:             llvm.store %{{.+}}, %[[SCRATCH]] {alignment = 1 : i64} : vector<4xi8>
+// CHECK:             %[[COUNT:.+]] = arith.minsi
+// CHECK:             scf.for %[[LANE:.+]] = %{{.+}} to %[[COUNT]] step
+// CHECK:               %[[PLACE:.+]] = arith.addi %[[COLUMN]], %[[LANE]] : i64
+// CHECK:               arith.muli %[[PLACE]], %{{.+}} : i64
+// CHECK:               llvm.store %{{.+}}, %{{.+}} : i8, !llvm.ptr
+tandem.kernel @transposed compute(<f32, f32>) width(4) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%x: !m, %y: !t):
+  %0 = tandem.load_plane %x[0] : !m -> vector<4xi32>
+  %1 = arith.trunci %0 : vector<4xi32> to vector<4xi8>
+  tandem.store_plane %1, %y[2] : vector<4xi8>, !t
+  tandem.yield
+}

@@ -82,3 +82,37 @@ tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(8) part(commit) re
   tandem.store_plane %0, %p[1] : vector<8xi32>, !b
   tandem.yield
 }
+
+!t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
+
+// A row is a column of the transpose. Where the tile's rows are whole eights at aligned
+// addresses, each of a thread's columns gathers the codes of eight rows in 64 bits, and
+// they are written with the last of these rows; elsewhere each code by itself.
+// CHECK-LABEL: llvm.func @tandem_transposed(
+// CHECK:         %[[PIECES:.+]] = arith.constant dense<0> : vector<4xi64>
+// CHECK:         %[[ADDRESS:.+]] = llvm.ptrtoint
+// CHECK:         %[[BITS:.+]] = arith.ori %{{.+}}, %[[ADDRESS]] : i64
+// CHECK:         %[[SEVEN:.+]] = arith.constant 7 : i64
+// CHECK:         %[[LOW:.+]] = arith.andi %[[BITS]], %[[SEVEN]] : i64
+// CHECK:         %[[GATHERED:.+]] = arith.cmpi eq, %[[LOW]], %{{.+}} : i64
+// CHECK:         scf.for %[[ROW:.+]] = {{.*}} iter_args(%[[BEFORE:.+]] = %[[PIECES]]) -> (vector<4xi64>)
+// CHECK:           %[[DOWN:.+]] = arith.shrui %[[BEFORE]], %{{.+}} : vector<4xi64>
+// CHECK:           %[[PIECE:.+]] = arith.ori %[[DOWN]], %{{.+}} : vector<4xi64>
+// CHECK:           scf.if %[[GATHERED]]
+// CHECK:             %[[AT:.+]] = arith.andi %[[ROW]], %{{.+}} : i64
+// CHECK:             %[[LAST:.+]] = arith.cmpi eq, %[[AT]], %{{.+}} : i64
+// CHECK:             scf.if %[[LAST]]
+// CHECK:               vector.extract %[[PIECE]][0]
+// CHECK-NEXT:          llvm.store %{{.+}}, %{{.+}} {alignment = 8 : i64} : i64, !llvm.ptr<1>
+// CHECK:           else
+// CHECK:             llvm.store %{{.+}}, %{{.+}} {alignment = 1 : i64} : i8, !llvm.ptr<1>
+// CHECK:           scf.yield %[[PIECE]]
+tandem.kernel @transposed compute(<f32, f32>) width(4) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%x: !m, %y: !t):
+  %0 = tandem.load_plane %x[0] : !m -> vector<4xi32>
+  %1 = arith.trunci %0 : vector<4xi32> to vector<4xi8>
+  tandem.store_plane %1, %y[2] : vector<4xi8>, !t
+  tandem.yield
+}

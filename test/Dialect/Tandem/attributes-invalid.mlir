@@ -165,6 +165,16 @@ func.func private @scaled_c3() attributes {s = #tandem.scaled<#scaled.root, grou
 
 // -----
 
+// expected-error @+1 {{a transposed copy has its rows' codes under other scales than its columns'; use group = tensor, or leave out transposed = true}}
+func.func private @scaled_c9_group() attributes {s = #tandem.scaled<#scaled.float<f8E4M3FN>, group = row, scale = f32, transposed = true>}
+
+// -----
+
+// expected-error @+1 {{#scaled.pair<f8E4M3FN> has 2 planes, and a transposed copy is of one; leave out transposed = true}}
+func.func private @scaled_c9_planes() attributes {s = #tandem.scaled<#scaled.pair<f8E4M3FN>, group = tensor, scale = f32, transposed = true>}
+
+// -----
+
 // expected-error @+1 {{#scaled.expanded<f8E4M3FN, range = 4.000000e+00> needs groups; use #tandem.scaled}}
 func.func private @coded_c1() attributes {s = #tandem.coded<#scaled.expanded<f8E4M3FN, range = 4.0>>}
 

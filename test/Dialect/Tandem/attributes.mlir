@@ -66,6 +66,10 @@ func.func private @storages(
     !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.softsign, group = 32, scale = f8E8M0FNU, recipe = given>>,
     // CHECK-SAME: !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.softsign, group = row, scale = f32>>,
     !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.softsign, group = row, scale = f32>>,
+    // CHECK-SAME: !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.float<f8E5M2>, group = tensor, scale = f32, history = 4, transposed = true>>,
+    !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.float<f8E5M2>, transposed = true, group = tensor, history = 4, scale = f32>>,
+    // CHECK-SAME: !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = bf16>>,
+    !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = bf16, transposed = false>>,
     // CHECK-SAME: !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128x128, scale = bf16>>,
     !tandem.stored<tensor<4x4xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128x128, scale = bf16>>,
     // CHECK-SAME: !tandem.stored<tensor<4xf32>, #tandem.scaled<#scaled.root, group = 256, scale = f8E8M0FNU, recipe = mx_floor>>)

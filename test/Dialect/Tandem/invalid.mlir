@@ -691,3 +691,37 @@ func.func @save_per_block(%x: tensor<?xf32> {tandem.role = #tandem.role<input "x
   tandem.save %x as "x" per(block) : tensor<?xf32>
   return
 }
+
+// -----
+
+!t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
+// expected-error @+1 {{'tandem.kernel' op stores "y" as #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>, which has a matrix's transpose; mark the kernel 'matrix' and the role per element}}
+tandem.kernel @kernel_c8_transposed compute(<f32, f32>) tensors [#tandem.role<output "y">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%y: !t):
+  tandem.yield
+}
+
+// -----
+
+!t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
+// expected-error @+1 {{'tandem.kernel' op stores input "x" as #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>, whose transposed copy is written for matrix products; only an output and what is saved have one}}
+tandem.kernel @kernel_c11 compute(<f32, f32>) matrix tensors [#tandem.role<input "x">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%x: !t):
+  tandem.yield
+}
+
+// -----
+
+!t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
+tandem.kernel @load_plane_c5 compute(<f32, f32>) matrix tensors [#tandem.role<output "y">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%y: !t):
+  // expected-error @+1 {{'tandem.load_plane' op plane 2 is a transposed copy, which nothing reads; load plane 0}}
+  %0 = tandem.load_plane %y[2] : !t -> i8
+  tandem.yield
+}

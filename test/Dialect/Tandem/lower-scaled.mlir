@@ -179,3 +179,26 @@ tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.store %0, %p : f32, !coded
   tandem.yield
 }
+
+!transposed = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 2, transposed = true>>
+
+// The code goes to both planes, in front of what the next store needs.
+// CHECK-LABEL: tandem.kernel @transposed
+// CHECK:       ^bb0(%{{.+}}: !tandem{{.+}}, %[[Y:.+]]: !tandem
+// CHECK:         %[[NEXT:.+]] = tandem.load_plane %[[Y]][3] {{.+}} -> i32
+// CHECK:         tandem.recall %[[Y]][4]
+// CHECK:         %[[CODE:.+]] = scaled.quantize
+// CHECK-NEXT:    %[[BITS:.+]] = arith.bitcast %[[CODE]] : f8E4M3FN to i8
+// CHECK:         tandem.store_plane %[[BITS]], %[[Y]][0] : i8
+// CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[Y]][1] : i32
+// CHECK-NEXT:    tandem.store_plane %[[BITS]], %[[Y]][2] : i8
+// CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[Y]][3] : i32
+// CHECK-NEXT:    tandem.remember %{{.+}}, %[[Y]][4]
+tandem.kernel @transposed compute(<f32, f32>) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%x: !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>, %y: !transposed):
+  %0 = tandem.load %x : !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>> -> f32
+  tandem.store %0, %y : f32, !transposed
+  tandem.yield
+}

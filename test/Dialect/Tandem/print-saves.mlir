@@ -1,6 +1,7 @@
 // RUN: tandem-opt %S/../../../examples/llama/layer.mlir -tandem-connect-saves -tandem-apply-strategy="strategy=eager path=%S/../../../examples/llama" -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=EAGER
 // RUN: tandem-opt %S/../../../examples/llama/layer.mlir -tandem-connect-saves -tandem-apply-strategy=strategy=te-current -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=TE
 // RUN: tandem-opt %S/../../../examples/llama/layer.mlir -tandem-connect-saves -tandem-apply-strategy=strategy=coat -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=COAT
+// RUN: tandem-opt %S/../../../examples/llama/layer.mlir -tandem-connect-saves -tandem-apply-strategy=strategy=coat-fp8 -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=FP8
 // RUN: tandem-opt %s -tandem-connect-saves -tandem-apply-strategy=strategy=coat -tandem-print-saves=hidden=100 2>&1 | FileCheck %s
 // RUN: not tandem-opt %s -tandem-connect-saves -tandem-apply-strategy=strategy=coat -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=UNKNOWN
 // RUN: not tandem-opt %s -tandem-connect-saves -tandem-print-saves=hidden=100 -o /dev/null 2>&1 | FileCheck %s -check-prefix=EARLY
@@ -25,6 +26,10 @@
 // COAT-NEXT:  act_silu 1.3333 1.5000 3 + exp act_gate
 // COAT-NEXT:  linear_down 1.3333 1.3333 1 act_silu, act_up
 // COAT-NOT:   {{.}}
+
+// With the transposed copies of what goes into linear layers.
+// FP8-DAG:    linear_qkv 1.0000 1.0000 linear #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>
+// FP8:        total {{.+}}
 
 // 100 elements have 7 scales in groups of 16; a number for each row is 2 of its 200 bytes.
 // CHECK:      @forward keeps for a token, in U = 100 * 2 bytes:

@@ -139,7 +139,8 @@ class Scaled(Storage):
     """Codes, and a scale for each `group` consecutive elements, or WHOLE for all.
     Groups begin anew every `columns` elements, where there are columns; then they may
     be a ROW, or blocks of `rows` rows. With a history the scale is made of the
-    magnitudes of so many stores before.
+    magnitudes of so many stores before. A matrix of ``transposed`` columns has its
+    codes a second time, column by column.
     """
 
     code: Code
@@ -150,18 +151,21 @@ class Scaled(Storage):
     margin: int = 0
     columns: int = 0
     rows: int = 1
+    transposed: int = 0
 
     def planes(self, name):
         formats = self.code.planes | {".scale": self.scale}
         if self.code.range:
             formats |= {".exponent": "i8"}
+        if self.transposed:
+            formats |= {".transposed": self.code.planes[""]}
         if self.history:
             formats |= {".next_scale": self.scale, ".history": "f32"}
         return {name + s: _dtype(f) for s, f in formats.items()}
 
     def plane_groups(self, name):
-        return {p: 1 if p[len(name):] in self.code.planes else self.group
-                for p in self.planes(name)}
+        each = (*self.code.planes, ".transposed")
+        return {p: 1 if p[len(name):] in each else self.group for p in self.planes(name)}
 
     def entries(self, name, size):
         entries = super().entries(name, size)
@@ -266,6 +270,9 @@ class Scaled(Storage):
                                      _random_bits(self.code, len(x), draw))
             if self.history:
                 shared |= self._remember(planes, name, amax)
+            if self.transposed:
+                matrix = codes[0].reshape(-1, self.transposed)
+                shared[name + ".transposed"] = matrix.T.reshape(-1)
         return {name + s: c for s, c in zip(self.code.planes, codes)} | shared
 
     def saturated(self, planes, name):

@@ -65,11 +65,26 @@ static LogicalResult verifyGroup(function_ref<InFlightDiagnostic()> emitError,
   return diagnostic << group.columns;
 }
 
+/// (C9)
+static LogicalResult
+verifyTransposed(function_ref<InFlightDiagnostic()> emitError,
+                 scaled::CodeAttrInterface code, Group group) {
+  if (!group.isTensor())
+    return emitError() << "a transposed copy has its rows' codes under other "
+                          "scales than its columns'; use group = tensor, or "
+                          "leave out transposed = true";
+  if (code.getPlanes().size() != 1)
+    return emitError() << code << " has " << code.getPlanes().size()
+                       << " planes, and a transposed copy is of one; leave out "
+                          "transposed = true";
+  return success();
+}
+
 LogicalResult
 ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           scaled::CodeAttrInterface code, Group group,
                           Type scale, scaled::Recipe recipe, int64_t history,
-                          int64_t margin) {
+                          int64_t margin, bool transposed) {
   if (failed(verifyGroup(emitError, group)))
     return failure();
   // (C2)
@@ -84,6 +99,8 @@ ScaledStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (margin < 0 || margin > scaled::maxMargin || (margin && !history))
     return emitError() << "a margin is 0 to " << scaled::maxMargin
                        << " and belongs to a history, got " << margin;
+  if (transposed && failed(verifyTransposed(emitError, code, group)))
+    return failure();
   if (history)
     return verifyHistory(emitError, code, group, recipe, history);
   return success();
@@ -107,6 +124,13 @@ SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
   if (getCode().getRange())
     planes.push_back({".exponent", IntegerType::get(getContext(), 8),
                       /*isRead=*/true, getGroup(), /*isRaw=*/true});
+  if (getTransposed()) {
+    Plane copy = planes.front();
+    copy.suffix = ".transposed";
+    copy.isRead = false;
+    copy.isTransposed = true;
+    planes.push_back(copy);
+  }
   if (!getHistory())
     return planes;
   Plane next{".next_scale",  getScale(),     /*isRead=*/false, getGroup(),
@@ -170,6 +194,8 @@ public:
     planes.push_back(isGiven ? Value() : b.bits(scale));
     if (exponent)
       planes.push_back(exponent);
+    if (storage.getTransposed())
+      planes.push_back(planes.front());
     if (storage.getHistory())
       planes.append(remember());
     return planes;
@@ -204,10 +230,9 @@ private:
                                    storage.getMargin());
   }
 
-  /// Behind the codes lies a given scale, and behind the scale the next one.
+  /// A given scale is the only plane that is kept, the next one the first.
   Value getKnownScale() {
-    size_t plane = code.getPlanes().size() + (storage.getHistory() ? 1 : 0);
-    Value bits = inputs.kept[plane];
+    Value bits = *llvm::find_if(inputs.kept, [](Value kept) { return kept; });
     return scaled::GivenScaleOp::create(
         b.builder, b.loc, b.bitcast(bits, storage.getScale()), code);
   }

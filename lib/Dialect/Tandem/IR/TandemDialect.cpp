@@ -44,8 +44,24 @@ void TandemDialect::initialize() {
 
 bool mlir::tandem::needsMatrix(StorageAttrInterface storage) {
   return llvm::any_of(storage.getPlanes(), [](const Plane &plane) {
-    return plane.group.isRow() || plane.group.isBlock();
+    return plane.group.isRow() || plane.group.isBlock() || plane.isTransposed;
   });
+}
+
+bool mlir::tandem::hasTranspose(StorageAttrInterface storage) {
+  auto scaled = dyn_cast<ScaledStorageAttr>(storage);
+  return scaled && scaled.getTransposed();
+}
+
+StorageAttrInterface
+mlir::tandem::withoutTranspose(StorageAttrInterface storage) {
+  if (!hasTranspose(storage))
+    return storage;
+  auto scaled = cast<ScaledStorageAttr>(storage);
+  return ScaledStorageAttr::get(scaled.getContext(), scaled.getCode(),
+                                scaled.getGroup(), scaled.getScale(),
+                                scaled.getRecipe(), scaled.getHistory(),
+                                scaled.getMargin(), /*transposed=*/false);
 }
 
 RoleAttr mlir::tandem::getRole(BlockArgument argument) {

@@ -296,8 +296,17 @@ static LogicalResult verifyTensors(KernelOp op) {
         (role.getPer() != Granularity::element || !op.getMatrix()))
       return op.emitOpError("stores ")
              << role.getName() << " as " << stored.getStorage()
-             << ", whose scales are those of a matrix's rows or blocks; mark "
-                "the kernel 'matrix' and the role per element";
+             << (hasTranspose(stored.getStorage())
+                     ? ", which has a matrix's transpose"
+                     : ", whose scales are those of a matrix's rows or blocks")
+             << "; mark the kernel 'matrix' and the role per element";
+    // (C11)
+    if (hasTranspose(stored.getStorage()) && !role.isDestination())
+      return op.emitOpError("stores ")
+             << stringifyRoleKind(role.getKind()) << " " << role.getName()
+             << " as " << stored.getStorage()
+             << ", whose transposed copy is written for matrix products; only "
+                "an output and what is saved have one";
   }
   return success();
 }
@@ -433,7 +442,14 @@ int64_t StorePlaneOp::getSharing() {
 }
 
 LogicalResult LoadPlaneOp::verify() {
-  return verifyPlane(*this, getTensor().getType(), getPlane(), getType());
+  if (failed(verifyPlane(*this, getTensor().getType(), getPlane(), getType())))
+    return failure();
+  // (C5)
+  if (!getPlaneInfo().isTransposed)
+    return success();
+  return emitOpError("plane ")
+         << int64_t(getPlane())
+         << " is a transposed copy, which nothing reads; load plane 0";
 }
 LogicalResult StorePlaneOp::verify() {
   if (failed(verifyWritten(*this, getTensor())))

@@ -55,7 +55,18 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
            << strategy.getSymName() << "' stores " << role.getName() << " as "
            << storage << ", but it is a vector with an entry per "
            << stringifyGranularity(role.getPer())
-           << ", which has no rows or blocks; use group = tensor or a number";
+           << (hasTranspose(storage)
+                   ? ", of which there is no transpose; leave out transposed = "
+                     "true"
+                   : ", which has no rows or blocks; use group = tensor or a "
+                     "number");
+  if (hasTranspose(storage) && !role.isOfLayer())
+    return function.emitError("strategy '")
+           << strategy.getSymName() << "' stores the "
+           << stringifyRoleKind(role.getKind()) << " " << role.getName()
+           << " as " << storage
+           << ", but matrix products take transposed copies of a layer's "
+              "tensors alone; leave out transposed = true";
   return storage;
 }
 
@@ -85,6 +96,15 @@ static FailureOr<unsigned> storeArguments(func::FuncOp function,
   return count;
 }
 
+/// Whether a tensor has all that another one would: a transposed copy may be
+/// more.
+static bool isStoredAs(Type holder, Type wanted) {
+  auto stored = cast<StoredType>(holder);
+  return holder == wanted ||
+         StoredType::get(holder.getContext(), stored.getLogical(),
+                         withoutTranspose(stored.getStorage())) == wanted;
+}
+
 /// The input or output that holds what a saved tensor would, stored alike; or
 /// null.
 static BlockArgument findHolder(func::FuncOp function, BlockArgument saved,
@@ -92,7 +112,7 @@ static BlockArgument findHolder(func::FuncOp function, BlockArgument saved,
   auto isAlike = [&](BlockArgument other, RoleKind kind) {
     return getRole(other).getKind() == kind &&
            getRole(other).getPer() == getRole(saved).getPer() &&
-           other.getType() == saved.getType();
+           isStoredAs(other.getType(), saved.getType());
   };
   value = resolve(value);
   auto input = dyn_cast<BlockArgument>(value);
@@ -105,6 +125,17 @@ static BlockArgument findHolder(func::FuncOp function, BlockArgument saved,
     if (isAlike(argument, RoleKind::output) && resolve(result) == value)
       return argument;
   return {};
+}
+
+/// What a function only reads is without its transposed copy.
+static void dropTransposes(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments()) {
+    auto stored = dyn_cast<StoredType>(argument.getType());
+    if (stored && !getRole(argument).isDestination())
+      argument.setType(StoredType::get(function.getContext(),
+                                       stored.getLogical(),
+                                       withoutTranspose(stored.getStorage())));
+  }
 }
 
 static bool hasArgument(func::FuncOp function, StringAttr name) {
@@ -204,6 +235,7 @@ struct ApplyStrategyPass
         return signalPassFailure();
     for (func::FuncOp function : graphs) {
       numShared += shareTensors(function);
+      dropTransposes(function);
       storeResults(function);
     }
     // A strategy has done its work; kernels carry what it decided.

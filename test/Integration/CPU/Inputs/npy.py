@@ -2,7 +2,7 @@
 
 npy.py write DIR NAME:TYPE=VALUE,... creates DIR/NAME.npy, of f32, f64 or bf16
 values (bf16 as 16-bit integers); of a matrix where slashes end its rows.
-npy.py print FILE... prints names and values.
+npy.py print FILE... prints names and values, 8-bit ones as integers.
 """
 
 import os
@@ -45,7 +45,8 @@ def show(file):
     data = content[10 + size:]
     if b"<u2" in content[:10 + size]:
         data = b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
-    values = struct.unpack(f"<{len(data) // 4}f", data)
+    is_codes = b"|u1" in content[:10 + size]
+    values = data if is_codes else struct.unpack(f"<{len(data) // 4}f", data)
     print(pathlib.Path(file).stem + ":", " ".join(map(repr, values)))
 
 

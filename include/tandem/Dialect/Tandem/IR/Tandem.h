@@ -73,6 +73,9 @@ struct Plane {
   bool isWritten = true;
   /// How many values an entry remembers, the newest first; 0 but for histories.
   int64_t history = 0;
+  /// Whether the matrix's columns lie one behind the other, not its rows: a
+  /// copy that is only written.
+  bool isTransposed = false;
 };
 
 /// What encoding may depend on beside the value.
@@ -111,8 +114,14 @@ namespace mlir::tandem {
 /// The role of a graph argument, or null.
 RoleAttr getRole(BlockArgument argument);
 
-/// Whether a plane has an entry for each row or block of a matrix.
+/// Whether a plane has an entry for each row or block of a matrix, or holds its
+/// transpose.
 bool needsMatrix(StorageAttrInterface storage);
+
+/// Whether a storage has a transposed copy.
+bool hasTranspose(StorageAttrInterface storage);
+/// The storage as it is read: without a transposed copy.
+StorageAttrInterface withoutTranspose(StorageAttrInterface storage);
 } // namespace mlir::tandem
 
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEM_H

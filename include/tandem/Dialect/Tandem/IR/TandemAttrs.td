@@ -292,6 +292,10 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesR
     By the recipe `given` the scale is what the caller has put into the plane, which
     no kernel writes.
 
+    With `transposed = true` a store writes the codes of a matrix a second time, to a plane
+    `.transposed` that has the matrix's transpose in rows: what a matrix product takes that
+    sums along rows. Nothing reads it here; what a function reads is without it.
+
     ```mlir
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = bf16>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = 32, scale = f8E8M0FNU, recipe = pow2>
@@ -300,22 +304,25 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesR
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = pow2>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16, margin = 1>
     #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, recipe = given>
+    #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>
     ```
 
     Constraints: (C1) the group is a power of two from 16 to 256, a square block of one, a row or the
     tensor; (C2) the scale
     is f32, bf16, f16 or f8E8M0FNU; (C3) f8E8M0FNU takes no `current`; (C4) a history is of 1 to
     1024 stores, (C5) of a whole tensor, (C6) of a scale that is not given and (C7) of a code
-    without a range; (C8) a margin belongs to a history and is 0 to 16.
+    without a range; (C8) a margin belongs to a history and is 0 to 16; (C9) what is
+    transposed is of codes with one plane and a scale for the tensor.
   }];
   let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "Group":$group,
                         "Type":$scale,
                         DefaultValuedParameter<"::mlir::scaled::Recipe",
                                                "::mlir::scaled::Recipe::current">:$recipe,
                         DefaultValuedParameter<"int64_t", "0">:$history,
-                        DefaultValuedParameter<"int64_t", "0">:$margin);
+                        DefaultValuedParameter<"int64_t", "0">:$margin,
+                        DefaultValuedParameter<"bool", "false">:$transposed);
   let assemblyFormat = [{
-    `<` custom<Code>($code) `,` struct(custom<Group>($group), $scale, $recipe, $history, $margin) `>`
+    `<` custom<Code>($code) `,` struct(custom<Group>($group), $scale, $recipe, $history, $margin, $transposed) `>`
   }];
 }
 

@@ -284,7 +284,8 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     (C8) tensors, reductions, parts and scales per row, column or block belong to a
     `matrix` kernel, which has no metrics; (C9) a block is a power of two from 16 to 256,
     and the storages' blocks are of that size; (C10) a part that `continues` is a phase
-    over the elements of a `matrix` kernel.
+    over the elements of a `matrix` kernel; (C11) what has a transposed copy is an output
+    or saved.
 
     A `matrix` kernel knows the rows and columns of its tensors: some have an entry
     for each row or column, some reductions run along a row or a column. With
@@ -436,7 +437,7 @@ def Tandem_LoadPlaneOp : Tandem_PlaneOp<"load_plane", [MemoryEffects<[MemRead]>]
   let description = [{
     Constraints: (C1) the plane exists; (C2) the result is the plane's element
     type, an integer of its width, or a vector of either; (C4) the plane is no
-    history.
+    history and (C5) no transposed copy.
 
     Example:
 
@@ -454,7 +455,8 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
   let description = [{
     Constraints: (C1) the plane exists; (C2) the value is the plane's element
     type, an integer of its width, or a vector of either; (C3) the tensor is a
-    param or state; (C4) the plane is no history.
+    param or state; (C4) the plane is no history. In a transposed copy the
+    element is where its column's row has it.
 
     Example:
 
