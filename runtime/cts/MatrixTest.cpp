@@ -476,6 +476,18 @@ TEST(MatricesError, Descriptions) {
       "tensors or the model");
 }
 
+TEST(MatricesError, TransposedPlanesHaveElements) {
+  expectRefused(
+      [](tdm_kernel_desc &desc) {
+        static const tdm_plane_desc wrong[] = {
+            {"value", 32, 2, 1, 1, TDM_PER_ROW, 1, 1}};
+        desc.planes = wrong;
+        desc.num_planes = 1;
+      },
+      "plane 'value' is transposed, but has no entry for each element of a "
+      "matrix; set tdm_kernel_desc.matrix and group 1");
+}
+
 TEST(MatricesError, Continuations) {
   auto message = [](int phase) {
     return "phase " + std::to_string(phase) +

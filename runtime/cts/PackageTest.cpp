@@ -65,7 +65,6 @@ TEST(PackageTest, TellsOfItsKernels) {
   EXPECT_EQ(info.planes[0].kind, TDM_ROLE_STATE);
   EXPECT_EQ(info.planes[0].kept, 1u);
   EXPECT_EQ(info.planes[0].visible, 0u);
-  EXPECT_EQ(info.planes[0].transposed, 1u);
   EXPECT_STREQ(info.planes[0].type, "i8");
   ASSERT_EQ(info.desc->num_hypers, 1u);
   EXPECT_EQ(info.desc->hypers[0].max_open, 1u);

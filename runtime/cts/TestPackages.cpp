@@ -29,7 +29,6 @@ package::PackageT cts::describeCount() {
   plane->group = 1;
   plane->kind = package::Role::State;
   plane->kept = true;
-  plane->transposed = true;
   auto hyper = std::make_unique<package::HyperT>();
   hyper->name = "lr";
   hyper->max = INFINITY;

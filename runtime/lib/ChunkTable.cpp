@@ -76,24 +76,25 @@ static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
 /// Whole rows where they are short, so many that a tile is a chunk's size; or,
 /// in bands, so many that all tiles beside each other are.
 static Tiling cut(int64_t rows, int64_t columns, int64_t elements,
-                  int64_t maxRows, bool isBanded) {
+                  CutLimits limits, bool isBanded) {
   Tiling tiling{rows, columns, 1, 1};
   while (tiling.tileColumns < std::min(columns, maxColumns))
     tiling.tileColumns *= 2;
   int64_t width = isBanded ? std::max<int64_t>(1, columns) : tiling.tileColumns;
-  while (tiling.tileRows < std::min(rows, maxRows) &&
-         2 * tiling.tileRows * width <= elements)
+  while (tiling.tileRows < std::min(rows, limits.maxRows) &&
+         (tiling.tileRows < limits.minRows ||
+          2 * tiling.tileRows * width <= elements))
     tiling.tileRows *= 2;
   return tiling;
 }
 
 void ChunkTable::appendTiles(const TensorTable &tensors, int64_t elements,
-                             int64_t maxRows, int64_t block, bool isBanded) {
+                             CutLimits limits, int64_t block, bool isBanded) {
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
     int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
     Tiling t = block ? cutBlocks(rows, columns, elements, block, isBanded)
-                     : cut(rows, columns, elements, maxRows, isBanded);
+                     : cut(rows, columns, elements, limits, isBanded);
     tilings.push_back(t);
     for (int64_t down = 0; down < t.downCount(); ++down)
       for (int64_t across = 0; across < t.acrossCount(); ++across) {
@@ -109,7 +110,7 @@ void ChunkTable::appendTiles(const TensorTable &tensors, int64_t elements,
 void ChunkTable::assignTiles(const TensorTable &tensors, CutLimits limits,
                              int64_t block) {
   int64_t elements = chunkElements(tensors, TDM_PER_ELEMENT, limits.enough);
-  appendTiles(tensors, elements, limits.maxRows, block, /*isBanded=*/false);
+  appendTiles(tensors, elements, limits, block, /*isBanded=*/false);
 }
 
 /// The longest row that a band of \p elements may have.
@@ -130,7 +131,7 @@ bool ChunkTable::assignBandedTiles(const Kernel &kernel,
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
     if (tensors.columns(tensor) > longestRow(kernel, elements))
       return false;
-  appendTiles(tensors, elements, limits.maxRows, kernel.block,
+  appendTiles(tensors, elements, limits, kernel.block,
               /*isBanded=*/true);
   return true;
 }

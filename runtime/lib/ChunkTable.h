@@ -36,8 +36,9 @@ struct Tile {
 struct CutLimits {
   /// Chunks that keep the whole device at work.
   int64_t enough;
-  /// The most rows of a tile without blocks, for which its kernels have room.
-  int64_t maxRows;
+  /// The most rows of a tile without blocks, for which its kernels have room,
+  /// and how many a tile of a large matrix has at least.
+  int64_t maxRows, minRows;
 };
 
 /// How a matrix is cut into tiles.
@@ -88,7 +89,7 @@ private:
   template <typename Record>
   void append(const Record &record);
   void appendTiles(const TensorTable &tensors, int64_t elements,
-                   int64_t maxRows, int64_t block, bool isBanded);
+                   CutLimits limits, int64_t block, bool isBanded);
 
   std::vector<int64_t> words, firsts;
   std::vector<Tiling> tilings;

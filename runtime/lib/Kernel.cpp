@@ -72,6 +72,14 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
            << plane.rows << " rows of " << plane.group << " elements, but the "
            << "kernel's blocks are of " << kernel.block
            << "; set rows and group to tdm_kernel_desc.block";
+  bool hasElements = kernel.matrix && plane.per == TDM_PER_ELEMENT &&
+                     plane.group <= 1 && plane.values <= 1;
+  if (plane.transposed && !hasElements)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "plane '" << plane.name
+           << "' is transposed, but has no entry for "
+           << "each element of a matrix; set tdm_kernel_desc.matrix and group "
+              "1";
   if (plane.values > maxValues)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name << "' has " << plane.values
@@ -122,6 +130,7 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
            << "planes is NULL but num_planes is " << desc.num_planes;
   for (uint32_t i = 0; i < desc.num_planes; ++i) {
     const tdm_plane_desc &plane = desc.planes[i];
+    kernel.transposes |= plane.transposed != 0;
     if (tdm_status status = checkPlane(kernel, plane, i))
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;

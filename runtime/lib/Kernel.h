@@ -120,6 +120,8 @@ struct Kernel {
   std::vector<Phase> axisCommits;
   tdm_cpu_entry commit;
   bool matrix;
+  /// Whether any plane is transposed.
+  bool transposes = false;
   /// The rows and columns of a block, or 0.
   int64_t block;
   tdm_cpu_prologue prologue;

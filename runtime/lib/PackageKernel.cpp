@@ -126,13 +126,13 @@ static tdm_plane_desc decode(const package::Plane &plane) {
   desc.values = plane.values();
   desc.per = static_cast<uint32_t>(plane.per());
   desc.rows = plane.rows();
+  desc.transposed = plane.transposed();
   return desc;
 }
 
 static tdm_plane_info decodeInfo(const package::Plane &plane) {
   return {plane.role()->c_str(), static_cast<tdm_role>(plane.kind()),
-          plane.type()->c_str(), plane.visible(),
-          plane.kept(),          plane.transposed()};
+          plane.type()->c_str(), plane.visible(), plane.kept()};
 }
 
 static tdm_hyper_desc decode(const package::Hyper &hyper) {

@@ -217,3 +217,13 @@ def test_refusals(tmp_path):
         kernel(planes)
     with pytest.raises(ValueError, match="'kept.transposed' is the transpose of a matrix of 17 x 9"):
         by_interpreter("keep", planes, tmp_path)
+
+
+def test_packages(tmp_path):
+    """A package says which planes are transposed, and its kernel writes them."""
+    kernel = compiled("keep")
+    kernel.save(tmp_path / "keep.tdm")
+    loaded = tandem.load(tmp_path / "keep.tdm")
+    assert [p.transposed for p in loaded.planes] == [p.transposed for p in kernel.planes]
+    planes = planes_for(kernel, (9, 17))
+    assert_same(by_cpu(loaded, planes), by_cpu(kernel, planes))

@@ -87,7 +87,7 @@ static KernelSignature::PlaneEntry getPlane(const tdm_plane_desc &desc,
   plane.isVisible = info.visible;
   plane.group = getGroup(desc);
   plane.isKept = info.kept;
-  plane.isTransposed = info.transposed;
+  plane.isTransposed = desc.transposed;
   plane.history = desc.values;
   plane.per = getGranularity(desc.per);
   return plane;

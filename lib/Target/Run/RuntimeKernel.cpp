@@ -60,7 +60,8 @@ static tdm_plane_desc getPlane(const KernelSignature::PlaneEntry &plane) {
           group,
           uint32_t(plane.history),
           uint32_t(getRuntimeGranularity(plane.per)),
-          plane.group.isBlock() ? uint32_t(plane.group.rows) : 1};
+          plane.group.isBlock() ? uint32_t(plane.group.rows) : 1,
+          plane.isTransposed};
 }
 
 static tdm_hyper_desc getHyper(const KernelSignature::Hyper &hyper) {

@@ -75,8 +75,6 @@ typedef struct tdm_plane_info {
   uint32_t visible;
   /// Nonzero if storing a value reads what earlier steps have left.
   uint32_t kept;
-  /// Nonzero if the array is the matrix's transpose.
-  uint32_t transposed;
 } tdm_plane_info;
 
 /// What to use for a hyperparameter that nobody gives.

@@ -256,6 +256,9 @@ typedef struct tdm_plane_desc {
   /// Consecutive rows of a matrix that share an entry with each other, if not 0
   /// or 1 the kernel's block, as \c group is.
   uint32_t rows;
+  /// Nonzero if the array is the transpose of the elements of a matrix: that of
+  /// (row, column) is entry column * rows + row.
+  uint32_t transposed;
 } tdm_plane_desc;
 
 /// One hyperparameter and its domain. NaN lies outside of every domain.

@@ -30,7 +30,7 @@ public:
 private:
   tdm_status place(const Layout *next) override;
   Places getPlaces() override { return {totals.data(), axisParts.data()}; }
-  CutLimits getCutLimits() const override { return {64, 64}; }
+  CutLimits getCutLimits() const override { return {64, 64, 1}; }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
 

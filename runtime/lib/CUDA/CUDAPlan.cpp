@@ -116,7 +116,9 @@ CutLimits CUDAPlan::getCutLimits() const {
   int64_t perMultiprocessor = 64;
   if (kernel->matrix)
     perMultiprocessor = kernel->reducesColumns() ? 4 : 16;
-  return {int64_t(device->getMultiprocessors()) * perMultiprocessor, 16};
+  // Kernels store eight transposed rows at once.
+  int64_t minRows = kernel->transposes ? 8 : 1;
+  return {device->getMultiprocessors() * perMultiprocessor, 16, minRows};
 }
 
 //===----------------------------------------------------------------------===//
