@@ -296,10 +296,9 @@ static int64_t getColumnAdditions(const RequiredCounts &required,
 }
 
 /// Adds the required arithmetic of one step as a GPU executes it: divisions and
-/// roots of 16-bit formats are f32 ones and a rounding. What is uniform may be
-/// known from another part.
+/// roots of 16-bit formats are f32 ones and a rounding.
 static void addExpected(const RequiredCounts &required, int64_t width,
-                        bool isUniformKnown, CountRanges &expected) {
+                        CountRanges &expected) {
   for (unsigned op = 0; op < RoundingCounts::numOps; ++op)
     for (unsigned format = 0; format < RoundingCounts::numFormats; ++format) {
       auto o = RoundingOp(op);
@@ -308,7 +307,7 @@ static void addExpected(const RequiredCounts &required, int64_t width,
       int64_t uniform = required.uniform.at(o, f);
       // A choice may round both of its sides.
       int64_t optional = 2 * required.optional.at(o, f);
-      CountRange range = {elements + (isUniformKnown ? 0 : uniform),
+      CountRange range = {elements + uniform,
                           elements + (uniform + optional) * width};
       bool isWidened =
           getBits(f) == 16 && (o == RoundingOp::div || o == RoundingOp::sqrt);
@@ -460,7 +459,7 @@ llvm::Error PTXReader::check(const PartRequirement &part,
       problems.push_back(*problem);
   }
   CountRanges expected;
-  addExpected(part.counts, width, /*isUniformKnown=*/false, expected);
+  addExpected(part.counts, width, expected);
   return compare(getEntryName(part.name), expected, problems);
 }
 
@@ -468,7 +467,7 @@ llvm::Error PTXReader::checkBands(llvm::ArrayRef<PartRequirement> parts,
                                   std::vector<std::string> &problems) const {
   CountRanges expected;
   for (const PartRequirement &part : parts) {
-    addExpected(part.counts, width, /*isUniformKnown=*/true, expected);
+    addExpected(part.counts, width, expected);
     int64_t joins = part.counts.rowSums;
     expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f32)].add(
         {joins, joins});
@@ -498,12 +497,15 @@ llvm::Error mlir::tandem::checkPTX(StringRef ptx,
   for (size_t i = 0; i < parts.size(); ++i) {
     if (llvm::Error error = reader.check(parts[i], problems))
       return error;
-    auto launch = takeLaunch(parts.drop_front(i));
-    if (launch.size() > 1 && !parts[i].continues)
-      if (llvm::Error error = reader.checkBands(launch, problems))
-        return error;
     if (!problems.empty())
       return makeError(parts[i].name, std::move(problems));
+    auto launch = takeLaunch(parts.drop_front(i));
+    if (launch.size() == 1 || parts[i].continues)
+      continue;
+    if (llvm::Error error = reader.checkBands(launch, problems))
+      return error;
+    if (!problems.empty())
+      return makeError(parts[i].name + "_bands", std::move(problems));
   }
   return llvm::Error::success();
 }
