@@ -120,6 +120,18 @@ Value NVVMKernelBuilder::laneExists(const Chunk &chunk, Value index,
                    chunk.end);
 }
 
+void NVVMKernelBuilder::forExistingLanes(
+    const Chunk &chunk, Value index, function_ref<void(Value, int64_t)> build) {
+  SequenceBuilder b(builder, loc);
+  for (int64_t lane = 0; lane < width; ++lane) {
+    auto exists =
+        scf::IfOp::create(builder, loc, laneExists(chunk, index, lane));
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(exists.thenBlock());
+    build(b.addi(index, launch.i64(lane)), lane);
+  }
+}
+
 /// Element by element, each only if it exists.
 SmallVector<Value> NVVMKernelBuilder::loadLanes(const Chunk &chunk,
                                                 Value index) {
@@ -171,12 +183,7 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
                             getAlignment(plane));
   }
   builder.setInsertionPointToStart(branch.elseBlock());
-  for (int64_t lane = 0; lane < width; ++lane) {
-    auto exists =
-        scf::IfOp::create(builder, loc, laneExists(chunk, index, lane));
-    OpBuilder::InsertionGuard inner(builder);
-    builder.setInsertionPointToStart(exists.thenBlock());
-    Value position = b.addi(index, launch.i64(lane));
+  forExistingLanes(chunk, index, [&](Value position, int64_t lane) {
     for (StorePlaneOp op : stores) {
       unsigned plane = planeOf(op);
       if (!planes[plane].isStreamed())
@@ -187,7 +194,7 @@ void NVVMKernelBuilder::buildStores(const Chunk &chunk, Value index,
                             launch.addressOf(chunk, plane, position),
                             planes[plane].bytes);
     }
-  }
+  });
 }
 
 int64_t NVVMKernelBuilder::getAlignment(unsigned plane) const {

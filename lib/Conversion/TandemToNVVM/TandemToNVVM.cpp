@@ -107,10 +107,11 @@ struct ConvertTandemToNVVMPass
       ArrayRef<KernelOp> behind = kernels.drop_front().drop_while(
           [](KernelOp kernel) { return bool(kernel.getContinues()); });
       ArrayRef<KernelOp> phases = kernels.drop_back(behind.size());
-      if (phases.size() > 1)
-        buildBands(phases);
       kernels = behind;
-      numBands += phases.size() > 1;
+      if (phases.size() == 1)
+        continue;
+      buildBands(phases);
+      ++numBands;
     }
     return success();
   }

@@ -123,17 +123,11 @@ void NVVMKernelBuilder::storeColumns(const Chunk &tile, ValueRange state) {
 
 void NVVMKernelBuilder::storeColumn(const Chunk &tile, Value index,
                                     PartialOp op, Value totals) {
-  SequenceBuilder b(builder, loc);
-  for (int64_t lane = 0; lane < width; ++lane) {
-    auto exists =
-        scf::IfOp::create(builder, loc, laneExists(tile, index, lane));
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(exists.thenBlock());
-    Value column = b.addi(index, launch.i64(lane));
+  forExistingLanes(tile, index, [&](Value column, int64_t lane) {
     Value entry = vector::ExtractOp::create(builder, loc, totals, lane);
     LLVM::StoreOp::create(builder, loc, entry,
                           toGlobal(launch.getPart(tile, op, column)));
-  }
+  });
 }
 
 void NVVMKernelBuilder::storeBlock(const Chunk &tile, Value index, PartialOp op,

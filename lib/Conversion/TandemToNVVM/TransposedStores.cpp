@@ -74,18 +74,14 @@ SmallVector<Value> NVVMKernelBuilder::storeTransposed(const Chunk &row,
 /// A piece ends with this row's element.
 void NVVMKernelBuilder::storeLanes(const Chunk &row, Value index,
                                    unsigned plane, Value values) {
-  SequenceBuilder b(builder, loc);
   int64_t bytes = planes[plane].bytes;
   int64_t stored =
       getElementTypeOrSelf(values.getType()).getIntOrFloatBitWidth() / 8;
-  for (int64_t lane = 0; lane < width; ++lane) {
-    auto exists = scf::IfOp::create(builder, loc, laneExists(row, index, lane));
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(exists.thenBlock());
-    Value place = launch.addressOf(row, plane, b.addi(index, launch.i64(lane)));
+  forExistingLanes(row, index, [&](Value position, int64_t lane) {
+    Value place = launch.addressOf(row, plane, position);
     if (stored != bytes)
       place = launch.advance(place, launch.i64(1), bytes - stored);
     Value entry = vector::ExtractOp::create(builder, loc, values, lane);
     LLVM::StoreOp::create(builder, loc, entry, place, stored);
-  }
+  });
 }
