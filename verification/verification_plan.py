@@ -52,7 +52,7 @@ PROMISES = (
             "All pairs for the facts of which the solver has no proof, and for sums and "
             "products of bf16 by an fma, as on sm_80; `grown` is `grow` behind another "
             "Fast2Sum, of all 2^24 triples of bytes, where several facts make one proof.",
-            f"{_SMALL}-trail-(error|order|two-sum)|bf16-fma-sums|{_SMALL}-grown"),
+            f"{_SMALL}-(trail-(error|order|two-sum)|unrounded)|bf16-fma-sums|{_SMALL}-grown"),
     Promise("An fma is rounded once",
             "All 2^24 triples of the 8-bit formats. Of bf16 all significands of both "
             "factors (of f16 of one, and one in 64 of the other), with 40 places of the "

@@ -93,6 +93,60 @@ private:
   }
 };
 
+/// What lanes of f32 need not round in an ordered sum. Results are codes of the
+/// two differences and of the error; expected are those that are exact.
+template <typename F, typename Code>
+class UnroundedPart : public Part {
+public:
+  explicit UnroundedPart(llvm::StringRef format)
+      : Part((format + "-unrounded").str(),
+             llvm::formatv("x - a, a - x and (a - x) + b are numbers of {0} "
+                           "where a is a multiple of b's ulp, of all pairs",
+                           format)) {
+    inputs = {{"a", sizeof(Code)}, {"b", sizeof(Code)}};
+    results = {
+        {"x-a", sizeof(Code)}, {"a-x", sizeof(Code)}, {"error", sizeof(Code)}};
+    units = numPairUnits<Code>;
+  }
+
+  void fill(Block &block) const override { fillPairs<Code>(block); }
+
+  void compute(Block &block) const override {
+    evaluate(block, block.results,
+             [](Reals value, Mask) { return F::encode(value); });
+  }
+
+  void expect(Block &block) const override {
+    evaluate(block, block.expected, [](Reals value, Mask isMeant) {
+      Words bits = F::encode(value);
+      Mask isRounded = ~isNaN(value) & (F::decode(bits) != value);
+      return select(isMeant & isRounded, ~bits, bits);
+    });
+  }
+
+private:
+  /// Where a is a multiple of b's ulp, the values are, too, and are at most a
+  /// few times as large as b: f64 has them exactly.
+  template <typename Encode>
+  static void evaluate(Block &block, std::vector<Array> &to,
+                       const Encode &encode) {
+    const auto *in = block.inputs[0].get<Code>(),
+               *second = block.inputs[1].get<Code>();
+    Code *out[3];
+    for (size_t k = 0; k < 3; ++k)
+      out[k] = to[k].get<Code>();
+    forLanes(block.size, [=](size_t i) {
+      Reals a = F::decode(loadCodes(in + i));
+      Reals b = F::decode(loadCodes(second + i));
+      Mask isMeant = isMultipleOfUlp<F>(a, b) | ~isFinite(a) | ~isFinite(b);
+      Reals x = F::add(a, b);
+      Reals values[] = {x - a, a - x, (a - x) + b};
+      for (size_t k = 0; k < 3; ++k)
+        storeCodes(out[k] + i, encode(values[k], isMeant));
+    });
+  }
+};
+
 /// What sm_80 computes by fma.
 class FmaSumsPart : public Part {
 public:
@@ -188,6 +242,13 @@ public:
 };
 } // namespace
 
+static void addUnroundedParts(Parts &parts) {
+  parts.push_back(std::make_unique<UnroundedPart<BF16, uint16_t>>("bf16"));
+  parts.push_back(std::make_unique<UnroundedPart<F16, uint16_t>>("f16"));
+  parts.push_back(std::make_unique<UnroundedPart<E4M3, uint8_t>>("f8E4M3FN"));
+  parts.push_back(std::make_unique<UnroundedPart<E5M2, uint8_t>>("f8E5M2"));
+}
+
 template <Bound bound>
 static void addBoundParts(Parts &parts) {
   const BoundInfo &info = bounds[size_t(bound)];
@@ -205,6 +266,7 @@ void mlir::tandem::verify::addLemmaParts(Parts &parts) {
   addBoundParts<Bound::FastTwoSum>(parts);
   addBoundParts<Bound::OrderedFastTwoSum>(parts);
   addBoundParts<Bound::TwoSum>(parts);
+  addUnroundedParts(parts);
   parts.push_back(std::make_unique<FmaSumsPart>());
   parts.push_back(std::make_unique<GrownPart<E4M3>>("f8E4M3FN"));
   parts.push_back(std::make_unique<GrownPart<E5M2>>("f8E5M2"));
