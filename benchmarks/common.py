@@ -73,7 +73,9 @@ def machine() -> dict:
         "transparent_hugepages": pages.read_text().strip() if pages.exists() else "",
         "date": datetime.date.today().isoformat(),
         "commit": _git("rev-parse", "HEAD"),
-        "changed_files": len(_git("status", "--porcelain", "-uno").splitlines()),
+        # Results change while they are made, and nothing is made of them.
+        "changed_files": len(_git("status", "--porcelain", "-uno", "--", ":/",
+                                  ":(top,exclude)*/results/*").splitlines()),
     }
 
 
