@@ -265,6 +265,20 @@ private:
   }
 };
 
+/// OpenMP's GOMP_parallel: the work, its context, threads, flags.
+using OpenMPParallel = void (*)(void (*)(void *), void *, unsigned, unsigned);
+
+/// Has launches on the CPU run on OpenMP's threads; `address` is that of
+/// GOMP_parallel, or 0 for the runtime's own threads.
+static void useOpenMP(uintptr_t address) {
+  tdm_parallel_fn parallel = [](void *host, void (*work)(void *), void *context,
+                                int32_t threads) {
+    reinterpret_cast<OpenMPParallel>(host)(work, context, threads, 0);
+  };
+  check(tdm_use_threads(address ? parallel : nullptr,
+                        reinterpret_cast<void *>(address)));
+}
+
 /// Writes kernels to a package.
 static void save(const std::string &path, const std::vector<Kernel *> &kernels,
                  const std::vector<std::string> &names,
@@ -608,6 +622,7 @@ NB_MODULE(_tandem, m) {
       .def("steps", &Steady::steps)
       .def("store", &Steady::store);
   m.def("save", &save);
+  m.def("use_openmp", &useOpenMP);
   m.def("device_count", [] {
     int32_t count = 0;
     check(tdm_device_count(TDM_DEVICE_CUDA, &count));

@@ -171,6 +171,76 @@ TEST(Threads, MessagesBelongToAThread) {
 }
 
 //===----------------------------------------------------------------------===//
+// Threads of the host program
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A host program that lends some threads, and its calls.
+struct Host {
+  explicit Host(int lent) : lent(lent) {
+    EXPECT_EQ(tdm_use_threads(parallel, this), TDM_OK);
+  }
+  ~Host() { tdm_use_threads(nullptr, nullptr); }
+
+  static void parallel(void *self, void (*work)(void *), void *context,
+                       int32_t threads) {
+    Host &host = *static_cast<Host *>(self);
+    host.asked.push_back(threads);
+    std::vector<std::thread> others;
+    for (int i = 0; i < std::min(host.lent, threads); ++i)
+      others.emplace_back(work, context);
+    for (std::thread &other : others)
+      other.join();
+  }
+
+  const int lent;
+  std::vector<int> asked;
+};
+} // namespace
+
+static std::vector<int> countWithHost(int lent, int threads, unsigned taken) {
+  Host host(lent);
+  OwnedKernel kernel(countDesc());
+  std::vector<uint8_t> counts(1000000);
+  TensorList list;
+  list.add(1000000, {counts.data()});
+  OwnedPlan plan(kernel, list);
+  EXPECT_EQ(launchPlain(plan, threads).threads, taken);
+  EXPECT_EQ(counts, std::vector<uint8_t>(1000000, 1));
+  return host.asked;
+}
+
+TEST(HostThreads, DoTheWork) {
+  EXPECT_EQ(countWithHost(8, 3, 3), std::vector<int>{3});
+}
+
+TEST(HostThreads, OneIsEnough) {
+  EXPECT_EQ(countWithHost(1, 4, 1), std::vector<int>{4});
+}
+
+TEST(HostThreads, WithoutAnyTheCallerWorks) {
+  EXPECT_EQ(countWithHost(0, 2, 1), std::vector<int>{2});
+}
+
+TEST(HostThreads, AreNotAskedForTheCallersOwn) {
+  EXPECT_EQ(countWithHost(8, 1, 1), std::vector<int>{});
+}
+
+TEST(HostThreads, GoBackToTheRuntimes) {
+  {
+    Host host(2);
+  }
+  OwnedKernel kernel(meetDesc());
+  std::vector<uint8_t> bytes(1000000);
+  TensorList list;
+  list.add(1000000, {bytes.data()});
+  OwnedPlan plan(kernel, list);
+  arrived = 0;
+  expected = 2;
+  EXPECT_EQ(launchPlain(plan, 2).threads, 2u);
+}
+
+//===----------------------------------------------------------------------===//
 // Fork
 //===----------------------------------------------------------------------===//
 
@@ -192,6 +262,24 @@ TEST(Threads, TheChildOfAForkHasItsOwn) {
   if (child == 0)
     _exit(threads == 3 ? 0 : 1);
   EXPECT_EQ(threads, 3u);
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(HostThreads, StayWithTheParentOfAFork) {
+  Host host(2);
+  OwnedKernel kernel(countDesc());
+  std::vector<uint8_t> bytes(100000);
+  TensorList list;
+  list.add(100000, {bytes.data()});
+  OwnedPlan plan(kernel, list);
+  pid_t child = fork();
+  ASSERT_GE(child, 0);
+  launchPlain(plan, 2);
+  if (child == 0)
+    _exit(host.asked.empty() ? 0 : 1);
+  EXPECT_EQ(host.asked, std::vector<int>{2});
   int status = 1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);

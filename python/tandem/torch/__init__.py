@@ -19,6 +19,9 @@ from tandem.torch._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, L
                                    RMSprop)
 from tandem.torch._optimizer import Optimizer
 from tandem.torch._stored import StoredTensor
+from tandem.torch._threads import share_threads
+
+share_threads()
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
            "DecodedWeights", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",

@@ -511,6 +511,21 @@ TDM_API tdm_status tdm_plan_launch(tdm_plan *plan, const double *hypers,
                                    const int64_t *integers, int64_t rows,
                                    int32_t threads, tdm_launch_info *info);
 
+/// Calls \p work with \p context on the calling thread and on up to \p threads
+/// - 1 others, in any order, and returns when no thread is inside it any more.
+/// Each call works until nothing is left: one is enough. \p host is the
+/// caller's.
+typedef void (*tdm_parallel_fn)(void *host, void (*work)(void *context),
+                                void *context, int32_t threads);
+
+/// Has launches on the CPU that take more than one thread run on those of the
+/// host program: a framework's own wait awake between two operators, where
+/// those of another pool would have to be woken, and take cores from them.
+/// \p parallel may be called from several threads at once, until the process
+/// ends. NULL: the runtime's own threads, as in the beginning and in the child
+/// of a fork. It holds for the whole process. OpenMP's GOMP_parallel serves.
+TDM_API tdm_status tdm_use_threads(tdm_parallel_fn parallel, void *host);
+
 /// The arguments of a launch on a GPU.
 typedef struct tdm_async_args {
   /// sizeof(tdm_async_args).

@@ -12,6 +12,8 @@
 
 #include "ThreadPool.h"
 
+#include "HostThreads.h"
+
 #include <algorithm>
 #include <atomic>
 #include <new>
@@ -20,7 +22,6 @@
 #ifndef _WIN32
 #include <csignal>
 #include <pthread.h>
-#include <unistd.h>
 #endif
 
 using namespace tandem::runtime;
@@ -42,17 +43,14 @@ struct ThreadPool::Job {
 };
 
 //===----------------------------------------------------------------------===//
-// Processes and signals
+// Signals
 //===----------------------------------------------------------------------===//
 
 #ifdef _WIN32
-static int64_t currentProcess() { return 0; }
 struct BlockSignals {
   BlockSignals() {}
 };
 #else
-static int64_t currentProcess() { return getpid(); }
-
 /// Workers inherit the mask of the thread that starts them. Signals such as an
 /// interrupt belong to the threads of the application.
 struct BlockSignals {
@@ -166,6 +164,8 @@ int ThreadPool::runShared(Job &job) {
 }
 
 int ThreadPool::run(Work work, void *context, int threads) {
+  if (const HostThreads *host = threads > 1 ? HostThreads::current() : nullptr)
+    return host->run(work, context, threads);
   ThreadPool *pool = threads > 1 ? current() : nullptr;
   if (!pool) {
     work(context);

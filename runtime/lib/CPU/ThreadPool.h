@@ -32,7 +32,8 @@ public:
   /// Calls \p work on this thread and on up to \p threads - 1 others, and
   /// returns when no thread is inside it any more, with the number of threads
   /// that were. All work must get done however few there are. Fewer come if
-  /// others are busy or the system refuses to start more.
+  /// others are busy or the system refuses to start more. The threads are the
+  /// host program's where it lends them.
   static int run(Work work, void *context, int threads);
 
 private:

@@ -1,0 +1,48 @@
+//===- HostThreads.h - Threads of the host program --------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the threads that a host program lends to launches.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CPU_HOSTTHREADS_H
+#define TANDEM_RUNTIME_LIB_CPU_HOSTTHREADS_H
+
+#include "ThreadPool.h"
+#include "tandem-runtime/tandem_runtime.h"
+
+namespace tandem::runtime {
+
+/// What tdm_use_threads was given.
+class HostThreads {
+public:
+  HostThreads(tdm_parallel_fn parallel, void *host, int64_t process)
+      : parallel(parallel), host(host), process(process) {}
+
+  /// Those that launches of this process go to, or NULL. A fork leaves the
+  /// host's threads behind.
+  static const HostThreads *current();
+
+  /// Has launches go to them; NULL: to the runtime's own.
+  static void use(const HostThreads *threads);
+
+  /// As ThreadPool::run().
+  int run(ThreadPool::Work work, void *context, int threads) const;
+
+private:
+  const tdm_parallel_fn parallel;
+  void *const host;
+  const int64_t process;
+};
+
+/// The number of this process; on Windows, where none forks, 0.
+int64_t currentProcess();
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_CPU_HOSTTHREADS_H
