@@ -307,8 +307,7 @@ def _has_finite_sum(context):
 
 
 def _ordered_sums():
-    # The compiler shortens none of f16: its steps in lanes have no proof yet.
-    for form in ["f32", *(form for form in FORMATS if form != "f16")]:
+    for form in ["f32", *FORMATS]:
         body = (_CONSTANTS + "%m = arith.maximumf %a, %two : {0}\n"
                 "%x = arith.minimumf %m, %big : {0}\n"
                 "%l = arith.maximumf %b, %minus_one : {0}\n"
@@ -330,11 +329,12 @@ def _ordered_sums():
         yield Step(f"elide-difference-{form}",
                    f"in a Fast2Sum of {form} whose first operand is a multiple of the "
                    "second one's ulp, x - a needs no rounding", granted, EMULATE, mcf,
-                   free=free, assume=_is_ordered, relies=_RELIES)
+                   free=free, assume=_is_ordered, relies=_RELIES,
+                   certificate=f"{form}-unrounded")
         yield Step(f"elide-rest-{form}",
                    f"nor do a - x and (a - x) + b in a shortened TwoSum of {form}",
                    source, EMULATE, mcf + ranges, free=free, assume=_is_ordered,
-                   relies=_RELIES)
+                   relies=_RELIES, certificate=f"{form}-unrounded")
 
 
 def _elided_products():

@@ -158,9 +158,9 @@ Proof mlir::tandem::proveExact(const Transform &transform, const FloatRange &a,
 
 /// test/Python/test_proofs.py compares with the record.
 static constexpr std::pair<Proof, StringLiteral> formatsWithLemmas[] = {
-    {Proof::order, "bf16 f32 f8E4M3FN f8E5M2"},
-    {Proof::multiple, "bf16 f32 f8E4M3FN f8E5M2"},
-    {Proof::trail, "bf16 f8E4M3FN f8E5M2"},
+    {Proof::order, "bf16 f16 f32 f8E4M3FN f8E5M2"},
+    {Proof::multiple, "bf16 f16 f32 f8E4M3FN f8E5M2"},
+    {Proof::trail, "bf16 f16 f8E4M3FN f8E5M2"},
     {Proof::exponents, "bf16 f16 f8E4M3FN f8E5M2"}};
 
 bool mlir::tandem::hasLemmas(Proof proof, FloatType type) {
