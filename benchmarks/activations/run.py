@@ -89,6 +89,11 @@ def compare(got: dict, want: dict) -> dict:
     return {"error": errors, "cosine": cosines}
 
 
+def ratio(times: list[float], base: list[float]) -> float:
+    """The median over rounds, in which what disturbs one disturbs the other, too."""
+    return statistics.median(t / b for t, b in zip(times, base, strict=True))
+
+
 def measure(hidden: int, tokens: int, rounds: int) -> dict:
     names = ["bf16 eager", "torch.compile", *sorted(set(tandem.recipes()) - {"fp32"}),
              "coat + recompute"]
@@ -108,12 +113,13 @@ def measure(hidden: int, tokens: int, rounds: int) -> dict:
         print(f"hidden {hidden}: round {number + 1} of {rounds}", flush=True)
     for name in names:
         rows[name]["ms"] = 1e3 * statistics.median(times[name])
+        rows[name]["of"] = {base: ratio(times[name], times[base]) for base in names[:2]}
     return {"hidden": hidden, "tokens": tokens, "rounds": rounds, "rows": rows}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hidden", type=int, nargs="+", default=[512, 1024, 2048])
+    parser.add_argument("--hidden", type=int, nargs="+", default=[512, 1024, 2048, 4096])
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=300,

@@ -30,6 +30,9 @@ from tandem.torch._stored import decoded, place_of, planes_of, rows_of, storages
 
 Path = Sequence[str | os.PathLike]
 
+#: torch.compile has nothing to gain inside of these: it compiles what is around them.
+_uncompiled = torch.compiler.disable
+
 
 def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None = None,
            keeps: bool = False, **tensors: torch.Tensor) -> Layer:
@@ -100,6 +103,7 @@ def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
                 f"{tensors[first[0]].device}; move one to the other with .to()")
 
 
+@_uncompiled
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
              recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
@@ -108,6 +112,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     return _run("rms_norm", recipe, path, state, (eps,), {"x": x}, {"weight": weight})
 
 
+@_uncompiled
 def add_rms_norm(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     recipe: str = "coat", path: Path = (), state: dict | None = None,
@@ -123,6 +128,7 @@ def add_rms_norm(
                 {"weight": weight}, {"residual": "dx"})
 
 
+@_uncompiled
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *,
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
@@ -137,6 +143,7 @@ def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
     return _run(name, recipe, path, state, (), {"x": x})
 
 
+@_uncompiled
 def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
          state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.silu`."""
@@ -150,6 +157,7 @@ def _by(name: str, approximate: str) -> str:
     return name if approximate == "none" else f"{name}_tanh"
 
 
+@_uncompiled
 def gelu(x: torch.Tensor, *, approximate: str = "none", recipe: str = "coat", path: Path = (),
          state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.gelu`, by erf or approximated by tanh."""
@@ -170,12 +178,14 @@ def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
             f"of {up.dtype}; they must be alike")
 
 
+@_uncompiled
 def swiglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),
            state: dict | None = None) -> torch.Tensor:
     """silu(gate) * up."""
     return _gated("swiglu", gate, up, recipe, path, state)
 
 
+@_uncompiled
 def geglu(gate: torch.Tensor, up: torch.Tensor, *, approximate: str = "none",
           recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """gelu(gate) * up, see :func:`gelu`."""
@@ -200,6 +210,7 @@ def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.
     return torch.where(ignored, -1, target).to(torch.float32)
 
 
+@_uncompiled
 def cross_entropy(
     x: torch.Tensor, target: torch.Tensor, ignore_index: int = -100, reduction: str = "mean", *,
     recipe: str = "coat", path: Path = (), state: dict | None = None,
@@ -224,6 +235,7 @@ def cross_entropy(
     return (total if reduction == "sum" else total / (classes >= 0).sum()).to(x.dtype)
 
 
+@_uncompiled
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
            recipe: str = "coat", path: Path = (), state: dict | None = None,
            products: str = "bf16") -> torch.Tensor:
@@ -264,6 +276,7 @@ def _fp8_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     return _products.FP8Linear.apply(_products.Codes.of(planes, rows_of(x)), x, weight, bias)
 
 
+@_uncompiled
 def gated_linear(
     name: str, gate: torch.Tensor, up: torch.Tensor, weight: torch.Tensor,
     bias: torch.Tensor | None = None, *, recipe: str = "coat", path: Path = (),
