@@ -70,13 +70,13 @@ def assert_same(got, want):
     assert all(torch.equal(bits(g), bits(w)) for g, w in zip(got, want, strict=True))
 
 
-def assert_same_on(gpu, use):
+def assert_same_on(gpu, use, launches=True):
     """What `use` makes on the GPU has the bits of what it makes on the CPU."""
     want = use()
     gpu.launched.clear()
     with gpu.holds_torch():
         got = use()
-    assert gpu.launched
+    assert bool(gpu.launched) == launches
     assert_same(got, want)
 
 
@@ -92,7 +92,8 @@ def test_modules(gpu, name, recipe):
         module = make(name, recipe)
         return step(module, inputs_of(name)) + step(module, inputs_of(name, (7, WIDTH)))
 
-    assert_same_on(gpu, use)
+    # What a linear layer keeps as it is, no kernel writes or reads.
+    assert_same_on(gpu, use, launches=(name, recipe) != ("Linear", "fp32"))
 
 
 @pytest.mark.parametrize("recompute", (False, True))

@@ -32,21 +32,21 @@ class LayerFunction(torch.autograd.Function):
         step.run(shape, planes, hypers)
         kept |= _for_others(layer, planes)
         ctx.save_for_backward(*(planes[name] for name in layer.restored),
-                              *(tensors[name] for name in _vectors(layer)))
+                              *(tensors[name] for name in layer.again_read))
         ctx.layer, ctx.shape, ctx.names = layer, shape, [name for _, name in names]
-        ctx.dtype, ctx.outputs = wide[0].dtype, step.roles(RoleKind.OUTPUT)
+        ctx.dtype, ctx.outputs = wide[0].dtype, step.outputs
         ctx.shapes = [x.shape for x in inputs]
         # The gradient of a leaf is the user's.
         ctx.flows = not any(x.is_leaf for x in wide)
         shapes = {Granularity.ELEMENT: wide[0].shape, Granularity.ROW: wide[0].shape[:-1]}
-        results = tuple(tensor_of(step, role, planes, shapes[step.per(role)], ctx.dtype)
+        results = tuple(tensor_of(step, role, planes, shapes[step.per[role]], ctx.dtype)
                         for role in ctx.outputs)
         return results if len(results) > 1 else results[0] if results else None
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, *gradients):
-        names = ctx.layer.restored + _vectors(ctx.layer)
+        names = ctx.layer.restored + ctx.layer.again_read
         given = {f"d{name}": gradient
                  for name, gradient in zip(ctx.outputs, gradients, strict=True)}
         tensors = dict(zip(names, ctx.saved_tensors, strict=True)) | planes_of(given)
@@ -58,22 +58,14 @@ class LayerFunction(torch.autograd.Function):
             results = {name: plane.zero_() for name, plane in results.items()}
         shapes = dict(zip(ctx.names, ctx.shapes, strict=True))
         wanted = {role: tensor_of(step, role, results, shapes[role], ctx.dtype)
-                  for role in step.roles(RoleKind.OUTPUT) if role in shapes}
+                  for role in step.outputs if role in shapes}
         return None, None, None, None, None, *(wanted.get(name) for name in ctx.names)
 
 
 def _for_others(layer: Layer, planes: dict[str, torch.Tensor]) -> dict[str, dict]:
     """What a forward pass has kept of its outputs that its backward pass does not need."""
     kept = {}
-    for plane in layer.forward.planes(RoleKind.SAVED):
-        if plane.name not in layer.restored:
-            suffix = plane.name.removeprefix(plane.role)
-            kept.setdefault(plane.role.removesuffix(".kept"), {})[suffix] = planes[plane.name]
+    for plane in layer.for_others:
+        suffix = plane.name.removeprefix(plane.role)
+        kept.setdefault(plane.role.removesuffix(".kept"), {})[suffix] = planes[plane.name]
     return kept
-
-
-def _vectors(layer: Layer) -> list[str]:
-    """The forward pass's inputs that the backward pass takes again, such as weights."""
-    ours = {plane.name for plane in layer.forward.planes(RoleKind.INPUT)}
-    return [plane.name for plane in layer.backward.planes(RoleKind.INPUT)
-            if plane.name in ours]

@@ -70,7 +70,7 @@ class Keeper:
     def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
         """The planes that the backward pass needs, and the rows and columns."""
         planes = self.planes(layer, state, x, copies=False)
-        role = layer.backward.roles(RoleKind.RESTORED)[0]
+        role = layer.saved[0].role
         return [planes[name.removeprefix(role)] for name in layer.restored], rows_of(x)
 
     def planes(self, layer: Layer, state: dict, x: torch.Tensor,
@@ -83,7 +83,7 @@ class Keeper:
         planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
         planes |= planes_of({"x": x})
         layer.forward.run(shape, planes)
-        role = layer.backward.roles(RoleKind.RESTORED)[0]
+        role = layer.saved[0].role
         names = [*layer.restored, *([f"{role}.transposed"] if copies else [])]
         kept = {name.removeprefix(role): planes[name] for name in names if name in planes}
         self._remember(x, key, kept)

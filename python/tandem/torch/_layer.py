@@ -90,6 +90,7 @@ class Pass:
         self._known: set[Host] = set()
         #: What graphs read, which may live longer than the thread that made them.
         self._captured: list[Plan] = []
+        self._planes: dict[tuple, list[Plane]] = {}
 
     @functools.cached_property
     def storages(self) -> dict[str, str]:
@@ -98,25 +99,34 @@ class Pass:
 
     def planes(self, *kinds: RoleKind) -> list[Plane]:
         """The planes of roles of some kinds."""
-        return [plane for plane in self.kernel.planes if plane.kind in kinds]
+        if kinds not in self._planes:
+            self._planes[kinds] = [p for p in self.kernel.planes if p.kind in kinds]
+        return self._planes[kinds]
 
-    def roles(self, kind: RoleKind) -> list[str]:
-        """The names of the tensors of a kind, in order."""
-        return list(dict.fromkeys(plane.role for plane in self.planes(kind)))
+    @functools.cached_property
+    def outputs(self) -> list[str]:
+        """The names of the outputs, in order."""
+        return list(dict.fromkeys(plane.role for plane in self.planes(RoleKind.OUTPUT)))
 
-    def per(self, role: str) -> Granularity:
-        """What a tensor has an entry for."""
-        return next(plane.per for plane in self.kernel.planes if plane.role == role)
+    @functools.cached_property
+    def per(self) -> dict[str, Granularity]:
+        """What tensors have an entry for, by role."""
+        return {plane.role: plane.per for plane in reversed(self.kernel.planes)}
+
+    @functools.cached_property
+    def _names(self) -> list[str]:
+        """The planes, none of which are given if the kernel has nothing to write."""
+        written = any(plane.written for plane in self.kernel.planes)
+        return [plane.name for plane in self.kernel.planes] if written else []
 
     def run(self, shape: tuple[int, int], tensors: Mapping[str, torch.Tensor],
             hypers: Sequence[float] = ()) -> None:
         """Launches the kernel over planes, all of which are there."""
-        if 0 in shape or not any(plane.written for plane in self.kernel.planes):
+        if 0 in shape or not self._names:
             return
         place = _place.place_of(next(iter(tensors.values())))
         plan = self._plan(place)
-        plan.update([shape], [[tensors[plane.name].data_ptr()
-                               for plane in self.kernel.planes]])
+        plan.update([shape], [[tensors[name].data_ptr() for name in self._names]])
         if place.is_capturing:
             self._launch_in_graph(place, plan, hypers)
         else:
@@ -200,7 +210,16 @@ class Layer:
         self.backward = self.backward_of({}, flows=False)
         #: The planes that the backward pass needs of the forward pass, by name: what it
         #: has saved, and inputs that are kept as they are.
-        self.restored = [plane.name for plane in self.backward.planes(RoleKind.RESTORED)]
+        self.restored = [plane.name for plane in self.saved]
+        inputs = {plane.name for plane in self.forward.planes(RoleKind.INPUT)}
+        #: The forward pass's inputs that the backward pass takes again, such as weights.
+        self.again_read = [plane.name for plane in self.backward.planes(RoleKind.INPUT)
+                           if plane.name in inputs]
+        #: What the forward pass keeps of its outputs for others.
+        self.for_others = [plane for plane in self.forward.planes(RoleKind.SAVED)
+                           if plane.name not in self.restored]
+        #: What a recipe keeps from step to step.
+        self.remembered = [plane for plane in self.forward.kernel.planes if plane.kept]
 
     def _compile(self, function: str, stored: Mapping[str, str] | None = None,
                  plain: Sequence[str] = ()) -> Pass:

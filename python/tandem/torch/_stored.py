@@ -125,7 +125,7 @@ def tensor_of(step: Pass, role: str, planes: Mapping[str, torch.Tensor],
     storage = step.storages[role]
     if storage.startswith("#tandem.float<"):
         value = planes[role].view(shape)
-        return value.to(dtype) if step.per(role) is Granularity.ELEMENT else value
+        return value.to(dtype) if step.per[role] is Granularity.ELEMENT else value
     # What a kernel keeps for its next launch is no part of the value.
     storage = _DELAYED.sub("", storage)
     mine = {plane.name.removeprefix(role): planes[plane.name]

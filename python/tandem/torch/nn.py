@@ -59,7 +59,7 @@ def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
     results = LayerFunction.apply(layer, hypers, _state(layer, state, x), names, kept,
                                   *inputs.values())
     outputs = results if isinstance(results, tuple) else (results,)
-    for role, y in zip(layer.forward.roles(RoleKind.OUTPUT), outputs, strict=True):
+    for role, y in zip(layer.forward.outputs, outputs, strict=True):
         if role in kept:
             storage = layer.forward.storages[f"{role}.kept"]
             state.remember(KEEPER.offer(y, storage, kept[role]))
@@ -68,8 +68,10 @@ def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
 
 def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch.Tensor]:
     """What a recipe keeps from step to step, as it is or to begin with."""
-    kept = [plane for plane in layer.forward.kernel.planes if plane.kept]
-    if kept and state is None:
+    kept = layer.remembered
+    if not kept:
+        return {}
+    if state is None:
         raise ValueError("the recipe keeps scales from step to step; give a dict for them "
                          "as state, the same in each step")
     place = place_of(x)
@@ -82,7 +84,7 @@ def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch
             state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32,
                                             device=x.device)
         _check_places(layer.name, x=x, **{plane.name: state[plane.name]})
-    return state if kept else {}
+    return state
 
 
 def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
