@@ -553,6 +553,14 @@ def test_refusals(tmp_path):
         nn.RMSNorm((4, 8))
     with pytest.raises(ValueError, match="normalizes the last dimension"):
         nn.LayerNorm((4, 8))
+    with pytest.raises(ValueError, match=r"weight of rms_norm is \(9,\) of torch.float32; for x, "
+                                         r"which is \(2, 8\), it must be \(8,\) of"):
+        nn.rms_norm(torch.ones(2, 8), torch.ones(9))
+    with pytest.raises(ValueError, match=r"weight of add_rms_norm is \(1,\)"):
+        nn.add_rms_norm(torch.ones(2, 8), torch.ones(2, 8), torch.ones(1))
+    with pytest.raises(ValueError, match=r"bias of layer_norm is \(8,\) of torch.bfloat16; .* "
+                                         r"must be \(8,\) of torch.float32"):
+        nn.layer_norm(torch.ones(2, 8), torch.ones(8), torch.ones(8).bfloat16())
     (tmp_path / "mine.mlir").write_text("module {}")
     with pytest.raises(ValueError, match='does not define tandem.strategy @"mine"'):
         nn.SwiGLU(recipe="mine", path=[tmp_path])(torch.ones(1, 8), torch.ones(1, 8))

@@ -105,11 +105,22 @@ def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
                 f"{tensors[first[0]].device}; move one to the other with .to()")
 
 
+def _check_vectors(what: str, x: torch.Tensor, **vectors: torch.Tensor) -> None:
+    """Refuses vectors that do not have a number of one type for each column."""
+    dtype = next(iter(vectors.values())).dtype
+    for name, vector in vectors.items():
+        if vector.shape != x.shape[-1:] or vector.dtype != dtype:
+            raise ValueError(
+                f"{name} of {what} is {tuple(vector.shape)} of {vector.dtype}; for x, which is "
+                f"{tuple(x.shape)}, it must be {tuple(x.shape[-1:])} of {dtype}")
+
+
 @_uncompiled
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
              recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
     _check_places("rms_norm", x=x, weight=weight)
+    _check_vectors("rms_norm", x, weight=weight)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
     return _run("rms_norm", recipe, path, state, (eps,), {"x": x}, {"weight": weight})
 
@@ -121,6 +132,7 @@ def add_rms_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """x + residual, and its :func:`rms_norm`: what stands between a transformer's blocks."""
     _check_places("add_rms_norm", x=x, residual=residual, weight=weight)
+    _check_vectors("add_rms_norm", x, weight=weight)
     if x.shape != residual.shape or x.dtype != residual.dtype:
         raise ValueError(
             f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
@@ -135,6 +147,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
     _check_places("layer_norm", x=x, weight=weight, bias=bias)
+    _check_vectors("layer_norm", x, weight=weight, bias=bias)
     return _run("layer_norm", recipe, path, state, (eps,), {"x": x},
                 {"weight": weight, "bias": bias})
 
