@@ -53,16 +53,17 @@ class Case:
         self.name = name
         dtype = torch.float64 if name == "f64" else torch.bfloat16
         self.layer, cos, sin = make(hidden, tokens // BATCH, torch.bfloat16)
-        recipe, _, recompute = name.partition(" + ")
+        recipe, _, more = name.partition(" + ")
         if recipe in tandem.recipes():
             tandem.torch.compress_activations(self.layer, recipe=recipe,
-                                              recompute=bool(recompute))
+                                              recompute=more == "recompute")
         self.layer, self.cos, self.sin = self.layer.to(dtype), cos.to(dtype), sin.to(dtype)
         shape = BATCH, tokens // BATCH, hidden
         generator = torch.Generator().manual_seed(1)
         draw = lambda: torch.randn(shape, generator=generator).bfloat16().to(dtype)  # noqa: E731
         self.x, self.dy = draw().requires_grad_(), draw()
-        self.call = torch.compile(self.layer) if name == "torch.compile" else self.layer
+        self.call = (torch.compile(self.layer) if "torch.compile" in (recipe, more)
+                     else self.layer)
 
     def forward(self):
         return self.call(self.x, self.cos, self.sin)
@@ -96,7 +97,7 @@ def ratio(times: list[float], base: list[float]) -> float:
 
 def measure(hidden: int, tokens: int, rounds: int) -> dict:
     names = ["bf16 eager", "torch.compile", *sorted(set(tandem.recipes()) - {"fp32"}),
-             "coat + recompute"]
+             "coat + recompute", "bf16 + torch.compile", "coat + torch.compile"]
     exact = Case("f64", hidden, tokens).gradients()
     cases, rows = [], {}
     for name in names:

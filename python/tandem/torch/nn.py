@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from tandem._convert import CPU
 from tandem._kernel import RoleKind
-from tandem.torch import _products
+from tandem.torch import _products, _traced
 from tandem.torch._function import LayerFunction
 from tandem.torch._keeper import KEEPER, Memory
 from tandem.torch._layer import Layer, compiled
@@ -30,7 +30,7 @@ from tandem.torch._stored import decoded, place_of, planes_of, rows_of, storages
 
 Path = Sequence[str | os.PathLike]
 
-#: torch.compile has nothing to gain inside of these: it compiles what is around them.
+#: What torch.compile leaves out of its graphs, and runs as it is.
 _uncompiled = torch.compiler.disable
 
 
@@ -46,16 +46,27 @@ def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None 
 def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
          tensors: dict[str, torch.Tensor], vectors: dict[str, torch.Tensor] | None = None,
          gradients: dict[str, str] | None = None):
-    """A layer's outputs, of which it keeps what linear layers behind it would keep if a
-    module remembers that they do. ``gradients`` names those that are not called "d<input>".
-    """
-    vectors = vectors or {}
-    x = next(iter(tensors.values()))
-    keeps = isinstance(state, Memory) and state.offers(place_of(x).is_capturing)
-    layer = _layer(name, recipe, path, next((v.dtype for v in vectors.values()), None), keeps,
-                   **tensors)
-    inputs, kept = tensors | vectors, {}
+    """A layer's outputs. ``gradients`` names those that are not called "d<input>"."""
+    inputs = tensors | (vectors or {})
     names = tuple((n, (gradients or {}).get(n, f"d{n}")) for n in inputs)
+    vector_dtype = next((v.dtype for v in (vectors or {}).values()), None)
+    if not torch.compiler.is_compiling():
+        return _launch(name, recipe, path, state, hypers, tensors, vector_dtype, names, inputs)
+    known = _traced.described(name, recipe, tuple(path), *inputs.values(),
+                              vector_dtype=vector_dtype)
+    if known:
+        return _traced.run_layer(known, hypers, names, *inputs.values())
+    return _launch_apart(name, recipe, path, state, hypers, tensors, vector_dtype, names, inputs)
+
+
+def _launch(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
+            tensors: dict[str, torch.Tensor], vector_dtype: torch.dtype | None, names: tuple,
+            inputs: dict[str, torch.Tensor]):
+    """A layer's outputs, of which it keeps what linear layers behind it would keep if a
+    module remembers that they do."""
+    x, kept = next(iter(tensors.values())), {}
+    keeps = isinstance(state, Memory) and state.offers(place_of(x).is_capturing)
+    layer = _layer(name, recipe, path, vector_dtype, keeps, **tensors)
     results = LayerFunction.apply(layer, hypers, _state(layer, state, x), names, kept,
                                   *inputs.values())
     outputs = results if isinstance(results, tuple) else (results,)
@@ -64,6 +75,9 @@ def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
             storage = layer.forward.storages[f"{role}.kept"]
             state.remember(KEEPER.offer(y, storage, kept[role]))
     return results
+
+
+_launch_apart = _uncompiled(_launch)
 
 
 def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -89,6 +103,8 @@ def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch
 
 def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
     """Refuses tensors that no layer's kernel reaches, and those apart from the first."""
+    if torch.compiler.is_compiling():
+        return  # such tensors are not taken into graphs
     first = None
     for name, tensor in tensors.items():
         if tensor is None:
@@ -115,7 +131,6 @@ def _check_vectors(what: str, x: torch.Tensor, **vectors: torch.Tensor) -> None:
                 f"{tuple(x.shape)}, it must be {tuple(x.shape[-1:])} of {dtype}")
 
 
-@_uncompiled
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
              recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
@@ -125,7 +140,6 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     return _run("rms_norm", recipe, path, state, (eps,), {"x": x}, {"weight": weight})
 
 
-@_uncompiled
 def add_rms_norm(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     recipe: str = "coat", path: Path = (), state: dict | None = None,
@@ -142,7 +156,6 @@ def add_rms_norm(
                 {"weight": weight}, {"residual": "dx"})
 
 
-@_uncompiled
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *,
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
@@ -158,7 +171,6 @@ def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
     return _run(name, recipe, path, state, (), {"x": x})
 
 
-@_uncompiled
 def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
          state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.silu`."""
@@ -172,7 +184,6 @@ def _by(name: str, approximate: str) -> str:
     return name if approximate == "none" else f"{name}_tanh"
 
 
-@_uncompiled
 def gelu(x: torch.Tensor, *, approximate: str = "none", recipe: str = "coat", path: Path = (),
          state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.gelu`, by erf or approximated by tanh."""
@@ -193,14 +204,12 @@ def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
             f"of {up.dtype}; they must be alike")
 
 
-@_uncompiled
 def swiglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),
            state: dict | None = None) -> torch.Tensor:
     """silu(gate) * up."""
     return _gated("swiglu", gate, up, recipe, path, state)
 
 
-@_uncompiled
 def geglu(gate: torch.Tensor, up: torch.Tensor, *, approximate: str = "none",
           recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """gelu(gate) * up, see :func:`gelu`."""
@@ -250,7 +259,6 @@ def cross_entropy(
     return (total if reduction == "sum" else total / (classes >= 0).sum()).to(x.dtype)
 
 
-@_uncompiled
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
            recipe: str = "coat", path: Path = (), state: dict | None = None,
            products: str = "bf16") -> torch.Tensor:
@@ -266,12 +274,21 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
+    if torch.compiler.is_compiling():
+        known = products == "bf16" and _traced.described("keep", recipe, tuple(path), x, weight)
+        if known and torch.is_grad_enabled() and weight.requires_grad:
+            return _traced.TracedLinear.apply(known, x, weight, bias)
+        return functional.linear(x, weight, bias) if known else _linear_apart(
+            x, *wide, recipe=recipe, path=path, state=state, products=products)
     if products != "bf16" and _fp8_layer(products, recipe, path, x, weight):
         return _fp8_linear(x, *wide, recipe, path, state)
     if not torch.is_grad_enabled() or not weight.requires_grad:
         return functional.linear(x, weight, bias)
     layer = _layer("keep", recipe, path, x=x)
     return _LinearFunction.apply(layer, _state(layer, state, x), x, weight, bias)
+
+
+_linear_apart = _uncompiled(linear)
 
 
 def _fp8_layer(products: str, recipe: str, path: Path, x: torch.Tensor,
@@ -458,14 +475,10 @@ class _LinearFunction(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
-        dy = decoded(dy)
         weight, *planes = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[2:]
-        rows = dy.reshape(-1, dy.shape[-1])
-        dx = dy @ weight if needs_x else None
-        dweight = rows.T @ _restore(ctx.layer, ctx.shape, planes) if needs_weight else None
-        dbias = rows.sum(0) if ctx.has_bias and needs_bias else None
-        return None, None, dx, dweight, dbias
+        return None, None, *_traced.linear_gradients(
+            decoded(dy), weight, lambda: _restore(ctx.layer, ctx.shape, planes),
+            ctx.needs_input_grad[2:], ctx.has_bias)
 
 
 def _restore(layer: Layer, shape: tuple[int, int], planes: list) -> torch.Tensor:
