@@ -98,6 +98,9 @@ def ratio(times: list[float], base: list[float]) -> float:
 def measure(hidden: int, tokens: int, rounds: int) -> dict:
     names = ["bf16 eager", "torch.compile", *sorted(set(tandem.recipes()) - {"fp32"}),
              "coat + recompute", "bf16 + torch.compile", "coat + torch.compile"]
+    # torch.compile gives a function up that it has compiled too often.
+    torch._dynamo.reset()
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
     exact = Case("f64", hidden, tokens).gradients()
     cases, rows = [], {}
     for name in names:
