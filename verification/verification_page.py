@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification"),
 from common import machine_text, table  # noqa: E402
 from mutate import load as load_mutations  # noqa: E402
 from mutations import MUTATIONS  # noqa: E402
-from verification_plan import CHECKS, GAPS, PROMISES, PROOFS  # noqa: E402
+from verification_plan import CHECKS, GAPS, PROMISES, PROOFS, SANITIZED  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
 
@@ -37,7 +37,8 @@ Nobody has to take our word for a bit: each line below has a command that finds 
 - **Proofs** by a solver of the steps that replace one sequence of floats by another:
   `scripts/prove.sh`, [below](#proofs).
 - **Random input** to the parser, the passes, the compiler and the readers of files:
-  `scripts/fuzz.sh all --minutes N`. What it finds is mended, and becomes a test.
+  `scripts/fuzz.sh all --minutes N`, and with sanitizers `scripts/verify.sh sanitized`. What it
+  finds is mended, and becomes a test.
 - **Known faults** are put into the sources by `scripts/mutate.sh`, for the tests to
   [find](#known-faults).
 - A *hash* is that of all result bits of a part. It depends neither on the machine, nor on the
@@ -46,7 +47,8 @@ Nobody has to take our word for a bit: each line below has a command that finds 
 
 #: Files of other programs, each a section: {"machine", "rows"}, where a row has
 #: promise, how, cases, seconds, worst, command and result.
-SECTIONS = (("proofs", "Proofs", PROOFS),)
+SECTIONS = (("proofs", "Proofs", PROOFS),
+            ("sanitized", "The compiler under sanitizers", SANITIZED))
 
 
 def count_text(count) -> str:

@@ -166,13 +166,19 @@ three lemmas of them for granted (`order`, `undo`, `negate`), each of which has 
 `scripts/prove.sh` writes down what it found and a hash of the formulas. With each commit `test/Python/test_proofs.py` makes
 the formulas anew from what the passes do then, and fails where they are not those on record; it proves the quick ones, sees
 that wrong sequences are refuted, that no premise is void and no definition contradicts itself, and compares the
-translation with the interpreter. Where the solver has no answer, a run on all operands has to do, or there is a **gap**;
-the compiler rewrites nothing that has one.
+translation with the interpreter. Where the solver has no answer, a run on all operands has to do, or there is a **gap**.
+The compiler leaves out nothing behind which there is one. It emulates fma of f16 all the same, of which
+[runs](#an-fma-is-rounded-once) take a share of the operands.
 
 Not among these steps, and not proved: what LLVM makes of the operations it is given, which the runs on all operands execute
 on CPUs; the tables of `-tandem-tabulate`, whose entries are computed by the operations they replace; codes that saturate
 (`.*-write` below `tandem-verify`); and NVIDIA's own conversions of 8-bit floats (`test/Python/test_float_codes.py`,
 `scripts/gpu-check.sh`)."""
+
+SANITIZED = """The whole compiler is built with the address and the undefined-behaviour sanitizers, over LLVM's
+libraries as they are. Its tests run, and random input goes to the parser (`parse`), through random passes (`pipeline`) and to
+the compiler (`compile`) for minutes, where each commit has seconds without sanitizers.
+The runtime and the readers of files run under sanitizers with each commit."""
 
 GAPS = (
     "f32 operations of `mcf` are compared with the interpreter on samples only; their "

@@ -331,10 +331,26 @@ MUTATIONS = [
         "std::min(begin + grain, numChunks)", "std::min(begin + grain + 1, numChunks)",
         "cts:Coverage*"),
     _mutation(
+        "gather-order", "of a column's codes that go to a transpose together, the first is the last",
+        "lib/Conversion/TandemToNVVM/TransposedStores.cpp",
+        "8 * (pieceBytes - bytes)", "0",
+        "pytest:test_transposed.py"),
+    _mutation(
+        "gather-anywhere", "codes are gathered where they are not aligned, or fewer than fit",
+        "lib/Conversion/TandemToNVVM/TransposedStores.cpp",
+        "b.compare(arith::CmpIPredicate::eq, low, launch.i64(0))",
+        "b.compare(arith::CmpIPredicate::eq, low, low)",
+        "pytest:test_transposed.py"),
+    _mutation(
         "environment", "a launch runs in the caller's rounding mode and flushes as it does",
         "runtime/lib/CPU/FloatEnvironment.h",
         "_mm_setcsr(allMasked);", ";",
         "cts:*Environment*"),
+    _mutation(
+        "lent-threads", "a host program that has no thread to lend leaves a launch undone",
+        "runtime/lib/CPU/HostThreads.cpp",
+        "counted.calls.load(std::memory_order_relaxed) == 0", "false",
+        "cts:HostThreads*"),
     _mutation(
         "stale-tables", "a plan keeps its old pointers where sizes are the same",
         "runtime/lib/TensorTable.cpp",

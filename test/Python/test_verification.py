@@ -21,6 +21,7 @@ from support.kernels import require_isa
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "verification"))
 
+import sanitized_run  # noqa: E402
 import verification_page as page  # noqa: E402
 import verification_plan as plan  # noqa: E402
 import verification_run as driver  # noqa: E402
@@ -206,3 +207,25 @@ def test_page_shows_failures(tmp_path):
 def test_page_is_up_to_date():
     assert (ROOT / "docs/Verification.md").read_text() == page.page(page.RESULTS), \
         "run verification/verification_page.py"
+
+#===----------------------------------------------------------------------===#
+# Sanitizers
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("command, cases, result", [
+    (["echo", "12 cases, 3 cases"], 15, "no failure"),
+    (["sh", "-c", "echo 12 cases; exit 1"], 12, "**failed**"),
+    (["echo", "nothing ran"], 0, "**failed**")])
+def test_a_run_under_sanitizers(command, cases, result):
+    row = sanitized_run.run("name", r"(\d+) cases", *command)
+    assert (row["cases"], row["result"]) == (cases, result)
+
+
+def test_the_page_has_sanitizers(tmp_path):
+    content = {"rows": [sanitized_run.run("the parser", r"(\d+) cases", "echo", "7 cases")],
+               "machine": driver.machine()}
+    (tmp_path / "sanitized.json").write_text(json.dumps(content))
+    text = page.section_text(tmp_path, *page.SECTIONS[1])
+    assert "| the parser | address, undefined behaviour | 7 |" in text
+    assert "In all: 1 no failure." in text
