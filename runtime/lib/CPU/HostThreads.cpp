@@ -28,16 +28,34 @@ int64_t tandem::runtime::currentProcess() { return 0; }
 int64_t tandem::runtime::currentProcess() { return getpid(); }
 #endif
 
+static std::atomic<HostThreads *> known{nullptr};
 static std::atomic<const HostThreads *> used{nullptr};
+
+HostThreads::HostThreads(tdm_parallel_fn parallel, void *host)
+    : parallel(parallel), host(host), process(currentProcess()) {}
 
 const HostThreads *HostThreads::current() {
   const HostThreads *threads = used.load(std::memory_order_acquire);
   return threads && threads->process == currentProcess() ? threads : nullptr;
 }
 
-/// Those before are never freed: a launch may be running on them.
-void HostThreads::use(const HostThreads *threads) {
-  used.store(threads, std::memory_order_release);
+const HostThreads *HostThreads::find(tdm_parallel_fn parallel, void *host) {
+  for (HostThreads *threads = known.load(std::memory_order_acquire); threads;
+       threads = threads->next)
+    if (threads->parallel == parallel && threads->host == host &&
+        threads->process == currentProcess())
+      return threads;
+  auto *fresh = new HostThreads(parallel, host);
+  fresh->next = known.load(std::memory_order_relaxed);
+  while (!known.compare_exchange_weak(fresh->next, fresh,
+                                      std::memory_order_acq_rel)) {
+  }
+  return fresh;
+}
+
+void HostThreads::use(tdm_parallel_fn parallel, void *host) {
+  used.store(parallel ? find(parallel, host) : nullptr,
+             std::memory_order_release);
 }
 
 namespace {
@@ -66,8 +84,7 @@ int HostThreads::run(ThreadPool::Work work, void *context, int threads) const {
 
 tdm_status tdm_use_threads(tdm_parallel_fn parallel, void *host) {
   return guarded("tdm_use_threads", [&] {
-    HostThreads::use(
-        parallel ? new HostThreads(parallel, host, currentProcess()) : nullptr);
+    HostThreads::use(parallel, host);
     return TDM_OK;
   });
 }

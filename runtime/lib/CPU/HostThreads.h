@@ -21,23 +21,25 @@ namespace tandem::runtime {
 /// What tdm_use_threads was given.
 class HostThreads {
 public:
-  HostThreads(tdm_parallel_fn parallel, void *host, int64_t process)
-      : parallel(parallel), host(host), process(process) {}
-
   /// Those that launches of this process go to, or NULL. A fork leaves the
   /// host's threads behind.
   static const HostThreads *current();
 
-  /// Has launches go to them; NULL: to the runtime's own.
-  static void use(const HostThreads *threads);
+  /// Has launches go to them; without a function, to the runtime's own.
+  static void use(tdm_parallel_fn parallel, void *host);
 
   /// As ThreadPool::run().
   int run(ThreadPool::Work work, void *context, int threads) const;
 
 private:
+  HostThreads(tdm_parallel_fn parallel, void *host);
+  static const HostThreads *find(tdm_parallel_fn parallel, void *host);
+
   const tdm_parallel_fn parallel;
   void *const host;
   const int64_t process;
+  /// Those before are never freed: a launch may be running on them.
+  HostThreads *next = nullptr;
 };
 
 /// The number of this process; on Windows, where none forks, 0.
