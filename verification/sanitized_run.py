@@ -10,6 +10,7 @@
 """Builds the compiler with sanitizers in build/sanitized, runs its tests, fuzzes it."""
 
 import argparse
+import itertools
 import os
 import pathlib
 import re
@@ -27,7 +28,7 @@ BUILD, RESULTS = ROOT / "build/sanitized", ROOT / "verification/results"
 UNIT_TESTS = ("TandemAnalysisTests", "TandemReferenceTests", "TandemSupportTests",
               "TandemTargetTests")
 TOOLS = ("tandem-opt", "tandem-translate", "tandem-run", "tandem-reduce", "tandem-package",
-         "tandem-fuzz")
+         "tandem-fuzz", "tandem-lsp-server")
 FUZZED = ("parse", "pipeline", "compile")
 
 #: LLVM's own options for it, of which its packages lack the second.
@@ -106,7 +107,8 @@ def main() -> int:
     options = parser.parse_args()
     build(options.jobs)
     rows = []
-    for row in (*unit_tests(), *lit_tests(), *fuzzing(options.minutes, options.first)):
+    for row in itertools.chain(unit_tests(), lit_tests(),
+                               fuzzing(options.minutes, options.first)):
         rows.append(row)
         save("sanitized", {"rows": rows}, RESULTS)
     return int(any(row["result"] != "no failure" for row in rows))

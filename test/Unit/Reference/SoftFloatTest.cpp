@@ -155,7 +155,8 @@ TEST_P(EightBit, Fma) {
       for (unsigned c = 0; c < 256; ++c) {
         if (!t.isFinite(c))
           continue;
-        Wide exact = t.magnitude(a) * t.magnitude(b) + (t.value(c) << 17);
+        Wide exact =
+            t.magnitude(a) * t.magnitude(b) + t.value(c) * (Wide(1) << 17);
         unsigned expected = t.round(exact < 0, [&](Wide half) {
           return sign(magnitudeOf(exact) - (half << 16));
         });
