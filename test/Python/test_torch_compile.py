@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file tests that torch.compile leaves compressed layers as they are, and compiles
-# what stands between them.
+# This file tests that torch.compile has compressed layers in its graphs, or leaves them
+# out, with the bits and the messages that they have without it.
 #
 #===----------------------------------------------------------------------===#
 
@@ -203,6 +203,13 @@ def test_messages_stay():
     with pytest.raises(ValueError, match="unknown recipe 'cote'; built-in ones are"):
         torch.compile(nn.SwiGLU(recipe="cote"), backend="eager")(torch.ones(1, 8),
                                                                  torch.ones(1, 8))
+
+
+def test_places_are_looked_at():
+    """What is apart from its input is in no graph, and in no kernel."""
+    norm = torch.compile(nn.rms_norm, backend="eager")
+    with pytest.raises(ValueError, match="weight of rms_norm is on meta"):
+        norm(torch.ones(2, 8), torch.ones(8, device="meta"), 1e-6)
 
 
 def test_random_rounding_stays_apart(tmp_path):

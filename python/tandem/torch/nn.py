@@ -77,7 +77,11 @@ def _launch(name: str, recipe: str, path: Path, state: dict | None, hypers: tupl
     return results
 
 
-_launch_apart = _uncompiled(_launch)
+@_uncompiled
+def _launch_apart(name: str, *arguments):
+    """The same behind a break of a graph, where nothing has looked at places yet."""
+    _check_places(name, **arguments[-1])
+    return _launch(name, *arguments)
 
 
 def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch.Tensor]:
