@@ -43,39 +43,53 @@ static void check(tdm_status status) {
   throw nb::value_error(tdm_last_error());
 }
 
+/// What \p call returns, while other threads of Python run: it may wait for a
+/// device or a lock, or take long.
+template <typename Call>
+static auto released(Call call) {
+  nb::gil_scoped_release release;
+  return call();
+}
+
 namespace {
 /// A GPU.
 class Device {
 public:
   explicit Device(int32_t ordinal) {
-    check(tdm_device_open(TDM_DEVICE_CUDA, ordinal, &device));
+    check(released(
+        [&] { return tdm_device_open(TDM_DEVICE_CUDA, ordinal, &device); }));
   }
-  ~Device() { tdm_device_close(device); }
+  ~Device() {
+    released([&] { tdm_device_close(device); });
+  }
   Device(const Device &) = delete;
   Device &operator=(const Device &) = delete;
 
   tdm_device_info query() const {
     tdm_device_info info = {};
     info.struct_size = sizeof(info);
-    check(tdm_device_query(device, &info));
+    check(released([&] { return tdm_device_query(device, &info); }));
     return info;
   }
   uintptr_t allocate(size_t bytes) const {
     void *memory = nullptr;
-    check(tdm_device_allocate(device, bytes, &memory));
+    check(
+        released([&] { return tdm_device_allocate(device, bytes, &memory); }));
     return reinterpret_cast<uintptr_t>(memory);
   }
   void free(uintptr_t memory) const {
-    check(tdm_device_free(device, reinterpret_cast<void *>(memory)));
+    check(released([&] {
+      return tdm_device_free(device, reinterpret_cast<void *>(memory));
+    }));
   }
   void copy(uintptr_t to, uintptr_t from, size_t bytes) const {
-    nb::gil_scoped_release release;
-    check(tdm_device_copy(device, reinterpret_cast<void *>(to),
-                          reinterpret_cast<const void *>(from), bytes));
+    check(released([&] {
+      return tdm_device_copy(device, reinterpret_cast<void *>(to),
+                             reinterpret_cast<const void *>(from), bytes);
+    }));
   }
   void synchronize() const {
-    nb::gil_scoped_release release;
-    check(tdm_device_synchronize(device));
+    check(released([&] { return tdm_device_synchronize(device); }));
   }
 
   tdm_device *device = nullptr;
@@ -88,9 +102,12 @@ public:
           uint32_t x, uint32_t w, bool bias, bool fast) {
     tdm_product_desc desc = {sizeof(desc), rows, columns, depth, x, w,
                              bias,         fast};
-    check(tdm_product_create(device.device, &desc, &product));
+    check(released(
+        [&] { return tdm_product_create(device.device, &desc, &product); }));
   }
-  ~Product() { tdm_product_destroy(product); }
+  ~Product() {
+    released([&] { tdm_product_destroy(product); });
+  }
   Product(const Product &) = delete;
   Product &operator=(const Product &) = delete;
 
@@ -108,7 +125,7 @@ public:
                              reinterpret_cast<void *>(y),
                              reinterpret_cast<void *>(workspace),
                              workspaceBytes};
-    check(tdm_product_launch(product, &args));
+    check(released([&] { return tdm_product_launch(product, &args); }));
   }
 
 private:
@@ -135,21 +152,21 @@ public:
                                     metrics,
                                     flags,
                                     function.c_str()};
-    {
-      nb::gil_scoped_release release;
-      kernel = tandemCompile(&options);
-    }
+    kernel = released([&] { return tandemCompile(&options); });
     prepare();
   }
   /// A kernel of a package; the only one if `name` is empty.
   Kernel(const std::string &path, const std::string &name,
          const std::string &target, const std::string &isa) {
-    kernel =
-        tandemKernelLoad(path.c_str(), name.empty() ? nullptr : name.c_str(),
-                         target.c_str(), isa.c_str());
+    kernel = released([&] {
+      return tandemKernelLoad(path.c_str(),
+                              name.empty() ? nullptr : name.c_str(),
+                              target.c_str(), isa.c_str());
+    });
     prepare();
   }
   ~Kernel() {
+    nb::gil_scoped_release release;
     for (auto [ordinal, handle] : onDevices)
       tdm_kernel_destroy(handle);
     tdm_kernel_destroy(runtime);
@@ -236,12 +253,17 @@ public:
     if (!device)
       return runtime;
     int32_t ordinal = device->query().ordinal;
-    tdm_kernel *&handle = onDevices[ordinal];
-    if (!handle)
-      handle = tandemKernelCreateDeviceKernel(kernel, device->device);
-    if (!handle)
+    auto known = onDevices.find(ordinal);
+    if (known != onDevices.end())
+      return known->second;
+    tdm_kernel *created = released(
+        [&] { return tandemKernelCreateDeviceKernel(kernel, device->device); });
+    if (!created)
       throw nb::value_error(tandemGetLastError());
-    return handle;
+    auto [place, isNew] = onDevices.try_emplace(ordinal, created);
+    if (!isNew) // Another thread was faster.
+      released([&] { tdm_kernel_destroy(created); });
+    return place->second;
   }
 
   TandemKernel *kernel = nullptr;
@@ -256,7 +278,7 @@ private:
       throw nb::value_error(tandemGetLastError());
     if (std::string_view(tandemKernelGetTarget(kernel)) != "cpu")
       return;
-    runtime = tandemKernelCreateRuntimeKernel(kernel);
+    runtime = released([&] { return tandemKernelCreateRuntimeKernel(kernel); });
     if (runtime)
       return;
     std::string message = tandemGetLastError();
@@ -291,13 +313,11 @@ static void save(const std::string &path, const std::vector<Kernel *> &kernels,
     nameTexts.push_back(name.c_str());
   for (const std::string &target : targets)
     targetTexts.push_back(target.c_str());
-  bool saved;
-  {
-    nb::gil_scoped_release release;
-    saved = tandemSavePackage(path.c_str(), handles.data(), nameTexts.data(),
-                              handles.size(), targetTexts.data(),
-                              targetTexts.size());
-  }
+  bool saved = released([&] {
+    return tandemSavePackage(path.c_str(), handles.data(), nameTexts.data(),
+                             handles.size(), targetTexts.data(),
+                             targetTexts.size());
+  });
   if (!saved)
     throw nb::value_error(tandemGetLastError());
 }
@@ -309,9 +329,12 @@ public:
   Plan(nb::object owner, Device *device) : owner(std::move(owner)) {
     kernel = nb::cast<Kernel *>(this->owner);
     tdm_kernel *runtime = kernel->getRuntime(device);
-    check(tdm_plan_create(runtime, nullptr, 0, &plan));
+    check(
+        released([&] { return tdm_plan_create(runtime, nullptr, 0, &plan); }));
   }
-  ~Plan() { tdm_plan_destroy(plan); }
+  ~Plan() {
+    released([&] { tdm_plan_destroy(plan); });
+  }
   Plan(const Plan &) = delete;
   Plan &operator=(const Plan &) = delete;
 
@@ -334,19 +357,17 @@ public:
           heights[i], widths[i],
           firsts[i],  keys[i],
           rows[i],    reinterpret_cast<void *const *>(&pointers[i * planes])};
-    check(tdm_plan_update(plan, tensors.data(), count));
+    setTensors(tensors);
   }
 
   /// The tensors of a launch whose gradients have been read.
   void updateSteady(const Steady &steady, size_t launch) {
-    const std::vector<tdm_tensor> &list = steady.tensors(launch);
-    check(tdm_plan_update(plan, list.data(), list.size()));
+    setTensors(steady.tensors(launch));
   }
 
   /// Their gradients alone.
   void updateGradients(const Steady &steady, size_t launch) {
-    std::vector<tdm_tensor> list = steady.gradients(launch);
-    check(tdm_plan_update(plan, list.data(), list.size()));
+    setTensors(steady.gradients(launch));
   }
 
   /// Runs one step; returns the flags.
@@ -356,13 +377,10 @@ public:
     checkRows(hypers, integers, rows);
     tdm_launch_info info = {};
     info.struct_size = sizeof(info);
-    tdm_status status;
-    {
-      nb::gil_scoped_release release;
-      status = tdm_plan_launch(plan, hypers.data(), integers.data(), rows,
-                               threads, &info);
-    }
-    check(status);
+    check(released([&] {
+      return tdm_plan_launch(plan, hypers.data(), integers.data(), rows,
+                             threads, &info);
+    }));
     return info.flags;
   }
 
@@ -387,12 +405,7 @@ public:
   /// The flags of the latest launch, for which this waits.
   uint32_t flags() {
     uint32_t flags = 0;
-    tdm_status status;
-    {
-      nb::gil_scoped_release release;
-      status = tdm_plan_flags(plan, &flags);
-    }
-    check(status);
+    check(released([&] { return tdm_plan_flags(plan, &flags); }));
     return flags;
   }
 
@@ -402,11 +415,18 @@ public:
     if (values.empty())
       throw nb::value_error(
           "the kernel measures nothing; compile it with metrics=True");
-    check(tdm_plan_metrics(plan, tensor, values.data(), values.size()));
+    check(released([&] {
+      return tdm_plan_metrics(plan, tensor, values.data(), values.size());
+    }));
     return values;
   }
 
 private:
+  void setTensors(const std::vector<tdm_tensor> &list) {
+    check(released(
+        [&] { return tdm_plan_update(plan, list.data(), list.size()); }));
+  }
+
   void checkRows(const std::vector<double> &hypers,
                  const std::vector<int64_t> &integers, int64_t rows) const {
     size_t width = tandemKernelGetNumHypers(kernel->kernel);
@@ -426,12 +446,7 @@ private:
                            onDevice,
                            reinterpret_cast<const void *>(skip),
                            reinterpret_cast<void *>(flags)};
-    tdm_status status;
-    {
-      nb::gil_scoped_release release;
-      status = tdm_plan_launch_async(plan, &args);
-    }
-    check(status);
+    check(released([&] { return tdm_plan_launch_async(plan, &args); }));
   }
 
   nb::object owner;
@@ -474,9 +489,11 @@ static int64_t evaluatePTX(
   for (const auto &[name, address, size, writable] : regions)
     buffers.push_back(
         {name.c_str(), reinterpret_cast<void *>(address), size, writable});
-  int64_t count = tandemEvaluatePTX(
-      ptx.c_str(), kernel.c_str(), parameters.data(), parameters.size(), blocks,
-      threads, buffers.data(), buffers.size());
+  int64_t count = released([&] {
+    return tandemEvaluatePTX(ptx.c_str(), kernel.c_str(), parameters.data(),
+                             parameters.size(), blocks, threads, buffers.data(),
+                             buffers.size());
+  });
   if (count < 0)
     throw nb::value_error(tandemGetLastError());
   return count;
@@ -518,7 +535,9 @@ static uint32_t interpret(
                                     first,
                                     &flags,
                                     function.c_str()};
-  if (!tandemInterpret(&options, planes.data(), planes.size()))
+  if (!released([&] {
+        return tandemInterpret(&options, planes.data(), planes.size());
+      }))
     throw nb::value_error(tandemGetLastError());
   return flags;
 }
@@ -625,7 +644,7 @@ NB_MODULE(_tandem, m) {
   m.def("use_openmp", &useOpenMP);
   m.def("device_count", [] {
     int32_t count = 0;
-    check(tdm_device_count(TDM_DEVICE_CUDA, &count));
+    check(released([&] { return tdm_device_count(TDM_DEVICE_CUDA, &count); }));
     return count;
   });
   m.def("describe", &describe);

@@ -316,19 +316,21 @@ def test_products_of_one_input(gpu):
 
 
 def test_threads(gpu):
-    """Each has plans of its own. (They take turns: the driver here holds a lock while
-    Python evaluates.)"""
+    """Each has plans of its own, at the same time."""
     def use():
-        results = []
+        results, work = [None] * 4, [
+            [(make("RMSNorm"), inputs_of("RMSNorm", (i + 1, WIDTH))) for _ in range(3)]
+            for i in range(4)]
 
         def run(i):
-            results.extend(step(make("RMSNorm"), inputs_of("RMSNorm", (i + 1, WIDTH))))
+            results[i] = [step(*each) for each in work[i]]
 
-        for i in range(3):
-            thread = threading.Thread(target=run, args=(i,))
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+        for thread in threads:
             thread.start()
+        for thread in threads:
             thread.join()
-        return results
+        return [array for steps in results for arrays in steps for array in arrays]
 
     assert_same_on(gpu, use)
 

@@ -27,13 +27,14 @@ _EXECUTOR = ctypes.CFUNCTYPE(
 
 
 class FakeGPU:
-    """The device, and what went wrong with it."""
+    """The first of `count` devices, and what went wrong with them."""
 
-    def __init__(self, cache=""):
+    def __init__(self, cache="", count=1):
         os.environ["TANDEM_CUDA_DRIVER"] = str(_LIBRARY)
         os.environ["TANDEM_CACHE_DIR"] = cache
         self.library = ctypes.CDLL(str(_LIBRARY))
         self.library.fake_cuda_violations.restype = ctypes.c_char_p
+        self.library.fake_cuda_set_devices(count)
         self.executor = _EXECUTOR(self._execute)
         self.library.fake_cuda_set_executor(self.executor)
         self.error, self.launched = None, []

@@ -52,9 +52,8 @@ class TorchGPU(FakeGPU):
     """GPUs that hold the tensors for which `ordinal_of` gives a number, all by default."""
 
     def __init__(self, count=1):
-        super().__init__()
+        super().__init__(count=count)
         self.library.fake_cuda_create_stream.restype = ctypes.c_void_p
-        self.library.fake_cuda_set_devices(count)
         streams = [self.library.fake_cuda_create_stream() for _ in range(count)]
         self.places = [FakePlace(self, i, s) for i, s in enumerate(streams)]
         self.stream = ctypes.c_void_p(streams[0])
