@@ -15,6 +15,7 @@
 
 #include "Listings.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <array>
 
 using namespace mlir::tandem::verify;
 
@@ -51,28 +52,60 @@ static TANDEM_LANES Two addWithin(Reals a, Reals b, Reals &limit) {
 }
 
 namespace {
-/// Results are the errors; expected are those that are within their limits.
-template <typename F, typename Code, Bound bound>
-class BoundPart : public Part {
+/// Facts about all pairs of a format: `count` codes of each.
+template <typename F, typename Code, size_t count>
+class PairPart : public Part {
 public:
-  BoundPart(llvm::StringRef format, const BoundInfo &info)
-      : Part((format + "-" + info.name).str(),
-             llvm::formatv("{0}, of all pairs of {1}", info.description,
-                           format)) {
+  PairPart(llvm::StringRef name, llvm::StringRef description,
+           const std::array<const char *, count> &names)
+      : Part(name.str(), description.str()) {
     inputs = {{"a", sizeof(Code)}, {"b", sizeof(Code)}};
-    results = {{"error", sizeof(Code)}};
+    for (const char *result : names)
+      results.push_back({result, sizeof(Code)});
     units = numPairUnits<Code>;
   }
 
   void fill(Block &block) const override { fillPairs<Code>(block); }
 
+protected:
+  using Codes = std::array<Words, count>;
+
+  /// Stores what \p evaluate makes of each pair.
+  template <typename Evaluate>
+  static void forPairs(Block &block, std::vector<Array> &to,
+                       const Evaluate &evaluate) {
+    const auto *a = block.inputs[0].get<Code>(),
+               *b = block.inputs[1].get<Code>();
+    Code *out[count];
+    for (size_t k = 0; k < count; ++k)
+      out[k] = to[k].get<Code>();
+    forLanes(block.size, [=](size_t i) {
+      Codes codes =
+          evaluate(F::decode(loadCodes(a + i)), F::decode(loadCodes(b + i)));
+      for (size_t k = 0; k < count; ++k)
+        storeCodes(out[k] + i, codes[k]);
+    });
+  }
+};
+
+/// Results are the errors; expected are those that are within their limits.
+template <typename F, typename Code, Bound bound>
+class BoundPart : public PairPart<F, Code, 1> {
+public:
+  BoundPart(llvm::StringRef format, const BoundInfo &info)
+      : PairPart<F, Code, 1>(
+            (format + "-" + info.name).str(),
+            llvm::formatv("{0}, of all pairs of {1}", info.description, format)
+                .str(),
+            {"error"}) {}
+
   void compute(Block &block) const override {
-    evaluate(block, block.results[0],
+    evaluate(block, block.results,
              [](Reals error, Reals) { return F::encode(error); });
   }
 
   void expect(Block &block) const override {
-    evaluate(block, block.expected[0], [](Reals error, Reals limit) {
+    evaluate(block, block.expected, [](Reals error, Reals limit) {
       Words bits = F::encode(error);
       return select(magnitude(error) > limit, ~bits, bits);
     });
@@ -80,15 +113,12 @@ public:
 
 private:
   template <typename Encode>
-  static void evaluate(Block &block, Array &errors, const Encode &encode) {
-    const auto *a = block.inputs[0].get<Code>(),
-               *b = block.inputs[1].get<Code>();
-    auto *out = errors.get<Code>();
-    forLanes(block.size, [=](size_t i) {
+  void evaluate(Block &block, std::vector<Array> &to,
+                const Encode &encode) const {
+    this->forPairs(block, to, [&](Reals a, Reals b) {
       Reals limit;
-      Two sum = addWithin<F, bound>(F::decode(loadCodes(a + i)),
-                                    F::decode(loadCodes(b + i)), limit);
-      storeCodes(out + i, encode(sum.y, limit));
+      Two sum = addWithin<F, bound>(a, b, limit);
+      return std::array<Words, 1>{encode(sum.y, limit)};
     });
   }
 };
@@ -96,20 +126,16 @@ private:
 /// What lanes of f32 need not round in an ordered sum. Results are codes of the
 /// two differences and of the error; expected are those that are exact.
 template <typename F, typename Code>
-class UnroundedPart : public Part {
+class UnroundedPart : public PairPart<F, Code, 3> {
 public:
   explicit UnroundedPart(llvm::StringRef format)
-      : Part((format + "-unrounded").str(),
-             llvm::formatv("x - a, a - x and (a - x) + b are numbers of {0} "
-                           "where a is a multiple of b's ulp, of all pairs",
-                           format)) {
-    inputs = {{"a", sizeof(Code)}, {"b", sizeof(Code)}};
-    results = {
-        {"x-a", sizeof(Code)}, {"a-x", sizeof(Code)}, {"error", sizeof(Code)}};
-    units = numPairUnits<Code>;
-  }
-
-  void fill(Block &block) const override { fillPairs<Code>(block); }
+      : PairPart<F, Code, 3>(
+            (format + "-unrounded").str(),
+            llvm::formatv("x - a, a - x and (a - x) + b are numbers of {0} "
+                          "where a is a multiple of b's ulp, of all pairs",
+                          format)
+                .str(),
+            {"x-a", "a-x", "error"}) {}
 
   void compute(Block &block) const override {
     evaluate(block, block.results,
@@ -128,69 +154,38 @@ private:
   /// Where a is a multiple of b's ulp, the values are, too, and are at most a
   /// few times as large as b: f64 has them exactly.
   template <typename Encode>
-  static void evaluate(Block &block, std::vector<Array> &to,
-                       const Encode &encode) {
-    const auto *in = block.inputs[0].get<Code>(),
-               *second = block.inputs[1].get<Code>();
-    Code *out[3];
-    for (size_t k = 0; k < 3; ++k)
-      out[k] = to[k].get<Code>();
-    forLanes(block.size, [=](size_t i) {
-      Reals a = F::decode(loadCodes(in + i));
-      Reals b = F::decode(loadCodes(second + i));
+  void evaluate(Block &block, std::vector<Array> &to,
+                const Encode &encode) const {
+    this->forPairs(block, to, [&](Reals a, Reals b) {
       Mask isMeant = isMultipleOfUlp<F>(a, b) | ~isFinite(a) | ~isFinite(b);
       Reals x = F::add(a, b);
-      Reals values[] = {x - a, a - x, (a - x) + b};
-      for (size_t k = 0; k < 3; ++k)
-        storeCodes(out[k] + i, encode(values[k], isMeant));
+      return std::array<Words, 3>{encode(x - a, isMeant),
+                                  encode(a - x, isMeant),
+                                  encode((a - x) + b, isMeant)};
     });
   }
 };
 
 /// What sm_80 computes by fma.
-class FmaSumsPart : public Part {
+class FmaSumsPart : public PairPart<BF16, uint16_t, 3> {
 public:
   FmaSumsPart()
-      : Part("bf16-fma-sums",
-             "sums, differences and products of all pairs of bf16 as fma") {
-    inputs = {{"a", 2}, {"b", 2}};
-    results = {{"sum", 2}, {"difference", 2}, {"product", 2}};
-    units = numPairUnits<uint16_t>;
-  }
-
-  void fill(Block &block) const override { fillPairs<uint16_t>(block); }
+      : PairPart("bf16-fma-sums",
+                 "sums, differences and products of all pairs of bf16 as fma",
+                 {"sum", "difference", "product"}) {}
 
   void compute(Block &block) const override {
-    evaluate(block, block.results, [](Reals a, Reals b, Words(&codes)[3]) {
-      codes[0] = BF16::encode(BF16::fma(a, splat(1.0), b));
-      codes[1] = BF16::encode(BF16::fma(b, splat(-1.0), a));
-      codes[2] = BF16::encode(BF16::fma(a, b, -Reals{}));
+    forPairs(block, block.results, [](Reals a, Reals b) {
+      return Codes{BF16::encode(BF16::fma(a, splat(1.0), b)),
+                   BF16::encode(BF16::fma(b, splat(-1.0), a)),
+                   BF16::encode(BF16::fma(a, b, -Reals{}))};
     });
   }
 
   void expect(Block &block) const override {
-    evaluate(block, block.expected, [](Reals a, Reals b, Words(&codes)[3]) {
-      codes[0] = BF16::encode(BF16::add(a, b));
-      codes[1] = BF16::encode(BF16::sub(a, b));
-      codes[2] = BF16::encode(BF16::mul(a, b));
-    });
-  }
-
-private:
-  template <typename Encode>
-  static void evaluate(Block &block, std::vector<Array> &to,
-                       const Encode &encode) {
-    const auto *a = block.inputs[0].get<uint16_t>(),
-               *b = block.inputs[1].get<uint16_t>();
-    uint16_t *out[3];
-    for (size_t k = 0; k < 3; ++k)
-      out[k] = to[k].get<uint16_t>();
-    forLanes(block.size, [=](size_t i) {
-      Words codes[3];
-      encode(BF16::decode(loadCodes(a + i)), BF16::decode(loadCodes(b + i)),
-             codes);
-      for (size_t k = 0; k < 3; ++k)
-        storeCodes(out[k] + i, codes[k]);
+    forPairs(block, block.expected, [](Reals a, Reals b) {
+      return Codes{BF16::encode(BF16::add(a, b)), BF16::encode(BF16::sub(a, b)),
+                   BF16::encode(BF16::mul(a, b))};
     });
   }
 };
