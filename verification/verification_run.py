@@ -10,7 +10,10 @@
 """Runs the parts of tandem-verify, continues what was interrupted."""
 
 import argparse
+import contextlib
+import fcntl
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -43,14 +46,29 @@ def call(tool, *arguments) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def hash_codes(tool, parts) -> dict[str, str]:
+    """A hash of the code that the compiler makes for each part now; empty for those
+    without."""
+    return {row["part"]: row["code"]
+            for row in call(tool, "--codes", "--part", ",".join(parts))}
+
+
 def list_jobs(tool, pattern: str, isas) -> list[dict]:
     """Each part on each instruction set, those of a promise together."""
     parts = [p for p in call(tool, "--list") if re.fullmatch(pattern, p["part"])]
+    if not parts:
+        return []
     known = [[p for p in parts if promise.has(p["part"])] for promise in PROMISES]
+    codes = hash_codes(tool, [p["part"] for p in parts])
     return [{"part": part["part"], "isa": isa, "units": part["units"],
-             "description": part["description"]}
+             "description": part["description"], "code": codes[part["part"]]}
             for group in known for part in group
             for isa in (isas if part["compiled"] else ("",))]
+
+
+def key_of(job: dict) -> str:
+    """What an entry of a part on an instruction set is called."""
+    return f"{job['part']} {job['isa']}".strip()
 
 #===------------------------------------------------------------------------===#
 # Results
@@ -74,33 +92,68 @@ def merge(entry: dict, shard: dict) -> None:
     entry["done"] = shard["end"]
 
 
+def is_of(entry: dict, job: dict) -> bool:
+    """Whether an entry is about the cases and the code of a job."""
+    return all(entry.get(field) == job[field] for field in ("units", "code"))
+
+
 class Results:
-    """The file of all entries, by part and instruction set."""
+    """The file of all entries, by part and instruction set. Several runs may write it."""
 
     def __init__(self, folder: pathlib.Path):
         self.path = folder / "exhaustive.json"
-        self.content = {"machine": machine(), "parts": {}}
+
+    def read(self) -> dict:
         if self.path.exists():
-            self.content = json.loads(self.path.read_text())
+            return json.loads(self.path.read_text())
+        return {"machine": machine(), "jobs": [], "parts": {}}
 
     def entry(self, job: dict, stride: int) -> dict:
-        """What is known of a job. What another commit has begun, or another share
-        of the cases, begins anew; what is complete stays."""
-        now = machine()
-        key = f"{job['part']} {job['isa']}".strip()
-        old = self.content["parts"].get(key)
-        fits = old and (old["units"], old["stride"]) == (job["units"], stride)
-        if not fits or (old["done"] < old["units"] and old["commit"] != now["commit"]):
-            old = {**job, "stride": stride, "done": 0, "commit": now["commit"],
-                   "changed_files": now["changed_files"], "date": now["date"]}
-            self.content["parts"][key] = old
-        return old
+        """What is known of a job. What is complete stays; what has failed, is of other
+        code or of another share of the cases begins anew, and so does what another
+        commit or processor has begun."""
+        now, old = machine(), self.read()["parts"].get(key_of(job))
+        if old and is_of(old, job) and old["stride"] == stride and not old.get("failures"):
+            same = (old["commit"], old.get("cpu")) == (now["commit"], now["cpu"])
+            if old["done"] >= old["units"] or same:
+                return old
+        return {**job, "stride": stride, "done": 0, "commit": now["commit"],
+                "changed_files": now["changed_files"], "date": now["date"],
+                "cpu": now["cpu"]}
 
-    def save(self) -> None:
+    @contextlib.contextmanager
+    def changed(self):
+        """The content, which is written in the end; no other run comes between."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self.path.with_suffix(".new")
-        unfinished.write_text(json.dumps(self.content, indent=1) + "\n")
-        unfinished.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            content = self.read()
+            yield content
+            unfinished = self.path.with_suffix(".new")
+            unfinished.write_text(json.dumps(content, indent=1) + "\n")
+            unfinished.replace(self.path)
+        finally:
+            os.close(folder)
+
+    def save(self, entry: dict) -> None:
+        with self.changed() as content:
+            content["parts"][key_of(entry)] = entry
+            content["machine"] = machine()
+
+    def expect(self, jobs: list[dict]) -> None:
+        """Takes note of all jobs that there are."""
+        with self.changed() as content:
+            content["jobs"] = [key_of(job) for job in jobs]
+            content["parts"] = {key: content["parts"][key] for key in content["jobs"]
+                                if key in content["parts"]}
+
+    def stale(self, jobs: list[dict]) -> list[str]:
+        """Jobs whose entries are of other cases, or of code that the compiler no longer
+        makes."""
+        parts = self.read()["parts"]
+        return [key for job in jobs
+                if (key := key_of(job)) in parts and not is_of(parts[key], job)]
 
 #===------------------------------------------------------------------------===#
 # Runs
@@ -154,7 +207,7 @@ def run(jobs: list[dict], results: Results, options) -> bool:
                 print("the time is up; the same command continues", flush=True)
                 return good
             merge(entry, run_shard(options.tool, entry, options.threads))
-            results.save()
+            results.save(entry)
             print(progress(number, len(jobs), entry), flush=True)
         good &= entry["failures"] == 0
     print("everything that was asked for is done", flush=True)
@@ -173,12 +226,21 @@ def main() -> int:
     parser.add_argument("--results", type=pathlib.Path, metavar="FOLDER",
                         help="instead of verification/results")
     parser.add_argument("--tool", type=pathlib.Path, default=TOOL)
+    parser.add_argument("--stale", action="store_true",
+                        help="only list what has run with code that the compiler no "
+                        "longer makes; the next run begins it anew")
     options = parser.parse_args()
     folder = options.results or (ROOT / "build/verification" if options.quick else RESULTS)
     jobs = list_jobs(options.tool, options.parts, options.isas.split(","))
     if not jobs:
         parser.error(f"no part is called {options.parts}; {options.tool} --list has all")
-    return 0 if run(jobs, Results(folder), options) else 1
+    results = Results(folder)
+    if options.stale:
+        print("\n".join(stale := results.stale(jobs)) or "everything is of today's code")
+        return int(bool(stale))
+    if (options.parts, options.isas) == (".*", ",".join(ISAS)):
+        results.expect(jobs)
+    return 0 if run(jobs, results, options) else 1
 
 
 if __name__ == "__main__":

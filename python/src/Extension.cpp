@@ -351,13 +351,13 @@ public:
         keys.size() != count || rows.size() != count ||
         pointers.size() != count * planes)
       throw nb::value_error("the lists of a plan differ in length");
-    tensors.resize(count);
+    std::vector<tdm_tensor> tensors(count);
     for (size_t i = 0; i < count; ++i)
       tensors[i] = {
           heights[i], widths[i],
           firsts[i],  keys[i],
           rows[i],    reinterpret_cast<void *const *>(&pointers[i * planes])};
-    setTensors(tensors);
+    setTensors(std::move(tensors));
   }
 
   /// The tensors of a launch whose gradients have been read.
@@ -422,7 +422,8 @@ public:
   }
 
 private:
-  void setTensors(const std::vector<tdm_tensor> &list) {
+  /// The list is the call's own: other threads may call in the meantime.
+  void setTensors(std::vector<tdm_tensor> list) {
     check(released(
         [&] { return tdm_plan_update(plan, list.data(), list.size()); }));
   }
@@ -452,7 +453,6 @@ private:
   nb::object owner;
   Kernel *kernel;
   tdm_plan *plan = nullptr;
-  std::vector<tdm_tensor> tensors;
 };
 } // namespace
 

@@ -671,7 +671,7 @@ def compile(
         path: directories searched for strategies first.
         isa: for the CPU, "native", "x86-64", "x86-64-v3" or "x86-64-v4"; the
             same bits result from each.
-        width: elements per step, a power of two; 0 chooses.
+        width: elements per step, a power of two up to 256; 0 chooses.
         metrics: whether each launch also measures the effective descent quality
             (:meth:`Plan.metrics`).
         flags: whether each launch also reports gradients that are not finite

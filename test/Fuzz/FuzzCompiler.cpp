@@ -196,6 +196,7 @@ static std::vector<std::string> listPasses(Random &random) {
       "convert-scaled-to-arith",
       "tandem-simplify",
       "cse",
+      "tandem-analyze-ranges",
       "tandem-split-phases",
       emulate,
       "convert-float-codes-to-arith{formats=" + chooseFormats(random) + "}",
@@ -370,6 +371,11 @@ static int runTarget(const Options &options) {
         isFine = false;
         save(options.findings, finding);
       });
+  if (counts.isBroken) {
+    llvm::errs() << "tandem-fuzz: no process for the case after " << counts.done
+                 << " others; free memory, or lower the load\n";
+    return 2;
+  }
   llvm::outs() << options.target << ": " << counts.done << " cases, "
                << counts.accepted << " accepted, "
                << (isFine ? "nothing found" : "see above") << "\n";

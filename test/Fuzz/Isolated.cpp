@@ -49,6 +49,8 @@ public:
 
   struct Data {
     Counts counts;
+    /// Whether the child has come to the end of its cases.
+    bool isAtEnd;
     size_t size;
     char what[4096];
     char text[1 << 20];
@@ -84,7 +86,7 @@ Counts mlir::tandem::fuzz::runIsolated(
     llvm::function_ref<void(const Finding &)> report) {
   SharedCase shared;
   if (!shared.data)
-    return {};
+    return {0, 0, /*isBroken=*/true};
   Counts &counts = shared.data->counts;
   auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                 std::chrono::duration<double>(limits.seconds));
@@ -101,12 +103,15 @@ Counts mlir::tandem::fuzz::runIsolated(
           _exit(1);
         ++counts.done;
       }
+      shared.data->isAtEnd = true;
       _exit(0);
     }
     int status;
-    if (child < 0 || waitpid(child, &status, 0) != child)
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+      counts.isBroken = true;
       break;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    }
+    if (shared.data->isAtEnd)
       break;
     report({describe(status, shared.data->what),
             std::string(shared.data->text, shared.data->size)});

@@ -44,6 +44,8 @@ struct Limits {
 
 struct Counts {
   uint64_t done = 0, accepted = 0;
+  /// There was no memory or no process for the cases that are left.
+  bool isBroken = false;
 };
 
 /// Calls `run(number, case)` for each number from `first` on until the time is

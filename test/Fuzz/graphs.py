@@ -38,8 +38,8 @@ TANDEM_OPT = Path(tandem._tandem.__file__).parents[2] / "bin/tandem-opt"
 CLEANUPS = ["-cse", "-tandem-simplify"]
 #: Behind the strategy. A stage up to any of them can be interpreted.
 STAGES = ["-tandem-form-kernel", "-tandem-apply-policy", "-tandem-lower-storage",
-          "-convert-mcf-to-arith", "-convert-scaled-to-arith", "-tandem-split-phases",
-          "-tandem-emulate-floats", "-tandem-widen"]
+          "-convert-mcf-to-arith", "-convert-scaled-to-arith", "-tandem-analyze-ranges",
+          "-tandem-split-phases", "-tandem-emulate-floats", "-tandem-widen"]
 #: What only one way refuses, and says so.
 REFUSED = ("there is no intended update to measure", "run -tandem-apply-policy first")
 

@@ -101,6 +101,17 @@ MUTATIONS = [
         "isa<arith::SubFOp>(op) && matchTransform(op)", "isa<arith::SubFOp>(op)",
         _ARITHMETIC, _MODEL),
     _mutation(
+        "uniform-payload", "a NaN of a uniform value keeps its payload, which a rounding to bf16 "
+        "carries into the sign",
+        "lib/Dialect/Tandem/Transforms/EmulateFloats.cpp",
+        "b.select(isNaN, quiet, value)", "value",
+        "pytest:test_nan_payloads.py"),
+    _mutation(
+        "any-part", "whatever may stand in place of a number's second part counts as one",
+        "lib/Dialect/Tandem/Analysis/RangeAnalysis.cpp",
+        "matchPattern(choice.getFalseValue(), m_AnyZeroFloat())", "true",
+        "lit:Dialect/Tandem/analyze-ranges.mlir"),
+    _mutation(
         "bf16-fma-f32", "an fma of bf16 is one of f32, rounded twice",
         "lib/Support/FloatEmulation.cpp",
         "return roundToOddF32(b, makeOdd(b, sum, inexact, grow));",

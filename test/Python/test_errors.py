@@ -85,9 +85,9 @@ def test_unknown_isa():
 
 
 @pytest.mark.parametrize("target", ("cpu", "sm_90"))
-@pytest.mark.parametrize("width", (3, 12, -1, -8))
+@pytest.mark.parametrize("width", (3, 12, -1, -8, 512, 1 << 62))
 def test_width(width, target):
-    refuse_to_compile(f"width must be a power of two, got {width}", width=width,
+    refuse_to_compile(f"width must be a power of two up to 256, got {width}", width=width,
                       target=target)
 
 

@@ -176,6 +176,44 @@ def test_driver_continues(tmp_path):
     assert "no part" in drive(tmp_path, "--parts", "nothing").stderr
 
 
+def test_other_code_begins_anew(tmp_path):
+    """What is on record is of the code that the compiler makes."""
+    pattern = ["--parts", "f8E5M2-(add|sub)"]
+    assert drive(tmp_path, *pattern).returncode == 0
+    assert drive(tmp_path, *pattern, "--stale").returncode == 0
+    content = json.loads((tmp_path / "exhaustive.json").read_text())
+    assert re.fullmatch("[0-9a-f]{16}", content["parts"]["f8E5M2-add native"]["code"])
+    content["parts"]["f8E5M2-add native"] |= {"code": "0" * 16, "hash": "0" * 16}
+    content["parts"]["f8E5M2-sub native"] |= {"failures": 1, "first": "a=0x01"}
+    (tmp_path / "exhaustive.json").write_text(json.dumps(content))
+    stale = drive(tmp_path, *pattern, "--stale")
+    assert (stale.returncode, stale.stdout.split()) == (1, ["f8E5M2-add", "native"])
+    assert drive(tmp_path, *pattern).returncode == 0
+    assert all(e["hash"] != "0" * 16 and not e["failures"] for e in entries(tmp_path).values())
+
+
+def test_two_runs_write_one_record(tmp_path):
+    """Each leaves what the other has found."""
+    first, second = driver.Results(tmp_path), driver.Results(tmp_path)
+    jobs = driver.list_jobs(driver.TOOL, "f8E5M2-(add|sub)", ["native"])
+    begun = [first.entry(jobs[0], 1), second.entry(jobs[1], 1)]
+    first.save(begun[0] | {"failures": 3})
+    second.save(begun[1])
+    assert entries(tmp_path)["f8E5M2-add native"]["failures"] == 3
+    assert len(entries(tmp_path)) == 2
+
+
+def test_what_replaces_proofs_is_of_todays_code():
+    """Runs on all operands, in place of proofs, ran what the compiler makes now."""
+    record = json.loads((page.RESULTS / "proofs.json").read_text())["rows"]
+    known = {e["part"]: e for e in page.read_parts(page.RESULTS)}
+    certificates = {row["certificate"] for row in record if row["result"].startswith("gap")}
+    parts = sorted(certificates & known.keys())
+    codes = driver.hash_codes(driver.TOOL, parts)
+    assert parts and [p for p in parts if known[p].get("code") != codes[p]] == [], \
+        "run scripts/verify.sh --parts with these names"
+
+
 def test_quick(tmp_path):
     done = drive(tmp_path, "--quick", "--parts", "(bf16-add|f16-x2-grow|softsign-.*)")
     assert done.returncode == 0, done.stdout
@@ -183,6 +221,22 @@ def test_quick(tmp_path):
     assert len(found) == 4 and all(e["done"] == e["units"] for e in found.values())
     text = page.page(tmp_path)
     assert "no failure" in text and "Not run yet" in text
+
+
+def test_page_names_what_has_not_run(tmp_path):
+    job, other = driver.list_jobs(driver.TOOL, "f8E5M2-(add|sub)", ["native"])
+    results = driver.Results(tmp_path)
+    results.expect([job, other])
+    assert drive(tmp_path, "--parts", "f8E5M2-add").returncode == 0
+    assert "**Not run:** `f8E5M2-sub native`." in page.page(tmp_path)
+
+
+def test_page_tells_measures_from_checks():
+    entry = {"failures": 0, "done": 1, "units": 1, "isa": "",
+             "worst": {"error": {"value": 1.0, "bound": None, "at": ""}}}
+    assert page.state_text(entry) == "measured: there is no bound"
+    entry["worst"]["error"]["bound"] = 2.0
+    assert page.state_text(entry) == "no failure"
 
 
 def test_page_shows_failures(tmp_path):
@@ -216,7 +270,7 @@ def test_page_is_up_to_date():
 @pytest.mark.parametrize("command, cases, result", [
     (["echo", "12 cases, 3 cases"], 15, "no failure"),
     (["sh", "-c", "echo 12 cases; exit 1"], 12, "**failed**"),
-    (["echo", "nothing ran"], 0, "**failed**")])
+    (["echo", "nothing ran"], 0, "**failed**"), (["echo", "0 cases"], 0, "**failed**")])
 def test_a_run_under_sanitizers(command, cases, result):
     row = sanitized_run.run("name", r"(\d+) cases", *command)
     assert (row["cases"], row["result"]) == (cases, result)

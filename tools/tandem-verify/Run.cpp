@@ -164,6 +164,24 @@ private:
 };
 } // namespace
 
+llvm::Expected<std::string> mlir::tandem::verify::hashCode(const Part &part) {
+  if (part.kernel.empty())
+    return "";
+  CompileOptions options;
+  options.graph = part.kernel;
+  auto kernel = mlir::tandem::compile(options);
+  if (!kernel)
+    return kernel.takeError();
+  std::string code;
+  for (llvm::StringRef isa : {"x86-64", "x86-64-v3", "x86-64-v4"}) {
+    auto text = emitLLVMIR(**kernel, isa);
+    if (!text)
+      return text.takeError();
+    code += *text;
+  }
+  return llvm::formatv("{0:x-16}", llvm::xxh3_64bits(code)).str();
+}
+
 /// Takes units until there are no more.
 static llvm::Error work(Worker &worker, const Code &code,
                         const ShardOptions &options,

@@ -31,6 +31,10 @@ struct ShardOptions {
   std::optional<uint64_t> flip;
 };
 
+/// A hash of the LLVM IR of a part's kernel for some instruction sets, none of
+/// which this machine need have; empty for a part without a kernel.
+llvm::Expected<std::string> hashCode(const Part &part);
+
 llvm::Expected<Findings> run(const Part &part, const ShardOptions &options);
 
 } // namespace mlir::tandem::verify

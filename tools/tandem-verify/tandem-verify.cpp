@@ -34,6 +34,9 @@ struct Options {
                               cl::desc("The parts to verify")};
   cl::opt<bool> list{"list", cl::cat(category),
                      cl::desc("Print all parts, a JSON object a line")};
+  cl::opt<bool> codes{"codes", cl::cat(category),
+                      cl::desc("Print a hash of the code of the parts, or of "
+                               "all, a JSON object a line")};
   cl::opt<std::string> isa{"isa", cl::init("native"), cl::cat(category),
                            cl::desc("The instruction set of the code")};
   cl::opt<uint64_t> begin{"begin", cl::init(0), cl::cat(category),
@@ -86,6 +89,24 @@ static void printList(const Parts &parts) {
                                      {"units", part->units},
                                      {"compiled", !part->kernel.empty()}})
                  << "\n";
+}
+
+static llvm::Error printCode(const Part &part) {
+  auto code = hashCode(part);
+  if (!code)
+    return code.takeError();
+  llvm::outs() << json::Value(
+                      json::Object{{"part", part.name}, {"code", *code}})
+               << "\n";
+  return llvm::Error::success();
+}
+
+static llvm::Error printCodes(const Options &options, const Parts &parts) {
+  for (const auto &part : parts)
+    if (options.parts.empty() || llvm::is_contained(options.parts, part->name))
+      if (llvm::Error error = printCode(*part))
+        return error;
+  return llvm::Error::success();
 }
 
 static json::Object describe(const Findings &findings) {
@@ -160,6 +181,11 @@ static llvm::Expected<bool> runTool(const Options &options) {
   Parts parts = makeParts();
   if (options.list) {
     printList(parts);
+    return true;
+  }
+  if (options.codes) {
+    if (llvm::Error error = printCodes(options, parts))
+      return error;
     return true;
   }
   if (options.parts.empty())

@@ -34,8 +34,9 @@ struct KernelPipelineOptions
 
 /// Options of the pipeline from a kernel to the LLVM dialect for a CPU.
 struct CPUPipelineOptions : public PassPipelineOptions<CPUPipelineOptions> {
-  Option<int64_t> width{*this, "width", llvm::cl::init(32),
-                        llvm::cl::desc("Elements per step, a power of two")};
+  Option<int64_t> width{
+      *this, "width", llvm::cl::init(32),
+      llvm::cl::desc("Elements per step, a power of two up to 256")};
   Option<bool> halfConversions{
       *this, "half-conversions", llvm::cl::init(false),
       llvm::cl::desc("The CPU converts between f16 and f32")};

@@ -188,6 +188,11 @@ getStorages(const CompiledKernel &kernel);
 llvm::Expected<std::string> compileImage(const CompiledKernel &kernel,
                                          llvm::StringRef target);
 
+/// The LLVM IR that the kernel's code for an instruction set such as "x86-64"
+/// is selected from.
+llvm::Expected<std::string> emitLLVMIR(const CompiledKernel &kernel,
+                                       llvm::StringRef isa);
+
 /// A graph's text: a built-in name, a path that ends in .mlir, or MLIR text.
 llvm::Expected<std::string> loadGraph(StringRef graph);
 

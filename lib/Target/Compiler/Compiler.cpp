@@ -282,17 +282,34 @@ mlir::tandem::getStorages(const CompiledKernel &kernel) {
   return storages;
 }
 
-llvm::Expected<std::string>
-mlir::tandem::compileImage(const CompiledKernel &kernel, StringRef target) {
+/// Brings a kernel to functions for a CPU again, and makes `emit` of them.
+static llvm::Expected<std::string>
+emitForCPU(const CompiledKernel &kernel, StringRef isa,
+           llvm::Expected<std::string> (*emit)(ModuleOp, llvm::StringRef)) {
   Parsed parsed(kernel.kernelIR, "kernel");
   if (!parsed.module)
     return parsed.diagnostics.takeError();
   if (llvm::Error error = splitPhases(*parsed.module, parsed.diagnostics))
     return error;
-  if (isSupportedChip(target))
-    return emitPTX(*parsed.module, target, kernel.width, parsed.diagnostics);
   if (llvm::Error error =
-          lowerToCPU(*parsed.module, target, kernel.width, parsed.diagnostics))
+          lowerToCPU(*parsed.module, isa, kernel.width, parsed.diagnostics))
     return error;
-  return emitSharedLibrary(*parsed.module, target);
+  return emit(*parsed.module, isa);
+}
+
+llvm::Expected<std::string>
+mlir::tandem::compileImage(const CompiledKernel &kernel, StringRef target) {
+  if (!isSupportedChip(target))
+    return emitForCPU(kernel, target, emitSharedLibrary);
+  Parsed parsed(kernel.kernelIR, "kernel");
+  if (!parsed.module)
+    return parsed.diagnostics.takeError();
+  if (llvm::Error error = splitPhases(*parsed.module, parsed.diagnostics))
+    return error;
+  return emitPTX(*parsed.module, target, kernel.width, parsed.diagnostics);
+}
+
+llvm::Expected<std::string>
+mlir::tandem::emitLLVMIR(const CompiledKernel &kernel, StringRef isa) {
+  return emitForCPU(kernel, isa, emitLLVMIR);
 }

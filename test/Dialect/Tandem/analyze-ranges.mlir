@@ -286,3 +286,45 @@ tandem.kernel @products compute(<component, bf16>) tensors [#p, #p] scalars [] p
   tandem.store_plane %e2, %q[0] : bf16, !bf16
   tandem.yield
 }
+
+// A number in two parts: the second is at most half an ulp of the first, or zero.
+tandem.kernel @parts compute(<component, bf16>) tensors [#p, #p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32, %q: !bf16):
+  %zero = arith.constant 0.0 : f32
+  %x = tandem.load_plane %p[0] : !f32 -> f32
+  %isFinite = arith.cmpf ogt, %x, %zero : f32
+  %hi = arith.truncf %x : f32 to bf16
+  %back = arith.extf %hi : bf16 to f32
+  %rest = arith.subf %x, %back : f32
+  %part = arith.select %isFinite, %rest, %zero : f32
+  %lo = arith.truncf %part : f32 to bf16
+  %s = arith.addf %hi, %lo : bf16
+  %z = arith.subf %s, %hi : bf16
+  // expected-remark@below {{fast_two_sum is proved: the second operand is made of errors of sums that lead to the first}}
+  %e = arith.subf %lo, %z : bf16
+  tandem.store_plane %e, %q[0] : bf16, !bf16
+  tandem.yield
+}
+
+// What may be something else, too, is no second part.
+tandem.kernel @no_parts compute(<component, bf16>) tensors [#p, #p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f32, %q: !bf16):
+  %zero = arith.constant 0.0 : f32
+  %x = tandem.load_plane %p[0] : !f32 -> f32
+  %isFinite = arith.cmpf ogt, %x, %zero : f32
+  %hi = arith.truncf %x : f32 to bf16
+  %back = arith.extf %hi : bf16 to f32
+  %rest = arith.subf %x, %back : f32
+  %part = arith.select %isFinite, %rest, %x : f32
+  %lo = arith.truncf %part : f32 to bf16
+  %s = arith.addf %hi, %lo : bf16
+  %z = arith.subf %s, %hi : bf16
+  // expected-remark@below {{fast_two_sum is granted}}
+  %e = arith.subf %lo, %z : bf16
+  tandem.store_plane %e, %q[0] : bf16, !bf16
+  tandem.yield
+}

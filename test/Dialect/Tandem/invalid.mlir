@@ -157,7 +157,7 @@ tandem.kernel @kernel_c3 compute(<f32, f32>) tensors [] scalars [#tandem.role<hy
 
 // -----
 
-// expected-error @+1 {{'tandem.kernel' op width must be a power of two, got 6}}
+// expected-error @+1 {{'tandem.kernel' op width must be a power of two up to 256, got 6}}
 tandem.kernel @kernel_c4 compute(<f32, f32>) width(6) tensors [] scalars [] prologue {
   tandem.yield
 } body {
@@ -378,6 +378,35 @@ tandem.kernel @kernel_c7_partial compute(<f32, f32>) reductions(1)
   %0 = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
   // expected-error @+1 {{'tandem.partial' op names reduction 1 of a kernel with reductions(1)}}
   tandem.partial sum %0[1] over tensor : f32
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op has reductions(2147483647), and a kernel has at most 4096}}
+tandem.kernel @kernel_c7_many compute(<f32, f32>) reductions(2147483647) tensors [] scalars [] prologue {
+  tandem.yield
+} body {
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op has reductions(-1), and a kernel has at most 4096}}
+tandem.kernel @kernel_c7_negative compute(<f32, f32>) reductions(-1) tensors [] scalars [] prologue {
+  tandem.yield
+} body {
+  tandem.yield
+}
+
+// -----
+
+tandem.kernel @kernel_c6_many compute(<f32, f32>) tensors [] scalars [] prologue {
+  tandem.yield
+} body {
+  %0 = arith.constant 1.0 : f64
+  // expected-error @+1 {{'tandem.metric' op adds to sum 4096; a kernel has at most 4096, numbered from 0}}
+  tandem.metric %0[4096] : f64
   tandem.yield
 }
 

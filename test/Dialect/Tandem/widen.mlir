@@ -2,9 +2,11 @@
 // RUN: tandem-opt %s -tandem-widen=width=1 | FileCheck %s -check-prefix=ONE
 // RUN: not tandem-opt %s -tandem-widen=width=6 2>&1 | FileCheck %s -check-prefix=SIX
 // RUN: not tandem-opt %s -tandem-widen=width=-8 2>&1 | FileCheck %s -check-prefix=NEGATIVE
+// RUN: not tandem-opt %s -tandem-widen=width=512 2>&1 | FileCheck %s -check-prefix=LARGE
 
-// SIX: error: width must be a power of two, got 6
-// NEGATIVE: error: width must be a power of two, got -8
+// SIX: error: width must be a power of two up to 256, got 6
+// NEGATIVE: error: width must be a power of two up to 256, got -8
+// LARGE: error: width must be a power of two up to 256, got 512
 
 #p = #tandem.role<param "p">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>

@@ -174,8 +174,10 @@ bool mlir::tandem::hasLemmas(Proof proof, FloatType type) {
 
 Trail mlir::tandem::getTrail(const Transform &transform, Proof proof) {
   // An error of rounding to nearest, or what a Fast2Sum gives in its place:
-  // b' may be rounded once more, which doubles it at most.
-  bool isExact =
-      transform.kind != TransformKind::fast_two_sum || proof != Proof::none;
+  // b' may be rounded once more, which doubles it at most. Its other form,
+  // (a - x) + b, gives the same.
+  bool isExact = transform.kind == TransformKind::two_sum ||
+                 transform.kind == TransformKind::two_prod ||
+                 proof != Proof::none;
   return {transform.result, isExact ? -1 : 0, /*isUlp=*/true};
 }

@@ -164,13 +164,12 @@ static void addProductTrails(arith::MulFOp op, Value small, Value factor,
   }
 }
 
-/// hi, if lo = fl(x - hi) and hi = fl(x); lo may be replaced by a constant.
+/// hi, if lo = fl(x - hi) and hi = fl(x); lo may be replaced by zero.
 static Value matchSplit(arith::TruncFOp low) {
   Value rest = low.getIn();
-  if (auto choice = rest.getDefiningOp<arith::SelectOp>())
-    rest = matchPattern(choice.getFalseValue(), m_AnyZeroFloat())
-               ? choice.getTrueValue()
-               : choice.getFalseValue();
+  auto choice = rest.getDefiningOp<arith::SelectOp>();
+  if (choice && matchPattern(choice.getFalseValue(), m_AnyZeroFloat()))
+    rest = choice.getTrueValue();
   auto difference = rest.getDefiningOp<arith::SubFOp>();
   auto back = difference ? difference.getRhs().getDefiningOp<arith::ExtFOp>()
                          : arith::ExtFOp();

@@ -14,6 +14,7 @@
 #include "mlir/IR/Builders.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Support/FloatFormat.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -311,6 +312,45 @@ static LogicalResult verifyTensors(KernelOp op) {
   return success();
 }
 
+/// (C6)
+static LogicalResult verifyMetrics(KernelOp op) {
+  llvm::SmallDenseSet<uint64_t> metrics;
+  for (auto metric : op.getBodyBlock().getOps<MetricOp>()) {
+    if (metric.getIndex() >= KernelOp::maxSums)
+      return metric.emitOpError("adds to sum ")
+             << metric.getIndex() << "; a kernel has at most "
+             << KernelOp::maxSums << ", numbered from 0";
+    if (!metrics.insert(metric.getIndex()).second)
+      return metric.emitOpError("adds to sum ")
+             << metric.getIndex()
+             << ", as another does; add their values first";
+  }
+  return success();
+}
+
+/// (C7)
+static LogicalResult verifyReductions(KernelOp op) {
+  if (op.getReductions() > KernelOp::maxSums)
+    return op.emitOpError("has reductions(")
+           << int64_t(op.getReductions()) << "), and a kernel has at most "
+           << KernelOp::maxSums;
+  auto verifyIndex = [&](Operation *inner, uint64_t index) -> LogicalResult {
+    if (index < op.getReductions())
+      return success();
+    return inner->emitOpError("names reduction ")
+           << index << " of a kernel with reductions(" << op.getReductions()
+           << ")";
+  };
+  for (Operation &inner : op.getBodyBlock())
+    if (failed(llvm::TypeSwitch<Operation *, LogicalResult>(&inner)
+                   .Case<PartialOp, TotalOp, LoadTotalOp>([&](auto sum) {
+                     return verifyIndex(sum, sum.getIndex());
+                   })
+                   .Default(success())))
+      return failure();
+  return success();
+}
+
 LogicalResult KernelOp::verifyRegions() {
   auto yield = dyn_cast<YieldOp>(getPrologueBlock().getTerminator());
   if (!yield || !isa<YieldOp>(getBodyBlock().getTerminator()))
@@ -331,36 +371,15 @@ LogicalResult KernelOp::verifyRegions() {
       return emitOpError("a uniform value must be f32, bf16, f16, f8E4M3FN, "
                          "f8E5M2 or i32, got ")
              << type;
-  // (C6)
-  llvm::SmallDenseSet<uint64_t> metrics;
-  for (auto metric : getBodyBlock().getOps<MetricOp>())
-    if (!metrics.insert(metric.getIndex()).second)
-      return metric.emitOpError("adds to sum ")
-             << int64_t(metric.getIndex())
-             << ", as another does; add their values first";
-  // (C7)
-  auto verifyIndex = [&](auto op) -> LogicalResult {
-    if (op.getIndex() < getReductions())
-      return success();
-    return op.emitOpError("names reduction ")
-           << int64_t(op.getIndex()) << " of a kernel with reductions("
-           << int64_t(getReductions()) << ")";
-  };
-  for (auto op : getBodyBlock().getOps<PartialOp>())
-    if (failed(verifyIndex(op)))
-      return failure();
-  for (auto op : getBodyBlock().getOps<TotalOp>())
-    if (failed(verifyIndex(op)))
-      return failure();
-  for (auto op : getBodyBlock().getOps<LoadTotalOp>())
-    if (failed(verifyIndex(op)))
-      return failure();
+  if (failed(verifyMetrics(*this)) || failed(verifyReductions(*this)))
+    return failure();
   if (failed(verifyMatrix(*this)) || failed(verifyBlocks(*this)) ||
       failed(verifyContinuation(*this)))
     return failure();
   // (C4)
-  if (getWidth() < 1 || !llvm::isPowerOf2_64(getWidth()))
-    return emitOpError("width must be a power of two, got ") << getWidth();
+  if (!isWidth(getWidth()))
+    return emitOpError("width must be a power of two up to ")
+           << maxWidth << ", got " << getWidth();
   return success();
 }
 

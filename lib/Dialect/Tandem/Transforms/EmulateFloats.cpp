@@ -17,6 +17,7 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Support/FloatEmulation.h"
 #include "llvm/ADT/StringSet.h"
+#include <cmath>
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_EMULATEFLOATS
@@ -76,6 +77,7 @@ public:
         roundings(roundings), elided(elided) {}
 
   LogicalResult run(Block &block) {
+    findCleanNaNs(block);
     SmallVector<Operation *> emulated;
     for (Operation &op : block)
       if (touches(&op)) {
@@ -98,8 +100,12 @@ public:
     return success();
   }
 
+  /// Whether a rounding takes for granted that a NaN among the f32 arguments
+  /// has zeros in the bits that bf16 drops.
+  bool needsCleanArguments() const { return reliesOnArguments; }
+
 private:
-  bool isEmulated(Type type) {
+  bool isEmulated(Type type) const {
     if (!isa<FloatType>(type))
       return false;
     std::string name;
@@ -125,7 +131,8 @@ private:
     Type format = formatsOfArguments.lookup(value);
     return format ? format : value.getType();
   }
-  bool hasCleanNaN(Value value) const;
+  void findCleanNaNs(Block &block);
+  bool hasCleanNaN(Operation *op) const;
   bool isExact(Operation *op);
 
   void emulate(Operation *op);
@@ -150,7 +157,9 @@ private:
   Pass::Statistic &roundings;
   Pass::Statistic &elided;
   IRMapping mapping;
-  llvm::DenseSet<Value> lanes;
+  /// Values whose NaNs have zeros in the bits that bf16 drops.
+  llvm::DenseSet<Value> cleanNaNs;
+  bool reliesOnArguments = false;
   llvm::DenseMap<Value, Type> formatsOfArguments;
   /// Codes that lanes were read from, and their formats.
   llvm::DenseMap<Value, std::pair<Value, Type>> codes;
@@ -220,26 +229,37 @@ void Emulator::emulate(Operation *op) {
   }
   Value result = build(b, op);
   mapping.map(op->getResult(0), result);
-  Type format = isa<arith::ExtFOp>(op) ? formatOf(op->getOperand(0))
-                                       : op->getResult(0).getType();
-  if (isEmulated(format) && !isConverted(format))
-    lanes.insert(result);
+  if (cleanNaNs.contains(op->getResult(0)))
+    cleanNaNs.insert(result);
   if (!isEmulated(op->getResult(0).getType()))
     op->getResult(0).replaceAllUsesWith(result);
 }
 
-/// Whether a NaN of this f32 value has zeros in the bits that bf16 drops: the
-/// value comes from lanes and uniform values, whose NaNs do, through
-/// arithmetic, which hands NaNs on.
-bool Emulator::hasCleanNaN(Value value) const {
-  if (isa<BlockArgument>(value) || lanes.contains(value))
-    return true;
-  Operation *op = value.getDefiningOp();
+/// Finds the values whose NaNs have zeros in the bits that bf16 drops: those in
+/// lanes, arguments of f32, and what arithmetic makes of them, which hands NaNs
+/// on.
+void Emulator::findCleanNaNs(Block &block) {
+  for (BlockArgument argument : block.getArguments())
+    if (Type type = argument.getType();
+        type.isF32() || (isEmulated(type) && !isConverted(type)))
+      cleanNaNs.insert(argument);
+  for (Operation &op : block)
+    if (op.getNumResults() == 1 && hasCleanNaN(&op))
+      cleanNaNs.insert(op.getResult(0));
+}
+
+bool Emulator::hasCleanNaN(Operation *op) const {
+  Type type = op->getResult(0).getType();
+  if (isa<arith::ExtFOp>(op))
+    type = op->getOperand(0).getType();
+  if (isEmulated(type))
+    return !isConverted(type);
   return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
              arith::NegFOp, math::SqrtOp, math::AbsFOp, math::FmaOp,
              math::CopySignOp, arith::SelectOp>(op) &&
          llvm::all_of(op->getOperands(), [&](Value operand) {
-           return !isa<FloatType>(operand.getType()) || hasCleanNaN(operand);
+           return !isa<FloatType>(operand.getType()) ||
+                  cleanNaNs.contains(operand);
          });
 }
 
@@ -256,6 +276,8 @@ Value Emulator::build(SequenceBuilder &b, Operation *op) {
     bool losesInfo = false;
     value.convert(llvm::APFloat::IEEEsingle(),
                   llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+    if (value.isNaN())
+      value = llvm::APFloat::getQNaN(value.getSemantics(), value.isNegative());
     return arith::ConstantOp::create(b.builder, b.loc,
                                      FloatAttr::get(f32, value));
   }
@@ -298,7 +320,8 @@ Value Emulator::buildTruncation(SequenceBuilder &b, arith::TruncFOp op) {
   if (isEmulated(formatOf(source)))
     return round(b, lane(source), type, !isConverted(formatOf(source)));
   // A small format that the target has, or f32.
-  bool isClean = !source.getType().isF32() || hasCleanNaN(source);
+  bool isClean = !source.getType().isF32() || cleanNaNs.contains(source);
+  reliesOnArguments |= isClean && type.isBF16();
   return round(b, b.convert(source, b.builder.getF32Type()), type, isClean);
 }
 
@@ -320,6 +343,20 @@ Value Emulator::buildOnLanes(SequenceBuilder &b, Operation *op) {
   return b.builder.create(state)->getResult(0);
 }
 
+/// Replaces the NaNs of f32 uniform values by one without a payload, which a
+/// hyperparameter or a literal may have.
+static void dropPayloads(KernelOp kernel, ArrayRef<unsigned> uniforms) {
+  auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
+  OpBuilder builder(yield);
+  SequenceBuilder b(builder, yield.getLoc());
+  for (unsigned index : uniforms) {
+    Value value = yield.getOperand(index);
+    Value isNaN = b.compare(arith::CmpFPredicate::UNO, value, value);
+    Value quiet = b.real(value.getType(), std::nan(""));
+    yield.setOperand(index, b.select(isNaN, quiet, value));
+  }
+}
+
 namespace {
 struct EmulateFloatsPass
     : public tandem::impl::EmulateFloatsBase<EmulateFloatsPass> {
@@ -336,15 +373,26 @@ struct EmulateFloatsPass
       }
       names.insert(format);
     }
-    for (auto kernel : getOperation().getOps<KernelOp>()) {
-      llvm::DenseSet<Operation *> exact = findExactOperations(kernel);
-      // The body first: its argument types follow what the prologue yields.
-      for (Block *block : {&kernel.getBodyBlock(), &kernel.getPrologueBlock()})
-        if (failed(
-                Emulator(names, halfConversions, exact, numRoundings, numElided)
-                    .run(*block)))
-          return signalPassFailure();
-    }
+    for (auto kernel : getOperation().getOps<KernelOp>())
+      if (failed(emulate(kernel, names)))
+        return signalPassFailure();
+  }
+
+  LogicalResult emulate(KernelOp kernel, const llvm::StringSet<> &names) {
+    llvm::DenseSet<Operation *> exact = findExactOperations(kernel);
+    SmallVector<unsigned> plain;
+    for (auto [index, uniform] : llvm::enumerate(kernel.getUniforms()))
+      if (uniform.getType().isF32())
+        plain.push_back(index);
+    // The body first: its argument types follow what the prologue yields.
+    Emulator body(names, halfConversions, exact, numRoundings, numElided);
+    Emulator prologue(names, halfConversions, exact, numRoundings, numElided);
+    if (failed(body.run(kernel.getBodyBlock())) ||
+        failed(prologue.run(kernel.getPrologueBlock())))
+      return failure();
+    if (body.needsCleanArguments())
+      dropPayloads(kernel, plain);
+    return success();
   }
 };
 } // namespace

@@ -147,9 +147,9 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
   }
 
   void runOnOperation() override {
-    if (width < 1 || !llvm::isPowerOf2_64(width)) {
-      getOperation().emitError("width must be a power of two, got ")
-          << int64_t(width);
+    if (!KernelOp::isWidth(width)) {
+      getOperation().emitError("width must be a power of two up to ")
+          << KernelOp::maxWidth << ", got " << int64_t(width);
       return signalPassFailure();
     }
     for (auto kernel : getOperation().getOps<KernelOp>()) {

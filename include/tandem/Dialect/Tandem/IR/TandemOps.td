@@ -278,9 +278,10 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     Constraints: (C1) one body argument per tensor role, of stored type,
     followed by the types the prologue yields; (C2) one prologue argument per
     scalar role, f64 for a hyper, i64 for a step or seed; (C3) uniform values
-    are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two;
-    (C5) each storage has a value under the compute policy; (C6) each metric has an
-    index of its own; (C7) each partial and total is one of the `reductions`;
+    are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two up to
+    256; (C5) each storage has a value under the compute policy; (C6) each metric has an
+    index of its own, below 4096; (C7) each partial and total is one of the `reductions`,
+    of which there are at most 4096;
     (C8) tensors, reductions, parts and scales per row, column or block belong to a
     `matrix` kernel, which has no metrics; (C9) a block is a power of two from 16 to 256,
     and the storages' blocks are of that size; (C10) a part that `continues` is a phase
@@ -341,6 +342,14 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
   }];
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
+    /// The most elements that a step takes: those of the largest group.
+    static constexpr int64_t maxWidth = 256;
+    static bool isWidth(int64_t width) {
+      return width >= 1 && width <= maxWidth && llvm::isPowerOf2_64(width);
+    }
+    /// The most reductions, and metrics: the runtime's limit.
+    static constexpr uint64_t maxSums = 4096;
+
     /// The role of the i-th tensor.
     RoleAttr getTensorRole(unsigned index) {
       return cast<RoleAttr>(getTensorRoles()[index]);

@@ -400,7 +400,7 @@ def Widen : Pass<"tandem-widen", "::mlir::ModuleOp"> {
 
     Example: `test/Dialect/Tandem/widen.mlir`
   }];
-  let options = [Option<"width", "width", "int64_t", "8", "Elements per step, a power of two">];
+  let options = [Option<"width", "width", "int64_t", "8", "Elements per step, a power of two up to 256">];
   let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::vector::VectorDialect"];
   let statistics = [Statistic<"numWidened", "widened", "Number of operations widened">];
 }
