@@ -87,7 +87,8 @@ static void printList(const Parts &parts) {
                         json::Object{{"part", part->name},
                                      {"description", part->description},
                                      {"units", part->units},
-                                     {"compiled", !part->kernel.empty()}})
+                                     {"compiled", !part->kernel.empty()},
+                                     {"kernel", part->kernel}})
                  << "\n";
 }
 
