@@ -43,7 +43,7 @@ PROMISES = (
             "All 2^32 pairs of bf16 and of f16, all 2^16 of the 8-bit formats.",
             f"{_SMALL}-(add|sub|mul|div)"),
     Promise("Error-free transforms have the bits of their listings",
-            "All pairs. Where [MCF.md](MCF.md) says that a transform is exact, it is; "
+            "All pairs. Where [MCF.md](MCF.md) says that one of these is exact, it is; "
             "what `two_prod` loses elsewhere is at most half of the smallest number. "
             "`ordered_two_sum` is what [range analysis](MCF.md#where-the-conditions-are-proved) "
             "makes of a `two_sum`, and has the bits of that under its condition.",

@@ -84,7 +84,9 @@ is right. Triton's documentation of the interpreter says that it has no arithmet
 bf16 and to cast to f32; it gives no error, though.
 
 Before Tandem's evaluator reads Triton's PTX, debugging information is removed and `.rn`
-put on additions and products without a rounding, which PTX defines to mean the same.
+put on additions and products without a rounding: it is PTX's default rounding, but without
+the assembler's freedom to fuse. So the table has what this PTX gives where nothing is
+fused.
 """,
 }
 

@@ -115,17 +115,27 @@ def test_roots(format):
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.parametrize("format", BYTES)
-def test_every_sum_with_a_component(format):
-    """grow: every normalized pair with every component that is no larger."""
+def worst_sum(format, is_larger):
+    """Of grow, with each normalized pair and each component that is larger, or is not."""
     high, low = all_normalized(format)
     finite = all_codes(format)[np.isfinite(decode(format, all_codes(format)))]
     index, a = product(np.flatnonzero(high < 0x80), finite)
-    keep = np.abs(decode(format, a)) <= decode(format, high[index])
+    keep = (np.abs(decode(format, a)) > decode(format, high[index])) == is_larger
     x, a = [high[index[keep]], low[index[keep]]], a[keep]
     (value, finite), = results(format, ("grow",), x=x, a=[a]).values()
     want = exact(format, *x) + exact(format, a)
-    assert 1.5 < worst(format, (value - want)[finite], want[finite]) <= 2
+    return worst(format, (value - want)[finite], want[finite])
+
+
+@pytest.mark.parametrize("format", BYTES)
+def test_every_sum_with_a_component(format):
+    assert 1.5 < worst_sum(format, is_larger=False) <= 2
+
+
+@pytest.mark.parametrize("format", BYTES)
+def test_every_sum_with_a_larger_component(format):
+    """There grow is no better than one rounded sum: u is 2^p u^2."""
+    assert 1 < worst_sum(format, is_larger=True) / 2**lookup(format).precision < 1.05
 
 
 @pytest.mark.parametrize("format", BYTES)
