@@ -81,7 +81,10 @@ static PlaneData readPlane(const TandemPlaneArray &array) {
   return plane;
 }
 
+/// Writes what has changed: another array may have the same memory.
 static void writePlane(const TandemPlaneArray &array, const PlaneData &plane) {
+  if (plane.elements == readPlane(array).elements)
+    return;
   unsigned bytes = array.bits / 8;
   for (int64_t i = 0, e = countElements(array); i < e; ++i)
     memcpy(static_cast<char *>(array.data) + i * bytes, &plane.elements[i],

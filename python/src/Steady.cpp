@@ -120,7 +120,10 @@ void Steady::addIdle(nb::handle param) {
   added.launch = -1;
 }
 
-void Steady::setStates(nb::dict all) {
+void Steady::setStates(nb::list groups, nb::dict all) {
+  sizes.clear();
+  for (nb::handle group : groups)
+    sizes.push_back(nb::len(nb::object(group[paramsName])));
   states.clear();
   for (auto [key, value] : all)
     states.emplace_back(key.ptr(), value.ptr());
@@ -214,12 +217,14 @@ bool Steady::sameStates(PyObject *all) const {
   return true;
 }
 
-bool Steady::readGroup(PyObject *group, size_t &next) {
+bool Steady::readGroup(PyObject *group, size_t size, size_t &next) {
   PyObject *list = PyDict_GetItemWithError(group, paramsName.ptr());
   if (!list || !PyList_Check(list)) {
     PyErr_Clear();
     return false;
   }
+  if (static_cast<size_t>(PyList_GET_SIZE(list)) != size)
+    return false;
   // A look at a gradient may run code that changes the list.
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i, ++next)
     if (next >= params.size() ||
@@ -234,9 +239,10 @@ bool Steady::read(nb::list groups, nb::dict all) {
     return false;
   for (Launch &launch : launches)
     std::fill(launch.steps.begin(), launch.steps.end(), -1);
-  size_t next = 0;
+  size_t next = 0, index = 0;
   for (nb::handle group : groups)
-    if (!PyDict_Check(group.ptr()) || !readGroup(group.ptr(), next))
+    if (index == sizes.size() || !PyDict_Check(group.ptr()) ||
+        !readGroup(group.ptr(), sizes[index++], next))
       return false;
   return next == params.size();
 }

@@ -61,8 +61,9 @@ public:
            nanobind::handle gradient);
   /// Adds one that has no gradient.
   void addIdle(nanobind::handle param);
-  /// The optimizer's states are these and no others.
-  void setStates(nanobind::dict states);
+  /// The optimizer's param groups have as many parameters as these, and its
+  /// states are these and no others.
+  void setStates(nanobind::list groups, nanobind::dict states);
 
   /// Whether everything is where it was, but for gradients and counts of steps.
   bool read(nanobind::list groups, nanobind::dict states);
@@ -112,13 +113,15 @@ private:
   bool readPlanes(const Param &param) const;
   bool readStep(const Param &param);
   bool sameStates(PyObject *states) const;
-  bool readGroup(PyObject *group, size_t &next);
+  bool readGroup(PyObject *group, size_t size, size_t &next);
 
   const TensorReader *reader;
   PyTypeObject *type;
   nanobind::object count, gradName, isNegName, paramsName;
   std::vector<Launch> launches;
   std::vector<Param> params;
+  /// Of the param groups.
+  std::vector<size_t> sizes;
   std::vector<std::pair<PyObject *, PyObject *>> states;
 };
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem import _tandem
+from tandem._arrays import address_of, is_read_only, ordinal_of
 
 #: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
 NON_FINITE = 1
@@ -111,20 +112,6 @@ class Plane:
     def sets_size(self) -> bool:
         """Whether each element has an entry of its own."""
         return self.group == 1 and self.per == Granularity.ELEMENT
-
-
-# DLPack's (code, bits) that hold each element type; raw bits are always welcome.
-_DLPACK = {
-    "bf16": {(4, 16)}, "f16": {(2, 16)}, "f32": {(2, 32)}, "i8": set(), "i16": set(),
-    "f8E4M3FN": {(10, 8)}, "f8E5M2": {(12, 8)}, "f8E8M0FNU": {(14, 8)},
-}
-
-
-#: The types that ml_dtypes adds to NumPy.
-_ML_DTYPES = {
-    "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
-    "float8_e8m0fnu": "f8E8M0FNU",
-}
 
 
 class Kernel:
@@ -309,7 +296,7 @@ class Kernel:
 
     def _device_of(self, arrays: Mapping[str, object]) -> Device | None:
         """The GPU that has the arrays; None if the CPU does."""
-        places = {_ordinal(plane, arrays[plane.name]) for plane in self.planes}
+        places = {ordinal_of(plane, arrays[plane.name]) for plane in self.planes}
         if len(places) > 1:
             raise ValueError(f"the arrays of {self._title} are on several devices; "
                              "pass arrays on one")
@@ -344,7 +331,7 @@ class Kernel:
         addresses = {}
         for plane in planes:
             array = arrays[plane.name]
-            addresses[plane.name], count, _ = _address(plane, array, writes)
+            addresses[plane.name], count, _ = address_of(plane, array, writes)
             wrong_shape = (matrix and plane.sets_size
                            and self._shape(plane, array, writes, matrix) != shape)
             expected = (plane.entries(columns, rows) if self.is_matrix
@@ -382,7 +369,7 @@ class Kernel:
     def _shape(self, plane: Plane, array: object, writes: bool,
                matrix: bool) -> tuple[int, int]:
         """Rows and columns of the matrix of an array with an entry for each element."""
-        _, count, shape = _address(plane, array, writes)
+        _, count, shape = address_of(plane, array, writes)
         if not matrix:
             return 1, count
         if len(shape) != 2:
@@ -409,79 +396,10 @@ def _bracketed(text: str, start: int) -> str:
     raise ValueError("the kernel's text ends within a type")
 
 
-def _describe(plane: Plane, array: object) -> tuple[int, int, int, int, list[int], int]:
-    """Address, element count, DLPack's type, shape and the GPU's number, or -1."""
-    try:
-        if (interface := getattr(array, "__cuda_array_interface__", None)) is not None \
-                and not hasattr(array, "__dlpack__"):
-            return _describe_cuda(plane, interface)
-        return _tandem.describe(array)
-    except ValueError as error:
-        raise ValueError(f"array {plane.name!r}: {error}") from None
-    except TypeError:
-        raise TypeError(
-            f"array {plane.name!r} is a {type(array).__name__}, which is no "
-            "array on the CPU (DLPack or buffer protocol) or a GPU (DLPack or "
-            "__cuda_array_interface__)"
-        ) from None
-
-
-def _describe_cuda(
-    plane: Plane, interface: Mapping
-) -> tuple[int, int, int, int, list[int], int]:
-    """The same of a CUDA array interface, which is about device 0."""
-    shape = list(interface["shape"])
-    bits, count = 8 * int(interface["typestr"][2:]), math.prod(shape)
-    dense, stride = [], bits // 8
-    for length in reversed(shape):
-        dense.append(stride)
-        stride *= length
-    if count and interface.get("strides") not in (None, tuple(reversed(dense))):
-        raise ValueError("array is not contiguous; pass a contiguous copy")
-    address, read_only = interface["data"]
-    if read_only and plane.written:
-        raise ValueError("the array is read-only, but the kernel writes it; pass a "
-                         "writable copy")
-    code = {"i": 0, "u": 1, "f": 2}.get(interface["typestr"][1], 1)
-    return address, count, code, bits, shape, 0
-
-
-def _ordinal(plane: Plane, array: object) -> int:
-    """The number of the GPU that an array is on, -1 for the CPU."""
-    if type(array).__module__.startswith("numpy"):
-        return -1
-    return _describe(plane, array)[-1]
-
-
 @functools.lru_cache(maxsize=None)
 def _device(ordinal: int) -> Device:
     """A GPU, opened once."""
     return Device(ordinal)
-
-
-def _address(
-    plane: Plane, array: object, writes: bool = True
-) -> tuple[int, int, list[int]]:
-    """Address, element count and shape of an array that can hold a plane."""
-    dtype = getattr(array, "dtype", None)
-    if type(array).__module__.startswith("numpy"):
-        if writes and plane.written and not array.flags.writeable:
-            raise ValueError(
-                f"array {plane.name!r} is read-only, but the kernel writes it; "
-                "pass a writable copy"
-            )
-        if wanted := _ML_DTYPES.get(str(dtype)):
-            if wanted != plane.type:
-                raise TypeError(f"array {plane.name!r} must be {plane.type}, got {dtype}")
-            array = array.view(f"u{array.itemsize}")
-    address, count, code, bits, shape, _ = _describe(plane, array)
-    raw = code in (0, 1) and bits == plane.bits
-    if not raw and (code, bits) not in _DLPACK[plane.type]:
-        raise TypeError(
-            f"array {plane.name!r} must be {plane.type}"
-            f" (or {plane.bits}-bit integers), got {dtype}"
-        )
-    return address, count, shape
 
 
 class Device:
@@ -787,6 +705,10 @@ def interpret(
     ``-tandem-widen``, runs as it stands, with its other phases if the text has them;
     its strategy is None.
     """
+    for name, array in arrays.items():
+        if is_read_only(array):
+            raise ValueError(f"array {name!r} is read-only, and the interpreter updates "
+                             "arrays in place; pass a writable copy")
     return _tandem.interpret(
         os.fspath(graph), strategy or "", [os.fspath(p) for p in path],
         list(arrays.items()),

@@ -8,6 +8,8 @@
 #
 #===----------------------------------------------------------------------===#
 
+import weakref
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -79,10 +81,10 @@ def test_codes_are_those_of_the_unrounded_output(recipe):
     if recipe == "fp32":  # the output itself
         assert memory._offer is None
         return
-    offered = memory._offer
-    assert offered.storage == layer.backward.storages["kept"] and not offered.taken
+    offered = _keeper.KEEPER._offered[y]
+    assert offered.storage == layer.backward.storages["kept"] and not memory._offer.taken
     got, shape = _keeper.KEEPER.keep(layer, {}, y)
-    assert shape == (24, 64) and offered.taken
+    assert shape == (24, 64) and memory._offer.taken
     assert all(torch.equal(a, b) for a, b in zip(got, apart, strict=True))
 
 
@@ -140,7 +142,7 @@ def test_products_of_one_input_share_what_is_offered(launches):
         y = norm(batch().float())
         total = sum(product(y) for product in products)
     assert "keep" not in launches
-    codes = norm._kept._offer.planes[""].data_ptr()
+    codes = _keeper.KEEPER._offered[y].planes[""].data_ptr()
     assert kept.count(codes) == 3
     total.sum().backward()
 
@@ -149,5 +151,8 @@ def test_what_is_offered_lives_as_long_as_the_output():
     norm = nn.RMSNorm(64)
     y = norm(batch().float())
     before = len(_keeper.KEEPER._offered)
+    codes = weakref.ref(_keeper.KEEPER._offered[y].planes[""])
+    assert codes() is not None
     del y
     assert len(_keeper.KEEPER._offered) < before
+    assert codes() is None

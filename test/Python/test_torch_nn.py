@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 import tandem
 import tandem.torch
 from tandem.torch import nn
+from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 #: The error of gradients, relative to their norm, that a recipe's storages allow.
@@ -165,9 +166,11 @@ def test_autocast():
 def test_second_derivatives_are_refused(name):
     ours, _ = pair(name, "coat")
     inputs = inputs_of(name)
-    (grad,) = torch.autograd.grad(ours(*inputs).square().sum(), inputs[:1], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(ours(*inputs).square().sum(), inputs[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.functional.hessian(lambda x: ours(x, *inputs[1:]).square().sum(),
+                                          inputs[0].detach())
 
 
 @pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat"))
@@ -256,7 +259,7 @@ def test_saved_bytes_of_cross_entropy():
     x, target = logits(64, 512)
     x.requires_grad_()
     kept = saved_bytes(lambda: nn.cross_entropy(x, target, recipe="coat"))
-    assert kept == 64 * 512 * (1 + 2 / 16) + 3 * 64 * 4 + 512 * 4 + 8
+    assert kept == 64 * 512 * (1 + 2 / 16) + 3 * 64 * 4 + 512 * 4 + 9
 
 
 @pytest.mark.parametrize("x,target,options,kind,message", [
@@ -585,3 +588,90 @@ def test_tensors_elsewhere_are_refused(name, use):
     with pytest.raises(ValueError, match=f"{name} is on meta, and tandem.torch.nn computes on "
                                          "CPUs and CUDA devices; move it to one"):
         use(nn)
+
+
+#===----------------------------------------------------------------------===#
+# What modules of PyTorch's do
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float16))
+def test_epsilon_that_is_not_given(dtype):
+    """PyTorch's, whatever the tensors are of."""
+    x = (torch.randn(8, 64) * 0.01).to(dtype)
+    want = torch.nn.RMSNorm(64, dtype=dtype)(x)
+    got = nn.RMSNorm(64, dtype=dtype, recipe="fp32")(x)
+    assert (got.double() - want.double()).abs().max() < 0.02
+    sums, norms = nn.add_rms_norm(x, torch.zeros_like(x), torch.ones(64, dtype=dtype))
+    assert torch.equal(sums, x) and (norms - want).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat"))
+@pytest.mark.parametrize("name", ("LayerNorm", "RMSNorm", "SiLU", "SwiGLU"))
+def test_outputs_may_be_written(name, recipe):
+    """In place, as those of PyTorch's modules, where nobody needs them as they were."""
+    ours, _ = pair(name, recipe)
+    inputs = inputs_of(name)
+    want = torch.autograd.grad(ours(*inputs).relu().sum(), inputs)
+    y = ours(*inputs)
+    torch.nn.functional.relu(y, inplace=True)
+    got = torch.autograd.grad(y.sum(), inputs)
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize("reduction", ("mean", "sum"))
+def test_rows_that_are_all_ignored_have_no_gradient(reduction):
+    x = logits(4, 32)[0].requires_grad_()
+    ours, theirs = (f(x, torch.full((4,), -100), reduction=reduction)
+                    for f in (nn.cross_entropy, torch.nn.functional.cross_entropy))
+    assert torch.equal(ours, theirs) or (ours.isnan() and theirs.isnan())
+    (got,) = torch.autograd.grad(ours, [x])
+    assert torch.equal(got, torch.zeros(4, 32))
+
+
+class ShiftedRMSNorm(torch.nn.RMSNorm):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+class Prefixed(torch.nn.CrossEntropyLoss):
+    pass
+
+
+def pruned():
+    return prune.l1_unstructured(torch.nn.Linear(8, 8), "weight", 0.5)
+
+
+def hooked():
+    module = torch.nn.LayerNorm(8)
+    module.register_forward_hook(lambda *_: None)
+    return module
+
+
+def patched():
+    module = torch.nn.LayerNorm(8)
+    module.forward = lambda x: x
+    return module
+
+
+@pytest.mark.parametrize("make, why", [
+    (lambda: ShiftedRMSNorm(8), "may compute more than torch.nn.RMSNorm"),
+    (Prefixed, "may compute more than torch.nn.CrossEntropyLoss"),
+    (pruned, "computed of other tensors"), (hooked, "has hooks"),
+    (patched, "a forward of its own"),
+    (lambda: torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 8)),
+     "may compute more than torch.nn.Linear")])
+def test_what_computes_something_else_is_left_alone(make, why):
+    model = torch.nn.Sequential(make())
+    before = model[0]
+    done = tandem.torch.compress_activations(model)
+    assert model[0] is before and not done.swapped and why in done.left["0"]
+
+
+def test_a_module_in_two_places_is_swapped_in_both():
+    norm = torch.nn.LayerNorm(8)
+    model = torch.nn.Sequential(norm, torch.nn.ReLU(), norm)
+    done = tandem.torch.compress_activations(model)
+    assert model[0] is model[2] and isinstance(model[0], nn.LayerNorm)
+    assert set(done.swapped) == {"0", "2"}
+    assert "no parent" in str(tandem.torch.compress_activations(torch.nn.Linear(8, 8)))

@@ -229,7 +229,7 @@ REFERENCES = {
             lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.1)),
     "momentum": (lambda p: tt.SGD(p, 0.1, 0.9, strategy="fp32"),
                  lambda p: torch.optim.SGD(p, 0.1, 0.9)),
-    "nesterov": (lambda p: tt.SGD(p, 0.1, 0.9, 0.1, nesterov=True, strategy="fp32"),
+    "nesterov": (lambda p: tt.SGD(p, 0.1, 0.9, weight_decay=0.1, nesterov=True, strategy="fp32"),
                  lambda p: torch.optim.SGD(p, 0.1, 0.9, 0, 0.1, nesterov=True)),
     "rmsprop": (lambda p: tt.RMSprop(p, 1e-2, 0.9, weight_decay=0.1, strategy="fp32"),
                 lambda p: torch.optim.RMSprop(p, 1e-2, 0.9, weight_decay=0.1)),

@@ -41,6 +41,12 @@ def turn_group(optimizer):
     optimizer.param_groups[0]["params"].reverse()
 
 
+def move_to_first_group(optimizer):
+    first, second = optimizer.param_groups[:2]
+    first["params"].append(second["params"].pop(0))
+    first["lr"] = 0.5
+
+
 def to_channels_last(optimizer):
     params_of(optimizer)[4].data = params_of(optimizer)[4].data.t().contiguous().t()
 
@@ -72,6 +78,7 @@ CHANGES = {
     "a count": lambda o: put(o, 0, "step", 100),
     "all counts": lambda o: [s.update(step=7) for s in o.state.values()],
     "an order": turn_group,
+    "another group": move_to_first_group,
     "a new group": lambda o: o.add_param_group({"params": parameters([(5,)], seed=3)}),
     "a loaded state": lambda o: o.load_state_dict(o.state_dict()),
 }

@@ -467,7 +467,7 @@ LLVM::LLVMFuncOp LaunchBuilder::createPrologue() {
   return function;
 }
 
-/// r = 1; 63 times: if (n & 1) r *= b; b *= b; n >>= 1.
+/// r = 1; 64 times: if (n & 1) r *= b; b *= b; n >>= 1.
 static Value expandPower(math::FPowIOp op) {
   OpBuilder builder(op);
   SequenceBuilder b(builder, op.getLoc());
@@ -477,7 +477,7 @@ static Value expandPower(math::FPowIOp op) {
   Value magnitude = b.select(isNegative, b.subi(zero, exponent), exponent);
   Value one = b.real(op.getType(), 1.0);
   auto loop = scf::ForOp::create(builder, op.getLoc(), b.like(exponent, 0),
-                                 b.like(exponent, 63), b.like(exponent, 1),
+                                 b.like(exponent, 64), b.like(exponent, 1),
                                  ValueRange{one, op.getLhs(), magnitude});
   builder.setInsertionPointToStart(loop.getBody());
   auto state = loop.getRegionIterArgs();

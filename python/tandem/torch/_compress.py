@@ -56,8 +56,6 @@ def _layer_norm(old: torch.nn.LayerNorm, options: dict) -> torch.nn.Module:
 
 
 def _linear(old: torch.nn.Linear, options: dict) -> torch.nn.Module:
-    if type(old) is not torch.nn.Linear:
-        raise _Unfit(f"{type(old).__name__} may compute more than torch.nn.Linear")
     new = nn.Linear(old.in_features, old.out_features, old.bias is not None,
                     device="meta", **options)
     return _like(new, old)
@@ -98,6 +96,27 @@ def _cross_entropy(old: torch.nn.CrossEntropyLoss, options: dict) -> torch.nn.Mo
     if old.weight is not None or old.label_smoothing:
         raise _Unfit("it weighs classes or smooths labels")
     return nn.CrossEntropyLoss(old.ignore_index, old.reduction, **options)
+
+
+#: Modules of PyTorch's, of which a subclass may compute something else.
+_KNOWN = (torch.nn.RMSNorm, torch.nn.LayerNorm, torch.nn.Linear, torch.nn.CrossEntropyLoss)
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _check_plain(old: torch.nn.Module) -> None:
+    """Refuses a module that computes more than its class does, or another class's."""
+    for known in _KNOWN:
+        if isinstance(old, known) and type(old) is not known:
+            raise _Unfit(f"{type(old).__name__} may compute more than torch.nn."
+                         f"{known.__name__}")
+    if "forward" in vars(old):
+        raise _Unfit("it has a forward of its own")
+    if isinstance(old, _KNOWN[:3]) and (
+            old._buffers or not old._parameters.keys() <= {"weight", "bias"}):
+        raise _Unfit("its weight is computed of other tensors, as when it is pruned")
+    if any(getattr(old, hooks, None) for hooks in _HOOKS):
+        raise _Unfit("it has hooks, which the new module would not have")
 
 
 def _unknown_norm(old: torch.nn.Module, options: dict) -> torch.nn.Module:
@@ -160,7 +179,9 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
         what was swapped, and what was left alone and why.
     """
     done = Compression()
-    _swap_children(model, "", {"recipe": recipe, "path": path}, recompute, done)
+    if _swap_for(model):
+        done.left["(the model)"] = "it has no parent, in which another could take its place"
+    _swap_children(model, "", {"recipe": recipe, "path": path}, recompute, done, {})
     for name in done.swapped:
         if isinstance(module := model.get_submodule(name), nn.Linear):
             module.products = products
@@ -168,13 +189,19 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
 
 
 def _swap_children(parent: torch.nn.Module, prefix: str, options: dict, recompute: bool,
-                   done: Compression) -> None:
-    """Swaps what is below a module, the outermost modules first."""
-    for name, module in list(parent.named_children()):
-        full, swap = prefix + name, _swap_for(module)
+                   done: Compression, made: dict[torch.nn.Module, torch.nn.Module]) -> None:
+    """Swaps what is below a module, the outermost modules first; ``made`` has the new
+    modules of those that have come before."""
+    for name, module in list(parent._modules.items()):
+        full, swap = prefix + name, module and _swap_for(module)
+        if module in made:
+            setattr(parent, name, made[module])
+            done.swapped[full] = f"{type(module).__name__} -> {type(made[module]).__name__}"
+            continue
         try:
-            if swap is not None:
-                new = swap(module, options)
+            if swap:
+                _check_plain(module)
+                new = made[module] = swap(module, options)
                 setattr(parent, name, new)
                 what = (_recompute(new) if recompute and isinstance(new, nn.GatedMLP)
                         else type(new).__name__)
@@ -182,4 +209,5 @@ def _swap_children(parent: torch.nn.Module, prefix: str, options: dict, recomput
                 module = new
         except _Unfit as reason:
             done.left[full] = str(reason)
-        _swap_children(module, f"{full}.", options, recompute, done)
+        if module:
+            _swap_children(module, f"{full}.", options, recompute, done, made)

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import torch
 
 from tandem._kernel import Granularity, RoleKind
 from tandem.torch._layer import Layer
 from tandem.torch._stored import planes_of, rows_of, storages_of, tensor_of
+
+
+def first_derivative(backward: Callable) -> Callable:
+    """A backward pass that refuses to be differentiated, and not only where an error is
+    reached: torch's own decorator has gradients of some inputs left out without a word."""
+    @functools.wraps(backward)
+    def checked(ctx, *gradients):
+        if torch.is_grad_enabled():
+            raise RuntimeError("layers of tandem.torch.nn have no second derivative; leave "
+                               "create_graph=True out, or take torch.nn's modules")
+        return backward(ctx, *gradients)
+
+    return checked
 
 
 class LayerFunction(torch.autograd.Function):
@@ -26,7 +42,11 @@ class LayerFunction(torch.autograd.Function):
         wide = [x for x in inputs if x.dim() > 1] or list(inputs)
         shape = rows_of(wide[0])
         tensors = planes_of({name: x for (name, _), x in zip(names, inputs, strict=True)})
-        written = step.allocate(shape, wide[0], (RoleKind.OUTPUT, RoleKind.SAVED))
+        shapes = {Granularity.ELEMENT: wide[0].shape, Granularity.ROW: wide[0].shape[:-1]}
+        # A user may write into an output, which must be no view then.
+        written = step.allocate(
+            shape, wide[0], (RoleKind.OUTPUT, RoleKind.SAVED),
+            {role: shapes[step.per[role]] for role in step.outputs if step.is_plain(role)})
         written |= {name: plane for name, plane in state.items() if name in written}
         planes = tensors | written
         step.run(shape, planes, hypers)
@@ -38,13 +58,12 @@ class LayerFunction(torch.autograd.Function):
         ctx.shapes = [x.shape for x in inputs]
         # The gradient of a leaf is the user's.
         ctx.flows = not any(x.is_leaf for x in wide)
-        shapes = {Granularity.ELEMENT: wide[0].shape, Granularity.ROW: wide[0].shape[:-1]}
         results = tuple(tensor_of(step, role, planes, shapes[step.per[role]], ctx.dtype)
                         for role in ctx.outputs)
         return results if len(results) > 1 else results[0] if results else None
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx, *gradients):
         names = ctx.layer.restored + ctx.layer.again_read
         given = {f"d{name}": gradient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -20,7 +20,7 @@ class Memory(dict[str, torch.Tensor]):
 
     def __init__(self):
         super().__init__()
-        self._offer: Offer | None = None
+        self._offer: Taking | None = None
         self._offers = True
 
     def offers(self, is_capturing: bool) -> bool:
@@ -32,8 +32,15 @@ class Memory(dict[str, torch.Tensor]):
         return self._offers and torch.is_grad_enabled()
 
     def remember(self, offer: Offer) -> None:
-        """Takes note of what is offered to linear layers."""
-        self._offer = offer
+        """Takes note of what is offered to linear layers, and keeps none of it."""
+        self._offer = offer.taking
+
+
+@dataclass
+class Taking:
+    """Whether a linear layer has taken what was offered."""
+
+    taken: bool = False
 
 
 @dataclass
@@ -45,7 +52,7 @@ class Offer:
     planes: dict[str, torch.Tensor]
     #: The output's state, which a write changes.
     key: tuple
-    taken: bool = False
+    taking: Taking = field(default_factory=Taking)
 
 
 def _key(x: torch.Tensor) -> tuple:
@@ -95,7 +102,7 @@ class Keeper:
         if offer is None or offer.key != _key(x) or (
                 layer.forward.storages.get("kept") != offer.storage):
             return None
-        offer.taken = True
+        offer.taking.taken = True
         return offer.planes
 
     def _remember(self, x: torch.Tensor, key: tuple, kept: dict[str, torch.Tensor]) -> None:

@@ -165,16 +165,20 @@ class Pass:
         return [int(torch.randint(1 << 62, ())) if kind is RoleKind.SEED else 1
                 for kind in self.kernel.integers.values()]
 
-    def allocate(self, shape: tuple[int, int], like: torch.Tensor,
-                 kinds: Sequence[RoleKind]) -> dict[str, torch.Tensor]:
-        """New planes, which only this pass writes."""
+    def allocate(self, shape: tuple[int, int], like: torch.Tensor, kinds: Sequence[RoleKind],
+                 shapes: Mapping[str, torch.Size] | None = None) -> dict[str, torch.Tensor]:
+        """New planes, which only this pass writes: vectors, but for those with ``shapes``."""
         rows, columns = shape
         planes = {}
         for plane in self.planes(*kinds):
             dtype = HOLDERS.get(plane.type, torch.uint8)
-            count = plane.entries(columns, rows)
-            planes[plane.name] = torch.empty(count, dtype=dtype, device=like.device)
+            size = (shapes or {}).get(plane.name) or (plane.entries(columns, rows),)
+            planes[plane.name] = torch.empty(size, dtype=dtype, device=like.device)
         return planes
+
+    def is_plain(self, role: str) -> bool:
+        """Whether a tensor is stored as one array of floats."""
+        return self.storages[role].startswith("#tandem.float<")
 
 
 class Layer:

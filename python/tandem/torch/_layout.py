@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import torch
 
@@ -83,24 +84,18 @@ def rows_and_columns(tensor: torch.Tensor) -> tuple[int, int]:
     return len(tensor), math.prod(tensor.shape[1:])
 
 
-class _Placeholders(dict):
-    """One NaN for each type and device: what parameters without memory of their own
-    read."""
-
-    def __missing__(self, key: tuple[torch.dtype, torch.device]) -> torch.Tensor:
-        dtype, device = key
-        return self.setdefault(key, torch.full((), torch.nan, dtype=dtype, device=device))
-
-
-_PLACEHOLDERS = _Placeholders()
+#: The addresses of the numbers that parameters without memory of their own read.
+_PLACEHOLDERS: weakref.WeakValueDictionary[int, torch.UntypedStorage] = (
+    weakref.WeakValueDictionary())
 
 
 def placeholder(param: torch.Tensor) -> torch.Tensor:
-    """NaN in the parameter's shape and type, which takes no memory."""
-    return _PLACEHOLDERS[param.dtype, param.device].expand(param.shape)
+    """NaN in the parameter's shape and type, which takes the memory of one number."""
+    number = torch.full((), torch.nan, dtype=param.dtype, device=param.device)
+    _PLACEHOLDERS[number.data_ptr()] = number.untyped_storage()
+    return number.expand(param.shape)
 
 
 def is_placeholder(param: torch.Tensor) -> bool:
     """Whether the parameter's value is nowhere but in the optimizer's state."""
-    known = _PLACEHOLDERS.get((param.dtype, param.device))
-    return known is not None and param.data_ptr() == known.data_ptr()
+    return param.data_ptr() in _PLACEHOLDERS

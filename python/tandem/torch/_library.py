@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
@@ -98,7 +98,7 @@ class SGD(_Library):
         nesterov: whether momentum looks ahead.
     """
 
-    def __init__(self, params: Iterable, lr=None, momentum: float = 0.0,
+    def __init__(self, params: Iterable, lr=None, momentum: float = 0.0, *,
                  weight_decay=None, nesterov: bool = False, **options):
         if nesterov and not momentum:
             raise ValueError("nesterov needs a momentum above 0")
@@ -107,6 +107,15 @@ class SGD(_Library):
         if momentum:
             hypers["momentum"] = momentum
         super().__init__(params, graph, **hypers, **options)
+
+    def _check_flags(self, group: Mapping, index: int) -> None:
+        """Refuses also another kind of momentum than this was created with."""
+        ours = self.kernel.name == "sgd_nesterov"
+        if group.get("nesterov", ours) != ours:
+            raise ValueError(
+                f"param group {index} has nesterov={group['nesterov']!r}, but this SGD was "
+                f"created with nesterov={ours}; create another one")
+        super()._check_flags({k: v for k, v in group.items() if k != "nesterov"}, index)
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a param group; without momentum in SGD there is none in a group."""
@@ -140,7 +149,7 @@ class RMSprop(_Library):
 class Adagrad(_Library):
     """Adagrad (Duchi et al. 2011), with weight decay added to the gradient."""
 
-    def __init__(self, params: Iterable, lr=None, lr_decay=None, weight_decay=None,
+    def __init__(self, params: Iterable, lr=None, lr_decay=None, weight_decay=None, *,
                  eps=None, **options):
         hypers = _given(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay)
         super().__init__(params, "adagrad", **hypers, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 import torch
@@ -20,6 +20,10 @@ from tandem.torch._lane import Lane, Slot
 from tandem.torch._lanes import Lanes
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
 from tandem.torch._release import Release
+
+
+#: What groups of torch.optim's optimizers may say of an update.
+_FLAGS = ("amsgrad", "centered", "dampening", "maximize", "momentum", "nesterov")
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -283,8 +287,18 @@ class Optimizer(Release, torch.optim.Optimizer):
             raise
         self._watch_gradients(self.param_groups[-1]["params"])
 
+    def _check_flags(self, group: Mapping, index: int) -> None:
+        """Refuses what torch's optimizers have and the kernel does not compute."""
+        for name in _FLAGS:
+            if name not in self.defaults and group.get(name):
+                raise ValueError(
+                    f"param group {index} has {name}={group[name]!r}, which the kernel of "
+                    f"{type(self).__name__} does not compute; leave it out, or take another "
+                    "optimizer")
+
     def _check_group(self, index: int) -> None:
         """Refuses parameters that no lane takes, and scalars out of their domain."""
+        self._check_flags(self.param_groups[index], index)
         first = sum(len(g["params"]) for g in self.param_groups[:index])
         for i, param in enumerate(self.param_groups[index]["params"], first):
             if param.requires_grad:
@@ -554,6 +568,8 @@ class Optimizer(Release, torch.optim.Optimizer):
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
         _checkpoint.check_identity(state_dict, self._lanes)
+        for index, group in enumerate(state_dict["param_groups"]):
+            self._check_flags(group, index)
         self._check_states(state_dict)
         self._optimizer_load_state_dict_pre_hooks = type(hooks)()
         try:

@@ -13,6 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 import tandem
 from tandem import _tandem
 from tandem._kernel import RoleKind
+from tandem.torch._function import first_derivative
 from tandem.torch._layer import EDGES, Layer, Pass
 from tandem.torch._stored import StoredTensor, decoded, place_of, rows_of
 
@@ -175,7 +176,7 @@ class FP8Linear(torch.autograd.Function):
         return y.view(*x.shape[:-1], weight.shape[0])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx, dy):
         *kept, weight, weight_scale = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[1:]

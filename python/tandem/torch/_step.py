@@ -89,7 +89,7 @@ class Steps:
                     steady.add_idle(param)
         except (BufferError, RuntimeError):
             return None  # DLPack does not know such tensors
-        steady.set_states(self.state)
+        steady.set_states(self.param_groups, self.state)
         return steady
 
     def _check_model(self, lanes: list[Lane]) -> None:

@@ -123,8 +123,8 @@ def tensor_of(step: Pass, role: str, planes: Mapping[str, torch.Tensor],
     What has an entry for each element has the type that is asked for.
     """
     storage = step.storages[role]
-    if storage.startswith("#tandem.float<"):
-        value = planes[role].view(shape)
+    if step.is_plain(role):
+        value = planes[role] if planes[role].shape == shape else planes[role].view(shape)
         return value.to(dtype) if step.per[role] is Granularity.ELEMENT else value
     # What a kernel keeps for its next launch is no part of the value.
     storage = _DELAYED.sub("", storage)

@@ -22,13 +22,16 @@ from torch.nn import functional
 from tandem._convert import CPU
 from tandem._kernel import RoleKind
 from tandem.torch import _products, _traced
-from tandem.torch._function import LayerFunction
+from tandem.torch._function import LayerFunction, first_derivative
 from tandem.torch._keeper import KEEPER, Memory
 from tandem.torch._layer import Layer, compiled
 from tandem.torch._stored import decoded, place_of, planes_of, rows_of, storages_of, tensor_of
 
 
 Path = Sequence[str | os.PathLike]
+
+#: PyTorch's, of the type that it computes norms in.
+_EPSILON = torch.finfo(torch.float32).eps
 
 #: What torch.compile leaves out of its graphs, and runs as it is.
 _uncompiled = torch.compiler.disable
@@ -140,7 +143,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
     _check_places("rms_norm", x=x, weight=weight)
     _check_vectors("rms_norm", x, weight=weight)
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    eps = _EPSILON if eps is None else eps
     return _run("rms_norm", recipe, path, state, (eps,), {"x": x}, {"weight": weight})
 
 
@@ -155,7 +158,7 @@ def add_rms_norm(
         raise ValueError(
             f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
             f"{residual.dtype}; they must be alike")
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    eps = _EPSILON if eps is None else eps
     return _run("add_rms_norm", recipe, path, state, (eps,), {"x": x, "residual": residual},
                 {"weight": weight}, {"residual": "dx"})
 
@@ -260,7 +263,12 @@ def cross_entropy(
     if reduction == "none":
         return losses.to(x.dtype)
     total = losses.sum()
-    return (total if reduction == "sum" else total / (classes >= 0).sum()).to(x.dtype)
+    if reduction == "sum":
+        return total.to(x.dtype)
+    # The mean of no losses is NaN, but their gradients are zeros.
+    count = (classes >= 0).sum()
+    mean = total / count.clamp(min=1)
+    return torch.where(count > 0, mean, torch.nan).to(x.dtype)
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
@@ -477,7 +485,7 @@ class _LinearFunction(torch.autograd.Function):
         return functional.linear(decoded(x), weight, bias)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx, dy):
         weight, *planes = ctx.saved_tensors
         return None, None, *_traced.linear_gradients(
@@ -510,7 +518,7 @@ class _GatedLinearFunction(torch.autograd.Function):
         return functional.linear(decoded(y), weight, bias)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_derivative
     def backward(ctx, dz):
         layer, needs = ctx.layer, ctx.needs_input_grad[2:]
         weight, *planes = ctx.saved_tensors

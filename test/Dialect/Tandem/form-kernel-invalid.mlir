@@ -132,7 +132,11 @@ func.func @integer(%p: !f32 {tandem.role = #p}, %t: i64 {tandem.role = #tandem.r
   %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
       outs(%0 : tensor<?xf32>) {
   ^bb0(%x: f32):
-    %2 = math.fpowi %x, %t : f32, i64
+    %zero = arith.constant 0.0 : f32
+    %one = arith.constant 1 : i64
+    %positive = arith.cmpf ogt, %x, %zero : f32
+    %count = arith.select %positive, %t, %one : i64
+    %2 = arith.sitofp %count : i64 to f32
     linalg.yield %2 : f32
   } -> tensor<?xf32>
   %3 = tandem.encode %1 : tensor<?xf32> -> !f32
@@ -367,4 +371,77 @@ func.func @entries_alike(%p: !m {tandem.role = #p}, %r: !v {tandem.role = #r}) -
   // expected-error @+1 {{reduces a vector whose entries are all alike, which says nothing of rows or columns; a sum is a product with their number (tensor.dim)}}
   %4 = linalg.reduce { arith.addf } ins(%3 : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
   return %p, %r : !m, !v
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+func.func @sine(%p: !f32 {tandem.role = #p}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !f32 -> tensor<?xf32>
+  // expected-error @+1 {{'math.sin' of these types has no specified result; docs/Numerics.md lists the operations of a graph}}
+  %1 = math.sin %0 : tensor<?xf32>
+  %2 = tandem.encode %1 : tensor<?xf32> -> !f32
+  return %2 : !f32
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+// expected-error @+1 {{graph 'my-graph' needs a name of letters, digits, _ and $, as PTX has them}}
+func.func @"my-graph"(%p: !f32 {tandem.role = #p}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  return %p : !f32
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+#h = #tandem.role<hyper "h">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+func.func @power(%p: !f32 {tandem.role = #p}, %h: f64 {tandem.role = #h}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !f32 -> tensor<?xf32>
+  %three = arith.constant 3 : i4
+  // expected-error @+1 {{an exponent is i32 or i64, got 'i4'}}
+  %1 = math.fpowi %h, %three : f64, i4
+  %2 = arith.truncf %1 : f64 to f32
+  %3 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      outs(%0 : tensor<?xf32>) {
+  ^bb0(%x: f32):
+    %4 = arith.mulf %x, %2 : f32
+    linalg.yield %4 : f32
+  } -> tensor<?xf32>
+  %5 = tandem.encode %3 : tensor<?xf32> -> !f32
+  return %5 : !f32
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+func.func @other_join(%p: !f32 {tandem.role = #p}) -> !f32
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %0 = tandem.decode %p : !f32 -> tensor<?xf32>
+  // expected-error @+1 {{a reduction in a graph is of all elements of one tensor}}
+  %1 = linalg.reduce ins(%0 : tensor<?xf32>) outs(%zero : tensor<f32>) dimensions = [0]
+    (%in: f32, %sum: f32) {
+      %2 = arith.addf %in, %in : f32
+      linalg.yield %2 : f32
+    }
+  %3 = linalg.generic {indexing_maps = [affine_map<(i) -> ()>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%1 : tensor<f32>) outs(%0 : tensor<?xf32>) {
+  ^bb0(%s: f32, %x: f32):
+    %4 = arith.mulf %x, %s : f32
+    linalg.yield %4 : f32
+  } -> tensor<?xf32>
+  %5 = tandem.encode %3 : tensor<?xf32> -> !f32
+  return %5 : !f32
 }

@@ -52,7 +52,8 @@ public:
       steps.push_back(op);
       value = op->getOperand(0);
     }
-    if (steps.empty() || !value.getDefiningOp<LoadOp>()) {
+    auto load = value.getDefiningOp<LoadOp>();
+    if (steps.empty() || !load || load.getTensor() != store.getTensor()) {
       store.emitError("its value is not made of s + d, b * s + x and b * s, "
                       "so there is no intended update to measure");
       return {};

@@ -82,6 +82,13 @@ private:
           << op->getName() << "' is none of them";
       return {};
     }
+    if (auto power = dyn_cast<math::FPowIOp>(op)) {
+      Type exponent = getElementTypeOrSelf(power.getRhs().getType());
+      if (!exponent.isInteger(32) && !exponent.isInteger(64)) {
+        op->emitError("an exponent is i32 or i64, got ") << exponent;
+        return {};
+      }
+    }
     SmallVector<Value> operands;
     for (Value operand : op->getOperands()) {
       operands.push_back(get(operand));
@@ -381,7 +388,17 @@ LogicalResult KernelFormer::fuseSize(arith::IndexCastOp op) {
 
 /// What a reduction makes of its elements, if a graph may ask for it.
 static std::optional<ReduceKind> getKind(linalg::ReduceOp op) {
-  Operation &combiner = op.getCombiner().front().front();
+  Block &block = op.getCombiner().front();
+  Operation &combiner = block.front();
+  // It joins an element and what others have made.
+  bool isJoin =
+      llvm::hasNItems(block, 2) && combiner.getNumOperands() == 2 &&
+      combiner.getNumResults() == 1 && block.getNumArguments() == 2 &&
+      llvm::is_contained(combiner.getOperands(), block.getArgument(0)) &&
+      llvm::is_contained(combiner.getOperands(), block.getArgument(1)) &&
+      block.getTerminator()->getOperand(0) == combiner.getResult(0);
+  if (!isJoin)
+    return std::nullopt;
   return llvm::TypeSwitch<Operation *, std::optional<ReduceKind>>(&combiner)
       .Case([](arith::AddFOp) { return ReduceKind::sum; })
       .Case([](arith::MaximumFOp) { return ReduceKind::max; })
@@ -537,7 +554,32 @@ static std::optional<bool> compareWithItself(Operation *op) {
   }
 }
 
+/// What the specification gives a meaning: it is on f32, on truth values, and
+/// on the sizes of tensors.
+static bool isSpecified(Operation *op) {
+  bool isKnown =
+      isa<AccumulateOp, EmaOp, DecayOp, arith::AddFOp, arith::SubFOp,
+          arith::MulFOp, arith::DivFOp, arith::NegFOp, arith::MaximumFOp,
+          arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp, arith::CmpFOp,
+          arith::SelectOp, arith::AndIOp, arith::OrIOp, arith::XOrIOp,
+          arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::CmpIOp,
+          arith::UIToFPOp, arith::SIToFPOp, math::AbsFOp, math::SqrtOp,
+          math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::CeilOp,
+          math::FloorOp, math::RoundEvenOp, math::TruncOp, math::CopySignOp,
+          math::FmaOp, math::IsNaNOp, math::IsFiniteOp>(op);
+  auto isType = [](Type type) {
+    type = getElementTypeOrSelf(type);
+    return type.isF32() || type.isInteger(1) || type.isInteger(64);
+  };
+  return isKnown && llvm::all_of(op->getOperandTypes(), isType) &&
+         llvm::all_of(op->getResultTypes(), isType);
+}
+
 LogicalResult KernelFormer::fuseElementwise(Operation *op) {
+  if (!isSpecified(op))
+    return op->emitError("'")
+           << op->getName() << "' of these types has no specified result; "
+           << "docs/Numerics.md lists the operations of a graph";
   if (failed(joinGranularities(op)))
     return failure();
   if (std::optional<bool> known = compareWithItself(op)) {
@@ -556,8 +598,9 @@ LogicalResult KernelFormer::fuseElementwise(Operation *op) {
   }
   for (Type type : op->getResultTypes())
     state.addTypes(getElementTypeOrSelf(type));
-  state.addAttributes(op->getAttrs());
-  state.attributes.erase("fastmath");
+  // Others, such as fastmath flags, allow more than the operation says.
+  if (Attribute predicate = op->getAttr("predicate"))
+    state.addAttribute("predicate", predicate);
   Operation *scalar = body.create(state);
   mapping.map(op->getResults(), scalar->getResults());
   return success();

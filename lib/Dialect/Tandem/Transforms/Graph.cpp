@@ -211,7 +211,21 @@ static LogicalResult verifyMatrices(func::FuncOp function) {
   return success();
 }
 
+/// Kernels are called as their graphs, in PTX too.
+static LogicalResult verifyName(func::FuncOp function) {
+  auto isPlain = [](char c) {
+    return llvm::isAlnum(c) || c == '_' || c == '$';
+  };
+  if (llvm::all_of(function.getSymName(), isPlain))
+    return success();
+  return function.emitError("graph '")
+         << function.getSymName()
+         << "' needs a name of letters, digits, _ and $, as PTX has them";
+}
+
 LogicalResult mlir::tandem::verifyGraph(func::FuncOp function) {
+  if (failed(verifyName(function)))
+    return failure();
   if (failed(verifyRoles(function)))
     return failure();
   if (isMatrixGraph(function) && failed(verifyMatrices(function)))
@@ -238,7 +252,7 @@ Value mlir::tandem::resolve(Value value) {
   while (true) {
     if (auto argument = dyn_cast<BlockArgument>(value)) {
       auto op = dyn_cast<linalg::LinalgOp>(argument.getOwner()->getParentOp());
-      if (!op)
+      if (!op || isa<linalg::ReduceOp>(op))
         return value;
       value = op->getOperand(argument.getArgNumber());
       continue;
@@ -248,7 +262,8 @@ Value mlir::tandem::resolve(Value value) {
       value = decode.getStored();
     else if (auto encode = dyn_cast<EncodeOp>(op))
       value = encode.getValue();
-    else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+    else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+             linalgOp && !isa<linalg::ReduceOp>(op))
       value = linalgOp.getBlock()->getTerminator()->getOperand(
           cast<OpResult>(value).getResultNumber());
     else
@@ -256,18 +271,31 @@ Value mlir::tandem::resolve(Value value) {
   }
 }
 
-bool mlir::tandem::isUniform(Value value) {
+/// The same of values that are known, by what they resolve to.
+static bool isUniform(Value value, llvm::SmallDenseMap<Value, bool> &known) {
   value = resolve(value);
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     RoleAttr role = getRole(argument);
     return role && !role.isTensor();
   }
+  if (auto found = known.find(value); found != known.end())
+    return found->second;
   Operation *op = value.getDefiningOp();
+  auto isOfUniform = [&](Value operand) { return isUniform(operand, known); };
+  bool result;
   if (isa<tensor::EmptyOp, tensor::DimOp, linalg::IndexOp>(op) ||
       op->getNumRegions() != 0)
-    return false;
+    result = false;
   // A tensor's extents do not make its elements depend on the tensor.
-  if (auto splat = dyn_cast<tensor::SplatOp>(op))
-    return isUniform(splat.getInput());
-  return isMemoryEffectFree(op) && llvm::all_of(op->getOperands(), isUniform);
+  else if (auto splat = dyn_cast<tensor::SplatOp>(op))
+    result = isOfUniform(splat.getInput());
+  else
+    result =
+        isMemoryEffectFree(op) && llvm::all_of(op->getOperands(), isOfUniform);
+  return known[value] = result;
+}
+
+bool mlir::tandem::isUniform(Value value) {
+  llvm::SmallDenseMap<Value, bool> known;
+  return ::isUniform(value, known);
 }

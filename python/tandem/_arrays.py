@@ -1,0 +1,106 @@
+"""Arrays that frameworks hand over: where they lie, and whether they can hold a plane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tandem import _tandem
+
+if TYPE_CHECKING:
+    from tandem._kernel import Plane
+
+# DLPack's (code, bits) that hold each element type; raw bits are always welcome.
+_DLPACK = {
+    "bf16": {(4, 16)}, "f16": {(2, 16)}, "f32": {(2, 32)}, "i8": set(), "i16": set(),
+    "f8E4M3FN": {(10, 8)}, "f8E5M2": {(12, 8)}, "f8E8M0FNU": {(14, 8)},
+}
+
+
+#: The types that ml_dtypes adds to NumPy.
+_ML_DTYPES = {
+    "bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2",
+    "float8_e8m0fnu": "f8E8M0FNU",
+}
+
+
+def _describe(plane: Plane, array: object) -> tuple[int, int, int, int, list[int], int]:
+    """Address, element count, DLPack's type, shape and the GPU's number, or -1."""
+    try:
+        if (interface := getattr(array, "__cuda_array_interface__", None)) is not None \
+                and not hasattr(array, "__dlpack__"):
+            return _describe_cuda(plane, interface)
+        return _tandem.describe(array)
+    except ValueError as error:
+        raise ValueError(f"array {plane.name!r}: {error}") from None
+    except TypeError:
+        raise TypeError(
+            f"array {plane.name!r} is a {type(array).__name__}, which is no "
+            "array on the CPU (DLPack or buffer protocol) or a GPU (DLPack or "
+            "__cuda_array_interface__)"
+        ) from None
+
+
+def _describe_cuda(
+    plane: Plane, interface: Mapping
+) -> tuple[int, int, int, int, list[int], int]:
+    """The same of a CUDA array interface, which is about device 0."""
+    shape = list(interface["shape"])
+    bits, count = 8 * int(interface["typestr"][2:]), math.prod(shape)
+    dense, stride = [], bits // 8
+    for length in reversed(shape):
+        dense.append(stride)
+        stride *= length
+    if count and interface.get("strides") not in (None, tuple(reversed(dense))):
+        raise ValueError("array is not contiguous; pass a contiguous copy")
+    address, read_only = interface["data"]
+    if read_only and plane.written:
+        raise ValueError("the array is read-only, but the kernel writes it; pass a "
+                         "writable copy")
+    code = {"i": 0, "u": 1, "f": 2}.get(interface["typestr"][1], 1)
+    return address, count, code, bits, shape, 0
+
+
+def ordinal_of(plane: Plane, array: object) -> int:
+    """The number of the GPU that an array is on, -1 for the CPU."""
+    if type(array).__module__.startswith("numpy"):
+        return -1
+    return _describe(plane, array)[-1]
+
+
+def is_read_only(array: object) -> bool:
+    """Whether an array of NumPy's, or another buffer, must not be written."""
+    flags = getattr(array, "flags", None)
+    if hasattr(flags, "writeable"):
+        return not flags.writeable
+    try:
+        return memoryview(array).readonly
+    except (TypeError, BufferError):
+        return False  # no buffer, such as PyTorch's tensors
+
+
+def address_of(
+    plane: Plane, array: object, writes: bool = True
+) -> tuple[int, int, list[int]]:
+    """Address, element count and shape of an array that can hold a plane."""
+    dtype = getattr(array, "dtype", None)
+    if writes and plane.written and is_read_only(array):
+        raise ValueError(
+            f"array {plane.name!r} is read-only, but the kernel writes it; "
+            "pass a writable copy"
+        )
+    if type(array).__module__.startswith("numpy"):
+        if wanted := _ML_DTYPES.get(str(dtype)):
+            if wanted != plane.type:
+                raise TypeError(f"array {plane.name!r} must be {plane.type}, got {dtype}")
+            array = array.view(f"u{array.itemsize}")
+    address, count, code, bits, shape, _ = _describe(plane, array)
+    # As bits; int32 is the type of numbers that somebody has counted.
+    raw = bits == plane.bits and (code == 1 or (code == 0 and bits < 32))
+    if not raw and (code, bits) not in _DLPACK[plane.type]:
+        raise TypeError(
+            f"array {plane.name!r} must be {plane.type}"
+            f" (or {plane.bits}-bit integers), got {dtype}"
+        )
+    return address, count, shape
