@@ -177,8 +177,9 @@ def sentence(result: dict) -> str:
     change = max(abs(p["error"] / p["exact_error"] - 1) for p in (*parts, real["update"]))
     return (f"The exponent is another for {texts[0]}, the code for {texts[1]}. Of groups put on "
             f"a threshold between two exponents, or within two units in the last place of it, "
-            f"{100 * near['exponents']:.2g} % get the neighbour. No error changes by more than "
-            f"{100 * change:.1g} % of itself: neither the root mean square of a moment's, in "
+            f"{100 * near['exponents']:.2g} % get the neighbour, and their error is "
+            f"{100 * (near['error'] / near['exact_error'] - 1):.2g} % larger. Of the others no "
+            f"error changes by more than {100 * change:.2g} % of itself: neither the root mean square of a moment's, in "
             f"units of the scale, nor that of m / (sqrt(v) + eps).")
 
 
