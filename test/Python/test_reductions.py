@@ -131,3 +131,33 @@ def test_elements_that_meet():
                  "%x = arith.sitofp %n : i64 to f32", "tensor<?x4xf32>")
     with pytest.raises(ValueError, match="'tensor.dim' .* where the tensor has one dimension"):
         tandem.interpret(rows, "fp32", {"p": np.zeros(8, np.uint32)}, {})
+
+
+UNIFORM = """
+func.func @uniform(%w: tensor<?xf32> {tandem.role = #tandem.role<param "w">}) -> tensor<?xf32> {
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %two = arith.constant 2.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %w, %c0 : tensor<?xf32>
+  %twos = tensor.splat %two[%n] : tensor<?xf32>
+  %sum = linalg.reduce { arith.addf } ins(%twos : tensor<?xf32>) outs(%zero : tensor<f32>)
+      dimensions = [0]
+  %new = linalg.generic {indexing_maps = [affine_map<(i) -> ()>, affine_map<(i) -> (i)>],
+                         iterator_types = ["parallel"]}
+      ins(%sum : tensor<f32>) outs(%w : tensor<?xf32>) {
+  ^bb0(%s: f32, %x: f32):
+    %r = arith.addf %x, %s : f32
+    linalg.yield %r : f32
+  } -> tensor<?xf32>
+  return %new : tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("size", (0, 1, 5, 100))
+def test_a_sum_of_what_all_elements_share_counts_them(size):
+    got, want = ({"w": np.ones(size, np.float32)} for _ in range(2))
+    tandem.compile(UNIFORM, "fp32")(got)
+    tandem.interpret(UNIFORM, "fp32", want, {})
+    assert got["w"].tobytes() == want["w"].tobytes()
+    assert (got["w"] == 1 + 2 * size).all()

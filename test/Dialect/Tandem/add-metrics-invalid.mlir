@@ -29,3 +29,21 @@ tandem.kernel @factor_per_element compute(<component, bf16>) tensors [#p] scalar
   tandem.store %1, %p : f32, !bf16
   tandem.yield
 }
+
+// -----
+
+#p = #tandem.role<param "p">
+#s = #tandem.role<state "s">
+!bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+
+// The update is that of another tensor.
+tandem.kernel @another_tensor compute(<component, bf16>) tensors [#p, #s] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16, %s: !bf16):
+  %0 = tandem.load %s : !bf16 -> f32
+  %1 = tandem.accumulate %0, %0 : f32
+  // expected-error @+1 {{so there is no intended update to measure}}
+  tandem.store %1, %p : f32, !bf16
+  tandem.yield
+}
