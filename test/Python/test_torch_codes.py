@@ -29,6 +29,7 @@ from model.storage import Draw, Expansion, Plain
 from support.kernels import write_strategies
 from support.torch_bits import (LIBRARY, assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)
+from tandem.torch._layout import is_placeholder, placeholder
 from torch.utils.checkpoint import checkpoint
 
 SHAPES = [(150,), (9, 31), (), (1, 4, 7), (0, 3)]
@@ -649,3 +650,15 @@ def test_decoding_messages(path):
         loss_of(model)
     with pytest.raises(ValueError, match="state of parameter 0 lacks"):
         handle.remove()
+
+
+def test_a_write_stays_with_its_parameter():
+    """Parameters whose weights are in codes do not share what they read."""
+    first, second = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    for param in (first, second):
+        param.data = placeholder(param)
+    with torch.no_grad():
+        first.fill_(1)
+    assert second.isnan().all() and is_placeholder(first) and is_placeholder(second)
+    second.data = torch.ones(3)
+    assert not is_placeholder(second)

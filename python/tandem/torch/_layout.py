@@ -98,4 +98,4 @@ def placeholder(param: torch.Tensor) -> torch.Tensor:
 
 def is_placeholder(param: torch.Tensor) -> bool:
     """Whether the parameter's value is nowhere but in the optimizer's state."""
-    return param.data_ptr() in _PLACEHOLDERS
+    return bool(_PLACEHOLDERS) and param.data_ptr() in _PLACEHOLDERS
