@@ -179,8 +179,8 @@ def sentence(result: dict) -> str:
             f"a threshold between two exponents, or within two units in the last place of it, "
             f"{100 * near['exponents']:.2g} % get the neighbour, and their error is "
             f"{100 * (near['error'] / near['exact_error'] - 1):.2g} % larger. Of the others no "
-            f"error changes by more than {100 * change:.2g} % of itself: neither the root mean square of a moment's, in "
-            f"units of the scale, nor that of m / (sqrt(v) + eps).")
+            f"error changes by more than {100 * change:.2g} % of itself: neither the root mean "
+            f"square of a moment's, in units of the scale, nor that of m / (sqrt(v) + eps).")
 
 
 def main() -> None:

@@ -81,10 +81,7 @@ static PlaneData readPlane(const TandemPlaneArray &array) {
   return plane;
 }
 
-/// Writes what has changed: another array may have the same memory.
 static void writePlane(const TandemPlaneArray &array, const PlaneData &plane) {
-  if (plane.elements == readPlane(array).elements)
-    return;
   unsigned bytes = array.bits / 8;
   for (int64_t i = 0, e = countElements(array); i < e; ++i)
     memcpy(static_cast<char *>(array.data) + i * bytes, &plane.elements[i],
@@ -114,6 +111,7 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   MachineState state;
   for (const TandemPlaneArray &plane : planes)
     state.planes[plane.name] = readPlane(plane);
+  auto before = state.planes;
   for (intptr_t i = 0; i < options.numHypers; ++i)
     state.hypers[options.hypers[i].name] = options.hypers[i].value;
   state.step = options.step;
@@ -125,8 +123,10 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
                           : interpret(program->graph, strategy, options, state);
   if (error)
     return error;
+  // Another array may have the memory of one that was only read.
   for (const TandemPlaneArray &plane : planes)
-    writePlane(plane, state.planes[plane.name]);
+    if (state.planes[plane.name].elements != before[plane.name].elements)
+      writePlane(plane, state.planes[plane.name]);
   if (options.flags)
     *options.flags = state.flags;
   return llvm::Error::success();

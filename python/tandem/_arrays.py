@@ -11,7 +11,7 @@ from tandem import _tandem
 if TYPE_CHECKING:
     from tandem._kernel import Plane
 
-# DLPack's (code, bits) that hold each element type; raw bits are always welcome.
+# DLPack's (code, bits) that hold each element type; raw bits are welcome too.
 _DLPACK = {
     "bf16": {(4, 16)}, "f16": {(2, 16)}, "f32": {(2, 32)}, "i8": set(), "i16": set(),
     "f8E4M3FN": {(10, 8)}, "f8E5M2": {(12, 8)}, "f8E8M0FNU": {(14, 8)},
@@ -101,6 +101,6 @@ def address_of(
     if not raw and (code, bits) not in _DLPACK[plane.type]:
         raise TypeError(
             f"array {plane.name!r} must be {plane.type}"
-            f" (or {plane.bits}-bit integers), got {dtype}"
+            f" (or {'unsigned ' * (plane.bits == 32)}{plane.bits}-bit integers), got {dtype}"
         )
     return address, count, shape

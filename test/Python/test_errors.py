@@ -493,3 +493,49 @@ def test_plan_keeps_its_tensors(kernel, arrays):
     hypers, integers = kernel.scalars(HYPERS)
     plan.launch([hypers], [integers])
     assert all((arrays[n] == expected[n]).all() for n in expected)
+
+
+#===----------------------------------------------------------------------===#
+# Arrays that are no planes
+#===----------------------------------------------------------------------===#
+
+
+def sgd_arrays(**changed):
+    return {"param": np.ones(4, np.float32), "grad": np.ones(4, np.float32)} | changed
+
+
+HYPERS = {"lr": 0.5, "weight_decay": 0.0}
+
+
+@pytest.mark.parametrize("make", (
+    lambda: memoryview(bytes(16)),
+    lambda: np.frombuffer(bytes(16), np.float32),
+    lambda: np.frombuffer(bytes(16), np.float32).view(np.recarray)))
+def test_what_is_read_only_is_not_written(make):
+    with pytest.raises(ValueError, match="array 'param' is read-only"):
+        tandem.compile("sgd", "fp32")(sgd_arrays(param=make()), **HYPERS)
+    with pytest.raises(ValueError, match="array 'param' is read-only"):
+        tandem.interpret("sgd", "fp32", sgd_arrays(param=make()), HYPERS)
+
+
+def test_gradients_may_be_read_only():
+    arrays = sgd_arrays(grad=np.frombuffer(np.ones(4, np.float32).tobytes(), np.float32))
+    tandem.compile("sgd", "fp32")(arrays, **HYPERS)
+    assert (arrays["param"] == 0.5).all()
+
+
+def test_counts_are_no_floats():
+    """Signed numbers of 32 bits; unsigned ones are bits."""
+    kernel = tandem.compile("sgd", "fp32")
+    with pytest.raises(TypeError, match="must be f32 .or unsigned 32-bit integers., got int32"):
+        kernel(sgd_arrays(grad=np.ones(4, np.int32)), **HYPERS)
+    arrays = sgd_arrays()
+    kernel(arrays | {"grad": arrays["grad"].view(np.uint32)}, **HYPERS)
+    assert (arrays["param"] == 0.5).all()
+
+
+def test_one_array_twice_is_interpreted():
+    """What is read and not written does not come back."""
+    array = np.ones(4, np.float32)
+    tandem.interpret("sgd", "fp32", {"param": array, "grad": array}, HYPERS)
+    assert (array == 0.5).all()

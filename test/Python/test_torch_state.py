@@ -292,3 +292,36 @@ def test_a_deleted_plane_is_named():
     with pytest.raises(ValueError, match=r"state of parameter 0 lacks the plane "
                                          r"'param.lo'.*opt.state.pop"):
         train(optimizer, [1])
+
+
+#===----------------------------------------------------------------------===#
+# What torch's optimizers can do beside
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("theirs, ours, flag", [
+    (lambda p: torch.optim.SGD(p, 0.1, 0.9, maximize=True),
+     lambda p: tt.SGD(p, 0.1, 0.9, strategy="fp32"), "maximize=True"),
+    (lambda p: torch.optim.AdamW(p, amsgrad=True), lambda p: tt.AdamW(p, strategy="fp32"),
+     "amsgrad=True"),
+    (lambda p: torch.optim.SGD(p, 0.1, 0.9), lambda p: tt.SGD(
+        p, 0.1, 0.9, nesterov=True, strategy="fp32"), "nesterov=False"),
+    (lambda p: torch.optim.SGD(p, 0.1, 0.9, nesterov=True), lambda p: tt.SGD(
+        p, 0.1, 0.9, strategy="fp32"), "nesterov=True")])
+def test_flags_that_no_kernel_computes(theirs, ours, flag):
+    params = [torch.nn.Parameter(torch.ones(3))]
+    optimizer = ours(params)
+    state = theirs(params).state_dict() | {"tandem": optimizer.state_dict()["tandem"]}
+    with pytest.raises(ValueError, match=f"param group 0 has {flag}"):
+        optimizer.load_state_dict(state)
+    group = {"params": [torch.nn.Parameter(torch.ones(2))], flag.split("=")[0]: eval(
+        flag.split("=")[1])}
+    with pytest.raises(ValueError, match=f"param group 1 has {flag}"):
+        optimizer.add_param_group(group)
+
+
+@pytest.mark.parametrize("make", (lambda p: tt.SGD(p, 0.1, 0.9, 0.0, strategy="fp32"),
+                                  lambda p: tt.Adagrad(p, 0.1, 0, 0, 0, strategy="fp32")))
+def test_arguments_of_another_order_have_names(make):
+    with pytest.raises(TypeError, match="positional"):
+        make([torch.nn.Parameter(torch.ones(3))])

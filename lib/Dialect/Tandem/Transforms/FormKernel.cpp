@@ -598,7 +598,8 @@ LogicalResult KernelFormer::fuseElementwise(Operation *op) {
   }
   for (Type type : op->getResultTypes())
     state.addTypes(getElementTypeOrSelf(type));
-  // Others, such as fastmath flags, allow more than the operation says.
+  // The others of these operations are flags, fastmath and overflow, which let
+  // results differ.
   if (Attribute predicate = op->getAttr("predicate"))
     state.addAttribute("predicate", predicate);
   Operation *scalar = body.create(state);
