@@ -12,6 +12,7 @@
 
 #include "tandem/Target/LLVMLowering.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/Passes/PassBuilder.h"
 
@@ -21,6 +22,22 @@ llvm::TargetOptions mlir::tandem::getStrictTargetOptions() {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   return options;
+}
+
+/// The intrinsics of arith.maxnumf and arith.minnumf leave open which of two
+/// zeros is the result; these say that -0 is less.
+static void orderZeros(llvm::Module &module) {
+  for (llvm::Function &function : llvm::make_early_inc_range(module)) {
+    llvm::Intrinsic::ID id = function.getIntrinsicID();
+    if (id != llvm::Intrinsic::maxnum && id != llvm::Intrinsic::minnum)
+      continue;
+    function.replaceAllUsesWith(llvm::Intrinsic::getOrInsertDeclaration(
+        &module,
+        id == llvm::Intrinsic::maxnum ? llvm::Intrinsic::maximumnum
+                                      : llvm::Intrinsic::minimumnum,
+        {function.getReturnType()}));
+    function.eraseFromParent();
+  }
 }
 
 /// Runs the redundancy-removing passes.
@@ -51,6 +68,7 @@ mlir::tandem::lowerToLLVMIR(ModuleOp module, llvm::LLVMContext &context,
     return llvm::createStringError("the module is not in the LLVM dialect");
   translated->setTargetTriple(machine.getTargetTriple());
   translated->setDataLayout(machine.createDataLayout());
+  orderZeros(*translated);
   if (llvm::Error error = cleanUp(*translated, machine))
     return error;
   return translated;

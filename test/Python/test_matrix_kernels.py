@@ -40,7 +40,7 @@ def by_model(strategy, planes, key=0):
 
 
 def scalars(kernel):
-    given = dict.fromkeys(kernel.hypers) | HYPERS | {"step": STEP, "seed": SEED}
+    given = HYPERS | {"step": STEP, "seed": SEED}
     return {name: given[name] for name in [*kernel.hypers, *kernel.integers]}
 
 
@@ -143,3 +143,78 @@ def test_random_graphs(seed, tmp_path):
         kernel = tandem.compile(example.text, "random", chip, path=[tmp_path])
         got, = by_ptx(kernel, [example.planes], [example.shape])
         assert_same(got, want, example.text)
+
+
+#===----------------------------------------------------------------------===#
+# Vectors whose entries are all alike
+#===----------------------------------------------------------------------===#
+
+ALIKE = """
+func.func @alike(%w: tensor<?x?xf32> {{tandem.role = #tandem.role<param "w">}},
+                 %r: tensor<?xf32> {{tandem.role = #tandem.role<state "r", per = row>}},
+                 %c: tensor<?xf32> {{tandem.role = #tandem.role<state "c", per = column>}})
+    -> (tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>) {{
+  %third = arith.constant 0.333333343 : f32
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = tensor.dim %w, %c0 : tensor<?x?xf32>
+  %columns = tensor.dim %w, %c1 : tensor<?x?xf32>
+  %total = linalg.reduce {{ arith.addf }} ins(%w : tensor<?x?xf32>) outs(%none : tensor<f32>)
+      dimensions = [0, 1]
+  %value = tensor.extract %total[] : tensor<f32>
+  {vector}
+  %sum = linalg.reduce {{ arith.addf }} ins(%v : tensor<?xf32>) outs(%none : tensor<f32>)
+      dimensions = [0] {{tandem.scope = "{scope}"}}
+  %all = tensor.extract %sum[] : tensor<f32>
+  %new = tensor.splat %all[%rows, %columns] : tensor<?x?xf32>
+  return %new, %r, %c : tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>
+}}"""
+
+_BROADCAST = """%v = linalg.broadcast ins(%total : tensor<f32>) outs({} : tensor<?xf32>)
+      dimensions = [0]"""
+# What the entries are, and along which axis they are counted.
+VECTORS = {
+    "splat per row": ("%v = tensor.splat %value[%rows] : tensor<?xf32>", 0),
+    "splat per column": ("%v = tensor.splat %value[%columns] : tensor<?xf32>", 1),
+    "broadcast per row": (_BROADCAST.format("%r"), 0),
+    "broadcast per column": (_BROADCAST.format("%c"), 1),
+    "filled": ("%e = tensor.empty(%columns) : tensor<?xf32>\n  %v = linalg.fill "
+               "ins(%third : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>", 1),
+    "literal": ("%v = tensor.splat %third[%rows] : tensor<?xf32>", 0),
+}
+
+
+def tree(values):
+    """The sum of numbers, neighbours first."""
+    values = np.asarray(values, np.float32)
+    while len(values) > 1:
+        values = np.append(values, [np.float32(-0.0)] * (len(values) % 2))
+        values = (values[::2] + values[1::2]).astype(np.float32)
+    return values[0]
+
+
+def alike(shape):
+    rng = np.random.default_rng(shape)
+    return {"w": rng.standard_normal(shape).astype(np.float32),
+            "r": np.ones(shape[0], np.float32), "c": np.ones(shape[1], np.float32)}
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+def test_entries_alike_count_each(vector):
+    text, axis = VECTORS[vector]
+    graph = ALIKE.format(vector=text, scope="tensor")
+    shapes = ((1, 1), (3, 5), (13, 300), (70, 7))
+    before = [alike(shape) for shape in shapes]
+    kernel = tandem.compile(graph, "fp32")
+    by_chip = tandem.compile(graph, "fp32", target="sm_90")
+    launched = by_ptx(by_chip, before, shapes, blocks=2)
+    for arrays, cpu, ptx in zip(before, by_cpu(kernel, before, shapes), launched):
+        entry = tree([tree(row) for row in arrays["w"]])
+        if "third" in text:
+            entry = np.float32(1 / 3)
+        want = tree([entry] * arrays["w"].shape[axis])
+        interpreted = {name: array.copy() for name, array in arrays.items()}
+        tandem.interpret(graph, "fp32", interpreted, {})
+        for got in (interpreted, cpu, ptx):
+            assert (got["w"] == want).all()

@@ -363,12 +363,11 @@ func.func @entries_alike(%p: !m {tandem.role = #p}, %r: !v {tandem.role = #r}) -
     attributes {tandem.compute = #tandem.compute<f32, f32>} {
   %0 = tandem.decode %r : !v -> tensor<?xf32>
   %none = arith.constant dense<0.0> : tensor<f32>
-  %c0 = arith.constant 0 : index
-  %d = tensor.dim %0, %c0 : tensor<?xf32>
+  %c7 = arith.constant 7 : index
   %1 = linalg.reduce { arith.addf } ins(%0 : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
   %2 = tensor.extract %1[] : tensor<f32>
-  %3 = tensor.splat %2[%d] : tensor<?xf32>
-  // expected-error @+1 {{reduces a vector whose entries are all alike, which says nothing of rows or columns; a sum is a product with their number (tensor.dim)}}
+  %3 = tensor.splat %2[%c7] : tensor<?xf32>
+  // expected-error @+1 {{reduces a vector of which nothing says whether it has an entry per row or per column; let its size be a tensor.dim of the matrix}}
   %4 = linalg.reduce { arith.addf } ins(%3 : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
   return %p, %r : !m, !v
 }

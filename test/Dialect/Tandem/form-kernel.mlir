@@ -170,3 +170,58 @@ func.func @blocks(%p: !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root,
   %1 = tandem.encode %0 : tensor<?xf32> -> !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
   return %1 : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 64x64, scale = f32>>
 }
+
+// A vector whose entries are all alike has as many as its size says. A matrix's elements
+// count each for itself.
+// CHECK-LABEL: tandem.kernel @alike
+// CHECK:         %[[TOTAL:.+]] = tandem.reduce sum %{{.+}} over tensor : f32
+// CHECK-NEXT:    tandem.reduce sum %[[TOTAL]] over tensor per row : f32
+// CHECK-NEXT:    tandem.reduce sum %[[TOTAL]] over tensor per column : f32
+// CHECK-NEXT:    tandem.reduce max %[[TOTAL]] over model : f32
+func.func @alike(%p: !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>> {tandem.role = #p},
+                 %r: !tandem.stored<tensor<?xf32>, #tandem.float<f32>> {tandem.role = #tandem.role<state "r", per = row>})
+    -> (!tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>)
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>> -> tensor<?x?xf32>
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %least = arith.constant dense<0xFF800000> : tensor<f32>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = tensor.dim %0, %c0 : tensor<?x?xf32>
+  %columns = tensor.dim %0, %c1 : tensor<?x?xf32>
+  %1 = linalg.reduce { arith.addf } ins(%0 : tensor<?x?xf32>) outs(%none : tensor<f32>) dimensions = [0, 1]
+  %2 = tensor.extract %1[] : tensor<f32>
+  %by_row = tensor.splat %2[%rows] : tensor<?xf32>
+  %empty = tensor.empty(%columns) : tensor<?xf32>
+  %by_column = linalg.broadcast ins(%1 : tensor<f32>) outs(%empty : tensor<?xf32>) dimensions = [0]
+  %matrix = tensor.splat %2[%rows, %columns] : tensor<?x?xf32>
+  %3 = linalg.reduce { arith.addf } ins(%by_row : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
+  %4 = linalg.reduce { arith.addf } ins(%by_column : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
+  %5 = linalg.reduce { arith.maximumf } ins(%matrix : tensor<?x?xf32>) outs(%least : tensor<f32>)
+      dimensions = [0, 1] {tandem.scope = "model"}
+  %6 = tensor.splat %2[%rows, %columns] : tensor<?x?xf32>
+  %7 = tandem.encode %6 : tensor<?x?xf32> -> !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+  %8 = tandem.encode %by_row : tensor<?xf32> -> !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  return %7, %8 : !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+}
+
+// A NaN has no sign.
+// CHECK-LABEL: tandem.kernel @sign
+// CHECK:         %[[X:.+]] = tandem.load
+// CHECK-NEXT:    %[[NAN:.+]] = arith.cmpf uno, %[[X]], %[[X]] : f32
+// CHECK-NEXT:    %[[ZERO:.+]] = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT:    %[[SIGN:.+]] = arith.select %[[NAN]], %[[ZERO]], %[[X]] : f32
+// CHECK-NEXT:    math.copysign %{{.+}}, %[[SIGN]] : f32
+func.func @sign(%one: f64 {tandem.role = #tandem.role<hyper "one">},
+                %p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>> {tandem.role = #p})
+    -> !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+    attributes {tandem.compute = #tandem.compute<f32, f32>} {
+  %0 = tandem.decode %p : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> tensor<?xf32>
+  %c0 = arith.constant 0 : index
+  %size = tensor.dim %0, %c0 : tensor<?xf32>
+  %1 = arith.truncf %one : f64 to f32
+  %2 = tensor.splat %1[%size] : tensor<?xf32>
+  %3 = math.copysign %2, %0 : tensor<?xf32>
+  %4 = tandem.encode %3 : tensor<?xf32> -> !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  return %4 : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+}

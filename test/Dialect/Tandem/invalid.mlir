@@ -322,6 +322,14 @@ func.func @reduce_c2(%x: i32) {
 
 // -----
 
+func.func @reduce_c5(%x: f32) {
+  // expected-error @+1 {{'tandem.reduce' op over a column is of elements; leave out 'per row'}}
+  %0 = tandem.reduce sum %x over column per row : f32
+  return
+}
+
+// -----
+
 func.func @reduce_c3_sum(%x: i32) {
   // expected-error @+1 {{'tandem.reduce' op sums up f32, got 'i32'}}
   %0 = tandem.reduce sum %x over model : i32
@@ -432,6 +440,21 @@ tandem.kernel @flat compute(<f32, f32>) tensors [#p] scalars [] prologue {
   %x = tandem.load %p : !m -> f32
   // expected-error @+1 {{has rows and columns in a kernel that knows none; mark the kernel 'matrix'}}
   %0 = tandem.reduce sum %x over row : f32
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+
+tandem.kernel @flat_per_row compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  %x = tandem.load %p : !m -> f32
+  // expected-error @+1 {{has rows and columns in a kernel that knows none; mark the kernel 'matrix'}}
+  %0 = tandem.reduce sum %x over tensor per row : f32
   tandem.yield
 }
 

@@ -50,7 +50,7 @@ tandem.kernel @means compute(<f32, f32>) matrix tensors [#p, #r, #c] scalars [] 
   %row = tandem.reduce sum %x over row : f32
   %column = tandem.reduce sum %x over column : f32
   %new = arith.addf %old, %row : f32
-  %total = tandem.reduce sum %new over tensor : f32
+  %total = tandem.reduce sum %new over tensor per row : f32
   %y = arith.divf %x, %total : f32
   tandem.store_plane %y, %p[0] : f32, !m
   tandem.store_plane %new, %r[0] : f32, !v
@@ -91,6 +91,24 @@ tandem.kernel @norm compute(<f32, f32>) matrix tensors [#p] scalars [] prologue 
 #p = #tandem.role<param "p">
 #r = #tandem.role<state "r", per = row>
 
+tandem.kernel @elements_per_row compute(<f32, f32>) matrix tensors [#p, #r] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m, %r: !v):
+  %x = tandem.load_plane %p[0] : !m -> f32
+  // expected-error @+1 {{'tandem.reduce' op counts once per row what differs between its elements; leave out 'per row'}}
+  %sum = tandem.reduce sum %x over tensor per row : f32
+  tandem.store_plane %sum, %r[0] : f32, !v
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+!v = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+#p = #tandem.role<param "p">
+#r = #tandem.role<state "r", per = row>
+
 tandem.kernel @element_in_row compute(<f32, f32>) matrix tensors [#p, #r] scalars [] prologue {
   tandem.yield
 } body {
@@ -98,6 +116,38 @@ tandem.kernel @element_in_row compute(<f32, f32>) matrix tensors [#p, #r] scalar
   // expected-error @+1 {{differs between the elements of a row, but an entry that all of them share is made of it}}
   %x = tandem.load_plane %p[0] : !m -> f32
   tandem.store_plane %x, %r[0] : f32, !v
+  tandem.yield
+}
+
+// -----
+
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
+!v = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+#p = #tandem.role<param "p">
+#c = #tandem.role<state "c", per = column>
+
+// A maximum is the same however often an entry counts, a sum is not.
+// CHECK:       tandem.kernel @largest_phase0
+// CHECK:         %[[Y:.+]] = tandem.load_plane %arg1[0]
+// CHECK-NEXT:    tandem.partial sum %[[Y]][0] over row : f32
+// CHECK-NEXT:    tandem.yield
+// CHECK:       tandem.kernel @largest_phase1 {{.*}}per(row)
+// CHECK:         tandem.partial sum %{{.+}}[1] over tensor : f32
+// CHECK-NEXT:    tandem.yield
+// CHECK:       tandem.kernel @largest_phase2 {{.*}}per(column)
+// CHECK:         tandem.partial max %{{.+}}[2] over tensor : i32
+// CHECK-NEXT:    tandem.yield
+tandem.kernel @largest compute(<f32, f32>) matrix tensors [#p, #c] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m, %c: !v):
+  %x = tandem.load_plane %p[0] : !m -> f32
+  %y = tandem.load_plane %c[0] : !v -> f32
+  %sum = tandem.reduce sum %y over tensor : f32
+  %scaled = arith.mulf %y, %sum : f32
+  %max = tandem.reduce max %scaled over tensor : f32
+  %z = arith.mulf %x, %max : f32
+  tandem.store_plane %z, %p[0] : f32, !m
   tandem.yield
 }
 

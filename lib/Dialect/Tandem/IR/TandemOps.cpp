@@ -249,7 +249,8 @@ static LogicalResult verifyMatrix(KernelOp op) {
     auto partial = dyn_cast<PartialOp>(inner);
     auto size = dyn_cast<SizeOp>(inner);
     bool isAxis = isa<LoadTotalOp>(inner) ||
-                  (reduce && isWithinMatrix(reduce.getScope())) ||
+                  (reduce && (isWithinMatrix(reduce.getScope()) ||
+                              reduce.getPer() != Granularity::element)) ||
                   (partial && isWithinMatrix(partial.getScope())) ||
                   (size && size.getPer() != Granularity::element);
     if (isAxis && !op.getMatrix())
@@ -514,12 +515,12 @@ LogicalResult SaturationOp::verify() {
 void ReduceOp::build(OpBuilder &builder, OperationState &state, ReduceKind kind,
                      Value value, int64_t group) {
   build(builder, state, getElementTypeOrSelf(value), kind, value, group,
-        Scope::group);
+        Scope::group, Granularity::element);
 }
 void ReduceOp::build(OpBuilder &builder, OperationState &state, ReduceKind kind,
-                     Value value, Scope scope) {
+                     Value value, Scope scope, Granularity per) {
   build(builder, state, getElementTypeOrSelf(value), kind, value, /*group=*/0,
-        scope);
+        scope, per);
 }
 
 /// (C3) and (C4) of reduce, (C1) of partial.
@@ -569,6 +570,12 @@ LogicalResult ReduceOp::verify() {
     return emitOpError("over a ")
            << stringifyScope(getScope()) << " has no group; leave out 'group("
            << getGroup() << ")'";
+  // (C5)
+  bool isWhole = getScope() == Scope::tensor || getScope() == Scope::model;
+  if (getPer() != Granularity::element && !isWhole)
+    return emitOpError("over a ")
+           << stringifyScope(getScope()) << " is of elements; leave out 'per "
+           << stringifyGranularity(getPer()) << "'";
   if (!endsPhase() && failed(verifyGroup(*this)))
     return failure();
   return verifyReduced(*this, getKind(), getValue().getType(), getScope());

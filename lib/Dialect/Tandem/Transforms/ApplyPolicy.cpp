@@ -149,7 +149,7 @@ bool ComponentPolicy::convertScalar(Operation *op) {
         leading(mapping.lookupOrDefault(reduce.getValue()), op->getLoc());
     Value wide = arith(op).convert(value, builder.getF32Type());
     Value sum = ReduceOp::create(builder, op->getLoc(), reduce.getKind(), wide,
-                                 reduce.getScope());
+                                 reduce.getScope(), reduce.getPer());
     mapping.map(op->getResult(0), sum);
     scalars.insert(sum);
     return true;

@@ -140,6 +140,8 @@ private:
   /// What a tensor of a graph of matrices has a value for, if not for all
   /// alike.
   std::optional<Granularity> getGranularity(Value value);
+  /// What a dimension of a tensor counts.
+  std::optional<Granularity> getGranularityOfSize(tensor::DimOp dim);
   /// Notes the granularity that an operation's tensors agree on.
   LogicalResult joinGranularities(Operation *op);
   /// Whether an operand is indexed as its rows and columns are.
@@ -308,7 +310,7 @@ LogicalResult KernelFormer::fuse(Operation *op) {
   if (isa<EncodeOp>(op))
     return success();
   if (op->getNumResults() == 1 && isUniform(op->getResult(0)))
-    return success();
+    return joinGranularities(op);
   if (isa<tensor::SplatOp, tensor::ExtractOp>(op))
     return forward(op);
   if (auto cast = dyn_cast<arith::IndexCastOp>(op);
@@ -343,8 +345,27 @@ std::optional<Granularity> KernelFormer::getGranularity(Value value) {
     return std::nullopt;
   if (type.getRank() == 2)
     return Granularity::element;
-  auto known = vectors.find(value);
-  return known == vectors.end() ? std::nullopt : std::optional(known->second);
+  if (auto known = vectors.find(value); known != vectors.end())
+    return known->second;
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<tensor::SplatOp, tensor::EmptyOp>(op) &&
+      op->getNumOperands() != 0)
+    if (auto dim = op->getOperands().back().getDefiningOp<tensor::DimOp>())
+      return getGranularityOfSize(dim);
+  if (auto fill = dyn_cast_or_null<linalg::FillOp>(op))
+    return getGranularity(fill.getOutputs()[0]);
+  return std::nullopt;
+}
+
+std::optional<Granularity>
+KernelFormer::getGranularityOfSize(tensor::DimOp dim) {
+  auto type = cast<RankedTensorType>(dim.getSource().getType());
+  std::optional<int64_t> index = dim.getConstantIndex();
+  if (type.getRank() != 2)
+    return getGranularity(dim.getSource());
+  if (!index)
+    return std::nullopt;
+  return *index == 0 ? Granularity::row : Granularity::column;
 }
 
 LogicalResult KernelFormer::joinGranularities(Operation *op) {
@@ -375,11 +396,9 @@ LogicalResult KernelFormer::fuseSize(arith::IndexCastOp op) {
     return op.emitError("the size of a tensor is tensor.dim of a tensor with "
                         "one dimension, or of a matrix in a graph of rows and "
                         "columns, cast to i64");
-  Granularity per = Granularity::element;
-  if (isDimension)
-    per = *index == 0 ? Granularity::row : Granularity::column;
-  else if (auto known = getGranularity(dim.getSource()))
-    per = *known;
+  Granularity per =
+      isMatrix ? getGranularityOfSize(dim).value_or(Granularity::element)
+               : Granularity::element;
   mapping.map(
       op.getResult(),
       SizeOp::create(body, op.getLoc(), body.getI64Type(), per).getResult());
@@ -468,16 +487,16 @@ LogicalResult KernelFormer::fuseReduction(linalg::ReduceOp op) {
   Value value = succeeded(scope) ? lookup(op.getInputs()[0], op) : Value();
   if (!value)
     return failure();
-  if (isMatrix && !getGranularity(op.getInputs()[0]))
-    return op.emitError("reduces a vector whose entries are all alike, which "
-                        "says nothing of rows or columns; a sum is a product "
-                        "with their number (tensor.dim)");
-  // Each element counts, also where a row's are all alike.
-  if (isMatrix && dimensions == 2)
-    value = ReduceOp::create(body, op.getLoc(), *kind, value, Scope::row);
-  Value result = ReduceOp::create(body, op.getLoc(), *kind, value, *scope);
+  std::optional<Granularity> per = getGranularity(op.getInputs()[0]);
+  if (isMatrix && !per)
+    return op.emitError("reduces a vector of which nothing says whether it has "
+                        "an entry per row or per column; let its size be a "
+                        "tensor.dim of the matrix");
+  bool isWhole = dimensions == type.getRank();
+  Value result = ReduceOp::create(body, op.getLoc(), *kind, value, *scope,
+                                  isWhole && per ? *per : Granularity::element);
   mapping.map(op->getResult(0), result);
-  if (dimensions != type.getRank())
+  if (!isWhole)
     vectors[op->getResult(0)] =
         *scope == Scope::row ? Granularity::row : Granularity::column;
   return success();
@@ -491,7 +510,7 @@ bool KernelFormer::isIndexedByPlace(linalg::LinalgOp op, OpOperand &operand) {
     return false;
   auto dim = dyn_cast<AffineDimExpr>(map.getResult(0));
   std::optional<Granularity> own = getGranularity(operand.get());
-  // A vector whose entries are all alike has no granularity.
+  // A vector whose entries are all alike may have no granularity.
   return dim &&
          (!own || *own == (dim.getPosition() == 0 ? Granularity::row
                                                   : Granularity::column));
@@ -575,6 +594,15 @@ static bool isSpecified(Operation *op) {
          llvm::all_of(op->getResultTypes(), isType);
 }
 
+/// Processors give their NaNs different signs; the specification gives it none.
+static Value dropSignOfNaN(OpBuilder &builder, Location loc, Value sign) {
+  Value isNaN = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UNO,
+                                      sign, sign);
+  Value zero = arith::ConstantOp::create(builder, loc,
+                                         FloatAttr::get(sign.getType(), 0.0));
+  return arith::SelectOp::create(builder, loc, isNaN, zero, sign);
+}
+
 LogicalResult KernelFormer::fuseElementwise(Operation *op) {
   if (!isSpecified(op))
     return op->emitError("'")
@@ -596,6 +624,8 @@ LogicalResult KernelFormer::fuseElementwise(Operation *op) {
       return failure();
     state.addOperands(value);
   }
+  if (isa<math::CopySignOp>(op))
+    state.operands[1] = dropSignOfNaN(body, op->getLoc(), state.operands[1]);
   for (Type type : op->getResultTypes())
     state.addTypes(getElementTypeOrSelf(type));
   // The others of these operations are flags, fastmath and overflow, which let

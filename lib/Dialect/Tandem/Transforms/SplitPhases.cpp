@@ -91,19 +91,50 @@ private:
 };
 } // namespace
 
-/// In a matrix kernel the elements meet in their rows before the rows do.
-static void reduceRowsFirst(KernelOp kernel) {
+static bool isWhole(ReduceOp reduce) {
+  return reduce.getScope() == Scope::tensor ||
+         reduce.getScope() == Scope::model;
+}
+
+/// Refuses to count elements that differ once for a row or column of them.
+static LogicalResult checkCounted(KernelOp kernel) {
   Variations variations(kernel);
   for (auto reduce : kernel.getBodyBlock().getOps<ReduceOp>()) {
-    bool isWhole =
-        reduce.getScope() == Scope::tensor || reduce.getScope() == Scope::model;
+    Granularity per = reduce.getPer();
+    unsigned counted = per == Granularity::row      ? byRow
+                       : per == Granularity::column ? byColumn
+                                                    : byElement;
+    if (variations.of(reduce.getValue()) & ~counted)
+      return reduce.emitOpError("counts once per ")
+             << stringifyGranularity(per)
+             << " what differs between its elements; leave out 'per "
+             << stringifyGranularity(per) << "'";
+  }
+  return success();
+}
+
+/// A maximum may count once per row or column what differs between these alone.
+static void countOnce(KernelOp kernel) {
+  Variations variations(kernel);
+  for (auto reduce : kernel.getBodyBlock().getOps<ReduceOp>()) {
     unsigned varies = variations.of(reduce.getValue());
-    if (!isWhole || varies == byRow || varies == byColumn)
+    if (!isWhole(reduce) || reduce.getKind() == ReduceKind::sum)
+      continue;
+    if (varies == byRow || varies == byColumn)
+      reduce.setPer(varies == byRow ? Granularity::row : Granularity::column);
+  }
+}
+
+/// In a matrix kernel the elements meet in their rows before the rows do.
+static void reduceRowsFirst(KernelOp kernel) {
+  for (auto reduce : kernel.getBodyBlock().getOps<ReduceOp>()) {
+    if (!isWhole(reduce) || reduce.getPer() != Granularity::element)
       continue;
     OpBuilder builder(reduce);
     reduce.getValueMutable().assign(
         ReduceOp::create(builder, reduce.getLoc(), reduce.getKind(),
                          reduce.getValue(), Scope::row));
+    reduce.setPer(Granularity::row);
   }
 }
 
@@ -145,7 +176,7 @@ static void reduceKeys(KernelOp kernel) {
     bool isMax = reduce.getKind() == ReduceKind::max;
     Value key = ReduceOp::create(builder, reduce.getLoc(), reduce.getKind(),
                                  buildKey(b, reduce.getValue(), isMax),
-                                 reduce.getScope());
+                                 reduce.getScope(), reduce.getPer());
     reduce.replaceAllUsesWith(buildNumber(b, key));
     reduce.erase();
   }
@@ -182,7 +213,7 @@ struct Phase {
 /// when.
 class PhasePlan {
 public:
-  explicit PhasePlan(KernelOp kernel) : variations(kernel), kernel(kernel) {
+  explicit PhasePlan(KernelOp kernel) {
     Phase last;
     for (Operation &op : kernel.getBodyBlock()) {
       unsigned depth = 0;
@@ -228,19 +259,8 @@ public:
   }
 
 private:
-  Phase find(ReduceOp op) const {
-    Phase phase{depths.lookup(op), Granularity::element};
-    bool isWithin = op.getScope() == Scope::row ||
-                    op.getScope() == Scope::column ||
-                    op.getScope() == Scope::block;
-    unsigned varies = variations.of(op.getValue());
-    if (kernel.getMatrix() && !isWithin)
-      phase.per = varies == byRow ? Granularity::row : Granularity::column;
-    return phase;
-  }
+  Phase find(ReduceOp op) const { return {depths.lookup(op), op.getPer()}; }
 
-  Variations variations;
-  mutable KernelOp kernel;
   llvm::DenseMap<Operation *, unsigned> depths;
   SmallVector<Phase> reductions, phases;
 };
@@ -392,8 +412,12 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
   }
 
   LogicalResult split(KernelOp kernel) {
-    if (kernel.getMatrix())
+    if (failed(checkCounted(kernel)))
+      return failure();
+    if (kernel.getMatrix()) {
+      countOnce(kernel);
       reduceRowsFirst(kernel);
+    }
     reduceKeys(kernel);
     PhasePlan plan(kernel);
     if (!needsParts(kernel, plan))

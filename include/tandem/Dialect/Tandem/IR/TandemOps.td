@@ -587,9 +587,9 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
     +0; `-tandem-split-phases` makes integers of the latter. A sum is a balanced binary
     tree over the index, neighbours first, filled up to a power of two with
     -0.0, every addition rounded to f32; over the model, such a tree over the
-    tensors' sums. In a `matrix` kernel what differs between rows only, or columns
-    only, counts once for each over the tensor, and a sum of elements runs along
-    the rows first.
+    tensors' sums. In a `matrix` kernel a value with `per row` or `per column` counts once
+    for each of these over the tensor, also where those are all alike, and a sum of
+    elements runs along the rows first.
 
     The result is the same for all elements that take part: after
     `-tandem-widen` that of a group is a scalar. A reduction over more than a
@@ -598,26 +598,32 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
     Constraints: (C1) a group is a power of two from 2 to 256, and no smaller
     than the kernel's width; (C2) `group` belongs to the scope `group` alone;
     (C3) a sum is of f32 and over more than a group or a block, a maximum or minimum of
-    i32, or of f32 and over more than a group or a block; (C4) rows and columns belong to a `matrix` kernel, blocks to one that has them.
+    i32, or of f32 and over more than a group or a block; (C4) rows and columns belong to a
+    `matrix` kernel, blocks to one that has them; (C5) what counts once per row or column is over a
+    tensor or the model.
 
     Example:
 
     ```mlir
     %amax = tandem.reduce max %m group(128) : i32
     %norm = tandem.reduce sum %square over tensor : f32
+    %total = tandem.reduce sum %entry over tensor per row : f32
     ```
   }];
   let arguments = (ins Tandem_ReduceKind:$kind,
                        AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32]>]>:$value,
                        DefaultValuedAttr<I64Attr, "0">:$group,
-                       DefaultValuedAttr<Tandem_Scope, "Scope::group">:$scope);
+                       DefaultValuedAttr<Tandem_Scope, "Scope::group">:$scope,
+                       DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per);
   let results = (outs AnyTypeOf<[I32, F32]>:$result);
   let assemblyFormat = [{
-    $kind $value (`group` `(` $group^ `)`)? (`over` $scope^)? attr-dict `:` type($value)
+    $kind $value (`group` `(` $group^ `)`)? (`over` $scope^)? (`per` $per^)? attr-dict
+    `:` type($value)
   }];
   let builders = [
     OpBuilder<(ins "ReduceKind":$kind, "Value":$value, "int64_t":$group)>,
-    OpBuilder<(ins "ReduceKind":$kind, "Value":$value, "Scope":$scope)>,
+    OpBuilder<(ins "ReduceKind":$kind, "Value":$value, "Scope":$scope,
+                   CArg<"Granularity", "Granularity::element">:$per)>,
   ];
   let extraClassDeclaration = [{
     /// Whether the result exists only when a launch has ended.

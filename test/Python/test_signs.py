@@ -1,0 +1,116 @@
+#===- test_signs.py - Signs of zeros and of NaNs ---------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that -0 is less than +0 and that a NaN has no sign,
+# in code for every target, where processors' own instructions differ.
+#
+#===----------------------------------------------------------------------===#
+
+import numpy as np
+import pytest
+
+import tandem
+from support.kernels import require_isa
+from support.launch import Tensor, aligned_copy, launch
+
+GRAPH = """
+#id = affine_map<(i) -> (i)>
+func.func @f(%x: tensor<?xf32> {{tandem.role = #tandem.role<grad "x">}},
+             %y: tensor<?xf32> {{tandem.role = #tandem.role<param "y">}}) -> tensor<?xf32> {{
+  %r = linalg.generic {{indexing_maps = [#id, #id], iterator_types = ["parallel"]}}
+      ins(%x : tensor<?xf32>) outs(%y : tensor<?xf32>) {{
+  ^bb0(%a: f32, %b: f32):
+    {expression}
+    linalg.yield %c : f32
+  }} -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}}
+"""
+
+VALUES = np.array([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00000, 0x7F810000,
+                   0xFF810000, 0x3F800000, 0xBF800000, 0x00010000, 0x80010000], np.uint32)
+X, Y = (a.reshape(-1) for a in np.meshgrid(VALUES, VALUES))
+
+
+def ordered(bits):
+    """Numbers in their order, -0 before +0."""
+    return np.where(bits >> 31, ~bits, bits | 1 << 31)
+
+
+def is_nan(bits):
+    return (bits & 0x7FFFFFFF) > 0x7F800000
+
+
+def choose(x, y, is_first, number_wins):
+    other = np.where(is_nan(x), y, x) if number_wins else np.uint32(0x7FC00000)
+    return np.where(is_nan(x) | is_nan(y), other, np.where(is_first, x, y))
+
+
+def copy_sign(x, sign):
+    negative = (sign >> 31).astype(bool) & ~is_nan(sign)
+    return (x & 0x7FFFFFFF) | negative.astype(np.uint32) << 31
+
+
+def of_invalid(x, y):
+    """The signs of the NaNs that inf - inf, 0 * inf and their kin make."""
+    with np.errstate(all="ignore"):
+        a, b = x.view(np.float32), y.view(np.float32)
+        return (a - b * a).view(np.uint32)
+
+
+OPERATIONS = {
+    "maxnumf": ("%c = arith.maxnumf %a, %b : f32",
+                lambda x, y: choose(x, y, ordered(x) > ordered(y), True)),
+    "minnumf": ("%c = arith.minnumf %a, %b : f32",
+                lambda x, y: choose(x, y, ordered(x) < ordered(y), True)),
+    "maximumf": ("%c = arith.maximumf %a, %b : f32",
+                 lambda x, y: choose(x, y, ordered(x) > ordered(y), False)),
+    "minimumf": ("%c = arith.minimumf %a, %b : f32",
+                 lambda x, y: choose(x, y, ordered(x) < ordered(y), False)),
+    "copysign": ("%c = math.copysign %a, %b : f32", copy_sign),
+    "copysign of another": (
+        "%p = arith.mulf %b, %a : f32\n    %d = arith.subf %a, %p : f32\n"
+        "    %c = math.copysign %b, %d : f32",
+        lambda x, y: copy_sign(y, of_invalid(x, y))),
+}
+
+
+def given(strategy):
+    if strategy == "fp32":
+        return {"x": X.copy(), "y": Y.copy()}
+    return {"x": (X >> 16).astype(np.uint16), "y": (Y >> 16).astype(np.uint16)}
+
+
+def by_cpu(graph, strategy, **options):
+    arrays = given(strategy)
+    tandem.compile(graph, strategy, **options)(arrays)
+    return arrays["y"]
+
+
+def by_ptx(graph, strategy, chip):
+    kernel = tandem.compile(graph, strategy, target=chip)
+    arrays = {name: aligned_copy(array) for name, array in given(strategy).items()}
+    launch(kernel, [Tensor(arrays)], [{}])
+    return arrays["y"]
+
+
+@pytest.mark.parametrize("strategy", ("fp32", "bf16"))
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_signs(name, strategy):
+    expression, compute = OPERATIONS[name]
+    graph = GRAPH.format(expression=expression)
+    want = given(strategy)
+    tandem.interpret(graph, strategy, want, {})
+    bits = compute(X, Y) >> (0 if strategy == "fp32" else 16)
+    shift = 0 if strategy == "fp32" else 16
+    nan = is_nan(want["y"].astype(np.uint32) << shift)
+    assert (nan == is_nan(bits.astype(np.uint32) << shift)).all()
+    assert (nan | (want["y"] == bits)).all()
+    require_isa("x86-64-v4")
+    for options in ({"isa": "x86-64"}, {"isa": "x86-64-v3"}, {"isa": "x86-64-v4"},
+                    {"isa": "x86-64", "width": 1}):
+        assert (by_cpu(graph, strategy, **options) == want["y"]).all(), options
+    for chip in ("sm_80", "sm_90", "sm_100"):
+        assert (by_ptx(graph, strategy, chip) == want["y"]).all(), chip
