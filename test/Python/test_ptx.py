@@ -152,26 +152,6 @@ def test_arithmetic_is_exact(strategy, chip):
 GROUPED = ("flash", "coat", "adam8bit", "fp8-collage-plus")
 
 
-# th - g as an update, which adds -g, and as an operand.
-REPEATED = """
-func.func @repeated(%th: tensor<?xf32> {tandem.role = #tandem.role<param "th">},
-                    %s: tensor<?xf32> {tandem.role = #tandem.role<state "s">},
-                    %g: tensor<?xf32> {tandem.role = #tandem.role<grad "g">})
-    -> (tensor<?xf32>, tensor<?xf32>) {
-  %new = arith.subf %th, %g : tensor<?xf32>
-  %again = arith.subf %th, %g : tensor<?xf32>
-  %most = arith.maximumf %s, %again : tensor<?xf32>
-  return %new, %most : tensor<?xf32>, tensor<?xf32>
-}"""
-
-
-@pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
-def test_repeated_difference(chip):
-    """One operation may compute both; the check of the PTX knows."""
-    text = compiled(REPEATED, "fp32", chip).ptx.split(".entry tandem_repeated(")[1]
-    assert len(re.findall(r"\bsub\.rn\.f32\b", text)) == 8
-
-
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("strategy", GROUPED)
 @pytest.mark.parametrize("kind", cases.SCALED_KINDS)

@@ -21,6 +21,7 @@
 #include "tandem/Support/Chip.h"
 #include "tandem/Target/PTXCheck.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <map>
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -76,32 +77,133 @@ static std::optional<RoundingFormat> getRoundingFormat(Operation *op) {
 }
 
 namespace {
-/// Sums and differences met so far. The optimizer computes x + (-y) once where
-/// there is an x - y too, which is the same number.
-class SumsSeen {
+/// A value but for its sign, and the sign.
+struct SignedValue {
+  uint64_t number = 0;
+  bool isNegative = false;
+
+  uint64_t pack() const { return number << 1 | unsigned(isNegative); }
+};
+
+/// Numbers the values of a body, the same but for their sign alike: the
+/// optimizer computes once what differs in the sign alone, and x + (-y) once
+/// where there is an x - y too.
+class SignedValues {
 public:
-  /// Whether an operation is a sum or difference that was there already.
+  /// Whether an operation computes what was there already.
   bool repeats(Operation &op) {
-    if (!isa<arith::AddFOp, arith::SubFOp>(op))
+    if (op.getNumResults() != 1)
       return false;
-    Value lhs = op.getOperand(0), rhs = op.getOperand(1);
-    bool isDifference = isa<arith::SubFOp>(op);
-    if (!isDifference && isNegation(lhs))
-      std::swap(lhs, rhs);
-    if (auto negation = rhs.getDefiningOp<arith::NegFOp>()) {
-      rhs = negation.getOperand();
-      isDifference = !isDifference;
-    }
-    return !seen.insert({{lhs, rhs}, isDifference}).second;
+    auto [value, isNew] =
+        isMemoryEffectFree(&op) ? find(op) : Found{SignedValue{next++}, true};
+    known[op.getResult(0)] = value;
+    return !isNew;
   }
 
 private:
-  llvm::DenseSet<std::pair<std::pair<Value, Value>, unsigned>> seen;
+  using Found = std::pair<SignedValue, bool>;
+
+  SignedValue get(Value value) {
+    auto [place, isNew] = known.try_emplace(value);
+    if (isNew)
+      place->second = {next++};
+    return place->second;
+  }
+
+  /// The value of an operation on some operands, and whether it is new.
+  Found add(Operation &op, ArrayRef<uint64_t> operands, bool isNegative) {
+    auto address = [](const void *pointer) { return uint64_t(pointer); };
+    // A difference is a sum.
+    OperationName name =
+        isa<arith::SubFOp>(op)
+            ? OperationName(arith::AddFOp::getOperationName(), op.getContext())
+            : op.getName();
+    std::vector<uint64_t> key = {
+        address(name.getAsOpaquePointer()),
+        address(op.getAttrDictionary().getAsOpaquePointer()),
+        address(op.getResult(0).getType().getAsOpaquePointer())};
+    key.insert(key.end(), operands.begin(), operands.end());
+    auto [place, isNew] = numbers.try_emplace(key, next);
+    next += isNew;
+    return {{place->second, isNegative}, isNew};
+  }
+
+  Found findMagnitude(Operation &op, uint64_t number) {
+    if (magnitudes.contains(number))
+      return {{number}, false};
+    Found found = add(op, {number}, false);
+    magnitudes.insert(found.first.number);
+    return found;
+  }
+
+  Found find(Operation &op) {
+    SmallVector<SignedValue> operands;
+    for (Value operand : op.getOperands())
+      operands.push_back(get(operand));
+    if (isa<arith::NegFOp>(op))
+      return {{operands[0].number, !operands[0].isNegative}, false};
+    if (isa<math::AbsFOp>(op))
+      return findMagnitude(op, operands[0].number);
+    bool isNegative = false;
+    if (isa<arith::SubFOp>(op))
+      operands[1].isNegative ^= true;
+    // The sign of a product, or a quotient, is those of both.
+    if (isa<arith::MulFOp, arith::DivFOp>(op)) {
+      isNegative = operands[0].isNegative != operands[1].isNegative;
+      operands[0].isNegative = operands[1].isNegative = false;
+    }
+    if (isa<math::FmaOp>(op)) {
+      operands[0].isNegative ^= operands[1].isNegative;
+      operands[1].isNegative = false;
+    }
+    SmallVector<uint64_t> packed;
+    for (SignedValue operand : operands)
+      packed.push_back(operand.pack());
+    if (op.hasTrait<OpTrait::IsCommutative>() || isa<arith::SubFOp>(op))
+      llvm::sort(packed);
+    return add(op, packed, isNegative);
+  }
+
+  llvm::DenseMap<Value, SignedValue> known;
+  std::map<std::vector<uint64_t>, uint64_t> numbers;
+  llvm::DenseSet<uint64_t> magnitudes;
+  uint64_t next = 0;
+};
+
+/// Finds what the instruction selector computes once behind a choice: it makes
+/// x * (c ? a : b) of c ? x * a : x * b.
+class MergedByChoice {
+public:
+  explicit MergedByChoice(Block &body) {
+    for (auto select : body.getOps<arith::SelectOp>())
+      merge(select.getTrueValue(), select.getFalseValue());
+  }
+
+  bool contains(Operation &op) const { return merged.contains(&op); }
+
+private:
+  void merge(Value chosen, Value other) {
+    Operation *a = chosen.getDefiningOp(), *b = other.getDefiningOp();
+    bool isSame = a && b && a != b && a->getName() == b->getName() &&
+                  a->getNumOperands() == 2 &&
+                  getRoundingOp(a) == getRoundingOp(b) && getRoundingOp(a);
+    if (!isSame)
+      return;
+    for (unsigned i : {0, 1})
+      for (unsigned j : {0, 1})
+        if ((i == j || a->hasTrait<OpTrait::IsCommutative>()) &&
+            a->getOperand(i) == b->getOperand(j) && merged.insert(a).second)
+          merge(a->getOperand(1 - i), b->getOperand(1 - j));
+  }
+
+  llvm::DenseSet<Operation *> merged;
 };
 
 /// Counts a body, telling what depends on the element from what does not.
 class BodyCounter {
 public:
+  explicit BodyCounter(Block &body) : merged(body) {}
+
   RequiredCounts count(KernelOp kernel) {
     for (Operation &op : kernel.getBodyBlock())
       visit(op);
@@ -142,11 +244,12 @@ private:
     // A group's elements share the result of a reduction.
     if (isElement && !isa<ReduceOp>(op))
       wide.insert(op.result_begin(), op.result_end());
+    bool isRepeated = values.repeats(op);
     std::optional<RoundingOp> rounding = getRoundingOp(&op);
     if (!rounding)
       return;
-    bool isOptional =
-        roundsChosenValue(op) || sums.repeats(op) || isEncodedBefore(op);
+    bool isOptional = roundsChosenValue(op) || isRepeated ||
+                      merged.contains(op) || isEncodedBefore(op);
     RoundingCounts &counts = isOptional  ? result.optional
                              : isElement ? result.perElement
                                          : result.uniform;
@@ -187,7 +290,8 @@ private:
 
   RequiredCounts result;
   llvm::DenseSet<Value> wide, summed;
-  SumsSeen sums;
+  SignedValues values;
+  MergedByChoice merged;
   llvm::DenseSet<std::pair<Value, Type>> encoded;
 };
 } // namespace
@@ -221,7 +325,8 @@ mlir::tandem::countRequired(ModuleOp module, llvm::StringRef chipName) {
     return llvm::createStringError("cannot emulate the kernels' small floats");
   std::vector<PartRequirement> parts;
   for (auto kernel : copy->getOps<KernelOp>())
-    parts.push_back({kernel.getSymName().str(), BodyCounter().count(kernel),
+    parts.push_back({kernel.getSymName().str(),
+                     BodyCounter(kernel.getBodyBlock()).count(kernel),
                      bool(kernel.getContinues())});
   return parts;
 }

@@ -1,0 +1,101 @@
+#===- test_ptx_check.py - What PTX may compute once ------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that the check of the PTX takes what computes the
+# same numbers with fewer operations than a graph has.
+#
+#===----------------------------------------------------------------------===#
+
+import re
+
+import numpy as np
+import pytest
+
+import tandem
+from support.launch import Tensor, aligned_copy, launch
+
+# th - g as an update, which adds -g, and as an operand.
+REPEATED = """
+func.func @repeated(%th: tensor<?xf32> {tandem.role = #tandem.role<param "th">},
+                    %s: tensor<?xf32> {tandem.role = #tandem.role<state "s">},
+                    %g: tensor<?xf32> {tandem.role = #tandem.role<grad "g">})
+    -> (tensor<?xf32>, tensor<?xf32>) {
+  %new = arith.subf %th, %g : tensor<?xf32>
+  %again = arith.subf %th, %g : tensor<?xf32>
+  %most = arith.maximumf %s, %again : tensor<?xf32>
+  return %new, %most : tensor<?xf32>, tensor<?xf32>
+}"""
+
+
+@pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
+def test_repeated_difference(chip):
+    """One operation may compute both; the check of the PTX knows."""
+    text = tandem.compile(REPEATED, "fp32", target=chip).ptx.split(".entry tandem_repeated(")[1]
+    assert len(re.findall(r"\bsub\.rn\.f32\b", text)) == 8
+
+
+GRAPH = """
+#id = affine_map<(i) -> (i)>
+func.func @f(%first: f64 {{tandem.role = #tandem.role<hyper "first">}},
+             %second: f64 {{tandem.role = #tandem.role<hyper "second">}},
+             %x: tensor<?xf32> {{tandem.role = #tandem.role<grad "x">}},
+             %y: tensor<?xf32> {{tandem.role = #tandem.role<param "y">}}) -> tensor<?xf32> {{
+  %h = arith.truncf %first : f64 to f32
+  %k = arith.truncf %second : f64 to f32
+  %r = linalg.generic {{indexing_maps = [#id, #id], iterator_types = ["parallel"]}}
+      ins(%x : tensor<?xf32>) outs(%y : tensor<?xf32>) {{
+  ^bb0(%a: f32, %b: f32):
+    %is_less = arith.cmpf olt, %a, %b : f32
+    %minus_a = arith.negf %a : f32
+    %minus_b = arith.negf %b : f32
+    %size_a = math.absf %a : f32
+    {expression}
+    %sum = arith.addf %p, %b : f32
+    %c = arith.mulf %sum, %q : f32
+    linalg.yield %c : f32
+  }} -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}}
+"""
+
+#: Pairs p and q of values, or a choice p of two, of which one operation makes both.
+PAIRS = {
+    "quotients": "%p = arith.divf %a, %b : f32\n%q = arith.divf %minus_a, %b : f32",
+    "products": "%p = arith.mulf %a, %b : f32\n%q = arith.mulf %minus_a, %minus_b : f32",
+    "fused": "%p = math.fma %a, %minus_b, %a : f32\n%q = math.fma %minus_a, %b, %a : f32",
+    "sums": "%p = arith.addf %a, %minus_b : f32\n%q = arith.subf %a, %b : f32",
+    "magnitudes": "%m = math.absf %minus_a : f32\n%p = arith.divf %size_a, %b : f32\n"
+                  "%q = arith.divf %m, %b : f32",
+    "odd functions": "%p = math.tanh %a : f32\n%q = math.tanh %minus_a : f32",
+    "functions of magnitudes": "%p = math.erf %a : f32\n%q = math.erf %size_a : f32",
+    "factors": "%l = arith.mulf %a, %h : f32\n%m = arith.mulf %a, %k : f32\n"
+               "%p = arith.select %is_less, %l, %m : f32\n%q = math.absf %b : f32",
+    "addends": "%l = arith.addf %h, %a : f32\n%m = arith.addf %a, %k : f32\n"
+               "%p = arith.select %is_less, %l, %m : f32\n%q = math.absf %b : f32",
+    "divisors": "%l = arith.divf %a, %b : f32\n%m = arith.divf %a, %h : f32\n"
+                "%p = arith.select %is_less, %l, %m : f32\n%q = math.absf %b : f32",
+    "nested": "%l = arith.mulf %a, %h : f32\n%m = arith.mulf %a, %k : f32\n"
+              "%n = arith.subf %l, %b : f32\n%o = arith.subf %m, %b : f32\n"
+              "%p = arith.select %is_less, %n, %o : f32\n%q = math.absf %b : f32",
+}
+
+HYPERS = {"first": 0.3, "second": -1.7}
+
+
+@pytest.mark.parametrize("strategy", ("fp32", "bf16", "f16"))
+@pytest.mark.parametrize("pair", PAIRS)
+def test_same_numbers(pair, strategy):
+    graph = GRAPH.format(expression=PAIRS[pair])
+    x = np.concatenate([np.linspace(-3, 3, 41), [0.0, -0.0, np.inf, np.nan, 1e-6]])
+    x, y = (a.reshape(-1).astype(np.float32) for a in np.meshgrid(x, x))
+    if strategy != "fp32":
+        x, y = ((a.view(np.uint32) >> 16).astype(np.uint16) if strategy == "bf16"
+                else a.astype(np.float16).view(np.uint16) for a in (x, y))
+    want = {"x": x.copy(), "y": y.copy()}
+    tandem.interpret(graph, strategy, want, HYPERS)
+    for chip in ("sm_80", "sm_90", "sm_100"):
+        got = {"x": aligned_copy(x), "y": aligned_copy(y)}
+        launch(tandem.compile(graph, strategy, target=chip), [Tensor(got)], [HYPERS])
+        assert got["y"].tobytes() == want["y"].tobytes(), chip
