@@ -161,3 +161,52 @@ def test_a_sum_of_what_all_elements_share_counts_them(size):
     tandem.interpret(UNIFORM, "fp32", want, {})
     assert got["w"].tobytes() == want["w"].tobytes()
     assert (got["w"] == 1 + 2 * size).all()
+
+
+def with_sums(count):
+    """A graph that adds up the sums of so many multiples of its tensor."""
+    lines = []
+    for i in range(count):
+        lines.append(f"""
+  %h{i} = arith.constant dense<{i + 1}.0> : tensor<f32>
+  %m{i} = linalg.generic {{indexing_maps = [#none, #id], iterator_types = ["parallel"]}}
+      ins(%h{i} : tensor<f32>) outs(%p : tensor<?xf32>) {{
+  ^bb0(%h: f32, %x: f32):
+    %y = arith.mulf %h, %x : f32
+    linalg.yield %y : f32
+  }} -> tensor<?xf32>
+  %r{i} = linalg.reduce {{ arith.addf }} ins(%m{i} : tensor<?xf32>) outs(%init : tensor<f32>)
+      dimensions = [0]
+  %s{i} = tensor.extract %r{i}[] : tensor<f32>
+  %t{i} = arith.addf %{'zero' if i == 0 else f't{i - 1}'}, %s{i} : f32""")
+    return f"""
+#id = affine_map<(i) -> (i)>
+#none = affine_map<(i) -> ()>
+func.func @graph(%p: tensor<?xf32> {{tandem.role = #tandem.role<param "p">}}) -> tensor<?xf32> {{
+  %c0 = arith.constant 0 : index
+  %size = tensor.dim %p, %c0 : tensor<?xf32>
+  %init = arith.constant dense<0.0> : tensor<f32>
+  %zero = arith.constant 0.0 : f32
+  {"".join(lines)}
+  %all = tensor.splat %t{count - 1}[%size] : tensor<?xf32>
+  return %all : tensor<?xf32>
+}}"""
+
+
+def test_sums_of_a_block():
+    """They meet in its shared memory; CPUs have as many as they want."""
+    x = np.linspace(-1, 2, 300).astype(np.float32)
+    for count in (80, 90):
+        want = {"p": x.copy()}
+        tandem.interpret(with_sums(count), "fp32", want, {})
+        got = {"p": x.copy()}
+        tandem.compile(with_sums(count), "fp32")(got)
+        assert (got["p"] == want["p"]).all()
+        if count == 90:
+            with pytest.raises(ValueError, match="bytes of shared memory for its reductions, "
+                                                 "a block has 49152; make fewer"):
+                tandem.compile(with_sums(count), "fp32", target="sm_90")
+            continue
+        planes = {"p": aligned_copy(x)}
+        launch(tandem.compile(with_sums(count), "fp32", target="sm_90"), [Tensor(planes)], [{}])
+        assert (planes["p"] == want["p"]).all()

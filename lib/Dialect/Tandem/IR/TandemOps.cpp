@@ -266,6 +266,31 @@ static LogicalResult verifyMatrix(KernelOp op) {
   return success();
 }
 
+/// (C12)
+static LogicalResult verifyOrder(KernelOp op) {
+  // A store without a plane writes all of them.
+  constexpr int64_t all = -1;
+  llvm::DenseSet<std::pair<Value, int64_t>> written;
+  auto check = [&](auto load, int64_t plane) -> LogicalResult {
+    if (!written.contains({load.getTensor(), plane}))
+      return success();
+    return load.emitOpError("reads behind a write of the same, but all "
+                            "elements meet the old values; move it in front");
+  };
+  for (Operation &inner : op.getBodyBlock()) {
+    if (auto store = dyn_cast<StorePlaneOp>(inner))
+      written.insert({store.getTensor(), store.getPlane()});
+    if (auto store = dyn_cast<StoreOp>(inner))
+      written.insert({store.getTensor(), all});
+    if (auto load = dyn_cast<LoadPlaneOp>(inner);
+        load && failed(check(load, load.getPlane())))
+      return failure();
+    if (auto load = dyn_cast<LoadOp>(inner); load && failed(check(load, all)))
+      return failure();
+  }
+  return success();
+}
+
 /// (C1), first half: one stored body argument per tensor role.
 static LogicalResult verifyTensors(KernelOp op) {
   Block &body = op.getBodyBlock();
@@ -375,7 +400,7 @@ LogicalResult KernelOp::verifyRegions() {
   if (failed(verifyMetrics(*this)) || failed(verifyReductions(*this)))
     return failure();
   if (failed(verifyMatrix(*this)) || failed(verifyBlocks(*this)) ||
-      failed(verifyContinuation(*this)))
+      failed(verifyContinuation(*this)) || failed(verifyOrder(*this)))
     return failure();
   // (C4)
   if (!isWidth(getWidth()))

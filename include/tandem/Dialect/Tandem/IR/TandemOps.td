@@ -286,7 +286,7 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     `matrix` kernel, which has no metrics; (C9) a block is a power of two from 16 to 256,
     and the storages' blocks are of that size; (C10) a part that `continues` is a phase
     over the elements of a `matrix` kernel; (C11) what has a transposed copy is an output
-    or saved.
+    or saved; (C12) nothing is read behind a write of it, as all elements meet the old values.
 
     A `matrix` kernel knows the rows and columns of its tensors: some have an entry
     for each row or column, some reductions run along a row or a column. With
