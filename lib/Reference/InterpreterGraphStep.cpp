@@ -132,6 +132,7 @@ private:
   SmallVector<unsigned> findNeeded(ArrayRef<unsigned> wanted) const;
   llvm::Error runElement(ArrayRef<unsigned> needed);
   llvm::Error storeAll(Extent extent);
+  void raiseFlags();
   Lane load(const BoundTensor &tensor, uint64_t element) const;
   void store(const BoundTensor &tensor, const Lane &value,
              uint64_t element) const;
@@ -190,6 +191,7 @@ llvm::Error GraphStep::run() {
   // The rows of a matrix without columns have no means.
   if (reader.isMatrix() && bound.numElements == 0)
     return llvm::Error::success();
+  raiseFlags();
   values.resize(nodes.size());
   entries.resize(nodes.size());
   for (unsigned i = 0, e = nodes.size(); i < e; ++i)
@@ -200,6 +202,16 @@ llvm::Error GraphStep::run() {
       return error;
   storeGroups();
   return llvm::Error::success();
+}
+
+/// A gradient raises its flag whether or not the graph uses it.
+void GraphStep::raiseFlags() {
+  for (const BoundTensor &tensor : bound.tensors) {
+    if (tensor.role.getKind() != RoleKind::grad)
+      continue;
+    for (uint64_t i = 0; i < tensor.numElements; ++i)
+      state.flags |= getFlags(tensor, tensor.read(i));
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -664,7 +676,6 @@ static Lane toLane(ArrayRef<SoftFloat> components) {
 
 Lane GraphStep::load(const BoundTensor &tensor, uint64_t element) const {
   Codes codes = tensor.read(element);
-  state.flags |= getFlags(tensor, codes);
   if (!isComponentPolicy())
     return {decodeReal(tensor.storage, codes)};
   return toLane(decodeComponents(tensor.storage, codes, getFormatOfPolicy()));

@@ -154,3 +154,25 @@ def test_gradients_of_any_format(form, tmp_path):
         planes = start | {"grad": start["grad"].copy()}
         planes["grad"][18] = code
         assert raised(planes) == tandem.NON_FINITE, f"{code:#x}"
+
+
+UNUSED = """
+func.func @unused(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">},
+                  %g: tensor<?xf32> {tandem.role = #tandem.role<grad "g">},
+                  %h: tensor<?xf32> {tandem.role = #tandem.role<grad "h">}) -> tensor<?xf32> {
+  %new = arith.addf %p, %g : tensor<?xf32>
+  return %new : tensor<?xf32>
+}"""
+
+
+@pytest.mark.parametrize("name", ("g", "h"))
+def test_gradients_that_nobody_reads(name):
+    """A gradient is checked as such."""
+    for value, raised in ((1.0, 0), (np.inf, tandem.NON_FINITE), (np.nan, tandem.NON_FINITE)):
+        arrays = {n: np.ones(37, np.float32) for n in "pgh"}
+        arrays[name][35] = value
+        copies = [{n: aligned_copy(a) for n, a in arrays.items()} for _ in range(3)]
+        assert tandem.interpret(UNUSED, "fp32", copies[0], {}) == raised
+        assert tandem.compile(UNUSED, "fp32", flags=True)(copies[1]) == raised
+        kernel = tandem.compile(UNUSED, "fp32", target="sm_90", flags=True)
+        assert launch(kernel, [Tensor(copies[2])], [{}]).flags == raised
