@@ -259,12 +259,7 @@ class Kernel:
         fallback = {RoleKind.STEP: 1, RoleKind.SEED: 0}
         integers = []
         for name, kind in self.integers.items():
-            value = values.get(name, fallback[kind])
-            try:
-                integers.append(operator.index(value))
-            except TypeError:
-                raise TypeError(
-                    f"{name} must be an integer, got {value!r}") from None
+            integers.append(_to_integer(name, values.get(name, fallback[kind])))
         return hypers, integers
 
     def __call__(
@@ -671,6 +666,17 @@ def strategies() -> list[str]:
     return _tandem.strategies()
 
 
+def _to_integer(name: str, value: int) -> int:
+    """The 64 bits of an integer, signed or not, as a signed one."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, got {value!r}") from None
+    if not -(2**63) <= number < 2**64:
+        raise ValueError(f"{name} must be an integer of 64 bits, got {number}")
+    return (number + 2**63) % 2**64 - 2**63
+
+
 def layers() -> list[str]:
     """Names of the built-in layers, each with a forward and a backward pass."""
     return list(_tandem.layers())
@@ -705,6 +711,9 @@ def interpret(
     ``-tandem-widen``, runs as it stands, with its other phases if the text has them;
     its strategy is None.
     """
+    step = _to_integer("step", step)
+    if step < 1:
+        raise ValueError(f"step is {step}; it must be at least 1")
     for name, array in arrays.items():
         if is_read_only(array):
             raise ValueError(f"array {name!r} is read-only, and the interpreter updates "
@@ -713,5 +722,5 @@ def interpret(
         os.fspath(graph), strategy or "", [os.fspath(p) for p in path],
         list(arrays.items()),
         [(name, float(value)) for name, value in hypers.items()],
-        step, seed, key, first, function,
+        step, _to_integer("seed", seed) % 2**64, key, first, function,
     )

@@ -539,3 +539,49 @@ def test_one_array_twice_is_interpreted():
     array = np.ones(4, np.float32)
     tandem.interpret("sgd", "fp32", {"param": array, "grad": array}, HYPERS)
     assert (array == 0.5).all()
+
+
+#===----------------------------------------------------------------------===#
+# Integers
+#===----------------------------------------------------------------------===#
+
+
+def drawn(run):
+    """What a step that rounds at random leaves."""
+    arrays = {"param": np.full(64, 0x3F80, np.uint16), "grad": np.full(64, 0x3A80, np.uint16)}
+    run(arrays)
+    return arrays["param"].tobytes()
+
+
+def test_seeds_have_64_bits():
+    """Signed or not, they are the same bits."""
+    kernel = tandem.compile("sgd", "bf16-stochastic")
+    seen = set()
+    for seed in (0, 1, -1, 2**63, 2**64 - 1, -(2**63), np.uint64(2**63), np.int8(-1)):
+        compiled = drawn(lambda a: kernel(a, **HYPERS, step=3, seed=seed))
+        assert compiled == drawn(lambda a: tandem.interpret(
+            "sgd", "bf16-stochastic", a, HYPERS, step=3, seed=seed))
+        seen.add(compiled)
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize("name", ("step", "seed"))
+@pytest.mark.parametrize("value, error, why", (
+    (2**64, ValueError, "of 64 bits, got 18446744073709551616"),
+    (-(2**63) - 1, ValueError, "of 64 bits, got -9223372036854775809"),
+    (1.5, TypeError, "got 1.5"), ("1", TypeError, "got '1'"), (None, TypeError, "got None")))
+def test_integers_that_are_none(name, value, error, why):
+    kernel = tandem.compile("sgd", "bf16-stochastic")
+    with pytest.raises(error, match=f"{name} must be an integer.*{why}"):
+        drawn(lambda a: kernel(a, **HYPERS, **{name: value}))
+    with pytest.raises(error, match=f"{name} must be an integer.*{why}"):
+        drawn(lambda a: tandem.interpret("sgd", "bf16-stochastic", a, HYPERS, **{name: value}))
+
+
+@pytest.mark.parametrize("step", (0, -1, 2**63))
+def test_steps_begin_at_one(step):
+    kernel = tandem.compile("sgd", "bf16-stochastic")
+    with pytest.raises(ValueError, match="step"):
+        drawn(lambda a: kernel(a, **HYPERS, step=step))
+    with pytest.raises(ValueError, match="step"):
+        drawn(lambda a: tandem.interpret("sgd", "bf16-stochastic", a, HYPERS, step=step))

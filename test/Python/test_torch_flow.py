@@ -7,6 +7,7 @@
 #
 #===----------------------------------------------------------------------===#
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -116,6 +117,16 @@ def test_everything_else_gets_values():
     assert torch.equal(torch.cat([y, y]), torch.cat([values, values]))
     assert torch.equal(y.to(torch.bfloat16), values.to(torch.bfloat16))
     assert "tensor(" in repr(y) and E4M3 in repr(y)
+
+
+def test_memory_has_values():
+    _, _, y = normed()
+    values = y.decode().numpy()
+    for read in (np.from_dlpack, np.asarray, lambda x: x.numpy(), torch.from_dlpack):
+        assert np.array_equal(read(y.detach()), values)
+        with pytest.raises((RuntimeError, BufferError), match="grad"):
+            read(y)
+    assert np.array_equal(y.numpy(force=True), values) and y.tolist() == values.tolist()
 
 
 def test_views_of_whole_rows_stay_stored():

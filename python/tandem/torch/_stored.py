@@ -66,6 +66,22 @@ class StoredTensor(torch.Tensor):
         step.run(shape, planes)
         return planes["value"].view(self.shape)
 
+    def _copy(self) -> torch.Tensor:
+        """The values for what looks at memory, which is refused where gradients flow."""
+        return self.decode().requires_grad_(self.requires_grad)
+
+    def __dlpack__(self, **options):
+        return self._copy().__dlpack__(**options)
+
+    def __array__(self, *args, **options):
+        return self._copy().__array__(*args, **options)
+
+    def numpy(self, *, force: bool = False):
+        return self._copy().numpy(force=force)
+
+    def tolist(self) -> list:
+        return self.decode().tolist()
+
     def __repr__(self, *, tensor_contents=None) -> str:
         return f"StoredTensor({self.decode()!r}, storage={self.storage!r})"
 
