@@ -14,6 +14,7 @@ import io
 import subprocess
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -586,6 +587,22 @@ def test_no_graph_no_decoding():
     with torch.no_grad():
         loss = loss_of(model)
     assert loss.isfinite() and optimizer.live_bytes()["working"] == 0
+
+
+def test_several_threads_run_a_model():
+    model = model_of()
+    optimizer = make("fp8-collage-plus", [], model.parameters())
+    tt.decode_weights(model, optimizer)
+    want = [loss_of(model, seed).item() for seed in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            got = list(pool.map(lambda i: loss_of(model, i % 4).item(), range(200)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert got == want * 50
+    assert optimizer.live_bytes()["working"] == 0
 
 
 def test_a_step_between_the_passes_is_noticed():

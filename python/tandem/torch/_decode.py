@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,13 @@ class _SavedTensors(saved_tensors_hooks):
         super().__init__(pack, unpack)
 
 
+class _Entered(threading.local):
+    """The modules that a thread is running, and the hooks of each."""
+
+    def __init__(self):
+        self.modules: list[tuple[torch.nn.Module, saved_tensors_hooks]] = []
+
+
 class DecodedWeights:
     """Decodes the weights of a model's modules while they run.
 
@@ -82,7 +90,9 @@ class DecodedWeights:
         self._running: dict[torch.Tensor, int] = {}
         self._live: dict[int, torch.Tensor] = {}
         self._memory: list[weakref.ref] = []
-        self._entered: list[tuple[torch.nn.Module, saved_tensors_hooks]] = []
+        self._entered = _Entered()
+        #: Several threads may run a model, and autograd has its own.
+        self._lock = threading.RLock()
         self._hidden = optimizer._start_hidden()
         self._handles: list = []
         modules = {m: ps for m in model.modules() if (ps := self._weights(m))}
@@ -135,18 +145,20 @@ class DecodedWeights:
         return param in self._params
 
     def _acquire(self, param: torch.Tensor) -> None:
-        count = self._running.get(param, 0)
-        if not count:
-            param.data = self._decoded(param)
-            self._live[param.data_ptr()] = param
-        self._running[param] = count + 1
+        with self._lock:
+            count = self._running.get(param, 0)
+            if not count:
+                param.data = self._decoded(param)
+                self._live[param.data_ptr()] = param
+            self._running[param] = count + 1
 
     def _release(self, param: torch.Tensor) -> None:
-        self._running[param] -= 1
-        if not self._running[param]:
-            del self._running[param]
-            self._live.pop(param.data_ptr(), None)
-            param.data = placeholder(param)
+        with self._lock:
+            self._running[param] -= 1
+            if not self._running[param]:
+                del self._running[param]
+                self._live.pop(param.data_ptr(), None)
+                param.data = placeholder(param)
 
     #===--------------------------------------------------------------------===#
     # Forward and backward
@@ -157,12 +169,13 @@ class DecodedWeights:
             self._acquire(param)
         hooks = _SavedTensors(self)
         hooks.__enter__()
-        self._entered.append((module, hooks))
+        self._entered.modules.append((module, hooks))
 
     def _leave(self, module: torch.nn.Module, *_) -> None:
         # A module whose other hooks failed may not have been entered.
-        if self._entered and self._entered[-1][0] is module:
-            self._entered.pop()[1].__exit__(None, None, None)
+        entered = self._entered.modules
+        if entered and entered[-1][0] is module:
+            entered.pop()[1].__exit__(None, None, None)
             for param in self._weights(module):
                 self._release(param)
 
@@ -184,8 +197,9 @@ class DecodedWeights:
                 f"{saved.param._version}, the forward pass read version "
                 f"{saved.version}; run backward before optimizer.step()"
             )
-        weight = (saved.param.detach() if saved.param in self._running
-                  else self._decoded(saved.param))
+        with self._lock:
+            weight = (saved.param.detach() if saved.param in self._running
+                      else self._decoded(saved.param))
         return weight.as_strided(saved.size, saved.stride, saved.offset)
 
     #===--------------------------------------------------------------------===#
