@@ -186,3 +186,17 @@ func.func @transposed_vector(%x: tensor<?x?xf32> {tandem.role = #tandem.role<inp
                              %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {
   return %x : tensor<?x?xf32>
 }
+
+// -----
+
+tandem.strategy @mine compute(<component, bf16>) {
+  tandem.assign param = #tandem.expansion<bf16 x 2>
+  tandem.assign grad = #tandem.float<bf16>
+}
+
+// expected-error @+1 {{plane 'w.lo' is one of both "w" and "w.lo"; give one of them another name}}
+func.func @planes_of_one_name(%w: tensor<?xf32> {tandem.role = #tandem.role<param "w">},
+                              %g: tensor<?xf32> {tandem.role = #tandem.role<grad "w.lo">}) -> tensor<?xf32> {
+  %new = arith.addf %w, %g : tensor<?xf32>
+  return %new : tensor<?xf32>
+}

@@ -110,6 +110,11 @@ func.func private @residual_c2() attributes {s = #tandem.residual<bf16, i32>}
 
 // -----
 
+// expected-error @+1 {{a residual is i8 or i16, got 'ui8'}}
+func.func private @residual_c2_unsigned() attributes {s = #tandem.residual<bf16, ui8>}
+
+// -----
+
 // expected-error @+1 {{a group is a power of two from 16 to 256, a square block of such a size, 'row' or 'tensor', got 8}}
 func.func private @scaled_c1_small() attributes {s = #tandem.scaled<#scaled.root, group = 8, scale = f32>}
 

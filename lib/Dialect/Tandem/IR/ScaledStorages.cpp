@@ -363,7 +363,7 @@ ResidualStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           "or f16, got "
                        << format;
   // (C2)
-  if (!residual.isInteger(8) && !residual.isInteger(16))
+  if (!residual.isSignlessInteger(8) && !residual.isSignlessInteger(16))
     return emitError() << "a residual is i8 or i16, got " << residual;
   return success();
 }

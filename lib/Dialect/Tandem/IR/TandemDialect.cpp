@@ -89,7 +89,7 @@ static LogicalResult verifyRoleType(Operation *op, RoleAttr role, Type type) {
   }
   if (role.getKind() == RoleKind::hyper)
     return type.isF64() || type.isF32() ? success() : fail("f64 or f32");
-  return type.isInteger(64) ? success() : fail("i64");
+  return type.isSignlessInteger(64) ? success() : fail("i64");
 }
 
 LogicalResult TandemDialect::verifyRegionArgAttribute(Operation *op,

@@ -183,7 +183,7 @@ Block::BlockArgListType KernelOp::getUniforms() {
 
 /// Whether `type` fits a 32-bit slot of the scalar row.
 static bool isUniformType(Type type) {
-  return mcf::isComponentFormat(type) || type.isInteger(32);
+  return mcf::isComponentFormat(type) || type.isSignlessInteger(32);
 }
 
 /// (C2): one prologue argument of the right type per scalar role.
@@ -200,7 +200,7 @@ static LogicalResult verifyScalars(KernelOp op) {
       return op.emitOpError("scalar role expected, got ") << attr;
     bool isHyper = role.getKind() == RoleKind::hyper;
     if (isHyper ? !argument.getType().isF64()
-                : !argument.getType().isInteger(64))
+                : !argument.getType().isSignlessInteger(64))
       return op.emitOpError("scalar '")
              << role.getName().getValue() << "' must be "
              << (isHyper ? "f64" : "i64") << " in the prologue, got "

@@ -202,6 +202,27 @@ static unsigned shareTensors(func::FuncOp function) {
   return kept.size();
 }
 
+/// Refuses two planes of one name, by which arrays are passed.
+static LogicalResult checkPlaneNames(func::FuncOp function) {
+  llvm::StringMap<RoleAttr> owners;
+  for (BlockArgument argument : function.getArguments()) {
+    auto type = dyn_cast<StoredType>(argument.getType());
+    if (!type)
+      continue;
+    RoleAttr role = getRole(argument);
+    for (const Plane &plane : type.getStorage().getPlanes()) {
+      std::string name = (role.getName().getValue() + plane.suffix).str();
+      auto [place, isNew] = owners.try_emplace(name, role);
+      if (!isNew)
+        return function.emitError("plane '")
+               << name << "' is one of both " << place->second.getName()
+               << " and " << role.getName()
+               << "; give one of them another name";
+    }
+  }
+  return success();
+}
+
 /// Encodes the results and updates the function's type.
 static void storeResults(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
@@ -281,6 +302,8 @@ struct ApplyStrategyPass
       return failure();
     auto count = storeArguments(function, op);
     if (failed(count))
+      return failure();
+    if (failed(checkPlaneNames(function)))
       return failure();
     function->setAttr(TandemDialect::getComputeAttrName(), op.getCompute());
     numStored += *count;
