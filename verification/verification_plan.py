@@ -146,6 +146,9 @@ CHECKS = (
           "runtime/cts"),
     Check("Known faults are found", "three in Python, seven in PTX; the others below", "10",
           "test/Python/test_mutations.py"),
+    Check("Of two zeros -0 is less, and a NaN has no sign",
+          "six operations on pairs of special values, in CPU code of three kinds and PTX of "
+          "three, against NumPy and the interpreter", "1.2e4", "test/Python/test_signs.py"),
     Check("Every graph under every strategy",
           "CPU code, PTX and the interpreter against a model in NumPy", "",
           "[Numerics.md](Numerics.md#9-how-it-is-checked)"),

@@ -83,34 +83,45 @@ def given(strategy):
     return {"x": (X >> 16).astype(np.uint16), "y": (Y >> 16).astype(np.uint16)}
 
 
-def by_cpu(graph, strategy, **options):
+def interpreted(graph, strategy):
     arrays = given(strategy)
-    tandem.compile(graph, strategy, **options)(arrays)
+    tandem.interpret(graph, strategy, arrays, {})
     return arrays["y"]
 
 
-def by_ptx(graph, strategy, chip):
-    kernel = tandem.compile(graph, strategy, target=chip)
+def on_each(test):
+    test = pytest.mark.parametrize("strategy", ("fp32", "bf16"))(test)
+    return pytest.mark.parametrize("name", OPERATIONS)(test)
+
+
+def graph_of(name):
+    return GRAPH.format(expression=OPERATIONS[name][0])
+
+
+@on_each
+def test_interpreter(name, strategy):
+    got = interpreted(graph_of(name), strategy)
+    shift = 0 if strategy == "fp32" else 16
+    want = OPERATIONS[name][1](X, Y) >> shift
+    nan = is_nan(got.astype(np.uint32) << shift)
+    assert (nan == is_nan(want.astype(np.uint32) << shift)).all()
+    assert (nan | (got == want)).all()
+
+
+@pytest.mark.parametrize("isa, width", (
+    ("x86-64", 0), ("x86-64", 1), ("x86-64-v3", 0), ("x86-64-v4", 0)))
+@on_each
+def test_cpu(name, strategy, isa, width):
+    require_isa(isa)
+    arrays = given(strategy)
+    tandem.compile(graph_of(name), strategy, isa=isa, width=width)(arrays)
+    assert (arrays["y"] == interpreted(graph_of(name), strategy)).all()
+
+
+@pytest.mark.parametrize("chip", ("sm_80", "sm_90", "sm_100"))
+@on_each
+def test_ptx(name, strategy, chip):
+    kernel = tandem.compile(graph_of(name), strategy, target=chip)
     arrays = {name: aligned_copy(array) for name, array in given(strategy).items()}
     launch(kernel, [Tensor(arrays)], [{}])
-    return arrays["y"]
-
-
-@pytest.mark.parametrize("strategy", ("fp32", "bf16"))
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_signs(name, strategy):
-    expression, compute = OPERATIONS[name]
-    graph = GRAPH.format(expression=expression)
-    want = given(strategy)
-    tandem.interpret(graph, strategy, want, {})
-    bits = compute(X, Y) >> (0 if strategy == "fp32" else 16)
-    shift = 0 if strategy == "fp32" else 16
-    nan = is_nan(want["y"].astype(np.uint32) << shift)
-    assert (nan == is_nan(bits.astype(np.uint32) << shift)).all()
-    assert (nan | (want["y"] == bits)).all()
-    require_isa("x86-64-v4")
-    for options in ({"isa": "x86-64"}, {"isa": "x86-64-v3"}, {"isa": "x86-64-v4"},
-                    {"isa": "x86-64", "width": 1}):
-        assert (by_cpu(graph, strategy, **options) == want["y"]).all(), options
-    for chip in ("sm_80", "sm_90", "sm_100"):
-        assert (by_ptx(graph, strategy, chip) == want["y"]).all(), chip
+    assert (arrays["y"] == interpreted(graph_of(name), strategy)).all()
