@@ -47,11 +47,8 @@ static llvm::Error evaluateIntegral(Evaluation &e) {
   return e.give(e.getReal(0).roundToIntegral(mode));
 }
 
-/// A NaN has no sign, so it gives +.
 static llvm::Error evaluateCopySign(Evaluation &e) {
-  SoftFloat sign = e.getReal(1);
-  return e.giveUnchanged(sign.isNaN() ? e.getReal(0).abs()
-                                      : e.getReal(0).copySign(sign));
+  return e.giveUnchanged(e.getReal(0).copySign(e.getReal(1)));
 }
 
 static llvm::Error evaluateSqrt(Evaluation &e) {

@@ -708,6 +708,10 @@ llvm::Expected<Lane> GraphStep::evaluateOperation(const Node &node) const {
     Number number = getValue(operand).front();
     if (auto *real = std::get_if<SoftFloat>(&number); real && !isDirect)
       number = real->convert(Format::F32);
+    // A NaN has no sign that it could give.
+    if (auto *real = std::get_if<SoftFloat>(&number);
+        real && real->isNaN() && isa<math::CopySignOp>(node.op))
+      number = SoftFloat::getNaN(real->getFormat());
     lanes.push_back({number});
   }
   SmallVector<const Lane *, 3> operands;

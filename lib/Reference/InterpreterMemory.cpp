@@ -14,6 +14,7 @@
 #include "tandem/Reference/InterpreterArithmetic.h"
 #include "tandem/Reference/InterpreterStorage.h"
 
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
@@ -95,6 +96,7 @@ private:
 
   MachineState &state;
   BoundTensors bound;
+  llvm::StringSet<> names;
   /// The plane that set the size.
   std::string measuredBy;
   bool isMatrix = false;
@@ -140,6 +142,10 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
                    [](const Plane &plane) { return plane.isTransposed; });
   for (const Plane &plane : tensor.planes) {
     std::string name = planeName(role, plane);
+    if (!names.insert(name).second)
+      return makeError("plane '" + name +
+                       "' is one of two tensors; give one of their roles "
+                       "another name");
     if (llvm::Error error =
             checkFirst(state, plane.group.columns, "plane '" + name + "'"))
       return error;

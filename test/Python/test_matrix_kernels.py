@@ -181,8 +181,54 @@ VECTORS = {
     "broadcast per column": (_BROADCAST.format("%c"), 1),
     "filled": ("%e = tensor.empty(%columns) : tensor<?xf32>\n  %v = linalg.fill "
                "ins(%third : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>", 1),
+    "filled with the total": (
+        "%e = tensor.empty(%rows) : tensor<?xf32>\n  %v = linalg.fill "
+        "ins(%value : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>", 0),
     "literal": ("%v = tensor.splat %third[%rows] : tensor<?xf32>", 0),
 }
+
+
+UNIFORM = """
+#row = affine_map<(i, j) -> (i)>
+#column = affine_map<(i, j) -> (j)>
+#matrix = affine_map<(i, j) -> (i, j)>
+func.func @uniform(%h: f64 {tandem.role = #tandem.role<hyper "h">},
+                   %w: tensor<?x?xf32> {tandem.role = #tandem.role<param "w">},
+                   %r: tensor<?xf32> {tandem.role = #tandem.role<state "r", per = row>})
+    -> (tensor<?x?xf32>, tensor<?xf32>) {
+  %x = arith.truncf %h : f64 to f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = tensor.dim %w, %c0 : tensor<?x?xf32>
+  %columns = tensor.dim %w, %c1 : tensor<?x?xf32>
+  %by_row = tensor.splat %x[%rows] : tensor<?xf32>
+  %by_column = tensor.splat %x[%columns] : tensor<?xf32>
+  %e = tensor.empty(%rows, %columns) : tensor<?x?xf32>
+  %b = linalg.broadcast ins(%by_row : tensor<?xf32>) outs(%e : tensor<?x?xf32>) dimensions = [1]
+  %m = linalg.generic {indexing_maps = [#row, #column, #matrix],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%by_row, %by_column : tensor<?xf32>, tensor<?xf32>) outs(%e : tensor<?x?xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %pq = arith.mulf %p, %q : f32
+    linalg.yield %pq : f32
+  } -> tensor<?x?xf32>
+  %sum = arith.addf %b, %m : tensor<?x?xf32>
+  %new = arith.addf %w, %sum : tensor<?x?xf32>
+  %new_r = arith.mulf %r, %by_row : tensor<?xf32>
+  return %new, %new_r : tensor<?x?xf32>, tensor<?xf32>
+}"""
+
+
+def test_uniform_vectors_meet_matrices():
+    before = {name: array for name, array in alike((13, 70)).items() if name != "c"}
+    want = {"w": before["w"] + np.float32(1.5 + 1.5 * 1.5),
+            "r": np.full(13, 1.5, np.float32)}
+    interpreted = {name: array.copy() for name, array in before.items()}
+    tandem.interpret(UNIFORM, "fp32", interpreted, {"h": 1.5})
+    compiled = {name: array.copy() for name, array in before.items()}
+    tandem.compile(UNIFORM, "fp32")(compiled, h=1.5)
+    for got in (interpreted, compiled):
+        assert all((got[name] == want[name]).all() for name in want)
 
 
 def tree(values):
@@ -218,3 +264,46 @@ def test_entries_alike_count_each(vector):
         tandem.interpret(graph, "fp32", interpreted, {})
         for got in (interpreted, cpu, ptx):
             assert (got["w"] == want).all()
+
+
+#===----------------------------------------------------------------------===#
+# Many sums
+#===----------------------------------------------------------------------===#
+
+
+def with_column_sums(count):
+    """A graph that adds up as many columns' sums of multiples of a matrix."""
+    lines = [f"""
+  %h{i} = arith.constant {i + 1}.0 : f32
+  %t{i} = tensor.splat %h{i}[%rows, %columns] : tensor<?x?xf32>
+  %m{i} = arith.mulf %w, %t{i} : tensor<?x?xf32>
+  %r{i} = linalg.reduce {{ arith.addf }} ins(%m{i} : tensor<?x?xf32>) outs(%none : tensor<?xf32>)
+      dimensions = [0]
+  %a{i} = arith.addf %{f"a{i - 1}" if i else "c"}, %r{i} : tensor<?xf32>""" for i in range(count)]
+    return f"""
+func.func @sums(%w: tensor<?x?xf32> {{tandem.role = #tandem.role<param "w">}},
+                %c: tensor<?xf32> {{tandem.role = #tandem.role<state "c", per = column>}})
+    -> (tensor<?x?xf32>, tensor<?xf32>) {{
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = tensor.dim %w, %c0 : tensor<?x?xf32>
+  %columns = tensor.dim %w, %c1 : tensor<?x?xf32>
+  %e = tensor.empty(%columns) : tensor<?xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+  {"".join(lines)}
+  return %w, %a{count - 1} : tensor<?x?xf32>, tensor<?xf32>
+}}"""
+
+
+def test_sums_fit_a_thread():
+    """A thread's stack, on which it sums up columns, is never left."""
+    graph = with_column_sums(30)
+    before = {"w": alike((70, 300))["w"], "c": np.zeros(300, np.float32)}
+    want = {name: array.copy() for name, array in before.items()}
+    tandem.interpret(graph, "fp32", want, {})
+    tandem.compile(graph, "fp32")(before, threads=2)
+    assert (before["c"] == want["c"]).all()
+    with pytest.raises(ValueError, match="bytes of a thread's stack for its reductions, "
+                                         "which may take 2097152; make fewer"):
+        tandem.compile(with_column_sums(50), "fp32")

@@ -76,6 +76,11 @@ PAIRS = {
                "%p = arith.select %is_less, %l, %m : f32\n%q = math.absf %b : f32",
     "divisors": "%l = arith.divf %a, %b : f32\n%m = arith.divf %a, %h : f32\n"
                 "%p = arith.select %is_less, %l, %m : f32\n%q = math.absf %b : f32",
+    "signs": "%s = math.copysign %a, %b : f32\n%t = math.copysign %minus_a, %b : f32\n"
+             "%p = arith.mulf %s, %h : f32\n%q = arith.mulf %t, %h : f32",
+    "negated": "%l = arith.mulf %a, %h : f32\n%m = arith.mulf %a, %k : f32\n"
+               "%n = arith.negf %l : f32\n%o = arith.negf %m : f32\n"
+               "%p = arith.select %is_less, %n, %o : f32\n%q = math.absf %b : f32",
     "nested": "%l = arith.mulf %a, %h : f32\n%m = arith.mulf %a, %k : f32\n"
               "%n = arith.subf %l, %b : f32\n%o = arith.subf %m, %b : f32\n"
               "%p = arith.select %is_less, %n, %o : f32\n%q = math.absf %b : f32",

@@ -203,8 +203,8 @@ def test_sums_of_a_block():
         tandem.compile(with_sums(count), "fp32")(got)
         assert (got["p"] == want["p"]).all()
         if count == 90:
-            with pytest.raises(ValueError, match="bytes of shared memory for its reductions, "
-                                                 "a block has 49152; make fewer"):
+            with pytest.raises(ValueError, match="bytes of a block's shared memory for its "
+                                                 "reductions, which may take 49152; make"):
                 tandem.compile(with_sums(count), "fp32", target="sm_90")
             continue
         planes = {"p": aligned_copy(x)}

@@ -52,7 +52,7 @@ MODULES = {
 
 
 def error(got, want):
-    got = got.detach().double()
+    got, want = got.detach().double(), want.detach()
     return float((got - want).norm() / want.norm().clamp_min(1e-30))
 
 

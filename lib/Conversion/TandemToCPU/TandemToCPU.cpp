@@ -18,6 +18,7 @@
 #include "Tables.h"
 #include "TransposedStore.h"
 #include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Conversion/MemoryLimits.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Conversion/TreeSum.h"
 #include "tandem/Support/SequenceBuilder.h"
@@ -784,6 +785,8 @@ struct ConvertTandemToCPUPass
       kernel.erase();
       ++numKernels;
     }
+    if (failed(verifyStack(getOperation())))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -13,6 +13,7 @@
 
 #include "KernelBuilder.h"
 #include "WarpReduce.h"
+#include "tandem/Conversion/MemoryLimits.h"
 #include "tandem/Conversion/Passes.h"
 
 namespace mlir::tandem {
@@ -79,26 +80,6 @@ static void buildBands(ArrayRef<KernelOp> phases) {
         .buildBand(entry, bands.getInductionVar(), phase == phases.back());
 }
 
-/// A block's reductions meet in shared memory, of which it has this much.
-static LogicalResult checkSharedMemory(LLVM::LLVMFuncOp entry,
-                                       SymbolTable &symbols) {
-  constexpr uint64_t most = 48 << 10;
-  llvm::SmallPtrSet<Operation *, 4> used;
-  uint64_t bytes = 0;
-  entry.walk([&](LLVM::AddressOfOp op) {
-    auto global = symbols.lookup<LLVM::GlobalOp>(op.getGlobalName());
-    if (op.getType().getAddressSpace() ==
-            unsigned(NVVM::NVVMMemorySpace::Shared) &&
-        global && used.insert(global).second)
-      bytes += DataLayout::closest(global).getTypeSize(global.getType());
-  });
-  if (bytes <= most)
-    return success();
-  return entry.emitError("needs ")
-         << bytes << " bytes of shared memory for its reductions, a block has "
-         << most << "; make fewer of them in one graph";
-}
-
 namespace {
 struct ConvertTandemToNVVMPass
     : public tandem::impl::ConvertTandemToNVVMBase<ConvertTandemToNVVMPass> {
@@ -115,10 +96,8 @@ struct ConvertTandemToNVVMPass
       kernel.erase();
       ++numKernels;
     }
-    SymbolTable symbols(getOperation());
-    for (auto entry : getOperation().getOps<LLVM::LLVMFuncOp>())
-      if (failed(checkSharedMemory(entry, symbols)))
-        return signalPassFailure();
+    if (failed(verifySharedMemory(getOperation())))
+      return signalPassFailure();
   }
 
   /// Builds what runs phases that continue each other.

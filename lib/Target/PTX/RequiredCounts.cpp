@@ -152,6 +152,10 @@ private:
       isNegative = operands[0].isNegative != operands[1].isNegative;
       operands[0].isNegative = operands[1].isNegative = false;
     }
+    if (isa<math::CopySignOp>(op)) {
+      isNegative = operands[1].isNegative;
+      operands[0].isNegative = operands[1].isNegative = false;
+    }
     if (isa<math::FmaOp>(op)) {
       operands[0].isNegative ^= operands[1].isNegative;
       operands[1].isNegative = false;
@@ -184,6 +188,10 @@ public:
 private:
   void merge(Value chosen, Value other) {
     Operation *a = chosen.getDefiningOp(), *b = other.getDefiningOp();
+    if (!chosen.hasOneUse() || !other.hasOneUse())
+      return;
+    if (isNegation(chosen) && isNegation(other))
+      return merge(a->getOperand(0), b->getOperand(0));
     bool isSame = a && b && a != b && a->getName() == b->getName() &&
                   a->getNumOperands() == 2 &&
                   getRoundingOp(a) == getRoundingOp(b) && getRoundingOp(a);

@@ -39,6 +39,14 @@ func.func @reduce_c2(%x: i32) {
 
 // -----
 
+func.func @reduce_c5_block(%x: f32) {
+  // expected-error @+1 {{'tandem.reduce' op counts elements, rows or columns, not blocks}}
+  %0 = tandem.reduce sum %x over tensor per block : f32
+  return
+}
+
+// -----
+
 func.func @reduce_c5(%x: f32) {
   // expected-error @+1 {{'tandem.reduce' op over a column is of elements; leave out 'per row'}}
   %0 = tandem.reduce sum %x over column per row : f32

@@ -454,3 +454,35 @@ tandem.kernel @plane_behind_store compute(<f32, f32>) tensors [#p] scalars [] pr
   %z = tandem.load_plane %p[1] : !f -> bf16
   tandem.yield
 }
+
+// -----
+
+#p = #tandem.role<param "p">
+!f = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+tandem.kernel @store_in_front_of_plane compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f):
+  %x = arith.constant 1.0 : f32
+  tandem.store %x, %p : f32, !f
+  // expected-error @+1 {{'tandem.load_plane' op reads behind a write of the same, but all elements meet the old values; move it in front}}
+  %y = tandem.load_plane %p[0] : !f -> f32
+  tandem.yield
+}
+
+// -----
+
+#p = #tandem.role<param "p">
+!f = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+
+tandem.kernel @plane_in_front_of_load compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !f):
+  %x = arith.constant 1.0 : f32
+  tandem.store_plane %x, %p[0] : f32, !f
+  // expected-error @+1 {{'tandem.load' op reads behind a write of the same, but all elements meet the old values; move it in front}}
+  %y = tandem.load %p : !f -> f32
+  tandem.yield
+}

@@ -268,25 +268,27 @@ static LogicalResult verifyMatrix(KernelOp op) {
 
 /// (C12)
 static LogicalResult verifyOrder(KernelOp op) {
-  // A store without a plane writes all of them.
-  constexpr int64_t all = -1;
-  llvm::DenseSet<std::pair<Value, int64_t>> written;
-  auto check = [&](auto load, int64_t plane) -> LogicalResult {
-    if (!written.contains({load.getTensor(), plane}))
-      return success();
-    return load.emitOpError("reads behind a write of the same, but all "
-                            "elements meet the old values; move it in front");
-  };
+  llvm::DenseSet<Value> written, wholly;
+  llvm::DenseSet<std::pair<Value, int64_t>> planes;
   for (Operation &inner : op.getBodyBlock()) {
-    if (auto store = dyn_cast<StorePlaneOp>(inner))
-      written.insert({store.getTensor(), store.getPlane()});
-    if (auto store = dyn_cast<StoreOp>(inner))
-      written.insert({store.getTensor(), all});
-    if (auto load = dyn_cast<LoadPlaneOp>(inner);
-        load && failed(check(load, load.getPlane())))
-      return failure();
-    if (auto load = dyn_cast<LoadOp>(inner); load && failed(check(load, all)))
-      return failure();
+    bool isLate = false;
+    if (auto load = dyn_cast<LoadOp>(inner))
+      isLate = written.contains(load.getTensor());
+    if (auto load = dyn_cast<LoadPlaneOp>(inner))
+      isLate = wholly.contains(load.getTensor()) ||
+               planes.contains({load.getTensor(), load.getPlane()});
+    if (isLate)
+      return inner.emitOpError(
+          "reads behind a write of the same, but all "
+          "elements meet the old values; move it in front");
+    if (auto store = dyn_cast<StoreOp>(inner)) {
+      written.insert(store.getTensor());
+      wholly.insert(store.getTensor());
+    }
+    if (auto store = dyn_cast<StorePlaneOp>(inner)) {
+      written.insert(store.getTensor());
+      planes.insert({store.getTensor(), store.getPlane()});
+    }
   }
   return success();
 }
@@ -597,6 +599,8 @@ LogicalResult ReduceOp::verify() {
            << getGroup() << ")'";
   // (C5)
   bool isWhole = getScope() == Scope::tensor || getScope() == Scope::model;
+  if (getPer() == Granularity::block)
+    return emitOpError("counts elements, rows or columns, not blocks");
   if (getPer() != Granularity::element && !isWhole)
     return emitOpError("over a ")
            << stringifyScope(getScope()) << " is of elements; leave out 'per "

@@ -291,7 +291,10 @@ Value KernelFormer::lookup(Value value, Operation *user) {
 /// The zero from which a reduction starts.
 static bool isFillOfReduction(Operation *op) {
   return isa<linalg::FillOp>(op) &&
-         llvm::all_of(op->getUsers(), llvm::IsaPred<linalg::ReduceOp>);
+         llvm::all_of(op->getUses(), [](OpOperand &use) {
+           auto reduce = dyn_cast<linalg::ReduceOp>(use.getOwner());
+           return reduce && reduce.isDpsInit(&use);
+         });
 }
 
 LogicalResult KernelFormer::fuse(Operation *op) {
@@ -369,6 +372,10 @@ KernelFormer::getGranularityOfSize(tensor::DimOp dim) {
 }
 
 LogicalResult KernelFormer::joinGranularities(Operation *op) {
+  // A loop over elements takes entries of both kinds.
+  if (auto loops = dyn_cast<linalg::LinalgOp>(op);
+      loops && loops.getNumLoops() != 1)
+    return success();
   std::optional<Granularity> joined;
   for (Value operand : op->getOperands()) {
     std::optional<Granularity> next = getGranularity(operand);
@@ -521,7 +528,7 @@ bool KernelFormer::isIndexedByPlace(linalg::LinalgOp op, OpOperand &operand) {
 LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
   if (op.getNumParallelLoops() != op.getNumLoops())
     return op->emitError("a reduction in a graph is a linalg.reduce");
-  if (op.getNumLoops() == 1 && failed(joinGranularities(op)))
+  if (failed(joinGranularities(op)))
     return failure();
   for (OpOperand &operand : op->getOpOperands()) {
     auto type = dyn_cast<RankedTensorType>(operand.get().getType());

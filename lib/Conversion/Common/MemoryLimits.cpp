@@ -1,0 +1,67 @@
+//===- MemoryLimits.cpp - The memory of one thread or block ---------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the checks that generated code gets the memory it needs
+// for reductions.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Conversion/MemoryLimits.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+static LogicalResult verifyBytes(LLVM::LLVMFuncOp function, uint64_t bytes,
+                                 uint64_t most, StringRef memory) {
+  if (bytes <= most)
+    return success();
+  return function.emitError("needs ")
+         << bytes << " bytes of " << memory
+         << " for its reductions, which may take " << most
+         << "; make fewer of them in one graph";
+}
+
+LogicalResult mlir::tandem::verifyStack(ModuleOp module) {
+  DataLayout layout(module);
+  for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
+    uint64_t bytes = 0;
+    function.walk([&](LLVM::AllocaOp op) {
+      llvm::APInt count(64, 1);
+      matchPattern(op.getArraySize(), m_ConstantInt(&count));
+      bytes += count.getZExtValue() *
+               layout.getTypeSize(op.getElemType()).getFixedValue();
+    });
+    if (failed(verifyBytes(function, bytes, maxStackBytes, "a thread's stack")))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult mlir::tandem::verifySharedMemory(ModuleOp module) {
+  DataLayout layout(module);
+  SymbolTable symbols(module);
+  auto shared = unsigned(NVVM::NVVMMemorySpace::Shared);
+  for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
+    llvm::SmallPtrSet<Operation *, 4> used;
+    uint64_t bytes = 0;
+    function.walk([&](LLVM::AddressOfOp op) {
+      auto global = symbols.lookup<LLVM::GlobalOp>(op.getGlobalName());
+      if (global && global.getAddrSpace() == shared &&
+          used.insert(global).second)
+        bytes += layout.getTypeSize(global.getType()).getFixedValue();
+    });
+    if (failed(verifyBytes(function, bytes, maxSharedBytes,
+                           "a block's shared memory")))
+      return failure();
+  }
+  return success();
+}
