@@ -127,7 +127,8 @@ static bool hitsDefectOfMLIR(StringRef text) {
   // linalg.reduce and linalg.broadcast take what is no list of numbers for an
   // attribute: after the error comes a null pointer (parseDenseI64ArrayAttr).
   static const llvm::Regex keyword("(dimensions|permutation)[ ]*=");
-  static const llvm::Regex list("^(dimensions|permutation) = \\[[0-9, ]*\\]");
+  static const llvm::Regex list(
+      "^(dimensions|permutation) = \\[([0-9]{1,18}(, *[0-9]{1,18})*)?\\]");
   SmallVector<StringRef> match;
   for (; keyword.match(text, &match);
        text = text.substr(match[0].end() - text.begin()))
