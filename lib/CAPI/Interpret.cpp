@@ -12,7 +12,6 @@
 
 #include "Failure.h"
 #include "mlir/IR/MLIRContext.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "tandem-c/Reference.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
@@ -20,6 +19,7 @@
 #include "tandem/InitAllDialects.h"
 #include "tandem/Reference/Interpreter.h"
 #include "tandem/Support/Library.h"
+#include "tandem/Support/ParseModule.h"
 #include "tandem/Target/Compiler.h"
 
 using namespace mlir;
@@ -35,7 +35,7 @@ parse(MLIRContext &context, StringRef text, StringRef name) {
       message = diagnostic.str();
     return success();
   });
-  auto module = parseSourceString<ModuleOp>(text, &context, name);
+  auto module = parseModule(text, &context, name);
   if (!module)
     return llvm::createStringError(message);
   return module;

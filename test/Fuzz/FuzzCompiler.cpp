@@ -23,13 +23,13 @@
 #include "tandem/InitAllDialects.h"
 #include "tandem/InitAllPasses.h"
 #include "tandem/Support/Library.h"
+#include "tandem/Support/ParseModule.h"
 #include "tandem/Target/Compiler.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Regex.h"
 #include "llvm/Support/SHA256.h"
 
 using namespace mlir;
@@ -122,27 +122,13 @@ static Outcome tryCompiler(StringRef text, StringRef recipe) {
   return kernel ? accept() : refuse(!toString(kernel.takeError()).empty());
 }
 
-/// Whether a text meets a defect of MLIR's own that ends the process.
-static bool hitsDefectOfMLIR(StringRef text) {
-  // linalg.reduce and linalg.broadcast take what is no list of numbers for an
-  // attribute: after the error comes a null pointer (parseDenseI64ArrayAttr).
-  static const llvm::Regex keyword("(dimensions|permutation)[ ]*=");
-  static const llvm::Regex list(
-      "^(dimensions|permutation) = \\[([0-9]{1,18}(, *[0-9]{1,18})*)?\\]");
-  SmallVector<StringRef> match;
-  for (; keyword.match(text, &match);
-       text = text.substr(match[0].end() - text.begin()))
-    if (!list.match(text.substr(match[0].begin() - text.begin())))
-      return true;
-  return false;
-}
-
 /// Tries a text on what its first line names.
 static Outcome tryText(StringRef text) {
   StringRef line = text.take_front(text.find('\n'));
   if (!line.consume_front(marker))
     return blame("the text does not begin with '" + marker + "'");
-  if (hitsDefectOfMLIR(text))
+  // Beyond it MLIR's parser ends the process.
+  if (findMalformedList(text))
     return Outcome();
   auto [what, rest] = line.split(' ');
   if (what == "parse")

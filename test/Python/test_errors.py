@@ -585,3 +585,33 @@ def test_steps_begin_at_one(step):
         drawn(lambda a: kernel(a, **HYPERS, step=step))
     with pytest.raises(ValueError, match="step"):
         drawn(lambda a: tandem.interpret("sgd", "bf16-stochastic", a, HYPERS, step=step))
+
+
+#===----------------------------------------------------------------------===#
+# Texts that MLIR's own parser crashes on
+#===----------------------------------------------------------------------===#
+
+LIST = """
+func.func @f(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">}) -> tensor<?xf32> {
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %sum = linalg.reduce { arith.addf } ins(%p : tensor<?xf32>) outs(%none : tensor<f32>)
+      dimensions = LIST
+  return %p : tensor<?xf32>
+}"""
+
+
+@pytest.mark.parametrize("dimensions", (
+    "[0, ]", "[0 1]", "[x]", "0", "[-1]", "[99999999999999999999]"))
+def test_lists_of_dimensions(dimensions):
+    graph = LIST.replace("LIST", dimensions)
+    with pytest.raises(ValueError, match=r"5:20: expected a list of dimensions, such as \[0"):
+        tandem.compile(graph, "fp32")
+    with pytest.raises(ValueError, match="expected a list of dimensions"):
+        tandem.interpret(graph, "fp32", {"p": np.zeros(3, np.float32)}, {})
+
+
+def test_comments_are_no_lists():
+    graph = LIST.replace("LIST", '[ 0 ] {note = "a // b"} // dimensions = [0 1]')
+    arrays = {"p": np.ones(3, np.float32)}
+    tandem.interpret(graph, "fp32", arrays, {})
+    tandem.compile(graph, "fp32")(arrays)

@@ -13,7 +13,6 @@
 #include "tandem/Target/Compiler.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
@@ -21,6 +20,7 @@
 #include "tandem/InitAllDialects.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/Library.h"
+#include "tandem/Support/ParseModule.h"
 #include "tandem/Target/PTX.h"
 #include "tandem/Target/PTXCheck.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -86,8 +86,7 @@ private:
 struct Parsed {
   Parsed(StringRef text, StringRef name)
       : lock(Session::get().mutex), diagnostics(&Session::get().context),
-        module(
-            parseSourceString<ModuleOp>(text, &Session::get().context, name)) {}
+        module(parseModule(text, &Session::get().context, name)) {}
 
   std::lock_guard<std::mutex> lock;
   DiagnosticCollector diagnostics;

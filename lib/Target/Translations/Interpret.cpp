@@ -12,7 +12,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
@@ -21,6 +20,7 @@
 #include "tandem/Reference/Interpreter.h"
 #include "tandem/Support/ArrayFile.h"
 #include "tandem/Support/Library.h"
+#include "tandem/Support/ParseModule.h"
 #include "tandem/Target/Translations.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
@@ -112,8 +112,7 @@ static llvm::Expected<StrategyOp> findStrategy(ModuleOp module,
         "unknown strategy '" + name + "'; --strategy takes one of " +
         listNames(getStrategiesFor(module)) +
         ", or the name of a file in --strategy-path");
-  file =
-      parseSourceString<ModuleOp>(text->text, module.getContext(), text->file);
+  file = parseModule(text->text, module.getContext(), text->file);
   if (!file)
     return llvm::createStringError("cannot read strategy '" + name + "'");
   auto strategy = file->lookupSymbol<StrategyOp>(name);

@@ -11,10 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mlir/Parser/Parser.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Support/Library.h"
+#include "tandem/Support/ParseModule.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_APPLYSTRATEGY
@@ -285,7 +285,7 @@ struct ApplyStrategyPass
           << "; others are files <name>.mlir on the search path";
       return {};
     }
-    file = parseSourceString<ModuleOp>(text->text, &getContext(), text->file);
+    file = parseModule(text->text, &getContext(), text->file);
     if (!file)
       return {};
     auto op = file->lookupSymbol<StrategyOp>(strategy);
