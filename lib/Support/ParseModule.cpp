@@ -36,8 +36,11 @@ static std::string blankComments(StringRef text) {
 std::optional<size_t> mlir::tandem::findMalformedList(StringRef text) {
   if (!text.contains("linalg."))
     return std::nullopt;
-  static const llvm::Regex keyword("(^|[^A-Za-z0-9_.$])(dimensions|permutation)"
-                                   "[ \t\r\n]*=[ \t\r\n]*");
+  // Behind a brace or a comma it is an attribute of a dictionary, such as the
+  // generic form's, whose parser is sound.
+  static const llvm::Regex keyword(
+      "(^|[^A-Za-z0-9_.$,{ \t\r\n]|[^,{ \t\r\n][ \t\r\n]+)"
+      "(dimensions|permutation)[ \t\r\n]*=[ \t\r\n]*");
   static const llvm::Regex list("^\\[[ \t\r\n]*([0-9]{1,18}([ \t\r\n]*,"
                                 "[ \t\r\n]*[0-9]{1,18})*)?[ \t\r\n]*\\]");
   std::string blank = blankComments(text);

@@ -615,3 +615,21 @@ def test_comments_are_no_lists():
     arrays = {"p": np.ones(3, np.float32)}
     tandem.interpret(graph, "fp32", arrays, {})
     tandem.compile(graph, "fp32")(arrays)
+
+
+GENERIC = """
+func.func @f(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">}) -> tensor<?xf32> {
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %sum = "linalg.reduce"(%p, %none) <{dimensions = array<i64: 0>}> ({
+  ^bb0(%a: f32, %b: f32):
+    %c = arith.addf %a, %b : f32
+    linalg.yield %c : f32
+  }) : (tensor<?xf32>, tensor<f32>) -> tensor<f32>
+  return %p : tensor<?xf32>
+}"""
+
+
+def test_the_generic_form_is_read():
+    arrays = {"p": np.ones(3, np.float32)}
+    tandem.interpret(GENERIC, "fp32", arrays, {})
+    tandem.compile(GENERIC, "fp32")(arrays)

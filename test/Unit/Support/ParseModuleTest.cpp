@@ -37,5 +37,8 @@ TEST(ParseModuleTest, Places) {
   EXPECT_EQ(find(" \"//\" dimensions = x"), 26u);
   EXPECT_EQ(find(" \"\\\"//\" dimensions = x"), 28u);
   EXPECT_EQ(find(" my_dimensions = x"), std::nullopt);
+  EXPECT_EQ(find("x <{permutation = array<i64>}>"), std::nullopt);
+  EXPECT_EQ(find("x {a,\n dimensions = x}"), std::nullopt);
+  EXPECT_EQ(find("x {a} dimensions = x"), 26u);
   EXPECT_EQ(findMalformedList("dimensions = x"), std::nullopt);
 }
