@@ -610,6 +610,22 @@ def test_lists_of_dimensions(dimensions):
         tandem.interpret(graph, "fp32", {"p": np.zeros(3, np.float32)}, {})
 
 
+@pytest.mark.parametrize("iterators", ("[5]", '["parallel", 2.0]', "[#linalg.iterator_type<x>]"))
+def test_lists_of_iterators(iterators):
+    graph = """
+func.func @f(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">}) -> tensor<?xf32> {
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ITERATORS}
+      outs(%p : tensor<?xf32>) {
+  ^bb0(%out: f32):
+    linalg.yield %out : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}"""
+    tandem.compile(graph.replace("ITERATORS", '["parallel"]'), "fp32")
+    with pytest.raises(ValueError, match=r"3:83: expected a list of iterators, such as \["):
+        tandem.compile(graph.replace("ITERATORS", iterators), "fp32")
+
+
 def test_comments_are_no_lists():
     graph = LIST.replace("LIST", '[ 0 ] {note = "a // b"} // dimensions = [0 1]')
     arrays = {"p": np.ones(3, np.float32)}

@@ -18,10 +18,20 @@
 
 namespace mlir::tandem {
 
-/// Finds the place of what is no list of numbers, such as `[1 0]`, where
-/// linalg.reduce, linalg.broadcast or linalg.transpose takes one: MLIR 22.1's
-/// parser follows a null pointer behind its error.
-std::optional<size_t> findMalformedList(StringRef text);
+/// A list that MLIR 22.1's own parser crashes on.
+struct MalformedList {
+  /// Where its text begins.
+  size_t place;
+  /// What is expected there.
+  StringRef expected;
+};
+
+/// Finds the first malformed list of a text: what is no list of numbers, such
+/// as `[1 0]`, where linalg.reduce, linalg.broadcast or linalg.transpose takes
+/// one (the parser follows a null pointer behind its error), and what is no
+/// list of strings for the iterators of linalg.generic (it takes any attribute
+/// for a string).
+std::optional<MalformedList> findMalformedList(StringRef text);
 
 /// Parses a module as mlir::parseSourceString does, but for such a list, which
 /// is an error. Diagnostics are the context's; null after one.

@@ -79,9 +79,17 @@ bool OrderAnalysis::visit(Operation *op) {
   return true;
 }
 
+/// Whether a value is no vector, or one of integers or floats.
+static bool hasKnownLanes(Type type) {
+  return !isa<VectorType>(type) || getElementTypeOrSelf(type).isIntOrFloat();
+}
+
 bool PairedLanes::canPair(KernelOp kernel) {
   OrderAnalysis orders;
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
+    if (!llvm::all_of(op.getOperandTypes(), hasKnownLanes) ||
+        !llvm::all_of(op.getResultTypes(), hasKnownLanes))
+      return false;
     // A group's last elements are told from missing ones by their places.
     if (isa<ReduceOp>(op))
       return false;

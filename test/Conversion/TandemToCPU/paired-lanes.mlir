@@ -107,3 +107,37 @@ tandem.kernel @condition compute(<f32, f32>) width(4) tensors [#p] scalars [] pr
   tandem.store_plane %4, %p[0] : vector<4xi16>, !bf16
   tandem.yield
 }
+
+// Lanes of a type without a width, such as index, are in order too.
+// CHECK-LABEL: llvm.func @tandem_indices(
+// CHECK-NOT:     vector.shuffle
+// CHECK:         llvm.return
+tandem.kernel @indices compute(<f32, f32>) width(4) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %c = arith.constant dense<3> : vector<4xindex>
+  %0 = tandem.load_plane %p[0] : !bf16 -> vector<4xi16>
+  %1 = arith.index_castui %0 : vector<4xi16> to vector<4xindex>
+  %2 = arith.addi %1, %c : vector<4xindex>
+  %3 = arith.index_castui %2 : vector<4xindex> to vector<4xi16>
+  tandem.store_plane %3, %p[0] : vector<4xi16>, !bf16
+  tandem.yield
+}
+// CHECK-LABEL: llvm.func @tandem_expansions(
+// CHECK-NOT:     vector.shuffle
+// CHECK:         mcf.pack
+// CHECK-NOT:     vector.shuffle
+// CHECK:         llvm.return
+tandem.kernel @expansions compute(<f32, f32>) width(4) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.load_plane %p[0] : !bf16 -> vector<4xi16>
+  %1 = arith.bitcast %0 : vector<4xi16> to vector<4xbf16>
+  %2 = mcf.pack %1, %1 : vector<4x!mcf.expansion<bf16 x 2>>
+  %3:2 = mcf.components %2 : vector<4x!mcf.expansion<bf16 x 2>>
+  %4 = arith.bitcast %3#0 : vector<4xbf16> to vector<4xi16>
+  tandem.store_plane %4, %p[0] : vector<4xi16>, !bf16
+  tandem.yield
+}

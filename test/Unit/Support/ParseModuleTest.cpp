@@ -16,7 +16,8 @@
 using namespace mlir::tandem;
 
 static std::optional<size_t> find(const std::string &text) {
-  return findMalformedList("linalg." + text);
+  std::optional<MalformedList> list = findMalformedList("linalg." + text);
+  return list ? std::optional<size_t>(list->place) : std::nullopt;
 }
 
 TEST(ParseModuleTest, Lists) {
@@ -28,6 +29,20 @@ TEST(ParseModuleTest, Lists) {
                            "[-1]", "[0x1]", "[1000000000000000000000]"}) {
     EXPECT_EQ(find("x dimensions = " + std::string(list)), 22u) << list;
     EXPECT_EQ(find("\npermutation =\n" + std::string(list)), 22u) << list;
+  }
+}
+
+TEST(ParseModuleTest, Iterators) {
+  for (const char *list : {"[]", "[\"x\"]", "[ \"\" , \"parallel\"\n]"})
+    EXPECT_FALSE(find("generic {iterator_types = " + std::string(list)))
+        << list;
+  for (std::string list : {"[5]", "[\"x\", #i<x>]", "[\"x\" \"y\"]", "\"x\""}) {
+    EXPECT_EQ(find("generic {iterator_types = " + list), 33u) << list;
+    EXPECT_EQ(find("generic {a={}, iterator_types=" + list), 37u) << list;
+    EXPECT_EQ(find("\n#a = {iterator_types = " + list), 31u) << list;
+    EXPECT_EQ(find("generic {\"iterator_types\" = " + list), 35u) << list;
+    EXPECT_FALSE(find("generic\"() <{a = {}, iterator_types = " + list));
+    EXPECT_FALSE(find("generic\"() {iterator_types = " + list));
   }
 }
 
