@@ -53,8 +53,8 @@ func.func @f(%first: f64 {{tandem.role = #tandem.role<hyper "first">}},
     %size_a = math.absf %a : f32
     {expression}
     %sum = arith.addf %p, %b : f32
-    %c = arith.mulf %sum, %q : f32
-    linalg.yield %c : f32
+    %result = arith.mulf %sum, %q : f32
+    linalg.yield %result : f32
   }} -> tensor<?xf32>
   return %r : tensor<?xf32>
 }}
@@ -84,7 +84,38 @@ PAIRS = {
     "nested": "%l = arith.mulf %a, %h : f32\n%m = arith.mulf %a, %k : f32\n"
               "%n = arith.subf %l, %b : f32\n%o = arith.subf %m, %b : f32\n"
               "%p = arith.select %is_less, %n, %o : f32\n%q = math.absf %b : f32",
+    "signs of magnitudes": "%s = math.copysign %a, %b : f32\n"
+                           "%t = math.copysign %size_a, %b : f32\n"
+                           "%p = arith.mulf %s, %h : f32\n%q = arith.mulf %t, %h : f32",
+    "choices of choices": "%l = arith.mulf %a, %h : f32\n%m = arith.mulf %a, %k : f32\n"
+                          "%n = arith.mulf %a, %b : f32\n%c = arith.cmpf olt, %a, %h : f32\n"
+                          "%o = arith.select %c, %l, %m : f32\n"
+                          "%p = arith.select %is_less, %o, %n : f32\n%q = math.absf %b : f32",
 }
+
+#: Two choices by conditions that are the same or opposites.
+CHOICES = {
+    "order": ("%c = arith.cmpf ogt, %b, %a : f32", "%is_less, %a, %b", "%c, %a, %b"),
+    "opposite": ("%c = arith.cmpf uge, %a, %b : f32", "%is_less, %a, %b", "%c, %b, %a"),
+    "opposite order": ("%c = arith.cmpf ule, %b, %a : f32", "%is_less, %a, %b", "%c, %b, %a"),
+    "negated": ("%c = arith.cmpf ogt, %minus_a, %minus_b : f32",
+                "%is_less, %a, %b", "%c, %a, %b"),
+    "one negated": ("%c = arith.cmpf olt, %a, %minus_b : f32\n"
+                    "%d = arith.cmpf ogt, %minus_a, %b : f32", "%c, %a, %b", "%d, %a, %b"),
+    "both": ("%e = arith.cmpf oeq, %a, %h : f32\n%f = arith.cmpf une, %h, %a : f32\n"
+             "%g = arith.cmpf uge, %a, %b : f32\n%c = arith.andi %is_less, %e : i1\n"
+             "%d = arith.ori %f, %g : i1", "%c, %a, %b", "%d, %b, %a"),
+    "one of them": ("%e = arith.cmpf oeq, %a, %h : f32\n%f = arith.cmpf une, %h, %a : f32\n"
+                    "%g = arith.cmpf uge, %a, %b : f32\n%c = arith.xori %is_less, %e : i1\n"
+                    "%d = arith.xori %f, %g : i1", "%c, %a, %b", "%d, %a, %b"),
+    "negative": ("%c = arith.negf %b : f32", "%is_less, %a, %b", "%is_less, %minus_a, %c"),
+}
+
+PAIRS.update(
+    (f"choices: {name}", f"{text}\n%l = arith.select {one} : f32\n"
+                         f"%m = arith.select {two} : f32\n"
+                         "%p = arith.divf %l, %k : f32\n%q = arith.divf %m, %k : f32")
+    for name, (text, one, two) in CHOICES.items())
 
 HYPERS = {"first": 0.3, "second": -1.7}
 

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "SignedValues.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Pass/PassManager.h"
@@ -21,7 +22,6 @@
 #include "tandem/Support/Chip.h"
 #include "tandem/Target/PTXCheck.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include <map>
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -77,134 +77,70 @@ static std::optional<RoundingFormat> getRoundingFormat(Operation *op) {
 }
 
 namespace {
-/// A value but for its sign, and the sign.
-struct SignedValue {
-  uint64_t number = 0;
-  bool isNegative = false;
-
-  uint64_t pack() const { return number << 1 | unsigned(isNegative); }
-};
-
-/// Numbers the values of a body, the same but for their sign alike: the
-/// optimizer computes once what differs in the sign alone, and x + (-y) once
-/// where there is an x - y too.
-class SignedValues {
-public:
-  /// Whether an operation computes what was there already.
-  bool repeats(Operation &op) {
-    if (op.getNumResults() != 1)
-      return false;
-    auto [value, isNew] =
-        isMemoryEffectFree(&op) ? find(op) : Found{SignedValue{next++}, true};
-    known[op.getResult(0)] = value;
-    return !isNew;
-  }
-
-private:
-  using Found = std::pair<SignedValue, bool>;
-
-  SignedValue get(Value value) {
-    auto [place, isNew] = known.try_emplace(value);
-    if (isNew)
-      place->second = {next++};
-    return place->second;
-  }
-
-  /// The value of an operation on some operands, and whether it is new.
-  Found add(Operation &op, ArrayRef<uint64_t> operands, bool isNegative) {
-    auto address = [](const void *pointer) { return uint64_t(pointer); };
-    // A difference is a sum.
-    OperationName name =
-        isa<arith::SubFOp>(op)
-            ? OperationName(arith::AddFOp::getOperationName(), op.getContext())
-            : op.getName();
-    std::vector<uint64_t> key = {
-        address(name.getAsOpaquePointer()),
-        address(op.getAttrDictionary().getAsOpaquePointer()),
-        address(op.getResult(0).getType().getAsOpaquePointer())};
-    key.insert(key.end(), operands.begin(), operands.end());
-    auto [place, isNew] = numbers.try_emplace(key, next);
-    next += isNew;
-    return {{place->second, isNegative}, isNew};
-  }
-
-  Found findMagnitude(Operation &op, uint64_t number) {
-    if (magnitudes.contains(number))
-      return {{number}, false};
-    Found found = add(op, {number}, false);
-    magnitudes.insert(found.first.number);
-    return found;
-  }
-
-  Found find(Operation &op) {
-    SmallVector<SignedValue> operands;
-    for (Value operand : op.getOperands())
-      operands.push_back(get(operand));
-    if (isa<arith::NegFOp>(op))
-      return {{operands[0].number, !operands[0].isNegative}, false};
-    if (isa<math::AbsFOp>(op))
-      return findMagnitude(op, operands[0].number);
-    bool isNegative = false;
-    if (isa<arith::SubFOp>(op))
-      operands[1].isNegative ^= true;
-    // The sign of a product, or a quotient, is those of both.
-    if (isa<arith::MulFOp, arith::DivFOp>(op)) {
-      isNegative = operands[0].isNegative != operands[1].isNegative;
-      operands[0].isNegative = operands[1].isNegative = false;
-    }
-    if (isa<math::CopySignOp>(op)) {
-      isNegative = operands[1].isNegative;
-      operands[0].isNegative = operands[1].isNegative = false;
-    }
-    if (isa<math::FmaOp>(op)) {
-      operands[0].isNegative ^= operands[1].isNegative;
-      operands[1].isNegative = false;
-    }
-    SmallVector<uint64_t> packed;
-    for (SignedValue operand : operands)
-      packed.push_back(operand.pack());
-    if (op.hasTrait<OpTrait::IsCommutative>() || isa<arith::SubFOp>(op))
-      llvm::sort(packed);
-    return add(op, packed, isNegative);
-  }
-
-  llvm::DenseMap<Value, SignedValue> known;
-  std::map<std::vector<uint64_t>, uint64_t> numbers;
-  llvm::DenseSet<uint64_t> magnitudes;
-  uint64_t next = 0;
-};
-
 /// Finds what the instruction selector computes once behind a choice: it makes
-/// x * (c ? a : b) of c ? x * a : x * b.
+/// x * (c ? a : b) of c ? x * a : x * b, also where one of them was so made.
 class MergedByChoice {
 public:
   explicit MergedByChoice(Block &body) {
     for (auto select : body.getOps<arith::SelectOp>())
-      merge(select.getTrueValue(), select.getFalseValue());
+      if (std::optional<Side> left =
+              merge(select.getTrueValue(), select.getFalseValue()))
+        made.try_emplace(select, *left);
   }
 
   bool contains(Operation &op) const { return merged.contains(&op); }
 
 private:
-  void merge(Value chosen, Value other) {
-    Operation *a = chosen.getDefiningOp(), *b = other.getDefiningOp();
-    if (!chosen.hasOneUse() || !other.hasOneUse())
-      return;
-    if (isNegation(chosen) && isNegation(other))
-      return merge(a->getOperand(0), b->getOperand(0));
-    bool isSame = a && b && a != b && a->getName() == b->getName() &&
-                  a->getNumOperands() == 2 &&
-                  getRoundingOp(a) == getRoundingOp(b) && getRoundingOp(a);
-    if (!isSame)
-      return;
-    for (unsigned i : {0, 1})
-      for (unsigned j : {0, 1})
-        if ((i == j || a->hasTrait<OpTrait::IsCommutative>()) &&
-            a->getOperand(i) == b->getOperand(j) && merged.insert(a).second)
-          merge(a->getOperand(1 - i), b->getOperand(1 - j));
+  /// An operation on two operands, and which of them others may share.
+  struct Side {
+    Operation *op;
+    SmallVector<unsigned, 2> shared;
+  };
+
+  std::optional<Side> getSide(Value value) const {
+    Operation *op = value.getDefiningOp();
+    if (!op || !value.hasOneUse())
+      return std::nullopt;
+    if (auto place = made.find(op); place != made.end())
+      return place->second;
+    if (op->getNumOperands() != 2 || !getRoundingOp(op))
+      return std::nullopt;
+    return Side{op, {0, 1}};
+  }
+
+  /// What is left of both sides of a choice, if they share an operand.
+  std::optional<Side> merge(Value chosen, Value other) {
+    if (isNegation(chosen) && isNegation(other) && chosen.hasOneUse() &&
+        other.hasOneUse()) {
+      merge(chosen.getDefiningOp()->getOperand(0),
+            other.getDefiningOp()->getOperand(0));
+      return std::nullopt;
+    }
+    std::optional<Side> a = getSide(chosen), b = getSide(other);
+    bool isSame = a && b && a->op != b->op &&
+                  a->op->getName() == b->op->getName() &&
+                  getRoundingOp(a->op) == getRoundingOp(b->op);
+    return isSame ? mergeSides(*a, *b) : std::nullopt;
+  }
+
+  std::optional<Side> mergeSides(const Side &a, const Side &b) {
+    bool isCommutative = a.op->hasTrait<OpTrait::IsCommutative>();
+    for (unsigned i : a.shared)
+      for (unsigned j : b.shared) {
+        if ((i != j && !isCommutative) ||
+            a.op->getOperand(i) != b.op->getOperand(j) ||
+            !merged.insert(a.op).second)
+          continue;
+        if (a.shared.size() == 2 && b.shared.size() == 2)
+          merge(a.op->getOperand(1 - i), b.op->getOperand(1 - j));
+        return Side{b.op, {j}};
+      }
+    return std::nullopt;
   }
 
   llvm::DenseSet<Operation *> merged;
+  /// What choices became.
+  llvm::DenseMap<Operation *, Side> made;
 };
 
 /// Counts a body, telling what depends on the element from what does not.
