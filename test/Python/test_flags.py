@@ -13,7 +13,7 @@ import pytest
 
 import tandem
 from model import STRATEGIES, cases, flags
-from model.formats import FORMATS
+from model.formats import FORMATS, encode
 from support.kernels import compiled, integers_of, seed_of
 from support.launch import Tensor, aligned_copy, launch
 
@@ -176,3 +176,45 @@ def test_gradients_that_nobody_reads(name):
         assert tandem.compile(UNUSED, "fp32", flags=True)(copies[1]) == raised
         kernel = tandem.compile(UNUSED, "fp32", target="sm_90", flags=True)
         assert launch(kernel, [Tensor(copies[2])], [{}]).flags == raised
+
+
+#: Raises flag 2 where a sum in f32 is zero, as it is for lanes beyond the end.
+ZEROS = """
+!f = !tandem.stored<tensor<?xf32>, #tandem.float<FORM>>
+tandem.kernel @zeros compute(<f32, f32>) tensors [#tandem.role<param "p">]
+    scalars [#tandem.role<hyper "h">] prologue {
+^bb0(%h: f64):
+  %0 = arith.truncf %h : f64 to f32
+  tandem.yield %0 : f32
+} body {
+^bb0(%p: !f, %h: f32):
+  %0 = tandem.load %p : !f -> f32
+  %1 = arith.addf %0, %h : f32
+  %zero = arith.constant 0.0 : f32
+  %2 = arith.cmpf oeq, %1, %zero : f32
+  tandem.raise %2[2] : i1
+  tandem.store %1, %p : f32, !f
+  tandem.yield
+}"""
+
+
+@pytest.mark.parametrize("form", ("bf16", "f16", "f32", "f8E4M3FN"))
+def test_lanes_beyond_the_end_raise_nothing(form):
+    kernels = [(tandem.compile(ZEROS.replace("FORM", form), target=chip, width=width), chip)
+               for chip, width in (("cpu", 1), ("cpu", 8), ("cpu", 16), ("sm_80", 0), ("sm_90", 0))]
+    one, minus_half = encode(form, np.array([1.0, -0.5], np.float32))
+    for size in (1, 5, 8, 31, 300):
+        for place in (None, 0, size - 1):
+            ones = np.full(size, one)
+            if place is not None:
+                ones[place] = minus_half
+            for h in (0.0, 0.5):
+                want = {"p": ones.copy()}
+                flags = tandem.interpret(ZEROS.replace("FORM", form), None, want, {"h": h})
+                assert flags == (4 if place is not None and h else 0)
+                for kernel, chip in kernels:
+                    got = {"p": aligned_copy(ones)}
+                    raised = (kernel(got, h=h) if chip == "cpu" else
+                              launch(kernel, [Tensor(got)], [{"h": h}]).flags)
+                    assert raised == flags, (chip, size, place, h)
+                    assert got["p"].tobytes() == want["p"].tobytes()

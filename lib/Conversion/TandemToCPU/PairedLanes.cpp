@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "tandem/Conversion/MissingLanes.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -95,6 +96,9 @@ bool PairedLanes::canPair(KernelOp kernel) {
       return false;
     // A vector of an earlier phase's results is in order.
     if (isa<LoadTotalOp>(op) && isa<VectorType>(op.getResult(0).getType()))
+      return false;
+    // Lanes that do not exist are told by their places.
+    if (auto raise = dyn_cast<RaiseOp>(op); raise && mayHoldBeyondEnd(raise))
       return false;
     if (auto load = dyn_cast<LoadPlaneOp>(op)) {
       if (bitsOf(load.getResult()) != 16)

@@ -19,6 +19,7 @@
 #include "TransposedStore.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/MemoryLimits.h"
+#include "tandem/Conversion/MissingLanes.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Conversion/TreeSum.h"
 #include "tandem/Support/SequenceBuilder.h"
@@ -307,7 +308,7 @@ void CPUKernelBuilder::carry(StageBlock &block, Operation *op) {
   Value &before = carried[llvm::find(carriers, op) - carriers.begin()];
   Value value = block.mapping.lookup(op->getOperand(0));
   auto partial = dyn_cast<PartialOp>(op);
-  if (partial && width > 1)
+  if (width > 1 && (partial || mayHoldBeyondEnd(cast<RaiseOp>(op))))
     value =
         b.select(laneExists(block), lanes.inOrder(b, value), getIdentity(op));
   before = partial ? join(b, partial, before, value) : b.ori(before, value);

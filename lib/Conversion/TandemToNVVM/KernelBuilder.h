@@ -119,6 +119,9 @@ private:
   unsigned planeOf(Operation *access);
   int64_t getAlignment(unsigned plane) const;
   Value laneExists(const Chunk &chunk, Value index, int64_t lane);
+  Value lanesExist(const Chunk &chunk, Value index);
+  /// Whether a condition holds for any element.
+  Value anyExisting(const Chunk &chunk, Value index, RaiseOp raise);
   /// Builds code for each lane whose element exists, and its position.
   void forExistingLanes(const Chunk &chunk, Value index,
                         function_ref<void(Value, int64_t)> build);

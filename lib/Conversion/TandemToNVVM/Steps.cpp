@@ -13,6 +13,7 @@
 
 #include "KernelBuilder.h"
 #include "WarpReduce.h"
+#include "tandem/Conversion/MissingLanes.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -41,10 +42,14 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   return b.compare(arith::CmpIPredicate::eq, misaligned, b.like(misaligned, 0));
 }
 
-/// Whether a condition holds in any lane.
-static Value anyLane(SequenceBuilder &b, Value condition) {
-  return vector::ReductionOp::create(b.builder, b.loc,
-                                     vector::CombiningKind::OR, condition);
+Value NVVMKernelBuilder::anyExisting(const Chunk &chunk, Value index,
+                                     RaiseOp raise) {
+  SequenceBuilder b(builder, loc);
+  Value condition = mapping.lookup(raise.getCondition());
+  if (mayHoldBeyondEnd(raise))
+    condition = b.andi(condition, lanesExist(chunk, index));
+  return vector::ReductionOp::create(builder, loc, vector::CombiningKind::OR,
+                                     condition);
 }
 
 void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
@@ -72,7 +77,7 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
     } else if (isa<MetricOp, PartialOp>(op)) {
       prepareReduced(chunk, index, op);
     } else if (auto raise = dyn_cast<RaiseOp>(op)) {
-      raisedByStep.push_back(anyLane(b, mapping.lookup(raise.getCondition())));
+      raisedByStep.push_back(anyExisting(chunk, index, raise));
     } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
       mapping.map(op.getResult(0), buildReduce(chunk, index, reduce));
     } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {
@@ -231,18 +236,23 @@ Value NVVMKernelBuilder::buildReduce(const Chunk &chunk, Value index,
       [&](Value x, Value y) { return BlockReductions::join(b, item, x, y); });
 }
 
-Value NVVMKernelBuilder::reduceExisting(const Chunk &chunk, Value index,
-                                        Value value, ReduceKind kind) {
+Value NVVMKernelBuilder::lanesExist(const Chunk &chunk, Value index) {
   SequenceBuilder b(builder, loc);
-  bool isMax = kind == ReduceKind::max;
   auto type = VectorType::get({width}, builder.getI64Type());
   SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
   Value numbers = arith::ConstantOp::create(
       builder, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lanes)));
   Value limit =
       vector::BroadcastOp::create(builder, loc, type, b.subi(chunk.end, index));
-  Value exists = b.compare(arith::CmpIPredicate::slt, numbers, limit);
-  value = b.select(exists, value, b.like(value, isMax ? 0 : ~uint64_t(0)));
+  return b.compare(arith::CmpIPredicate::slt, numbers, limit);
+}
+
+Value NVVMKernelBuilder::reduceExisting(const Chunk &chunk, Value index,
+                                        Value value, ReduceKind kind) {
+  SequenceBuilder b(builder, loc);
+  bool isMax = kind == ReduceKind::max;
+  value = b.select(lanesExist(chunk, index), value,
+                   b.like(value, isMax ? 0 : ~uint64_t(0)));
   return vector::ReductionOp::create(builder, loc,
                                      isMax ? vector::CombiningKind::MAXUI
                                            : vector::CombiningKind::MINUI,

@@ -186,3 +186,22 @@ tandem.kernel @flag compute(<f32, f32>) width(2) tensors [#g] scalars [] prologu
   tandem.raise %2[3] : vector<2xi1>
   tandem.yield
 }
+
+// A condition that holds for zeros counts only for elements: lanes beyond the end
+// are zeros.
+// CHECK-LABEL: llvm.func @tandem_flag_of_zeros(
+// CHECK-DAG:     %[[NONE:.+]] = arith.constant dense<false> : vector<2xi1>
+// CHECK:             %[[HOLDS:.+]] = arith.cmpi slt, %{{.+}} : vector<2xi16>
+// CHECK:             %[[EXISTS:.+]] = arith.cmpi sgt, %{{.+}} : vector<2xi32>
+// CHECK:             %[[BOTH:.+]] = arith.select %[[EXISTS]], %[[HOLDS]], %[[NONE]]
+// CHECK:             arith.ori %{{.+}}, %[[BOTH]] : vector<2xi1>
+tandem.kernel @flag_of_zeros compute(<f32, f32>) width(2) tensors [#g] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%g: !bf16):
+  %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
+  %1 = arith.constant dense<7> : vector<2xi16>
+  %2 = arith.cmpi slt, %0, %1 : vector<2xi16>
+  tandem.raise %2[3] : vector<2xi1>
+  tandem.yield
+}
