@@ -107,6 +107,22 @@ MUTATIONS = [
         "b.select(isNaN, quiet, value)", "value",
         "pytest:test_nan_payloads.py"),
     _mutation(
+        "nan-sign", "copysign takes a NaN's sign, which differs between processors",
+        "lib/Dialect/Tandem/Transforms/FormKernel.cpp",
+        "state.operands[1] = dropSignOfNaN(body, op->getLoc(), state.operands[1]);",
+        ";",
+        "pytest:test_signs.py"),
+    _mutation(
+        "zeros-alike", "maxnum and minnum take either zero",
+        "lib/Target/LLVMLowering.cpp",
+        "orderZeros(*translated);", ";",
+        "pytest:test_signs.py"),
+    _mutation(
+        "opposite-choice", "the check of the PTX takes opposite conditions for one",
+        "lib/Target/PTX/SignedValues.cpp",
+        "std::swap(chosen, other);", ";",
+        "lit:Target/check-ptx-opposites.mlir"),
+    _mutation(
         "any-part", "whatever may stand in place of a number's second part counts as one",
         "lib/Dialect/Tandem/Analysis/RangeAnalysis.cpp",
         "matchPattern(choice.getFalseValue(), m_AnyZeroFloat())", "true",
@@ -290,6 +306,11 @@ MUTATIONS = [
         "b.select(exists, value, b.real(type, 0.0))",
         "pytest:test_phases.py -k test_sums_are_padded"),
     _mutation(
+        "entries-alike", "a sum of a vector whose entries are alike counts each once per element",
+        "lib/Dialect/Tandem/Transforms/FormKernel.cpp",
+        "isWhole && per ? *per : Granularity::element", "Granularity::element",
+        "pytest:test_matrix_kernels.py -k entries_alike"),
+    _mutation(
         "total-of-parts", "a tensor's parts are added one after the other",
         "runtime/lib/PairwiseSum.h",
         "for (uint64_t bits = count++; bits & 1; bits >>= 1)\n"
@@ -307,6 +328,11 @@ MUTATIONS = [
         "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(lane)),\n"
         "                   chunk.end);",
         "pytest:test_ptx.py -k test_grids", _PTX),
+    _mutation(
+        "missing-lanes", "lanes beyond the last element raise flags",
+        "lib/Conversion/Common/MissingLanes.cpp",
+        "return !condition || !matchPattern(condition, m_Zero());", "return false;",
+        "pytest:test_flags.py -k beyond_the_end"),
     _mutation(
         "tail-block", "a CPU computes the last whole block of a chunk as a partial one",
         "lib/Conversion/TandemToCPU/TandemToCPU.cpp",
