@@ -633,6 +633,20 @@ def test_comments_are_no_lists():
     tandem.compile(graph, "fp32")(arrays)
 
 
+SECOND = """
+!p = !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>
+!q = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+tandem.kernel @k compute(<f32, f32>)
+    tensors [#tandem.role<param "p">, #tandem.role<state "NAME">]
+    scalars [#tandem.role<hyper "lr">, #tandem.role<hyper "HYPER">] prologue {
+^bb0(%lr: f64, %wd: f64):
+  tandem.yield
+} body {
+^bb0(%p: !p, %q: !q):
+  tandem.yield
+}"""
+
+
 GENERIC = """
 func.func @f(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">}) -> tensor<?xf32> {
   %none = arith.constant dense<0.0> : tensor<f32>
@@ -649,3 +663,15 @@ def test_the_generic_form_is_read():
     arrays = {"p": np.ones(3, np.float32)}
     tandem.interpret(GENERIC, "fp32", arrays, {})
     tandem.compile(GENERIC, "fp32")(arrays)
+
+
+@pytest.mark.parametrize("name, hyper, repeated", (
+    ("q", "wd", None), ("p", "wd", "p"), ("p.lo", "wd", "p.lo"), ("lr", "wd", "lr"),
+    ("q", "lr", "lr")))
+def test_arguments_of_one_name(name, hyper, repeated):
+    text = SECOND.replace("NAME", name).replace("HYPER", hyper)
+    if repeated is None:
+        tandem.compile(text)
+        return
+    with pytest.raises(ValueError, match=f"kernel 'k' takes two arguments named '{repeated}'"):
+        tandem.compile(text)

@@ -23,6 +23,7 @@
 #include "tandem/Support/ParseModule.h"
 #include "tandem/Target/PTX.h"
 #include "tandem/Target/PTXCheck.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <mutex>
 
@@ -237,6 +238,27 @@ static llvm::Error addCode(ModuleOp module, const CompileOptions &options,
   return lookupCode(result);
 }
 
+/// Refuses two arguments of one name, which could not be told apart.
+static llvm::Error checkNames(const KernelSignature &signature) {
+  llvm::StringSet<> names;
+  std::string repeated;
+  auto add = [&](const std::string &name) {
+    if (!names.insert(name).second)
+      repeated = name;
+  };
+  for (const auto &plane : signature.planes)
+    add(plane.name);
+  for (const auto &hyper : signature.hypers)
+    add(hyper.name);
+  for (const auto &integer : signature.integers)
+    add(integer.name);
+  if (repeated.empty())
+    return llvm::Error::success();
+  return llvm::createStringError("kernel '" + signature.name +
+                                 "' takes two arguments named '" + repeated +
+                                 "'; give each role a name of its own");
+}
+
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 mlir::tandem::compile(const CompileOptions &options) {
   if (options.target != "cpu" && !isSupportedChip(options.target))
@@ -251,6 +273,8 @@ mlir::tandem::compile(const CompileOptions &options) {
   auto result = std::make_unique<CompiledKernel>();
   KernelOp kernel = *parsed.module->getOps<KernelOp>().begin();
   result->signature = KernelSignature::get(kernel, options.strategy);
+  if (llvm::Error error = checkNames(result->signature))
+    return error;
   if (options.metrics && result->signature.numMetrics == 0)
     return llvm::createStringError(
         "kernel '" + kernel.getSymName() +
