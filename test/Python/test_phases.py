@@ -10,6 +10,7 @@
 #===----------------------------------------------------------------------===#
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -269,20 +270,16 @@ def test_flags(graph):
         assert kernel(got, **hypers) == flags(graph, STRATEGIES["bf16"], planes), name
 
 
-@pytest.mark.parametrize("strategy", ("bf16", "collage-plus", "fp32", "master-weights"))
-@pytest.mark.parametrize("graph", REDUCING)
-def test_metrics(graph, strategy):
-    """The intended update has the sums in it."""
-    kernel, model = compiled(graph, strategy, metrics=True), ALL[strategy]
-    before = examples(graph, strategy, "ordinary", (300, 1, 5000))
+def check_metrics(kernel, graph, model, before):
+    """A launch's metrics are those of the model's intended and effective updates."""
     after = [{n: p.copy() for n, p in planes.items()} for planes in before]
     plan, hypers = tandem.Plan(kernel), cases.hypers(graph, model)
-    plan.update([len(p["param"]) for p in before],
+    plan.update([len(p["grad"]) for p in before],
                 [[p[q.name].ctypes.data for q in kernel.planes] for p in after])
     scalars = kernel.scalars(hypers | integers_of(kernel))
     plan.launch([scalars[0]], [scalars[1]])
     draws = [Draw(SEED, i, 0, STEP) for i in range(len(before))]
-    traced = traces(graph, model, before, [hypers] * 3, draws)
+    traced = traces(graph, model, before, [hypers] * len(before), draws)
     for i, (new, intended) in enumerate(traced):
         assert_same(after[i], before[i] | new, f"tensor {i}")
         change = effective_update(model.storage("param"), "param", before[i], new)
@@ -290,6 +287,27 @@ def test_metrics(graph, strategy):
         assert plan.metrics(i) == [tree_sum(intended * change), tree_sum(intended**2),
                                    np.count_nonzero(asked & (change == 0)),
                                    np.count_nonzero(asked)]
+
+
+@pytest.mark.parametrize("strategy", ("bf16", "collage-plus", "fp32", "master-weights"))
+@pytest.mark.parametrize("graph", REDUCING)
+def test_metrics(graph, strategy):
+    """The intended update has the sums in it."""
+    check_metrics(compiled(graph, strategy, metrics=True), graph, ALL[strategy],
+                  examples(graph, strategy, "ordinary", (300, 1, 5000)))
+
+
+@pytest.mark.parametrize("group", (32, WHOLE))
+@pytest.mark.parametrize("graph", ("sgd_momentum", "adamw"))
+def test_metrics_under_given_scales(graph, group, tmp_path):
+    """A scale that no step writes is that of the value before and behind it."""
+    drawn = Strategy(Plain("f32"), Scaled(CODES["e4m3"], group, "f32", "pow2"), Plain("f32"),
+                     Plain("f32"))
+    given = replace(drawn, param=replace(drawn.param, recipe="given"))
+    write_strategies(tmp_path, {"given-param": given})
+    kernel = tandem.compile(graph, "given-param", path=[tmp_path], metrics=True)
+    check_metrics(kernel, graph, given,
+                  [cases.state(graph, drawn, "ordinary", size, 7) for size in (300, 1, 5000)])
 
 
 #===----------------------------------------------------------------------===#

@@ -198,8 +198,10 @@ struct LowerStoragePass
   Value buildChange(SequenceBuilder &b, Value tensor) {
     auto storage = cast<StoredType>(tensor.getType()).getStorage();
     SmallVector<Value> planes;
-    for (auto [code, plane] : llvm::zip(stored[tensor], storage.getPlanes()))
-      planes.push_back(b.bitcast(code, plane.elementType));
+    // A plane that no step writes, such as a given scale, is as it was.
+    for (auto [code, before, plane] :
+         llvm::zip(stored[tensor], loaded[tensor], storage.getPlanes()))
+      planes.push_back(code ? b.bitcast(code, plane.elementType) : before);
     SmallVector<Value> before =
         storage.getParts(b.builder, b.loc, loaded[tensor]);
     SmallVector<Value> after = storage.getParts(b.builder, b.loc, planes);
