@@ -60,29 +60,70 @@ static bool isListOfStrings(StringRef text) {
   return list.match(text);
 }
 
-std::optional<MalformedList> mlir::tandem::findMalformedList(StringRef text) {
-  if (!text.contains("linalg."))
-    return std::nullopt;
+/// Whether operands in parentheses have types that are tensors: what a list of
+/// types begins with decides, or the name of a type.
+static bool takesTensors(StringRef &text, StringRef keyword) {
+  static const llvm::Regex operands(
+      "^[^():]*\\([^():]*:[ "
+      "\t\r\n]*(tensor<|memref<|![A-Za-z0-9_$-]+[^A-Za-z0-9_$.-])");
+  text = text.ltrim();
+  if (!text.consume_front(keyword) || !operands.match(text))
+    return false;
+  text = text.drop_front(text.find(')') + 1);
+  return true;
+}
+
+/// Behind linalg.reduce or linalg.map: an operation in braces and its operands.
+static bool isReductionOfTensors(StringRef text) {
+  text = text.drop_front(std::min(text.size(), text.find('}') + 1)).ltrim();
+  return takesTensors(text, "ins") && takesTensors(text, "outs");
+}
+
+static bool isShuffleOfVectors(StringRef text) {
+  static const llvm::Regex types(
+      "^[^:\n]*:[ \t]*(vector<|![A-Za-z0-9_$-]+[^A-Za-z0-9_$.-])");
+  return types.match(text);
+}
+
+/// What an operation or an attribute expects, if it is not in `text` behind it.
+static StringRef findMissing(StringRef keyword, StringRef before,
+                             StringRef text) {
+  if (keyword.starts_with("iterator_types"))
+    return isListOfStrings(text) || !isInCustomForm(before)
+               ? ""
+               : "a list of iterators, such as [\"parallel\"]";
+  if (keyword.starts_with("vector.shuffle"))
+    return isShuffleOfVectors(text) ? "" : "two vectors";
+  if (keyword.starts_with("linalg"))
+    return isReductionOfTensors(text)
+               ? ""
+               : "an operation in braces, ins(...) and outs(...) of tensors";
+  // Behind a brace or a comma it is an attribute of a dictionary, such as the
+  // generic form's, whose parser is sound.
+  bool isInDictionary =
+      before.rtrim().ends_with("{") || before.rtrim().ends_with(",");
+  return isInDictionary || isListOfNumbers(text)
+             ? ""
+             : "a list of dimensions, such as [0, 1]";
+}
+
+std::optional<MalformedText> mlir::tandem::findMalformedText(StringRef text) {
   static const llvm::Regex keyword(
-      "(^|[^A-Za-z0-9_.$])(dimensions|permutation|iterator_types)\"?"
-      "[ \t\r\n]*=[ \t\r\n]*");
+      "(^|[^A-Za-z0-9_.$])"
+      "(((dimensions|permutation|iterator_types)\"?[ \t\r\n]*=[ \t\r\n]*)|"
+      "((linalg\\.reduce|linalg\\.map)[ \t\r\n]*\\{)|(vector\\.shuffle[ "
+      "\t]+))");
+  if (!text.contains("linalg.") && !text.contains("vector."))
+    return std::nullopt;
   std::string blank = blankComments(text);
   StringRef rest = blank;
   SmallVector<StringRef> match;
   while (keyword.match(rest, &match)) {
     StringRef before(blank.data(), match[2].begin() - blank.data());
     rest = rest.substr(match[0].end() - rest.begin());
-    size_t place = rest.begin() - blank.data();
-    if (match[2] == "iterator_types") {
-      if (!isListOfStrings(rest) && isInCustomForm(before))
-        return MalformedList{place, "iterators, such as [\"parallel\"]"};
-      continue;
-    }
-    // Behind a brace or a comma it is an attribute of a dictionary, such as
-    // the generic form's, whose parser is sound.
-    if (!before.rtrim().ends_with("{") && !before.rtrim().ends_with(",") &&
-        !isListOfNumbers(rest))
-      return MalformedList{place, "dimensions, such as [0, 1]"};
+    StringRef expected = findMissing(match[2], before, rest);
+    if (!expected.empty())
+      return MalformedText{size_t(rest.begin() - blank.data()), expected};
   }
   return std::nullopt;
 }
@@ -90,13 +131,13 @@ std::optional<MalformedList> mlir::tandem::findMalformedList(StringRef text) {
 OwningOpRef<ModuleOp> mlir::tandem::parseModule(StringRef text,
                                                 MLIRContext *context,
                                                 StringRef name) {
-  std::optional<MalformedList> list = findMalformedList(text);
-  if (!list)
+  std::optional<MalformedText> malformed = findMalformedText(text);
+  if (!malformed)
     return parseSourceString<ModuleOp>(text, context, name);
-  StringRef before = text.take_front(list->place);
+  StringRef before = text.take_front(malformed->place);
   unsigned line = before.count('\n') + 1;
   unsigned column = before.size() - (before.rfind('\n') + 1) + 1;
   emitError(FileLineColLoc::get(context, name, line, column))
-      << "expected a list of " << list->expected;
+      << "expected " << malformed->expected;
   return {};
 }

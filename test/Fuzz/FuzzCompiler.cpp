@@ -128,7 +128,7 @@ static Outcome tryText(StringRef text) {
   if (!line.consume_front(marker))
     return blame("the text does not begin with '" + marker + "'");
   // Beyond it MLIR's parser ends the process.
-  if (findMalformedList(text))
+  if (findMalformedText(text))
     return Outcome();
   auto [what, rest] = line.split(' ');
   if (what == "parse")

@@ -626,6 +626,20 @@ func.func @f(%p: tensor<?xf32> {tandem.role = #tandem.role<param "p">}) -> tenso
         tandem.compile(graph.replace("ITERATORS", iterators), "fp32")
 
 
+def test_reductions_of_numbers():
+    graph = """
+func.func @f(%h: f64 {tandem.role = #tandem.role<hyper "h">},
+             %p: tensor<?xf32> {tandem.role = #tandem.role<param "p">}) -> tensor<?xf32> {
+  %x = arith.truncf %h : f64 to f32
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %sum = linalg.reduce { arith.addf } ins(%x : f32) outs(%none : tensor<f32>) dimensions = []
+  return %p : tensor<?xf32>
+}"""
+    with pytest.raises(ValueError, match=r"6:25: expected an operation in braces, ins\(\.\.\.\) "
+                                         r"and outs\(\.\.\.\) of tensors"):
+        tandem.compile(graph, "fp32")
+
+
 def test_comments_are_no_lists():
     graph = LIST.replace("LIST", '[ 0 ] {note = "a // b"} // dimensions = [0 1]')
     arrays = {"p": np.ones(3, np.float32)}

@@ -181,7 +181,7 @@ def test_gradients_that_nobody_reads(name):
 #: Raises flag 2 where a sum in f32 is zero, as it is for lanes beyond the end.
 ZEROS = """
 !f = !tandem.stored<tensor<?xf32>, #tandem.float<FORM>>
-tandem.kernel @zeros compute(<f32, f32>) tensors [#tandem.role<param "p">]
+tandem.kernel @zeros compute(<POLICY>) tensors [#tandem.role<param "p">]
     scalars [#tandem.role<hyper "h">] prologue {
 ^bb0(%h: f64):
   %0 = arith.truncf %h : f64 to f32
@@ -198,10 +198,15 @@ tandem.kernel @zeros compute(<f32, f32>) tensors [#tandem.role<param "p">]
 }"""
 
 
-@pytest.mark.parametrize("form", ("bf16", "f16", "f32", "f8E4M3FN"))
-def test_lanes_beyond_the_end_raise_nothing(form):
-    kernels = [(tandem.compile(ZEROS.replace("FORM", form), target=chip, width=width), chip)
+@pytest.mark.parametrize("form, policy", (
+    ("bf16", "f32, f32"), ("f16", "f32, f32"), ("f32", "f32, f32"), ("f8E4M3FN", "f32, f32"),
+    ("bf16", "component, bf16"), ("f16", "component, f16")))
+def test_lanes_beyond_the_end_raise_nothing(form, policy):
+    text = ZEROS.replace("FORM", form).replace("POLICY", policy)
+    kernels = [(tandem.compile(text, target=chip, width=width), chip)
                for chip, width in (("cpu", 1), ("cpu", 8), ("cpu", 16), ("sm_80", 0), ("sm_90", 0))]
+    # The interpreter takes components once the policy is applied.
+    source = text if policy.startswith("f32") else kernels[0][0].ir
     one, minus_half = encode(form, np.array([1.0, -0.5], np.float32))
     for size in (1, 5, 8, 31, 300):
         for place in (None, 0, size - 1):
@@ -210,7 +215,7 @@ def test_lanes_beyond_the_end_raise_nothing(form):
                 ones[place] = minus_half
             for h in (0.0, 0.5):
                 want = {"p": ones.copy()}
-                flags = tandem.interpret(ZEROS.replace("FORM", form), None, want, {"h": h})
+                flags = tandem.interpret(source, None, want, {"h": h})
                 assert flags == (4 if place is not None and h else 0)
                 for kernel, chip in kernels:
                     got = {"p": aligned_copy(ones)}

@@ -18,23 +18,23 @@
 
 namespace mlir::tandem {
 
-/// A list that MLIR 22.1's own parser crashes on.
-struct MalformedList {
-  /// Where its text begins.
+/// What MLIR 22.1's own parser crashes on.
+struct MalformedText {
   size_t place;
   /// What is expected there.
   StringRef expected;
 };
 
-/// Finds the first malformed list of a text: what is no list of numbers, such
-/// as `[1 0]`, where linalg.reduce, linalg.broadcast or linalg.transpose takes
-/// one (the parser follows a null pointer behind its error), and what is no
-/// list of strings for the iterators of linalg.generic (it takes any attribute
-/// for a string).
-std::optional<MalformedList> findMalformedList(StringRef text);
+/// Finds the first of what crashes MLIR's parser in a text, as far as it shows
+/// without types: lists that are none for linalg.reduce, linalg.broadcast and
+/// linalg.transpose, such as `[1 0]` (the parser follows a null pointer behind
+/// its error), iterators of linalg.generic that are no strings, and operands of
+/// linalg.reduce, linalg.map and vector.shuffle that are no tensors or vectors
+/// (it takes each for what it expects).
+std::optional<MalformedText> findMalformedText(StringRef text);
 
-/// Parses a module as mlir::parseSourceString does, but for such a list, which
-/// is an error. Diagnostics are the context's; null after one.
+/// Parses a module as mlir::parseSourceString does, but for malformed text,
+/// which is an error. Diagnostics are the context's; null after one.
 OwningOpRef<ModuleOp> parseModule(StringRef text, MLIRContext *context,
                                   StringRef name);
 

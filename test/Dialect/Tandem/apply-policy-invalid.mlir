@@ -63,3 +63,18 @@ tandem.kernel @named_among_planes compute(<component, bf16>) tensors [#p] scalar
   tandem.store_plane %2, %p[0] : bf16, !plain
   tandem.yield
 }
+
+// -----
+
+#p = #tandem.role<param "p">
+!plain = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+
+tandem.kernel @part_of_a_phase compute(<component, bf16>) reductions(1) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !plain):
+  %0 = tandem.load %p : !plain -> f32
+  // expected-error @+1 {{cannot stand before -tandem-apply-policy}}
+  tandem.partial sum %0[0] over tensor : f32
+  tandem.yield
+}

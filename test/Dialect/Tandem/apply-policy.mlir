@@ -168,3 +168,24 @@ tandem.kernel @literal_factor compute(<component, bf16>) tensors [#p] scalars []
   tandem.store %1, %p : f32, !pair
   tandem.yield
 }
+
+// A flag is raised by a condition on components, a metric is a sum in f64.
+// CHECK-LABEL: tandem.kernel @reported
+// CHECK:         %[[VALUE:.+]] = tandem.load %{{.+}} -> bf16
+// CHECK:         %[[REAL:.+]] = arith.extf %[[VALUE]] : bf16 to f32
+// CHECK:         %[[IS_ZERO:.+]] = arith.cmpf oeq, %[[REAL]], %{{.+}} : f32
+// CHECK:         tandem.raise %[[IS_ZERO]][2] : i1
+// CHECK:         %[[WIDE:.+]] = arith.extf %[[VALUE]] : bf16 to f64
+// CHECK:         tandem.metric %[[WIDE]][0] : f64
+tandem.kernel @reported compute(<component, bf16>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !bf16):
+  %0 = tandem.load %p : !bf16 -> f32
+  %zero = arith.constant 0.0 : f32
+  %1 = arith.cmpf oeq, %0, %zero : f32
+  tandem.raise %1[2] : i1
+  %2 = arith.extf %0 : f32 to f64
+  tandem.metric %2[0] : f64
+  tandem.yield
+}

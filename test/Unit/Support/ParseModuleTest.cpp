@@ -16,8 +16,8 @@
 using namespace mlir::tandem;
 
 static std::optional<size_t> find(const std::string &text) {
-  std::optional<MalformedList> list = findMalformedList("linalg." + text);
-  return list ? std::optional<size_t>(list->place) : std::nullopt;
+  std::optional<MalformedText> malformed = findMalformedText("linalg." + text);
+  return malformed ? std::optional<size_t>(malformed->place) : std::nullopt;
 }
 
 TEST(ParseModuleTest, Lists) {
@@ -46,6 +46,27 @@ TEST(ParseModuleTest, Iterators) {
   }
 }
 
+TEST(ParseModuleTest, Operands) {
+  std::string in = "ins(%a : tensor<?xf32>)", out = "outs(%b : tensor<f32>)";
+  for (std::string name : {"reduce", "map"}) {
+    EXPECT_FALSE(find(name + " { arith.addf } " + in + "\n " + out));
+    EXPECT_FALSE(find(name + "{ arith.addf } ins(%a, %b : !a, !a)" + out));
+    EXPECT_FALSE(find(name + " " + in + out));
+    EXPECT_FALSE(find(name + "\"(%a) ({}) : (f32) -> f32"));
+    for (const std::string &rest :
+         {"ins(%a : f32)" + out, in + "outs(%a : f32)", in, out,
+          std::string("dimensions = [1]"), "ins()" + out,
+          "ins(%a : !tandem.stored<f32>)" + out})
+      EXPECT_EQ(find(name + " { arith.addf } " + rest), 9 + name.size())
+          << rest;
+  }
+  EXPECT_FALSE(
+      find("\nvector.shuffle %a, %b [0] : vector<2xf32>, vector<2xf32>"));
+  EXPECT_FALSE(find("\nvector.shuffle %a, %b [0] : !v, !v"));
+  for (const char *types : {": f32, f32", "", ": !tandem.stored<f32>, f32"})
+    EXPECT_EQ(find("\nvector.shuffle %a, %b [0] " + std::string(types)), 23u);
+}
+
 TEST(ParseModuleTest, Places) {
   EXPECT_EQ(find(" dimensions = [0] permutation = [1 0]"), 39u);
   EXPECT_EQ(find(" // dimensions = [1 0]\n dimensions = [0]"), std::nullopt);
@@ -55,5 +76,5 @@ TEST(ParseModuleTest, Places) {
   EXPECT_EQ(find("x <{permutation = array<i64>}>"), std::nullopt);
   EXPECT_EQ(find("x {a,\n dimensions = x}"), std::nullopt);
   EXPECT_EQ(find("x {a} dimensions = x"), 26u);
-  EXPECT_EQ(findMalformedList("dimensions = x"), std::nullopt);
+  EXPECT_EQ(findMalformedText("dimensions = x"), std::nullopt);
 }

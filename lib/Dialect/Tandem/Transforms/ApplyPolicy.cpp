@@ -125,10 +125,12 @@ LogicalResult ComponentPolicy::convert(Operation *op) {
     return convertUpdate(op, ema.getFactor(), ema.getAddend());
   if (auto decay = dyn_cast<DecayOp>(op))
     return convertUpdate(op, decay.getFactor(), {});
-  if (isa<DescentOp>(op)) {
+  if (isa<DescentOp, SaturationOp, MetricOp, RaiseOp>(op)) {
     builder.clone(*op, mapping);
     return success();
   }
+  if (op->getNumResults() == 0)
+    return op->emitError("cannot stand before -tandem-apply-policy");
   if (convertScalar(op))
     return success();
   return convertArithmetic(op);
