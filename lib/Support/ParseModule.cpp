@@ -60,28 +60,38 @@ static bool isListOfStrings(StringRef text) {
   return list.match(text);
 }
 
-/// Whether operands in parentheses have types that are tensors: what a list of
-/// types begins with decides, or the name of a type.
-static bool takesTensors(StringRef &text, StringRef keyword) {
-  static const llvm::Regex operands(
-      "^[^():]*\\([^():]*:[ "
-      "\t\r\n]*(tensor<|memref<|![A-Za-z0-9_$-]+[^A-Za-z0-9_$.-])");
-  text = text.ltrim();
-  if (!text.consume_front(keyword) || !operands.match(text))
-    return false;
-  text = text.drop_front(text.find(')') + 1);
-  return true;
+/// What follows the brace that closes an open one.
+static StringRef skipBraces(StringRef text) {
+  for (unsigned open = 1; open && !text.empty(); text = text.drop_front())
+    open += text.front() == '{' ? 1 : text.front() == '}' ? -1 : 0;
+  return text;
 }
 
-/// Behind linalg.reduce or linalg.map: an operation in braces and its operands.
+/// Whether behind linalg.reduce or linalg.map and its operation there are
+/// operands, and all have types that are tensors: what a list of types begins
+/// with decides, or the name of a type.
 static bool isReductionOfTensors(StringRef text) {
-  text = text.drop_front(std::min(text.size(), text.find('}') + 1)).ltrim();
-  return takesTensors(text, "ins") && takesTensors(text, "outs");
+  static const llvm::Regex operands(
+      "(^|[^A-Za-z0-9_])(ins|outs)[ \t\r\n]*\\([^():]*:?[ \t\r\n]*");
+  static const llvm::Regex types(
+      "^(tensor<|memref<|![A-Za-z0-9_$-]+[^A-Za-z0-9_$.-])");
+  text = skipBraces(text);
+  text =
+      text.take_front(std::min(text.find("dimensions"), text.find("linalg.")));
+  bool hasOperands = false;
+  SmallVector<StringRef> match;
+  while (operands.match(text, &match)) {
+    text = text.substr(match[0].end() - text.begin());
+    if (!types.match(text))
+      return false;
+    hasOperands = true;
+  }
+  return hasOperands;
 }
 
 static bool isShuffleOfVectors(StringRef text) {
   static const llvm::Regex types(
-      "^[^:\n]*:[ \t]*(vector<|![A-Za-z0-9_$-]+[^A-Za-z0-9_$.-])");
+      "^[^:]*:[ \t\r\n]*(vector<|![A-Za-z0-9_$-]+[^A-Za-z0-9_$.-])");
   return types.match(text);
 }
 

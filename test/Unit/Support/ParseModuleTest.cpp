@@ -51,10 +51,12 @@ TEST(ParseModuleTest, Operands) {
   for (std::string name : {"reduce", "map"}) {
     EXPECT_FALSE(find(name + " { arith.addf } " + in + "\n " + out));
     EXPECT_FALSE(find(name + "{ arith.addf } ins(%a, %b : !a, !a)" + out));
+    EXPECT_FALSE(find(name + " { arith.addf {a = {}} } {b = 1} " + in + out));
+    EXPECT_FALSE(find(name + " { arith.addf } <{c}> " + out));
     EXPECT_FALSE(find(name + " " + in + out));
     EXPECT_FALSE(find(name + "\"(%a) ({}) : (f32) -> f32"));
     for (const std::string &rest :
-         {"ins(%a : f32)" + out, in + "outs(%a : f32)", in, out,
+         {"ins(%a : f32)" + out, in + "outs(%a : f32)",
           std::string("dimensions = [1]"), "ins()" + out,
           "ins(%a : !tandem.stored<f32>)" + out})
       EXPECT_EQ(find(name + " { arith.addf } " + rest), 9 + name.size())
