@@ -107,7 +107,8 @@ struct LowerStoragePass
     }
     for (auto op :
          llvm::make_early_inc_range(kernel.getBodyBlock().getOps<DescentOp>()))
-      lowerDescent(op);
+      if (failed(lowerDescent(op)))
+        return failure();
     for (auto op : llvm::make_early_inc_range(
              kernel.getBodyBlock().getOps<SaturationOp>()))
       if (failed(lowerSaturation(op)))
@@ -213,7 +214,10 @@ struct LowerStoragePass
     return change;
   }
 
-  void lowerDescent(DescentOp op) {
+  LogicalResult lowerDescent(DescentOp op) {
+    if (!loaded.contains(op.getTensor()) || !stored.contains(op.getTensor()))
+      return op.emitOpError("measures the change between a tandem.load and a "
+                            "tandem.store of its tensor, which has not both");
     OpBuilder builder(op);
     SequenceBuilder b(builder, op.getLoc());
     Value intended = op.getIntended();
@@ -229,6 +233,7 @@ struct LowerStoragePass
     for (auto [sum, value] : llvm::zip(measured, values))
       sum = sum ? b.add(sum, value) : value;
     op.erase();
+    return success();
   }
 
   LogicalResult lowerSaturation(SaturationOp op) {
