@@ -189,3 +189,16 @@ tandem.kernel @reported compute(<component, bf16>) tensors [#p] scalars [] prolo
   tandem.metric %2[0] : f64
   tandem.yield
 }
+
+// A maximum of bits is one of integers.
+// CHECK-LABEL: tandem.kernel @bits
+// CHECK:         tandem.reduce max %{{.+}} group(256) : i32
+tandem.kernel @bits compute(<component, bf16>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
+^bb0(%s: i64):
+  %0 = arith.trunci %s : i64 to i32
+  tandem.yield %0 : i32
+} body {
+^bb0(%p: !bf16, %s: i32):
+  %0 = tandem.reduce max %s group(256) : i32
+  tandem.yield
+}

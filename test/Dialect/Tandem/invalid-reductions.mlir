@@ -103,6 +103,18 @@ func.func @partial_c2(%x: i32) {
 
 // -----
 
+tandem.kernel @partial_c3 compute(<f32, f32>) reductions(1) matrix tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %0 = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
+  // expected-error @+1 {{'tandem.partial' op over tensor of a matrix's elements; reduce its rows first}}
+  tandem.partial sum %0[0] over tensor : f32
+  tandem.yield
+}
+
+// -----
+
 tandem.kernel @kernel_c7_partial compute(<f32, f32>) reductions(1)
     tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield

@@ -251,3 +251,20 @@ tandem.kernel @launches compute(<f32, f32>) matrix tensors [#tandem.role<param "
   tandem.store_plane %new, %p[0] : f32, !m
   tandem.yield
 }
+
+// -----
+
+!m = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32>>
+#p = #tandem.role<param "p">
+
+tandem.kernel @row_in_tensor compute(<f32, f32>) matrix tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !m):
+  %x = tandem.load_plane %p[0] : !m -> i8
+  %y = arith.extui %x : i8 to i32
+  // expected-error @+1 {{differs between the elements of a tensor, but an entry that all of them share is made of it}}
+  %0 = tandem.reduce max %y over row : i32
+  tandem.store_plane %0, %p[1] : i32, !m
+  tandem.yield
+}

@@ -615,6 +615,15 @@ LogicalResult PartialOp::verify() {
   if (getScope() == Scope::group)
     return emitOpError("ends with the launch; a group's reduction is a "
                        "tandem.reduce");
+  // (C3)
+  auto kernel = getOperation()->getParentOfType<KernelOp>();
+  bool isOfMatrix =
+      kernel && kernel.getMatrix() && kernel.getPer() == Granularity::element;
+  if (kernel && isOfMatrix != isWithinMatrix(getScope()))
+    return emitOpError("over ")
+           << stringifyScope(getScope())
+           << (isOfMatrix ? " of a matrix's elements; reduce its rows first"
+                          : " outside of a matrix's elements");
   return verifyReduced(*this, getKind(), getValue().getType(), getScope());
 }
 

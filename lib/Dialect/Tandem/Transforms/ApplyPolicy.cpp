@@ -146,7 +146,8 @@ bool ComponentPolicy::convertScalar(Operation *op) {
                   });
   if (!isScalar)
     return false;
-  if (auto reduce = dyn_cast<ReduceOp>(op)) {
+  auto reduce = dyn_cast<ReduceOp>(op);
+  if (reduce && isa<FloatType>(reduce.getValue().getType())) {
     Value value =
         leading(mapping.lookupOrDefault(reduce.getValue()), op->getLoc());
     Value wide = arith(op).convert(value, builder.getF32Type());

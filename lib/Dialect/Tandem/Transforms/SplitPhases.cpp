@@ -58,6 +58,14 @@ unsigned getVariation(KernelOp kernel, Value tensor, const Plane &plane) {
                                       : byElement;
 }
 
+/// That of a reduction's results.
+unsigned getVariation(Scope scope) {
+  return scope == Scope::row      ? byRow
+         : scope == Scope::column ? byColumn
+         : scope == Scope::block  ? byBlock
+                                  : none;
+}
+
 /// Finds along which axes the values of a body differ.
 class Variations {
 public:
@@ -76,10 +84,9 @@ private:
     if (auto bits = dyn_cast<RandomBitsOp>(op))
       return getVariation(kernel, bits.getTensor(), Plane());
     if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.endsPhase())
-      return reduce.getScope() == Scope::row      ? byRow
-             : reduce.getScope() == Scope::column ? byColumn
-             : reduce.getScope() == Scope::block  ? byBlock
-                                                  : none;
+      return getVariation(reduce.getScope());
+    if (auto total = dyn_cast<LoadTotalOp>(op))
+      return getVariation(total.getScope());
     unsigned joined = none;
     for (Value operand : op.getOperands())
       joined |= of(operand);
@@ -292,7 +299,7 @@ public:
     keepOnly(part, isWanted);
     Variations variations(part);
     for (Operation &op : part.getBodyBlock())
-      if (isa<LoadPlaneOp, RandomBitsOp>(op) &&
+      if (isa<LoadPlaneOp, RandomBitsOp, LoadTotalOp>(op) &&
           (variations.of(&op) & ~shared)) {
         op.emitOpError("differs between the elements of a ")
             << (per == Granularity::element ? "tensor"

@@ -635,12 +635,11 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
 def Tandem_PartialOp : Tandem_Op<"partial", [MemoryEffects<[MemWrite]>]> {
   let summary = "this element's part of a reduction that ends with the launch";
   let description = [{
-    What `-tandem-split-phases` makes of a `tandem.reduce` over a tensor or a
-    model in the kernel of its phase. The reductions of all phases are numbered
-    together.
+    What `-tandem-split-phases` makes of a `tandem.reduce` that is not over a group in the
+    kernel of its phase. The reductions of all phases are numbered together.
 
     Constraints: (C1) a sum is of f32 and over no block, a maximum or minimum of i32; (C2)
-    the scope is no group.
+    the scope is no group; (C3) it is a row, column or block in a matrix's elements alone.
 
     Example:
 
