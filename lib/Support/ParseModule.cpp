@@ -67,14 +67,23 @@ static StringRef skipBraces(StringRef text) {
   return text;
 }
 
+/// Whether a type comes next that begins as one of some do, or the name that
+/// the text before gives to one.
+static bool isType(StringRef text, StringRef before, StringRef beginnings) {
+  if (!text.starts_with("!"))
+    return llvm::Regex("^(" + beginnings.str() + ")<").match(text);
+  StringRef name = text.take_until(
+      [](char c) { return StringRef(" \t\r\n,)=").contains(c); });
+  return llvm::Regex("(^|\n)[ \t]*" + llvm::Regex::escape(name) +
+                     "[ \t\r\n]*=" + "[ \t\r\n]*(" + beginnings.str() + ")<")
+      .match(before);
+}
+
 /// Whether behind linalg.reduce or linalg.map and its operation there are
-/// operands, and all have types that are tensors: what a list of types begins
-/// with decides, or the name of a type.
-static bool isReductionOfTensors(StringRef text) {
+/// operands, and the first types of both lists are tensors.
+static bool isReductionOfTensors(StringRef text, StringRef before) {
   static const llvm::Regex operands(
       "(^|[^A-Za-z0-9_])(ins|outs)[ \t\r\n]*\\([^():]*:?[ \t\r\n]*");
-  static const llvm::Regex types(
-      "^(tensor<|memref<|![A-Za-z0-9_$-]+[^A-Za-z0-9_$.-])");
   text = skipBraces(text);
   text =
       text.take_front(std::min(text.find("dimensions"), text.find("linalg.")));
@@ -82,17 +91,18 @@ static bool isReductionOfTensors(StringRef text) {
   SmallVector<StringRef> match;
   while (operands.match(text, &match)) {
     text = text.substr(match[0].end() - text.begin());
-    if (!types.match(text))
+    if (!isType(text, before, "tensor|memref"))
       return false;
     hasOperands = true;
   }
   return hasOperands;
 }
 
-static bool isShuffleOfVectors(StringRef text) {
-  static const llvm::Regex types(
-      "^[^:]*:[ \t\r\n]*(vector<|![A-Za-z0-9_$-]+[^A-Za-z0-9_$.-])");
-  return types.match(text);
+static bool isShuffleOfVectors(StringRef text, StringRef before) {
+  static const llvm::Regex operands("^[^:]*:[ \t\r\n]*");
+  SmallVector<StringRef> match;
+  return operands.match(text, &match) &&
+         isType(text.drop_front(match[0].size()), before, "vector");
 }
 
 /// What an operation or an attribute expects, if it is not in `text` behind it.
@@ -103,9 +113,9 @@ static StringRef findMissing(StringRef keyword, StringRef before,
                ? ""
                : "a list of iterators, such as [\"parallel\"]";
   if (keyword.starts_with("vector.shuffle"))
-    return isShuffleOfVectors(text) ? "" : "two vectors";
+    return isShuffleOfVectors(text, before) ? "" : "two vectors";
   if (keyword.starts_with("linalg"))
-    return isReductionOfTensors(text)
+    return isReductionOfTensors(text, before)
                ? ""
                : "an operation in braces, ins(...) and outs(...) of tensors";
   // Behind a brace or a comma it is an attribute of a dictionary, such as the

@@ -35,7 +35,24 @@ static size_t getWordSize(StringRef text) {
   return size;
 }
 
+/// Where the words of an attribute with parameters end that begins at a place,
+/// such as #tandem.float<bf16>; the place if none does.
+static size_t getAttributeEnd(const std::vector<std::string> &words,
+                              size_t place) {
+  if (words[place][0] != '#' || place + 1 == words.size() ||
+      words[place + 1] != "<")
+    return place;
+  unsigned depth = 0;
+  for (size_t end = place + 1; end < words.size(); ++end) {
+    depth += words[end] == "<" ? 1 : words[end] == ">" ? -1 : 0;
+    if (depth == 0)
+      return end + 1;
+  }
+  return place;
+}
+
 TextMutator::TextMutator(std::vector<std::string> sources) {
+  std::set<Words> allAttributes;
   std::set<std::string> all;
   for (StringRef text : sources) {
     Words &words = texts.emplace_back();
@@ -44,7 +61,11 @@ TextMutator::TextMutator(std::vector<std::string> sources) {
       text = text.drop_front(words.back().size());
     }
     all.insert(words.begin(), words.end());
+    for (size_t place = 0; place < words.size(); ++place)
+      if (size_t end = getAttributeEnd(words, place); end != place)
+        allAttributes.emplace(words.begin() + place, words.begin() + end);
   }
+  attributes.assign(allAttributes.begin(), allAttributes.end());
   dictionary.assign(all.begin(), all.end());
 }
 
@@ -69,11 +90,47 @@ std::string TextMutator::makeWord(StringRef old, Random &random) const {
   llvm_unreachable("the last word is taken as it is");
 }
 
+TextMutator::Words TextMutator::makeAttribute(StringRef old,
+                                              Random &random) const {
+  StringRef dialect = old.take_front(old.find('.'));
+  for (int i = 0; i < 64; ++i) {
+    const Words &attribute = random.choose(attributes);
+    if (StringRef(attribute[0]).starts_with(dialect))
+      return attribute;
+  }
+  return {old.str()};
+}
+
+/// Puts words in place of others wherever they stand.
+static void replaceAll(std::vector<std::string> &words,
+                       const std::vector<std::string> &old,
+                       const std::vector<std::string> &replacement) {
+  std::vector<std::string> result;
+  for (size_t i = 0; i < words.size();) {
+    bool isOld = i + old.size() <= words.size() &&
+                 std::equal(old.begin(), old.end(), words.begin() + i);
+    if (isOld)
+      result.insert(result.end(), replacement.begin(), replacement.end());
+    else
+      result.push_back(words[i]);
+    i += isOld ? old.size() : 1;
+  }
+  words = std::move(result);
+}
+
+static void eraseLine(std::vector<std::string> &words, size_t place) {
+  auto endsLine = [](StringRef word) { return word.contains('\n'); };
+  auto end = std::find_if(words.begin() + place, words.end(), endsLine);
+  auto begin = std::find_if(std::make_reverse_iterator(words.begin() + place),
+                            words.rend(), endsLine);
+  words.erase(begin.base(), end);
+}
+
 void TextMutator::change(Words &words, Random &random) const {
   size_t place = random.below(words.size());
   size_t end = std::min(words.size(), place + 1 + random.below(12));
   auto begin = words.begin();
-  switch (random.below(8)) {
+  switch (random.below(12)) {
   case 0:
     words.erase(begin + place);
     return;
@@ -95,6 +152,22 @@ void TextMutator::change(Words &words, Random &random) const {
     words.insert(begin + place, other.begin() + from, other.begin() + to);
     return;
   }
+  case 5: {
+    // The next attribute of the text.
+    while (place < words.size() && getAttributeEnd(words, place) == place)
+      ++place;
+    if (place == words.size())
+      return;
+    Words old(begin + place, begin + getAttributeEnd(words, place));
+    replaceAll(words, old, makeAttribute(old[0], random));
+    return;
+  }
+  case 6:
+    replaceAll(words, {words[place]}, {makeWord(words[place], random)});
+    return;
+  case 7:
+    eraseLine(words, place);
+    return;
   default:
     words[place] = makeWord(words[place], random);
   }

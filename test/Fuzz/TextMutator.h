@@ -36,8 +36,9 @@ private:
   std::mt19937_64 engine;
 };
 
-/// Changes texts word by word. Words come from all the texts, so that a change
-/// often has a meaning.
+/// Changes texts word by word, line by line, or one word or attribute wherever
+/// it stands, such as a storage. Words and attributes come from all the texts,
+/// so that a change often has a meaning.
 class TextMutator {
 public:
   explicit TextMutator(std::vector<std::string> texts);
@@ -50,10 +51,12 @@ private:
 
   void change(Words &words, Random &random) const;
   std::string makeWord(llvm::StringRef old, Random &random) const;
+  Words makeAttribute(llvm::StringRef old, Random &random) const;
 
   std::vector<Words> texts;
-  /// Every word of the texts, once.
+  /// Every word of the texts, once, and every attribute.
   Words dictionary;
+  std::vector<Words> attributes;
 };
 
 } // namespace mlir::tandem::fuzz

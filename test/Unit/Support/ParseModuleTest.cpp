@@ -50,7 +50,8 @@ TEST(ParseModuleTest, Operands) {
   std::string in = "ins(%a : tensor<?xf32>)", out = "outs(%b : tensor<f32>)";
   for (std::string name : {"reduce", "map"}) {
     EXPECT_FALSE(find(name + " { arith.addf } " + in + "\n " + out));
-    EXPECT_FALSE(find(name + "{ arith.addf } ins(%a, %b : !a, !a)" + out));
+    EXPECT_FALSE(findMalformedText("!a = tensor<?xf32>\nlinalg." + name +
+                                   "{ arith.addf } ins(%a : !a)" + out));
     EXPECT_FALSE(find(name + " { arith.addf {a = {}} } {b = 1} " + in + out));
     EXPECT_FALSE(find(name + " { arith.addf } <{c}> " + out));
     EXPECT_FALSE(find(name + " " + in + out));
@@ -58,14 +59,15 @@ TEST(ParseModuleTest, Operands) {
     for (const std::string &rest :
          {"ins(%a : f32)" + out, in + "outs(%a : f32)",
           std::string("dimensions = [1]"), "ins()" + out,
-          "ins(%a : !tandem.stored<f32>)" + out})
+          "ins(%a : !tandem.stored<f32>)" + out, "ins(%a : !a)" + out})
       EXPECT_EQ(find(name + " { arith.addf } " + rest), 9 + name.size())
           << rest;
   }
   EXPECT_FALSE(
       find("\nvector.shuffle %a, %b [0] : vector<2xf32>, vector<2xf32>"));
-  EXPECT_FALSE(find("\nvector.shuffle %a, %b [0] : !v, !v"));
-  for (const char *types : {": f32, f32", "", ": !tandem.stored<f32>, f32"})
+  EXPECT_FALSE(find("\n!v=vector<2xf32>\nvector.shuffle %a, %b [0] : !v, !v"));
+  for (const char *types :
+       {": f32, f32", "", ": !tandem.stored<f32>, f32", ": !v, !v"})
     EXPECT_EQ(find("\nvector.shuffle %a, %b [0] " + std::string(types)), 23u);
 }
 
