@@ -93,7 +93,8 @@ std::string TextMutator::makeWord(StringRef old, Random &random) const {
 TextMutator::Words TextMutator::makeAttribute(StringRef old,
                                               Random &random) const {
   StringRef dialect = old.take_front(old.find('.'));
-  for (int i = 0; i < 64; ++i) {
+  // There are none where the one to change came about by changes.
+  for (int i = 0; i < 64 && !attributes.empty(); ++i) {
     const Words &attribute = random.choose(attributes);
     if (StringRef(attribute[0]).starts_with(dialect))
       return attribute;
