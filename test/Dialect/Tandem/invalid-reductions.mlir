@@ -115,6 +115,18 @@ tandem.kernel @partial_c3 compute(<f32, f32>) reductions(1) matrix tensors [#tan
 
 // -----
 
+tandem.kernel @partial_c3_of_rows compute(<f32, f32>) part(early) reductions(1) matrix per(row) tensors [#tandem.role<param "p">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  %0 = arith.constant 1.0 : f32
+  // expected-error @+1 {{'tandem.partial' op over row outside of a matrix's elements}}
+  tandem.partial sum %0[0] over row : f32
+  tandem.yield
+}
+
+// -----
+
 tandem.kernel @kernel_c7_partial compute(<f32, f32>) reductions(1)
     tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
