@@ -28,13 +28,11 @@ namespace fs = std::filesystem;
 
 namespace {
 /// The count kernel's code, to be changed by a test.
-class CUDACode : public testing::Test {
+class StandInCode : public testing::Test {
 protected:
-  CUDACode() : desc(countDesc()), fake(desc) {}
+  StandInCode() : desc(countDesc()), fake(desc) {}
 
   void SetUp() override {
-    if (!isFakeDriver())
-      GTEST_SKIP() << "the kernels of this test are functions of this process";
     device = std::make_unique<OpenDevice>(TDM_DEVICE_CUDA);
   }
 
@@ -58,7 +56,7 @@ protected:
   }
 
   tdm_kernel_desc desc;
-  FakeCode fake;
+  TestCode fake;
   std::unique_ptr<OpenDevice> device;
 };
 } // namespace
@@ -68,7 +66,7 @@ protected:
 //===----------------------------------------------------------------------===//
 
 /// Each of the images is bad in a way that tells which one was taken.
-TEST_F(CUDACode, TheBestImageForTheDevice) {
+TEST_F(StandInCode, TheBestImageForTheDevice) {
   struct Candidate {
     tdm_image_kind kind;
     const char *target;
@@ -106,7 +104,7 @@ TEST_F(CUDACode, TheBestImageForTheDevice) {
   }
 }
 
-TEST_F(CUDACode, MachineCodeOfTheSameGeneration) {
+TEST_F(StandInCode, MachineCodeOfTheSameGeneration) {
   device.reset();
   fakecuda::setDevices(1, 89);
   device = std::make_unique<OpenDevice>(TDM_DEVICE_CUDA);
@@ -119,7 +117,7 @@ TEST_F(CUDACode, MachineCodeOfTheSameGeneration) {
   EXPECT_EQ(create(), TDM_OK) << tdm_last_error();
 }
 
-TEST_F(CUDACode, Descriptions) {
+TEST_F(StandInCode, Descriptions) {
   tdm_cuda_code whole = fake.code;
   auto expect = [&](const std::string &message) {
     expectRefused(TDM_INVALID_ARGUMENT, message);
@@ -165,27 +163,27 @@ TEST_F(CUDACode, Descriptions) {
                 "device or an earlier one");
 }
 
-TEST_F(CUDACode, ThePrologueIsNeededForScalars) {
+TEST_F(StandInCode, ThePrologueIsNeededForScalars) {
   desc.num_scalars = 1;
   expectRefused(TDM_INVALID_ARGUMENT, "prologue is NULL but num_scalars is 1; "
                                       "name the compiled prologue");
 }
 
-TEST_F(CUDACode, ABlockMustFit) {
+TEST_F(StandInCode, ABlockMustFit) {
   size_t limit = fake.ptx.find("256");
   fake.ptx.replace(limit, 3, "128");
   expectRefused(TDM_UNAVAILABLE, "function 'tandem_count' allows blocks of 128 "
                                  "threads on this device, but takes 256");
 }
 
-TEST_F(CUDACode, WhatTheDriverSaysOfPTX) {
+TEST_F(StandInCode, WhatTheDriverSaysOfPTX) {
   fake.ptx[0] = '?';
   expectFailure(create(), TDM_DEVICE_ERROR,
                 "kernel 'count': the driver cannot compile its PTX: line 1; "
                 "fatal: there is no .version");
 }
 
-TEST_F(CUDACode, Arguments) {
+TEST_F(StandInCode, Arguments) {
   OpenDevice cpu;
   tdm_kernel *kernel = nullptr;
   auto call = [&](tdm_device *device, tdm_kernel_desc *desc,
@@ -212,10 +210,10 @@ TEST_F(CUDACode, Arguments) {
 
 namespace {
 /// A directory for machine code, which does not exist yet.
-class CUDACache : public CUDACode {
+class StandInCache : public StandInCode {
 protected:
   void SetUp() override {
-    CUDACode::SetUp();
+    StandInCode::SetUp();
     std::string name = testing::TempDir() + "tandem-cache-XXXXXX";
     root = mkdtemp(name.data());
     directory = root / "a" / "b";
@@ -224,7 +222,7 @@ protected:
   void TearDown() override {
     setenv("TANDEM_CACHE_DIR", "", 1);
     fs::remove_all(root);
-    CUDACode::TearDown();
+    StandInCode::TearDown();
   }
 
   /// Whether the driver compiles when the kernel is created.
@@ -253,7 +251,7 @@ protected:
 };
 } // namespace
 
-TEST_F(CUDACache, CodeIsCompiledOnce) {
+TEST_F(StandInCache, CodeIsCompiledOnce) {
   EXPECT_TRUE(compiles());
   EXPECT_FALSE(compiles());
   struct stat status;
@@ -263,7 +261,7 @@ TEST_F(CUDACache, CodeIsCompiledOnce) {
   EXPECT_EQ(status.st_mode & 0777, 0600u);
 }
 
-TEST_F(CUDACache, OtherCodeAndOtherDevicesHaveTheirOwn) {
+TEST_F(StandInCache, OtherCodeAndOtherDevicesHaveTheirOwn) {
   EXPECT_TRUE(compiles());
   fake.ptx += "//";
   fake.images[0].data = fake.ptx.data();
@@ -276,7 +274,7 @@ TEST_F(CUDACache, OtherCodeAndOtherDevicesHaveTheirOwn) {
   EXPECT_FALSE(compiles());
 }
 
-TEST_F(CUDACache, DamagedFilesAreMadeAgain) {
+TEST_F(StandInCache, DamagedFilesAreMadeAgain) {
   EXPECT_TRUE(compiles());
   std::string good = read();
   std::vector<std::string> damaged = {
@@ -292,7 +290,7 @@ TEST_F(CUDACache, DamagedFilesAreMadeAgain) {
   }
 }
 
-TEST_F(CUDACache, FilesOfOtherCodeAreNotTaken) {
+TEST_F(StandInCache, FilesOfOtherCodeAreNotTaken) {
   EXPECT_TRUE(compiles());
   std::string first = read();
   fs::remove(onlyFile());
@@ -304,7 +302,7 @@ TEST_F(CUDACache, FilesOfOtherCodeAreNotTaken) {
   EXPECT_TRUE(compiles());
 }
 
-TEST_F(CUDACache, WhatOthersCanWriteIsNotUsed) {
+TEST_F(StandInCache, WhatOthersCanWriteIsNotUsed) {
   EXPECT_TRUE(compiles());
   fs::path file = onlyFile();
   fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
@@ -320,7 +318,7 @@ TEST_F(CUDACache, WhatOthersCanWriteIsNotUsed) {
   EXPECT_TRUE(compiles()) << "links are not followed";
 }
 
-TEST_F(CUDACache, ADirectoryThatCannotBeMadeIsNoError) {
+TEST_F(StandInCache, ADirectoryThatCannotBeMadeIsNoError) {
   std::ofstream(root / "a") << "a file";
   EXPECT_TRUE(compiles());
   EXPECT_TRUE(compiles());

@@ -33,14 +33,54 @@ int &State::captureMode() {
   return mode;
 }
 
-void State::checkCapture(const char *name) {
-  constexpr int relaxed = 2;
-  bool isCapturing =
-      std::any_of(streams.begin(), streams.end(), [](const auto &stream) {
-        return stream.second->isCapturing;
-      });
-  if (isCapturing && captureMode() != relaxed)
-    violate(std::string(name) + " while a stream is captured");
+//===----------------------------------------------------------------------===//
+// Captures
+//===----------------------------------------------------------------------===//
+
+int State::invalidate(StreamState &stream, const char *name, int result) {
+  stream.capture = captureInvalidated;
+  stream.invalidatedBy = name;
+  return result;
+}
+
+/// Whether the capture of \p stream prohibits unsafe calls of this thread.
+static bool prohibitsUnsafe(const StreamState &stream) {
+  if (stream.capture != captureActive)
+    return false;
+  bool isOwn = stream.capturingThread == std::this_thread::get_id();
+  switch (State::captureMode()) {
+  case captureGlobal:
+    return isOwn ? stream.captureMode != captureRelaxed
+                 : stream.captureMode == captureGlobal;
+  case captureThreadLocal:
+    return isOwn && stream.captureMode != captureRelaxed;
+  default:
+    return false;
+  }
+}
+
+int State::checkUnsafe(const char *name) {
+  int result = success;
+  for (auto &[handle, stream] : streams)
+    if (prohibitsUnsafe(*stream))
+      result = invalidate(*stream, name, errorCaptureUnsupported);
+  return result;
+}
+
+int State::checkContext(const char *name) {
+  int result = success;
+  for (auto &[handle, stream] : streams)
+    if (stream->capture == captureActive)
+      result = invalidate(*stream, name, errorCaptureUnsupported);
+  return result;
+}
+
+int State::checkLegacyStream(const char *name) {
+  int result = success;
+  for (auto &[handle, stream] : streams)
+    if (stream->capture == captureActive && stream->isBlocking)
+      result = invalidate(*stream, name, errorCaptureImplicit);
+  return result;
 }
 
 //===----------------------------------------------------------------------===//
@@ -96,18 +136,35 @@ bool Memory::holds(uint64_t address, uint64_t bytes) const {
 // Streams
 //===----------------------------------------------------------------------===//
 
-void StreamState::drain() {
-  while (!queue.empty())
-    runFirst();
+void State::drain(StreamState &stream) {
+  if (&stream == &defaultStream)
+    runPredecessors(stream, lastItem + 1);
+  drainUntil(stream, lastItem + 1);
 }
 
-void StreamState::runFirst() {
-  Work work = std::move(queue.front());
-  queue.pop_front();
-  State &state = State::get();
-  state.memory.open();
-  work();
-  state.memory.close();
+void State::drainUntil(StreamState &stream, long number) {
+  while (!stream.queue.empty() && stream.queue.front().number < number)
+    runFirst(stream);
+}
+
+/// The legacy default stream and the streams that block wait for each other.
+void State::runPredecessors(const StreamState &stream, long number) {
+  if (stream.isBlocking)
+    return drainUntil(defaultStream, number);
+  if (&stream != &defaultStream)
+    return;
+  for (auto &[handle, other] : streams)
+    if (other->isBlocking)
+      drainUntil(*other, number);
+}
+
+void State::runFirst(StreamState &stream) {
+  StreamState::Item item = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  runPredecessors(stream, item.number);
+  memory.open();
+  item.work();
+  memory.close();
 }
 
 /// NULL is the default stream.
@@ -122,19 +179,26 @@ StreamState *State::findStream(void *handle) {
 }
 
 void State::drainAll() {
-  defaultStream.drain();
+  // Streams that do not block are in no hurry to let others see their work, nor
+  // to see that of others.
   for (auto &[handle, stream] : streams)
-    stream->drain();
+    drain(*stream);
+  drain(defaultStream);
 }
 
-int State::enqueue(void *handle, Work work) {
+int State::enqueue(const char *name, void *handle, Work work) {
   StreamState *stream = findStream(handle);
   if (!stream)
     return errorInvalidHandle;
-  if (stream->isCapturing)
+  if (!handle)
+    if (int result = checkLegacyStream(name))
+      return result;
+  if (stream->capture == captureInvalidated)
+    return errorCaptureInvalidated;
+  if (stream->capture == captureActive)
     stream->captured.push_back(std::move(work));
   else
-    stream->queue.push_back(std::move(work));
+    stream->queue.push_back({++lastItem, std::move(work)});
   if (worksAtOnce)
     drainAll();
   return success;
@@ -301,9 +365,10 @@ void fakecuda::setDevices(int count, int capability) {
   state->capability = capability;
 }
 
-void *fakecuda::createStream() {
+void *fakecuda::createStream(bool isBlocking) {
   Locked state;
   auto stream = std::make_unique<StreamState>();
+  stream->isBlocking = isBlocking;
   void *handle = stream.get();
   state->streams[handle] = std::move(stream);
   return handle;
@@ -311,24 +376,29 @@ void *fakecuda::createStream() {
 
 void fakecuda::destroyStream(void *stream) {
   Locked state;
-  state->streams[stream]->drain();
+  state->drain(*state->streams[stream]);
   state->streams.erase(stream);
 }
 
 void fakecuda::synchronize(void *stream) {
   Locked state;
-  state->findStream(stream)->drain();
+  state->drain(*state->findStream(stream));
 }
 
 void fakecuda::beginCapture(void *stream) {
   Locked state;
-  state->findStream(stream)->isCapturing = true;
+  StreamState *captured = state->findStream(stream);
+  captured->capture = captureActive;
+  captured->captureMode = captureGlobal;
+  captured->capturingThread = std::this_thread::get_id();
 }
 
 int fakecuda::endCapture(void *stream) {
   Locked state;
   StreamState *captured = state->findStream(stream);
-  captured->isCapturing = false;
+  if (captured->capture == captureInvalidated)
+    state->violate("a capture was invalidated by " + captured->invalidatedBy);
+  captured->capture = captureNone;
   state->graphs[++state->lastGraph] = std::move(captured->captured);
   captured->captured.clear();
   return state->lastGraph;
@@ -337,7 +407,7 @@ int fakecuda::endCapture(void *stream) {
 void fakecuda::launchGraph(int graph, void *stream) {
   Locked state;
   for (const Work &work : state->graphs.at(graph))
-    state->findStream(stream)->queue.push_back(work);
+    state->enqueue("cuGraphLaunch", stream, work);
 }
 
 void fakecuda::destroyGraph(int graph) { Locked()->graphs.erase(graph); }
@@ -353,16 +423,19 @@ void fake_cuda_set_devices(int count) { Locked()->devices = count; }
 
 void fake_cuda_enqueue(void *stream, fake_cuda_function function,
                        int64_t argument) {
-  Locked()->enqueue(stream, [=] { function(argument); });
+  Locked()->enqueue(__func__, stream, [=] { function(argument); });
 }
 
 void *fake_cuda_create_stream() { return createStream(); }
+void *fake_cuda_create_blocking_stream() {
+  return createStream(/*isBlocking=*/true);
+}
 void fake_cuda_destroy_stream(void *stream) { destroyStream(stream); }
 void fake_cuda_synchronize(void *stream) { synchronize(stream); }
 void fake_cuda_begin_capture(void *stream) { beginCapture(stream); }
 int fake_cuda_end_capture(void *stream) { return endCapture(stream); }
 int fake_cuda_is_capturing(void *stream) {
-  return Locked()->findStream(stream)->isCapturing;
+  return Locked()->findStream(stream)->capture != captureNone;
 }
 void fake_cuda_launch_graph(int graph, void *stream) {
   launchGraph(graph, stream);

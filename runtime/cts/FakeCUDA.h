@@ -8,10 +8,12 @@
 //
 // This file declares what tests do with a library that stands in for CUDA's
 // driver where there is no GPU. It has the driver's functions, checks how they
-// are called, and lets calls fail. Work in a stream is done as late as the
-// driver's rules allow, and the device's memory can be reached by nothing else,
-// unless a test shares that of the process. Kernels are functions of this
-// process, registered by name.
+// are called, and lets calls fail. It is as strict as CUDA's documentation:
+// work in a stream is done as late as the rules allow, copies return as early
+// as they may, streams that do not block ignore the legacy default stream, and
+// a call that is forbidden during a capture fails and invalidates it. The
+// device's memory can be reached by nothing else, unless a test shares that of
+// the process. Kernels are functions of this process, registered by name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,8 +56,9 @@ FAKE_CUDA_API std::string living();
 /// The devices that there are, and their compute capability.
 FAKE_CUDA_API void setDevices(int count, int capability);
 
-/// Streams and graphs, as an application has them.
-FAKE_CUDA_API void *createStream();
+/// Streams and graphs, as an application has them. A stream that blocks and the
+/// legacy default stream wait for each other.
+FAKE_CUDA_API void *createStream(bool isBlocking = false);
 FAKE_CUDA_API void destroyStream(void *stream);
 FAKE_CUDA_API void synchronize(void *stream);
 FAKE_CUDA_API void beginCapture(void *stream);
@@ -91,6 +94,7 @@ FAKE_CUDA_API void fake_cuda_enqueue(void *stream, fake_cuda_function function,
                                      int64_t argument);
 /// Streams and graphs for callers in C.
 FAKE_CUDA_API void *fake_cuda_create_stream(void);
+FAKE_CUDA_API void *fake_cuda_create_blocking_stream(void);
 FAKE_CUDA_API void fake_cuda_destroy_stream(void *stream);
 FAKE_CUDA_API void fake_cuda_synchronize(void *stream);
 FAKE_CUDA_API void fake_cuda_begin_capture(void *stream);

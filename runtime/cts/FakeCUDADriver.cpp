@@ -28,6 +28,11 @@ using namespace fakecuda;
   if (int result = state->enter(__func__, ##__VA_ARGS__))                      \
   return result
 
+/// Refuses a call that may not be made while a stream is captured.
+#define CHECK_UNSAFE()                                                         \
+  if (int result = state->checkUnsafe(__func__))                               \
+  return result
+
 static const std::string machineCode = "machine code of\n";
 
 //===----------------------------------------------------------------------===//
@@ -50,6 +55,10 @@ EXPORT int cuGetErrorName(int error, const char **name) {
       {errorInvalidImage, "CUDA_ERROR_INVALID_IMAGE"},
       {errorInvalidPTX, "CUDA_ERROR_INVALID_PTX"},
       {errorNotFound, "CUDA_ERROR_NOT_FOUND"},
+      {errorCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+      {errorCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+      {errorCaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"},
+      {errorCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT"},
       {errorUnknown, "CUDA_ERROR_UNKNOWN"}};
   auto found = names.find(error);
   if (found == names.end())
@@ -129,7 +138,8 @@ EXPORT int cuCtxPopCurrent_v2(void **context) {
 
 EXPORT int cuCtxSynchronize() {
   ENTER();
-  state->checkCapture(__func__);
+  if (int result = state->checkContext(__func__))
+    return result;
   state->drainAll();
   return success;
 }
@@ -140,14 +150,14 @@ EXPORT int cuCtxSynchronize() {
 
 EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   ENTER();
-  state->checkCapture(__func__);
+  CHECK_UNSAFE();
   *address = bytes ? state->memory.allocate(bytes) : 0;
   return *address ? success : bytes ? errorOutOfMemory : errorInvalidValue;
 }
 
 EXPORT int cuMemFree_v2(uint64_t address) {
   Locked state;
-  state->checkCapture(__func__);
+  CHECK_UNSAFE();
   state->drainAll();
   if (!state->memory.ranges.erase(address))
     state->violate("cuMemFree of what is not allocated");
@@ -156,7 +166,7 @@ EXPORT int cuMemFree_v2(uint64_t address) {
 
 EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
   ENTER();
-  state->checkCapture(__func__);
+  CHECK_UNSAFE();
   if (flags != 3)
     state->violate("cuMemHostAlloc without portable and mapped");
   *memory = std::malloc(bytes);
@@ -166,7 +176,7 @@ EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
 
 EXPORT int cuMemFreeHost(void *memory) {
   Locked state;
-  state->checkCapture(__func__);
+  CHECK_UNSAFE();
   if (!state->hostMemory.erase(reinterpret_cast<uint64_t>(memory)))
     state->violate("cuMemFreeHost of what is not allocated");
   // The device may still be reading it, which the caller must know better.
@@ -188,27 +198,50 @@ static void copyNow(uint64_t to, uint64_t from, size_t bytes) {
               reinterpret_cast<const void *>(from), bytes);
 }
 
-EXPORT int cuMemcpy(uint64_t to, uint64_t from, size_t bytes) {
-  ENTER();
-  const Memory &memory = state->memory;
-  auto isKnown = [&](uint64_t address) {
-    bool isOutside =
-        address < memory.begin || address >= memory.begin + Memory::size;
-    return isOutside || memory.holds(address, bytes);
-  };
-  if (!isKnown(to) || !isKnown(from))
+static bool isOnDevice(const State &state, uint64_t address) {
+  uint64_t begin = state.memory.begin;
+  return address >= begin && address < begin + Memory::size;
+}
+
+static bool isKnown(const State &state, uint64_t address, uint64_t bytes) {
+  return !isOnDevice(state, address) || state.memory.holds(address, bytes);
+}
+
+static bool isPageable(const State &state, uint64_t address, uint64_t bytes) {
+  return !isOnDevice(state, address) && !holdsHost(state, address, bytes);
+}
+
+/// A copy of any kind. One from pageable memory returns once the bytes are in a
+/// buffer of the driver's, one within the device at once, and one to pageable
+/// memory when it has been done.
+static int copy(State &state, const char *name, uint64_t to, uint64_t from,
+                size_t bytes, void *stream) {
+  if (!isKnown(state, to, bytes) || !isKnown(state, from, bytes))
     return errorInvalidValue;
-  state->memory.open();
-  copyNow(to, from, bytes);
-  state->memory.close();
-  return success;
+  if (isPageable(state, from, bytes)) {
+    const char *source = reinterpret_cast<const char *>(from);
+    std::vector<char> buffer(source, source + bytes);
+    return state.enqueue(name, stream, [to, buffer] {
+      std::memcpy(reinterpret_cast<void *>(to), buffer.data(), buffer.size());
+    });
+  }
+  int result = state.enqueue(name, stream, [=] { copyNow(to, from, bytes); });
+  if (!result && isPageable(state, to, bytes))
+    state.drain(*state.findStream(stream));
+  return result;
+}
+
+EXPORT int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes,
+                         void *stream) {
+  ENTER();
+  return copy(*state, __func__, to, from, bytes, stream);
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes,
                                 void *stream) {
   ENTER();
   auto source = reinterpret_cast<uint64_t>(from);
-  return state->enqueue(stream, [=] {
+  return state->enqueue(__func__, stream, [=] {
     State &state = State::get();
     if (!holdsHost(state, source, bytes) || !state.memory.holds(to, bytes))
       state.violate("cuMemcpyHtoDAsync outside of allocations");
@@ -220,7 +253,7 @@ EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes,
 EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
                                 void *stream) {
   ENTER();
-  return state->enqueue(stream, [=] {
+  return state->enqueue(__func__, stream, [=] {
     State &state = State::get();
     if (!state.memory.holds(from, bytes) || !state.memory.holds(to, bytes))
       state.violate("cuMemcpyDtoDAsync outside of allocations");
@@ -232,7 +265,7 @@ EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
 EXPORT int cuMemsetD32Async(uint64_t to, unsigned value, size_t count,
                             void *stream) {
   ENTER();
-  return state->enqueue(stream, [=] {
+  return state->enqueue(__func__, stream, [=] {
     State &state = State::get();
     if (!state.memory.holds(to, 4 * count) || to % 4)
       return state.violate("cuMemsetD32Async outside of allocations");
@@ -248,6 +281,7 @@ EXPORT int cuMemsetD32Async(uint64_t to, unsigned value, size_t count,
 EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *,
                               void **) {
   ENTER();
+  CHECK_UNSAFE();
   const char *text = static_cast<const char *>(image);
   if (std::strncmp(text, machineCode.c_str(), machineCode.size()) != 0)
     return errorInvalidImage;
@@ -260,7 +294,7 @@ EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *,
 
 EXPORT int cuModuleUnload(void *module) {
   Locked state;
-  state->checkCapture(__func__);
+  CHECK_UNSAFE();
   // Work that has not been done needs the code.
   state->drainAll();
   if (!state->modules.erase(module))
@@ -365,12 +399,12 @@ EXPORT int cuStreamSynchronize(void *stream) {
   StreamState *found = state->findStream(stream);
   if (!found)
     return errorInvalidHandle;
-  if (found->isCapturing)
-    state->violate("cuStreamSynchronize of a stream that is captured");
-  if (stream)
-    found->drain();
-  else
-    state->drainAll();
+  if (found->capture == captureActive)
+    return state->invalidate(*found, __func__, errorCaptureUnsupported);
+  if (!stream)
+    if (int result = state->checkLegacyStream(__func__))
+      return result;
+  state->drain(*found);
   return success;
 }
 
@@ -379,7 +413,10 @@ EXPORT int cuStreamIsCapturing(void *stream, int *status) {
   StreamState *found = state->findStream(stream);
   if (!found)
     return errorInvalidHandle;
-  *status = found->isCapturing;
+  for (auto &[handle, other] : state->streams)
+    if (!stream && other->isBlocking && other->capture == captureActive)
+      return errorCaptureImplicit;
+  *status = found->capture;
   return success;
 }
 
@@ -405,8 +442,9 @@ EXPORT int cuEventRecord(void *event, void *stream) {
     return errorInvalidHandle;
   EventState *recorded = state->events.at(event).get();
   recorded->stream = found;
+  recorded->isCaptured = found->capture != captureNone;
   long number = ++recorded->recorded;
-  return state->enqueue(stream, [=] {
+  return state->enqueue(__func__, stream, [=] {
     if (State::get().events.count(event))
       recorded->reached = number;
   });
@@ -414,10 +452,12 @@ EXPORT int cuEventRecord(void *event, void *stream) {
 
 EXPORT int cuEventSynchronize(void *event) {
   ENTER();
-  state->checkCapture(__func__);
+  CHECK_UNSAFE();
   EventState &awaited = *state->events.at(event);
+  if (awaited.isCaptured)
+    return state->invalidate(*awaited.stream, __func__, errorCapturedEvent);
   while (awaited.reached < awaited.recorded)
-    awaited.stream->runFirst();
+    state->runFirst(*awaited.stream);
   return success;
 }
 
@@ -449,8 +489,9 @@ EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
   std::vector<uint64_t> words(isPrologue ? 4 : 7);
   for (size_t i = 0; i < words.size(); ++i)
     std::memcpy(&words[i], parameters[i], sizeof(words[i]));
-  return state->enqueue(
-      stream, [=] { State::get().execute(*launched, words, gridX, blockX); });
+  return state->enqueue(__func__, stream, [=] {
+    State::get().execute(*launched, words, gridX, blockX);
+  });
 }
 
 // NOLINTEND(readability-identifier-naming)

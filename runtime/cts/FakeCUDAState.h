@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,7 +37,23 @@ enum Error {
   errorInvalidPTX = 218,
   errorInvalidHandle = 400,
   errorNotFound = 500,
+  errorCaptureUnsupported = 900,
+  errorCaptureInvalidated = 901,
+  errorCaptureImplicit = 906,
+  errorCapturedEvent = 907,
   errorUnknown = 999
+};
+
+/// How a capture began, or how a thread handles the captures of others.
+enum CaptureMode {
+  captureGlobal = 0,
+  captureThreadLocal = 1,
+  captureRelaxed = 2
+};
+enum CaptureStatus {
+  captureNone = 0,
+  captureActive = 1,
+  captureInvalidated = 2
 };
 
 using Work = std::function<void()>;
@@ -62,11 +79,20 @@ struct Memory {
 };
 
 struct StreamState {
-  void drain();
-  void runFirst();
+  /// Work, numbered in the order in which the host has enqueued it anywhere.
+  struct Item {
+    long number;
+    Work work;
+  };
 
-  std::deque<Work> queue;
-  bool isCapturing = false;
+  std::deque<Item> queue;
+  /// Whether the stream and the legacy default stream wait for each other.
+  bool isBlocking = false;
+  CaptureStatus capture = captureNone;
+  CaptureMode captureMode = captureGlobal;
+  std::thread::id capturingThread;
+  /// The call that has invalidated the capture.
+  std::string invalidatedBy;
   std::vector<Work> captured;
 };
 
@@ -74,6 +100,8 @@ struct EventState {
   /// The latest record in a stream, and the latest one that was reached.
   long recorded = 0, reached = 0;
   StreamState *stream = nullptr;
+  /// Whether the latest record is a part of a capture.
+  bool isCaptured = false;
 };
 
 struct ModuleState {
@@ -101,14 +129,28 @@ struct State {
   /// Begins a call that may be made to fail; returns its result if so.
   int enter(const char *name, bool needsContext = true);
   void violate(const std::string &what);
-  /// Complains of a call that may not be made while a stream is captured,
-  /// unless this thread has said that it knows what it does.
-  void checkCapture(const char *name);
-  /// How this thread handles captures; relaxed is 2.
+  /// Refuses a call that CUDA calls potentially unsafe while streams are
+  /// captured, unless this thread's mode allows it. A refused call invalidates
+  /// the captures that prohibit it. Returns the call's result.
+  int checkUnsafe(const char *name);
+  /// Refuses a call that waits for a context with a captured stream, whatever
+  /// the thread's mode is.
+  int checkContext(const char *name);
+  /// Refuses a use of the legacy default stream while a stream that waits for
+  /// it is captured.
+  int checkLegacyStream(const char *name);
+  int invalidate(StreamState &stream, const char *name, int result);
+  /// How this thread handles captures.
   static int &captureMode();
   StreamState *findStream(void *handle);
-  int enqueue(void *stream, Work work);
+  int enqueue(const char *name, void *stream, Work work);
   void drainAll();
+  /// Does the stream's work, and before it what the stream waits for.
+  void drain(StreamState &stream);
+  void runFirst(StreamState &stream);
+  /// Does what has been enqueued in a stream before a number.
+  void drainUntil(StreamState &stream, long number);
+  void runPredecessors(const StreamState &stream, long number);
   void pushContext();
   bool popContext();
   void execute(const FunctionState &function,
@@ -133,6 +175,7 @@ struct State {
   std::map<void *, std::unique_ptr<FunctionState>> functions;
   std::map<int, std::vector<Work>> graphs;
   int lastGraph = 0;
+  long lastItem = 0;
   std::map<std::string, tdm_cpu_entry> entries;
   std::map<std::string, tdm_cpu_prologue> prologues;
   fake_cuda_executor executor = nullptr;
@@ -148,6 +191,7 @@ class Locked {
 public:
   Locked() : lock(State::get().mutex) {}
   State *operator->() const { return &State::get(); }
+  State &operator*() const { return State::get(); }
 
 private:
   std::lock_guard<std::recursive_mutex> lock;

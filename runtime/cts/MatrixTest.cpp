@@ -18,105 +18,11 @@
 #include <numeric>
 
 using namespace tandem::cts;
+using namespace tandem::cts::matrices;
 
 //===----------------------------------------------------------------------===//
 // A kernel of three phases
 //===----------------------------------------------------------------------===//
-
-/// Planes: values; an entry for each row; one for each two columns. Reductions:
-/// the sum of each row, the largest of each column, the sum of the rows' sums.
-static constexpr int64_t numPlanes = 3, numReductions = 3;
-
-static const int64_t *recordOf(const void *tensors, int64_t tensor) {
-  constexpr int64_t words = 5 + numPlanes + 7 + numReductions;
-  return static_cast<const int64_t *>(tensors) + tensor * words;
-}
-template <typename T>
-static T *pointerAt(const int64_t *record, int64_t word) {
-  return reinterpret_cast<T *>(record[word]);
-}
-template <typename T>
-static T *partsOf(const int64_t *record, int64_t reduction) {
-  return pointerAt<T>(record, 5 + numPlanes + 7 + reduction);
-}
-
-/// Whole numbers, so that sums are exact in any order.
-static void sumTiles(const void *tensors, const void *chunks, const uint32_t *,
-                     void *, uint32_t *flags, int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Tile &tile = static_cast<const Tile *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, tile.tensor);
-    if (tile.endRow - tile.firstRow > 64 ||
-        tile.endColumn - tile.firstColumn > 2048)
-      *flags |= 2;
-    const float *values = pointerAt<float>(record, 5);
-    auto *columns = partsOf<uint32_t>(record, 1) + tile.columnParts;
-    for (int64_t row = tile.firstRow; row < tile.endRow; ++row) {
-      float sum = 0;
-      for (int64_t i = tile.firstColumn; i < tile.endColumn; ++i) {
-        auto value = static_cast<uint32_t>(values[row * record[1] + i]);
-        sum += static_cast<float>(value);
-        bool isFirst = row == tile.firstRow;
-        columns[i] = isFirst ? value : std::max(columns[i], value);
-      }
-      partsOf<float>(record, 0)[tile.rowParts + row] = sum;
-    }
-  }
-}
-
-/// The part of a chunk of rows in the sum of all.
-static void sumRows(const void *tensors, const void *chunks, const uint32_t *,
-                    void *workspace, uint32_t *, int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    float sum = 0;
-    for (int64_t row = chunk.begin; row < chunk.end; ++row)
-      sum += partsOf<float>(record, 0)[row];
-    std::memcpy(static_cast<char *>(workspace) + 8 * (c * numReductions + 2),
-                &sum, sizeof(sum));
-  }
-}
-
-/// Every element becomes the sum of all.
-static void fillTiles(const void *tensors, const void *chunks, const uint32_t *,
-                      void *, uint32_t *, int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Tile &tile = static_cast<const Tile *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, tile.tensor);
-    float total = pointerAt<const float>(record, 5 + numPlanes)[2];
-    for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
-      std::fill_n(pointerAt<float>(record, 5) + row * record[1] +
-                      tile.firstColumn,
-                  tile.endColumn - tile.firstColumn, total);
-  }
-}
-
-static void commitRows(const void *tensors, const void *chunks,
-                       const uint32_t *, void *, uint32_t *, int64_t begin,
-                       int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    for (int64_t row = chunk.begin; row < chunk.end; ++row)
-      pointerAt<float>(record, 6)[row] = partsOf<float>(record, 0)[row];
-  }
-}
-
-/// The larger of each pair of columns.
-static void commitColumns(const void *tensors, const void *chunks,
-                          const uint32_t *, void *, uint32_t *, int64_t begin,
-                          int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    for (int64_t i = chunk.begin; i < chunk.end; i += 2) {
-      const uint32_t *own = partsOf<uint32_t>(record, 1) + i;
-      pointerAt<uint32_t>(record, 7)[i / 2] =
-          i + 1 < record[1] ? std::max(own[0], own[1]) : own[0];
-    }
-  }
-}
 
 static const tdm_cpu_entry early[] = {sumTiles, sumRows};
 static const uint32_t granularities[] = {TDM_PER_ELEMENT, TDM_PER_ROW};
@@ -146,51 +52,6 @@ static tdm_kernel_desc matrixDesc() {
   desc.commit_rows = commitRows;
   desc.commit_columns = commitColumns;
   return desc;
-}
-
-/// What a GPU does behind the first phase: tiles' parts of rows and of columns,
-/// over the chunks of these.
-static void rowTotals(const void *tensors, const void *chunks, const uint32_t *,
-                      void *, uint32_t *, int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    for (int64_t row = chunk.begin; row < chunk.end; ++row)
-      for (int64_t part = 1; part < record[5 + numPlanes + 5]; ++part)
-        partsOf<float>(record, 0)[row] +=
-            partsOf<float>(record, 0)[part * record[0] + row];
-  }
-}
-
-static void columnTotals(const void *tensors, const void *chunks,
-                         const uint32_t *, void *, uint32_t *, int64_t begin,
-                         int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    auto *largest = partsOf<uint32_t>(record, 1);
-    for (int64_t i = chunk.begin; i < chunk.end; ++i)
-      for (int64_t part = 1; part < record[5 + numPlanes + 6]; ++part)
-        largest[i] = std::max(largest[i], largest[part * record[1] + i]);
-  }
-}
-
-/// Then, behind the second, the sum of a tensor's chunks of rows.
-static void tensorTotals(const void *tensors, const void *, const uint32_t *,
-                         void *workspace, uint32_t *, int64_t begin,
-                         int64_t end) {
-  for (int64_t t = begin; t < end; ++t) {
-    const int64_t *record = recordOf(tensors, t);
-    auto *total = pointerAt<float>(record, 5 + numPlanes) + 2;
-    *total = 0;
-    for (int64_t c = record[6 + numPlanes]; c < record[7 + numPlanes]; ++c) {
-      float part;
-      std::memcpy(&part,
-                  static_cast<char *>(workspace) + 8 * (c * numReductions + 2),
-                  sizeof(part));
-      *total += part;
-    }
-  }
 }
 
 static const Totals totals = {{"_phase0_row_totals", rowTotals},
@@ -309,19 +170,6 @@ TEST_P(Matrices, AnotherShapeOfAsManyElements) {
 // Phases of one launch
 //===----------------------------------------------------------------------===//
 
-/// Every element becomes the sum of its row.
-static void fillRows(const void *tensors, const void *chunks, const uint32_t *,
-                     void *, uint32_t *, int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Tile &tile = static_cast<const Tile *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, tile.tensor);
-    for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
-      std::fill_n(
-          pointerAt<float>(record, 5) + row * record[1] + tile.firstColumn,
-          tile.endColumn - tile.firstColumn, partsOf<float>(record, 0)[row]);
-  }
-}
-
 /// Where the phases have been: the phase and the first row, of one thread.
 static std::vector<std::pair<int, int64_t>> visits;
 
@@ -331,27 +179,6 @@ static void visit(const void *tensors, const void *chunks,
                   int64_t begin, int64_t end) {
   visits.emplace_back(phase, static_cast<const Tile *>(chunks)[begin].firstRow);
   entry(tensors, chunks, scalars, workspace, flags, begin, end);
-}
-
-/// What a GPU does: a band's tiles one after another, both phases of each band.
-static void goThroughBands(const void *tensors, const void *bands,
-                           const uint32_t *scalars, void *workspace,
-                           uint32_t *flags, int64_t begin, int64_t end) {
-  for (int64_t b = begin; b < end; ++b) {
-    const Tile &band = static_cast<const Tile *>(bands)[b];
-    const int64_t *record = recordOf(tensors, band.tensor);
-    std::vector<Tile> tiles(record[5 + numPlanes + 5], band);
-    for (size_t i = 0; i < tiles.size(); ++i) {
-      tiles[i].firstColumn = 2048 * i;
-      tiles[i].endColumn = std::min<int64_t>(2048 * (i + 1), band.endColumn);
-      tiles[i].rowParts = record[0] * i;
-    }
-    Chunk rows = {band.tensor, band.firstRow, band.endRow};
-    int64_t count = tiles.size();
-    sumTiles(tensors, tiles.data(), scalars, workspace, flags, 0, count);
-    rowTotals(tensors, &rows, scalars, workspace, flags, 0, 1);
-    fillRows(tensors, tiles.data(), scalars, workspace, flags, 0, count);
-  }
 }
 
 static const Totals rowwiseTotals = {{"_phase0_row_totals", rowTotals},

@@ -35,75 +35,7 @@ static float treeSum(const float *values, int64_t count) {
   return treeSum(values, half) + treeSum(values + half, count - half);
 }
 
-static uint32_t bitsOf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-/// Planes: values, and one entry for the tensor. Words behind them: totals, the
-/// first chunk, the one behind the last.
-static constexpr int64_t numPlanes = 2, numReductions = 3;
-
-static const int64_t *recordOf(const void *tensors, int64_t tensor) {
-  return static_cast<const int64_t *>(tensors) + tensor * (5 + numPlanes + 3);
-}
-static float *valuesOf(const int64_t *record) {
-  return reinterpret_cast<float *>(record[5]);
-}
-static const uint32_t *totalsOf(const int64_t *record) {
-  return reinterpret_cast<const uint32_t *>(record[5 + numPlanes]);
-}
-
-/// Leaves a chunk's sum, its largest and its smallest magnitude.
-static void reduceEntry(const void *tensors, const void *chunks,
-                        const uint32_t *, void *workspace, uint32_t *flags,
-                        int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    if (c < record[6 + numPlanes] || c >= record[7 + numPlanes])
-      *flags |= 2;
-    const float *values = valuesOf(record) + chunk.begin;
-    int64_t count = chunk.end - chunk.begin;
-    uint32_t largest = 0, smallest = UINT32_MAX;
-    for (int64_t i = 0; i < count; ++i) {
-      largest = std::max(largest, bitsOf(values[i]) & 0x7FFFFFFF);
-      smallest = std::min(smallest, bitsOf(values[i]) & 0x7FFFFFFF);
-    }
-    uint32_t parts[] = {bitsOf(treeSum(values, count)), largest, smallest};
-    for (int64_t i = 0; i < numReductions; ++i)
-      std::memcpy(static_cast<char *>(workspace) + 8 * (c * numReductions + i),
-                  &parts[i], sizeof(parts[i]));
-  }
-}
-
-/// Writes the tensor's sum plus its entry to each value.
-static void writeEntry(const void *tensors, const void *chunks,
-                       const uint32_t *, void *, uint32_t *flags, int64_t begin,
-                       int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    float total;
-    std::memcpy(&total, totalsOf(record), sizeof(total));
-    std::fill(valuesOf(record) + chunk.begin, valuesOf(record) + chunk.end,
-              total + *reinterpret_cast<float *>(record[6]));
-    *flags |= 1;
-  }
-}
-
-/// The tensor's entry becomes the largest magnitude of all tensors.
-static void commitEntry(const void *tensors, const void *, const uint32_t *,
-                        void *, uint32_t *, int64_t begin, int64_t end) {
-  for (int64_t t = begin; t < end; ++t) {
-    const int64_t *record = recordOf(tensors, t);
-    if (record[0] && record[1])
-      std::memcpy(reinterpret_cast<void *>(record[6]), totalsOf(record) + 1, 4);
-  }
-}
-
-static const tdm_cpu_entry early[] = {reduceEntry};
+static const tdm_cpu_entry early[] = {phases::reduceEntry};
 static const tdm_reduction_desc reductions[] = {
     {TDM_REDUCTION_SUM, 0, TDM_SCOPE_TENSOR},
     {TDM_REDUCTION_MAX, 0, TDM_SCOPE_MODEL},
@@ -116,53 +48,19 @@ static tdm_kernel_desc phasesDesc() {
   tdm_kernel_desc desc = {};
   desc.struct_size = sizeof(desc);
   desc.name = "phases";
-  desc.num_planes = numPlanes;
+  desc.num_planes = phases::numPlanes;
   desc.planes = planes;
-  desc.entry = writeEntry;
+  desc.entry = phases::writeEntry;
   desc.early_entries = early;
   desc.num_early_entries = 1;
   desc.reductions = reductions;
-  desc.num_reductions = numReductions;
-  desc.commit = commitEntry;
+  desc.num_reductions = phases::numReductions;
+  desc.commit = phases::commitEntry;
   return desc;
 }
 
-/// What a GPU does behind the first phase: the totals of tensors.
-static void totalsEntry(const void *tensors, const void *, const uint32_t *,
-                        void *workspace, uint32_t *, int64_t begin,
-                        int64_t end) {
-  for (int64_t t = begin; t < end; ++t) {
-    const int64_t *record = recordOf(tensors, t);
-    auto *totals = reinterpret_cast<uint32_t *>(record[5 + numPlanes]);
-    std::vector<float> sums;
-    totals[1] = 0;
-    totals[2] = UINT32_MAX;
-    for (int64_t c = record[6 + numPlanes]; c < record[7 + numPlanes]; ++c) {
-      const auto *parts =
-          static_cast<const uint64_t *>(workspace) + c * numReductions;
-      float sum;
-      std::memcpy(&sum, &parts[0], sizeof(sum));
-      sums.push_back(sum);
-      totals[1] = std::max(totals[1], static_cast<uint32_t>(parts[1]));
-      totals[2] = std::min(totals[2], static_cast<uint32_t>(parts[2]));
-    }
-    totals[0] = bitsOf(treeSum(sums.data(), static_cast<int64_t>(sums.size())));
-  }
-}
-
-/// Then that of all tensors.
-static void modelEntry(const void *tensors, const void *, const uint32_t *,
-                       void *, uint32_t *, int64_t begin, int64_t end) {
-  uint32_t largest = 0;
-  for (int64_t t = begin; t < end; ++t)
-    largest = std::max(largest, totalsOf(recordOf(tensors, t))[1]);
-  for (int64_t t = begin; t < end; ++t)
-    reinterpret_cast<uint32_t *>(recordOf(tensors, t)[5 + numPlanes])[1] =
-        largest;
-}
-
-static const Totals totals = {{"_phase0_totals", totalsEntry},
-                              {"_phase0_model", modelEntry}};
+static const Totals totals = {{"_phase0_totals", phases::totalsEntry},
+                              {"_phase0_model", phases::modelEntry}};
 
 //===----------------------------------------------------------------------===//
 // Launches

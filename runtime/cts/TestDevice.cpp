@@ -16,6 +16,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 using namespace tandem::cts;
 
@@ -37,14 +39,14 @@ bool tandem::cts::isFakeDriver() {
 
 void DeviceTest::SetUp() {
   ASSERT_TRUE(driverIsSet);
-  if (isCUDA() && !isFakeDriver())
-    GTEST_SKIP() << "the kernels of this test are functions of this process";
   ASSERT_EQ(tdm_device_open(GetParam(), 0, &device), TDM_OK)
       << tdm_last_error();
 }
 
 void DeviceTest::TearDown() {
   tdm_device_close(device);
+  if (!isFakeDriver())
+    return;
   fakecuda::failNothing();
   EXPECT_EQ(fakecuda::takeViolations(), "");
   EXPECT_EQ(fakecuda::living(), "");
@@ -59,15 +61,42 @@ tandem::cts::nameOfKind(const testing::TestParamInfo<tdm_device_kind> &info) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-const char *FakeCode::add(const std::string &name, tdm_cpu_entry entry) {
+/// The file with the PTX that KernelCode.cu becomes, "" if there is none.
+static std::string realPTXPath() {
+  if (const char *named = std::getenv("TANDEM_TEST_PTX"))
+    return named;
+#ifdef TANDEM_TEST_KERNELS
+  return TANDEM_TEST_KERNELS;
+#else
+  return "";
+#endif
+}
+
+static const std::string &getRealPTX() {
+  static const std::string text = [] {
+    std::ifstream file(realPTXPath());
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  return text;
+}
+
+void TestCode::checkRealPTX(const std::string &name) {
+  if (isFakeDriver() && getRealPTX().empty())
+    return;
+  EXPECT_NE(getRealPTX().find(".entry " + name + "("), std::string::npos)
+      << "the PTX of KernelCode.cu, '" << realPTXPath() << "', lacks " << name;
+}
+
+const char *TestCode::add(const std::string &name, tdm_cpu_entry entry) {
+  checkRealPTX(name);
   ptx += ".visible .entry " + name + "(\n)\n.maxntid 256, 1, 1\n{\n}\n";
-  if (entry)
+  if (entry && isFakeDriver())
     fakecuda::registerEntry(name, entry);
   names.push_back(name);
   return names.back().c_str();
 }
 
-FakeCode::FakeCode(const tdm_kernel_desc &desc, const Totals &totals) {
+TestCode::TestCode(const tdm_kernel_desc &desc, const Totals &totals) {
   // Pointers to names stay valid.
   names.reserve(100);
   std::string base = std::string("tandem_") + desc.name;
@@ -95,11 +124,15 @@ FakeCode::FakeCode(const tdm_kernel_desc &desc, const Totals &totals) {
     add(base + suffix, entry);
   if (desc.prologue) {
     std::string name = base + "_prologue";
+    checkRealPTX(name);
     ptx += ".visible .entry " + name + "(\n)\n.maxntid 1, 1, 1\n{\n}\n";
-    fakecuda::registerPrologue(name, desc.prologue);
+    if (isFakeDriver())
+      fakecuda::registerPrologue(name, desc.prologue);
     names.push_back(name);
     code.prologue = names.back().c_str();
   }
+  if (!isFakeDriver())
+    ptx = getRealPTX();
   images.push_back(
       {TDM_IMAGE_PTX, "sm_80", ptx.data(), ptx.size(), /*sha256=*/nullptr});
   code.struct_size = sizeof(code);
@@ -114,10 +147,10 @@ FakeCode::FakeCode(const tdm_kernel_desc &desc, const Totals &totals) {
 
 DeviceKernel::DeviceKernel(const tdm_device *device, tdm_device_kind kind,
                            const tdm_kernel_desc &desc, const Totals &totals) {
-  FakeCode fake(desc, totals);
+  TestCode test(desc, totals);
   tdm_status status =
       kind == TDM_DEVICE_CUDA
-          ? tdm_kernel_create_cuda(device, &desc, &fake.code, &kernel)
+          ? tdm_kernel_create_cuda(device, &desc, &test.code, &kernel)
           : tdm_kernel_create(&desc, &kernel);
   EXPECT_EQ(status, TDM_OK) << tdm_last_error();
 }

@@ -35,8 +35,9 @@ private:
 };
 
 /// A test that runs on each kind of device. Where there is no GPU, a library
-/// that only behaves like CUDA's driver stands in for it; kernels written by
-/// hand need that library, and are skipped with a real one.
+/// that only behaves like CUDA's driver stands in for it, and calls kernels as
+/// functions of this process. With a real driver the PTX of the same functions
+/// runs: TANDEM_TEST_PTX names the file.
 class DeviceTest : public testing::TestWithParam<tdm_device_kind> {
 protected:
   void SetUp() override;
@@ -55,12 +56,12 @@ std::string nameOfKind(const testing::TestParamInfo<tdm_device_kind> &info);
 /// Whether the driver is the library that stands in for it.
 bool isFakeDriver();
 
-/// A kernel's description as code for CUDA: PTX that names its functions, which
-/// are registered with the library that stands in for the driver.
-class FakeCode {
+/// A kernel's description as code for CUDA. With the library that stands in for
+/// the driver it is PTX that only names functions, which are registered there.
+class TestCode {
 public:
-  explicit FakeCode(const tdm_kernel_desc &desc, const Totals &totals = {});
-  FakeCode(const FakeCode &) = delete;
+  explicit TestCode(const tdm_kernel_desc &desc, const Totals &totals = {});
+  TestCode(const TestCode &) = delete;
 
   tdm_cuda_code code = {};
   std::vector<tdm_image> images;
@@ -68,6 +69,7 @@ public:
 
 private:
   const char *add(const std::string &name, tdm_cpu_entry entry);
+  static void checkRealPTX(const std::string &name);
 
   std::vector<std::string> names;
   std::vector<tdm_part_info> phases, commits;

@@ -25,37 +25,6 @@ using namespace tandem::cts;
 // Sgd
 //===----------------------------------------------------------------------===//
 
-static void sgdPrologue(const double *hypers, const int64_t *,
-                        uint32_t *scalars, int64_t rows) {
-  for (int64_t row = 0; row < rows; ++row) {
-    float scalar = static_cast<float>(-hypers[row * 2]);
-    std::memcpy(&scalars[row], &scalar, sizeof(scalar));
-  }
-}
-
-static void sgdChunk(const Record &tensor, const Chunk &chunk, float scalar,
-                     uint32_t *flags) {
-  float *param = tensor.plane<float>(0);
-  const float *grad = tensor.plane<const float>(1);
-  for (int64_t i = chunk.begin; i < chunk.end; ++i) {
-    if (!std::isfinite(grad[i]))
-      *flags |= TDM_FLAG_NON_FINITE;
-    param[i] += scalar * grad[i];
-  }
-}
-
-static void sgdEntry(const void *tensors, const void *chunks,
-                     const uint32_t *scalars, void *, uint32_t *flags,
-                     int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    Record tensor(tensors, chunk.tensor, 2);
-    float scalar;
-    std::memcpy(&scalar, &scalars[tensor.scalarRow()], sizeof(scalar));
-    sgdChunk(tensor, chunk, scalar, flags);
-  }
-}
-
 tdm_kernel_desc tandem::cts::sgdDesc() {
   constexpr double inf = std::numeric_limits<double>::infinity();
   static const tdm_plane_desc planes[] = {
@@ -74,25 +43,14 @@ tdm_kernel_desc tandem::cts::sgdDesc() {
   desc.num_integers = 1;
   desc.integers = integers;
   desc.num_scalars = 1;
-  desc.entry = sgdEntry;
-  desc.prologue = sgdPrologue;
+  desc.entry = code::sgdEntry;
+  desc.prologue = code::sgdPrologue;
   return desc;
 }
 
 //===----------------------------------------------------------------------===//
 // Count
 //===----------------------------------------------------------------------===//
-
-static void countEntry(const void *tensors, const void *chunks,
-                       const uint32_t *, void *, uint32_t *, int64_t begin,
-                       int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    uint8_t *count = Record(tensors, chunk.tensor, 1).plane<uint8_t>(0);
-    for (int64_t i = chunk.begin; i < chunk.end; ++i)
-      ++count[i];
-  }
-}
 
 tdm_kernel_desc tandem::cts::countDesc() {
   static const tdm_plane_desc planes[] = {
@@ -102,37 +60,13 @@ tdm_kernel_desc tandem::cts::countDesc() {
   desc.name = "count";
   desc.num_planes = 1;
   desc.planes = planes;
-  desc.entry = countEntry;
+  desc.entry = code::countEntry;
   return desc;
 }
 
 //===----------------------------------------------------------------------===//
 // Sum
 //===----------------------------------------------------------------------===//
-
-/// The tree over \p size elements, a power of two; those that are not there
-/// count as -0.0.
-static double treeSum(const float *values, int64_t present, int64_t size) {
-  if (present <= 0)
-    return -0.0;
-  if (size == 1)
-    return values[0];
-  int64_t half = size / 2;
-  return treeSum(values, std::min(present, half), half) +
-         treeSum(values + half, present - half, half);
-}
-
-static void sumEntry(const void *tensors, const void *chunks, const uint32_t *,
-                     void *workspace, uint32_t *, int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    const float *value = Record(tensors, chunk.tensor, 1).plane<float>(0);
-    int64_t elements = chunk.end - chunk.begin;
-    double *metrics = static_cast<double *>(workspace) + c * 2;
-    metrics[0] = treeSum(value + chunk.begin, elements, 1 << 16);
-    metrics[1] = static_cast<double>(elements);
-  }
-}
 
 tdm_kernel_desc tandem::cts::sumDesc() {
   static const tdm_plane_desc planes[] = {{"value", 32, TDM_ACCESS_READ, 1}};
@@ -142,30 +76,13 @@ tdm_kernel_desc tandem::cts::sumDesc() {
   desc.num_planes = 1;
   desc.planes = planes;
   desc.workspace_doubles_per_chunk = 2;
-  desc.entry = sumEntry;
+  desc.entry = code::sumEntry;
   return desc;
 }
 
 //===----------------------------------------------------------------------===//
 // Group
 //===----------------------------------------------------------------------===//
-
-static void groupEntry(const void *tensors, const void *chunks,
-                       const uint32_t *, void *, uint32_t *, int64_t begin,
-                       int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
-    Record tensor(tensors, chunk.tensor, 2);
-    uint8_t *code = tensor.plane<uint8_t>(0);
-    uint16_t *scale = tensor.plane<uint16_t>(1);
-    for (int64_t i = chunk.begin; i < chunk.end; i += 32) {
-      int64_t last = std::min(i + 32, chunk.end);
-      for (int64_t j = i; j < last; ++j)
-        code[j] = static_cast<uint8_t>(code[j] + scale[i / 32]);
-      scale[i / 32] = static_cast<uint16_t>(last - i);
-    }
-  }
-}
 
 tdm_kernel_desc tandem::cts::groupDesc() {
   constexpr uint32_t access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
@@ -176,7 +93,7 @@ tdm_kernel_desc tandem::cts::groupDesc() {
   desc.name = "group";
   desc.num_planes = 2;
   desc.planes = planes;
-  desc.entry = groupEntry;
+  desc.entry = code::groupEntry;
   return desc;
 }
 

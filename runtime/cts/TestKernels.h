@@ -14,7 +14,7 @@
 #ifndef TANDEM_RUNTIME_CTS_TESTKERNELS_H
 #define TANDEM_RUNTIME_CTS_TESTKERNELS_H
 
-#include "tandem-runtime/tandem_runtime.h"
+#include "KernelCode.h"
 
 #include "gtest/gtest.h"
 
@@ -22,34 +22,6 @@
 #include <vector>
 
 namespace tandem::cts {
-
-/// A chunk record.
-struct Chunk {
-  int64_t tensor, begin, end;
-};
-
-/// A chunk record of a matrix kernel.
-struct Tile {
-  int64_t tensor, firstRow, endRow, firstColumn, endColumn;
-  int64_t rowParts, columnParts;
-};
-
-/// A tensor record in a kernel's table.
-struct Record {
-  Record(const void *tensors, int64_t index, int64_t numPlanes)
-      : words(static_cast<const int64_t *>(tensors) + index * (5 + numPlanes)) {
-  }
-  int64_t rows() const { return words[0]; }
-  int64_t columns() const { return words[1]; }
-  int64_t first() const { return words[2]; }
-  int64_t key() const { return words[3]; }
-  int64_t scalarRow() const { return words[4]; }
-  template <typename T>
-  T *plane(int64_t index) const {
-    return reinterpret_cast<T *>(words[5 + index]);
-  }
-  const int64_t *words;
-};
 
 /// param += -lr * grad in f32, with a flag for gradients that are not finite.
 /// Planes param, grad; hypers lr in [0, inf) and eps, which is positive from

@@ -73,11 +73,18 @@ tdm_status CUDADevice::open() {
            << "CUDA device " << ordinal
            << " has addresses of its own; use a 64-bit system and driver";
   capability = 10 * major + minor;
-  return driver.call(driver.primaryCtxRetain, &context, handle);
+  if (tdm_status status =
+          driver.call(driver.primaryCtxRetain, &context, handle))
+    return status;
+  return inContext([&] {
+    return driver.call(driver.streamCreate, &copyStream, streamNonBlocking);
+  });
 }
 
 CUDADevice::~CUDADevice() {
   // What fails now has been taken down with the process.
+  if (copyStream)
+    release([&] { driver.streamDestroy(copyStream); });
   if (context)
     driver.primaryCtxRelease(handle);
 }
@@ -118,13 +125,18 @@ tdm_status CUDADevice::free(void *memory) const {
 
 tdm_status CUDADevice::copy(void *to, const void *from, size_t bytes) const {
   return inContext([&]() -> tdm_status {
-    // A copy waits for some streams only.
+    // The copy's own stream waits for no other.
     if (tdm_status status = driver.call(driver.ctxSynchronize))
       return status;
     if (!bytes)
       return TDM_OK;
-    return driver.call(driver.memcpy, reinterpret_cast<Address>(to),
-                       reinterpret_cast<Address>(from), bytes);
+    if (tdm_status status =
+            driver.call(driver.memcpyAsync, reinterpret_cast<Address>(to),
+                        reinterpret_cast<Address>(from), bytes, copyStream))
+      return status;
+    // No kind of copy is sure to have been done when the call returns: not one
+    // within the device, nor one from pageable memory.
+    return driver.call(driver.streamSynchronize, copyStream);
   });
 }
 

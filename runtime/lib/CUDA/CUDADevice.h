@@ -20,25 +20,6 @@
 
 namespace tandem::runtime::cuda {
 
-/// While it lives, this thread may allocate and free although a stream is being
-/// captured, by itself or by somebody else.
-class RelaxedCapture {
-public:
-  explicit RelaxedCapture(const Driver &driver) : driver(driver) {
-    begun = driver.exchangeCaptureMode(&mode) == Result::Success;
-  }
-  ~RelaxedCapture() {
-    if (begun)
-      driver.exchangeCaptureMode(&mode);
-  }
-  RelaxedCapture(const RelaxedCapture &) = delete;
-
-private:
-  const Driver &driver;
-  CaptureMode mode = CaptureMode::Relaxed;
-  bool begun;
-};
-
 /// A GPU with its primary context, the one that other libraries use too.
 class CUDADevice : public Device {
 public:
@@ -59,12 +40,14 @@ public:
   int getCapability() const { return capability; }
   int getMultiprocessors() const { return multiprocessors; }
 
-  /// Runs \p body with the device's context as this thread's.
+  /// Runs \p body with the device's context as this thread's. While it runs,
+  /// the thread may allocate, load, and wait for events although a stream is
+  /// being captured, by itself or by somebody else.
   template <typename Body>
   tdm_status inContext(Body body) const {
     if (tdm_status status = driver.call(driver.ctxPushCurrent, context))
       return status;
-    PopContext pop{driver};
+    Entered entered(driver);
     return body();
   }
 
@@ -74,21 +57,36 @@ public:
   void release(Body body) const {
     if (driver.ctxPushCurrent(context) != Result::Success)
       return;
-    PopContext pop{driver};
-    RelaxedCapture relaxed(driver);
+    Entered entered(driver);
     body();
   }
+
+  /// A stream for copies that the host waits for. It does not block, so that it
+  /// may be used while a stream that blocks is being captured.
+  Stream getCopyStream() const { return copyStream; }
 
   const Driver &driver;
 
 private:
-  /// What is pushed is popped, however the body ends.
-  struct PopContext {
-    const Driver &driver;
-    ~PopContext() {
+  /// The thread's stay in the context: what has been pushed is popped, and the
+  /// thread's way of handling captures comes back, however the body ends.
+  class Entered {
+  public:
+    explicit Entered(const Driver &driver) : driver(driver) {
+      isRelaxed = driver.exchangeCaptureMode(&mode) == Result::Success;
+    }
+    ~Entered() {
+      if (isRelaxed)
+        driver.exchangeCaptureMode(&mode);
       Context popped;
       driver.ctxPopCurrent(&popped);
     }
+    Entered(const Entered &) = delete;
+
+  private:
+    const Driver &driver;
+    CaptureMode mode = CaptureMode::Relaxed;
+    bool isRelaxed;
   };
 
   tdm_status open();
@@ -96,6 +94,7 @@ private:
   const int32_t ordinal;
   DeviceHandle handle = 0;
   Context context = nullptr;
+  Stream copyStream = nullptr;
   int capability = 0, multiprocessors = 0;
 };
 
@@ -129,7 +128,7 @@ private:
 };
 
 /// Owns memory of the process that the device reads and writes too, at the same
-/// address, with an event behind the latest such work.
+/// address, with an event after the latest such work.
 class SharedMemory {
 public:
   SharedMemory() = default;

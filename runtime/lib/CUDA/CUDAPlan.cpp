@@ -82,7 +82,6 @@ tdm_status CUDAPlan::place(const Layout *next) {
 }
 
 tdm_status CUDAPlan::replaceTables(const Layout &next) {
-  RelaxedCapture relaxed(driver);
   Tables fresh;
   DeviceMemory room;
   size_t size = fresh.arrange(*kernel, staged, next);
@@ -140,13 +139,8 @@ void CUDAPlan::writeHostPart(char *place, size_t bytes) const {
   write(tables.bands, layout.bands.data(), layout.bands.bytes());
 }
 
-tdm_status CUDAPlan::upload(Stream stream, bool isCapturing) {
-  if (!isStale)
-    return TDM_OK;
-  if (isCapturing)
-    return uploadAhead();
-  size_t bytes = isEmpty ? tables.hostBytes : tables.headBytes;
-  SharedMemory *buffer = nullptr;
+tdm_status CUDAPlan::copyTables(Stream stream, size_t bytes,
+                                SharedMemory *&buffer) {
   if (tdm_status status = staging.take(device, bytes, buffer))
     return status;
   writeHostPart(buffer->data(), bytes);
@@ -154,18 +148,28 @@ tdm_status CUDAPlan::upload(Stream stream, bool isCapturing) {
           driver.call(driver.memcpyHtoDAsync, tables.words,
                       static_cast<const void *>(buffer->data()), bytes, stream))
     return status;
-  if (tdm_status status = buffer->use(stream)) {
-    // Nobody would know when the buffer is free again.
+  tdm_status status = buffer->use(stream);
+  // Nobody would know when the buffer is free again.
+  if (status)
     driver.streamSynchronize(stream);
+  return status;
+}
+
+tdm_status CUDAPlan::upload(Stream stream, bool isCapturing) {
+  if (!isStale)
+    return TDM_OK;
+  if (isCapturing)
+    return uploadAhead();
+  SharedMemory *buffer = nullptr;
+  size_t bytes = isEmpty ? tables.hostBytes : tables.headBytes;
+  if (tdm_status status = copyTables(stream, bytes, buffer))
     return status;
-  }
   isStale = isEmpty = false;
   return TDM_OK;
 }
 
 /// A graph shall not copy the tables again whenever it is launched.
 tdm_status CUDAPlan::uploadAhead() {
-  RelaxedCapture relaxed(driver);
   if (tables.isUsed) {
     // Launches that have been made may still read the old ones.
     Tables fresh;
@@ -177,22 +181,13 @@ tdm_status CUDAPlan::uploadAhead() {
     linkTensors();
   }
   SharedMemory *buffer = nullptr;
-  if (tdm_status status = staging.take(device, tables.hostBytes, buffer))
-    return status;
-  writeHostPart(buffer->data(), tables.hostBytes);
-  Stream own = nullptr;
   if (tdm_status status =
-          driver.call(driver.streamCreate, &own, streamNonBlocking))
+          copyTables(device->getCopyStream(), tables.hostBytes, buffer))
     return status;
-  tdm_status status = driver.call(driver.memcpyHtoDAsync, tables.words,
-                                  static_cast<const void *>(buffer->data()),
-                                  tables.hostBytes, own);
-  if (!status)
-    status = driver.call(driver.streamSynchronize, own);
-  driver.streamDestroy(own);
-  if (!status)
-    isStale = isEmpty = false;
-  return status;
+  if (tdm_status status = buffer->wait())
+    return status;
+  isStale = isEmpty = false;
+  return TDM_OK;
 }
 
 //===----------------------------------------------------------------------===//
@@ -278,10 +273,11 @@ tdm_status CUDAPlan::runPrologue(const tdm_async_args &args, Launch launch) {
   size_t hyperBytes = rows * kernel->hypers.size() * sizeof(double);
   size_t integerBytes = rows * kernel->integers.size() * sizeof(int64_t);
   // Scalars may be constants, made of nothing.
-  if (!args.on_device && hyperBytes + integerBytes) {
+  bool takesArguments = !args.on_device && hyperBytes + integerBytes;
+  if (takesArguments) {
     char *place = nullptr;
-    if (tdm_status status = arguments.take(device, hyperBytes + integerBytes,
-                                           launch.stream, place))
+    if (tdm_status status =
+            arguments.take(device, hyperBytes + integerBytes, place))
       return status;
     if (hyperBytes)
       std::memcpy(place, hypers, hyperBytes);
@@ -291,8 +287,11 @@ tdm_status CUDAPlan::runPrologue(const tdm_async_args &args, Launch launch) {
     integers = place + hyperBytes;
   }
   void *parameters[] = {&hypers, &integers, &tables.scalars, &rows};
-  return driver.call(driver.launchKernel, code.prologue.function, 1u, 1u, 1u,
-                     1u, 1u, 1u, 0u, launch.stream, parameters, nullptr);
+  if (tdm_status status =
+          driver.call(driver.launchKernel, code.prologue.function, 1u, 1u, 1u,
+                      1u, 1u, 1u, 0u, launch.stream, parameters, nullptr))
+    return status;
+  return takesArguments ? arguments.use(launch.stream) : TDM_OK;
 }
 
 //===----------------------------------------------------------------------===//

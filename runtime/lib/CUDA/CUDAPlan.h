@@ -75,6 +75,9 @@ private:
   /// Has the tables in the device's memory hold the plan's tensors.
   tdm_status upload(Stream stream, bool isCapturing);
   tdm_status uploadAhead();
+  /// Has a stream copy the host's part of the tables, or the first bytes of it,
+  /// from a staging buffer.
+  tdm_status copyTables(Stream stream, size_t bytes, SharedMemory *&buffer);
   void writeHostPart(char *place, size_t bytes) const;
   /// Clears the words of flags, and has the second tell whether to skip.
   tdm_status prepareFlags(const tdm_async_args &args, Launch &launch);

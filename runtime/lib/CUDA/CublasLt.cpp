@@ -12,7 +12,9 @@
 
 #include "CublasLt.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
 
@@ -30,40 +32,146 @@ static constexpr const char *defaultLibraries[] = {"libcublasLt.so.13",
                                                    "libcublasLt.so.12"};
 #endif
 
+/// How names of libraries begin that lie beside cuBLASLt, or whose environment
+/// of Python may have it.
+static constexpr const char *neighbours[] = {"libcublas", "libcudart",
+                                             "libtorch", "libtandem_runtime"};
+/// Where NVIDIA's packages have it in an environment of Python: that of CUDA
+/// 13, and the one before.
+static constexpr const char *packageDirectories[] = {"nvidia/cu13/lib",
+                                                     "nvidia/cublas/lib"};
+
+//===----------------------------------------------------------------------===//
+// The search
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A search without a name, and what to say if nothing was found.
+class Search {
+public:
+  void *run();
+  std::string explain() const;
+
+private:
+  void *findLoaded();
+  void *findBeside();
+  void *findInSystem();
+  void *findAround(const std::string &directory);
+  void *findIn(const std::string &directory);
+  void *open(const std::string &name);
+
+  std::vector<std::string> directories;
+  std::string problems;
+};
+} // namespace
+
+void *Search::open(const std::string &name) {
+  void *handle = openLibrary(name.c_str());
+  if (!handle)
+    problems += (problems.empty() ? "" : "; ") + libraryError();
+  return handle;
+}
+
+/// A framework's own may be where nobody else looks.
+void *Search::findLoaded() {
+  for (const char *name : defaultLibraries)
+    if (void *handle = findLoadedLibrary(name))
+      return handle;
+  return nullptr;
+}
+
+void *Search::findIn(const std::string &directory) {
+  for (const char *name : defaultLibraries) {
+    std::string path = directory + "/" + name;
+    if (std::ifstream(path).is_open())
+      if (void *handle = open(path))
+        return handle;
+  }
+  return nullptr;
+}
+
+void *Search::findAround(const std::string &directory) {
+  if (void *handle = findIn(directory))
+    return handle;
+  // A package's libraries are at most three levels below the packages' place,
+  // as those in nvidia/cuda_runtime/lib are.
+  std::string place = directory;
+  for (int level = 0; level <= 3 && !place.empty(); ++level) {
+    for (const char *package : packageDirectories)
+      if (void *handle = findIn(place + "/" + package))
+        return handle;
+    place.resize(place.rfind('/') == std::string::npos ? 0 : place.rfind('/'));
+  }
+  return nullptr;
+}
+
+static bool isNeighbour(const std::string &name) {
+  return std::any_of(
+      std::begin(neighbours), std::end(neighbours),
+      [&](const char *neighbour) { return name.rfind(neighbour, 0) == 0; });
+}
+
+void *Search::findBeside() {
+  for (const std::string &path : listLoadedLibraries()) {
+    size_t slash = path.rfind('/');
+    if (slash == std::string::npos || !isNeighbour(path.substr(slash + 1)))
+      continue;
+    std::string directory = path.substr(0, slash);
+    if (std::count(directories.begin(), directories.end(), directory))
+      continue;
+    directories.push_back(directory);
+    if (void *handle = findAround(directory))
+      return handle;
+  }
+  return nullptr;
+}
+
+void *Search::findInSystem() {
+  for (const char *name : defaultLibraries)
+    if (void *handle = open(name))
+      return handle;
+  return nullptr;
+}
+
+void *Search::run() {
+  if (void *handle = findLoaded())
+    return handle;
+  if (void *handle = findBeside())
+    return handle;
+  return findInSystem();
+}
+
+std::string Search::explain() const {
+  std::string text = problems + "; the process has not loaded one";
+  for (const std::string &directory : directories)
+    text += ", there is none around " + directory;
+  return text;
+}
+
 //===----------------------------------------------------------------------===//
 // The library
 //===----------------------------------------------------------------------===//
 
-tdm_status CublasLt::open(const std::string &named, void *&handle) {
-  if (!named.empty()) {
-    handle = openLibrary(named.c_str());
-  } else {
-    // A framework's own may be where nobody else looks.
-    for (const char *name : defaultLibraries)
-      if (!handle)
-        handle = findLoadedLibrary(name);
-    for (const char *name : defaultLibraries)
-      if (!handle)
-        handle = openLibrary(name);
-  }
+static tdm_status openCublasLt(const std::string &named, void *&handle) {
+  Search search;
+  handle = named.empty() ? search.run() : openLibrary(named.c_str());
   if (handle)
     return TDM_OK;
   return Failure(TDM_UNAVAILABLE)
-         << "there is no cuBLASLt: " << libraryError()
+         << "there is no cuBLASLt: "
+         << (named.empty() ? search.explain() : libraryError())
          << "; install CUDA's libraries, or name this one in TANDEM_CUBLASLT";
 }
 
 tdm_status CublasLt::load(const std::string &named) {
   void *handle = nullptr;
-  if (tdm_status status = open(named, handle))
+  if (tdm_status status = openCublasLt(named, handle))
     return status;
-  symbols.push_back(&getVersion);
-  symbols.push_back(&getStatusString);
   // The library stays loaded, as the driver does.
   if (const Symbol *missing = findSymbols(handle))
     return Failure(TDM_UNAVAILABLE)
            << "cuBLASLt has no " << missing->name << "; update it";
-  size_t version = reinterpret_cast<size_t (*)()>(getVersion.address)();
+  size_t version = getVersion();
   if (version < oldestVersion)
     return Failure(TDM_UNAVAILABLE)
            << "cuBLASLt has version " << version << ", and products of 8-bit "
@@ -90,10 +198,8 @@ tdm_status CublasLt::get(const CublasLt *&library) {
 }
 
 tdm_status CublasLt::fail(const Symbol &function, Result result) const {
-  constexpr int allocationFailed = 3, notSupported = 15;
-  using Text = const char *(*)(int);
   int number = static_cast<int>(result);
-  const char *text = reinterpret_cast<Text>(getStatusString.address)(number);
+  const char *text = getStatusString(result);
   return Failure(number == allocationFailed ? TDM_OUT_OF_MEMORY
                  : number == notSupported   ? TDM_UNAVAILABLE
                                             : TDM_DEVICE_ERROR)

@@ -41,6 +41,7 @@ enum class PreferenceAttribute : int {
   MinAlignmentC = 7,
   MinAlignmentD = 8
 };
+constexpr int allocationFailed = 3, notSupported = 15;
 constexpr int32_t operationTranspose = 1, operationNone = 0;
 constexpr uint32_t epilogueDefault = 1, epilogueBias = 4;
 
@@ -68,8 +69,9 @@ struct HeuristicResult {
 /// cuBLASLt. Lives as long as the process.
 class CublasLt : public SymbolTable {
 public:
-  /// The library in the environment, or the first that is found. A failure is
-  /// tried again by the next call.
+  /// The library in the environment; else one that the process has loaded, one
+  /// beside CUDA's libraries or in NVIDIA's packages for Python, the system's.
+  /// A failure is tried again by the next call.
   static tdm_status get(const CublasLt *&library);
 
   /// Calls \p function; what it returns becomes a status, and a message that
@@ -80,36 +82,14 @@ public:
     return result == Result::Success ? TDM_OK : fail(function, result);
   }
 
-  Entry<CublasLtHandle *> create{this, "cublasLtCreate"};
-  Entry<CublasLtHandle> destroy{this, "cublasLtDestroy"};
-  Entry<MatmulDesc *, ComputeType, DataType> descCreate{
-      this, "cublasLtMatmulDescCreate"};
-  Entry<MatmulDesc> descDestroy{this, "cublasLtMatmulDescDestroy"};
-  Entry<MatmulDesc, MatmulAttribute, const void *, size_t> descSetAttribute{
-      this, "cublasLtMatmulDescSetAttribute"};
-  Entry<MatrixLayout *, DataType, uint64_t, uint64_t, int64_t> layoutCreate{
-      this, "cublasLtMatrixLayoutCreate"};
-  Entry<MatrixLayout> layoutDestroy{this, "cublasLtMatrixLayoutDestroy"};
-  Entry<Preference *> preferenceCreate{this, "cublasLtMatmulPreferenceCreate"};
-  Entry<Preference> preferenceDestroy{this, "cublasLtMatmulPreferenceDestroy"};
-  Entry<Preference, PreferenceAttribute, const void *, size_t>
-      preferenceSetAttribute{this, "cublasLtMatmulPreferenceSetAttribute"};
-  Entry<CublasLtHandle, MatmulDesc, MatrixLayout, MatrixLayout, MatrixLayout,
-        MatrixLayout, Preference, int, HeuristicResult *, int *>
-      getHeuristic{this, "cublasLtMatmulAlgoGetHeuristic"};
-  Entry<CublasLtHandle, MatmulDesc, const void *, const void *, MatrixLayout,
-        const void *, MatrixLayout, const void *, const void *, MatrixLayout,
-        void *, MatrixLayout, const Algorithm *, void *, size_t, Stream>
-      matmul{this, "cublasLtMatmul"};
+#define CUBLASLT_FUNCTION(RETURN, MEMBER, NAME, PARAMETERS)                    \
+  Entry<RETURN PARAMETERS> MEMBER{this, #NAME};
+#include "CublasLt.def"
 
 private:
   CublasLt() = default;
-  static tdm_status open(const std::string &named, void *&handle);
   tdm_status load(const std::string &named);
   tdm_status fail(const Symbol &function, Result result) const;
-
-  Symbol getVersion{"cublasLtGetVersion"};
-  Symbol getStatusString{"cublasLtGetStatusString"};
 };
 
 /// Owns a handle of a GPU, for all products there are on it.

@@ -69,6 +69,11 @@ static tdm_status statusOf(Result result) {
   case Result::NoDevice:
   case Result::InvalidDevice:
     return TDM_UNAVAILABLE;
+  case Result::StreamCaptureUnsupported:
+  case Result::StreamCaptureInvalidated:
+  case Result::StreamCaptureImplicit:
+  case Result::CapturedEvent:
+    return TDM_INVALID_STATE;
   default:
     return TDM_DEVICE_ERROR;
   }
@@ -76,8 +81,8 @@ static tdm_status statusOf(Result result) {
 
 tdm_status Driver::fail(const Symbol &function, Result result) const {
   const char *name = nullptr, *text = nullptr;
-  getErrorName(static_cast<int>(result), &name);
-  getErrorString(static_cast<int>(result), &text);
+  getErrorName(result, &name);
+  getErrorString(result, &text);
   Failure failure(statusOf(result));
   failure << function.name << " failed: ";
   if (name)
@@ -86,5 +91,8 @@ tdm_status Driver::fail(const Symbol &function, Result result) const {
     failure << "error " << static_cast<int>(result);
   if (text)
     failure << " (" << text << ")";
+  if (statusOf(result) == TDM_INVALID_STATE)
+    failure << "; a stream is being captured; do this before the capture or "
+            << "after it";
   return failure;
 }

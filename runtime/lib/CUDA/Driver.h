@@ -73,67 +73,9 @@ public:
 
   tdm_status fail(const Symbol &function, Result result) const;
 
-  Entry<unsigned> init{this, "cuInit"};
-  Entry<int *> driverGetVersion{this, "cuDriverGetVersion"};
-  Entry<int, const char **> getErrorName{this, "cuGetErrorName"};
-  Entry<int, const char **> getErrorString{this, "cuGetErrorString"};
-
-  Entry<int *> deviceGetCount{this, "cuDeviceGetCount"};
-  Entry<DeviceHandle *, int> deviceGet{this, "cuDeviceGet"};
-  Entry<char *, int, DeviceHandle> deviceGetName{this, "cuDeviceGetName"};
-  Entry<size_t *, DeviceHandle> deviceTotalMem{this, "cuDeviceTotalMem_v2"};
-  Entry<int *, Attribute, DeviceHandle> deviceGetAttribute{
-      this, "cuDeviceGetAttribute"};
-  Entry<Context *, DeviceHandle> primaryCtxRetain{this,
-                                                  "cuDevicePrimaryCtxRetain"};
-  Entry<DeviceHandle> primaryCtxRelease{this, "cuDevicePrimaryCtxRelease_v2"};
-  Entry<Context> ctxPushCurrent{this, "cuCtxPushCurrent_v2"};
-  Entry<Context *> ctxPopCurrent{this, "cuCtxPopCurrent_v2"};
-  Entry<> ctxSynchronize{this, "cuCtxSynchronize"};
-
-  Entry<Address *, size_t> memAlloc{this, "cuMemAlloc_v2"};
-  Entry<Address> memFree{this, "cuMemFree_v2"};
-  Entry<void **, size_t, unsigned> memHostAlloc{this, "cuMemHostAlloc"};
-  Entry<void *> memFreeHost{this, "cuMemFreeHost"};
-  Entry<Address, Address, size_t> memcpy{this, "cuMemcpy"};
-  Entry<Address, const void *, size_t, Stream> memcpyHtoDAsync{
-      this, "cuMemcpyHtoDAsync_v2"};
-  Entry<Address, Address, size_t, Stream> memcpyDtoDAsync{
-      this, "cuMemcpyDtoDAsync_v2"};
-  Entry<Address, unsigned, size_t, Stream> memsetD32Async{this,
-                                                          "cuMemsetD32Async"};
-
-  Entry<Module *, const void *, unsigned, JITOption *, void **>
-      moduleLoadDataEx{this, "cuModuleLoadDataEx"};
-  Entry<Module> moduleUnload{this, "cuModuleUnload"};
-  Entry<Function *, Module, const char *> moduleGetFunction{
-      this, "cuModuleGetFunction"};
-  Entry<int *, FunctionAttribute, Function> funcGetAttribute{
-      this, "cuFuncGetAttribute"};
-  Entry<int *, Function, int, size_t> maxActiveBlocks{
-      this, "cuOccupancyMaxActiveBlocksPerMultiprocessor"};
-  Entry<unsigned, JITOption *, void **, LinkState *> linkCreate{
-      this, "cuLinkCreate_v2"};
-  Entry<LinkState, JITInput, void *, size_t, const char *, unsigned,
-        JITOption *, void **>
-      linkAddData{this, "cuLinkAddData_v2"};
-  Entry<LinkState, void **, size_t *> linkComplete{this, "cuLinkComplete"};
-  Entry<LinkState> linkDestroy{this, "cuLinkDestroy"};
-
-  Entry<Stream *, unsigned> streamCreate{this, "cuStreamCreate"};
-  Entry<Stream> streamSynchronize{this, "cuStreamSynchronize"};
-  Entry<Stream> streamDestroy{this, "cuStreamDestroy_v2"};
-  Entry<Stream, CaptureStatus *> streamIsCapturing{this, "cuStreamIsCapturing"};
-  Entry<CaptureMode *> exchangeCaptureMode{this,
-                                           "cuThreadExchangeStreamCaptureMode"};
-  Entry<Event *, unsigned> eventCreate{this, "cuEventCreate"};
-  Entry<Event, Stream> eventRecord{this, "cuEventRecord"};
-  Entry<Event> eventSynchronize{this, "cuEventSynchronize"};
-  Entry<Event> eventDestroy{this, "cuEventDestroy_v2"};
-
-  Entry<Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-        unsigned, Stream, void **, void **>
-      launchKernel{this, "cuLaunchKernel"};
+#define DRIVER_FUNCTION(MEMBER, NAME, VERSION, PARAMETERS)                     \
+  Entry<Result PARAMETERS> MEMBER{this, #NAME #VERSION};
+#include "Driver.def"
 
 private:
   Driver() = default;

@@ -18,6 +18,9 @@
 #else
 #include <dlfcn.h>
 #endif
+#ifdef __linux__
+#include <link.h>
+#endif
 
 using namespace tandem::runtime::cuda;
 
@@ -50,6 +53,18 @@ std::string tandem::runtime::cuda::libraryError() {
   return error ? error : "it cannot be loaded";
 }
 #endif
+
+std::vector<std::string> tandem::runtime::cuda::listLoadedLibraries() {
+  std::vector<std::string> paths;
+#ifdef __linux__
+  auto append = [](dl_phdr_info *info, size_t, void *list) {
+    static_cast<std::vector<std::string> *>(list)->push_back(info->dlpi_name);
+    return 0;
+  };
+  dl_iterate_phdr(append, &paths);
+#endif
+  return paths;
+}
 
 const Symbol *SymbolTable::findSymbols(void *library) {
   for (Symbol *symbol : symbols)

@@ -24,7 +24,11 @@ enum class Result : int {
   OutOfMemory = 2,
   NoDevice = 100,
   InvalidDevice = 101,
-  NotFound = 500
+  NotFound = 500,
+  StreamCaptureUnsupported = 900,
+  StreamCaptureInvalidated = 901,
+  StreamCaptureImplicit = 906,
+  CapturedEvent = 907
 };
 
 /// A library of the system, which stays loaded; null if there is none.
@@ -32,6 +36,8 @@ void *openLibrary(const char *name);
 /// The same, only if the process has loaded it before.
 void *findLoadedLibrary(const char *name);
 void *findSymbol(void *library, const char *name);
+/// The paths of what the process has loaded, as far as the system tells them.
+std::vector<std::string> listLoadedLibraries();
 /// Why the latest library was not loaded.
 std::string libraryError();
 
@@ -51,14 +57,16 @@ protected:
   const Symbol *findSymbols(void *library);
 
   /// A function of the library: what it is called there, and its type.
-  template <typename... Parameters>
-  struct Entry : Symbol {
+  template <typename Type>
+  struct Entry;
+  template <typename Return, typename... Parameters>
+  struct Entry<Return(Parameters...)> : Symbol {
     Entry(SymbolTable *table, const char *name) : Symbol{name} {
       table->symbols.push_back(this);
     }
-    Result operator()(Parameters... arguments) const {
-      using Type = int (*)(Parameters...);
-      return static_cast<Result>(reinterpret_cast<Type>(address)(arguments...));
+    Return operator()(Parameters... arguments) const {
+      using Type = Return (*)(Parameters...);
+      return reinterpret_cast<Type>(address)(arguments...);
     }
   };
 };

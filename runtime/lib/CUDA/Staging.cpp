@@ -21,45 +21,34 @@ using namespace tandem::runtime::cuda;
 // Arguments
 //===----------------------------------------------------------------------===//
 
-void ArgumentRing::reset() {
-  // Launches may be reading a segment that no event has been recorded for.
-  if (device && taken)
-    device->release([&] { device->driver.ctxSynchronize(); });
-  for (SharedMemory &segment : segments)
-    segment = SharedMemory();
-  slotBytes = taken = 0;
-}
-
 tdm_status
-ArgumentRing::allocate(const std::shared_ptr<const CUDADevice> &owner,
+ArgumentRing::allocate(const std::shared_ptr<const CUDADevice> &device,
                        size_t bytes) {
   constexpr size_t alignment = 64, segmentBytes = 1 << 16;
-  reset();
-  device = owner;
   size_t rounded = (bytes / alignment + 1) * alignment;
+  slotBytes = taken = 0;
   slotsPerSegment = std::clamp<size_t>(segmentBytes / rounded, 1, maxSlots);
-  for (SharedMemory &segment : segments)
+  // What launches are reading is given back when they have read it.
+  for (SharedMemory &segment : segments) {
+    segment = SharedMemory();
     if (tdm_status status = segment.allocate(device, rounded * slotsPerSegment))
       return status;
+  }
   slotBytes = rounded;
   return TDM_OK;
 }
 
-tdm_status ArgumentRing::take(const std::shared_ptr<const CUDADevice> &owner,
-                              size_t bytes, Stream stream, char *&place) {
+tdm_status ArgumentRing::take(const std::shared_ptr<const CUDADevice> &device,
+                              size_t bytes, char *&place) {
   if (bytes > slotBytes)
-    if (tdm_status status = allocate(owner, bytes))
+    if (tdm_status status = allocate(device, bytes))
       return status;
   size_t number = taken / slotsPerSegment, slot = taken % slotsPerSegment;
-  SharedMemory &segment = segments[number % numSegments];
-  if (slot == 0 && number > 0) {
-    // All launches that read the segment before are in the stream by now.
-    if (tdm_status status = segments[(number - 1) % numSegments].use(stream))
+  current = &segments[number % numSegments];
+  if (slot == 0)
+    if (tdm_status status = current->wait())
       return status;
-    if (tdm_status status = segment.wait())
-      return status;
-  }
-  place = segment.data() + slot * slotBytes;
+  place = current->data() + slot * slotBytes;
   ++taken;
   return TDM_OK;
 }

@@ -22,23 +22,21 @@ namespace tandem::runtime::cuda {
 /// is hundreds of launches ahead of the device.
 class ArgumentRing {
 public:
-  ~ArgumentRing() { reset(); }
-
-  /// Stores in \p place where the next launch, which comes to \p stream, has
-  /// \p bytes for its arguments.
+  /// Stores in \p place where the next launch has \p bytes for its arguments.
   tdm_status take(const std::shared_ptr<const CUDADevice> &device, size_t bytes,
-                  Stream stream, char *&place);
+                  char *&place);
+  /// Tells that \p stream has the launch that reads them.
+  tdm_status use(Stream stream) { return current->use(stream); }
 
 private:
   static constexpr size_t numSegments = 4, maxSlots = 64;
 
   tdm_status allocate(const std::shared_ptr<const CUDADevice> &device,
                       size_t bytes);
-  void reset();
 
-  std::shared_ptr<const CUDADevice> device;
   /// Slots that are given back together.
   SharedMemory segments[numSegments];
+  SharedMemory *current = nullptr;
   size_t slotBytes = 0, slotsPerSegment = 0;
   /// How many slots have been taken.
   size_t taken = 0;

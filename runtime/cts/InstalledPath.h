@@ -1,0 +1,34 @@
+//===- InstalledPath.h - Libraries beside the tests -------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file finds the libraries that the tests load where the tests were copied
+// to another machine together with them. CMake includes it ahead of sources.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_CTS_INSTALLEDPATH_H
+#define TANDEM_RUNTIME_CTS_INSTALLEDPATH_H
+
+#include <climits>
+#include <string>
+#include <unistd.h>
+
+namespace tandem::cts {
+
+/// The path of a library in the directory lib beside the program's own.
+inline std::string installedPath(const char *name) {
+  char program[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", program, sizeof(program));
+  std::string path(program, length > 0 ? static_cast<size_t>(length) : 0);
+  path.resize(path.rfind('/') + 1);
+  return path + "../lib/" + name;
+}
+
+} // namespace tandem::cts
+
+#endif // TANDEM_RUNTIME_CTS_INSTALLEDPATH_H
