@@ -36,14 +36,18 @@ function(add_tandem_passes name)
   add_dependencies(tandem-headers Tandem${name}PassIncGen)
 endfunction()
 
-# Declares a command-line tool linked to every Tandem library.
+# Declares a command-line tool linked to every Tandem library. TANDEM_TOOLS lists
+# those whose objects tell what a static build's library has to export.
 function(add_tandem_tool name)
-  add_executable(${name} ${ARGN})
-  llvm_update_compile_flags(${name})
+  add_library(${name}_main OBJECT ${ARGN})
+  llvm_update_compile_flags(${name}_main)
+  add_dependencies(${name}_main tandem-headers)
+  set_property(GLOBAL APPEND PROPERTY TANDEM_TOOLS ${name})
+  add_executable(${name} $<TARGET_OBJECTS:${name}_main>)
   target_link_libraries(${name} PRIVATE TandemCompiler)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin
-    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}:${LLVM_LIBRARY_DIRS}")
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${TANDEM_LLVM_RPATH}")
   install(TARGETS ${name} EXPORT TandemTargets
     RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endfunction()

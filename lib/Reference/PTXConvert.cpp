@@ -154,13 +154,21 @@ bool unknown(Decoder &d) {
   return d.fail("unknown conversion '" + d.statement.opcode + "'");
 }
 
+/// Whether every integer of one type is one of the other. PTX has no .sat for
+/// such a conversion.
+bool holdsAll(const PTXType &to, const PTXType &from) {
+  if (to.isSigned() == from.isSigned())
+    return to.width >= from.width;
+  return to.isSigned() && to.width > from.width;
+}
+
 /// Picks the handler of a conversion between scalars, null if there is none.
 Handler selectScalar(const Modifiers &modifiers, const PTXType &to,
                      const PTXType &from) {
   if (modifiers.satfinite)
     return nullptr;
   if (!to.isFloat() && !from.isFloat()) {
-    if (modifiers.hasRounding)
+    if (modifiers.hasRounding || (modifiers.sat && holdsAll(to, from)))
       return nullptr;
     return modifiers.sat ? runSaturateInteger : runIntegerToInteger;
   }

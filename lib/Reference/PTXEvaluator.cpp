@@ -48,6 +48,14 @@ findKernel(llvm::ArrayRef<std::shared_ptr<const Kernel>> kernels,
   return nullptr;
 }
 
+std::vector<unsigned> PTXModule::getParameterSizes(StringRef name) const {
+  std::vector<unsigned> sizes;
+  if (const Kernel *kernel = findKernel(kernels, name))
+    for (const Parameter &parameter : kernel->params)
+      sizes.push_back(parameter.bytes);
+  return sizes;
+}
+
 llvm::StringMap<uint64_t> PTXModule::getStaticCounts(StringRef name) const {
   llvm::StringMap<uint64_t> counts;
   if (const Kernel *kernel = findKernel(kernels, name))

@@ -15,6 +15,9 @@
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
 using namespace mlir;
 
@@ -40,8 +43,21 @@ static void orderZeros(llvm::Module &module) {
   }
 }
 
-/// Runs the redundancy-removing passes.
-static llvm::Error cleanUp(llvm::Module &module, llvm::TargetMachine &machine) {
+/// The redundancy-removing passes. They are named here, not in a pipeline's
+/// text, whose parser would bring all of LLVM's passes into a static build.
+static llvm::ModulePassManager getCleanUpPasses() {
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(
+      llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  passes.addPass(llvm::EarlyCSEPass());
+  llvm::ModulePassManager manager;
+  manager.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
+  return manager;
+}
+
+static void cleanUp(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graphs;
@@ -52,12 +68,7 @@ static llvm::Error cleanUp(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, graphs, modules);
-  llvm::ModulePassManager manager;
-  if (llvm::Error error = builder.parsePassPipeline(
-          manager, "function(early-cse,simplifycfg,loop-mssa(licm),early-cse)"))
-    return error;
-  manager.run(module, modules);
-  return llvm::Error::success();
+  getCleanUpPasses().run(module, modules);
 }
 
 llvm::Expected<std::unique_ptr<llvm::Module>>
@@ -69,8 +80,7 @@ mlir::tandem::lowerToLLVMIR(ModuleOp module, llvm::LLVMContext &context,
   translated->setTargetTriple(machine.getTargetTriple());
   translated->setDataLayout(machine.createDataLayout());
   orderZeros(*translated);
-  if (llvm::Error error = cleanUp(*translated, machine))
-    return error;
+  cleanUp(*translated, machine);
   return translated;
 }
 

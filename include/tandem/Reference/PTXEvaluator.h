@@ -93,6 +93,8 @@ public:
   /// The `.target` of the module, for example "sm_90".
   llvm::StringRef getTarget() const { return target; }
   std::vector<std::string> getKernelNames() const;
+  /// The bytes of each of a kernel's parameters.
+  std::vector<unsigned> getParameterSizes(llvm::StringRef kernel) const;
   /// How often each opcode stands in a kernel's text.
   llvm::StringMap<uint64_t> getStaticCounts(llvm::StringRef kernel) const;
 

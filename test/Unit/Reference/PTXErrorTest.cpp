@@ -45,6 +45,15 @@ TEST(PTXErrors, UnknownInstructions) {
   expectRefused("mul.wide.u64 %d1, %d2, %d3;", "unknown instruction");
 }
 
+/// PTX has no .sat where the destination holds every source.
+TEST(PTXErrors, SaturationOfWhatFits) {
+  expectRefused("cvt.sat.s16.s16 %h1, %h2;", "unknown conversion");
+  expectRefused("cvt.sat.u32.u16 %w1, %h2;", "unknown conversion");
+  expectRefused("cvt.sat.s32.u16 %w1, %h2;", "unknown conversion");
+  EXPECT_EQ(parseFailure(wrap("cvt.sat.s16.u16 %h1, %h2;")), "");
+  EXPECT_EQ(parseFailure(wrap("cvt.sat.u64.s16 %d1, %h2;")), "");
+}
+
 /// Whatever may lose a bit is refused, not imitated.
 TEST(PTXErrors, InexactArithmetic) {
   expectRefused("mul.f32 %w1, %w2, %w3;", "only the .rn form is known");

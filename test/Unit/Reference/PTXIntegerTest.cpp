@@ -103,6 +103,12 @@ TEST(PTXInteger, BitFields) {
   EXPECT_EQ(bfe("bfe.s32", 8, 8), 0xFFFFFFA5u);
   EXPECT_EQ(bfe("bfe.s32", 8, 0), 0u);
   EXPECT_EQ(bfe("bfe.u32", 12, 255), 0xAu);
+  // As documented, of a position and a length the low eight bits count; GPUs
+  // are said to differ for 64-bit fields.
+  EXPECT_EQ(bfe("bfe.u32", 0x108, 0x108), 0xA5u);
+  EXPECT_EQ(
+      evaluate("bfe.u64", 'd', {{'d', 0xA500}, {'w', 0x108}, {'w', 0x108}}),
+      0xA5u);
   EXPECT_EQ(evaluate("bfi.b32", 'w',
                      {{'w', 0xFF}, {'w', 0x12345678}, {'w', 4}, {'w', 4}}),
             0x123456F8u);

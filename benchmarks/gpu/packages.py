@@ -1,0 +1,81 @@
+#===- packages.py - Packages for the check of GPUs -------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the compilation of the packages that scripts/gpu-check.sh
+# runs on a GPU.
+#
+#===----------------------------------------------------------------------===#
+"""packages.py FOLDER [--chip=sm_90]: writes FOLDER/packages/*.tdm, and in
+FOLDER/prepared.json what they were made from."""
+
+import argparse
+import json
+import pathlib
+import shutil
+import sys
+
+import tandem
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import common  # noqa: E402
+
+LAYERS = ("rms_norm", "layer_norm", "gelu", "swiglu", "cross_entropy", "keep")
+
+
+def cases() -> list[tuple[str, str]]:
+    """Graphs with their strategies, and layers with their recipes."""
+    optimizers = [("adamw", strategy) for strategy in tandem.strategies()]
+    optimizers += [(graph, "bf16") for graph in tandem.graphs() if graph != "adamw"]
+    optimizers += [("lamb", "collage-plus"), ("adafactor", "fp32"), ("adamw_clip", "coat"),
+                   ("adamw", "e4m3-groups")]
+    layers = [(layer, recipe) for layer in LAYERS for recipe in ("bf16", "coat")]
+    return optimizers + layers + [(layer, "coat-fp8") for layer in ("rms_norm", "swiglu", "keep")]
+
+
+def kernels_of(graph: str, strategy: str) -> list[tandem.Kernel]:
+    """An optimizer's step, or the two passes of a layer."""
+    is_layer = graph in LAYERS
+    functions = [graph, f"{graph}_backward"] if is_layer else [""]
+    return [tandem.compile(graph, strategy, path=[HERE], flags=not is_layer, function=function)
+            for function in functions]
+
+
+def write_packages(folder: pathlib.Path, targets: list[str]) -> None:
+    """What a strategy cannot do is left out, with a line that says so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for graph, strategy in cases():
+        try:
+            tandem.save(folder / f"{graph}-{strategy}.tdm", kernels_of(graph, strategy), targets)
+        except ValueError as error:
+            print(f"{graph} under {strategy} is left out: {error}", file=sys.stderr)
+
+
+def describe(chip: str) -> dict:
+    """The commit, and how many instructions the chip's code has."""
+    counted = common.load("ptx_statistics")["strategies"]
+    return {"made": {key: common.machine()[key] for key in ("commit", "changed_files")},
+            "instructions": {f"adamw under {strategy}": chips[chip]["instructions"]
+                             for strategy, chips in counted.items() if chip in chips}}
+
+
+def main() -> None:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--chip", default="sm_90")
+    options = parser.parse_args()
+    targets = ["x86-64", "x86-64-v3", options.chip]
+    if shutil.which("ptxas"):
+        targets.append(f"cubin:{options.chip}")
+    else:
+        print("there is no ptxas: the packages have PTX, but no machine code of "
+              f"{options.chip}", file=sys.stderr)
+    write_packages(options.folder / "packages", targets)
+    (options.folder / "prepared.json").write_text(json.dumps(describe(options.chip)))
+
+
+if __name__ == "__main__":
+    main()

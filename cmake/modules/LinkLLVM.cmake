@@ -1,0 +1,141 @@
+# How Tandem takes LLVM, MLIR and LLD, which TANDEM_STATIC_LLVM decides.
+#
+# OFF: everything links the shared libMLIR and libLLVM, as Debian's own tools do.
+# ON:  libTandem contains what it needs of them and hides it, together with the
+#      C++ library, so that the compiler, the extension and the tools run where
+#      there is nothing but glibc. Sources are compiled in the same way; only
+#      linking differs.
+option(TANDEM_STATIC_LLVM
+  "Link LLVM, MLIR and the C++ library into libTandem, which then needs glibc alone"
+  OFF)
+
+if(NOT TANDEM_STATIC_LLVM)
+  # Debian's MLIRConfig does not export this.
+  set(MLIR_LINK_MLIR_DYLIB ON)
+  set(LLVM_LINK_LLVM_DYLIB ON)
+  set(TANDEM_LLVM_RPATH ${LLVM_LIBRARY_DIRS})
+
+  function(link_llvm name)
+    target_link_libraries(${name} PUBLIC MLIR LLVM PRIVATE lldELF)
+  endfunction()
+  function(export_what_tools_use name)
+  endfunction()
+  return()
+endif()
+
+# The MLIR that Tandem's sources name. What these need comes with them.
+set(TANDEM_MLIR_LIBS
+  MLIRAnalysis
+  MLIRArithDialect
+  MLIRArithToLLVM
+  MLIRBuiltinToLLVMIRTranslation
+  MLIRControlFlowDialect
+  MLIRControlFlowToLLVM
+  MLIRFuncDialect
+  MLIRFuncInlinerExtension
+  MLIRFuncToLLVM
+  MLIRFuncTransforms
+  MLIRLLVMDialect
+  MLIRLLVMToLLVMIRTranslation
+  MLIRLinalgDialect
+  MLIRMathDialect
+  MLIRMathToLLVM
+  MLIRNVVMDialect
+  MLIRNVVMToLLVMIRTranslation
+  MLIROptLib
+  MLIRParser
+  MLIRPass
+  MLIRReconcileUnrealizedCasts
+  MLIRSCFDialect
+  MLIRSCFToControlFlow
+  MLIRSCFTransforms
+  MLIRTargetLLVMIRExport
+  MLIRTensorDialect
+  MLIRTransformUtils
+  MLIRTransforms
+  MLIRTranslateLib
+  MLIRVectorDialect
+  MLIRVectorToLLVMPass)
+
+# The targets that Tandem has code for, and what else it, MLIR and LLD name.
+set(TANDEM_LLVM_TARGETS X86 NVPTX)
+set(TANDEM_LLVM_COMPONENTS ${TANDEM_LLVM_TARGETS} FrontendOpenMP IRReader LTO
+  Option OrcJIT Passes)
+
+find_package(Threads REQUIRED)
+find_library(TANDEM_ZLIB NAMES libz.a REQUIRED)
+find_library(TANDEM_ZSTD NAMES libzstd.a REQUIRED)
+
+add_link_options(-static-libgcc -static-libstdc++ LINKER:--gc-sections
+  LINKER:--exclude-libs,libgcc.a:libgcc_eh.a:libstdc++.a)
+
+# Replaces libraries that imported ones name, where they do.
+function(replace_linked from to)
+  foreach(name ${ARGN})
+    get_target_property(libs ${name} INTERFACE_LINK_LIBRARIES)
+    if("${from}" IN_LIST libs)
+      list(REMOVE_ITEM libs ${from})
+      set_property(TARGET ${name} PROPERTY
+        INTERFACE_LINK_LIBRARIES ${libs} ${to})
+    endif()
+  endforeach()
+endfunction()
+
+# Debian's archives of MLIR and LLD name the shared libLLVM, and those of LLVM the
+# shared libraries of others, and Polly, which is a package of its own.
+llvm_map_components_to_libnames(components ${TANDEM_LLVM_COMPONENTS})
+add_library(tandem_llvm INTERFACE)
+target_link_libraries(tandem_llvm INTERFACE ${components} Threads::Threads)
+get_property(archives GLOBAL PROPERTY MLIR_ALL_LIBS)
+list(REMOVE_DUPLICATES archives)
+list(REMOVE_ITEM archives MLIR)
+list(APPEND archives lldELF lldCommon LLVMSupport)
+replace_linked(LLVM tandem_llvm ${archives})
+replace_linked(ZLIB::ZLIB ${TANDEM_ZLIB} ${archives})
+replace_linked(zstd::libzstd_shared ${TANDEM_ZSTD} ${archives})
+replace_linked(Polly "" LLVMExtensions)
+get_target_property(libs LLVMSupport INTERFACE_LINK_LIBRARIES)
+list(FILTER libs EXCLUDE REGEX "libz3")
+set_property(TARGET LLVMSupport PROPERTY INTERFACE_LINK_LIBRARIES ${libs})
+
+# LLD names every target of LLVM; those that Tandem has no code for do nothing.
+set(TANDEM_OTHER_TARGETS ${CMAKE_BINARY_DIR}/OtherTargets.c)
+set(text "/* The targets of LLVM that libTandem leaves out. */\n")
+foreach(target ${LLVM_TARGETS_TO_BUILD})
+  if(NOT target IN_LIST TANDEM_LLVM_TARGETS)
+    foreach(part TargetInfo Target TargetMC AsmPrinter AsmParser)
+      string(APPEND text "void LLVMInitialize${target}${part}(void) {}\n")
+    endforeach()
+  endif()
+endforeach()
+file(CONFIGURE OUTPUT ${TANDEM_OTHER_TARGETS} CONTENT "${text}" @ONLY)
+
+function(link_llvm name)
+  target_sources(${name} PRIVATE ${TANDEM_OTHER_TARGETS}
+    ${PROJECT_SOURCE_DIR}/lib/Target/CPU/NoBitcode.cpp)
+  llvm_update_compile_flags(${name})
+  target_link_libraries(${name} PRIVATE ${TANDEM_MLIR_LIBS} lldELF tandem_llvm)
+endfunction()
+
+# Gives a library the C API, and what the tools' objects name of MLIR and LLVM, as
+# its only symbols.
+function(export_what_tools_use name)
+  get_property(tools GLOBAL PROPERTY TANDEM_TOOLS)
+  set(objects)
+  foreach(tool ${tools})
+    list(APPEND objects $<TARGET_OBJECTS:${tool}_main>)
+  endforeach()
+  set(output ${CMAKE_BINARY_DIR}/${name})
+  add_custom_command(OUTPUT ${output}.map ${output}.ld
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DNM=${CMAKE_NM}
+      "-DOBJECTS=${objects}"
+      -P ${PROJECT_SOURCE_DIR}/cmake/modules/WriteSymbolMap.cmake
+    DEPENDS ${objects} ${PROJECT_SOURCE_DIR}/cmake/modules/WriteSymbolMap.cmake
+    VERBATIM)
+  add_custom_target(${name}Map DEPENDS ${output}.map ${output}.ld)
+  add_dependencies(${name} ${name}Map)
+  set_property(TARGET ${name} APPEND PROPERTY
+    LINK_DEPENDS ${output}.map ${output}.ld)
+  target_link_options(${name} PRIVATE
+    ${output}.ld LINKER:--version-script=${output}.map)
+endfunction()

@@ -1,0 +1,53 @@
+//===- NoBitcode.cpp - LLD without link-time optimization -----------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements, for static builds, the class by which LLD compiles
+// bitcode, which kernels never are. LLD's own would bring in link-time
+// optimization, and with it all of LLVM's passes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/ErrorHandling.h"
+#include <memory>
+
+namespace lld::elf {
+
+struct Ctx;
+class BitcodeFile;
+
+/// Stands in for one that no public header declares.
+class InputFile {
+public:
+  virtual ~InputFile() = default;
+};
+
+/// As LLD 22 declares it for its driver.
+class BitcodeCompiler {
+public:
+  BitcodeCompiler(Ctx &ctx);
+  ~BitcodeCompiler();
+  void add(BitcodeFile &file);
+  llvm::SmallVector<std::unique_ptr<InputFile>, 0> compile();
+};
+
+} // namespace lld::elf
+
+using namespace lld::elf;
+
+BitcodeCompiler::BitcodeCompiler(Ctx &) {}
+BitcodeCompiler::~BitcodeCompiler() = default;
+
+void BitcodeCompiler::add(BitcodeFile &) {
+  llvm::report_fatal_error("this LLD links no bitcode");
+}
+
+/// The driver asks even where there is nothing to compile.
+llvm::SmallVector<std::unique_ptr<InputFile>, 0> BitcodeCompiler::compile() {
+  return {};
+}

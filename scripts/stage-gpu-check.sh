@@ -1,0 +1,215 @@
+#!/usr/bin/env bash
+# stage-gpu-check.sh FOLDER [--python=PATH]
+#
+# Gathers in FOLDER what the check of a GPU needs on a machine with neither LLVM
+# nor a compiler: packages of every strategy, the runtime and its tests, the Python
+# package with the compiler inside, tools, benchmarks and tests. All of it needs
+# glibc 2.36, and the extension the Python that it is built for: 3.12 by default, or
+# --python=PATH or PYTHON312. No file is a symbolic link.
+#
+#   FOLDER/packages   compiled kernels, for CPUs and as PTX and machine code
+#   FOLDER/lib        libTandem, the runtime, and libraries that stand in for CUDA's
+#   FOLDER/bin        gpu_check, tandem_runtime_cts and tools
+#   FOLDER/python     the package `tandem`; put it into PYTHONPATH
+#   FOLDER/include    headers that the runtime is built with, flatc's work included
+#   FOLDER/checks     what runs there, at its path in the repository
+#   FOLDER/unpack.py  to be run first: libTandem travels compressed
+#
+# The build is kept in build/stage. scripts/try-stage.sh tries the folder where
+# nothing else is.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build=build/stage
+chip=${TANDEM_GPU_CHIP:-sm_90}
+limit_mb=60
+
+fail() {
+  echo "stage-gpu-check.sh: $*" >&2
+  exit 1
+}
+
+#===------------------------------------------------------------------------===#
+# Building
+#===------------------------------------------------------------------------===#
+
+has_headers() {
+  "$1" -c 'import os, sys, sysconfig
+path = os.path.join(sysconfig.get_paths()["include"], "Python.h")
+sys.exit(not os.path.exists(path))' 2>/dev/null
+}
+
+# The Python that the extension is for, of which only headers and an interpreter
+# are used.
+find_python() {
+  local candidate
+  for candidate in "${PYTHON312:-}" "$(command -v python3.12 || true)" \
+    "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.12*/bin/python3.12; do
+    if [[ -x $candidate ]] && has_headers "$candidate"; then
+      echo "$candidate"
+      return
+    fi
+  done
+  fail "there is no python3.12 with C headers on PATH or in pyenv; install" \
+    "python3.12-dev, or name one in PYTHON312 or --python=PATH"
+}
+
+# Where the other machine's Python lacks nanobind, that of this repository has it.
+find_nanobind() {
+  local candidate
+  for candidate in "$python" .venv/bin/python python3; do
+    if "$candidate" -m nanobind --cmake_dir 2>/dev/null; then
+      return
+    fi
+  done
+  fail "there is no nanobind; run scripts/setup.sh first"
+}
+
+# What CMake remembers of another Python is forgotten.
+configure() {
+  local nanobind llvm
+  nanobind=$(find_nanobind)
+  llvm=$(llvm-config-22 --prefix)
+  cmake -G Ninja -S . -B "$build" -U '_Python_*' \
+    -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_INSTALL_LIBDIR=lib \
+    -DMLIR_DIR="$llvm/lib/cmake/mlir" \
+    -DPython_EXECUTABLE="$python" \
+    -DTANDEM_BUILD_PYTHON=ON \
+    -DTANDEM_STATIC_LLVM=ON \
+    -Dnanobind_DIR="$nanobind" >"$build.txt" 2>&1 ||
+    fail "CMake failed, see $build.txt"
+}
+
+compile() {
+  ninja -C "$build" -j "${BUILD_JOBS:-2}" _tandem tandem-opt tandem-run \
+    tandem-translate tandem-package tandem_runtime_cts tandem_fake_cuda \
+    tandem_fake_cublaslt
+}
+
+# The example has no build of its own, as it is a program of a user of the runtime.
+compile_gpu_check() {
+  "${CXX:-c++}" -std=c++17 -O2 -ffp-contract=off -s -static-libstdc++ -static-libgcc \
+    -I runtime/include examples/gpu_check/*.cpp -o "$folder/bin/gpu_check" \
+    -L "$folder/lib" -ltandem_runtime -Wl,-rpath,'$ORIGIN/../lib' -pthread
+}
+
+#===------------------------------------------------------------------------===#
+# Gathering
+#===------------------------------------------------------------------------===#
+
+install_build() {
+  local component
+  for component in runtime compiler tools python checks; do
+    cmake --install "$build" --prefix "$folder" --component "$component" --strip \
+      >>"$build.txt"
+  done
+  mv "$folder/python_packages" "$folder/python"
+  cp "$build/runtime/schema/Package_generated.h" "$folder/include/"
+  local headers
+  headers=$(sed -n 's/^TANDEM_FLATBUFFERS_INCLUDE_DIR:PATH=//p' "$build/CMakeCache.txt")
+  cp -r "$headers/flatbuffers" "$folder/include/"
+}
+
+# What the steps of the check run, at its path in the repository. Add files here.
+copy_checks() {
+  local files=(
+    benchmarks/common.py
+    benchmarks/eager_collage.py
+    benchmarks/gpu
+    benchmarks/results/ptx_statistics.json
+    examples/language_model
+    test/Python/conftest.py
+    test/Python/model
+    test/Python/support
+    test/Python/test_cuda.py
+    test/Python/test_matrices.py
+    test/Python/test_torch_cuda.py
+    test/Python/test_torch_nn_cuda.py
+  )
+  mkdir -p "$folder/checks"
+  cp -r --parents "${files[@]}" "$folder/checks/"
+  find "$folder/checks" -name __pycache__ -prune -exec rm -r {} +
+}
+
+write_packages() {
+  PYTHONPATH="$folder/python" PYTHONDONTWRITEBYTECODE=1 "$python" \
+    benchmarks/gpu/packages.py "$folder" --chip="$chip"
+}
+
+#===------------------------------------------------------------------------===#
+# Looking at it
+#===------------------------------------------------------------------------===#
+
+# The compiler is larger than all the rest, and too large for what travels.
+pack_compiler() {
+  cp benchmarks/gpu/unpack.py "$folder/unpack.py"
+  "$python" -c 'import lzma, pathlib, sys
+library = pathlib.Path(sys.argv[1])
+packed = lzma.compress(library.read_bytes(), preset=6)
+library.with_name(library.name + ".xz").write_bytes(packed)
+library.unlink()' "$folder/lib/libTandem.so"
+}
+
+# Nothing but glibc and what is in the folder may be asked for.
+check_needs() {
+  local allowed='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread))\.so\.[0-9]+$'
+  local file name
+  for file in "$folder"/bin/* "$folder"/lib/*.so* "$folder"/python/tandem/*.so; do
+    for name in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+      if [[ ! $name =~ $allowed && ! -e $folder/lib/$name ]]; then
+        fail "$file needs $name, which the other machine may lack"
+      fi
+    done
+  done
+}
+
+megabytes() {
+  awk '{printf "%.1f", $1 / 1e6}'
+}
+
+report_size() {
+  local bytes packed
+  bytes=$(find "$folder" -type f -printf '%s\n' | awk '{s += $1} END {print s}')
+  packed=$(tar -C "$folder" -c . | gzip -6 | wc -c)
+  du -sb "$folder"/* | awk '{printf "  %-12s %6.1f MB\n", name($2), $1 / 1e6}
+    function name(path) {sub(/.*\//, "", path); return path}'
+  echo "$folder: $(find "$folder/packages" -name '*.tdm' | wc -l) packages," \
+    "$(megabytes <<<"$bytes") MB, $(megabytes <<<"$packed") MB as .tar.gz"
+  ((bytes < limit_mb * 1000000)) ||
+    fail "$folder is larger than the $limit_mb MB that travel"
+}
+
+#===------------------------------------------------------------------------===#
+# All of it
+#===------------------------------------------------------------------------===#
+
+folder='' python=''
+for argument; do
+  case $argument in
+    --python=*) python=${argument#--python=} ;;
+    -*) fail "there is no option $argument; see the head of this file" ;;
+    *) folder=$argument ;;
+  esac
+done
+[[ $folder ]] || fail "name the folder to fill"
+[[ $python ]] || python=$(find_python)
+has_headers "$python" || fail "$python is no Python with C headers"
+
+mkdir -p "$folder" "$(dirname "$build")"
+folder=$(cd "$folder" && pwd)
+if [[ $(ls -A "$folder") && ! -f $folder/prepared.json ]]; then
+  fail "$folder has files that this script did not make; name another folder"
+fi
+echo '{}' >"$folder/prepared.json"
+rm -rf "${folder:?}"/{bin,checks,include,lib,packages,python,python_packages,unpack.py}
+echo "the extension is for $("$python" --version), $python"
+configure
+compile
+install_build
+compile_gpu_check
+copy_checks
+write_packages
+check_needs
+pack_compiler
+report_size
