@@ -3,30 +3,31 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the measurement of what users of PyTorch would take instead,
-# beside what examples/gpu_check has measured, for scripts/gpu-check.sh.
+# This file implements the measurement of what users of PyTorch would take instead of
+# what examples/gpu_check measures, for scripts/gpu-check.sh.
 #
 #===----------------------------------------------------------------------===#
-"""Times of AdamW steps of torch, Triton, apex, Transformer Engine, torchao and
-bitsandbytes on this GPU, as far as they can be imported; added to a JSON file."""
+"""Times of AdamW steps of torch, Triton, apex, Transformer Engine, torchao or
+bitsandbytes on this GPU, or of their layers, one of them in a process."""
 
 import argparse
-import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import common  # noqa: E402
+import step_runner  # noqa: E402
 
-#: float32 operations that a multiprocessor begins in a cycle.
-LANES = 128
+
+#: Of how many tensors the host's time is measured.
+HOST_TENSORS = (400, 4000)
 
 
 @dataclass(frozen=True)
@@ -169,18 +170,6 @@ def why_not(device: str) -> str | None:
     return None
 
 
-def software() -> dict[str, str]:
-    """Versions of what is measured, where it is installed."""
-    found = {}
-    for name in ("torch", "triton", "apex", "transformer_engine", "torchao", "bitsandbytes",
-                 "liger_kernel"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
 def _wait(device):
     import torch
 
@@ -231,31 +220,22 @@ def measure(contender: Contender, sizes: list[int], options) -> dict:
             "first_step_s": first, "gb_per_s": contender.bytes * sum(sizes) / seconds * 1e-9}
 
 
-def measure_all(options) -> list[dict]:
-    """A row of each contender, printed as soon as it is known."""
-    start, rows = time.monotonic(), []
-    for contender in CONTENDERS:
-        row = {"name": contender.name, "bytes_per_element": contender.bytes, "times": []}
-        for name, sizes in models(options).items():
-            late = time.monotonic() - start > options.seconds
-            row["times"].append({"of": name} | (
-                {"absent": "the time is up"} if late
-                else measure(contender, sizes, options)))
-        rows.append(row)
-        print("\n".join(_lines(row)), flush=True)
-    return rows
+def measure_peer(contender: Contender, options) -> Iterator[dict]:
+    """What is known of a contender, whenever that is more."""
+    row: dict = {"name": contender.name, "bytes_per_element": contender.bytes, "times": []}
+    for name, sizes in models(options).items():
+        row["times"].append({"of": name} | measure(contender, sizes, options))
+        yield {"peers": [row]}
 
 
-def measure_layers(options, seconds: float) -> list[dict]:
-    """Times of both passes of others' layers over rows of 4096."""
+def measure_layers(whose: str, options) -> Iterator[dict]:
+    """Times of both passes of somebody's layers over rows of 4096."""
     import layer_peers
 
-    start, rows = time.monotonic(), []
-    for layer in layer_peers.LAYERS:
+    rows = []
+    for layer in (each for each in layer_peers.LAYERS if each.whose == whose):
         row = {"whose": layer.whose, "layer": layer.name}
         try:
-            if time.monotonic() - start > seconds:
-                raise ImportError("the time is up")
             step = layer_peers.passes(layer, options.rows, 4096, options.device)
             row["ms"] = _seconds(step, options.device, options.steps, 5) * 1e3
         except ImportError as error:
@@ -263,20 +243,17 @@ def measure_layers(options, seconds: float) -> list[dict]:
         except Exception as error:  # a peer's, which is not to stop the others
             row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0]
         rows.append(row)
-        print(f"{layer.whose} {layer.name}: " + (
-            f"{row['ms']:.3f} ms for both passes" if "ms" in row
-            else row.get("absent") or row["failed"]), flush=True)
-    return rows
+        yield {"layer_peers": rows}
 
 
 def host_times(options) -> dict[str, float]:
     """Microseconds that the host takes for a fused step of torch's over small tensors."""
     times = {}
-    for count in (400, 4000):
+    for count in HOST_TENSORS:
         step = _optimizer(_torch_adamw(fused=True))([2048] * count, options.device)
         step()
         found = []
-        for _ in range(20):
+        for _ in range(2 * options.steps):
             _wait(options.device)
             start = time.perf_counter()
             step()
@@ -312,103 +289,81 @@ def compare_bits(options) -> list[dict]:
 
 
 #===------------------------------------------------------------------------===#
-# Predictions
+# The command
 #===------------------------------------------------------------------------===#
 
 
-def clock_hz() -> float | None:
-    """The highest clock of the multiprocessors, if nvidia-smi says so."""
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"],
-            capture_output=True, text=True, check=True)
-        return float(done.stdout.split()[0]) * 1e6
-    except (OSError, subprocess.CalledProcessError, ValueError, IndexError):
-        return None
+def names() -> list[str]:
+    """What can be measured, each by a process of its own."""
+    import layer_peers
+
+    layers = dict.fromkeys(f"layers of {layer.whose}" for layer in layer_peers.LAYERS)
+    return [c.name for c in CONTENDERS] + [*layers, "host", "bits"]
 
 
-def predict(report: dict, instructions: dict[str, float], clock: float | None) -> None:
-    """Adds to each time the least that its bytes, and its instructions, take.
-
-    Bytes move as fast as in a copy; a multiprocessor begins 128 operations a cycle.
-    """
-    bandwidth = report["copy_gb_per_s"] * 1e9
-    for kernel in report["kernels"] if bandwidth else ():
-        count = instructions.get(kernel["kernel"])
-        for found in kernel["times"]:
-            moved = found["elements"] * kernel["bytes_per_element"] / bandwidth
-            begun = (found["elements"] * count / (report["multiprocessors"] * LANES * clock)
-                     if count and clock else 0.0)
-            found["predicted_ms"] = {"bytes": moved * 1e3, "instructions": begun * 1e3}
-            found["achieved_of_predicted"] = max(moved, begun) * 1e3 / found["ms"]
+#: The package that a name needs, by how the name begins.
+_PACKAGES = {"Triton": "triton", "bits": "triton", "apex": "apex", "torchao": "torchao",
+             "bitsandbytes": "bitsandbytes", "layers of Liger": "liger_kernel",
+             "Transformer Engine": "transformer_engine",
+             "layers of Transformer Engine": "transformer_engine"}
 
 
-#===------------------------------------------------------------------------===#
-# Output
-#===------------------------------------------------------------------------===#
+def missing(name: str) -> str:
+    """Which package is not installed without which there is nothing to measure."""
+    needed = ["torch", *(package for start, package in _PACKAGES.items()
+                         if name.startswith(start))]
+    return next((package for package in needed if not importlib.util.find_spec(package)), "")
 
 
-def _lines(row: dict) -> list[str]:
-    lines = [row["name"]]
-    for found in row["times"]:
-        reason = next((f"{key}: {found[key]}" for key in ("absent", "failed") if key in found),
-                      None)
-        lines.append(f"  {found['of']:34} " + (reason or (
-            f"{found['ms']:9.3f} ms {found['gb_per_s']:8.0f} GB/s  first step "
-            f"{found['first_step_s']:.2f} s")))
-    return lines
+def results(name: str, options) -> Iterator[dict]:
+    """What is known of a peer, whenever that is more."""
+    if name == "host":
+        yield {"peers_host_us": host_times(options)}
+    elif name == "bits":
+        yield {"triton_bits": compare_bits(options)}
+    elif name.startswith("layers of "):
+        yield from measure_layers(name.removeprefix("layers of "), options)
+    else:
+        yield from measure_peer(next(c for c in CONTENDERS if c.name == name), options)
 
 
-def table(report: dict) -> str:
-    """What the JSON says beyond the rows of peers, as text."""
-    lines = []
-    if host := report.get("peers_host_us"):
-        lines.append("torch fused AdamW, host: " + ", ".join(
-            f"{us:.1f} us for {count} tensors" for count, us in host.items()))
-    for row in report.get("triton_bits", ()):
-        lines.append("Triton's bits: " + (
-            f"absent: {row['absent']}" if "absent" in row else
-            f"{row['strategy']}, of {row['elements']} elements differ "
-            + ", ".join(f"{n} of {name}" for name, n in row["differing"].items())))
-    for kernel in report["kernels"]:
-        for found in (f for f in kernel["times"] if "predicted_ms" in f):
-            at_least = found["predicted_ms"]
-            lines.append(f"{kernel['kernel']:36} {found['of']:10} at least "
-                         f"{at_least['bytes']:.3f} ms for bytes, "
-                         f"{at_least['instructions']:.3f} ms for instructions; "
-                         f"{found['achieved_of_predicted']:.0%} achieved")
-    return "\n".join(lines)
+def _found(result: dict) -> list[dict]:
+    """The rows with times, or with reasons why there are none."""
+    return [row for peer in result.get("peers", ()) for row in peer["times"]] + [
+        *result.get("layer_peers", ()), *result.get("triton_bits", ())]
 
 
-def main() -> int:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("json", type=pathlib.Path, help="what gpu_check has written")
-    parser.add_argument("--prepared", type=pathlib.Path,
-                        help="JSON: where the packages were made, and instructions of an "
-                             "element, by kernel")
-    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("name", choices=names(), metavar="NAME",
+                        help=f"one of: {'; '.join(names())}")
+    parser.add_argument("--json", type=pathlib.Path, help="where to write what is found")
     parser.add_argument("--elements", type=int, default=10**9, help="of the large tensor")
     parser.add_argument("--tensors", type=int, default=400, help="the last of GPT-2's")
     parser.add_argument("--rows", type=int, default=8192, help="of layers' tensors")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--compared", type=int, default=1 << 20)
     parser.add_argument("--device", default="cuda")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exits as steps.py takes it: 77 where nothing is there to be measured."""
+    options = parse(arguments)
     os.environ.setdefault("TORCH_LOGS", "-all")
-    report = json.loads(options.json.read_text())
-    prepared = json.loads(options.prepared.read_text()) if options.prepared else {}
-    report["machine"] = common.machine() | software() | prepared.get("made", {})
-    predict(report, prepared.get("instructions", {}), clock_hz())
     if reason := why_not(options.device):
-        print(f"other optimizers are left out: {reason}")
-    else:
-        report["layer_peers"] = measure_layers(options, options.seconds / 3)
-        report["peers"] = measure_all(options)
-        report["peers_host_us"] = host_times(options)
-        report["triton_bits"] = compare_bits(options)
-    options.json.write_text(json.dumps(report, indent=1) + "\n")
-    print(table(report))
-    return 0
+        print(reason)
+        return step_runner.SKIPPED
+    found: list[dict] = []
+    for result in results(options.name, options):
+        found = _found(result)
+        print(json.dumps(found[-1:] or result), flush=True)
+        if options.json:
+            step_runner.write_json(options.json, result)
+    if found and all("absent" in row for row in found):
+        print(found[0]["absent"])
+        return step_runner.SKIPPED
+    return int(any("failed" in row for row in found))
 
 
 if __name__ == "__main__":

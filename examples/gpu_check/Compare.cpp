@@ -155,10 +155,9 @@ Bound::Bound(tdm_device *device, tdm_kernel *kernel,
   pointers.resize(shapes.size());
   for (uint32_t i = 0; i < desc.num_planes; ++i) {
     bytes.push_back(::bytesOf(desc, desc.planes[i], shapes));
-    planes.push_back(nullptr);
-    require(tdm_device_allocate(device, bytes[i], &planes[i]));
-    fill(device, planes[i], bytes[i], contents[i]);
-    char *place = static_cast<char *>(planes[i]);
+    planes.push_back(std::make_unique<Allocation>(device, bytes[i]));
+    fill(device, planes[i]->data, bytes[i], contents[i]);
+    char *place = static_cast<char *>(planes[i]->data);
     for (size_t t = 0; t < shapes.size(); ++t) {
       pointers[t].push_back(place);
       place += bytesOf(desc, desc.planes[i], shapes[t]);
@@ -174,11 +173,7 @@ Bound::Bound(tdm_device *device, tdm_kernel *kernel,
       tdm_plan_create(kernel, tensors.data(), int64_t(tensors.size()), &plan));
 }
 
-Bound::~Bound() {
-  tdm_plan_destroy(plan);
-  for (void *memory : planes)
-    tdm_device_free(device, memory);
-}
+Bound::~Bound() { tdm_plan_destroy(plan); }
 
 void Bound::setArguments(int64_t step) {
   constexpr int64_t seed = 0x123456789ABC;
@@ -186,11 +181,11 @@ void Bound::setArguments(int64_t step) {
     integers[i] = info.integers[i] == TDM_ROLE_STEP ? step : seed;
 }
 
-uint32_t Bound::launch(int64_t step) {
+uint32_t Bound::launch(int64_t step, int32_t threads) {
   setArguments(step);
   tdm_launch_info launched = {sizeof(launched), 0, 0, 0};
-  require(
-      tdm_plan_launch(plan, hypers.data(), integers.data(), 1, 0, &launched));
+  require(tdm_plan_launch(plan, hypers.data(), integers.data(), 1, threads,
+                          &launched));
   return launched.flags;
 }
 
@@ -206,7 +201,8 @@ Contents Bound::read() const {
   Contents contents;
   for (size_t i = 0; i < planes.size(); ++i) {
     contents.emplace_back(bytes[i]);
-    require(tdm_device_copy(device, contents[i].data(), planes[i], bytes[i]));
+    require(
+        tdm_device_copy(device, contents[i].data(), planes[i]->data, bytes[i]));
   }
   return contents;
 }
@@ -223,11 +219,20 @@ void Bound::swapTensors() {
 
 /// Around powers of two and of several chunks. They lie behind each other, so
 /// that odd numbers put those that follow off all alignment but an element's.
-static std::vector<Shape> shapesFor(const tdm_kernel_desc &desc) {
+static std::vector<Shape> shapesFor(const tdm_kernel_desc &desc,
+                                    int64_t largest) {
+  std::vector<Shape> shapes = {{1, 300000}, {1, 7}, {1, 4096},    {1, 0},
+                               {1, 65544},  {1, 2}, {1, 1048576}, {1, 5},
+                               {1, 300000}, {1, 2}, {1, 4104}};
   if (desc.matrix)
-    return {{1, 1}, {5, 8}, {3, 5000}, {300, 200}, {64, 2048}, {129, 2056}};
-  return {{1, 300000},  {1, 7}, {1, 4096},   {1, 0}, {1, 65544}, {1, 2},
-          {1, 1048576}, {1, 5}, {1, 300000}, {1, 2}, {1, 4104}};
+    shapes = {{1, 1}, {5, 8}, {3, 5000}, {300, 200}, {64, 2048}, {129, 2056}};
+  for (Shape &shape : shapes) {
+    shape.columns = std::min(shape.columns, largest);
+    shape.rows = std::min(
+        shape.rows,
+        std::max<int64_t>(1, largest / std::max<int64_t>(1, shape.columns)));
+  }
+  return shapes;
 }
 
 static std::string difference(const tdm_kernel_info &info, const Contents &want,
@@ -262,20 +267,18 @@ static std::string compareMetrics(const tdm_kernel_info &info, Bound &onCPU,
 static std::string compareSkipped(tdm_device *gpu, const tdm_kernel_info &info,
                                   Bound &onGPU) {
   float word = 1.0f;
-  void *skip = nullptr;
-  require(tdm_device_allocate(gpu, sizeof(word), &skip));
-  require(tdm_device_copy(gpu, skip, &word, sizeof(word)));
+  Allocation skip(gpu, sizeof(word));
+  require(tdm_device_copy(gpu, skip.data, &word, sizeof(word)));
   Contents before = onGPU.read();
-  onGPU.launchAsync(9, skip);
+  onGPU.launchAsync(9, skip.data);
   std::string found = difference(info, before, onGPU.read());
-  require(tdm_device_free(gpu, skip));
   return found.empty() ? "" : "in a step that is skipped, " + found;
 }
 
 std::string gpucheck::compare(tdm_device *cpu, tdm_device *gpu,
                               tdm_kernel *cpuKernel, tdm_kernel *gpuKernel,
-                              const tdm_kernel_info &info) {
-  std::vector<Shape> shapes = shapesFor(*info.desc);
+                              const tdm_kernel_info &info, int64_t largest) {
+  std::vector<Shape> shapes = shapesFor(*info.desc, largest);
   for (Fill fill : {Fill::Numbers, Fill::Bits}) {
     Contents contents = makeContents(info, shapes, fill, 1 + int(fill));
     Bound onCPU(cpu, cpuKernel, info, shapes, contents);

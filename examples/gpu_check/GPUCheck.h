@@ -18,19 +18,55 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpucheck {
 
-/// Ends the program with the runtime's message unless a call did what it
-/// promises.
+/// What a kernel's check ends with; the others go on.
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// There is nothing to check.
+struct Absent : Error {
+  using Error::Error;
+};
+
+/// Throws the runtime's message unless a call did what it promises.
 inline void require(tdm_status status) {
-  if (status == TDM_OK)
-    return;
-  std::fprintf(stderr, "gpu_check: %s\n", tdm_last_error());
-  std::exit(2);
+  if (status != TDM_OK)
+    throw Error(tdm_last_error());
 }
+
+/// Owns a kernel.
+struct KernelHandle {
+  KernelHandle() = default;
+  KernelHandle(KernelHandle &&other)
+      : kernel(std::exchange(other.kernel, nullptr)) {}
+  ~KernelHandle() { tdm_kernel_destroy(kernel); }
+
+  tdm_kernel *kernel = nullptr;
+};
+
+/// Owns memory of a device.
+class Allocation {
+public:
+  Allocation(tdm_device *device, size_t bytes) : device(device) {
+    require(tdm_device_allocate(device, bytes, &data));
+  }
+  ~Allocation() { tdm_device_free(device, data); }
+  Allocation(const Allocation &) = delete;
+
+  void *data = nullptr;
+
+private:
+  tdm_device *device;
+};
 
 /// A tensor's rows and columns; one row but in kernels of matrices.
 struct Shape {
@@ -42,6 +78,11 @@ int64_t entriesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,
                   Shape shape);
 int64_t bytesOf(const tdm_kernel_desc &desc, const tdm_plane_desc &plane,
                 Shape shape);
+/// The bytes of all planes.
+size_t sizeOf(const tdm_kernel_desc &desc, Shape shape);
+
+/// Whether a device has so much memory left.
+bool fits(tdm_device *device, size_t bytes);
 
 /// What planes begin with: numbers of an ordinary size, or any bits at all.
 enum class Fill { Numbers, Bits };
@@ -61,11 +102,12 @@ public:
   ~Bound();
   Bound(const Bound &) = delete;
 
-  /// Runs a step and waits for it.
-  uint32_t launch(int64_t step);
+  /// Runs a step and waits for it; 0 threads are one for each core.
+  uint32_t launch(int64_t step, int32_t threads = 1);
   /// Has a GPU run a step, which it skips if a word is not 0.
   void launchAsync(int64_t step, const void *skip = nullptr);
   Contents read() const;
+  void *plane(uint32_t index) const { return planes[index]->data; }
 
   /// Gives every other tensor the planes of another one of its shape.
   void swapTensors();
@@ -77,7 +119,7 @@ private:
 
   tdm_device *device;
   const tdm_kernel_info &info;
-  std::vector<void *> planes;
+  std::vector<std::unique_ptr<Allocation>> planes;
   std::vector<size_t> bytes;
   std::vector<std::vector<void *>> pointers;
   std::vector<double> hypers;
@@ -87,19 +129,45 @@ private:
 /// The name of a kernel's result: 'adamw under coat'.
 std::string titleOf(const tdm_kernel_info &info);
 
-/// Compares some steps of a kernel on both devices; what differs, or "".
+/// Which of a kernel's images run on a GPU: those of a kind, "ptx" or "cubin",
+/// what a command such as "ptxas -O0" makes of the PTX, or what the runtime
+/// prefers.
+struct ImageChoice {
+  std::string kind, ptxas;
+};
+KernelHandle loadOnGPU(tdm_device *gpu, const tdm_package *package,
+                       const tdm_kernel_info &info, const ImageChoice &choice);
+
+/// Compares some steps of a kernel on both devices, over tensors of at most
+/// \p largest elements; what differs, or "".
 std::string compare(tdm_device *cpu, tdm_device *gpu, tdm_kernel *onCPU,
-                    tdm_kernel *onGPU, const tdm_kernel_info &info);
+                    tdm_kernel *onGPU, const tdm_kernel_info &info,
+                    int64_t largest);
+
+/// The comparison of a step over one large tensor.
+struct LargeResult {
+  /// "equal", or what differs.
+  std::string verdict;
+  /// Why there are fewer elements, or not all of them are compared.
+  std::string note;
+  int64_t elements = 0;
+  /// How much of all bytes has been compared.
+  double share = 0;
+};
+LargeResult compareLarge(tdm_device *cpu, tdm_device *gpu, tdm_kernel *onCPU,
+                         tdm_kernel *onGPU, const tdm_kernel_info &info,
+                         int64_t elements, const std::function<bool()> &isLate);
 
 /// The tensors of a measurement.
 struct Model {
   std::string name;
   std::vector<Shape> shapes;
 };
-/// One tensor, and the last of a GPT-2's, whose matrices are matrices where
-/// the kernel knows rows. Of a layer's pass, rows of 4096.
-std::vector<Model> modelsOf(const tdm_kernel_info &info, int64_t elements,
-                            int64_t tensors);
+/// One tensor, halved until it fits into the memory, and the last of a GPT-2's,
+/// whose matrices are matrices where the kernel knows rows. Of a layer's pass,
+/// rows of 4096.
+std::vector<Model> modelsOf(tdm_device *gpu, const tdm_kernel_info &info,
+                            int64_t elements, int64_t tensors);
 
 /// Whether a kernel is a pass of a layer, and no step of an optimizer.
 bool isLayer(const tdm_kernel_info &info);
@@ -114,10 +182,8 @@ struct Times {
   double milliseconds = 0, gigabytesPerSecond = 0;
   int64_t elements = 0, tensors = 0;
 };
-/// The large tensor is halved until it fits into the memory.
-std::vector<Times> measure(tdm_device *gpu, tdm_kernel *kernel,
-                           const tdm_kernel_info &info, int64_t elements,
-                           int64_t tensors);
+Times measure(tdm_device *gpu, tdm_kernel *kernel, const tdm_kernel_info &info,
+              const Model &model);
 
 /// Milliseconds from opening a kernel of a package to the end of its first
 /// launch: when the driver compiles its PTX, and when that is in the cache.
@@ -125,7 +191,7 @@ struct StartTimes {
   double compiled = 0, cached = 0;
 };
 StartTimes measureStart(tdm_device *gpu, const tdm_package *package,
-                        const tdm_kernel_info &info);
+                        const tdm_kernel_info &info, const ImageChoice &choice);
 
 /// Times of the host, in microseconds: a launch of the same list, the update
 /// that sees that it is the same, and for each tensor a launch with other
@@ -136,8 +202,9 @@ struct HostTimes {
 HostTimes measureHost(tdm_device *gpu, tdm_kernel *kernel,
                       const tdm_kernel_info &info, int count);
 
-/// Bytes read and written in a second by a copy within the device's memory.
-double measureCopy(tdm_device *gpu);
+/// Bytes read and written in a second by a copy of at most so many bytes within
+/// the device's memory.
+double measureCopy(tdm_device *gpu, size_t bytes);
 
 /// A product of matrices by cuBLASLt.
 struct ProductRow {
@@ -152,8 +219,9 @@ struct ProductRow {
 };
 
 /// Checks small products, and measures such of a linear layer of some width
-/// with twice as many rows.
-std::vector<ProductRow> measureProducts(tdm_device *gpu, int64_t width);
+/// with twice as many rows. \p report is told of each.
+void measureProducts(tdm_device *gpu, int64_t width,
+                     const std::function<void(const ProductRow &)> &report);
 
 } // namespace gpucheck
 

@@ -70,8 +70,8 @@ static std::vector<Model> modelsOfLayer(int64_t elements) {
           {"8192 rows of 4096", {{std::min(rows, batch), columns}}}};
 }
 
-std::vector<Model> gpucheck::modelsOf(const tdm_kernel_info &info,
-                                      int64_t elements, int64_t tensors) {
+static std::vector<Model> modelsOf(const tdm_kernel_info &info,
+                                   int64_t elements, int64_t tensors) {
   if (isLayer(info))
     return modelsOfLayer(elements);
   bool isMatrix = info.desc->matrix;
@@ -88,24 +88,33 @@ std::vector<Model> gpucheck::modelsOf(const tdm_kernel_info &info,
   return models;
 }
 
-static bool fits(tdm_device *gpu, size_t bytes) {
+bool gpucheck::fits(tdm_device *device, size_t bytes) {
   void *memory = nullptr;
-  if (tdm_device_allocate(gpu, bytes, &memory))
+  if (tdm_device_allocate(device, bytes, &memory))
     return false;
-  require(tdm_device_free(gpu, memory));
+  require(tdm_device_free(device, memory));
   return true;
 }
 
-/// The bytes of all planes of a tensor.
-static size_t sizeOf(const tdm_kernel_desc &desc, Shape shape) {
+size_t gpucheck::sizeOf(const tdm_kernel_desc &desc, Shape shape) {
   int64_t bytes = 0;
   for (uint32_t i = 0; i < desc.num_planes; ++i)
     bytes += bytesOf(desc, desc.planes[i], shape);
   return size_t(bytes);
 }
 
-static Times measureModel(tdm_device *gpu, tdm_kernel *kernel,
-                          const tdm_kernel_info &info, const Model &model) {
+std::vector<Model> gpucheck::modelsOf(tdm_device *gpu,
+                                      const tdm_kernel_info &info,
+                                      int64_t elements, int64_t tensors) {
+  std::vector<Model> models = ::modelsOf(info, elements, tensors);
+  while (elements > 1 &&
+         !fits(gpu, sizeOf(*info.desc, models.front().shapes[0])))
+    models = ::modelsOf(info, elements /= 2, tensors);
+  return models;
+}
+
+Times gpucheck::measure(tdm_device *gpu, tdm_kernel *kernel,
+                        const tdm_kernel_info &info, const Model &model) {
   Times times;
   times.name = model.name;
   times.tensors = int64_t(model.shapes.size());
@@ -134,19 +143,6 @@ static Times measureModel(tdm_device *gpu, tdm_kernel *kernel,
   return times;
 }
 
-std::vector<Times> gpucheck::measure(tdm_device *gpu, tdm_kernel *kernel,
-                                     const tdm_kernel_info &info,
-                                     int64_t elements, int64_t tensors) {
-  std::vector<Model> models = modelsOf(info, elements, tensors);
-  while (elements > 1 &&
-         !fits(gpu, sizeOf(*info.desc, models.front().shapes[0])))
-    models = modelsOf(info, elements /= 2, tensors);
-  std::vector<Times> times;
-  for (const Model &model : models)
-    times.push_back(measureModel(gpu, kernel, info, model));
-  return times;
-}
-
 static double microsecondsOf(const std::function<void()> &call,
                              const std::function<void()> &finish) {
   std::vector<double> times;
@@ -160,24 +156,22 @@ static double microsecondsOf(const std::function<void()> &call,
 }
 
 static double millisecondsToStart(tdm_device *gpu, const tdm_package *package,
-                                  const tdm_kernel_info &info) {
+                                  const tdm_kernel_info &info,
+                                  const ImageChoice &choice) {
   std::vector<Shape> shapes = {{8, 256}};
   Contents contents = makeContents(info, shapes, Fill::Numbers, 5);
   Clock::time_point start = Clock::now();
-  tdm_kernel *kernel = nullptr;
-  if (tdm_package_load_cuda(package, info.name, gpu, &kernel))
-    return 0;
-  Bound(gpu, kernel, info, shapes, contents).launch(1);
-  double seconds = secondsSince(start);
-  tdm_kernel_destroy(kernel);
-  return seconds * 1e3;
+  KernelHandle handle = loadOnGPU(gpu, package, info, choice);
+  Bound(gpu, handle.kernel, info, shapes, contents).launch(1);
+  return secondsSince(start) * 1e3;
 }
 
 StartTimes gpucheck::measureStart(tdm_device *gpu, const tdm_package *package,
-                                  const tdm_kernel_info &info) {
+                                  const tdm_kernel_info &info,
+                                  const ImageChoice &choice) {
   StartTimes times;
-  times.compiled = millisecondsToStart(gpu, package, info);
-  times.cached = millisecondsToStart(gpu, package, info);
+  times.compiled = millisecondsToStart(gpu, package, info, choice);
+  times.cached = millisecondsToStart(gpu, package, info, choice);
   return times;
 }
 
@@ -208,21 +202,16 @@ HostTimes gpucheck::measureHost(tdm_device *gpu, tdm_kernel *kernel,
   return times;
 }
 
-double gpucheck::measureCopy(tdm_device *gpu) {
-  size_t bytes = size_t(2) << 30;
+double gpucheck::measureCopy(tdm_device *gpu, size_t bytes) {
   while (!fits(gpu, 2 * bytes))
     bytes /= 2;
-  void *from = nullptr, *to = nullptr;
-  require(tdm_device_allocate(gpu, bytes, &from));
-  require(tdm_device_allocate(gpu, bytes, &to));
+  Allocation from(gpu, bytes), to(gpu, bytes);
   std::vector<double> seconds;
   for (int i = 0; i < 10; ++i) {
     Clock::time_point start = Clock::now();
-    require(tdm_device_copy(gpu, to, from, bytes));
+    require(tdm_device_copy(gpu, to.data, from.data, bytes));
     require(tdm_device_synchronize(gpu));
     seconds.push_back(secondsSince(start));
   }
-  require(tdm_device_free(gpu, from));
-  require(tdm_device_free(gpu, to));
   return 2.0 * double(bytes) / median(seconds);
 }

@@ -8,45 +8,49 @@
 //
 // This file implements a program that runs the kernels of packages on a GPU and
 // on the CPU, compares every bit, and measures. It needs the runtime, packages
-// and CUDA's driver, but no compiler and no network.
+// and CUDA's driver, but no compiler and no network. What goes wrong with one
+// kernel is a part of its result; the JSON is complete after each of them.
 //
 //===----------------------------------------------------------------------===//
 
-#include "GPUCheck.h"
+#include "Report.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 using namespace gpucheck;
 
 namespace {
+/// What can be done with each kernel.
+struct Modes {
+  bool compare = false, measure = false, host = false, start = false,
+       products = false, large = false;
+};
+
 /// What the command line asks for.
 struct Options {
   std::vector<std::string> packages;
   std::string json;
+  Modes modes;
+  bool isAnyMode = false;
+  ImageChoice image;
   /// When to begin nothing more.
   double seconds = 450;
-  /// Of the large tensor whose step is measured, and how many of GPT-2's, the
-  /// last ones.
+  /// Of the tensors of a comparison at most.
+  int64_t largest = int64_t(1) << 40;
+  /// Of the large tensor whose step is measured or compared, and how many of
+  /// GPT-2's, the last ones.
   int64_t elements = 1000000000, tensors = 400;
   /// Of the linear layer whose products are measured.
   int64_t width = 4096;
   /// Stands in for the GPU where there is none, to try the program itself.
   bool isCPU = false;
 };
-
-/// The result of a kernel.
-struct Row {
-  std::string title;
-  std::string verdict;
-  double bytesPerElement = 0;
-  std::vector<Times> times;
-  StartTimes start;
-};
 } // namespace
+
+/// The exit status where there was nothing to check.
+static constexpr int skipped = 77;
 
 static const auto start = std::chrono::steady_clock::now();
 
@@ -55,11 +59,64 @@ static double elapsed() {
       .count();
 }
 
+//===----------------------------------------------------------------------===//
+// The command line
+//===----------------------------------------------------------------------===//
+
 static int usage() {
-  std::fputs("usage: gpu_check [--cpu] [--seconds=N] [--elements=N] "
-             "[--tensors=N] [--width=N] [--json=FILE] PACKAGE...\n",
+  std::fputs("usage: gpu_check [MODE...] [OPTION...] PACKAGE...\n"
+             "modes; all but --large if none is named:\n"
+             "  --compare   steps on the GPU with the CPU's bits\n"
+             "  --measure   times of steps\n"
+             "  --host      times of the host's part of a launch\n"
+             "  --start     times from the package to the first launch\n"
+             "  --products  cuBLASLt's products; takes no package\n"
+             "  --large     one step over --elements with the CPU's bits\n"
+             "options: --cpu --seconds=N --elements=N --tensors=N --largest=N\n"
+             "  --width=N --json=FILE --image=ptx|cubin --ptxas=COMMAND\n",
              stderr);
   return 2;
+}
+
+static bool parseMode(const std::string &text, Options &options) {
+  Modes &modes = options.modes;
+  const std::pair<const char *, bool *> names[] = {
+      {"--compare", &modes.compare},   {"--measure", &modes.measure},
+      {"--host", &modes.host},         {"--start", &modes.start},
+      {"--products", &modes.products}, {"--large", &modes.large}};
+  for (auto [name, mode] : names)
+    if (text == name)
+      return options.isAnyMode = *mode = true;
+  return false;
+}
+
+/// Options of the kind --name=value.
+static bool parseValue(const std::string &text, Options &options) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos)
+    return false;
+  std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+  const std::pair<const char *, int64_t *> numbers[] = {
+      {"--elements", &options.elements},
+      {"--tensors", &options.tensors},
+      {"--largest", &options.largest},
+      {"--width", &options.width}};
+  for (auto [known, number] : numbers)
+    if (name == known) {
+      *number = std::atoll(value.c_str());
+      return *number > 0;
+    }
+  const std::pair<const char *, std::string *> texts[] = {
+      {"--json", &options.json},
+      {"--image", &options.image.kind},
+      {"--ptxas", &options.image.ptxas}};
+  for (auto [known, place] : texts)
+    if (name == known) {
+      *place = value;
+      return name != "--image" || value == "ptx" || value == "cubin";
+    }
+  options.seconds = std::atof(value.c_str());
+  return name == "--seconds";
 }
 
 static bool parse(int argc, char **argv, Options &options) {
@@ -67,253 +124,224 @@ static bool parse(int argc, char **argv, Options &options) {
     std::string text = argv[i];
     if (text == "--cpu")
       options.isCPU = true;
-    else if (!text.compare(0, 10, "--seconds="))
-      options.seconds = std::atof(text.c_str() + 10);
-    else if (!text.compare(0, 11, "--elements="))
-      options.elements = std::atoll(text.c_str() + 11);
-    else if (!text.compare(0, 10, "--tensors="))
-      options.tensors = std::atoll(text.c_str() + 10);
-    else if (!text.compare(0, 8, "--width="))
-      options.width = std::atoll(text.c_str() + 8);
-    else if (!text.compare(0, 7, "--json="))
-      options.json = text.substr(7);
-    else if (text[0] == '-')
-      return false;
-    else
+    else if (text[0] != '-')
       options.packages.push_back(text);
+    else if (!parseMode(text, options) && !parseValue(text, options))
+      return false;
   }
-  return !options.packages.empty() && options.elements > 0 &&
-         options.tensors > 0 && options.width > 0 && options.width % 16 == 0;
+  if (!options.isAnyMode)
+    options.modes = {true, true, true, true, true, false};
+  bool needsPackage = !options.isAnyMode || !options.modes.products;
+  return options.width % 16 == 0 &&
+         (!needsPackage || !options.packages.empty());
 }
+
+//===----------------------------------------------------------------------===//
+// The run
+//===----------------------------------------------------------------------===//
 
 namespace {
 /// The run of all kernels.
 class Run {
 public:
-  explicit Run(const Options &options) : options(options) {
-    require(tdm_device_open(TDM_DEVICE_CPU, 0, &cpu));
-    if (options.isCPU)
-      require(tdm_device_open(TDM_DEVICE_CPU, 0, &gpu));
-    else
-      require(tdm_device_open(TDM_DEVICE_CUDA, 0, &gpu));
-    info.struct_size = sizeof(info);
-    require(tdm_device_query(gpu, &info));
-  }
+  explicit Run(const Options &options) : options(options) {}
   ~Run() {
     tdm_device_close(gpu);
     tdm_device_close(cpu);
   }
 
-  bool run();
-  void runProducts();
-  void printStarts() const;
-  bool writeJSON() const;
+  /// The exit status.
+  int run();
 
 private:
+  void open();
+  void runAll();
   void runPackage(const std::string &path);
   void runKernel(const tdm_package *package, uint32_t index);
-  void runLoaded(tdm_kernel *onCPU, tdm_kernel *onGPU,
-                 const tdm_kernel_info &kernel, Row &row);
-  void print(const Row &row) const;
+  void runModes(const tdm_package *package, const tdm_kernel_info &kernel,
+                Row &row);
+  void runCompare(tdm_kernel *onCPU, tdm_kernel *onGPU,
+                  const tdm_kernel_info &kernel, Row &row);
+  void runMeasure(tdm_kernel *onGPU, const tdm_kernel_info &kernel, Row &row);
+  bool isFine() const;
+  bool isAbsent() const;
+  /// What is known so far, also if the next call never comes back.
+  void save() const;
 
   const Options &options;
   tdm_device *cpu = nullptr, *gpu = nullptr;
-  tdm_device_info info = {};
-  double copy = 0;
-  /// Of launches of few and of many tensors, by their number.
-  std::vector<std::pair<int, HostTimes>> host;
-  std::vector<Row> rows;
-  std::vector<ProductRow> products;
+  Report report;
 };
 } // namespace
 
-void Run::runLoaded(tdm_kernel *onCPU, tdm_kernel *onGPU,
-                    const tdm_kernel_info &kernel, Row &row) {
-  std::string found = compare(cpu, gpu, onCPU, onGPU, kernel);
-  row.verdict = found.empty() ? "equal" : found;
-  if (options.isCPU)
-    return;
-  row.times = measure(gpu, onGPU, kernel, options.elements, options.tensors);
-  if (host.empty() && !isLayer(kernel))
-    for (int count : {400, 4000})
-      host.emplace_back(count, measureHost(gpu, onGPU, kernel, count));
+static bool isLate(const Options &options) {
+  return elapsed() > options.seconds;
 }
 
-void Run::print(const Row &row) const {
-  std::printf("%-36s %s\n", row.title.c_str(), row.verdict.c_str());
-  for (const Times &times : row.times)
-    std::printf("  %-34s %9.3f ms %8.0f GB/s %6.1f%% of a copy\n",
-                times.name.c_str(), times.milliseconds,
-                times.gigabytesPerSecond,
-                100 * times.gigabytesPerSecond * 1e9 / copy);
-  std::fflush(stdout);
+static void append(std::string &text, const std::string &more) {
+  text += (text.empty() ? "" : "; ") + more;
+}
+
+void Run::save() const {
+  if (!report.write(options.json))
+    throw std::runtime_error("cannot write '" + options.json + "'");
+}
+
+void Run::runCompare(tdm_kernel *onCPU, tdm_kernel *onGPU,
+                     const tdm_kernel_info &kernel, Row &row) {
+  if (options.modes.compare) {
+    std::string found =
+        compare(cpu, gpu, onCPU, onGPU, kernel, options.largest);
+    row.verdict = found.empty() ? "equal" : found;
+    save();
+  }
+  if (options.modes.large) {
+    row.large = compareLarge(cpu, gpu, onCPU, onGPU, kernel, options.elements,
+                             [&] { return isLate(options); });
+    if (row.verdict.empty() || row.verdict == "equal")
+      row.verdict = row.large.verdict;
+    save();
+  }
+}
+
+void Run::runMeasure(tdm_kernel *onGPU, const tdm_kernel_info &kernel,
+                     Row &row) {
+  if (options.modes.measure)
+    for (const Model &model :
+         modelsOf(gpu, kernel, options.elements, options.tensors)) {
+      try {
+        row.times.push_back(measure(gpu, onGPU, kernel, model));
+      } catch (const Error &error) {
+        append(row.error, model.name + ": " + error.what());
+      }
+      save();
+    }
+  if (options.modes.host && report.host.empty() && !isLayer(kernel))
+    for (int count : {400, 4000})
+      report.host.emplace_back(count, measureHost(gpu, onGPU, kernel, count));
+}
+
+void Run::runModes(const tdm_package *package, const tdm_kernel_info &kernel,
+                   Row &row) {
+  if (isLate(options))
+    throw Error("not run, the time is up");
+  KernelHandle onCPU, onGPU;
+  require(tdm_package_load(package, kernel.name, nullptr, &onCPU.kernel));
+  if (options.isCPU) {
+    require(tdm_package_load(package, kernel.name, "x86-64", &onGPU.kernel));
+    return runCompare(onCPU.kernel, onGPU.kernel, kernel, row);
+  }
+  if (options.modes.start)
+    row.start = measureStart(gpu, package, kernel, options.image);
+  KernelHandle loaded = loadOnGPU(gpu, package, kernel, options.image);
+  runCompare(onCPU.kernel, loaded.kernel, kernel, row);
+  runMeasure(loaded.kernel, kernel, row);
 }
 
 void Run::runKernel(const tdm_package *package, uint32_t index) {
   tdm_kernel_info kernel = {};
   kernel.struct_size = sizeof(kernel);
   require(tdm_package_kernel(package, index, &kernel));
-  Row row;
+  report.rows.emplace_back();
+  Row &row = report.rows.back();
   row.title = titleOf(kernel);
   row.bytesPerElement = bytesPerElement(*kernel.desc);
-  tdm_kernel *onCPU = nullptr, *onGPU = nullptr;
-  require(tdm_package_load(package, kernel.name, nullptr, &onCPU));
-  bool isLate = elapsed() > options.seconds;
-  if (!options.isCPU && !isLate)
-    row.start = measureStart(gpu, package, kernel);
-  tdm_status status =
-      options.isCPU ? tdm_package_load(package, kernel.name, "x86-64", &onGPU)
-                    : tdm_package_load_cuda(package, kernel.name, gpu, &onGPU);
-  if (status)
-    row.verdict = tdm_last_error();
-  else if (isLate)
-    row.verdict = "not run, the time is up";
-  else
-    runLoaded(onCPU, onGPU, kernel, row);
-  tdm_kernel_destroy(onGPU);
-  tdm_kernel_destroy(onCPU);
-  print(row);
-  rows.push_back(row);
+  try {
+    runModes(package, kernel, row);
+  } catch (const Absent &error) {
+    row.isAbsent = true;
+    row.error = error.what();
+  } catch (const Error &error) {
+    append(row.error, error.what());
+  }
+  print(report, row);
+  save();
 }
 
 void Run::runPackage(const std::string &path) {
   tdm_package *package = nullptr;
-  require(tdm_package_open(path.c_str(), &package));
-  for (uint32_t i = 0; i < tdm_package_num_kernels(package); ++i)
-    runKernel(package, i);
+  try {
+    require(tdm_package_open(path.c_str(), &package));
+    for (uint32_t i = 0; i < tdm_package_num_kernels(package); ++i)
+      runKernel(package, i);
+  } catch (const Error &error) {
+    report.rows.emplace_back();
+    report.rows.back().title = path;
+    report.rows.back().error = error.what();
+    print(report, report.rows.back());
+    save();
+  }
   tdm_package_close(package);
 }
 
-/// Products are no kernels of ours: without cuBLASLt the check goes on.
-void Run::runProducts() {
-  products = measureProducts(gpu, options.width);
-  for (const ProductRow &row : products) {
-    std::printf("%-36s %s\n", row.name.c_str(), row.verdict.c_str());
-    if (row.milliseconds > 0)
-      std::printf("  %-34s %9.3f ms %8.1f TFLOP/s\n", "a product",
-                  row.milliseconds, row.teraflops);
-  }
+void Run::open() {
+  require(tdm_device_open(TDM_DEVICE_CPU, 0, &cpu));
+  int32_t kind = options.isCPU ? TDM_DEVICE_CPU : TDM_DEVICE_CUDA;
+  require(tdm_device_open(kind, 0, &gpu));
+  report.device.struct_size = sizeof(report.device);
+  require(tdm_device_query(gpu, &report.device));
 }
 
-void Run::printStarts() const {
-  std::vector<double> compiled, cached;
-  for (const Row &row : rows)
-    if (row.start.compiled > 0) {
-      compiled.push_back(row.start.compiled);
-      cached.push_back(row.start.cached);
-    }
-  if (compiled.empty())
-    return;
-  for (std::vector<double> *times : {&compiled, &cached})
-    std::sort(times->begin(), times->end());
-  std::printf("from a package to the first launch: %.1f ms where the driver "
-              "compiles, %.1f ms from the cache (medians)\n",
-              compiled[compiled.size() / 2], cached[cached.size() / 2]);
-}
-
-bool Run::run() {
-  std::printf("%s, %s, %d multiprocessors, driver %d\n", info.name, info.target,
-              info.multiprocessors, info.driver_version);
-  if (!options.isCPU) {
-    copy = measureCopy(gpu);
-    std::printf("a copy within its memory: %.0f GB/s\n", copy * 1e-9);
-  }
+void Run::runAll() {
+  report.image =
+      options.image.ptxas.empty() ? options.image.kind : options.image.ptxas;
+  open();
+  if (options.modes.measure && !options.isCPU)
+    report.bytesPerSecond = measureCopy(
+        gpu, std::min(size_t(2) << 30, size_t(options.elements) * 4));
+  printDevice(report);
   for (const std::string &path : options.packages)
     runPackage(path);
-  if (!options.isCPU)
-    runProducts();
-  for (const auto &[count, times] : host)
-    std::printf("host, %d tensors: launch %.1f us; the same list %.1f us; "
-                "other pointers %.3f us a tensor\n",
-                count, times.launch, times.sameUpdate, times.changedPerTensor);
-  if (!options.isCPU && !rows.empty())
-    printStarts();
-  size_t equal = 0;
-  for (const Row &row : rows)
-    equal += row.verdict == "equal";
-  std::printf("%zu of %zu kernels leave the CPU's bits\n", equal, rows.size());
-  return equal == rows.size();
+  if (options.modes.products && !options.isCPU)
+    measureProducts(gpu, options.width, [&](const ProductRow &row) {
+      report.products.push_back(row);
+      print(row);
+      save();
+    });
+  printEnd(report);
 }
 
-static std::string quoted(const std::string &text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\')
-      result += '\\';
-    result += c == '\n' ? ' ' : c;
+/// A kernel that has not been compared has only its error.
+bool Run::isFine() const {
+  bool compares = options.modes.compare || options.modes.large;
+  for (const Row &row : report.rows)
+    if (!row.error.empty() || (compares && row.verdict != "equal"))
+      return false;
+  for (const ProductRow &row : report.products)
+    if (row.verdict != "right")
+      return false;
+  return true;
+}
+
+/// Whether there was nothing to check.
+bool Run::isAbsent() const {
+  for (const Row &row : report.rows)
+    if (!row.isAbsent)
+      return false;
+  return !report.rows.empty();
+}
+
+int Run::run() {
+  try {
+    runAll();
+  } catch (const Error &error) {
+    std::fprintf(stderr, "gpu_check: %s\n", error.what());
+    report.error = error.what();
   }
-  return result + "\"";
-}
-
-static void writeRow(std::FILE *file, const Row &row, bool isLater) {
-  std::fprintf(file,
-               "%s\n  {\"kernel\": %s, \"verdict\": %s, "
-               "\"bytes_per_element\": %g,\n"
-               "   \"start_ms\": {\"compiled\": %.2f, \"cached\": %.2f},\n"
-               "   \"times\": [",
-               isLater ? "," : "", quoted(row.title).c_str(),
-               quoted(row.verdict).c_str(), row.bytesPerElement,
-               row.start.compiled, row.start.cached);
-  for (size_t i = 0; i < row.times.size(); ++i)
-    std::fprintf(file,
-                 "%s\n    {\"of\": %s, \"tensors\": %lld, \"elements\": "
-                 "%lld, \"ms\": %.4f, \"gb_per_s\": %.1f}",
-                 i ? "," : "", quoted(row.times[i].name).c_str(),
-                 static_cast<long long>(row.times[i].tensors),
-                 static_cast<long long>(row.times[i].elements),
-                 row.times[i].milliseconds, row.times[i].gigabytesPerSecond);
-  std::fputs("]}", file);
-}
-
-static void writeProduct(std::FILE *file, const ProductRow &row, bool isLater) {
-  std::fprintf(
-      file,
-      "%s\n  {\"product\": %s, \"verdict\": %s, \"rows\": %lld, "
-      "\"columns\": %lld, \"depth\": %lld, \"ms\": %.4f, "
-      "\"tflop_per_s\": %.1f}",
-      isLater ? "," : "", quoted(row.name).c_str(), quoted(row.verdict).c_str(),
-      static_cast<long long>(row.rows), static_cast<long long>(row.columns),
-      static_cast<long long>(row.depth), row.milliseconds, row.teraflops);
-}
-
-bool Run::writeJSON() const {
-  if (options.json.empty())
-    return true;
-  std::FILE *file = std::fopen(options.json.c_str(), "w");
-  if (!file)
-    return false;
-  std::fprintf(file,
-               "{\"device\": %s, \"target\": %s, \"driver\": %d,\n"
-               " \"copy_gb_per_s\": %.1f, \"multiprocessors\": %d,\n"
-               " \"host_us\": {",
-               quoted(info.name).c_str(), quoted(info.target).c_str(),
-               info.driver_version, copy * 1e-9, info.multiprocessors);
-  for (size_t i = 0; i < host.size(); ++i)
-    std::fprintf(file,
-                 "%s\n  \"%d\": {\"launch\": %.2f, \"same_list\": %.2f, "
-                 "\"changed_per_tensor\": %.4f}",
-                 i ? "," : "", host[i].first, host[i].second.launch,
-                 host[i].second.sameUpdate, host[i].second.changedPerTensor);
-  std::fputs("},\n \"kernels\": [", file);
-  for (size_t i = 0; i < rows.size(); ++i)
-    writeRow(file, rows[i], i != 0);
-  std::fputs("\n],\n \"products\": [", file);
-  for (size_t i = 0; i < products.size(); ++i)
-    writeProduct(file, products[i], i != 0);
-  std::fputs("\n]}\n", file);
-  return std::fclose(file) == 0;
+  save();
+  if (!report.error.empty())
+    return 2;
+  return isAbsent() ? skipped : isFine() ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
   Options options;
   if (!parse(argc, argv, options))
     return usage();
-  Run run(options);
-  bool isFine = run.run();
-  if (!run.writeJSON()) {
-    std::fprintf(stderr, "gpu_check: cannot write '%s'\n",
-                 options.json.c_str());
+  try {
+    return Run(options).run();
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "gpu_check: %s\n", error.what());
     return 2;
   }
-  return isFine ? 0 : 1;
 }

@@ -9,7 +9,6 @@
 #
 #===----------------------------------------------------------------------===#
 
-import json
 import os
 import subprocess
 import sys
@@ -31,6 +30,8 @@ import gpu_page
 import layer_peers
 import peers
 import references
+import step_report
+import step_runner
 
 
 @pytest.mark.parametrize("strategy", references.REFERENCES)
@@ -76,67 +77,105 @@ def test_kernels_in_tritons_interpreter():
     assert done.returncode == 0, done.stderr
 
 
-def measured(tmp_path, monkeypatch, *arguments):
-    """What peers.py makes of a report of gpu_check's."""
-    report, prepared = tmp_path / "report.json", tmp_path / "prepared.json"
+def results(name, tmp_path, *arguments):
+    """The status and the JSON of a peer's process, on the CPU."""
+    path = tmp_path / "peer.json"
+    status = peers.main([name, "--json", str(path), "--device", "cpu", "--elements", "4000",
+                         "--tensors", "3", "--steps", "1", "--compared", "1280", "--rows", "2",
+                         *arguments])
+    return status, step_runner.read_json(path)
+
+
+def record(name, **result):
+    return {"name": name, "status": "passed", "reason": "", "seconds": 1.0, "result": result}
+
+
+def report_of(*more):
+    """What the records of gpu_check's parts, and of others, become."""
     time = {"of": "one tensor", "tensors": 1, "elements": 10**6, "ms": 2.0, "gb_per_s": 7.0}
-    kernel = {"kernel": "adamw under bf16", "verdict": "equal", "bytes_per_element": 14,
-              "start_ms": {"compiled": 30.0, "cached": 3.0}, "times": [time]}
+    kernel = {"kernel": "adamw under bf16", "verdict": "equal", "error": "", "times": [],
+              "bytes_per_element": 14}
     passes = [kernel | {"kernel": f"{name} under coat", "times": [
         time | {"of": "8192 rows of 4096", "ms": ms}]}
         for name, ms in (("rms_norm", 1.0), ("rms_norm_backward", 2.5))]
-    report.write_text(json.dumps({
-        "device": "a GPU", "target": "sm_90", "driver": 13000, "copy_gb_per_s": 10.0,
-        "multiprocessors": 100, "products": [{
+    device = {"device": "a GPU", "target": "sm_90", "driver": 13000, "multiprocessors": 100}
+    late = kernel | {"kernel": "sgd under bf16", "verdict": "", "error": "late"}
+    records = [
+        record("probe", nvidia={"clock_hz": 1e9}, machine=common.machine(), **device),
+        *(record(f"kernels/all.{image}", kernels=[kernel, late, *passes])
+          for image in ("ptx", "O0")),
+        record("large/adamw", kernels=[kernel | {"large": {"elements": 2**31}}]),
+        record("speed/adamw", kernels=[kernel | {"times": [time]}], copy_gb_per_s=10.0),
+        record("start/adamw", kernels=[
+            kernel | {"start_ms": {"compiled": 30.0, "cached": 3.0}}]),
+        record("host", host_us={"400": {"launch": 3.0, "same_list": 4.0,
+                                        "changed_per_tensor": 0.2}}),
+        record("products", products=[{
             "product": "E4M3 by E4M3", "verdict": "right", "rows": 8192, "columns": 4096,
-            "depth": 4096, "ms": 0.25, "tflop_per_s": 1099.5}], "kernels": [kernel, kernel | {"verdict": "late", "times": []}, *passes],
-        "host_us": {"400": {"launch": 3.0, "same_list": 4.0, "changed_per_tensor": 0.2}}}))
-    prepared.write_text(json.dumps({"instructions": {"adamw under bf16": 25600},
-                                    "made": {"commit": "f00d" * 10}}))
-    monkeypatch.setattr(peers, "clock_hz", lambda: 1e9)
-    monkeypatch.setattr(sys, "argv", ["peers", str(report), "--prepared", str(prepared),
-                                      *arguments])
-    assert peers.main() == 0
-    return json.loads(report.read_text())
+            "depth": 4096, "ms": 0.25, "tflop_per_s": 1099.5}]),
+        *more, {"name": "speed-rest/lion"},
+        record("torch/steps") | {"status": "crashed", "reason": "SIGSEGV"}]
+    prepared = {"instructions": {"adamw under bf16": 25600}, "made": {"commit": "f00d" * 10}}
+    return step_report.merge(records, prepared)
 
 
-def test_peers_without_a_gpu(tmp_path, monkeypatch, capsys):
-    """Rows for all, times for those that there are, reasons for the others."""
-    monkeypatch.setattr(peers, "CONTENDERS", [
-        c for c in peers.CONTENDERS if "compile" not in c.name and "Triton" not in c.name])
-    monkeypatch.setattr(layer_peers, "LAYERS", [
-        layer for layer in layer_peers.LAYERS if layer.whose != "torch.compile"])
-    found = measured(tmp_path, monkeypatch, "--device", "cpu", "--elements", "4000",
-                     "--tensors", "3", "--steps", "1", "--compared", "1280", "--rows", "2")
-    rows = {row["name"]: row["times"] for row in found["peers"]}
-    assert rows["torch fused AdamW, f32"][0]["ms"] > 0
-    assert [t["elements"] for t in rows["eager collage-plus"]] == [3968, 448 + 2 * 448]
-    assert all("absent" in t or t["ms"] > 0 for times in rows.values() for t in times)
-    layers = {(row["whose"], row["layer"]): row for row in found["layer_peers"]}
-    assert all(layers["torch", name]["ms"] > 0 for name in (
-        "rms_norm", "layer_norm", "gelu", "swiglu", "cross_entropy"))
-    assert all("ms" in row or "absent" in row for row in layers.values())
-    assert set(found["peers_host_us"]) == {"400", "4000"}
-    time = found["kernels"][0]["times"][0]
+def test_peers_without_a_gpu(tmp_path):
+    """Times for those that there are, on a page."""
+    status, fused = results("torch fused AdamW, f32", tmp_path)
+    (peer,) = fused["peers"]
+    assert status == 0 and [t["of"] for t in peer["times"]] == ["one tensor", "GPT-2"]
+    assert all(t["ms"] > 0 for t in peer["times"])
+    status, eager = results("eager collage-plus", tmp_path)
+    assert [t["elements"] for t in eager["peers"][0]["times"]] == [3968, 448 + 2 * 448]
+    status, layers = results("layers of torch", tmp_path)
+    assert status == 0 and {row["layer"] for row in layers["layer_peers"] if row["ms"] > 0} == {
+        "rms_norm", "layer_norm", "gelu", "swiglu", "cross_entropy"}
+    report = report_of(*(record(f"peers/{i}", **each)
+                         for i, each in enumerate((fused, eager, layers))))
+    time = report["kernels"][0]["times"][0]
     assert time["predicted_ms"] == {"bytes": 1.4, "instructions": 2.0}
-    assert time["achieved_of_predicted"] == 1.0 and found["machine"]["commit"] == "f00d" * 10
-    text = capsys.readouterr().out
-    assert "100% achieved" in text and "torch fused AdamW, host" in text
-    page = gpu_page.render(found)
+    assert time["achieved_of_predicted"] == 1.0 and report["machine"]["commit"] == "f00d" * 10
+    assert "100% of predicted" in step_report.table(report)
+    page = gpu_page.render(report)
     assert "| Tandem, coat | rms_norm | 3.500 |" in page and "| torch | swiglu |" in page
     assert "| E4M3 by E4M3 | right | 0.250 | 1100 |" in page
-    assert "3 of 4 kernels leave the CPU's bits" in page
+    assert "3 of 4 kernels leave the CPU's bits: 3 of 4 as the driver compiles them, " in page
+    assert "Large tensors: adamw under bf16 over 2147483648 elements (equal)." in page
     assert "| adamw under bf16 | equal | 14 | 2.000 | 7 | 70% | 100% |" in page
     assert "| torch fused AdamW, f32 | GPT-2 |" in page and "30.0 ms where the driver" in page
+    assert "| speed-rest | 1 not run |" in page and "- `torch/steps` crashed: SIGSEGV" in page
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_no_gpu(tmp_path, monkeypatch, capsys):
-    """What is measured already is kept and completed."""
-    found = measured(tmp_path, monkeypatch)
-    assert "peers" not in found and "predicted_ms" in found["kernels"][0]["times"][0]
-    assert "left out: this PyTorch finds no GPU" in capsys.readouterr().out
-    assert "### Others" not in gpu_page.render(found)
+def test_host_times(tmp_path, monkeypatch):
+    monkeypatch.setattr(peers, "HOST_TENSORS", (4, 400))
+    status, found = results("host", tmp_path)
+    assert status == 0 and set(found["peers_host_us"]) == {"4", "400"}
+    assert gpu_page.render(report_of(record("peers/host", **found))).count("| 400 |") == 1
+
+
+def test_what_is_not_there(tmp_path, monkeypatch, capsys):
+    """A reason, and the status of what is left out; errors of a peer are failures."""
+    def absent():
+        raise ImportError("no such package")
+
+    def broken():
+        raise RuntimeError("no kernel image")
+
+    for name, load, status in (("absent", absent, step_runner.SKIPPED), ("broken", broken, 1)):
+        monkeypatch.setattr(peers, "CONTENDERS", [
+            peers.Contender(name, 10, peers._optimizer(load))])
+        assert results(name, tmp_path)[0] == status
+    assert "no such package" in capsys.readouterr().out
+    if not torch.cuda.is_available():
+        assert results("broken", tmp_path, "--device", "cuda")[0] == step_runner.SKIPPED
+        assert "this PyTorch finds no GPU" in capsys.readouterr().out
+    monkeypatch.setitem(peers._PACKAGES, "broken", "no_such_package")
+    assert peers.missing("broken") == "no_such_package" and peers.missing("host") == ""
+
+
+def test_a_report_without_peers():
+    report = report_of()
+    assert report["peers"] == [] and "### Others" not in gpu_page.render(report)
 
 
 def test_page_is_up_to_date():

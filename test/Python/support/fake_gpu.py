@@ -5,9 +5,10 @@
 #
 # This file implements the runtime's device on a machine without a GPU: the
 # library that stands in for CUDA's driver, whose kernels the PTX evaluator runs.
+# Where the environment variable TANDEM_TEST_GPU is `real`, there is a GPU.
 #
 #===----------------------------------------------------------------------===#
-"""`FakeGPU()` is a device; `arrays(...)` puts NumPy arrays into its memory."""
+"""`open_gpu()` is a device; `arrays(...)` puts NumPy arrays into its memory."""
 
 import ctypes
 import os
@@ -18,16 +19,51 @@ import numpy as np
 import tandem
 from tandem import _tandem
 
-_LIBRARY = (Path(_tandem.__file__).resolve().parents[2] / "runtime" / "cts" /
-            "libtandem_fake_cuda.so")
+#: Whether tests run on a GPU instead.
+IS_REAL = os.environ.get("TANDEM_TEST_GPU") == "real"
+
+
+def _find_library():
+    """In a build, or beside the package where scripts/stage-gpu-check.sh has put it."""
+    root = Path(_tandem.__file__).resolve().parents[2]
+    built = root / "runtime" / "cts" / "libtandem_fake_cuda.so"
+    return built if built.exists() else root / "lib" / built.name
+
+
+_LIBRARY = _find_library()
 _EXECUTOR = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64),
     ctypes.c_int64, ctypes.c_uint32, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint64),
     ctypes.c_int64)
 
 
+class RealGPU:
+    """The first device of the driver that there is, as far as tests need no more."""
+
+    is_real = True
+
+    def __init__(self):
+        os.environ.setdefault("TANDEM_CACHE_DIR", "")
+        self.device, self.launched = tandem.Device(), []
+
+    def check(self):
+        """Raises what kernels have complained about."""
+        self.device.synchronize()
+
+    def arrays(self, planes):
+        """Copies of arrays in the device's memory."""
+        return {name: GPUArray(self.device, plane) for name, plane in planes.items()}
+
+
+def open_gpu():
+    """The device that tests run on."""
+    return RealGPU() if IS_REAL else FakeGPU()
+
+
 class FakeGPU:
     """The first of `count` devices, and what went wrong with them."""
+
+    is_real = False
 
     def __init__(self, cache="", count=1):
         os.environ["TANDEM_CUDA_DRIVER"] = str(_LIBRARY)

@@ -1,0 +1,115 @@
+//===- Images.cpp - The code that runs on a GPU ---------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the choice among a kernel's images, and those that ptxas
+// makes of its PTX.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GPUCheck.h"
+
+#include <fstream>
+#include <iterator>
+
+#include <unistd.h>
+
+using namespace gpucheck;
+
+namespace {
+/// A directory for the time of a call.
+class Folder {
+public:
+  Folder() {
+    const char *room = std::getenv("TMPDIR");
+    path = std::string(room ? room : "/tmp") + "/gpu-check-XXXXXX";
+    if (!mkdtemp(path.data()))
+      throw Error("cannot make a directory in " + path);
+  }
+  ~Folder() {
+    for (const char *name : {"/in.ptx", "/out.cubin", "/log"})
+      unlink((path + name).c_str());
+    rmdir(path.c_str());
+  }
+  Folder(const Folder &) = delete;
+
+  std::string path;
+};
+} // namespace
+
+static std::string readFile(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Machine code that a command such as "ptxas -O0" makes of PTX.
+static std::string assemble(const std::string &command,
+                            const tdm_image &image) {
+  Folder folder;
+  std::ofstream(folder.path + "/in.ptx", std::ios::binary)
+      .write(static_cast<const char *>(image.data), std::streamsize(image.size))
+      .flush();
+  std::string line = command + " -arch=" + image.target + " " + folder.path +
+                     "/in.ptx -o " + folder.path + "/out.cubin >" +
+                     folder.path + "/log 2>&1";
+  int status = std::system(line.c_str());
+  std::string made = readFile(folder.path + "/out.cubin");
+  if (status || made.empty())
+    throw Error("'" + command +
+                "' does not assemble it: " + readFile(folder.path + "/log"));
+  return made;
+}
+
+/// The images of a kind.
+static std::vector<tdm_image> imagesOf(const tdm_kernel_info &info,
+                                       tdm_image_kind kind) {
+  std::vector<tdm_image> images;
+  for (uint32_t i = 0; i < info.num_images; ++i)
+    if (info.images[i].kind == kind)
+      images.push_back(info.images[i]);
+  if (images.empty())
+    throw Absent(std::string("the package has no ") +
+                 (kind == TDM_IMAGE_PTX ? "PTX" : "cubin"));
+  return images;
+}
+
+static KernelHandle create(tdm_device *gpu, const tdm_kernel_info &info,
+                           const std::vector<tdm_image> &images) {
+  tdm_cuda_code code = {};
+  code.struct_size = sizeof(code);
+  code.prologue = info.prologue;
+  code.phases = info.phases;
+  code.num_phases = info.num_phases;
+  code.commits = info.commits;
+  code.num_commits = info.num_commits;
+  code.images = images.data();
+  code.num_images = uint32_t(images.size());
+  code.flags = info.flags;
+  KernelHandle kernel;
+  require(tdm_kernel_create_cuda(gpu, info.desc, &code, &kernel.kernel));
+  return kernel;
+}
+
+KernelHandle gpucheck::loadOnGPU(tdm_device *gpu, const tdm_package *package,
+                                 const tdm_kernel_info &info,
+                                 const ImageChoice &choice) {
+  KernelHandle kernel;
+  if (!choice.ptxas.empty()) {
+    std::vector<tdm_image> images = imagesOf(info, TDM_IMAGE_PTX);
+    images.resize(1);
+    std::string made = assemble(choice.ptxas, images[0]);
+    images[0] = {TDM_IMAGE_CUBIN, images[0].target, made.data(), made.size(),
+                 nullptr};
+    return create(gpu, info, images);
+  }
+  if (choice.kind == "ptx")
+    return create(gpu, info, imagesOf(info, TDM_IMAGE_PTX));
+  if (choice.kind == "cubin")
+    return create(gpu, info, imagesOf(info, TDM_IMAGE_CUBIN));
+  require(tdm_package_load_cuda(package, info.name, gpu, &kernel.kernel));
+  return kernel;
+}

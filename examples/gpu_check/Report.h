@@ -1,0 +1,66 @@
+//===- Report.h - What the check of a GPU has found -------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the results of the check of kernels on a GPU, as text and
+// as JSON.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_EXAMPLES_GPUCHECK_REPORT_H
+#define TANDEM_EXAMPLES_GPUCHECK_REPORT_H
+
+#include "GPUCheck.h"
+
+#include <utility>
+
+namespace gpucheck {
+
+/// The result of a kernel. What has not been asked for, or not been reached, is
+/// empty.
+struct Row {
+  std::string title;
+  /// "equal", or what differs.
+  std::string verdict;
+  /// What went wrong beside that.
+  std::string error;
+  /// Whether that is only that there was nothing to check.
+  bool isAbsent = false;
+  double bytesPerElement = 0;
+  std::vector<Times> times;
+  StartTimes start;
+  LargeResult large;
+};
+
+/// The results of a run.
+struct Report {
+  tdm_device_info device = {};
+  /// Of the copy within the device's memory.
+  double bytesPerSecond = 0;
+  /// The images that were run: empty for those that the runtime prefers.
+  std::string image;
+  /// Of launches of few and of many tensors, by their number.
+  std::vector<std::pair<int, HostTimes>> host;
+  std::vector<Row> rows;
+  std::vector<ProductRow> products;
+  /// Why nothing ran.
+  std::string error;
+
+  /// Puts the file at \p path in the place of the one before, in one step.
+  bool write(const std::string &path) const;
+};
+
+/// Prints lines for a row as soon as it is complete.
+void print(const Report &report, const Row &row);
+void print(const ProductRow &row);
+void printDevice(const Report &report);
+/// Prints the times of the host and what all kernels have in common.
+void printEnd(const Report &report);
+
+} // namespace gpucheck
+
+#endif // TANDEM_EXAMPLES_GPUCHECK_REPORT_H
