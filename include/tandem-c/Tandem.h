@@ -163,9 +163,10 @@ TANDEM_CAPI_EXPORTED void tandemKernelDestroy(TandemKernel *kernel);
 
 /// Writes a package of some kernels (tandem-runtime/tandem_package.h) to a
 /// file, with code for each target: an instruction set ("x86-64-v3"), a chip
-/// ("sm_90", PTX) or its machine code ("cubin:sm_90", by ptxas); no targets
-/// stand for x86-64, x86-64-v3, x86-64-v4 and the chips that kernels were
-/// compiled for. False on failure.
+/// ("sm_90", PTX) or its machine code ("cubin:sm_90", by ptxas;
+/// "cubin-O0:sm_90" without optimization); no targets stand for x86-64,
+/// x86-64-v3, x86-64-v4 and the chips that kernels were compiled for. False on
+/// failure.
 TANDEM_CAPI_EXPORTED bool
 tandemSavePackage(const char *path, TandemKernel *const *kernels,
                   const char *const *names, intptr_t numKernels,

@@ -615,9 +615,10 @@ def save(
         path: the file, NAME.tdm by custom.
         kernels: found by their names, or by those that a mapping gives them.
         targets: what code is for: instruction sets ("x86-64-v3"), NVIDIA chips
-            ("sm_90", as PTX) or their machine code ("cubin:sm_90", which takes
-            ptxas). By default x86-64, x86-64-v3, x86-64-v4 and the chips that the
-            kernels were compiled for; a processor gets the best one it can run.
+            ("sm_90", as PTX) or their machine code ("cubin:sm_90", or
+            "cubin-O0:sm_90" without optimization, which take ptxas). By default
+            x86-64, x86-64-v3, x86-64-v4 and the chips that the kernels were
+            compiled for; a processor gets the best one it can run.
 
     Raises:
         ValueError: kernels of one name, an unknown target, a file that cannot be

@@ -91,6 +91,7 @@ private:
   std::vector<tdm_part_info> phases, commits;
   std::vector<uint32_t> earlyGranularities, continues;
   std::vector<tdm_image> images;
+  std::vector<tdm_image_info> imageInfos;
   tdm_kernel_desc desc = {};
   tdm_kernel_info info = {};
 };

@@ -170,6 +170,11 @@ static tdm_image decode(const package::Image &image) {
           image.data()->data(), image.data()->size(), image.sha256()->data()};
 }
 
+static tdm_image_info decodeInfo(const package::Image &image) {
+  const flatbuffers::String *assembler = image.assembler();
+  return {assembler ? assembler->c_str() : "", image.level()};
+}
+
 template <typename Table, typename Desc>
 static void
 decodeAll(const flatbuffers::Vector<flatbuffers::Offset<Table>> &tables,
@@ -242,7 +247,10 @@ void PackedKernel::addParts(const package::Kernel &kernel) {
 
 void PackedKernel::addImages(const package::Kernel &kernel) {
   decodeAll(*kernel.images(), images);
+  for (const package::Image *image : *kernel.images())
+    imageInfos.push_back(decodeInfo(*image));
   info.images = images.data();
+  info.image_infos = imageInfos.data();
   info.num_images = static_cast<uint32_t>(images.size());
 }
 

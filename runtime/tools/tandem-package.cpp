@@ -133,6 +133,22 @@ static void addArguments(const tdm_kernel_info &info, Table &table) {
     table.add({"integer", desc.integers[i].name, "r", "i64", ""});
 }
 
+/// By what a compiler was asked for an image.
+static std::string describeTarget(const tdm_image &image,
+                                  const tdm_image_info &made) {
+  if (image.kind != TDM_IMAGE_CUBIN)
+    return image.target;
+  bool isPlain = made.level == 3 || !*made.assembler;
+  return (isPlain ? "cubin:" : "cubin-O" + std::to_string(made.level) + ":") +
+         image.target;
+}
+
+static std::string describeMaking(const tdm_image_info &made) {
+  return *made.assembler ? std::string(", by ptxas ") + made.assembler + " -O" +
+                               std::to_string(made.level)
+                         : "";
+}
+
 static void addCode(const tdm_kernel_info &info, Table &table) {
   const tdm_kernel_desc &desc = *info.desc;
   for (uint32_t phase = 0; phase < info.num_phases; ++phase) {
@@ -151,9 +167,10 @@ static void addCode(const tdm_kernel_info &info, Table &table) {
                ""});
   for (uint32_t i = 0; i < info.num_images; ++i) {
     const tdm_image &image = info.images[i];
-    table.add(
-        {"image", image.target, "", describeImage(image.kind),
-         std::to_string(image.size) + " bytes, " + describeHash(image.sha256)});
+    table.add({"image", image.target, "", describeImage(image.kind),
+               std::to_string(image.size) + " bytes, " +
+                   describeHash(image.sha256) +
+                   describeMaking(info.image_infos[i])});
   }
 }
 
@@ -199,8 +216,7 @@ static int extract(const tdm_package *package, const char *kernel,
   std::string known;
   for (uint32_t i = 0; i < info.num_images; ++i) {
     const tdm_image &image = info.images[i];
-    std::string name = (image.kind == TDM_IMAGE_CUBIN ? "cubin:" : "") +
-                       std::string(image.target);
+    std::string name = describeTarget(image, info.image_infos[i]);
     if (name == target)
       return std::fwrite(image.data, 1, image.size, stdout) == image.size
                  ? 0

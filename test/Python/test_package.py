@@ -9,6 +9,7 @@
 #===----------------------------------------------------------------------===#
 
 import ctypes
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -155,6 +156,20 @@ def test_machine_code_of_a_chip(tmp_path):
     data = (tmp_path / "kernel.tdm").read_bytes()
     at = data.index(b"\x7fELF")
     assert int.from_bytes(data[at + 18:at + 20], "little") == 190
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas on PATH")
+def test_machine_code_says_what_made_it(tmp_path):
+    compiled("adamw", "fp32").save(tmp_path / "kernel.tdm", ["cubin:sm_90", "cubin-O0:sm_90"])
+    told = subprocess.check_output(["ptxas", "--version"], text=True)
+    version = re.search(r", V([\d.]+)", told)[1].encode()
+    data = (tmp_path / "kernel.tdm").read_bytes()
+    assert data.count(version + b"\0") >= 2
+    # Without optimization there are other instructions, and more of them.
+    plain, other = (tmp_path / name for name in ("plain.tdm", "other.tdm"))
+    compiled("adamw", "fp32").save(plain, ["cubin:sm_90"])
+    compiled("adamw", "fp32").save(other, ["cubin-O0:sm_90"])
+    assert other.stat().st_size > plain.stat().st_size
 
 
 #===----------------------------------------------------------------------===#

@@ -97,7 +97,9 @@ countRequired(ModuleOp module, llvm::StringRef chip);
 ///   - every instruction on floats is one of a known list, rounds to nearest
 ///     even where it rounds, and does not flush, approximate or saturate, but
 ///     for f32 to 8-bit floats;
-///   - there is no call that could hide arithmetic.
+///   - there is no call that could hide arithmetic;
+///   - there is none of the sequences of instructions that some release of
+///     ptxas is known to compile wrongly.
 /// The message names each difference and the line it shows at.
 llvm::Error checkPTX(llvm::StringRef ptx, llvm::ArrayRef<PartRequirement> parts,
                      llvm::StringRef chip, int64_t width);

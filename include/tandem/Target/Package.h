@@ -27,7 +27,8 @@ struct PackageEntry {
 
 /// The bytes of a package of some kernels, with an image of each for every
 /// target: an instruction set ("x86-64-v3"), a chip ("sm_90", as PTX), or a
-/// chip's machine code ("cubin:sm_90", by ptxas). No target stands for
+/// chip's machine code ("cubin:sm_90", by ptxas; "cubin-O0:sm_90" by it without
+/// optimization). No target stands for
 /// x86-64, x86-64-v3 and x86-64-v4, and the chips that kernels were compiled
 /// for.
 llvm::Expected<std::string> writePackage(ArrayRef<PackageEntry> entries,

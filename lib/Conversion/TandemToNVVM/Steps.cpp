@@ -42,10 +42,32 @@ Value NVVMKernelBuilder::prepareChunk(Chunk &chunk) {
   return b.compare(arith::CmpIPredicate::eq, misaligned, b.like(misaligned, 0));
 }
 
+/// The same comparison in 32 bits. LLVM makes one comparison of several by an
+/// extreme of their operands, and ptxas cannot be trusted with extremes of
+/// 16-bit integers (lib/Target/PTX/ForbiddenIdioms.cpp).
+static Value compareIn32Bits(SequenceBuilder &b, Value condition) {
+  auto compare = condition.getDefiningOp<arith::CmpIOp>();
+  if (!compare)
+    return condition;
+  auto narrow = cast<VectorType>(compare.getLhs().getType());
+  if (narrow.getElementTypeBitWidth() > 16)
+    return condition;
+  bool isSigned = compare.getPredicate() >= arith::CmpIPredicate::slt &&
+                  compare.getPredicate() <= arith::CmpIPredicate::sge;
+  Type type = narrow.clone(b.builder.getI32Type());
+  auto extend = [&](Value value) -> Value {
+    if (isSigned)
+      return arith::ExtSIOp::create(b.builder, b.loc, type, value);
+    return arith::ExtUIOp::create(b.builder, b.loc, type, value);
+  };
+  return b.compare(compare.getPredicate(), extend(compare.getLhs()),
+                   extend(compare.getRhs()));
+}
+
 Value NVVMKernelBuilder::anyExisting(const Chunk &chunk, Value index,
                                      RaiseOp raise) {
   SequenceBuilder b(builder, loc);
-  Value condition = mapping.lookup(raise.getCondition());
+  Value condition = compareIn32Bits(b, mapping.lookup(raise.getCondition()));
   if (mayHoldBeyondEnd(raise))
     condition = b.andi(condition, lanesExist(chunk, index));
   return vector::ReductionOp::create(builder, loc, vector::CombiningKind::OR,

@@ -14,6 +14,7 @@
 #include "tandem/Target/LLVMLowering.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/TargetSelect.h"
 
 using namespace mlir;
@@ -47,12 +48,24 @@ std::string mlir::tandem::listChips() {
       llvm::map_range(chips, [](const Chip &chip) { return chip.name; }), ", ");
 }
 
+/// Has LLVM compute each f32 for itself: ptxas contracts packed products and
+/// sums (ForbiddenIdioms.cpp). LLVM offers this only as an option of its
+/// command line. Where an LLVM lacks the option, the check of the PTX refuses
+/// what it would have prevented.
+static void avoidPackedSingles() {
+  auto &options = llvm::cl::getRegisteredOptions();
+  auto place = options.find("nvptx-no-f32x2");
+  if (place != options.end())
+    static_cast<llvm::cl::opt<bool> *>(place->second)->setInitialValue(true);
+}
+
 static void initializeNVPTX() {
   static bool once = [] {
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
+    avoidPackedSingles();
     return true;
   }();
   (void)once;

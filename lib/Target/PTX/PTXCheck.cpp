@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/PTXCheck.h"
+#include "ForbiddenIdioms.h"
 #include "PTXInstructions.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Support/Chip.h"
@@ -418,6 +419,8 @@ public:
     std::vector<std::string> problems;
     for (EntryReader &reader : readers)
       llvm::append_range(problems, reader.takeProblems());
+    for (const PTXFunction &function : functions)
+      llvm::append_range(problems, findForbiddenIdioms(function));
     return problems;
   }
 

@@ -144,15 +144,66 @@ static std::unique_ptr<schema::KernelT> packKernel(const PackageEntry &entry) {
 // Images
 //===----------------------------------------------------------------------===//
 
-/// Machine code of `ptx` by NVIDIA's assembler.
-static llvm::Expected<std::string> assemble(StringRef ptx, StringRef chip) {
+namespace {
+/// NVIDIA's assembler.
+class Assembler {
+public:
+  /// Finds it for a target, which messages name.
+  static llvm::Expected<Assembler> find(StringRef target, StringRef chip);
+
+  /// Such as "13.0.88".
+  llvm::Expected<std::string> getVersion() const;
+  /// Machine code of `ptx`.
+  llvm::Expected<std::string> assemble(StringRef ptx, StringRef chip,
+                                       unsigned level) const;
+
+private:
+  explicit Assembler(std::string program) : program(std::move(program)) {}
+
+  /// Runs it; what it prints goes to a file.
+  bool run(ArrayRef<StringRef> arguments, StringRef printed) const;
+
+  std::string program;
+};
+} // namespace
+
+llvm::Expected<Assembler> Assembler::find(StringRef target, StringRef chip) {
   auto program = llvm::sys::findProgramByName("ptxas");
-  if (!program)
-    return llvm::createStringError(
-        "target 'cubin:" + chip +
-        "' needs ptxas, which is not on PATH; add the directory where CUDA has "
-        "it, or use target '" +
-        chip + "', which is PTX");
+  if (program)
+    return Assembler(std::move(*program));
+  return llvm::createStringError(
+      "target '" + target +
+      "' needs ptxas, which is not on PATH; add the directory where CUDA has "
+      "it, or use target '" +
+      chip + "', which is PTX");
+}
+
+bool Assembler::run(ArrayRef<StringRef> arguments, StringRef printed) const {
+  std::optional<StringRef> redirects[] = {StringRef(), printed, printed};
+  SmallVector<StringRef> all = {"ptxas"};
+  llvm::append_range(all, arguments);
+  return llvm::sys::ExecuteAndWait(program, all, std::nullopt, redirects) == 0;
+}
+
+llvm::Expected<std::string> Assembler::getVersion() const {
+  TemporaryFile printed;
+  if (llvm::Error error = printed.create("txt"))
+    return error;
+  bool isRun = run({"--version"}, printed.getPath());
+  auto text = printed.read();
+  if (!text)
+    return text.takeError();
+  // "Cuda compilation tools, release 13.0, V13.0.88".
+  StringRef version = StringRef(*text).split(", V").second.take_while(
+      [](char c) { return llvm::isDigit(c) || c == '.'; });
+  if (!isRun || version.empty())
+    return llvm::createStringError("ptxas does not say its version: " +
+                                   StringRef(*text).trim());
+  return version.str();
+}
+
+llvm::Expected<std::string> Assembler::assemble(StringRef ptx, StringRef chip,
+                                                unsigned level) const {
   TemporaryFile input, output, messages;
   if (llvm::Error error = llvm::joinErrors(
           llvm::joinErrors(input.create("ptx"), output.create("cubin")),
@@ -161,19 +212,15 @@ static llvm::Expected<std::string> assemble(StringRef ptx, StringRef chip) {
   if (llvm::Error error = input.write(ptx))
     return error;
   std::string arch = ("-arch=" + chip).str();
-  std::optional<StringRef> redirects[] = {StringRef(),
-                                          StringRef(messages.getPath()),
-                                          StringRef(messages.getPath())};
-  if (llvm::sys::ExecuteAndWait(
-          *program, {"ptxas", arch, input.getPath(), "-o", output.getPath()},
-          std::nullopt, redirects) != 0) {
-    auto text = messages.read();
-    return text ? llvm::createStringError("ptxas cannot assemble the kernel "
-                                          "for " +
-                                          chip + ": " + StringRef(*text).trim())
-                : text.takeError();
-  }
-  return output.read();
+  std::string optimization = "-O" + std::to_string(level);
+  if (run({arch, optimization, input.getPath(), "-o", output.getPath()},
+          messages.getPath()))
+    return output.read();
+  auto text = messages.read();
+  return text ? llvm::createStringError("ptxas cannot assemble the kernel "
+                                        "for " +
+                                        chip + ": " + StringRef(*text).trim())
+              : text.takeError();
 }
 
 namespace {
@@ -182,42 +229,83 @@ struct Target {
   schema::ImageKind kind;
   /// An instruction set or a chip.
   std::string name;
+  /// The optimization level of machine code for a chip.
+  unsigned level = 0;
 
   static llvm::Expected<Target> parse(StringRef text);
-  llvm::Expected<std::string> compile(const CompiledKernel &kernel) const;
+  /// Fills an image's fields but for the hash.
+  llvm::Error compile(const CompiledKernel &kernel,
+                      schema::ImageT &image) const;
+
+private:
+  llvm::Error assemble(std::string &code, schema::ImageT &image) const;
 };
 } // namespace
 
+/// The optimization level of a target such as "cubin-O0:sm_90", whose prefix
+/// is removed; without one that of ptxas.
+static std::optional<unsigned> consumeLevel(StringRef &name) {
+  if (name.consume_front("cubin:"))
+    return 3;
+  for (unsigned level : {0, 1, 2, 3})
+    if (name.consume_front("cubin-O" + std::to_string(level) + ":"))
+      return level;
+  return std::nullopt;
+}
+
 llvm::Expected<Target> Target::parse(StringRef text) {
   StringRef name = text;
-  if (name.consume_front("cubin:") && isSupportedChip(name))
-    return Target{schema::ImageKind::Cubin, name.str()};
+  if (auto level = consumeLevel(name); level && isSupportedChip(name))
+    return Target{schema::ImageKind::Cubin, name.str(), *level};
   if (isSupportedChip(text))
     return Target{schema::ImageKind::PTX, text.str()};
   if (isPortableISA(text))
     return Target{schema::ImageKind::Library, text.str()};
   return llvm::createStringError(
       "a package has no target '" + text + "'; expected " + listPortableISAs() +
-      "; " + listChips() + " for PTX; or one of those behind 'cubin:'");
+      "; " + listChips() +
+      " for PTX; or one of those behind 'cubin:', or 'cubin-O0:' without "
+      "optimization");
 }
 
-llvm::Expected<std::string>
-Target::compile(const CompiledKernel &kernel) const {
+llvm::Error Target::assemble(std::string &code, schema::ImageT &image) const {
+  bool isPlain = level == 3;
+  std::string text =
+      (isPlain ? "cubin:" : "cubin-O" + std::to_string(level) + ":") + name;
+  auto assembler = Assembler::find(text, name);
+  if (!assembler)
+    return assembler.takeError();
+  auto version = assembler->getVersion();
+  if (!version)
+    return version.takeError();
+  auto machineCode = assembler->assemble(code, name, level);
+  if (!machineCode)
+    return machineCode.takeError();
+  code = std::move(*machineCode);
+  image.assembler = std::move(*version);
+  image.level = static_cast<uint8_t>(level);
+  return llvm::Error::success();
+}
+
+llvm::Error Target::compile(const CompiledKernel &kernel,
+                            schema::ImageT &image) const {
   auto code = compileImage(kernel, name);
-  if (code && kind == schema::ImageKind::Cubin)
-    return assemble(*code, name);
-  return code;
+  if (!code)
+    return code.takeError();
+  if (kind == schema::ImageKind::Cubin)
+    if (llvm::Error error = assemble(*code, image))
+      return error;
+  image.kind = kind;
+  image.target = name;
+  image.data.assign(code->begin(), code->end());
+  return llvm::Error::success();
 }
 
 static llvm::Error addImage(schema::KernelT &kernel, const Target &target,
                             const PackageEntry &entry) {
-  auto code = target.compile(*entry.kernel);
-  if (!code)
-    return code.takeError();
   auto image = std::make_unique<schema::ImageT>();
-  image->kind = target.kind;
-  image->target = target.name;
-  image->data.assign(code->begin(), code->end());
+  if (llvm::Error error = target.compile(*entry.kernel, *image))
+    return error;
   auto digest = llvm::SHA256::hash(image->data);
   image->sha256.assign(digest.begin(), digest.end());
   kernel.images.push_back(std::move(image));

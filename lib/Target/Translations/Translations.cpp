@@ -53,7 +53,8 @@ struct TranslationOptions {
   cl::list<std::string> targets{
       "targets", cl::CommaSeparated,
       cl::desc("What a package has code for: x86-64, x86-64-v2, x86-64-v3, "
-               "x86-64-v4, an NVIDIA chip (PTX), cubin:<chip>; by default "
+               "x86-64-v4, an NVIDIA chip (PTX), cubin:<chip>, "
+               "cubin-O0:<chip>; by default "
                "x86-64, x86-64-v3 and x86-64-v4")};
   cl::opt<std::string> ptx{"ptx", cl::desc("The PTX file that is checked")};
 

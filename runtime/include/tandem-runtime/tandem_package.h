@@ -83,6 +83,15 @@ typedef struct tdm_hyper_info {
   double default_value;
 } tdm_hyper_info;
 
+/// How an image was made.
+typedef struct tdm_image_info {
+  /// Of machine code for a GPU: the version of ptxas, such as "13.0.88"; empty
+  /// for other images, and where nobody knows.
+  const char *assembler;
+  /// And its optimization level, 3 unless another was asked for.
+  uint32_t level;
+} tdm_image_info;
+
 /// What a package says of a kernel. All that it points to lives as long as the
 /// package.
 typedef struct tdm_kernel_info {
@@ -117,6 +126,8 @@ typedef struct tdm_kernel_info {
   /// Nonzero if the graph itself knows no rows and columns: those of a matrix
   /// then matter to scales alone.
   uint32_t flat_graph;
+  /// As many as there are images.
+  const tdm_image_info *image_infos;
 } tdm_kernel_info;
 
 /// Tells about kernel number \p index.

@@ -118,7 +118,8 @@ tandem.kernel @fill compute(<f32, f32>) width(4) tensors [#p] scalars [#tandem.r
 // CHECK-DAG:     %[[BIT:.+]] = arith.constant 8 : i32
 // CHECK:         scf.for
 // CHECK:           %[[HELD:.+]] = scf.for {{.+}} iter_args(%[[BEFORE:.+]] = %[[NONE]]) -> (i1)
-// CHECK:             %[[HOLDS:.+]] = arith.cmpi sgt, %{{.+}} : vector<2xi16>
+// CHECK:             %[[WIDE:.+]] = arith.extsi %{{.+}} : vector<2xi16> to vector<2xi32>
+// CHECK:             %[[HOLDS:.+]] = arith.cmpi sgt, %[[WIDE]], %{{.+}} : vector<2xi32>
 // CHECK:             %[[ANY:.+]] = vector.reduction <or>, %[[HOLDS]] : vector<2xi1> into i1
 // CHECK:             %[[OR:.+]] = arith.ori %[[BEFORE]], %[[ANY]] : i1
 // CHECK:             scf.yield %[[OR]]
@@ -139,7 +140,7 @@ tandem.kernel @flag compute(<f32, f32>) width(2) tensors [#g] scalars [] prologu
 // A condition that holds for zeros counts only for elements: lanes beyond the end
 // are zeros.
 // CHECK-LABEL: llvm.func @tandem_flag_of_zeros(
-// CHECK:             %[[HOLDS:.+]] = arith.cmpi slt, %{{.+}} : vector<2xi16>
+// CHECK:             %[[HOLDS:.+]] = arith.cmpi slt, %{{.+}} : vector<2xi32>
 // CHECK:             %[[EXISTS:.+]] = arith.cmpi sgt, %{{.+}} : vector<2xi64>
 // CHECK:             %[[BOTH:.+]] = arith.andi %[[HOLDS]], %[[EXISTS]] : vector<2xi1>
 // CHECK:             vector.reduction <or>, %[[BOTH]] : vector<2xi1> into i1
