@@ -81,6 +81,24 @@ TEST(PackageTest, TellsOfItsKernels) {
             readCode(1));
 }
 
+/// Files from before the fields were added say nothing of an assembler.
+TEST(PackageTest, TellsHowItsImagesWereMade) {
+  package::PackageT described = describeWithCode(1);
+  addImage(described, "machine code", "sm_90");
+  described.kernels[0]->images[1]->kind = package::ImageKind::Cubin;
+  described.kernels[0]->images[1]->assembler = "13.0.88";
+  described.kernels[0]->images[1]->level = 3;
+  OpenPackage package(described);
+  tdm_kernel_info info = {};
+  info.struct_size = sizeof(info);
+  ASSERT_EQ(tdm_package_kernel(package, 0, &info), TDM_OK);
+  ASSERT_EQ(info.num_images, 2u);
+  EXPECT_STREQ(info.image_infos[0].assembler, "");
+  EXPECT_EQ(info.image_infos[0].level, 0u);
+  EXPECT_STREQ(info.image_infos[1].assembler, "13.0.88");
+  EXPECT_EQ(info.image_infos[1].level, 3u);
+}
+
 TEST(PackageTest, HypersMayLackDefaults) {
   package::PackageT described = describeCount();
   described.kernels[0]->hypers[0]->default_value = flatbuffers::nullopt;

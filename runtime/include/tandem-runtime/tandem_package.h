@@ -88,7 +88,7 @@ typedef struct tdm_image_info {
   /// Of machine code for a GPU: the version of ptxas, such as "13.0.88"; empty
   /// for other images, and where nobody knows.
   const char *assembler;
-  /// And its optimization level, 3 unless another was asked for.
+  /// Its optimization level, 0 to 3; 0 for other images.
   uint32_t level;
 } tdm_image_info;
 
