@@ -15,11 +15,13 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/InitAllPasses.h"
+#include "tandem/Support/ToolMain.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::tandem::registerAllDialects(registry);
   mlir::tandem::registerAllPasses();
-  return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, "Tandem optimizer driver\n", registry));
+  return mlir::tandem::runTool(argc, argv, [&](int argc, char **argv) {
+    return mlir::MlirOptMain(argc, argv, "Tandem optimizer driver\n", registry);
+  });
 }

@@ -14,6 +14,7 @@
 
 #include "tandem/Target/Package.h"
 #include "tandem/Target/Run.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/WithColor.h"
@@ -127,7 +128,7 @@ llvm::Expected<RunOptions> Options::getRunOptions() const {
   for (llvm::StringRef setting : settings) {
     auto [name, text] = setting.split('=');
     double value;
-    if (text.getAsDouble(value))
+    if (text.empty() || !llvm::to_float(text, value))
       return llvm::createStringError("--set " + setting +
                                      " is not written name=number");
     if (!result.hypers.try_emplace(name.str(), value).second)

@@ -13,11 +13,13 @@
 
 #include "mlir/Support/LogicalResult.h"
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
+#include "tandem/Support/ToolMain.h"
 #include "tandem/Target/Translations.h"
 
 int main(int argc, char **argv) {
   mlir::tandem::registerTargetTranslations();
   mlir::tandem::registerInterpretTranslation();
-  return mlir::failed(
-      mlir::mlirTranslateMain(argc, argv, "Tandem translation driver"));
+  return mlir::tandem::runTool(argc, argv, [](int argc, char **argv) {
+    return mlir::mlirTranslateMain(argc, argv, "Tandem translation driver");
+  });
 }

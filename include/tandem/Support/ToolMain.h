@@ -1,0 +1,31 @@
+//===- ToolMain.h - Main functions of upstream's tools ----------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how Tandem's tools call the main functions of MLIR's.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_SUPPORT_TOOLMAIN_H
+#define TANDEM_SUPPORT_TOOLMAIN_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/Support/LogicalResult.h"
+
+namespace mlir::tandem {
+
+/// Calls the main function of a tool with an option `-o FILE`, and returns the
+/// exit status. The file appears whole or not at all: where the tool fails,
+/// what was there stays, also if it is the tool's input. (MLIR's own main
+/// functions empty the file first and delete it after a failure.)
+int runTool(
+    int argc, char **argv,
+    llvm::function_ref<llvm::LogicalResult(int argc, char **argv)> main);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_SUPPORT_TOOLMAIN_H
