@@ -48,6 +48,39 @@ Nobody has to take our word for a bit: each line below has a command that finds 
   instruction set, nor on how a run was cut into shards.
 """
 
+FOREIGN = """## The PTX evaluator against tests of others
+
+PTX is executed in our tests by our own evaluator. [ptx_tests]({repository}), which the
+authors of ZLUDA wrote to compare their compiler with NVIDIA's, has a text, inputs and a
+host reference in Rust for each of many instructions. `verification/ptx_tests.py CHECKOUT`
+runs its texts in the evaluator and lets its references decide, where `CHECKOUT` is a clone;
+nothing of it is in our repository. Tests of at most 2^16 inputs get all of them, the
+others a sample that `verification/results/ptx_tests.json` describes (`--count N` for more).
+To the references every NaN is as good as another, of a sum or an fma either zero will do,
+and what a NaN becomes as an integer is not looked at.
+
+At commit {commit}, {tests} tests that the evaluator can run had {cases} cases in {seconds};
+{failing} tests have failures. {texts} conversions that PTX does not have were refused, as
+they must be. {refused} more tests are of instructions that the evaluator does not know and
+Tandem does not emit: those with `.ftz` or `.approx`, `set` with a constant predicate, video
+instructions and others.
+
+{disputed}
+
+Tandem emits {known} different instructions (all graphs, strategies, layers and recipes of
+the library, for sm_80, sm_90 and sm_100), of which {covered} have a test. The tests of `set`
+run as `setp`, the operation of predicates and `selp`, by which PTX defines it.
+
+{table}
+
+**Not covered by ptx_tests** (the evaluator's own tests are all that these have; a test may
+be of the same operation in another type):
+
+{uncovered}
+
+Machine: {machine}
+"""
+
 #: Files of other programs, each a section: {"machine", "rows"}, where a row has
 #: promise, how, cases, seconds, worst, command and result.
 SECTIONS = (("proofs", "Proofs", PROOFS),
@@ -257,6 +290,56 @@ def section_text(folder: pathlib.Path, name: str, title: str, text: str) -> str:
             + f"\n\nMachine: {machine_text(content)}\n")
 
 
+def instruction_rows(content: dict) -> list[list[str]]:
+    """The emitted instructions that tests of others are of."""
+    rows = []
+    for name, entry in content["instructions"].items():
+        tests = [content["tests"][test] for test in entry["tests"]]
+        if tests:
+            rows.append([f"`{name}`", ", ".join(entry["tests"][:2])
+                         + (f" and {len(tests) - 2} more" if len(tests) > 2 else ""),
+                         count_text(sum(t["cases"] for t in tests)),
+                         count_text(sum(t["failures"] for t in tests)) or "0",
+                         seconds_text(sum(t["seconds"] for t in tests))])
+    return rows
+
+
+def uncovered_text(content: dict) -> str:
+    """The emitted instructions that no test is of, those of an operation together."""
+    groups = {}
+    for name, entry in content["instructions"].items():
+        if not entry["tests"]:
+            groups.setdefault(name.split(".")[0], []).append(f"`{name}`")
+    return "\n".join(f"- {', '.join(names)}" for names in groups.values())
+
+
+def foreign_text(folder: pathlib.Path) -> str:
+    """The section on the PTX evaluator and the tests of others."""
+    path = folder / "ptx_tests.json"
+    if not path.exists():
+        return ""
+    content = json.loads(path.read_text())
+    tests, known = content["tests"], content["instructions"]
+    run = [t for t in tests.values() if t["cases"]]
+    covered = instruction_rows(content)
+    disputed = {t["disputed"]: [] for t in tests.values() if t["failures"]}
+    for name, test in tests.items():
+        if test["failures"]:
+            disputed[test["disputed"]].append(name)
+    lines = [f"{', '.join(f'`{n}`' for n in names)}: {text or '**unexplained failures**.'}"
+             for text, names in disputed.items()]
+    return FOREIGN.format(
+        repository=content["repository"], commit=content["commit"][:10],
+        tests=len(run), cases=count_text(sum(t["cases"] for t in run)),
+        seconds=seconds_text(sum(t["seconds"] for t in run)),
+        failing=sum(t["failures"] > 0 for t in run),
+        texts=count_text(sum(t.get("texts", 0) for t in tests.values())),
+        refused=sum(content["refused"].values()), known=len(known), covered=len(covered),
+        disputed="\n\n".join(lines),
+        table=table(["instruction", "tests", "cases", "failures", "time"], covered),
+        uncovered=uncovered_text(content), machine=machine_text(content))
+
+
 def names_text(mutations) -> str:
     return ", ".join(f"`{m.name}`" for m in mutations)
 
@@ -299,7 +382,7 @@ def page(folder: pathlib.Path) -> str:
     """The text of docs/Verification.md."""
     parts = [INTRODUCTION, checks_text(), exhaustive_text(folder)]
     parts += [section_text(folder, *section) for section in SECTIONS]
-    parts += [faults_text(folder), gaps_text()]
+    parts += [foreign_text(folder), faults_text(folder), gaps_text()]
     return "\n".join(part for part in parts if part)
 
 

@@ -149,6 +149,9 @@ CHECKS = (
     Check("Of two zeros -0 is less, and a NaN has no sign",
           "six operations on pairs of special values, in CPU code of three kinds and PTX of "
           "three, against NumPy and the interpreter", "1.2e4", "test/Python/test_signs.py"),
+    Check("The PTX evaluator agrees with tests of others",
+          "[on record](#the-ptx-evaluator-against-tests-of-others); what is emitted now is "
+          "looked up there", "", "test/Python/test_ptx_oracle.py"),
     Check("Every graph under every strategy",
           "CPU code, PTX and the interpreter against a model in NumPy", "",
           "[Numerics.md](Numerics.md#9-how-it-is-checked)"),
