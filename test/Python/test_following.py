@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests of the measurement of states that follow, and
-# that its page is what was measured.
+# This file implements the tests of the measurement of states that follow, that
+# its page is what was measured, and of bits that are even in time.
 #
 #===----------------------------------------------------------------------===#
 
@@ -16,6 +16,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks/following"), str(ROOT / "benchmarks")]
+import dither  # noqa: E402
 import following  # noqa: E402
 import following_page  # noqa: E402
 from common import load  # noqa: E402
@@ -86,3 +87,48 @@ def test_what_was_measured_is_what_happens(results):
 def test_page_is_up_to_date(results):
     assert (ROOT / "docs/Following.md").read_text() == following_page.page(results), (
         "run benchmarks/following/following_page.py")
+
+
+#===------------------------------------------------------------------------===#
+# Bits that are even in time
+#===------------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("seed, tensor, role, step, first, word, halves", [
+    (0, 0, 0, 1, 0, 0x8CC3E3C6, [0x8CC3, 0xEDCB, 0x4ED3, 0xAFDB]),
+    (0x123456789ABCDEF, 7, 2, 64, 0, 0x701828CA, [0x7018, 0xD120, 0x3227, 0x932F]),
+    (0x123456789ABCDEF, 7, 2, 63, 2**32 - 2, 0x459F4AE3, [0x838F, 0xE497, 0x459F, 0xA6A7]),
+    (1, 2, 3, 2**32 + 130, 5, 0x29B7BECC, [0x0EDF, 0x6FE6, 0xD0EE, 0x31F6])])
+def test_dither_words(seed, tensor, role, step, first, word, halves):
+    """Worked out apart from this code, with integers of Python."""
+    assert int(dither.words(seed, tensor, role, [step])[0]) == word
+    assert dither.bits(word, first, 4).tolist() == halves
+    signs = np.array([True, False, True, False])
+    complemented = [0xFFFF - half if sign else half for half, sign in zip(halves, signs)]
+    assert dither.bits(word, first, 4, signs).tolist() == complemented
+
+
+def test_each_window_has_each_stratum_once():
+    strata = dither.words(5, 1, 1, np.arange(64 * 100)) >> np.uint32(26)
+    assert (np.sort(strata.reshape(100, 64), axis=1) == np.arange(64)).all()
+
+
+def test_a_rounding_is_unbiased_over_seeds():
+    """A fraction f rounds up in a share f of all seeds, here of windows, each drawn anew."""
+    words = dither.words(3, 0, 0, np.arange(0, 64 * 20000, 64)).astype(np.float64) / 2**32
+    for fraction in (0.1, 0.5, 0.93):
+        share = float((words + fraction >= 1).mean())
+        assert share == pytest.approx(fraction, abs=4 * (0.25 / 20000) ** 0.5)
+
+
+def test_steady_errors_stay_bounded():
+    """Those of random bits grow with the root of the number of additions."""
+    for additions in (200, 20000):
+        assert np.abs(dither.errors("dither", 1, additions, 64)).max() < 4
+    assert np.sqrt(np.mean(dither.errors("random", 1, 20000, 64) ** 2)) > 20
+
+
+def test_no_interval_resonates():
+    """Golden steps alone err by 12.8 times as much as random bits at every 987th step."""
+    for interval in (*range(1, 40), 55, 89, 144, 233, 377, 610, 987):
+        assert dither.ratio(interval, 200) < 2, interval
