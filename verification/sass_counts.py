@@ -32,7 +32,7 @@ _BITS = {"e4m3": 8, "e5m2": 8, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 
 
 def _body(text: str, start: int) -> str:
-    """What stands in the braces behind a function's arguments."""
+    """The text in the braces after a function's arguments."""
     begin = text.index("{", start)
     depth = 0
     for match in re.finditer(r"[{}]", text[begin:]):

@@ -261,7 +261,7 @@ def all_parts(check: Check) -> list[Part]:
 
 
 def select(parts: Sequence[Part], patterns: str) -> list[Part]:
-    """Those that are named: steps, parts, or patterns of parts, behind commas."""
+    """The parts that are named: steps, parts or patterns of parts, separated by commas."""
     if not patterns:
         return list(parts)
     chosen: set[str] = set()

@@ -6,7 +6,7 @@
 #      there is nothing but glibc. Sources are compiled in the same way; only
 #      linking differs.
 option(TANDEM_STATIC_LLVM
-  "Link LLVM, MLIR and the C++ library into libTandem, which then needs glibc alone"
+  "Link LLVM, MLIR and the C++ library into libTandem, which then needs only glibc"
   OFF)
 
 if(NOT TANDEM_STATIC_LLVM)

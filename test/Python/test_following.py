@@ -129,6 +129,6 @@ def test_steady_errors_stay_bounded():
 
 
 def test_no_interval_resonates():
-    """Golden steps alone err by 12.8 times as much as random bits at every 987th step."""
+    """Golden steps without windows err by 12.8 times as much as random bits at every 987th step."""
     for interval in (*range(1, 40), 55, 89, 144, 233, 377, 610, 987):
         assert dither.ratio(interval, 200) < 2, interval

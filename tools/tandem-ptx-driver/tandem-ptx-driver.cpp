@@ -46,7 +46,7 @@ struct Module {
   std::vector<std::unique_ptr<Function>> functions;
 };
 
-/// The bytes behind each address that was given out.
+/// The bytes of each allocation by its address.
 std::map<uint64_t, uint64_t> &allocations() {
   static std::map<uint64_t, uint64_t> map;
   return map;
