@@ -23,6 +23,13 @@
 using namespace llvm;
 using namespace mlir::tandem;
 
+std::string mlir::tandem::followLinks(StringRef path) {
+  SmallString<128> target;
+  if (sys::fs::is_symlink_file(path) && !sys::fs::real_path(path, target))
+    return std::string(target);
+  return path.str();
+}
+
 /// A device or a pipe would be replaced by a file.
 static std::error_code checkTarget(StringRef path) {
   sys::fs::file_status status;

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Support/ToolMain.h"
+#include "tandem/Support/PendingFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/Twine.h"
@@ -75,7 +76,8 @@ int mlir::tandem::runTool(
   OutputArgument output(arguments);
   if (!output.isFile())
     return failed(main(argc, argv));
-  std::string temporary = getTemporaryPath(output.path);
+  std::string path = followLinks(output.path);
+  std::string temporary = getTemporaryPath(path);
   std::string replaced = output.prefix.str() + temporary;
   arguments[output.index] = replaced.data();
   arguments.push_back(nullptr);
@@ -86,7 +88,7 @@ int mlir::tandem::runTool(
   // Nothing is written where only diagnostics were asked for.
   if (!sys::fs::exists(temporary))
     return 0;
-  std::error_code code = sys::fs::rename(temporary, output.path);
+  std::error_code code = sys::fs::rename(temporary, path);
   if (!code)
     return 0;
   sys::fs::remove(temporary);

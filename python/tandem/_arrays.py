@@ -91,6 +91,9 @@ def address_of(
             "pass a writable copy"
         )
     if type(array).__module__.startswith("numpy"):
+        if not dtype.isnative:
+            raise TypeError(f"array {plane.name!r} has the bytes of its elements swapped "
+                            f"({dtype}); pass array.astype(array.dtype.newbyteorder('='))")
         if wanted := _ML_DTYPES.get(str(dtype)):
             if wanted != plane.type:
                 raise TypeError(f"array {plane.name!r} must be {plane.type}, got {dtype}")

@@ -259,7 +259,9 @@ class Kernel:
         fallback = {RoleKind.STEP: 1, RoleKind.SEED: 0}
         integers = []
         for name, kind in self.integers.items():
-            integers.append(_to_integer(name, values.get(name, fallback[kind])))
+            value = values.get(name, fallback[kind])
+            integers.append(_to_step(name, value) if kind is RoleKind.STEP
+                            else _to_integer(name, value))
         return hypers, integers
 
     def __call__(
@@ -286,7 +288,8 @@ class Kernel:
         plan = Plan(self, self._device_of(arrays))
         if plan.device:
             plan.device.synchronize()
-        plan.update([shape], [list(addresses.values())], keys=[key], firsts=[first])
+        plan.update([shape], [list(addresses.values())], keys=[_to_integer("key", key)],
+                    firsts=[_to_integer("first", first)])
         return plan.launch([hypers], [integers], threads=threads)
 
     def _device_of(self, arrays: Mapping[str, object]) -> Device | None:
@@ -492,7 +495,7 @@ class Plan:
             return flags
         flat = [value for row in hypers for value in row]
         whole = [value for row in integers for value in row]
-        return self._native.launch(flat, whole, len(hypers), threads)
+        return self._native.launch(flat, whole, len(hypers), _to_threads(threads))
 
     def launch_async(
         self,
@@ -595,11 +598,10 @@ def compile(
     Raises:
         ValueError: what does not compile, with the compiler's diagnostics.
     """
-    if isinstance(path, (str, bytes)):
-        raise TypeError("path is a list of directories, not one string")
     native = _tandem.Kernel(
-        os.fspath(graph), strategy or "", [os.fspath(p) for p in path], target, isa,
-        width, metrics, flags, function,
+        _to_text("graph", graph), _to_text("strategy", strategy or ""), directories(path),
+        _to_text("target", target), _to_text("isa", isa), width, metrics, flags,
+        _to_text("function", function),
     )
     return Kernel(native, strategy, target)
 
@@ -626,11 +628,15 @@ def save(
     """
     if isinstance(targets, (str, bytes)):
         raise TypeError("targets is a list, not one string")
-    if not isinstance(kernels, Mapping):
-        names = [kernel.name for kernel in kernels]
-    else:
-        names, kernels = list(kernels), list(kernels.values())
-    _tandem.save(os.fspath(path), [kernel._native for kernel in kernels], names,
+    is_named = isinstance(kernels, Mapping)
+    chosen = list(kernels.values() if is_named else kernels)
+    for kernel in chosen:
+        if not isinstance(kernel, Kernel):
+            raise TypeError("kernels are those of tandem.compile or tandem.load, got "
+                            f"{kernel!r}")
+    names = [_to_text("a kernel's name", name)
+             for name in (kernels if is_named else [kernel.name for kernel in chosen])]
+    _tandem.save(_to_text("path", path), [kernel._native for kernel in chosen], names,
                  list(targets))
 
 
@@ -653,7 +659,7 @@ def load(
         ValueError: a file that is no package, damaged or of another version, or has
             no such kernel, or no code for this machine.
     """
-    native = _tandem.Kernel(os.fspath(path), name, target, isa)
+    native = _tandem.Kernel(_to_text("path", path), _to_text("name", name), target, isa)
     return Kernel(native, native.strategy or None, target)
 
 
@@ -676,6 +682,42 @@ def _to_integer(name: str, value: int) -> int:
     if not -(2**63) <= number < 2**64:
         raise ValueError(f"{name} must be an integer of 64 bits, got {number}")
     return (number + 2**63) % 2**64 - 2**63
+
+
+def _to_step(name: str, value: int) -> int:
+    """The number of a step, whose 64 bits have a sign."""
+    number = _to_integer(name, value)
+    if number < 0 < operator.index(value):
+        raise ValueError(f"{name} is {value}; it must be less than 2**63")
+    return number
+
+
+def _to_threads(threads: int) -> int:
+    """A number of threads that the runtime can be asked for."""
+    number = _to_integer("threads", threads)
+    if not 0 <= number <= 1024:
+        raise ValueError(f"threads is {number}; pass 0 for one per core, or 1 to 1024")
+    return number
+
+
+def _to_text(name: str, value: str | os.PathLike) -> str:
+    """A text that C can hold to its end."""
+    text = os.fspath(value)
+    if "\0" in text:
+        raise ValueError(f"{name} has a NUL character, {text[:40]!r}; leave it out")
+    return text
+
+
+def directories(path: Sequence[str | os.PathLike]) -> list[str]:
+    """The directories that strategies are searched in, all of which must be there."""
+    if isinstance(path, (str, bytes)):
+        raise TypeError("path is a list of directories, not one string")
+    found = [_to_text("path", directory) for directory in path]
+    for directory in found:
+        if not os.path.isdir(directory):
+            raise ValueError(f"path has {directory!r}, which is no directory; name those "
+                             "that have strategies")
+    return found
 
 
 def layers() -> list[str]:
@@ -712,7 +754,7 @@ def interpret(
     ``-tandem-widen``, runs as it stands, with its other phases if the text has them;
     its strategy is None.
     """
-    step = _to_integer("step", step)
+    step = _to_step("step", step)
     if step < 1:
         raise ValueError(f"step is {step}; it must be at least 1")
     for name, array in arrays.items():
@@ -720,8 +762,9 @@ def interpret(
             raise ValueError(f"array {name!r} is read-only, and the interpreter updates "
                              "arrays in place; pass a writable copy")
     return _tandem.interpret(
-        os.fspath(graph), strategy or "", [os.fspath(p) for p in path],
+        _to_text("graph", graph), _to_text("strategy", strategy or ""), directories(path),
         list(arrays.items()),
         [(name, float(value)) for name, value in hypers.items()],
-        step, _to_integer("seed", seed) % 2**64, key, first, function,
+        step, _to_integer("seed", seed) % 2**64, _to_integer("key", key),
+        _to_integer("first", first), _to_text("function", function),
     )

@@ -91,6 +91,20 @@ def test_width(width, target):
                       target=target)
 
 
+@pytest.mark.parametrize("name", ("graph", "strategy", "target", "isa", "function"))
+def test_text_with_nul(name):
+    texts = {"graph": "adamw", "strategy": "fp32", "target": "cpu", "isa": "native"}
+    text = texts.get(name, "") + "\0x"
+    refuse_to_compile(f"{name} has a NUL character", "leave it out", **{name: text})
+
+
+def test_search_path_that_does_not_exist(tmp_path):
+    absent = tmp_path / "absent"
+    refuse_to_compile(f"path has {str(absent)!r}, which is no directory", path=[absent])
+    with pytest.raises(ValueError, match="which is no directory"):
+        tandem.interpret("sgd", "fp32", {}, {}, path=[absent])
+
+
 #===----------------------------------------------------------------------===#
 # Graph text
 #===----------------------------------------------------------------------===#
@@ -330,6 +344,22 @@ def test_read_only(kernel, arrays):
 def test_read_only_gradient_is_fine(kernel, arrays):
     arrays["grad"].flags.writeable = False
     kernel(arrays, **HYPERS)
+
+
+def test_swapped_bytes(kernel, arrays):
+    arrays["param"] = arrays["param"].astype(">u2")
+    refuse_to_run(kernel, arrays, "array 'param' has the bytes of its elements swapped",
+                  "newbyteorder", error=TypeError)
+
+
+@pytest.mark.parametrize("name, value, message", (
+    ("key", 2**70, "key must be an integer of 64 bits"),
+    ("first", 2**64, "first must be an integer of 64 bits"),
+    ("threads", 10**12, "threads is 1000000000000; pass 0 for one per core, or 1 to 1024"),
+    ("threads", -1, "threads is -1; pass 0"),
+    ("step", 2**63, "step is 9223372036854775808; it must be less than 2**63")))
+def test_numbers_out_of_range(kernel, arrays, name, value, message):
+    refuse_to_run(kernel, arrays, message, **{name: value})
 
 
 def test_not_contiguous(kernel, arrays):

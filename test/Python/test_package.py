@@ -293,3 +293,21 @@ def test_a_program_in_c_reports_what_it_cannot_read(update, tmp_path):
                             capture_output=True, text=True)
     assert result.returncode == 1
     assert "is no package of Tandem" in result.stderr
+
+
+@pytest.mark.parametrize("kernels", ([1], "abc", {"a": None}))
+def test_only_kernels_are_saved(tmp_path, kernels):
+    with pytest.raises(TypeError, match="kernels are those of tandem.compile or tandem.load"):
+        tandem.save(tmp_path / "x.tdm", kernels)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_symbolic_link_stays_one(tmp_path):
+    """What is written under its name is the file that it stands for."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/real.tdm").write_bytes(b"old")
+    link = tmp_path / "link.tdm"
+    link.symlink_to("there/real.tdm")
+    tandem.compile("sgd", "fp32").save(link)
+    assert link.is_symlink() and (tmp_path / "there/real.tdm").stat().st_size > 1000
+    assert tandem.load(link).name == "sgd"

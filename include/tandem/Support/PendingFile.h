@@ -25,12 +25,17 @@ class raw_ostream;
 
 namespace mlir::tandem {
 
+/// The file that a path is a symbolic link to, in any number of steps, or the
+/// path itself. What is written under a link's name is to replace that file,
+/// and not the link.
+std::string followLinks(llvm::StringRef path);
+
 /// A file that has its name only after commit(), and is removed without it. A
 /// process that is killed leaves what was there, and perhaps a file
 /// `.tandem-*.tmp` beside it, which nothing reads.
 class PendingFile {
 public:
-  explicit PendingFile(llvm::StringRef path) : path(path) {}
+  explicit PendingFile(llvm::StringRef path) : path(followLinks(path)) {}
   PendingFile(PendingFile &&other)
       : path(std::move(other.path)),
         temporary(std::exchange(other.temporary, {})) {}
