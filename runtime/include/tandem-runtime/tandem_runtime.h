@@ -135,12 +135,15 @@ TDM_API tdm_status tdm_device_allocate(const tdm_device *device, size_t bytes,
 /// Frees what tdm_device_allocate gave. NULL is allowed.
 TDM_API tdm_status tdm_device_free(const tdm_device *device, void *memory);
 
-/// Waits until the device has done all its work, then copies \p bytes. Each end
-/// may be memory of the device or of the process.
+/// Waits until the device has done all its work, copies \p bytes, and waits for
+/// the copy: whatever is put into any stream afterwards sees it. Each end may be
+/// memory of the device or of the process. While a stream of a GPU is being
+/// captured this is TDM_INVALID_STATE, and CUDA invalidates the capture.
 TDM_API tdm_status tdm_device_copy(const tdm_device *device, void *to,
                                    const void *from, size_t bytes);
 
-/// Waits until the device has done all its work.
+/// Waits until the device has done all its work; during a capture as
+/// tdm_device_copy.
 TDM_API tdm_status tdm_device_synchronize(const tdm_device *device);
 
 /// Closes \p device. Its kernels and plans stay usable. NULL is allowed.
