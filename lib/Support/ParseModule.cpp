@@ -18,6 +18,9 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
+/// How deep brackets may be nested: far more than any graph or kernel takes.
+static constexpr unsigned maxNesting = 256;
+
 /// The text with spaces for comments, so that places stay.
 static std::string blankComments(StringRef text) {
   std::string blank = text.str();
@@ -127,15 +130,39 @@ static StringRef findMissing(StringRef keyword, StringRef before,
              : "a list of dimensions, such as [0, 1]";
 }
 
+/// Where brackets are open that many deep. MLIR's parser calls itself for each,
+/// until the stack ends. What is no bracket, as in `->` and `<=`, does not
+/// count.
+static std::optional<size_t> findDeepNesting(StringRef blank, unsigned limit) {
+  unsigned open = 0;
+  bool isString = false;
+  for (size_t i = 0; i < blank.size(); ++i) {
+    if (blank[i] == '"' && (i == 0 || blank[i - 1] != '\\'))
+      isString = !isString;
+    isString &= blank[i] != '\n';
+    bool isArrow = blank[i] == '>' && i > 0 && blank[i - 1] == '-';
+    bool isComparison = StringRef(blank).substr(i, 2) == "<=";
+    if (isString || isArrow || isComparison)
+      continue;
+    if (StringRef("([{<").contains(blank[i]) && ++open > limit)
+      return i;
+    if (StringRef(")]}>").contains(blank[i]) && open)
+      --open;
+  }
+  return std::nullopt;
+}
+
 std::optional<MalformedText> mlir::tandem::findMalformedText(StringRef text) {
   static const llvm::Regex keyword(
       "(^|[^A-Za-z0-9_.$])"
       "(((dimensions|permutation|iterator_types)\"?[ \t\r\n]*=[ \t\r\n]*)|"
       "((linalg\\.reduce|linalg\\.map)[ \t\r\n]*\\{)|(vector\\.shuffle[ "
       "\t]+))");
+  std::string blank = blankComments(text);
+  if (std::optional<size_t> place = findDeepNesting(blank, maxNesting))
+    return MalformedText{*place, "no more than 256 brackets within each other"};
   if (!text.contains("linalg.") && !text.contains("vector."))
     return std::nullopt;
-  std::string blank = blankComments(text);
   StringRef rest = blank;
   SmallVector<StringRef> match;
   while (keyword.match(rest, &match)) {

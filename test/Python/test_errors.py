@@ -98,6 +98,12 @@ def test_text_with_nul(name):
     refuse_to_compile(f"{name} has a NUL character", "leave it out", **{name: text})
 
 
+def test_text_that_is_nested_too_deeply():
+    """MLIR's parser would fill the stack and end the process."""
+    text = "module attributes {a =\n" + "[" * 5000 + "]" * 5000 + "} {}"
+    refuse_to_compile("expected no more than 256 brackets within each other", graph=text)
+
+
 def test_search_path_that_does_not_exist(tmp_path):
     absent = tmp_path / "absent"
     refuse_to_compile(f"path has {str(absent)!r}, which is no directory", path=[absent])

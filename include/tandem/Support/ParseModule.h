@@ -26,7 +26,8 @@ struct MalformedText {
 };
 
 /// Finds the first of what crashes MLIR's parser in a text, as far as it shows
-/// without types: lists that are none for linalg.reduce, linalg.broadcast and
+/// without types: brackets nested so deeply that its calls fill the stack,
+/// lists that are none for linalg.reduce, linalg.broadcast and
 /// linalg.transpose, such as `[1 0]` (the parser follows a null pointer behind
 /// its error), iterators of linalg.generic that are no strings, and operands of
 /// linalg.reduce, linalg.map and vector.shuffle that are no tensors or vectors

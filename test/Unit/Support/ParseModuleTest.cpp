@@ -32,6 +32,22 @@ TEST(ParseModuleTest, Lists) {
   }
 }
 
+TEST(ParseModuleTest, Nesting) {
+  for (char open : {'(', '[', '{', '<'}) {
+    EXPECT_FALSE(findMalformedText(std::string(256, open)));
+    std::optional<MalformedText> malformed =
+        findMalformedText("x" + std::string(5000, open));
+    ASSERT_TRUE(malformed);
+    EXPECT_EQ(malformed->place, 257u);
+    EXPECT_EQ(malformed->expected,
+              "no more than 256 brackets within each other");
+  }
+  std::string flat;
+  for (int i = 0; i < 1000; ++i)
+    flat += "(a <= 0) -> [b] {c = \"(((\"} // (((\n";
+  EXPECT_FALSE(findMalformedText(flat));
+}
+
 TEST(ParseModuleTest, Iterators) {
   for (const char *list : {"[]", "[\"x\"]", "[ \"\" , \"parallel\"\n]"})
     EXPECT_FALSE(find("generic {iterator_types = " + std::string(list)))
