@@ -136,8 +136,8 @@ TDM_API tdm_status tdm_device_allocate(const tdm_device *device, size_t bytes,
 TDM_API tdm_status tdm_device_free(const tdm_device *device, void *memory);
 
 /// Waits until the device has done all its work, copies \p bytes, and waits for
-/// the copy: whatever is put into any stream afterwards sees it. Each end may be
-/// memory of the device or of the process. While a stream of a GPU is being
+/// the copy: whatever is put into any stream afterwards sees it. Each end may
+/// be memory of the device or of the process. While a stream of a GPU is being
 /// captured this is TDM_INVALID_STATE, and CUDA invalidates the capture.
 TDM_API tdm_status tdm_device_copy(const tdm_device *device, void *to,
                                    const void *from, size_t bytes);
