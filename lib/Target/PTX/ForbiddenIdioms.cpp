@@ -103,13 +103,6 @@ static bool isExtremeOf16Bits(const PTXInstruction &instruction,
   return (isExtreme(parts.front()) || isMagnitude) && isInteger16(parts.back());
 }
 
-static bool isPacked16BitSum(const PTXInstruction &instruction,
-                             const Definitions &) {
-  auto parts = instruction.getParts();
-  return (parts.front() == "add" || parts.front() == "sub") &&
-         isInteger16(parts.back()) && parts.back().ends_with("x2");
-}
-
 static bool isPackedSingleSum(const PTXInstruction &instruction,
                               const Definitions &) {
   auto parts = instruction.getParts();
@@ -130,10 +123,6 @@ static constexpr ForbiddenIdiom idioms[] = {
      "ptxas 13.3 puts two such values into one register and mixes them up "
      "(NVIDIA/cccl#10958, NVIDIA/cccl#10959)",
      "the same of the values extended to 32 bits", isExtremeOf16Bits},
-    {"adds packed 16-bit integers",
-     "ptxas 12.9 drops a constant that two such sums share "
-     "(triton-lang/triton#11581)",
-     "sums of the values extended to 32 bits", isPacked16BitSum},
     {"adds or multiplies packed f32",
      "ptxas 12.8 to 13.0 contracts such a product and a sum of it for sm_100 "
      "and sm_120, although both say .rn, and even with --fmad=false "
