@@ -39,8 +39,8 @@ path = os.path.join(sysconfig.get_paths()["include"], "Python.h")
 sys.exit(not os.path.exists(path))' 2>/dev/null
 }
 
-# The Python that the extension is for, of which only headers and an interpreter
-# are used.
+# Finds the Python that the extension is built for. Only its interpreter and its
+# headers are used.
 find_python() {
   local candidate
   for candidate in "${PYTHON312:-}" "$(command -v python3.12 || true)" \

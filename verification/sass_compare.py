@@ -4,8 +4,8 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements the comparison of machine code with the PTX it was made of.
-# Divisions, roots and reciprocals, of which ptxas makes sequences and calls of
-# functions, are measured in kernels of their own and taken off.
+# ptxas makes sequences and calls of functions of divisions, roots and
+# reciprocals; these are measured in kernels of their own and taken off.
 #
 #===----------------------------------------------------------------------===#
 """Compares what SASS computes with what its PTX says, entry by entry.
@@ -274,7 +274,7 @@ class EntryComparison:
         for counts in (self.found.special, self.found.modified):
             for mnemonic, n in counts.items():
                 if n > most[mnemonic]:
-                    self.problems.append(f"{mnemonic}: {n}, of which divisions and roots "
+                    self.problems.append(f"{mnemonic}: {n}, but divisions and roots "
                                          f"have {most[mnemonic]}")
 
     def _report(self, low: Counter, high: Counter, found: Counter) -> None:

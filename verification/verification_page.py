@@ -68,7 +68,7 @@ instructions and others.
 {disputed}
 
 Tandem emits {known} different instructions (all graphs, strategies, layers and recipes of
-the library, for sm_80, sm_90 and sm_100), of which {covered} have a test. The tests of `set`
+the library, for sm_80, sm_90 and sm_100), and {covered} of them have a test. The tests of `set`
 run as `setp`, the operation of predicates and `selp`, by which PTX defines it.
 
 {table}

@@ -42,7 +42,7 @@ strategies a *ghost* is left. The one element whose gradients go on keeps the sc
 the others no longer change, and their weights go on moving. Where the second moment rounds to zero first, as under
 `flash`, the updates even grow beyond the learning rate. Users see ghosts as weights of unused tokens that drift.
 
-## What is measured
+## The tests
 
 AdamW runs over {{size}} elements with `beta1` = {{beta1}}. Every 32nd element is a *neighbour*, whose gradients are steady normal numbers;
 the gradients of the others are 0.2, 0.02 and 0.002 times as large. The stored moments are decoded and compared

@@ -79,18 +79,9 @@ static std::vector<tdm_image> imagesOf(const tdm_kernel_info &info,
 
 static KernelHandle create(tdm_device *gpu, const tdm_kernel_info &info,
                            const std::vector<tdm_image> &images) {
-  tdm_cuda_code code = {};
-  code.struct_size = sizeof(code);
-  code.prologue = info.prologue;
-  code.phases = info.phases;
-  code.num_phases = info.num_phases;
-  code.commits = info.commits;
-  code.num_commits = info.num_commits;
-  code.images = images.data();
-  code.num_images = uint32_t(images.size());
-  code.flags = info.flags;
   KernelHandle kernel;
-  require(tdm_kernel_create_cuda(gpu, info.desc, &code, &kernel.kernel));
+  require(tdm_package_create_cuda(&info, images.data(), uint32_t(images.size()),
+                                  gpu, &kernel.kernel));
   return kernel;
 }
 

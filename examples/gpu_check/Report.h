@@ -26,7 +26,7 @@ struct Row {
   std::string title;
   /// "equal", or what differs.
   std::string verdict;
-  /// What went wrong beside that.
+  /// The error that kept the verdict from being reached, or an empty string.
   std::string error;
   /// Whether that is only that there was nothing to check.
   bool isAbsent = false;

@@ -22,7 +22,7 @@
 using namespace gpucheck;
 
 namespace {
-/// What can be done with each kernel.
+/// Selects what the run does with each kernel.
 struct Modes {
   bool compare = false, measure = false, host = false, start = false,
        products = false, large = false;
@@ -35,16 +35,16 @@ struct Options {
   Modes modes;
   bool isAnyMode = false;
   ImageChoice image;
-  /// When to begin nothing more.
+  /// After so many seconds no new part begins.
   double seconds = 450;
-  /// Of the tensors of a comparison at most.
+  /// A comparison leaves out tensors with more bytes than this.
   int64_t largest = int64_t(1) << 40;
-  /// Of the large tensor whose step is measured or compared, and how many of
-  /// GPT-2's, the last ones.
+  /// The size of the large tensor whose step is measured or compared, and how
+  /// many of GPT-2's tensors are, counted from the last one.
   int64_t elements = 1000000000, tensors = 400;
-  /// Of the linear layer whose products are measured.
+  /// The width of the linear layer whose products are measured.
   int64_t width = 4096;
-  /// Stands in for the GPU where there is none, to try the program itself.
+  /// Whether the CPU stands in for the GPU, to try the program itself.
   bool isCPU = false;
 };
 } // namespace

@@ -40,8 +40,7 @@ static int64_t blockOf(const int64_t *record, int64_t row, int64_t column) {
 static void reduceTiles(const void *tensors, const void *chunks,
                         const uint32_t *, void *, uint32_t *flags,
                         int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Tile &tile = static_cast<const Tile *>(chunks)[c];
+  forEach<Tile>(chunks, begin, end, [=](const Tile &tile, int64_t) {
     const int64_t *record = recordOf(tensors, tile.tensor);
     if (tile.firstRow % block || tile.endRow - tile.firstRow > block ||
         tile.firstColumn % 256 || tile.endColumn - tile.firstColumn > 2048)
@@ -53,31 +52,29 @@ static void reduceTiles(const void *tensors, const void *chunks,
         uint32_t &total = totalsOf(record)[blockOf(record, row, i)];
         total = std::max(total, planeOf(record, 0)[row * record[1] + i]);
       }
-  }
+  });
 }
 
 /// Every element becomes its block's largest.
 static void fillTiles(const void *tensors, const void *chunks, const uint32_t *,
                       void *, uint32_t *, int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Tile &tile = static_cast<const Tile *>(chunks)[c];
+  forEach<Tile>(chunks, begin, end, [=](const Tile &tile, int64_t) {
     const int64_t *record = recordOf(tensors, tile.tensor);
     for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
       for (int64_t i = tile.firstColumn; i < tile.endColumn; ++i)
         planeOf(record, 0)[row * record[1] + i] =
             totalsOf(record)[blockOf(record, row, i)];
-  }
+  });
 }
 
 static void commitBlocks(const void *tensors, const void *chunks,
                          const uint32_t *, void *, uint32_t *, int64_t begin,
                          int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     const int64_t *record = recordOf(tensors, chunk.tensor);
     for (int64_t i = chunk.begin; i < chunk.end; ++i)
       planeOf(record, 1)[i] = totalsOf(record)[i];
-  }
+  });
 }
 
 static const tdm_cpu_entry early[] = {reduceTiles};

@@ -45,7 +45,7 @@ protected:
     DeviceTest::TearDown();
   }
 
-  /// Launches a plan with as many rows of arguments, of which the last counts.
+  /// Launches a plan with as many rows of arguments; the last one counts.
   static tdm_status launch(tdm_plan *plan, void *stream, double lr,
                            int64_t rows = 1) {
     std::vector<double> hypers(2 * rows, 0.0);

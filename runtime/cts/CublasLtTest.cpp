@@ -31,9 +31,14 @@ class Tree {
 public:
   Tree() {
     std::string name = (fs::temp_directory_path() / "tandem-XXXXXX").string();
-    root = mkdtemp(name.data());
+    const char *made = mkdtemp(name.data());
+    EXPECT_NE(made, nullptr) << "cannot make a directory like " << name;
+    root = made ? made : "";
   }
-  ~Tree() { fs::remove_all(root); }
+  ~Tree() {
+    if (!root.empty())
+      fs::remove_all(root);
+  }
   Tree(const Tree &) = delete;
 
   fs::path place(const char *name) const {
@@ -149,8 +154,8 @@ TEST_F(CublasLtDeathTest, InPackagesOfCUDA12) {
   });
 }
 
-/// Ends the process with the message of a product of which there is none, if
-/// the system has none either.
+/// Ends the process with the message that no library was found, unless the
+/// system has one.
 [[noreturn]] static void exitWithoutLibrary() {
   {
     Tree tree;

@@ -44,11 +44,10 @@ static void controlPrologue(const double *, const int64_t *, uint32_t *,
 static void controlEntry(const void *tensors, const void *chunks,
                          const uint32_t *, void *, uint32_t *, int64_t begin,
                          int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     uint32_t *control = Record(tensors, chunk.tensor, 1).plane<uint32_t>(0);
     std::fill(control + chunk.begin, control + chunk.end, _mm_getcsr());
-  }
+  });
 }
 
 TEST(Environment, CallersControlIsNeutralizedAndRestored) {

@@ -67,6 +67,14 @@ TEST_CODE T smallerOf(T a, T b) {
   return b < a ? b : a;
 }
 
+/// Calls \p body with each of a launch's chunks or tiles and its index.
+template <typename T, typename Body>
+TEST_CODE void forEach(const void *chunks, int64_t begin, int64_t end,
+                       Body body) {
+  for (int64_t c = begin; c < end; ++c)
+    body(static_cast<const T *>(chunks)[c], c);
+}
+
 /// Blocks of a GPU raise flags at the same time.
 TEST_CODE void raiseFlags(uint32_t *flags, uint32_t raised) {
 #ifdef __CUDA_ARCH__
@@ -115,35 +123,32 @@ TEST_CODE void sgdChunk(const Record &tensor, const Chunk &chunk, float scalar,
 TEST_CODE void sgdEntry(const void *tensors, const void *chunks,
                         const uint32_t *scalars, void *, uint32_t *flags,
                         int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     Record tensor(tensors, chunk.tensor, 2);
     sgdChunk(tensor, chunk, floatOf(scalars[tensor.scalarRow()]), flags);
-  }
+  });
 }
 
 /// Adds one to each byte.
 TEST_CODE void countEntry(const void *tensors, const void *chunks,
                           const uint32_t *, void *, uint32_t *, int64_t begin,
                           int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     uint8_t *count = Record(tensors, chunk.tensor, 1).plane<uint8_t>(0);
     for (int64_t i = chunk.begin; i < chunk.end; ++i)
       ++count[i];
-  }
+  });
 }
 
 /// Adds its one scalar, which the prologue makes of nothing, to each byte.
 TEST_CODE void constantEntry(const void *tensors, const void *chunks,
                              const uint32_t *scalars, void *, uint32_t *,
                              int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     uint8_t *bytes = Record(tensors, chunk.tensor, 1).plane<uint8_t>(0);
     for (int64_t i = chunk.begin; i < chunk.end; ++i)
       bytes[i] = static_cast<uint8_t>(bytes[i] + scalars[0]);
-  }
+  });
 }
 
 TEST_CODE void constantPrologue(const double *, const int64_t *,
@@ -178,22 +183,20 @@ TEST_CODE T pairwiseSum(ValueAt valueAt, int64_t first, int64_t count) {
 TEST_CODE void sumEntry(const void *tensors, const void *chunks,
                         const uint32_t *, void *workspace, uint32_t *,
                         int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t c) {
     const float *value = Record(tensors, chunk.tensor, 1).plane<float>(0);
     int64_t elements = chunk.end - chunk.begin;
     double *metrics = static_cast<double *>(workspace) + c * 2;
     metrics[0] = pairwiseSum<double>(ElementAt{value}, chunk.begin, elements);
     metrics[1] = static_cast<double>(elements);
-  }
+  });
 }
 
 /// Adds to the codes of each 32 their entry, which becomes their number.
 TEST_CODE void groupEntry(const void *tensors, const void *chunks,
                           const uint32_t *, void *, uint32_t *, int64_t begin,
                           int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     Record tensor(tensors, chunk.tensor, 2);
     uint8_t *code = tensor.plane<uint8_t>(0);
     uint16_t *scale = tensor.plane<uint16_t>(1);
@@ -203,7 +206,7 @@ TEST_CODE void groupEntry(const void *tensors, const void *chunks,
         code[j] = static_cast<uint8_t>(code[j] + scale[i / 32]);
       scale[i / 32] = static_cast<uint16_t>(last - i);
     }
-  }
+  });
 }
 } // namespace code
 
@@ -237,8 +240,7 @@ struct PartAt {
 TEST_CODE void reduceEntry(const void *tensors, const void *chunks,
                            const uint32_t *, void *workspace, uint32_t *flags,
                            int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t c) {
     const int64_t *record = recordOf(tensors, chunk.tensor);
     if (c < record[6 + numPlanes] || c >= record[7 + numPlanes])
       raiseFlags(flags, 2);
@@ -255,22 +257,21 @@ TEST_CODE void reduceEntry(const void *tensors, const void *chunks,
     for (int64_t i = 0; i < numReductions; ++i)
       memcpy(static_cast<char *>(workspace) + 8 * (c * numReductions + i),
              &parts[i], sizeof(parts[i]));
-  }
+  });
 }
 
 /// Every element becomes the tensor's sum and entry.
 TEST_CODE void writeEntry(const void *tensors, const void *chunks,
                           const uint32_t *, void *, uint32_t *flags,
                           int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     const int64_t *record = recordOf(tensors, chunk.tensor);
     float total = code::floatOf(totalsOf(record)[0]);
     float value = total + *reinterpret_cast<float *>(record[6]);
     for (int64_t i = chunk.begin; i < chunk.end; ++i)
       valuesOf(record)[i] = value;
     raiseFlags(flags, 1);
-  }
+  });
 }
 
 /// The entry becomes the largest magnitude of all tensors.
@@ -366,15 +367,14 @@ TEST_CODE void sumTiles(const void *tensors, const void *chunks,
 TEST_CODE void sumRows(const void *tensors, const void *chunks,
                        const uint32_t *, void *workspace, uint32_t *,
                        int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t c) {
     const int64_t *record = recordOf(tensors, chunk.tensor);
     float sum = 0;
     for (int64_t row = chunk.begin; row < chunk.end; ++row)
       sum += partsOf<float>(record, 0)[row];
     memcpy(static_cast<char *>(workspace) + 8 * (c * numReductions + 2), &sum,
            sizeof(sum));
-  }
+  });
 }
 
 TEST_CODE void fillRow(float *values, const Tile &tile, float value) {
@@ -386,80 +386,74 @@ TEST_CODE void fillRow(float *values, const Tile &tile, float value) {
 TEST_CODE void fillTiles(const void *tensors, const void *chunks,
                          const uint32_t *, void *, uint32_t *, int64_t begin,
                          int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Tile &tile = static_cast<const Tile *>(chunks)[c];
+  forEach<Tile>(chunks, begin, end, [=](const Tile &tile, int64_t) {
     const int64_t *record = recordOf(tensors, tile.tensor);
     float total = pointerAt<const float>(record, 5 + numPlanes)[2];
     for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
       fillRow(pointerAt<float>(record, 5) + row * record[1], tile, total);
-  }
+  });
 }
 
 /// Every element becomes the sum of its row.
 TEST_CODE void fillRows(const void *tensors, const void *chunks,
                         const uint32_t *, void *, uint32_t *, int64_t begin,
                         int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Tile &tile = static_cast<const Tile *>(chunks)[c];
+  forEach<Tile>(chunks, begin, end, [=](const Tile &tile, int64_t) {
     const int64_t *record = recordOf(tensors, tile.tensor);
     for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
       fillRow(pointerAt<float>(record, 5) + row * record[1], tile,
               partsOf<float>(record, 0)[row]);
-  }
+  });
 }
 
 TEST_CODE void commitRows(const void *tensors, const void *chunks,
                           const uint32_t *, void *, uint32_t *, int64_t begin,
                           int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     const int64_t *record = recordOf(tensors, chunk.tensor);
     for (int64_t row = chunk.begin; row < chunk.end; ++row)
       pointerAt<float>(record, 6)[row] = partsOf<float>(record, 0)[row];
-  }
+  });
 }
 
 /// The larger of each pair of columns.
 TEST_CODE void commitColumns(const void *tensors, const void *chunks,
                              const uint32_t *, void *, uint32_t *,
                              int64_t begin, int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     const int64_t *record = recordOf(tensors, chunk.tensor);
     for (int64_t i = chunk.begin; i < chunk.end; i += 2) {
       const uint32_t *own = partsOf<uint32_t>(record, 1) + i;
       pointerAt<uint32_t>(record, 7)[i / 2] =
           i + 1 < record[1] ? largerOf(own[0], own[1]) : own[0];
     }
-  }
+  });
 }
 
 /// Joins the tiles' parts of rows after the first phase, over chunks of rows.
 TEST_CODE void rowTotals(const void *tensors, const void *chunks,
                          const uint32_t *, void *, uint32_t *, int64_t begin,
                          int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     const int64_t *record = recordOf(tensors, chunk.tensor);
     for (int64_t row = chunk.begin; row < chunk.end; ++row)
       for (int64_t part = 1; part < record[5 + numPlanes + 5]; ++part)
         partsOf<float>(record, 0)[row] +=
             partsOf<float>(record, 0)[part * record[0] + row];
-  }
+  });
 }
 
 /// Joins the tiles' parts of columns, over chunks of columns.
 TEST_CODE void columnTotals(const void *tensors, const void *chunks,
                             const uint32_t *, void *, uint32_t *, int64_t begin,
                             int64_t end) {
-  for (int64_t c = begin; c < end; ++c) {
-    const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
+  forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     const int64_t *record = recordOf(tensors, chunk.tensor);
     auto *largest = partsOf<uint32_t>(record, 1);
     for (int64_t i = chunk.begin; i < chunk.end; ++i)
       for (int64_t part = 1; part < record[5 + numPlanes + 6]; ++part)
         largest[i] = largerOf(largest[i], largest[part * record[1] + i]);
-  }
+  });
 }
 
 /// Adds up the sums of a tensor's chunks of rows after the second phase.

@@ -157,8 +157,8 @@ static_assert(areSame<Address, CUdeviceptr>(), "Address");
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Whether theirs() is the identity, enumerators included, of which none is as
-/// large as 1024.
+/// Whether theirs() is the identity. It is tried up to 1024, which no
+/// enumerator reaches.
 template <typename Enumeration, typename Theirs>
 constexpr bool areSameNumbers(Theirs theirs) {
   for (int value = 0; value < 1024; ++value)

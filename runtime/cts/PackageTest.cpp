@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TestDevice.h"
 #include "TestKernels.h"
 #include "TestPackages.h"
 
@@ -97,6 +98,24 @@ TEST(PackageTest, TellsHowItsImagesWereMade) {
   EXPECT_EQ(info.image_infos[0].level, 0u);
   EXPECT_STREQ(info.image_infos[1].assembler, "13.0.88");
   EXPECT_EQ(info.image_infos[1].level, 3u);
+}
+
+TEST(PackageTest, KernelsTakeOtherImagesForAGPU) {
+  OpenPackage package(describeWithCode(1));
+  tdm_kernel_info info = {};
+  info.struct_size = sizeof(info);
+  ASSERT_EQ(tdm_package_kernel(package, 0, &info), TDM_OK);
+  OpenDevice gpu(TDM_DEVICE_CUDA);
+  tdm_kernel *kernel = nullptr;
+  tdm_image image = {TDM_IMAGE_PTX, "sm_120", "//\n", 4, nullptr};
+  expectFailureSaying(
+      tdm_package_create_cuda(&info, &image, 1, gpu, &kernel), TDM_UNAVAILABLE,
+      "there is one for sm_120; compile it for this device or an earlier one");
+  info.struct_size = 0;
+  expectFailure(tdm_package_create_cuda(&info, &image, 1, gpu, &kernel),
+                TDM_INVALID_ARGUMENT,
+                "tdm_package_create_cuda: info is not what tdm_package_kernel "
+                "of this runtime stores; pass that");
 }
 
 TEST(PackageTest, HypersMayLackDefaults) {

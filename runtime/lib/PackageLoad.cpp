@@ -118,6 +118,27 @@ tdm_status tdm_package_load(const tdm_package *package, const char *name,
   });
 }
 
+tdm_status tdm_package_create_cuda(const tdm_kernel_info *info,
+                                   const tdm_image *images, uint32_t num_images,
+                                   const tdm_device *device,
+                                   tdm_kernel **kernel) {
+  if (!info || info->struct_size != sizeof(tdm_kernel_info))
+    return Failure(TDM_INVALID_ARGUMENT)
+           << "tdm_package_create_cuda: info is not what tdm_package_kernel of "
+           << "this runtime stores; pass that";
+  tdm_cuda_code code = {};
+  code.struct_size = sizeof(code);
+  code.prologue = info->prologue;
+  code.phases = info->phases;
+  code.num_phases = info->num_phases;
+  code.commits = info->commits;
+  code.num_commits = info->num_commits;
+  code.images = images;
+  code.num_images = num_images;
+  code.flags = info->flags;
+  return tdm_kernel_create_cuda(device, info->desc, &code, kernel);
+}
+
 tdm_status tdm_package_load_cuda(const tdm_package *package, const char *name,
                                  const tdm_device *device,
                                  tdm_kernel **kernel) {
@@ -128,15 +149,6 @@ tdm_status tdm_package_load_cuda(const tdm_package *package, const char *name,
   info.struct_size = sizeof(info);
   if (tdm_status status = tdm_package_kernel(package, index, &info))
     return status;
-  tdm_cuda_code code = {};
-  code.struct_size = sizeof(code);
-  code.prologue = info.prologue;
-  code.phases = info.phases;
-  code.num_phases = info.num_phases;
-  code.commits = info.commits;
-  code.num_commits = info.num_commits;
-  code.images = info.images;
-  code.num_images = info.num_images;
-  code.flags = info.flags;
-  return tdm_kernel_create_cuda(device, info.desc, &code, kernel);
+  return tdm_package_create_cuda(&info, info.images, info.num_images, device,
+                                 kernel);
 }

@@ -104,11 +104,11 @@ def test_contraction_of_packed_floats():
 
 @needs_tools
 @pytest.mark.parametrize("text, problem", [
-    ("add.rn.ftz.f32 %v3, %v0, %v1;", "FADD.FTZ: 1, of which divisions and roots have 0"),
-    ("add.rz.f32 %v3, %v0, %v1;", "FADD.RZ: 1, of which divisions and roots have 0"),
-    ("fma.rp.f32 %v3, %v0, %v1, %v2;", "FFMA.RP: 1, of which divisions and roots have 0"),
-    ("mul.rn.sat.f32 %v3, %v0, %v1;", "FMUL.SAT: 1, of which divisions and roots have 0"),
-    ("rcp.approx.ftz.f32 %v3, %v0;", "MUFU.RCP: 1, of which divisions and roots have 0"),
+    ("add.rn.ftz.f32 %v3, %v0, %v1;", "FADD.FTZ: 1, but divisions and roots have 0"),
+    ("add.rz.f32 %v3, %v0, %v1;", "FADD.RZ: 1, but divisions and roots have 0"),
+    ("fma.rp.f32 %v3, %v0, %v1, %v2;", "FFMA.RP: 1, but divisions and roots have 0"),
+    ("mul.rn.sat.f32 %v3, %v0, %v1;", "FMUL.SAT: 1, but divisions and roots have 0"),
+    ("rcp.approx.ftz.f32 %v3, %v0;", "MUFU.RCP: 1, but divisions and roots have 0"),
 ])
 def test_modifiers_are_found(text, problem):
     for level in sass_compare.LEVELS:
@@ -136,9 +136,9 @@ class Changed:
     ("fma.rn.f32 %v3, %v0, %v1, %v2;", ("FFMA ", "FADD "),
      "fma f32: the PTX has 1, the SASS 0"),
     ("cvt.rn.bf16x2.f32 %v3, %v0, %v1;", ("F2FP.BF16.F32.PACK_AB", "F2FP.BF16.F32.RZ.PACK_AB"),
-     "F2FP.BF16.F32.RZ.PACK_AB: 1, of which divisions and roots have 0"),
+     "F2FP.BF16.F32.RZ.PACK_AB: 1, but divisions and roots have 0"),
     ("div.rn.f32 %v3, %v0, %v1;", ("FFMA ", "FFMA.RZ "),
-     "FFMA.RZ: 1, of which divisions and roots have 0"),
+     "FFMA.RZ: 1, but divisions and roots have 0"),
     ("max.s32 %v3, %v0, %v1;", ("VIMNMX ", "HFOO "),
      "is no instruction that kernels become"),
 ])

@@ -26,7 +26,7 @@ using namespace mlir::tandem::reference;
 
 namespace {
 
-/// CUresult, of which there are these.
+/// The values of CUresult that this driver returns.
 enum Result : uint32_t {
   Success = 0,
   InvalidValue = 1,

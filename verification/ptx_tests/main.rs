@@ -55,7 +55,7 @@ thread_local! {
     static COUNT: RefCell<u64> = RefCell::new(0);
 }
 
-/// The tests' texts are ASCII, of which Rust's quotes are JSON's.
+/// Quotes the tests' texts. They are ASCII, which Rust quotes as JSON does.
 fn quote(texts: &[String]) -> String {
     format!("{:?}", texts)
 }

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "lld/Common/ErrorHandler.h"
 #include "llvm/ADT/SmallVector.h"
-#include "llvm/Support/ErrorHandling.h"
 #include <memory>
 
 namespace lld::elf {
@@ -43,8 +43,10 @@ using namespace lld::elf;
 BitcodeCompiler::BitcodeCompiler(Ctx &) {}
 BitcodeCompiler::~BitcodeCompiler() = default;
 
+/// What is linked are objects that Tandem has compiled, so that no input leads
+/// here. If a defect did, the link would fail.
 void BitcodeCompiler::add(BitcodeFile &) {
-  llvm::report_fatal_error("this LLD links no bitcode");
+  lld::error("this LLD links no bitcode");
 }
 
 /// The driver asks even where there is nothing to compile.

@@ -43,11 +43,11 @@ private:
 
 /// A sequence of instructions that no kernel may contain.
 struct ForbiddenIdiom {
-  /// What the instruction that ends the sequence does.
+  /// Names what the instruction that ends the sequence computes.
   llvm::StringLiteral what;
-  /// What ptxas makes of it, and where that was reported.
+  /// Tells what ptxas makes of the sequence, and where that was reported.
   llvm::StringLiteral why;
-  /// What has the same value.
+  /// Names a sequence with the same value that ptxas compiles correctly.
   llvm::StringLiteral instead;
   /// Whether an instruction ends such a sequence.
   bool (*matches)(const PTXInstruction &, const Definitions &);

@@ -153,6 +153,15 @@ TDM_API tdm_status tdm_package_load_cuda(const tdm_package *package,
                                          const tdm_device *device,
                                          tdm_kernel **kernel);
 
+/// The same for what tdm_package_kernel has told, with \p images in place of
+/// the package's: some of these, or others of the same functions, such as those
+/// of another assembler.
+TDM_API tdm_status tdm_package_create_cuda(const tdm_kernel_info *info,
+                                           const tdm_image *images,
+                                           uint32_t num_images,
+                                           const tdm_device *device,
+                                           tdm_kernel **kernel);
+
 #ifdef __cplusplus
 }
 #endif
