@@ -331,7 +331,7 @@ SoftFloat reference::power(const SoftFloat &base, int64_t exponent) {
 }
 
 //===----------------------------------------------------------------------===//
-// Random bits and stochastic rounding
+// Rounding by bits
 //===----------------------------------------------------------------------===//
 
 std::array<uint32_t, 4> reference::philox4x32(std::array<uint32_t, 4> counter,
@@ -357,8 +357,39 @@ uint16_t reference::drawRandomBits(uint64_t seed, uint32_t tensorKey,
   return words[half / 2] >> (half % 2 ? 16 : 0);
 }
 
-SoftFloat reference::roundStochastically(const SoftFloat &x, Format format,
-                                         uint16_t random) {
+uint16_t reference::drawDitherBits(uint64_t seed, uint32_t tensorKey,
+                                   uint32_t number, uint32_t step,
+                                   uint64_t element) {
+  constexpr std::array<uint32_t, 4> multipliers = {19, 23, 27, 39};
+  uint32_t window = step / 64, place = step % 64;
+  auto draw = [&](uint32_t tag, uint32_t last) {
+    return philox4x32({number, tag, tensorKey, last},
+                      {uint32_t(seed), uint32_t(seed >> 32)})[0];
+  };
+  uint32_t drawn = draw(0x64697468, window);
+  uint32_t base = draw(0x64697469, 0);
+  uint32_t stratum = (multipliers[drawn / 64 % 4] * place + drawn) % 64;
+  uint32_t refined = base + window * 0x9E3779B9u;
+  uint32_t word = stratum << 26 | refined >> 6;
+  return (uint32_t(element) * 0x6107DA4Du + word) >> 16;
+}
+
+uint16_t reference::orientBits(RoundingMode rounding, const SoftFloat &x,
+                               uint16_t bits) {
+  bool isTurned = rounding == RoundingMode::dither && x.isNegative();
+  return isTurned ? 0xFFFF - bits : bits;
+}
+
+bool reference::roundsUp(const SoftFloat &fraction, RoundingMode rounding,
+                         uint16_t bits) {
+  double units = std::ldexp(fraction.toDouble(), 16);
+  double whole =
+      std::floor(rounding == RoundingMode::dither ? units + 0.5 : units);
+  return whole + bits >= 0x1p16;
+}
+
+SoftFloat reference::roundByBits(const SoftFloat &x, Format format,
+                                 RoundingMode rounding, uint16_t bits) {
   if (!x.isFinite() || x.isZero())
     return x.convert(format);
   const llvm::fltSemantics &semantics = getSemantics(format);
@@ -366,19 +397,18 @@ SoftFloat reference::roundStochastically(const SoftFloat &x, Format format,
   if (exponent > llvm::APFloat::semanticsMaxExponent(semantics))
     return SoftFloat::getInf(format, x.isNegative());
 
-  // Truncate, and count what is left in units of ulp / 2^16.
+  // Truncate, and see what is left in units in the last place. An f32's
+  // fraction of a unit is exact in f64.
   SoftFloat magnitude = x.abs().convert(Format::F64);
   SoftFloat lower = magnitude.convert(format, llvm::RoundingMode::TowardZero);
   int ulp =
       std::max<int>(exponent, llvm::APFloat::semanticsMinExponent(semantics)) -
       int(getPrecision(format)) + 1;
   SoftFloat left = magnitude.sub(lower.convert(Format::F64));
-  uint64_t fraction = *left.scaleByPowerOfTwo(16 - ulp).toInteger(
-      64, /*isSigned=*/false, llvm::RoundingMode::TowardZero);
 
   // The next number away from zero has the next code; behind the largest it is
   // infinity.
-  bool isUp = fraction + random >= 0x10000;
+  bool isUp = roundsUp(left.scaleByPowerOfTwo(-ulp), rounding, bits);
   SoftFloat result = SoftFloat::fromBits(format, lower.toBits() + isUp);
   return x.isNegative() ? result.neg() : result;
 }

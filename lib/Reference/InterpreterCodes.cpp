@@ -133,6 +133,12 @@ SoftFloat reference::prepare(CodeAttrInterface code, const SoftFloat &value) {
   return isa<RootCodeAttr>(code) ? value.sqrt() : value;
 }
 
+SoftFloat reference::measure(CodeAttrInterface code, const SoftFloat &value) {
+  if (auto dynamic = dyn_cast<DynamicCodeAttr>(code))
+    return measureDynamic(isSigned(dynamic), value);
+  return prepare(code, value).abs();
+}
+
 SoftFloat reference::finish(CodeAttrInterface code, const SoftFloat &value) {
   return isa<RootCodeAttr>(code) ? value.mul(value) : value;
 }
@@ -144,57 +150,118 @@ static SoftFloat roundTo(Format format, const SoftFloat &y, bool isFinite) {
   return y.convertSaturating(format);
 }
 
-static Codes encodePair(Format format, const SoftFloat &y, bool isFinite) {
-  SoftFloat high = roundTo(format, y, isFinite), low(format);
+/// The bits of one of the numbers around y.
+static uint64_t encodeFloat(Format format, RoundingMode rounding,
+                            const SoftFloat &y, bool isFinite,
+                            uint16_t random) {
+  if (rounding == RoundingMode::nearest || !isFinite)
+    return roundTo(format, y, isFinite).toCanonicalBits();
+  SoftFloat largest = SoftFloat::getLargest(format).convert(Format::F32);
+  SoftFloat clamped = y.abs().minNum(largest).copySign(y);
+  uint16_t bits = orientBits(rounding, y, random);
+  return roundByBits(clamped, format, rounding, bits).toCanonicalBits();
+}
+
+static Codes encodePair(PairCodeAttr code, const SoftFloat &number,
+                        bool isFinite, CodeContext context) {
+  Format format = *getFormat(code.getFormat());
+  SoftFloat least = SoftFloat::getSmallest(format).convert(Format::F32);
+  SoftFloat y = context.isFloored ? number.maximum(least) : number;
+  SoftFloat high = roundTo(format, y, isFinite), rest(Format::F32);
   if (high.isFinite())
-    low = roundTo(format, y.sub(high.convert(Format::F32)), isFinite);
-  return {high.toCanonicalBits(), low.toCanonicalBits()};
+    rest = y.sub(high.convert(Format::F32));
+  uint64_t low =
+      encodeFloat(format, code.getRounding(), rest, true, context.random);
+  return {high.toCanonicalBits(), low};
+}
+
+/// The largest magnitude of a sign.
+static SoftFloat getLargestOfSign(CodeAttrInterface code, bool isNegative) {
+  auto dynamic = dyn_cast<DynamicCodeAttr>(code);
+  return dynamic && isNegative ? getLargestNegative() : getLargest(code);
 }
 
 /// L * |y|^(exponent / 8) with y's sign, as a code of its own.
 static Codes encodeExpanded(ExpandedCodeAttr code, const SoftFloat &y,
-                            bool isFinite, unsigned exponent) {
+                            bool isFinite, CodeContext context) {
   CodeAttrInterface base = code.getCode();
   if (!isFinite || y.isZero())
-    return encode(base, y, isFinite, {});
+    return encode(base, y, isFinite, context);
   SoftFloat fraction = y.abs().minNum(toReal(1));
-  SoftFloat power = exp2(toReal(exponent / 8.0).mul(log2(fraction)));
-  return encode(base, getLargest(base).mul(power).copySign(y), isFinite, {});
+  SoftFloat power = exp2(toReal(context.exponent / 8.0).mul(log2(fraction)));
+  SoftFloat largest = getLargestOfSign(base, y.isNegative());
+  return encode(base, largest.mul(power).copySign(y), isFinite, context);
 }
 
 /// 127 * (2z / (1 + |z|)).
-static Codes encodeSoftsign(const SoftFloat &y) {
+static uint64_t encodeSoftsign(RoundingMode rounding, const SoftFloat &y,
+                               uint16_t random) {
   SoftFloat z = clamp(y, toReal(-1), toReal(1));
   SoftFloat companded = toReal(2).mul(z).div(toReal(1).add(z.abs()));
-  auto code = toReal(127).mul(companded).toInteger(8, /*isSigned=*/true,
-                                                   SoftFloat::kNearest);
-  return {code.value_or(0x80)};
+  SoftFloat level = toReal(127).mul(companded);
+  if (rounding == RoundingMode::nearest)
+    return level.toInteger(8, /*isSigned=*/true, SoftFloat::kNearest)
+        .value_or(0x80);
+  uint64_t magnitude = roundLevel(level.abs(), orientBits(rounding, y, random));
+  return Integer(8, y.isNegative() ? -magnitude : magnitude).bits;
 }
 
-static Codes encodeRoot(const SoftFloat &y) {
-  SoftFloat z = clamp(y, toReal(0), toReal(1));
-  auto code =
-      toReal(254).mul(z).toInteger(8, /*isSigned=*/false, SoftFloat::kNearest);
-  return {code.value_or(0xFF)};
+static uint64_t encodeRoot(RoundingMode rounding, const SoftFloat &y,
+                           uint16_t random) {
+  SoftFloat level = toReal(254).mul(clamp(y, toReal(0), toReal(1)));
+  if (rounding != RoundingMode::nearest)
+    return roundLevel(level, random);
+  return level.toInteger(8, /*isSigned=*/false, SoftFloat::kNearest)
+      .value_or(0xFF);
+}
+
+static uint64_t encodeDynamic(DynamicCodeAttr code, const SoftFloat &y,
+                              bool isFinite, uint16_t random) {
+  if (code.getRounding() == RoundingMode::nearest)
+    return encodeDynamic(isSigned(code), y, isFinite);
+  return encodeDynamicByBits(isSigned(code), y, isFinite,
+                             orientBits(code.getRounding(), y, random));
+}
+
+/// The code of a plane, whose zero may be raised.
+static uint64_t encodeOne(CodeAttrInterface code, const SoftFloat &y,
+                          bool isFinite, CodeContext context) {
+  if (auto plain = dyn_cast<FloatCodeAttr>(code))
+    return encodeFloat(*getFormat(plain.getFormat()), plain.getRounding(), y,
+                       isFinite, context.random);
+  if (auto minifloat = dyn_cast<MinifloatCodeAttr>(code))
+    return encodeMinifloat(
+        getMinifloat(minifloat), y, isFinite,
+        orientBits(minifloat.getRounding(), y, context.random));
+  if (auto dynamic = dyn_cast<DynamicCodeAttr>(code))
+    return encodeDynamic(dynamic, y, isFinite, context.random);
+  if (isa<SoftsignCodeAttr>(code))
+    return isFinite ? encodeSoftsign(code.getRounding(), y, context.random)
+                    : 0x80;
+  return isFinite ? encodeRoot(code.getRounding(), y, context.random) : 0xFF;
 }
 
 Codes reference::encode(CodeAttrInterface code, const SoftFloat &y,
                         bool isFinite, CodeContext context) {
-  if (auto plain = dyn_cast<FloatCodeAttr>(code))
-    return {
-        roundTo(*getFormat(plain.getFormat()), y, isFinite).toCanonicalBits()};
   if (auto pair = dyn_cast<PairCodeAttr>(code))
-    return encodePair(*getFormat(pair.getFormat()), y, isFinite);
-  if (auto minifloat = dyn_cast<MinifloatCodeAttr>(code))
-    return {
-        encodeMinifloat(getMinifloat(minifloat), y, isFinite, context.random)};
+    return encodePair(pair, y, isFinite, context);
   if (auto expanded = dyn_cast<ExpandedCodeAttr>(code))
-    return encodeExpanded(expanded, y, isFinite, context.exponent);
-  if (auto dynamic = dyn_cast<DynamicCodeAttr>(code))
-    return {encodeDynamic(isSigned(dynamic), y, isFinite)};
-  if (isa<SoftsignCodeAttr>(code))
-    return isFinite ? encodeSoftsign(y) : Codes{0x80};
-  return isFinite ? encodeRoot(y) : Codes{0xFF};
+    return encodeExpanded(expanded, y, isFinite, context);
+  uint64_t bits = encodeOne(code, y, isFinite, context);
+  auto minifloat = dyn_cast<MinifloatCodeAttr>(code);
+  if (context.isFloored && bits == 0 && minifloat && minifloat.getExponents())
+    return {encodeOne(code, powerOfTwo(minifloat.getExponents()->least),
+                      isFinite, context)};
+  auto dynamic = dyn_cast<DynamicCodeAttr>(code);
+  uint64_t zero = dynamic && isSigned(dynamic) ? 127 : 0;
+  return {context.isFloored && bits == zero ? zero + 1 : bits};
+}
+
+uint64_t reference::roundLevel(const SoftFloat &level, uint16_t random) {
+  SoftFloat rounded = level.fma(powerOfTwo(16), toReal(0.5));
+  uint64_t units = *rounded.toInteger(64, /*isSigned=*/false,
+                                      SoftFloat::Rounding::TowardZero);
+  return (units + random) >> 16;
 }
 
 /// (|code| / L)^(8 / exponent) with the code's sign.
@@ -204,7 +271,8 @@ static SoftFloat decodeExpanded(ExpandedCodeAttr code, ArrayRef<uint64_t> codes,
   SoftFloat value = decode(base, codes, {});
   if (value.isZero() || !value.isFinite())
     return value;
-  SoftFloat difference = log2(value.abs()).sub(log2(getLargest(base)));
+  SoftFloat largest = getLargestOfSign(base, value.isNegative());
+  SoftFloat difference = log2(value.abs()).sub(log2(largest));
   SoftFloat inverse = toReal(8).div(toReal(exponent));
   return exp2(difference.mul(inverse)).copySign(value);
 }

@@ -36,8 +36,13 @@ struct Decade {
   SoftFloat getInverse() const { return toReal(unit / 10); }
   /// From here on, the next decade is nearer.
   SoftFloat getEnd() const { return toQuotient(10 * count + 9, unit * count); }
-  /// From here on, 1 is nearer than the largest value of the last decade.
-  SoftFloat getTop() const { return toQuotient(200 * count - 45, 200 * count); }
+  /// The middle of value k of the last decade and 1.
+  SoftFloat getMiddleToOne(int k) const {
+    return toQuotient(22 * count + 18 * k + 9, 40 * count);
+  }
+  SoftFloat getCentre(int k) const {
+    return toQuotient(2 * count + 18 * k + 9, 2 * count * unit);
+  }
   SoftFloat getHalf(int k) const {
     return toQuotient(2 * count + 18 * k + 9, 4 * count * unit);
   }
@@ -70,15 +75,46 @@ static int64_t chooseRank(bool isSigned, const SoftFloat &magnitude) {
   return int64_t(place.toDouble() * decade.count) - !isSigned;
 }
 
-/// Zero's byte, and the one next to it, which stands for NaN.
+/// Zero's byte, and the one that stands for NaN.
 static int64_t getZero(bool isSigned) { return isSigned ? 127 : 0; }
-static uint64_t getNaN(bool isSigned) { return isSigned ? 126 : 1; }
+static uint64_t getNaN(bool isSigned) { return isSigned ? 1 : 254; }
 
-/// Half of the smallest value but zero.
-static SoftFloat getLeast(bool isSigned, bool isNegative) {
-  if (!isSigned)
-    return Decade(isSigned, 0).getHalf(1);
-  return Decade(isSigned, isNegative).getHalf(0);
+/// The rank whose byte is NaN's, on the negative side of a signed code.
+static constexpr int64_t lostNegative = 126, lostUnsigned = 254;
+
+SoftFloat reference::getLargestNegative() {
+  Decade last(/*isSigned=*/true, numDecades - 1);
+  return last.getCentre(last.count - 1);
+}
+
+SoftFloat reference::measureDynamic(bool isSigned, const SoftFloat &value) {
+  if (!isSigned || !value.isNegative())
+    return value.abs();
+  SoftFloat raised = value.abs().mul(toReal(1).div(getLargestNegative()));
+  return raised.isFinite() ? raised : value.abs();
+}
+
+/// The byte of a rank.
+static uint64_t makeByte(bool isSigned, bool isNegative, int64_t rank) {
+  return getZero(isSigned) + (isNegative ? -rank : rank);
+}
+
+/// The nearest rank, of those that are numbers.
+static int64_t chooseNumber(bool isSigned, bool isNegative,
+                            const SoftFloat &magnitude) {
+  Decade last(isSigned, numDecades - 1);
+  int64_t rank = std::max<int64_t>(1, chooseRank(isSigned, magnitude));
+  if (!isSigned) {
+    // Of the last decade's values the one before 1 is missing.
+    bool isOne = !isLess(magnitude, last.getMiddleToOne(last.count - 2));
+    return isOne ? lostUnsigned + 1 : std::min(rank, lostUnsigned - 1);
+  }
+  if (!isNegative)
+    return isLess(magnitude, last.getMiddleToOne(last.count - 1)) ? rank : 128;
+  if (rank != lostNegative)
+    return rank;
+  return isLess(magnitude, last.getCentre(last.count - 2)) ? rank - 1
+                                                           : rank + 1;
 }
 
 uint64_t reference::encodeDynamic(bool isSigned, const SoftFloat &y,
@@ -87,16 +123,61 @@ uint64_t reference::encodeDynamic(bool isSigned, const SoftFloat &y,
   if (!isFinite || (isNegative && !isSigned))
     return getNaN(isSigned);
   SoftFloat magnitude = y.abs();
-  if (isLess(magnitude, getLeast(isSigned, isNegative)))
+  if (isLess(magnitude, Decade(isSigned, 0).getHalf(0)))
     return getZero(isSigned);
-  Decade last(isSigned, numDecades - 1);
-  if (!isLess(y, last.getTop()))
-    return 255;
-  int64_t rank = chooseRank(isSigned, magnitude);
-  // Rank 1 is the NaN's where there is one.
-  if (!isSigned || isNegative)
-    rank = std::max<int64_t>(rank, 2);
-  return getZero(isSigned) + (isNegative ? -rank : rank);
+  return makeByte(isSigned, isNegative,
+                  chooseNumber(isSigned, isNegative, magnitude));
+}
+
+/// level, where beyond `last` the numbers are 1 / slope as far apart.
+static SoftFloat stretch(const SoftFloat &level, int64_t last,
+                         const SoftFloat &slope) {
+  if (!isLess(toReal(last), level))
+    return level;
+  return level.sub(toReal(last)).fma(slope, toReal(last));
+}
+
+/// The level between the last ranks that are numbers.
+static SoftFloat limitLevel(bool isSigned, bool isNegative,
+                            const SoftFloat &level) {
+  int64_t last = !isSigned    ? lostUnsigned - 1
+                 : isNegative ? lostNegative - 1
+                              : 127;
+  SoftFloat slope = !isSigned    ? toQuotient(2, 3)
+                    : isNegative ? toQuotient(1, 2)
+                                 : toReal(2);
+  return stretch(level, last, slope).minNum(toReal(last + 1));
+}
+
+/// A magnitude's rank, and the fraction of the way to the next number.
+static SoftFloat findLevel(bool isSigned, bool isNegative,
+                           const SoftFloat &magnitude) {
+  int index = numDecades - 1;
+  while (index >= 0 && isLess(magnitude, Decade(isSigned, index).getCentre(0)))
+    --index;
+  if (index < 0)
+    return magnitude.mul(toReal(1).div(Decade(isSigned, 0).getCentre(0)));
+  Decade decade(isSigned, index);
+  SoftFloat place = magnitude.mul(decade.getInverse())
+                        .fma(toQuotient(10, 9), toQuotient(8, 9));
+  SoftFloat level =
+      place.fma(toReal(decade.count), toReal(isSigned ? -0.5 : -1.5));
+  if (index == numDecades - 1)
+    return limitLevel(isSigned, isNegative, level);
+  return stretch(level, 2 * decade.count - (isSigned ? 1 : 2),
+                 toQuotient(1, 3));
+}
+
+uint64_t reference::encodeDynamicByBits(bool isSigned, const SoftFloat &y,
+                                        bool isFinite, uint16_t random) {
+  bool isNegative = isSigned ? y.isNegative() : isLess(y, toReal(0));
+  if (!isFinite || (isNegative && !isSigned))
+    return getNaN(isSigned);
+  SoftFloat magnitude = y.abs().minNum(toReal(1));
+  int64_t rank = roundLevel(findLevel(isSigned, isNegative, magnitude), random);
+  bool isLost =
+      isSigned ? isNegative && rank == lostNegative : rank == lostUnsigned;
+  return makeByte(isSigned, isNegative, rank + isLost);
 }
 
 SoftFloat reference::decodeDynamic(bool isSigned, uint64_t code) {

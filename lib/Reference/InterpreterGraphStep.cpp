@@ -683,11 +683,11 @@ Lane GraphStep::load(const BoundTensor &tensor, uint64_t element) const {
 
 void GraphStep::store(const BoundTensor &tensor, const Lane &value,
                       uint64_t element) const {
-  uint16_t random =
-      tensor.storage.usesRandomBits() ? drawRandomBits(state, element) : 0;
   if (!isComponentPolicy()) {
     const SoftFloat &real = std::get<SoftFloat>(value.front());
-    return tensor.write(element, encodeReal(tensor.storage, real, random));
+    ElementRounding rounding{tensor.drawBits(state, element),
+                             tensor.hasFloor()};
+    return tensor.write(element, encodeReal(tensor.storage, real, rounding));
   }
   Components whole = componentsOf(value);
   // A plain storage takes the leading component of another's whole value.

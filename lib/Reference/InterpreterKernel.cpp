@@ -156,16 +156,18 @@ Results KernelMemory::load(LoadOp op) const {
 Results KernelMemory::store(StoreOp op, const Datum &value) const {
   const BoundTensor &tensor = getTensor(op.getTensor());
   bool isReal = getElementTypeOrSelf(op.getValue().getType()).isF32();
+  auto kernel = op->getParentOfType<KernelOp>();
+  bool hasFloor =
+      tensor.hasFloor() && kernel.getCompute().getPolicy() == Policy::f32;
   for (unsigned i = 0, e = countLanes(op.getValue().getType()); i < e; ++i) {
     if (!isInside(i))
       continue;
     Components components;
     for (const Number &number : getLane(value, i))
       components.push_back(std::get<SoftFloat>(number));
-    uint16_t random =
-        tensor.storage.usesRandomBits() ? drawRandomBits(state, base + i) : 0;
+    ElementRounding rounding{tensor.drawBits(state, base + i), hasFloor};
     tensor.write(base + i,
-                 isReal ? encodeReal(tensor.storage, components[0], random)
+                 isReal ? encodeReal(tensor.storage, components[0], rounding)
                         : encodeComponents(tensor.storage, components));
   }
   return {};
@@ -236,8 +238,12 @@ Results KernelMemory::drawBits(RandomBitsOp op, Operands operands) const {
   Datum datum;
   for (unsigned i = 0, e = countLanes(op.getType()); i < e; ++i) {
     uint64_t element = uint64_t(state.first) + base + i;
-    datum.push_back({Integer(
-        32, reference::drawRandomBits(seed, state.key, word(3), element))});
+    uint16_t bits =
+        op.getDither()
+            ? drawDitherBits(seed, state.key, getTensorNumber(op.getTensor()),
+                             word(3), element)
+            : drawRandomBits(seed, state.key, word(3), element);
+    datum.push_back({Integer(32, bits)});
   }
   return {datum};
 }

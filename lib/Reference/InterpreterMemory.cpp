@@ -163,6 +163,7 @@ llvm::Error Binder::add(RoleAttr role, StorageAttrInterface storage) {
     if (llvm::Error error = checkWidth(name, plane, found->second))
       return error;
   }
+  tensor.number = bound.tensors.size();
   bound.tensors.push_back(std::move(tensor));
   return llvm::Error::success();
 }
@@ -371,8 +372,18 @@ Number reference::getScalar(RoleAttr role, const MachineState &state) {
   return SoftFloat::fromDouble(Format::F64, value);
 }
 
-uint16_t reference::drawRandomBits(const MachineState &state,
-                                   uint64_t element) {
-  return drawRandomBits(state.seed, state.key, uint32_t(state.step),
-                        uint64_t(state.first) + element);
+uint16_t BoundTensor::drawBits(const MachineState &state,
+                               uint64_t element) const {
+  element += uint64_t(state.first);
+  switch (storage.getRounding()) {
+  case RoundingMode::stochastic:
+    return drawRandomBits(state.seed, state.key, uint32_t(state.step), element);
+  case RoundingMode::dither:
+    return drawDitherBits(state.seed, state.key, number, uint32_t(state.step),
+                          element);
+  case RoundingMode::nearest:
+  case RoundingMode::toward_zero:
+    return 0;
+  }
+  llvm_unreachable("every rounding is handled above");
 }

@@ -74,12 +74,8 @@ static bool isUp(const Minifloat &format, const SoftFloat &magnitude,
   SoftFloat left = magnitude.convert(Format::F64).sub(low);
   SoftFloat ulp = getMagnitude(format, code + 1).sub(low);
   SoftFloat fraction = left.div(ulp);
-  if (format.rounding == RoundingMode::stochastic) {
-    uint64_t units = *shift(fraction, 16)
-                          .toInteger(64, /*isSigned=*/false,
-                                     SoftFloat::Rounding::TowardZero);
-    return units + random >= 0x10000;
-  }
+  if (drawsBits(format.rounding))
+    return roundsUp(fraction, format.rounding, random);
   if (format.rounding == RoundingMode::toward_zero)
     return false;
   Ordering order = fraction.compare(SoftFloat::fromDouble(Format::F64, 0.5));

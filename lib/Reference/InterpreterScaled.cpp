@@ -61,10 +61,9 @@ static Range getRange(CodeAttrInterface code, Type type) {
   return {low, high};
 }
 
-/// Rounded up; beyond the largest scale lies none.
-static SoftFloat roundUp(const SoftFloat &q, const Range &range, Type type) {
-  SoftFloat scale = clamp(q, range.low, range.high);
-  return scale.convert(*getFormat(type), SoftFloat::Rounding::TowardPositive)
+/// Beyond the largest scale of the range lies none.
+static SoftFloat roundUp(const SoftFloat &q, Type type) {
+  return q.convert(*getFormat(type), SoftFloat::Rounding::TowardPositive)
       .convert(Format::F32);
 }
 
@@ -95,8 +94,10 @@ uint64_t reference::chooseScale(const SoftFloat &amax, CodeAttrInterface code,
   }
   SoftFloat wanted = amax.div(largest).mul(powerOfTwo(margin));
   SoftFloat q = clamp(wanted, range.low, range.high);
+  if (recipe == Recipe::current && drawsBits(code.getRounding()))
+    return encodeScale(type, roundUp(q, type));
   if (recipe == Recipe::current)
-    return encodeScale(type, roundUp(q, range, type));
+    return encodeScale(type, q);
   int exponent = floorLog2(q);
   bool isPower = powerOfTwo(exponent).compare(q) == Ordering::Equal;
   return encodeScale(type, toPowerInRange(exponent + !isPower, range));
@@ -131,8 +132,8 @@ unsigned reference::chooseExponent(CodeAttrInterface code,
 
 SoftFloat reference::getMagnitude(CodeAttrInterface code,
                                   const SoftFloat &value) {
-  SoftFloat prepared = prepare(code, value);
-  return prepared.isFinite() ? prepared.abs() : SoftFloat(Format::F32);
+  SoftFloat magnitude = measure(code, value);
+  return magnitude.isFinite() ? magnitude : SoftFloat(Format::F32);
 }
 
 Codes reference::quantize(CodeAttrInterface code, const SoftFloat &value,
@@ -177,17 +178,27 @@ SoftFloat reference::decodeResidual(ResidualStorageAttr storage,
   return wide.add(fraction.mul(getHalfUlp(high)));
 }
 
+/// One of the two integers around a level, as bits of so many.
+static uint64_t roundSigned(const SoftFloat &level, RoundingMode rounding,
+                            uint16_t random, unsigned width) {
+  if (rounding == RoundingMode::nearest)
+    return *level.toInteger(width, /*isSigned=*/true, SoftFloat::kNearest);
+  uint64_t magnitude =
+      roundLevel(level.abs(), orientBits(rounding, level, random));
+  return Integer(width, level.isNegative() ? -magnitude : magnitude).bits;
+}
+
 Codes reference::encodeResidual(ResidualStorageAttr storage,
-                                const SoftFloat &value) {
+                                const SoftFloat &value, uint16_t random) {
   SoftFloat high = value.convert(*getFormat(storage.getFormat()));
   if (!high.isFinite())
     return {high.toCanonicalBits(), 0};
   SoftFloat fraction =
       value.sub(high.convert(Format::F32)).div(getHalfUlp(high));
-  unsigned width = storage.getResidual().getIntOrFloatBitWidth();
-  auto residual = fraction.mul(getLevels(storage))
-                      .toInteger(width, /*isSigned=*/true, SoftFloat::kNearest);
-  return {high.toCanonicalBits(), *residual};
+  uint64_t residual =
+      roundSigned(fraction.mul(getLevels(storage)), storage.getRounding(),
+                  random, storage.getResidual().getIntOrFloatBitWidth());
+  return {high.toCanonicalBits(), residual};
 }
 
 //===----------------------------------------------------------------------===//
@@ -265,6 +276,7 @@ static llvm::Error evaluateQuantize(Evaluation &e) {
     return error;
   SoftFloat scale = getScale(e, 1, op.getScale().getType());
   CodeContext context = getContext(e, 2, op.getExponent(), op.getRandom());
+  context.isFloored = op.getFloor() && isLess(toReal(0), e.getReal(0));
   Codes codes = quantize(op.getCode(), e.getReal(0), scale, context);
   for (auto [i, code] : llvm::enumerate(codes))
     if (llvm::Error error =
@@ -292,7 +304,8 @@ static llvm::Error evaluateEncodeFloat(Evaluation &e) {
   unsigned width = e.getResultElement().getIntOrFloatBitWidth();
   SoftFloat x = e.getReal(0);
   if (op.getFinite() && e.getInteger(1).bits) {
-    auto code = FloatCodeAttr::get(op.getContext(), op.getFormat());
+    auto code = FloatCodeAttr::get(op.getContext(), op.getFormat(),
+                                   RoundingMode::nearest);
     Codes bits = encode(code, x, /*isFinite=*/true, {});
     return e.give(Integer(width, bits.front()));
   }

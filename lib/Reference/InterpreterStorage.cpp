@@ -39,7 +39,7 @@ llvm::Error reference::checkKnown(StorageAttrInterface storage) {
 /// Whether a storage has a meaning when values are components of a format.
 static bool worksOnComponents(StorageAttrInterface storage, Type format) {
   if (auto plain = dyn_cast<FloatStorageAttr>(storage))
-    return plain.getRounding() == Rounding::nearest;
+    return plain.getRounding() == RoundingMode::nearest;
   if (auto kahan = dyn_cast<KahanStorageAttr>(storage))
     return kahan.getFormat() == format;
   if (auto expansion = dyn_cast<ExpansionStorageAttr>(storage))
@@ -162,17 +162,47 @@ SoftFloat reference::decodeReal(StorageAttrInterface storage,
                        Format::F32);
 }
 
+static bool isPositive(const SoftFloat &value) {
+  return isLess(toReal(0), value);
+}
+
 /// The codes of a value as though its scale were 1.
 static Codes encodeAlone(scaled::CodeAttrInterface code, const SoftFloat &value,
-                         uint16_t random) {
+                         ElementRounding rounding) {
   SoftFloat prepared = prepare(code, value);
   CodeContext context;
-  context.random = random;
+  context.random = rounding.random;
+  context.isFloored = rounding.hasFloor && isPositive(value);
   return encode(code, prepared, prepared.isFinite(), context);
 }
 
+/// A positive value is at least the smallest number of its leading plane.
+static SoftFloat raiseToFloor(StorageAttrInterface storage,
+                              const SoftFloat &value,
+                              ElementRounding rounding) {
+  bool isRounded =
+      isa<FloatStorageAttr, ExpansionStorageAttr, ResidualStorageAttr>(storage);
+  if (!isRounded || !rounding.hasFloor || !isPositive(value))
+    return value;
+  Format leading = getLeadingFormat(storage);
+  return value.maximum(SoftFloat::getSmallest(leading).convert(Format::F32));
+}
+
+static Codes encodeFloat(FloatStorageAttr storage, const SoftFloat &value,
+                         uint16_t random) {
+  Format format = *getFormat(storage.getFormat());
+  if (storage.getRounding() == RoundingMode::nearest)
+    return writeComponents({value.convert(format)});
+  uint16_t bits = orientBits(storage.getRounding(), value, random);
+  return writeComponents(
+      roundByBits(value, format, storage.getRounding(), bits));
+}
+
 Codes reference::encodeReal(StorageAttrInterface storage,
-                            const SoftFloat &value, uint16_t random) {
+                            const SoftFloat &exact, ElementRounding rounding) {
+  if (auto coded = dyn_cast<CodedStorageAttr>(storage))
+    return encodeAlone(coded.getCode(), exact, rounding);
+  SoftFloat value = raiseToFloor(storage, exact, rounding);
   if (auto master = dyn_cast<MasterStorageAttr>(storage)) {
     Format visible = *getFormat(master.getFormat());
     return writeComponents({value.convert(visible), value});
@@ -180,15 +210,11 @@ Codes reference::encodeReal(StorageAttrInterface storage,
   if (isa<RemainderStorageAttr>(storage))
     return splitRemainder(value);
   if (auto residual = dyn_cast<ResidualStorageAttr>(storage))
-    return encodeResidual(residual, value);
-  if (auto coded = dyn_cast<CodedStorageAttr>(storage))
-    return encodeAlone(coded.getCode(), value, random);
-  Format format = getLeadingFormat(storage);
-  auto plain = dyn_cast<FloatStorageAttr>(storage);
-  if (plain && plain.getRounding() == Rounding::stochastic)
-    return writeComponents(roundStochastically(value, format, random));
-  Components components =
-      toComponents(value, format, storage.getPlanes().size());
+    return encodeResidual(residual, value, rounding.random);
+  if (auto plain = dyn_cast<FloatStorageAttr>(storage))
+    return encodeFloat(plain, value, rounding.random);
+  Components components = toComponents(value, getLeadingFormat(storage),
+                                       storage.getPlanes().size());
   return writeComponents(settle(storage, components));
 }
 
@@ -263,8 +289,8 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
   if (hasRange)
     context.exponent = chooseExponent(code, scale, least);
   for (auto [element, value] : llvm::zip(group.elements, group.values)) {
-    if (storage.usesRandomBits())
-      context.random = drawRandomBits(state, element);
+    context.random = tensor.drawBits(state, element);
+    context.isFloored = tensor.hasFloor() && isPositive(value);
     Codes codes = quantize(code, value, scale, context);
     codes.push_back(bits);
     if (hasRange)

@@ -172,10 +172,14 @@ static Value roundAligned(SequenceBuilder &b, AlignedMagnitude x,
 }
 
 /// The bits above the lowest `count`, 16 or more, with those added that make it
-/// round up.
-static Value shiftStochastically(SequenceBuilder &b, Value bits, unsigned count,
-                                 Value random) {
-  return b.shr(b.addi(bits, b.shl(random, count - 16)), count);
+/// round up. Dither rounds the fraction to 16 bits, so that what lies a
+/// rounding error below a number becomes that number.
+static Value shiftByBits(SequenceBuilder &b, Value bits, unsigned count,
+                         RoundingMode rounding, Value random) {
+  Value added = b.shl(random, count - 16);
+  if (rounding == RoundingMode::dither && count > 16)
+    added = b.addi(added, b.like(added, uint64_t(1) << (count - 17)));
+  return b.shr(b.addi(bits, added), count);
 }
 
 /// Formats with f32's exponents: a code is the upper bits of an f32.
@@ -183,8 +187,8 @@ static Value roundUpperBits(SequenceBuilder &b, Value magnitude,
                             FloatFormat format, RoundingMode rounding,
                             Value random) {
   unsigned dropped = droppedBits(format);
-  if (rounding == RoundingMode::stochastic)
-    return shiftStochastically(b, magnitude, dropped, random);
+  if (drawsBits(rounding))
+    return shiftByBits(b, magnitude, dropped, rounding, random);
   if (rounding == RoundingMode::nearest)
     magnitude = roundMantissa(b, magnitude, dropped);
   return b.shr(magnitude, dropped);
@@ -209,10 +213,12 @@ Value mlir::tandem::roundMagnitude(SequenceBuilder &b, Value magnitude,
   unsigned dropped = droppedBits(format);
   if (rounding == RoundingMode::toward_zero)
     return b.addi(b.shr(shiftDown(b, x.significand, x.below), dropped), x.base);
-  // Sixteen bits at least stand behind the unit.
-  unsigned guard = dropped < 16 ? 16 - dropped : 0;
+  // Sixteen bits at least stand behind the unit, and one to round them by.
+  unsigned wanted = rounding == RoundingMode::dither ? 17 : 16;
+  unsigned guard = dropped < wanted ? wanted - dropped : 0;
   Value bits = shiftDown(b, b.shl(x.significand, guard), x.below);
-  return b.addi(shiftStochastically(b, bits, dropped + guard, random), x.base);
+  return b.addi(shiftByBits(b, bits, dropped + guard, rounding, random),
+                x.base);
 }
 
 Value mlir::tandem::unpackMagnitude(SequenceBuilder &b, Value code,

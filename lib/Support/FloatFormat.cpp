@@ -17,6 +17,21 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
+static constexpr StringLiteral roundingNames[] = {"nearest", "stochastic",
+                                                  "toward_zero", "dither"};
+
+StringRef mlir::tandem::stringifyRoundingMode(RoundingMode rounding) {
+  return roundingNames[unsigned(rounding)];
+}
+
+std::optional<RoundingMode>
+mlir::tandem::symbolizeRoundingMode(StringRef name) {
+  const auto *found = llvm::find(roundingNames, name);
+  if (found == std::end(roundingNames))
+    return std::nullopt;
+  return RoundingMode(found - roundingNames);
+}
+
 FloatFormat FloatFormat::get(Type type) {
   const llvm::fltSemantics &semantics =
       cast<FloatType>(type).getFloatSemantics();

@@ -15,6 +15,7 @@ from tandem._kernel import (WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
                             RoleKind)
 
 _FLOAT = re.compile(r"#tandem\.(?:float|kahan)<(\w+)>")
+_BY_BITS = re.compile(r"<(?:stochastic|dither)>|, (?:rounding = )?(?:stochastic|dither)(?=[,>])")
 _BLOCK = re.compile(r"group = (\d+)x\d+")
 _EXPANSION = re.compile(r"#tandem\.expansion<(\w+) x (\d+)>")
 
@@ -29,8 +30,9 @@ tandem.kernel @{name} compute(<f32, f32>) {matrix}tensors [{roles}] scalars [] p
 
 
 def _nearest(storage: str) -> str:
-    """The storage as a conversion writes it: no random bits are drawn."""
-    return storage.replace(", stochastic>", ">")
+    """The storage as a conversion writes it: rounded to nearest, since no step tells
+    which bits to round by."""
+    return _BY_BITS.sub("", storage)
 
 
 def _sum(storage: str) -> tuple[str, int] | None:

@@ -105,7 +105,7 @@ def lookup_dtype(storage, suffix):
 
 def convert(source, target, planes, role):
     """The planes of a role under another storage."""
-    source, target = (replace(s, stochastic=False) if isinstance(s, Plain) else s
+    source, target = (replace(s, rounding="nearest") if isinstance(s, Plain) else s
                       for s in (source, target))
     if source == target:
         return {name: planes[name] for name in source.planes(role)}

@@ -20,6 +20,7 @@ import dither  # noqa: E402
 import following  # noqa: E402
 import following_page  # noqa: E402
 from common import load  # noqa: E402
+from model.dither import dither_bits, dither_word  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +107,17 @@ def test_dither_words(seed, tensor, role, step, first, word, halves):
     signs = np.array([True, False, True, False])
     complemented = [0xFFFF - half if sign else half for half, sign in zip(halves, signs)]
     assert dither.bits(word, first, 4, signs).tolist() == complemented
+
+
+def test_the_model_has_the_same_bits():
+    random = np.random.default_rng(11)
+    for _ in range(50):
+        seed, key, step, first = (int(n) for n in random.integers(0, 2**63, 4))
+        number, step = int(random.integers(9)), step >> random.integers(63)
+        word = int(dither.words(seed, key, number, [step])[0])
+        assert dither_word(seed, key, number, step) == word
+        assert np.array_equal(dither_bits(9, first, seed, key, number, step),
+                              dither.bits(word, first, 9))
 
 
 def test_each_window_has_each_stratum_once():

@@ -19,7 +19,7 @@ from model import (GRAPHS, STRATEGIES, Strategy, bytes_per_parameter,
                    cases, metrics, plane_types, step, storage, trace)
 from model import arithmetic as mcf
 from model.arithmetic import Arithmetic
-from model.formats import (FORMATS, decode, encode, encode_general, encode_stochastic,
+from model.formats import (FORMATS, decode, encode, encode_by_bits, encode_general,
                            round_to)
 from model.philox import half_words, philox4x32
 from support.listings import LISTINGS
@@ -374,7 +374,7 @@ def test_stochastic_rounding_by_definition(name):
         decode(name, rng.integers(0, fmt.infinity, 500).astype(fmt.dtype)),
         [0.0, -0.0, 65504, 65519, 65535, 3.4e38, -3.4e38, 1e-45]]).astype(np.float32)
     r = rng.integers(0, 1 << 16, len(x)).astype(np.uint16)
-    got = encode_stochastic(name, x, r)
+    got = encode_by_bits(name, x, "stochastic", r)
     for value, bits, code in zip(x, r, got):
         magnitude = abs(Fraction(float(value)))
         exponent = math.frexp(float(value))[1] - 1 if value else fmt.min_exponent
@@ -389,8 +389,8 @@ def test_stochastic_rounding_by_definition(name):
 def test_stochastic_rounding_threshold():
     x = np.full(3, 1 + 2.0**-9, dtype=np.float32)
     r = np.array([0xBFFF, 0xC000, 0xC001], dtype=np.uint16)
-    assert encode_stochastic("bf16", x, r).tolist() == [0x3F80, 0x3F81, 0x3F81]
-    assert encode_stochastic("f16", x, r).tolist() == [0x3C02] * 3
+    assert encode_by_bits("bf16", x, "stochastic", r).tolist() == [0x3F80, 0x3F81, 0x3F81]
+    assert encode_by_bits("f16", x, "stochastic", r).tolist() == [0x3C02] * 3
 
 
 def test_stochastic_rounding_specials():
@@ -398,7 +398,8 @@ def test_stochastic_rounding_specials():
     r = np.full(4, 0xFFFF, np.uint16)
     for name in ("bf16", "f16"):
         inf = FORMATS[name].infinity
-        assert encode_stochastic(name, x, r).tolist() == [0x7FFF, 0x7FFF, inf, inf | 0x8000]
+        got = encode_by_bits(name, x, "stochastic", r)
+        assert got.tolist() == [0x7FFF, 0x7FFF, inf, inf | 0x8000]
 
 
 #===----------------------------------------------------------------------===#

@@ -210,6 +210,10 @@ STORAGES = {f"{name}-{scale}-{recipe}": Scaled(code, 16, scale, recipe)
             for name, code in CODES.items() for scale, recipe in SCALES}
 RESIDUALS = {f"{low}-{residual}": Residual(low, residual)
              for low in ("bf16", "f16") for residual in ("i8", "i16")}
+DRAWN_RESIDUALS = {f"{low}-{residual}-{rounding}": Residual(low, residual, rounding)
+                   for low, residual, rounding in (
+                       ("bf16", "i8", "dither"), ("f16", "i16", "dither"),
+                       ("bf16", "i16", "dither"), ("f16", "i8", "stochastic"))}
 
 
 @pytest.fixture(scope="module")
@@ -351,9 +355,9 @@ def test_interpreted_codes(name, swap):
     check_swap(swap, f"{name}-interpreted", storage, planes, x, interpret=True)
 
 
-@pytest.mark.parametrize("name", RESIDUALS)
+@pytest.mark.parametrize("name", RESIDUALS | DRAWN_RESIDUALS)
 def test_residual(name, swap):
-    storage = RESIDUALS[name]
+    storage = (RESIDUALS | DRAWN_RESIDUALS)[name]
     x = np.concatenate([half_precision("bf16"), half_precision("f16"),
                         values(np.random.default_rng(4), 20000)])
     rng = np.random.default_rng(2)
@@ -370,10 +374,12 @@ def test_residual(name, swap):
 #===----------------------------------------------------------------------===#
 
 
-@pytest.mark.parametrize("code", CODES)
+# The scales of codes with f32's exponents end in f32's range.
+@pytest.mark.parametrize("code", [n for n, code in CODES.items() if code.largest < 1e38])
 @pytest.mark.parametrize("scale, recipe", [s for s in SCALES if s[1] != "given"])
 def test_scales_reach_the_largest(code, scale, recipe):
-    """Rounded up, no element saturates; the next scale below would not do."""
+    """Rounded up, no element saturates, and the next scale below would not do. To nearest,
+    at most half a unit is missing."""
     code = CODES[code]
     amax = np.exp2(np.random.default_rng(1).uniform(-12, 12, 20000)).astype(np.float32)
     value = choose_scale(amax, code, scale, recipe).astype(np.float64)
@@ -381,9 +387,12 @@ def test_scales_reach_the_largest(code, scale, recipe):
     if recipe == "mx_floor":
         assert np.array_equal(value, np.exp2(np.floor(np.log2(amax))
                                              - np.floor(np.log2(code.largest))))
-    else:
-        assert np.all(value >= quotient)
-        assert np.all(value <= quotient * (2 if recipe == "pow2" else 1 + 2.0**-7) + 2.0**-24)
+        return
+    nearest = recipe == "current" and not code.uses_random
+    unit = 2 if recipe == "pow2" else {"f32": 1, "f16": 1 + 2.0**-10, "bf16": 1 + 2.0**-7}[scale]
+    half = (unit - 1) / 2 * quotient + 2.0**-24
+    assert np.all(value >= quotient - (half if nearest else 0))
+    assert np.all(value <= (quotient + half if nearest else quotient * unit + 2.0**-24))
 
 
 @pytest.mark.parametrize("code, bound", (
@@ -454,7 +463,7 @@ def test_residual_is_close(name):
 
 
 @pytest.mark.parametrize("name, bound", (("e4m3", 2.0**-4), ("pair", 2.0**-8),
-                                         ("signed", 2.0**-7), ("unsigned", 2.0**-8),
+                                         ("signed", 2.0**-7), ("unsigned", 2.0**-7.5),
                                          ("softsign", 2.0**-6), ("root", 2.0**-6)))
 def test_codes_are_close(name, bound):
     """The error as a share of the group's largest magnitude."""

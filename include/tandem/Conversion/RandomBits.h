@@ -18,7 +18,7 @@
 
 namespace mlir::tandem {
 
-/// What the random bits of `width` consecutive elements follow from.
+/// What the bits of consecutive elements follow from.
 struct RandomSource {
   Value seedLow, seedHigh, step, tensorKey;
   /// The first element's index in the unsharded tensor, an i64.
@@ -32,6 +32,13 @@ struct RandomSource {
 /// `start` is not a multiple of eight.
 Value buildRandomBits(SequenceBuilder &b, const RandomSource &source,
                       int64_t width);
+
+/// The 16 dithered bits (see `tandem.random_bits`) of elements at `offsets`
+/// from the first one, an i32 or a vector of them. `number` is the tensor's.
+/// What does not depend on the element is the same for all of a launch's
+/// elements of a tensor, which is left to LLVM to take out of loops.
+Value buildDitherBits(SequenceBuilder &b, const RandomSource &source,
+                      unsigned number, ArrayRef<int64_t> offsets);
 
 } // namespace mlir::tandem
 

@@ -15,6 +15,7 @@
 #define TANDEM_REFERENCE_INTERPRETERARITHMETIC_H
 
 #include "tandem/Reference/SoftFloat.h"
+#include "tandem/Support/FloatFormat.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -81,7 +82,7 @@ Components widenMixed(ComponentsRef stored);
 Components narrowMixed(ComponentsRef components, Format trailing);
 
 //===----------------------------------------------------------------------===//
-// Powers, random bits and stochastic rounding
+// Powers, and rounding by bits
 //===----------------------------------------------------------------------===//
 
 /// base^exponent by square and multiply, lowest bit first.
@@ -95,9 +96,23 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
 uint16_t drawRandomBits(uint64_t seed, uint32_t tensorKey, uint32_t step,
                         uint64_t element);
 
-/// Rounds |x| = (n + f) ulp up iff floor(f * 2^16) + random >= 2^16.
-SoftFloat roundStochastically(const SoftFloat &x, Format format,
-                              uint16_t random);
+/// The 16 dithered bits of an element of an unsharded tensor, which is number
+/// `number` of its graph or kernel.
+uint16_t drawDitherBits(uint64_t seed, uint32_t tensorKey, uint32_t number,
+                        uint32_t step, uint64_t element);
+
+/// The bits by which a number is rounded: dithered ones are complemented where
+/// it is negative.
+uint16_t orientBits(RoundingMode rounding, const SoftFloat &x, uint16_t bits);
+
+/// Whether a magnitude with the fraction f, in [0, 1), rounds up: f * 2^16,
+/// which dither rounds to an integer and stochastic rounding cuts, and the bits
+/// reach 2^16.
+bool roundsUp(const SoftFloat &fraction, RoundingMode rounding, uint16_t bits);
+
+/// x rounded to one of the two numbers around it. The bits are oriented.
+SoftFloat roundByBits(const SoftFloat &x, Format format, RoundingMode rounding,
+                      uint16_t bits);
 
 } // namespace mlir::tandem::reference
 

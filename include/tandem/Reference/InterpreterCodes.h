@@ -62,8 +62,10 @@ SoftFloat finish(scaled::CodeAttrInterface code, const SoftFloat &value);
 struct CodeContext {
   /// Of the group, in eighths, for a code with a range.
   unsigned exponent = 0;
-  /// Of the element, for a code that rounds stochastically.
+  /// Of the element, for a code that rounds by bits.
   uint16_t random = 0;
+  /// Whether the value is positive and must not become zero.
+  bool isFloored = false;
 };
 
 /// The codes, one per plane, of a scaled value. `isFinite` says whether what
@@ -73,8 +75,19 @@ Codes encode(scaled::CodeAttrInterface code, const SoftFloat &y, bool isFinite,
 SoftFloat decode(scaled::CodeAttrInterface code, llvm::ArrayRef<uint64_t> codes,
                  CodeContext context);
 
-/// The dynamic code, a byte.
+/// The magnitude of a value from which the scale of its group is made.
+SoftFloat measure(scaled::CodeAttrInterface code, const SoftFloat &value);
+
+/// One of the two integers around a level of at least 0.
+uint64_t roundLevel(const SoftFloat &level, uint16_t random);
+
+/// The dynamic code, a byte: of the nearest number, or by bits.
 uint64_t encodeDynamic(bool isSigned, const SoftFloat &y, bool isFinite);
+uint64_t encodeDynamicByBits(bool isSigned, const SoftFloat &y, bool isFinite,
+                             uint16_t random);
+SoftFloat measureDynamic(bool isSigned, const SoftFloat &value);
+/// The magnitude of the signed code's largest negative number.
+SoftFloat getLargestNegative();
 SoftFloat decodeDynamic(bool isSigned, uint64_t code);
 
 /// A small float as data; see docs/Numerics.md.

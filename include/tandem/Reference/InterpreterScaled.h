@@ -51,7 +51,8 @@ SoftFloat dequantize(scaled::CodeAttrInterface code,
 /// The value of hi and its residual, and the two of a value.
 SoftFloat decodeResidual(ResidualStorageAttr storage,
                          llvm::ArrayRef<uint64_t> planes);
-Codes encodeResidual(ResidualStorageAttr storage, const SoftFloat &value);
+Codes encodeResidual(ResidualStorageAttr storage, const SoftFloat &value,
+                     uint16_t random);
 
 } // namespace mlir::tandem::reference
 

@@ -46,10 +46,17 @@ uint64_t getGroup(StorageAttrInterface storage);
 /// The stored value as an f32.
 SoftFloat decodeReal(StorageAttrInterface storage,
                      llvm::ArrayRef<uint64_t> planes);
-/// An f32, stored, where `getGroup` is 1. `random` counts for stochastic
-/// rounding alone.
+/// How one element is stored.
+struct ElementRounding {
+  /// The bits that a storage which rounds by bits takes.
+  uint16_t random = 0;
+  /// Whether a positive value must not become zero.
+  bool hasFloor = false;
+};
+
+/// An f32, stored, where `getGroup` is 1.
 Codes encodeReal(StorageAttrInterface storage, const SoftFloat &value,
-                 uint16_t random);
+                 ElementRounding rounding);
 
 /// The whole value under the component policy: a component, or those of a
 /// compensated storage as it keeps them.
@@ -77,6 +84,17 @@ struct BoundTensor {
   uint64_t numElements = 0;
   /// The elements of a row, with which groups begin anew; all of a flat tensor.
   uint64_t columns = 0;
+  /// Its position among the tensors of the graph or kernel.
+  uint32_t number = 0;
+
+  /// Whether the f32 policy stores what is positive as more than zero: of a
+  /// second moment.
+  bool hasFloor() const {
+    return role.getMoment() == Moment::second &&
+           role.getDomain() == Domain::nonneg;
+  }
+  /// The bits that decide how an element is rounded in a launch.
+  uint16_t drawBits(const MachineState &state, uint64_t element) const;
 
   /// How many entries a plane has, and which of them is an element's.
   uint64_t getNumEntries(const Plane &plane) const;
@@ -123,9 +141,6 @@ llvm::Error checkScalar(RoleAttr role, const MachineState &state,
 
 /// The value of a scalar role that `checkScalar` accepted: f64 or i64.
 Number getScalar(RoleAttr role, const MachineState &state);
-
-/// The random bits that a launch draws for one of its elements.
-uint16_t drawRandomBits(const MachineState &state, uint64_t element);
 
 } // namespace mlir::tandem::reference
 

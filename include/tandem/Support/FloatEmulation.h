@@ -55,7 +55,7 @@ RoundedMagnitude roundByAnchor(SequenceBuilder &b, Value magnitude,
 /// The code (i32) of an f32's magnitude bits, rounded to a format; that of a
 /// number beyond the largest lies beyond, unless rounding is to nearest, where
 /// bits above the format's mean nothing. Ties go to the even code. `random` is
-/// an i32 in [0, 2^16) for stochastic rounding.
+/// an i32 in [0, 2^16) where the mode draws bits.
 Value roundMagnitude(SequenceBuilder &b, Value magnitude, FloatFormat format,
                      RoundingMode rounding, Value random);
 

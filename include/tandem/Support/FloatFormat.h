@@ -30,7 +30,17 @@ enum class Specials {
 };
 
 /// How a number becomes one of a format.
-enum class RoundingMode { nearest, stochastic, toward_zero };
+enum class RoundingMode { nearest, stochastic, toward_zero, dither };
+
+/// The name of a rounding mode in the IR, and the mode of a name.
+StringRef stringifyRoundingMode(RoundingMode rounding);
+std::optional<RoundingMode> symbolizeRoundingMode(StringRef name);
+
+/// Whether 16 bits for each element decide which way it is rounded.
+inline bool drawsBits(RoundingMode rounding) {
+  return rounding == RoundingMode::stochastic ||
+         rounding == RoundingMode::dither;
+}
 
 /// A binary floating-point format as data: sign, exponent and mantissa fields,
 /// bias, and which special values exist. Subnormals always exist.

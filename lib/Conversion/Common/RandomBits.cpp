@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements Philox4x32-10 in integer arithmetic.
+// This file implements Philox4x32-10 and dithered bits in integer arithmetic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -168,4 +168,67 @@ Value mlir::tandem::buildRandomBits(SequenceBuilder &b,
         b.builder, b.loc, halves, ArrayRef<int64_t>{0},
         ArrayRef<int64_t>{width}, ArrayRef<int64_t>{1});
   return halves;
+}
+
+//===----------------------------------------------------------------------===//
+// Dithered bits
+//===----------------------------------------------------------------------===//
+
+/// From element to element. Of 60,000 random odd numbers it keeps neighbours
+/// along a column of common row lengths apart best.
+static constexpr uint64_t elementFactor = 0x6107DA4D;
+/// 2^32 divided by the golden ratio.
+static constexpr uint64_t goldenStep = 0x9E3779B9;
+/// The multipliers 19, 23, 27 and 39 of a window's lattice, a byte each.
+static constexpr uint64_t multipliers = 0x271B1713;
+/// Second words of the counter. Stochastic rounding has an element's high half
+/// there, which is smaller.
+static constexpr uint64_t windowTag = 0x64697468, baseTag = 0x64697469;
+/// log2 of the steps of a window.
+static constexpr unsigned windowBits = 6;
+
+/// The first word of Philox for a tensor's number, a tag, its key and a window.
+static Value drawWord(SequenceBuilder &b, RandomSource source, unsigned number,
+                      uint64_t tag, Value window) {
+  source.step = window;
+  Value counter = b.integer(b.builder.getI64Type(), tag << 32 | number);
+  return Philox(b, source, /*counters=*/1).getWords(counter)[0];
+}
+
+/// What a step adds to every element of a tensor.
+static Value buildDitherWord(SequenceBuilder &b, const RandomSource &source,
+                             unsigned number) {
+  Value step = source.step;
+  auto constant = [&](uint64_t value) { return b.like(step, value); };
+  uint64_t places = (1 << windowBits) - 1;
+  Value window = b.shr(step, windowBits);
+  Value place = b.andi(step, constant(places));
+  Value drawn = drawWord(b, source, number, windowTag, window);
+  Value base = drawWord(b, source, number, baseTag, constant(0));
+  Value byte = b.shl(b.andi(b.shr(drawn, windowBits), constant(3)), 3);
+  Value multiplier =
+      arith::ShRUIOp::create(b.builder, b.loc, constant(multipliers), byte);
+  multiplier = b.andi(multiplier, constant(0xFF));
+  Value stratum = b.addi(b.muli(multiplier, place), drawn);
+  Value refined = b.addi(base, b.muli(window, constant(goldenStep)));
+  // The shift drops what is not modulo 64.
+  return b.ori(b.shl(stratum, 32 - windowBits), b.shr(refined, windowBits));
+}
+
+Value mlir::tandem::buildDitherBits(SequenceBuilder &b,
+                                    const RandomSource &source, unsigned number,
+                                    ArrayRef<int64_t> offsets) {
+  Value word = buildDitherWord(b, source, number);
+  Value element = b.resize(source.start, word.getType());
+  word = b.addi(b.muli(element, b.like(element, elementFactor)), word);
+  if (offsets.size() == 1)
+    return b.shr(word, 16);
+  auto type = VectorType::get({int64_t(offsets.size())}, word.getType());
+  SmallVector<int32_t> products = llvm::map_to_vector(
+      offsets, [](int64_t offset) { return int32_t(offset * elementFactor); });
+  Value steps = arith::ConstantOp::create(
+      b.builder, b.loc,
+      DenseElementsAttr::get(type, ArrayRef<int32_t>(products)));
+  Value first = vector::BroadcastOp::create(b.builder, b.loc, type, word);
+  return b.shr(b.addi(first, steps), 16);
 }

@@ -84,6 +84,14 @@ static Value roundUp(SequenceBuilder &b, Value value, Type type) {
   return b.bitcast(b.addi(bits, b.resize(isBelow, bits.getType())), type);
 }
 
+/// A scale of the recipe `current`. A code that rounds by bits is unbiased only
+/// if nothing saturates.
+static Value narrowScale(SequenceBuilder &b, Value value, ScaleOp op) {
+  if (tandem::drawsBits(op.getCode().getRounding()))
+    return roundUp(b, value, op.getType());
+  return b.convert(value, op.getType());
+}
+
 /// f32 bits of a power of two, as the scale's type.
 static Value narrowPowerOfTwo(SequenceBuilder &b, Value bits, Type type) {
   if (!isa<Float8E8M0FNUType>(type))
@@ -163,7 +171,7 @@ static Value buildScale(SequenceBuilder &b, ScaleOp op) {
       Value up = b.addi(bits, b.like(bits, f32MantissaMask));
       scale = narrowPowerOfTwo(b, b.andi(up, b.like(up, f32Infinity)), type);
     } else {
-      scale = roundUp(b, b.bitcast(bits, f32), type);
+      scale = narrowScale(b, b.bitcast(bits, f32), op);
     }
   }
   Value isZero = b.compare(arith::CmpIPredicate::eq, amax, b.like(amax, 0));
@@ -190,19 +198,16 @@ static Value buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
 // Values
 //===----------------------------------------------------------------------===//
 
-/// The bits of |x|, and whether it is finite.
-static std::pair<Value, Value> takeMagnitude(SequenceBuilder &b, Value x) {
-  Value bits = b.bits(x);
-  Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
-  Value isFinite = b.compare(arith::CmpIPredicate::ult, magnitude,
-                             b.like(bits, f32Infinity));
-  return {magnitude, isFinite};
+/// Whether a magnitude is finite.
+static Value isFiniteMagnitude(SequenceBuilder &b, Value magnitude) {
+  return b.compare(arith::CmpIPredicate::ult, magnitude,
+                   b.like(magnitude, f32Infinity));
 }
 
 static Value buildMagnitude(SequenceBuilder &b, MagnitudeOp op) {
-  auto [magnitude, isFinite] =
-      takeMagnitude(b, op.getCode().prepare(b, op.getX()));
-  return b.select(isFinite, magnitude, b.like(magnitude, 0));
+  Value magnitude = op.getCode().measure(b, op.getX());
+  return b.select(isFiniteMagnitude(b, magnitude), magnitude,
+                  b.like(magnitude, 0));
 }
 
 /// An exponent as i32; null stays null.
@@ -244,10 +249,14 @@ static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
   Value scale = widenScale(b, op.getScale());
   Value inverse = b.div(b.real(scale.getType(), 1.0), scale);
   Value value = op.getCode().prepare(b, op.getX());
-  Value isFinite = takeMagnitude(b, value).second;
+  CodeInputs inputs{isFiniteMagnitude(b, takeMagnitude(b, value)),
+                    widenExponent(b, op.getExponent()), op.getRandom(),
+                    Value()};
+  if (op.getFloor())
+    inputs.isPositive = b.compare(arith::CmpFPredicate::OGT, op.getX(),
+                                  b.zero(op.getX().getType()));
   Value y = b.mul(value, b.spread(inverse, value));
-  return op.getCode().encode(b, y, isFinite, widenExponent(b, op.getExponent()),
-                             op.getRandom());
+  return op.getCode().encode(b, y, inputs);
 }
 
 static Value buildDequantize(SequenceBuilder &b, DequantizeOp op) {

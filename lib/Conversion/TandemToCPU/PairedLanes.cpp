@@ -134,6 +134,14 @@ static int64_t lengthOf(Value value) {
   return cast<VectorType>(value.getType()).getNumElements();
 }
 
+SmallVector<int64_t> PairedLanes::getElements(int64_t width) const {
+  if (!isUsed)
+    return llvm::to_vector(llvm::seq<int64_t>(0, width));
+  return llvm::map_to_vector(llvm::seq<int64_t>(0, width), [=](int64_t lane) {
+    return 2 * lane % width + 2 * lane / width;
+  });
+}
+
 Value PairedLanes::extend(SequenceBuilder &b, Value narrow) const {
   if (!isUsed)
     return b.resize(narrow, b.builder.getI32Type());

@@ -32,6 +32,9 @@ public:
   bool isExtension(Operation *op) const;
   bool isTruncation(Operation *op) const;
 
+  /// The element of each of `width` lanes that are wider than 16 bits.
+  SmallVector<int64_t> getElements(int64_t width) const;
+
   /// 16-bit integers, in order, zero-extended to 32 bits.
   Value extend(SequenceBuilder &b, Value narrow) const;
   /// 32-bit integers as 16-bit ones, in order.

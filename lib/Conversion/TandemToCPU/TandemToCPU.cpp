@@ -48,8 +48,7 @@ public:
   void build();
 
 private:
-  /// A block of one stage: the elements from `index` on of those from `tile`
-  /// on.
+  /// A block of one stage: elements from `index` on, of the tile at `tile`.
   struct StageBlock {
     const Chunk &chunk;
     unsigned stage;
@@ -85,6 +84,7 @@ private:
   void buildBody(StageBlock &block, bool isShared = false);
   void buildOperation(StageBlock &block, Operation *op);
   void buildReduce(StageBlock &block, ReduceOp op);
+  Value buildDraw(const StageBlock &block, RandomBitsOp op);
   void buildStore(StageBlock &block, StorePlaneOp op);
   /// ORs the flags whose conditions held anywhere into the thread's.
   void storeFlag(LLVM::LLVMFuncOp entry, RaiseOp op, Value condition);
@@ -654,12 +654,15 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
   for (Value operand : op->getOperands())
     provide(block, operand);
   SequenceBuilder b(builder, loc);
-  IRMapping &mapping = block.mapping;
+  auto &mapping = block.mapping;
   auto define = [&](Value value) { mapping.map(op->getResult(0), value); };
+  auto planeOf = [&](auto access) {
+    return launch.getPlaneIndex(access.getTensor(), access.getPlane());
+  };
   if (auto load = dyn_cast<LoadPlaneOp>(op)) {
-    unsigned plane = launch.getPlaneIndex(load.getTensor(), load.getPlane());
-    define(LLVM::LoadOp::create(builder, loc, load.getType(),
-                                block.pointers[plane], planes[plane].bytes));
+    Value from = block.pointers[planeOf(load)];
+    define(LLVM::LoadOp::create(builder, loc, load.getType(), from,
+                                planes[planeOf(load)].bytes));
   } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
     buildStore(block, store);
   } else if (auto total = dyn_cast<LoadTotalOp>(op)) {
@@ -667,13 +670,9 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
   } else if (columns.contains(op)) {
     addToColumns(block, cast<PartialOp>(op));
   } else if (auto recall = dyn_cast<RecallOp>(op)) {
-    unsigned plane =
-        launch.getPlaneIndex(recall.getTensor(), recall.getPlane());
-    define(launch.recall(recall, block.pointers[plane]));
+    define(launch.recall(recall, block.pointers[planeOf(recall)]));
   } else if (auto remember = dyn_cast<RememberOp>(op)) {
-    unsigned plane =
-        launch.getPlaneIndex(remember.getTensor(), remember.getPlane());
-    launch.remember(remember, block.pointers[plane],
+    launch.remember(remember, block.pointers[planeOf(remember)],
                     mapping.lookup(remember.getValue()));
   } else if (sums.contains(op)) {
     addToSum(block, op);
@@ -682,9 +681,7 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
   } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
     buildReduce(block, reduce);
   } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {
-    RandomSource source =
-        block.chunk.getRandomSource(b, draw, block.index, mapping);
-    define(lanes.extend(b, buildRandomBits(b, source, width)));
+    define(buildDraw(block, draw));
   } else if (auto lookup = dyn_cast<LookupOp>(op)) {
     define(buildLookup(
         b, lookup, llvm::map_to_vector(lookup.getIndices(), [&](Value index) {
@@ -701,6 +698,16 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
     if (stages.isKept(result))
       LLVM::StoreOp::create(builder, loc, mapping.lookup(result),
                             getKeptSlot(block, result));
+}
+
+Value CPUKernelBuilder::buildDraw(const StageBlock &block, RandomBitsOp op) {
+  SequenceBuilder b(builder, loc);
+  RandomSource source =
+      block.chunk.getRandomSource(b, op, block.index, block.mapping);
+  if (op.getDither())
+    return buildDitherBits(b, source, getTensorNumber(op.getTensor()),
+                           lanes.getElements(width));
+  return lanes.extend(b, buildRandomBits(b, source, width));
 }
 
 void CPUKernelBuilder::buildStore(StageBlock &block, StorePlaneOp op) {

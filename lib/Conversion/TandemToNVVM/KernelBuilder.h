@@ -114,6 +114,8 @@ private:
   void buildStores(const Chunk &chunk, Value index, Value isWide);
   /// The result of a group, in all of its threads.
   Value buildReduce(const Chunk &chunk, Value index, ReduceOp op);
+  /// The bits that decide how the elements from `index` on are rounded.
+  Value buildDraw(const Chunk &chunk, Value index, RandomBitsOp op);
   /// The entries that groups share are written by their first threads.
   void buildSharedStores(const Chunk &chunk, Value index);
   unsigned planeOf(Operation *access);

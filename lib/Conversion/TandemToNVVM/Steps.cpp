@@ -103,15 +103,23 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
     } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
       mapping.map(op.getResult(0), buildReduce(chunk, index, reduce));
     } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {
-      RandomSource source = chunk.getRandomSource(b, draw, index, mapping);
-      Value bits = buildRandomBits(b, source, width);
-      mapping.map(draw.getResult(), b.resize(bits, builder.getI32Type()));
+      mapping.map(draw.getResult(), buildDraw(chunk, index, draw));
     } else {
       builder.clone(op, mapping);
     }
   }
   buildStores(chunk, index, isWide);
   buildSharedStores(chunk, index);
+}
+
+Value NVVMKernelBuilder::buildDraw(const Chunk &chunk, Value index,
+                                   RandomBitsOp op) {
+  SequenceBuilder b(builder, loc);
+  RandomSource source = chunk.getRandomSource(b, op, index, mapping);
+  if (op.getDither())
+    return buildDitherBits(b, source, getTensorNumber(op.getTensor()),
+                           llvm::to_vector(llvm::seq<int64_t>(0, width)));
+  return b.resize(buildRandomBits(b, source, width), builder.getI32Type());
 }
 
 SmallVector<Value> NVVMKernelBuilder::buildLoads(const Chunk &chunk,

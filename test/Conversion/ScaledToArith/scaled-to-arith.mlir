@@ -114,8 +114,22 @@ func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
   return %y : f32
 }
 
-// Between 2^-126 and 2^119; the upper half of the bits, one more unless the rest is 0.
+// Between 2^-126 and 2^119, to nearest.
 // CHECK-LABEL: func.func @current(
+// CHECK-SAME:      %[[AMAX:.+]]: i32)
+// CHECK:         arith.divf
+// CHECK:         %[[SCALE:.+]] = arith.truncf %{{.+}} : f32 to bf16
+// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[AMAX]], %{{.+}} : i32
+// CHECK:         %[[HALF:.+]] = arith.bitcast %[[SCALE]] : bf16 to i16
+// CHECK:         arith.select %[[ZERO]], %{{.+}}, %[[HALF]] : i16
+func.func @current(%a: i32) -> bf16 {
+  %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current : bf16
+  return %s : bf16
+}
+
+// For a code that rounds by bits up: the upper half of the bits, one more unless the
+// rest is 0.
+// CHECK-LABEL: func.func @current_up(
 // CHECK-SAME:      %[[AMAX:.+]]: i32)
 // CHECK:         %[[L:.+]] = arith.constant 4.480000e+02 : f32
 // CHECK:         %[[Q:.+]] = arith.divf %{{.+}}, %[[L]] : f32
@@ -129,8 +143,8 @@ func.func @read_pair(%h: f8E5M2, %l: f8E5M2, %s: f8E8M0FNU) -> f32 {
 // CHECK:         %[[HALF:.+]] = arith.trunci %[[HIGH]] : i32 to i16
 // CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %[[AMAX]], %{{.+}} : i32
 // CHECK:         arith.select %[[ZERO]], %{{.+}}, %[[HALF]] : i16
-func.func @current(%a: i32) -> bf16 {
-  %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current : bf16
+func.func @current_up(%a: i32) -> bf16 {
+  %s = scaled.scale #scaled.float<f8E4M3FN, dither>, %a by current : bf16
   return %s : bf16
 }
 
@@ -142,7 +156,7 @@ func.func @current(%a: i32) -> bf16 {
 // CHECK:         %[[ONE:.+]] = arith.extui %[[LOW]] : i1 to i16
 // CHECK:         arith.addi %[[CODE]], %[[ONE]] : i16
 func.func @current_half(%a: i32) -> f16 {
-  %s = scaled.scale #scaled.float<f8E4M3FN>, %a by current : f16
+  %s = scaled.scale #scaled.float<f8E4M3FN, stochastic>, %a by current : f16
   return %s : f16
 }
 
@@ -341,12 +355,12 @@ func.func @exponent(%s: f32, %least: i32) -> i8 {
 // Where |y| reaches the end of a decade, the next power of ten and the decade, its
 // low bits, are chosen: 10^6 and 0 (1232348160), 10^5 and 1, to 1 and 6. What the
 // power makes of |y| goes from [0.1, 1] to [1, 2] = [1065353216, 1073741823], where
-// with the decade added to its exponent it counts to the rank. Rank 1 of negative
-// numbers is NaN's code, 126.
+// with the decade added to its exponent it counts to the rank. Rank 126 of negative
+// numbers is NaN's code, 1: from its centre on rank 127 is nearer, else 125.
 // CHECK-LABEL: func.func @dynamic(
 // CHECK:         %[[FINITE:.+]] = arith.cmpi ult
 // CHECK:         %[[Y:.+]] = arith.mulf
-// CHECK:         %[[BITS:.+]] = arith.bitcast %[[Y]] : f32 to i32
+// CHECK:         %[[NEGATIVE:.+]] = arith.cmpi slt
 // CHECK:         %[[A:.+]] = math.absf %[[Y]] : f32
 // CHECK:         %[[P0:.+]] = arith.constant 1232348160 : i32
 // CHECK:         %[[T0:.+]] = arith.constant 1.900000e-06 : f32
@@ -374,20 +388,22 @@ func.func @exponent(%s: f32, %least: i32) -> i8 {
 // CHECK:         %[[DECADE:.+]] = arith.shli %[[CHOSEN]], %{{.+}} : i32
 // CHECK:         arith.addi %[[CLAMPED]], %[[DECADE]] : i32
 // CHECK:         %[[PART:.+]] = arith.fptosi
-// CHECK-DAG:     %[[TWO:.+]] = arith.constant 2 : i32
-// CHECK-DAG:     %[[Z_NEGATIVE:.+]] = arith.constant 1.625000e-06 : f32
-// CHECK:         %[[NEGATIVE:.+]] = arith.cmpi slt, %[[BITS]]
-// CHECK:         %[[FIRST:.+]] = arith.select %[[NEGATIVE]], %[[TWO]], %{{.+}} : i32
-// CHECK:         %[[Z:.+]] = arith.select %[[NEGATIVE]], %[[Z_NEGATIVE]], %{{.+}} : f32
+// CHECK:         %[[FIRST:.+]] = arith.constant 1 : i32
 // CHECK:         %[[RANK:.+]] = arith.maxsi %[[PART]], %[[FIRST]] : i32
 // CHECK:         %[[T6:.+]] = arith.constant 0.996484398 : f32
 // CHECK:         %[[AT_ONE:.+]] = arith.cmpf oge, %[[Y]], %[[T6]] : f32
 // CHECK:         %[[ONE:.+]] = arith.constant 128 : i32
 // CHECK:         %[[UP_TO_ONE:.+]] = arith.select %[[AT_ONE]], %[[ONE]], %[[RANK]] : i32
+// CHECK:         %[[LOST:.+]] = arith.cmpi eq, %[[UP_TO_ONE]], %{{.+}} : i32
+// CHECK:         %[[CENTRE:.+]] = arith.constant 0.978906273 : f32
+// CHECK:         %[[BEYOND:.+]] = arith.cmpf oge, %[[A]], %[[CENTRE]] : f32
+// CHECK:         %[[NEARER:.+]] = arith.select %[[BEYOND]], %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[IS_LOST:.+]] = arith.andi %[[NEGATIVE]], %[[LOST]] : i1
+// CHECK:         %[[NUMBER:.+]] = arith.select %[[IS_LOST]], %[[NEARER]], %[[UP_TO_ONE]] : i32
+// CHECK:         %[[Z:.+]] = arith.constant 2.750000e-07 : f32
 // CHECK:         %[[AT_ZERO:.+]] = arith.cmpf olt, %[[A]], %[[Z]] : f32
-// CHECK:         arith.select %[[AT_ZERO]], %{{.+}}, %[[UP_TO_ONE]] : i32
-// CHECK:         %[[NAN:.+]] = arith.constant 126 : i32
-// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %{{.+}}, %[[NAN]] : i32
+// CHECK:         arith.select %[[AT_ZERO]], %{{.+}}, %[[NUMBER]] : i32
+// CHECK:         %[[CODE:.+]] = arith.select %[[FINITE]], %{{.+}}, %[[FIRST]] : i32
 // CHECK:         arith.trunci %[[CODE]] : i32 to i8
 func.func @dynamic(%x: f32, %s: f32) -> i8 {
   %q = scaled.quantize #scaled.dynamic<signed>, %x by %s : f32, f32 -> i8
@@ -395,19 +411,21 @@ func.func @dynamic(%x: f32, %s: f32) -> i8 {
 }
 
 // Decades have twice as many parts, from [2, 4], of which the rank is one less. A
-// negative value is NaN, 1.
+// negative value is NaN, 254, so that rank 253 is the last one before 1.
 // CHECK-LABEL: func.func @dynamic_unsigned(
 // CHECK:         %[[Y:.+]] = arith.mulf
+// CHECK:         %[[NEGATIVE:.+]] = arith.cmpf olt, %[[Y]]
 // CHECK:         arith.constant 1.450000e-06 : f32
 // CHECK:         math.fma
 // CHECK:         arith.constant 1082130431 : i32
 // CHECK:         arith.constant 1073741824 : i32
 // CHECK:         %[[PART:.+]] = arith.fptosi
-// CHECK:         %[[NEGATIVE:.+]] = arith.cmpf olt, %[[Y]]
-// CHECK:         %[[NAN:.+]] = arith.constant 1 : i32
-// CHECK:         %[[RANK:.+]] = arith.subi %[[PART]], %[[NAN]] : i32
-// CHECK:         arith.maxsi %[[RANK]], %{{.+}} : i32
-// CHECK:         arith.constant 0.998242199 : f32
+// CHECK:         %[[RANK:.+]] = arith.subi %[[PART]], %{{.+}} : i32
+// CHECK:         %[[LAST:.+]] = arith.constant 253 : i32
+// CHECK:         %[[UP_TO_LAST:.+]] = arith.minsi %[[RANK]], %[[LAST]] : i32
+// CHECK:         arith.maxsi %[[UP_TO_LAST]], %{{.+}} : i32
+// CHECK:         arith.constant 0.994726538 : f32
+// CHECK:         %[[NAN:.+]] = arith.constant 254 : i32
 // CHECK:         %[[CODE:.+]] = arith.select %[[NEGATIVE]], %[[NAN]], %{{.+}} : i32
 // CHECK:         arith.select %{{.+}}, %[[CODE]], %[[NAN]] : i32
 func.func @dynamic_unsigned(%x: f32, %s: f32) -> i8 {
@@ -445,12 +463,15 @@ func.func @read_dynamic(%q: i8, %s: f32) -> f32 {
   return %y : f32
 }
 
-// Nothing is multiplied by the largest number, 1; y goes to the code where it is zero,
-// whose power is none, or not finite.
+// Nothing is multiplied by the largest number, 1, and what is negative by that of its
+// sign; y goes to the code where it is zero, whose power is none, or not finite.
 // CHECK-LABEL: func.func @expanded_dynamic(
 // CHECK:         %[[Y:.+]] = arith.mulf
 // CHECK-COUNT-14: math.fma
-// CHECK-NOT:     arith.mulf
+// CHECK:         %[[NEGATIVE:.+]] = arith.cmpi slt
+// CHECK:         %[[LARGEST:.+]] = arith.constant 0.992968738 : f32
+// CHECK:         %[[LESS:.+]] = arith.mulf %[[POWER:.+]], %[[LARGEST]] : f32
+// CHECK:         %[[STRETCHED:.+]] = arith.select %[[NEGATIVE]], %[[LESS]], %[[POWER]] : f32
 // CHECK:         %[[SIGNED:.+]] = math.copysign %{{.+}}, %[[Y]] : f32
 // CHECK:         %[[LIMIT:.+]] = arith.constant 2139095039 : i32
 // CHECK:         %[[ORDINARY:.+]] = arith.cmpi ult, %{{.+}}, %[[LIMIT]] : i32
@@ -461,13 +482,16 @@ func.func @expanded_dynamic(%x: f32, %s: f32, %j: i8) -> i8 {
   return %q : i8
 }
 
-// Nor is the largest number's logarithm, 0, subtracted from that of |code|.
+// Nor is the largest number's logarithm, 0, subtracted from that of |code|; that of
+// the largest negative one is.
 // CHECK-LABEL: func.func @read_expanded_dynamic(
 // CHECK:         %[[INVERSE:.+]] = arith.divf
 // CHECK:         math.absf
 // CHECK-COUNT-8:  math.fma
 // CHECK:         %[[LOG:.+]] = math.fma
-// CHECK:         arith.mulf %[[LOG]], %[[INVERSE]] : f32
+// CHECK:         %[[LESS:.+]] = arith.subf %[[LOG]], %{{.+}} : f32
+// CHECK:         %[[FRACTION:.+]] = arith.select %{{.+}}, %[[LESS]], %[[LOG]] : f32
+// CHECK:         arith.mulf %[[FRACTION]], %[[INVERSE]] : f32
 func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
   %y = scaled.dequantize #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e4>, %q by %s, %j : (i8), f32 -> f32
   return %y : f32

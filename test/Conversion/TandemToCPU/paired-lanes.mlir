@@ -57,6 +57,22 @@ tandem.kernel @random compute(<f32, f32>) width(8) tensors [#p] scalars [#tandem
   tandem.yield
 }
 
+// Dithered bits are made in the order of the lanes: even elements first, so that the
+// multiples of 1627904589 are those of 0, 2, 4, 6 and 1, 3, 5, 7.
+// CHECK-LABEL: llvm.func @tandem_dithered(
+// CHECK:         arith.constant dense<[0, -1039158118, -2078316236, 1177492942, 1627904589, 588746471, -450411647, -1489569765]> : vector<8xi32>
+tandem.kernel @dithered compute(<f32, f32>) width(8) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
+^bb0(%s: i64):
+  %0 = arith.trunci %s : i64 to i32
+  tandem.yield %0 : i32
+} body {
+^bb0(%p: !bf16, %s: i32):
+  %0 = tandem.random_bits dither %p seed(%s, %s) step(%s) : !bf16 -> vector<8xi32>
+  %1 = arith.trunci %0 : vector<8xi32> to vector<8xi16>
+  tandem.store_plane %1, %p[0] : vector<8xi16>, !bf16
+  tandem.yield
+}
+
 // A plane of 32 bits is in order, so all lanes are.
 // CHECK-LABEL: llvm.func @tandem_words(
 // CHECK-NOT:     vector.shuffle

@@ -95,6 +95,29 @@ tandem.kernel @narrow compute(<f32, f32>) width(2) tensors [#p] scalars [#tandem
   tandem.yield
 }
 
+// Dithered bits are of two Philox, which the tensor's elements share; what the elements
+// of a thread add to the first one's is a constant.
+// CHECK-LABEL: llvm.func @tandem_dithered(
+// CHECK:         %[[STEPS:.+]] = arith.constant dense<[0, 1627904589]> : vector<2xi32>
+// CHECK-COUNT-34: arith.mului_extended
+// CHECK-NOT:     arith.mului_extended
+// CHECK:         %[[ELEMENT:.+]] = arith.muli %{{.+}}, %c1627904589_i32 : i32
+// CHECK:         %[[WORD:.+]] = arith.addi %[[ELEMENT]], %{{.+}} : i32
+// CHECK:         %[[FIRST:.+]] = vector.broadcast %[[WORD]] : i32 to vector<2xi32>
+// CHECK:         %[[SUM:.+]] = arith.addi %[[FIRST]], %[[STEPS]] : vector<2xi32>
+// CHECK:         arith.shrui %[[SUM]], %{{.+}} : vector<2xi32>
+tandem.kernel @dithered compute(<f32, f32>) width(2) tensors [#tandem.role<grad "g">, #p] scalars [#tandem.role<seed "s">] prologue {
+^bb0(%s: i64):
+  %0 = arith.trunci %s : i64 to i32
+  tandem.yield %0 : i32
+} body {
+^bb0(%g: !bf16, %p: !bf16, %s: i32):
+  %1 = tandem.random_bits dither %p seed(%s, %s) step(%s) : !bf16 -> vector<2xi32>
+  %2 = arith.trunci %1 : vector<2xi32> to vector<2xi16>
+  tandem.store_plane %2, %p[0] : vector<2xi16>, !bf16
+  tandem.yield
+}
+
 // A kernel may load nothing.
 // CHECK-LABEL: llvm.func @tandem_fill(
 // CHECK-NOT:     llvm.load {{.+}} : !llvm.ptr<1>

@@ -116,7 +116,7 @@ func.func private @minifloat_specials() attributes {c = #scaled.minifloat<expone
 
 // -----
 
-// expected-error @+1 {{expected one of nearest, stochastic, toward_zero, got 'up'}}
+// expected-error @+1 {{expected one of nearest, stochastic, toward_zero, dither, got 'up'}}
 func.func private @minifloat_rounding() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 3, rounding = up>}
 
 // -----
@@ -352,3 +352,28 @@ func.func @decode_float_c2(%q: i8) {
   %0 = scaled.decode_float f16, %q : i8 -> f32
   return
 }
+
+// -----
+
+// expected-error @+1 {{a float code rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
+func.func private @rounding() attributes {c = #scaled.float<f8E4M3FN, toward_zero>}
+
+// -----
+
+// expected-error @+1 {{a pair rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
+func.func private @rounding() attributes {c = #scaled.pair<f8E4M3FN, toward_zero>}
+
+// -----
+
+// expected-error @+1 {{a softsign code rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
+func.func private @rounding() attributes {c = #scaled.softsign<toward_zero>}
+
+// -----
+
+// expected-error @+1 {{a root code rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
+func.func private @rounding() attributes {c = #scaled.root<toward_zero>}
+
+// -----
+
+// expected-error @+1 {{a dynamic code rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
+func.func private @rounding() attributes {c = #scaled.dynamic<signed, toward_zero>}

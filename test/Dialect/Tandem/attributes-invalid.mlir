@@ -75,8 +75,23 @@ func.func private @float_c1() attributes {s = #tandem.float<f64>}
 
 // -----
 
-// expected-error @+1 {{a stochastically rounded float must be bf16 or f16, got 'f32'}}
+// expected-error @+1 {{a float that is rounded by bits must be bf16 or f16, got 'f32'}}
 func.func private @float_c2() attributes {s = #tandem.float<f32, stochastic>}
+
+// -----
+
+// expected-error @+1 {{a float that is rounded by bits must be bf16 or f16, got 'f8E4M3FN'}}
+func.func private @float_c2_dither() attributes {s = #tandem.float<f8E4M3FN, dither>}
+
+// -----
+
+// expected-error @+1 {{a stored float rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
+func.func private @float_c3() attributes {s = #tandem.float<bf16, toward_zero>}
+
+// -----
+
+// expected-error @+1 {{a residual rounds to nearest, stochastically or by dither; toward_zero is for #scaled.minifloat}}
+func.func private @residual_c3() attributes {s = #tandem.residual<bf16, i8, toward_zero>}
 
 // -----
 

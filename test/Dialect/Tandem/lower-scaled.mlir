@@ -4,6 +4,7 @@
 !codes = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.softsign, group = 32, scale = f16>>
 !mx = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64, scale = f8E8M0FNU, recipe = pow2>>
 !stochastic = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, group = 32, scale = f32>>
+!dither = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root<dither>, group = 32, scale = f32>>
 !coded = !tandem.stored<tensor<?xf32>, #tandem.coded<#scaled.root>>
 !delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.softsign, group = tensor, scale = f32, recipe = pow2, history = 8, margin = 1>>
 !given = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 32, scale = f32, recipe = given>>
@@ -151,6 +152,20 @@ tandem.kernel @stochastic compute(<f32, f32>) tensors [#p] scalars [] prologue {
 ^bb0(%p: !stochastic):
   %0 = tandem.load %p : !stochastic -> f32
   tandem.store %0, %p : f32, !stochastic
+  tandem.yield
+}
+
+// A second moment has a floor, and dithered bits are those of its number among the tensors.
+// CHECK-LABEL: tandem.kernel @moment
+// CHECK:         %[[R:.+]] = tandem.random_bits dither %[[V:[^ ]+]] seed
+// CHECK:         %[[Q:.+]] = scaled.quantize #scaled.root<dither>, %{{.+}} by %{{.+}} random %[[R]] floor : f32, f32, i32 -> i8
+// CHECK:         tandem.store_plane %[[Q]], %[[V]][0] : i8
+tandem.kernel @moment compute(<f32, f32>) tensors [#tandem.role<state "v", moment = second, domain = nonneg>] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%v: !dither):
+  %0 = tandem.load %v : !dither -> f32
+  tandem.store %0, %v : f32, !dither
   tandem.yield
 }
 

@@ -79,6 +79,8 @@ tandem.kernel @planes compute(<f32, f32>) width(8) tensors [#tandem.role<param "
   %1 = tandem.load_plane %p[0] : !bf16 -> i16
   // CHECK-NEXT: tandem.random_bits %[[P]] seed(%[[SEED]], %[[SEED]]) step(%[[SEED]]) : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i32
   %2 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
+  // CHECK-NEXT: tandem.random_bits dither %[[P]] seed(%[[SEED]], %[[SEED]]) step(%[[SEED]]) : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i32
+  %dithered = tandem.random_bits dither %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
   // CHECK-NEXT: %[[BITS:.+]] = tandem.random_bits %[[P]] {{.+}} -> vector<8xi32>
   %3 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> vector<8xi32>
   // CHECK-NEXT: %[[IS_LARGE:.+]] = arith.cmpi sgt, %[[CODE]], %[[CODE]] : i16

@@ -163,7 +163,7 @@ def role_values(role, storage, kind, rng, size):
 
 def stored(storage, role, x, rng):
     """Planes of x, stored by a step that others have come before."""
-    # Rounding to nearest needs no random bits, so any Draw will do.
+    # By whatever bits it was rounded, the state is one that a step may leave.
     with np.errstate(all="ignore"):
         return storage.renew(_past(storage, role, x, rng), role, x, Draw())
 

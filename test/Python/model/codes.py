@@ -12,8 +12,10 @@
 A code answers: `planes` (suffix -> format, or "i8" and "i16" for what is no named
 float), `largest`, `prepare` and `finish` (what is scaled in place of the value,
 and back), `encode` and `decode` of scaled values. A code with a `range` has an
-exponent for each group, in eighths, and one with `uses_random` 16 random bits
-for each element; `encode` and `decode` of others ignore them.
+exponent for each group, in eighths, and one with `uses_random` 16 bits for each
+element, those that its `rounding` names; `encode` and `decode` of others ignore them.
+Bits of dither are given as they are drawn: a code complements those of negative
+numbers. `measure` is the magnitude that a scale is made of.
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,8 @@ from functools import cached_property
 import numpy as np
 
 from .arithmetic import Arithmetic
-from .formats import Format, decode, encode, encode_magnitude, lookup
+from .formats import (Format, decode, directed, encode, encode_magnitude,
+                      encode_by_bits, lookup, round_magnitude)
 
 _F32 = np.float32
 
@@ -81,10 +84,13 @@ def _largest(format):
     return float(decode(format, np.array([fmt.largest], dtype=fmt.dtype))[0])
 
 
-def _encode_saturating(format, y, finite):
-    """Nearest codes; what came from a finite value stops at the largest one."""
+def _encode_saturating(format, y, finite, rounding="nearest", random=None):
+    """Codes of which what came from a finite value stops at the largest one."""
     limit = _F32(_largest(format))
-    return encode(format, np.where(finite, np.clip(y, -limit, limit), y).astype(_F32))
+    y = np.where(finite, np.clip(y, -limit, limit), y).astype(_F32)
+    if rounding == "nearest":
+        return encode(format, y)
+    return encode_by_bits(format, y, rounding, random)
 
 
 class Code:
@@ -95,7 +101,15 @@ class Code:
     # A magnitude that is written with fewer digits than larger ones.
     small = 2.0**-7
     range = None
-    uses_random = False
+    rounding = "nearest"
+    # The code of 0; the smallest positive number has the next one.
+    zero = 0
+    # Where there is one, no positive number is written that is smaller.
+    least = None
+
+    @property
+    def uses_random(self):
+        return self.rounding in ("stochastic", "dither")
 
     def prepare(self, x):
         return x
@@ -103,12 +117,20 @@ class Code:
     def finish(self, x):
         return x
 
+    @property
+    def largest_negative(self):
+        return self.largest
+
+    def measure(self, x):
+        return np.abs(x)
+
 
 @dataclass(frozen=True)
 class FloatCode(Code):
     """A small float."""
 
     format: str
+    rounding: str = "nearest"
 
     @property
     def planes(self):
@@ -119,7 +141,7 @@ class FloatCode(Code):
         return _largest(self.format)
 
     def encode(self, y, finite, exponent=None, random=None):
-        return [_encode_saturating(self.format, y, finite)]
+        return [_encode_saturating(self.format, y, finite, self.rounding, random)]
 
     def decode(self, codes, exponent=None):
         return decode(self.format, codes[0])
@@ -127,13 +149,20 @@ class FloatCode(Code):
 
 @dataclass(frozen=True)
 class PairCode(Code):
-    """A small float and another for what it leaves."""
+    """A small float, the nearest, and another for what it leaves."""
 
     format: str
+    rounding: str = "nearest"
 
     @property
     def planes(self):
         return {"": self.format, ".lo": self.format}
+
+    @property
+    def least(self):
+        """Less would be one number and its negative."""
+        fmt = lookup(self.format)
+        return decode(self.format, np.array([1], fmt.dtype))[0]
 
     @property
     def largest(self):
@@ -143,7 +172,7 @@ class PairCode(Code):
         high = _encode_saturating(self.format, y, finite)
         value = decode(self.format, high)
         rest = np.where(np.isfinite(value), y - value, _F32(0)).astype(_F32)
-        return [high, _encode_saturating(self.format, rest, finite)]
+        return [high, _encode_saturating(self.format, rest, finite, self.rounding, random)]
 
     def decode(self, codes, exponent=None):
         return decode(self.format, codes[0]) + decode(self.format, codes[1])
@@ -160,6 +189,19 @@ class ExpandedCode(Code):
     def planes(self):
         return self.base.planes
 
+    @property
+    def rounding(self):
+        return self.base.rounding
+
+    @property
+    def zero(self):
+        return self.base.zero
+
+    def _largest_of_sign(self, y):
+        """The largest magnitude of the numbers of each sign."""
+        return np.where(np.signbit(y), _F32(self.base.largest_negative),
+                        _F32(self.base.largest))
+
     def choose_exponent(self, scale, least):
         """The exponent of each group; `least` is 0 where it has no number."""
         ratio = scale / least
@@ -171,12 +213,12 @@ class ExpandedCode(Code):
     def encode(self, y, finite, exponent=None, random=None):
         k = exponent.astype(_F32) / _F32(8)
         power = f32_exp2(k * f32_log2(np.fmin(np.abs(y), _F32(1))))
-        payload = np.copysign(_F32(self.base.largest) * power, y)
-        return self.base.encode(np.where(finite & (y != 0), payload, y), finite)
+        payload = np.copysign(self._largest_of_sign(y) * power, y)
+        return self.base.encode(np.where(finite & (y != 0), payload, y), finite, None, random)
 
     def decode(self, codes, exponent=None):
         q = self.base.decode(codes)
-        fraction = f32_log2(np.abs(q)) - f32_log2(_F32(self.base.largest))
+        fraction = f32_log2(np.abs(q)) - f32_log2(self._largest_of_sign(q))
         power = f32_exp2(fraction * (_F32(8) / exponent.astype(_F32)))
         return np.where(np.isfinite(q) & (q != 0), np.copysign(power, q), q)
 
@@ -185,10 +227,14 @@ class ExpandedCode(Code):
 class SoftsignCode(Code):
     """127 * 2z / (1 + |z|) as an integer; -128 is NaN."""
 
+    rounding: str = "nearest"
+
     def encode(self, y, finite, exponent=None, random=None):
         z = np.clip(y, _F32(-1), _F32(1))
         companded = (_F32(2) * z) / (_F32(1) + np.abs(z))
-        whole = np.rint(_F32(127) * companded)
+        level = np.abs(_F32(127) * companded)
+        whole = round_magnitude(level, self.rounding, directed(self.rounding, random, y))
+        whole = np.where(np.signbit(y), -whole, whole)
         return [np.where(finite, whole, -128).astype(np.int8).view(np.uint8)]
 
     def decode(self, codes, exponent=None):
@@ -201,6 +247,8 @@ class SoftsignCode(Code):
 class RootCode(Code):
     """254 * z as an integer, z being the scaled root; 255 is NaN."""
 
+    rounding: str = "nearest"
+
     def prepare(self, x):
         return np.sqrt(x)
 
@@ -208,7 +256,8 @@ class RootCode(Code):
         return x * x
 
     def encode(self, y, finite, exponent=None, random=None):
-        whole = np.rint(_F32(254) * np.clip(y, _F32(0), _F32(1)))
+        level = _F32(254) * np.clip(y, _F32(0), _F32(1))
+        whole = round_magnitude(level, self.rounding, random)
         return [np.where(finite, whole, 255).astype(np.uint8)]
 
     def decode(self, codes, exponent=None):
@@ -238,10 +287,12 @@ _POWERS_OF_TEN = (10.0 ** np.arange(6, -1, -1)).astype(_F32)
 class DynamicCode(Code):
     """Decades of evenly spaced values, each with twice as many as the one below.
 
-    Ranks count from zero's code: decade i has `count(i)` of them.
+    Ranks count from zero's code: decade i has `count(i)` of them. Of the ranks next
+    to the largest magnitude NaN has one, where numbers are most precise.
     """
 
     signed: bool
+    rounding: str = "nearest"
 
     small = 1e-5
 
@@ -262,8 +313,19 @@ class DynamicCode(Code):
 
     @property
     def nan(self):
-        """The code next to zero's, taken from the smallest value."""
-        return 126 if self.signed else 1
+        """The code next to the outermost: of rank 126 below zero, or 254 above."""
+        return 1 if self.signed else 254
+
+    @property
+    def largest_negative(self):
+        return nearest_f32(self.exact(6, 63)) if self.signed else self.largest
+
+    def measure(self, x):
+        """Below zero the largest magnitude is not 1: a scale makes it that one."""
+        if not self.signed:
+            return np.abs(x)
+        stretched = np.abs(x) * (_F32(1) / self.largest_negative)
+        return np.where(np.signbit(x) & np.isfinite(stretched), stretched, np.abs(x))
 
     @cached_property
     def _ends(self):
@@ -274,13 +336,12 @@ class DynamicCode(Code):
     @property
     def top(self):
         """Half way between the largest value but one and one."""
-        return nearest_f32((1 + self.exact(6, self.count(6) - 1)) / 2)
+        return nearest_f32((1 + self.exact(6, self.count(6) - (1 if self.signed else 2))) / 2)
 
-    def least(self, negative):
+    @property
+    def least(self):
         """What is smaller in magnitude is zero."""
-        if not self.signed:
-            return nearest_f32(self.exact(0, 1) / 2)
-        return nearest_f32((self.exact(1, 0) if negative else self.exact(0, 0)) / 2)
+        return nearest_f32(self.exact(0, 0) / 2)
 
     def _rank(self, a):
         """The nearest rank below 1's, as though every code had its value."""
@@ -291,14 +352,59 @@ class DynamicCode(Code):
         rank = np.floor(place * self.count(decade).astype(_F32)).astype(np.int64)
         return rank if self.signed else rank - 1
 
+    def _nearest(self, a, negative):
+        """The rank of a number; NaN's is none, and there is no -1."""
+        rank = self._rank(a)
+        if self.signed:
+            outer = np.where(a >= nearest_f32(self.exact(6, 62)), 127, 125)
+            above = np.where(a >= self.top, 128, rank)
+            rank = np.where(negative, np.where(rank >= 126, outer, rank), above)
+        else:
+            rank = np.where(a >= self.top, 255, np.minimum(rank, 253))
+        return np.where(a < self.least, 0, rank)
+
+    def _ends_of(self, decade, negative):
+        """The last rank of a decade that is a number's; how many of its steps the gap
+        to the next number has, inverted; and the largest level there is."""
+        last = 2 * self.count(decade).astype(_F32) - _F32(1 if self.signed else 2)
+        third = nearest_f32(Fraction(1, 3))
+        if not self.signed:
+            return (np.where(decade == 6, _F32(253), last),
+                    np.where(decade == 6, nearest_f32(Fraction(2, 3)), third), _F32(254))
+        outer = np.where(negative, _F32(0.5), _F32(2))
+        return (np.where(negative & (decade == 6), _F32(125), last),
+                np.where(decade == 6, outer, third), np.where(negative, _F32(126), _F32(128)))
+
+    def _level(self, a, negative):
+        """The rank with its fraction, as though NaN's code had none and those further
+        out were one nearer."""
+        firsts = [nearest_f32(self.exact(i, 0)) for i in range(7)]
+        decade = np.maximum(np.sum(a[:, None] >= firsts, axis=1) - 1, 0)
+        place = a * _POWERS_OF_TEN[decade]
+        unit = _fma(place, nearest_f32(Fraction(10, 9)), nearest_f32(Fraction(8, 9)))
+        level = _fma(unit, self.count(decade).astype(_F32),
+                     _F32(-0.5 if self.signed else -1.5))
+        last, factor, end = self._ends_of(decade, negative)
+        beyond = np.minimum(_fma(level - last, factor, last), end)
+        level = np.where(level > last, beyond, level)
+        below = a * nearest_f32(1 / self.exact(0, 0))
+        return np.where(a < firsts[0], below, level).astype(_F32)
+
+    def _drawn(self, a, negative, random):
+        """The rank below or above, by bits."""
+        rank = round_magnitude(self._level(a, negative), self.rounding, random)
+        if self.signed:
+            return np.where(negative & (rank == 126), 127, rank)
+        return np.where(rank == 254, 255, rank)
+
     def encode(self, y, finite, exponent=None, random=None):
-        a, negative, rank = np.abs(y), y < 0, self._rank(np.abs(y))
-        # Rank 1 is the NaN's where there is one, and there is no -1.
-        rank = np.where(negative | (not self.signed), np.maximum(rank, 2), rank)
-        rank = np.where(y >= self.top, 128 if self.signed else 255, rank)
-        below = a < np.where(negative, self.least(True), self.least(False))
-        code = self.zero + np.where(below, 0, np.where(negative, -rank, rank))
-        lost = ~finite | (negative & (not self.signed))
+        a, negative = np.abs(y), np.signbit(y)
+        if self.uses_random:
+            rank = self._drawn(a, negative, directed(self.rounding, random, y))
+        else:
+            rank = self._nearest(a, negative)
+        code = self.zero + np.where(negative, -rank, rank)
+        lost = ~finite | ((y < 0) & (not self.signed))
         return [np.where(lost, self.nan, code).astype(np.uint8)]
 
     def decode(self, codes, exponent=None):
@@ -342,8 +448,8 @@ class MinifloatCode(Code):
         return {"": "i8" if self.format.bits <= 8 else "i16"}
 
     @property
-    def uses_random(self):
-        return self.rounding == "stochastic"
+    def least(self):
+        return _F32(2.0**self.exponents[0]) if self.exponents else None
 
     @property
     def largest(self):
@@ -373,6 +479,7 @@ class MinifloatCode(Code):
     def encode(self, y, finite, exponent=None, random=None):
         fmt = self.format
         a = self._magnitude(np.where(finite, y, _F32(0)))
+        random = directed(self.rounding, random, y)
         code = np.where(finite, encode_magnitude(fmt, a, self.rounding, random),
                         self._special(y))
         keeps = {"ieee": finite | np.isinf(y), "none": finite | np.isinf(y),

@@ -7,7 +7,7 @@
 # integer operations on the bits of float32 or float64 carriers.
 #
 #===----------------------------------------------------------------------===#
-"""Narrow formats as data: encode (one rounding), decode, stochastic encode."""
+"""Narrow formats as data: encode (one rounding), decode, encode by 16 given bits."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -207,18 +207,28 @@ def encode(name, x):
     return encode_general(name, x)
 
 
-def _rounds_up(cut, random):
-    """Whether the fraction that truncation drops and 16 random bits carry."""
-    wide = cut.rest >> np.maximum(cut.shift - 16, 0)
-    fraction = wide << np.maximum(16 - cut.shift, 0)
+def directed(rounding, random, x):
+    """The bits to round the magnitudes of float32 values with. Those of dither are
+    complemented where the sign is set, so that both signs go the same way."""
+    if rounding != "dither":
+        return random
+    return np.where(np.signbit(x), np.uint16(0xFFFF) - random, random)
+
+
+def _rounds_up(cut, rounding, random):
+    """Whether the fraction that truncation drops and 16 bits carry. Dither rounds the
+    fraction to 16 bits, stochastic rounding cuts it."""
+    half = np.int64(rounding == "dither") << cut.shift
+    fraction = ((cut.rest << 17) + half) >> (cut.shift + 1)
     return fraction + random.astype(np.int64) >= 1 << 16
 
 
 def encode_magnitude(fmt, a, rounding, random=None):
-    """The codes of float32 magnitudes up to the largest number of a format."""
-    cut = _cut(fmt, _as_carrier(a), max_shift=40)
-    if rounding == "stochastic":
-        up = _rounds_up(cut, random)
+    """The codes of float32 magnitudes up to the largest number of a format. Bits to
+    round with are `directed` already."""
+    cut = _cut(fmt, _as_carrier(a), max_shift=60)
+    if rounding in ("stochastic", "dither"):
+        up = _rounds_up(cut, rounding, random)
     else:
         half = np.int64(1) << (cut.shift - 1)
         odd = ((cut.base + cut.kept) & 1) == 1
@@ -227,18 +237,37 @@ def encode_magnitude(fmt, a, rounding, random=None):
     return (cut.base + cut.kept + up).astype(fmt.dtype)
 
 
-def encode_stochastic(name, x, random):
-    """Round float32 values up iff floor(f * 2^16) + random >= 2^16.
+def encode_by_bits(name, x, rounding, random):
+    """Round float32 values to one of the two numbers around them, by 16 bits each.
 
-    `random` holds one 16-bit value per element; f is the fraction of an ulp
-    that truncation would drop.
+    "stochastic": away from zero iff floor(f * 2^16) + random >= 2^16, f being the
+    fraction of an ulp that truncation would drop. "dither": iff floor(f * 2^16 + 1/2)
+    and the bits, complemented where the sign is set, do.
     """
     fmt, x = lookup(name), _as_carrier(x)
     if x.dtype != np.float32 or name == "f32":
-        raise TypeError(f"cannot round {x.dtype} to {name} stochastically: "
+        raise TypeError(f"cannot round {x.dtype} to {name} by bits: "
                         "pass float32 values and a narrower format")
-    cut = _cut(fmt, x, max_shift=40)
-    return _finish(fmt, cut, _rounds_up(cut, random))
+    cut = _cut(fmt, x, max_shift=60)
+    return _finish(fmt, cut, _rounds_up(cut, rounding, directed(rounding, random, x)))
+
+
+def round_magnitude(a, rounding, random=None):
+    """Float32 magnitudes as whole numbers, by `directed` bits or to the nearest, ties
+    to even; what is not finite counts as 0."""
+    a = np.nan_to_num(a, posinf=0)
+    if rounding == "nearest":
+        return np.rint(a).astype(np.int64)
+    # An fma: the sum is exact in float64.
+    units = (a.astype(np.float64) * 65536 + 0.5).astype(np.float32)
+    return (np.floor(units).astype(np.int64) + random) >> 16
+
+
+def raise_zeros(codes, positive, zero=0):
+    """The codes of each plane, the smallest positive number's where a value that is
+    positive has become zero in all of them."""
+    lost = np.logical_and.reduce([positive, *[c == zero for c in codes]])
+    return [*codes[:-1], np.where(lost, codes[-1].dtype.type(zero + 1), codes[-1])]
 
 
 #===----------------------------------------------------------------------===#

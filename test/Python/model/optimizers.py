@@ -60,10 +60,17 @@ MOMENT = {
 }
 
 
+def role_draw(role, roles, draw):
+    """The Draw of a role's store under the f32 policy. The arguments of every graph are
+    the parameter, the gradient and the states in order."""
+    order = ["param", "grad"] + [r for r in roles if r not in ("param", "grad")]
+    return replace(draw, number=order.index(role), floor=MOMENT.get(role) == "second")
+
+
 def _table(low, prefix=""):
     """The named strategies with `low` as their 16-bit format."""
     plain, f32, pair = Plain(low), Plain("f32"), Expansion(low)
-    random = Plain(low, stochastic=True)
+    random = Plain(low, "stochastic")
     return {
         low: Strategy(plain, plain, plain, plain, low),
         f"{low}-kahan": Strategy(plain, Kahan(low), plain, plain, low),
@@ -305,13 +312,13 @@ class Kernel:
         """The new planes of every role but the gradient."""
         planes = {}
         for role, state in self.states.items():
-            storage = self.storage(role)
+            storage, own = self.storage(role), role_draw(role, self.states, draw)
             if role == "grad":
                 continue
             if self.strategy.component:
-                planes |= storage.close_component(role, state, draw)
+                planes |= storage.close_component(role, state, replace(own, floor=False))
             else:
-                planes |= storage.renew(self.planes, role, state.value, draw)
+                planes |= storage.renew(self.planes, role, state.value, own)
         return planes
 
 

@@ -17,9 +17,9 @@ from math import floor, log2
 import numpy as np
 
 from .codes import Code
-from .formats import FORMATS, decode, encode, lookup, round_to
-from .philox import half_words
-from .storage import Storage, format_range
+from .formats import (FORMATS, decode, directed, encode, lookup, round_magnitude,
+                      round_to)
+from .storage import smallest, Storage, format_range
 
 _F32 = np.float32
 # The group of a scale that all elements of a tensor share.
@@ -68,33 +68,37 @@ def scale_range(type, largest):
 
 
 @lru_cache(maxsize=None)
-def _scales(type, recipe, largest):
-    """All scales there may be, ascending, in float64; none for all of f32."""
+def _powers(type, largest):
+    """All powers of two that a scale may be, ascending."""
     low, high = scale_range(type, largest)
-    if recipe == "current" and type == "f32":
-        return None
-    if recipe == "current":
-        fmt = lookup(type)
-        every = decode(type, np.arange(1, fmt.largest + 1, dtype=fmt.dtype))
-    else:
-        every = np.ldexp(1.0, np.arange(-127, 128))
-    every = every.astype(np.float64)
+    every = np.ldexp(1.0, np.arange(-127, 128))
     return every[(every >= low) & (every <= high)]
+
+
+def _narrow_scale(wanted, type, code):
+    """The nearest scale, ties to even, and for codes that round by bits the next one up;
+    from outside the range its end."""
+    low, high = scale_range(type, code.largest)
+    wanted = np.clip(wanted, low, min(high, format_range(type)[0]))
+    bits = encode(type, wanted)
+    if code.uses_random:
+        bits = bits + (decode(type, bits) < wanted).astype(bits.dtype)
+    return decode(type, bits)
 
 
 def choose_scale(amax, code, type, recipe, margin=0):
     """The scale of each group from its largest finite magnitude."""
-    largest, scales = code.largest, _scales(type, recipe, code.largest)
+    largest, powers = code.largest, _powers(type, code.largest)
     if recipe == "mx_floor":
         # frexp counts from [1/2, 1), so that exponents are one too large.
         exponent = np.frexp(amax)[1] - 1 - floor(log2(largest)) + margin
         wanted = np.ldexp(1.0, np.maximum(exponent, -1000))
     else:
         wanted = (amax / _F32(largest)).astype(np.float64) * 2.0**margin
-    if scales is None:
-        chosen = np.clip(wanted, *scale_range(type, largest))
+    if recipe == "current":
+        chosen = _narrow_scale(wanted, type, code)
     else:
-        chosen = scales[np.minimum(np.searchsorted(scales, wanted), len(scales) - 1)]
+        chosen = powers[np.minimum(np.searchsorted(powers, wanted), len(powers) - 1)]
     return np.where(amax == 0, 1.0, chosen).astype(_F32)
 
 
@@ -127,11 +131,14 @@ def _count_largest(code, planes, name, exponents=None):
         return int(np.count_nonzero(np.abs(value) >= code.largest))
 
 
-def _random_bits(code, size, draw):
-    """16 bits for each element, where the code takes them."""
-    if not code.uses_random:
-        return None
-    return half_words(size, draw.first, draw.seed, draw.key, draw.step)
+def _encode(code, prepared, y, exponent, draw):
+    """Codes of y, which is what was prepared over the scale; y may be 0 where that is
+    positive, and prepared values are positive where the values are."""
+    if code.least is not None:
+        y = draw.lifted(y, prepared, code.least)
+    bits = draw.bits(code.rounding, len(y))
+    codes = code.encode(y, np.isfinite(prepared), exponent, bits)
+    return draw.raised(codes, prepared, code.zero)
 
 
 @dataclass(frozen=True)
@@ -257,7 +264,7 @@ class Scaled(Storage):
         _check_first(name, draw.first, self.group)
         with np.errstate(all="ignore"):
             prepared = self.code.prepare(x)
-            amax = self._magnitudes(prepared).max(1)
+            amax = self._magnitudes(self.code.measure(prepared)).max(1)
             scale = self._choose_scale(planes, name, amax)
             inverse = self._spread(_F32(1) / scale, len(x))
             shared = {name + ".scale": planes[name + ".scale"] if self.recipe == "given"
@@ -265,9 +272,8 @@ class Scaled(Storage):
             if self.code.range:
                 shared[name + ".exponent"] = self.code.choose_exponent(
                     scale, self._least_magnitudes(x))
-            codes = self.code.encode(prepared * inverse, np.isfinite(prepared),
-                                     self._exponents(shared, name, len(x)),
-                                     _random_bits(self.code, len(x), draw))
+            codes = _encode(self.code, prepared, prepared * inverse,
+                            self._exponents(shared, name, len(x)), draw)
             if self.history:
                 shared |= self._remember(planes, name, amax)
             if self.transposed:
@@ -305,8 +311,7 @@ class Coded(Storage):
     def encode(self, name, x, draw):
         with np.errstate(all="ignore"):
             prepared = self.code.prepare(x)
-            codes = self.code.encode(prepared, np.isfinite(prepared), None,
-                                     _random_bits(self.code, len(x), draw))
+            codes = _encode(self.code, prepared, prepared, None, draw)
         return {name + s: c for s, c in zip(self.code.planes, codes)}
 
     def saturated(self, planes, name):
@@ -323,6 +328,7 @@ class Residual(Storage):
 
     format: str
     residual: str
+    rounding: str = "nearest"
 
     @property
     def _levels(self):
@@ -349,14 +355,17 @@ class Residual(Storage):
             return high + fraction * self._half_ulp(high)
 
     def encode(self, name, x, draw):
+        x = draw.lifted(x, x, smallest(self.format))
         high = round_to(self.format, x)
         with np.errstate(all="ignore"):
-            fraction = (x - high) / self._half_ulp(high)
-            whole = np.rint(fraction * self._levels)
+            level = (x - high) / self._half_ulp(high) * self._levels
+        bits = directed(self.rounding, draw.bits(self.rounding, len(x)), level)
+        whole = round_magnitude(np.abs(level), self.rounding, bits)
+        whole = np.where(np.signbit(level), -whole, whole)
         whole = np.where(np.isfinite(high), whole, 0)
         dtype = _dtype(self.residual)
         return {name: encode(self.format, x), name + ".residual":
-                whole.astype(np.int32).astype(dtype)}
+                whole.astype(dtype)}
 
     def components(self, planes, name):
         return [self.decode(planes, name).astype(np.float64)]

@@ -19,18 +19,44 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import arithmetic as mcf
-from .formats import decode, encode, encode_stochastic, lookup
+from .dither import dither_bits
+from .formats import decode, encode, encode_by_bits, lookup, raise_zeros
 from .philox import half_words
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Which random bits a launch rounds with."""
+    """What a store rounds by: the bits, and whether what is positive stays so.
+
+    `number` is the tensor's among those of its graph, in the order of the graph's
+    arguments. With `floor`, as second moments have it, a positive value that would
+    become zero becomes the smallest positive number.
+    """
 
     seed: int = 0
     key: int = 0
     first: int = 0
     step: int = 1
+    number: int = 0
+    floor: bool = False
+
+    def bits(self, rounding, count):
+        """16 bits for each element; None where the rounding takes none."""
+        if rounding == "stochastic":
+            return half_words(count, self.first, self.seed, self.key, self.step)
+        if rounding == "dither":
+            return dither_bits(count, self.first, self.seed, self.key, self.number, self.step)
+        return None
+
+    def lifted(self, y, x, least):
+        """y, or the least number where y is less and x, its value, positive."""
+        positive = self.floor & (x > 0) & np.isfinite(x)
+        return np.where(positive, np.maximum(y, least), y).astype(np.float32)
+
+    def raised(self, codes, x, zero=0):
+        """The codes of values x, above the floor if there is one."""
+        positive = (x > 0) & np.isfinite(x)
+        return raise_zeros(codes, positive, zero) if self.floor else codes
 
 
 #===----------------------------------------------------------------------===#
@@ -103,6 +129,11 @@ def format_range(name):
     return tuple(float(v) for v in decode(name, codes))
 
 
+def smallest(name):
+    """The smallest positive number of a format."""
+    return decode(name, np.array([1], lookup(name).dtype))[0]
+
+
 class Storage:
     """What the storages share."""
 
@@ -155,10 +186,10 @@ class Storage:
 
 @dataclass(frozen=True)
 class Plain(Storage):
-    """One plane of one format."""
+    """One plane of one format; `rounding` is "nearest", "stochastic" or "dither"."""
 
     format: str
-    stochastic: bool = False
+    rounding: str = "nearest"
 
     @property
     def suffixes(self):
@@ -168,10 +199,10 @@ class Plain(Storage):
         return self.take(planes, name)[0]
 
     def encode(self, name, x, draw):
-        if not self.stochastic:
-            return {name: encode(self.format, x)}
-        random = half_words(len(x), draw.first, draw.seed, draw.key, draw.step)
-        return {name: encode_stochastic(self.format, x, random)}
+        bits = draw.bits(self.rounding, len(x))
+        code = (encode(self.format, x) if bits is None else
+                encode_by_bits(self.format, x, self.rounding, bits))
+        return dict(zip([name], draw.raised([code], x)))
 
 
 def _decode_sum(parts):
@@ -211,6 +242,7 @@ class Expansion(Storage):
         return _decode_sum(self.take(planes, name))
 
     def encode(self, name, x, draw):
+        x = draw.lifted(x, x, smallest(self.format))
         return self.put(name, _residuals(self.format, x, self.count))
 
     def open_component(self, k, planes, name):

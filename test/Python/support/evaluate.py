@@ -10,7 +10,7 @@
 """`evaluate(graph, planes, hypers, ...)` gives the planes after one step, and
 `evaluate_model` those of several tensors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -237,6 +237,7 @@ class Evaluation:
     def close(self, role, draw):
         if role.name in self.compensated:
             return role.storage.close_component(role.name, self.whole(role.result), draw)
+        draw = replace(draw, number=self.graph.roles.index(role))
         return role.storage.renew(self.planes, role.name, self.component(role.result),
                                   draw)
 

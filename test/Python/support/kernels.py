@@ -138,28 +138,35 @@ def _minifloat_text(code):
     return ", ".join(f"{k} = {v}" for k, v in parameters.items() if v is not None)
 
 
+def _parameters(*values, rounding):
+    """The parameters of an attribute, the rounding only where it is not the usual one."""
+    values += (rounding,) if rounding != "nearest" else ()
+    return f"<{', '.join(values)}>" if values else ""
+
+
 def code_text(code):
     """A code of the model as MLIR spells it."""
-    if isinstance(code, FloatCode):
-        return f"#scaled.float<{code.format}>"
-    if isinstance(code, PairCode):
-        return f"#scaled.pair<{code.format}>"
     if isinstance(code, ExpandedCode):
         base = code.base
-        inner = base.format if isinstance(base, FloatCode) else code_text(base)
+        plain = isinstance(base, FloatCode) and base.rounding == "nearest"
+        inner = base.format if plain else code_text(base)
         return f"#scaled.expanded<{inner}, range = {code.range}>"
-    if isinstance(code, DynamicCode):
-        return f"#scaled.dynamic<{'signed' if code.signed else 'unsigned'}>"
     if isinstance(code, MinifloatCode):
         return f"#scaled.minifloat<{_minifloat_text(code)}>"
-    return "#scaled.softsign" if isinstance(code, SoftsignCode) else "#scaled.root"
+    if isinstance(code, DynamicCode):
+        name, values = "dynamic", ["signed" if code.signed else "unsigned"]
+    elif isinstance(code, (FloatCode, PairCode)):
+        name = "float" if isinstance(code, FloatCode) else "pair"
+        values = [code.format]
+    else:
+        name, values = "softsign" if isinstance(code, SoftsignCode) else "root", []
+    return f"#scaled.{name}{_parameters(*values, rounding=code.rounding)}"
 
 
 def storage_text(storage):
     """A storage of the model as MLIR spells it."""
     if isinstance(storage, Plain):
-        rounding = ", stochastic" if storage.stochastic else ""
-        return f"#tandem.float<{storage.format}{rounding}>"
+        return f"#tandem.float{_parameters(storage.format, rounding=storage.rounding)}"
     if isinstance(storage, Expansion):
         return f"#tandem.expansion<{storage.format} x {storage.count}>"
     if isinstance(storage, Kahan):
@@ -167,7 +174,8 @@ def storage_text(storage):
     if isinstance(storage, Master):
         return f"#tandem.master<{storage.format}>"
     if isinstance(storage, Residual):
-        return f"#tandem.residual<{storage.format}, {storage.residual}>"
+        return "#tandem.residual" + _parameters(storage.format, storage.residual,
+                                                rounding=storage.rounding)
     if isinstance(storage, Scaled):
         group = {WHOLE: "tensor", ROW: "row"}.get(storage.group, storage.group)
         if storage.rows > 1:

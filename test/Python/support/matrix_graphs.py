@@ -211,7 +211,7 @@ def _choose_strategy(rng):
     def choose():
         scaled = Scaled(rng.choice(codes), rng.choice((16, 32, 128, WHOLE)),
                         rng.choice(("f32", "bf16", "f16")))
-        return rng.choice((Plain("f32"), Plain("bf16", stochastic=True), Remainder(),
+        return rng.choice((Plain("f32"), Plain("bf16", "stochastic"), Remainder(),
                            Expansion("bf16"), scaled, scaled, scaled))
 
     return Strategy(Plain(rng.choice(("f32", "bf16"))), choose(), choose(), choose())

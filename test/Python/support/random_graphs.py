@@ -142,7 +142,7 @@ def _minifloat(rng):
     specials = rng.choice(("ieee", "nan", "negative_zero", "none"))
     if exponent in (1, 8):
         specials = "ieee" if exponent == 8 else rng.choice(("nan", "none"))
-    rounding = rng.choice(("nearest", "stochastic", "toward_zero"))
+    rounding = rng.choice(("nearest", "stochastic", "toward_zero", "dither"))
     bias = rng.choice((None, rng.randint(-8, 20))) if exponent < 6 else None
     code = MinifloatCode(exponent, mantissa, bias, specials, rounding)
     least, most = code.format.min_exponent, math.frexp(code.largest)[1] - 1
@@ -152,10 +152,20 @@ def _minifloat(rng):
     return replace(code, exponents=exponents)
 
 
+def _any_rounding(rng, code):
+    """The code or storage, rounded to nearest or by bits."""
+    if isinstance(code, MinifloatCode):
+        return code
+    if isinstance(code, ExpandedCode):
+        return replace(code, base=_any_rounding(rng, code.base))
+    rounding = rng.choice(("nearest", "nearest", "stochastic", "dither", "dither"))
+    return replace(code, rounding=rounding)
+
+
 def _coded_storage(rng):
     low = rng.choice(("f8E4M3FN", "f8E5M2", "f16"))
-    return Coded(rng.choice([FloatCode(low), SoftsignCode(), DynamicCode(True),
-                             _minifloat(rng), _minifloat(rng)]))
+    return Coded(_any_rounding(rng, rng.choice([
+        FloatCode(low), SoftsignCode(), DynamicCode(True), _minifloat(rng), _minifloat(rng)])))
 
 
 def _scaled_storage(rng, kind):
@@ -169,7 +179,7 @@ def _scaled_storage(rng, kind):
         codes.append(PairCode(low))
     recipe = rng.choice(("current", "pow2", "mx_floor", "given"))
     wide = ["f8E8M0FNU"] if recipe != "current" else []
-    code, group = rng.choice(codes), rng.choice((16, 32, 64, 128, 256, *4 * [WHOLE]))
+    code, group = _any_rounding(rng, rng.choice(codes)), rng.choice((16, 32, 64, 128, 256, *4 * [WHOLE]))
     history = margin = 0
     if group == WHOLE and recipe != "given" and not code.range and rng.random() < 0.5:
         history, margin = rng.choice((1, 2, 3, 16)), rng.choice((0, 0, 1, 4))
@@ -182,10 +192,10 @@ def _f32_storage(rng, kind):
     coded = _coded_storage(rng)
     if kind == "grad":
         return rng.choice([Plain(low), Plain("f32"), Plain("f8E5M2"), scaled, coded])
-    return rng.choice([Plain(low), Plain(low, stochastic=True), Plain("f32"),
-                       Plain("f8E4M3FN"), Expansion(low), Expansion(low, 3),
-                       Master(low), Remainder(),
-                       Residual(low, rng.choice(("i8", "i16"))), scaled, scaled, scaled, coded])
+    residual = _any_rounding(rng, Residual(low, rng.choice(("i8", "i16"))))
+    return rng.choice([Plain(low), Plain(low, rng.choice(("stochastic", "dither"))),
+                       Plain("f32"), Plain("f8E4M3FN"), Expansion(low), Expansion(low, 3),
+                       Master(low), Remainder(), residual, scaled, scaled, scaled, coded])
 
 
 def _choose_strategy(rng, graph, used):

@@ -131,18 +131,21 @@ TEST_F(InterpreterScaled, DynamicCodes) {
   EXPECT_EQ(quantize(code, "i8", 0x40000000), 255u);
   EXPECT_EQ(quantize(code, "i8", 0xC0000000), 0u);
   EXPECT_EQ(quantize(code, "i8", 0x80000000), 127u);
-  EXPECT_EQ(quantize(code, "i8", kInf), 126u);
+  EXPECT_EQ(quantize(code, "i8", kInf), 1u);
   EXPECT_EQ(dequantize(code, "i8", 219), 0x3F003333u);
   EXPECT_EQ(dequantize(code, "i8", 255, 0x40000000), 0x40000000u);
   EXPECT_EQ(dequantize(code, "i8", 127), 0u);
-  EXPECT_EQ(dequantize(code, "i8", 126), kNaN);
-  // The smallest values: 0.55e-6 above zero, -3.25e-6 below it.
+  EXPECT_EQ(dequantize(code, "i8", 1), kNaN);
+  // The smallest values: 0.55e-6 above zero and below it.
   EXPECT_EQ(quantize(code, "i8", 0x350637BD), 128u);
-  EXPECT_EQ(quantize(code, "i8", 0xB50637BD), 127u);
+  EXPECT_EQ(quantize(code, "i8", 0xB50637BD), 126u);
+  // -0.979, whose code is NaN's, and the number before it.
+  EXPECT_EQ(quantize(code, "i8", 0xBF7A9999), 2u);
+  EXPECT_EQ(quantize(code, "i8", 0xBF7A999A), 0u);
   EXPECT_EQ(dequantize(code, "i8", 125), 0xB65A1A92u);
   code = "#scaled.dynamic<unsigned>";
   EXPECT_EQ(quantize(code, "i8", 0x3F000000), 183u);
-  EXPECT_EQ(quantize(code, "i8", 0xBF000000), 1u);
+  EXPECT_EQ(quantize(code, "i8", 0xBF000000), 254u);
   EXPECT_EQ(quantize(code, "i8", 0x80000000), 0u);
   EXPECT_EQ(dequantize(code, "i8", 183), 0x3EFE9999u);
 }
@@ -161,7 +164,59 @@ TEST_F(InterpreterScaled, ExpandedDynamicCodes) {
   EXPECT_EQ(encode("signed", 0xBF000000), 53u);
   EXPECT_EQ(encode("signed", 0x80000000), 127u);
   EXPECT_EQ(encode("unsigned", 0x80000000), 0u);
-  EXPECT_EQ(encode("unsigned", 0xBF000000), 1u);
+  EXPECT_EQ(encode("unsigned", 0xBF000000), 254u);
+}
+
+/// Bits decide which of the two codes around a number is written: those of
+/// dither are complemented for negative numbers.
+TEST_F(InterpreterScaled, CodesByBits) {
+  auto encode = [&](const std::string &code, uint64_t x, uint64_t random) {
+    return run("%x: f32, %s: f32, %d: i32", "i8",
+               "scaled.quantize " + code +
+                   ", %x by %s random %d : f32, f32, i32 -> i8",
+               {{x}, {0x3F800000}, {random}})[0][0];
+  };
+  // 127 * 2/3 = 84.67 and 254 * sqrt(0.3) = 139.12.
+  EXPECT_EQ(encode("#scaled.softsign<dither>", 0x3F000000, 0x5554), 84u);
+  EXPECT_EQ(encode("#scaled.softsign<dither>", 0x3F000000, 0x5555), 85u);
+  EXPECT_EQ(encode("#scaled.softsign<dither>", 0xBF000000, 0xAAAA), 0xABu);
+  EXPECT_EQ(encode("#scaled.softsign<dither>", 0xBF000000, 0xAAAB), 0xACu);
+  EXPECT_EQ(encode("#scaled.softsign<stochastic>", 0xBF000000, 0x5555), 0xABu);
+  EXPECT_EQ(encode("#scaled.root<dither>", 0x3E99999A, 0), 139u);
+  EXPECT_EQ(encode("#scaled.root<dither>", 0x3E99999A, 0xFFFF), 140u);
+  // 0.997, half way from -0.993 to 1 above zero and beyond the last one below.
+  EXPECT_EQ(encode("#scaled.dynamic<signed, dither>", 0x3F7F1A00, 0x7F00),
+            254u);
+  EXPECT_EQ(encode("#scaled.dynamic<signed, dither>", 0x3F7F1A00, 0x8100),
+            255u);
+  EXPECT_EQ(encode("#scaled.dynamic<signed, dither>", 0xBF7F1A00, 0), 0u);
+  // 1.0625, half way from 1 to 1.125.
+  EXPECT_EQ(encode("#scaled.minifloat<exponent = 4, mantissa = 3, rounding = "
+                   "dither>",
+                   0x3F880000, 0x8000),
+            57u);
+  EXPECT_EQ(encode("#scaled.minifloat<exponent = 4, mantissa = 3, rounding = "
+                   "dither>",
+                   0xBF880000, 0x8000),
+            184u);
+}
+
+/// What is positive is not written as zero.
+TEST_F(InterpreterScaled, Floors) {
+  for (auto [code, smallest] :
+       {std::pair("#scaled.root", 1u), std::pair("#scaled.softsign", 1u),
+        std::pair("#scaled.dynamic<signed>", 128u),
+        std::pair("#scaled.dynamic<unsigned>", 1u)}) {
+    auto encode = [&, code = code](uint64_t x) {
+      return run("%x: f32, %s: f32", "i8",
+                 std::string("scaled.quantize ") + code +
+                     ", %x by %s floor : f32, f32 -> i8",
+                 {{x}, {0x3F800000}})[0][0];
+    };
+    EXPECT_EQ(encode(1), smallest) << code;
+    EXPECT_EQ(encode(0), encode(0x80000000)) << code;
+    EXPECT_EQ(encode(0), smallest - 1) << code;
+  }
 }
 
 /// E2M1 has 0, 0.5, 1, 1.5, 2, 3, 4, 6.
@@ -213,8 +268,12 @@ TEST_F(InterpreterScaled, Scales) {
   std::string e4m3 = "#scaled.float<f8E4M3FN>", softsign = "#scaled.softsign";
   // 449 / 448 in each type and recipe; nothing but zeros has the scale 1.
   EXPECT_EQ(scale(e4m3, "current", "f32", 0x43E08000), 0x3F804925u);
-  EXPECT_EQ(scale(e4m3, "current", "bf16", 0x43E08000), 0x3F81u);
-  EXPECT_EQ(scale(e4m3, "current", "f16", 0x43E08000), 0x3C03u);
+  EXPECT_EQ(scale(e4m3, "current", "bf16", 0x43E08000), 0x3F80u);
+  EXPECT_EQ(scale(e4m3, "current", "f16", 0x43E08000), 0x3C02u);
+  // Of a code that rounds by bits, the next one up.
+  std::string dither = "#scaled.float<f8E4M3FN, dither>";
+  EXPECT_EQ(scale(dither, "current", "bf16", 0x43E08000), 0x3F81u);
+  EXPECT_EQ(scale(dither, "current", "f16", 0x43E08000), 0x3C03u);
   EXPECT_EQ(scale(e4m3, "pow2", "f32", 0x43E08000), 0x40000000u);
   EXPECT_EQ(scale(e4m3, "pow2", "f8E8M0FNU", 0x43E08000), 128u);
   EXPECT_EQ(scale(e4m3, "mx_floor", "f8E8M0FNU", 0x43E08000), 127u);
@@ -312,7 +371,7 @@ tandem.kernel @k compute(<f32, f32>) tensors [#tandem.role<param "p">]
 })mlir";
 
 /// Each group's scale comes from its own elements: 63 stands for 63 / 191,
-/// which is rounded up.
+/// which is rounded to nearest.
 TEST_F(InterpreterScaled, Groups) {
   MachineState state;
   Elements codes(18, 0);
@@ -321,7 +380,7 @@ TEST_F(InterpreterScaled, Groups) {
   ASSERT_EQ(runKernel(kScaledCopy, state), "");
   codes[16] = 127;
   EXPECT_EQ(state.planes["p"].elements, codes);
-  EXPECT_EQ(state.planes["p.scale"].elements, (Elements{0x4000, 0x3548}));
+  EXPECT_EQ(state.planes["p.scale"].elements, (Elements{0x4000, 0x3547}));
 }
 
 TEST_F(InterpreterScaled, Mistakes) {

@@ -58,8 +58,8 @@ TEST(InterpreterPhilox, HalfWordsOfElements) {
 }
 
 uint64_t roundStochastic(uint64_t bits, Format format, uint16_t random) {
-  return roundStochastically(SoftFloat::fromBits(Format::F32, bits), format,
-                             random)
+  return roundByBits(SoftFloat::fromBits(Format::F32, bits), format,
+                     RoundingMode::stochastic, random)
       .toCanonicalBits();
 }
 

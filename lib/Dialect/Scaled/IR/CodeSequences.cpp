@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Dialect/Scaled/IR/CodeSequences.h"
+#include "tandem/Dialect/Scaled/IR/Scaled.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -21,6 +22,63 @@ Value scaled::clampMagnitude(SequenceBuilder &b, Value y, double largest) {
       b.like(bits, llvm::bit_cast<uint32_t>(static_cast<float>(largest)));
   return arith::MinUIOp::create(
       b.builder, b.loc, b.andi(bits, b.like(bits, f32Magnitude)), limit);
+}
+
+Value scaled::takeMagnitude(SequenceBuilder &b, Value x) {
+  Value bits = b.bits(x);
+  return b.andi(bits, b.like(bits, f32Magnitude));
+}
+
+LogicalResult
+scaled::verifyRounding(function_ref<InFlightDiagnostic()> emitError,
+                       StringRef what, RoundingMode rounding) {
+  if (rounding != RoundingMode::toward_zero)
+    return success();
+  return emitError() << what
+                     << " rounds to nearest, stochastically or by dither; "
+                        "toward_zero is for #scaled.minifloat";
+}
+
+/// As integers positive numbers order as they do as floats, and negative ones
+/// lie above.
+Value scaled::raiseToSmallest(SequenceBuilder &b, Value y, Value isPositive,
+                              float smallest) {
+  if (!isPositive)
+    return y;
+  Value bits = b.bits(y);
+  Value least =
+      b.select(isPositive, b.like(bits, llvm::bit_cast<uint32_t>(smallest)),
+               b.like(bits, 0));
+  return b.bitcast(arith::MaxUIOp::create(b.builder, b.loc, bits, least),
+                   b.builder.getF32Type());
+}
+
+Value scaled::raiseToSmallest(SequenceBuilder &b, Value x, Type format) {
+  if (format.isF32())
+    return x;
+  Value isPositive =
+      b.compare(arith::CmpFPredicate::OGT, x, b.zero(x.getType()));
+  double smallest = FloatFormat::get(format).decode(1);
+  return raiseToSmallest(b, x, isPositive, static_cast<float>(smallest));
+}
+
+Value scaled::orientBits(SequenceBuilder &b, Value y, Value random,
+                         RoundingMode rounding) {
+  if (rounding != RoundingMode::dither)
+    return random;
+  Value bits = b.bits(y);
+  Value sign = arith::ShRSIOp::create(b.builder, b.loc, bits, b.like(bits, 31));
+  return b.xori(random, b.shr(sign, 16));
+}
+
+/// The half makes what lies a rounding error below an integer that integer, so
+/// that numbers which are read and stored again stay.
+Value scaled::roundLevel(SequenceBuilder &b, Value level, Value random) {
+  Value units = b.fma(level, b.real(level.getType(), 0x1p16),
+                      b.real(level.getType(), 0.5));
+  Type type = b.bits(level).getType();
+  Value whole = arith::FPToSIOp::create(b.builder, b.loc, type, units);
+  return b.shr(b.addi(whole, random), 16);
 }
 
 Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,

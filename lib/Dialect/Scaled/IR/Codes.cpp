@@ -15,10 +15,12 @@
 #include "tandem/Dialect/Scaled/IR/CodeSequences.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::scaled;
 using mlir::tandem::FloatFormat;
+using mlir::tandem::RoundingMode;
 using mlir::tandem::SequenceBuilder;
 
 #include "tandem/Dialect/Scaled/IR/CodeInterface.cpp.inc"
@@ -55,12 +57,14 @@ static ParseResult parseStretched(AsmParser &parser, CodeAttrInterface &code) {
   if (failed(*result))
     return failure();
   auto attr = FloatCodeAttr::getChecked(
-      [&] { return parser.emitError(location); }, parser.getContext(), format);
+      [&] { return parser.emitError(location); }, parser.getContext(), format,
+      RoundingMode::nearest);
   code = attr;
   return success(bool(attr));
 }
 static void printStretched(AsmPrinter &printer, CodeAttrInterface code) {
-  if (auto plain = dyn_cast<FloatCodeAttr>(code))
+  auto plain = dyn_cast<FloatCodeAttr>(code);
+  if (plain && plain.getRounding() == RoundingMode::nearest)
     printer << plain.getFormat();
   else
     printer << code;
@@ -93,20 +97,39 @@ static double getLargestOf(Type format) {
   return fields.decode(fields.maxFinite());
 }
 
+/// The smallest positive number of a format.
+static float getSmallestOf(Type format) {
+  return static_cast<float>(FloatFormat::get(format).decode(1));
+}
+
 /// `value`'s type with another element type.
 static Type withElement(Value value, Type element) {
   auto vector = dyn_cast<VectorType>(value.getType());
   return vector ? vector.clone(element) : element;
 }
 
-/// The code of y, whose numbers saturate where `isFinite` holds, and back: by
-/// the target's own means.
+/// The code of the number nearest to y, which saturates where `isFinite` holds,
+/// and back: by the target's own means.
 static Value convertToCode(SequenceBuilder &b, Value y, Value isFinite,
                            Type format) {
   Type type = withElement(y, tandem::getBitsType(format));
   return EncodeFloatOp::create(b.builder, b.loc, type, y, isFinite, format,
                                /*exact=*/false);
 }
+
+/// The code of one of the numbers around y.
+static Value roundToCode(SequenceBuilder &b, Value y, Value isFinite,
+                         Type format, RoundingMode rounding, Value random) {
+  if (rounding == RoundingMode::nearest)
+    return convertToCode(b, y, isFinite, format);
+  FloatFormat fields = FloatFormat::get(format);
+  Value code = tandem::roundMagnitude(
+      b, clampMagnitude(b, y, getLargestOf(format)), fields, rounding,
+      orientBits(b, y, random, rounding));
+  return b.resize(encodeFloat(b, y, isFinite, code, fields),
+                  tandem::getBitsType(format));
+}
+
 static Value convertFromCode(SequenceBuilder &b, Value code, Type format) {
   Type type = withElement(code, b.builder.getF32Type());
   return DecodeFloatOp::create(b.builder, b.loc, type, code, format);
@@ -117,13 +140,14 @@ static Value convertFromCode(SequenceBuilder &b, Value code, Type format) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult
-FloatCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                      Type format) {
+FloatCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError, Type format,
+                      RoundingMode rounding) {
   // (C1)
-  if (isa<Float8E4M3FNType, Float8E5M2Type, Float16Type>(format))
-    return success();
-  return emitError() << "a float code is f8E4M3FN, f8E5M2 or f16, got "
-                     << format << "; #scaled.minifloat writes other formats";
+  if (!isa<Float8E4M3FNType, Float8E5M2Type, Float16Type>(format))
+    return emitError() << "a float code is f8E4M3FN, f8E5M2 or f16, got "
+                       << format << "; #scaled.minifloat writes other formats";
+  // (C2)
+  return verifyRounding(emitError, "a float code", rounding);
 }
 
 SmallVector<CodePlane> FloatCodeAttr::getPlanes() const {
@@ -134,8 +158,10 @@ Value FloatCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value FloatCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> FloatCodeAttr::encode(SequenceBuilder &b, Value y,
-                                         Value isFinite, Value, Value) const {
-  return {convertToCode(b, y, isFinite, getFormat())};
+                                         const CodeInputs &inputs) const {
+  y = raiseToSmallest(b, y, inputs.isPositive, getSmallestOf(getFormat()));
+  return {roundToCode(b, y, inputs.isFinite, getFormat(), getRounding(),
+                      inputs.random)};
 }
 
 Value FloatCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
@@ -147,11 +173,13 @@ Value FloatCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
 //===----------------------------------------------------------------------===//
 
 LogicalResult PairCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                   Type format) {
+                                   Type format, RoundingMode rounding) {
   // (C1)
-  if (isa<Float8E4M3FNType, Float8E5M2Type>(format))
-    return success();
-  return emitError() << "a pair's codes are f8E4M3FN or f8E5M2, got " << format;
+  if (!isa<Float8E4M3FNType, Float8E5M2Type>(format))
+    return emitError() << "a pair's codes are f8E4M3FN or f8E5M2, got "
+                       << format;
+  // (C2)
+  return verifyRounding(emitError, "a pair", rounding);
 }
 
 SmallVector<CodePlane> PairCodeAttr::getPlanes() const {
@@ -162,12 +190,15 @@ Value PairCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value PairCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
 SmallVector<Value> PairCodeAttr::encode(SequenceBuilder &b, Value y,
-                                        Value isFinite, Value, Value) const {
+                                        const CodeInputs &inputs) const {
+  y = raiseToSmallest(b, y, inputs.isPositive, getSmallestOf(getFormat()));
+  Value isFinite = inputs.isFinite;
   Value high = convertToCode(b, y, isFinite, getFormat());
   Value rest = b.sub(y, convertFromCode(b, high, getFormat()));
   rest = b.select(isFinite, rest, b.zero(rest.getType()));
   Value always = b.like(isFinite, true);
-  return {high, convertToCode(b, rest, always, getFormat())};
+  return {high, roundToCode(b, rest, always, getFormat(), getRounding(),
+                            inputs.random)};
 }
 
 Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
@@ -186,6 +217,23 @@ static Value roundToInteger(SequenceBuilder &b, Value value) {
   Value anchor = b.real(value.getType(), 0x1p23);
   Value bits = b.bits(b.add(value, anchor));
   return b.andi(bits, b.like(bits, 0xFF));
+}
+
+/// One of the integers around a level, as i32 bits.
+static Value roundByte(SequenceBuilder &b, Value level, RoundingMode rounding,
+                       Value random) {
+  return rounding == RoundingMode::nearest ? roundToInteger(b, level)
+                                           : roundLevel(b, level, random);
+}
+
+/// The smallest f32 whose level reaches 1. `guess` is near it.
+static float findSmallest(float guess,
+                          llvm::function_ref<float(float)> getLevel) {
+  while (getLevel(guess) >= 1.0f)
+    guess = std::nextafter(guess, 0.0f);
+  while (getLevel(guess) < 1.0f)
+    guess = std::nextafter(guess, 1.0f);
+  return guess;
 }
 
 static Value toByte(SequenceBuilder &b, Value word) {
@@ -213,20 +261,36 @@ double SoftsignCodeAttr::getLargest() const { return 1.0; }
 Value SoftsignCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value SoftsignCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
+LogicalResult
+SoftsignCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                         RoundingMode rounding) {
+  // (C1)
+  return verifyRounding(emitError, "a softsign code", rounding);
+}
+
+/// The smallest number that is stored as 1, as `encode` computes it.
+static float getSmallestSoftsign() {
+  return findSmallest(1.0f / 253.0f, [](float y) {
+    float curve = (y + y) / (1.0f + y);
+    return curve * static_cast<float>(softsignLevels);
+  });
+}
+
 SmallVector<Value> SoftsignCodeAttr::encode(SequenceBuilder &b, Value y,
-                                            Value isFinite, Value,
-                                            Value) const {
+                                            const CodeInputs &inputs) const {
+  y = raiseToSmallest(b, y, inputs.isPositive, getSmallestSoftsign());
   Value magnitude =
       b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value one = b.real(y.getType(), 1.0);
   Value curve = b.div(b.add(magnitude, magnitude), b.add(one, magnitude));
   Value levels = b.mul(curve, b.real(y.getType(), softsignLevels));
-  Value code = roundToInteger(b, levels);
+  Value code = roundByte(b, levels, getRounding(),
+                         orientBits(b, y, inputs.random, getRounding()));
   Value bits = b.bits(y);
   Value isNegative =
       b.compare(arith::CmpIPredicate::slt, bits, b.like(bits, 0));
   code = b.select(isNegative, b.subi(b.like(code, 0), code), code);
-  code = b.select(isFinite, code, b.like(code, softsignNaN));
+  code = b.select(inputs.isFinite, code, b.like(code, softsignNaN));
   return {toByte(b, code)};
 }
 
@@ -263,11 +327,27 @@ Value RootCodeAttr::finish(SequenceBuilder &b, Value x) const {
   return b.mul(x, x);
 }
 
+LogicalResult RootCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   RoundingMode rounding) {
+  // (C1)
+  return verifyRounding(emitError, "a root code", rounding);
+}
+
+/// The smallest number that is stored as 1, as `encode` computes it.
+static float getSmallestRoot() {
+  return findSmallest(1.0f / 254.0f, [](float y) {
+    return y * static_cast<float>(rootLevels);
+  });
+}
+
+/// No number is negative, so that dithered bits need no orientation.
 SmallVector<Value> RootCodeAttr::encode(SequenceBuilder &b, Value y,
-                                        Value isFinite, Value, Value) const {
+                                        const CodeInputs &inputs) const {
+  y = raiseToSmallest(b, y, inputs.isPositive, getSmallestRoot());
   Value z = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
-  Value code = roundToInteger(b, b.mul(z, b.real(z.getType(), rootLevels)));
-  return {toByte(b, b.select(isFinite, code, b.like(code, rootNaN)))};
+  Value level = b.mul(z, b.real(z.getType(), rootLevels));
+  Value code = roundByte(b, level, getRounding(), inputs.random);
+  return {toByte(b, b.select(inputs.isFinite, code, b.like(code, rootNaN)))};
 }
 
 Value RootCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {

@@ -12,6 +12,9 @@
 // one), decade i begins at 2^i (unsigned: 2^(i + 1)), so that the fields of an
 // f32 tell the decade and the place in it, 1 + (k + 1/2) / 2^i.
 //
+// NaN takes the code of one number near 1, of rank `getLost`, where neighbours
+// are closest together for their size.
+//
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -21,6 +24,7 @@
 
 using namespace mlir;
 using namespace mlir::scaled;
+using mlir::tandem::RoundingMode;
 using mlir::tandem::SequenceBuilder;
 
 static constexpr unsigned numDecades = 7;
@@ -38,38 +42,77 @@ struct Layout {
   /// log2 of the parts of the first decade.
   unsigned shift;
 
+  bool isSigned() const { return shift == 0; }
+  /// The rank of the number whose code is NaN's.
+  uint64_t getLost() const { return isSigned() ? zero - nan : nan; }
   /// The parts of a decade.
   double getParts(unsigned decade) const {
     return std::ldexp(1.0, decade + shift);
   }
   /// Halfway between a decade's last number and what comes next: the first of
-  /// the next decade, or 1.
+  /// the next decade, or 1. The number before 1 is NaN's under `unsigned`.
   double getEnd(unsigned decade) const {
     double parts = getParts(decade);
     if (decade + 1 == numDecades)
-      return 1.0 - 0.225 / parts;
+      return 1.0 - (isSigned() ? 0.225 : 0.675) / parts;
     return (1.0 + 0.9 / parts) / powersOfTen[numDecades - 1 - decade];
   }
-  /// The centre of the first decade's first part or, that one being NaN's, of
-  /// the next part, by two.
-  double getLeast(bool isFirst) const {
-    double next = shift ? 0.775e-6 : 3.25e-6;
-    return (isFirst ? 0.55e-6 : next) / 2.0;
+  /// The centre of a decade's first part.
+  double getFirst(unsigned decade) const {
+    return (0.1 + 0.45 / getParts(decade)) /
+           powersOfTen[numDecades - 1 - decade];
+  }
+  /// The last negative number and the one before it, which is NaN's, without
+  /// their signs.
+  double getLastNegative() const {
+    return 1.0 - 0.45 / getParts(numDecades - 1);
+  }
+  double getLostNegative() const {
+    return 1.0 - 1.35 / getParts(numDecades - 1);
   }
 };
 } // namespace
 
 static Layout getLayout(Signedness signedness) {
-  return signedness == Signedness::Signed ? Layout{127, 128, 126, 0}
-                                          : Layout{0, 255, 1, 1};
+  return signedness == Signedness::Signed ? Layout{127, 128, 1, 0}
+                                          : Layout{0, 255, 254, 1};
+}
+
+LogicalResult
+DynamicCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                        Signedness, RoundingMode rounding) {
+  // (C1)
+  return verifyRounding(emitError, "a dynamic code", rounding);
 }
 
 SmallVector<CodePlane> DynamicCodeAttr::getPlanes() const {
   return {CodePlane{"", IntegerType::get(getContext(), 8)}};
 }
 double DynamicCodeAttr::getLargest() const { return 1.0; }
+double DynamicCodeAttr::getLargestNegative() const {
+  Layout layout = getLayout(getSignedness());
+  return layout.isSigned() ? layout.getLastNegative() : 1.0;
+}
 Value DynamicCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value DynamicCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
+
+/// There is no -1: the largest negative value shall become the last negative
+/// number.
+Value DynamicCodeAttr::measure(SequenceBuilder &b, Value x) const {
+  Layout layout = getLayout(getSignedness());
+  Value magnitude = takeMagnitude(b, x);
+  if (!layout.isSigned())
+    return magnitude;
+  float factor = 1.0f / static_cast<float>(layout.getLastNegative());
+  Value number = b.bitcast(magnitude, b.builder.getF32Type());
+  Value raised = b.bits(b.mul(number, b.real(number.getType(), factor)));
+  Value isNegative =
+      b.compare(arith::CmpIPredicate::slt, b.bits(x), b.like(magnitude, 0));
+  // Beyond the largest f32 the magnitude itself has to do.
+  Value isFinite = b.compare(arith::CmpIPredicate::ult, raised,
+                             b.like(raised, tandem::f32Infinity));
+  return b.select(b.andi(isNegative, isFinite), raised, magnitude);
+}
 
 /// The constant of the decade that x is in, whose beginnings are given.
 static Value
@@ -118,39 +161,144 @@ static Value findPart(SequenceBuilder &b, Value magnitude, Value bits,
                                  b.bitcast(wide, b.builder.getF32Type()));
 }
 
-SmallVector<Value> DynamicCodeAttr::encode(SequenceBuilder &b, Value y,
-                                           Value isFinite, Value, Value) const {
-  Layout layout = getLayout(getSignedness());
-  bool isSigned = getSignedness() == Signedness::Signed;
+/// The rank of the nearest number.
+static Value findNearest(SequenceBuilder &b, Value y, Value isNegative,
+                         const Layout &layout) {
   Value bits = b.bits(y), magnitude = b.abs(y);
   auto constant = [&](uint64_t value) { return b.like(bits, value); };
-  auto real = [&](double value) {
-    return b.real(y.getType(), static_cast<float>(value));
+  auto isAtLeast = [&](Value x, double value) {
+    Value limit = b.real(y.getType(), static_cast<float>(value));
+    return b.compare(arith::CmpFPredicate::OGE, x, limit);
   };
   Value rank = findPart(b, magnitude, bits, layout);
-  Value isNegative, first = constant(2), least = real(layout.getLeast(false));
-  if (isSigned) {
-    isNegative = b.compare(arith::CmpIPredicate::slt, bits, constant(0));
-    first = b.select(isNegative, first, constant(1));
-    least = b.select(isNegative, least, real(layout.getLeast(true)));
-  } else {
-    isNegative = b.compare(arith::CmpFPredicate::OLT, y, real(0.0));
+  if (!layout.isSigned()) {
     rank = b.subi(rank, constant(1));
+    rank = arith::MinSIOp::create(b.builder, b.loc, rank,
+                                  constant(layout.getLost() - 1));
   }
-  rank = arith::MaxSIOp::create(b.builder, b.loc, rank, first);
-  Value isOne = b.compare(arith::CmpFPredicate::OGE, y,
-                          real(layout.getEnd(numDecades - 1)));
+  rank = arith::MaxSIOp::create(b.builder, b.loc, rank, constant(1));
+  Value isOne = isAtLeast(y, layout.getEnd(numDecades - 1));
   rank = b.select(isOne, constant(layout.one), rank);
-  Value isZero = b.compare(arith::CmpFPredicate::OLT, magnitude, least);
-  rank = b.select(isZero, constant(0), rank);
+  if (layout.isSigned()) {
+    // Of the part around the lost number, one half is nearer to each side.
+    Value isLost =
+        b.compare(arith::CmpIPredicate::eq, rank, constant(layout.getLost()));
+    Value isBeyond = isAtLeast(magnitude, layout.getLostNegative());
+    Value nearer = b.select(isBeyond, constant(layout.getLost() + 1),
+                            constant(layout.getLost() - 1));
+    rank = b.select(b.andi(isNegative, isLost), nearer, rank);
+  }
+  Value isZero = b.compare(
+      arith::CmpFPredicate::OLT, magnitude,
+      b.real(y.getType(), static_cast<float>(layout.getFirst(0) / 2.0)));
+  return b.select(isZero, constant(0), rank);
+}
+
+/// level beyond `last`, where numbers are 1 / slope as far apart.
+static Value stretchBeyond(SequenceBuilder &b, Value level, Value last,
+                           double slope) {
+  Value factor = b.real(level.getType(), static_cast<float>(slope));
+  Value beyond = b.fma(b.sub(level, last), factor, last);
+  Value isBeyond = b.compare(arith::CmpFPredicate::OGT, level, last);
+  return b.select(isBeyond, beyond, level);
+}
+
+/// What level is left to after the last decade's last number: 1 or, of
+/// negative values, the number after the lost one.
+static Value limitLastDecade(SequenceBuilder &b, Value level, Value isNegative,
+                             const Layout &layout) {
+  auto real = [&](double value) { return b.real(level.getType(), value); };
+  auto limit = [&](double last, double slope) {
+    Value stretched = stretchBeyond(b, level, real(last), slope);
+    Value isMore =
+        b.compare(arith::CmpFPredicate::OGT, stretched, real(last + 1));
+    return b.select(isMore, real(last + 1), stretched);
+  };
+  double lost = double(layout.getLost());
+  if (!layout.isSigned())
+    return limit(lost - 1, 2.0 / 3.0);
+  return b.select(isNegative, limit(lost - 1, 0.5), limit(lost + 1, 2.0));
+}
+
+/// A magnitude's rank with the fraction of the way to the next number: linear
+/// between neighbours.
+static Value buildLevel(SequenceBuilder &b, Value magnitude, Value isNegative,
+                        const Layout &layout) {
+  auto real = [&](double value) {
+    return b.real(magnitude.getType(), static_cast<float>(value));
+  };
+  Value bits = b.bits(magnitude);
+  // 10^(6 - decade), with the decade in low bits that the power leaves free.
+  Value chosen = selectDecade(
+      b, magnitude, [&](unsigned decade) { return layout.getFirst(decade); },
+      [&](unsigned decade) {
+        float power = powersOfTen[numDecades - 1 - decade];
+        return b.like(bits, llvm::bit_cast<uint32_t>(power) | decade);
+      });
+  Type f32 = b.builder.getF32Type();
+  Value power = b.bitcast(b.andi(chosen, b.like(chosen, ~uint64_t(7))), f32);
+  // The shift drops the power's bits.
+  Value field = b.addi(b.shl(chosen, 23),
+                       b.like(chosen, uint64_t(127 + layout.shift) << 23));
+  Value parts = b.bitcast(field, f32);
+  Value place =
+      b.fma(b.mul(magnitude, power), real(10.0 / 9.0), real(8.0 / 9.0));
+  Value level = b.fma(place, parts, real(-0.5 - layout.shift));
+  Value last = b.sub(b.add(parts, parts), real(1.0 + layout.shift));
+  Value isLast = b.compare(arith::CmpFPredicate::OGE, magnitude,
+                           real(layout.getFirst(numDecades - 1)));
+  level = b.select(isLast, limitLastDecade(b, level, isNegative, layout),
+                   stretchBeyond(b, level, last, 1.0 / 3.0));
+  Value below =
+      b.mul(magnitude, real(1.0f / static_cast<float>(layout.getFirst(0))));
+  Value isBelow =
+      b.compare(arith::CmpFPredicate::OLT, magnitude, real(layout.getFirst(0)));
+  return b.select(isBelow, below, level);
+}
+
+/// The rank of one of the two numbers around y.
+static Value roundRank(SequenceBuilder &b, Value y, Value isNegative,
+                       const Layout &layout, Value random) {
+  Value magnitude =
+      b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
+  Value level = buildLevel(b, magnitude, isNegative, layout);
+  Value rank = roundLevel(b, level, random);
+  Value isLost =
+      b.compare(arith::CmpIPredicate::eq, rank, b.like(rank, layout.getLost()));
+  if (layout.isSigned())
+    isLost = b.andi(isLost, isNegative);
+  return b.select(isLost, b.like(rank, layout.getLost() + 1), rank);
+}
+
+/// The smallest number that is stored as such, as `encode` computes it.
+static float getSmallest(const Layout &layout) {
+  float smallest = static_cast<float>(layout.getFirst(0));
+  return std::nextafter(std::nextafter(smallest, 1.0f), 1.0f);
+}
+
+SmallVector<Value> DynamicCodeAttr::encode(SequenceBuilder &b, Value y,
+                                           const CodeInputs &inputs) const {
+  Layout layout = getLayout(getSignedness());
+  y = raiseToSmallest(b, y, inputs.isPositive, getSmallest(layout));
+  Value bits = b.bits(y);
+  auto constant = [&](uint64_t value) { return b.like(bits, value); };
+  Value isNegative =
+      layout.isSigned()
+          ? b.compare(arith::CmpIPredicate::slt, bits, constant(0))
+          : b.compare(arith::CmpFPredicate::OLT, y, b.zero(y.getType()));
+  Value random = orientBits(b, y, inputs.random, getRounding());
+  Value rank = getRounding() == RoundingMode::nearest
+                   ? findNearest(b, y, isNegative, layout)
+                   : roundRank(b, y, isNegative, layout, random);
   Value nan = constant(layout.nan), code = rank;
-  if (isSigned) {
+  if (layout.isSigned()) {
     Value zero = constant(layout.zero);
     code = b.select(isNegative, b.subi(zero, rank), b.addi(zero, rank));
   } else {
     code = b.select(isNegative, nan, code);
   }
-  return {b.resize(b.select(isFinite, code, nan), b.builder.getIntegerType(8))};
+  code = b.select(inputs.isFinite, code, nan);
+  return {b.resize(code, b.builder.getIntegerType(8))};
 }
 
 //===----------------------------------------------------------------------===//

@@ -18,6 +18,7 @@
 using namespace mlir;
 using namespace mlir::scaled;
 using mlir::tandem::FloatFormat;
+using mlir::tandem::RoundingMode;
 using mlir::tandem::SequenceBuilder;
 
 LogicalResult
@@ -47,6 +48,10 @@ std::optional<double> ExpandedCodeAttr::getRange() const {
 Value ExpandedCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value ExpandedCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
+RoundingMode ExpandedCodeAttr::getRounding() const {
+  return getCode().getRounding();
+}
+
 /// An exponent in eighths as f32.
 static Value widenExponent(SequenceBuilder &b, Value exponent) {
   return arith::UIToFPOp::create(b.builder, b.loc, b.builder.getF32Type(),
@@ -69,21 +74,52 @@ static bool isAbsorbing(CodeAttrInterface code) {
   return plain && !FloatFormat::get(plain.getFormat()).hasInfinity();
 }
 
+/// power * L, L the largest magnitude of y's sign.
+static Value multiplyByLargest(SequenceBuilder &b, Value power, Value y,
+                               CodeAttrInterface code) {
+  double largest = code.getLargest(), least = code.getLargestNegative();
+  // A product by 1 would be none in the code that is emitted.
+  Value positive = power;
+  if (largest != 1.0)
+    positive = b.mul(power, b.real(y.getType(), largest));
+  if (largest == least)
+    return positive;
+  Value bits = b.bits(y);
+  Value isNegative =
+      b.compare(arith::CmpIPredicate::slt, bits, b.like(bits, 0));
+  Value factor = b.real(y.getType(), static_cast<float>(least));
+  return b.select(isNegative, b.mul(power, factor), positive);
+}
+
+/// log2(|value|) - log2(L), at most 0.
+static Value divideByLargest(SequenceBuilder &b, Value log, Value value,
+                             CodeAttrInterface code) {
+  double largest = code.getLargest(), least = code.getLargestNegative();
+  Value positive = log;
+  if (largest != 1.0)
+    positive = b.sub(log, b.real(log.getType(), foldLog2(largest)));
+  if (largest == least)
+    return positive;
+  Value bits = b.bits(value);
+  Value isNegative =
+      b.compare(arith::CmpIPredicate::slt, bits, b.like(bits, 0));
+  Value offset = b.real(log.getType(), foldLog2(static_cast<float>(least)));
+  return b.select(isNegative, b.sub(log, offset), positive);
+}
+
 SmallVector<Value> ExpandedCodeAttr::encode(SequenceBuilder &b, Value y,
-                                            Value isFinite, Value exponent,
-                                            Value random) const {
-  Value eighths = widenExponent(b, exponent);
+                                            const CodeInputs &inputs) const {
+  Value eighths = widenExponent(b, inputs.exponent);
   Value k = b.mul(eighths, b.real(eighths.getType(), 0.125));
   Value fraction = b.bitcast(clampMagnitude(b, y, 1.0), b.builder.getF32Type());
   Value power = buildExp2(b, b.mul(b.spread(k, y), buildLog2(b, fraction)));
-  // A product by 1 would be none in the code that is emitted.
-  double largest = getCode().getLargest();
-  if (largest != 1.0)
-    power = b.mul(power, b.real(y.getType(), largest));
+  power = multiplyByLargest(b, power, y, getCode());
   Value stretched = math::CopySignOp::create(b.builder, b.loc, power, y);
   if (!isAbsorbing(getCode()))
     stretched = b.select(hasPower(b, y), stretched, y);
-  return getCode().encode(b, stretched, isFinite, Value(), random);
+  CodeInputs ofCode = inputs;
+  ofCode.exponent = Value();
+  return getCode().encode(b, stretched, ofCode);
 }
 
 Value ExpandedCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
@@ -91,10 +127,8 @@ Value ExpandedCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
   Value value = getCode().decode(b, codes, Value());
   Value eighths = widenExponent(b, exponent);
   Value inverse = b.div(b.real(eighths.getType(), 8.0), eighths);
-  Value fraction = buildLog2(b, b.abs(value));
-  double largest = foldLog2(getCode().getLargest());
-  if (largest != 0.0)
-    fraction = b.sub(fraction, b.real(fraction.getType(), largest));
+  Value fraction =
+      divideByLargest(b, buildLog2(b, b.abs(value)), value, getCode());
   Value power = buildExp2(b, b.mul(fraction, b.spread(inverse, fraction)));
   power = math::CopySignOp::create(b.builder, b.loc, power, value);
   return b.select(hasPower(b, value), power, value);

@@ -31,8 +31,6 @@ using mlir::tandem::Specials;
 
 static constexpr StringLiteral specialsNames[] = {"ieee", "nan",
                                                   "negative_zero", "none"};
-static constexpr StringLiteral roundingNames[] = {"nearest", "stochastic",
-                                                  "toward_zero"};
 
 /// One of an enumeration's names, in the order of its values.
 template <typename EnumT>
@@ -48,6 +46,14 @@ static ParseResult parseName(AsmParser &parser, ArrayRef<StringLiteral> names,
            << "expected one of " << llvm::join(names, ", ") << ", got '" << name
            << "'";
   value = static_cast<EnumT>(found - names.begin());
+  return success();
+}
+
+static ParseResult parseRounding(AsmParser &parser, RoundingMode &rounding) {
+  FailureOr<RoundingMode> parsed = FieldParser<RoundingMode>::parse(parser);
+  if (failed(parsed))
+    return failure();
+  rounding = *parsed;
   return success();
 }
 
@@ -90,7 +96,7 @@ ParseResult Parameters::parse(AsmParser &parser) {
   if (name == "specials")
     return parseName(parser, specialsNames, specials);
   if (name == "rounding")
-    return parseName(parser, roundingNames, rounding);
+    return parseRounding(parser, rounding);
   if (name == "exponents")
     return parseExponents(parser, exponents);
   return parser.emitError(location)
@@ -127,7 +133,7 @@ void MinifloatCodeAttr::print(AsmPrinter &printer) const {
   if (getSpecials() != Specials::nan)
     printer << ", specials = " << specialsNames[unsigned(getSpecials())];
   if (getRounding() != RoundingMode::nearest)
-    printer << ", rounding = " << roundingNames[unsigned(getRounding())];
+    printer << ", rounding = " << getRounding();
   if (getExponents())
     printer << ", exponents = [" << getExponents()->least << ", "
             << getExponents()->most << "]";
@@ -205,14 +211,13 @@ double MinifloatCodeAttr::getLargest() const {
 }
 Value MinifloatCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value MinifloatCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
-bool MinifloatCodeAttr::usesRandomBits() const {
-  return getRounding() == RoundingMode::stochastic;
-}
 
 SmallVector<Value> MinifloatCodeAttr::encode(SequenceBuilder &b, Value y,
-                                             Value isFinite, Value,
-                                             Value random) const {
+                                             const CodeInputs &inputs) const {
   FloatFormat format = getFormat();
+  double smallest = getExponents() ? std::ldexp(1.0, getExponents()->least)
+                                   : format.decode(1);
+  y = raiseToSmallest(b, y, inputs.isPositive, static_cast<float>(smallest));
   Value magnitude = clampMagnitude(b, y, getLargest());
   if (getExponents()) {
     float least = std::ldexp(1.0f, getExponents()->least);
@@ -223,9 +228,10 @@ SmallVector<Value> MinifloatCodeAttr::encode(SequenceBuilder &b, Value y,
         b.compare(arith::CmpIPredicate::eq, magnitude, b.like(magnitude, 0));
     magnitude = b.select(isZero, magnitude, raised);
   }
+  Value random = orientBits(b, y, inputs.random, getRounding());
   Value code =
       tandem::roundMagnitude(b, magnitude, format, getRounding(), random);
-  Value word = encodeFloat(b, y, isFinite, code, format);
+  Value word = encodeFloat(b, y, inputs.isFinite, code, format);
   return {b.resize(word, getPlanes().front().elementType)};
 }
 

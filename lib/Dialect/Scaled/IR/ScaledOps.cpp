@@ -78,7 +78,7 @@ static LogicalResult verifyExponent(Operation *op, CodeAttrInterface code,
 /// (C3) of quantize
 static LogicalResult verifyRandomBits(QuantizeOp op) {
   Value random = op.getRandom();
-  if (bool(random) != op.getCode().usesRandomBits())
+  if (bool(random) != tandem::drawsBits(op.getCode().getRounding()))
     return op.emitOpError()
            << op.getCode()
            << (random ? " draws no random bits" : " needs random bits");

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Scaled/IR/CodeSequences.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Support/SequenceBuilder.h"
 #include <cmath>
@@ -150,8 +151,8 @@ std::optional<unsigned> ScaledStorageAttr::getVisiblePlane() const {
 Type ScaledStorageAttr::getValueType(const ComputeAttr &compute) const {
   return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
 }
-bool ScaledStorageAttr::usesRandomBits() const {
-  return getCode().usesRandomBits();
+RoundingMode ScaledStorageAttr::getRounding() const {
+  return getCode().getRounding();
 }
 
 Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
@@ -184,9 +185,9 @@ public:
     SmallVector<Type> types;
     for (const scaled::CodePlane &plane : code.getPlanes())
       types.push_back(plane.elementType);
-    auto codes =
-        scaled::QuantizeOp::create(b.builder, b.loc, types, value, scale,
-                                   exponent, inputs.randomBits, code);
+    auto codes = scaled::QuantizeOp::create(b.builder, b.loc, types, value,
+                                            scale, exponent, inputs.randomBits,
+                                            code, inputs.hasFloor);
     SmallVector<Value> planes;
     for (Value bits : codes.getResults())
       planes.push_back(b.bits(bits));
@@ -320,8 +321,8 @@ std::optional<unsigned> CodedStorageAttr::getVisiblePlane() const {
 Type CodedStorageAttr::getValueType(const ComputeAttr &compute) const {
   return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
 }
-bool CodedStorageAttr::usesRandomBits() const {
-  return getCode().usesRandomBits();
+RoundingMode CodedStorageAttr::getRounding() const {
+  return getCode().getRounding();
 }
 
 Value CodedStorageAttr::decode(OpBuilder &builder, Location loc,
@@ -337,11 +338,15 @@ SmallVector<Value> CodedStorageAttr::encode(OpBuilder &builder, Location loc,
                                             const EncodeInputs &inputs) const {
   SequenceBuilder b(builder, loc);
   Value x = getCode().prepare(b, value);
-  Value bits = b.bits(x);
-  Value isFinite = b.compare(arith::CmpIPredicate::ult,
-                             b.andi(bits, b.like(bits, f32Magnitude)),
-                             b.like(bits, f32Infinity));
-  return getCode().encode(b, x, isFinite, Value(), inputs.randomBits);
+  Value magnitude = scaled::takeMagnitude(b, x);
+  scaled::CodeInputs ofCode;
+  ofCode.isFinite = b.compare(arith::CmpIPredicate::ult, magnitude,
+                              b.like(magnitude, f32Infinity));
+  ofCode.random = inputs.randomBits;
+  if (inputs.hasFloor)
+    ofCode.isPositive =
+        b.compare(arith::CmpFPredicate::OGT, value, b.zero(value.getType()));
+  return getCode().encode(b, x, ofCode);
 }
 
 Value CodedStorageAttr::isSaturated(OpBuilder &builder, Location loc,
@@ -356,7 +361,7 @@ Value CodedStorageAttr::isSaturated(OpBuilder &builder, Location loc,
 
 LogicalResult
 ResidualStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                            Type format, Type residual) {
+                            Type format, Type residual, RoundingMode rounding) {
   // (C1)
   if (!isa<BFloat16Type, Float16Type>(format))
     return emitError() << "the visible copy of a residual storage must be bf16 "
@@ -365,7 +370,8 @@ ResidualStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   // (C2)
   if (!residual.isSignlessInteger(8) && !residual.isSignlessInteger(16))
     return emitError() << "a residual is i8 or i16, got " << residual;
-  return success();
+  // (C3)
+  return scaled::verifyRounding(emitError, "a residual", rounding);
 }
 
 SmallVector<Plane> ResidualStorageAttr::getPlanes() const {
@@ -412,18 +418,40 @@ Value ResidualStorageAttr::decode(OpBuilder &builder, Location loc,
   return b.add(high, b.mul(part, buildHalfUlp(b, high, getFormat())));
 }
 
-SmallVector<Value> ResidualStorageAttr::encode(OpBuilder &builder, Location loc,
-                                               Value value,
-                                               const EncodeInputs &) const {
+/// The integer nearest to a level, as i32.
+static Value roundSigned(SequenceBuilder &b, Value level) {
+  // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
+  Value anchor = b.real(level.getType(), 0x1.8p23);
+  return b.subi(b.bits(b.add(level, anchor)), b.bits(anchor));
+}
+
+/// One of the integers around a level, as i32.
+static Value roundSignedByBits(SequenceBuilder &b, Value level, double most,
+                               RoundingMode rounding, Value random) {
+  Value magnitude =
+      b.bitcast(scaled::clampMagnitude(b, level, most), b.builder.getF32Type());
+  Value code = scaled::roundLevel(
+      b, magnitude, scaled::orientBits(b, level, random, rounding));
+  Value isNegative =
+      b.compare(arith::CmpIPredicate::slt, b.bits(level), b.like(code, 0));
+  return b.select(isNegative, b.subi(b.like(code, 0), code), code);
+}
+
+SmallVector<Value>
+ResidualStorageAttr::encode(OpBuilder &builder, Location loc, Value value,
+                            const EncodeInputs &inputs) const {
   SequenceBuilder b(builder, loc);
   Type f32 = builder.getF32Type();
+  if (inputs.hasFloor)
+    value = scaled::raiseToSmallest(b, value, getFormat());
   Value high = b.convert(value, getFormat());
   Value wide = b.convert(high, f32);
   Value part = b.div(b.sub(value, wide), buildHalfUlp(b, wide, getFormat()));
-  // Beyond 2^23 + 2^22 a sum has the integer in its low bits.
-  Value anchor = b.real(f32, 0x1.8p23);
-  Value sum = b.add(b.mul(part, b.real(f32, getLevels(getResidual()))), anchor);
-  Value word = b.subi(b.bits(sum), b.bits(anchor));
+  Value level = b.mul(part, b.real(f32, getLevels(getResidual())));
+  Value word = getRounding() == RoundingMode::nearest
+                   ? roundSigned(b, level)
+                   : roundSignedByBits(b, level, getLevels(getResidual()),
+                                       getRounding(), inputs.randomBits);
   Value infinity = b.real(f32, std::numeric_limits<double>::infinity());
   Value isFinite = b.compare(arith::CmpFPredicate::OLT, b.abs(wide), infinity);
   word = b.select(isFinite, word, b.like(word, 0));

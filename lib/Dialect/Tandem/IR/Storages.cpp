@@ -13,6 +13,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "tandem/Dialect/Scaled/IR/CodeSequences.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Support/FloatEmulation.h"
 
@@ -59,30 +60,29 @@ static LogicalResult verifyHalf(function_ref<InFlightDiagnostic()> emitError,
 
 LogicalResult
 FloatStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                         Type format, Rounding rounding) {
+                         Type format, RoundingMode rounding) {
   // (C1)
   if (!mcf::isComponentFormat(format))
     return emitError()
            << "a stored float is bf16, f16, f32, f8E4M3FN or f8E5M2, got "
            << format;
   // (C2)
-  if (rounding == Rounding::stochastic)
-    return verifyHalf(emitError, "a stochastically rounded float", format);
-  return success();
+  if (drawsBits(rounding) &&
+      failed(verifyHalf(emitError, "a float that is rounded by bits", format)))
+    return failure();
+  // (C3)
+  return scaled::verifyRounding(emitError, "a stored float", rounding);
 }
 
 SmallVector<Plane> FloatStorageAttr::getPlanes() const {
   return {Plane{"", getFormat()}};
 }
 std::optional<unsigned> FloatStorageAttr::getVisiblePlane() const { return 0; }
-bool FloatStorageAttr::usesRandomBits() const {
-  return getRounding() == Rounding::stochastic;
-}
 
-/// Stochastic rounding is from f32, so it has no component policy.
+/// Rounding by bits is from f32, so it has no component policy.
 Type FloatStorageAttr::getValueType(const ComputeAttr &compute) const {
-  return usesRandomBits() && isComponent(compute) ? Type()
-                                                  : compute.getFormat();
+  return drawsBits(getRounding()) && isComponent(compute) ? Type()
+                                                          : compute.getFormat();
 }
 
 Value FloatStorageAttr::decode(OpBuilder &builder, Location loc,
@@ -92,7 +92,7 @@ Value FloatStorageAttr::decode(OpBuilder &builder, Location loc,
 
 /// Rounds |x| = (n + f) ulp up iff floor(f * 2^16) + r >= 2^16. In bf16 the
 /// low 16 bits of an f32 are f * 2^16 exactly, subnormals included.
-static Value roundStochasticBF16(SequenceBuilder &b, Value x, Value random) {
+static Value roundBF16ByBits(SequenceBuilder &b, Value x, Value random) {
   Value bits = b.bits(x);
   Value code = b.shr(b.addi(bits, random), 16);
   Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
@@ -103,13 +103,12 @@ static Value roundStochasticBF16(SequenceBuilder &b, Value x, Value random) {
 }
 
 /// The same for a format with fewer exponents than f32.
-static Value roundStochasticSmall(SequenceBuilder &b, Value x, Value random,
-                                  Type element) {
+static Value roundSmallByBits(SequenceBuilder &b, Value x, Value random,
+                              Type element, RoundingMode rounding) {
   FloatFormat to = FloatFormat::get(element);
   Value bits = b.bits(x);
   Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
-  Value code =
-      roundMagnitude(b, magnitude, to, RoundingMode::stochastic, random);
+  Value code = roundMagnitude(b, magnitude, to, rounding, random);
   code = arith::MinUIOp::create(b.builder, b.loc, code,
                                 b.like(code, to.infinity()));
   Value sign = b.shr(b.xori(bits, magnitude), 32 - to.width());
@@ -123,11 +122,14 @@ SmallVector<Value> FloatStorageAttr::encode(OpBuilder &builder, Location loc,
                                             Value value,
                                             const EncodeInputs &inputs) const {
   SequenceBuilder b(builder, loc);
-  if (!usesRandomBits())
+  if (inputs.hasFloor)
+    value = scaled::raiseToSmallest(b, value, getFormat());
+  if (!drawsBits(getRounding()))
     return {b.canonicalBits(b.convert(value, getFormat()))};
+  Value bits = scaled::orientBits(b, value, inputs.randomBits, getRounding());
   if (getFormat().isBF16())
-    return {roundStochasticBF16(b, value, inputs.randomBits)};
-  return {roundStochasticSmall(b, value, inputs.randomBits, getFormat())};
+    return {roundBF16ByBits(b, value, bits)};
+  return {roundSmallByBits(b, value, bits, getFormat(), getRounding())};
 }
 
 Value FloatStorageAttr::decay(OpBuilder &builder, Location loc, Value whole,
@@ -190,9 +192,12 @@ Value ExpansionStorageAttr::decode(OpBuilder &builder, Location loc,
   return mcf::ToFloatOp::create(builder, loc, type, packed);
 }
 
-SmallVector<Value> ExpansionStorageAttr::encode(OpBuilder &builder,
-                                                Location loc, Value value,
-                                                const EncodeInputs &) const {
+SmallVector<Value>
+ExpansionStorageAttr::encode(OpBuilder &builder, Location loc, Value value,
+                             const EncodeInputs &inputs) const {
+  SequenceBuilder b(builder, loc);
+  if (inputs.hasFloor)
+    value = scaled::raiseToSmallest(b, value, getExpansion().getLeading());
   Type type = mcf::withElementType(value.getType(), getExpansion());
   if (value.getType() != type)
     value = mcf::FromFloatOp::create(builder, loc, type, value);
@@ -201,7 +206,6 @@ SmallVector<Value> ExpansionStorageAttr::encode(OpBuilder &builder,
         return mcf::withElementType(type, element);
       });
   auto components = mcf::ComponentsOp::create(builder, loc, types, value);
-  SequenceBuilder b(builder, loc);
   return llvm::map_to_vector(components.getResults(), [&](Value component) {
     return b.canonicalBits(component);
   });

@@ -24,18 +24,20 @@ using namespace mlir;
 using namespace mlir::tandem;
 
 namespace {
-/// Adds what a kernel's stochastic rounding needs: the seed and the step as
+/// Adds what a kernel's rounding by bits needs: the seed and the step as
 /// uniform 32-bit values.
 class RandomState {
 public:
   explicit RandomState(KernelOp kernel) : kernel(kernel) {}
 
-  /// The random bits of this element for a store to `tensor`.
-  FailureOr<Value> draw(OpBuilder &builder, Location loc, Value tensor) {
+  /// The bits of this element for a store to `tensor`.
+  FailureOr<Value> draw(OpBuilder &builder, Location loc, Value tensor,
+                        RoundingMode rounding) {
     if (!step && failed(initialize()))
       return failure();
     return Value(RandomBitsOp::create(builder, loc, builder.getI32Type(),
-                                      tensor, seedLow, seedHigh, step));
+                                      tensor, seedLow, seedHigh, step,
+                                      rounding == RoundingMode::dither));
   }
 
 private:
@@ -146,17 +148,30 @@ struct LowerStoragePass
     op.getValueMutable().assign(b.canonicalBits(op.getValue()));
   }
 
+  /// Whether what is positive must not become zero: a second moment. Under the
+  /// component policy arithmetic itself may round to zero, and nothing is left
+  /// for a store to see.
+  static bool hasFloor(StoreOp op) {
+    auto kernel = op->getParentOfType<KernelOp>();
+    unsigned number = getTensorNumber(op.getTensor());
+    auto role = cast<RoleAttr>(kernel.getTensorRoles()[number]);
+    return role.getMoment() == Moment::second &&
+           role.getDomain() == Domain::nonneg &&
+           kernel.getCompute().getPolicy() == Policy::f32;
+  }
+
   LogicalResult lowerStore(StoreOp op, RandomState &random) {
     OpBuilder builder(op);
     StorageAttrInterface storage = op.getTensor().getType().getStorage();
     Value bits;
-    if (storage.usesRandomBits()) {
-      auto drawn = random.draw(builder, op.getLoc(), op.getTensor());
+    if (drawsBits(storage.getRounding())) {
+      auto drawn = random.draw(builder, op.getLoc(), op.getTensor(),
+                               storage.getRounding());
       if (failed(drawn))
         return failure();
       bits = *drawn;
     }
-    EncodeInputs inputs{bits, loadKept(builder, op)};
+    EncodeInputs inputs{bits, loadKept(builder, op), hasFloor(op)};
     SmallVector<Value> codes =
         storage.encode(builder, op.getLoc(), op.getValue(), inputs);
     for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {

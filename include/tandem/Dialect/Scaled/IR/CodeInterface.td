@@ -24,20 +24,25 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
       "::llvm::SmallVector<::mlir::scaled::CodePlane>", "getPlanes">,
     InterfaceMethod<"The largest magnitude that encode keeps apart from others.",
       "double", "getLargest">,
+    InterfaceMethod<"The magnitude of the largest negative number.",
+      "double", "getLargestNegative", (ins), [{}], [{ return $_attr.getLargest(); }]>,
     InterfaceMethod<"What is scaled in place of x (f32): x itself, or its root.",
       "::mlir::Value", "prepare", (ins "::mlir::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x)>,
     InterfaceMethod<"The inverse of prepare.",
       "::mlir::Value", "finish", (ins "::mlir::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x)>,
-    InterfaceMethod<[{The bits of the codes of a scaled value y (f32), one integer per plane.
-      `isFinite` says whether what was scaled is finite: then y saturates; else
-      the code says NaN, or infinity where it has one. `random` is an i32 in
-      [0, 2^16), or null if `usesRandomBits` is false.}],
+    InterfaceMethod<[{The magnitude of x (f32) from which a group's scale is made, as f32
+      bits: the largest one shall become the code's largest number.}],
+      "::mlir::Value", "measure", (ins "::mlir::tandem::SequenceBuilder &":$b,
+        "::mlir::Value":$x), [{}], [{
+        return ::mlir::scaled::takeMagnitude(b, $_attr.prepare(b, x));
+      }]>,
+    InterfaceMethod<[{The bits of the codes of a scaled value y (f32), one integer per
+      plane, under what `inputs` tells of its element and its group.}],
       "::llvm::SmallVector<::mlir::Value>", "encode",
       (ins "::mlir::tandem::SequenceBuilder &":$b, "::mlir::Value":$y,
-        "::mlir::Value":$isFinite, "::mlir::Value":$exponent,
-        "::mlir::Value":$random)>,
+        "const ::mlir::scaled::CodeInputs &":$inputs)>,
     InterfaceMethod<"The f32 that the bits of codes (one integer per plane) stand for.",
       "::mlir::Value", "decode", (ins "::mlir::tandem::SequenceBuilder &":$b,
         "::mlir::ValueRange":$codes, "::mlir::Value":$exponent)>,
@@ -45,8 +50,10 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
       exponent stretches to the code's; none for codes without an exponent. The
       `exponent` of encode and decode is an i32 then, in eighths, else null.}],
       "std::optional<double>", "getRange", (ins), [{}], [{ return std::nullopt; }]>,
-    InterfaceMethod<"Whether encoding draws random bits.",
-      "bool", "usesRandomBits", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<"How a number between two codes becomes one of them.",
+      "::mlir::tandem::RoundingMode", "getRounding", (ins), [{}], [{
+        return ::mlir::tandem::RoundingMode::nearest;
+      }]>,
   ];
 }
 

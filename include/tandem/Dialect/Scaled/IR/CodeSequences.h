@@ -20,6 +20,24 @@ namespace mlir::scaled {
 /// The bits of |y|, at most those of `largest`, also where y is not a number.
 Value clampMagnitude(tandem::SequenceBuilder &b, Value y, double largest);
 
+/// y, or `smallest` where y is less and its value positive. `isPositive` is an
+/// i1, or null where nothing is to be raised.
+Value raiseToSmallest(tandem::SequenceBuilder &b, Value y, Value isPositive,
+                      float smallest);
+
+/// The same for an f32 that is stored in a format as it is.
+Value raiseToSmallest(tandem::SequenceBuilder &b, Value x, Type format);
+
+/// The bits by which y is rounded by dither or stochastically: the complement
+/// of dithered ones where y is negative, so that the same bits send both signs
+/// towards positive infinity.
+Value orientBits(tandem::SequenceBuilder &b, Value y, Value random,
+                 tandem::RoundingMode rounding);
+
+/// One of the two integers around a level in [0, 2^15), as i32: the next one
+/// where the level's fraction by 2^16, rounded, and the bits reach 2^16.
+Value roundLevel(tandem::SequenceBuilder &b, Value level, Value random);
+
 /// The bits of y in the format, as i32: `code`, of its magnitude in the bits
 /// that the format has for it, with y's sign, or what stands for a y that was
 /// not finite before it was scaled.

@@ -21,6 +21,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "tandem/Support/RoundingModeSyntax.h"
 #include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::scaled {
@@ -43,6 +44,27 @@ struct ExponentRange {
 inline llvm::hash_code hash_value(const ExponentRange &range) {
   return llvm::hash_combine(range.least, range.most);
 }
+
+/// What a code is made of beside the scaled value.
+struct CodeInputs {
+  /// An i1: whether what was scaled is finite. Then the value saturates; else
+  /// the code says NaN, or infinity where it has one.
+  Value isFinite;
+  /// The group's exponent in eighths, an i32, for a code with a range.
+  Value exponent;
+  /// An i32 in [0, 2^16) for a code that rounds by bits.
+  Value random;
+  /// An i1: whether what was scaled is positive, so that it must not become
+  /// zero. Null where it may.
+  Value isPositive;
+};
+
+/// Refuses toward_zero, which `what` does not know.
+LogicalResult verifyRounding(function_ref<InFlightDiagnostic()> emitError,
+                             StringRef what, tandem::RoundingMode rounding);
+
+/// The bits of |x|, an f32.
+Value takeMagnitude(tandem::SequenceBuilder &b, Value x);
 
 /// Whether a scale can have this type.
 bool isScaleType(Type type);

@@ -13,6 +13,7 @@ include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "tandem/Dialect/Scaled/IR/CodeInterface.td"
 include "tandem/Dialect/Scaled/IR/ScaledDialect.td"
+include "tandem/Support/RoundingMode.td"
 
 def Scaled_Recipe : I32EnumAttr<"Recipe", "how a scale follows from the largest magnitude, or that it is given", [
   I32EnumAttrCase<"current", 0>, I32EnumAttrCase<"pow2", 1>,
@@ -31,44 +32,49 @@ class Scaled_Code<string name, string codeMnemonic, list<string> own = []>
   let mnemonic = codeMnemonic;
 }
 
-def Scaled_FloatCodeAttr : Scaled_Code<"FloatCode", "float"> {
+def Scaled_FloatCodeAttr : Scaled_Code<"FloatCode", "float", ["getRounding"]> {
   let summary = "a small float";
   let description = [{
     Rounded to nearest, ties to even, with gradual underflow; finite values
     saturate. Zero keeps its sign. NaN is canonical; infinity stays infinity in
     a format that has it and is NaN in one that does not. (A hardware conversion
-    with `.satfinite` would hide infinities.)
+    with `.satfinite` would hide infinities.) With `stochastic` or `dither`, 16 bits
+    for each element decide which of the two numbers around a value is taken, as
+    under `#tandem.float`.
 
     ```mlir
     #scaled.float<f8E4M3FN>
+    #scaled.float<f8E4M3FN, dither>
     ```
 
-    Constraint: (C1) f8E4M3FN, f8E5M2 or f16.
+    Constraints: (C1) f8E4M3FN, f8E5M2 or f16; (C2) the rounding is not toward_zero.
   }];
-  let parameters = (ins "Type":$format);
-  let assemblyFormat = "`<` $format `>`";
+  let parameters = (ins "Type":$format, Tandem_RoundingMode:$rounding);
+  let assemblyFormat = "`<` $format (`,` $rounding^)? `>`";
   let genVerifyDecl = 1;
 }
 
-def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair"> {
+def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair", ["getRounding"]> {
   let summary = "two small floats, the second for what the first leaves";
   let description = [{
     hi = fl(y), lo = fl(y - hi), +0 behind a hi that is not finite; read as
     RN32(hi + lo). One scale serves both (Yu et al., *Collage*, appendix D, with
-    the scale of a group).
+    the scale of a group). With `stochastic` or `dither` bits decide how the second
+    is rounded.
 
     ```mlir
     #scaled.pair<f8E4M3FN>
+    #scaled.pair<f8E4M3FN, dither>
     ```
 
-    Constraint: (C1) f8E4M3FN or f8E5M2.
+    Constraints: (C1) f8E4M3FN or f8E5M2; (C2) the rounding is not toward_zero.
   }];
-  let parameters = (ins "Type":$format);
-  let assemblyFormat = "`<` $format `>`";
+  let parameters = (ins "Type":$format, Tandem_RoundingMode:$rounding);
+  let assemblyFormat = "`<` $format (`,` $rounding^)? `>`";
   let genVerifyDecl = 1;
 }
 
-def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["usesRandomBits"]> {
+def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRounding"]> {
   let summary = "a float of any few bits";
   let description = [{
     A sign, `exponent` and `mantissa` bits in the low bits of an i8, of an i16
@@ -83,9 +89,9 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["usesR
     - `negative_zero`: the code of -0 is NaN, there is no infinity;
     - `none`: NaN becomes the largest number, infinity that of its sign.
 
-    `rounding` is `nearest` (default; ties go to the even code), `stochastic`
-    (which draws random bits as `#tandem.float<bf16, stochastic>` does) or
-    `toward_zero`; finite values saturate. With `exponents = [least, most]`
+    `rounding` is `nearest` (default; ties go to the even code), `stochastic` or
+    `dither` (which draw bits as `#tandem.float<bf16, stochastic>` and
+    `#tandem.float<bf16, dither>` do) or `toward_zero`; finite values saturate. With `exponents = [least, most]`
     magnitudes but zero are at least 2^least and at most the number before
     2^(most + 1) when they are stored.
 
@@ -109,7 +115,7 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["usesR
   let extraClassDeclaration = "::mlir::tandem::FloatFormat getFormat() const;";
 }
 
-def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic"> {
+def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic", ["getRounding", "getLargestNegative", "measure"]> {
   let summary = "a byte whose numbers are spaced evenly within each decade";
   let description = [{
     The dynamic map of Dettmers et al., *8-bit Optimizers via Block-wise
@@ -117,37 +123,48 @@ def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic"> {
     [10^(i-7), 10^(i-6)], i = 0 to 6, the centres of 2^i (`signed`) or 2^(i+1)
     (`unsigned`) equal parts; `signed` has the negatives of all but 1. The byte is
     the number's index in ascending order, so that zero is 127 (`signed`) or 0.
-    Written is the nearest, in f32 arithmetic (see docs/Numerics.md). The
-    negative (`signed`) or the positive number next to zero gives its code, 126
-    or 1, to NaN; under `unsigned` that is every negative value.
+    Written is the nearest, or with `stochastic` or `dither` one of the two around
+    the value, in f32 arithmetic (see docs/Numerics.md). One number gives its code to
+    NaN, under `unsigned` to every negative value as well: 1 (`signed`, -0.979) or 254
+    (`unsigned`, 0.996), where the numbers are closest together for their size.
+
+    Since `signed` has no -1, a negative value counts for 1 / 0.99296875 of its
+    magnitude where the scale of its group is made: the group's largest negative value
+    has a code, too.
 
     ```mlir
     #scaled.dynamic<signed>
+    #scaled.dynamic<unsigned, dither>
     ```
+
+    Constraint: (C1) the rounding is not toward_zero.
   }];
-  let parameters = (ins EnumParameter<Scaled_Signedness>:$signedness);
-  let assemblyFormat = "`<` $signedness `>`";
+  let parameters = (ins EnumParameter<Scaled_Signedness>:$signedness, Tandem_RoundingMode:$rounding);
+  let assemblyFormat = "`<` $signedness (`,` $rounding^)? `>`";
+  let genVerifyDecl = 1;
 }
 
-def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange"]> {
+def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange", "getRounding"]> {
   let summary = "a code, whose range each group stretches by a power";
   let description = [{
     Dynamic range expansion (Xi et al., *COAT*, section 4): with M the group's
     scale, at or above its largest magnitude, x is stored as
-    fl(L * (|x| / M)^k) with x's sign, L the code's largest number, and read
+    fl(L * (|x| / M)^k) with x's sign, L the code's largest number of that sign, and read
     as M * (|number| / L)^(1/k). The group's exponent k = j / 8, 8 <= j <= 128, is
     the largest with (M / smallest)^k <= `range`, and 1 if there is none: the
     values of a group that spans little fill the format.
 
     The powers are f32 sequences, the same on every target, of log2 and exp2
     (see docs/Numerics.md). Zero and values that are not finite are stored as
-    the code stores them. The code is `#scaled.dynamic` or, written as its format
-    alone, `#scaled.float`. For a float, a range of up to the largest by the
+    the code stores them; the code's rounding applies to the stretched number. The
+    code is `#scaled.dynamic` or `#scaled.float`, which is written as its format if it
+    rounds to nearest. For a float, a range of up to the largest by the
     smallest normal number keeps all codes normal; one beyond it, down to the
     subnormal numbers.
 
     ```mlir
     #scaled.expanded<f8E4M3FN, range = 229376.0>
+    #scaled.expanded<#scaled.float<f8E4M3FN, dither>, range = 229376.0>
     #scaled.expanded<#scaled.dynamic<signed>, range = 1.0e+07>
     ```
 
@@ -159,31 +176,45 @@ def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange
   let genVerifyDecl = 1;
 }
 
-def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign"> {
+def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign", ["getRounding"]> {
   let summary = "an 8-bit integer, companded by the softsign function";
   let description = [{
     127 * (2 z / (1 + |z|)) to the nearest integer, ties to even, for z in
     [-1, 1]; -128 stands for NaN. Read as w / (2 - |w|) with w = code / 127.
-    Every operation is rounded to f32 (FlashOptim's first moment).
+    Every operation is rounded to f32 (FlashOptim's first moment). With `stochastic`
+    or `dither` bits decide which of the two integers around it the number becomes.
 
     ```mlir
     #scaled.softsign
+    #scaled.softsign<dither>
     ```
+
+    Constraint: (C1) the rounding is not toward_zero.
   }];
+  let parameters = (ins Tandem_RoundingMode:$rounding);
+  let assemblyFormat = "(`<` $rounding^ `>`)?";
+  let genVerifyDecl = 1;
 }
 
-def Scaled_RootCodeAttr : Scaled_Code<"RootCode", "root"> {
+def Scaled_RootCodeAttr : Scaled_Code<"RootCode", "root", ["getRounding"]> {
   let summary = "an unsigned 8-bit integer for the root of a value";
   let description = [{
     254 * z to the nearest integer, ties to even, where z in [0, 1] is the
     scaled square root of the value; 255 stands for NaN, also of a negative
     value. Read as the square of (code / 254) * scale (FlashOptim's second
-    moment, with a code set apart for NaN).
+    moment, with a code set apart for NaN). With `stochastic` or `dither` bits decide
+    which of the two integers around it the number becomes.
 
     ```mlir
     #scaled.root
+    #scaled.root<dither>
     ```
+
+    Constraint: (C1) the rounding is not toward_zero.
   }];
+  let parameters = (ins Tandem_RoundingMode:$rounding);
+  let assemblyFormat = "(`<` $rounding^ `>`)?";
+  let genVerifyDecl = 1;
 }
 
 #endif // TANDEM_DIALECT_SCALED_IR_SCALEDATTRS_TD

@@ -26,8 +26,10 @@ def Scaled_ScaleType : AnyTypeOf<[F32, BF16, F16, F8E8M0FNU], "f32, bf16, f16 or
 def Scaled_MagnitudeOp : Scaled_Op<"magnitude", [SameOperandsAndResultShape]> {
   let summary = "what an element contributes to its group's largest magnitude";
   let description = [{
-    The f32 bits of |prepare(x)|, where `prepare` is the code's, or 0 if that is
-    not finite. As i32 these order like the magnitudes, so that a maximum over
+    The f32 bits of measure(x), where `measure` is the code's, or 0 if that is not
+    finite. For most codes it is |x|, for `#scaled.root` the square root; under
+    `#scaled.dynamic<signed>` a negative value counts for 1 / 0.99296875 of its
+    magnitude. As i32 the bits order like the magnitudes, so that a maximum over
     them depends on no order and meets no NaN.
 
     Example:
@@ -86,7 +88,8 @@ def Scaled_ScaleOp : Scaled_Op<"scale"> {
     L the code's largest magnitude, clamped to the positive range of the result
     type T and to [2^-126, 2^(127 - floor(log2 L))], the scale is
 
-    - `current`: q rounded up to T;
+    - `current`: q rounded to T, to nearest, ties to even; for a code that rounds by
+      bits upwards, since a largest magnitude that saturates at every store is a bias;
     - `pow2`: the next power of two from q up (to be held by T exactly);
     - `mx_floor`: 2^(floor(log2 amax) - floor(log2 L)), clamped likewise (OCP
       Microscaling Formats, section 6.3), beyond which elements saturate.
@@ -137,25 +140,30 @@ def Scaled_QuantizeOp : Scaled_Op<"quantize", [AttrSizedOperandSegments]> {
   let description = [{
     encode(RN32(prepare(x) * RN32(1 / s))), one value per plane of the code.
 
-    The scale is positive and finite, as `scaled.scale` gives it.
+    The scale is positive and finite, as `scaled.scale` gives it. With `floor` a
+    positive x below the code's smallest positive number becomes that number, so that
+    a second moment that is not zero stays so.
 
     Constraints: (C1) one result per plane of the code, of its element type and
     the value's shape; (C2) an exponent for a code with a range and for no other;
-    (C3) random bits, an i32 below 2^16 in the value's shape, for a code that draws
-    them and for no other.
+    (C3) random bits, an i32 below 2^16 in the value's shape, for a code that rounds
+    by them and for no other.
 
     Example:
 
     ```mlir
     %q = scaled.quantize #scaled.float<f8E4M3FN>, %x by %s : f32, bf16 -> f8E4M3FN
+    %r = scaled.quantize #scaled.root, %x by %s floor : f32, f32 -> i8
     %p = scaled.quantize #scaled.minifloat<exponent = 4, mantissa = 3, rounding = stochastic>, %x by %s random %r : f32, bf16, i32 -> i8
     ```
   }];
   let arguments = (ins Scaled_Like32:$x, Scaled_ScaleType:$scale, Optional<I8>:$exponent,
-                       Optional<Scaled_Bits32>:$random, Scaled_CodeInterface:$code);
+                       Optional<Scaled_Bits32>:$random, Scaled_CodeInterface:$code,
+                       UnitAttr:$floor);
   let results = (outs Variadic<AnyType>:$codes);
   let assemblyFormat = [{
-    $code `,` $x `by` $scale (`,` $exponent^)? (`random` $random^)? attr-dict `:`
+    $code `,` $x `by` $scale (`,` $exponent^)? (`random` $random^)? (`floor` $floor^)?
+    attr-dict `:`
     type($x) `,` type($scale) (`,` type($random)^)? `->` type($codes)
   }];
   let hasVerifier = 1;

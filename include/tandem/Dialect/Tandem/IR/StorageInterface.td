@@ -28,8 +28,10 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
       "::llvm::SmallVector<::mlir::tandem::Plane>", "getPlanes">,
     InterfaceMethod<"Index of the plane that a framework reads as the value, if any.",
       "std::optional<unsigned>", "getVisiblePlane">,
-    InterfaceMethod<"Whether encoding draws random bits.",
-      "bool", "usesRandomBits", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<"How a number between two stored ones becomes one of them.",
+      "::mlir::tandem::RoundingMode", "getRounding", (ins), [{}], [{
+        return ::mlir::tandem::RoundingMode::nearest;
+      }]>,
     InterfaceMethod<[{The type that a value has inside a kernel of a policy: f32
       under the f32 policy; a component or an expansion of the policy's format
       under the component policy; null if the storage does not work under the

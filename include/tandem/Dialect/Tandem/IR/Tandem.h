@@ -85,6 +85,9 @@ struct EncodeInputs {
   /// For each plane that is kept its entry, as bits; of a history the largest
   /// of the values that stay in it, as an i32. Null for the others.
   llvm::SmallVector<Value> kept;
+  /// Whether a positive value must not become zero, as a second moment must
+  /// not: it is stored as the smallest positive number at least.
+  bool hasFloor = false;
 };
 
 /// A uniform factor in the two forms a storage may need; building one that is
@@ -109,6 +112,13 @@ struct UniformFactor {
 
 #define GET_OP_CLASSES
 #include "tandem/Dialect/Tandem/IR/TandemOps.h.inc"
+
+namespace mlir::tandem {
+/// The position of a tensor among those of its kernel.
+inline unsigned getTensorNumber(Value tensor) {
+  return cast<BlockArgument>(tensor).getArgNumber();
+}
+} // namespace mlir::tandem
 
 namespace mlir::tandem {
 /// The role of a graph argument, or null.

@@ -13,6 +13,7 @@ include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "tandem/Dialect/Tandem/IR/StorageInterface.td"
 include "tandem/Dialect/Tandem/IR/TandemDialect.td"
+include "tandem/Support/RoundingMode.td"
 
 //===----------------------------------------------------------------------===//
 // Enumerations
@@ -61,9 +62,6 @@ def Tandem_Granularity : Tandem_Enum<"Granularity", "what a matrix has a value f
 
 def Tandem_KernelPart : Tandem_Enum<"KernelPart", "which launch of a graph's kernel", [
   I32EnumAttrCase<"whole", 0>, I32EnumAttrCase<"early", 1>, I32EnumAttrCase<"commit", 2>]>;
-
-def Tandem_Rounding : Tandem_Enum<"Rounding", "how a store rounds", [
-  I32EnumAttrCase<"nearest", 0>, I32EnumAttrCase<"stochastic", 1>]>;
 
 //===----------------------------------------------------------------------===//
 // Role and compute policy
@@ -165,22 +163,26 @@ class Tandem_Storage<string name, string mnemonic, list<string> own = []>
   let genVerifyDecl = 1;
 }
 
-def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float", ["usesRandomBits", "decay"]> {
+def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float", ["getRounding", "decay"]> {
   let summary = "one plane of plain floats";
   let description = [{
-    Rounds to `format`, to nearest or stochastically (Philox4x32-10 keyed by
-    seed, tensor, step and element).
+    Rounds to `format`: to `nearest`, ties to even, or by 16 bits that decide which
+    of the two numbers around a value is taken. `stochastic` takes them from
+    Philox4x32-10, keyed by seed, tensor, step and element; `dither` takes bits that
+    are even in time, so that the errors of successive steps cancel (see
+    `tandem.random_bits`). A state or weight that changes by less than half a unit
+    in a step stays where it is under `nearest` and follows under the other two.
 
     ```mlir
     #tandem.float<bf16>
     #tandem.float<bf16, stochastic>
+    #tandem.float<bf16, dither>
     ```
 
     Constraints: (C1) bf16, f16, f32, f8E4M3FN or f8E5M2; (C2) stochastic
-    rounding is to bf16 or f16.
+    rounding and dither are to bf16 or f16; (C3) the rounding is not toward_zero.
   }];
-  let parameters = (ins "Type":$format,
-                        DefaultValuedParameter<"Rounding", "Rounding::nearest">:$rounding);
+  let parameters = (ins "Type":$format, Tandem_RoundingMode:$rounding);
   let assemblyFormat = "`<` $format (`,` $rounding^)? `>`";
 }
 
@@ -253,26 +255,29 @@ def Tandem_RemainderStorageAttr : Tandem_Storage<"RemainderStorage", "remainder"
   let genVerifyDecl = 0;
 }
 
-def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual"> {
+def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual", ["getRounding"]> {
   let summary = "a rounded visible copy and a residual in fractions of its ulp";
   let description = [{
     hi = fl(x); with h half a unit in the last place of hi and L the integer's
     largest value, the residual is L * (x - hi) / h to the nearest integer, ties
     to even, every operation rounded to f32; 0 behind a hi that is not finite.
-    Decoding: hi + (residual / L) * h (FlashOptim's 24- and 32-bit weights).
+    Decoding: hi + (residual / L) * h (FlashOptim's 24- and 32-bit weights). With
+    `stochastic` or `dither` bits decide which of the two integers around it the
+    residual becomes; the visible copy is rounded to nearest all the same.
 
     ```mlir
     #tandem.residual<bf16, i8>
+    #tandem.residual<bf16, i8, dither>
     ```
 
     Constraints: (C1) the visible format is bf16 or f16; (C2) the residual is
-    i8 or i16.
+    i8 or i16; (C3) the rounding is not toward_zero.
   }];
-  let parameters = (ins "Type":$format, "Type":$residual);
-  let assemblyFormat = "`<` $format `,` $residual `>`";
+  let parameters = (ins "Type":$format, "Type":$residual, Tandem_RoundingMode:$rounding);
+  let assemblyFormat = "`<` $format `,` $residual (`,` $rounding^)? `>`";
 }
 
-def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesRandomBits", "isSaturated"]> {
+def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["getRounding", "isSaturated"]> {
   let summary = "codes of a few bits, and a scale for each group of elements";
   let description = [{
     A `group` of elements shares a scale: so many consecutive ones of the unsharded
@@ -280,7 +285,7 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesR
     each `row`, or a block of so many rows and columns, `128x128` (the last blocks may be
     smaller). Rows and blocks are those of a matrix, in whose rows groups begin
     anew. A store makes the scale from
-    the largest finite magnitude that it stores in the group, rounded up to the
+    the largest finite magnitude that it stores in the group, rounded to the
     type `scale` by `recipe`; see the `scaled` dialect.
 
     With `history = N` (delayed scaling) a store takes the scale that the store
@@ -326,7 +331,7 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["usesR
   }];
 }
 
-def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded", ["usesRandomBits", "isSaturated"]> {
+def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded", ["getRounding", "isSaturated"]> {
   let summary = "codes of a few bits without a scale";
   let description = [{
     What `#tandem.scaled` stores under a scale of 1, without the scale: for

@@ -744,12 +744,13 @@ def Tandem_RaiseOp : Tandem_Op<"raise", [MemoryEffects<[MemWrite]>]> {
 }
 
 def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {
-  let summary = "16 random bits of this element";
+  let summary = "16 bits of this element that decide how it is rounded";
   let description = [{
     The half-word (element mod 8, low half first) of Philox4x32-10 (Salmon et
     al. 2011) with key = seed and counter = (element div 8 as 64 bits, tensor
     key, step), zero-extended. `element` counts in the unsharded tensor. After
-    widening the bits of consecutive elements.
+    widening the bits of consecutive elements. With `dither` they fill [0, 2^16)
+    evenly from step to step (docs/Numerics.md, "Dither"): errors cancel.
 
     Example:
 
@@ -757,11 +758,11 @@ def Tandem_RandomBitsOp : Tandem_Op<"random_bits", [MemoryEffects<[MemRead]>]> {
     %r = tandem.random_bits %param seed(%lo, %hi) step(%t) : !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i32
     ```
   }];
-  let arguments = (ins Tandem_StoredType:$tensor, I32:$seedLow, I32:$seedHigh, I32:$step);
+  let arguments = (ins Tandem_StoredType:$tensor, I32:$seedLow, I32:$seedHigh, I32:$step, UnitAttr:$dither);
   let results = (outs AnyTypeOf<[I32, VectorOfRankAndType<[1], [I32]>]>:$result);
   let assemblyFormat = [{
-    $tensor `seed` `(` $seedLow `,` $seedHigh `)` `step` `(` $step `)` attr-dict
-    `:` type($tensor) `->` type($result)
+    (`dither` $dither^)? $tensor `seed` `(` $seedLow `,` $seedHigh `)` `step` `(`
+    $step `)` attr-dict `:` type($tensor) `->` type($result)
   }];
 }
 

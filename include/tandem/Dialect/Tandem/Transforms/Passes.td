@@ -204,7 +204,7 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
     Replaces `tandem.load` by loads of the storage's planes and its decoding,
     `tandem.store` by its encoding and stores of the planes. Every store
     canonicalizes NaN, on integers, also one that a kernel makes to a plane
-    itself. Storages that round stochastically get their bits from
+    itself. Storages that round by bits get them from
     `tandem.random_bits`.
 
     Example: `test/Dialect/Tandem/lower-storage.mlir`
