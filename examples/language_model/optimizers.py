@@ -84,6 +84,8 @@ def make_optimizer(
         strategy=split_name(name)[0],
         metrics=metrics,
         path=path,
+        # What is measured is a strategy, in norms as well.
+        min_8bit_size=0,
     )
 
 

@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -326,10 +327,23 @@ def _stamp(file: str) -> tuple:
     return state.st_mtime_ns, state.st_size, state.st_ino
 
 
+def compile_written(graph: str | os.PathLike, strategy: str, text: str | None,
+                    target: str, path: Sequence[str | os.PathLike], **options) -> Kernel:
+    """tandem.compile under a strategy that is text and has no file; None for one that
+    is found by its name. The compiler reads strategies from files alone."""
+    if text is None:
+        return _kernel.compile(graph, strategy, target, path=path, **options)
+    with tempfile.TemporaryDirectory(prefix="tandem-") as directory:
+        with open(os.path.join(directory, strategy + ".mlir"), "w",
+                  encoding="utf-8") as file:
+            file.write(text)
+        return _kernel.compile(graph, strategy, target, path=[directory, *path], **options)
+
+
 @lru_cache(maxsize=64)
-def _compile(graph: str, strategy: str, path: tuple[str, ...], target: str,
-             stamps) -> Kernel:
-    return _kernel.compile(graph, strategy, target, path=path)
+def _compile(graph: str, strategy: str, text: str | None, path: tuple[str, ...],
+             target: str, stamps) -> Kernel:
+    return compile_written(graph, strategy, text, target, path)
 
 
 # The extension reports kernels that outlive the interpreter.
@@ -338,11 +352,13 @@ atexit.register(_compile.cache_clear)
 
 
 def compiled(graph: str | os.PathLike, strategy: str,
-             path: Sequence[str | os.PathLike], target: str = "cpu") -> Kernel:
-    """tandem.compile, once as long as the files stay the same."""
+             path: Sequence[str | os.PathLike], target: str = "cpu",
+             text: str | None = None) -> Kernel:
+    """tandem.compile, once as long as the files stay the same; `text` is the strategy's,
+    if that has no file."""
     graph, path = os.fspath(graph), tuple(os.fspath(p) for p in path)
     files = [graph, *(os.path.join(p, strategy + ".mlir") for p in path)]
-    return _compile(graph, strategy, path, target, tuple(map(_stamp, files)))
+    return _compile(graph, strategy, text, path, target, tuple(map(_stamp, files)))
 
 
 def planes_of(kernel: Kernel, role: str) -> list[Plane]:

@@ -120,7 +120,8 @@ def make_torch(strategy, weights=None):
     params = weights or [*parameters([(17,), (3, 50)], dtype),
                          *parameters([(4,)], torch.float32)]
     eps = cases.hypers("adamw", LIBRARY[strategy])["eps"]
-    return tt.AdamW(params, lr=1e-2, eps=eps, strategy=strategy, seed=3)
+    return tt.AdamW(params, lr=1e-2, eps=eps, strategy=strategy, seed=3,
+                    min_8bit_size=0)
 
 
 @every_strategy

@@ -23,6 +23,7 @@ from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
 from torch.optim import lr_scheduler
 
 SHAPES = [(17,), (3, 5)]
+OPTIONS = {"strategy": "collage-plus", "min_8bit_size": 4096, "maximize": False}
 
 
 def train_alike(theirs, ours, schedules=(), steps=6):
@@ -178,9 +179,9 @@ def test_a_refused_group_is_not_added():
 
 def test_defaults_come_from_the_graph():
     assert tt.AdamW(parameters([(2,)])).defaults == {
-        "lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+        "lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01, **OPTIONS}
     assert tt.SGD(parameters([(2,)]), momentum=0.5).defaults == {
-        "lr": 1e-3, "momentum": 0.5, "weight_decay": 0.0}
+        "lr": 1e-3, "momentum": 0.5, "weight_decay": 0.0, **OPTIONS}
     assert tt.Lion(parameters([(2,)]), strategy="bf16-stochastic",
                    seed=4).defaults["seed"] == 4
 
@@ -417,7 +418,7 @@ def test_a_parameter_that_changes_its_type():
     optimizer = tt.AdamW(params, strategy="collage-plus")
     train(optimizer, [0])
     params[0].data = params[0].data.float()
-    refused(ValueError, "state of parameter 0 .* under 'fp32' needs|has 'exp_avg' as",
-            train, optimizer, [1])
+    refused(ValueError, "state of parameter 0 has 'param.lo', not the weight by itself, as "
+            "'adamw' under 'collage-plus with f32 weights' needs", train, optimizer, [1])
     params[0].data = params[0].data.double()
     refused(TypeError, "parameter 0 is torch.float64", train, optimizer, [1])

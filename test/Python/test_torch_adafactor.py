@@ -22,6 +22,7 @@ import tandem
 import tandem.torch as tt
 from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)
+from tandem.torch._groups import OPTIONS
 
 SHAPES = [(40, 3), (11,), (5, 130), (), (1, 7), (7, 1), (0, 3)]
 # One of each kind: random bits, scales of groups, and weights and gradients in codes,
@@ -37,7 +38,8 @@ def type_of(strategy):
 def make(strategy="fp32", shapes=SHAPES, params=None, **options):
     if params is None:
         params = parameters(shapes, type_of(strategy))
-    return tt.Adafactor(params, strategy=strategy, **options)
+    # Codes everywhere, in the smallest tensors too.
+    return tt.Adafactor(params, strategy=strategy, **{"min_8bit_size": 0} | options)
 
 
 #===----------------------------------------------------------------------===#
@@ -70,8 +72,9 @@ def test_fp32_is_close_to_torch(options):
 def test_param_groups_are_those_of_torch():
     ours = make(shapes=[(3, 2)]).param_groups[0]
     theirs = torch.optim.Adafactor(parameters([(3, 2)])).param_groups[0]
-    assert ours == {name: theirs[name] if name != "params" else ours[name]
-                    for name in theirs if name not in ("foreach", "maximize")}
+    own = ("params", "strategy", "min_8bit_size")
+    assert {name: value for name, value in ours.items() if name not in own} == {
+        name: value for name, value in theirs.items() if name not in ("params", "foreach")}
 
 
 #===----------------------------------------------------------------------===#
@@ -126,7 +129,7 @@ def test_follows_the_kernels(strategy):
     """Vectors beside matrices, and a type's own epsilon; rows of scalars by group."""
     params = parameters(SHAPES, type_of(strategy))
     groups = [{"params": params[:3]}, {"params": params[3:], "lr": 0.8, "weight_decay": 0.1}]
-    optimizer = tt.Adafactor(groups, strategy=strategy)
+    optimizer = tt.Adafactor(groups, strategy=strategy, min_8bit_size=0)
     if "seed" in optimizer.defaults:
         for group in optimizer.param_groups:
             group["seed"] = 5
@@ -202,13 +205,26 @@ def test_a_parameter_that_changes_its_shape():
         optimizer.step()
 
 
-def test_mixed_types_run_four_kernels():
-    """Under the strategy and under "fp32" beside it, each with its own epsilon."""
+WIDE = """
+tandem.strategy @wide compute(<f32, f32>) {
+  tandem.assign param = #tandem.float<f32>
+  tandem.assign grad = #tandem.float<f32>
+  tandem.assign state moment(second) = #tandem.expansion<bf16 x 2>
+  tandem.assign state = #tandem.float<bf16>
+}
+"""
+
+
+def test_mixed_types_run_four_kernels(tmp_path):
+    """Under the strategy, and with its states beside weights in float32, each with its own
+    epsilon."""
+    (tmp_path / "wide.mlir").write_text(WIDE)
     shapes = [(5, 3), (9,)]
     narrow, wide = parameters(shapes), parameters(shapes, torch.float32, seed=1)
     both = make("collage-plus", params=parameters(shapes) + parameters(
         shapes, torch.float32, seed=1))
-    apart = [make("collage-plus", params=narrow), make("fp32", params=wide)]
+    apart = [make("collage-plus", params=narrow),
+             make("wide", params=wide, path=[tmp_path])]
     for seed in range(3):
         set_gradients(params_of(both), seed)
         for p, q in zip(narrow + wide, params_of(both)):
@@ -218,7 +234,8 @@ def test_mixed_types_run_four_kernels():
     for p, q in zip(narrow + wide, params_of(both)):
         assert np.array_equal(bits(p), bits(q))
     assert "param.lo" in both.state[params_of(both)[0]]
-    assert both.state[params_of(both)[2]].keys() == {"step", "row_var", "col_var"}
+    assert both.state[params_of(both)[2]].keys() == {
+        "step", "row_var", "row_var.lo", "col_var", "col_var.lo"}
 
 
 #===----------------------------------------------------------------------===#
@@ -480,7 +497,7 @@ def test_graphs_of_the_users(tmp_path):
     before = vector.detach().clone()
     optimizer = tt.Optimizer(params, "adafactor", "fp32", vectors=path, rate=2.0, rho=0.1)
     assert optimizer.defaults.keys() == {"rate", "lr", "rho", "mixing", "eps", "d",
-                                         "weight_decay"}
+                                         "weight_decay", *OPTIONS}
     twin = pickle.loads(pickle.dumps(optimizer))
     path.unlink()
     set_gradients(params, 0)

@@ -47,7 +47,9 @@ def gpu():
 def make(optimizer, strategy="collage-plus", shapes=SHAPES, **options):
     cls, more = OPTIMIZERS[optimizer]
     dtype = dtype_of(strategy) if strategy != "fp8-lm" else torch.bfloat16
-    return cls(parameters(shapes, dtype), lr=1e-2, strategy=strategy, **more | options)
+    # Codes everywhere, in the smallest tensors too.
+    options = {"min_8bit_size": 0} | more | options
+    return cls(parameters(shapes, dtype), lr=1e-2, strategy=strategy, **options)
 
 
 def both(gpu, build, use):

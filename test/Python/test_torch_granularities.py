@@ -49,7 +49,7 @@ def path(tmp_path_factory):
 
 def make(strategy, path, params=None):
     params = parameters(SHAPES) if params is None else params
-    return tt.AdamW(params, lr=1e-2, strategy=strategy, path=path)
+    return tt.AdamW(params, lr=1e-2, strategy=strategy, path=path, min_8bit_size=0)
 
 
 def as_matrix(tensor):
@@ -62,7 +62,7 @@ def planes_of(optimizer, param):
     """What the model takes: elements in rows."""
     planes = {name: bits(plane) for name, plane in optimizer.state[param].items()
               if name != "step"}
-    if not optimizer._lane(param, "").hidden:
+    if not optimizer._lane_of(param).hidden:
         planes.setdefault("param", bits(param))
     shape = as_matrix(param)
     return {name: p.reshape(shape) if p.size == param.numel() and "." not in name else p

@@ -46,7 +46,7 @@ def dtype_for(strategy):
             optimizer = tt.SGD(model_of(dtype).parameters(), strategy=strategy)
         except TypeError:
             continue
-        lane = optimizer._lanes.of(params_of(optimizer)[0])
+        lane = optimizer._lane_of(params_of(optimizer)[0])
         if lane is optimizer._lanes.main:
             return dtype
 
@@ -54,6 +54,8 @@ def dtype_for(strategy):
 def pair(make=tt.AdamW, strategy="flash", dtype=torch.bfloat16, **options):
     """Two models and their optimizers; the second one releases gradients."""
     models = model_of(dtype), model_of(dtype)
+    # Codes everywhere, in the smallest tensors too.
+    options = {"min_8bit_size": 0} | options
     return models, [make(m.parameters(), strategy=strategy, lr=1e-2, gradient_release=r,
                          **options) for m, r in zip(models, (False, True))]
 

@@ -51,7 +51,7 @@ def make(strategy, params=None, **options):
               "exp_avg_sq.exponent"])])
 def test_planes_of_groups(strategy, names):
     """An entry for each group, in one dimension, whatever the weight's shape."""
-    optimizer = make(strategy, parameters([(7, 43)]))
+    optimizer = make(strategy, parameters([(7, 43)]), min_8bit_size=0)
     train(optimizer, [0])
     state = optimizer.state[params_of(optimizer)[0]]
     group = 32 if strategy == "flash" else 128
@@ -146,7 +146,8 @@ def test_a_graph_of_the_users():
         tt.Optimizer(parameters([(5,)]), HEAVY_BALL, "bf16")
     (p,) = params = parameters([(5,)])
     optimizer = tt.Optimizer(params, HEAVY_BALL, "collage-light", rate=2**-7)
-    assert optimizer.defaults == {"rate": 2**-7}
+    assert optimizer.defaults == {"rate": 2**-7, "strategy": "collage-light",
+                                  "min_8bit_size": 4096, "maximize": False}
     p.grad = torch.ones_like(p)
     before = p.detach().float()
     optimizer.step()
@@ -300,8 +301,8 @@ def test_a_deleted_plane_is_named():
 
 
 @pytest.mark.parametrize("theirs, ours, flag", [
-    (lambda p: torch.optim.SGD(p, 0.1, 0.9, maximize=True),
-     lambda p: tt.SGD(p, 0.1, 0.9, strategy="fp32"), "maximize=True"),
+    (lambda p: torch.optim.SGD(p, 0.1, 0.9, dampening=0.5),
+     lambda p: tt.SGD(p, 0.1, 0.9, strategy="fp32"), "dampening=0.5"),
     (lambda p: torch.optim.AdamW(p, amsgrad=True), lambda p: tt.AdamW(p, strategy="fp32"),
      "amsgrad=True"),
     (lambda p: torch.optim.SGD(p, 0.1, 0.9), lambda p: tt.SGD(

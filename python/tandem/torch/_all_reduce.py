@@ -182,7 +182,7 @@ class GradientAllReduce:
 
     Args:
         optimizer: of a strategy that stores gradients in codes under f32 scales, as
-            "fp8-lm".
+            "fp8-lm", in one of its param groups at least.
         ranks: a process group of torch.distributed, None for all processes, or what
             has the methods of :class:`Ranks`.
         scaling: what chooses mu; None leaves it at 1.
@@ -199,11 +199,14 @@ class GradientAllReduce:
                 "gradients that backward passes release cannot be averaged over ranks "
                 "before their steps; create the optimizer without gradient_release=True"
             )
-        self._storages = _Storages.of(optimizer._lanes.main)
         self._optimizer, self.scaling = optimizer, scaling
+        for lane in self._encoding():
+            _Storages.of(lane)
         self._ranks = ranks if hasattr(ranks, "gather") else Ranks(ranks)
         #: The share of values that saturated the last time.
         self.saturated = 0.0
+        #: How many have in this call, on this rank and in sums, and out of how many.
+        self._counts = [0, 0, 0]
 
     @torch.no_grad()
     def __call__(self) -> None:
@@ -214,15 +217,27 @@ class GradientAllReduce:
                 self._ranks.sum(param.grad)
                 param.grad.div_(self._ranks.size)
         gradients = self._optimizer._gradients
-        coded = [p for p in params if p.grad is None and gradients.get(p) is not None]
-        sums = self._add_up([gradients.get(param) for param in coded])
-        for param, planes in zip(coded, sums):
-            gradients.replace(param, planes)
+        self._counts = [0, 0, 0]
+        parts: dict[_Storages, list[torch.Tensor]] = {}
+        for param in params:
+            if param.grad is None and gradients.get(param) is not None:
+                storages = _Storages.of(self._optimizer._lane_of(param))
+                parts.setdefault(storages, []).append(param)
+        for storages, coded in parts.items():
+            sums = self._add_up(storages, [gradients.get(param) for param in coded])
+            for param, planes in zip(coded, sums):
+                gradients.replace(param, planes)
+        if parts:
+            self._count(sums[0][0].device)
 
-    def _add_up(self, planes: list) -> list:
+    def _encoding(self) -> list[Lane]:
+        """The lanes whose gradients are codes, or else one that has none."""
+        names = dict.fromkeys(group["strategy"] for group in self._optimizer.param_groups)
+        lanes = [lane for name in names for lane in self._optimizer._lanes.of_strategy(name)]
+        return [lane for lane in lanes if lane.encodes] or lanes[:1]
+
+    def _add_up(self, storages: _Storages, planes: list) -> list:
         """The mean of all ranks' planes, (codes, scale) for each gradient."""
-        if not planes:
-            return []
         codes, own = zip(*planes)
         if len({code.device for code in codes}) > 1:
             raise ValueError(
@@ -235,40 +250,40 @@ class GradientAllReduce:
         # Less would be no scale.
         scales.div_(self.scaling.mu if self.scaling else 1.0).clamp_(min=2.0**-126)
         given = _split(scales, own)
-        total, counts = self._encode(codes, own, given)
+        total = self._encode(storages, codes, own, given)
         ranks = self._ranks.gather(total.view(torch.uint8))
         total = ranks[0].view(total.dtype)
         for rank in ranks[1:]:
-            total, count = self._add(codes, given, total, rank.view(total.dtype))
-            counts[1] += count
-        self._count(counts, total)
+            total = self._add(storages, codes, given, total, rank.view(total.dtype))
         scales.div_(self._ranks.size)
         return [[_like(code, sum), scale.clone()]
                 for sum, code, scale in zip(_split(total, codes), codes, given)]
 
-    def _encode(self, codes, own, given) -> tuple[torch.Tensor, list[int]]:
+    def _encode(self, storages: _Storages, codes, own, given) -> torch.Tensor:
         """This rank's codes under the shared scales, one gradient behind the other."""
         total = torch.empty(sum(c.numel() for c in codes), dtype=codes[0].dtype,
                             device=codes[0].device)
-        adder = _adder((self._storages.source,), self._storages.given, self._place)
-        count = adder.run(list(zip(_split(total, codes), given)), list(zip(codes, own)))
-        return total, [count, 0]
+        adder = _adder((storages.source,), storages.given, self._place)
+        self._counts[0] += adder.run(list(zip(_split(total, codes), given)),
+                                     list(zip(codes, own)))
+        self._counts[2] += total.numel()
+        return total
 
-    def _add(self, codes, given, total, other) -> tuple[torch.Tensor, int]:
+    def _add(self, storages: _Storages, codes, given, total, other) -> torch.Tensor:
         """The sum of two ranks' codes."""
         result = torch.empty_like(total)
-        adder = _adder((self._storages.given,) * 2, self._storages.given, self._place)
-        count = adder.run(*(list(zip(_split(t, codes), given))
-                            for t in (result, total, other)))
-        return result, count
+        adder = _adder((storages.given,) * 2, storages.given, self._place)
+        self._counts[1] += adder.run(*(list(zip(_split(t, codes), given))
+                                       for t in (result, total, other)))
+        return result
 
-    def _count(self, counts: list[int], total: torch.Tensor) -> None:
+    def _count(self, device: torch.device) -> None:
         """Tells mu how many of the ranks' values and of their sums saturated."""
-        own, added = counts
-        everywhere = torch.tensor([own], dtype=torch.float64, device=total.device)
+        own, added, values = self._counts
+        everywhere = torch.tensor([own], dtype=torch.float64, device=device)
         self._ranks.sum(everywhere)
         saturated = int(everywhere) + added
-        values = total.numel() * (2 * self._ranks.size - 1)
+        values *= 2 * self._ranks.size - 1
         self.saturated = saturated / values if values else 0.0
         if self.scaling:
             self.scaling.update(saturated, values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
@@ -12,6 +12,7 @@ import tandem
 from tandem._convert import (WIDE, WIDE_PLANE, Stored, compiled, kept_roles,
                              planes_of)
 from tandem.torch import _checkpoint
+from tandem.torch._groups import check_options
 from tandem.torch._lane import Lane
 from tandem.torch._lanes import Key, Lanes
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
@@ -32,14 +33,17 @@ def _started(lane: Lane, weight: torch.Tensor, state: dict | None, label: str) -
     return lane.laid_out_state(weight, state)
 
 
-def _followed(theirs: Lanes, key: Key, dtype: torch.dtype) -> tuple[Lane, torch.dtype]:
-    """The lane and type of a weight in another strategy; what was kept in float32
-    beside one of 16 bits stays so."""
-    is_vector, is_wide, place = key
-    types = theirs.main.dtypes
-    if is_wide:
-        return theirs[is_vector, torch.float32 not in types, place], torch.float32
-    return theirs[is_vector, False, place], dtype if dtype in types else types[0]
+def _followed(theirs: Lanes, key: Key, group: Mapping,
+              weight: torch.Tensor) -> tuple[Lane, torch.dtype]:
+    """The lane and type of a weight in its new param group; what was kept in float32
+    beside a strategy of 16 bits stays so."""
+    strategy = group["strategy"]
+    types = theirs[Key(strategy)].dtypes
+    dtype = (torch.float32 if key.is_wide else
+             weight.dtype if weight.dtype in types else types[0])
+    lane = theirs[key._replace(strategy=strategy, is_wide=dtype not in types,
+                               is_small=theirs.is_small(weight.shape, group))]
+    return lane, dtype
 
 
 def _planes(lane: Lane, role: str, weight: torch.Tensor, state: dict) -> list:
@@ -107,13 +111,39 @@ def _identity(state_dict: dict, graphs: dict) -> dict:
     return identity
 
 
+def _lanes(identity: dict, graphs: Mapping, strategies: Sequence[str],
+           path: Sequence[str | os.PathLike]) -> Lanes:
+    """The lanes of a state dict's graphs, or of those given, under other strategies."""
+    graph, vectors = (identity.get(key) if given is None else given
+                      for key, given in graphs.items())
+    return Lanes(lambda g, s, t, text: compiled(g, s, path, t, text), graph,
+                 strategies[0], vectors, identity.get("count"))
+
+
+def _regrouped(state_dict: dict, strategy: str | Sequence[str],
+               min_8bit_size: int | None) -> list[dict]:
+    """The param groups of a state dict, with the strategies to convert to."""
+    groups = copy.deepcopy(state_dict["param_groups"])
+    names = [strategy] * len(groups) if isinstance(strategy, str) else list(strategy)
+    if len(names) != len(groups):
+        raise ValueError(f"there are {len(groups)} param groups, but {len(names)} "
+                         "strategies; give one for each, or one for all")
+    for index, (group, name) in enumerate(zip(groups, names)):
+        group["strategy"] = name
+        if min_8bit_size is not None:
+            group["min_8bit_size"] = min_8bit_size
+        check_options({"maximize": False, **group}, index)
+    return groups
+
+
 def _check(state_dict: dict, identity: dict, ours: Lanes, weights: list) -> None:
     """Refuses a state that is not of the lanes found, or of other weights."""
-    if identity != (found := _checkpoint.identity(ours)):
-        differing = [key for key in found if identity.get(key) != found[key]]
+    names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
+    found = _checkpoint.identity(ours, names)
+    if differing := _checkpoint.differences(identity, found, names):
         raise ValueError(
             f"the state dict is not of what graph {found['graph']!r} under strategy "
-            f"{found['strategy']!r} is here (they differ in {', '.join(differing)}); "
+            f"{_checkpoint.spelled(names)} is here (they differ in {', '.join(differing)}); "
             "pass the graph and the path that it was made with"
         )
     count = sum(len(group["params"]) for group in state_dict["param_groups"])
@@ -124,34 +154,59 @@ def _check(state_dict: dict, identity: dict, ours: Lanes, weights: list) -> None
         )
 
 
+def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
+                 targets: Sequence[Mapping]) -> Iterator[tuple]:
+    """The key of each parameter in a state dict, its param group, and the one to be."""
+    for source, strategy, target in zip(sources, strategies, targets):
+        for key in source["params"]:
+            yield key, {**source, "strategy": strategy}, target
+
+
+def _convert(ours: Lanes, theirs: Lanes, weight: torch.Tensor, state: dict | None,
+             source: Mapping, target: Mapping, index: int) -> tuple[dict, torch.Tensor]:
+    """A parameter's state and weight in its new param group."""
+    key = ours.key_of(weight, source)
+    if key is None and not state:
+        return {}, weight.detach()  # frozen; no kernel updates it
+    if key is None:
+        raise ours.refusal(weight, f"weight {index}", source["strategy"],
+                           "pass the weights as the optimizer had them")
+    state = _started(ours[key], weight, state, f"parameter {index}")
+    return _carry(ours[key], weight, state, *_followed(theirs, key, target, weight))
+
+
 @torch.no_grad()
 def convert_state(
     state_dict: dict,
     weights: Iterable[torch.Tensor],
-    strategy: str,
+    strategy: str | Sequence[str],
     *,
+    min_8bit_size: int | None = None,
     graph: str | os.PathLike | None = None,
     vectors: str | os.PathLike | None = None,
     path: Sequence[str | os.PathLike] = (),
 ) -> tuple[dict, list[torch.Tensor]]:
-    """An optimizer's state dict and its weights under another strategy.
+    """An optimizer's state dict and its weights under other strategies.
 
     Values are carried over as by :func:`tandem.convert_state`: exactly where the
     new storage can hold them. Steps, seeds and all else in the param groups stay.
-    Weights that were float32 beside a strategy of 16 bits stay so.
+    Weights that were float32 beside a strategy of 16 bits stay so. Which states are
+    float32 for their parameter's size follows from ``min_8bit_size``.
 
     Args:
         state_dict: what ``state_dict()`` of a :class:`tandem.torch.Optimizer` has
             returned, under any strategy.
         weights: its parameters, or tensors that hold their values, in its order.
-        strategy: the strategy to convert to.
+        strategy: the strategy to convert to, or one for each param group.
+        min_8bit_size: that of all param groups from now on, 0 for no bound; None leaves
+            it to be what it is.
         graph: the graph's file or text, if it is not of the library.
         vectors: the same of the graph of vectors.
         path: directories searched for both strategies first.
 
     Returns:
-        The state dict, for ``load_state_dict`` of an optimizer under the new
-        strategy, and the values of its parameters. What was passed stays as it is.
+        The state dict, for ``load_state_dict`` of an optimizer whose groups have the
+        new strategies, and the values of its parameters. What was passed stays as it is.
 
     Raises:
         ValueError: the state dict is of another graph or strategy than those found,
@@ -159,33 +214,21 @@ def convert_state(
     """
     graphs = {"graph": graph, "vectors": vectors}
     identity, weights = _identity(state_dict, graphs), list(weights)
-    graph, vectors = (identity.get(key) if given is None else given
-                      for key, given in graphs.items())
-    ours, theirs = (
-        Lanes(lambda g, s, t: compiled(g, s, path, t), graph, name, vectors,
-              identity.get("count"))
-        for name in (identity["strategy"], strategy))
+    groups = _regrouped(state_dict, strategy, min_8bit_size)
+    before = _checkpoint.strategies_of(state_dict["param_groups"], identity)
+    after = [group["strategy"] for group in groups]
+    ours, theirs = (_lanes(identity, graphs, names, path) for names in (before, after))
     _check(state_dict, identity, ours, weights)
-    keys = [key for group in state_dict["param_groups"] for key in group["params"]]
     states, values = {}, []
-    for index, (key, weight) in enumerate(zip(keys, weights)):
-        state = state_dict["state"].get(key)
-        lane_key = ours.key_of(weight)
-        if lane_key is None and not state:
-            values.append(weight.detach())  # frozen; no kernel updates it
-            continue
-        if lane_key is None:
-            raise ours.refusal(weight, f"weight {index}",
-                               "pass the weights as the optimizer had them")
-        lane = ours[lane_key]
-        state = _started(lane, weight, state, f"parameter {index}")
-        target = _followed(theirs, lane_key, weight.dtype)
-        new, value = _carry(lane, weight, state, *target)
-        if new:
-            states[key] = new
+    for index, (weight, (key, *pair)) in enumerate(zip(
+            weights, _with_groups(state_dict["param_groups"], before, groups))):
+        state, value = _convert(ours, theirs, weight, state_dict["state"].get(key), *pair,
+                                index)
+        if state:
+            states[key] = state
         values.append(value)
     return state_dict | {
         "state": states,
-        "param_groups": copy.deepcopy(state_dict["param_groups"]),
-        "tandem": _checkpoint.identity(theirs),
+        "param_groups": groups,
+        "tandem": _checkpoint.identity(theirs, after),
     }, values

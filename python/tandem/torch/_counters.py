@@ -21,7 +21,7 @@ def part(optimizer) -> None:
     holders: dict[int, int] = {}
     moving: dict[int, list[dict]] = {}
     for param, state in optimizer.state.items():
-        lane = optimizer._lanes.of(param)
+        lane = optimizer._lane_of(param)
         if not lane or not isinstance(state.get(lane.step), torch.Tensor):
             continue
         key = id(state[lane.step])
@@ -57,7 +57,7 @@ def adopt(optimizer) -> None:
 def _values(optimizer) -> Iterable[tuple[tuple, int]]:
     """Each state with a count, and its value; one transfer for each device."""
     found = [(lane, state) for param, state in optimizer.state.items()
-             if (lane := optimizer._lanes.of(param)) and lane.step in state]
+             if (lane := optimizer._lane_of(param)) and lane.step in state]
     tensors: dict[torch.device, list[torch.Tensor]] = {}
     for lane, state in found:
         if isinstance(count := state[lane.step], torch.Tensor):

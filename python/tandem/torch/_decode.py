@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from tandem.torch._checkpoint import spelled
 from tandem.torch._layout import is_placeholder, placeholder
 from tandem.torch._optimizer import Optimizer
 
@@ -99,7 +100,7 @@ class DecodedWeights:
         if not modules:
             raise ValueError(
                 f"no parameter of the model is decoded under strategy "
-                f"{optimizer.strategy!r}; the strategy must keep weights in codes, and "
+                f"{spelled([g['strategy'] for g in optimizer.param_groups])}; the strategy must keep weights in codes, and "
                 "the optimizer must have the model's parameters in bfloat16 or float16"
             )
         for module in modules:

@@ -25,13 +25,15 @@ class Slot:
 
     __slots__ = (
         "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
-        "index", "label", "lane", "like", "numel", "ordered", "param", "planes",
+        "group", "index", "label", "lane", "like", "numel", "ordered", "param", "planes",
         "pointers", "shape", "size", "state", "strides",
     )
 
-    def __init__(self, lane: Lane, index: int, param: torch.Tensor,
+    def __init__(self, lane: Lane, index: int, group: int, param: torch.Tensor,
                  state: dict | None, label: str):
         self.lane, self.index, self.label = lane, index, label
+        #: The number of the param group, which says what the lane is.
+        self.group = group
         self.param, self.state = param, state
         #: Where the weight is; one that only the state has may come and go.
         self.address = None if lane.hidden else param.data_ptr()
@@ -202,6 +204,12 @@ class Lane:
         """A tensor's size as the kernel takes it."""
         return rows_and_columns(tensor) if self.kernel.is_matrix else tensor.numel()
 
+    def bytes_per_parameter(self, releases: bool = False) -> float:
+        """Bytes of weight, gradient and states together, from their storages; without
+        the gradient if that is released."""
+        return sum(plane.bytes_per_element for plane in self.kernel.planes
+                   if plane.kept or not (releases and plane.kind is RoleKind.GRAD))
+
     def is_weight(self, name: str) -> bool:
         """Whether a plane is one of the weight's."""
         return any(plane.name == name for plane in self._weights)
@@ -334,15 +342,20 @@ class Lane:
                 return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
             if not moves and tensor.device != param.device:
                 return f"has {name!r} on {tensor.device}, not on {param.device}"
+        role = self._weights[0].role
+        for name in state:
+            # Bits of the weight that no kernel here would read, as after p.data.float().
+            if (name == role or name.startswith(f"{role}.")) and name not in self.state_planes:
+                return f"has {name!r}, not the weight by itself"
         return None
 
-    def bind(self, index: int, param: torch.Tensor, state: dict | None,
+    def bind(self, index: int, group: int, param: torch.Tensor, state: dict | None,
              label: str) -> Slot:
-        """A slot of the parameter; its planes take the parameter's layout."""
+        """A slot of the parameter of a param group; its planes take the parameter's layout."""
         if self.state_names:
             self.check_state(state, param, label)
             state.update(self.laid_out_state(param, state))
-        return Slot(self, index, param, state, label)
+        return Slot(self, index, group, param, state, label)
 
     def laid_out_state(self, param: torch.Tensor, state: Mapping) -> dict:
         """A state of this kernel, all planes in one layout."""

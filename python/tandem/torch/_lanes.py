@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 
@@ -11,22 +12,34 @@ from tandem._check import Check
 from tandem._convert import CPU, Host
 from tandem._kernel import Kernel
 from tandem.torch import _place
+from tandem.torch._companions import companion, keeps_f32_states
 from tandem.torch._lane import Lane
 
-#: (whether the lane is that of vectors, whether its weights are kept in float32, where
-#: they are)
-Key = tuple[bool, bool, Host]
+
+class Key(NamedTuple):
+    """Which lane a parameter has."""
+
+    strategy: str
+    #: Whether it has fewer dimensions than the graph's matrices.
+    is_vector: bool = False
+    #: Whether its weight is float32 beside a strategy of another type.
+    is_wide: bool = False
+    #: Whether its states are float32 where the strategy has codes.
+    is_small: bool = False
+    #: Where it is.
+    place: Host = CPU
 
 
 class Lanes:
-    """A lane for parameters in the strategy's type, and one for those kept in float32
-    beside it, under "fp32"; of each two where matrices and vectors differ in graph. Each
-    GPU has its own.
+    """A lane for each way in which parameters are stored, and each place: those of the
+    strategies that param groups name, with companions of these for weights in float32 and
+    for states in float32; of each two where matrices and vectors differ in graph.
 
     Args:
-        build: compiles a graph under a strategy for a target.
+        build: compiles a graph under a strategy for a target; the strategy's text is the
+            fourth argument, None for one that is found by its name.
         graph: the graph; one of matrices updates parameters of two dimensions.
-        strategy: the strategy's name.
+        strategy: the strategy of groups that name none.
         vectors: the graph of parameters with fewer dimensions, if `graph` is one of
             matrices.
         count: what a state calls its count of steps where the kernel needs none, but
@@ -34,16 +47,20 @@ class Lanes:
         checks: whether steps look at gradients before they write.
     """
 
-    def __init__(self, build: Callable[[str, str, str], Kernel], graph: str, strategy: str,
-                 vectors: str | None = None, count: str | None = None,
+    def __init__(self, build: Callable[[str, str, str, str | None], Kernel], graph: str,
+                 strategy: str, vectors: str | None = None, count: str | None = None,
                  checks: bool = False):
-        self._build, self._graphs, self._strategy = build, (graph, vectors), strategy
+        self._build, self._graphs, self.strategy = build, (graph, vectors), strategy
         self._lanes: dict[Key, Lane] = {}
+        #: The keys of companions' lanes, by those that ask for them, and what companions
+        #: are that have no file, by name and for matrices and vectors.
+        self._known: dict[Key, Key] = {}
+        self._texts: dict[tuple[str, bool], str | None] = {}
         self._checks = checks
         self.count = count
-        self.main = self[False, False, CPU]
+        self.main = self[Key(strategy)]
         #: The lane of vectors in the strategy's type, if they have a graph.
-        self.vectors = None if vectors is None else self[True, False, CPU]
+        self.vectors = None if vectors is None else self[Key(strategy, is_vector=True)]
         if self.vectors:
             self._check_vectors(self.vectors.kernel)
 
@@ -65,55 +82,79 @@ class Lanes:
                 )
 
     def __getitem__(self, key: Key) -> Lane:
+        key = self._resolved(key)
         if key not in self._lanes:
-            is_vector, is_wide, place = key
-            strategy = "fp32" if is_wide else self._strategy
-            kernel = self._build(self._graphs[is_vector], strategy, place.target)
-            model = None if place is CPU else self[is_vector, is_wide, CPU]
-            lane = self._lanes[key] = Lane(kernel, self.count, place, model)
+            text = self._texts.get((key.strategy, key.is_vector))
+            kernel = self._build(self._graphs[key.is_vector], key.strategy,
+                                 key.place.target, text)
+            model = None if key.place is CPU else self[key._replace(place=CPU)]
+            lane = self._lanes[key] = Lane(kernel, self.count, key.place, model)
             if self._checks:
-                lane.check = Check(kernel, place.device)
+                lane.check = Check(kernel, key.place.device)
         return self._lanes[key]
+
+    def _resolved(self, key: Key) -> Key:
+        """The key of the lane itself, whose strategy may be a companion."""
+        if not (key.is_wide or key.is_small):
+            return key
+        if key not in self._known:
+            own = key._replace(is_wide=False, is_small=False)
+            found = companion(self[own._replace(place=CPU)].kernel, key.is_wide,
+                              key.is_small)
+            self._known[key] = own._replace(strategy=found.name) if found else own
+            if found:
+                self._texts[found.name, key.is_vector] = found.text
+        return self._known[key]
 
     def __iter__(self) -> Iterator[Lane]:
         """The lanes that have been asked for, :attr:`main` first."""
         return iter(self._lanes.values())
 
-    @property
-    def narrow(self) -> list[Lane]:
-        """The lanes of the strategy itself, on the CPU."""
-        return [lane for lane in (self.main, self.vectors) if lane]
+    def of_strategy(self, strategy: str) -> list[Lane]:
+        """The lanes of a strategy itself, on the CPU: that of all parameters or matrices,
+        and that of vectors if they have a graph."""
+        keys = [Key(strategy), *([Key(strategy, is_vector=True)] if self.vectors else [])]
+        return [self[key] for key in keys]
 
     @property
     def counts(self) -> set[str]:
         """What states call their counts of steps."""
-        return {lane.step for lane in self.narrow if lane.step}
+        return {lane.step for lane in self.of_strategy(self.strategy) if lane.step}
 
     @property
     def hypers(self) -> dict[str, float | None]:
         """The hyperparameters of all kernels and their defaults."""
-        return dict(chain.from_iterable(
-            lane.kernel.hypers.items() for lane in reversed(self.narrow)))
+        lanes = reversed(self.of_strategy(self.strategy))
+        return dict(chain.from_iterable(lane.kernel.hypers.items() for lane in lanes))
 
-    def key_of(self, param: torch.Tensor) -> Key | None:
-        """Which lane takes the parameter; None if none does."""
+    def key_of(self, param: torch.Tensor, group: Mapping) -> Key | None:
+        """Which lane takes a parameter of a param group; None if none does."""
         is_matrix, place = has_rows(self.main.kernel), _place.place_of(param)
         is_vector = is_matrix and param.dim() < 2
         if place is None or is_matrix and (param.dim() > 2 or (is_vector and self.vectors is None)):
             return None
-        if param.dtype in self.main.dtypes:
-            return is_vector, False, place
-        return (is_vector, True, place) if param.dtype == torch.float32 else None
+        strategy = group.get("strategy", self.strategy)
+        is_wide = param.dtype not in self[Key(strategy)].dtypes
+        if is_wide and param.dtype != torch.float32:
+            return None
+        return Key(strategy, is_vector, is_wide, self.is_small(param.shape, group), place)
 
-    def of(self, param: torch.Tensor) -> Lane | None:
-        """The lane that takes the parameter; None if none does."""
-        key = self.key_of(param)
+    def is_small(self, shape: torch.Size, group: Mapping) -> bool:
+        """Whether a parameter keeps its states in float32. A sum over the model takes all
+        parameters in one launch, so that they are stored alike."""
+        return (keeps_f32_states(shape, group.get("min_8bit_size"))
+                and not sums_over_model(self.main.kernel))
+
+    def of(self, param: torch.Tensor, group: Mapping) -> Lane | None:
+        """The lane that takes a parameter of a param group; None if none does."""
+        key = self.key_of(param, group)
         return None if key is None else self[key]
 
-    def refusal(self, param: torch.Tensor, label: str,
+    def refusal(self, param: torch.Tensor, label: str, strategy: str,
                 fix: str | None = None) -> Exception:
         """Why no lane takes a parameter, and the way out."""
-        types = self.main.dtypes
+        main = self[Key(strategy)]
+        types = main.dtypes
         if param.is_complex():
             return TypeError(
                 f"{label} is complex ({param.dtype}); "
@@ -121,8 +162,8 @@ class Lanes:
             )
         if param.dtype not in (*types, torch.float32):
             return TypeError(
-                f"{label} is {param.dtype}, but strategy {self._strategy!r} keeps "
-                "weights " + (f"that decode to {' or '.join(map(str, types))}" if self.main.hidden
+                f"{label} is {param.dtype}, but strategy {strategy!r} keeps "
+                "weights " + (f"that decode to {' or '.join(map(str, types))}" if main.hidden
                    else f"in {types[0]}")
                 + "; " + (fix or f"convert it with p.to({types[0]}), or choose a "
                                  f"strategy whose weights are {param.dtype}")

@@ -17,7 +17,8 @@ def _given(**values) -> dict:
 _OPTIONS = """
     Hyperparameters that are not given have the graph's defaults. Further arguments
     are those of :class:`Optimizer`: ``strategy`` ("collage-plus"), ``path``,
-    ``seed``, ``threads`` and ``metrics``.
+    ``seed``, ``threads``, ``metrics``, ``capturable``, ``skip_nonfinite``,
+    ``gradient_release``, ``min_8bit_size`` and ``maximize``.
     """
 
 
@@ -183,9 +184,9 @@ class Adafactor(_Library):
         super().__init__(params, "adafactor", vectors="adafactor_vector", **hypers,
                          **options)
 
-    def _defaults(self, seed: int) -> dict:
+    def _defaults(self) -> dict:
         """Without what depends on the step; epsilon 1 depends on the type."""
-        defaults = super()._defaults(seed)
+        defaults = super()._defaults()
         del defaults["rho"], defaults["mixing"]
         return defaults | {"beta2_decay": -0.8, "eps": (None, defaults["eps"][1])}
 

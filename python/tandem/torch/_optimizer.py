@@ -11,11 +11,11 @@ import torch
 from torch.optim.optimizer import required
 
 import tandem
-from tandem._convert import CPU
-from tandem._kernel import RoleKind
+from tandem._convert import CPU, compile_written
 from tandem.torch import _checkpoint, _counters, _place
 from tandem.torch._device_step import DeviceStep
 from tandem.torch._gradients import Gradients
+from tandem.torch._groups import OPTIONS, Groups, check_options, draws
 from tandem.torch._lane import Lane, Slot
 from tandem.torch._lanes import Lanes
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
@@ -23,7 +23,7 @@ from tandem.torch._release import Release
 
 
 #: What groups of torch.optim's optimizers may say of an update.
-_FLAGS = ("amsgrad", "centered", "dampening", "maximize", "momentum", "nesterov")
+_FLAGS = ("amsgrad", "centered", "dampening", "momentum", "nesterov")
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -31,7 +31,7 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().view(torch.int16)
 
 
-class Optimizer(Release, torch.optim.Optimizer):
+class Optimizer(Groups, Release, torch.optim.Optimizer):
     """Runs an optimizer graph, compiled under a strategy, on PyTorch parameters.
 
     Each param group is a row of the graph's scalars; ``beta1`` and ``beta2`` form
@@ -40,9 +40,14 @@ class Optimizer(Release, torch.optim.Optimizer):
     updated in place, by one kernel for all parameters.
 
     A parameter has the type of the strategy's visible weight, bfloat16 for most.
-    Parameters kept in float32 under such a strategy, as norms often are, are
-    updated by the same graph under the strategy "fp32". Gradients of another type
-    than the kernel reads are rounded to it, to nearest.
+    Parameters kept in float32 under such a strategy, as norms often are and all are
+    under autocast, have float32 gradients, are updated in f32 arithmetic, and have their
+    states stored as the strategy says. Gradients of another type than the kernel reads
+    are rounded to it, to nearest.
+
+    ``strategy``, ``min_8bit_size`` and ``maximize`` are options of param groups, as the
+    hyperparameters are. The first two say how states are stored, so they cannot change
+    while there are any: see :func:`convert_state`.
 
     Where a strategy stores the weight in codes, parameters are bfloat16 or float16
     and hold what the codes in the state decode to; each step writes them anew, and
@@ -64,7 +69,8 @@ class Optimizer(Release, torch.optim.Optimizer):
     Args:
         params: parameters, named parameters or param groups.
         graph: a library graph's name, the path of an .mlir file, or MLIR text.
-        strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``.
+        strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``; that of
+            param groups which name no other.
         vectors: the graph of vectors and scalars, if ``graph`` is one of matrices.
         path: directories searched for strategies first.
         seed: seeds stochastic rounding. A parameter's random bits depend on it,
@@ -81,6 +87,12 @@ class Optimizer(Release, torch.optim.Optimizer):
             soon as its gradient is complete, and releases the gradient, so that
             no two parameters have one at a time (docs/Torch.md). Nothing can look at
             all gradients then, as ``metrics`` and ``skip_nonfinite`` do.
+        min_8bit_size: parameters with fewer elements, and those with less than two
+            dimensions, such as norms and biases, keep their states in float32 where the
+            strategy stores them as codes; 0 or None for codes everywhere. It makes no
+            difference where the graph sums over all parameters, as with ``max_norm``.
+        maximize: whether steps go up the gradient: they take it with the other sign.
+            Gradients in codes cannot be.
         **hypers: the graph's hyperparameters; its own defaults hold where absent.
 
     Raises:
@@ -108,10 +120,12 @@ class Optimizer(Release, torch.optim.Optimizer):
         capturable: bool = False,
         skip_nonfinite: bool = False,
         gradient_release: bool = False,
+        min_8bit_size: int | None = 4096,
+        maximize: bool = False,
         **hypers,
     ):
         self._compile(graph, strategy, path, metrics, vectors, capturable, skip_nonfinite,
-                      gradient_release)
+                      gradient_release, seed)
         self.threads = threads
         # A file may have changed by the time this optimizer is unpickled.
         for key in ("graph", "vectors"):
@@ -119,7 +133,7 @@ class Optimizer(Release, torch.optim.Optimizer):
             if source and source.endswith(".mlir") and os.path.isfile(source):
                 with open(source, encoding="utf-8") as file:
                     self._recipe[key] = file.read()
-        defaults = self._defaults(seed)
+        defaults = self._defaults()
         self._fold_pairs(hypers, defaults)
         unknown = sorted(set(hypers) - set(defaults))
         if unknown:
@@ -127,20 +141,21 @@ class Optimizer(Release, torch.optim.Optimizer):
                 f"{self.kernel.name} has no hyperparameter {unknown[0]!r}; it takes "
                 + ", ".join(defaults)
             )
-        super().__init__(params, defaults | hypers)
+        options = dict(zip(OPTIONS, (strategy, min_8bit_size, maximize)))
+        super().__init__(params, defaults | hypers | options)
 
     #===--------------------------------------------------------------------===#
     # Kernels
     #===--------------------------------------------------------------------===#
 
     def _compile(self, graph, strategy, path, metrics, vectors=None, capturable=False,
-                 skip_nonfinite=False, gradient_release=False) -> None:
+                 skip_nonfinite=False, gradient_release=False, seed=0) -> None:
         self._recipe = {
             "graph": os.fspath(graph), "strategy": strategy,
             "path": [os.fspath(p) for p in path], "metrics": bool(metrics),
             "vectors": vectors and os.fspath(vectors), "capturable": bool(capturable),
             "skip_nonfinite": bool(skip_nonfinite),
-            "gradient_release": bool(gradient_release),
+            "gradient_release": bool(gradient_release), "seed": seed,
         }
         if capturable and self._COUNT is not None:
             raise ValueError(
@@ -156,8 +171,6 @@ class Optimizer(Release, torch.optim.Optimizer):
         """What steps know before the first one."""
         self._device_step = DeviceStep()
         self._slots: list[Slot | None] = []
-        #: Where groups had a parameter, by its identity: a group's number, and a place.
-        self._places: dict[int, tuple[int, int]] = {}
         #: What tells whether a step is the last one again, and the lanes of that.
         self._steady: tandem._tandem.Steady | None = None
         self._running: list[Lane] = []
@@ -172,11 +185,14 @@ class Optimizer(Release, torch.optim.Optimizer):
         self._addresses: list[int] = []
         #: The lanes of the last step.
         self._measured: list[Lane] | None = None
+        self._begin_groups()
         self._begin_release()
 
-    def _kernel(self, graph: str, strategy: str, target: str) -> tandem.Kernel:
+    def _kernel(self, graph: str, strategy: str, target: str,
+                text: str | None) -> tandem.Kernel:
         options = {"metrics": True} if self._recipe["metrics"] else {}
-        return tandem.compile(graph, strategy, target, path=self._recipe["path"], **options)
+        return compile_written(graph, strategy, text, target, self._recipe["path"],
+                               **options)
 
     @property
     def capturable(self) -> bool:
@@ -209,43 +225,41 @@ class Optimizer(Release, torch.optim.Optimizer):
 
     @property
     def strategy(self) -> str:
-        """The strategy's name."""
+        """The name of the strategy that param groups have unless they name another."""
         return self.kernel.strategy
 
-    @property
-    def bytes_per_parameter(self) -> float:
-        """Bytes of weight, gradient and states together, from their storages; without
-        the gradient where it is released."""
-        if not self.gradient_release:
-            return self.kernel.bytes_per_parameter
-        return sum(plane.bytes_per_element for plane in self.kernel.planes
-                   if plane.kept or plane.kind is not RoleKind.GRAD)
-
-    def _lane(self, param: torch.Tensor, label: str) -> Lane:
-        """The lane that takes the parameter."""
-        lane = self._lanes.of(param)
+    def _lane(self, param: torch.Tensor, label: str, group: Mapping) -> Lane:
+        """The lane that takes the parameter of a param group."""
+        lane = self._lanes.of(param, group)
         if lane is None:
-            raise self._lanes.refusal(param, label)
+            raise self._lanes.refusal(param, label, group["strategy"])
         return lane
 
     #===--------------------------------------------------------------------===#
     # Param groups
     #===--------------------------------------------------------------------===#
 
-    def _defaults(self, seed: int) -> dict:
+    def _defaults(self) -> dict:
         """The defaults of a param group: hypers in PyTorch's terms, and the seed."""
         hypers, defaults = self._lanes.hypers, {}
+        if taken := sorted(set(hypers) & set(OPTIONS)):
+            raise ValueError(f"{self.kernel.name} has a hyperparameter {taken[0]!r}, which "
+                             "is an option of every param group; give it another name")
         for name, value in hypers.items():
             key, names = self._place(name, hypers)
             values = tuple(hypers[n] for n in names)
             defaults[key] = (required if None in values
                              else value if key == name else values)
-        if any(kind.name == "SEED" for lane in self._lanes.narrow
-               for kind in lane.kernel.integers.values()):
-            if not -(2**63) <= seed < 2**63:
-                raise ValueError(f"seed {seed} does not fit in 64 bits; take a smaller")
-            defaults["seed"] = seed
+        if draws(self._lanes.of_strategy(self.strategy)):
+            defaults["seed"] = self._seed()
         return defaults
+
+    def _seed(self) -> int:
+        """The seed of groups that name none."""
+        seed = self._recipe["seed"]
+        if not -(2**63) <= seed < 2**63:
+            raise ValueError(f"seed {seed} does not fit in 64 bits; take a smaller")
+        return seed
 
     @classmethod
     def _place(cls, name: str, known: Iterable[str]) -> tuple[str, tuple[str, ...]]:
@@ -285,7 +299,8 @@ class Optimizer(Release, torch.optim.Optimizer):
         except Exception:
             self.param_groups.pop()
             raise
-        self._watch_gradients(self.param_groups[-1]["params"])
+        self._noted.append(self._options()[-1])
+        self._watch_gradients(self.param_groups[-1])
 
     def _check_flags(self, group: Mapping, index: int) -> None:
         """Refuses what torch's optimizers have and the kernel does not compute."""
@@ -298,17 +313,24 @@ class Optimizer(Release, torch.optim.Optimizer):
 
     def _check_group(self, index: int) -> None:
         """Refuses parameters that no lane takes, and scalars out of their domain."""
-        self._check_flags(self.param_groups[index], index)
+        group = self.param_groups[index]
+        self._check_flags(group, index)
+        check_options(group, index)
+        lanes = self._lanes_of(index)
+        if draws(lanes):
+            group.setdefault("seed", self._seed())
         first = sum(len(g["params"]) for g in self.param_groups[:index])
-        for i, param in enumerate(self.param_groups[index]["params"], first):
+        for i, param in enumerate(group["params"], first):
             if param.requires_grad:
-                self._check_param(param, self._label(i))
-        for lane in self._lanes.narrow:
+                lane = self._check_param(param, self._label(i), group)
+                if group["maximize"]:
+                    self._refuse_to_maximize(lane, index)
+        for lane in lanes:
             row = self._row(lane, index, 1, lane.dtypes[0])
             with self._explained(lane, [index]):
                 lane.check_scalars([row], [lane.integers(1, 0)])
 
-    def _check_param(self, param: torch.Tensor, label: str) -> Lane:
+    def _check_param(self, param: torch.Tensor, label: str, group: Mapping) -> Lane:
         """The parameter's lane, or the reason why it cannot be updated."""
         self._check_place(param, label)
         if param.layout is not torch.strided:
@@ -326,7 +348,7 @@ class Optimizer(Release, torch.optim.Optimizer):
                 f"{label} has elements that share memory (strides "
                 f"{param.stride()}); pass a copy, p.contiguous()"
             )
-        return self._lane(param, label)
+        return self._lane(param, label, group)
 
     def _check_place(self, param: torch.Tensor, label: str) -> None:
         place = _place.place_of(param)
@@ -416,10 +438,10 @@ class Optimizer(Release, torch.optim.Optimizer):
     def _start_hidden(self) -> set[torch.Tensor]:
         """The parameters whose weights are in codes; each has a state then."""
         hidden = set()
-        for index, param in enumerate(self._params()):
+        for index, param, group in self._grouped():
             if not param.requires_grad or not param.numel():
                 continue
-            lane = self._check_param(param, self._label(index))
+            lane = self._check_param(param, self._label(index), group)
             if lane.hidden:
                 self._start(lane, param, [])
                 hidden.add(param)
@@ -440,7 +462,7 @@ class Optimizer(Release, torch.optim.Optimizer):
     def _hidden_lane(self, param: torch.Tensor) -> Lane:
         """The lane of a parameter whose weight is in codes, after a look at them."""
         label = self._name(param)
-        lane = self._lane(param, label)
+        lane = self._lane(param, label, self._group_of(param))
         lane.check_state(self.state.get(param) or {}, param, label)
         return lane
 
@@ -452,10 +474,10 @@ class Optimizer(Release, torch.optim.Optimizer):
     # Gradients in planes
     #===--------------------------------------------------------------------===#
 
-    def _watch_gradients(self, params: Iterable) -> None:
+    def _watch_gradients(self, group: Mapping) -> None:
         """Takes gradients where the kernel reads them from planes."""
-        for param in params:
-            lane = self._lanes.of(param) if param.requires_grad else None
+        for param in group["params"]:
+            lane = self._lanes.of(param, group) if param.requires_grad else None
             if lane and (lane.encodes or self.gradient_release):
                 self._gradients.watch(param, self)
 
@@ -463,7 +485,8 @@ class Optimizer(Release, torch.optim.Optimizer):
         """Encodes ``p.grad``, adding it to what earlier backward passes left, and
         releases it; takes the parameter's step, if that is wanted. A hook calls this
         after each backward pass."""
-        lane = self._lanes.of(param)
+        self._check_change_of(param)
+        lane = self._lane_of(param)
         if lane and lane.encodes:
             state = (self._start(lane, param, []) if lane.grad_is_kept
                      else self.state.get(param))
@@ -481,8 +504,8 @@ class Optimizer(Release, torch.optim.Optimizer):
         planes = self._gradients.get(param)
         if param.grad is not None or planes is None:
             return param.grad
-        return self._lane(param, "").decode_grad(planes, param.dtype,
-                                                 self.state.get(param))
+        return self._lane_of(param).decode_grad(planes, param.dtype,
+                                                self.state.get(param))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch.optim's; encoded gradients are released."""
@@ -507,8 +530,8 @@ class Optimizer(Release, torch.optim.Optimizer):
         """
         total = dict.fromkeys(("weights", "working", "gradients", "states"), 0)
         decoder = self._decoder
-        for param in self._params():
-            lane = self._lanes.of(param)
+        for _, param, group in self._grouped():
+            lane = self._lanes.of(param, group)
             hidden = param.requires_grad and lane and lane.hidden
             if not is_placeholder(param) and not (decoder and decoder.has(param)):
                 total["working" if hidden else "weights"] += param.nbytes
@@ -552,14 +575,18 @@ class Optimizer(Release, torch.optim.Optimizer):
     #===--------------------------------------------------------------------===#
 
     def state_dict(self) -> dict:
-        """As torch.optim's, and under "tandem" the graph and strategy it is of."""
-        return super().state_dict() | {"tandem": _checkpoint.identity(self._lanes)}
+        """As torch.optim's, and under "tandem" the graph and strategies it is of."""
+        self._check_changes()
+        names = [group["strategy"] for group in self.param_groups]
+        return super().state_dict() | {"tandem": _checkpoint.identity(self._lanes, names)}
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Takes over a state, bit for bit, and the groups' scalars.
 
+        A group whose ``min_8bit_size`` is another one than here brings that with it.
+
         Raises:
-            ValueError: the state is of another graph or strategy, or of other
+            ValueError: the state is of another graph, or of other strategies or
                 parameters. Nothing has been changed then.
         """
         hooks = self._optimizer_load_state_dict_pre_hooks
@@ -567,9 +594,11 @@ class Optimizer(Release, torch.optim.Optimizer):
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        _checkpoint.check_identity(state_dict, self._lanes)
+        state_dict["param_groups"] = _checkpoint.completed(state_dict, self.param_groups)
         for index, group in enumerate(state_dict["param_groups"]):
             self._check_flags(group, index)
+            check_options(group, index)
+        _checkpoint.check_identity(state_dict, self._lanes, self.param_groups)
         self._check_states(state_dict)
         self._optimizer_load_state_dict_pre_hooks = type(hooks)()
         try:
@@ -582,14 +611,14 @@ class Optimizer(Release, torch.optim.Optimizer):
         theirs, ours = state_dict["param_groups"], self.param_groups
         if [len(g["params"]) for g in theirs] != [len(g["params"]) for g in ours]:
             return  # torch's own message says so
-        keys = [k for g in theirs for k in g["params"]]
-        params = [p for g in ours for p in g["params"]]
-        for index, (key, param) in enumerate(zip(keys, params)):
+        keys = [(k, g) for g in theirs for k in g["params"]]
+        for (index, param, _), (key, group) in zip(self._grouped(), keys):
             state = state_dict["state"].get(key)
             if not state:
                 continue
             label = self._label(index)
-            self._check_param(param, label).check_state(state, param, label, moves=True)
+            lane = self._check_param(param, label, group)
+            lane.check_state(state, param, label, moves=True)
 
     def __getstate__(self) -> dict:
         return super().__getstate__() | {
@@ -605,15 +634,17 @@ class Optimizer(Release, torch.optim.Optimizer):
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-            self._watch_gradients(group["params"])
+            self._watch_gradients(group)
+        self._noted = self._options()
         _counters.adopt(self)
         self._forget()
 
     def __repr__(self) -> str:
         lines = super().__repr__().split("\n")
-        graphs = " and ".join(lane.kernel.name for lane in self._lanes.narrow)
+        lanes = self._lanes.of_strategy(self.strategy)
+        graphs = " and ".join(lane.kernel.name for lane in lanes)
         lines[1:1] = [
             f"    graph: {graphs}",
-            f"    strategy: {self.strategy} ({self.bytes_per_parameter:g} B/parameter)",
+            *(f"    {line}" for line in self._describe_storages()),
         ]
         return "\n".join(lines)

@@ -11,7 +11,7 @@ from operator import is_
 import torch
 
 from tandem import _tandem
-from tandem.torch import _counters
+from tandem.torch import _counters, _place
 from tandem.torch._lane import Lane, Slot, check_grad
 from tandem.torch._lanes import sums_over_model
 from tandem.torch._layout import is_placeholder, laid_out
@@ -25,6 +25,8 @@ class Steps:
         """Steps of all parameters that have a gradient, or of one of them."""
         started: list[torch.Tensor] = []
         try:
+            if only is None:
+                self._check_changes()
             self._unscale()
             if (only is None and self._steady is not None
                     and self._steady.read(self.param_groups, self.state)):
@@ -104,10 +106,19 @@ class Steps:
                     "all of them on one device"
                 )
             raise ValueError(
-                f"{self.kernel.name} sums over all parameters, but {label} is "
-                f"torch.float32 and others are {lanes[0].dtypes[0]}; give all of "
-                "them one type, or choose a strategy that keeps weights in f32"
+                f"{self.kernel.name} sums over all parameters, but "
+                + self._difference(other, one)
             )
+
+    @staticmethod
+    def _difference(slot: Slot, first: Slot) -> str:
+        """Why a slot is not in another one's lane, and what to do about it."""
+        if slot.dtype != first.dtype:
+            return (f"{slot.label} is {slot.dtype} and others are {first.dtype}; give all "
+                    "of them one type, or choose a strategy that keeps weights in f32")
+        one, other = (s.lane.kernel.strategy for s in (slot, first))
+        return (f"{slot.label} is under strategy {one!r} and others are under {other!r}; "
+                "give all param groups one")
 
     def _collect(self, started) -> list[torch.Tensor]:
         """Fills the lanes, and returns the gradients that had to be converted."""
@@ -115,15 +126,17 @@ class Steps:
         index, slots, bound = -1, self._current_slots(), False
         for number, group in enumerate(self.param_groups):
             known, row = None, 0
+            negated = self._negated(group["params"]) if group["maximize"] else None
             for param in group["params"]:
                 index += 1
                 if not self._has_gradient(param):
                     continue
                 slot = slots[index]
-                if slot is None or not slot.is_current(param):
-                    slots[index] = slot = self._bind(index, param, started)
+                if slot is None or slot.group != number or not slot.is_current(param):
+                    slots[index] = slot = self._bind(index, number, param, started)
                     bound = True
-                lane, step = self._enlist(slot, converted)
+                grad = self._gradient_of(slot, number, negated, converted)
+                lane, step = self._enlist(slot, grad, converted)
                 if (lane, step, slot.dtype) != known:
                     known = lane, step, slot.dtype
                     row = lane.row(number, step, slot.dtype)
@@ -137,34 +150,30 @@ class Steps:
         """The same for one parameter, whose slot is not kept."""
         converted: list[torch.Tensor] = []
         index, number = self._position_of(param)
-        lane, step = self._enlist(slot := self._bind(index, param, started), converted)
+        slot = self._bind(index, number, param, started)
+        negated = self._negated([param]) if self.param_groups[number]["maximize"] else None
+        grad = self._gradient_of(slot, number, negated, converted)
+        lane, step = self._enlist(slot, grad, converted)
         lane.rows.append(lane.row(number, step, slot.dtype))
         return converted
-
-    def _position_of(self, param: torch.Tensor) -> tuple[int, int]:
-        """The index of a parameter and that of its group."""
-        place = self._places.get(id(param))
-        if place is None or not self._is_at(param, *place):
-            self._places = {id(p): (number, at) for number, group
-                            in enumerate(self.param_groups)
-                            for at, p in enumerate(group["params"])}
-            place = self._places[id(param)]
-        number, at = place
-        before = sum(len(group["params"]) for group in self.param_groups[:number])
-        return before + at, number
-
-    def _is_at(self, param: torch.Tensor, number: int, at: int) -> bool:
-        """Whether a group still has the parameter there."""
-        groups = self.param_groups
-        return (number < len(groups) and at < len(groups[number]["params"])
-                and groups[number]["params"][at] is param)
 
     def _has_gradient(self, param: torch.Tensor) -> bool:
         return param.grad is not None or self._gradients.get(param) is not None
 
-    def _enlist(self, slot: Slot, converted: list) -> tuple[Lane, int]:
+    def _gradient_of(self, slot: Slot, number: int, negated: dict | None,
+                     converted: list) -> torch.Tensor | None:
+        """What a step of a param group takes for p.grad; `negated` has what it maximizes
+        by, if it does."""
+        if negated is None:
+            return slot.param.grad
+        self._refuse_to_maximize(slot.lane, number)
+        converted.append(negated[id(slot.param)])
+        return converted[-1]
+
+    def _enlist(self, slot: Slot, grad: torch.Tensor | None,
+                converted: list) -> tuple[Lane, int]:
         """Adds a parameter with its gradient to its lane; also the step it takes."""
-        lane, grad = slot.lane, slot.param.grad
+        lane = slot.lane
         if lane.encodes:
             planes = None if grad is not None else self._gradients.get(slot.param)
             addresses = self._encoded(slot, grad, planes, converted)
@@ -217,12 +226,13 @@ class Steps:
         planes = [s.planes(s.state) for s in self._slots if s and s.planes]
         return list(map(torch.Tensor.data_ptr, chain.from_iterable(planes)))
 
-    def _bind(self, index: int, param: torch.Tensor, started: list) -> Slot:
-        """A slot for the parameter, whose state starts here if it has none."""
+    def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> Slot:
+        """A slot for the parameter of a param group, whose state starts here if it has
+        none."""
         label = self._label(index)
-        lane = self._check_param(param, label)
+        lane = self._check_param(param, label, self.param_groups[number])
         state = self._start(lane, param, started)
-        return lane.bind(index, param, state, label)
+        return lane.bind(index, number, param, state, label)
 
     def _start(self, lane: Lane, param: torch.Tensor, started: list) -> dict | None:
         """The state of a parameter, which starts here if it has none."""
@@ -249,7 +259,7 @@ class Steps:
     def _fresh_counter(self, lane: Lane, started: list) -> torch.Tensor:
         """The count of the parameters that start together on a GPU."""
         for param in started:
-            if self._lanes.of(param).place is lane.place:
+            if _place.place_of(param) is lane.place:
                 return self.state[param][lane.step]
         return _counters.new(0, lane.device)
 

@@ -1,0 +1,117 @@
+"""Companions of a strategy: the same with float32 weights, or with float32 states."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tandem._convert import planes_of
+from tandem._kernel import Kernel, RoleKind
+
+#: The storage of what nothing is saved on.
+F32 = "#tandem.float<f32>"
+
+
+def keeps_f32_states(shape: Sequence[int], min_8bit_size: int | None) -> bool:
+    """Whether a parameter keeps its states in float32 where others have codes.
+
+    Norms and biases do, whose few numbers weigh little in memory and much in the model.
+
+    Args:
+        shape: that of the whole parameter, never a shard's: how a state is stored must
+            not depend on how many ranks share it.
+        min_8bit_size: elements that codes take at least, in a parameter with two
+            dimensions or more; 0 or None for no such bound.
+    """
+    return bool(min_8bit_size) and (len(shape) < 2 or math.prod(shape) < min_8bit_size)
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A strategy that is derived from another one.
+
+    Attributes:
+        name: the strategy's.
+        text: what a file of it would hold; None for one that is built in.
+    """
+
+    name: str
+    text: str | None = None
+
+
+def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
+    """The companion of the strategy that a kernel was compiled under, of the same graph.
+
+    Args:
+        kernel: the graph under the strategy itself.
+        wide: whether weights and gradients are float32, and the f32 policy computes.
+        small: whether states that are codes are float32.
+
+    Returns:
+        None if the strategy is its own companion.
+    """
+    coded = [role for role in _roles(kernel, RoleKind.STATE)
+             if small and _is_coded(kernel, role)]
+    storages = kernel.storages | dict.fromkeys(coded, F32)
+    if wide:
+        _widen(kernel, storages)
+    if storages == kernel.storages:
+        return None
+    if set(storages.values()) == {F32}:
+        return Companion("fp32")
+    compute = "f32 f32" if wide else kernel.compute
+    parts = ["f32 weights"] * wide + ["f32 states"] * bool(coded)
+    name = f"{kernel.strategy} with {' and '.join(parts)}"
+    return Companion(name, _write(name, compute, _kinds(kernel), storages))
+
+
+def _roles(kernel: Kernel, *kinds: RoleKind) -> list[str]:
+    """The tensors of some kinds, in order."""
+    return list(dict.fromkeys(p.role for p in kernel.planes if p.kind in kinds))
+
+
+def _kinds(kernel: Kernel) -> dict[str, RoleKind]:
+    return {plane.role: plane.kind for plane in kernel.planes}
+
+
+def _is_coded(kernel: Kernel, role: str) -> bool:
+    """Whether a tensor is stored as codes: in 8 bits, or under scales."""
+    return (kernel.storages[role].startswith(("#tandem.scaled<", "#tandem.coded<"))
+            or planes_of(kernel, role)[0].bits < 16)
+
+
+def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
+    """Makes weight and gradient float32, and so what the f32 policy has no value for.
+
+    What a strategy keeps beside a narrow weight, a residual for instance, is what it lacks
+    of a float32.
+    """
+    for role in _roles(kernel, RoleKind.PARAM, RoleKind.GRAD):
+        storages[role] = F32
+    for role in _roles(kernel, RoleKind.STATE):
+        # Kahan's compensation and sums of float32 are for their own formats alone.
+        if storages[role].startswith(("#tandem.kahan<", "#tandem.expansion<f32")):
+            _warn(kernel.strategy, role, storages[role])
+            storages[role] = F32
+
+
+@lru_cache(maxsize=None)
+def _warn(strategy: str, role: str, storage: str) -> None:
+    """Says, once in a process, that a state is stored otherwise than asked for."""
+    warnings.warn(
+        f"strategy {strategy!r} stores {role} as {storage}, which cannot be computed under "
+        f"the f32 policy of float32 parameters; beside these, {role} is float32",
+        stacklevel=2)
+
+
+def _write(name: str, compute: str, kinds: Mapping[str, RoleKind],
+           storages: Mapping[str, str]) -> str:
+    """A strategy with a rule for each tensor."""
+    rules = "".join(
+        f'  tandem.assign {kinds[role].name.lower()} named("{role}") = {storage}\n'
+        for role, storage in storages.items())
+    policy = ", ".join(compute.split())
+    return f'tandem.strategy @"{name}" compute(<{policy}>) {{\n{rules}}}\n'
