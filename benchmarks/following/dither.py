@@ -18,8 +18,8 @@ for itself, keep them bounded. The bits of an element are the high half of
 with one word S for a tensor, a role and a step. Within a window of 64 steps S visits 64
 strata in the order of a lattice with a random rotation and one of four multipliers; from
 window to window the golden ratio refines the strata. A single rounding is unbiased, since
-S is uniform over seeds. No storage rounds so yet: scripts/following.sh shows what happens
-without it.
+S is uniform over seeds. docs/Numerics.md specifies it; scripts/following.sh shows what it
+does for moments.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 // 8-bit optimizers (Dettmers et al. 2022): moments in bytes spaced evenly within each
-// decade, with an f32 scale for 256 of them.
+// decade, with an f32 scale for 256 of them. Moments and weights are dithered, so that they
+// follow where bitsandbytes' stay.
 tandem.strategy @adam8bit compute(<f32, f32>) {
-  tandem.assign param = #tandem.float<bf16>
+  tandem.assign param = #tandem.float<bf16, dither>
   tandem.assign grad = #tandem.float<bf16>
-  tandem.assign state moment(second) = #tandem.scaled<#scaled.dynamic<unsigned>, group = 256, scale = f32>
-  tandem.assign state = #tandem.scaled<#scaled.dynamic<signed>, group = 256, scale = f32>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.dynamic<unsigned, dither>, group = 256, scale = f32>
+  tandem.assign state = #tandem.scaled<#scaled.dynamic<signed, dither>, group = 256, scale = f32>
 }

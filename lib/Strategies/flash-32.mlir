@@ -1,7 +1,7 @@
 // flash with 16 bits of what the bf16 weight leaves (FlashOptim's 32-bit weights).
 tandem.strategy @"flash-32" compute(<f32, f32>) {
-  tandem.assign param = #tandem.residual<bf16, i16>
+  tandem.assign param = #tandem.residual<bf16, i16, dither>
   tandem.assign grad = #tandem.float<bf16>
-  tandem.assign state moment(second) = #tandem.scaled<#scaled.root, group = 32, scale = f16>
-  tandem.assign state = #tandem.scaled<#scaled.softsign, group = 32, scale = f16>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.root<dither>, group = 32, scale = f32>
+  tandem.assign state = #tandem.scaled<#scaled.softsign<dither>, group = 32, scale = f32>
 }

@@ -1,8 +1,9 @@
 // FlashOptim (Gonzalez Ortiz et al. 2026): a bf16 weight with 8 bits of what it leaves,
-// moments as companded integers with an f16 scale for 32 of them.
+// moments as companded integers with a scale for 32 of them. Unlike there, moments and the 8
+// bits are dithered and scales are f32, so that they follow.
 tandem.strategy @flash compute(<f32, f32>) {
-  tandem.assign param = #tandem.residual<bf16, i8>
+  tandem.assign param = #tandem.residual<bf16, i8, dither>
   tandem.assign grad = #tandem.float<bf16>
-  tandem.assign state moment(second) = #tandem.scaled<#scaled.root, group = 32, scale = f16>
-  tandem.assign state = #tandem.scaled<#scaled.softsign, group = 32, scale = f16>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.root<dither>, group = 32, scale = f32>
+  tandem.assign state = #tandem.scaled<#scaled.softsign<dither>, group = 32, scale = f32>
 }

@@ -1,7 +1,7 @@
 // 6 bytes: residual-softsign-f16 with a second moment of 8 bits, integers of the root.
 tandem.strategy @"residual-softsign-root" compute(<f32, f32>) {
-  tandem.assign param = #tandem.residual<bf16, i8>
+  tandem.assign param = #tandem.residual<bf16, i8, dither>
   tandem.assign grad = #tandem.scaled<#scaled.softsign, group = 64, scale = bf16>
-  tandem.assign state moment(second) = #tandem.scaled<#scaled.root, group = 32, scale = f32>
-  tandem.assign state = #tandem.scaled<#scaled.softsign, group = 32, scale = f32>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.root<dither>, group = 32, scale = f32>
+  tandem.assign state = #tandem.scaled<#scaled.softsign<dither>, group = 32, scale = f32>
 }

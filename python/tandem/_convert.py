@@ -56,21 +56,25 @@ def _stored(storage: str) -> str:
 
 
 def write_kernel(targets: list[str], sources: list[str], body: list[str],
-                 matrix: bool = False, name: str = "convert") -> str:
-    """A kernel on tensors %to0, ..., %from0, ... of these storages."""
+                 matrix: bool = False, name: str = "convert", floor: bool = False) -> str:
+    """A kernel on tensors %to0, ..., %from0, ... of these storages. With `floor` targets
+    are second moments, in which nothing positive becomes zero."""
+    state = ", moment = second, domain = nonneg" if floor else ""
     tensors = ([("state", f"to{i}", s) for i, s in enumerate(targets)]
                + [("grad", f"from{i}", s) for i, s in enumerate(sources)])
     blocks = {match[1] for s in targets + sources for match in _BLOCK.finditer(s)}
     return _KERNEL.format(
         name=name,
         matrix="".join(["matrix " * matrix, *(f"block({size}) " for size in blocks)]),
-        roles=", ".join(f'#tandem.role<{kind} "{name}">' for kind, name, _ in tensors),
+        roles=", ".join(f'#tandem.role<{kind} "{name}"{state if kind == "state" else ""}>'
+                        for kind, name, _ in tensors),
         arguments=", ".join(f"%{name}: {_stored(s)}" for _, name, s in tensors),
         body="\n  ".join(body),
     )
 
 
-def _write_value(source: str, target: str, adds: bool, matrix: bool) -> str:
+def _write_value(source: str, target: str, adds: bool, matrix: bool,
+                 floor: bool) -> str:
     """Reads a value as an f32 and writes it, or adds it to the one that is there."""
     body = [f"%x = tandem.load %from0 : {_stored(source)} -> f32"]
     value = "%x"
@@ -79,7 +83,7 @@ def _write_value(source: str, target: str, adds: bool, matrix: bool) -> str:
                  "%sum = arith.addf %old, %x : f32"]
         value = "%sum"
     body.append(f"tandem.store {value}, %to0 : f32, {_stored(target)}")
-    return write_kernel([target], [source], body, matrix)
+    return write_kernel([target], [source], body, matrix, floor=floor)
 
 
 def write_sum(sources: Sequence[str], target: str) -> str:
@@ -234,11 +238,13 @@ class Conversion:
         fresh: whether targets are new. Then a scale that would be given is made, and
             what delayed scaling remembers begins with the value.
         matrix: whether tensors are matrices, whose groups begin anew in each row.
+        floor: whether what is positive stays positive, as in second moments. Then the
+            value goes through f32.
         chip: what the kernel is compiled for.
     """
 
-    def __init__(self, source: str, target: str, adds: bool = False,
-                 fresh: bool = True, matrix: bool = False, chip: str = "cpu"):
+    def __init__(self, source: str, target: str, adds: bool = False, fresh: bool = True,
+                 matrix: bool = False, floor: bool = False, chip: str = "cpu"):
         source, target = _nearest(source), _nearest(target)
         ours, theirs = _sum(source), _sum(target)
         self._kernel: Kernel | None = None
@@ -250,13 +256,13 @@ class Conversion:
         self._times = 2 if fresh and "history = " in target else 1
         if fresh:
             target = target.replace("recipe = given", "recipe = pow2")
-        if not adds and ours and theirs:
+        if not adds and ours and theirs and not (floor and theirs[0] != "f32"):
             # Without groups, all elements are alike.
             text, matrix = _Renormalizer(ours, theirs).write(), False
         else:
             source, self._reads = _under_f32(source, reads=True)
             target, self._writes = _under_f32(target, reads=False)
-            text = _write_value(source, target, adds, matrix)
+            text = _write_value(source, target, adds, matrix, floor)
         self._kernel = _kernel.compile(text, target=chip)
 
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
@@ -312,10 +318,10 @@ class Conversion:
 
 @lru_cache(maxsize=None)
 def conversion(source: str, target: str, adds: bool = False,
-               fresh: bool = True, matrix: bool = False,
+               fresh: bool = True, matrix: bool = False, floor: bool = False,
                chip: str = "cpu") -> Conversion:
     """The conversion between two storages, compiled once per process."""
-    return Conversion(source, target, adds, fresh, matrix, chip)
+    return Conversion(source, target, adds, fresh, matrix, floor, chip)
 
 
 def _stamp(file: str) -> tuple:
@@ -380,13 +386,15 @@ class Stored:
     planes: list[Plane]
     #: Whether it is a matrix, and not a vector or a flat tensor.
     matrix: bool
+    #: Whether it is a second moment, in which what is positive is not stored as zero.
+    floor: bool
 
     @classmethod
     def of(cls, kernel: Kernel, role: str) -> Stored:
         """One of a kernel's tensors."""
         planes = planes_of(kernel, role)
         matrix = kernel.is_matrix and planes[0].per == Granularity.ELEMENT
-        return cls(kernel.storages[role], planes, matrix)
+        return cls(kernel.storages[role], planes, matrix, role in kernel.second_moments)
 
     @property
     def is_grouped(self) -> bool:
@@ -420,7 +428,7 @@ def carry(source: Stored, target: Stored, size: int | tuple[int, int],
     """Converts one tensor; `addresses` are those of the source's and target's planes."""
     def run(ours: str, theirs: str, matrix: bool, start: list[int], end: list[int],
             planes: Sequence[Plane]) -> None:
-        conversion(ours, theirs, matrix=matrix).run(
+        conversion(ours, theirs, matrix=matrix, floor=target.floor).run(
             [Tensor(size, start, first)], [Tensor(size, end, first)], planes, threads)
 
     start, end = addresses

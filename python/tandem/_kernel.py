@@ -229,6 +229,13 @@ class Kernel:
         return self._native.ir
 
     @functools.cached_property
+    def second_moments(self) -> frozenset[str]:
+        """The states that are second moments of gradients, none of them negative."""
+        head = self.ir[:self.ir.index("prologue {")]
+        return frozenset(re.findall(
+            r'#tandem\.role<state "([^"]*)", moment = second, domain = nonneg', head))
+
+    @functools.cached_property
     def storages(self) -> dict[str, str]:
         """How each tensor is stored, as MLIR spells it: "#tandem.float<bf16>"."""
         body = self.ir[self.ir.index("body {"):]

@@ -76,8 +76,8 @@ def test_not_a_number(tmp_path, compute, source, to):
 
 @pytest.mark.parametrize("storage", [Master("bf16"), Master("f16"), Remainder(),
                                      Expansion("bf16"), Expansion("f16"),
-                                     Expansion("bf16", 3), Plain("bf16", True),
-                                     Plain("f16", True)], ids=storage_text)
+                                     Expansion("bf16", 3), Plain("bf16", "stochastic"),
+                                     Plain("f16", "dither")], ids=storage_text)
 def test_not_a_number_in_storages(tmp_path, storage):
     """An f16 NaN, whose payload reaches low bits of an f32, in any storage."""
     codes = bits(0x7C01, 0x7E00, 0x7FFF, 0xFFFF, 0xFC01)

@@ -61,7 +61,8 @@ def _carry_role(ours: Stored, theirs: Stored, planes: list, like: torch.Tensor,
     if ours.meets(theirs):
         tensors = [target.empty(plane, like) for plane in theirs.planes]
         target.convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
-                       matrix=ours.matrix if ours.is_grouped else theirs.matrix)
+                       matrix=ours.matrix if ours.is_grouped else theirs.matrix,
+                       floor=theirs.floor)
         return tensors
     # What shares a scale here are no neighbours there.
     wide = empty_plane(like, torch.float32, target.device)
@@ -70,7 +71,7 @@ def _carry_role(ours: Stored, theirs: Stored, planes: list, like: torch.Tensor,
     like = target.like(weight, None)
     tensors = [target.empty(plane, like) for plane in theirs.planes]
     target.convert([laid_out(wide, like, torch.float32)], WIDE, [tensors],
-                   theirs.storage, theirs.planes, matrix=theirs.matrix)
+                   theirs.storage, theirs.planes, matrix=theirs.matrix, floor=theirs.floor)
     return tensors
 
 

@@ -497,13 +497,14 @@ def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor], matrix: bool) -> T
 
 def convert(sources: Sequence, source: str, targets: Sequence, target: str,
             planes: Sequence[Plane], threads: int = 0, *, adds: bool = False,
-            fresh: bool = True, matrix: bool = False, place: Host = CPU) -> None:
+            fresh: bool = True, matrix: bool = False, floor: bool = False,
+            place: Host = CPU) -> None:
     """Carries tensors, given by their planes, to another storage.
 
     `planes` describes those of the targets. The first plane of each has an entry
-    for each element. `matrix` says whether rows have groups of their own. All tensors
-    are in one place.
+    for each element. `matrix` says whether rows have groups of their own, `floor` whether
+    targets are second moments. All tensors are in one place.
     """
-    conversion(source, target, adds, fresh, matrix, place.target).run(
+    conversion(source, target, adds, fresh, matrix, floor, place.target).run(
         [_in_memory(t, matrix) for t in sources], [_in_memory(t, matrix) for t in targets],
         planes, threads or torch.get_num_threads(), place)

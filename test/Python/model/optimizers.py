@@ -84,7 +84,9 @@ def _table(low, prefix=""):
     }
 
 
+_DITHERED = Plain("bf16", "dither")
 BF16_STRATEGIES = _table("bf16") | {
+    "bf16-dither": Strategy(Plain("bf16"), *3 * [_DITHERED]),
     "remainder": Strategy(Plain("bf16"), Remainder(), Plain("f32"), Plain("f32"))}
 STRATEGIES = BF16_STRATEGIES | _table("f16", "f16-") | {
     "fp32": Strategy(*4 * [Plain("f32")])}
@@ -96,42 +98,59 @@ _SIGNED, _UNSIGNED = DynamicCode(True), DynamicCode(False)
 _EVERY, _NORMAL = ExpandedCode(_E4M3, 229376.0), ExpandedCode(_E4M3, 28672.0)
 
 
+def _dither(code):
+    """The code or storage, dithered."""
+    if isinstance(code, ExpandedCode):
+        return replace(code, base=_dither(code.base))
+    return replace(code, rounding="dither")
+
+
 def _softsign_library():
     """The named strategies that no paper has."""
-    grad, first = (Scaled(SoftsignCode(), *scale) for scale in ((64, "bf16"), (32, "f32")))
-    residual, root = Residual("bf16", "i8"), Scaled(RootCode(), 32, "f32")
-    random = Scaled(MinifloatCode(5, 10, rounding="stochastic"), 128, "f32")
+    grad = Scaled(SoftsignCode(), 64, "bf16")
+    first = Scaled(SoftsignCode("dither"), 32, "f32")
+    residual, root = Residual("bf16", "i8", "dither"), Scaled(RootCode("dither"), 32, "f32")
+    weight = Scaled(MinifloatCode(5, 10, rounding="dither"), 128, "f32")
+    half = MinifloatCode(5, 10, None, "ieee", "dither", (0, 15))
     return {
-        "residual-softsign-f16": Strategy(grad, residual, first,
-                                          Scaled(FloatCode("f16"), 128, "f32")),
+        "residual-softsign-f16": Strategy(grad, residual, first, Scaled(half, 128, "f32")),
         "residual-softsign-root": Strategy(grad, residual, first, root),
-        "stochastic-softsign-root": Strategy(grad, random, first, root),
+        "dither-softsign-root": Strategy(grad, weight, first, root),
+    }
+
+
+def _coat_library():
+    """Moments of 8-bit floats whose range groups of 128 stretch."""
+    bf16, f32 = Plain("bf16"), Plain("f32")
+    first, second = (Scaled(_dither(c), 128, "f32") for c in (_EVERY, _NORMAL))
+    wide = Scaled(_dither(ExpandedCode(_E5M2, 57344.0 * 2.0**14)), 128, "f32")
+    dithered = Plain("bf16", "dither")
+    return {
+        "coat": Strategy(bf16, Master("bf16"), first, second),
+        "coat-bf16": Strategy(bf16, dithered, first, second),
+        "coat-e5m2": Strategy(bf16, dithered, first, wide),
+        "coat-expansion": Strategy(bf16, Expansion("bf16"), first, second),
+        "coat-fp32": Strategy(f32, f32, first, second),
+        "coat-remainder": Strategy(bf16, Remainder(), first, second),
     }
 
 
 def _scaled_library():
     """The named strategies with scales."""
-    bf16, f32 = Plain("bf16"), Plain("f32")
-    first, second = Scaled(_EVERY, 128, "bf16"), Scaled(_NORMAL, 128, "bf16")
-    wide = Scaled(ExpandedCode(_E5M2, 57344.0 * 2.0**14), 128, "bf16")
-    softsign, root = Scaled(SoftsignCode(), 32, "f16"), Scaled(RootCode(), 32, "f16")
-    one = Scaled(_E4M3, 128, "f32", "pow2")
-    two = Scaled(PairCode("f8E4M3FN"), 128, "f32", "pow2")
-    return _softsign_library() | {
-        "flash": Strategy(bf16, Residual("bf16", "i8"), softsign, root),
-        "flash-32": Strategy(bf16, Residual("bf16", "i16"), softsign, root),
-        "coat": Strategy(bf16, bf16, first, second),
-        "coat-e5m2": Strategy(bf16, bf16, first, wide),
-        "coat-expansion": Strategy(bf16, Expansion("bf16"), first, second),
-        "coat-fp32": Strategy(f32, f32, first, second),
-        "coat-remainder": Strategy(bf16, Remainder(), first, second),
-        "adam8bit": Strategy(bf16, bf16, Scaled(_SIGNED, 256, "f32"),
-                             Scaled(_UNSIGNED, 256, "f32")),
+    bf16, weight = Plain("bf16"), Plain("bf16", "dither")
+    softsign, root = (Scaled(c, 32, "f32") for c in (SoftsignCode("dither"),
+                                                     RootCode("dither")))
+    grad, one, two = (Scaled(c, 128, "f32", "pow2") for c in (
+        _E4M3, _dither(_E4M3), PairCode("f8E4M3FN", "dither")))
+    unsigned = Scaled(_dither(_UNSIGNED), 256, "f32")
+    return _softsign_library() | _coat_library() | {
+        "flash": Strategy(bf16, Residual("bf16", "i8", "dither"), softsign, root),
+        "flash-32": Strategy(bf16, Residual("bf16", "i16", "dither"), softsign, root),
+        "adam8bit": Strategy(bf16, weight, Scaled(_dither(_SIGNED), 256, "f32"), unsigned),
         "adam8bit-expanded": Strategy(
-            bf16, bf16, Scaled(ExpandedCode(_SIGNED, 1e4), 256, "f32"),
-            Scaled(_UNSIGNED, 256, "f32")),
-        "fp8-collage-light": Strategy(one, two, one, one),
-        "fp8-collage-plus": Strategy(one, two, one, two),
+            bf16, weight, Scaled(_dither(ExpandedCode(_SIGNED, 1e4)), 256, "f32"), unsigned),
+        "fp8-collage-light": Strategy(grad, two, one, one),
+        "fp8-collage-plus": Strategy(grad, two, one, two),
     }
 
 
@@ -192,14 +211,15 @@ def _scaled_table():
 def _tensor_library():
     """The named strategies with one scale for a tensor, FP8-LM's."""
     pow2 = (WHOLE, "f32", "pow2")
-    half, small = Scaled(FloatCode("f16"), *pow2), Scaled(_E4M3, *pow2)
+    grad = Scaled(_E4M3, *pow2)
+    half, small = (Scaled(_dither(c), *pow2) for c in (FloatCode("f16"), _E4M3))
     return {
-        "fp8-lm": Strategy(small, half, small, half),
+        "fp8-lm": Strategy(grad, half, small, half),
         "fp8-lm-delayed": Strategy(
-            small, replace(half, history=16, margin=1), replace(small, history=16, margin=1),
+            grad, replace(half, history=16, margin=1), replace(small, history=16, margin=1),
             replace(half, history=16, margin=1)),
-        "fp8-lm-fp8-weight": Strategy(small, small, small, half),
-        "fp8-lm-fp8-moments": Strategy(small, half, small, small),
+        "fp8-lm-fp8-weight": Strategy(grad, small, small, half),
+        "fp8-lm-fp8-moments": Strategy(grad, half, small, small),
     }
 
 

@@ -1,0 +1,6 @@
+// bf16 weights and states, dithered so that both follow; computed in f32.
+tandem.strategy @"bf16-dither" compute(<f32, f32>) {
+  tandem.assign param = #tandem.float<bf16, dither>
+  tandem.assign grad = #tandem.float<bf16>
+  tandem.assign state = #tandem.float<bf16, dither>
+}
