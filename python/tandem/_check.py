@@ -28,10 +28,10 @@ atexit.register(_compiled.cache_clear)
 
 
 class Check:
-    """A plan that reads the gradients of another alone, before that writes anything.
+    """A plan that reads the gradients of another, before that one writes anything.
 
     Raises:
-        ValueError: no plane of the gradients can be other than finite.
+        ValueError: the gradients are integer codes.
     """
 
     def __init__(self, kernel: _kernel.Kernel, device: _kernel.Device | None = None):
@@ -42,8 +42,8 @@ class Check:
         ]
         if not self._planes:
             raise ValueError(
-                f"{kernel._title} stores gradients in codes that are always finite; leave "
-                "skip_nonfinite out"
+                f"{kernel._title} stores gradients in integer codes, where no step looks for "
+                "NaN; leave skip_nonfinite out"
             )
         self.plan = _kernel.Plan(
             _compiled(tuple(kernel.planes[i].type for i in self._planes), kernel.target),
