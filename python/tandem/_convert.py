@@ -30,7 +30,7 @@ tandem.kernel @{name} compute(<f32, f32>) {matrix}tensors [{roles}] scalars [] p
 }}"""
 
 
-def _nearest(storage: str) -> str:
+def nearest(storage: str) -> str:
     """The storage as a conversion writes it: rounded to nearest, since no step tells
     which bits to round by."""
     return _BY_BITS.sub("", storage)
@@ -245,7 +245,7 @@ class Conversion:
 
     def __init__(self, source: str, target: str, adds: bool = False, fresh: bool = True,
                  matrix: bool = False, floor: bool = False, chip: str = "cpu"):
-        source, target = _nearest(source), _nearest(target)
+        source, target = nearest(source), nearest(target)
         ours, theirs = _sum(source), _sum(target)
         self._kernel: Kernel | None = None
         self._reads = self._writes = slice(None)

@@ -22,7 +22,7 @@ from model.formats import decode, encode
 from model.matrices import storage_of
 from model.optimizers import MOMENT
 from model.scaled import Scaled
-from model.storage import Draw, Expansion, Kahan, Plain
+from model.storage import Draw, Expansion, Kahan, Plain, nearest
 from support.kernels import assert_same, seed_of, write_strategies
 
 WIDE = {
@@ -102,15 +102,6 @@ def convert_sum(source, target, planes, role):
 
 def lookup_dtype(storage, suffix):
     return storage.planes("")[suffix]
-
-
-def nearest(storage):
-    """The storage as conversions write it."""
-    for inner in ("code", "base"):
-        if hasattr(storage, inner):
-            return replace(storage, **{inner: nearest(getattr(storage, inner))})
-    by_bits = getattr(storage, "rounding", "") in ("stochastic", "dither")
-    return replace(storage, rounding="nearest") if by_bits else storage
 
 
 def floored(role):

@@ -22,7 +22,7 @@ from model import Strategy
 from model.codes import FloatCode, MinifloatCode, SoftsignCode
 from model.formats import decode, encode
 from model.scaled import WHOLE, Scaled
-from model.storage import Draw, Plain
+from model.storage import Draw, Plain, nearest
 from support.kernels import write_strategies
 from support.torch_bits import bits, parameters, params_of
 
@@ -137,10 +137,11 @@ def work_on(rank, ranks, name, path, steps=1, **options):
 #===----------------------------------------------------------------------===#
 
 
-def model_of(storage, values, key, mu=1.0):
-    """(codes, scale, saturated) of the mean of values, one array for each rank; `key`
-    is that of the random bits of the sums."""
-    own, draw = [storage.encode("g", x, Draw()) for x in values], Draw(key=key)
+def model_of(storage, values, mu=1.0):
+    """(codes, scale, saturated) of the mean of values, one array for each rank, all
+    rounded to nearest."""
+    storage, draw = nearest(storage), Draw()
+    own = [storage.encode("g", x, draw) for x in values]
     given = Scaled(storage.code, storage.group, "f32", "given")
     scale = np.max([decode("f32", planes["g.scale"]) for planes in own], axis=0)
     scale = np.maximum(scale / np.float32(mu), np.float32(2.0**-126)).astype(np.float32)
@@ -161,7 +162,7 @@ def check_model(planes, name, count, step=0, mu=1.0):
     for i, shape in enumerate(SHAPES):
         values = [gradient(shape, 100 * (r + 10 * step) + i, 2.0 ** (i - r - 10 * step))
                   .float().numpy().ravel() for r in range(count)]
-        codes, scale, own = model_of(GRADS[name], values, i, mu)
+        codes, scale, own = model_of(GRADS[name], values, mu)
         assert np.array_equal(planes[i][0].ravel(), codes), f"{name}, {shape}"
         assert np.array_equal(planes[i][1].ravel(), scale), f"{name}, {shape}"
         saturated += own

@@ -26,7 +26,7 @@ from model import Strategy, cases, step
 from model.formats import decode, encode
 from model.codes import FloatCode, PairCode
 from model.scaled import Scaled
-from model.storage import Draw, Expansion, Plain
+from model.storage import Draw, Expansion, Plain, nearest
 from support.kernels import write_strategies
 from support.torch_bits import (LIBRARY, assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)
@@ -95,7 +95,7 @@ def value_of(tensor):
 
 def initial_planes(strategy, param):
     zero = np.zeros(param.numel(), np.float32)
-    return (strategy.param.encode("param", value_of(param), Draw())
+    return (nearest(strategy.param).encode("param", value_of(param), Draw())
             | strategy.first.encode("exp_avg", zero, Draw())
             | strategy.second.encode("exp_avg_sq", zero, Draw()))
 

@@ -21,20 +21,25 @@ import tandem
 import tandem.torch as tt
 from support.fake_gpu import IS_REAL
 from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
-                                set_gradients, train)
+                                placeholders, set_gradients, train)
 from support.torch_on_gpu import TorchGPU
 from tandem.torch import _companions
 from tandem.torch._companions import keeps_f32_states
 
 SHAPES = [(17,), (3, 5), (), (63, 65), (4096,), (5, 0)]
-#: Library strategies with codes for states, and those with the same weights and float32
-#: states, where the library has them.
+#: Library strategies with codes for states.
 CODED = [name for name in tandem.strategies() if "#tandem.scaled<" in "".join(
     storage for role, storage in tandem.compile("adamw", name).storages.items()
     if role.startswith("exp_avg"))]
-SAME_WEIGHTS = {"adam8bit": "fp32-optim", "adam8bit-expanded": "fp32-optim",
-                "coat": "fp32-optim", "coat-e5m2": "fp32-optim", "coat-fp32": "fp32",
-                "coat-remainder": "remainder"}
+#: Those with the same weights and float32 states.
+SAME_WEIGHTS = {"adam8bit": "dithered", "coat-bf16": "dithered", "coat": "master-weights",
+                "coat-fp32": "fp32", "coat-remainder": "remainder"}
+DITHERED = """
+tandem.strategy @dithered compute(<f32, f32>) {
+  tandem.assign param = #tandem.float<bf16, dither>
+  tandem.assign grad = #tandem.float<bf16>
+  tandem.assign state = #tandem.float<f32>
+}"""
 
 
 def states_of(optimizer):
@@ -61,20 +66,22 @@ def test_which_states_are_kept(shape, bound, kept):
 
 
 @pytest.mark.parametrize("strategy, same", SAME_WEIGHTS.items())
-def test_small_tensors_have_float32_states(strategy, same):
+def test_small_tensors_have_float32_states(strategy, same, tmp_path):
     """The bits of a strategy with these states, beside one tensor with codes."""
+    (tmp_path / "dithered.mlir").write_text(DITHERED)
     dtype = torch.float32 if same == "fp32" else torch.bfloat16
     optimizer = tt.AdamW(parameters([*SHAPES, (64, 64)], dtype), lr=1e-2, strategy=strategy)
-    small = tt.AdamW(parameters(SHAPES, dtype), lr=1e-2, strategy=same)
-    large = tt.AdamW(parameters([*SHAPES, (64, 64)], dtype)[-1:], lr=1e-2, strategy=strategy,
+    small = tt.AdamW(parameters(SHAPES, dtype), lr=1e-2, strategy=same, path=[tmp_path])
+    (weight,) = parameters([*SHAPES, (64, 64)], dtype)[-1:]
+    large = tt.AdamW([*placeholders(len(SHAPES)), weight], lr=1e-2, strategy=strategy,
                      min_8bit_size=0)
     for seed in range(3):
         set_gradients(params_of(optimizer), seed)
-        for p, q in zip(params_of(small) + params_of(large), params_of(optimizer)):
+        for p, q in zip([*params_of(small), weight], params_of(optimizer)):
             p.grad = q.grad.clone()
         for one in (optimizer, small, large):
             one.step()
-    for p, q in zip(params_of(small) + params_of(large), params_of(optimizer)):
+    for p, q in zip([*params_of(small), weight], params_of(optimizer)):
         assert np.array_equal(bits(p), bits(q))
         want = small.state.get(p) or large.state.get(p)
         for name, plane in optimizer.state[q].items():
@@ -106,7 +113,7 @@ def test_the_bound_may_be_off(bound):
     optimizer = tt.AdamW(parameters(SHAPES), strategy="coat", min_8bit_size=bound)
     train(optimizer, [0])
     assert all("exp_avg.exponent" in names for names in states_of(optimizer))
-    assert optimizer.bytes_per_parameter == 6.046875
+    assert optimizer.bytes_per_parameter == 10.078125
 
 
 def test_the_bound_is_an_option_of_groups():
@@ -137,7 +144,7 @@ def test_sums_over_the_model_store_all_alike():
     (tt.Adafactor, {}, {"row_var", "col_var"}), (tt.Lion, {}, {"exp_avg"}),
     (tt.SGD, {"momentum": 0.9}, {"momentum_buffer"}), (tt.LAMB, {}, {"exp_avg", "exp_avg_sq"})])
 def test_every_optimizer(make, options, names):
-    optimizer = make(parameters([(8, 9)]), strategy="coat", **options)
+    optimizer = make(parameters([(8, 9)]), strategy="coat-bf16", **options)
     train(optimizer, range(2))
     (types,) = states_of(optimizer)
     assert types == dict.fromkeys(names, torch.float32)

@@ -21,7 +21,7 @@ import tandem.torch as tt
 from model import cases
 from support.fake_gpu import IS_REAL
 from support.torch_bits import (LIBRARY, VISIBLE, assert_same_bits, bits, dtype_of,
-                                parameters, params_of, set_gradients, train)
+                                parameters, params_of, placeholders, set_gradients, train)
 from support.torch_on_gpu import TorchGPU
 
 SHAPES = [(64, 70), (17,), (3, 5)]
@@ -39,16 +39,29 @@ def make(strategies, **options):
     return tt.AdamW(groups_of(strategies), **options)
 
 
-def backward(optimizer, seed):
+def optimizers_apart(strategies, cls=tt.AdamW, **options):
+    """Each group under an optimizer of its own, in which its parameters have the numbers
+    that they have in one optimizer of all groups."""
+    return [cls([*placeholders(i * len(SHAPES)), *group["params"]], lr=1e-2,
+                strategy=group["strategy"], **options)
+            for i, group in enumerate(groups_of(strategies))]
+
+
+def trained(*optimizers):
+    """The parameters of optimizers without placeholders."""
+    return [p for one in optimizers for p in params_of(one) if p.requires_grad]
+
+
+def backward(seed, *optimizers):
     """Random gradients, encoded where a strategy does that."""
     generator = torch.Generator().manual_seed(seed)
     sum((p.float() * torch.randn(p.shape, generator=generator)).sum()
-        for p in params_of(optimizer)).backward()
+        for p in trained(*optimizers)).backward()
 
 
 def run(optimizer, seeds):
     for seed in seeds:
-        backward(optimizer, seed)
+        backward(seed, optimizer)
         optimizer.step()
         optimizer.zero_grad()
 
@@ -71,18 +84,15 @@ def saved_and_loaded(value):
     ("fp8-collage-plus", "master-weights"), ("fp8-lm", "residual-softsign-root")])
 @pytest.mark.parametrize("release", [False, True])
 def test_groups_are_as_optimizers_apart(strategies, release):
-    both, step = make(strategies, gradient_release=release), 0
-    apart = [tt.AdamW(group["params"], lr=1e-2, strategy=group["strategy"], min_8bit_size=0)
-             for group in groups_of(strategies)]
+    both = make(strategies, gradient_release=release)
+    apart = optimizers_apart(strategies, min_8bit_size=0)
     for step in range(3):
-        backward(both, step)
-        generator = torch.Generator().manual_seed(step)
-        sum((p.float() * torch.randn(p.shape, generator=generator)).sum()
-            for one in apart for p in params_of(one)).backward()
+        backward(step, both)
+        backward(step, *apart)
         for optimizer in (both, *apart):
             optimizer.step()
             optimizer.zero_grad()
-    mine, want = params_of(both), [p for one in apart for p in params_of(one)]
+    mine, want = params_of(both), trained(*apart)
     states = {p: s for one in apart for p, s in one.state.items()}
     for p, q in zip(mine, want):
         assert np.array_equal(bits(p), bits(q)) and both.state[p].keys() == states[q].keys()
@@ -95,26 +105,22 @@ def test_groups_are_as_optimizers_apart(strategies, release):
     (tt.Adafactor, {}, ("collage-plus", "coat")), (tt.LAMB, {}, ("remainder", "coat"))])
 def test_every_optimizer_takes_them(cls, options, strategies):
     both = cls(groups_of(strategies), lr=1e-2, **options)
-    run(both, range(2))
-    for index, name in enumerate(strategies):
-        (group,) = groups_of([name], seed=index)
-        one = cls(group["params"], lr=1e-2, strategy=name, **options)
-        for seed in range(2):
-            generator = torch.Generator().manual_seed(seed)
-            for i, p in enumerate(params_of(both)):
-                noise = torch.randn(p.shape, generator=generator)
-                if i // len(SHAPES) == index:
-                    group["params"][i % len(SHAPES)].grad = noise.to(p.dtype)
-            one.step()
-        for p, q in zip(both.param_groups[index]["params"], group["params"]):
-            assert np.array_equal(bits(p), bits(q))
+    apart = optimizers_apart(strategies, cls, **options)
+    for seed in range(2):
+        backward(seed, both)
+        backward(seed, *apart)
+        for optimizer in (both, *apart):
+            optimizer.step()
+            optimizer.zero_grad()
+    for p, q in zip(params_of(both), trained(*apart)):
+        assert np.array_equal(bits(p), bits(q))
 
 
 def test_a_stochastic_group_has_a_seed():
     """Though the strategy of the others has none."""
-    both = tt.AdamW(groups_of(["bf16-stochastic", "coat"]), lr=1e-3, seed=9)
+    both = tt.AdamW(groups_of(["bf16-stochastic", "coat-remainder", "bf16"]), lr=1e-3, seed=9)
     alone = tt.AdamW(groups_of(["bf16-stochastic"]), lr=1e-3, seed=9)
-    assert [group.get("seed") for group in both.param_groups] == [9, None]
+    assert [group.get("seed") for group in both.param_groups] == [9, 9, None]
     for optimizer in (both, alone):
         train(optimizer, range(3))
     for p, q in zip(params_of(both), params_of(alone)):
@@ -211,9 +217,8 @@ class Twice:
 def test_gradients_of_ranks():
     """Each storage of gradients is added up by itself, plain ones as they are."""
     together = make(["fp8-lm", "coat", "fp8-collage-light"])
-    apart = [tt.AdamW(group["params"], lr=1e-2, strategy=group["strategy"], min_8bit_size=0)
-             for group in groups_of(["fp8-lm", "coat", "fp8-collage-light"])]
-    for p, q in zip(params_of(together), [p for one in apart for p in params_of(one)]):
+    apart = optimizers_apart(["fp8-lm", "coat", "fp8-collage-light"], min_8bit_size=0)
+    for p, q in zip(params_of(together), trained(*apart)):
         for x in (p, q):
             (x.float() * torch.linspace(-1, 1, x.numel()).view(x.shape)).sum().backward()
     reduce = tt.GradientAllReduce(together, ranks=Twice())
@@ -223,7 +228,7 @@ def test_gradients_of_ranks():
     for optimizer in (together, *apart):
         optimizer.step()
     assert 0 < reduce.saturated < 1
-    for p, q in zip(params_of(together), [p for one in apart for p in params_of(one)]):
+    for p, q in zip(params_of(together), trained(*apart)):
         assert np.array_equal(bits(p), bits(q))
     with pytest.raises(ValueError, match="strategy 'coat' stores gradients as"):
         tt.GradientAllReduce(make(["coat", "flash"]), ranks=Twice())
@@ -241,14 +246,14 @@ def test_bytes_are_those_of_all_groups():
     frozen = torch.nn.Parameter(torch.ones(500, 500), requires_grad=False)
     optimizer = tt.AdamW([*groups, {"params": [frozen]}])
     count = 128 * 128
-    want = (6.046875 + 14 + 2 * 16) / 4
+    want = (10.078125 + 14 + 2 * 16) / 4
     assert optimizer.bytes_per_parameter == want
     set_gradients([p for group in groups for p in group["params"]], 0)
     optimizer.step()
     assert sum(optimizer.live_bytes().values()) == want * 4 * count + frozen.nbytes
     assert """    graph: adamw
-    strategies: 13.0117 B/parameter
-        coat: 16384 parameters, 6.04688 B each
+    strategies: 14.0195 B/parameter
+        coat: 16384 parameters, 10.0781 B each
         remainder: 16384 parameters, 14 B each
         fp32: 32768 parameters, 16 B each
 """ in repr(optimizer)
@@ -389,10 +394,10 @@ def test_a_strategy_cannot_change_after_that(there):
 
 def test_gradients_in_codes_keep_their_strategy():
     optimizer = make(["fp8-lm"])
-    backward(optimizer, 0)
+    backward(0, optimizer)
     optimizer.param_groups[0]["strategy"] = "fp8-collage-plus"
     with pytest.raises(ValueError, match="param group 0 now has strategy='fp8-collage-plus'"):
-        backward(optimizer, 0)
+        backward(0, optimizer)
     optimizer.zero_grad()
     run(optimizer, [0])
     assert "exp_avg_sq.lo" in optimizer.state[params_of(optimizer)[0]]
@@ -404,7 +409,7 @@ def test_a_parameter_that_changes_its_group():
     run(optimizer, [0])
     groups = optimizer.param_groups
     groups[0]["params"].append(groups[1]["params"].pop(0))
-    backward(optimizer, 1)
+    backward(1, optimizer)
     with pytest.raises(ValueError, match="the state of parameter 3 has .* as 'adamw' under "
                                          "'fp8-lm' needs"):
         optimizer.step()
@@ -593,7 +598,7 @@ def test_maximize_needs_plain_gradients():
     optimizer = make(["fp8-lm"])
     run(optimizer, [0])
     before = copy.deepcopy(optimizer)
-    backward(optimizer, 1)
+    backward(1, optimizer)
     optimizer.param_groups[0]["maximize"] = True
     with pytest.raises(ValueError, match=message):
         optimizer.step()

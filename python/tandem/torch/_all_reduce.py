@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 
 from tandem import _kernel
-from tandem._convert import Host, write_sum
+from tandem._convert import Host, nearest, write_sum
 from tandem.torch import _place
 from tandem.torch._lane import Lane
 from tandem.torch._optimizer import Optimizer
@@ -99,7 +99,8 @@ class _Storages:
 
     @staticmethod
     def of(lane: Lane) -> _Storages:
-        storage = lane.grad_storage
+        # Gradients are encoded outside a step, so to nearest under every storage.
+        storage = nearest(lane.grad_storage)
         match = re.fullmatch(
             r"#tandem\.scaled<(.+, group = \w+, scale = f32)"
             r"(?:, (?:recipe|history|margin) = \w+)*>", storage)
@@ -126,9 +127,6 @@ class _Adder:
     def __init__(self, sources: Sequence[str], target: str, place: Host):
         self._place = place
         self._kernel = _kernel.compile(write_sum(sources, target), target=place.target)
-        # A code that rounds stochastically does as in step 1 with seed 0.
-        self._integers = [int(kind is _kernel.RoleKind.STEP)
-                          for kind in self._kernel.integers.values()]
 
     def run(self, sums: Sequence, *sources: Sequence) -> int:
         """Writes the codes of the sums of (codes, scale); how many of them have become
@@ -138,7 +136,7 @@ class _Adder:
             [codes.numel() for codes, _ in sums],
             [[plane.data_ptr() for planes in tensors for plane in planes]
              for tensors in zip(sums, *sources)])
-        self._place.launch(plan, [[]], [self._integers], torch.get_num_threads())
+        self._place.launch(plan, [[]], [[]], torch.get_num_threads())
         return int(plan.metrics()[0])
 
 

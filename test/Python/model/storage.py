@@ -14,7 +14,7 @@ A storage answers: `suffixes` (plane name suffix -> format), `decode` and
 which yields a state that knows its own accumulate and decay.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,15 @@ class Draw:
         """The codes of values x, above the floor if there is one."""
         positive = (x > 0) & np.isfinite(x)
         return raise_zeros(codes, positive, zero) if self.floor else codes
+
+
+def nearest(storage):
+    """The storage as conversions write it."""
+    for inner in ("code", "base"):
+        if hasattr(storage, inner):
+            return replace(storage, **{inner: nearest(getattr(storage, inner))})
+    by_bits = getattr(storage, "rounding", "") in ("stochastic", "dither")
+    return replace(storage, rounding="nearest") if by_bits else storage
 
 
 #===----------------------------------------------------------------------===#

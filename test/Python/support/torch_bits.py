@@ -41,6 +41,12 @@ def parameters(shapes, dtype=torch.bfloat16, seed=0):
             for shape in shapes]
 
 
+def placeholders(count):
+    """Frozen parameters. Those after them have the numbers, and so the random bits, that
+    they have after as many others."""
+    return [torch.nn.Parameter(torch.zeros(1), requires_grad=False) for _ in range(count)]
+
+
 def set_gradients(params, seed):
     """Random gradients that depend on the seed alone."""
     generator = torch.Generator().manual_seed(seed)
