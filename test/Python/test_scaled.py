@@ -93,7 +93,7 @@ def test_signature(graph, strategy, scaled_path):
 
 @pytest.mark.parametrize("strategy, count", [
     ("flash", 7.25), ("coat", 10 + 10 / 128), ("coat-bf16", 6 + 10 / 128),
-    ("adam8bit", 6 + 8 / 256), ("adam8bit-expanded", 6 + 9 / 256), ("fp8-collage-light", 5 + 16 / 128),
+    ("adam8bit", 6 + 8 / 256), ("fp8-collage-light", 5 + 16 / 128),
     ("fp8-collage-plus", 6 + 16 / 128)])
 def test_bytes_of_adamw(strategy, count):
     """Table 1 of the FlashOptim paper for the first: 24-bit weights, and a byte a moment,

@@ -226,7 +226,7 @@ def test_conversions(source, target, bound):
 
 
 @pytest.mark.parametrize("strategy, same", [
-    ("coat", "coat-fp32"), ("coat-expansion", "coat-fp32"), ("coat-remainder", "coat-fp32"),
+    ("coat", "coat-fp32"), ("coat-remainder", "coat-fp32"),
     ("master-weights", "fp32"), ("remainder", "fp32"), ("fp32-optim", "fp32"),
     ("f16-master-weights", "fp32")])
 def test_float32_weights_have_the_states_of_the_strategy(strategy, same):

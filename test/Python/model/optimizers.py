@@ -34,7 +34,8 @@ from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remaind
 class Strategy:
     """Storages of the roles and how the graph is computed.
 
-    `component` is the format of the component policy; None is the f32 policy.
+    `component` is the format of the component policy; None is the f32 policy. `factors`
+    stores second moments of rows and columns, if others do not as well.
     """
 
     grad: Storage
@@ -42,8 +43,11 @@ class Strategy:
     first: Storage
     second: Storage
     component: Optional[str] = None
+    factors: Optional[Storage] = None
 
     def storage(self, role):
+        if self.factors and role in FACTORS:
+            return self.factors
         return getattr(self, {"grad": "grad", "param": "param"}.get(role) or MOMENT[role])
 
 
@@ -58,6 +62,9 @@ MOMENT = {
     "row_var": "second",
     "col_var": "second",
 }
+
+# Adafactor's moments of rows and columns.
+FACTORS = "row_var", "col_var"
 
 
 def role_draw(role, roles, draw):
@@ -84,12 +91,18 @@ def _table(low, prefix=""):
     }
 
 
+def _with_factors(strategies):
+    """The library's: factors are f32 under the f32 policy, whatever other states are."""
+    return {name: s if s.component else replace(s, factors=Plain("f32"))
+            for name, s in strategies.items()}
+
+
 _DITHERED = Plain("bf16", "dither")
-BF16_STRATEGIES = _table("bf16") | {
+BF16_STRATEGIES = _with_factors(_table("bf16") | {
     "bf16-dither": Strategy(Plain("bf16"), *3 * [_DITHERED]),
-    "remainder": Strategy(Plain("bf16"), Remainder(), Plain("f32"), Plain("f32"))}
-STRATEGIES = BF16_STRATEGIES | _table("f16", "f16-") | {
-    "fp32": Strategy(*4 * [Plain("f32")])}
+    "remainder": Strategy(Plain("bf16"), Remainder(), Plain("f32"), Plain("f32"))})
+STRATEGIES = BF16_STRATEGIES | _with_factors(_table("f16", "f16-") | {
+    "fp32": Strategy(*4 * [Plain("f32")])})
 
 
 _E4M3, _E5M2 = FloatCode("f8E4M3FN"), FloatCode("f8E5M2")
@@ -123,13 +136,9 @@ def _coat_library():
     """Moments of 8-bit floats whose range groups of 128 stretch."""
     bf16, f32 = Plain("bf16"), Plain("f32")
     first, second = (Scaled(_dither(c), 128, "f32") for c in (_EVERY, _NORMAL))
-    wide = Scaled(_dither(ExpandedCode(_E5M2, 57344.0 * 2.0**14)), 128, "f32")
-    dithered = Plain("bf16", "dither")
     return {
         "coat": Strategy(bf16, Master("bf16"), first, second),
-        "coat-bf16": Strategy(bf16, dithered, first, second),
-        "coat-e5m2": Strategy(bf16, dithered, first, wide),
-        "coat-expansion": Strategy(bf16, Expansion("bf16"), first, second),
+        "coat-bf16": Strategy(bf16, Plain("bf16", "dither"), first, second),
         "coat-fp32": Strategy(f32, f32, first, second),
         "coat-remainder": Strategy(bf16, Remainder(), first, second),
     }
@@ -147,8 +156,6 @@ def _scaled_library():
         "flash": Strategy(bf16, Residual("bf16", "i8", "dither"), softsign, root),
         "flash-32": Strategy(bf16, Residual("bf16", "i16", "dither"), softsign, root),
         "adam8bit": Strategy(bf16, weight, Scaled(_dither(_SIGNED), 256, "f32"), unsigned),
-        "adam8bit-expanded": Strategy(
-            bf16, weight, Scaled(_dither(ExpandedCode(_SIGNED, 1e4)), 256, "f32"), unsigned),
         "fp8-collage-light": Strategy(grad, two, one, one),
         "fp8-collage-plus": Strategy(grad, two, one, two),
     }
@@ -163,6 +170,14 @@ def _scaled_table():
         "flash-wide": Strategy(bf16, Residual("f16", "i16"),
                                Scaled(SoftsignCode(), 256, "f8E8M0FNU", "mx_floor"),
                                Scaled(RootCode(), 16, "f32", "pow2")),
+        # Dithered, and with moments that are wider or have a range of their own.
+        "coat-e5m2": Strategy(
+            bf16, Expansion("bf16"), Scaled(_dither(_EVERY), 128, "f32"),
+            Scaled(_dither(ExpandedCode(_E5M2, 57344.0 * 2.0**14)), 128, "f32")),
+        "adam8bit-expanded": Strategy(
+            bf16, Plain("bf16", "dither"),
+            Scaled(_dither(ExpandedCode(_SIGNED, 1e4)), 256, "f32"),
+            Scaled(_dither(_UNSIGNED), 256, "f32")),
         "fp8-moments": Strategy(bf16, bf16, Scaled(_E4M3, 128, "bf16"),
                                 Scaled(_E4M3, 128, "bf16")),
         "coat-low": Strategy(bf16, Residual("bf16", "i8"), Scaled(low_every, 32, "f32"),
@@ -218,8 +233,6 @@ def _tensor_library():
         "fp8-lm-delayed": Strategy(
             grad, replace(half, history=16, margin=1), replace(small, history=16, margin=1),
             replace(half, history=16, margin=1)),
-        "fp8-lm-fp8-weight": Strategy(grad, small, small, half),
-        "fp8-lm-fp8-moments": Strategy(grad, half, small, small),
     }
 
 
@@ -260,10 +273,10 @@ def _tensor_table():
 
 # By the f32 policy, in groups of several lengths. STRATEGIES are the library's
 # without scales; these are the library's with scales, and of all of them.
-SCALED_LIBRARY = _scaled_library()
+SCALED_LIBRARY = _with_factors(_scaled_library())
 SCALED_STRATEGIES = SCALED_LIBRARY | _scaled_table()
 # With scales that a whole tensor shares.
-TENSOR_LIBRARY = _tensor_library()
+TENSOR_LIBRARY = _with_factors(_tensor_library())
 TENSOR_STRATEGIES = TENSOR_LIBRARY | _tensor_table()
 
 #===----------------------------------------------------------------------===#

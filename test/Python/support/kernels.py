@@ -193,8 +193,11 @@ def strategy_text(name, strategy: Strategy):
     """A strategy of the model as MLIR text."""
     policy = (f"<component, {strategy.component}>" if strategy.component
               else "<f32, f32>")
+    factors = strategy.factors and [
+        f"  tandem.assign state per({per}) = {storage_text(strategy.factors)}"
+        for per in ("row", "column")]
     return "\n".join([
-        f'tandem.strategy @"{name}" compute({policy}) {{',
+        f'tandem.strategy @"{name}" compute({policy}) {{', *(factors or []),
         f"  tandem.assign grad = {storage_text(strategy.grad)}",
         f"  tandem.assign param = {storage_text(strategy.param)}",
         f"  tandem.assign state moment(second) = {storage_text(strategy.second)}",
