@@ -12,6 +12,7 @@ strategy, and derives the state of a parameter from the kernel's signature.
 
 from tandem.torch import nn
 from tandem.torch._all_reduce import AutomaticScaling, GradientAllReduce, Ranks
+from tandem.torch._bitsandbytes import from_bitsandbytes, to_bitsandbytes
 from tandem.torch._compress import Compression, compress_activations
 from tandem.torch._convert import convert_state
 from tandem.torch._decode import DecodedWeights, decode_weights
@@ -26,4 +27,4 @@ share_threads()
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
            "DecodedWeights", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",
            "Ranks", "SGD", "StoredTensor", "compress_activations", "convert_state",
-           "decode_weights", "nn"]
+           "decode_weights", "from_bitsandbytes", "nn", "to_bitsandbytes"]
