@@ -89,6 +89,13 @@ def save(name: str, content: dict, folder: pathlib.Path | None = None) -> None:
     unfinished.replace(folder / f"{name}.json")
 
 
+def update(name: str, content: dict, folder: pathlib.Path | None = None) -> None:
+    """Writes <name>.json, in which keys that are not in the content keep what they have."""
+    before = load(name, folder) or {}
+    save(name, {key: value for key, value in before.items() if key != "machine"} | content,
+         folder)
+
+
 def table(header: list[str], rows: list[list[str]]) -> str:
     """A table in Markdown."""
     rule = ["---"] + ["--:"] * (len(header) - 1)

@@ -1,10 +1,19 @@
 #!/usr/bin/env bash
-# Measures which strategies' moments follow their averages, and writes
-# docs/Following.md: following.sh [STRATEGY...] [--beta1 B] [--beta2 B...].
+# Measures which strategies' states follow, and writes docs/Following.md:
+# following.sh [STRATEGY...] [--beta1 B] [--beta2 B...]. `following.sh --peers`
+# only records torch, bitsandbytes and torchao, which must be installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}
 python=${PYTHON:-.venv/bin/python}
 
-"$python" benchmarks/following/following.py "$@"
+if [ "${1:-}" = --peers ]; then
+  "$python" benchmarks/following/peers.py
+elif [ $# -gt 0 ]; then
+  # Nothing is recorded of single strategies.
+  exec "$python" benchmarks/following/following.py "$@" --folder "$(mktemp -d)"
+else
+  "$python" benchmarks/following/states.py
+  "$python" benchmarks/following/following.py
+fi
 "$python" benchmarks/following/following_page.py

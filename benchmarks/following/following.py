@@ -17,20 +17,25 @@ code or of its scale. Three streams of gradients show it, per element, beside fl
 - amplitude: the other elements' gradients become three times as large, or 0.3 times.
   sqrt(v) by its exact value must become 1.
 - rest: the gradients of whole groups stop. v by its exact value must stay 1.
+
+states.py asks the same of the states of other graphs, peers.py records bitsandbytes,
+torchao and torch.
 """
 
 import argparse
+import copy
 import math
 import pathlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import ml_dtypes
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from common import save  # noqa: E402
+from common import update  # noqa: E402
 
 import tandem  # noqa: E402
 
@@ -43,14 +48,16 @@ LEVELS = (0.2, 0.02, 0.002)
 #: The neighbour's gradients.
 GRADIENT = 1e-3
 LR, EPS = 1e-3, 1e-8
-#: The graph's names of the moments.
-MOMENTS = "exp_avg", "exp_avg_sq"
 #: Steps before gradients change, at least.
 WARM = 200
-BETA2 = (0.95, 0.999)
-#: Strategies whose updates are recorded step by step after the gradients have stopped.
-TRACED = ("fp32", "collage-plus", "coat", "adam8bit", "residual-softsign-root", "flash")
-TRACED_STEPS = 400
+BETA2 = (0.9, 0.95, 0.99, 0.999, 0.9999)
+#: Strategies whose drift is recorded step by step after the gradients have stopped, two of
+#: them as they were before their states were dithered.
+TRACED = ("adam8bit", "flash", "adam8bit-nearest", "flash-nearest")
+TRACED_BETA2, TRACED_STEPS = 0.999, 400
+#: Where those are.
+PATH = pathlib.Path(__file__).resolve().parent / "strategies"
+PLAIN = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
 @dataclass
@@ -83,43 +90,75 @@ class Exact:
 
 
 class Stored:
-    """AdamW under a strategy."""
+    """A graph's update under a strategy, of one tensor."""
 
-    def __init__(self, strategy: str, beta1: float, beta2: float, seed: int):
-        self.strategy, self.seed = strategy, seed
-        self.kernel = tandem.compile("adamw", strategy)
-        self.betas = {"beta1": beta1, "beta2": beta2}
-        start = {name: np.zeros(SIZE, np.float32) for name in ("param", "grad", *MOMENTS)}
-        self.planes = tandem.convert_state("adamw", start, "fp32", strategy)
-        self.steps = 0
+    def __init__(self, strategy: str, hypers: dict[str, float], seed: int = 1,
+                 graph: str = "adamw"):
+        self.strategy, self.graph, self.hypers = strategy, graph, hypers
+        self.kernel = tandem.compile(graph, strategy, path=[PATH])
+        self.states = [role for role in self.kernel.storages if role not in ("param", "grad")]
+        self.planes = self._stored(("param", "grad", *self.states))
+        self.seed, self.steps = seed, 0
+        self.plan = self._plan()
+
+    def _stored(self, roles, **values: np.ndarray) -> dict[str, np.ndarray]:
+        """The planes of these roles, zeros where there is no value."""
+        start = {role: values.get(role, np.zeros(SIZE, np.float32)) for role in roles}
+        return tandem.convert_state(self.graph, start, "fp32", self.strategy, path=[PATH],
+                                    threads=1)
+
+    def _plan(self) -> tandem.Plan:
+        plan = tandem.Plan(self.kernel)
+        plan.update([SIZE], [[self.planes[p.name].ctypes.data for p in self.kernel.planes]])
+        return plan
+
+    def copy(self) -> "Stored":
+        """One that goes on from here by itself."""
+        other = copy.copy(self)
+        other.planes = {name: plane.copy() for name, plane in self.planes.items()}
+        other.plan = other._plan()
+        return other
 
     def step(self, gradient: np.ndarray) -> None:
         self.steps += 1
-        self.planes |= self._coded(gradient)
-        seed = {"seed": self.seed} if "seed" in self.kernel.integers else {}
-        self.kernel(self.planes, step=self.steps, lr=LR, eps=self.eps, weight_decay=0.0,
-                    **self.betas, **seed)
+        for name, plane in self._coded(gradient).items():
+            self.planes[name][...] = plane
+        integers = {"STEP": self.steps, "SEED": self.seed}
+        given = self.hypers | {name: integers[kind.name]
+                               for name, kind in self.kernel.integers.items()}
+        hypers, numbers = self.kernel.scalars(given)
+        self.plan.launch([hypers], [numbers], threads=1)
 
-    @property
-    def eps(self) -> float:
-        """What f16 has a number for: a smaller one is refused there."""
-        return 1e-7 if self.strategy.startswith("f16") else EPS
+    def _coded(self, gradient: np.ndarray) -> dict[str, np.ndarray]:
+        """The gradient's planes."""
+        planes = [p for p in self.kernel.planes if p.role == "grad"]
+        if len(planes) == 1 and planes[0].type in PLAIN:
+            plane = gradient.astype(PLAIN[planes[0].type])
+            return {"grad": plane.view(self.planes["grad"].dtype)}
+        made = self._stored(("param", "grad", *self.states), grad=gradient)
+        return {p.name: made[p.name] for p in planes}
 
-    def _coded(self, gradient: np.ndarray) -> dict:
-        """The gradient's planes, without those of the state."""
-        zeros = {name: np.zeros(SIZE, np.float32) for name in ("param", *MOMENTS)}
-        made = tandem.convert_state("adamw", zeros | {"grad": gradient}, "fp32", self.strategy)
-        return {name: plane for name, plane in made.items() if name.startswith("grad")}
+    def values(self) -> list[np.ndarray]:
+        """The states, decoded."""
+        wide = tandem.convert_state(self.graph, self.planes, self.strategy, "fp32", path=[PATH],
+                                    threads=1)
+        return [wide[name].astype(np.float64) for name in self.states]
 
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        wide = tandem.convert_state("adamw", self.planes, self.strategy, "fp32")
-        first, second = (wide[name].astype(np.float64) for name in MOMENTS)
-        return first, second
+
+class AdamW(Stored):
+    """AdamW, without decay."""
+
+    def __init__(self, strategy: str, beta1: float, beta2: float, seed: int = 1):
+        self.betas = beta1, beta2
+        #: f16 has no number for a smaller one, which is refused there.
+        self.eps = 1e-7 if strategy.startswith("f16") else EPS
+        super().__init__(strategy, {"lr": LR, "eps": self.eps, "weight_decay": 0.0,
+                                    "beta1": beta1, "beta2": beta2}, seed)
 
     def update(self) -> np.ndarray:
         """m / (sqrt(v) + eps) with the biases corrected: the step in learning rates."""
-        m, v = self.moments()
-        first, second = (1 - beta**self.steps for beta in self.betas.values())
+        m, v = self.values()
+        first, second = (1 - beta**self.steps for beta in self.betas)
         return m / first / (np.sqrt(v / second) + self.eps)
 
 
@@ -131,18 +170,17 @@ class Stream:
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def gradient(self, factor: float = 1.0) -> np.ndarray:
-        """Normal numbers around a mean of 0.5; those of others than neighbours times a
-        factor."""
-        noise = 0.5 + self.random.standard_normal(SIZE)
-        scale = np.where(self.elements.is_neighbour, 1.0, factor)
-        return (GRADIENT * self.elements.level * scale * noise).astype(np.float32)
+        """Normal numbers around a mean of 0.5, times a factor; neighbours' are always 1."""
+        noise = factor * (0.5 + self.random.standard_normal(SIZE))
+        steady = np.where(self.elements.is_neighbour, 1.0, noise)
+        return (GRADIENT * self.elements.level * steady).astype(np.float32)
 
 
 def measure_ghosts(strategy: str, beta1: float, beta2: float, steps: int) -> dict:
     """The largest update of an element whose gradients have stopped, 20 time constants of m
     later and from then on, by its level."""
     elements = Elements.make()
-    stream, stored = Stream(elements), Stored(strategy, beta1, beta2, seed=1)
+    stream, stored = Stream(elements), AdamW(strategy, beta1, beta2)
     for _ in range(WARM):
         stored.step(stream.gradient())
     constants = math.ceil(1 / (1 - beta1))
@@ -155,47 +193,59 @@ def measure_ghosts(strategy: str, beta1: float, beta2: float, steps: int) -> dic
 
 
 def trace(strategy: str, beta1: float, beta2: float) -> list[float]:
-    """The mean size of the updates of all elements but neighbours, in learning rates, at every
-    fifth step after their gradients have stopped."""
+    """How far the weights of all elements but neighbours have moved since their gradients
+    have stopped, in learning rates, step by step: the mean over the elements."""
     elements = Elements.make()
-    stream, stored = Stream(elements), Stored(strategy, beta1, beta2, seed=1)
+    stream, stored = Stream(elements), AdamW(strategy, beta1, beta2)
     for _ in range(WARM):
         stored.step(stream.gradient())
-    sizes = []
-    for step in range(TRACED_STEPS):
-        if step % 5 == 0:
-            sizes.append(float(np.abs(stored.update()[~elements.is_neighbour]).mean()))
+    moved, drift = np.zeros(SIZE), []
+    for _ in range(TRACED_STEPS):
+        drift.append(float(np.abs(moved[~elements.is_neighbour]).mean()))
         stored.step(stream.gradient(0.0))
-    return sizes
+        moved += stored.update()
+    return drift
 
 
-def measure_amplitude(strategy: str, beta1: float, beta2: float, factor: float) -> dict:
-    """sqrt(v) by its exact value, averaged from three time constants after a change of the
-    gradients' size."""
-    elements = Elements.make()
+def measure_amplitude(strategy: str, beta1: float, beta2: float) -> dict[str, dict]:
+    """sqrt(v) by its exact value, averaged from three time constants after the gradients have
+    become three times as large, and after they have become 0.3 times."""
+    elements, constants = Elements.make(), math.ceil(1 / (1 - beta2))
     stream = Stream(elements)
-    stored, exact = Stored(strategy, beta1, beta2, seed=1), Exact(beta1, beta2)
-    constants = math.ceil(1 / (1 - beta2))
-    ratios = []
-    for step in range(6 * constants + 60):
-        gradient = stream.gradient(1.0 if step < 3 * constants else factor)
+    stored, exact = AdamW(strategy, beta1, beta2), Exact(beta1, beta2)
+    for _ in range(3 * constants):
+        gradient = stream.gradient()
         stored.step(gradient)
         exact.step(gradient)
-        if step >= 6 * constants and step % 10 == 0:
-            ratios.append(np.sqrt(stored.moments()[1] / exact.v))
-    return _by_level(elements, np.mean(ratios, axis=0), np.mean)
+    return {f"x{factor:g}": _by_level(elements, ratios, np.mean) for factor in (3.0, 0.3)
+            for ratios in [_ratios(stored.copy(), copy.deepcopy(exact), copy.deepcopy(stream),
+                                   factor, 3 * constants)]}
+
+
+def _ratios(stored: AdamW, exact: Exact, stream: Stream, factor: float,
+            steps: int) -> np.ndarray:
+    """sqrt(v) by its exact value after so many steps of gradients times a factor, the mean
+    over 60 more."""
+    ratios = []
+    for step in range(steps + 60):
+        gradient = stream.gradient(factor)
+        stored.step(gradient)
+        exact.step(gradient)
+        if step >= steps and step % 10 == 0:
+            ratios.append(np.sqrt(stored.values()[1] / exact.v))
+    return np.mean(ratios, axis=0)
 
 
 def measure_rest(strategy: str, beta1: float, beta2: float, steps: int) -> float:
     """The second moments of elements at rest by their exact values."""
     elements = Elements.make()
     stream = Stream(elements)
-    stored, exact = Stored(strategy, beta1, beta2, seed=1), Exact(beta1, beta2)
+    stored, exact = AdamW(strategy, beta1, beta2), Exact(beta1, beta2)
     for step in range(WARM + steps):
         gradient = stream.gradient() if step < WARM else np.zeros(SIZE, np.float32)
         stored.step(gradient)
         exact.step(gradient)
-    return float(stored.moments()[1].sum() / exact.v.sum())
+    return float(stored.values()[1].sum() / exact.v.sum())
 
 
 def _by_level(elements: Elements, values: np.ndarray, join) -> dict[str, float]:
@@ -204,16 +254,16 @@ def _by_level(elements: Elements, values: np.ndarray, join) -> dict[str, float]:
 
 
 def rest_steps(beta2: float) -> int:
-    """1000 steps, or as many as leave v an f32 far above the smallest."""
-    return min(1000, int(12 * math.log(10) / (1 - beta2)))
+    """Three time constants, but at most 3000 steps."""
+    return min(3000, 3 * math.ceil(1 / (1 - beta2)))
 
 
 def measure(strategy: str, beta1: float, beta2: float) -> dict:
     """All of a strategy's figures for a pair of betas."""
     return {"beta1": beta1, "beta2": beta2,
+            "bytes": tandem.compile("adamw", strategy).bytes_per_parameter,
             "ghosts": measure_ghosts(strategy, beta1, beta2, 100),
-            "x3": measure_amplitude(strategy, beta1, beta2, 3.0),
-            "x0.3": measure_amplitude(strategy, beta1, beta2, 0.3),
+            **measure_amplitude(strategy, beta1, beta2),
             "rest": measure_rest(strategy, beta1, beta2, rest_steps(beta2))}
 
 
@@ -258,6 +308,7 @@ def main() -> None:
     for name in options.strategies:
         if name not in known:
             parser.error(f"there is no strategy '{name}'; choose from {', '.join(known)}")
+    # What peers.py and states.py have added stays.
     results: dict[str, list] = {}
     print(HEAD)
     for strategy, figures in measure_all(options.strategies or known, options.beta1,
@@ -265,10 +316,9 @@ def main() -> None:
         results.setdefault(strategy, []).append(figures)
         figures["follows"] = follows(figures)
         print(row(strategy, figures), flush=True)
-    traces = {name: trace(name, options.beta1, BETA2[0]) for name in TRACED
-              if name in results}
-    save("following", {"beta1": options.beta1, "strategies": results, "traces": traces},
-         options.folder)
+    traces = {name: trace(name, options.beta1, TRACED_BETA2) for name in TRACED}
+    update("following", {"beta1": options.beta1, "strategies": results, "traces": traces},
+           options.folder)
 
 
 if __name__ == "__main__":

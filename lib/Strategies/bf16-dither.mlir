@@ -1,4 +1,5 @@
-// bf16 weights and states, dithered so that both follow; computed in f32.
+// bf16 weights and states, computed in f32; unlike anywhere else both are dithered, so
+// that they follow, for no byte.
 tandem.strategy @"bf16-dither" compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16, dither>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,4 +1,5 @@
-// bf16 states rounded to nearest, weights rounded stochastically; computed in f32.
+// bf16 weights, rounded stochastically (Zamirai et al. 2020), and bf16 states, rounded
+// to nearest; computed in f32.
 tandem.strategy @"bf16-stochastic" compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16, stochastic>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,4 +1,4 @@
-// coat with f32 weights, which no step is too small for.
+// coat for models whose weights and gradients are f32.
 tandem.strategy @"coat-fp32" compute(<f32, f32>) {
   tandem.assign param = #tandem.float<f32>
   tandem.assign grad = #tandem.float<f32>

@@ -1,4 +1,5 @@
-// coat with f32 weights split in a visible bf16 and 16 remaining bits.
+// coat in two bytes less: the f32 weight is split in the visible bf16 and the 16 bits
+// that remain of it.
 tandem.strategy @"coat-remainder" compute(<f32, f32>) {
   tandem.assign param = #tandem.remainder
   tandem.assign grad = #tandem.float<bf16>

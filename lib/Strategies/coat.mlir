@@ -1,6 +1,7 @@
 // COAT (Xi et al. 2025): moments as f8E4M3FN whose range each group of 128 stretches,
 // the first down to the subnormal numbers, the second over the normal ones, and an f32
-// master beside a bf16 weight. Unlike there, moments are dithered, so that they follow.
+// master beside a bf16 weight. Unlike there, moments are dithered under f32 scales, so
+// that they follow.
 tandem.strategy @coat compute(<f32, f32>) {
   tandem.assign param = #tandem.master<bf16>
   tandem.assign grad = #tandem.float<bf16>

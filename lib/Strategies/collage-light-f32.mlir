@@ -1,4 +1,4 @@
-// The storage of collage-light, computed in f32: two roundings a step.
+// The storage of collage-light, computed in f32: a step rounds each plane once.
 tandem.strategy @"collage-light-f32" compute(<f32, f32>) {
   tandem.assign param = #tandem.expansion<bf16 x 2>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,4 +1,5 @@
-// Collage-light (Yu et al. 2024), option B: weights as bf16 expansions.
+// Collage-light (Yu et al. 2024), option B: weights as bf16 expansions, computed in
+// bf16.
 tandem.strategy @"collage-light" compute(<component, bf16>) {
   tandem.assign param = #tandem.expansion<bf16 x 2>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,4 +1,5 @@
-// The storage of collage-plus, computed in f32: two roundings a step.
+// The storage of collage-plus, computed in f32: a step rounds the first moment once,
+// where collage-plus rounds it three times, so that weights stay closer to float64's.
 tandem.strategy @"collage-plus-f32" compute(<f32, f32>) {
   tandem.assign param = #tandem.expansion<bf16 x 2>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,4 +1,4 @@
-// f16 states rounded to nearest, weights rounded stochastically; computed in f32.
+// bf16-stochastic in f16.
 tandem.strategy @"f16-stochastic" compute(<f32, f32>) {
   tandem.assign param = #tandem.float<f16, stochastic>
   tandem.assign grad = #tandem.float<f16>

@@ -1,4 +1,4 @@
-// FP8-LM with delayed scaling: weight and moments are written in one pass, under scales
+// fp8-lm with delayed scaling: weight and moments are written in one pass, under scales
 // made of the largest magnitudes of the last 16 steps, which leave room for twice those.
 tandem.strategy @"fp8-lm-delayed" compute(<f32, f32>) {
   tandem.assign param = #tandem.scaled<#scaled.float<f16, dither>, group = tensor, scale = f32, recipe = pow2, history = 16, margin = 1>

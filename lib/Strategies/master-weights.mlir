@@ -1,4 +1,5 @@
-// bf16 weights with f32 master weights and states: Collage's option D.
+// bf16 weights with f32 master weights and states: option D of Collage, the usual mixed
+// precision.
 tandem.strategy @"master-weights" compute(<f32, f32>) {
   tandem.assign param = #tandem.master<bf16>
   tandem.assign grad = #tandem.float<bf16>

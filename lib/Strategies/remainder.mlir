@@ -1,4 +1,5 @@
-// f32 weights split in a visible bf16 and 16 remaining bits; f32 states.
+// master-weights without a byte twice: the f32 weight is split in the visible bf16 and
+// the 16 bits that remain of it; states are f32.
 tandem.strategy @"remainder" compute(<f32, f32>) {
   tandem.assign param = #tandem.remainder
   tandem.assign grad = #tandem.float<bf16>

@@ -1,4 +1,5 @@
-// 6 bytes: residual-softsign-f16 with a second moment of 8 bits, integers of the root.
+// 6 bytes, of no paper: residual-softsign-f16 with a second moment of 8 bits, integers
+// of the root.
 tandem.strategy @"residual-softsign-root" compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<bf16, i8, dither>
   tandem.assign grad = #tandem.scaled<#scaled.softsign, group = 64, scale = bf16>

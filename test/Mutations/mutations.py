@@ -274,8 +274,8 @@ MUTATIONS = [
     _mutation(
         "infinity-hidden", "an infinity saturates like a large number",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
-        "takeMagnitude(b, value).second",
-        "b.like(takeMagnitude(b, value).second, true)",
+        "isFiniteMagnitude(b, takeMagnitude(b, value))",
+        "b.like(isFiniteMagnitude(b, takeMagnitude(b, value)), true)",
         _SCALED, "pytest:test_scaled.py"),
     _mutation(
         "group-entries", "an entry of a scale belongs to twice as many elements",

@@ -8,6 +8,7 @@
 #
 #===----------------------------------------------------------------------===#
 
+import copy
 import pathlib
 import sys
 
@@ -19,8 +20,13 @@ sys.path[:0] = [str(ROOT / "benchmarks/following"), str(ROOT / "benchmarks")]
 import dither  # noqa: E402
 import following  # noqa: E402
 import following_page  # noqa: E402
+import states  # noqa: E402
 from common import load  # noqa: E402
 from model.dither import dither_bits, dither_word  # noqa: E402
+
+import tandem  # noqa: E402
+
+ELEMENTS = following.Elements.make()
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +49,7 @@ def test_states_of_f32_follow():
 
 def test_an_update_is_the_one_of_the_graph():
     """What is measured is what a step takes from a weight."""
-    stored = following.Stored("fp32", 0.9, 0.99, seed=1)
+    stored = following.AdamW("fp32", 0.9, 0.99)
     stream = following.Stream(following.Elements.make())
     for _ in range(3):
         before = stored.planes["param"].copy()
@@ -71,18 +77,56 @@ def test_a_strategy_that_does_not_exist(capsys, monkeypatch):
     assert "there is no strategy 'fp23'; choose from" in capsys.readouterr().err
 
 
-def test_all_strategies_are_measured(results):
-    import tandem
+def test_a_copy_goes_on_by_itself():
+    stored, stream = following.AdamW("adam8bit", 0.9, 0.99), following.Stream(ELEMENTS)
+    stored.step(stream.gradient())
+    before = [plane.copy() for plane in stored.planes.values()]
+    other = stored.copy()
+    other.step(stream.gradient())
+    assert all(np.array_equal(b, p) for b, p in zip(before, stored.planes.values()))
+    stored.step(copy.deepcopy(stream).gradient())
+    assert other.steps == stored.steps == 2
 
-    assert set(results["strategies"]) == set(tandem.strategies()), "run scripts/following.sh"
+
+def test_all_strategies_are_measured(results):
+    names = set(tandem.strategies())
+    assert set(results["strategies"]) == names, "run scripts/following.sh"
+    for measured in results["strategies"].values():
+        assert [figures["beta2"] for figures in measured] == list(following.BETA2)
+    assert set(results["graphs"]) == {graph.name for graph in states.GRAPHS}
+    for graph in results["graphs"].values():
+        assert set(graph) == names
 
 
 def test_what_was_measured_is_what_happens(results):
-    """A strategy that follows and one that leaves a ghost, measured again."""
-    for name in ("collage-plus", "residual-softsign-root"):
+    """Strategies that follow and one that leaves a ghost, measured again."""
+    for name in ("collage-plus", "residual-softsign-root", "bf16"):
         (recorded,) = [r for r in results["strategies"][name] if r["beta2"] == 0.95]
         measured = following.measure_ghosts(name, 0.9, 0.95, 100)
         assert measured == pytest.approx(recorded["ghosts"], rel=1e-6)
+    assert (states.measure(states.GRAPHS[0], "adam8bit")
+            == pytest.approx(results["graphs"]["sgd_momentum"]["adam8bit"], rel=1e-6))
+
+
+def test_a_ghost_is_found(results):
+    """States that are rounded to nearest leave one, in the picture too."""
+    assert not following.follows(following.measure("adam8bit-nearest", 0.9, 0.95))
+    drift = {name: trace[-1] - trace[-100] for name, trace in results["traces"].items()}
+    assert min(drift["adam8bit-nearest"], drift["flash-nearest"]) > 5
+    assert max(drift["adam8bit"], drift["flash"]) == 0
+    assert results["peers"]["torch AdamW"]["drift"][-1] < 5
+
+
+@pytest.mark.parametrize("strategies", [
+    # What is recommended, and everything with codes under scales of its own groups.
+    ("remainder", "flash", "dither-softsign-root", "adam8bit", "coat", "coat-bf16",
+     "coat-remainder", "residual-softsign-f16", "residual-softsign-root", "bf16-dither")])
+def test_these_follow_at_every_beta(results, strategies):
+    for name in strategies:
+        for figures in results["strategies"][name]:
+            assert figures["follows"], (name, figures["beta2"])
+        for graph, measured in results["graphs"].items():
+            assert measured[name]["follows"], (name, graph)
 
 
 def test_page_is_up_to_date(results):

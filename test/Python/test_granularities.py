@@ -22,7 +22,7 @@ from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, Pa
 from model.matrices import matrix_graph, storage_of
 from model.optimizers import Strategy
 from model.scaled import ROW, WHOLE, Scaled
-from model.storage import Draw, Expansion, Plain
+from model.storage import Draw, Expansion, Plain, nearest
 from support.fake_gpu import FakeGPU
 from support.kernels import SEED, STEP, assert_same, write_strategies
 from support.launch import Tensor, Tiles, aligned_copy, launch
@@ -319,10 +319,10 @@ def has_rows(strategy):
 
 
 def stored_by(strategy, role, shape):
-    """A role's storage."""
+    """A role's storage as a conversion reads and writes it."""
     if has_rows(strategy):
-        return storage_of(strategy, role, "element", shape)
-    return strategy.storage(role)
+        return nearest(storage_of(strategy, role, "element", shape))
+    return nearest(strategy.storage(role))
 
 
 def made(storage):
@@ -340,7 +340,8 @@ def converted(source, target, planes, shape):
             want |= {name: flat[name] for name in theirs.planes(role)}
             continue
         with np.errstate(all="ignore"):
-            want |= made(theirs).encode(role, ours.decode(flat, role), Draw())
+            want |= made(theirs).encode(role, ours.decode(flat, role),
+                                        Draw(floor=role == "exp_avg_sq"))
     return want
 
 

@@ -212,10 +212,84 @@ def test_graphs_and_strategies_of_the_users(tmp_path):
         lows = [optimizer.state[p][n].float() for n in ("weight.lo", "weight.lo2")]
         torch.testing.assert_close(w, p.detach().float() + (lows[0] + lows[1]), rtol=0,
                                    atol=0)
+    # The state says how it is stored; what the strategy has become does not matter.
     (tmp_path / "mine.mlir").write_text(STRATEGY % 2)
-    with pytest.raises(ValueError, match="under strategy 'mine' is here .they differ in "
-                                         "storages"):
-        tt.convert_state(*given, graph=GRAPH, path=[tmp_path])
+    _, again = tt.convert_state(*given, graph=GRAPH)
+    assert all(torch.equal(w, a) for w, a in zip(weights, again))
+
+
+#===----------------------------------------------------------------------===#
+# States of other versions
+#===----------------------------------------------------------------------===#
+
+# The library's adam8bit before its states were dithered.
+NEAREST = """
+tandem.strategy @%s compute(<f32, f32>) {
+  tandem.assign param = #tandem.float<bf16>
+  tandem.assign grad = #tandem.float<bf16>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.dynamic<unsigned>, group = 256, scale = f32>
+  tandem.assign state = #tandem.scaled<#scaled.dynamic<signed>, group = 256, scale = f32>
+}"""
+
+
+def old_state(tmp_path, name):
+    """An optimizer under a strategy that the library had, or has otherwise now, and its state
+    dict as version 1 has it, with the codes that were numbers then."""
+    (tmp_path / f"{name}.mlir").write_text(NEAREST % name)
+    optimizer = tt.AdamW(parameters(SHAPES), strategy=name, path=[tmp_path], min_8bit_size=0)
+    train(optimizer, range(2))
+    state = optimizer.state_dict()
+    del state["tandem"]["version"]
+    first = state["state"][0]
+    first["exp_avg"].view(torch.uint8).view(-1)[:3] = torch.tensor([1, 0, 2], dtype=torch.uint8)
+    first["exp_avg_sq"].view(torch.uint8).view(-1)[:2] = torch.tensor([254, 255], dtype=torch.uint8)
+    return optimizer, state
+
+
+@pytest.mark.parametrize("name", ["adam8bit", "gone8bit"])
+def test_states_of_version_1_are_converted(tmp_path, name):
+    optimizer, state = old_state(tmp_path, name)
+    new, weights = tt.convert_state(state, params_of(optimizer), "fp32-optim")
+    scale = state["state"][0]["exp_avg.scale"][0]
+    signed = torch.tensor([-0.99296875, -0.99296875, -0.96484375]) * scale
+    torch.testing.assert_close(new["state"][0]["exp_avg"].view(-1)[:3], signed,
+                               rtol=0.02, atol=0)
+    scale = state["state"][0]["exp_avg_sq.scale"][0]
+    torch.testing.assert_close(new["state"][0]["exp_avg_sq"].view(-1)[:2],
+                               scale.expand(2), rtol=0.004, atol=0)
+    assert state["state"][0]["exp_avg"].view(-1)[0] == 1, "what was passed has changed"
+    assert new["tandem"]["version"] == 2
+    tt.AdamW(weights_of(weights), strategy="fp32-optim").load_state_dict(new)
+
+
+def weights_of(weights):
+    return [torch.nn.Parameter(w) for w in weights]
+
+
+def test_states_of_version_1_are_loaded(tmp_path):
+    optimizer, state = old_state(tmp_path, "adam8bit")
+    with pytest.raises(ValueError, match="differ in storages.; take it over with "
+                                         "tandem.torch.convert_state"):
+        tt.AdamW(weights_of(params_of(optimizer)), strategy="adam8bit",
+                 min_8bit_size=0).load_state_dict(state)
+    same = tt.AdamW(weights_of(params_of(optimizer)), strategy="adam8bit", path=[tmp_path],
+                    min_8bit_size=0)
+    same.load_state_dict(state)
+    planes = same.state[params_of(same)[0]]
+    assert planes["exp_avg"].view(-1)[:3].tolist() == [0, 0, 2]
+    assert planes["exp_avg_sq"].view(torch.uint8).view(-1)[:2].tolist() == [255, 255]
+
+
+def test_states_of_a_later_version():
+    optimizer = make("coat")
+    train(optimizer, [0])
+    state = optimizer.state_dict()
+    state["tandem"]["version"] = 3
+    for use in (optimizer.load_state_dict,
+                lambda state: tt.convert_state(state, params_of(optimizer), "fp32")):
+        with pytest.raises(ValueError, match="states are of version 3, but this Tandem knows "
+                                             "those up to version 2; load it with a later"):
+            use(state)
 
 
 #===----------------------------------------------------------------------===#

@@ -19,6 +19,10 @@ using llvm::Twine;
 
 static constexpr StringRef storagePrefix = "tandem.storage.";
 
+/// What the bytes of a state mean. In version 1, which files do not name, code 1
+/// of the signed dynamic code and code 254 of the unsigned one were numbers.
+static constexpr int64_t stateVersion = 2;
+
 static std::string lookup(const ArrayMetadata &metadata,
                           const std::string &key) {
   auto found = metadata.find(key);
@@ -28,6 +32,7 @@ static std::string lookup(const ArrayMetadata &metadata,
 ArrayMetadata RunArrays::describeResults(int64_t lastStep) const {
   ArrayMetadata metadata = {{"tandem.graph", signature.name},
                             {"tandem.strategy", signature.strategy},
+                            {"tandem.version", std::to_string(stateVersion)},
                             {"tandem.step", std::to_string(lastStep)}};
   for (const auto &plane : signature.planes)
     if (plane.isWritten)
@@ -35,12 +40,40 @@ ArrayMetadata RunArrays::describeResults(int64_t lastStep) const {
   return metadata;
 }
 
+/// Refuses a plane whose bytes meant something else when they were written.
+static llvm::Error checkVersion(StringRef file, StringRef plane,
+                                StringRef storage,
+                                const ArrayMetadata &metadata) {
+  std::string text = lookup(metadata, "tandem.version");
+  int64_t version = 1;
+  if (!text.empty() &&
+      (StringRef(text).getAsInteger(10, version) || version > stateVersion))
+    return makeArrayError(file, plane,
+                          "is of version '" + text +
+                              "' of states, and this program knows those up to "
+                              "version " +
+                              Twine(stateVersion),
+                          "read it with a later Tandem");
+  if (version >= stateVersion || !storage.contains("#scaled.dynamic<"))
+    return llvm::Error::success();
+  return makeArrayError(
+      file, plane,
+      "is of version 1 of states, in which code 1 of a signed dynamic code and "
+      "code 254 of an unsigned one are numbers; now they are NaN",
+      "replace them by 0 and 255 and write \"tandem.version\": \"2\" in the "
+      "file's metadata");
+}
+
 llvm::Error RunArrays::checkOrigin(StringRef file, const ArrayMap &part,
                                    const ArrayMetadata &metadata) const {
   for (const auto &plane : signature.planes) {
     std::string theirs = lookup(metadata, (storagePrefix + plane.role).str());
     const std::string &ours = storages.at(plane.role);
-    if (theirs.empty() || theirs == ours || !part.count(plane.name))
+    if (theirs.empty() || !part.count(plane.name))
+      continue;
+    if (auto error = checkVersion(file, plane.name, theirs, metadata))
+      return error;
+    if (theirs == ours)
       continue;
     std::string strategy = lookup(metadata, "tandem.strategy");
     return makeArrayError(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from tandem.torch import _dynamic_map
+from tandem.torch._companions import kinds_of, write
 from tandem.torch._groups import OPTIONS
 from tandem.torch._lanes import Lanes
 
 #: What a state dict says of a strategy.
 _STORAGES = ("compute", "storages")
+#: What the bytes of a state mean. In version 1, which state dicts did not name, code 1 of
+#: the signed dynamic code and code 254 of the unsigned one were numbers; now they are NaN.
+VERSION = 2
+_DYNAMIC = re.compile(r"#scaled\.dynamic<(un)?signed")
 
 
 def _described(lanes: Lanes, strategy: str) -> dict:
@@ -36,6 +43,7 @@ def identity(lanes: Lanes, strategies: Sequence[str]) -> dict:
     return {
         "graph": lanes.main.kernel.name,
         "strategy": lanes.strategy,
+        "version": VERSION,
     } | _described(lanes, lanes.strategy) | {k: v for k, v in more.items() if v}
 
 
@@ -49,10 +57,72 @@ def differences(theirs: Mapping, ours: Mapping, used: Iterable[str]) -> list[str
     names = [name for name in ("graph", "vectors", "count")
              if theirs.get(name) != ours.get(name)]
     for strategy in dict.fromkeys(used):
-        one, other = (i if i["strategy"] == strategy else i.get("strategies", {}).get(
-            strategy, {}) for i in (theirs, ours))
+        one, other = (_of_strategy(identity, strategy) for identity in (theirs, ours))
         names += [name for name in _STORAGES if one.get(name) != other.get(name)]
     return list(dict.fromkeys(names))
+
+
+def written(lanes: Lanes, identity: Mapping, strategy: str) -> str | None:
+    """The strategy that an identity describes, as a file of it would be; None if it does not.
+
+    Args:
+        lanes: of the identity's graphs, under any strategy.
+        identity: a state dict's.
+        strategy: the name of one that its param groups have.
+    """
+    theirs = _of_strategy(identity, strategy)
+    if not all(name in theirs for name in _STORAGES):
+        return None
+    kinds: dict = {}
+    for lane in lanes.of_strategy(lanes.strategy):
+        kinds |= kinds_of(lane.kernel)
+    storages = {role: text for role, text in theirs["storages"].items() if role in kinds}
+    return write(strategy, theirs["compute"], kinds, storages)
+
+
+def _of_strategy(identity: Mapping, strategy: str) -> Mapping:
+    """What an identity says of a strategy; nothing if it is not of that."""
+    if identity["strategy"] == strategy:
+        return identity
+    return identity.get("strategies", {}).get(strategy, {})
+
+
+def upgraded(state_dict: Mapping) -> Mapping:
+    """A state dict whose bytes mean what they mean now; the same one if they do already.
+
+    Raises:
+        ValueError: it was saved by a later version of Tandem.
+    """
+    theirs = state_dict.get("tandem")
+    version = VERSION if theirs is None else theirs.get("version", 1)
+    if version == VERSION:
+        return state_dict
+    if not isinstance(version, int) or version > VERSION:
+        raise ValueError(
+            f"the state dict says that its states are of version {version!r}, but this "
+            f"Tandem knows those up to version {VERSION}; load it with a later Tandem")
+    strategies = strategies_of(state_dict["param_groups"], theirs)
+    states = dict(state_dict["state"])
+    for group, strategy in zip(state_dict["param_groups"], strategies):
+        signs = _dynamic_signs(theirs, strategy)
+        states |= {key: _recoded(states[key], signs) for key in group["params"]
+                   if states.get(key)}
+    return {**state_dict, "state": states, "tandem": {**theirs, "version": VERSION}}
+
+
+def _dynamic_signs(identity: Mapping, strategy: str) -> dict[str, bool]:
+    """The tensors that a strategy stores by the dynamic code, and whether that is signed."""
+    storages = _of_strategy(identity, strategy).get("storages", {})
+    matches = {role: _DYNAMIC.search(text) for role, text in storages.items()}
+    return {role: not match[1] for role, match in matches.items() if match}
+
+
+def _recoded(state: Mapping, signs: Mapping[str, bool]) -> dict:
+    """A parameter's state with the nearest codes in place of those that are NaN now."""
+    return dict(state) | {
+        role: _dynamic_map.recoded(state[role].view(torch.uint8), signed, signed,
+                                   has_nan=True).view(state[role].dtype)
+        for role, signed in signs.items() if role in state}
 
 
 def completed(state_dict: Mapping, groups: Sequence[Mapping]) -> list[dict]:

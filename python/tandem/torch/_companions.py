@@ -65,7 +65,7 @@ def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
     compute = "f32 f32" if wide else kernel.compute
     parts = ["f32 weights"] * wide + ["f32 states"] * bool(coded)
     name = f"{kernel.strategy} with {' and '.join(parts)}"
-    return Companion(name, _write(name, compute, _kinds(kernel), storages))
+    return Companion(name, write(name, compute, kinds_of(kernel), storages))
 
 
 def _roles(kernel: Kernel, *kinds: RoleKind) -> list[str]:
@@ -73,7 +73,7 @@ def _roles(kernel: Kernel, *kinds: RoleKind) -> list[str]:
     return list(dict.fromkeys(p.role for p in kernel.planes if p.kind in kinds))
 
 
-def _kinds(kernel: Kernel) -> dict[str, RoleKind]:
+def kinds_of(kernel: Kernel) -> dict[str, RoleKind]:
     return {plane.role: plane.kind for plane in kernel.planes}
 
 
@@ -107,7 +107,7 @@ def _warn(strategy: str, role: str, storage: str) -> None:
         stacklevel=2)
 
 
-def _write(name: str, compute: str, kinds: Mapping[str, RoleKind],
+def write(name: str, compute: str, kinds: Mapping[str, RoleKind],
            storages: Mapping[str, str]) -> str:
     """A strategy with a rule for each tensor."""
     rules = "".join(

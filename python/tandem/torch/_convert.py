@@ -113,12 +113,23 @@ def _identity(state_dict: dict, graphs: dict) -> dict:
 
 
 def _lanes(identity: dict, graphs: Mapping, strategies: Sequence[str],
-           path: Sequence[str | os.PathLike]) -> Lanes:
-    """The lanes of a state dict's graphs, or of those given, under other strategies."""
+           path: Sequence[str | os.PathLike], texts: Mapping[str, str] = {}) -> Lanes:
+    """The lanes of a state dict's graphs, or of those given, under other strategies, some
+    of which have a text of their own."""
     graph, vectors = (identity.get(key) if given is None else given
                       for key, given in graphs.items())
-    return Lanes(lambda g, s, t, text: compiled(g, s, path, t, text), graph,
+    return Lanes(lambda g, s, t, text: compiled(g, s, path, t, text or texts.get(s)), graph,
                  strategies[0], vectors, identity.get("count"))
+
+
+def _source_lanes(identity: dict, graphs: Mapping, strategies: Sequence[str],
+                  path: Sequence[str | os.PathLike]) -> Lanes:
+    """The lanes that a state dict was made by, under strategies as it describes them: those
+    of the same name may store otherwise by now, or be gone."""
+    wide = _lanes(identity, graphs, ["fp32"], path)
+    texts = {name: text for name in dict.fromkeys(strategies)
+             if (text := _checkpoint.written(wide, identity, name))}
+    return _lanes(identity, graphs, strategies, path, texts)
 
 
 def _regrouped(state_dict: dict, strategy: str | Sequence[str],
@@ -214,11 +225,13 @@ def convert_state(
             or of other weights.
     """
     graphs = {"graph": graph, "vectors": vectors}
+    state_dict = _checkpoint.upgraded(state_dict)
     identity, weights = _identity(state_dict, graphs), list(weights)
     groups = _regrouped(state_dict, strategy, min_8bit_size)
     before = _checkpoint.strategies_of(state_dict["param_groups"], identity)
     after = [group["strategy"] for group in groups]
-    ours, theirs = (_lanes(identity, graphs, names, path) for names in (before, after))
+    ours = _source_lanes(identity, graphs, before, path)
+    theirs = _lanes(identity, graphs, after, path)
     _check(state_dict, identity, ours, weights)
     states, values = {}, []
     for index, (weight, (key, *pair)) in enumerate(zip(

@@ -594,6 +594,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
+        state_dict = dict(_checkpoint.upgraded(state_dict))
         state_dict["param_groups"] = _checkpoint.completed(state_dict, self.param_groups)
         for index, group in enumerate(state_dict["param_groups"]):
             self._check_flags(group, index)

@@ -1,6 +1,7 @@
 """Cuts .safetensors files with the standard library alone.
 
 safetensors.py only FILE NAME,... TARGET keeps some arrays, and the metadata.
+safetensors.py mark FILE KEY=VALUE TARGET changes an entry of the metadata; "KEY=" drops it.
 """
 
 import json
@@ -9,10 +10,28 @@ import struct
 import sys
 
 
-def only(file, names, target):
+def read(file):
     content = pathlib.Path(file).read_bytes()
     (size,) = struct.unpack("<Q", content[:8])
-    header, data = json.loads(content[8:8 + size]), content[8 + size:]
+    return json.loads(content[8:8 + size]), content[8 + size:]
+
+
+def write(header, data, target):
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    pathlib.Path(target).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def mark(file, entry, target):
+    header, data = read(file)
+    key, value = entry.split("=")
+    header["__metadata__"].pop(key, None)
+    header["__metadata__"] |= {key: value} if value else {}
+    write(header, data, target)
+
+
+def only(file, names, target):
+    header, data = read(file)
     kept, parts, at = {"__metadata__": header["__metadata__"]}, [], 0
     # Wide elements first, as the format wants it.
     for name in sorted(names, key=lambda n: header[n]["data_offsets"]):
@@ -20,11 +39,12 @@ def only(file, names, target):
         parts.append(data[begin:end])
         kept[name] = header[name] | {"data_offsets": [at, at + end - begin]}
         at += end - begin
-    text = json.dumps(kept).encode()
-    text += b" " * (-len(text) % 8)
-    pathlib.Path(target).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    write(kept, b"".join(parts), target)
 
 
-_, command, file, names, target = sys.argv
-assert command == "only"
-only(file, names.split(","), target)
+_, command, file, argument, target = sys.argv
+if command == "only":
+    only(file, argument.split(","), target)
+else:
+    assert command == "mark"
+    mark(file, argument, target)
