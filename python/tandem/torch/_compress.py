@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from tandem.torch import nn
+from tandem.torch import _candidates, _products, nn
+from tandem.torch._candidates import Unfit
+from tandem.torch._layer import recipe_text
+
+#: The name of the model itself in a report, as opposed to modules below it.
+_MODEL = "(the model)"
 
 
 @dataclass
@@ -17,7 +23,7 @@ class Compression:
 
     #: Modules that were swapped: their names, and what they are now.
     swapped: dict[str, str] = field(default_factory=dict)
-    #: Modules that were left alone, and why.
+    #: What was left alone: modules, and functions that keep activations; and why.
     left: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -26,146 +32,21 @@ class Compression:
         return "\n".join(lines)
 
 
-class _Unfit(Exception):
-    """Why a module stays as it is."""
-
-
-def _like(new: torch.nn.Module, old: torch.nn.Module) -> torch.nn.Module:
-    """The new module with the parameters and the mode of the old one."""
-    for name, parameter in old._parameters.items():
-        new._parameters[name] = parameter
-    return new.train(old.training)
-
-
-def _rms_norm(old: torch.nn.Module, options: dict) -> torch.nn.Module:
-    if old.weight is None:
-        raise _Unfit("it has no weight")
-    if old.weight.dim() != 1:
-        raise _Unfit("it normalizes more than the last dimension")
-    eps = getattr(old, "variance_epsilon", getattr(old, "eps", None))
-    return _like(nn.RMSNorm(old.weight.shape[0], eps, device="meta", **options), old)
-
-
-def _layer_norm(old: torch.nn.LayerNorm, options: dict) -> torch.nn.Module:
-    if old.weight is None or old.bias is None:
-        raise _Unfit("it has no weight or no bias")
-    if old.weight.dim() != 1:
-        raise _Unfit("it normalizes more than the last dimension")
-    new = nn.LayerNorm(old.weight.shape[0], old.eps, device="meta", **options)
-    return _like(new, old)
-
-
-def _linear(old: torch.nn.Linear, options: dict) -> torch.nn.Module:
-    new = nn.Linear(old.in_features, old.out_features, old.bias is not None,
-                    device="meta", **options)
-    return _like(new, old)
-
-
-def _activation(old: torch.nn.Module, options: dict) -> torch.nn.Module:
-    approximate = _gelu_of(old)
-    new = nn.GELU(approximate, **options) if approximate else nn.SiLU(**options)
-    return new.train(old.training)
-
-
-def _is_silu(module: torch.nn.Module) -> bool:
-    return type(module).__name__ in ("SiLU", "SiLUActivation")
-
-
-def _gelu_of(module: torch.nn.Module) -> str | None:
-    """How GELU is approximated: "none", by erf, or "tanh"; None is what is no GELU."""
-    name = type(module).__name__
-    if name == "GELUActivation":
-        return "none"
-    if name in ("GELUTanh", "PytorchGELUTanh", "NewGELUActivation", "FastGELUActivation"):
-        return "tanh"
-    return getattr(module, "approximate", None) if name == "GELU" else None
-
-
-def _gated_mlp(old: torch.nn.Module, options: dict) -> torch.nn.Module:
-    if _is_silu(old.act_fn):
-        gated = nn.SwiGLU(**options)
-    elif approximate := _gelu_of(old.act_fn):
-        gated = nn.GeGLU(approximate, **options)
-    else:
-        raise _Unfit(f"its activation {type(old.act_fn).__name__} is neither SiLU nor GELU")
-    parts = (old.gate_proj, old.up_proj, old.down_proj)
-    return nn.GatedMLP(*parts, gated).train(old.training)
-
-
-def _cross_entropy(old: torch.nn.CrossEntropyLoss, options: dict) -> torch.nn.Module:
-    if old.weight is not None or old.label_smoothing:
-        raise _Unfit("it weighs classes or smooths labels")
-    return nn.CrossEntropyLoss(old.ignore_index, old.reduction, **options)
-
-
-#: Modules of PyTorch's, of which a subclass may compute something else.
-_KNOWN = (torch.nn.RMSNorm, torch.nn.LayerNorm, torch.nn.Linear, torch.nn.CrossEntropyLoss)
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def _check_plain(old: torch.nn.Module) -> None:
-    """Refuses a module that computes more than its class does, or another class's."""
-    for known in _KNOWN:
-        if isinstance(old, known) and type(old) is not known:
-            raise _Unfit(f"{type(old).__name__} may compute more than torch.nn."
-                         f"{known.__name__}")
-    if "forward" in vars(old):
-        raise _Unfit("it has a forward of its own")
-    if isinstance(old, _KNOWN[:3]) and (
-            old._buffers or not old._parameters.keys() <= {"weight", "bias"}):
-        raise _Unfit("its weight is computed of other tensors, as when it is pruned")
-    if any(getattr(old, hooks, None) for hooks in _HOOKS):
-        raise _Unfit("it has hooks, which the new module would not have")
-
-
-def _unknown_norm(old: torch.nn.Module, options: dict) -> torch.nn.Module:
-    raise _Unfit(f"{type(old).__name__} is no norm that is known here")
-
-
-def _swap_for(module: torch.nn.Module) -> Callable | None:
-    """What makes a compressed module of this one, if anything."""
-    if isinstance(module, nn._Compressed | nn.GatedMLP):
-        return None
-    if all(hasattr(module, name) for name in ("gate_proj", "up_proj", "down_proj",
-                                              "act_fn")):
-        return _gated_mlp
-    is_huggingface = (type(module).__name__.endswith("RMSNorm")
-                      and hasattr(module, "variance_epsilon"))
-    if isinstance(module, torch.nn.RMSNorm) or is_huggingface:
-        return _rms_norm
-    if isinstance(module, torch.nn.LayerNorm):
-        return _layer_norm
-    if isinstance(module, torch.nn.Linear):
-        return _linear
-    if isinstance(module, torch.nn.CrossEntropyLoss):
-        return _cross_entropy
-    if _is_silu(module) or _gelu_of(module):
-        return _activation
-    return _unknown_norm if type(module).__name__.endswith("Norm") else None
-
-
-def _recompute(block: nn.GatedMLP) -> str:
-    """Has the block not keep its product, if its matrix product is an ordinary one; what
-    it does then."""
-    block.recompute = isinstance(block.down_proj, nn.Linear) or (
-        type(block.down_proj) is torch.nn.Linear)
-    return ("GatedMLP, whose product is computed again" if block.recompute else
-            f"GatedMLP, which keeps its product for a {type(block.down_proj).__name__}")
-
-
 def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
                          recompute: bool = False, products: str = "bf16",
                          path: Sequence[str | os.PathLike] = ()) -> Compression:
     """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and
     cross entropies, in place, for modules that keep their activations as the recipe says.
 
-    It knows :class:`torch.nn.RMSNorm`, :class:`torch.nn.LayerNorm`,
-    :class:`torch.nn.Linear`, :class:`torch.nn.SiLU`, :class:`torch.nn.GELU`,
-    :class:`torch.nn.CrossEntropyLoss` without weights, and, of Hugging Face's models, the
-    RMSNorms with a ``variance_epsilon``, SiLU and GELU, and the blocks with ``gate_proj``,
-    ``up_proj``, ``down_proj`` and ``act_fn``. Parameters stay the same objects under the
-    same names, so that optimizers go on and checkpoints load.
+    It knows by their types :class:`torch.nn.RMSNorm`, :class:`torch.nn.LayerNorm`,
+    :class:`torch.nn.Linear`, :class:`torch.nn.SiLU`, :class:`torch.nn.GELU` and
+    :class:`torch.nn.CrossEntropyLoss` without weights. Others may do as these: norms, SiLU and
+    GELU by their names, and blocks with ``gate_proj``, ``up_proj`` and ``down_proj``. Each of
+    those is swapped only if it has nothing that the new module would lack, and a probe has
+    shown that both have the same outputs and gradients, in training and in evaluation mode.
+    The probe runs copies with drawn parameters and inputs, and keeps the state of random
+    generators. Parameters stay the same objects under the same names, so that optimizers go on
+    and checkpoints load.
 
     With ``recompute`` gated blocks do not keep the product that goes into ``down_proj``.
     The backward pass computes it again of what is kept of its two factors: one more pass
@@ -175,39 +56,131 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
     :class:`tandem.torch.nn.Linear`. The recipe for them is "coat-fp8", under which norms and
     activations write their codes as such products take them.
 
+    A second call gives modules of :mod:`tandem.torch.nn` the recipe, ``recompute`` and
+    ``products`` of that call; what its recipe remembers begins anew.
+
     Returns:
-        what was swapped, and what was left alone and why.
+        what was swapped, and what was left alone and why. Functions that a model calls, such
+        as :func:`torch.nn.functional.silu`, are not modules and not listed, except the loss
+        function of a Hugging Face model.
+
+    Raises:
+        ValueError: if there is no such recipe or kind of products; the model is then as it was.
     """
-    done = Compression()
-    if _swap_for(model):
-        done.left["(the model)"] = "it has no parent, in which another could take its place"
-    _swap_children(model, "", {"recipe": recipe, "path": path}, recompute, done, {})
-    for name in done.swapped:
-        if isinstance(module := model.get_submodule(name), nn.Linear):
-            module.products = products
-    return done
+    recipe_text(recipe, path)
+    if products not in _products.KINDS:
+        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
+    options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
+    swapping = _Swapping(model, options, products, recompute)
+    swapping.visit_model(model)
+    return swapping.done
 
 
-def _swap_children(parent: torch.nn.Module, prefix: str, options: dict, recompute: bool,
-                   done: Compression, made: dict[torch.nn.Module, torch.nn.Module]) -> None:
-    """Swaps what is below a module, the outermost modules first; ``made`` has the new
-    modules of those that have come before."""
-    for name, module in list(parent._modules.items()):
-        full, swap = prefix + name, module and _swap_for(module)
-        if module in made:
-            setattr(parent, name, made[module])
-            done.swapped[full] = f"{type(module).__name__} -> {type(made[module]).__name__}"
-            continue
+class _Swapping:
+    """One call's way through a model."""
+
+    def __init__(self, model: torch.nn.Module, options: dict, products: str, recompute: bool):
+        self.options, self.products, self.recompute = options, products, recompute
+        self.done = Compression()
+        #: The new modules of those that have come before.
+        self._made: dict[torch.nn.Module, torch.nn.Module] = {}
+        self._probes = _candidates.Probes(Counter(
+            id(p) for module in model.modules()
+            for p in module._parameters.values() if p is not None))
+
+    def visit_model(self, model: torch.nn.Module) -> None:
+        """Swaps what is below the model, which itself has no place of its own."""
+        if self._is_ours(model):
+            self._change(_MODEL, model)
+        elif _candidates.is_candidate(model):
+            self.done.left[_MODEL] = "it has no parent, in which another could take its place"
+        elif why := _candidates.not_served(model):
+            self.done.left[_MODEL] = why
+        self._visit_children(model, "")
+
+    def _visit_children(self, parent: torch.nn.Module, prefix: str) -> None:
+        """Swaps what is below a module, the outermost modules first."""
+        if why := _candidates.why_loss_is_left(parent):
+            self.done.left[f"{prefix}loss_function"] = why
+        for name, module in list(parent._modules.items()):
+            if module is not None:
+                module = self._visit(parent, name, prefix + name, module)
+                self._visit_children(module, f"{prefix}{name}.")
+
+    def _visit(self, parent: torch.nn.Module, name: str, full: str,
+               module: torch.nn.Module) -> torch.nn.Module:
+        """The module that has a name's place from now on."""
+        if self._is_ours(module):
+            self._change(full, module)
+            return module
         try:
-            if swap:
-                _check_plain(module)
-                new = made[module] = swap(module, options)
-                setattr(parent, name, new)
-                what = (_recompute(new) if recompute and isinstance(new, nn.GatedMLP)
-                        else type(new).__name__)
-                done.swapped[full] = f"{type(module).__name__} -> {what}"
-                module = new
-        except _Unfit as reason:
-            done.left[full] = str(reason)
-        if module:
-            _swap_children(module, f"{full}.", options, recompute, done, made)
+            new = self._made.get(module) or self._new(module)
+        except Unfit as reason:
+            self.done.left[full] = str(reason)
+            return module
+        if new is None:
+            return module
+        self._made[module] = new
+        setattr(parent, name, new)
+        self.done.swapped[full] = f"{type(module).__name__} -> {self._description(new)}"
+        return new
+
+    def _is_ours(self, module: torch.nn.Module) -> bool:
+        return isinstance(module, nn._Compressed | nn.GatedMLP)
+
+    def _new(self, module: torch.nn.Module) -> torch.nn.Module | None:
+        """The module that takes another one's place, or None if it is none to be swapped.
+
+        Raises:
+            Unfit: if it looks like one, but has to stay.
+        """
+        build = self._probes.builder_of(module)
+        if build is None:
+            if why := _candidates.not_served(module):
+                raise Unfit(why)
+            return None
+        new = build(module, self.options)
+        self._set_extras(new)
+        return new
+
+    def _set_extras(self, module: torch.nn.Module) -> None:
+        """Gives a module what this call asks for besides the recipe."""
+        if isinstance(module, nn.Linear):
+            module.products = self.products
+        elif isinstance(module, nn.GatedMLP):
+            module.recompute = self.recompute and not _why_kept(module)
+
+    def _change(self, name: str, module: torch.nn.Module) -> None:
+        """Gives a module of an earlier call what this call asks for."""
+        before = self._state(module)
+        if isinstance(module, nn._Compressed) and (
+                (module.recipe, module.path) != (self.options["recipe"], self.options["path"])):
+            module._set_recipe(**self.options)
+        self._set_extras(module)
+        if (after := self._state(module)) != before:
+            self.done.swapped[name] = f"{before} -> {after}"
+
+    def _state(self, module: torch.nn.Module) -> str:
+        """What a second call may change of a module, in words."""
+        if not isinstance(module, nn._Compressed):
+            return self._description(module)
+        where = f" of {':'.join(module.path)}" if module.path else ""
+        products = f", {module.products} products" if isinstance(module, nn.Linear) else ""
+        return f"{type(module).__name__} under {module.recipe}{where}{products}"
+
+    def _description(self, module: torch.nn.Module) -> str:
+        name = type(module).__name__
+        if not isinstance(module, nn.GatedMLP):
+            return name
+        if module.recompute:
+            return f"{name}, whose product is computed again"
+        return f"{name}, which keeps its product for {_why_kept(module)}" if (
+            self.recompute and _why_kept(module)) else name
+
+
+def _why_kept(block: nn.GatedMLP) -> str:
+    """What stands against computing a block's product again, if anything."""
+    down = block.down_proj
+    if type(down) not in (nn.Linear, torch.nn.Linear):
+        return f"a {type(down).__name__}"
+    return "the hooks of down_proj" if _candidates.has_hooks(down) else ""
