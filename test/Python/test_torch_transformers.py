@@ -56,7 +56,7 @@ def largest_error(new, old):
     columns = old.gate_proj.in_features if hasattr(old, "gate_proj") else old.weight.shape[0]
     largest = 0.0
     for training in (True, False):
-        for size in (0.01, 1.0, 20.0, 500.0):
+        for size in (0.1, 60.0):
             x = torch.randn((4, 9, columns), generator=torch.Generator().manual_seed(13)) * size
             pairs = zip(results(new.train(training), x), results(old.train(training), x),
                         strict=True)

@@ -23,9 +23,9 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 #: other sequences for exp and erf; GELU by tanh instead of erf is off by ten times as much.
 _CLOSE = 3e-5
 
-#: The shapes of inputs before their columns. A module has to take a batch of sequences; a
-#: group norm takes (3, columns) as well, and does there what a layer norm does.
-_ROWS = ((3,), (2, 5), (2, 2, 3))
+#: The shapes of inputs before their columns, besides a batch of sequences, which a module has
+#: to take: a group norm takes (3, columns) as well, and does there what a layer norm does.
+_OTHER_ROWS = ((3,), (2, 2, 3))
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,9 @@ def check_alike(old: torch.nn.Module, build: Callable[[torch.nn.Module], torch.n
     with _apart():
         for device, dtype, magnitudes in _places(old, inputs.magnitudes):
             copied = _copy_of(old, lambda shape: _parameter(shape, generator).to(device, dtype))
-            draws = [(_draw((*rows, inputs.columns), generator) * size).to(device, dtype)
-                     for rows in _ROWS for size in magnitudes]
+            rows = [((2, 5), size) for size in magnitudes] + [(each, 1.0) for each in _OTHER_ROWS]
+            draws = [(_draw((*each, inputs.columns), generator) * size).to(device, dtype)
+                     for each, size in rows]
             _compare(copied, build(copied), draws, _allowed(device, dtype))
 
 

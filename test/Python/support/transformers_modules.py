@@ -63,10 +63,10 @@ def is_wanted(kind):
     """Whether a class is a norm, or has the three layers of a gated block."""
     if kind.__name__.endswith("Norm"):
         return True
-    text = "".join(inspect.getsource(base.__init__) for base in kind.__mro__
-                   if base.__module__.startswith("transformers.models")
-                   and "__init__" in vars(base))
-    return all(f"self.{name}" in text for name in ("gate_proj", "up_proj", "down_proj"))
+    names = {name for base in kind.__mro__ if base.__module__.startswith("transformers.models")
+             and "__init__" in vars(base)
+             for name in inspect.unwrap(base.__init__).__code__.co_names}
+    return {"gate_proj", "up_proj", "down_proj"} <= names
 
 
 def shrink(config):
