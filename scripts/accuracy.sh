@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Measures how far AdamW ends from float64 under every strategy and in other
+# projects, and writes docs/Accuracy.md: accuracy.sh [CONTENDER...] [--quick]
+# [--streams STREAM...]. bitsandbytes and torchao, at the versions of
+# benchmarks/accuracy/requirements.txt, are installed in build/accuracy; without
+# them the others are measured. What benchmarks/results/accuracy.json has already
+# is kept: an interrupted run continues. --quick measures one seed for a moment
+# and writes no page.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+python=${PYTHON:-.venv/bin/python}
+peers=build/accuracy
+export PYTHONPATH=$PWD/build/python:$PWD/$peers${PYTHONPATH:+:$PYTHONPATH}
+
+if ! "$python" -c "import bitsandbytes, torchao" >/dev/null 2>&1; then
+  echo "installing bitsandbytes and torchao in $peers"
+  mkdir -p "$peers"
+  "$python" -m pip install -q --disable-pip-version-check --no-deps --target "$peers" \
+    -r benchmarks/accuracy/requirements.txt >"$peers/install.log" 2>&1 ||
+    echo "they cannot be installed ($peers/install.log says why)"
+fi
+"$python" benchmarks/accuracy/accuracy.py "$@"
+for argument in "$@"; do
+  [[ $argument != --quick ]] || exit 0
+done
+"$python" benchmarks/accuracy/accuracy_page.py
+echo "wrote docs/Accuracy.md"
