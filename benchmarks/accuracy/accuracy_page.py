@@ -302,7 +302,8 @@ PEERS_TEXT = """
 
 The strategy's error divided by the peer's, each a mean of three seeds. Where the peer's weights are f32, the strategy's
 are too, so that only the states differ. Numbers in bold miss the goal, which is at most 1.1 after 300 steps, 1.0 after
-1000 and 3000, and 0.5 where amplitudes change or rows are sparse.
+1000 and 3000, and 0.5 where amplitudes change or rows are sparse. Ratios far below 0.5 are often of one or two seeds: where a
+second moment of a peer becomes zero, a few weights fly off, and the mean is theirs.
 A *model* is the arithmetic that the project publishes, operation by operation, since its own code needs a GPU; the others
 are {versions}.
 
