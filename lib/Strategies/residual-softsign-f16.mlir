@@ -7,6 +7,6 @@ tandem.strategy @"residual-softsign-f16" compute(<f32, f32>) {
   tandem.assign grad = #tandem.scaled<#scaled.softsign, group = 64, scale = bf16>
   tandem.assign state per(row) = #tandem.float<f32>
   tandem.assign state per(column) = #tandem.float<f32>
-  tandem.assign state moment(second) = #tandem.scaled<#scaled.minifloat<exponent = 5, mantissa = 10, specials = ieee, rounding = dither, exponents = [0, 15]>, group = 128, scale = f32>
+  tandem.assign state moment(second) = #tandem.scaled<#scaled.minifloat<exponent = 5, mantissa = 10, specials = ieee, rounding = dither, exponents = [0, 15]>, group = 32, scale = f32>
   tandem.assign state = #tandem.scaled<#scaled.softsign<dither>, group = 32, scale = f32>
 }

@@ -126,7 +126,8 @@ def _softsign_library():
     weight = Scaled(MinifloatCode(5, 10, rounding="dither"), 128, "f32")
     half = MinifloatCode(5, 10, None, "ieee", "dither", (0, 15))
     return {
-        "residual-softsign-f16": Strategy(grad, residual, first, Scaled(half, 128, "f32")),
+        "flash-f16": Strategy(Plain("bf16"), residual, first, Scaled(half, 32, "f32")),
+        "residual-softsign-f16": Strategy(grad, residual, first, Scaled(half, 32, "f32")),
         "residual-softsign-root": Strategy(grad, residual, first, root),
         "dither-softsign-root": Strategy(grad, weight, first, root),
     }
