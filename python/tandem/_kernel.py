@@ -250,7 +250,12 @@ class Kernel:
         save(path, [self], targets)
 
     def scalars(self, values: Mapping[str, float]) -> tuple[list[float], list[int]]:
-        """Hypers and integers in launch order, defaults filled in."""
+        """Hypers and integers in launch order, defaults filled in.
+
+        Raises:
+            TypeError: a scalar that the kernel does not have, or one without a default
+                that is not given. The number of the step has none.
+        """
         unknown = set(values) - set(self.hypers) - set(self.integers)
         if unknown:
             raise TypeError(
@@ -263,13 +268,20 @@ class Kernel:
             if value is None:
                 raise TypeError(f"{self.name} needs a value for {name!r}")
             hypers.append(float(value))
-        fallback = {RoleKind.STEP: 1, RoleKind.SEED: 0}
-        integers = []
-        for name, kind in self.integers.items():
-            value = values.get(name, fallback[kind])
-            integers.append(_to_step(name, value) if kind is RoleKind.STEP
-                            else _to_integer(name, value))
-        return hypers, integers
+        return hypers, [self._integer(name, kind, values)
+                        for name, kind in self.integers.items()]
+
+    def _integer(self, name: str, kind: RoleKind, values: Mapping[str, float]) -> int:
+        """The value of an integer scalar. Seeds default to 0; steps have no default,
+        since each call needs another one."""
+        if kind is RoleKind.SEED:
+            return _to_integer(name, values.get(name, 0))
+        if name not in values:
+            raise TypeError(
+                f"{self._title} depends on the number of the step; pass {name}=1 to the "
+                "first call, and one more to each call after it"
+            )
+        return _to_step(name, values[name])
 
     def __call__(
         self,
@@ -285,7 +297,9 @@ class Kernel:
 
         ``threads`` 0 means one per core; results do not depend on it. ``key``
         and ``first`` place the tensor for stochastic rounding: its random-number
-        key, and the index of its element 0 in the unsharded tensor.
+        key, and the index of its element 0 in the unsharded tensor. A kernel whose
+        :attr:`integers` include a step must be given its number, which starts at 1 and
+        decides bias corrections and random bits.
 
         On a GPU the step begins when the GPU has done all its work, and the call
         waits for it; a :class:`Plan` does neither.

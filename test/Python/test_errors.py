@@ -261,13 +261,14 @@ def arrays():
 
 
 HYPERS = cases.hypers("adamw", STRATEGIES["collage-plus"])
+SCALARS = HYPERS | {"step": 1}
 
 
 def refuse_to_run(kernel, arrays, *parts, error=ValueError, **scalars):
     """A launch fails with a message of all parts and changes nothing."""
     before = {n: np.array(a, copy=True) for n, a in arrays.items()}
     with pytest.raises(error) as caught:
-        kernel(arrays, **HYPERS | scalars)
+        kernel(arrays, **SCALARS | scalars)
     for part in parts:
         assert part in str(caught.value), str(caught.value)
     for name, old in before.items():
@@ -303,7 +304,7 @@ def test_state_of_another_strategy(kernel, arrays):
                   {name: array for name, array in arrays.items() if name != "exp_avg"},
                   arrays | {"grad.2": arrays["grad"]}):
         with pytest.raises(TypeError) as caught:
-            kernel(wrong, **HYPERS)
+            kernel(wrong, **SCALARS)
         assert "another strategy" not in str(caught.value)
 
 
@@ -332,7 +333,7 @@ def test_wrong_dtype(kernel, arrays, dtype):
 
 def test_no_array(kernel, arrays):
     with pytest.raises(TypeError, match="array 'grad' is a list, which is no"):
-        kernel(arrays | {"grad": [0] * 20})
+        kernel(arrays | {"grad": [0] * 20}, step=1)
 
 
 def test_sizes_differ(kernel, arrays):
@@ -349,7 +350,7 @@ def test_read_only(kernel, arrays):
 
 def test_read_only_gradient_is_fine(kernel, arrays):
     arrays["grad"].flags.writeable = False
-    kernel(arrays, **HYPERS)
+    kernel(arrays, **SCALARS)
 
 
 def test_swapped_bytes(kernel, arrays):
@@ -457,7 +458,7 @@ def test_least_eps():
     planes = {p.name: np.ones(8, np.uint16) for p in kernel.planes}
     refuse_to_run(kernel, planes, "would round to zero", eps=2.0**-25)
     for eps in (0.0, np.nextafter(2.0**-25, 1.0)):
-        kernel(planes, **HYPERS | {"eps": eps})
+        kernel(planes, **SCALARS | {"eps": eps})
 
 
 @pytest.mark.parametrize("threads", (-1, 10**6))
@@ -490,7 +491,7 @@ def test_plan_row_out_of_range(kernel, arrays):
     plan = tandem.Plan(kernel)
     before = {n: a.copy() for n, a in arrays.items()}
     plan.update([20], [[arrays[p.name].ctypes.data for p in kernel.planes]], rows=[2])
-    hypers, integers = kernel.scalars(HYPERS)
+    hypers, integers = kernel.scalars(SCALARS)
     with pytest.raises(ValueError, match="scalar_row is 2 but the launch has 1 rows"):
         plan.launch([hypers], [integers])
     assert all((arrays[n] == before[n]).all() for n in before)
@@ -501,8 +502,8 @@ def test_plan_second_row_is_checked(kernel, arrays):
     plan = tandem.Plan(kernel)
     before = {n: a.copy() for n, a in arrays.items()}
     plan.update([20], [[arrays[p.name].ctypes.data for p in kernel.planes]])
-    good, integers = kernel.scalars(HYPERS)
-    bad, _ = kernel.scalars(HYPERS | {"lr": -1.0})
+    good, integers = kernel.scalars(SCALARS)
+    bad, _ = kernel.scalars(SCALARS | {"lr": -1.0})
     with pytest.raises(ValueError, match="hyper 'lr' of row 1 is -1"):
         plan.launch([good, bad], [integers, integers])
     assert all((arrays[n] == before[n]).all() for n in before)
@@ -525,8 +526,8 @@ def test_plan_keeps_its_tensors(kernel, arrays):
     with pytest.raises(ValueError, match=re.escape("columns is -1")):
         plan.update([-1], [[0] * len(kernel.planes)])
     expected = {n: a.copy() for n, a in arrays.items()}
-    kernel(expected, **HYPERS)
-    hypers, integers = kernel.scalars(HYPERS)
+    kernel(expected, **SCALARS)
+    hypers, integers = kernel.scalars(SCALARS)
     plan.launch([hypers], [integers])
     assert all((arrays[n] == expected[n]).all() for n in expected)
 
@@ -540,7 +541,7 @@ def sgd_arrays(**changed):
     return {"param": np.ones(4, np.float32), "grad": np.ones(4, np.float32)} | changed
 
 
-HYPERS = {"lr": 0.5, "weight_decay": 0.0}
+SGD_HYPERS = {"lr": 0.5, "weight_decay": 0.0}
 
 
 @pytest.mark.parametrize("make", (
@@ -549,14 +550,14 @@ HYPERS = {"lr": 0.5, "weight_decay": 0.0}
     lambda: np.frombuffer(bytes(16), np.float32).view(np.recarray)))
 def test_what_is_read_only_is_not_written(make):
     with pytest.raises(ValueError, match="array 'param' is read-only"):
-        tandem.compile("sgd", "fp32")(sgd_arrays(param=make()), **HYPERS)
+        tandem.compile("sgd", "fp32")(sgd_arrays(param=make()), **SGD_HYPERS)
     with pytest.raises(ValueError, match="array 'param' is read-only"):
-        tandem.interpret("sgd", "fp32", sgd_arrays(param=make()), HYPERS)
+        tandem.interpret("sgd", "fp32", sgd_arrays(param=make()), SGD_HYPERS)
 
 
 def test_gradients_may_be_read_only():
     arrays = sgd_arrays(grad=np.frombuffer(np.ones(4, np.float32).tobytes(), np.float32))
-    tandem.compile("sgd", "fp32")(arrays, **HYPERS)
+    tandem.compile("sgd", "fp32")(arrays, **SGD_HYPERS)
     assert (arrays["param"] == 0.5).all()
 
 
@@ -564,16 +565,16 @@ def test_counts_are_no_floats():
     """Signed numbers of 32 bits; unsigned ones are bits."""
     kernel = tandem.compile("sgd", "fp32")
     with pytest.raises(TypeError, match="must be f32 .or unsigned 32-bit integers., got int32"):
-        kernel(sgd_arrays(grad=np.ones(4, np.int32)), **HYPERS)
+        kernel(sgd_arrays(grad=np.ones(4, np.int32)), **SGD_HYPERS)
     arrays = sgd_arrays()
-    kernel(arrays | {"grad": arrays["grad"].view(np.uint32)}, **HYPERS)
+    kernel(arrays | {"grad": arrays["grad"].view(np.uint32)}, **SGD_HYPERS)
     assert (arrays["param"] == 0.5).all()
 
 
 def test_one_array_twice_is_interpreted():
     """What is read and not written does not come back."""
     array = np.ones(4, np.float32)
-    tandem.interpret("sgd", "fp32", {"param": array, "grad": array}, HYPERS)
+    tandem.interpret("sgd", "fp32", {"param": array, "grad": array}, SGD_HYPERS)
     assert (array == 0.5).all()
 
 
@@ -594,9 +595,9 @@ def test_seeds_have_64_bits():
     kernel = tandem.compile("sgd", "bf16-stochastic")
     seen = set()
     for seed in (0, 1, -1, 2**63, 2**64 - 1, -(2**63), np.uint64(2**63), np.int8(-1)):
-        compiled = drawn(lambda a: kernel(a, **HYPERS, step=3, seed=seed))
+        compiled = drawn(lambda a: kernel(a, **SGD_HYPERS, step=3, seed=seed))
         assert compiled == drawn(lambda a: tandem.interpret(
-            "sgd", "bf16-stochastic", a, HYPERS, step=3, seed=seed))
+            "sgd", "bf16-stochastic", a, SGD_HYPERS, step=3, seed=seed))
         seen.add(compiled)
     assert len(seen) == 4
 
@@ -609,18 +610,18 @@ def test_seeds_have_64_bits():
 def test_integers_that_are_none(name, value, error, why):
     kernel = tandem.compile("sgd", "bf16-stochastic")
     with pytest.raises(error, match=f"{name} must be an integer.*{why}"):
-        drawn(lambda a: kernel(a, **HYPERS, **{name: value}))
+        drawn(lambda a: kernel(a, **SGD_HYPERS, **{"step": 1, name: value}))
     with pytest.raises(error, match=f"{name} must be an integer.*{why}"):
-        drawn(lambda a: tandem.interpret("sgd", "bf16-stochastic", a, HYPERS, **{name: value}))
+        drawn(lambda a: tandem.interpret("sgd", "bf16-stochastic", a, SGD_HYPERS, **{name: value}))
 
 
 @pytest.mark.parametrize("step", (0, -1, 2**63))
 def test_steps_begin_at_one(step):
     kernel = tandem.compile("sgd", "bf16-stochastic")
     with pytest.raises(ValueError, match="step"):
-        drawn(lambda a: kernel(a, **HYPERS, step=step))
+        drawn(lambda a: kernel(a, **SGD_HYPERS, step=step))
     with pytest.raises(ValueError, match="step"):
-        drawn(lambda a: tandem.interpret("sgd", "bf16-stochastic", a, HYPERS, step=step))
+        drawn(lambda a: tandem.interpret("sgd", "bf16-stochastic", a, SGD_HYPERS, step=step))
 
 
 #===----------------------------------------------------------------------===#

@@ -268,13 +268,13 @@ def arrays_of(strategy, shape=(20, 40)):
 def test_arrays_that_do_not_fit(strategy, changed, why):
     kernel, arrays = compiled("adamw", strategy), arrays_of(strategy)
     with pytest.raises(ValueError, match=why):
-        kernel(arrays | changed, lr=1e-3)
+        kernel(arrays | changed, lr=1e-3, step=1)
 
 
 def test_shard():
     kernel = compiled("adamw", "rows")
     with pytest.raises(ValueError, match="works on whole tensors; pass the unsharded"):
-        kernel(arrays_of("rows"), lr=1e-3, first=256)
+        kernel(arrays_of("rows"), lr=1e-3, step=1, first=256)
 
 
 def test_blocks_of_two_sizes(tmp_path):
