@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from tandem.torch import _absent
 from tandem.torch._checkpoint import spelled
 from tandem.torch._layout import is_placeholder, placeholder
 from tandem.torch._optimizer import Optimizer
@@ -107,7 +108,7 @@ class DecodedWeights:
             self._handles += self._hook(module)
         self._params = dict.fromkeys(p for ps in modules.values() for p in ps)
         for param in self._params:
-            param.data = placeholder(param)
+            self._free(param)
 
     def _weights(self, module: torch.nn.Module) -> list[torch.Tensor]:
         """The parameters that a module reads itself."""
@@ -149,7 +150,9 @@ class DecodedWeights:
         with self._lock:
             count = self._running.get(param, 0)
             if not count:
-                param.data = self._decoded(param)
+                weight = self._decoded(param)
+                _absent.enter(param)
+                param.data = weight
                 self._live[param.data_ptr()] = param
             self._running[param] = count + 1
 
@@ -159,7 +162,16 @@ class DecodedWeights:
             if not self._running[param]:
                 del self._running[param]
                 self._live.pop(param.data_ptr(), None)
-                param.data = placeholder(param)
+                self._free(param)
+
+    def _free(self, param: torch.Tensor) -> None:
+        """Frees the memory of a parameter, whose weight is in the optimizer's state."""
+        param.data = placeholder(param)
+        _absent.leave(param, self)
+
+    def read(self, param: torch.Tensor) -> torch.Tensor:
+        """A copy of a parameter's weight, for whoever asks between passes."""
+        return self._optimizer._decode_weight(param)
 
     #===--------------------------------------------------------------------===#
     # Forward and backward
@@ -234,7 +246,9 @@ class DecodedWeights:
         self._handles = []
         for param in self._params:
             if is_placeholder(param):
-                param.data = self._optimizer._decode_weight(param)
+                weight = self._optimizer._decode_weight(param)
+                _absent.enter(param)
+                param.data = weight
         self._params = {}
         if self._optimizer._decoder is self:
             self._optimizer._decoder = None
@@ -255,8 +269,9 @@ def decode_weights(
     """Keeps a model's weights as the optimizer stores them, and decodes those of a
     module only while its forward, or what autograd saved of it, needs them.
 
-    Parameters stay registered, with their shape, type and gradient; between calls
-    they read NaN. ``state_dict()`` decodes, ``load_state_dict()`` encodes. What
+    Parameters stay registered, with their shape, type and gradient. What reads one
+    between calls, as an average of the model does, gets a decoded copy of it, without a
+    gradient. ``state_dict()`` decodes, ``load_state_dict()`` encodes. What
     autograd saves of a weight is decoded again in the backward pass.
 
     Args:
