@@ -435,6 +435,20 @@ def test_unknown_scalar(kernel, arrays):
                   error=TypeError, momentum=0.9)
 
 
+def test_the_step_has_no_default(kernel, arrays):
+    """Calls that leave it out would all be the first."""
+    hypers = {name: value for name, value in SCALARS.items() if name != "step"}
+    before = arrays["param"].copy()
+    with pytest.raises(TypeError, match="adamw under collage-plus depends on the number of "
+                                        "the step; pass step=1 to the first call, and one "
+                                        "more to each"):
+        kernel(arrays, **hypers)
+    assert (arrays["param"] == before).all()
+    with pytest.raises(TypeError, match="sgd under bf16-stochastic depends on the number"):
+        drawn(lambda a: tandem.compile("sgd", "bf16-stochastic")(a, seed=3, **SGD_HYPERS))
+    tandem.compile("sgd", "fp32")(sgd_arrays(), **SGD_HYPERS)  # has no step
+
+
 def test_scalar_without_default(arrays):
     kernel = tandem.compile(graph_text(DESCEND), "fp32")
     planes = {"p": np.ones(4, np.float32), "g": np.ones(4, np.float32)}

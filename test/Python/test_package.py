@@ -102,7 +102,7 @@ def test_flags_and_metrics_are_those_of_the_kernel(tmp_path):
         plan = tandem.Plan(k)
         plan.update([len(arrays["param"])],
                     [[arrays[p.name].ctypes.data for p in k.planes]])
-        hypers, integers = k.scalars(hypers_of(k))
+        hypers, integers = k.scalars(hypers_of(k) | {"step": 1})
         assert plan.launch([hypers], [integers]) == 0
         results.append(np.array(plan.metrics()).tobytes())
         arrays["grad"][5] = 0x7F80
