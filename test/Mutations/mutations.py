@@ -441,4 +441,46 @@ MUTATIONS = [
         "python/tandem/torch/_step.py",
         "slot.state[lane.step] = steps[row]", "slot.state[lane.step] = steps[row] - 1",
         "pytest:test_torch.py -k grad_scaler"),
+    _mutation(
+        "step-default", "a call without the step's number is step 1",
+        "python/tandem/_kernel.py",
+        "if name not in values:", "if name not in (values := {name: 1} | dict(values)):",
+        "pytest:test_errors.py -k the_step_has_no_default"),
+
+    #===--------------------------------------------------------------------===#
+    # Wrappers of several ranks
+    #===--------------------------------------------------------------------===#
+    _mutation(
+        "codes-before-ranks", "gradients are encoded before other ranks add theirs",
+        "python/tandem/torch/_optimizer.py",
+        "return (_wrappers.has_ranks() and not self._sends_codes",
+        "return (False and not self._sends_codes",
+        "pytest:test_torch_ranks.py -k 'test_cell and DDP-fp8-lm-plain'"),
+    _mutation(
+        "left-gradients", "a step keeps gradients that it has encoded itself",
+        "python/tandem/torch/_gradients.py",
+        "param.grad = None\n            self.release", "pass\n            self.release",
+        "pytest:test_torch_ranks.py -k releases"),
+    _mutation(
+        "shards-are-whole", "what needs whole parameters is computed from shards",
+        "python/tandem/torch/_wrappers.py",
+        "if reason := _whole_values(lane.kernel):",
+        "if False and (reason := _whole_values(lane.kernel)):",
+        "pytest:test_torch_ranks.py -k 'test_cell and FSDP1 and LAMB'"),
+    _mutation(
+        "part-is-whole", "the norm of all gradients is that of a rank's part",
+        "python/tandem/torch/_wrappers.py",
+        "and _is_created_by_zero():", "and False:",
+        "pytest:test_torch_ranks.py -k 'test_cell and ZeRO and max_norm'"),
+    _mutation(
+        "steps-before-ranks", "backward passes step before other ranks add their gradients",
+        "python/tandem/torch/_release.py",
+        "self._has_no_ddp = not _wrappers.is_in_ddp(self._params())",
+        "self._has_no_ddp = True",
+        "pytest:test_torch_ranks.py -k 'test_cell and DDP and gradient_release'"),
+    _mutation(
+        "absent-reads", "what reads a weight that is only in the state gets NaN",
+        "python/tandem/torch/_absent.py",
+        "return func.__name__ not in _DESCRIBE", "return False",
+        "pytest:test_torch_notices.py -k averages"),
 ]

@@ -12,7 +12,7 @@ import torch
 
 from tandem import _kernel
 from tandem._convert import Host, nearest, write_sum
-from tandem.torch import _place
+from tandem.torch import _place, _wrappers
 from tandem.torch._lane import Lane
 from tandem.torch._optimizer import Optimizer
 
@@ -198,6 +198,7 @@ class GradientAllReduce:
                 "before their steps; create the optimizer without gradient_release=True"
             )
         self._optimizer, self.scaling = optimizer, scaling
+        optimizer._sends_codes = True
         for lane in self._encoding():
             _Storages.of(lane)
         self._ranks = ranks if hasattr(ranks, "gather") else Ranks(ranks)
@@ -210,6 +211,7 @@ class GradientAllReduce:
     def __call__(self) -> None:
         """Replaces each gradient by the mean over the ranks."""
         params = list(self._optimizer._params())
+        self._refuse_ddp(params)
         for param in params:
             if param.grad is not None:
                 self._ranks.sum(param.grad)
@@ -227,6 +229,19 @@ class GradientAllReduce:
                 gradients.replace(param, planes)
         if parts:
             self._count(sums[0][0].device)
+
+    def _refuse_ddp(self, params: list[torch.Tensor]) -> None:
+        """Refuses gradients that DistributedDataParallel has written after they had been
+        encoded: its buckets are zero."""
+        codes = self._optimizer._gradients
+        written = [param for param in params
+                   if param.grad is not None and codes.get(param) is not None]
+        if written and _wrappers.is_in_ddp(written):
+            raise RuntimeError(
+                "DistributedDataParallel has averaged gradients that GradientAllReduce "
+                "sends in codes, and found none; run backward passes inside of the "
+                "model's no_sync(), or leave GradientAllReduce out"
+            )
 
     def _encoding(self) -> list[Lane]:
         """The lanes whose gradients are codes, or else one that has none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -19,6 +19,8 @@ class Gradients:
 
     def __init__(self):
         self._planes: dict[torch.Tensor, list[torch.Tensor]] = {}
+        #: The parameters whose gradients the next step takes from p.grad, and releases.
+        self._left: set[torch.Tensor] = set()
 
     def watch(self, param: torch.Tensor, optimizer) -> None:
         """From now on the optimizer takes what backward passes leave in p.grad."""
@@ -41,6 +43,10 @@ class Gradients:
             param.grad, like, self._planes.get(param), state)
         param.grad = None
 
+    def leave(self, param: torch.Tensor) -> None:
+        """Leaves p.grad to what reduces it over ranks, and to the step."""
+        self._left.add(param)
+
     def get(self, param: torch.Tensor) -> list[torch.Tensor] | None:
         """The planes of a parameter's gradient, if it has one."""
         return self._planes.get(param)
@@ -49,10 +55,18 @@ class Gradients:
         """Other planes of a gradient that there is."""
         self._planes[param] = planes
 
-    def release(self, params=None) -> None:
+    def release(self, params: Iterable[torch.Tensor] | None = None) -> None:
         """Forgets the gradients of these parameters, of all if None."""
-        for param in list(self._planes) if params is None else params:
+        for param in [*self._planes, *self._left] if params is None else params:
             self._planes.pop(param, None)
+            self._left.discard(param)
+
+    def finish(self, params: Iterable[torch.Tensor]) -> None:
+        """Forgets the gradients that a step has taken, also those left in p.grad."""
+        for param in params:
+            if param in self._left:
+                param.grad = None
+            self.release([param])
 
     @property
     def bytes(self) -> int:

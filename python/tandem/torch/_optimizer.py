@@ -12,12 +12,12 @@ from torch.optim.optimizer import required
 
 import tandem
 from tandem._convert import CPU, compile_written
-from tandem.torch import _checkpoint, _counters, _place
+from tandem.torch import _checkpoint, _counters, _notices, _place, _wrappers
 from tandem.torch._device_step import DeviceStep
 from tandem.torch._gradients import Gradients
 from tandem.torch._groups import OPTIONS, Groups, check_options, draws
 from tandem.torch._lane import Lane, Slot
-from tandem.torch._lanes import Lanes
+from tandem.torch._lanes import Lanes, sums_over_model
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
 from tandem.torch._release import Release
 
@@ -53,7 +53,9 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     and hold what the codes in the state decode to; each step writes them anew, and
     :func:`decode_weights` keeps them in memory only while a module needs them.
     Where it stores the gradient so, a backward pass leaves it in such planes in
-    place of ``p.grad``, until a step or :meth:`zero_grad`: see :meth:`gradient`.
+    place of ``p.grad``, until a step or :meth:`zero_grad`: see :meth:`gradient`. While
+    torch.distributed is initialized, it does so only for :class:`GradientAllReduce`;
+    otherwise the step encodes ``p.grad``, which wrappers average before.
 
     A graph of matrices updates parameters with two dimensions, as they are indexed;
     one that is not in C order is copied to and fro. Parameters with fewer dimensions
@@ -141,6 +143,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                 f"{self.kernel.name} has no hyperparameter {unknown[0]!r}; it takes "
                 + ", ".join(defaults)
             )
+        _wrappers.refuse_part(self.kernel)
         options = dict(zip(OPTIONS, (strategy, min_8bit_size, maximize)))
         super().__init__(params, defaults | hypers | options)
 
@@ -177,6 +180,10 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         #: Whether the last step has done nothing, where the host knows.
         self._skipped = False
         self._gradients = Gradients()
+        #: Whether a GradientAllReduce averages the encoded gradients over ranks.
+        self._sends_codes = False
+        #: Whether steps have found no gradient so far.
+        self._is_idle = True
         #: What decodes the weights of modules on demand, if anything does.
         self._decoder = None
         #: The parameters with a state, their states, and the addresses of all
@@ -333,6 +340,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     def _check_param(self, param: torch.Tensor, label: str, group: Mapping) -> Lane:
         """The parameter's lane, or the reason why it cannot be updated."""
         self._check_place(param, label)
+        _wrappers.refuse_dtensor(param, label)
         if param.layout is not torch.strided:
             raise TypeError(
                 f"{label} is sparse ({param.layout}); only dense parameters can be "
@@ -341,14 +349,16 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         if param.numel() and not param.data_ptr():
             raise TypeError(
                 f"{label} is a {type(param).__name__} without memory of its own; "
-                "pass the local tensor that holds its elements"
+                "pass plain tensors that the model uses itself"
             )
         if may_overlap(param) and not is_placeholder(param):
             raise ValueError(
                 f"{label} has elements that share memory (strides "
                 f"{param.stride()}); pass a copy, p.contiguous()"
             )
-        return self._lane(param, label, group)
+        lane = self._lane(param, label, group)
+        _wrappers.check_shard(param, label, lane, self.gradient_release)
+        return lane
 
     def _check_place(self, param: torch.Tensor, label: str) -> None:
         place = _place.place_of(param)
@@ -426,6 +436,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._check_left_over()
         self._update()
         self._released.clear()
         return loss
@@ -443,6 +454,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                 continue
             lane = self._check_param(param, self._label(index), group)
             if lane.hidden:
+                _wrappers.refuse_flattened(param, self._label(index))
                 self._start(lane, param, [])
                 hidden.add(param)
         return hidden
@@ -488,12 +500,32 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self._check_change_of(param)
         lane = self._lane_of(param)
         if lane and lane.encodes:
-            state = (self._start(lane, param, []) if lane.grad_is_kept
-                     else self.state.get(param))
-            like = empty_plane(lane.like(param, state), param.dtype, "meta")
-            self._gradients.add(lane, param, like, state, lambda: self._name(param))
+            self._encode_gradient(lane, param)
         if self.gradient_release and not self._accumulates:
             self._step_in_backward(param)
+
+    def _encode_gradient(self, lane: Lane, param: torch.Tensor) -> None:
+        """Encodes ``p.grad``, unless other ranks are yet to add theirs to it."""
+        if self._leaves_gradient(param):
+            self._gradients.leave(param)
+            return
+        state = (self._start(lane, param, []) if lane.grad_is_kept
+                 else self.state.get(param))
+        like = empty_plane(lane.like(param, state), param.dtype, "meta")
+        self._gradients.add(lane, param, like, state, lambda: self._name(param))
+        if not sums_over_model(lane.kernel):
+            strategy = self._group_of(param)["strategy"]
+            _notices.warn_of_clipping(strategy, self.gradient_release)
+
+    def _leaves_gradient(self, param: torch.Tensor) -> bool:
+        """Whether a gradient stays in ``p.grad`` until the step encodes it.
+
+        Where there are ranks, DistributedDataParallel and others reduce ``p.grad`` after
+        the hook that calls this. Only GradientAllReduce reduces codes. A gradient that
+        is in codes already goes on so.
+        """
+        return (_wrappers.has_ranks() and not self._sends_codes
+                and not self.gradient_release and self._gradients.get(param) is None)
 
     def gradient(self, param: torch.Tensor) -> torch.Tensor | None:
         """The gradient that a step would take: ``p.grad``, or a new tensor of what

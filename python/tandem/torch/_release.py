@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
+from tandem.torch import _notices, _wrappers
 from tandem.torch._lanes import sums_over_model
 from tandem.torch._step import Steps
 
@@ -31,6 +32,8 @@ class Release(Steps):
         #: of step or zero_grad, and whether passes only add up.
         self._released: set[torch.Tensor] = set()
         self._accumulates = False
+        #: Whether no DistributedDataParallel had the parameters at the last look.
+        self._has_no_ddp = False
         #: Autograd has a thread for each device, and steps share lanes.
         self._turn = threading.Lock()
 
@@ -71,10 +74,31 @@ class Release(Steps):
                 "step() or zero_grad() before the next one, and add up gradients of "
                 "several passes inside of accumulate()"
             )
+        self._refuse_ranks()
+        _notices.warn_of_clipping(self.strategy, releases=True)
         with self._turn:
             self._update(param)
         self._released.add(param)
         param.grad = None
+
+    def _refuse_ranks(self, again: bool = False) -> None:
+        """Looks once, or again, whether DistributedDataParallel would average gradients
+        that are gone by then."""
+        if self._has_no_ddp and not again:
+            return
+        self._has_no_ddp = not _wrappers.is_in_ddp(self._params())
+        if not self._has_no_ddp:
+            raise RuntimeError(
+                "gradient_release=True takes the step of a parameter before "
+                "DistributedDataParallel averages its gradient, and each rank would train "
+                "on its own; leave gradient_release out, or leave DistributedDataParallel "
+                "out and average each gradient in p.register_hook"
+            )
+
+    def _check_left_over(self) -> None:
+        """Looks for gradients that have come after the parameters' steps."""
+        if any(param.grad is not None for param in self._released):
+            self._refuse_ranks(again=True)
 
     @contextmanager
     def accumulate(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from operator import is_
 import torch
 
 from tandem import _tandem
-from tandem.torch import _counters, _place
+from tandem.torch import _counters, _notices, _place
 from tandem.torch._lane import Lane, Slot, check_grad
 from tandem.torch._lanes import sums_over_model
 from tandem.torch._layout import is_placeholder, laid_out
@@ -54,6 +54,9 @@ class Steps:
                      else self._collect_one(only, started))
         lanes = self._running = [lane for lane in self._lanes if lane.slots]
         self._check_model(lanes)
+        if not lanes and self._is_idle:
+            _notices.warn_of_no_gradient(list(self._params()))
+        self._is_idle = False
         copies = {
             slot.index: laid_out(slot.param, slot.like, slot.dtype)
             for lane in lanes for slot in lane.slots if slot.copied
@@ -323,7 +326,7 @@ class Steps:
                 self._count(number, lane)
                 self._write_back(lane, copies)
             if lane.encodes:
-                self._gradients.release(slot.param for slot in lane.slots)
+                self._gradients.finish(slot.param for slot in lane.slots)
             torch.autograd.graph.increment_version(lane.params)
         self._measured = None if skipped else lanes
 
