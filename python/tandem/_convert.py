@@ -346,10 +346,10 @@ def compile_written(graph: str | os.PathLike, strategy: str, text: str | None,
         return _kernel.compile(graph, strategy, target, path=[directory, *path], **options)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _compile(graph: str, strategy: str, text: str | None, path: tuple[str, ...],
-             target: str, stamps) -> Kernel:
-    return compile_written(graph, strategy, text, target, path)
+             target: str, metrics: bool, stamps) -> Kernel:
+    return compile_written(graph, strategy, text, target, path, metrics=metrics)
 
 
 # The extension reports kernels that outlive the interpreter.
@@ -359,12 +359,13 @@ atexit.register(_compile.cache_clear)
 
 def compiled(graph: str | os.PathLike, strategy: str,
              path: Sequence[str | os.PathLike], target: str = "cpu",
-             text: str | None = None) -> Kernel:
-    """tandem.compile, once as long as the files stay the same; `text` is the strategy's,
-    if that has no file."""
+             text: str | None = None, metrics: bool = False) -> Kernel:
+    """tandem.compile, once in a process as long as the files stay the same; `text` is the
+    strategy's, if that has no file."""
     graph, path = os.fspath(graph), tuple(os.fspath(p) for p in path)
     files = [graph, *(os.path.join(p, strategy + ".mlir") for p in path)]
-    return _compile(graph, strategy, text, path, target, tuple(map(_stamp, files)))
+    return _compile(graph, strategy, text, path, target, metrics,
+                    tuple(map(_stamp, files)))
 
 
 def planes_of(kernel: Kernel, role: str) -> list[Plane]:

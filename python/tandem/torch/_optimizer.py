@@ -11,7 +11,7 @@ import torch
 from torch.optim.optimizer import required
 
 import tandem
-from tandem._convert import CPU, compile_written
+from tandem._convert import CPU, compiled
 from tandem.torch import _checkpoint, _counters, _notices, _place, _wrappers
 from tandem.torch._device_step import DeviceStep
 from tandem.torch._gradients import Gradients
@@ -197,9 +197,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     def _kernel(self, graph: str, strategy: str, target: str,
                 text: str | None) -> tandem.Kernel:
-        options = {"metrics": True} if self._recipe["metrics"] else {}
-        return compile_written(graph, strategy, text, target, self._recipe["path"],
-                               **options)
+        return compiled(graph, strategy, self._recipe["path"], target, text,
+                        self._recipe["metrics"])
 
     @property
     def capturable(self) -> bool:
