@@ -33,13 +33,14 @@ of them are all that most users need.
 
 - **`remainder`**, {remainder} bytes a parameter of AdamW, gradient included: nothing is lost. Weights and states are f32, and the visible bf16
   weight is part of the f32 one, so that it takes two bytes less than the usual mixed precision for the same bits.
-- **`flash`**, {flash} bytes: half of that, with `p.grad` as PyTorch makes it, so that clipping, `GradScaler`, DDP and accumulation work as
-  ever. Its weights stay {flash_error} of the distance moved away from float64's.
+- **`flash-f16`**, {middle} bytes, with `p.grad` as PyTorch makes it, so that clipping, `GradScaler`, DDP and accumulation work as
+  ever: weights of 24 bits, and moments of 8 and 16 bits under scales. Its weights end {middle_error} of the distance moved away from
+  float64's.
 - **`dither-softsign-root`**, {least} bytes: the least that follows at every `beta2`, with an error of {least_error}. Gradients and weights
   are [codes](Torch.md#weights-in-codes), which `tandem.torch` encodes and decodes.
 
 For models whose parameters are float32, as under autocast, every strategy keeps f32 weights and gradients, and
-its own states: `flash` then takes 10.25 bytes in place of 16. Small tensors, such as norms and biases, have
+its own states: `adam8bit` then takes 10.03 bytes in place of 16. Small tensors, such as norms and biases, have
 [f32 states](Torch.md#what-is-kept-in-f32) under all of them.
 
 ## All of them
@@ -66,7 +67,7 @@ def follows(measured: list[dict]) -> str:
 
 
 def error_text(error: float | None) -> str:
-    return "" if error is None else "0" if error < 5e-6 else f"{error:.2g}"
+    return "" if error is None else f"{error:.2g}"
 
 
 def page(following: dict, accuracy: Results) -> str:
@@ -76,7 +77,8 @@ def page(following: dict, accuracy: Results) -> str:
              error_text(errors[name]), sentence(name)]
             for name in sorted(names, key=lambda name: (names[name], name))]
     head = HEAD.format(count=len(names), remainder=f"{names['remainder']:g}",
-                       flash=f"{names['flash']:.3g}", flash_error=error_text(errors["flash"]),
+                       middle=f"{names['flash-f16']:.3g}",
+                       middle_error=error_text(errors["flash-f16"]),
                        least=f"{names['dither-softsign-root']:.3g}",
                        least_error=error_text(errors["dither-softsign-root"]))
     return head + table(["strategy", "bytes", "follows", "error", "what it is"], rows) + "\n"

@@ -28,6 +28,11 @@ is stored is the demo's: a character model of a few hundred thousand parameters
 ([examples/language_model](../examples/language_model/README.md)). It is far from the
 models of the papers; read ratios rather than numbers, and differences between close
 ratios not at all.
+
+**These runs are older than the strategies.** Since then 8-bit states and narrow weights
+are dithered under f32 scales, `coat` has f32 weights (it was what `coat-bf16` is now), and
+`stochastic-softsign-root` became `dither-softsign-root`. [Accuracy](Accuracy.md) and
+[States that follow](Following.md) measure the strategies as they are.
 """
 
 WIDE = ("bf16", "f16")  # the moments' formats of 16 bits

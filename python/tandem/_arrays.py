@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,6 +18,13 @@ _DLPACK = {
     "f8E4M3FN": {(10, 8)}, "f8E5M2": {(12, 8)}, "f8E8M0FNU": {(14, 8)},
 }
 
+
+#: DLPack's capsules of arrays since its version 1, and the flag of those that are read-only.
+_VERSIONED, _READ_ONLY = b"dltensor_versioned", 1
+_is_capsule = ctypes.pythonapi.PyCapsule_IsValid
+_is_capsule.restype, _is_capsule.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 #: The types that ml_dtypes adds to NumPy.
 _ML_DTYPES = {
@@ -54,10 +62,7 @@ def _describe_cuda(
         stride *= length
     if count and interface.get("strides") not in (None, tuple(reversed(dense))):
         raise ValueError("array is not contiguous; pass a contiguous copy")
-    address, read_only = interface["data"]
-    if read_only and plane.written:
-        raise ValueError("the array is read-only, but the kernel writes it; pass a "
-                         "writable copy")
+    address, _ = interface["data"]
     code = {"i": 0, "u": 1, "f": 2}.get(interface["typestr"][1], 1)
     return address, count, code, bits, shape, 0
 
@@ -70,14 +75,33 @@ def ordinal_of(plane: Plane, array: object) -> int:
 
 
 def is_read_only(array: object) -> bool:
-    """Whether an array of NumPy's, or another buffer, must not be written."""
+    """Whether an array must not be written. One that does not say that it may be, such as
+    JAX's, whose arrays never change, must not."""
     flags = getattr(array, "flags", None)
     if hasattr(flags, "writeable"):
         return not flags.writeable
+    if type(array).__module__.partition(".")[0] == "torch":
+        return False
     try:
         return memoryview(array).readonly
     except (TypeError, BufferError):
-        return False  # no buffer, such as PyTorch's tensors
+        pass  # no buffer of NumPy's types
+    if (interface := getattr(array, "__cuda_array_interface__", None)) is not None:
+        return bool(interface["data"][1])
+    return hasattr(array, "__dlpack__") and _exported_read_only(array)
+
+
+def _exported_read_only(array: object) -> bool:
+    """What DLPack says, since its version 1; earlier ones do not say anything."""
+    try:
+        capsule = array.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        return True
+    if not _is_capsule(capsule, _VERSIONED):
+        return True
+    # DLManagedTensorVersioned begins with a version, a context, a deleter and flags.
+    flags = ctypes.c_uint64.from_address(_pointer(capsule, _VERSIONED) + 24).value
+    return bool(flags & _READ_ONLY)
 
 
 def address_of(
@@ -87,8 +111,8 @@ def address_of(
     dtype = getattr(array, "dtype", None)
     if writes and plane.written and is_read_only(array):
         raise ValueError(
-            f"array {plane.name!r} is read-only, but the kernel writes it; "
-            "pass a writable copy"
+            f"array {plane.name!r} is read-only, or does not say that it may be written, "
+            "but the kernel writes it; pass a writable copy"
         )
     if type(array).__module__.startswith("numpy"):
         if not dtype.isnative:

@@ -216,7 +216,7 @@ class Interface:
 
 @pytest.mark.parametrize("changes, message", [
     ({"strides": (4,)}, "array 'param': array is not contiguous"),
-    ({"data": (64, True)}, "array 'param': the array is read-only, but the kernel"),
+    ({"data": (64, True)}, "array 'param' is read-only, or does not say"),
     ({"typestr": "<f4"}, "array 'param' must be bf16"),
     ({"shape": (30,)}, "array 'grad' has 300 elements, 'param' has 30")])
 def test_interfaces_of_arrays(gpu, changes, message):
@@ -224,6 +224,14 @@ def test_interfaces_of_arrays(gpu, changes, message):
     kernel, arrays = compiled("adamw", "bf16", "sm_90"), gpu.arrays(planes)
     arrays["param"] = Interface(arrays["param"], **changes)
     with pytest.raises((TypeError, ValueError), match=message):
+        kernel(arrays, **cases.hypers("adamw", LIBRARY["bf16"]), **integers_of(kernel))
+
+
+def test_dlpack_says_what_may_be_written(gpu):
+    planes = examples("adamw", "bf16")[0]
+    kernel, arrays = compiled("adamw", "bf16", "sm_90"), gpu.arrays(planes)
+    arrays |= {"param": DLPackArray(arrays["param"], 4, read_only=True)}
+    with pytest.raises(ValueError, match="array 'param' is read-only, or does not say"):
         kernel(arrays, **cases.hypers("adamw", LIBRARY["bf16"]), **integers_of(kernel))
 
 

@@ -11,6 +11,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,11 @@ import pytest
 import tandem
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/accuracy")]
+import library  # noqa: E402
+from accuracy_page import Results  # noqa: E402
+from common import load  # noqa: E402
+
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
@@ -135,14 +141,32 @@ def test_conversion_python():
 
 
 def test_readme_table():
-    """The table of strategies has each of them, with its bytes."""
-    rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| (\w+) \|",
+    """Bytes and errors in README are those that were measured."""
+    results = Results(load("accuracy"))
+    rows = re.findall(r"^\| `(.+)`.* \| ([\d.]+) \| ([\d.e-]+) \|$",
                       (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert sorted(name for name, _, _ in rows) == sorted(tandem.strategies())
-    for name, count, compute in rows:
-        kernel = tandem.compile("adamw", name)
-        assert round(kernel.bytes_per_parameter, 3) == float(count), name
-        assert kernel.compute.split()[1] == compute, name
+    peers = {"torch.optim.AdamW": "torch AdamW, bf16",
+             "bitsandbytes.optim.AdamW8bit": "bitsandbytes AdamW8bit, bf16"}
+    assert len(rows) == 5
+    for name, count, error in rows:
+        name = peers.get(name, name)
+        assert round(results.bytes[name], 3) == float(count), name
+        assert f"{results.mean(name):.2g}" == error, name
+
+
+def test_readme_counts():
+    """README says how many strategies there are."""
+    text = (ROOT / "README.md").read_text()
+    assert f"has {len(tandem.strategies())}, and a new one" in text
+    assert len(text.splitlines()) <= 150
+
+
+def test_library_page():
+    page = (ROOT / "docs/Library.md").read_text()
+    assert page == library.page(load("following"), Results(load("accuracy"))), (
+        "run benchmarks/library.py")
+    for name in tandem.strategies():
+        assert library.sentence(name).endswith("."), name
 
 
 def test_strategies_table():

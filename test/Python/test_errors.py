@@ -569,6 +569,45 @@ def test_what_is_read_only_is_not_written(make):
         tandem.interpret("sgd", "fp32", sgd_arrays(param=make()), SGD_HYPERS)
 
 
+class Unchanging:
+    """An array that never changes, as JAX's: DLPack of before version 1, and a type that no
+    buffer has."""
+
+    def __init__(self, array, exports=lambda array, **_: array.__dlpack__()):
+        self._array, self._exports = array, exports
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+    def __dlpack__(self, **options):
+        return self._exports(self._array, **options)
+
+
+def refuse_options(array, **options):
+    """Exporters of before 2023 know of no version."""
+    if "max_version" in options:
+        raise TypeError("unexpected keyword argument 'max_version'")
+    return array.__dlpack__()
+
+
+@pytest.mark.parametrize("exports", (lambda array, **_: array.__dlpack__(), refuse_options))
+def test_what_does_not_say_that_it_may_be_written_is_not(exports):
+    kernel, array = tandem.compile("sgd", "fp32"), np.ones(4, np.float32)
+    with pytest.raises(ValueError, match="array 'param' is read-only, or does not say that it "
+                                         "may be written, but the kernel writes it; pass a"):
+        kernel(sgd_arrays(param=Unchanging(array, exports)), **SGD_HYPERS)
+    arrays = sgd_arrays(grad=Unchanging(array, exports))
+    kernel(arrays, **SGD_HYPERS)
+    assert (array == 1).all() and (arrays["param"] == 0.5).all()
+
+
+def test_what_says_that_it_may_be_written_is():
+    array = np.ones(4, np.float32)
+    exported = Unchanging(array, lambda array, **options: array.__dlpack__(**options))
+    tandem.compile("sgd", "fp32")(sgd_arrays(param=exported), **SGD_HYPERS)
+    assert (array == 0.5).all()
+
+
 def test_gradients_may_be_read_only():
     arrays = sgd_arrays(grad=np.frombuffer(np.ones(4, np.float32).tobytes(), np.float32))
     tandem.compile("sgd", "fp32")(arrays, **SGD_HYPERS)

@@ -103,36 +103,54 @@ class FakeGPU:
 
 
 class _Tensor(ctypes.Structure):
-    """DLManagedTensor."""
+    """DLTensor."""
 
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
                 ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
                 ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
                 ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
                 ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+class _Managed(ctypes.Structure):
+    """DLManagedTensor, which does not say whether it may be written."""
+
+    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p),
                 ("deleter", ctypes.c_void_p)]
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned."""
+
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
+                ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                ("flags", ctypes.c_uint64), ("tensor", _Tensor)]
 
 
 class DLPackArray:
     """What a framework hands out of an array on a GPU: DLPack of some type, and nothing
     else. The memory begins a few bytes in front of the array."""
 
-    def __init__(self, array, code, device=0):
+    def __init__(self, array, code, device=0, read_only=False):
         self._array, like = array, array._like
         self._shape = (ctypes.c_int64 * like.ndim)(*like.shape)
         offset = like.itemsize
-        self._tensor = _Tensor(array.address - offset, 2, device, like.ndim, code,
-                               8 * like.itemsize, 1, self._shape, None, offset, None, None)
+        tensor = _Tensor(array.address - offset, 2, device, like.ndim, code,
+                         8 * like.itemsize, 1, self._shape, None, offset)
+        self._managed = _Managed(tensor, None, None)
+        self._versioned = _Versioned(1, 0, None, None, int(read_only), tensor)
 
     def __dlpack_device__(self):
-        return 2, self._tensor.device_id
+        return 2, self._managed.tensor.device_id
 
-    def __dlpack__(self, **_):
+    def __dlpack__(self, max_version=None, **_):
         new = ctypes.pythonapi.PyCapsule_New
         new.restype = ctypes.py_object
         new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return new(ctypes.addressof(self._tensor), b"dltensor", None)
+        if max_version and max_version[0] >= 1:
+            return new(ctypes.addressof(self._versioned), b"dltensor_versioned", None)
+        return new(ctypes.addressof(self._managed), b"dltensor", None)
 
 
 class GPUArray:
