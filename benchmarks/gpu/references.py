@@ -45,11 +45,15 @@ def collage_plus(planes):
     return dict(zip([name for name in names if name != "grad"], new))
 
 
-def _encode(x):
+def _encode(x, floor):
+    """Codes and scales; with a floor nothing positive becomes zero."""
     groups = x.view(-1, 128)
     amax = groups.abs().amax(dim=1, keepdim=True)
     scale = torch.where(amax == 0, 1.0, (amax / 448.0).clamp_(min=2.0**-126))
-    return (groups / scale).to(torch.float8_e4m3fn).view(-1), scale.view(-1)
+    scaled = groups / scale
+    if floor:
+        scaled = torch.where(groups > 0, scaled.clamp(min=2.0**-9), scaled)
+    return scaled.to(torch.float8_e4m3fn).view(-1), scale.view(-1)
 
 
 def e4m3_groups(planes):
@@ -60,7 +64,7 @@ def e4m3_groups(planes):
                       decoded("exp_avg"), decoded("exp_avg_sq"))
     new = {"param": p.bfloat16()}
     for name, value in (("exp_avg", m), ("exp_avg_sq", v)):
-        new[name], new[f"{name}.scale"] = _encode(value)
+        new[name], new[f"{name}.scale"] = _encode(value, name == "exp_avg_sq")
     return new
 
 
@@ -76,7 +80,8 @@ def planes_of(strategy, count, device, seed=0):
     planes = {name: wide[name].bfloat16() for name in ("param", "grad")}
     for name in ("exp_avg", "exp_avg_sq"):
         if strategy == "e4m3-groups":
-            planes[name], planes[f"{name}.scale"] = _encode(wide[name])
+            planes[name], planes[f"{name}.scale"] = _encode(wide[name],
+                                                            name == "exp_avg_sq")
         else:
             planes[name] = wide[name].bfloat16()
     if strategy == "collage-plus":

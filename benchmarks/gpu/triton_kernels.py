@@ -82,10 +82,13 @@ def collage_plus(p_at, q_at, g_at, m_at, v_at, w_at, n, b1, c1, b2, db2, c2, r1,
 
 
 @triton.jit
-def encoded(x):
+def encoded(x, FLOOR: tl.constexpr):
     amax = tl.max(tl.abs(x), axis=1)
     scale = tl.where(amax == 0.0, 1.0, tl.maximum(amax / 448.0, 1.1754943508222875e-38))
-    return (x / scale[:, None]).to(tl.float8e4nv), scale
+    scaled = x / scale[:, None]
+    if FLOOR:
+        scaled = tl.where(x > 0.0, tl.maximum(scaled, 0.001953125), scaled)
+    return scaled.to(tl.float8e4nv), scale
 
 
 @triton.jit
@@ -103,8 +106,8 @@ def e4m3_groups(p_at, g_at, m_at, v_at, ms_at, vs_at, n, b1, c1, b2, c2, r1, r2,
     m, v = moments(g, m, v, b1, c1, b2, c2)
     p = moved(p, m, v, r1, r2, eps, neg_lr, decay)
     tl.store(p_at + i, p.to(p_at.dtype.element_ty), mask=inside)
-    m, ms = encoded(m)
-    v, vs = encoded(v)
+    m, ms = encoded(m, False)
+    v, vs = encoded(v, True)
     tl.store(m_at + i, m, mask=inside)
     tl.store(v_at + i, v, mask=inside)
     tl.store(ms_at + row, ms, mask=has)

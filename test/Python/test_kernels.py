@@ -309,7 +309,7 @@ def test_defaults():
                 "weight_decay": 0.01}
     assert kernel.hypers == defaults
     got = {n: a.copy() for n, a in planes.items()}
-    kernel(got)
+    kernel(got, step=1)
     assert_same(got, step("adamw", STRATEGIES["fp32"], planes, defaults, 1))
 
 

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/CPU.h"
+#include "LongKernels.h"
 #include "SharedLibrary.h"
 #include "X86Packing.h"
 #include "X86Rounding.h"
@@ -99,6 +100,7 @@ lower(ModuleOp module, llvm::LLVMContext &context,
   if (lowered) {
     selectRoundings(**lowered, machine);
     selectPacks(**lowered, machine);
+    boundCompileTime(**lowered, machine);
   }
   return lowered;
 }
@@ -115,6 +117,7 @@ mlir::tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
   auto lowered = lower(module, *context, **machine);
   if (!lowered)
     return lowered.takeError();
+  description->setCodeGenOptLevel((*machine)->getOptLevel());
   auto jit = llvm::orc::LLJITBuilder()
                  .setJITTargetMachineBuilder(std::move(*description))
                  .create();
