@@ -60,7 +60,7 @@ struct Options {
                          cl::desc("The number of steps")};
   cl::opt<int64_t> firstStep{
       "step", cl::cat(category),
-      cl::desc("The number of the first step; without it, the one behind the "
+      cl::desc("The number of the first step; without it, the one after the "
                "step that the input's states have seen, else 1")};
   cl::opt<int64_t> seed{"seed", cl::init(0), cl::cat(category),
                         cl::desc("The seed of stochastic rounding")};
@@ -136,7 +136,14 @@ llvm::Expected<RunOptions> Options::getRunOptions() const {
                                      "' twice; give it once");
   }
   result.inputs.assign(inputs.begin(), inputs.end());
+  if (llvm::is_contained(result.inputs, ""))
+    return llvm::createStringError(
+        "--input has an empty name; give .npy or .safetensors files, or "
+        "directories of .npy files, with commas between them");
   result.output = output;
+  if (output.getNumOccurrences() && output.empty())
+    return llvm::createStringError("--output has an empty name; give a "
+                                   ".safetensors file or a directory");
   result.steps = steps;
   if (firstStep.getNumOccurrences())
     result.firstStep = firstStep.getValue();

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from tandem.torch._dropin import refuse, without_torch_options
 from tandem.torch._optimizer import Optimizer
 
 
@@ -18,7 +19,10 @@ _OPTIONS = """
     Hyperparameters that are not given have the graph's defaults. Further arguments
     are those of :class:`Optimizer`: ``strategy`` ("collage-plus"), ``path``,
     ``seed``, ``threads``, ``metrics``, ``capturable``, ``skip_nonfinite``,
-    ``gradient_release``, ``min_8bit_size`` and ``maximize``.
+    ``gradient_release``, ``min_8bit_size`` and ``maximize``. torch.optim's ``foreach``
+    and ``fused`` are taken and change nothing, since a step is one kernel; its
+    ``differentiable``, ``amsgrad`` and what else a kernel does not compute may be None,
+    False or 0.
     """
 
 
@@ -28,6 +32,10 @@ class _Library(Optimizer):
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
         cls.__doc__ = (cls.__doc__ or "") + _OPTIONS
+
+    def __init__(self, params: Iterable, graph: str, **options):
+        super().__init__(params, graph,
+                         **without_torch_options(type(self).__name__, options))
 
 
 class AdamW(_Library):
@@ -142,7 +150,8 @@ class RMSprop(_Library):
     """RMSprop (Hinton 2012), with weight decay added to the gradient."""
 
     def __init__(self, params: Iterable, lr=None, alpha=None, eps=None,
-                 weight_decay=None, **options):
+                 weight_decay=None, momentum: float = 0.0, **options):
+        refuse("RMSprop", "momentum", momentum)
         hypers = _given(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay)
         super().__init__(params, "rmsprop", **hypers, **options)
 
