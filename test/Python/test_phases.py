@@ -267,7 +267,8 @@ def test_flags(graph):
     for name, norm in NORMS.items():
         planes = constant_planes(graph, "bf16", 70, **norm)
         got = {n: p.copy() for n, p in planes.items()}
-        assert kernel(got, step=1, **hypers) == flags(graph, STRATEGIES["bf16"], planes), name
+        raised = kernel(got, **hypers, **integers_of(kernel, 1))
+        assert raised == flags(graph, STRATEGIES["bf16"], planes), name
 
 
 def check_metrics(kernel, graph, model, before):

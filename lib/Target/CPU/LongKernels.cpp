@@ -17,8 +17,8 @@
 
 using namespace mlir::tandem;
 
-/// The instructions of a block above which it counts as long, several times those
-/// of the library's longest kernel.
+/// The instructions of a block above which it counts as long, several times
+/// those of the library's longest kernel.
 static constexpr unsigned longest = 6000;
 /// The instructions of a part.
 static constexpr unsigned partLength = 1500;

@@ -1,4 +1,5 @@
-//===- LongKernels.h - Compile time of kernels with many operations -*- C++ -*-===//
+//===- LongKernels.h - Compile time of kernels with many operations -*- C++
+//-*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -21,10 +22,10 @@ class TargetMachine;
 namespace mlir::tandem {
 
 /// Keeps the compile time of a module linear in its length. LLVM's instruction
-/// selection and register coalescing take a time that is quadratic in the length
-/// of a basic block; a kernel is one. If a block is long, all are cut in parts
-/// and the machine generates code without optimization. Its code has the same
-/// bits. Returns whether that was so.
+/// selection and register coalescing take a time that is quadratic in the
+/// length of a basic block; a kernel is one. If a block is long, all are cut in
+/// parts and the machine generates code without optimization. Its code has the
+/// same bits. Returns whether that was so.
 bool boundCompileTime(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace mlir::tandem
