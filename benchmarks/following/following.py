@@ -261,7 +261,7 @@ def rest_steps(beta2: float) -> int:
 def measure(strategy: str, beta1: float, beta2: float) -> dict:
     """All of a strategy's figures for a pair of betas."""
     return {"beta1": beta1, "beta2": beta2,
-            "bytes": tandem.compile("adamw", strategy).bytes_per_parameter,
+            "bytes": tandem.compile("adamw", strategy, path=[PATH]).bytes_per_parameter,
             "ghosts": measure_ghosts(strategy, beta1, beta2, 100),
             **measure_amplitude(strategy, beta1, beta2),
             "rest": measure_rest(strategy, beta1, beta2, rest_steps(beta2))}

@@ -1,6 +1,6 @@
-// 8-bit optimizers (Dettmers et al. 2022, as in bitsandbytes): moments in bytes spaced
-// evenly within each decade, with an f32 scale for 256 of them. Unlike there, moments
-// and bf16 weights are dithered, so that they follow.
+// 8-bit optimizers (Dettmers et al. 2022, as in bitsandbytes): moments are 8-bit
+// codes that are evenly spaced within each decade, with an f32 scale for each 256.
+// Unlike in bitsandbytes, moments and bf16 weights are dithered, so that they follow.
 tandem.strategy @adam8bit compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16, dither>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,5 +1,5 @@
-// bf16 weights and states, computed in f32; unlike anywhere else both are dithered, so
-// that they follow, for no byte.
+// bf16 weights and states, computed in f32. Both are dithered, so that they follow
+// with no more bytes than bf16-stochastic.
 tandem.strategy @"bf16-dither" compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16, dither>
   tandem.assign grad = #tandem.float<bf16>

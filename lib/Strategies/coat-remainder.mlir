@@ -1,5 +1,5 @@
-// coat in two bytes less: the f32 weight is split in the visible bf16 and the 16 bits
-// that remain of it.
+// coat in two bytes fewer: the f32 weight is split into the visible bf16 weight and the
+// 16 bits that remain.
 tandem.strategy @"coat-remainder" compute(<f32, f32>) {
   tandem.assign param = #tandem.remainder
   tandem.assign grad = #tandem.float<bf16>

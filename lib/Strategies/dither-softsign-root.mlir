@@ -1,5 +1,5 @@
-// 5 bytes, of no paper: residual-softsign-root with a weight of f16's 16 bits, dithered,
-// beside a scale.
+// Tandem's own, 5 bytes: residual-softsign-root with a weight of f16's 16 bits, dithered,
+// under a scale.
 tandem.strategy @"dither-softsign-root" compute(<f32, f32>) {
   tandem.assign param = #tandem.scaled<#scaled.minifloat<exponent = 5, mantissa = 10, rounding = dither>, group = 128, scale = f32>
   tandem.assign grad = #tandem.scaled<#scaled.softsign, group = 64, scale = bf16>

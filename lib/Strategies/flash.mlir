@@ -1,6 +1,6 @@
-// FlashOptim (Gonzalez Ortiz et al. 2026): a bf16 weight with 8 bits of what it leaves,
-// moments as companded integers with a scale for 32 of them. Unlike there, moments and
-// the 8 bits are dithered and scales are f32, so that they follow.
+// FlashOptim (Gonzalez Ortiz et al. 2026): a bf16 weight with an 8-bit residual, and
+// moments as companded integers with a scale for each 32. Unlike in FlashOptim, moments
+// and residuals are dithered and scales are f32, so that they follow.
 tandem.strategy @flash compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<bf16, i8, dither>
   tandem.assign grad = #tandem.float<bf16>

@@ -1,5 +1,5 @@
-// master-weights without a byte twice: the f32 weight is split in the visible bf16 and
-// the 16 bits that remain of it; states are f32.
+// master-weights without redundant bytes: the f32 weight is split into the visible bf16
+// weight and the 16 bits that remain; states are f32.
 tandem.strategy @"remainder" compute(<f32, f32>) {
   tandem.assign param = #tandem.remainder
   tandem.assign grad = #tandem.float<bf16>

@@ -1,7 +1,7 @@
-// 7 bytes, of no paper: a bf16 weight with 8 bits of what it leaves, gradient and first
-// moment as companded integers, and a second moment of f16's bits beside a scale, which
-// is at least 2^-16 of the group's largest, the square of the first moment's smallest
-// code.
+// Tandem's own, 7 bytes: a bf16 weight with an 8-bit residual, gradient and first moment
+// as companded integers, and a second moment of f16's bits under a scale. A second
+// moment that is not zero is at least about 2^-16 of its group's largest, the square of
+// the first moment's smallest code.
 tandem.strategy @"residual-softsign-f16" compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<bf16, i8, dither>
   tandem.assign grad = #tandem.scaled<#scaled.softsign, group = 64, scale = bf16>

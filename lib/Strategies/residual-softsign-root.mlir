@@ -1,5 +1,5 @@
-// 6 bytes, of no paper: residual-softsign-f16 with a second moment of 8 bits, integers
-// of the root.
+// Tandem's own, 6 bytes: residual-softsign-f16 with a second moment of 8 bits, the square
+// root as an integer.
 tandem.strategy @"residual-softsign-root" compute(<f32, f32>) {
   tandem.assign param = #tandem.residual<bf16, i8, dither>
   tandem.assign grad = #tandem.scaled<#scaled.softsign, group = 64, scale = bf16>

@@ -16,7 +16,7 @@ from model import Strategy, cases, step
 from model import arithmetic as mcf
 from model.formats import decode, encode
 from model.storage import Draw, Expansion, Kahan, Master, Plain, Remainder
-from support.kernels import assert_kernel, assert_same, storage_text, strategy_text
+from support.kernels import assert_kernel, assert_same, integers_of, storage_text, strategy_text
 from support.launch import Tensor, aligned_copy, launch
 
 HEAD = """func.func @f(
@@ -40,7 +40,7 @@ def run(directory, body, compute, planes, u=0.0, **storages):
         [f"tandem.strategy @mine compute(<{compute}>) {{", *rules, "}", ""]))
     kernel = tandem.compile(HEAD + body + "\n}\n", "mine", path=[directory])
     arrays = {name: plane.copy() for name, plane in planes.items()}
-    kernel(arrays, u=u)
+    kernel(arrays, u=u, **integers_of(kernel, 1, 0))
     return arrays
 
 

@@ -232,7 +232,7 @@ def test_state_dicts_are_those_of_others():
 
 
 @pytest.mark.parametrize("strategy,expected", [
-    ("flash", 5.125), ("flash-32", 6.125), ("coat", 4.046875), ("fp32", 12),
+    ("flash", 5.25), ("flash-32", 6.25), ("coat-bf16", 4.078125), ("fp32", 12),
     ("residual-softsign-root", 5.25), ("fp8-collage-plus", 5.09375)])
 def test_bytes_per_parameter(strategy, expected):
     """Derived without the gradient, and measured but for one gradient at a time."""

@@ -1,5 +1,4 @@
-//===- LongKernels.h - Compile time of kernels with many operations -*- C++
-//-*-===//
+//===- LongKernels.h - Compile time of long kernels -------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -23,9 +22,10 @@ namespace mlir::tandem {
 
 /// Keeps the compile time of a module linear in its length. LLVM's instruction
 /// selection and register coalescing take a time that is quadratic in the
-/// length of a basic block; a kernel is one. If a block is long, all are cut in
-/// parts and the machine generates code without optimization. Its code has the
-/// same bits. Returns whether that was so.
+/// length of a basic block, and the body of a kernel is a single block. If a
+/// block is too long, this splits the module's blocks and makes the machine
+/// generate code without optimization, which computes the same bits. Returns
+/// whether it did so.
 bool boundCompileTime(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace mlir::tandem

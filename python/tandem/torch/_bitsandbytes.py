@@ -411,7 +411,7 @@ def from_bitsandbytes(
 
     Raises:
         ValueError: the state is of another optimizer or of other weights, has another
-            code, or what neither of the two libraries computes alike.
+            code, or has a setting that the two libraries do not compute alike.
         TypeError: a weight is of a type that the strategy does not keep.
     """
     weights = list(weights)

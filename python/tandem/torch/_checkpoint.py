@@ -33,8 +33,8 @@ def identity(lanes: Lanes, strategies: Sequence[str]) -> dict:
 
     Args:
         lanes: the optimizer's.
-        strategies: those of its param groups; what the lanes' own is not comes under
-            "strategies".
+        strategies: those of its param groups; those other than the lanes' own are
+            described under "strategies".
     """
     others = {name: _described(lanes, name) for name in strategies
               if name != lanes.strategy}

@@ -40,10 +40,11 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
 
     It knows by their types :class:`torch.nn.RMSNorm`, :class:`torch.nn.LayerNorm`,
     :class:`torch.nn.Linear`, :class:`torch.nn.SiLU`, :class:`torch.nn.GELU` and
-    :class:`torch.nn.CrossEntropyLoss` without weights. Others may do as these: norms, SiLU and
-    GELU by their names, and blocks with ``gate_proj``, ``up_proj`` and ``down_proj``. Each of
-    those is swapped only if it has nothing that the new module would lack, and a probe has
-    shown that both have the same outputs and gradients, in training and in evaluation mode.
+    :class:`torch.nn.CrossEntropyLoss` without weights. Other modules may compute the same: it finds
+    norms, SiLU and GELU by their names, and blocks by ``gate_proj``, ``up_proj`` and
+    ``down_proj``. It swaps each of those only if it has nothing that the new module would
+    lack, and a probe has shown that both have the same outputs and gradients, in training
+    and in evaluation mode.
     The probe runs copies with drawn parameters and inputs, and keeps the state of random
     generators. Parameters stay the same objects under the same names, so that optimizers go on
     and checkpoints load.

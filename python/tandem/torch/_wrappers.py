@@ -51,7 +51,7 @@ def refuse_flattened(param: torch.Tensor, label: str) -> None:
     """Refuses a parameter whose memory FSDP1 manages.
 
     Raises:
-        ValueError: it does.
+        ValueError: FSDP1 manages the parameter's memory.
     """
     if is_flattened(param):
         raise ValueError(
