@@ -192,6 +192,7 @@ class GradientAllReduce:
 
     def __init__(self, optimizer: Optimizer, ranks=None,
                  scaling: AutomaticScaling | None = None):
+        optimizer = _wrappers.unwrapped(optimizer)
         if optimizer.gradient_release:
             raise ValueError(
                 "gradients that backward passes release cannot be averaged over ranks "

@@ -14,6 +14,7 @@ from tandem.torch import _absent
 from tandem.torch._checkpoint import spelled
 from tandem.torch._layout import is_placeholder, placeholder
 from tandem.torch._optimizer import Optimizer
+from tandem.torch._wrappers import unwrapped
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,8 @@ def decode_weights(
 
     Args:
         model: the model; the optimizer has its parameters.
-        optimizer: of a strategy that keeps weights in codes, as "fp8-collage-plus".
+        optimizer: of a strategy that keeps weights in codes, as "fp8-collage-plus"; one
+            that Accelerate or Lightning has wrapped stands for what is inside.
         whole: modules that read the weights of modules in them by themselves;
             theirs are decoded together.
 
@@ -286,6 +288,7 @@ def decode_weights(
     Raises:
         ValueError: there is nothing to decode, or the optimizer decodes already.
     """
+    optimizer = unwrapped(optimizer)
     if optimizer._decoder is not None:
         raise ValueError(
             "this optimizer's weights are decoded on demand already; remove() what "

@@ -107,8 +107,9 @@ class Release(Steps):
         Without ``gradient_release`` all do, and this changes nothing. The first pass
         behind it takes the steps, of the sums.
         """
-        before, self._accumulates = self._accumulates, True
+        owner = _wrappers.unwrapped(self)
+        before, owner._accumulates = owner._accumulates, True
         try:
             yield
         finally:
-            self._accumulates = before
+            owner._accumulates = before

@@ -1,4 +1,4 @@
-"""What wraps a model or an optimizer for several ranks, and what does not go with it."""
+"""What wraps a model or an optimizer, and what does not go with it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ from tandem.torch._lanes import sums_over_model
 def has_ranks() -> bool:
     """Whether this process is one of the ranks of torch.distributed."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimizer inside of the wrappers that Accelerate and Lightning put around it.
+
+    Lightning's passes for an instance of the optimizer's class and reads its attributes, but
+    what is assigned to the wrapper does not reach the optimizer.
+    """
+    attributes = vars(optimizer)
+    inner = attributes.get("optimizer", attributes.get("_optimizer"))
+    return unwrapped(inner) if isinstance(inner, torch.optim.Optimizer) else optimizer
 
 
 #===------------------------------------------------------------------------===#
