@@ -235,9 +235,9 @@ struct Dynamic {
   explicit Dynamic(bool isSigned) : isSigned(isSigned) {
     for (int i = 0; i < 6; ++i)
       ends[i] = float(std::pow(10.0L, i - 6) * (1 + 0.9L / count(i)));
-    top = float((1 + getExact(6, count(6) - 1)) / 2);
-    least[0] = float((isSigned ? getExact(0, 0) : getExact(0, 1)) / 2);
-    least[1] = float(getExact(1, 0) / 2);
+    top = float((1 + getExact(6, count(6) - (isSigned ? 1 : 2))) / 2);
+    least = float(getExact(0, 0) / 2);
+    lost = float(getExact(6, 62));
   }
 
   int count(int decade) const { return 1 << (isSigned ? decade : decade + 1); }
@@ -246,7 +246,7 @@ struct Dynamic {
            (0.1L + 0.9L * (k + 0.5L) / count(decade));
   }
   int zero() const { return isSigned ? 127 : 0; }
-  int nan() const { return isSigned ? 126 : 1; }
+  int nan() const { return isSigned ? 1 : 254; }
 
   int findRank(float a) const {
     int decade = 0;
@@ -264,12 +264,14 @@ struct Dynamic {
     if (!std::isfinite(x) || (isNegative && !isSigned))
       return uint16_t(nan());
     float a = std::fmin(std::fabs(x), 1.0f);
-    if (a < least[isNegative])
+    if (a < least)
       return uint16_t(zero());
     int rank = findRank(a);
-    // What would be the NaN's.
-    if (isNegative || !isSigned)
-      rank = std::max(rank, 2);
+    // One rank is the NaN's; what would have it goes to one of its neighbours.
+    if (isNegative && rank >= 126)
+      rank = a >= lost ? 127 : 125;
+    if (!isSigned)
+      rank = std::min(rank, 253);
     if (x >= top)
       rank = 255 - zero();
     return uint16_t(zero() + (isNegative ? -rank : rank));
@@ -293,7 +295,9 @@ struct Dynamic {
   }
 
   bool isSigned;
-  float ends[6], top, least[2];
+  float ends[6], top, least;
+  /// Half way between the negative magnitudes on both sides of the NaN's.
+  float lost;
 };
 } // namespace
 
