@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what keeps the compile time of long kernels linear.
+// This file implements what keeps the compile time of long kernels nearly
+// linear.
 //
 //===----------------------------------------------------------------------===//
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what keeps the compile time of long kernels linear.
+// This file declares what keeps the compile time of long kernels nearly linear.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,12 +20,12 @@ class TargetMachine;
 
 namespace mlir::tandem {
 
-/// Keeps the compile time of a module linear in its length. LLVM's instruction
-/// selection and register coalescing take a time that is quadratic in the
-/// length of a basic block, and the body of a kernel is a single block. If a
-/// block is too long, this splits the module's blocks and makes the machine
-/// generate code without optimization, which computes the same bits. Returns
-/// whether it did so.
+/// Keeps the compile time of a module nearly linear in its length. LLVM's
+/// instruction selection and register coalescing take a time that is quadratic
+/// in the length of a basic block, and the body of a kernel is a single block.
+/// If a block is too long, this splits the module's blocks and makes the
+/// machine generate code without optimization, which computes the same bits.
+/// Returns whether it did so.
 bool boundCompileTime(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace mlir::tandem
