@@ -128,3 +128,32 @@ def test_errors(name, error):
 def test_options(options, error, message):
     with pytest.raises(error, match=re.escape(message)):
         make("RMSprop", [torch.nn.Parameter(torch.ones(3))], **options)
+
+
+#===----------------------------------------------------------------------===#
+# State dicts
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("name", [n for n in OURS if n != "SGD"])
+def test_checkpoints_of_torch(name):
+    """A run of torch.optim's goes on here."""
+    params = parameters([(3, 4), (5,)], torch.float32)
+    theirs = DATABASE[name].optim_cls(params, lr=1e-2)
+    run(theirs, params)
+    copies = [torch.nn.Parameter(p.detach().clone()) for p in params]
+    ours = make(name, copies)
+    ours.load_state_dict(theirs.state_dict())
+    assert ours.param_groups[0]["lr"] == 1e-2
+    for optimizer, own in ((theirs, params), (ours, copies)):
+        run(optimizer, own, steps=2)
+    for param, copy in zip(params, copies):
+        torch.testing.assert_close(copy, param, rtol=3e-6, atol=3e-7)
+
+
+def test_hooks_see_what_a_state_dict_has():
+    optimizer, seen = make("Adam", parameters([(3, 4)], torch.float32)), []
+    optimizer.register_state_dict_post_hook(lambda _, state: seen.append(set(state)))
+    optimizer.register_state_dict_post_hook(lambda _, state: {**state, "more": 1})
+    assert set(optimizer.state_dict()) == {"state", "param_groups", "tandem", "more"}
+    assert seen == [{"state", "param_groups", "tandem"}]

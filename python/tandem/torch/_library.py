@@ -165,6 +165,18 @@ class Adagrad(_Library):
         super().__init__(params, "adagrad", **hypers, **options)
 
 
+def _with_flat_means(state_dict: dict) -> dict:
+    """A state dict of torch.optim.Adafactor with vectors in place of its matrices of one
+    column or row."""
+    means = ("row_var", -1), ("col_var", -2)
+    states = {key: dict(state) for key, state in state_dict["state"].items()}
+    for state in states.values():
+        for name, at in means:
+            if name in state and state[name].dim() == 2:
+                state[name] = state[name].squeeze(at)
+    return {**state_dict, "state": states}
+
+
 class Adafactor(_Library):
     """Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor has it.
 
@@ -198,6 +210,12 @@ class Adafactor(_Library):
         defaults = super()._defaults()
         del defaults["rho"], defaults["mixing"]
         return defaults | {"beta2_decay": -0.8, "eps": (None, defaults["eps"][1])}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Takes over a state, also of torch.optim.Adafactor, whose means along rows and
+        columns have two dimensions."""
+        super().load_state_dict(state_dict if "tandem" in state_dict else
+                                _with_flat_means(state_dict))
 
     def _hyper(self, name: str, index: int, step: int, dtype: torch.dtype) -> float:
         if name == "rho":

@@ -606,10 +606,21 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     #===--------------------------------------------------------------------===#
 
     def state_dict(self) -> dict:
-        """As torch.optim's, and under "tandem" the graph and strategies it is of."""
+        """As torch.optim's, and under "tandem" the graph and strategies it is of. Hooks
+        see all of it."""
         self._check_changes()
         names = [group["strategy"] for group in self.param_groups]
-        return super().state_dict() | {"tandem": _checkpoint.identity(self._lanes, names)}
+        hooks = self._optimizer_state_dict_post_hooks
+        self._optimizer_state_dict_post_hooks = type(hooks)()
+        try:
+            state_dict = super().state_dict()
+        finally:
+            self._optimizer_state_dict_post_hooks = hooks
+        state_dict["tandem"] = _checkpoint.identity(self._lanes, names)
+        for hook in hooks.values():
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        return state_dict
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Takes over a state, bit for bit, and the groups' scalars.
