@@ -8,7 +8,7 @@ export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}
 python=${PYTHON:-.venv/bin/python}
 
 if [ "${1:-}" = --peers ]; then
-  "$python" benchmarks/following/peers.py
+  "$python" benchmarks/following/libraries.py
 elif [ $# -gt 0 ]; then
   # Nothing is recorded of single strategies.
   exec "$python" benchmarks/following/following.py "$@" --folder "$(mktemp -d)"

@@ -34,7 +34,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]),
 
 import torch  # noqa: E402
 from common import RESULTS, load, save  # noqa: E402
-from peers import PEERS, absent, version  # noqa: E402
+from projects import PEERS, absent, version  # noqa: E402
 from streams import BETA1, EPS, LR, SIZE, STREAMS, Stream  # noqa: E402
 
 import tandem  # noqa: E402

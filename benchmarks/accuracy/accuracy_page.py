@@ -17,7 +17,7 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]),
                 str(pathlib.Path(__file__).resolve().parent)]
 from common import HERE, RESULTS, table  # noqa: E402
-from peers import PEERS  # noqa: E402
+from projects import PEERS  # noqa: E402
 from streams import STREAMS  # noqa: E402
 
 PICTURE = "images/accuracy.png"

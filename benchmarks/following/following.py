@@ -18,7 +18,7 @@ code or of its scale. Three streams of gradients show it, per element, beside fl
   sqrt(v) by its exact value must become 1.
 - rest: the gradients of whole groups stop. v by its exact value must stay 1.
 
-states.py asks the same of the states of other graphs, peers.py records bitsandbytes,
+states.py asks the same of the states of other graphs, libraries.py records bitsandbytes,
 torchao and torch.
 """
 
@@ -308,7 +308,7 @@ def main() -> None:
     for name in options.strategies:
         if name not in known:
             parser.error(f"there is no strategy '{name}'; choose from {', '.join(known)}")
-    # What peers.py and states.py have added stays.
+    # What libraries.py and states.py have added stays.
     results: dict[str, list] = {}
     print(HEAD)
     for strategy, figures in measure_all(options.strategies or known, options.beta1,

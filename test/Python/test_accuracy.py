@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks/accuracy"), str(ROOT / "benchmarks")]
 import accuracy  # noqa: E402
 import accuracy_page  # noqa: E402
-import peers  # noqa: E402
+import projects as peers  # noqa: E402
 from common import load  # noqa: E402
 from streams import SIZE, STREAMS, Stream, drawn  # noqa: E402
 

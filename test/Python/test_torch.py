@@ -314,7 +314,7 @@ def refused(error, message, make, *arguments, **options):
 
 
 @pytest.mark.parametrize("options, error, message", [
-    (dict(fused=True), TypeError, "adamw has no hyperparameter 'fused'; it takes lr, "
+    (dict(fuse=True), TypeError, "adamw has no hyperparameter 'fuse'; it takes lr, "
                                   "betas, eps, weight_decay"),
     (dict(beta1=0.9, betas=(0.8, 0.9)), TypeError, "either betas or beta1, not both"),
     (dict(betas=(0.9,)), TypeError, "betas of param group 0 must be a pair of numbers"),

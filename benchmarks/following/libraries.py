@@ -1,4 +1,4 @@
-#===- peers.py - Whether other libraries' states follow --------*- Python -*-===#
+#===- libraries.py - Whether other libraries' states follow ----*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
