@@ -437,6 +437,23 @@ def test_there_and_back(graph, dtype):
     assert_same_bits(optimizer, twin)
 
 
+def test_states_of_version_1_go_back():
+    """The code that was a number then and is NaN now has become the nearest number."""
+    (param,) = params = parameters([(64, 64)])
+    optimizer = loaded("adamw", params, state_dict_of(shapes=[(64, 64)]))
+    state = optimizer.state_dict()
+    del state["tandem"]["version"]
+    planes = dict(state["state"][0])
+    planes["exp_avg"] = planes["exp_avg"].clone()
+    planes["exp_avg"].view(torch.uint8).view(-1)[:2] = torch.tensor([1, 3], dtype=torch.uint8)
+    state["state"] = {0: planes}
+    theirs = tt.to_bitsandbytes(state, params)["state"][0]
+    assert theirs["state1"].view(-1)[:2].tolist() == [0, 3]
+    state["tandem"]["version"] = 3
+    with pytest.raises(ValueError, match="states are of version 3"):
+        tt.to_bitsandbytes(state, params)
+
+
 def test_all_codes_come_back():
     """All numbers of Tandem's, under scales of any size."""
     (param,) = parameters([(64, 64)])

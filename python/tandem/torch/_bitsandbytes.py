@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -15,8 +13,10 @@ import torch
 from tandem._convert import WIDE, WIDE_PLANE, Stored, kept_roles
 from tandem._kernel import RoleKind
 from tandem.torch import _checkpoint
-from tandem.torch._convert import _check, _identity, _lanes, _regrouped, _started
-from tandem.torch._dynamic_map import (BLOCK, dynamic_map, nan_code, recoded, sign_of)
+from tandem.torch._convert import (_check, _identity, _lanes, _regrouped, _source_lanes,
+                                   _started)
+from tandem.torch._dynamic_map import (BLOCK, dynamic_map, nan_code, recoded, sign_in,
+                                        sign_of)
 from tandem.torch._groups import OPTIONS
 from tandem.torch._lane import Lane
 from tandem.torch._lanes import Lanes
@@ -77,21 +77,23 @@ def _peer_of(graph: str) -> _Peer:
     return _PEERS[graph]
 
 
+def _states(convert: Callable, lanes: Lanes, weights: Sequence[torch.Tensor],
+            groups: Sequence[Mapping], states: Mapping, graph: str) -> dict:
+    """What `convert` makes of the state of each parameter that has one, by its key."""
+    keys = [(key, group) for group in groups for key in group["params"]]
+    made = {}
+    for index, (weight, (key, group)) in enumerate(zip(weights, keys)):
+        if state := states.get(key):
+            label = f"parameter {index}"
+            lane = _lane_of(lanes, weight, group, label)
+            made[key] = convert(lane, weight, state, graph, label)
+    return made
+
+
 def _state_roles(lane: Lane) -> list[str]:
     """The states of a graph, in order."""
     states = {plane.role for plane in lane.kernel.planes if plane.kind is RoleKind.STATE}
     return [role for role in kept_roles(lane.kernel) if role in states]
-
-
-_DYNAMIC = re.compile(r"#tandem\.scaled<#scaled\.dynamic<(signed|unsigned)(, \w+)?>, "
-                      rf"group = {BLOCK}, scale = f32>")
-
-
-def _dynamic_sign(storage: str) -> bool | None:
-    """Whether a storage has bitsandbytes' bytes with signs, or without; None if it has
-    others."""
-    found = _DYNAMIC.fullmatch(storage)
-    return None if found is None else found[1] == "signed"
 
 
 #===------------------------------------------------------------------------===#
@@ -326,7 +328,7 @@ def _stored(lane: Lane, role: str, weight: torch.Tensor,
     """The planes of a state in its lane: bytes where these are bitsandbytes' own, and
     values else."""
     stored, like = Stored.of(lane.kernel, role), lane.like(weight, None)
-    sign = _dynamic_sign(stored.storage)
+    sign = sign_in(stored.storage, blockwise=True)
     planes = [lane.empty(plane, like) for plane in stored.planes]
     if isinstance(moment, _Codes) and sign is not None and planes[0].is_contiguous():
         _refuse_negative(moment, sign, label)
@@ -422,13 +424,7 @@ def from_bitsandbytes(
     lanes = _lanes({"graph": graph}, {"graph": None, "vectors": None}, names, path)
     groups = [_our_group(group, graph, lanes.hypers, index)
               for index, group in enumerate(groups)]
-    keys = [(key, group) for group in groups for key in group["params"]]
-    states = {}
-    for index, (weight, (key, group)) in enumerate(zip(weights, keys)):
-        if state := state_dict["state"].get(key):
-            label = f"parameter {index}"
-            lane = _lane_of(lanes, weight, group, label)
-            states[key] = _our_state(lane, weight, state, graph, label)
+    states = _states(_our_state, lanes, weights, groups, state_dict["state"], graph)
     return {**state_dict, "state": states, "param_groups": groups,
             "tandem": _checkpoint.identity(lanes, names)}
 
@@ -450,7 +446,7 @@ def _refuse_lane(lane: Lane, label: str) -> None:
                 f"weight or gradient, {name!r}, which bitsandbytes has no place for; {fix}")
     for role in _state_roles(lane):
         storage = kernel.storages[role]
-        if storage != WIDE and _dynamic_sign(storage) is None:
+        if storage != WIDE and sign_in(storage, blockwise=True) is None:
             raise ValueError(
                 f"strategy {kernel.strategy!r} stores {role!r} of {label} as {storage}, "
                 f"which bitsandbytes does not have; {fix}")
@@ -480,7 +476,7 @@ def _refuse_nan(codes: torch.Tensor, sign: bool, role: str, label: str) -> None:
 
 def _their_planes(lane: Lane, role: str, number: int, state: Mapping, label: str) -> dict:
     """One of a parameter's states as bitsandbytes has it: what is float32 stays so."""
-    sign, signed = _dynamic_sign(lane.kernel.storages[role]), number == 1
+    sign, signed = sign_in(lane.kernel.storages[role], blockwise=True), number == 1
     first, *scale = [state[p.name] for p in Stored.of(lane.kernel, role).planes]
     if sign is None:
         return {f"state{number}": first.clone(memory_format=torch.contiguous_format)}
@@ -539,21 +535,16 @@ def to_bitsandbytes(
             codes of a state have NaN; or the state is not of these weights.
     """
     weights, graphs = list(weights), {"graph": None, "vectors": None}
+    state_dict = _checkpoint.upgraded(state_dict)
     graph = _identity(state_dict, graphs)["graph"]
     _peer_of(graph)
     identity = state_dict["tandem"]
     names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
-    lanes = _lanes(identity, graphs, names, path)
+    lanes = _source_lanes(identity, graphs, names, path)
     _check(state_dict, identity, lanes, weights)
     sources = [group | {"strategy": name}
                for group, name in zip(state_dict["param_groups"], names)]
-    keys = list(chain.from_iterable(((k, g) for k in g["params"]) for g in sources))
-    states = {}
-    for index, (weight, (key, group)) in enumerate(zip(weights, keys)):
-        if state := state_dict["state"].get(key):
-            label = f"parameter {index}"
-            lane = _lane_of(lanes, weight, group, label)
-            states[key] = _their_state(lane, weight, state, graph, label)
+    states = _states(_their_state, lanes, weights, sources, state_dict["state"], graph)
     groups = [_their_group(group, graph, index) for index, group in enumerate(sources)]
     rest = {k: v for k, v in state_dict.items() if k != "tandem"}
     return rest | {"state": states, "param_groups": groups}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -17,7 +16,6 @@ _STORAGES = ("compute", "storages")
 #: What the bytes of a state mean. In version 1, which state dicts did not name, code 1 of
 #: the signed dynamic code and code 254 of the unsigned one were numbers; now they are NaN.
 VERSION = 2
-_DYNAMIC = re.compile(r"#scaled\.dynamic<(un)?signed")
 
 
 def _described(lanes: Lanes, strategy: str) -> dict:
@@ -113,8 +111,8 @@ def upgraded(state_dict: Mapping) -> Mapping:
 def _dynamic_signs(identity: Mapping, strategy: str) -> dict[str, bool]:
     """The tensors that a strategy stores by the dynamic code, and whether that is signed."""
     storages = _of_strategy(identity, strategy).get("storages", {})
-    matches = {role: _DYNAMIC.search(text) for role, text in storages.items()}
-    return {role: not match[1] for role, match in matches.items() if match}
+    signs = {role: _dynamic_map.sign_in(text) for role, text in storages.items()}
+    return {role: signed for role, signed in signs.items() if signed is not None}
 
 
 def _recoded(state: Mapping, signs: Mapping[str, bool]) -> dict:

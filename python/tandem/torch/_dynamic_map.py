@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 import torch
 
 #: How many elements share a scale, in both.
 BLOCK = 256
+#: The code in a storage, rounded in whatever way.
+_CODE = r"#scaled\.dynamic<(signed|unsigned)(?:, \w+)?>"
+_BLOCKWISE = re.compile(rf"#tandem\.scaled<{_CODE}, group = {BLOCK}, scale = f32>")
 #: How far apart, relatively, two maps may be that are the same: bitsandbytes computes its
 #: own in float32, and where the last bits fall depends on the release and the machine.
 _TOLERANCE = 2.0**-20
+
+
+def sign_in(storage: str, blockwise: bool = False) -> bool | None:
+    """Whether the dynamic code of a storage has signs; None if it has another code.
+
+    Args:
+        storage: as MLIR spells it.
+        blockwise: whether only the storage counts that bitsandbytes has, with an f32 scale
+            for each block.
+    """
+    found = _BLOCKWISE.fullmatch(storage) if blockwise else re.search(_CODE, storage)
+    return None if found is None else found[1] == "signed"
 
 
 def _positive_values(signed: bool) -> torch.Tensor:
