@@ -11,9 +11,15 @@ import torch
 _given: set[str] = set()
 
 
+def has_warned(kind: str) -> bool:
+    """Whether the process has been warned of a kind of problem, "codes" or "release".
+    Backward passes ask for each gradient."""
+    return kind in _given
+
+
 def _once(kind: str, text: str) -> None:
     """Warns of one kind of problem once in a process."""
-    if kind not in _given:
+    if not has_warned(kind):
         _given.add(kind)
         warnings.warn(text, UserWarning, stacklevel=2)
 
@@ -25,6 +31,8 @@ def warn_of_clipping(strategy: str, releases: bool) -> None:
         strategy: the strategy of a parameter whose gradient has been taken.
         releases: whether backward passes take the steps.
     """
+    if has_warned("release" if releases else "codes"):
+        return
     if releases:
         _once("release", (
             "with gradient_release=True backward passes take the steps, and p.grad is None "

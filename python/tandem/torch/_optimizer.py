@@ -35,9 +35,9 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     """Runs an optimizer graph, compiled under a strategy, on PyTorch parameters.
 
     Each param group is a row of the graph's scalars; ``beta1`` and ``beta2`` form
-    ``betas``, ``eps1`` and ``eps2`` form ``eps``. The state of a parameter holds the planes of the kernel under their
-    names (``opt.state[p]["exp_avg_sq.lo"]``) and an integer ``"step"``. Memory is
-    updated in place, by one kernel for all parameters.
+    ``betas``, ``eps1`` and ``eps2`` form ``eps``. The state of a parameter holds the
+    planes of the kernel under their names (``opt.state[p]["exp_avg_sq.lo"]``) and an
+    integer ``"step"``. Memory is updated in place, by one kernel for all parameters.
 
     A parameter has the type of the strategy's visible weight, bfloat16 for most.
     Parameters kept in float32 under such a strategy, as norms often are and all are
@@ -512,7 +512,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                  else self.state.get(param))
         like = empty_plane(lane.like(param, state), param.dtype, "meta")
         self._gradients.add(lane, param, like, state, lambda: self._name(param))
-        if not sums_over_model(lane.kernel):
+        if not _notices.has_warned("codes") and not sums_over_model(lane.kernel):
             strategy = self._group_of(param)["strategy"]
             _notices.warn_of_clipping(strategy, self.gradient_release)
 
