@@ -102,6 +102,20 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
 
 
+def save_figure(figure, axes, path: pathlib.Path) -> None:
+    """Writes a picture of one plot of matplotlib's, and closes it; equal data make equal
+    files."""
+    import matplotlib.pyplot as plt
+
+    axes.grid(alpha=0.3)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=90, metadata={"Software": None})
+    plt.close(figure)
+
+
 def load(name: str, folder: pathlib.Path | None = None) -> dict | None:
     """What benchmarks/results/<name>.json says, if it is there."""
     path = (folder or RESULTS) / f"{name}.json"

@@ -16,7 +16,7 @@ import sys
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]),
                 str(pathlib.Path(__file__).resolve().parent)]
-from common import HERE, RESULTS, table  # noqa: E402
+from common import HERE, RESULTS, save_figure, table  # noqa: E402
 from projects import PEERS  # noqa: E402
 from streams import STREAMS  # noqa: E402
 
@@ -268,13 +268,7 @@ def draw(results: Results, path: pathlib.Path) -> None:
     axes.set_yscale("log")
     axes.set_xlabel("bytes per parameter: weight, gradient and states")
     axes.set_ylabel("error, geometric mean of all cases")
-    axes.grid(alpha=0.3)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=90, metadata={"Software": None})
-    plt.close(figure)
+    save_figure(figure, axes, path)
 
 
 #===------------------------------------------------------------------------===#

@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from common import RESULTS, table  # noqa: E402
+from common import RESULTS, save_figure, table  # noqa: E402
 
 #: Steps in the picture.
 TRACED_STEPS = 400
@@ -197,13 +197,7 @@ def draw(results: dict, path: pathlib.Path) -> None:
     axes.set_xticks(range(0, TRACED_STEPS + 1, 100))
     axes.set_xlabel("steps after the gradients have stopped")
     axes.set_ylabel("distance moved, in learning rates")
-    axes.grid(alpha=0.3)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=90, metadata={"Software": None})
-    plt.close(figure)
+    save_figure(figure, axes, path)
 
 
 def main() -> None:

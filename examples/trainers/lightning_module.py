@@ -8,10 +8,7 @@ import pytorch_lightning as pl
 import tandem.torch
 import torch
 import transformers
-
-EPOCHS, STEPS = 2, 20
-CONFIG = transformers.LlamaConfig(vocab_size=64, hidden_size=64, intermediate_size=128,
-                                  num_hidden_layers=2, num_attention_heads=4)
+from task import CONFIG, EPOCHS, STEPS, make_data
 
 
 class Module(pl.LightningModule):
@@ -28,12 +25,6 @@ class Module(pl.LightningModule):
         optimizer = tandem.torch.AdamW(self.parameters(), lr=1e-2, strategy="flash-f16")
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
-
-
-def make_data():
-    """Sequences that begin anywhere and go on by a rule."""
-    starts = torch.randint(64, (160, 1), generator=torch.Generator().manual_seed(1))
-    return [{"input_ids": row, "labels": row} for row in (starts + 5 * torch.arange(16)) % 64]
 
 
 def train(folder, resume=None, max_norm=1.0):

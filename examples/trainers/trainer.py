@@ -7,16 +7,7 @@ import tempfile
 import tandem.torch
 import torch
 import transformers
-
-EPOCHS, STEPS = 2, 20
-CONFIG = transformers.LlamaConfig(vocab_size=64, hidden_size=64, intermediate_size=128,
-                                  num_hidden_layers=2, num_attention_heads=4)
-
-
-def make_data():
-    """Sequences that begin anywhere and go on by a rule."""
-    starts = torch.randint(64, (160, 1), generator=torch.Generator().manual_seed(1))
-    return [{"input_ids": row, "labels": row} for row in (starts + 5 * torch.arange(16)) % 64]
+from task import CONFIG, EPOCHS, STEPS, make_data
 
 
 def train(folder, resume=None, max_norm=1.0):

@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
-from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
+from support.torch_bits import (WIDE, assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)
 from tandem.torch._groups import OPTIONS
 
@@ -203,16 +203,6 @@ def test_a_parameter_that_changes_its_shape():
     set_gradients(params, 1)
     with pytest.raises(ValueError, match=r"has 'param.lo' of shape \(6, 4\), not \(4, 6\)"):
         optimizer.step()
-
-
-WIDE = """
-tandem.strategy @wide compute(<f32, f32>) {
-  tandem.assign param = #tandem.float<f32>
-  tandem.assign grad = #tandem.float<f32>
-  tandem.assign state moment(second) = #tandem.expansion<bf16 x 2>
-  tandem.assign state = #tandem.float<bf16>
-}
-"""
 
 
 def test_mixed_types_run_four_kernels(tmp_path):

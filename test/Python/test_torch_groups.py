@@ -66,6 +66,16 @@ def run(optimizer, seeds):
         optimizer.zero_grad()
 
 
+def run_alike(together, apart, steps):
+    """Steps of one optimizer and of several, on the same gradients."""
+    for seed in range(steps):
+        backward(seed, together)
+        backward(seed, *apart)
+        for optimizer in (together, *apart):
+            optimizer.step()
+            optimizer.zero_grad()
+
+
 def saved_and_loaded(value):
     """Through a file, as checkpoints are."""
     file = io.BytesIO()
@@ -86,12 +96,7 @@ def saved_and_loaded(value):
 def test_groups_are_as_optimizers_apart(strategies, release):
     both = make(strategies, gradient_release=release)
     apart = optimizers_apart(strategies, min_8bit_size=0)
-    for step in range(3):
-        backward(step, both)
-        backward(step, *apart)
-        for optimizer in (both, *apart):
-            optimizer.step()
-            optimizer.zero_grad()
+    run_alike(both, apart, steps=3)
     mine, want = params_of(both), trained(*apart)
     states = {p: s for one in apart for p, s in one.state.items()}
     for p, q in zip(mine, want):
@@ -106,12 +111,7 @@ def test_groups_are_as_optimizers_apart(strategies, release):
 def test_every_optimizer_takes_them(cls, options, strategies):
     both = cls(groups_of(strategies), lr=1e-2, **options)
     apart = optimizers_apart(strategies, cls, **options)
-    for seed in range(2):
-        backward(seed, both)
-        backward(seed, *apart)
-        for optimizer in (both, *apart):
-            optimizer.step()
-            optimizer.zero_grad()
+    run_alike(both, apart, steps=2)
     for p, q in zip(params_of(both), trained(*apart)):
         assert np.array_equal(bits(p), bits(q))
 

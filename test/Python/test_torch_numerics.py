@@ -20,7 +20,7 @@ import tandem.torch as tt
 from model import GRAPHS, cases, metrics, plane_entries, plane_types, trace
 from model import steps as model_steps
 from model.storage import Draw
-from support.torch_bits import (LIBRARY, VISIBLE, assert_same_bits, bits, dtype_of,
+from support.torch_bits import (LIBRARY, VISIBLE, WIDE, assert_same_bits, bits, dtype_of,
                                 parameters, params_of, set_gradients, train)
 
 SHAPES = [(17,), (3, 5), (), (4, 1, 7), (0, 3)]
@@ -80,16 +80,6 @@ def test_follows_the_model(graph, name):
 ])
 def test_adamw_chooses_the_graph(options, graph):
     assert tt.AdamW(parameters([(3,)]), **options).kernel.name == graph
-
-
-WIDE = """
-tandem.strategy @wide compute(<f32, f32>) {
-  tandem.assign param = #tandem.float<f32>
-  tandem.assign grad = #tandem.float<f32>
-  tandem.assign state moment(second) = #tandem.expansion<bf16 x 2>
-  tandem.assign state = #tandem.float<bf16>
-}
-"""
 
 
 def test_mixed_types_run_two_kernels(tmp_path):

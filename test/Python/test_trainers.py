@@ -11,6 +11,7 @@
 import importlib.util
 import os
 import runpy
+import sys
 import warnings
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 AdamW = tandem.torch.AdamW
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/trainers"
+sys.path.insert(0, str(EXAMPLES))
 #: Each example, what it resumes from, and the losses that it computes for a step.
 CASES = {"trainer": ("checkpoint-10", 1), "accelerate_loop": ("", 2),
          "lightning_module": ("epoch=0.ckpt", 2)}

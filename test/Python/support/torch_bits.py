@@ -22,6 +22,17 @@ LIBRARY = STRATEGIES | SCALED_LIBRARY
 VISIBLE = [name for name, strategy in LIBRARY.items() if isinstance(strategy.grad, Plain)]
 
 
+# A strategy of f32 weights whose states are not f32.
+WIDE = """
+tandem.strategy @wide compute(<f32, f32>) {
+  tandem.assign param = #tandem.float<f32>
+  tandem.assign grad = #tandem.float<f32>
+  tandem.assign state moment(second) = #tandem.expansion<bf16 x 2>
+  tandem.assign state = #tandem.float<bf16>
+}
+"""
+
+
 def bits(tensor):
     """The bits of a tensor's elements, in C order."""
     integer, unsigned = _BITS[tensor.element_size()]
