@@ -213,7 +213,7 @@ Value mlir::tandem::roundMagnitude(SequenceBuilder &b, Value magnitude,
   unsigned dropped = droppedBits(format);
   if (rounding == RoundingMode::toward_zero)
     return b.addi(b.shr(shiftDown(b, x.significand, x.below), dropped), x.base);
-  // Sixteen bits at least stand behind the unit, and one to round them by.
+  // At least sixteen bits follow the unit, and one to round them by.
   unsigned wanted = rounding == RoundingMode::dither ? 17 : 16;
   unsigned guard = dropped < wanted ? wanted - dropped : 0;
   Value bits = shiftDown(b, b.shl(x.significand, guard), x.below);

@@ -336,7 +336,7 @@ def _stamp(file: str) -> tuple:
 def compile_written(graph: str | os.PathLike, strategy: str, text: str | None,
                     target: str, path: Sequence[str | os.PathLike], **options) -> Kernel:
     """tandem.compile under a strategy that is text and has no file; None for one that
-    is found by its name. The compiler reads strategies from files alone."""
+    is found by its name. The compiler reads strategies only from files."""
     if text is None:
         return _kernel.compile(graph, strategy, target, path=path, **options)
     with tempfile.TemporaryDirectory(prefix="tandem-") as directory:

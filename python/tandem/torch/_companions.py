@@ -92,7 +92,7 @@ def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
     for role in _roles(kernel, RoleKind.PARAM, RoleKind.GRAD):
         storages[role] = F32
     for role in _roles(kernel, RoleKind.STATE):
-        # Kahan's compensation and sums of float32 are for their own formats alone.
+        # Kahan's compensation and sums of float32 are only for their own formats.
         if storages[role].startswith(("#tandem.kahan<", "#tandem.expansion<f32")):
             _warn(kernel.strategy, role, storages[role])
             storages[role] = F32

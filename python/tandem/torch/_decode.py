@@ -102,7 +102,8 @@ class DecodedWeights:
         if not modules:
             raise ValueError(
                 f"no parameter of the model is decoded under strategy "
-                f"{spelled([g['strategy'] for g in optimizer.param_groups])}; the strategy must keep weights in codes, and "
+                f"{spelled([g['strategy'] for g in optimizer.param_groups])}; the strategy "
+                "must keep weights in codes, and "
                 "the optimizer must have the model's parameters in bfloat16 or float16"
             )
         for module in modules:
