@@ -119,6 +119,7 @@ copy_checks() {
     benchmarks/gpu
     benchmarks/results/ptx_statistics.json
     examples/language_model
+    test/Python/Inputs
     test/Python/conftest.py
     test/Python/model
     test/Python/support

@@ -4,7 +4,8 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements the list of the instructions that Tandem emits: of every
-# graph of the library under every strategy, of every layer under every recipe.
+# graph of the library under every strategy, the tests' strategies in f16 among them,
+# and of every layer under every recipe.
 #
 #===----------------------------------------------------------------------===#
 """Instructions, modifiers included, of PTX texts and of all that Tandem emits."""
@@ -15,7 +16,10 @@ from collections.abc import Iterator
 
 import tandem
 
-LAYERS = pathlib.Path(__file__).resolve().parents[1] / "lib/Layers"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LAYERS = ROOT / "lib/Layers"
+#: Strategies that the library lacks, which compute in f16 or store moments in it.
+F16 = ROOT / "test/Python/Inputs/strategies"
 CHIPS = ("sm_80", "sm_90", "sm_100")
 _LABELS_AND_BRACES = re.compile(r"^(?:[\s{}]|[$\w]+:)*")
 _INSTRUCTION = re.compile(r"(?:@!?[%$\w]+\s+)?([a-z][\w.:]*)")
@@ -30,13 +34,18 @@ def instructions(ptx: str) -> list[str]:
     return found
 
 
+def strategies() -> list[str]:
+    """The library's strategies and those in f16."""
+    return [*tandem.strategies(), *sorted(file.stem for file in F16.glob("*.mlir"))]
+
+
 def library() -> Iterator[tuple[str, str, dict]]:
-    """Graphs and strategies, layers' functions and recipes, with options: what the
-    library's kernels are compiled from."""
+    """Graphs and strategies, layers' functions and recipes, with options: what kernels
+    are compiled from."""
     for graph in tandem.graphs():
-        for strategy in tandem.strategies():
+        for strategy in strategies():
             yield graph, strategy, {}
-    for strategy in tandem.strategies():
+    for strategy in strategies():
         yield "adamw", strategy, {"metrics": True, "flags": True}
     for layer in tandem.layers():
         for function in functions(layer):
@@ -52,7 +61,7 @@ def functions(layer: str) -> list[str]:
 
 def compiled(graph: str, strategy: str, chip: str, options: dict) -> set[str]:
     """The instructions of a kernel."""
-    return set(instructions(tandem.compile(graph, strategy, chip, **options).ptx))
+    return set(instructions(tandem.compile(graph, strategy, chip, path=[F16], **options).ptx))
 
 
 def emitted(kernels=None, chips=CHIPS) -> dict[str, dict]:

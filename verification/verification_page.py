@@ -68,8 +68,9 @@ instructions and others.
 {disputed}
 
 Tandem emits {known} different instructions (all graphs, strategies, layers and recipes of
-the library, for sm_80, sm_90 and sm_100), and {covered} of them have a test. The tests of `set`
-run as `setp`, the operation of predicates and `selp`, by which PTX defines it.
+the library and the tests' strategies in f16, for sm_80, sm_90 and sm_100), and {covered} of
+them have a test. The tests of `set` run as `setp`, the operation of predicates and `selp`, by
+which PTX defines it.
 
 {table}
 

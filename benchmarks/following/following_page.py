@@ -53,8 +53,8 @@ Tandem's strategies did the same before their states were dithered.
 Take any strategy that the tables below mark with *yes* for your `beta2`; they mark all those that
 [the library's page](Library.md#which-one) recommends. Under `bf16`, `bf16-stochastic`, `bf16-kahan` and Collage's strategies moments are plain bf16, as
 their papers have it; these follow up to `beta2` = 0.95 or 0.99, except `collage-plus`, whose second moment has two bf16 and follows
-at every `beta2`. A smaller `beta2` is the other way out. Second moments in plain f16 vanish or stay at its smallest number unless gradients
-are scaled: where a GPU has no bf16, take `f16-master-weights`.
+at every `beta2`. A smaller `beta2` is the other way out. No strategy of the library has moments in plain f16, where second moments vanish
+or stay at its smallest number unless gradients are scaled: where a GPU has no bf16, take `f16-master-weights`.
 
 ## The tests
 
@@ -76,7 +76,8 @@ with float64.
 ADAMW = """\
 ## AdamW
 
-The figures are those at `beta2` = 0.999; the columns after them say for which `beta2` all four tests pass.
+The figures are those at `beta2` = 0.999; the columns after them say for which `beta2` all four tests pass. No strategy leaves
+a ghost at any `beta2`.
 
 """
 

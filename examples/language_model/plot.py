@@ -45,7 +45,7 @@ def smooth(values: list[float]) -> tuple[np.ndarray, np.ndarray]:
 
 def style_of(strategy: str) -> dict[str, object]:
     """How a strategy's line looks in every panel: in f16 as in bf16, but paler."""
-    names = (strategy, strategy.removeprefix("f16-"), f"b{strategy}")
+    names = (strategy, strategy.removeprefix("f16-"))
     colour, dashes = next((STYLES[n] for n in names if n in STYLES), OTHER_STYLE)
     alpha = 0.5 if strategy.startswith("f16") else 1.0
     return {"color": colour, "linestyle": dashes, "linewidth": 1.6, "alpha": alpha}

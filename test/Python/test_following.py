@@ -117,6 +117,16 @@ def test_a_ghost_is_found(results):
     assert results["peers"]["torch AdamW"]["drift"][-1] < 5
 
 
+def test_no_strategy_leaves_a_ghost(results):
+    """At any beta2, as the page says, and of no graph's momentum is anything left."""
+    for name, measured in results["strategies"].items():
+        for figures in measured:
+            assert max(figures["ghosts"].values()) < 1e-5, (name, figures["beta2"])
+    for graph, measured in results["graphs"].items():
+        for name, figures in measured.items():
+            assert figures.get("left", 0.0) < 0.01, (name, graph)
+
+
 @pytest.mark.parametrize("strategies", [
     # What is recommended, and everything with codes under scales of its own groups.
     ("remainder", "flash", "dither-softsign-root", "adam8bit", "coat", "coat-bf16",

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (BF16_STRATEGIES, GRAPHS, MATRIX_GRAPHS, SCALED_LIBRARY, STRATEGIES,
-                   TENSOR_LIBRARY, bytes_per_parameter, cases, plane_types, step,
-                   takes_whole_tensors)
+from model import (BF16_STRATEGIES, F16_STRATEGIES, GRAPHS, MATRIX_GRAPHS, SCALED_LIBRARY,
+                   STRATEGIES, TENSOR_LIBRARY, bytes_per_parameter, cases, plane_types,
+                   step, takes_whole_tensors)
 from model.formats import encode
 from model.philox import half_words
-from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
-                             integers_of, require_isa, run, seed_of)
+from support.kernels import (SEED, STEP, STRATEGY_PATH, assert_kernel, assert_same,
+                             compiled, integers_of, require_isa, run, seed_of)
 
 SIZES = (1, 15, 17, 4097)
 SIZED_KINDS = ("ordinary", "mixed")
@@ -53,8 +53,9 @@ def check_example(graph, strategy, kind, size):
 def test_library_is_the_models():
     """No graph or strategy escapes the tests below."""
     assert set(tandem.graphs()) == set(GRAPHS) | set(MATRIX_GRAPHS)
-    assert set(tandem.strategies()) == (
-        set(STRATEGIES) | set(SCALED_LIBRARY) | set(TENSOR_LIBRARY))
+    library = STRATEGIES.keys() | SCALED_LIBRARY.keys() | TENSOR_LIBRARY.keys()
+    assert set(tandem.strategies()) == library - F16_STRATEGIES.keys()
+    assert {file.stem for file in STRATEGY_PATH.glob("*.mlir")} == F16_STRATEGIES.keys()
 
 
 @pairs

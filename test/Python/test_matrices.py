@@ -15,7 +15,7 @@ import tandem
 from model import (MATRIX_GRAPHS, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases,
                    matrix_plane_types, matrix_state, matrix_step, metrics)
 from model.storage import Draw
-from support.kernels import SEED, STEP, assert_same, strategy_text
+from support.kernels import SEED, STEP, STRATEGY_PATH, assert_same, strategy_text
 from support.matrix_graphs import generate
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
@@ -80,7 +80,8 @@ def test_adafactor_against_torch(shape, lr, d, decay, size):
 
 def interpreted(graph, strategy, planes, hypers, **options):
     got = {name: plane.copy() for name, plane in planes.items()}
-    flags = tandem.interpret(graph, strategy, got, hypers, step=STEP, seed=SEED, **options)
+    flags = tandem.interpret(graph, strategy, got, hypers, path=[STRATEGY_PATH], step=STEP,
+                             seed=SEED, **options)
     return got, flags
 
 
@@ -97,7 +98,7 @@ def check(strategy, kind, shape, **changed):
 
 @pytest.mark.parametrize("strategy", LIBRARY)
 def test_adafactor(strategy):
-    """Every strategy of the library, on adversarial values too."""
+    """Every strategy of the library and those in f16, on adversarial values too."""
     for i, kind in enumerate(KINDS):
         for shape in SHAPES[i % 2:4:2]:
             check(strategy, kind, shape)

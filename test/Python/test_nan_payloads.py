@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tandem
+from support.kernels import STRATEGY_PATH
 
 GRAPH = """
 #id = affine_map<(i) -> (i)>
@@ -54,7 +55,7 @@ def test_nans(expression, strategy):
         graph = GRAPH.format(literal=literal, expression=EXPRESSIONS[expression])
         want = None
         for isa in ("x86-64", "native"):
-            kernel = tandem.compile(graph, strategy, isa=isa)
+            kernel = tandem.compile(graph, strategy, path=[STRATEGY_PATH], isa=isa)
             arrays = {plane.name: np.zeros(4, f"u{plane.bits // 8}")
                       for plane in kernel.planes}
             # 1 or a small number, and -1 or another.
@@ -62,7 +63,8 @@ def test_nans(expression, strategy):
                 [0x80, 0x3F, 0x80, 0xBF], arrays["g"].nbytes)
             if want is None:
                 want = {name: array.copy() for name, array in arrays.items()}
-                tandem.interpret(graph, strategy, want, {"lr": 1.0})
+                tandem.interpret(graph, strategy, want, {"lr": 1.0},
+                                 path=[STRATEGY_PATH])
             kernel(arrays, lr=1.0)
             for name, array in arrays.items():
                 assert array.tobytes() == want[name].tobytes(), (literal, isa, name)

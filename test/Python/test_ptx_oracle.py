@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import tandem
 from support.kernels import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +26,7 @@ RECORD = json.loads((ROOT / "verification/results/ptx_tests.json").read_text())
 KNOWN, TESTS = RECORD["instructions"], RECORD["tests"]
 #: Of the kernels of other graphs and of layers one in so many, each for one chip.
 STRIDE = 7
-ADAMW = [("adamw", strategy, {}) for strategy in tandem.strategies()]
+ADAMW = [("adamw", strategy, {}) for strategy in ptx_instructions.strategies()]
 OTHERS = [kernel for kernel in ptx_instructions.library() if kernel not in ADAMW]
 
 

@@ -231,7 +231,8 @@ def test_accumulated(tmp_path):
                     for tensor, storages in accumulated.TENSORS.items()}
             storages = accumulated.compare_storages(recorded, some)
             whole = accumulated.compare_strategies(
-                recorded, ["fp32", "same", "low", "f16"], [folder])
+                recorded, ["fp32", "same", "low", "f16"],
+                [folder, str(accumulated.CANDIDATES)])
         print(json.dumps([storages, whole]))""", tmp_path))
     storages, whole = found
     assert list(whole) == ["fp32", "same", "low"]
@@ -298,7 +299,8 @@ def test_runs_resume(tmp_path):
 
 
 def test_runs_refusals(tmp_path):
-    """f16 cannot hold the demo's eps; the others are run, and the page says why."""
+    """f16, a candidate, cannot hold the demo's eps; the others are run, and the page
+    says why."""
     refused, *bad = run_cells(
         tmp_path, [*CELLS, "--strategies", "f16,fp32"], ["--strategies", "fp23"],
         ["--steps", "3"], ["--lrs", "fast"])

@@ -5,7 +5,7 @@
 #
 # This file implements the tests that steps, a checkpoint and more steps leave the
 # bytes of all steps in one run, and that a skipped step leaves every byte: for
-# every strategy of the library, by SHA-256 over all planes.
+# every strategy of the library and those in f16, by SHA-256 over all planes.
 #
 #===----------------------------------------------------------------------===#
 
@@ -17,15 +17,17 @@ import numpy as np
 import pytest
 
 import tandem
-from model import SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases
+from model import F16_STRATEGIES, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases
 from support.fake_gpu import FakeGPU
-from support.kernels import assert_same, compiled, integers_of, run, seed_of
+from support.kernels import (STRATEGY_PATH, assert_same, compiled, integers_of, run,
+                             seed_of)
 
 LIBRARY = STRATEGIES | SCALED_LIBRARY | TENSOR_LIBRARY
 TANDEM_RUN = Path(tandem._tandem.__file__).parents[2] / "bin/tandem-run"
 HALF, SIZE = 3, 300
 
-every_strategy = pytest.mark.parametrize("strategy", tandem.strategies())
+every_strategy = pytest.mark.parametrize(
+    "strategy", [*tandem.strategies(), *F16_STRATEGIES])
 
 
 def digest(planes):
@@ -68,8 +70,9 @@ def run_tool(kernel, strategy, directory, start, steps):
     write_arrays(directory / "gradients", gradients(kernel, strategy, steps))
     hypers = cases.hypers("adamw", LIBRARY[strategy])
     subprocess.run(
-        [TANDEM_RUN, "adamw", f"--strategy={strategy}", f"--steps={len(steps)}",
-         f"--step={steps[0]}", "--seed=11", "--key=3",
+        [TANDEM_RUN, "adamw", f"--strategy={strategy}",
+         f"--strategy-path={STRATEGY_PATH}", f"--steps={len(steps)}", f"--step={steps[0]}",
+         "--seed=11", "--key=3",
          f"--input={start},{directory / 'gradients'}", f"--output={directory / 'end'}",
          *(f"--set={name}={value!r}" for name, value in hypers.items())],
         check=True, capture_output=True)
@@ -120,8 +123,8 @@ def make_torch(strategy, weights=None):
     params = weights or [*parameters([(17,), (3, 50)], dtype),
                          *parameters([(4,)], torch.float32)]
     eps = cases.hypers("adamw", LIBRARY[strategy])["eps"]
-    return tt.AdamW(params, lr=1e-2, eps=eps, strategy=strategy, seed=3,
-                    min_8bit_size=0)
+    return tt.AdamW(params, lr=1e-2, eps=eps, strategy=strategy, path=[STRATEGY_PATH],
+                    seed=3, min_8bit_size=0)
 
 
 @every_strategy

@@ -18,6 +18,8 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
+from model import F16_STRATEGIES
+from support.kernels import STRATEGY_PATH
 from support.torch_bits import assert_same_bits, bits, parameters, params_of, train
 
 SHAPES = [(17,), (13, 25), ()]
@@ -36,7 +38,7 @@ def type_of(strategy):
 def make(strategy, params=None, **options):
     params = parameters(SHAPES, type_of(strategy)) if params is None else params
     # What f16 can hold, since hyperparameters are carried over too; codes everywhere.
-    options = {"min_8bit_size": 0} | options
+    options = {"min_8bit_size": 0, "path": [STRATEGY_PATH]} | options
     return tt.AdamW(params, lr=1e-2, eps=1e-4, strategy=strategy, **options)
 
 
@@ -50,7 +52,8 @@ def arrays_of(optimizer, param):
 def converted(optimizer, strategy, **options):
     """The optimizer that takes over, and what it was made of."""
     state, weights = tt.convert_state(
-        optimizer.state_dict(), params_of(optimizer), strategy, **options)
+        optimizer.state_dict(), params_of(optimizer), strategy, path=[STRATEGY_PATH],
+        **options)
     params = [torch.nn.Parameter(w) for w in weights]
     other = type(optimizer)(params, strategy=strategy, **options) if not isinstance(
         optimizer, tt.AdamW) else make(strategy, params)
@@ -67,7 +70,8 @@ def test_as_the_planes_are(source, target):
     other = converted(optimizer, target)
     assert_same_bits(optimizer, twin)
     for p, q in zip(params_of(optimizer), params_of(other)):
-        want = tandem.convert_state("adamw", arrays_of(optimizer, p), source, target)
+        want = tandem.convert_state("adamw", arrays_of(optimizer, p), source, target,
+                                    path=[STRATEGY_PATH])
         got = arrays_of(other, q)
         assert got.keys() == want.keys()
         for name in want:
@@ -278,6 +282,27 @@ def test_states_of_version_1_are_loaded(tmp_path):
     planes = same.state[params_of(same)[0]]
     assert planes["exp_avg"].view(-1)[:3].tolist() == [0, 0, 2]
     assert planes["exp_avg_sq"].view(torch.uint8).view(-1)[:2].tolist() == [255, 255]
+
+
+@pytest.mark.parametrize("name", F16_STRATEGIES)
+def test_states_of_strategies_that_the_library_lost(name):
+    """A state dict says how it is stored, and is converted without the strategy's file."""
+    optimizer = make(name, parameters(SHAPES, torch.float16))
+    train(optimizer, range(2))
+    given = optimizer.state_dict(), params_of(optimizer), "f16-master-weights"
+    new, weights = tt.convert_state(*given)
+    want, same = tt.convert_state(*given, path=[STRATEGY_PATH])
+    assert all(torch.equal(w, s) for w, s in zip(weights, same))
+    for i, planes in want["state"].items():
+        assert planes.keys() == new["state"][i].keys()
+        for plane, value in planes.items():
+            assert plane == "step" or torch.equal(value, new["state"][i][plane]), plane
+    other = make("f16-master-weights", weights_of(weights))
+    other.load_state_dict(new)
+    train(other, [2])
+    assert all(p.isfinite().all() for p in params_of(other))
+    with pytest.raises(ValueError, match=f"unknown strategy '{name}'; built-in ones are"):
+        tt.AdamW(weights_of(weights), strategy=name)
 
 
 def test_states_of_a_later_version():

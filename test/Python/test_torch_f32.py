@@ -19,7 +19,9 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
+from model import F16_STRATEGIES
 from support.fake_gpu import IS_REAL
+from support.kernels import STRATEGY_PATH, compiled
 from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
                                 placeholders, set_gradients, train)
 from support.torch_on_gpu import TorchGPU
@@ -31,6 +33,8 @@ SHAPES = [(17,), (3, 5), (), (63, 65), (4096,), (5, 0)]
 CODED = [name for name in tandem.strategies() if "#tandem.scaled<" in "".join(
     storage for role, storage in tandem.compile("adamw", name).storages.items()
     if role.startswith("exp_avg"))]
+every_strategy = pytest.mark.parametrize(
+    "strategy", [*tandem.strategies(), *F16_STRATEGIES])
 #: Those with the same weights and float32 states.
 SAME_WEIGHTS = {"adam8bit": "dithered", "coat-bf16": "dithered", "coat": "master-weights",
                 "coat-fp32": "fp32", "coat-remainder": "remainder"}
@@ -89,13 +93,14 @@ def test_small_tensors_have_float32_states(strategy, same, tmp_path):
         assert optimizer.state[q].keys() == want.keys()
 
 
-@pytest.mark.parametrize("strategy", tandem.strategies())
+@every_strategy
 def test_the_weight_is_stored_as_ever(strategy):
     """States that are no codes as well; codes have none of their planes."""
-    visible = next(p for p in tandem.compile("adamw", strategy).planes if p.role == "param")
+    visible = next(p for p in compiled("adamw", strategy).planes if p.role == "param")
     dtype = {"f32": torch.float32, "f16": torch.float16}.get(visible.type, torch.bfloat16)
     codes, small = (tt.AdamW(parameters([(40,)], dtype), lr=1e-2, eps=1e-3, strategy=strategy,
-                             min_8bit_size=bound) for bound in (None, 4096))
+                             path=[STRATEGY_PATH], min_8bit_size=bound)
+                    for bound in (None, 4096))
     for optimizer in (codes, small):
         (p,) = params_of(optimizer)
         (p.float() ** 2).sum().backward()
@@ -239,14 +244,14 @@ def test_float32_weights_have_the_states_of_the_strategy(strategy, same):
     assert ours.bytes_per_parameter == want.bytes_per_parameter
 
 
-@pytest.mark.parametrize("strategy", tandem.strategies())
+@every_strategy
 def test_every_strategy_takes_float32_weights(strategy):
     """Without a warning, in f32 arithmetic; states keep their storages."""
-    own = tandem.compile("adamw", strategy).storages
+    own = compiled("adamw", strategy).storages
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         optimizer = tt.AdamW(parameters([(64, 70)], torch.float32), lr=1e-2,
-                             strategy=strategy, eps=1e-3)
+                             strategy=strategy, path=[STRATEGY_PATH], eps=1e-3)
     train(optimizer, range(2))
     (p,) = params_of(optimizer)
     kernel = optimizer._lane_of(p).kernel

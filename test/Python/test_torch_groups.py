@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch")
 import tandem.torch as tt
 from model import cases
 from support.fake_gpu import IS_REAL
+from support.kernels import STRATEGY_PATH
 from support.torch_bits import (LIBRARY, VISIBLE, assert_same_bits, bits, dtype_of,
                                 parameters, params_of, placeholders, set_gradients, train)
 from support.torch_on_gpu import TorchGPU
@@ -149,8 +150,8 @@ def test_a_group_that_is_added():
                                      "got None"),
     (dict(strategy="fp32"), TypeError, "parameter 3 is torch.bfloat16, but strategy 'fp32' "
                                        "keeps weights in torch.float32"),
-    (dict(strategy="f16", eps=1e-3), TypeError, "parameter 3 is torch.bfloat16, but strategy "
-                                                "'f16' keeps"),
+    (dict(strategy="f16-fp32-optim"), TypeError, "parameter 3 is torch.bfloat16, but strategy "
+                                                 "'f16-fp32-optim' keeps"),
     (dict(strategy="bf16", eps=1e-60), ValueError, "'eps' of param group 1 .*round to zero"),
     (dict(min_8bit_size="big"), TypeError, "min_8bit_size of param group 1 must be a number of "
                                            "elements, or None for none, got 'big'"),
@@ -488,7 +489,8 @@ def test_maximize_negates_the_gradient_alone(strategy):
     """The bits of steps by negated gradients, which stay as they are."""
     eps = cases.hypers("adamw", LIBRARY[strategy])["eps"]
     ours, want = (tt.AdamW(parameters(SHAPES, dtype_of(strategy)), lr=1e-2, eps=eps,
-                           strategy=strategy, weight_decay=0.1, seed=3, maximize=maximize)
+                           strategy=strategy, path=[STRATEGY_PATH], weight_decay=0.1, seed=3,
+                           maximize=maximize)
                   for maximize in (True, False))
     train(ours, range(3))
     train_negated(want, range(3))

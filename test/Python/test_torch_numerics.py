@@ -20,6 +20,7 @@ import tandem.torch as tt
 from model import GRAPHS, cases, metrics, plane_entries, plane_types, trace
 from model import steps as model_steps
 from model.storage import Draw
+from support.kernels import STRATEGY_PATH
 from support.torch_bits import (LIBRARY, VISIBLE, WIDE, assert_same_bits, bits, dtype_of,
                                 parameters, params_of, set_gradients, train)
 
@@ -69,7 +70,7 @@ def test_follows_the_model(graph, name):
     strategy = LIBRARY[name]
     hypers = cases.hypers(graph, strategy, lr=2e-2)
     optimizer = tt.Optimizer(parameters(SHAPES, dtype_of(name)), graph, name, seed=5,
-                             min_8bit_size=0, **hypers)
+                             min_8bit_size=0, path=[STRATEGY_PATH], **hypers)
     assert_follows_model(optimizer, graph, strategy, hypers, seed=5)
 
 

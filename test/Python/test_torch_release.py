@@ -20,6 +20,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tandem.torch as tt
+from support.kernels import STRATEGY_PATH
 from support.torch_bits import LIBRARY, assert_same_bits, params_of
 
 OPTIMIZERS = [(tt.AdamW, {}), (tt.Adam, {}), (tt.SGD, {"momentum": 0.9}), (tt.Lion, {}),
@@ -43,7 +44,8 @@ def dtype_for(strategy):
     optimizer = None
     for dtype in (torch.bfloat16, torch.float32, torch.float16):
         try:
-            optimizer = tt.SGD(model_of(dtype).parameters(), strategy=strategy)
+            optimizer = tt.SGD(model_of(dtype).parameters(), strategy=strategy,
+                               path=[STRATEGY_PATH])
         except TypeError:
             continue
         lane = optimizer._lane_of(params_of(optimizer)[0])
@@ -83,7 +85,7 @@ def agree(models, optimizers, seeds=range(3)):
 @pytest.mark.parametrize("strategy", LIBRARY)
 def test_every_strategy(strategy):
     eps = {"eps": 1e-3} if strategy.startswith("f16") else {}
-    agree(*pair(strategy=strategy, dtype=dtype_for(strategy), **eps))
+    agree(*pair(strategy=strategy, dtype=dtype_for(strategy), path=[STRATEGY_PATH], **eps))
 
 
 @pytest.mark.parametrize("make,options", OPTIMIZERS)

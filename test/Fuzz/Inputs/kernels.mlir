@@ -237,3 +237,49 @@ tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(8) part(commit) re
   tandem.store_plane %0, %p[1] : vector<8xi32>, !b
   tandem.yield
 }
+
+// -----
+
+// In f16, in which the library only stores.
+!half = !tandem.stored<tensor<?xf32>, #tandem.float<f16>>
+!pair = !tandem.stored<tensor<?xf32>, #tandem.expansion<f16 x 2>>
+!kahan = !tandem.stored<tensor<?xf32>, #tandem.kahan<f16>>
+#p = #tandem.role<param "p">
+#g = #tandem.role<grad "g">
+#v = #tandem.role<state "v", moment = second, domain = nonneg>
+#b = #tandem.role<hyper "b", domain = unit>
+#e = #tandem.role<hyper "e", domain = epsilon>
+tandem.kernel @half compute(<component, f16>) tensors [#p, #g, #v] scalars [#b, #e] prologue {
+^bb0(%b: f64, %e: f64):
+  %one = arith.constant 1.0 : f64
+  %rest = arith.subf %one, %b : f64
+  %0 = arith.truncf %b : f64 to f32
+  %1 = arith.truncf %rest : f64 to f32
+  %2 = arith.truncf %e : f64 to f32
+  tandem.yield %0, %1, %2 : f32, f32, f32
+} body {
+^bb0(%p: !kahan, %g: !half, %v: !pair, %b: f32, %rest: f32, %e: f32):
+  %th = tandem.load %p : !kahan -> f32
+  %gr = tandem.load %g : !half -> f32
+  %old = tandem.load %v : !pair -> f32
+  %square = arith.mulf %gr, %gr : f32
+  %add = arith.mulf %rest, %square : f32
+  %new = tandem.ema %old by %b plus %add : f32
+  %root = math.sqrt %new : f32
+  %divisor = arith.addf %root, %e : f32
+  %ratio = arith.divf %gr, %divisor : f32
+  %sum = tandem.accumulate %th, %ratio : f32
+  tandem.store %sum, %p : f32, !kahan
+  tandem.store %new, %v : f32, !pair
+  tandem.yield
+}
+tandem.kernel @draw compute(<f32, f32>) tensors [#p, #g] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f16, stochastic>>, %g: !half):
+  %th = tandem.load %p : !tandem.stored<tensor<?xf32>, #tandem.float<f16, stochastic>> -> f32
+  %gr = tandem.load %g : !half -> f32
+  %sum = arith.addf %th, %gr : f32
+  tandem.store %sum, %p : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f16, stochastic>>
+  tandem.yield
+}

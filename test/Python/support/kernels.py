@@ -11,6 +11,7 @@
 
 import zlib
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,14 +24,17 @@ from model.scaled import ROW, WHOLE, Coded, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
+#: The files of model.F16_STRATEGIES, which the library lacks.
+STRATEGY_PATH = Path(__file__).resolve().parents[1] / "Inputs/strategies"
 
 
 @lru_cache(maxsize=None)
 def compiled(graph, strategy, target="cpu", isa="native", width=0, path=(),
              metrics=False, flags=False):
-    """tandem.compile, once per process for the same arguments."""
-    return tandem.compile(graph, strategy, target, path=path, isa=isa, width=width,
-                          metrics=metrics, flags=flags)
+    """tandem.compile, once per process for the same arguments; STRATEGY_PATH is searched
+    behind the path."""
+    return tandem.compile(graph, strategy, target, path=(*path, STRATEGY_PATH), isa=isa,
+                          width=width, metrics=metrics, flags=flags)
 
 
 def seed_of(*names):
