@@ -36,7 +36,7 @@ mkdir -p "$findings"
 # Packages of several graphs and strategies to begin with.
 make_packages() {
   local recipe
-  for recipe in adamw:fp32 adamw:coat lamb:fp8-lm-delayed adafactor:collage-plus; do
+  for recipe in adamw:fp32 adamw:coat lamb:fp8-lm adafactor:collage-plus; do
     build/bin/tandem-translate --to-package --targets=x86-64,sm_90 \
       --strategy="${recipe#*:}" "lib/Graphs/${recipe%:*}.mlir" \
       -o "$findings/${recipe/:/-}.tdm"

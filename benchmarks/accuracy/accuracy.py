@@ -53,8 +53,7 @@ QUICK = 30
 
 #: Whose states are also measured beside f32 weights and gradients.
 STATES_OF = ("adam8bit", "bf16", "bf16-dither", "coat", "collage-plus", "flash",
-             "fp8-collage-light", "fp8-collage-plus", "fp8-lm", "fp8-lm-delayed",
-             "residual-softsign-f16")
+             "fp8-collage-light", "fp8-collage-plus", "fp8-lm", "residual-softsign-f16")
 #: Whose moments, beside f32 weights, or weights are also rounded otherwise.
 ROUNDED_STATES = ("adam8bit", "bf16-dither", "coat", "flash", "fp8-lm")
 ROUNDED_WEIGHTS = ("adam8bit", "bf16-dither", "dither-softsign-root", "flash", "fp8-lm")

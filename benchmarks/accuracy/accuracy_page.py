@@ -348,7 +348,7 @@ BYTES_TEXT = """
 
 Errors with weights, gradients and states as the strategy stores them; *recorded* is the geometric mean of the three
 models after 1000 steps, *all* that of all cases. Strategies in f16 are missing: without a scaled loss, gradients of this size
-are below f16's numbers. `fp8-lm-delayed` begins with the scale 1, under which the moments of the first step are lost.
+are below f16's numbers.
 
 """
 

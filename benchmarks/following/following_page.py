@@ -99,8 +99,6 @@ WRONG = """
   that share its scale are zero: it leaves each code at the rate of that code, and adjacent codes differ by 6 to 12 %.
 - A second moment cannot be less than its code's smallest number, so that an element whose gradients are a thousandth of its
   largest neighbour's takes smaller updates than in exact arithmetic, never larger ones.
-- `fp8-lm-delayed` stores the first second moments under a scale that does not know them: they begin too large, and are
-  still so for some time constants.
 """
 
 BETAS = (0.9, 0.95, 0.99, 0.999, 0.9999)

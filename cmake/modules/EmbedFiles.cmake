@@ -1,6 +1,6 @@
-# Run as `cmake -DOUTPUT=... -DDIRECTORY=... -P EmbedFiles.cmake`: writes the
-# .mlir files of DIRECTORY as initializers {name, text}.
-file(GLOB files ${DIRECTORY}/*.mlir)
+# Run as `cmake -DOUTPUT=... "-DFILES=a.mlir;b.mlir" -P EmbedFiles.cmake`: writes
+# the files as initializers {name, text}.
+set(files ${FILES})
 list(SORT files)
 set(content "")
 foreach(file ${files})

@@ -28,6 +28,8 @@ llvm::Error reference::checkKnown(StorageAttrInterface storage) {
     return checkKnown(scaled.getCode());
   if (auto coded = dyn_cast<CodedStorageAttr>(storage))
     return checkKnown(coded.getCode());
+  if (auto working = dyn_cast<WorkingStorageAttr>(storage))
+    return checkKnown(working.getCodes());
   if (isa<FloatStorageAttr, ExpansionStorageAttr, KahanStorageAttr,
           MasterStorageAttr, RemainderStorageAttr, ResidualStorageAttr>(
           storage))
@@ -73,8 +75,20 @@ bool reference::isCompensated(StorageAttrInterface storage) {
   return isa<ExpansionStorageAttr, KahanStorageAttr>(storage);
 }
 
+/// The storage under scales, be it beside a working copy; or null.
+static ScaledStorageAttr getScaled(StorageAttrInterface storage) {
+  if (auto working = dyn_cast<WorkingStorageAttr>(storage))
+    storage = working.getCodes();
+  return dyn_cast<ScaledStorageAttr>(storage);
+}
+
+/// How many planes there are before those of the codes.
+static size_t countBefore(StorageAttrInterface storage) {
+  return isa<WorkingStorageAttr>(storage);
+}
+
 uint64_t reference::getGroup(StorageAttrInterface storage) {
-  auto scaled = dyn_cast<ScaledStorageAttr>(storage);
+  ScaledStorageAttr scaled = getScaled(storage);
   if (!scaled)
     return 1;
   return needsMatrix(storage) ? Group::all : scaled.getGroup().columns;
@@ -114,8 +128,11 @@ Components reference::settle(StorageAttrInterface storage,
   return narrowMixed(components, *getFormat(trailing));
 }
 
-/// ((hi - (lo >> 15)) mod 2^16) << 16 | lo.
+/// ((hi - (lo >> 15)) mod 2^16) << 16 | lo; a zero that no encoding pairs with
+/// this lo is the value.
 static SoftFloat joinRemainder(uint64_t high, uint64_t low) {
+  if ((high & 0x7FFF) == 0 && low >= 0x8000)
+    return SoftFloat::fromBits(Format::F32, high << 16);
   uint64_t upper = (high - (low >> 15)) & 0xFFFF;
   return SoftFloat::fromBits(Format::F32, upper << 16 | low);
 }
@@ -146,10 +163,23 @@ static SoftFloat decodeScaled(ScaledStorageAttr storage,
                     context);
 }
 
+/// What the visible copy holds where that is not what `value` rounds to.
+static SoftFloat adopt(Format format, uint64_t visible,
+                       const SoftFloat &value) {
+  SoftFloat shown = SoftFloat::fromBits(format, visible);
+  return shown.compare(value.convert(format)) == Ordering::Equal
+             ? value
+             : shown.convert(Format::F32);
+}
+
 SoftFloat reference::decodeReal(StorageAttrInterface storage,
                                 ArrayRef<uint64_t> planes) {
-  if (isa<MasterStorageAttr>(storage))
-    return SoftFloat::fromBits(Format::F32, planes[1]);
+  if (auto master = dyn_cast<MasterStorageAttr>(storage))
+    return adopt(*getFormat(master.getFormat()), planes[0],
+                 SoftFloat::fromBits(Format::F32, planes[1]));
+  if (auto working = dyn_cast<WorkingStorageAttr>(storage))
+    return adopt(*getFormat(working.getFormat()), planes[0],
+                 decodeReal(working.getCodes(), planes.drop_front()));
   if (isa<RemainderStorageAttr>(storage))
     return joinRemainder(planes[0], planes[1]);
   if (auto residual = dyn_cast<ResidualStorageAttr>(storage))
@@ -198,8 +228,18 @@ static Codes encodeFloat(FloatStorageAttr storage, const SoftFloat &value,
       roundByBits(value, format, storage.getRounding(), bits));
 }
 
+/// `codes` with the working copy before them.
+static Codes addCopy(WorkingStorageAttr storage, Codes codes) {
+  Format format = *getFormat(storage.getFormat());
+  SoftFloat decoded = decodeReal(storage.getCodes(), codes);
+  codes.insert(codes.begin(), decoded.convert(format).toCanonicalBits());
+  return codes;
+}
+
 Codes reference::encodeReal(StorageAttrInterface storage,
                             const SoftFloat &exact, ElementRounding rounding) {
+  if (auto working = dyn_cast<WorkingStorageAttr>(storage))
+    return addCopy(working, encodeReal(working.getCodes(), exact, rounding));
   if (auto coded = dyn_cast<CodedStorageAttr>(storage))
     return encodeAlone(coded.getCode(), exact, rounding);
   SoftFloat value = raiseToFloor(storage, exact, rounding);
@@ -230,22 +270,24 @@ getNextAndHistory(const BoundTensor &tensor) {
 /// magnitude, made by the store before, or given.
 static uint64_t findScale(const BoundTensor &tensor, uint64_t element,
                           const SoftFloat &amax) {
-  auto storage = cast<ScaledStorageAttr>(tensor.storage);
+  ScaledStorageAttr storage = getScaled(tensor.storage);
   scaled::CodeAttrInterface code = storage.getCode();
   Type type = storage.getScale();
   if (storage.getHistory())
     return checkScale(getNextAndHistory(tensor).first.elements.front(), code,
                       type);
   if (storage.getRecipe() == scaled::Recipe::given)
-    return checkScale(tensor.read(element)[code.getPlanes().size()], code,
-                      type);
+    return checkScale(
+        tensor.read(
+            element)[countBefore(tensor.storage) + code.getPlanes().size()],
+        code, type);
   return chooseScale(amax, code, type, storage.getRecipe());
 }
 
 /// The newest magnitude takes the place of the oldest; the scale of the next
 /// store follows from the largest of them and stays where all are zero.
 static void updateHistory(const BoundTensor &tensor, const SoftFloat &newest) {
-  auto storage = cast<ScaledStorageAttr>(tensor.storage);
+  ScaledStorageAttr storage = getScaled(tensor.storage);
   auto [next, history] = getNextAndHistory(tensor);
   history.elements.insert(history.elements.begin(), newest.toBits());
   history.elements.pop_back();
@@ -274,7 +316,7 @@ struct ScaledGroup {
 /// codes with a range, its exponent.
 static void writeGroup(const BoundTensor &tensor, const MachineState &state,
                        const ScaledGroup &group) {
-  auto storage = cast<ScaledStorageAttr>(tensor.storage);
+  ScaledStorageAttr storage = getScaled(tensor.storage);
   scaled::CodeAttrInterface code = storage.getCode();
   SoftFloat amax(Format::F32);
   uint32_t least = ~uint32_t(0);
@@ -297,6 +339,8 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
       codes.push_back(context.exponent);
     if (storage.getTransposed())
       codes.push_back(codes.front());
+    if (auto working = dyn_cast<WorkingStorageAttr>(tensor.storage))
+      codes = addCopy(working, std::move(codes));
     tensor.write(element, codes);
   }
   if (storage.getHistory())
@@ -305,10 +349,11 @@ static void writeGroup(const BoundTensor &tensor, const MachineState &state,
 
 void BoundTensor::writeGroups(const MachineState &state, uint64_t element,
                               ArrayRef<SoftFloat> values) const {
-  if (!isa<ScaledStorageAttr>(storage))
+  ScaledStorageAttr scaled = getScaled(storage);
+  if (!scaled)
     return;
   Plane scales;
-  scales.group = cast<ScaledStorageAttr>(storage).getGroup();
+  scales.group = scaled.getGroup();
   llvm::MapVector<uint64_t, ScaledGroup> groups;
   for (const SoftFloat &value : values) {
     ScaledGroup &group = groups[getEntry(scales, element)];

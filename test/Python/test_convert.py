@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tandem
-from model import (F16_STRATEGIES, MATRIX_GRAPHS, SCALED_STRATEGIES, STRATEGIES,
+from model import (MATRIX_GRAPHS, OUTSIDE_STRATEGIES, SCALED_STRATEGIES, STRATEGIES,
                    TENSOR_STRATEGIES, Strategy, cases, matrix_state, plane_types)
 from model.formats import decode, encode
 from model.matrices import storage_of
@@ -47,7 +47,7 @@ ROLES = ("param", "exp_avg", "exp_avg_sq")
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     directory = tmp_path_factory.mktemp("convert")
-    write_strategies(directory, F16_STRATEGIES | SCALED_STRATEGIES | TENSOR_STRATEGIES
+    write_strategies(directory, OUTSIDE_STRATEGIES | SCALED_STRATEGIES | TENSOR_STRATEGIES
                      | WIDE | DELAYED)
     return [directory]
 

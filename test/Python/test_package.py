@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import tandem
-from model import F16_STRATEGIES
+from model import OUTSIDE_STRATEGIES
 from support.kernels import assert_same, compiled, cpu_flags, require_isa, run, seed_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +65,7 @@ def assert_equal_kernels(loaded, kernel):
         assert getattr(loaded, fact) == getattr(kernel, fact), fact
 
 
-@pytest.mark.parametrize("strategy", [*tandem.strategies(), *F16_STRATEGIES])
+@pytest.mark.parametrize("strategy", [*tandem.strategies(), *OUTSIDE_STRATEGIES])
 def test_a_loaded_kernel_is_the_one_that_was_compiled(strategy, tmp_path):
     """One phase, a matrix's five, two: all of a strategy in one package."""
     kernels = [compiled(graph, strategy) for graph in ("adamw", "adafactor", "lamb")]

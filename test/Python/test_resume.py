@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import tandem
-from model import F16_STRATEGIES, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases
+from model import OUTSIDE_STRATEGIES, SCALED_LIBRARY, STRATEGIES, TENSOR_LIBRARY, cases
 from support.fake_gpu import FakeGPU
 from support.kernels import (STRATEGY_PATH, assert_same, compiled, integers_of, run,
                              seed_of)
@@ -27,7 +27,7 @@ TANDEM_RUN = Path(tandem._tandem.__file__).parents[2] / "bin/tandem-run"
 HALF, SIZE = 3, 300
 
 every_strategy = pytest.mark.parametrize(
-    "strategy", [*tandem.strategies(), *F16_STRATEGIES])
+    "strategy", [*tandem.strategies(), *OUTSIDE_STRATEGIES])
 
 
 def digest(planes):

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
-from model import F16_STRATEGIES
+from model import OUTSIDE_STRATEGIES
 from support.kernels import STRATEGY_PATH
 from support.torch_bits import assert_same_bits, bits, parameters, params_of, train
 
@@ -284,7 +284,7 @@ def test_states_of_version_1_are_loaded(tmp_path):
     assert planes["exp_avg_sq"].view(torch.uint8).view(-1)[:2].tolist() == [255, 255]
 
 
-@pytest.mark.parametrize("name", F16_STRATEGIES)
+@pytest.mark.parametrize("name", OUTSIDE_STRATEGIES)
 def test_states_of_strategies_that_the_library_lost(name):
     """A state dict says how it is stored, and is converted without the strategy's file."""
     optimizer = make(name, parameters(SHAPES, torch.float16))

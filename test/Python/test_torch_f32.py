@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
-from model import F16_STRATEGIES
+from model import OUTSIDE_STRATEGIES
 from support.fake_gpu import IS_REAL
 from support.kernels import STRATEGY_PATH, compiled
 from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
@@ -34,7 +34,7 @@ CODED = [name for name in tandem.strategies() if "#tandem.scaled<" in "".join(
     storage for role, storage in tandem.compile("adamw", name).storages.items()
     if role.startswith("exp_avg"))]
 every_strategy = pytest.mark.parametrize(
-    "strategy", [*tandem.strategies(), *F16_STRATEGIES])
+    "strategy", [*tandem.strategies(), *OUTSIDE_STRATEGIES])
 #: Those with the same weights and float32 states.
 SAME_WEIGHTS = {"adam8bit": "dithered", "coat-bf16": "dithered", "coat": "master-weights",
                 "coat-fp32": "fp32", "coat-remainder": "remainder"}

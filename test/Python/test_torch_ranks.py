@@ -28,7 +28,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 PLAIN, CODES = "collage-plus", "fp8-lm"
 #: All strategies that store gradients in codes.
 CODED = ("dither-softsign-root", "fp8-collage-light", "fp8-collage-plus", "fp8-lm",
-         "fp8-lm-delayed", "residual-softsign-f16", "residual-softsign-root")
+         "residual-softsign-f16", "residual-softsign-root")
 MODES = ("clip", "accumulate", "no_sync", "find_unused", "static_graph", "bucket_view")
 RIGHT = "right"
 
@@ -238,7 +238,7 @@ ROWS = {
     "an optimizer created before `fully_shard`, or of a DTensor's local tensors": (
         "FSDP2 after the optimizer", "DTensor, local"),
 }
-PER_TENSOR = ("fp8-lm", "fp8-lm-delayed")
+PER_TENSOR = ("fp8-lm",)
 
 
 def column_of(cell):

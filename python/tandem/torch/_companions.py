@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import torch
+
 from tandem._convert import planes_of
 from tandem._kernel import Kernel, RoleKind
+from tandem.torch._layout import WORKING
 
 #: The storage of what nothing is saved on.
 F32 = "#tandem.float<f32>"
@@ -66,6 +69,20 @@ def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
     parts = ["f32 weights"] * wide + ["f32 states"] * bool(coded)
     name = f"{kernel.strategy} with {' and '.join(parts)}"
     return Companion(name, write(name, compute, kinds_of(kernel), storages))
+
+
+def with_copy(kernel: Kernel, dtype: torch.dtype) -> Companion:
+    """The same strategy of weights in codes, with a copy of what they decode to.
+
+    Args:
+        kernel: the graph under the strategy itself.
+        dtype: what modules compute with, float16 or bfloat16.
+    """
+    copies = {role: f"#tandem.working<{WORKING[dtype]}, {kernel.storages[role]}>"
+              for role in _roles(kernel, RoleKind.PARAM)}
+    name = f"{kernel.strategy} with a {WORKING[dtype]} copy"
+    return Companion(name, write(name, kernel.compute, kinds_of(kernel),
+                                 kernel.storages | copies))
 
 
 def _roles(kernel: Kernel, *kinds: RoleKind) -> list[str]:

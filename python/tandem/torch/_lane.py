@@ -11,8 +11,8 @@ from tandem import _tandem
 from tandem._check import Check
 from tandem._convert import CPU, Host, Tensor, conversion, planes_of
 from tandem._kernel import Kernel, Plane, Plan, RoleKind
-from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_plane, laid_out,
-                                  rows_and_columns)
+from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, is_plane,
+                                  laid_out, rows_and_columns)
 from tandem.torch._place import torch_device
 
 
@@ -74,7 +74,7 @@ class Slot:
         if self.shape is not None and param.shape != self.shape:
             return False
         if self.address is None:
-            return (param is self.param and param.numel() == self.numel
+            return (param is self.param and is_placeholder(param) and param.numel() == self.numel
                     and param.dtype is self.dtype)
         return (
             param is self.param
@@ -128,11 +128,13 @@ class Lane:
         count: what the state calls its count of steps, if the kernel needs none.
         place: what it runs on.
         model: the same lane of the CPU, if that is another.
+        codes: the lane without a copy of the weights, if this one's kernel writes one
+            beside codes; it knows of states.
     """
 
     def __init__(self, kernel: Kernel, count: str | None = None, place: Host = CPU,
-                 model: Lane | None = None):
-        self.kernel, self.place, self._model = kernel, place, model
+                 model: Lane | None = None, codes: Lane | None = None):
+        self.kernel, self.place, self._model, self._codes = kernel, place, model, codes
         self.device = torch_device(place)
         self.plan = Plan(kernel, place.device)
         #: What looks at the gradients before anything is written, if asked for.
@@ -204,6 +206,16 @@ class Lane:
         """A tensor's size as the kernel takes it."""
         return rows_and_columns(tensor) if self.kernel.is_matrix else tensor.numel()
 
+    @property
+    def has_copy(self) -> bool:
+        """Whether the kernel writes a copy of weights that are in codes."""
+        return self._codes is not None
+
+    @property
+    def of_states(self) -> Lane:
+        """The lane that states are made, checked and converted by."""
+        return self._codes or self
+
     def bytes_per_parameter(self, releases: bool = False) -> float:
         """Bytes of weight, gradient and states together, from their storages; without
         the gradient if that is released."""
@@ -238,15 +250,16 @@ class Lane:
     def like(self, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
         """What has the layout of the parameter's planes: itself, its codes, or a matrix
         in C order."""
+        if self._codes:
+            return self._codes.like(param, state)
         has_codes = self.hidden and state
         return self._ordered(state[self._weights[0].name] if has_codes else param)
 
     def initial_state(self, param: torch.Tensor) -> dict:
         """The state of a parameter that has not taken a step.
 
-        States and residuals are zero. Where the kernel only writes the visible
-        plane, the first other plane of the parameter holds its value; where there
-        is no visible plane, all of them do.
+        States and residuals are zero; a master weight holds the parameter's value,
+        and so do codes, as far as they can.
         """
         like = self.like(param, None)
         planes = {
@@ -255,9 +268,9 @@ class Lane:
         }
         if self.hidden:
             self.encode_weight(param, planes)
-        elif not self._visible.read:
-            value = next(p for p in self._weights if not p.visible)
-            planes[value.name].copy_(param)
+        for plane in () if self.hidden else self._weights:
+            if plane.bits > self._visible.bits:
+                planes[plane.name].copy_(param)
         return ({self.step: 0} if self.step else {}) | planes
 
     def encode_weight(self, param: torch.Tensor, state: Mapping) -> None:
@@ -353,8 +366,8 @@ class Lane:
              label: str) -> Slot:
         """A slot of the parameter of a param group; its planes take the parameter's layout."""
         if self.state_names:
-            self.check_state(state, param, label)
-            state.update(self.laid_out_state(param, state))
+            self.of_states.check_state(state, param, label)
+            state.update(self.of_states.laid_out_state(param, state))
         return Slot(self, index, group, param, state, label)
 
     def laid_out_state(self, param: torch.Tensor, state: Mapping) -> dict:

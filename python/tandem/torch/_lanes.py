@@ -12,8 +12,9 @@ from tandem._check import Check
 from tandem._convert import CPU, Host
 from tandem._kernel import Kernel
 from tandem.torch import _place
-from tandem.torch._companions import companion, keeps_f32_states
+from tandem.torch._companions import Companion, companion, keeps_f32_states, with_copy
 from tandem.torch._lane import Lane
+from tandem.torch._layout import is_placeholder
 
 
 class Key(NamedTuple):
@@ -28,6 +29,8 @@ class Key(NamedTuple):
     is_small: bool = False
     #: Where it is.
     place: Host = CPU
+    #: The type of the copy that a step writes beside weights in codes, if it does.
+    copy: torch.dtype | None = None
 
 
 class Lanes:
@@ -84,17 +87,21 @@ class Lanes:
     def __getitem__(self, key: Key) -> Lane:
         key = self._resolved(key)
         if key not in self._lanes:
-            text = self._texts.get((key.strategy, key.is_vector))
-            kernel = self._build(self._graphs[key.is_vector], key.strategy,
-                                 key.place.target, text)
+            codes = self[key._replace(copy=None)] if key.copy else None
+            built_in = Companion(key.strategy, self._texts.get((key.strategy, key.is_vector)))
+            strategy = with_copy(codes.kernel, key.copy) if codes else built_in
+            kernel = self._build(self._graphs[key.is_vector], strategy.name,
+                                 key.place.target, strategy.text)
             model = None if key.place is CPU else self[key._replace(place=CPU)]
-            lane = self._lanes[key] = Lane(kernel, self.count, key.place, model)
+            lane = self._lanes[key] = Lane(kernel, self.count, key.place, model, codes)
             if self._checks:
                 lane.check = Check(kernel, key.place.device)
         return self._lanes[key]
 
     def _resolved(self, key: Key) -> Key:
         """The key of the lane itself, whose strategy may be a companion."""
+        if key.copy:
+            return self._resolved(key._replace(copy=None))._replace(copy=key.copy)
         if not (key.is_wide or key.is_small):
             return key
         if key not in self._known:
@@ -149,6 +156,15 @@ class Lanes:
         """The lane that takes a parameter of a param group; None if none does."""
         key = self.key_of(param, group)
         return None if key is None else self[key]
+
+    def of_step(self, param: torch.Tensor, group: Mapping) -> Lane:
+        """The lane that a parameter takes a step in, which one of :meth:`of` has: of
+        weights in codes, the kernel also reads and writes what the module computes with."""
+        key = self.key_of(param, group)
+        lane = self[key]
+        if lane.hidden and not is_placeholder(param):
+            return self[key._replace(copy=param.dtype)]
+        return lane
 
     def refusal(self, param: torch.Tensor, label: str, strategy: str,
                 fix: str | None = None) -> Exception:

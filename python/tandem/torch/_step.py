@@ -64,10 +64,26 @@ class Steps:
         for lane in lanes:
             with self._explained(lane):
                 lane.update_plan({i: c.data_ptr() for i, c in copies.items()})
+        self._settle(lanes, started, copies)
         self._finish(lanes, self._launch(lanes), copies)
         if only is None and lanes and not converted and not copies:
             self._steady = self._watched(lanes)
         del converted  # the kernels have read them
+
+    def _settle(self, lanes: list[Lane], started: list[torch.Tensor],
+                copies: dict[int, torch.Tensor]) -> None:
+        """Gives parameters whose codes begin here what these decode to, so that the step
+        starts from the codes; before that, all that can be refused is."""
+        new = set(map(id, started))
+        begun = [slot for lane in lanes if lane.has_copy for slot in lane.slots
+                 if id(slot.param) in new]
+        for lane in lanes if begun and not self.capturable else ():
+            with self._explained(lane):
+                lane.check_scalars(*self._scalars(lane))
+        for slot in begun:
+            weight, = slot.lane.of_states.decode_weights([slot.state], slot.dtype, self.threads)
+            for to in filter(lambda to: to is not None, (slot.param, copies.get(slot.index))):
+                slot.lane.place.call(lambda to=to, weight=weight: to.copy_(weight))
 
     def _repeat(self) -> None:
         """The last step again, over other gradients."""
@@ -233,8 +249,9 @@ class Steps:
         """A slot for the parameter of a param group, whose state starts here if it has
         none."""
         label = self._label(index)
-        lane = self._check_param(param, label, self.param_groups[number])
-        state = self._start(lane, param, started)
+        group = self.param_groups[number]
+        state = self._start(self._check_param(param, label, group), param, started)
+        lane = self._lanes.of_step(param, group)
         return lane.bind(index, number, param, state, label)
 
     def _start(self, lane: Lane, param: torch.Tensor, started: list) -> dict | None:
@@ -347,18 +364,6 @@ class Steps:
             if slot.copied:
                 copy = copies[slot.index]
                 lane.place.call(lambda slot=slot, copy=copy: slot.param.copy_(copy))
-        if lane.hidden:
-            self._write_weights(lane, lane.slots)
-
-    def _write_weights(self, lane: Lane, slots: list[Slot]) -> None:
-        """Gives parameters in memory the weights that their states hold."""
-        for dtype in lane.dtypes:
-            resident = [slot for slot in slots if slot.param.dtype == dtype
-                        and not is_placeholder(slot.param)]
-            weights = lane.decode_weights([s.state for s in resident], dtype,
-                                          self.threads)
-            for slot, weight in zip(resident, weights):
-                slot.param.copy_(weight)
 
     #===--------------------------------------------------------------------===#
     # Gradients under a scale

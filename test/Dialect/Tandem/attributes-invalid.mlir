@@ -115,6 +115,21 @@ func.func private @stored_c1(!tandem.stored<tensor<?xbf16>, #tandem.float<bf16>>
 
 // -----
 
+// expected-error @+1 {{a working copy must be bf16 or f16, got 'f32'}}
+func.func private @working_c1() attributes {s = #tandem.working<f32, #tandem.coded<#scaled.root>>}
+
+// -----
+
+// expected-error @+1 {{#tandem.master<bf16> has a plane that frameworks read already; use it without a working copy}}
+func.func private @working_c2() attributes {s = #tandem.working<bf16, #tandem.master<bf16>>}
+
+// -----
+
+// expected-error @+1 {{a weight's codes are not read as a transpose; leave out transposed = true}}
+func.func private @working_c3() attributes {s = #tandem.working<bf16, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>}
+
+// -----
+
 // expected-error @+1 {{the visible copy of a residual storage must be bf16 or f16, got 'f32'}}
 func.func private @residual_c1() attributes {s = #tandem.residual<f32, i8>}
 

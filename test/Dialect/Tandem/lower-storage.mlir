@@ -6,6 +6,8 @@
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>>
 !f16 = !tandem.stored<tensor<?xf32>, #tandem.float<f16, stochastic>>
 !master = !tandem.stored<tensor<?xf32>, #tandem.master<bf16>>
+!working = !tandem.stored<tensor<?xf32>, #tandem.working<bf16,
+  #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = f32>>>
 !remainder = !tandem.stored<tensor<?xf32>, #tandem.remainder>
 !pair = !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>
 !kahan = !tandem.stored<tensor<?xf32>, #tandem.kahan<bf16>>
@@ -34,12 +36,17 @@ tandem.kernel @float compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 }
 
-// The visible plane is written and never read.
+// Where the visible plane is no longer what the master rounds to, it is the
+// value.
 // CHECK-LABEL: tandem.kernel @master
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
-// CHECK-NOT:     tandem.load_plane %[[P]][0]
-// CHECK:         %[[X:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> f32
-// CHECK-NOT:     tandem.load_plane %[[P]][0]
+// CHECK-DAG:     %[[VISIBLE:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> bf16
+// CHECK-DAG:     %[[MASTER:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> f32
+// CHECK-DAG:     %[[SHOWN:.+]] = arith.extf %[[VISIBLE]] : bf16 to f32
+// CHECK-DAG:     %[[NARROW:.+]] = arith.truncf %[[MASTER]] : f32 to bf16
+// CHECK-DAG:     %[[ROUNDED:.+]] = arith.extf %[[NARROW]] : bf16 to f32
+// CHECK:         %[[DIFFER:.+]] = arith.cmpf une, %[[SHOWN]], %[[ROUNDED]]
+// CHECK:         %[[X:.+]] = arith.select %[[DIFFER]], %[[SHOWN]], %[[MASTER]]
 // CHECK:         arith.truncf %[[X]] : f32 to bf16
 // CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i16
 // CHECK:         tandem.store_plane %{{.+}}, %[[P]][1] : i32
@@ -53,7 +60,7 @@ tandem.kernel @master compute(<f32, f32>) tensors [#p] scalars [] prologue {
 }
 
 // ((hi - (lo >> 15)) << 16) | lo, and (u + 0x8000) >> 16 with u's low half; a
-// NaN is 0x7FFF0000.
+// NaN is 0x7FFF0000. A zero hi beside a lo that would borrow is a zero.
 // CHECK-LABEL: tandem.kernel @remainder
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-DAG:     %[[HI:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> bf16
@@ -65,7 +72,12 @@ tandem.kernel @master compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // CHECK:         %[[FLOOR:.+]] = arith.subi %[[HIGH]], %[[CARRY]]
 // CHECK:         %[[UPPER:.+]] = arith.shli %[[FLOOR]], %{{.+}} : i32
 // CHECK:         %[[WORD:.+]] = arith.ori %[[UPPER]], %[[LOW]]
-// CHECK:         %[[X:.+]] = arith.bitcast %[[WORD]] : i32 to f32
+// CHECK:         %[[SHOWN:.+]] = arith.shli %[[HIGH]], %{{.+}} : i32
+// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %{{.+}}, %{{.+}} : i32
+// CHECK:         %[[BORROWS:.+]] = arith.cmpi uge, %[[LOW]], %{{.+}} : i32
+// CHECK:         %[[WRITTEN:.+]] = arith.andi %[[ZERO]], %[[BORROWS]]
+// CHECK:         %[[BITS:.+]] = arith.select %[[WRITTEN]], %[[SHOWN]], %[[WORD]]
+// CHECK:         %[[X:.+]] = arith.bitcast %[[BITS]] : i32 to f32
 // CHECK:         %[[U:.+]] = arith.bitcast %[[X]] : f32 to i32
 // CHECK:         %[[NAN:.+]] = arith.constant 2147418112 : i32
 // CHECK:         %[[CANONICAL:.+]] = arith.select %{{.+}}, %[[NAN]], %[[U]]
@@ -82,6 +94,32 @@ tandem.kernel @remainder compute(<f32, f32>) tensors [#p] scalars [] prologue {
 ^bb0(%p: !remainder):
   %0 = tandem.load %p : !remainder -> f32
   tandem.store %0, %p : f32, !remainder
+  tandem.yield
+}
+
+// The copy and the codes are read, and the copy is written as what the new
+// codes decode to.
+// CHECK-LABEL: tandem.kernel @working
+// CHECK:       ^bb0(%[[P:.+]]: !tandem
+// CHECK-DAG:     %[[COPY:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> bf16
+// CHECK-DAG:     %[[CODE:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i8
+// CHECK-DAG:     %[[SCALE:.+]] = tandem.load_plane %[[P]][2] {{.+}} -> i32
+// CHECK:         %[[DECODED:.+]] = scaled.dequantize
+// CHECK:         %[[SHOWN:.+]] = arith.extf %[[COPY]] : bf16 to f32
+// CHECK:         %[[DIFFER:.+]] = arith.cmpf une, %[[SHOWN]], %{{.+}}
+// CHECK:         %[[X:.+]] = arith.select %[[DIFFER]], %[[SHOWN]], %[[DECODED]]
+// CHECK:         scaled.quantize {{.+}}, %[[X]] by
+// CHECK:         %[[NEW:.+]] = scaled.dequantize
+// CHECK:         arith.truncf %[[NEW]] : f32 to bf16
+// CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i16
+// CHECK:         tandem.store_plane %{{.+}}, %[[P]][1] : i8
+// CHECK:         tandem.store_plane %{{.+}}, %[[P]][2] : i32
+tandem.kernel @working compute(<f32, f32>) tensors [#p] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !working):
+  %0 = tandem.load %p : !working -> f32
+  tandem.store %0, %p : f32, !working
   tandem.yield
 }
 

@@ -102,9 +102,6 @@ BF16_STRATEGIES = _with_factors(_table("bf16") | {
     "bf16-dither": Strategy(Plain("bf16"), *3 * [_DITHERED]),
     "remainder": Strategy(Plain("bf16"), Remainder(), Plain("f32"), Plain("f32"))})
 _F16_TABLE = _with_factors(_table("f16", "f16-"))
-# Those whose moments are plain f16, which the library lacks: test/Python/Inputs/strategies has
-# their files.
-F16_STRATEGIES = {name: s for name, s in _F16_TABLE.items() if s.first == Plain("f16")}
 STRATEGIES = BF16_STRATEGIES | _F16_TABLE | {"fp32": Strategy(*4 * [Plain("f32")])}
 
 
@@ -276,11 +273,15 @@ def _tensor_table():
 
 
 # By the f32 policy, in groups of several lengths. STRATEGIES are the library's
-# without scales, and F16_STRATEGIES; these are the library's with scales, and all of them.
+# without scales, and some of OUTSIDE_STRATEGIES; these are the library's with scales, and all of them.
 SCALED_LIBRARY = _with_factors(_scaled_library())
 SCALED_STRATEGIES = SCALED_LIBRARY | _scaled_table()
 # With scales that a whole tensor shares.
 TENSOR_LIBRARY = _with_factors(_tensor_library())
+# Those that the library lacks, since their moments do not follow: plain f16, and scales that
+# are known before. test/Python/Inputs/strategies has their files.
+OUTSIDE_STRATEGIES = {name: s for name, s in _F16_TABLE.items() if s.first == Plain("f16")}
+OUTSIDE_STRATEGIES["fp8-lm-delayed"] = TENSOR_LIBRARY["fp8-lm-delayed"]
 TENSOR_STRATEGIES = TENSOR_LIBRARY | _tensor_table()
 
 #===----------------------------------------------------------------------===#

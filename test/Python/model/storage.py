@@ -293,7 +293,8 @@ class Kahan(Storage):
 
 @dataclass(frozen=True)
 class Master(Storage):
-    """A float32 value and a narrow copy of it that is only ever written."""
+    """A float32 value and a narrow copy of it, which is the value where it is another
+    number than what the float32 rounds to."""
 
     format: str
 
@@ -302,7 +303,10 @@ class Master(Storage):
         return {"": self.format, ".master": "f32"}
 
     def decode(self, planes, name):
-        return decode("f32", planes[name + ".master"])
+        visible, master = self.take(planes, name)
+        with np.errstate(all="ignore"):
+            return np.where(mcf.Arithmetic(self.format).round(master) == visible,
+                            master, visible)
 
     def encode(self, name, x, draw):
         return self.put(name, (x, x))
@@ -325,7 +329,9 @@ class Remainder(Storage):
         hi = planes[name].astype(np.uint32)
         lo = planes[name + ".remainder"].astype(np.uint32)
         upper = (hi - (lo >> np.uint32(15))) & np.uint32(0xFFFF)
-        return ((upper << np.uint32(16)) | lo).view(np.float32)
+        written = ((hi & np.uint32(0x7FFF)) == 0) & (lo >= np.uint32(0x8000))
+        bits = np.where(written, hi << np.uint32(16), (upper << np.uint32(16)) | lo)
+        return bits.view(np.float32)
 
     def encode(self, name, x, draw):
         u = encode("f32", x)

@@ -24,7 +24,7 @@ from model.scaled import ROW, WHOLE, Coded, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
-#: The files of model.F16_STRATEGIES, which the library lacks.
+#: The files of model.OUTSIDE_STRATEGIES, which the library lacks.
 STRATEGY_PATH = Path(__file__).resolve().parents[1] / "Inputs/strategies"
 
 

@@ -165,13 +165,17 @@ TEST_F(InterpreterStep, KahanKeepsWhatTheWeightDidNotTake) {
 /// The master moves; the visible copy, which no step reads, is made anew.
 TEST_F(InterpreterStep, MasterWeights) {
   MachineState state = adamState();
-  state.planes.erase("param");
-  state.planes["param.master"] = words({0x3F800000});
+  state.planes["param.master"] = words({0x3F800001}); // 1 + 2^-23
   state.planes["exp_avg"] = words({0});
   state.planes["exp_avg_sq"] = words({0});
+  MachineState written = state;
   ASSERT_EQ(runBuiltin("adamw", "master-weights", state), "");
-  EXPECT_EQ(get(state, "param.master"), Elements{0x3F7FC000}); // 1 - 2^-10
+  EXPECT_EQ(get(state, "param.master"), Elements{0x3F7FC002});
   EXPECT_EQ(get(state, "param"), Elements{kOne});
+  // Somebody has written 2.
+  written.planes["param"] = halves({0x4000});
+  ASSERT_EQ(runBuiltin("adamw", "master-weights", written), "");
+  EXPECT_EQ(get(written, "param.master"), Elements{0x3FFFE000}); // 2 - 2^-10
 }
 
 /// 1 + 2^-8 is half way between two bf16; the random bits of each element

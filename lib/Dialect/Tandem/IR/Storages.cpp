@@ -46,6 +46,17 @@ static SmallVector<Value> widenParts(OpBuilder &builder, Location loc,
   });
 }
 
+/// The f32 whose rounded copy is `visible`; the copy itself, widened, where it
+/// is another number.
+static Value adopt(SequenceBuilder &b, Value visible, Value value) {
+  Type f32 = b.builder.getF32Type();
+  Value shown = b.convert(visible, f32);
+  Value rounded =
+      b.convert(b.convert(value, getElementTypeOrSelf(visible.getType())), f32);
+  return b.select(b.compare(arith::CmpFPredicate::UNE, shown, rounded), shown,
+                  value);
+}
+
 /// Verifies that a visible copy has a 16-bit float format.
 static LogicalResult verifyHalf(function_ref<InFlightDiagnostic()> emitError,
                                 StringRef what, Type format) {
@@ -313,7 +324,7 @@ MasterStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 SmallVector<Plane> MasterStorageAttr::getPlanes() const {
-  return {Plane{"", getFormat(), /*isRead=*/false},
+  return {Plane{"", getFormat()},
           Plane{".master", Float32Type::get(getContext())}};
 }
 std::optional<unsigned> MasterStorageAttr::getVisiblePlane() const { return 0; }
@@ -321,9 +332,10 @@ Type MasterStorageAttr::getValueType(const ComputeAttr &compute) const {
   return isComponent(compute) ? Type() : compute.getFormat();
 }
 
-Value MasterStorageAttr::decode(OpBuilder &, Location, ValueRange planes,
-                                Type) const {
-  return planes[1];
+Value MasterStorageAttr::decode(OpBuilder &builder, Location loc,
+                                ValueRange planes, Type) const {
+  SequenceBuilder b(builder, loc);
+  return adopt(b, planes[0], planes[1]);
 }
 
 SmallVector<Value> MasterStorageAttr::encode(OpBuilder &builder, Location loc,
@@ -332,6 +344,77 @@ SmallVector<Value> MasterStorageAttr::encode(OpBuilder &builder, Location loc,
   SequenceBuilder b(builder, loc);
   return {b.canonicalBits(b.convert(value, getFormat())),
           b.canonicalBits(value)};
+}
+
+//===----------------------------------------------------------------------===//
+// WorkingStorageAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+WorkingStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                           Type format, StorageAttrInterface codes) {
+  // (C1)
+  if (failed(verifyHalf(emitError, "a working copy", format)))
+    return failure();
+  // (C2)
+  std::optional<unsigned> visible = codes.getVisiblePlane();
+  if (visible &&
+      codes.getPlanes()[*visible].elementType.getIntOrFloatBitWidth() >= 16)
+    return emitError() << codes
+                       << " has a plane that frameworks read already; "
+                          "use it without a working copy";
+  // (C3)
+  if (hasTranspose(codes))
+    return emitError() << "a weight's codes are not read as a transpose; leave "
+                          "out transposed = true";
+  return success();
+}
+
+SmallVector<Plane> WorkingStorageAttr::getPlanes() const {
+  SmallVector<Plane> planes = {Plane{".working", getFormat()}};
+  planes.append(getCodes().getPlanes());
+  return planes;
+}
+std::optional<unsigned> WorkingStorageAttr::getVisiblePlane() const {
+  return 0;
+}
+Type WorkingStorageAttr::getValueType(const ComputeAttr &compute) const {
+  return getCodes().getValueType(compute);
+}
+RoundingMode WorkingStorageAttr::getRounding() const {
+  return getCodes().getRounding();
+}
+
+Value WorkingStorageAttr::decode(OpBuilder &builder, Location loc,
+                                 ValueRange planes, Type type) const {
+  SequenceBuilder b(builder, loc);
+  Value value = getCodes().decode(builder, loc, planes.drop_front(), type);
+  return adopt(b, planes[0], value);
+}
+
+SmallVector<Value>
+WorkingStorageAttr::encode(OpBuilder &builder, Location loc, Value value,
+                           const EncodeInputs &inputs) const {
+  SequenceBuilder b(builder, loc);
+  EncodeInputs own = inputs;
+  own.kept.erase(own.kept.begin());
+  SmallVector<Value> encoded = getCodes().encode(builder, loc, value, own);
+  // A plane that no step writes, such as a given scale, is as it was.
+  SmallVector<Value> planes;
+  for (auto [code, kept, plane] :
+       llvm::zip(encoded, own.kept, getCodes().getPlanes())) {
+    Value bits = code ? code : kept;
+    planes.push_back(plane.isRaw ? bits : b.bitcast(bits, plane.elementType));
+  }
+  Value decoded = getCodes().decode(builder, loc, planes, value.getType());
+  Value shown = b.canonicalBits(b.convert(decoded, getFormat()));
+  encoded.insert(encoded.begin(), shown);
+  return encoded;
+}
+
+Value WorkingStorageAttr::isSaturated(OpBuilder &builder, Location loc,
+                                      ValueRange encoded) const {
+  return getCodes().isSaturated(builder, loc, encoded.drop_front());
 }
 
 //===----------------------------------------------------------------------===//
@@ -355,8 +438,15 @@ Value RemainderStorageAttr::decode(OpBuilder &builder, Location loc,
   Type i32 = builder.getI32Type();
   Value low = b.resize(planes[1], i32);
   Value high = b.resize(b.bits(planes[0]), i32);
-  Value word = b.shl(b.subi(high, b.shr(low, 15)), 16);
-  return b.bitcast(b.ori(word, low), builder.getF32Type());
+  Value word = b.ori(b.shl(b.subi(high, b.shr(low, 15)), 16), low);
+  // Somebody else's zero has nothing to borrow from.
+  Value shown = b.shl(high, 16);
+  Value isZero =
+      b.compare(arith::CmpIPredicate::eq, b.shl(high, 17), b.like(high, 0));
+  Value borrows =
+      b.compare(arith::CmpIPredicate::uge, low, b.like(low, 0x8000));
+  return b.bitcast(b.select(b.andi(isZero, borrows), shown, word),
+                   builder.getF32Type());
 }
 
 /// A NaN is 0x7FFF0000 here: rounding 0x7FFFFFFF up would show the framework

@@ -530,7 +530,7 @@ LogicalResult RememberOp::verify() {
 LogicalResult SaturationOp::verify() {
   // (C1)
   StorageAttrInterface storage = getTensor().getType().getStorage();
-  if (isa<ScaledStorageAttr, CodedStorageAttr>(storage))
+  if (isa<ScaledStorageAttr, CodedStorageAttr, WorkingStorageAttr>(storage))
     return success();
   return emitOpError() << storage << " has no codes that could saturate";
 }

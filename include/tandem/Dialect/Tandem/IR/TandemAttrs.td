@@ -227,8 +227,10 @@ def Tandem_KahanStorageAttr : Tandem_Storage<"KahanStorage", "kahan",
 def Tandem_MasterStorageAttr : Tandem_Storage<"MasterStorage", "master"> {
   let summary = "an f32 master copy and a rounded visible copy";
   let description = [{
-    Kernels read the master alone and write both; the visible value is
-    fl(master) (Micikevicius et al. 2018; Collage's option D).
+    Kernels write both; the visible value is fl(master) (Micikevicius et al. 2018;
+    Collage's option D). Where the visible copy is another number than fl(master),
+    somebody has written it since the last step, and it is the value; elsewhere the
+    master is.
 
     ```mlir
     #tandem.master<bf16>
@@ -246,7 +248,8 @@ def Tandem_RemainderStorageAttr : Tandem_Storage<"RemainderStorage", "remainder"
     u = the f32's bits (NaN canonical), hi = (u + 0x8000) >> 16, lo = u &
     0xFFFF; decode ((hi - (lo >> 15)) mod 2^16) << 16 | lo: exact for every
     f32. hi is the bf16 nearest to the value, ties away from zero (two patterns
-    would share a code under ties to even).
+    would share a code under ties to even). A zero hi beside lo >= 0x8000, which no
+    encoding makes, is a zero that somebody else has written, and decodes to it.
 
     ```mlir
     #tandem.remainder
@@ -345,6 +348,26 @@ def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded", ["getRound
   }];
   let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code);
   let assemblyFormat = "`<` custom<Code>($code) `>`";
+}
+
+def Tandem_WorkingStorageAttr : Tandem_Storage<"WorkingStorage", "working", ["getRounding", "isSaturated"]> {
+  let summary = "codes, and a visible copy of what they decode to";
+  let description = [{
+    The planes of `codes`, and before them `.working`: the rounded value, for a
+    framework that computes with it. Where the copy is another number than what the
+    codes decode to, rounded, somebody has written it since the last step, and it is
+    the value; elsewhere the codes are. So a step takes what was loaded, clamped or
+    averaged in the copy, and codes keep what the copy has no bits for.
+
+    ```mlir
+    #tandem.working<bf16, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = f32>>
+    ```
+
+    Constraints: (C1) the copy is bf16 or f16; (C2) `codes` has no visible plane
+    that frameworks compute with, one of 16 bits or more; (C3) nothing of it is transposed.
+  }];
+  let parameters = (ins "Type":$format, "StorageAttrInterface":$codes);
+  let assemblyFormat = "`<` $format `,` $codes `>`";
 }
 
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEMATTRS_TD
