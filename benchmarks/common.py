@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the description of the machine, the result files and the
-# sizes of tensors.
+# This file implements the description of the machine, the result files, the
+# sizes of tensors, and what figures share.
 #
 #===----------------------------------------------------------------------===#
 """Machine, results and tensor sizes."""
@@ -102,15 +102,31 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
 
 
-def save_figure(figure, axes, path: pathlib.Path) -> None:
-    """Writes a picture of one plot of matplotlib's, and closes it; equal data make equal
-    files."""
+def spread(ends: dict[str, float], apart: float, low: float, high: float) -> dict[str, float]:
+    """Where the labels of curves stand that end at these values: apart from each other,
+    between the bounds if there is room, and otherwise as near to the ends as can be."""
+    labels = sorted(ends, key=ends.__getitem__)
+    count = len(labels)
+    # Less their distances, places are the nearest sequence that nowhere decreases.
+    free = [ends[label] - apart * i for i, label in enumerate(labels)]
+    placed = {}
+    for i, label in enumerate(labels):
+        nearest = max(min(statistics.fmean(free[first:last + 1]) for last in range(i, count))
+                      for first in range(i + 1))
+        placed[label] = max(low, min(nearest, high - apart * (count - 1))) + apart * i
+    return placed
+
+
+def save_figure(figure, path: pathlib.Path) -> None:
+    """Writes a picture of matplotlib's, and closes it; equal data make equal files."""
     import matplotlib.pyplot as plt
 
-    axes.grid(alpha=0.3)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    figure.tight_layout()
+    for axes in figure.axes:
+        axes.grid(alpha=0.3)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    if figure.get_layout_engine() is None:
+        figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=90, metadata={"Software": None})
     plt.close(figure)

@@ -268,7 +268,7 @@ def draw(results: Results, path: pathlib.Path) -> None:
     axes.set_yscale("log")
     axes.set_xlabel("bytes per parameter: weight, gradient and states")
     axes.set_ylabel("error, geometric mean of all cases")
-    save_figure(figure, axes, path)
+    save_figure(figure, path)
 
 
 #===------------------------------------------------------------------------===#

@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from common import RESULTS, save_figure, table  # noqa: E402
+from common import RESULTS, save_figure, spread, table  # noqa: E402
 
 #: Steps in the picture.
 TRACED_STEPS = 400
@@ -170,15 +170,6 @@ def curves(results: dict) -> dict[str, tuple[str, list[float]]]:
     return {label: (colours[label], drift) for label, drift in drifts.items()}
 
 
-def heights(ends: dict[str, float], apart: float) -> dict[str, float]:
-    """Where the labels of curves stand that end at these values."""
-    placed: dict[str, float] = {}
-    lowest = -apart
-    for label in sorted(ends, key=ends.__getitem__):
-        placed[label] = lowest = max(ends[label], lowest + apart)
-    return placed
-
-
 def draw(results: dict, path: pathlib.Path) -> None:
     """The drift over the steps."""
     import matplotlib
@@ -188,7 +179,8 @@ def draw(results: dict, path: pathlib.Path) -> None:
 
     figure, axes = plt.subplots(figsize=(9, 4.5))
     drawn = curves(results)
-    places = heights({label: drift[-1] for label, (_, drift) in drawn.items()}, 5.5)
+    ends = {label: drift[-1] for label, (_, drift) in drawn.items()}
+    places = spread(ends, 5.5, 0, max(ends.values()))
     for label, (colour, drift) in drawn.items():
         axes.plot(drift, color=colour, linewidth=1.8)
         axes.text(len(drift) + 4, places[label], label, color=colour, va="center", fontsize=9)
@@ -196,7 +188,7 @@ def draw(results: dict, path: pathlib.Path) -> None:
     axes.set_xticks(range(0, TRACED_STEPS + 1, 100))
     axes.set_xlabel("steps after the gradients have stopped")
     axes.set_ylabel("distance moved, in learning rates")
-    save_figure(figure, axes, path)
+    save_figure(figure, path)
 
 
 def main() -> None:

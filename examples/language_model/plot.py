@@ -1,10 +1,14 @@
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The demo's plot: six panels, the colours of Okabe and Ito, one legend."""
+"""The demo's figure: six strategies in colours with labels, the others in grey."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
@@ -12,125 +16,253 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import PercentFormatter  # noqa: E402
+from matplotlib.transforms import offset_copy  # noqa: E402
 
-from stream import StreamError  # noqa: E402
-from train import Record  # noqa: E402
+import outcomes  # noqa: E402
 
-# A colour for each family; the dashes tell its members apart.
-STYLES = {
-    "fp32": ("#000000", "-"),
-    "bf16": ("#D55E00", "-"),
-    "bf16-stochastic": ("#D55E00", ":"),
-    "bf16-kahan": ("#E69F00", "-"),
-    "collage-light": ("#56B4E9", "--"),
-    "collage-light-f32": ("#56B4E9", ":"),
-    "collage-plus": ("#0072B2", "--"),
-    "collage-plus-f32": ("#0072B2", ":"),
-    "fp32-optim": ("#CC79A7", "--"),
-    "master-weights": ("#009E73", "-."),
-    "remainder": ("#009E73", ":"),
-    "residual-softsign-root": ("#F0E442", "-"),
-    "residual-softsign-root+coat": ("#8B5E00", "--"),
-}
-OTHER_STYLE = ("#777777", "-.")
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from common import save_figure, spread  # noqa: E402
 
+if TYPE_CHECKING:
+    from stream import StreamError
+    from train import Record
 
-def smooth(values: list[float]) -> tuple[np.ndarray, np.ndarray]:
-    """A running mean over a fiftieth of the run, with the steps it ends at."""
-    window = max(5, len(values) // 50)
-    mean = np.convolve(values, np.full(window, 1 / window), mode="valid")
-    return np.arange(window, len(values) + 1), mean
+# Okabe and Ito's colours for the strategies that matter; dashes show what coincides.
+STYLES = (
+    ("#000000", "-"),
+    ("#D55E00", "-"),
+    ("#009E73", (0, (4, 2))),
+    ("#0072B2", (2, (4, 4))),
+    ("#CC79A7", (0, (1, 1.5))),
+    ("#E69F00", (4, (2, 6))),
+)
+MUTED = {"color": "#BBBBBB", "linewidth": 0.8, "zorder": 1}
+NOTE = "#444444"
+# The height of a line of text, as a share of a panel's.
+LINE = 0.07
+# So many bars fit into one of two rows of panels.
+FEW = 10
 
 
-def style_of(strategy: str) -> dict[str, object]:
-    """How a strategy's line looks in every panel: in f16 as in bf16, but paler."""
-    names = (strategy, strategy.removeprefix("f16-"))
-    colour, dashes = next((STYLES[n] for n in names if n in STYLES), OTHER_STYLE)
-    alpha = 0.5 if strategy.startswith("f16") else 1.0
-    return {"color": colour, "linestyle": dashes, "linewidth": 1.6, "alpha": alpha}
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """A run's line in one panel."""
+
+    strategy: str
+    steps: np.ndarray
+    values: np.ndarray
+
+    def end(self) -> float:
+        """The last value; infinity, above every panel, if that is no number."""
+        return float(self.values[-1]) if np.isfinite(self.values[-1]) else math.inf
 
 
-def draw_curves(axes: Axes, records: list[Record], name: str, title: str) -> None:
-    """One smoothed line per strategy of the record's list `name`."""
-    for record in records:
-        steps, values = smooth(getattr(record, name))
-        axes.plot(steps, values, label=record.strategy, **style_of(record.strategy))
-    label_steps(axes, title)
+class Runs:
+    """The records with what all panels need to know of them."""
+
+    def __init__(self, records: list[Record]):
+        self.records = records
+        names = [record.strategy for record in records]
+        losses = {record.strategy: record.train_loss for record in records}
+        self.diverged = outcomes.diverged(losses)
+        self.converged = outcomes.converged(losses) or names
+        self.styles = dict(zip(outcomes.emphasized(names), STYLES))
+        self.steps = max(map(len, losses.values()))
+
+    def style(self, strategy: str) -> dict[str, object]:
+        """How a strategy's line looks in every panel."""
+        if strategy not in self.styles:
+            return MUTED
+        color, dashes = self.styles[strategy]
+        return {"color": color, "linestyle": dashes, "linewidth": 2, "zorder": 3}
+
+    def color(self, strategy: str) -> str:
+        """The colour of a strategy's labels and bars."""
+        return str(self.style(strategy)["color"])
+
+    def smoothed(self, strategy: str, values: list[float]) -> Curve:
+        """A running mean over a twentieth of the run."""
+        return Curve(strategy, *outcomes.smooth(values, max(5, len(values) // 20)))
+
+    def curves(self, name: str) -> list[Curve]:
+        """The smoothed curves of the records' list `name`."""
+        return [self.smoothed(r.strategy, getattr(r, name)) for r in self.records]
+
+    def differences(self) -> tuple[str, list[Curve]]:
+        """Training losses less the baseline's, which cancels the batches' noise."""
+        base = next((r for r in self.records if r.strategy == "fp32"), self.records[0])
+        return base.strategy, [
+            self.smoothed(r.strategy, np.subtract(r.train_loss, base.train_loss).tolist())
+            for r in self.records
+        ]
+
+    def validations(self) -> list[Curve]:
+        """Validation losses after the steps where they were taken."""
+        return [
+            Curve(r.strategy, np.array(r.validation_steps), np.array(r.validation_loss))
+            for r in self.records
+        ]
 
 
-def label_steps(axes: Axes, title: str) -> None:
-    """Title, axis and grid of a panel over the steps."""
+def limits(curves: list[Curve], shown: Runs) -> tuple[float, float]:
+    """The range of the converged runs that matter after the first fifth, and of nine
+    tenths of the ends of all converged runs."""
+    kept = [c for c in curves if c.strategy in shown.converged]
+    vivid = [c for c in kept if c.strategy in shown.styles] or kept
+    values = np.concatenate([c.values[c.steps > shown.steps / 5] for c in vivid])
+    ends = np.array([c.end() for c in kept if np.isfinite(c.end())] or [0.0])
+    values = np.append(values[np.isfinite(values)], np.quantile(ends, (0.05, 0.95)))
+    low, high = values.min(), values.max()
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
+    return low - margin, high + margin
+
+
+def draw_panel(
+    axes: Axes, curves: list[Curve], shown: Runs, title: str, notes: bool = False
+) -> None:
+    """A line for each strategy, with labels; notes name what leaves the panel."""
+    for curve in curves:
+        marker = "o" if len(curve.steps) < 20 else ""
+        style = shown.style(curve.strategy)
+        axes.plot(curve.steps, curve.values, marker=marker, markersize=3, **style)
+    # Beyond the last step there is room for half a marker.
+    axes.set_xlim(0, 1.01 * shown.steps)
+    axes.set_ylim(limits(curves, shown))
     axes.set_title(title)
     axes.set_xlabel("step")
-    axes.grid(alpha=0.3)
+    if notes:
+        name_clipped(axes, curves, shown)
+    label_ends(axes, curves, shown)
 
 
-def draw_loss(axes: Axes, records: list[Record]) -> None:
-    """Training loss, without the steep start that would hide the rest."""
-    draw_curves(axes, records, "train_loss", "Training loss (running mean)")
-    axes.set_ylabel("nats per character")
-    curves = [smooth(record.train_loss)[1] for record in records]
-    early = max(curve[len(curve) // 10] for curve in curves)
-    lowest = min(curve.min() for curve in curves)
-    axes.set_ylim(lowest - 0.05 * (early - lowest), early + 0.1 * (early - lowest))
+def label_ends(axes: Axes, curves: list[Curve], shown: Runs) -> None:
+    """The names of the strategies that matter, right of the ends of their lines."""
+    bottom, top = axes.get_ylim()
+    vivid = [curve for curve in curves if curve.strategy in shown.styles]
+    ends = {c.strategy: float(np.clip((c.end() - bottom) / (top - bottom), 0, 1)) for c in vivid}
+    right = offset_copy(axes.transAxes, axes.figure, x=14, units="points")
+    for strategy, place in spread(ends, LINE, 0, 1).items():
+        color = shown.color(strategy)
+        line = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate(
+            strategy,
+            (shown.steps, ends[strategy]),
+            (1, place),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords=right,
+            va="center",
+            color=color,
+            fontweight="bold",
+            arrowprops={**line, "relpos": (0, 0.5)},
+        )
 
 
-def draw_difference(axes: Axes, records: list[Record]) -> None:
-    """Training loss against one strategy's, which cancels the batches' noise."""
-    baseline = next((r for r in records if r.strategy == "fp32"), records[0])
-    for record in records:
-        gap = np.subtract(record.train_loss, baseline.train_loss)
-        axes.plot(*smooth(gap.tolist()), **style_of(record.strategy))
-    label_steps(axes, f"Training loss above {baseline.strategy}'s, same batches")
+def clipped(curves: list[Curve], shown: Runs, top: float) -> list[tuple[int, str, str]]:
+    """The runs that diverged and those that end above the panel: step, strategy, fate."""
+    diverging = [(s, name, f"diverges at step {s}") for name, s in shown.diverged.items()]
+    above = [
+        (shown.steps, curve.strategy, f"ends at {curve.end():.2f}")
+        for curve in curves
+        if curve.strategy not in shown.diverged and curve.end() > top
+    ]
+    return sorted(diverging + above)
 
 
-def draw_validation(axes: Axes, records: list[Record]) -> None:
-    """Validation loss after the steps where it was taken."""
-    for record in records:
-        steps, losses = record.validation_steps, record.validation_loss
-        axes.plot(steps, losses, marker=".", **style_of(record.strategy))
-    label_steps(axes, "Validation loss")
+def name_clipped(axes: Axes, curves: list[Curve], shown: Runs) -> None:
+    """Names the runs that leave the panel at its top, where the others leave room."""
+    bottom, top = axes.get_ylim()
+    notes = clipped(curves, shown, top)
+    room = min(LINE * len(notes), 0.5)
+    axes.set_ylim(bottom, bottom + (top - bottom) / (1 - room))
+    for row, (step, strategy, fate) in enumerate(notes):
+        height = 1 - room * (row + 0.5) / len(notes)
+        color = shown.color(strategy) if strategy in shown.styles else NOTE
+        draw_note(axes, step, height, f"{strategy} {fate}", color)
 
 
-def draw_errors(
-    axes: Axes, records: list[Record], errors: dict[str, StreamError]
-) -> None:
+def draw_note(axes: Axes, step: int, height: float, text: str, color: str) -> None:
+    """A mark at the upper edge, and the text below it, on the side with more room."""
+    where = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 4}
+    axes.plot([step], [1], marker="^", markersize=6, color=color, **where)
+    end = axes.get_xlim()[1]
+    side, shift = ("right", -0.015) if step > end / 2 else ("left", 0.015)
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
+    place = step + shift * end, height
+    axes.text(*place, text, color=color, ha=side, va="center", bbox=box, **where)
+
+
+def draw_losses(panels: list[Axes], shown: Runs) -> None:
+    """The panels of losses, the first of which names what leaves it."""
+    loss, difference, validation = panels
+    others = len(shown.records) > len(shown.styles)
+    title = "Training loss (running mean)" + "; other strategies in grey" * others
+    draw_panel(loss, shown.curves("train_loss"), shown, title, notes=True)
+    loss.set_ylabel("nats per character")
+    baseline, differences = shown.differences()
+    title = f"Training loss above {baseline}'s, same batches"
+    draw_panel(difference, differences, shown, title)
+    draw_panel(validation, shown.validations(), shown, "Validation loss")
+
+
+def draw_metrics(panels: list[Axes], shown: Runs) -> None:
+    """The panels of the optimizers' metrics."""
+    ratio, lost = panels
+    draw_panel(ratio, shown.curves("edq_ratio"), shown, "EDQ / norm of the intended update")
+    draw_panel(lost, shown.curves("lost_share"), shown, "Share of lost updates")
+    lost.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def draw_errors(axes: Axes, errors: dict[str, StreamError], shown: Runs) -> None:
     """A bar per strategy for the stored weight, a mark for the visible one."""
-    names = [record.strategy for record in records]
+    names = [record.strategy for record in shown.records]
     stored = [errors[name].stored for name in names]
     visible = [errors[name].visible for name in names]
-    floor = min(filter(None, stored), default=1e-8) / 3
-    colours = [style_of(name)["color"] for name in names]
-    axes.barh(names, stored, color=colours)
-    axes.plot(visible, names, "k|", markersize=14)
-    for row, error in enumerate(stored):
-        place = {"transform": axes.get_yaxis_transform(), "ha": "right"}
-        axes.text(0.985, row, f"{error:.1e}", va="center", fontsize=9, **place)
+    known = [e for e in stored + visible if e > 0 and math.isfinite(e)] or [1.0]
     axes.set_xscale("log")
-    axes.set_xlim(floor, max(visible + stored) * 50)
-    axes.invert_yaxis()
-    axes.set_title("Weight error against float64 AdamW, fixed gradients")
+    axes.set_xlim(min(known) / 10, max(known) * 2)
+    axes.barh(names, stored, color=[shown.color(name) for name in names])
+    axes.plot(visible, names, "|", color="#444444", markersize=12)
+    for row, error in enumerate(stored):
+        place = {"transform": axes.get_yaxis_transform(), "va": "center"}
+        axes.text(1.02, row, f"{error:.1e}", **place)
+    axes.set_ylim(max(len(names), 6) - 0.4, -0.6)
+    axes.set_axisbelow(True)
+    axes.set_title("Weight error against float64 AdamW,\nfixed gradients")
     axes.set_xlabel(
         "relative to the distance moved\n"
         "bar, number: the stored weight; mark: the visible weight"
     )
-    axes.grid(alpha=0.3, axis="x")
+    emphasize_names(axes, shown)
+
+
+def emphasize_names(axes: Axes, shown: Runs) -> None:
+    """Writes the names of the strategies that matter in their colours."""
+    for label in axes.get_yticklabels():
+        if label.get_text() in shown.styles:
+            label.set_color(shown.color(label.get_text()))
+            label.set_fontweight("bold")
+
+
+def make_panels(strategies: int) -> tuple[Figure, list[Axes], Axes]:
+    """Five panels over the steps and one of bars, which is high where there are many."""
+    many = strategies > FEW
+    figure = plt.figure(figsize=(18, 12 if many else 8), layout="constrained")
+    if many:
+        grid = figure.add_gridspec(3, 3, width_ratios=(1, 1, 0.8))
+        places = [grid[0, :2], grid[1, 0], grid[1, 1], grid[2, 0], grid[2, 1], grid[:, 2]]
+    else:
+        places = list(figure.add_gridspec(2, 3))
+    *panels, bars = [figure.add_subplot(place) for place in places]
+    return figure, panels, bars
 
 
 def draw(path: Path, records: list[Record], errors: dict[str, StreamError]) -> None:
     """Writes the figure as a PNG."""
-    figure, panels = plt.subplots(2, 3, figsize=(17, 9))
-    (loss, difference, validation), (ratio, lost, error) = panels
-    draw_loss(loss, records)
-    draw_difference(difference, records)
-    draw_validation(validation, records)
-    draw_curves(ratio, records, "edq_ratio", "EDQ / norm of the intended update")
-    draw_curves(lost, records, "lost_share", "Share of lost updates")
-    lost.yaxis.set_major_formatter(PercentFormatter(1.0))
-    draw_errors(error, records, errors)
-    handles, labels = loss.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=6, frameon=False)
-    figure.tight_layout(rect=(0, 0.07, 1, 1))
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    shown = Runs(records)
+    figure, panels, bars = make_panels(len(records))
+    draw_losses(panels[:3], shown)
+    draw_metrics(panels[3:], shown)
+    draw_errors(bars, errors, shown)
+    save_figure(figure, path)
