@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LaunchABI.h"
 #include "Steady.h"
 #include "tandem-c/Reference.h"
 #include "tandem-c/Tandem.h"
@@ -563,6 +564,7 @@ listTexts(intptr_t count, const char *(*getName)(intptr_t),
 
 NB_MODULE(_tandem, m) {
   m.doc() = "Bindings of Tandem's compiler and runtime";
+  bindLaunchABI(m);
   // Caches of torch.compile hold kernels until the process ends.
   nb::set_leak_warnings(false);
   nb::class_<Kernel>(m, "Kernel")

@@ -21,18 +21,17 @@ using namespace tandem::cts;
 /// the largest of each block.
 static constexpr int64_t block = 32, numPlanes = 3;
 
-static const int64_t *recordOf(const void *tensors, int64_t tensor) {
-  constexpr int64_t words = 5 + numPlanes + 7 + 1;
-  return static_cast<const int64_t *>(tensors) + tensor * words;
+static Record recordOf(const void *tensors, int64_t tensor) {
+  return {tensors, tensor, numPlanes, /*numReductions=*/1};
 }
-static uint32_t *planeOf(const int64_t *record, int64_t plane) {
-  return reinterpret_cast<uint32_t *>(record[5 + plane]);
+static uint32_t *planeOf(const Record &record, int64_t plane) {
+  return record.plane<uint32_t>(plane);
 }
-static uint32_t *totalsOf(const int64_t *record) {
-  return reinterpret_cast<uint32_t *>(record[5 + numPlanes + 7]);
+static uint32_t *totalsOf(const Record &record) {
+  return record.parts<uint32_t>(0);
 }
-static int64_t blockOf(const int64_t *record, int64_t row, int64_t column) {
-  int64_t across = (record[1] + block - 1) / block;
+static int64_t blockOf(const Record &record, int64_t row, int64_t column) {
+  int64_t across = (record.head.columns + block - 1) / block;
   return row / block * across + column / block;
 }
 
@@ -41,16 +40,17 @@ static void reduceTiles(const void *tensors, const void *chunks,
                         const uint32_t *, void *, uint32_t *flags,
                         int64_t begin, int64_t end) {
   forEach<Tile>(chunks, begin, end, [=](const Tile &tile, int64_t) {
-    const int64_t *record = recordOf(tensors, tile.tensor);
-    if (tile.firstRow % block || tile.endRow - tile.firstRow > block ||
-        tile.firstColumn % 256 || tile.endColumn - tile.firstColumn > 2048)
+    Record record = recordOf(tensors, tile.tensor);
+    if (tile.first_row % block || tile.end_row - tile.first_row > block ||
+        tile.first_column % 256 || tile.end_column - tile.first_column > 2048)
       *flags |= 2;
-    for (int64_t i = tile.firstColumn; i < tile.endColumn; i += block)
-      totalsOf(record)[blockOf(record, tile.firstRow, i)] = 0;
-    for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
-      for (int64_t i = tile.firstColumn; i < tile.endColumn; ++i) {
+    for (int64_t i = tile.first_column; i < tile.end_column; i += block)
+      totalsOf(record)[blockOf(record, tile.first_row, i)] = 0;
+    for (int64_t row = tile.first_row; row < tile.end_row; ++row)
+      for (int64_t i = tile.first_column; i < tile.end_column; ++i) {
         uint32_t &total = totalsOf(record)[blockOf(record, row, i)];
-        total = std::max(total, planeOf(record, 0)[row * record[1] + i]);
+        total =
+            std::max(total, planeOf(record, 0)[row * record.head.columns + i]);
       }
   });
 }
@@ -59,10 +59,10 @@ static void reduceTiles(const void *tensors, const void *chunks,
 static void fillTiles(const void *tensors, const void *chunks, const uint32_t *,
                       void *, uint32_t *, int64_t begin, int64_t end) {
   forEach<Tile>(chunks, begin, end, [=](const Tile &tile, int64_t) {
-    const int64_t *record = recordOf(tensors, tile.tensor);
-    for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
-      for (int64_t i = tile.firstColumn; i < tile.endColumn; ++i)
-        planeOf(record, 0)[row * record[1] + i] =
+    Record record = recordOf(tensors, tile.tensor);
+    for (int64_t row = tile.first_row; row < tile.end_row; ++row)
+      for (int64_t i = tile.first_column; i < tile.end_column; ++i)
+        planeOf(record, 0)[row * record.head.columns + i] =
             totalsOf(record)[blockOf(record, row, i)];
   });
 }
@@ -71,7 +71,7 @@ static void commitBlocks(const void *tensors, const void *chunks,
                          const uint32_t *, void *, uint32_t *, int64_t begin,
                          int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
-    const int64_t *record = recordOf(tensors, chunk.tensor);
+    Record record = recordOf(tensors, chunk.tensor);
     for (int64_t i = chunk.begin; i < chunk.end; ++i)
       planeOf(record, 1)[i] = totalsOf(record)[i];
   });

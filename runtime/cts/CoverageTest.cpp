@@ -104,7 +104,10 @@ static void recordEntry(const void *tensors, const void *chunks,
     const Chunk &chunk = static_cast<const Chunk *>(chunks)[c];
     Record tensor(tensors, chunk.tensor, 1);
     seen.chunks.push_back({c, chunk});
-    seen.records.emplace_back(tensor.words, tensor.words + 6);
+    seen.records.push_back({tensor.head.rows, tensor.head.columns,
+                            tensor.head.first, tensor.head.key,
+                            tensor.head.scalar_row,
+                            reinterpret_cast<int64_t>(tensor.plane<void>(0))});
   }
 }
 

@@ -18,6 +18,8 @@
 
 #include "tandem-runtime/tandem_runtime.h"
 
+#include "tandem-runtime/tandem_launch.h"
+
 #include <cstring>
 
 #ifdef __CUDACC__
@@ -28,34 +30,33 @@
 
 namespace tandem::cts {
 
-/// The launch ABI's record of a chunk.
-struct Chunk {
-  int64_t tensor, begin, end;
-};
+using Chunk = tdm_launch_chunk;
+using Tile = tdm_launch_tile;
 
-/// The launch ABI's record of a rectangle of a matrix. An element's part of a
-/// reduction over its row is at index row + rowParts, over its column at
-/// column + columnParts.
-struct Tile {
-  int64_t tensor, firstRow, endRow, firstColumn, endColumn;
-  int64_t rowParts, columnParts;
-};
-
-/// The launch ABI's record of a tensor.
+/// The launch ABI's record of a tensor, with its addresses.
 struct Record {
-  TEST_CODE Record(const void *tensors, int64_t index, int64_t numPlanes)
-      : words(static_cast<const int64_t *>(tensors) + index * (5 + numPlanes)) {
-  }
-  TEST_CODE int64_t rows() const { return words[0]; }
-  TEST_CODE int64_t columns() const { return words[1]; }
-  TEST_CODE int64_t first() const { return words[2]; }
-  TEST_CODE int64_t key() const { return words[3]; }
-  TEST_CODE int64_t scalarRow() const { return words[4]; }
+  TEST_CODE Record(const void *tensors, int64_t index, int64_t numPlanes,
+                   int64_t numReductions = 0)
+      : head(*reinterpret_cast<const tdm_launch_tensor *>(
+            static_cast<const char *>(tensors) +
+            index * tdm_launch_tensor_size(numPlanes, numReductions))),
+        numPlanes(numPlanes) {}
   template <typename T>
   TEST_CODE T *plane(int64_t index) const {
-    return reinterpret_cast<T *>(words[5 + index]);
+    return static_cast<T *>(addresses()[index]);
   }
-  const int64_t *words;
+  /// The parts of a reduction.
+  template <typename T>
+  TEST_CODE T *parts(int64_t reduction) const {
+    return plane<T>(numPlanes + reduction);
+  }
+  const tdm_launch_tensor &head;
+  int64_t numPlanes;
+
+private:
+  TEST_CODE void *const *addresses() const {
+    return reinterpret_cast<void *const *>(&head + 1);
+  }
 };
 
 template <typename T>
@@ -125,7 +126,7 @@ TEST_CODE void sgdEntry(const void *tensors, const void *chunks,
                         int64_t begin, int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     Record tensor(tensors, chunk.tensor, 2);
-    sgdChunk(tensor, chunk, floatOf(scalars[tensor.scalarRow()]), flags);
+    sgdChunk(tensor, chunk, floatOf(scalars[tensor.head.scalar_row]), flags);
   });
 }
 
@@ -219,14 +220,8 @@ TEST_CODE void groupEntry(const void *tensors, const void *chunks,
 namespace phases {
 constexpr int64_t numPlanes = 2, numReductions = 3;
 
-TEST_CODE const int64_t *recordOf(const void *tensors, int64_t tensor) {
-  return static_cast<const int64_t *>(tensors) + tensor * (5 + numPlanes + 3);
-}
-TEST_CODE float *valuesOf(const int64_t *record) {
-  return reinterpret_cast<float *>(record[5]);
-}
-TEST_CODE uint32_t *totalsOf(const int64_t *record) {
-  return reinterpret_cast<uint32_t *>(record[5 + numPlanes]);
+TEST_CODE Record recordOf(const void *tensors, int64_t tensor) {
+  return {tensors, tensor, numPlanes, numReductions};
 }
 
 /// The sums of chunks by index, as a phase has left them.
@@ -241,10 +236,10 @@ TEST_CODE void reduceEntry(const void *tensors, const void *chunks,
                            const uint32_t *, void *workspace, uint32_t *flags,
                            int64_t begin, int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t c) {
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    if (c < record[6 + numPlanes] || c >= record[7 + numPlanes])
+    Record record = recordOf(tensors, chunk.tensor);
+    if (c < record.head.first_chunk || c >= record.head.end_chunk)
       raiseFlags(flags, 2);
-    const float *values = valuesOf(record) + chunk.begin;
+    const float *values = record.plane<float>(0) + chunk.begin;
     int64_t count = chunk.end - chunk.begin;
     uint32_t largest = 0, smallest = 0xFFFFFFFF;
     for (int64_t i = 0; i < count; ++i) {
@@ -265,11 +260,11 @@ TEST_CODE void writeEntry(const void *tensors, const void *chunks,
                           const uint32_t *, void *, uint32_t *flags,
                           int64_t begin, int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    float total = code::floatOf(totalsOf(record)[0]);
-    float value = total + *reinterpret_cast<float *>(record[6]);
+    Record record = recordOf(tensors, chunk.tensor);
+    float total = code::floatOf(record.head.totals[0]);
+    float value = total + *record.plane<float>(1);
     for (int64_t i = chunk.begin; i < chunk.end; ++i)
-      valuesOf(record)[i] = value;
+      record.plane<float>(0)[i] = value;
     raiseFlags(flags, 1);
   });
 }
@@ -278,9 +273,9 @@ TEST_CODE void writeEntry(const void *tensors, const void *chunks,
 TEST_CODE void commitEntry(const void *tensors, const void *, const uint32_t *,
                            void *, uint32_t *, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
-    const int64_t *record = recordOf(tensors, t);
-    if (record[0] && record[1])
-      memcpy(reinterpret_cast<void *>(record[6]), totalsOf(record) + 1, 4);
+    Record record = recordOf(tensors, t);
+    if (record.head.rows && record.head.columns)
+      memcpy(record.plane<void>(1), record.head.totals + 1, 4);
   }
 }
 
@@ -288,9 +283,9 @@ TEST_CODE void totalsEntry(const void *tensors, const void *, const uint32_t *,
                            void *workspace, uint32_t *, int64_t begin,
                            int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
-    const int64_t *record = recordOf(tensors, t);
-    uint32_t *totals = totalsOf(record);
-    int64_t first = record[6 + numPlanes], last = record[7 + numPlanes];
+    Record record = recordOf(tensors, t);
+    uint32_t *totals = record.head.totals;
+    int64_t first = record.head.first_chunk, last = record.head.end_chunk;
     totals[1] = 0;
     totals[2] = 0xFFFFFFFF;
     const auto *parts = static_cast<const uint64_t *>(workspace);
@@ -308,9 +303,9 @@ TEST_CODE void modelEntry(const void *tensors, const void *, const uint32_t *,
                           void *, uint32_t *, int64_t begin, int64_t end) {
   uint32_t largest = 0;
   for (int64_t t = begin; t < end; ++t)
-    largest = largerOf(largest, totalsOf(recordOf(tensors, t))[1]);
+    largest = largerOf(largest, recordOf(tensors, t).head.totals[1]);
   for (int64_t t = begin; t < end; ++t)
-    totalsOf(recordOf(tensors, t))[1] = largest;
+    recordOf(tensors, t).head.totals[1] = largest;
 }
 } // namespace phases
 
@@ -323,36 +318,31 @@ TEST_CODE void modelEntry(const void *tensors, const void *, const uint32_t *,
 namespace matrices {
 constexpr int64_t numPlanes = 3, numReductions = 3;
 
-TEST_CODE const int64_t *recordOf(const void *tensors, int64_t tensor) {
-  constexpr int64_t words = 5 + numPlanes + 7 + numReductions;
-  return static_cast<const int64_t *>(tensors) + tensor * words;
+TEST_CODE Record recordOf(const void *tensors, int64_t tensor) {
+  return {tensors, tensor, numPlanes, numReductions};
 }
-template <typename T>
-TEST_CODE T *pointerAt(const int64_t *record, int64_t word) {
-  return reinterpret_cast<T *>(record[word]);
-}
-template <typename T>
-TEST_CODE T *partsOf(const int64_t *record, int64_t reduction) {
-  return pointerAt<T>(record, 5 + numPlanes + 7 + reduction);
+/// The sum of the rows' sums.
+TEST_CODE float *sumOf(const Record &record) {
+  return reinterpret_cast<float *>(record.head.totals + 2);
 }
 
 /// Whole numbers, so that sums are exact in any order.
 TEST_CODE void sumTile(const void *tensors, const Tile &tile, uint32_t *flags) {
-  const int64_t *record = recordOf(tensors, tile.tensor);
-  if (tile.endRow - tile.firstRow > 64 ||
-      tile.endColumn - tile.firstColumn > 2048)
+  Record record = recordOf(tensors, tile.tensor);
+  if (tile.end_row - tile.first_row > 64 ||
+      tile.end_column - tile.first_column > 2048)
     raiseFlags(flags, 2);
-  const float *values = pointerAt<float>(record, 5);
-  auto *columns = partsOf<uint32_t>(record, 1) + tile.columnParts;
-  for (int64_t row = tile.firstRow; row < tile.endRow; ++row) {
+  const float *values = record.plane<float>(0);
+  auto *columns = record.parts<uint32_t>(1) + tile.column_parts;
+  for (int64_t row = tile.first_row; row < tile.end_row; ++row) {
     float sum = 0;
-    for (int64_t i = tile.firstColumn; i < tile.endColumn; ++i) {
-      auto value = static_cast<uint32_t>(values[row * record[1] + i]);
+    for (int64_t i = tile.first_column; i < tile.end_column; ++i) {
+      auto value = static_cast<uint32_t>(values[row * record.head.columns + i]);
       sum += static_cast<float>(value);
-      bool isFirst = row == tile.firstRow;
+      bool isFirst = row == tile.first_row;
       columns[i] = isFirst ? value : largerOf(columns[i], value);
     }
-    partsOf<float>(record, 0)[tile.rowParts + row] = sum;
+    record.parts<float>(0)[tile.row_parts + row] = sum;
   }
 }
 
@@ -368,17 +358,17 @@ TEST_CODE void sumRows(const void *tensors, const void *chunks,
                        const uint32_t *, void *workspace, uint32_t *,
                        int64_t begin, int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t c) {
-    const int64_t *record = recordOf(tensors, chunk.tensor);
+    Record record = recordOf(tensors, chunk.tensor);
     float sum = 0;
     for (int64_t row = chunk.begin; row < chunk.end; ++row)
-      sum += partsOf<float>(record, 0)[row];
+      sum += record.parts<float>(0)[row];
     memcpy(static_cast<char *>(workspace) + 8 * (c * numReductions + 2), &sum,
            sizeof(sum));
   });
 }
 
 TEST_CODE void fillRow(float *values, const Tile &tile, float value) {
-  for (int64_t i = tile.firstColumn; i < tile.endColumn; ++i)
+  for (int64_t i = tile.first_column; i < tile.end_column; ++i)
     values[i] = value;
 }
 
@@ -387,10 +377,10 @@ TEST_CODE void fillTiles(const void *tensors, const void *chunks,
                          const uint32_t *, void *, uint32_t *, int64_t begin,
                          int64_t end) {
   forEach<Tile>(chunks, begin, end, [=](const Tile &tile, int64_t) {
-    const int64_t *record = recordOf(tensors, tile.tensor);
-    float total = pointerAt<const float>(record, 5 + numPlanes)[2];
-    for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
-      fillRow(pointerAt<float>(record, 5) + row * record[1], tile, total);
+    Record record = recordOf(tensors, tile.tensor);
+    float total = *sumOf(record);
+    for (int64_t row = tile.first_row; row < tile.end_row; ++row)
+      fillRow(record.plane<float>(0) + row * record.head.columns, tile, total);
   });
 }
 
@@ -399,10 +389,10 @@ TEST_CODE void fillRows(const void *tensors, const void *chunks,
                         const uint32_t *, void *, uint32_t *, int64_t begin,
                         int64_t end) {
   forEach<Tile>(chunks, begin, end, [=](const Tile &tile, int64_t) {
-    const int64_t *record = recordOf(tensors, tile.tensor);
-    for (int64_t row = tile.firstRow; row < tile.endRow; ++row)
-      fillRow(pointerAt<float>(record, 5) + row * record[1], tile,
-              partsOf<float>(record, 0)[row]);
+    Record record = recordOf(tensors, tile.tensor);
+    for (int64_t row = tile.first_row; row < tile.end_row; ++row)
+      fillRow(record.plane<float>(0) + row * record.head.columns, tile,
+              record.parts<float>(0)[row]);
   });
 }
 
@@ -410,9 +400,9 @@ TEST_CODE void commitRows(const void *tensors, const void *chunks,
                           const uint32_t *, void *, uint32_t *, int64_t begin,
                           int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
-    const int64_t *record = recordOf(tensors, chunk.tensor);
+    Record record = recordOf(tensors, chunk.tensor);
     for (int64_t row = chunk.begin; row < chunk.end; ++row)
-      pointerAt<float>(record, 6)[row] = partsOf<float>(record, 0)[row];
+      record.plane<float>(1)[row] = record.parts<float>(0)[row];
   });
 }
 
@@ -421,11 +411,11 @@ TEST_CODE void commitColumns(const void *tensors, const void *chunks,
                              const uint32_t *, void *, uint32_t *,
                              int64_t begin, int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
-    const int64_t *record = recordOf(tensors, chunk.tensor);
+    Record record = recordOf(tensors, chunk.tensor);
     for (int64_t i = chunk.begin; i < chunk.end; i += 2) {
-      const uint32_t *own = partsOf<uint32_t>(record, 1) + i;
-      pointerAt<uint32_t>(record, 7)[i / 2] =
-          i + 1 < record[1] ? largerOf(own[0], own[1]) : own[0];
+      const uint32_t *own = record.parts<uint32_t>(1) + i;
+      record.plane<uint32_t>(2)[i / 2] =
+          i + 1 < record.head.columns ? largerOf(own[0], own[1]) : own[0];
     }
   });
 }
@@ -435,11 +425,11 @@ TEST_CODE void rowTotals(const void *tensors, const void *chunks,
                          const uint32_t *, void *, uint32_t *, int64_t begin,
                          int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
-    const int64_t *record = recordOf(tensors, chunk.tensor);
+    Record record = recordOf(tensors, chunk.tensor);
     for (int64_t row = chunk.begin; row < chunk.end; ++row)
-      for (int64_t part = 1; part < record[5 + numPlanes + 5]; ++part)
-        partsOf<float>(record, 0)[row] +=
-            partsOf<float>(record, 0)[part * record[0] + row];
+      for (int64_t part = 1; part < record.head.tiles_across; ++part)
+        record.parts<float>(0)[row] +=
+            record.parts<float>(0)[part * record.head.rows + row];
   });
 }
 
@@ -448,11 +438,12 @@ TEST_CODE void columnTotals(const void *tensors, const void *chunks,
                             const uint32_t *, void *, uint32_t *, int64_t begin,
                             int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
-    const int64_t *record = recordOf(tensors, chunk.tensor);
-    auto *largest = partsOf<uint32_t>(record, 1);
+    Record record = recordOf(tensors, chunk.tensor);
+    auto *largest = record.parts<uint32_t>(1);
     for (int64_t i = chunk.begin; i < chunk.end; ++i)
-      for (int64_t part = 1; part < record[5 + numPlanes + 6]; ++part)
-        largest[i] = largerOf(largest[i], largest[part * record[1] + i]);
+      for (int64_t part = 1; part < record.head.tiles_down; ++part)
+        largest[i] =
+            largerOf(largest[i], largest[part * record.head.columns + i]);
   });
 }
 
@@ -461,10 +452,10 @@ TEST_CODE void tensorTotals(const void *tensors, const void *, const uint32_t *,
                             void *workspace, uint32_t *, int64_t begin,
                             int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
-    const int64_t *record = recordOf(tensors, t);
-    auto *total = pointerAt<float>(record, 5 + numPlanes) + 2;
+    Record record = recordOf(tensors, t);
+    auto *total = sumOf(record);
     *total = 0;
-    for (int64_t c = record[6 + numPlanes]; c < record[7 + numPlanes]; ++c) {
+    for (int64_t c = record.head.first_chunk; c < record.head.end_chunk; ++c) {
       float part;
       memcpy(&part,
              static_cast<char *>(workspace) + 8 * (c * numReductions + 2),
@@ -476,9 +467,9 @@ TEST_CODE void tensorTotals(const void *tensors, const void *, const uint32_t *,
 
 TEST_CODE Tile tileOf(const Tile &band, int64_t rows, int64_t number) {
   Tile tile = band;
-  tile.firstColumn = 2048 * number;
-  tile.endColumn = smallerOf<int64_t>(2048 * (number + 1), band.endColumn);
-  tile.rowParts = rows * number;
+  tile.first_column = 2048 * number;
+  tile.end_column = smallerOf<int64_t>(2048 * (number + 1), band.end_column);
+  tile.row_parts = rows * number;
   return tile;
 }
 
@@ -489,14 +480,14 @@ TEST_CODE void goThroughBands(const void *tensors, const void *bands,
                               uint32_t *flags, int64_t begin, int64_t end) {
   for (int64_t b = begin; b < end; ++b) {
     const Tile &band = static_cast<const Tile *>(bands)[b];
-    const int64_t *record = recordOf(tensors, band.tensor);
-    int64_t count = record[5 + numPlanes + 5];
+    Record record = recordOf(tensors, band.tensor);
+    int64_t count = record.head.tiles_across;
     for (int64_t i = 0; i < count; ++i)
-      sumTile(tensors, tileOf(band, record[0], i), flags);
-    Chunk rows = {band.tensor, band.firstRow, band.endRow};
+      sumTile(tensors, tileOf(band, record.head.rows, i), flags);
+    Chunk rows = {band.tensor, band.first_row, band.end_row};
     rowTotals(tensors, &rows, scalars, workspace, flags, 0, 1);
     for (int64_t i = 0; i < count; ++i) {
-      Tile tile = tileOf(band, record[0], i);
+      Tile tile = tileOf(band, record.head.rows, i);
       fillRows(tensors, &tile, scalars, workspace, flags, 0, 1);
     }
   }

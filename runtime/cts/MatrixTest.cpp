@@ -177,7 +177,8 @@ template <int phase, tdm_cpu_entry entry>
 static void visit(const void *tensors, const void *chunks,
                   const uint32_t *scalars, void *workspace, uint32_t *flags,
                   int64_t begin, int64_t end) {
-  visits.emplace_back(phase, static_cast<const Tile *>(chunks)[begin].firstRow);
+  visits.emplace_back(phase,
+                      static_cast<const Tile *>(chunks)[begin].first_row);
   entry(tensors, chunks, scalars, workspace, flags, begin, end);
 }
 

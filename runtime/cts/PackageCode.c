@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem-runtime/tandem_launch.h"
 #include "tandem-runtime/tandem_runtime.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -23,7 +24,6 @@ EXPORTED void tandem_count_prologue(const double *hypers,
                                     const int64_t *integers, uint32_t *scalars,
                                     int64_t rows);
 
-/* A tensor's record is five numbers and a pointer, a chunk's three numbers. */
 void tandem_count(const void *tensors, const void *chunks,
                   const uint32_t *scalars, void *workspace, uint32_t *flags,
                   int64_t begin, int64_t end) {
@@ -32,10 +32,11 @@ void tandem_count(const void *tensors, const void *chunks,
   (void)workspace;
   (void)flags;
   for (c = begin; c < end; ++c) {
-    const int64_t *chunk = (const int64_t *)chunks + 3 * c;
-    const int64_t *record = (const int64_t *)tensors + 6 * chunk[0];
-    uint8_t *bytes = (uint8_t *)record[5];
-    for (i = chunk[1]; i < chunk[2]; ++i)
+    const tdm_launch_chunk *chunk = (const tdm_launch_chunk *)chunks + c;
+    const char *record =
+        (const char *)tensors + chunk->tensor * tdm_launch_tensor_size(1, 0);
+    uint8_t *bytes = *(uint8_t *const *)(record + sizeof(tdm_launch_tensor));
+    for (i = chunk->begin; i < chunk->end; ++i)
       bytes[i] = (uint8_t)(bytes[i] + STEP);
   }
 }

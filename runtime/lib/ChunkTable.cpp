@@ -18,9 +18,6 @@
 
 using namespace tandem::runtime;
 
-static_assert(sizeof(Chunk) == 24, "the kernels' layout of a chunk record");
-static_assert(sizeof(Tile) == 56, "the kernels' layout of a tile's record");
-
 /// The most columns of a tile.
 static constexpr int64_t maxColumns = 2048;
 /// The most elements of a chunk that has no whole rows to keep together.
@@ -153,6 +150,6 @@ void ChunkTable::assignBands(const ChunkTable &tiles) {
 std::pair<int64_t, int64_t> ChunkTable::tilesOf(const Tile &band) const {
   const Tiling &t = tilings[band.tensor];
   int64_t first =
-      firsts[band.tensor] + band.firstRow / t.tileRows * t.acrossCount();
+      firsts[band.tensor] + band.first_row / t.tileRows * t.acrossCount();
   return {first, first + t.acrossCount()};
 }

@@ -20,17 +20,8 @@
 
 namespace tandem::runtime {
 
-/// A chunk record: a range of elements, rows or columns of one tensor.
-struct Chunk {
-  int64_t tensor, begin, end;
-};
-
-/// A chunk record of a matrix kernel. The tile's parts of rows (columns) begin
-/// so many entries behind the tensor's.
-struct Tile {
-  int64_t tensor, firstRow, endRow, firstColumn, endColumn;
-  int64_t rowParts, columnParts;
-};
+using Chunk = tdm_launch_chunk;
+using Tile = tdm_launch_tile;
 
 /// How finely a device is to have its work.
 struct CutLimits {

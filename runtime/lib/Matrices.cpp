@@ -41,13 +41,11 @@ AxisParts::AxisParts(const Kernel &kernel, const ChunkTable &tiles,
     }
 }
 
-void AxisParts::link(int64_t tensor, const Tiling &tiling,
-                     const uint32_t *parts, int64_t *tail) const {
-  *tail++ = tiling.acrossCount();
-  *tail++ = tiling.downCount();
+void AxisParts::link(int64_t tensor, tdm_launch_total *parts,
+                     tdm_launch_total **addresses) const {
   for (size_t i = 0; i < numReductions; ++i)
-    *tail++ = reinterpret_cast<int64_t>(
-        parts + ranges[tensor * numReductions + i].begin);
+    if (const Range &range = ranges[tensor * numReductions + i]; range.count)
+      addresses[i] = parts + range.begin;
 }
 
 static uint32_t add(uint32_t x, uint32_t y) {
@@ -87,6 +85,6 @@ void AxisParts::reduce(size_t reduction, tdm_reduction_kind kind,
 
 void AxisParts::reduceRows(size_t reduction, tdm_reduction_kind kind,
                            const Tile &band, uint32_t *parts) const {
-  ranges[band.tensor * numReductions + reduction].reduce(kind, band.firstRow,
-                                                         band.endRow, parts);
+  ranges[band.tensor * numReductions + reduction].reduce(kind, band.first_row,
+                                                         band.end_row, parts);
 }

@@ -28,10 +28,10 @@ public:
   /// Those of \p count tensors, which \p tiles has cut.
   AxisParts(const Kernel &kernel, const ChunkTable &tiles, int64_t count);
 
-  /// Writes the end of a tensor's record: of how many tiles the parts of a row
-  /// and a column are, and where those of each reduction are in \p parts.
-  void link(int64_t tensor, const Tiling &tiling, const uint32_t *parts,
-            int64_t *tail) const;
+  /// Writes where a tensor's parts of each reduction are, if \p parts is where
+  /// those of all tensors are.
+  void link(int64_t tensor, tdm_launch_total *parts,
+            tdm_launch_total **addresses) const;
 
   /// Brings the parts of a reduction of all tensors together in place of the
   /// first ones.

@@ -82,19 +82,26 @@ void Plan::linkTensors() {
   if (!count && !kernel->matrix)
     return;
   Places places = getPlaces();
+  tdm_granularity per = kernel->matrix ? TDM_PER_ROW : TDM_PER_ELEMENT;
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    int64_t *tail = tensors.tail(tensor);
-    *tail++ = reinterpret_cast<int64_t>(places.totals + tensor * count);
-    for (auto per : {TDM_PER_ELEMENT, TDM_PER_ROW, TDM_PER_COLUMN})
-      if ((per != TDM_PER_ELEMENT) == kernel->matrix) {
-        *tail++ = layout.chunks[per].firstOf(tensor);
-        *tail++ = layout.chunks[per].firstOf(tensor + 1);
-      }
+    tdm_launch_tensor &record = tensors.record(tensor);
+    record.totals = places.totals + tensor * count;
+    record.first_chunk = layout.chunks[per].firstOf(tensor);
+    record.end_chunk = layout.chunks[per].firstOf(tensor + 1);
     if (kernel->matrix)
-      layout.axisParts.link(tensor,
-                            layout.chunks[TDM_PER_ELEMENT].tiling(tensor),
-                            places.axisParts, tail);
+      linkMatrix(tensor, record, places);
   }
+}
+
+void Plan::linkMatrix(int64_t tensor, tdm_launch_tensor &record,
+                      const Places &places) {
+  const ChunkTable &columns = layout.chunks[TDM_PER_COLUMN];
+  record.first_column_chunk = columns.firstOf(tensor);
+  record.end_column_chunk = columns.firstOf(tensor + 1);
+  const Tiling &tiling = layout.chunks[TDM_PER_ELEMENT].tiling(tensor);
+  record.tiles_across = tiling.acrossCount();
+  record.tiles_down = tiling.downCount();
+  layout.axisParts.link(tensor, places.axisParts, tensors.parts(tensor));
 }
 
 tdm_status Plan::checkLaunch(int64_t rows, int32_t threads,

@@ -80,7 +80,7 @@ protected:
 
   /// Where a plan's parts of reductions and their totals are.
   struct Places {
-    const uint32_t *totals, *axisParts;
+    tdm_launch_total *totals, *axisParts;
   };
 
   explicit Plan(std::shared_ptr<const Kernel> kernel)
@@ -95,8 +95,10 @@ protected:
   virtual tdm_status readWorkspace(const uint64_t *&slots) = 0;
   virtual tdm_status readFlags(uint32_t &flags) = 0;
 
-  /// Writes the ends of the tensors' records.
+  /// Writes into the tensors' records where totals, chunks and parts are.
   void linkTensors();
+  void linkMatrix(int64_t tensor, tdm_launch_tensor &record,
+                  const Places &places);
   /// Checks what does not depend on the device.
   tdm_status checkRows(int64_t rows) const;
   tdm_status checkLaunch(int64_t rows, int32_t threads,

@@ -20,11 +20,13 @@
 
 using namespace tandem::runtime;
 
-static_assert(sizeof(void *) == sizeof(int64_t),
-              "a tensor record holds its pointers as 64-bit words");
+static_assert(sizeof(void *) == sizeof(int64_t) &&
+                  sizeof(tdm_launch_tensor) % sizeof(int64_t) == 0,
+              "records are kept as 64-bit words");
 
 static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();
-static constexpr int64_t headerWords = 5;
+static constexpr int64_t headWords =
+    sizeof(tdm_launch_tensor) / sizeof(int64_t);
 
 //===----------------------------------------------------------------------===//
 // Checks of one tensor
@@ -221,19 +223,30 @@ static int64_t planeWord(const tdm_tensor &tensor, size_t plane) {
   return present ? reinterpret_cast<int64_t>(tensor.planes[plane]) : 0;
 }
 
+/// What a tensor's record says before a plan fills in the rest.
+static tdm_launch_tensor makeHead(const tdm_tensor &tensor) {
+  tdm_launch_tensor head = {};
+  head.rows = tensor.rows;
+  head.columns = head.row_length = tensor.columns;
+  head.first = tensor.first;
+  head.key = tensor.key;
+  head.scalar_row = tensor.scalar_row;
+  return head;
+}
+
 void TensorTable::append(const Kernel &kernel, const tdm_tensor &tensor) {
-  records.insert(records.end(), {tensor.rows, tensor.columns, tensor.first,
-                                 tensor.key, tensor.scalar_row});
+  words.resize(words.size() + recordWords);
+  record(count) = makeHead(tensor);
   int64_t elements = tensor.rows * tensor.columns;
   for (uint32_t i = 0; i < kernel.planes.size(); ++i) {
-    records.push_back(planeWord(tensor, i));
-    auto begin = static_cast<uintptr_t>(records.back());
+    int64_t word = planeWord(tensor, i);
+    words[count * recordWords + headWords + i] = word;
+    auto begin = static_cast<uintptr_t>(word);
     const Plane &plane = kernel.planes[i];
     if (elements)
       intervals.push_back({begin, begin + bytesOf(kernel, plane, tensor), count,
                            i, plane.written});
   }
-  records.insert(records.end(), tailWords, 0);
   if (tensor.scalar_row >= needRows) {
     needRows = tensor.scalar_row + 1;
     needRowsTensor = count;
@@ -250,13 +263,12 @@ tdm_status TensorTable::assign(const Kernel &kernel, const tdm_tensor *tensors,
   if (newCount && !tensors)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "tensors is NULL; pass " << newCount << " tensors";
-  records.clear();
+  words.clear();
   intervals.clear();
   block = kernel.block;
-  auto reductions = static_cast<int64_t>(kernel.reductions.size());
-  tailWords = kernel.matrix ? 7 + reductions : reductions ? 3 : 0;
+  numPlanes = static_cast<int64_t>(kernel.planes.size());
   recordWords =
-      headerWords + static_cast<int64_t>(kernel.planes.size()) + tailWords;
+      headWords + numPlanes + static_cast<int64_t>(kernel.reductions.size());
   count = needRows = needRowsTensor = 0;
   for (int64_t i = 0; i < newCount; ++i) {
     if (tdm_status status = check(kernel, tensors[i]))
@@ -266,25 +278,25 @@ tdm_status TensorTable::assign(const Kernel &kernel, const tdm_tensor *tensors,
   return checkOverlaps(kernel);
 }
 
-static bool recordIs(const int64_t *record, const tdm_tensor &tensor,
-                     size_t numPlanes) {
-  const int64_t header[headerWords] = {
-      tensor.rows, tensor.columns, tensor.first, tensor.key, tensor.scalar_row};
-  if (!std::equal(header, header + headerWords, record))
-    return false;
-  for (size_t plane = 0; plane < numPlanes; ++plane)
-    if (record[headerWords + plane] != planeWord(tensor, plane))
-      return false;
-  return true;
+static bool isHeadOf(const tdm_launch_tensor &head, const tdm_tensor &tensor) {
+  return std::tie(head.rows, head.columns, head.first, head.scalar_row) ==
+             std::tie(tensor.rows, tensor.columns, tensor.first,
+                      tensor.scalar_row) &&
+         head.key == static_cast<int64_t>(tensor.key);
 }
 
 bool TensorTable::holds(const Kernel &kernel, const tdm_tensor *tensors,
                         int64_t newCount) const {
   if (newCount != count || (count && !tensors))
     return false;
-  for (int64_t i = 0; i < count; ++i)
-    if (!recordIs(&records[i * recordWords], tensors[i], kernel.planes.size()))
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t *planes = &words[i * recordWords + headWords];
+    if (!isHeadOf(record(i), tensors[i]))
       return false;
+    for (int64_t plane = 0; plane < numPlanes; ++plane)
+      if (planes[plane] != planeWord(tensors[i], plane))
+        return false;
+  }
   return true;
 }
 

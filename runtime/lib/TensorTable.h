@@ -15,6 +15,7 @@
 #define TANDEM_RUNTIME_LIB_TENSORTABLE_H
 
 #include "Kernel.h"
+#include "tandem-runtime/tandem_launch.h"
 
 namespace tandem::runtime {
 
@@ -47,18 +48,24 @@ public:
   /// Whether both tables have as many rows and columns, tensor by tensor.
   bool sameShapes(const TensorTable &other) const;
 
-  /// The words at the end of a tensor's record, which its owner fills.
-  int64_t *tail(int64_t tensor) {
-    return &records[(tensor + 1) * recordWords - tailWords];
+  /// A tensor's record, whose totals, chunks and parts the plan fills in.
+  tdm_launch_tensor &record(int64_t tensor) {
+    return *reinterpret_cast<tdm_launch_tensor *>(&words[tensor * recordWords]);
+  }
+  const tdm_launch_tensor &record(int64_t tensor) const {
+    return const_cast<TensorTable *>(this)->record(tensor);
+  }
+  /// The addresses of the parts of its reductions.
+  tdm_launch_total **parts(int64_t tensor) {
+    void **planes = reinterpret_cast<void **>(&record(tensor) + 1);
+    return reinterpret_cast<tdm_launch_total **>(planes + numPlanes);
   }
 
-  const void *data() const { return records.data(); }
-  size_t bytes() const { return records.size() * sizeof(int64_t); }
+  const void *data() const { return words.data(); }
+  size_t bytes() const { return words.size() * sizeof(int64_t); }
   int64_t size() const { return count; }
-  int64_t rows(int64_t tensor) const { return records[tensor * recordWords]; }
-  int64_t columns(int64_t tensor) const {
-    return records[tensor * recordWords + 1];
-  }
+  int64_t rows(int64_t tensor) const { return record(tensor).rows; }
+  int64_t columns(int64_t tensor) const { return record(tensor).columns; }
   int64_t elements(int64_t tensor) const {
     return rows(tensor) * columns(tensor);
   }
@@ -77,13 +84,12 @@ private:
   tdm_status checkOverlaps(const Kernel &kernel);
   void append(const Kernel &kernel, const tdm_tensor &tensor);
 
-  /// Records as 64-bit words: five integers, then the planes; then, where the
-  /// kernel has reductions or matrices, the tail.
-  std::vector<int64_t> records;
+  /// The records, with the addresses of each.
+  std::vector<int64_t> words;
   std::vector<Interval> intervals;
   /// The intervals' beginnings and numbers, sorted; and room for sorting them.
   std::vector<SortKey> order, orderRoom;
-  int64_t recordWords = 0, tailWords = 0;
+  int64_t recordWords = 0, numPlanes = 0;
   /// Of the kernel.
   int64_t block = 0;
   int64_t count = 0;

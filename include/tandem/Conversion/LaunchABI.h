@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares how generated code reads the launch tables: tensor
-// records, chunk records, uniform slots. runtime/include/tandem-
-// runtime/tandem_runtime.h is the other side.
+// records, chunk records, uniform slots, which tandem-runtime/tandem_launch.h
+// declares for the runtime as well.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,6 +24,11 @@ namespace mlir::tandem {
 /// Symbols of a kernel's code. A prefix keeps them from libc's names.
 std::string getEntryName(StringRef kernel);
 std::string getPrologueName(StringRef kernel);
+
+/// The arguments of an entry, in order; see tandem-runtime/tandem_launch.h.
+namespace EntryArgument {
+enum : unsigned { tensors, chunks, scalars, workspace, flags, begin, end };
+} // namespace EntryArgument
 
 /// The most columns of a tile, the chunk of a matrix kernel, and the most rows,
 /// which are a block's in a kernel of blocks. A GPU's registers have less room
@@ -78,8 +83,7 @@ public:
   LaunchBuilder(KernelOp kernel, OpBuilder &builder)
       : kernel(kernel), builder(builder), loc(kernel.getLoc()) {}
 
-  /// The entry function, empty but for its arguments: (tensors, chunks,
-  /// scalars, workspace, flags, chunk_begin, chunk_end).
+  /// The entry function, with nothing but its arguments.
   LLVM::LLVMFuncOp createEntry() { return createEntry(kernel.getSymName()); }
   /// The same for a function of another name.
   LLVM::LLVMFuncOp createEntry(StringRef name);
@@ -168,7 +172,8 @@ private:
   void loadEntries(Chunk &chunk);
   /// How far behind a tensor's a row's entries begin in a plane, in bytes.
   Value getRowOffset(const PlaneInfo &plane, const Chunk &tile, Value row);
-  void readMatrixTail(Chunk &chunk, Value table, int64_t tail);
+  /// Loads what a record says of reductions and, of a matrix, its tiles.
+  void readReductions(Chunk &chunk, Value record);
   Value readSlot(Value row, unsigned slot, Type type);
   void buildPrologueRow(LLVM::LLVMFuncOp function, Value row);
 

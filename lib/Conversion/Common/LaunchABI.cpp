@@ -14,22 +14,16 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem-runtime/tandem_launch.h"
 #include "tandem/Support/SequenceBuilder.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
 
-// Bytes of the records; the runtime's header defines the same.
-static constexpr int64_t recordHead = 40;
-static constexpr int64_t recordTail = 24;
-// That of a matrix kernel has a pointer for each reduction behind it.
-static constexpr int64_t matrixTail = 56;
-static constexpr int64_t chunkBytes = 24;
-static constexpr int64_t tileBytes = 56;
-static constexpr int64_t slotBytes = 4;
-// A slot of the workspace.
-static constexpr int64_t partBytes = 8;
+static constexpr int64_t slotBytes = sizeof(tdm_launch_scalar);
+static constexpr int64_t totalBytes = sizeof(tdm_launch_total);
+static constexpr int64_t partBytes = sizeof(tdm_launch_part);
 
 std::string mlir::tandem::getEntryName(StringRef kernel) {
   return ("tandem_" + kernel).str();
@@ -139,8 +133,10 @@ LLVM::LLVMFuncOp LaunchBuilder::createEntry(StringRef name) {
 std::pair<Value, Value>
 LaunchBuilder::getRangeUnlessSkipped(LLVM::LLVMFuncOp entry) {
   SequenceBuilder b(builder, loc);
-  Value begin = entry.getArgument(5), end = entry.getArgument(6);
-  Value word = load(entry.getArgument(4), builder.getI32Type(), slotBytes);
+  Value begin = entry.getArgument(EntryArgument::begin),
+        end = entry.getArgument(EntryArgument::end);
+  Value word = load(entry.getArgument(EntryArgument::flags),
+                    builder.getI32Type(), offsetof(tdm_launch_flags, skip));
   Value runs = b.compare(arith::CmpIPredicate::eq, word, b.like(word, 0));
   return {begin, b.select(runs, end, begin)};
 }
@@ -154,10 +150,12 @@ Value LaunchBuilder::readSlot(Value row, unsigned slot, Type type) {
 
 Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
   Type i64Type = builder.getI64Type();
-  Value record = advance(entry.getArgument(1), index, chunkBytes);
-  Chunk chunk = readTensor(entry, load(record, i64Type));
-  chunk.begin = load(record, i64Type, 8);
-  chunk.end = load(record, i64Type, 16);
+  Value record = advance(entry.getArgument(EntryArgument::chunks), index,
+                         sizeof(tdm_launch_chunk));
+  Chunk chunk = readTensor(
+      entry, load(record, i64Type, offsetof(tdm_launch_chunk, tensor)));
+  chunk.begin = load(record, i64Type, offsetof(tdm_launch_chunk, begin));
+  chunk.end = load(record, i64Type, offsetof(tdm_launch_chunk, end));
   loadEntries(chunk);
   return chunk;
 }
@@ -171,17 +169,18 @@ void LaunchBuilder::loadEntries(Chunk &chunk) {
 }
 
 Chunk LaunchBuilder::readTile(LLVM::LLVMFuncOp entry, Value index) {
-  Value record = advance(entry.getArgument(1), index, tileBytes);
+  Value record = advance(entry.getArgument(EntryArgument::chunks), index,
+                         sizeof(tdm_launch_tile));
   auto word = [&](int64_t offset) {
     return load(record, builder.getI64Type(), offset);
   };
-  Chunk tile = readTensor(entry, word(0));
-  tile.firstRow = word(8);
-  tile.endRow = word(16);
-  tile.begin = word(24);
-  tile.end = word(32);
-  tile.rowParts = word(40);
-  tile.columnParts = word(48);
+  Chunk tile = readTensor(entry, word(offsetof(tdm_launch_tile, tensor)));
+  tile.firstRow = word(offsetof(tdm_launch_tile, first_row));
+  tile.endRow = word(offsetof(tdm_launch_tile, end_row));
+  tile.begin = word(offsetof(tdm_launch_tile, first_column));
+  tile.end = word(offsetof(tdm_launch_tile, end_column));
+  tile.rowParts = word(offsetof(tdm_launch_tile, row_parts));
+  tile.columnParts = word(offsetof(tdm_launch_tile, column_parts));
   loadEntries(tile);
   return tile;
 }
@@ -221,7 +220,7 @@ Value LaunchBuilder::getPart(const Chunk &tile, PartialOp op, Value position) {
   SequenceBuilder b(builder, loc);
   bool isRow = op.getScope() == Scope::row;
   Value entry = b.addi(isRow ? tile.rowParts : tile.columnParts, position);
-  return advance(tile.parts[op.getIndex()], entry, slotBytes);
+  return advance(tile.parts[op.getIndex()], entry, totalBytes);
 }
 
 Value LaunchBuilder::getBlock(const Chunk &chunk, Value row, Value column) {
@@ -234,19 +233,30 @@ Value LaunchBuilder::getBlock(const Chunk &chunk, Value row, Value column) {
 
 Value LaunchBuilder::getAxisTotal(const Chunk &chunk, uint64_t index,
                                   Value position) {
-  return advance(chunk.parts[index], position, slotBytes);
+  return advance(chunk.parts[index], position, totalBytes);
 }
 
-void LaunchBuilder::readMatrixTail(Chunk &chunk, Value table, int64_t tail) {
+void LaunchBuilder::readReductions(Chunk &chunk, Value record) {
   Type i64Type = builder.getI64Type();
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  chunk.totals = load(record, pointer, offsetof(tdm_launch_tensor, totals));
   bool isColumn = kernel.getPer() == Granularity::column;
-  chunk.firstChunk = load(table, i64Type, tail + (isColumn ? 24 : 8));
-  chunk.endChunk = load(table, i64Type, tail + (isColumn ? 32 : 16));
-  chunk.partsOfRow = load(table, i64Type, tail + 40);
-  chunk.partsOfColumn = load(table, i64Type, tail + 48);
+  chunk.firstChunk =
+      load(record, i64Type,
+           isColumn ? offsetof(tdm_launch_tensor, first_column_chunk)
+                    : offsetof(tdm_launch_tensor, first_chunk));
+  chunk.endChunk = load(record, i64Type,
+                        isColumn ? offsetof(tdm_launch_tensor, end_column_chunk)
+                                 : offsetof(tdm_launch_tensor, end_chunk));
+  if (!kernel.getMatrix())
+    return;
+  chunk.partsOfRow =
+      load(record, i64Type, offsetof(tdm_launch_tensor, tiles_across));
+  chunk.partsOfColumn =
+      load(record, i64Type, offsetof(tdm_launch_tensor, tiles_down));
+  int64_t parts = tdm_launch_tensor_size(getPlanes().size(), 0);
   for (uint64_t i = 0; i < kernel.getReductions(); ++i)
-    chunk.parts.push_back(load(table, pointer, tail + matrixTail + 8 * i));
+    chunk.parts.push_back(load(record, pointer, parts + sizeof(void *) * i));
 }
 
 bool LaunchBuilder::isLoadedOnce(LoadPlaneOp op) {
@@ -258,35 +268,28 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64Type = builder.getI64Type();
   int64_t planes = getPlanes().size();
-  int64_t tail = recordHead + 8 * planes;
-  bool hasTail = kernel.getReductions() || kernel.getMatrix();
-  int64_t tailBytes = kernel.getMatrix()
-                          ? matrixTail + 8 * int64_t(kernel.getReductions())
-                          : recordTail;
-  Value table =
-      advance(entry.getArgument(0), tensor, tail + (hasTail ? tailBytes : 0));
+  Value record =
+      advance(entry.getArgument(EntryArgument::tensors), tensor,
+              tdm_launch_tensor_size(planes, kernel.getReductions()));
+  auto word = [&](int64_t offset) { return load(record, i64Type, offset); };
   Chunk chunk;
-  chunk.rows = load(table, i64Type);
-  chunk.columns = load(table, i64Type, 8);
+  chunk.rows = word(offsetof(tdm_launch_tensor, rows));
+  chunk.columns = word(offsetof(tdm_launch_tensor, columns));
   chunk.size = b.muli(chunk.rows, chunk.columns);
-  chunk.first = load(table, i64Type, 16);
-  chunk.key = b.resize(load(table, i64Type, 24), builder.getI32Type());
-  Value scalarRow = load(table, i64Type, 32);
+  chunk.first = word(offsetof(tdm_launch_tensor, first));
+  chunk.key =
+      b.resize(word(offsetof(tdm_launch_tensor, key)), builder.getI32Type());
+  Value scalarRow = word(offsetof(tdm_launch_tensor, scalar_row));
   for (int64_t plane = 0; plane < planes; ++plane)
-    chunk.planes.push_back(load(table, pointer, recordHead + 8 * plane));
-  if (hasTail)
-    chunk.totals = load(table, pointer, tail);
-  if (kernel.getMatrix()) {
-    readMatrixTail(chunk, table, tail);
-  } else if (hasTail) {
-    chunk.firstChunk = load(table, i64Type, tail + 8);
-    chunk.endChunk = load(table, i64Type, tail + 16);
-  }
+    chunk.planes.push_back(
+        load(record, pointer, tdm_launch_tensor_size(plane, 0)));
+  if (kernel.getReductions() || kernel.getMatrix())
+    readReductions(chunk, record);
   for (auto total : kernel.getBodyBlock().getOps<TotalOp>())
     chunk.known.push_back(
-        load(chunk.totals, total.getType(), total.getIndex() * slotBytes));
+        load(chunk.totals, total.getType(), total.getIndex() * totalBytes));
   auto uniforms = kernel.getUniforms();
-  Value row = advance(entry.getArgument(2), scalarRow,
+  Value row = advance(entry.getArgument(EntryArgument::scalars), scalarRow,
                       slotBytes * int64_t(uniforms.size()));
   for (auto [slot, uniform] : llvm::enumerate(uniforms))
     chunk.uniforms.push_back(readSlot(row, slot, uniform.getType()));

@@ -183,8 +183,9 @@ void CPUKernelBuilder::build() {
   createSums();
   createColumns();
   findRowLoads();
-  auto chunks = scf::ForOp::create(builder, loc, entry.getArgument(5),
-                                   entry.getArgument(6), launch.i64(1));
+  auto chunks =
+      scf::ForOp::create(builder, loc, entry.getArgument(EntryArgument::begin),
+                         entry.getArgument(EntryArgument::end), launch.i64(1));
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
   if (kernel.getMatrix() && kernel.getPer() == Granularity::element)
@@ -194,8 +195,9 @@ void CPUKernelBuilder::build() {
 }
 
 void CPUKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
-  auto tensors = scf::ForOp::create(builder, loc, entry.getArgument(5),
-                                    entry.getArgument(6), launch.i64(1));
+  auto tensors =
+      scf::ForOp::create(builder, loc, entry.getArgument(EntryArgument::begin),
+                         entry.getArgument(EntryArgument::end), launch.i64(1));
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(tensors.getBody()->getTerminator());
   Chunk chunk = launch.readTensor(entry, tensors.getInductionVar());
@@ -223,8 +225,9 @@ void CPUKernelBuilder::buildLoop(Value begin, Value end, int64_t step,
 
 void CPUKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
   Chunk chunk = launch.readChunk(entry, chunkIndex);
-  buildElements(entry, chunk,
-                launch.getSlots(entry.getArgument(3), chunkIndex));
+  buildElements(
+      entry, chunk,
+      launch.getSlots(entry.getArgument(EntryArgument::workspace), chunkIndex));
 }
 
 void CPUKernelBuilder::buildMatrixTile(LLVM::LLVMFuncOp entry,
@@ -341,10 +344,11 @@ void CPUKernelBuilder::storeFlag(LLVM::LLVMFuncOp entry, RaiseOp op,
   auto branch = scf::IfOp::create(builder, loc, condition);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(branch.thenBlock());
-  Value flags = launch.load(entry.getArgument(4), builder.getI32Type());
+  Value flags = launch.load(entry.getArgument(EntryArgument::flags),
+                            builder.getI32Type());
   LLVM::StoreOp::create(
       builder, loc, b.ori(flags, b.like(flags, uint64_t(1) << op.getFlag())),
-      entry.getArgument(4));
+      entry.getArgument(EntryArgument::flags));
 }
 
 //===----------------------------------------------------------------------===//

@@ -132,7 +132,8 @@ void NVVMKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
 void NVVMKernelBuilder::storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
                                      ValueRange results) {
   SequenceBuilder b(builder, loc);
-  Value slots = launch.getSlots(toGlobal(entry.getArgument(3)), chunkIndex);
+  Value slots = launch.getSlots(
+      toGlobal(entry.getArgument(EntryArgument::workspace)), chunkIndex);
   Value steps = results[raises.size()];
   SmallVector<Value> mine(results.drop_front(raises.size() + 1));
   reductions->finish(b, mine, steps, [&](ArrayRef<Value> values) {
@@ -190,7 +191,8 @@ void NVVMKernelBuilder::storeFlags(LLVM::LLVMFuncOp entry, ValueRange raised) {
     builder.setInsertionPointToStart(branch.thenBlock());
     SequenceBuilder b(builder, loc);
     LLVM::AtomicRMWOp::create(
-        builder, loc, LLVM::AtomicBinOp::_or, toGlobal(entry.getArgument(4)),
+        builder, loc, LLVM::AtomicBinOp::_or,
+        toGlobal(entry.getArgument(EntryArgument::flags)),
         b.integer(builder.getI32Type(), uint64_t(1) << op.getFlag()),
         LLVM::AtomicOrdering::monotonic);
   }

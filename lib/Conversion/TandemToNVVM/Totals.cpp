@@ -157,7 +157,8 @@ void TotalsBuilder::buildTotals(ArrayRef<PartialOp> reduced) {
       tensor.firstChunk, tensor.endChunk,
       [&](Value chunk, unsigned number) {
         PartialOp op = reduced[number];
-        Value slots = launch.getSlots(entry.getArgument(3), chunk);
+        Value slots =
+            launch.getSlots(entry.getArgument(EntryArgument::workspace), chunk);
         return launch.load(launch.getSlot(slots, op),
                            getElementTypeOrSelf(op.getValue().getType()));
       },

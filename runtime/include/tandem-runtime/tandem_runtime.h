@@ -153,30 +153,7 @@ TDM_API void tdm_device_close(tdm_device *device);
 // Binary interface of compiled kernels
 //===----------------------------------------------------------------------===//
 //
-// Tensor record, 40 + 8 * num_planes bytes:
-//   int64 rows, columns, first, key, scalar_row; then one pointer per plane.
-// Where the kernel has reductions, 24 bytes more:
-//   a pointer to as many 32-bit totals; int64 the tensor's first chunk, and the
-//   one behind its last.
-// A matrix kernel has 56 bytes and a pointer for each reduction instead:
-//   a pointer to totals; int64 the tensor's first chunk of rows, the one behind
-//   its last, the same of columns; of how many tiles the parts of a row are,
-//   and those of a column; then, for each reduction along rows or columns,
-//   where its parts are: 32 bits for each row (column), as often as there are
-//   tiles that leave one. When the reduction is known, it is in place of the
-//   first of them. At least 64 entries follow that may be read.
-// Chunk record, 24 bytes:
-//   int64 tensor, begin, end: elements [begin, end) of the flattened tensor,
-//   where begin is a multiple of a power of two that depends on the element
-//   counts alone, and at least 4096. In a phase per row, column or block,
-//   these. Of a reduction over blocks there is an entry for each of them, row
-//   by row, which the one tile that has the block writes.
-// Chunk record of a matrix kernel, 56 bytes, a tile of at most 64 rows (16 on a
-// GPU), or as many as a block has in a kernel of blocks, and 2048 columns, each
-// of which begins at a multiple of a power of two:
-//   int64 tensor, first row, the one behind the last, first column, the one
-//   behind the last; where the tile's parts of rows begin, and those of
-//   columns.
+// tandem_launch.h has the records that the entry points read.
 
 /// Processes the chunks [chunk_begin, chunk_end) of the chunk table. Chunk c
 /// owns num_reductions slots of 8 bytes of \p workspace and, in the last phase,

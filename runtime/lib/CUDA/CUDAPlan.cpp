@@ -104,8 +104,8 @@ tdm_status CUDAPlan::replaceTables(const Layout &next) {
 }
 
 Plan::Places CUDAPlan::getPlaces() {
-  return {reinterpret_cast<const uint32_t *>(tables.totals),
-          reinterpret_cast<const uint32_t *>(tables.axisParts)};
+  return {reinterpret_cast<tdm_launch_total *>(tables.totals),
+          reinterpret_cast<tdm_launch_total *>(tables.axisParts)};
 }
 
 CutLimits CUDAPlan::getCutLimits() const {

@@ -93,6 +93,16 @@ class Regions:
         return self.add(name, aligned_copy(np.asarray(values, dtype=dtype)), False)
 
 
+def _record_type(name):
+    """The NumPy type of one of the launch ABI's records, all of whose fields have 64 bits."""
+    size, offsets = _tandem.launch_abi[name]
+    return np.dtype({"names": list(offsets), "formats": ["<i8"] * len(offsets),
+                     "offsets": list(offsets.values()), "itemsize": size})
+
+
+TENSOR, CHUNK, TILE = map(_record_type, ("tensor", "chunk", "tile"))
+
+
 def chunk_records(tensors, chunk_size, per=Granularity.ELEMENT, block=0):
     """{tensor, begin, end} of chunks of at most `chunk_size` elements, rows, columns or
     blocks."""
@@ -145,38 +155,47 @@ def own_range(chunks, index):
     return [first, first + sum(chunk[0] == index for chunk in chunks)]
 
 
-def matrix_tail(kernel, tensor, index, chunks, tiles, regions):
-    """What a record of a matrix kernel ends with, behind the totals."""
+def part_addresses(kernel, tensor, index, tiles, regions):
+    """Where the parts of a matrix's reductions are."""
     counts = tiles.counts(tensor)
-    words = [*own_range(chunks[Granularity.ROW], index),
-             *own_range(chunks[Granularity.COLUMN], index), *counts]
     for i, (_, scope, _) in enumerate(kernel.reductions):
         axis = {"row": 0, "column": 1}.get(scope)
         entries = 0 if axis is None else tensor.shape[axis] * counts[axis] + 64
         if scope == "block":
             entries = tensor.extent(Granularity.BLOCK, kernel._native.block) + 64
-        words.append(regions.add(f"parts[{i}][{index}]", aligned(entries, np.uint32),
-                                 True))
-    return words
+        yield regions.add(f"parts[{i}][{index}]", aligned(entries, np.uint32), True)
 
 
-def tensor_words(kernel, tensors, chunks, tiles, totals, regions):
-    """{rows, columns, first, key, scalar row}, the planes' addresses and, where the
-    kernel has reductions, {totals, first chunk, end chunk}."""
-    words = []
+def tensor_head(kernel, tensor, index, chunks, tiles, totals):
+    """A tensor's record without the addresses after it."""
+    head = np.zeros((), TENSOR)
+    head["rows"], head["columns"] = tensor.shape or (1, tensor.size)
+    head["row_length"] = head["columns"]
+    head["first"], head["key"], head["scalar_row"] = tensor.first, tensor.key, tensor.row
+    head["totals"] = totals
+    if kernel.reductions or kernel.is_matrix:
+        per = Granularity.ROW if kernel.is_matrix else Granularity.ELEMENT
+        head["first_chunk"], head["end_chunk"] = own_range(chunks[per], index)
+    if kernel.is_matrix:
+        head["first_column_chunk"], head["end_column_chunk"] = own_range(
+            chunks[Granularity.COLUMN], index)
+        head["tiles_across"], head["tiles_down"] = tiles.counts(tensor)
+    return head
+
+
+def tensor_records(kernel, tensors, chunks, tiles, totals, regions):
+    """The bytes of all records: of each the head, then the addresses of its planes and of
+    the parts of its reductions."""
+    records = b""
     for index, tensor in enumerate(tensors):
-        words += [*(tensor.shape or (1, tensor.size)), tensor.first, tensor.key,
-                  tensor.row]
-        for plane in kernel.planes:
-            words.append(regions.add(f"{plane.name}[{index}]",
-                                     tensor.planes[plane.name], plane.written))
-        if kernel.reductions or kernel.is_matrix:
-            words.append(regions.add(f"totals[{index}]", totals[index], True))
-        if kernel.is_matrix:
-            words += matrix_tail(kernel, tensor, index, chunks, tiles, regions)
-        elif kernel.reductions:
-            words += own_range(chunks[Granularity.ELEMENT], index)
-    return words
+        planes = [regions.add(f"{plane.name}[{index}]", tensor.planes[plane.name],
+                              plane.written) for plane in kernel.planes]
+        own = regions.add(f"totals[{index}]", totals[index], True)
+        parts = (part_addresses(kernel, tensor, index, tiles, regions)
+                 if kernel.is_matrix else [0] * len(kernel.reductions))
+        head = tensor_head(kernel, tensor, index, chunks, tiles, own)
+        records += head.tobytes() + np.array([*planes, *parts], np.int64).tobytes()
+    return np.frombuffer(records, np.int64)
 
 
 def scalar_rows(kernel, rows):
@@ -249,7 +268,7 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
     elements = chunks[Granularity.ELEMENT]
     reductions = len(kernel.reductions)
     totals = [aligned(reductions, np.uint32) for _ in tensors]
-    words = tensor_words(kernel, tensors, chunks, tiles, totals, regions)
+    words = tensor_records(kernel, tensors, chunks, tiles, totals, regions)
     flags = aligned(4, np.uint32)
     slots = reductions + kernel._native.num_metrics
     most = max(len(table) for table in chunks.values())
@@ -258,7 +277,8 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
                   regions.add("scalars", scalar_rows(kernel, rows), False),
                   regions.add("workspace", workspace, True),
                   regions.add("flags", flags, True)]
-    tables = {per: regions.table(f"chunks[{per}]", np.ravel(table), np.int64)
+    tiled = {Granularity.ELEMENT, BANDS} if kernel.is_matrix else set()
+    tables = {per: regions.table(f"chunks[{per}]", table, TILE if per in tiled else CHUNK)
               for per, table in chunks.items()}
     for name, per in phase_names(kernel, by_rows):
         table = tables[per or Granularity.ELEMENT]

@@ -1,0 +1,118 @@
+//===- tandem_launch.h - The tables that kernels read, in C -----*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the launch ABI: the records of tensors and chunks that the
+// runtime writes and compiled kernels read. The compiler takes every offset
+// from these structs. A change of one is a new TDM_PACKAGE_VERSION.
+//
+// An entry point of a kernel has the arguments
+//
+//   (tensors, chunks, scalars, workspace, flags, begin, end)
+//
+// where `tensors` points to records of tdm_launch_tensor_size() bytes each,
+// `chunks` to an array of tdm_launch_chunk or, in a kernel of matrices,
+// tdm_launch_tile, and `begin` to `end` are the chunks to run over. A scalar
+// is a tdm_launch_scalar, and a row of them has one for each value that the
+// prologue yields. The workspace has, for each chunk, a tdm_launch_part for
+// each of the kernel's reductions and then one for each metric.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_TANDEM_LAUNCH_H
+#define TANDEM_RUNTIME_TANDEM_LAUNCH_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// A value that the prologue has computed for a row of scalars: the bits of at
+/// most 32-bit integers and floats.
+typedef uint32_t tdm_launch_scalar;
+
+/// The result of a reduction of a tensor, row, column or block: the bits of an
+/// f32 sum, or an unsigned maximum or minimum.
+typedef uint32_t tdm_launch_total;
+
+/// What a chunk contributes to a reduction of its tensor (the lower 32 bits) or
+/// to a metric (an f64).
+typedef uint64_t tdm_launch_part;
+
+/// The words that `flags` points to. On a CPU each thread has its own.
+typedef struct tdm_launch_flags {
+  /// Bit 0: a gradient had a NaN or an infinity.
+  uint32_t raised;
+  /// On a GPU: unless this is 0, a kernel neither reads nor writes a plane.
+  uint32_t skip;
+} tdm_launch_flags;
+
+/// A tensor's record. After it come the addresses of its planes, one for each
+/// plane of the kernel, then those of the parts of its reductions, one for each
+/// reduction of the kernel. For a reduction along rows (columns) the parts are
+/// a total for each row (column) from each tile that has a share in it; once
+/// the reduction is known, it replaces the parts of the first tile. For a
+/// reduction over blocks they are a total for each block, row by row. Kernels
+/// may read 64 totals past the last. For any other reduction the address is
+/// NULL.
+///
+/// A flat tensor is one row.
+typedef struct tdm_launch_tensor {
+  /// The size. Elements of a row are consecutive.
+  int64_t rows, columns;
+  /// The length of a row of the unsharded tensor, in elements.
+  int64_t row_length;
+  /// The number of the first element in the unsharded tensor: random bits and
+  /// groups count from there.
+  int64_t first;
+  /// The key of the tensor's random bits, of which 32 bits count.
+  int64_t key;
+  /// The row of scalars.
+  int64_t scalar_row;
+  /// A total for each reduction of the kernel; NULL if there is none.
+  tdm_launch_total *totals;
+  /// The chunks, from the first up to but excluding `end_chunk`: of elements
+  /// if the kernel takes flat tensors, otherwise of rows.
+  int64_t first_chunk, end_chunk;
+  /// The chunks of columns, in a kernel of matrices.
+  int64_t first_column_chunk, end_column_chunk;
+  /// In a kernel of matrices, how many tiles a row and a column have parts
+  /// from.
+  int64_t tiles_across, tiles_down;
+} tdm_launch_tensor;
+
+/// The bytes of a tensor's record with its addresses.
+static inline int64_t tdm_launch_tensor_size(int64_t planes,
+                                             int64_t reductions) {
+  return (int64_t)sizeof(tdm_launch_tensor) +
+         (planes + reductions) * (int64_t)sizeof(void *);
+}
+
+/// A range of a tensor's elements or, in a launch over rows, columns or blocks,
+/// of these. It begins at a multiple of a power of two, at least 4096, that
+/// depends on the sizes of the tensors only.
+typedef struct tdm_launch_chunk {
+  int64_t tensor, begin, end;
+} tdm_launch_chunk;
+
+/// A rectangle of a matrix: at most 2048 columns and 64 rows (16 on a GPU), or
+/// as many rows as a block has in a kernel of blocks. It begins at multiples of
+/// powers of two.
+typedef struct tdm_launch_tile {
+  int64_t tensor;
+  int64_t first_row, end_row, first_column, end_column;
+  /// The tile's parts of rows (columns) begin so many entries after the first
+  /// of the tensor's.
+  int64_t row_parts, column_parts;
+} tdm_launch_tile;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // TANDEM_RUNTIME_TANDEM_LAUNCH_H
