@@ -31,6 +31,22 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+/// Raises a ValueError whose `parts` are (kind, index, text) of each part of
+/// the message, where kind is "text", "tensor" or "row".
+[[noreturn]] static void throwValueError() {
+  static const char *const kinds[] = {"text", "tensor", "row"};
+  std::vector<tdm_message_part> parts(tdm_last_error_parts(nullptr, 0));
+  tdm_last_error_parts(parts.data(), parts.size());
+  nb::list list;
+  for (const tdm_message_part &part : parts)
+    list.append(nb::make_tuple(kinds[part.kind], part.index,
+                               nb::str(part.text, part.size)));
+  nb::object error = nb::handle(PyExc_ValueError)(tdm_last_error());
+  error.attr("parts") = list;
+  PyErr_SetObject(PyExc_ValueError, error.ptr());
+  throw nb::python_error();
+}
+
 /// Raises the runtime's error as the Python exception of its kind.
 static void check(tdm_status status) {
   if (status == TDM_OK)
@@ -41,7 +57,7 @@ static void check(tdm_status status) {
          nb::python_error()));
   if (status == TDM_UNAVAILABLE || status == TDM_DEVICE_ERROR)
     throw std::runtime_error(tdm_last_error());
-  throw nb::value_error(tdm_last_error());
+  throwValueError();
 }
 
 /// What \p call returns, while other threads of Python run: it may wait for a

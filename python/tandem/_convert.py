@@ -155,15 +155,13 @@ class _Renormalizer:
                             self.body)
 
 
-def _under_f32(storage: str, reads: bool) -> tuple[str, slice]:
+def _under_f32(storage: str) -> tuple[str, slice]:
     """A storage of the f32 policy with the same f32 value, and on which planes."""
     if storage.startswith("#tandem.expansion<f32"):
         return "#tandem.float<f32>", slice(0, 1)
     if storage.startswith("#tandem.kahan<"):
         format, count = _sum(storage)
         return f"#tandem.expansion<{format} x {count}>", slice(None)
-    if reads and storage.startswith("#tandem.master<"):
-        return "#tandem.float<f32>", slice(1, 2)
     return storage, slice(None)
 
 
@@ -260,8 +258,8 @@ class Conversion:
             # Without groups, all elements are alike.
             text, matrix = _Renormalizer(ours, theirs).write(), False
         else:
-            source, self._reads = _under_f32(source, reads=True)
-            target, self._writes = _under_f32(target, reads=False)
+            source, self._reads = _under_f32(source)
+            target, self._writes = _under_f32(target)
             text = _write_value(source, target, adds, matrix, floor)
         self._kernel = _kernel.compile(text, target=chip)
 

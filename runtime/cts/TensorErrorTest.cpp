@@ -45,6 +45,34 @@ protected:
 
 } // namespace
 
+/// The latest message in parts, with "<kind index>" for tensors and rows.
+static std::string describeParts() {
+  tdm_message_part parts[8];
+  size_t count = tdm_last_error_parts(parts, std::size(parts));
+  std::ostringstream text;
+  for (size_t i = 0; i < count; ++i)
+    if (parts[i].kind == TDM_MESSAGE_TEXT)
+      text << std::string(parts[i].text, parts[i].size);
+    else
+      text << "<" << parts[i].kind << " " << parts[i].index << ">";
+  return text.str();
+}
+
+TEST_F(TensorError, PartsOfMessages) {
+  list.planes(1) = list.planes(0);
+  tdm_plan *plan = nullptr;
+  EXPECT_EQ(tdm_plan_create(kernel, list.data(), 2, &plan), TDM_OVERLAP);
+  EXPECT_EQ(describeParts(),
+            "kernel 'sgd': <1 1>: plane 'param', which the kernel writes, "
+            "shares 32 bytes with plane 'param' of <1 0>; give each its own "
+            "memory");
+  // What does not fit is left out, and counted.
+  tdm_message_part part = {};
+  EXPECT_EQ(tdm_last_error_parts(&part, 1), 5u);
+  EXPECT_EQ(std::string(part.text, part.size), "kernel 'sgd': ");
+  EXPECT_EQ(tdm_last_error_parts(nullptr, 0), 5u);
+}
+
 TEST_F(TensorError, NullArguments) {
   tdm_plan *plan = nullptr;
   expectFailure(tdm_plan_create(nullptr, list.data(), 2, &plan),

@@ -15,15 +15,26 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 
 using namespace tandem::runtime;
 
 namespace {
 
+/// A tensor or row in a message.
+struct Mark {
+  tdm_message_kind kind;
+  int64_t index;
+  size_t begin, end;
+};
+
 /// A message that is cut, never grown.
 struct Message {
   char text[1024];
   size_t size;
+  /// In the order of the text.
+  Mark marks[4];
+  size_t numMarks;
 
   void append(const char *begin, size_t length) {
     length = std::min(length, sizeof(text) - 1 - size);
@@ -38,7 +49,7 @@ struct Message {
 static thread_local Message message;
 
 Failure::Failure(tdm_status status) : status(status) {
-  message.size = 0;
+  message.size = message.numMarks = 0;
   message.text[0] = '\0';
 }
 
@@ -57,6 +68,23 @@ static void appendChars(Value... value) {
 Failure &Failure::operator<<(double value) {
   appendChars(value);
   return *this;
+}
+
+Failure &Failure::appendPart(tdm_message_kind kind, const char *name,
+                             int64_t index) {
+  size_t begin = message.size;
+  *this << name << index;
+  if (message.numMarks < std::size(message.marks))
+    message.marks[message.numMarks++] = {kind, index, begin, message.size};
+  return *this;
+}
+
+Failure &Failure::operator<<(TensorNumber tensor) {
+  return appendPart(TDM_MESSAGE_TENSOR, "tensor ", tensor.index);
+}
+
+Failure &Failure::operator<<(RowNumber row) {
+  return appendPart(TDM_MESSAGE_ROW, "row ", row.index);
 }
 
 Failure &Failure::operator<<(const void *address) {
@@ -80,6 +108,25 @@ const char *tandem::runtime::lastMessage() { return message.text; }
 uint32_t tdm_runtime_version(void) { return TDM_RUNTIME_VERSION; }
 
 const char *tdm_last_error(void) { return lastMessage(); }
+
+size_t tdm_last_error_parts(tdm_message_part *parts, size_t capacity) {
+  size_t count = 0, position = 0;
+  auto append = [&](tdm_message_kind kind, int64_t index, size_t end) {
+    if (end == position)
+      return;
+    if (count < capacity)
+      parts[count] = {kind, index, message.text + position, end - position};
+    ++count;
+    position = end;
+  };
+  for (size_t i = 0; i < message.numMarks; ++i) {
+    const Mark &mark = message.marks[i];
+    append(TDM_MESSAGE_TEXT, 0, mark.begin);
+    append(mark.kind, mark.index, mark.end);
+  }
+  append(TDM_MESSAGE_TEXT, 0, message.size);
+  return count;
+}
 
 const char *tdm_status_string(tdm_status status) {
   switch (status) {

@@ -23,8 +23,19 @@
 
 namespace tandem::runtime {
 
+/// A tensor of the caller's list, in a message.
+struct TensorNumber {
+  int64_t index;
+};
+
+/// A row of the caller's scalars, in a message.
+struct RowNumber {
+  int64_t index;
+};
+
 /// Replaces this thread's message while it is built with <<, and converts to
-/// its status: return Failure(TDM_INVALID_ARGUMENT) << "tensor " << i << ...;
+/// its status:
+///   return Failure(TDM_INVALID_ARGUMENT) << TensorNumber{i} << ": rows ...";
 class Failure {
 public:
   explicit Failure(tdm_status status);
@@ -33,6 +44,9 @@ public:
   Failure &operator<<(const std::string &text) { return *this << text.c_str(); }
   /// Appends the shortest decimal that reads back as \p value.
   Failure &operator<<(double value);
+  /// Append "tensor 3" and "row 3", each a part of its own.
+  Failure &operator<<(TensorNumber tensor);
+  Failure &operator<<(RowNumber row);
   /// Appends an address in hexadecimal.
   Failure &operator<<(const void *address);
   template <typename T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
@@ -46,6 +60,7 @@ public:
   operator tdm_status() const { return status; }
 
 private:
+  Failure &appendPart(tdm_message_kind kind, const char *name, int64_t index);
   Failure &appendSigned(int64_t value);
   Failure &appendUnsigned(uint64_t value);
 

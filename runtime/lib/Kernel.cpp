@@ -410,15 +410,15 @@ tdm_status Kernel::checkHyper(const Hyper &hyper, double value,
                               int64_t row) const {
   if (!hyper.contains(value)) {
     Failure failure = fail(TDM_OUT_OF_DOMAIN);
-    failure << "hyper '" << hyper.name << "' of row " << row << " is " << value
-            << "; it must be ";
+    failure << "hyper '" << hyper.name << "' of " << RowNumber{row} << " is "
+            << value << "; it must be ";
     describeDomain(failure, hyper);
     return failure;
   }
   if (value > 0 && value < hyper.minPositive)
     return fail(TDM_OUT_OF_DOMAIN)
-           << "hyper '" << hyper.name << "' of row " << row << " is " << value
-           << ", which this kernel's format would round to zero; use "
+           << "hyper '" << hyper.name << "' of " << RowNumber{row} << " is "
+           << value << ", which this kernel's format would round to zero; use "
            << (hyper.contains(0) ? "0 or " : "") << "at least "
            << hyper.minPositive;
   return TDM_OK;
@@ -445,8 +445,8 @@ tdm_status Kernel::checkArguments(const double *values, const int64_t *counts,
     for (const Integer &integer : integers)
       if (int64_t value = *counts++; value < integer.min)
         return fail(TDM_OUT_OF_DOMAIN)
-               << "integer '" << integer.name << "' of row " << row << " is "
-               << value << "; it must be at least " << integer.min;
+               << "integer '" << integer.name << "' of " << RowNumber{row}
+               << " is " << value << "; it must be at least " << integer.min;
   }
   return TDM_OK;
 }

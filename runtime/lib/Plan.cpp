@@ -121,7 +121,7 @@ tdm_status Plan::checkLaunch(int64_t rows, int32_t threads,
 tdm_status Plan::checkRows(int64_t rows) const {
   if (usedRows() > rows)
     return kernel->fail(TDM_INVALID_ARGUMENT)
-           << "tensor " << tensors.lastRowTensor() << ": scalar_row is "
+           << TensorNumber{tensors.lastRowTensor()} << ": scalar_row is "
            << tensors.scalarRows() - 1 << " but the launch has " << rows
            << " rows; pass more rows or a lower scalar_row";
   return TDM_OK;

@@ -66,20 +66,20 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
   int64_t elements = tensor.rows * tensor.columns;
   if (!pointer)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "tensor " << count << ": plane '" << plane.name
+           << TensorNumber{count} << ": plane '" << plane.name
            << "' is NULL but the tensor has " << elements
            << " elements; pass the plane's memory";
   auto address = reinterpret_cast<uintptr_t>(pointer);
   if (address & (plane.alignment() - 1))
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "tensor " << count << ": plane '" << plane.name << "' is at "
+           << TensorNumber{count} << ": plane '" << plane.name << "' is at "
            << pointer << ", which is not aligned to its elements of "
            << plane.alignment() << " bytes; align it";
   // The first condition keeps bytesOf from overflowing.
   if (elements >= plane.maxElements ||
       address + bytesOf(kernel, plane, tensor) < address)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "tensor " << count << ": plane '" << plane.name << "' of "
+           << TensorNumber{count} << ": plane '" << plane.name << "' of "
            << elements << " elements does not fit into memory; correct rows "
            << "and columns";
   return TDM_OK;
@@ -96,37 +96,37 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
   for (auto [field, value] : fields)
     if (value < 0)
       return kernel.fail(TDM_INVALID_ARGUMENT)
-             << "tensor " << index << ": " << field << " is " << value
+             << TensorNumber{index} << ": " << field << " is " << value
              << "; it must not be negative";
   if (tensor.columns && tensor.rows > maxInt64 / tensor.columns)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "tensor " << index << ": " << tensor.rows << " rows of "
+           << TensorNumber{index} << ": " << tensor.rows << " rows of "
            << tensor.columns << " columns overflow 64 bits; correct the shape";
   if (tensor.first > maxInt64 - tensor.rows * tensor.columns)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "tensor " << index << ": first is " << tensor.first
+           << TensorNumber{index} << ": first is " << tensor.first
            << ", so that the index of the last element overflows 64 bits; "
            << "correct first";
   if (tensor.first && (!kernel.reductions.empty() || kernel.matrix))
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "tensor " << index << ": first is " << tensor.first
+           << TensorNumber{index} << ": first is " << tensor.first
            << ", but the kernel works on whole tensors; pass the unsharded "
            << "tensor";
   for (const Plane &plane : kernel.planes)
     if (tensor.first && plane.isWholeTensor())
       return kernel.fail(TDM_INVALID_ARGUMENT)
-             << "tensor " << index << ": first is " << tensor.first
+             << TensorNumber{index} << ": first is " << tensor.first
              << ", but plane '" << plane.name << "' has one entry for a whole "
              << "tensor; pass the unsharded tensor";
     else if (tensor.first % plane.group)
       return kernel.fail(TDM_INVALID_ARGUMENT)
-             << "tensor " << index << ": first is " << tensor.first
+             << TensorNumber{index} << ": first is " << tensor.first
              << ", inside of a group of " << plane.group
              << " elements that share an entry of plane '" << plane.name
              << "'; shard at multiples of " << plane.group;
   if (tensor.scalar_row >= Kernel::maxRows)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "tensor " << index << ": scalar_row is " << tensor.scalar_row
+           << TensorNumber{index} << ": scalar_row is " << tensor.scalar_row
            << "; it must be below " << Kernel::maxRows;
   return TDM_OK;
 }
@@ -140,7 +140,7 @@ tdm_status TensorTable::check(const Kernel &kernel,
     return TDM_OK;
   if (!tensor.planes)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "tensor " << count << ": planes is NULL; pass "
+           << TensorNumber{count} << ": planes is NULL; pass "
            << kernel.planes.size() << " pointers, the first of them '"
            << kernel.planes[0].name << "'";
   for (uint32_t plane = 0; plane < kernel.planes.size(); ++plane)
@@ -159,11 +159,11 @@ static tdm_status failOverlap(const Kernel &kernel, const Interval &a,
   const Interval &other = a.written ? b : a;
   uintptr_t bytes = std::min(a.end, b.end) - std::max(a.begin, b.begin);
   return kernel.fail(TDM_OVERLAP)
-         << "tensor " << written.tensor << ": plane '"
+         << TensorNumber{written.tensor} << ": plane '"
          << kernel.planes[written.plane].name
          << "', which the kernel writes, shares " << bytes
-         << " bytes with plane '" << kernel.planes[other.plane].name
-         << "' of tensor " << other.tensor << "; give each its own memory";
+         << " bytes with plane '" << kernel.planes[other.plane].name << "' of "
+         << TensorNumber{other.tensor} << "; give each its own memory";
 }
 
 /// Sorts by the beginnings, digit by digit; what begins alike stays in order.

@@ -183,6 +183,19 @@ def test_a_refused_first_step_leaves_the_parameter(strategy):
     assert torch.equal(model.weight, before) and not optimizer.state[model.weight]
 
 
+@pytest.mark.parametrize("write", [clamp, replace, load], ids=lambda write: write.__name__)
+@pytest.mark.parametrize("strategy", [*CODED, "master-weights", "coat", "f16-master-weights"])
+def test_conversions_take_what_was_written(strategy, write):
+    model, optimizer = trained(strategy)
+    before = model.weight.detach().clone()
+    write(model)
+    written = model.weight.detach()
+    _, (weight,) = tandem.torch.convert_state(optimizer.state_dict(), [written], "fp32")
+    differs = written != before
+    assert differs.any() and torch.equal(weight[differs], written[differs].float())
+    assert torch.equal(weight.to(written.dtype), written)
+
+
 def test_the_copy_is_one_plane():
     """What a step launches has the copy; what is saved and counted has not."""
     model, optimizer = trained("fp8-collage-plus")

@@ -16,6 +16,7 @@
 #define TANDEM_CONVERSION_LAUNCHABI_H
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "tandem/Conversion/RandomBits.h"
 
@@ -87,6 +88,9 @@ public:
   LLVM::LLVMFuncOp createEntry() { return createEntry(kernel.getSymName()); }
   /// The same for a function of another name.
   LLVM::LLVMFuncOp createEntry(StringRef name);
+
+  /// A loop over the entry's range.
+  scf::ForOp createRange(LLVM::LLVMFuncOp entry);
 
   /// The range of an entry of a GPU: empty where the word behind the launch's
   /// flags tells to skip it.

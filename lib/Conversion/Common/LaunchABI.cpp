@@ -13,7 +13,6 @@
 #include "tandem/Conversion/LaunchABI.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem-runtime/tandem_launch.h"
 #include "tandem/Support/SequenceBuilder.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -128,6 +127,12 @@ LLVM::LLVMFuncOp LaunchBuilder::createEntry(StringRef name) {
                                   types));
   entry.addEntryBlock(builder);
   return entry;
+}
+
+scf::ForOp LaunchBuilder::createRange(LLVM::LLVMFuncOp entry) {
+  return scf::ForOp::create(builder, loc,
+                            entry.getArgument(EntryArgument::begin),
+                            entry.getArgument(EntryArgument::end), i64(1));
 }
 
 std::pair<Value, Value>

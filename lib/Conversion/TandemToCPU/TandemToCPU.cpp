@@ -183,9 +183,7 @@ void CPUKernelBuilder::build() {
   createSums();
   createColumns();
   findRowLoads();
-  auto chunks =
-      scf::ForOp::create(builder, loc, entry.getArgument(EntryArgument::begin),
-                         entry.getArgument(EntryArgument::end), launch.i64(1));
+  scf::ForOp chunks = launch.createRange(entry);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
   if (kernel.getMatrix() && kernel.getPer() == Granularity::element)
@@ -195,9 +193,7 @@ void CPUKernelBuilder::build() {
 }
 
 void CPUKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
-  auto tensors =
-      scf::ForOp::create(builder, loc, entry.getArgument(EntryArgument::begin),
-                         entry.getArgument(EntryArgument::end), launch.i64(1));
+  scf::ForOp tensors = launch.createRange(entry);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(tensors.getBody()->getTerminator());
   Chunk chunk = launch.readTensor(entry, tensors.getInductionVar());

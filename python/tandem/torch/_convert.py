@@ -184,7 +184,15 @@ def _convert(ours: Lanes, theirs: Lanes, weight: torch.Tensor, state: dict | Non
         raise ours.refusal(weight, f"weight {index}", source["strategy"],
                            "pass the weights as the optimizer had them")
     state = _started(ours[key], weight, state, f"parameter {index}")
-    return _carry(ours[key], weight, state, *_followed(theirs, key, target, weight))
+    lane = ours[key]
+    if lane.hidden and not is_placeholder(weight) and _is_written(lane, weight, state):
+        lane = ours.of_step(weight, source)
+    return _carry(lane, weight, state, *_followed(theirs, key, target, weight))
+
+
+def _is_written(lane: Lane, weight: torch.Tensor, state: dict) -> bool:
+    """Whether a weight is no longer what its codes decode to."""
+    return not torch.equal(lane.decode_weights([state], weight.dtype)[0], weight)
 
 
 @torch.no_grad()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -331,9 +330,10 @@ class Steps:
     @staticmethod
     def _explain(error: ValueError, groups: list[int], slots: list[Slot]) -> str:
         """The runtime's message in terms of param groups and parameters."""
-        text = re.sub(r"\bof row (\d+)",
-                      lambda m: f"of param group {groups[int(m[1])]}", str(error))
-        return re.sub(r"\btensor (\d+)", lambda m: slots[int(m[1])].label, text)
+        names = {"row": lambda row: f"param group {groups[row]}",
+                 "tensor": lambda tensor: slots[tensor].label}
+        return "".join(names[kind](index) if kind in names else text
+                       for kind, index, text in getattr(error, "parts", [("text", 0, str(error))]))
 
     def _finish(self, lanes: list[Lane], skipped: bool,
                 copies: dict[int, torch.Tensor]) -> None:

@@ -81,6 +81,31 @@ TDM_API const char *tdm_status_string(tdm_status status);
 /// this thread. A call that succeeds leaves it as it was.
 TDM_API const char *tdm_last_error(void);
 
+/// What a part of a message is.
+typedef enum tdm_message_kind {
+  /// Plain text.
+  TDM_MESSAGE_TEXT = 0,
+  /// "tensor 3": a tensor of the caller's list.
+  TDM_MESSAGE_TENSOR = 1,
+  /// "row 3": a row of the caller's hyperparameters and integers.
+  TDM_MESSAGE_ROW = 2
+} tdm_message_kind;
+
+/// A part of a message. A host that knows tensors and rows by other names puts
+/// those in place of the text.
+typedef struct tdm_message_part {
+  tdm_message_kind kind;
+  /// The number of the tensor or row; 0 for plain text.
+  int64_t index;
+  /// The part's text, \c size bytes of tdm_last_error().
+  const char *text;
+  size_t size;
+} tdm_message_part;
+
+/// Writes the parts of tdm_last_error(), up to \p capacity of them, and returns
+/// how many there are.
+TDM_API size_t tdm_last_error_parts(tdm_message_part *parts, size_t capacity);
+
 //===----------------------------------------------------------------------===//
 // Devices
 //===----------------------------------------------------------------------===//

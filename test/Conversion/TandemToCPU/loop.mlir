@@ -36,14 +36,14 @@
 // CHECK:           llvm.store %{{.+}}, %{{.+}} : i32
 // CHECK:         llvm.return
 
-// A chunk is {tensor, begin, end}, 24 bytes; the record of a tensor has 40
+// A chunk is {tensor, begin, end}, 24 bytes; the record of a tensor has 104
 // bytes and 8 for each of the three planes.
 // CHECK-LABEL: llvm.func @tandem_scale(
 // CHECK-SAME:      %[[TENSORS:[^:]+]]: !llvm.ptr, %[[CHUNKS:[^:]+]]: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr,
 // CHECK-SAME:      %[[BEGIN:.+]]: i64, %[[END:.+]]: i64)
 // CHECK-DAG:     %[[LANES:.+]] = arith.constant 8 : i64
 // CHECK-DAG:     %[[CHUNK_BYTES:.+]] = arith.constant 24 : i64
-// CHECK-DAG:     %[[RECORD_BYTES:.+]] = arith.constant 64 : i64
+// CHECK-DAG:     %[[RECORD_BYTES:.+]] = arith.constant 128 : i64
 // CHECK-DAG:     %[[SCRATCH0:.+]] = llvm.alloca {{.+}} x vector<8xi16> {alignment = 64 : i64}
 // CHECK-DAG:     %[[SCRATCH1:.+]] = llvm.alloca {{.+}} x vector<8xi32> {alignment = 64 : i64}
 // CHECK:         scf.for %[[CHUNK:.+]] = %[[BEGIN]] to %[[END]]
@@ -56,9 +56,9 @@
 // CHECK-DAG:       %[[FROM:.+]] = llvm.load %[[AT8]] : !llvm.ptr -> i64
 // CHECK-DAG:       %[[AT16:.+]] = llvm.getelementptr %[[RECORD]][16]
 // CHECK-DAG:       %[[TO:.+]] = llvm.load %[[AT16]] : !llvm.ptr -> i64
-// CHECK-DAG:       llvm.getelementptr %[[TABLE]][40]
-// CHECK-DAG:       llvm.getelementptr %[[TABLE]][48]
-// CHECK-DAG:       llvm.getelementptr %[[TABLE]][56]
+// CHECK-DAG:       llvm.getelementptr %[[TABLE]][104]
+// CHECK-DAG:       llvm.getelementptr %[[TABLE]][112]
+// CHECK-DAG:       llvm.getelementptr %[[TABLE]][120]
 // CHECK:           scf.for %[[I:.+]] = %[[FROM]] to %[[TO]] step %[[LANES]]
 // Each plane is fetched 1024 bytes ahead, in lines of 64.
 // CHECK-COUNT-3:     llvm.intr.prefetch
@@ -105,8 +105,8 @@ tandem.kernel @scale compute(<f32, f32>) width(8) tensors [#p, #g] scalars [#b, 
 // CHECK-LABEL: llvm.func @tandem_random(
 // CHECK-NOT:     llvm.alloca
 // CHECK:         %[[TABLE:.+]] = llvm.getelementptr %{{.+}} : (!llvm.ptr, i64) -> !llvm.ptr, i8
-// CHECK:         %[[AT16:.+]] = llvm.getelementptr %[[TABLE:.+]][16] : (!llvm.ptr) -> !llvm.ptr, i8
-// CHECK:         %[[FIRST:.+]] = llvm.load %[[AT16:.+]] : !llvm.ptr -> i64
+// CHECK:         %[[AT24:.+]] = llvm.getelementptr %[[TABLE:.+]][24] : (!llvm.ptr) -> !llvm.ptr, i8
+// CHECK:         %[[FIRST:.+]] = llvm.load %[[AT24:.+]] : !llvm.ptr -> i64
 // CHECK:         %[[KEY:.+]] = arith.trunci %{{.+}} : i64 to i32
 // CHECK:         scf.for %[[I:.+]] = %{{.+}} to
 // CHECK-NOT:       llvm.intr.memcpy

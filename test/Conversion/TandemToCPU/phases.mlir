@@ -4,14 +4,14 @@
 !scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
 #p = #tandem.role<param "p">
 
-// A part of the kernel has no prologue. A record is 40 + 8 bytes, and 24 more
-// for the totals; slots of a chunk are 8 bytes for each of two reductions.
+// A part of the kernel has no prologue. A record is 104 + 8 bytes, and 8 more
+// for each of two reductions; slots of a chunk are 8 bytes for each, too.
 // CHECK-NOT:   tandem_norm_phase0_prologue
 // CHECK-LABEL: llvm.func @tandem_norm_phase0
 // CHECK-SAME:    %[[TENSORS:[^:]+]]: !llvm.ptr, %[[CHUNKS:[^:]+]]: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %[[WORKSPACE:[^:]+]]: !llvm.ptr
 // CHECK:         llvm.alloca %{{.+}} x i64
-// CHECK:         %[[C72:.+]] = arith.constant 72 : i64
-// CHECK:         arith.muli %{{.+}}, %[[C72]]
+// CHECK:         %[[C128:.+]] = arith.constant 128 : i64
+// CHECK:         arith.muli %{{.+}}, %[[C128]]
 // CHECK:         %[[ZERO:.+]] = arith.constant dense<0> : vector<4xi32>
 // The maximum is carried by lanes, the sum goes to its tree batch by batch.
 // CHECK:         %[[LANES:.+]] = scf.for {{.+}} iter_args(%[[BEFORE:.+]] = %[[ZERO]]) -> (vector<4xi32>)

@@ -45,8 +45,8 @@ tandem.kernel @float compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // CHECK-DAG:     %[[SHOWN:.+]] = arith.extf %[[VISIBLE]] : bf16 to f32
 // CHECK-DAG:     %[[NARROW:.+]] = arith.truncf %[[MASTER]] : f32 to bf16
 // CHECK-DAG:     %[[ROUNDED:.+]] = arith.extf %[[NARROW]] : bf16 to f32
-// CHECK:         %[[DIFFER:.+]] = arith.cmpf une, %[[SHOWN]], %[[ROUNDED]]
-// CHECK:         %[[X:.+]] = arith.select %[[DIFFER]], %[[SHOWN]], %[[MASTER]]
+// CHECK:         %[[SAME:.+]] = arith.cmpf oeq, %[[SHOWN]], %[[ROUNDED]]
+// CHECK:         %[[X:.+]] = arith.select %[[SAME]], %[[MASTER]], %[[SHOWN]]
 // CHECK:         arith.truncf %[[X]] : f32 to bf16
 // CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i16
 // CHECK:         tandem.store_plane %{{.+}}, %[[P]][1] : i32
@@ -72,11 +72,11 @@ tandem.kernel @master compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // CHECK:         %[[FLOOR:.+]] = arith.subi %[[HIGH]], %[[CARRY]]
 // CHECK:         %[[UPPER:.+]] = arith.shli %[[FLOOR]], %{{.+}} : i32
 // CHECK:         %[[WORD:.+]] = arith.ori %[[UPPER]], %[[LOW]]
-// CHECK:         %[[SHOWN:.+]] = arith.shli %[[HIGH]], %{{.+}} : i32
-// CHECK:         %[[ZERO:.+]] = arith.cmpi eq, %{{.+}}, %{{.+}} : i32
-// CHECK:         %[[BORROWS:.+]] = arith.cmpi uge, %[[LOW]], %{{.+}} : i32
-// CHECK:         %[[WRITTEN:.+]] = arith.andi %[[ZERO]], %[[BORROWS]]
-// CHECK:         %[[BITS:.+]] = arith.select %[[WRITTEN]], %[[SHOWN]], %[[WORD]]
+// CHECK-DAG:     %[[MAGNITUDE:.+]] = arith.shli %[[HIGH]], %{{.+}} : i32
+// CHECK-DAG:     %[[EXACT:.+]] = arith.xori %[[CARRY]], %{{.+}} : i32
+// CHECK:         %[[REST:.+]] = arith.ori %[[MAGNITUDE]], %[[EXACT]]
+// CHECK:         %[[WRITTEN:.+]] = arith.cmpi eq, %[[REST]], %{{.+}} : i32
+// CHECK:         %[[BITS:.+]] = arith.select %[[WRITTEN]], %{{.+}}, %[[WORD]]
 // CHECK:         %[[X:.+]] = arith.bitcast %[[BITS]] : i32 to f32
 // CHECK:         %[[U:.+]] = arith.bitcast %[[X]] : f32 to i32
 // CHECK:         %[[NAN:.+]] = arith.constant 2147418112 : i32
@@ -106,8 +106,8 @@ tandem.kernel @remainder compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // CHECK-DAG:     %[[SCALE:.+]] = tandem.load_plane %[[P]][2] {{.+}} -> i32
 // CHECK:         %[[DECODED:.+]] = scaled.dequantize
 // CHECK:         %[[SHOWN:.+]] = arith.extf %[[COPY]] : bf16 to f32
-// CHECK:         %[[DIFFER:.+]] = arith.cmpf une, %[[SHOWN]], %{{.+}}
-// CHECK:         %[[X:.+]] = arith.select %[[DIFFER]], %[[SHOWN]], %[[DECODED]]
+// CHECK:         %[[SAME:.+]] = arith.cmpf oeq, %[[SHOWN]], %{{.+}}
+// CHECK:         %[[X:.+]] = arith.select %[[SAME]], %[[DECODED]], %[[SHOWN]]
 // CHECK:         scaled.quantize {{.+}}, %[[X]] by
 // CHECK:         %[[NEW:.+]] = scaled.dequantize
 // CHECK:         arith.truncf %[[NEW]] : f32 to bf16

@@ -53,8 +53,8 @@ static Value adopt(SequenceBuilder &b, Value visible, Value value) {
   Value shown = b.convert(visible, f32);
   Value rounded =
       b.convert(b.convert(value, getElementTypeOrSelf(visible.getType())), f32);
-  return b.select(b.compare(arith::CmpFPredicate::UNE, shown, rounded), shown,
-                  value);
+  return b.select(b.compare(arith::CmpFPredicate::OEQ, shown, rounded), value,
+                  shown);
 }
 
 /// Verifies that a visible copy has a 16-bit float format.
@@ -438,14 +438,12 @@ Value RemainderStorageAttr::decode(OpBuilder &builder, Location loc,
   Type i32 = builder.getI32Type();
   Value low = b.resize(planes[1], i32);
   Value high = b.resize(b.bits(planes[0]), i32);
-  Value word = b.ori(b.shl(b.subi(high, b.shr(low, 15)), 16), low);
+  Value borrow = b.shr(low, 15);
+  Value word = b.ori(b.shl(b.subi(high, borrow), 16), low);
   // Somebody else's zero has nothing to borrow from.
-  Value shown = b.shl(high, 16);
-  Value isZero =
-      b.compare(arith::CmpIPredicate::eq, b.shl(high, 17), b.like(high, 0));
-  Value borrows =
-      b.compare(arith::CmpIPredicate::uge, low, b.like(low, 0x8000));
-  return b.bitcast(b.select(b.andi(isZero, borrows), shown, word),
+  Value rest = b.ori(b.shl(high, 17), b.xori(borrow, b.like(borrow, 1)));
+  Value isWritten = b.compare(arith::CmpIPredicate::eq, rest, b.like(rest, 0));
+  return b.bitcast(b.select(isWritten, b.shl(high, 16), word),
                    builder.getF32Type());
 }
 
