@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "verification"),
 from common import machine_text, table  # noqa: E402
 from mutate import load as load_mutations  # noqa: E402
 from mutations import MUTATIONS  # noqa: E402
-from verification_plan import CHECKS, GAPS, PROMISES, PROOFS, SANITIZED  # noqa: E402
+from verification_plan import BITS, CHECKS, GAPS, PROMISES, PROOFS, SANITIZED  # noqa: E402
 
 RESULTS = ROOT / "verification/results"
 
@@ -381,7 +381,7 @@ def gaps_text() -> str:
 
 def page(folder: pathlib.Path) -> str:
     """The text of docs/Verification.md."""
-    parts = [INTRODUCTION, checks_text(), exhaustive_text(folder)]
+    parts = [INTRODUCTION, checks_text(), BITS, exhaustive_text(folder)]
     parts += [section_text(folder, *section) for section in SECTIONS]
     parts += [foreign_text(folder), faults_text(folder), gaps_text()]
     return "\n".join(part for part in parts if part)

@@ -152,10 +152,36 @@ CHECKS = (
     Check("The PTX evaluator agrees with tests of others",
           "[on record](#the-ptx-evaluator-against-tests-of-others); what is emitted now is "
           "looked up there", "", "test/Python/test_ptx_oracle.py"),
+    Check("Every bit and all code are as recorded",
+          "a sample that has every graph, strategy, layer, recipe and option; [the rest]"
+          "(#recorded-bits) by `scripts/bits.sh`", "", "test/Python/test_bits.py"),
+    Check("Packages of earlier versions run with the bits of then, or are refused by version",
+          "three packages with six kernels", "", "test/Python/test_frozen_packages.py"),
     Check("Every graph under every strategy",
           "CPU code, PTX and the interpreter against a model in NumPy", "",
           "[Numerics.md](Numerics.md#9-how-it-is-checked)"),
 )
+
+BITS = """## Recorded bits
+
+Other checks say that bits are right; this one says that they are what they were, for those who
+rebuild the compiler, the runtime or the package. `scripts/bits.sh` computes hashes over fixed
+inputs, in some minutes of one core, and names each entry that differs from what is recorded in
+`verification/results`; `--only REGEX` selects entries, `--write` renews them, and the difference
+of the files then shows in a review what has changed.
+
+- `bits.json`: all planes after each of four steps of every graph under every strategy, with zeros,
+  infinities and NaN in gradients; of every pass of every layer under every recipe; of options of
+  the compiler and of launches (instruction sets, widths, threads, metrics, flags, a plan of many
+  tensors, packages); of conversions between all storages of weights, and of states to f32 and
+  back; of PyTorch's optimizers and their options. It depends neither on the machine nor on LLVM.
+- `ptx_hashes.json` and `object_hashes.json`: the code of every graph and layer, PTX for sm_90 and
+  machine code for x86-64 and x86-64-v4. It depends on the version of LLVM, which is recorded; with
+  another one the check says so and compares nothing.
+
+Inputs are made with integers, by `verification/bits_inputs.py`. Not covered: GPUs, which need one;
+PyTorch's layers, whose kernels are; other chips than sm_90; states under strategies in files.
+"""
 
 PROOFS = """Where the compiler puts one sequence of float operations in place of another, every bit
 must stay, for all inputs. [`verification/proof_steps.py`](../verification/proof_steps.py) lists these steps: each is a small
