@@ -116,7 +116,7 @@ OPTIONS = {
 #: Of one pass, of two with a sum over the model or over a tensor, and of matrices.
 OPTION_GRAPHS = ("adamw", "adamw_clip", "lamb", "adafactor")
 #: Expansions, groups under scales with random bits, and one scale for a tensor.
-OPTION_STRATEGIES = ("collage-plus", "coat", "fp8-lm-delayed")
+OPTION_STRATEGIES = ("collage-plus", "coat", "fp8-lm")
 
 
 def _fits(option: str, graph: str) -> bool:

@@ -63,8 +63,8 @@ TEST_F(TensorError, PartsOfMessages) {
   tdm_plan *plan = nullptr;
   EXPECT_EQ(tdm_plan_create(kernel, list.data(), 2, &plan), TDM_OVERLAP);
   EXPECT_EQ(describeParts(),
-            "kernel 'sgd': <1 1>: plane 'param', which the kernel writes, "
-            "shares 32 bytes with plane 'param' of <1 0>; give each its own "
+            "kernel 'sgd': <1 0>: plane 'param', which the kernel writes, "
+            "shares 32 bytes with plane 'param' of <1 1>; give each its own "
             "memory");
   // What does not fit is left out, and counted.
   tdm_message_part part = {};

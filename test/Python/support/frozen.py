@@ -22,6 +22,7 @@ from bits_code import ptx_hash  # noqa: E402
 from bits_inputs import Digest, planes_for  # noqa: E402
 from bits_kernels import shapes_of, train  # noqa: E402
 
+STRATEGIES = Path(__file__).resolve().parents[1] / "Inputs/strategies"
 #: The kernels of each package, by graph, strategy and options, and its targets.
 PACKAGES = {
     "targets.tdm": (("x86-64", "x86-64-v3", "sm_90"), {
@@ -71,7 +72,7 @@ def main(folder: str) -> None:
         if path.exists():
             raise SystemExit(f"{path} is there already, and packages are kept as they were; "
                              "name another folder")
-        tandem.save(path, {name: tandem.compile(graph, strategy, **options)
+        tandem.save(path, {name: tandem.compile(graph, strategy, path=[STRATEGIES], **options)
                            for name, (graph, strategy, options) in kernels.items()}, targets)
         expected[file] = results(path)
     text = json.dumps(expected, indent=1, sort_keys=True)
