@@ -186,12 +186,12 @@ def pytest_parts(check: Check) -> Iterable[Part]:
     """The tests of the repository that can run on a GPU."""
     environment = check.environment() | {"TANDEM_TEST_GPU": "stand-in" if check.stand_in
                                          else "real"}
-    small = ["-k", "sgd or devices or errors"] if check.stand_in else []
+    part = ["-k", "sgd or devices or errors"] if check.stand_in else ["--whole"]
     for name in PYTEST:
         path = ROOT / "test/Python" / f"{name}.py"
         yield Part(f"pytest-cuda/{name}",
                    [check.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short",
-                    *small, str(path)], 150, environment,
+                    *part, str(path)], 150, environment,
                    absent="" if path.exists() else f"there is no {name}.py")
 
 

@@ -121,8 +121,8 @@ def command_of(test, tree):
         return [sys.executable, f"{tools}/lit", "-q", tree / "build/test" / rest]
     assert kind == "pytest", test
     file, *arguments = shlex.split(rest)
-    return [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-p",
-            "no:cacheprovider", tree / "test/Python" / file, *arguments]
+    return [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "--whole",
+            "-p", "no:cacheprovider", tree / "test/Python" / file, *arguments]
 
 
 def passes(test, tree, mutant=""):

@@ -12,6 +12,8 @@ import pytest
 import model
 from support import kernels
 
+pytest_plugins = ["support.selection"]
+
 
 @pytest.fixture(scope="session")
 def scaled_path(tmp_path_factory):

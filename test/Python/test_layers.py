@@ -129,6 +129,7 @@ def backward_planes(layer, recipe, forward, shape, rng):
     return planes, shared
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("recipe", tandem.recipes())
 @pytest.mark.parametrize("layer", LAYERS)
@@ -176,6 +177,7 @@ def test_long_rows(layer, shape):
     assert_same(by_ptx(compiled(f"{layer}_backward", "coat", "sm_90"), planes, shape), backward)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
 @pytest.mark.parametrize("recipe", ("bf16", "coat", "coat-flow", "coat-fp8", "mxfp8", "te-delayed"))
 @pytest.mark.parametrize("layer", LAYERS)

@@ -141,6 +141,7 @@ NORMS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("norm", NORMS)
 @reducing
 def test_norms(graph, strategy, norm, path):
@@ -231,6 +232,7 @@ VARIED = ("collage-plus", "fp32", "bf16-stochastic", "fp8-lm", "tensor-coat",
           "tensor-delayed", "tensor-delayed-codes")
 
 
+@pytest.mark.thinned(1, times=3)
 @pytest.mark.parametrize("strategy", VARIED)
 @pytest.mark.parametrize("options", [{"isa": isa} for isa in ("x86-64", "x86-64-v3",
                                                               "x86-64-v4")]
@@ -316,6 +318,7 @@ def test_metrics_under_given_scales(graph, group, tmp_path):
 #===----------------------------------------------------------------------===#
 
 
+@pytest.mark.thinned(1, times=4)
 @tensor_wide
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_tensor_wide(graph, strategy, path):
@@ -388,6 +391,7 @@ def check_swaps(storage, tmp_path):
         assert_same(got, planes | new, f"{storage}, interpreted")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("scale, recipe", SCALES)
 @pytest.mark.parametrize("code", CODES)
 def test_codes(code, scale, recipe, tmp_path):
@@ -398,6 +402,7 @@ def test_codes(code, scale, recipe, tmp_path):
 HISTORIES = [(1, 0), (2, 16), (16, 1), (1024, 0)]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("scale, recipe", [s for s in SCALES if s[1] != "given"])
 @pytest.mark.parametrize("code", ("e4m3", "e5m2", "f16", "pair", "softsign", "root",
                                   "unsigned", "tiny", "drawn", "wide-drawn"))
@@ -426,6 +431,7 @@ def check_ptx(graph, strategy, chip, tensors, path, offset=0, **options):
     check_all(got, tensors, want_of(graph, strategy, tensors, rows), context)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("strategy", ("collage-plus", "bf16-stochastic", "fp32", "flash",
                                       "f16-collage-light", *TENSOR_STRATEGIES))
@@ -444,17 +450,18 @@ def test_ptx_tensor_wide(strategy, chip, path):
         check_ptx("adamw", strategy, chip, tensors, path, chunk_size=128, threads=32)
 
 
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("chunk_size", (256, 1024, 4096))
 @pytest.mark.parametrize("threads", (32, 64, 128, 256))
 @pytest.mark.parametrize("blocks", (1, 2, 5))
-def test_grids(blocks, threads, path):
+@pytest.mark.parametrize("graph, strategy", [
+    ("lamb", "collage-plus"), ("adamw_clip", "fp32"), ("lamb", "fp8-lm"),
+    ("adamw", "tensor-coat"), ("adamw", "tensor-delayed")])
+def test_grids(graph, strategy, blocks, threads, chunk_size, path):
     """Grid, block and chunks divide the work and change no bit."""
-    for graph, strategy in (("lamb", "collage-plus"), ("adamw_clip", "fp32"),
-                            ("lamb", "fp8-lm"), ("adamw", "tensor-coat"),
-                            ("adamw", "tensor-delayed")):
-        tensors = examples(graph, strategy, "ordinary", (257, 0, 1100, 3, 2049))
-        for chunk_size in (256, 1024, 4096):
-            check_ptx(graph, strategy, "sm_90", tensors, path, blocks=blocks,
-                      threads=threads, chunk_size=chunk_size)
+    tensors = examples(graph, strategy, "ordinary", (257, 0, 1100, 3, 2049))
+    check_ptx(graph, strategy, "sm_90", tensors, path, blocks=blocks, threads=threads,
+              chunk_size=chunk_size)
 
 
 def test_many_tensors_ptx(path):

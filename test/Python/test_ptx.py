@@ -152,6 +152,7 @@ def test_arithmetic_is_exact(strategy, chip):
 GROUPED = ("flash", "coat", "adam8bit", "fp8-collage-plus")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("strategy", GROUPED)
 @pytest.mark.parametrize("kind", cases.SCALED_KINDS)

@@ -56,6 +56,7 @@ def check_example(kernel, graph, strategy, kind, size):
 #===----------------------------------------------------------------------===#
 
 
+@pytest.mark.thinned(1, times=2)
 @pairs
 def test_kernels(graph, strategy, scaled_path):
     kernel = compiled(graph, strategy, path=(scaled_path,))
@@ -64,6 +65,7 @@ def test_kernels(graph, strategy, scaled_path):
             check_example(kernel, graph, strategy, kind, size)
 
 
+@pytest.mark.thinned(1, times=2)
 @pairs
 def test_interpreter(graph, strategy, scaled_path):
     """The interpreter of the source graph agrees with NumPy."""
@@ -206,8 +208,6 @@ def test_entries_of_a_scale(scaled_path):
 # Codes, one by one
 #===----------------------------------------------------------------------===#
 
-STORAGES = {f"{name}-{scale}-{recipe}": Scaled(code, 16, scale, recipe)
-            for name, code in CODES.items() for scale, recipe in SCALES}
 RESIDUALS = {f"{low}-{residual}": Residual(low, residual)
              for low in ("bf16", "f16") for residual in ("i8", "i16")}
 DRAWN_RESIDUALS = {f"{low}-{residual}-{rounding}": Residual(low, residual, rounding)
@@ -258,16 +258,17 @@ def every_scale(storage):
     return np.concatenate([bits, edges, ordinary]).astype(dtype)
 
 
-@pytest.mark.parametrize("name", STORAGES)
-def test_scaled_storage(name, swap):
-    storage = STORAGES[name]
+@pytest.mark.parametrize("scale, recipe", SCALES)
+@pytest.mark.parametrize("code", CODES)
+def test_scaled_storage(code, scale, recipe, swap):
+    name, storage = f"{code}-{scale}-{recipe}", Scaled(CODES[code], 16, scale, recipe)
     x = groups_of_values(storage.code.largest)
     x = np.concatenate([x, values(np.random.default_rng(5), 16 * 500 + 3)])
     scales, element = every_scale(storage), np.arange(len(x))
     # Every code of 8 bits under every scale: each round of scales meets the
     # next 16 codes.
-    code = element + 16 * (element // (16 * len(scales)))
-    planes = {n: code.astype(d) for n, d in storage.planes("w").items()}
+    bits = element + 16 * (element // (16 * len(scales)))
+    planes = {n: bits.astype(d) for n, d in storage.planes("w").items()}
     if "w.lo" in planes:
         np.random.default_rng(6).shuffle(planes["w.lo"])
     planes["w.scale"] = np.resize(scales, -(-len(x) // 16))

@@ -85,6 +85,7 @@ def assert_same_on(gpu, use, launches=True):
 #===----------------------------------------------------------------------===#
 
 
+@pytest.mark.thinned(1, times=4)
 @pytest.mark.parametrize("recipe", tandem.recipes())
 @pytest.mark.parametrize("name", MODULES)
 def test_modules(gpu, name, recipe):

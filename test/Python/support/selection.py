@@ -1,0 +1,101 @@
+#===- selection.py - Quick, ordinary and whole runs ------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the pytest plugin that chooses which of the collected tests
+# run, and says how many it left out.
+#
+#===----------------------------------------------------------------------===#
+"""pytest's options --quick and --whole, and the marker `thinned`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.covering import CHOICES, Item, too_slow, values_of_slow
+
+#: What scripts/record_durations.py writes: the seconds of items that take long.
+DURATIONS = Path(__file__).parents[1] / "Inputs/durations.json"
+#: How many of a function's seeds a quick run takes.
+SEEDS = 10
+MARKER = ("thinned(strength, times=1): an ordinary run takes items with every combination "
+          "of so many parameters' values, so many times; --whole takes all")
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("tandem", "how many tests run")
+    for mode, text in (("quick", "every function, and in each file every value of each parameter"),
+                       ("whole", "also what is thinned in an ordinary run")):
+        group.addoption(f"--{mode}", action="store_const", const=mode, default="ordinary",
+                        dest="tests_chosen", help=text)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", MARKER)
+    config.tests_collected, config.tests_left_out = [], ""
+
+
+def value_key(name, value):
+    """What equal values of a parameter have in common; objects are equal to themselves.
+    Seeds are samples: a few stand for all."""
+    if name == "seed" and isinstance(value, int):
+        return value % SEEDS
+    plain = value is None or isinstance(value, (str, int, float))
+    return repr(value) if plain else id(value)
+
+
+def describe(item, seconds):
+    """What the choice is made from."""
+    spec, mark = getattr(item, "callspec", None), item.get_closest_marker("thinned")
+    params = spec.params if spec else {}
+    values = {name: value_key(name, value) for name, value in params.items()}
+    thinning = dict(zip(("strength", "times"), mark.args)) | mark.kwargs if mark else {}
+    name = item.nodeid.removeprefix("test/Python/")
+    return Item(name, name.split("[")[0], values, seconds.get(name, 0.0), **thinning)
+
+
+def summary(mode, chosen, described):
+    """What is said of tests that did not run, or nothing."""
+    if len(chosen) == len(described):
+        return ""
+    lines = [f"{mode}: {len(chosen)} of {len(described)} tests"]
+    if mode == "quick":
+        lines[0] += f"; {values_of_slow(described)} values of parameters only in slow ones"
+        lines += [f"quick: without {name}, which takes long" for name in too_slow(described)]
+    return "\n".join(lines)
+
+
+# After pytest's own -k and -m: what is asked for by name is thinned by itself.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    mode = config.option.tests_chosen
+    seconds = json.loads(DURATIONS.read_text())
+    described = [describe(item, seconds) for item in items]
+    chosen = CHOICES[mode](described)
+    config.tests_collected = described
+    config.tests_left_out = summary(mode, chosen, described)
+    names = {item.name for item in chosen}
+    left = [item for item, own in zip(items, described) if own.name not in names]
+    items[:] = [item for item, own in zip(items, described) if own.name in names]
+    if left:
+        config.hook.pytest_deselected(items=left)
+
+
+def pytest_sessionfinish(session):
+    """A worker of pytest-xdist tells the process that reports."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["tests_left_out"] = session.config.tests_left_out
+
+
+# Only pytest-xdist has this hook.
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    told = getattr(node, "workeroutput", {}).get("tests_left_out")
+    node.config.tests_left_out = node.config.tests_left_out or told
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.tests_left_out:
+        terminalreporter.write_line(config.tests_left_out)
