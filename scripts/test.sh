@@ -49,9 +49,9 @@ case $mode in
   slow=SumError.F16:SumError.BF16:InterpreterAgreement.*
   unset 'binaries[-1]'
   unit+=("--gtest_filter=-$slow")
-  lit=(--filter-out 'Pipelines/library\.test')
+  lit=(--filter-out 'Pipelines/library\.test|Fuzz/')
   pytest=(--quick)
-  echo "quick: without tandem_runtime_cts_thread, $slow, library.test, out-of-tree"
+  echo "quick: without tandem_runtime_cts_thread, $slow, library.test, Fuzz, out-of-tree"
   ;;
 --whole) pytest=(--whole) ;;
 esac

@@ -16,7 +16,7 @@ from itertools import combinations
 #: Seconds that an item may take in a quick run, where its function has cheaper ones.
 SLOW = 0.6
 #: Seconds that the cheapest item of a function may take in a quick run.
-TOO_SLOW = 3.0
+TOO_SLOW = 2.0
 
 
 @dataclass(frozen=True)
