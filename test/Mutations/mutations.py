@@ -343,8 +343,8 @@ MUTATIONS = [
     _mutation(
         "planes-swapped", "a kernel takes its second plane for its first",
         "lib/Conversion/Common/LaunchABI.cpp",
-        "load(table, pointer, recordHead + 8 * plane)",
-        "load(table, pointer, recordHead + 8 * (plane < 2 ? 1 - plane : plane))",
+        "load(record, pointer, tdm_launch_tensor_size(plane, 0))",
+        "load(record, pointer, tdm_launch_tensor_size(plane < 2 ? 1 - plane : plane, 0))",
         "pytest:test_kernels.py -k 'test_kinds and adamw and fp32'"),
     _mutation(
         "skip-ignored", "a launch on a GPU does not read whether it is skipped",
@@ -391,8 +391,8 @@ MUTATIONS = [
     _mutation(
         "stale-tables", "a plan keeps its old pointers where sizes are the same",
         "runtime/lib/TensorTable.cpp",
-        "if (record[headerWords + plane] != planeWord(tensor, plane))\n"
-        "      return false;",
+        "if (planes[plane] != planeWord(tensors[i], plane))\n"
+        "        return false;",
         ";",
         "cts:Plan*", "pytest:test_kernels.py -k test_plan"),
     _mutation(

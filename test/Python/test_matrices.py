@@ -78,10 +78,10 @@ def test_adafactor_against_torch(shape, lr, d, decay, size):
 #===----------------------------------------------------------------------===#
 
 
-def interpreted(graph, strategy, planes, hypers, **options):
+def interpreted(graph, strategy, planes, hypers, path=(), **options):
     got = {name: plane.copy() for name, plane in planes.items()}
-    flags = tandem.interpret(graph, strategy, got, hypers, path=[STRATEGY_PATH], step=STEP,
-                             seed=SEED, **options)
+    flags = tandem.interpret(graph, strategy, got, hypers, path=[*path, STRATEGY_PATH],
+                             step=STEP, seed=SEED, **options)
     return got, flags
 
 

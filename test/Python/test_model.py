@@ -413,8 +413,18 @@ def test_remainder_is_exact():
     uppers = np.arange(1 << 16, dtype=np.uint64) << np.uint64(16)
     u = np.concatenate([(uppers[:, None] | edges).reshape(-1),
                         rng.integers(0, 1 << 32, 500_000, dtype=np.uint64)]).astype(np.uint32)
+    u = u[~np.isnan(u.view(np.float32))]
     planes = storage.Remainder.split("w", u)
     assert np.array_equal(storage.Remainder().decode(planes, "w").view(np.uint32), u)
+
+
+def test_a_zero_over_a_remainder_is_zero():
+    """Zeros that somebody else has written, beside every remainder."""
+    low = np.arange(1 << 16, dtype=np.uint16)
+    for high in (0, 0x8000):
+        planes = {"w": np.full_like(low, high), "w.remainder": low}
+        value = storage.Remainder().decode(planes, "w")
+        assert (np.abs(value) < 2.0**-133).all() and not value[low >= 0x8000].any()
 
 
 @pytest.mark.parametrize("name", ("bf16", "f16"))
@@ -616,7 +626,8 @@ def test_f32_policies_agree_with_fp32_on_what_they_store(graph):
     exact = {p: a for p, a in planes.items() if not p.startswith(("param", "grad"))}
     wide = exact | {"param": encode("f32", weight),
                     "grad": encode("f32", decode("bf16", planes["grad"]))}
-    master = exact | {"grad": planes["grad"], "param.master": encode("f32", weight)}
+    master = exact | {"grad": planes["grad"], "param": encode("bf16", weight),
+                      "param.master": encode("f32", weight)}
     by_remainder = step(graph, STRATEGIES["remainder"], planes, h, 7)
     by_master = step(graph, STRATEGIES["master-weights"], master, h, 7)
     by_f32 = step(graph, STRATEGIES["fp32"], wide, h, 7)

@@ -24,8 +24,8 @@ from model.metrics import effective_update, tree_sum
 from model.scaled import WHOLE, Scaled
 from model.storage import Draw, Plain
 from support.codes import CODES, SCALES, SWAP, groups_of_values, values
-from support.kernels import (SEED, STEP, assert_same, check_all, compiled, integers_of, require_isa,
-                             run, run_plan, seed_of, strategy_text, write_strategies)
+from support.kernels import (SEED, STEP, STRATEGY_PATH, assert_same, check_all, compiled,
+                             integers_of, require_isa, run, run_plan, seed_of, strategy_text, write_strategies)
 from support.launch import Tensor, aligned_copy, launch
 
 REDUCING = [graph for graph in GRAPHS if GRAPHS[graph].reduces]
@@ -81,7 +81,7 @@ def check(graph, strategy, tensors, path, threads=1, context="", **options):
 
 def interpreted(graph, strategy, planes, hypers, path, key=0):
     got = {name: plane.copy() for name, plane in planes.items()}
-    tandem.interpret(graph, strategy, got, hypers, path=[path], step=STEP, seed=SEED,
+    tandem.interpret(graph, strategy, got, hypers, path=[path, STRATEGY_PATH], step=STEP, seed=SEED,
                      key=key)
     return got
 

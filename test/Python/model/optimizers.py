@@ -311,7 +311,7 @@ class Kernel:
     def _open(self, role, planes):
         storage = self.storage(role)
         missing = [p for p in storage.planes(role) if p not in planes]
-        if missing and not (isinstance(storage, Master) and missing == [role]):
+        if missing:
             raise ValueError(f"role '{role}' needs the plane '{missing[0]}'")
         if self.strategy.component:
             return storage.open_component(self.arith, planes, role)
