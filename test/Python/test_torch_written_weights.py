@@ -197,6 +197,17 @@ def test_conversions_take_what_was_written(strategy, write):
     assert torch.equal(weight.to(written.dtype), written)
 
 
+def test_sums_over_weights_some_of_which_are_decoded_on_demand():
+    models = [model_of("fp8-lm"), model_of("fp8-lm")]
+    optimizer = tandem.torch.AdamW([model.weight for model in models], max_norm=1.0,
+                                   strategy="fp8-lm")
+    tandem.torch.decode_weights(models[0], optimizer)
+    for model in models:
+        model.weight.grad = torch.ones(SHAPE, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match="0 is decoded on demand and parameter 1 is not; pass"):
+        optimizer.step()
+
+
 def test_the_copy_is_one_plane():
     """What a step launches has the copy; what is saved and counted has not."""
     model, optimizer = trained("fp8-collage-plus")

@@ -134,6 +134,10 @@ class Steps:
         if slot.dtype != first.dtype:
             return (f"{slot.label} is {slot.dtype} and others are {first.dtype}; give all "
                     "of them one type, or choose a strategy that keeps weights in f32")
+        if slot.lane.hidden != first.lane.hidden:
+            decoded, other = (slot, first) if slot.lane.hidden else (first, slot)
+            return (f"{decoded.label} is decoded on demand and {other.label} is not; pass "
+                    "decode_weights a model that has all of them")
         one, other = (s.lane.kernel.strategy for s in (slot, first))
         return (f"{slot.label} is under strategy {one!r} and others are under {other!r}; "
                 "give all param groups one")
