@@ -83,7 +83,6 @@ def relative_precision(strategy):
     return 2**-4 if strategy.startswith("fp8-collage-light") else 2**-7
 
 
-@pytest.mark.thinned(1, times=3)
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
 @pytest.mark.parametrize("strategy", tandem.strategies())
 def test_written_weights_are_kept(strategy, write):

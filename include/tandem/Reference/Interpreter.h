@@ -57,8 +57,8 @@ struct MachineState {
 };
 
 /// Runs one step of a source graph under a strategy, by the specification
-/// alone. Planes are updated in place; a plane that a step only writes (the
-/// visible copy of a master weight) is created where it is missing. A sum over
+/// alone. Planes are updated in place; a plane that a step only writes
+/// (a transposed copy) is created where it is missing. A sum over
 /// the model is one over this tensor, as in a launch of it alone. In a graph of
 /// matrices the shapes of their planes say how many rows and columns there are.
 /// After an error every plane has its old value.
