@@ -29,12 +29,12 @@ from tandem.torch import _companions
 from tandem.torch._companions import keeps_f32_states
 
 SHAPES = [(17,), (3, 5), (), (63, 65), (4096,), (5, 0)]
-#: Library strategies with codes for states.
-CODED = [name for name in tandem.strategies() if "#tandem.scaled<" in "".join(
-    storage for role, storage in tandem.compile("adamw", name).storages.items()
+STRATEGIES = [*tandem.strategies(), *OUTSIDE_STRATEGIES]
+#: Those with codes for states.
+CODED = [name for name in STRATEGIES if "#tandem.scaled<" in "".join(
+    storage for role, storage in compiled("adamw", name).storages.items()
     if role.startswith("exp_avg"))]
-every_strategy = pytest.mark.parametrize(
-    "strategy", [*tandem.strategies(), *OUTSIDE_STRATEGIES])
+every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
 #: Those with the same weights and float32 states.
 SAME_WEIGHTS = {"adam8bit": "dithered", "coat-bf16": "dithered", "coat": "master-weights",
                 "coat-fp32": "fp32", "coat-remainder": "remainder"}

@@ -1,6 +1,8 @@
 """Weights that somebody else writes between steps: what is written is where the next step
 starts from, wherever a strategy keeps the weight."""
 
+import copy
+
 import pytest
 import torch
 
@@ -194,6 +196,26 @@ def test_conversions_take_what_was_written(strategy, write):
     differs = written != before
     assert differs.any() and torch.equal(weight[differs], written[differs].float())
     assert torch.equal(weight.to(written.dtype), written)
+
+
+@pytest.mark.parametrize("model_first", [True, False])
+@pytest.mark.parametrize("strategy", [*CODED, "coat", "remainder", "collage-plus", "flash-f16"])
+def test_checkpoints_resume_in_either_order(strategy, model_first):
+    model, optimizer = trained(strategy)
+    saved = {"model": copy.deepcopy(model.state_dict()),
+             "optimizer": copy.deepcopy(optimizer.state_dict())}
+    other, resumed = trained(strategy, steps=1)
+    pairs = [(other, saved["model"]), (resumed, saved["optimizer"])]
+    for target, state in pairs if model_first else reversed(pairs):
+        target.load_state_dict(state)
+    for each, steps in ((model, optimizer), (other, resumed)):
+        each.weight.grad = torch.full(SHAPE, 0.5).to(each.weight.dtype)
+        steps.step()
+    assert torch.equal(model.weight, other.weight)
+    for name, plane in optimizer.state[model.weight].items():
+        if isinstance(plane, torch.Tensor):
+            mine = resumed.state[other.weight][name]
+            assert torch.equal(plane.view(torch.uint8), mine.view(torch.uint8)), name
 
 
 def test_sums_over_weights_some_of_which_are_decoded_on_demand():
