@@ -42,6 +42,7 @@ static nb::dict describeTensor() {
 static nb::dict describeChunk() {
   nb::dict fields;
   FIELD(tdm_launch_chunk, tensor);
+  FIELD(tdm_launch_chunk, row);
   FIELD(tdm_launch_chunk, begin);
   FIELD(tdm_launch_chunk, end);
   return fields;

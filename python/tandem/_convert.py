@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import math
 import os
 import re
 import tempfile
@@ -213,7 +214,7 @@ class Tensor:
     A vector per row or column of a matrix is a flat tensor of its own.
     """
 
-    size: int | tuple[int, int]  #: of a matrix, its rows and columns
+    size: int | tuple[int, int]  #: its elements, or its rows and columns
     addresses: Sequence[int]
     first: int = 0
 
@@ -271,7 +272,7 @@ class Conversion:
             return
         plan, tensors = place.plan(self._kernel), list(zip(sources, targets))
         plan.update(
-            [self._size(target) for _, target in tensors],
+            [target.size for _, target in tensors],
             [[*target.addresses[self._writes], *source.addresses[self._reads]]
              for source, target in tensors],
             firsts=[target.first for _, target in tensors],
@@ -285,11 +286,6 @@ class Conversion:
             place.launch(plan, [[]], [integers], threads)
         if self._writes.stop is not None:
             self._copy(place, [], targets, planes, self._writes.stop)
-
-    def _size(self, tensor: Tensor) -> int | tuple[int, int]:
-        """A tensor's size as the kernel takes it."""
-        is_flat = isinstance(tensor.size, tuple) and not self._kernel.is_matrix
-        return tensor.size[0] * tensor.size[1] if is_flat else tensor.size
 
     @staticmethod
     def _clear(place, targets, planes) -> None:
@@ -427,8 +423,9 @@ def carry(source: Stored, target: Stored, size: int | tuple[int, int],
     """Converts one tensor; `addresses` are those of the source's and target's planes."""
     def run(ours: str, theirs: str, matrix: bool, start: list[int], end: list[int],
             planes: Sequence[Plane]) -> None:
+        shape = size if matrix or isinstance(size, int) else math.prod(size)
         conversion(ours, theirs, matrix=matrix, floor=target.floor).run(
-            [Tensor(size, start, first)], [Tensor(size, end, first)], planes, threads)
+            [Tensor(shape, start, first)], [Tensor(shape, end, first)], planes, threads)
 
     start, end = addresses
     if source.meets(target):

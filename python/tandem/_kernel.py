@@ -70,7 +70,7 @@ class Plane:
     def entries(self, columns: int, rows: int = 1) -> int:
         """The length of the array for a matrix, or a tensor of so many elements.
 
-        Groups of a matrix begin anew in each row.
+        Groups begin anew in each row.
         """
         places = {Granularity.ROW: rows, Granularity.COLUMN: columns}.get(self.per)
         if places is not None:
@@ -483,7 +483,9 @@ class Plan:
     ) -> None:
         """Sets the tensors: element counts and, per tensor, its planes' addresses.
 
-        A kernel of matrices takes (rows, columns) instead of counts. ``rows`` says which row of scalars each tensor uses (default 0).
+        Groups that share a scale begin anew in each row of a tensor whose size is
+        (rows, columns), as those of a kernel of matrices are; a count is one row.
+        ``rows`` says which row of scalars each tensor uses (default 0).
         """
         if self._check:
             self._check.update(sizes, pointers)

@@ -144,6 +144,7 @@ TEST(Coverage, RecordsHoldTheTensors) {
   uint8_t a[6], b[2];
   TensorList list;
   list.add(0, {nullptr});
+  // Without groups, rows need not be cut apart.
   tdm_tensor matrix = {2, 3, 128, -5, 7, nullptr};
   list.add(3, {a}) = matrix;
   list.add(2, {b}).key = INT64_MIN;
@@ -151,9 +152,44 @@ TEST(Coverage, RecordsHoldTheTensors) {
   seen.records.clear();
   launchPlain(plan, 1);
   std::vector<std::vector<int64_t>> expected = {
-      {2, 3, 128, -5, 7, reinterpret_cast<int64_t>(a)},
+      {1, 6, 128, -5, 7, reinterpret_cast<int64_t>(a)},
       {1, 2, 0, INT64_MIN, 0, reinterpret_cast<int64_t>(b)}};
   EXPECT_EQ(seen.records, expected);
+}
+
+/// The chunks of one tensor of \p rows of 16-element groups.
+static std::vector<std::vector<int64_t>> chunksOf(int64_t rows, int64_t columns,
+                                                  uint32_t metrics = 0) {
+  static const tdm_plane_desc plane = {"scale", 8, TDM_ACCESS_WRITE, 16};
+  tdm_kernel_desc desc = countDesc();
+  desc.entry = recordEntry;
+  desc.planes = &plane;
+  desc.workspace_doubles_per_chunk = metrics;
+  OwnedKernel kernel(desc);
+  std::vector<uint8_t> scales(rows * (columns / 16 + 1));
+  TensorList list;
+  list.add(columns, {scales.data()}).rows = rows;
+  OwnedPlan plan(kernel, list);
+  seen.chunks.clear();
+  launchPlain(plan, 1);
+  std::vector<std::vector<int64_t>> result;
+  for (auto &[number, chunk] : seen.chunks)
+    result.push_back({chunk.row, chunk.begin, chunk.end});
+  return result;
+}
+
+TEST(Coverage, RowsWithPartsOfGroupsHaveTheirOwnChunks) {
+  using Chunks = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(chunksOf(3, 24), (Chunks{{0, 0, 24}, {1, 0, 24}, {2, 0, 24}}));
+  EXPECT_EQ(chunksOf(3, 32), (Chunks{{0, 0, 96}}));
+  EXPECT_EQ(chunksOf(1, 24), (Chunks{{0, 0, 24}}));
+  EXPECT_EQ(chunksOf(2, 5001), (Chunks{{0, 0, 4096},
+                                       {0, 4096, 5001},
+                                       {1, 0, 4096},
+                                       {1, 4096, 5001}}));
+  // The sum of a tensor is that of its rows' sums.
+  EXPECT_EQ(chunksOf(2, 5001, /*metrics=*/1),
+            (Chunks{{0, 0, 5001}, {1, 0, 5001}}));
 }
 
 //===----------------------------------------------------------------------===//

@@ -199,8 +199,9 @@ TEST_CODE void groupEntry(const void *tensors, const void *chunks,
                           int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     Record tensor(tensors, chunk.tensor, 2);
-    uint8_t *code = tensor.plane<uint8_t>(0);
-    uint16_t *scale = tensor.plane<uint16_t>(1);
+    int64_t columns = tensor.head.columns, groups = (columns + 31) / 32;
+    uint8_t *code = tensor.plane<uint8_t>(0) + chunk.row * columns;
+    uint16_t *scale = tensor.plane<uint16_t>(1) + chunk.row * groups;
     for (int64_t i = chunk.begin; i < chunk.end; i += 32) {
       int64_t last = smallerOf(i + 32, chunk.end);
       for (int64_t j = i; j < last; ++j)
@@ -484,7 +485,7 @@ TEST_CODE void goThroughBands(const void *tensors, const void *bands,
     int64_t count = record.head.tiles_across;
     for (int64_t i = 0; i < count; ++i)
       sumTile(tensors, tileOf(band, record.head.rows, i), flags);
-    Chunk rows = {band.tensor, band.first_row, band.end_row};
+    Chunk rows = {band.tensor, /*row=*/0, band.first_row, band.end_row};
     rowTotals(tensors, &rows, scalars, workspace, flags, 0, 1);
     for (int64_t i = 0; i < count; ++i) {
       Tile tile = tileOf(band, record.head.rows, i);

@@ -50,7 +50,7 @@ TEST(PackageFormatTest, RefusesForeignFiles) {
 TEST(PackageFormatTest, RefusesOtherVersions) {
   std::string content = pack(describeCount());
   expectRefused(addHeader(content, TDM_PACKAGE_VERSION + 1),
-                "has format version 4, and this runtime reads version 3; use a "
+                "has format version 5, and this runtime reads version 4; use a "
                 "newer runtime");
   expectRefused(addHeader(content, 0), "write it again with a newer compiler");
 }

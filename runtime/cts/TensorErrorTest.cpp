@@ -257,6 +257,42 @@ TEST_F(TensorGroups, Launch) {
   EXPECT_EQ(codes[103], 1);
 }
 
+TEST_F(TensorGroups, LaunchOverRows) {
+  // Each row of 35 elements has an entry for 32 of them and one for 3.
+  list[0].rows = 2;
+  list[0].columns = 35;
+  list[0].first = 70;
+  OwnedPlan plan(kernel, list);
+  ASSERT_EQ(tdm_plan_launch(plan, nullptr, nullptr, 1, 2, nullptr), TDM_OK)
+      << tdm_last_error();
+  EXPECT_EQ(scales, (std::vector<uint16_t>{32, 3, 32, 3, 5}));
+  EXPECT_EQ(codes[31], 2);
+  EXPECT_EQ(codes[32], 3);
+  EXPECT_EQ(codes[34], 3);
+  EXPECT_EQ(codes[35], 4);
+  EXPECT_EQ(codes[67], 5);
+  EXPECT_EQ(codes[70], 1);
+}
+
+TEST_F(TensorGroups, FirstInsideOfARow) {
+  list[0].rows = 2;
+  list[0].columns = 35;
+  list[0].first = 32;
+  expectRefused("tensor 0: first is 32, inside of a row of 35 elements, where "
+                "groups begin anew; shard at multiples of 35",
+                TDM_INVALID_ARGUMENT);
+}
+
+TEST_F(TensorGroups, EntriesOfRowsOverlap) {
+  list[0].rows = 2;
+  list[0].columns = 35;
+  list.add(33, {&codes[70], &scales[3]});
+  expectRefused("tensor 0: plane 'scale', which the kernel writes, shares 2 "
+                "bytes with plane 'scale' of tensor 1; give each its own "
+                "memory",
+                TDM_OVERLAP);
+}
+
 TEST_F(TensorGroups, FirstInsideOfAGroup) {
   list[0].first = 48;
   expectRefused("tensor 0: first is 48, inside of a group of 32 elements that "

@@ -46,14 +46,34 @@ void ChunkTable::append(const Record &record) {
   ++count;
 }
 
+void ChunkTable::appendRow(int64_t tensor, int64_t row, int64_t extent,
+                           int64_t size) {
+  for (int64_t begin = 0; begin < extent; begin += size)
+    append(Chunk{tensor, row, begin, begin + std::min(size, extent - begin)});
+}
+
 void ChunkTable::assign(const TensorTable &tensors, tdm_granularity per,
                         int64_t enough) {
   int64_t size = chunkElements(tensors, per, enough);
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
-    int64_t extent = tensors.extent(tensor, per);
-    for (int64_t begin = 0; begin < extent; begin += size)
-      append(Chunk{tensor, begin, begin + std::min(size, extent - begin)});
+    appendRow(tensor, /*row=*/0, tensors.extent(tensor, per), size);
+  }
+  firsts.push_back(count);
+}
+
+void ChunkTable::assignElements(const Kernel &kernel,
+                                const TensorTable &tensors, int64_t enough) {
+  int64_t size = chunkElements(tensors, TDM_PER_ELEMENT, enough);
+  bool hasSums = !kernel.reductions.empty() || kernel.numMetrics;
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    firsts.push_back(count);
+    // The sum of a tensor is the tree over the sums of its chunks, which are to
+    // be those of its rows.
+    int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
+    bool isWhole = hasSums && rows > 1;
+    for (int64_t row = 0; row < rows; ++row)
+      appendRow(tensor, row, columns, isWhole ? columns : size);
   }
   firsts.push_back(count);
 }

@@ -51,8 +51,13 @@ struct Tiling {
 /// or blocks, or tiles.
 class ChunkTable {
 public:
-  /// Cuts finely enough that large models have about \p enough chunks.
+  /// Cuts the extents of a kernel of matrices, finely enough that large models
+  /// have about \p enough chunks.
   void assign(const TensorTable &tensors, tdm_granularity per, int64_t enough);
+  /// Cuts the elements of flat tensors in the same way. Each row has chunks of
+  /// its own, and is one if the kernel has sums.
+  void assignElements(const Kernel &kernel, const TensorTable &tensors,
+                      int64_t enough);
   /// With \p block, tiles have as many rows as a block, and whole blocks.
   void assignTiles(const TensorTable &tensors, CutLimits limits, int64_t block);
   /// Tiles of which those beside each other, a band of whole rows, are work for
@@ -79,6 +84,7 @@ public:
 private:
   template <typename Record>
   void append(const Record &record);
+  void appendRow(int64_t tensor, int64_t row, int64_t extent, int64_t size);
   void appendTiles(const TensorTable &tensors, int64_t elements,
                    CutLimits limits, int64_t block, bool isBanded);
 

@@ -48,7 +48,7 @@ Layout Plan::makeLayout(int64_t count) const {
     // The parts of tiles lie elsewhere.
     most = std::max(rows.size(), columns.size());
   } else {
-    elements.assign(staged, TDM_PER_ELEMENT, enough);
+    elements.assignElements(*kernel, staged, enough);
     most = elements.size();
   }
   next.axisParts = AxisParts(*kernel, elements, count);

@@ -36,7 +36,7 @@ static int64_t divideUp(int64_t count, int64_t size) {
   return count / size + (count % size != 0);
 }
 
-/// The entries of a plane. Groups of a matrix begin anew in each row.
+/// The entries of a plane. Groups begin anew in each row.
 static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
                          const tdm_tensor &tensor) {
   if (plane.per != TDM_PER_ELEMENT)
@@ -44,8 +44,6 @@ static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
                                                    : tensor.columns);
   if (plane.isWholeTensor())
     return tensor.rows * tensor.columns != 0;
-  if (!kernel.matrix)
-    return plane.groupsOf(tensor.rows * tensor.columns);
   return plane.rowGroupsOf(tensor.rows) * plane.groupsOf(tensor.columns);
 }
 
@@ -85,6 +83,17 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
   return TDM_OK;
 }
 
+/// Whether the rows of a tensor are cut apart: always in a kernel of matrices,
+/// elsewhere where a group would reach beyond the end of a row.
+static bool hasRows(const Kernel &kernel, const tdm_tensor &tensor) {
+  auto endsInside = [&](const Plane &plane) {
+    return !plane.isWholeTensor() && (tensor.columns & (plane.group - 1));
+  };
+  return kernel.matrix ||
+         (tensor.rows > 1 && std::any_of(kernel.planes.begin(),
+                                         kernel.planes.end(), endsInside));
+}
+
 /// Checks all but the planes.
 static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
                              int64_t index) {
@@ -112,13 +121,20 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
            << TensorNumber{index} << ": first is " << tensor.first
            << ", but the kernel works on whole tensors; pass the unsharded "
            << "tensor";
+  bool isWholeRows = hasRows(kernel, tensor);
+  if (isWholeRows && tensor.columns && tensor.first % tensor.columns)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << TensorNumber{index} << ": first is " << tensor.first
+           << ", inside of a row of " << tensor.columns
+           << " elements, where groups begin anew; shard at multiples of "
+           << tensor.columns;
   for (const Plane &plane : kernel.planes)
     if (tensor.first && plane.isWholeTensor())
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << TensorNumber{index} << ": first is " << tensor.first
              << ", but plane '" << plane.name << "' has one entry for a whole "
              << "tensor; pass the unsharded tensor";
-    else if (tensor.first % plane.group)
+    else if (!isWholeRows && tensor.first % plane.group)
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << TensorNumber{index} << ": first is " << tensor.first
              << ", inside of a group of " << plane.group
@@ -224,10 +240,13 @@ static int64_t planeWord(const tdm_tensor &tensor, size_t plane) {
 }
 
 /// What a tensor's record says before a plan fills in the rest.
-static tdm_launch_tensor makeHead(const tdm_tensor &tensor) {
+static tdm_launch_tensor makeHead(const Kernel &kernel,
+                                  const tdm_tensor &tensor) {
   tdm_launch_tensor head = {};
-  head.rows = tensor.rows;
-  head.columns = head.row_length = tensor.columns;
+  bool isCut = hasRows(kernel, tensor);
+  head.rows = isCut ? tensor.rows : 1;
+  head.columns = isCut ? tensor.columns : tensor.rows * tensor.columns;
+  head.row_length = tensor.columns;
   head.first = tensor.first;
   head.key = tensor.key;
   head.scalar_row = tensor.scalar_row;
@@ -236,7 +255,7 @@ static tdm_launch_tensor makeHead(const tdm_tensor &tensor) {
 
 void TensorTable::append(const Kernel &kernel, const tdm_tensor &tensor) {
   words.resize(words.size() + recordWords);
-  record(count) = makeHead(tensor);
+  record(count) = makeHead(kernel, tensor);
   int64_t elements = tensor.rows * tensor.columns;
   for (uint32_t i = 0; i < kernel.planes.size(); ++i) {
     int64_t word = planeWord(tensor, i);
@@ -278,11 +297,14 @@ tdm_status TensorTable::assign(const Kernel &kernel, const tdm_tensor *tensors,
   return checkOverlaps(kernel);
 }
 
-static bool isHeadOf(const tdm_launch_tensor &head, const tdm_tensor &tensor) {
-  return std::tie(head.rows, head.columns, head.first, head.scalar_row) ==
-             std::tie(tensor.rows, tensor.columns, tensor.first,
-                      tensor.scalar_row) &&
-         head.key == static_cast<int64_t>(tensor.key);
+static bool isHeadOf(const tdm_launch_tensor &head, const Kernel &kernel,
+                     const tdm_tensor &tensor) {
+  tdm_launch_tensor other = makeHead(kernel, tensor);
+  auto fields = [](const tdm_launch_tensor &head) {
+    return std::tie(head.rows, head.columns, head.row_length, head.first,
+                    head.key, head.scalar_row);
+  };
+  return fields(head) == fields(other);
 }
 
 bool TensorTable::holds(const Kernel &kernel, const tdm_tensor *tensors,
@@ -291,7 +313,7 @@ bool TensorTable::holds(const Kernel &kernel, const tdm_tensor *tensors,
     return false;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t *planes = &words[i * recordWords + headWords];
-    if (!isHeadOf(record(i), tensors[i]))
+    if (!isHeadOf(record(i), kernel, tensors[i]))
       return false;
     for (int64_t plane = 0; plane < numPlanes; ++plane)
       if (planes[plane] != planeWord(tensors[i], plane))

@@ -24,7 +24,7 @@ from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)
 from tandem.torch._dynamic_map import dynamic_map, nan_code, recoded, sign_of
 
-SHAPES = [(70, 67), (40,), (5000,), ()]
+SHAPES = [(1, 4690), (40,), (5000,), ()]
 GRAPHS = {
     "adamw": tt.AdamW, "lamb": tt.LAMB, "adam": tt.Adam, "lion": tt.Lion,
     "sgd_momentum": lambda *args, **options: tt.SGD(*args, momentum=0.5, **options),
@@ -256,7 +256,7 @@ def test_a_step_follows():
 
 def test_blocks_of_2048():
     """Before bitsandbytes 0.44 a scale was that of eight of today's blocks."""
-    (param,), shape = parameters([(100, 50)]), (100, 50)
+    (param,), shape = parameters([(1, 5000)]), (1, 5000)
     theirs = {"state": {0: state_of("adamw", shape, 3, block=2048)},
               "param_groups": [group_of("adamw", [0])]}
     absmax = theirs["state"][0]["absmax2"]
@@ -386,25 +386,34 @@ def test_frozen_parameters():
     assert list(tt.to_bitsandbytes(state, params)["state"]) == [0, 3]
 
 
-@pytest.mark.parametrize("gaps", [False, True])
-def test_layouts(gaps):
-    """bitsandbytes' blocks are in C order, Tandem's groups as the weight's elements lie."""
+@pytest.mark.parametrize("layout", ["rows", "gaps", "transposed"])
+def test_layouts(layout):
+    """bitsandbytes' blocks are in C order and go on from row to row; Tandem's groups begin
+    with a row, as it lies in memory."""
     shape, theirs = (70, 67), state_dict_of(shapes=[(70, 67)])
-    base = parameters([shape])[0].detach()
-    param = torch.nn.Parameter(torch.zeros(70, 134, dtype=torch.bfloat16)[:, ::2] if gaps
-                               else torch.zeros(67, 70, dtype=torch.bfloat16).t())
-    param.data.copy_(base)
+    (param,) = parameters([shape])
+    if layout == "gaps":
+        param = torch.nn.Parameter(torch.zeros(70, 134, dtype=torch.bfloat16)[:, ::2])
+    elif layout == "transposed":
+        param = torch.nn.Parameter(torch.zeros(67, 70, dtype=torch.bfloat16).t())
     optimizer = loaded("adamw", [param], theirs)
     wide, _ = tt.convert_state(optimizer.state_dict(), [param], "fp32")
     back = tt.to_bitsandbytes(optimizer.state_dict(), [param])["state"][0]
     for number, name in ((1, "exp_avg"), (2, "exp_avg_sq")):
         want = decoded(theirs["state"][0], number)
         for got in (wide["state"][0][name], decoded(back, number)):
-            assert (got - want).abs().max() < 0.03 * want.abs().max()
+            assert (got - want).abs().max() < 0.04 * want.abs().max()
         assert back[f"state{number}"].is_contiguous()
-    if gaps:
-        assert torch.equal(back["state2"], replaced(theirs["state"][0]["state2"], False))
+        assert back[f"absmax{number}"].shape == (-(-70 * 67 // 256),)
     train(optimizer, [0])
+
+
+def test_blocks_of_whole_rows_keep_their_bytes():
+    theirs = state_dict_of(shapes=[(9, 512)])
+    params = parameters([(9, 512)])
+    back = tt.to_bitsandbytes(loaded("adamw", params, theirs).state_dict(), params)["state"][0]
+    assert torch.equal(back["state2"], replaced(theirs["state"][0]["state2"], False))
+    assert torch.equal(back["absmax2"], theirs["state"][0]["absmax2"])
 
 
 #===----------------------------------------------------------------------===#
@@ -449,8 +458,8 @@ def test_states_of_version_1_go_back():
     state["state"] = {0: planes}
     theirs = tt.to_bitsandbytes(state, params)["state"][0]
     assert theirs["state1"].view(-1)[:2].tolist() == [0, 3]
-    state["tandem"]["version"] = 3
-    with pytest.raises(ValueError, match="states are of version 3"):
+    state["tandem"]["version"] = 4
+    with pytest.raises(ValueError, match="states are of version 4"):
         tt.to_bitsandbytes(state, params)
 
 
@@ -564,7 +573,8 @@ FROM = {
 @pytest.mark.parametrize("case", FROM)
 def test_messages_from(case):
     change, message = FROM[case]
-    params, theirs = parameters(SHAPES), state_dict_of()
+    shapes = [(70, 67), *SHAPES[1:]]
+    params, theirs = parameters(shapes), state_dict_of(shapes=shapes)
     change(theirs)
     kept = copy.deepcopy(theirs)
     with pytest.raises(ValueError, match=message):

@@ -162,7 +162,10 @@ Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
   chunk.begin = load(record, i64Type, offsetof(tdm_launch_chunk, begin));
   chunk.end = load(record, i64Type, offsetof(tdm_launch_chunk, end));
   loadEntries(chunk);
-  return chunk;
+  if (kernel.getMatrix())
+    return chunk;
+  return getRow(chunk,
+                load(record, i64Type, offsetof(tdm_launch_chunk, row)));
 }
 
 void LaunchBuilder::loadEntries(Chunk &chunk) {

@@ -14,6 +14,7 @@ from tandem import _kernel
 from tandem._convert import Host, nearest, write_sum
 from tandem.torch import _place, _wrappers
 from tandem.torch._lane import Lane
+from tandem.torch._layout import rows_in_memory
 from tandem.torch._optimizer import Optimizer
 
 
@@ -96,6 +97,8 @@ class _Storages:
 
     source: str
     given: str
+    #: Up to what length the lane joins rows.
+    group: int
 
     @staticmethod
     def of(lane: Lane) -> _Storages:
@@ -118,7 +121,11 @@ class _Storages:
                 "takes one scale for a tensor, group = tensor"
             )
         return _Storages(f"#tandem.scaled<{match[1]}>",
-                         f"#tandem.scaled<{match[1]}, recipe = given>")
+                         f"#tandem.scaled<{match[1]}, recipe = given>", lane.group)
+
+    def sizes_of(self, codes: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
+        """The rows and columns of gradients."""
+        return [rows_in_memory(code, self.group) for code in codes]
 
 
 class _Adder:
@@ -128,12 +135,12 @@ class _Adder:
         self._place = place
         self._kernel = _kernel.compile(write_sum(sources, target), target=place.target)
 
-    def run(self, sums: Sequence, *sources: Sequence) -> int:
-        """Writes the codes of the sums of (codes, scale); how many of them have become
-        the largest number, for which this waits."""
+    def run(self, sizes: Sequence, sums: Sequence, *sources: Sequence) -> int:
+        """Writes the codes of the sums of (codes, scale), which have these rows and
+        columns; how many of them have become the largest number, for which this waits."""
         plan = self._place.plan(self._kernel)
         plan.update(
-            [codes.numel() for codes, _ in sums],
+            sizes,
             [[plane.data_ptr() for planes in tensors for plane in planes]
              for tensors in zip(sums, *sources)])
         self._place.launch(plan, [[]], [[]], torch.get_num_threads())
@@ -278,7 +285,8 @@ class GradientAllReduce:
         total = torch.empty(sum(c.numel() for c in codes), dtype=codes[0].dtype,
                             device=codes[0].device)
         adder = _adder((storages.source,), storages.given, self._place)
-        self._counts[0] += adder.run(list(zip(_split(total, codes), given)),
+        self._counts[0] += adder.run(storages.sizes_of(codes),
+                                     list(zip(_split(total, codes), given)),
                                      list(zip(codes, own)))
         self._counts[2] += total.numel()
         return total
@@ -287,7 +295,8 @@ class GradientAllReduce:
         """The sum of two ranks' codes."""
         result = torch.empty_like(total)
         adder = _adder((storages.given,) * 2, storages.given, self._place)
-        self._counts[1] += adder.run(*(list(zip(_split(t, codes), given))
+        self._counts[1] += adder.run(storages.sizes_of(codes),
+                                     *(list(zip(_split(t, codes), given))
                                        for t in (result, total, other)))
         return result
 

@@ -14,13 +14,13 @@ from tandem._convert import WIDE, WIDE_PLANE, Stored, kept_roles
 from tandem._kernel import RoleKind
 from tandem.torch import _checkpoint
 from tandem.torch._convert import (_check, _identity, _lanes, _regrouped, _source_lanes,
-                                   _started)
+                                   _started, _with_rows)
 from tandem.torch._dynamic_map import (BLOCK, dynamic_map, nan_code, recoded, sign_in,
                                         sign_of)
 from tandem.torch._groups import OPTIONS
 from tandem.torch._lane import Lane
 from tandem.torch._lanes import Lanes
-from tandem.torch._layout import empty_plane, laid_out
+from tandem.torch._layout import empty_plane, laid_out, rows_in_memory
 
 
 class _Peer(NamedTuple):
@@ -330,7 +330,7 @@ def _stored(lane: Lane, role: str, weight: torch.Tensor,
     stored, like = Stored.of(lane.kernel, role), lane.like(weight, None)
     sign = sign_in(stored.storage, blockwise=True)
     planes = [lane.empty(plane, like) for plane in stored.planes]
-    if isinstance(moment, _Codes) and sign is not None and planes[0].is_contiguous():
+    if isinstance(moment, _Codes) and sign is not None and _has_their_blocks(planes[0]):
         _refuse_negative(moment, sign, label)
         codes = recoded(moment.codes, moment.signed, sign, has_nan=True)
         for plane, tensor in zip(planes, (codes.view(torch.int8), moment.scale)):
@@ -452,16 +452,25 @@ def _refuse_lane(lane: Lane, label: str) -> None:
                 f"which bitsandbytes does not have; {fix}")
 
 
-def _in_c_order(lane: Lane, role: str, planes: list) -> list[torch.Tensor]:
-    """The planes of a state in codes, whose blocks are in C order then."""
-    if planes[0].is_contiguous():
+def _has_their_blocks(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has bitsandbytes' blocks: in C order, from row to row."""
+    rows, columns = rows_in_memory(tensor, BLOCK)
+    return tensor.is_contiguous() and (rows == 1 or columns % BLOCK == 0)
+
+
+def _in_their_blocks(lane: Lane, role: str, planes: list) -> list[torch.Tensor]:
+    """The planes of a state in codes, in bitsandbytes' blocks then."""
+    if _has_their_blocks(planes[0]):
         return planes
     stored = Stored.of(lane.kernel, role)
     wide = empty_plane(planes[0], torch.float32, lane.device)
     lane.convert([planes], stored.storage, [wide], WIDE, [WIDE_PLANE])
     wide = wide.contiguous()
-    planes = [lane.empty(plane, wide) for plane in stored.planes]
-    lane.convert([wide], WIDE, [planes], stored.storage, stored.planes, floor=stored.floor)
+    codes, scale = stored.planes
+    planes = [lane.empty(codes, wide),
+              torch.empty(scale.entries(wide.numel()), device=lane.device)]
+    lane.convert([wide], WIDE, [planes], stored.storage, stored.planes, floor=stored.floor,
+                 has_rows=False)
     return planes
 
 
@@ -480,7 +489,7 @@ def _their_planes(lane: Lane, role: str, number: int, state: Mapping, label: str
     first, *scale = [state[p.name] for p in Stored.of(lane.kernel, role).planes]
     if sign is None:
         return {f"state{number}": first.clone(memory_format=torch.contiguous_format)}
-    codes, scale = _in_c_order(lane, role, [first, *scale])
+    codes, scale = _in_their_blocks(lane, role, [first, *scale])
     codes = codes.view(torch.uint8)
     _refuse_nan(codes, sign, role, label)
     return {
@@ -535,13 +544,14 @@ def to_bitsandbytes(
             codes of a state have NaN; or the state is not of these weights.
     """
     weights, graphs = list(weights), {"graph": None, "vectors": None}
-    state_dict = _checkpoint.upgraded(state_dict)
+    state_dict = _checkpoint.recoded(state_dict)
     graph = _identity(state_dict, graphs)["graph"]
     _peer_of(graph)
     identity = state_dict["tandem"]
     names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
     lanes = _source_lanes(identity, graphs, names, path)
     _check(state_dict, identity, lanes, weights)
+    state_dict = _with_rows(state_dict, lanes, names, weights)
     sources = [group | {"strategy": name}
                for group, name in zip(state_dict["param_groups"], names)]
     states = _states(_their_state, lanes, weights, sources, state_dict["state"], graph)

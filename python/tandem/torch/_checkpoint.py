@@ -15,7 +15,8 @@ from tandem.torch._lanes import Lanes
 _STORAGES = ("compute", "storages")
 #: What the bytes of a state mean. In version 1, which state dicts did not name, code 1 of
 #: the signed dynamic code and code 254 of the unsigned one were numbers; now they are NaN.
-VERSION = 2
+#: Before version 3, groups that share a scale went on over the ends of rows.
+VERSION = 3
 
 
 def _described(lanes: Lanes, strategy: str) -> dict:
@@ -85,27 +86,54 @@ def _of_strategy(identity: Mapping, strategy: str) -> Mapping:
     return identity.get("strategies", {}).get(strategy, {})
 
 
-def upgraded(state_dict: Mapping) -> Mapping:
-    """A state dict whose bytes mean what they mean now; the same one if they do already.
+def _version(state_dict: Mapping) -> int:
+    """The version of a state dict's states; a dict of torch.optim's has none.
 
     Raises:
-        ValueError: it was saved by a later version of Tandem.
+        ValueError: it is a later one than this Tandem knows.
     """
     theirs = state_dict.get("tandem")
     version = VERSION if theirs is None else theirs.get("version", 1)
-    if version == VERSION:
-        return state_dict
     if not isinstance(version, int) or version > VERSION:
         raise ValueError(
             f"the state dict says that its states are of version {version!r}, but this "
             f"Tandem knows those up to version {VERSION}; load it with a later Tandem")
+    return version
+
+
+def with_rows(state_dict: Mapping, owners: Iterable[tuple]) -> Mapping:
+    """A state dict of this version, made of one whose codes mean what they do now.
+
+    Args:
+        state_dict: what :func:`recoded` has returned.
+        owners: of each state the key, the lane and the parameter, and what else.
+    """
+    if _version(state_dict) == VERSION:
+        return state_dict
+    states = dict(state_dict["state"])
+    for key, lane, param, *_ in owners:
+        if states.get(key):
+            states[key] = lane.with_rows(states[key], param)
+    return {**state_dict, "state": states,
+            "tandem": {**state_dict["tandem"], "version": VERSION}}
+
+
+def recoded(state_dict: Mapping) -> Mapping:
+    """A state dict whose codes mean what they mean now; the same one if they do already.
+
+    Raises:
+        ValueError: it was saved by a later version of Tandem.
+    """
+    if _version(state_dict) > 1:
+        return state_dict
+    theirs = state_dict["tandem"]
     strategies = strategies_of(state_dict["param_groups"], theirs)
     states = dict(state_dict["state"])
     for group, strategy in zip(state_dict["param_groups"], strategies):
         signs = _dynamic_signs(theirs, strategy)
         states |= {key: _recoded(states[key], signs) for key in group["params"]
                    if states.get(key)}
-    return {**state_dict, "state": states, "tandem": {**theirs, "version": VERSION}}
+    return {**state_dict, "state": states, "tandem": {**theirs, "version": 2}}
 
 
 def _dynamic_signs(identity: Mapping, strategy: str) -> dict[str, bool]:

@@ -55,18 +55,21 @@ def _planes(lane: Lane, role: str, weight: torch.Tensor, state: dict) -> list:
     ]
 
 
-def _carry_role(ours: Stored, theirs: Stored, planes: list, like: torch.Tensor,
-                target: Lane, weight: torch.Tensor) -> list[torch.Tensor]:
+def _carry_role(role: str, source: Lane, target: Lane, planes: list, like: torch.Tensor,
+                weight: torch.Tensor) -> list[torch.Tensor]:
     """The planes of one tensor in another lane."""
-    if ours.meets(theirs):
+    ours, theirs = (Stored.of(lane.kernel, role) for lane in (source, target))
+    if ours.meets(theirs) and (source.group == target.group or not (
+            ours.is_grouped and theirs.is_grouped)):
+        lane = source if ours.is_grouped else target
         tensors = [target.empty(plane, like) for plane in theirs.planes]
-        target.convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
+        lane.convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
                        matrix=ours.matrix if ours.is_grouped else theirs.matrix,
                        floor=theirs.floor)
         return tensors
     # What shares a scale here are no neighbours there.
     wide = empty_plane(like, torch.float32, target.device)
-    target.convert([planes], ours.storage, [wide], WIDE, [WIDE_PLANE],
+    source.convert([planes], ours.storage, [wide], WIDE, [WIDE_PLANE],
                    matrix=ours.matrix)
     like = target.like(weight, None)
     tensors = [target.empty(plane, like) for plane in theirs.planes]
@@ -80,10 +83,10 @@ def _carry(source: Lane, weight: torch.Tensor, state: dict, target: Lane,
     """A parameter's state and weight in another lane."""
     like, made = source.like(weight, state), {}
     for role in kept_roles(source.kernel):
-        ours, theirs = (Stored.of(lane.kernel, role) for lane in (source, target))
-        tensors = _carry_role(ours, theirs, _planes(source, role, weight, state), like,
-                              target, weight)
-        made |= {plane.name: tensor for plane, tensor in zip(theirs.planes, tensors)}
+        tensors = _carry_role(role, source, target, _planes(source, role, weight, state),
+                              like, weight)
+        made |= {plane.name: tensor
+                 for plane, tensor in zip(planes_of(target.kernel, role), tensors)}
     # What gradients have left behind is of no use under another storage.
     made |= {plane.name: target.empty(plane, like).zero_() for plane in target.grad_planes
              if plane.kept}
@@ -166,6 +169,17 @@ def _check(state_dict: dict, identity: dict, ours: Lanes, weights: list) -> None
         )
 
 
+def _with_rows(state_dict: Mapping, lanes: Lanes, strategies: Sequence[str],
+               weights: Sequence[torch.Tensor]) -> Mapping:
+    """A state dict of this version; its weights and lanes have been checked."""
+    groups = [{**group, "strategy": name}
+              for group, name in zip(state_dict["param_groups"], strategies)]
+    keys = [(key, group) for group in groups for key in group["params"]]
+    owners = ((key, lanes.of(weight, group), weight)
+              for weight, (key, group) in zip(weights, keys))
+    return _checkpoint.with_rows(state_dict, (owner for owner in owners if owner[1]))
+
+
 def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
                  targets: Sequence[Mapping]) -> Iterator[tuple]:
     """The key of each parameter in a state dict, its param group, and the one to be."""
@@ -233,7 +247,7 @@ def convert_state(
             or of other weights.
     """
     graphs = {"graph": graph, "vectors": vectors}
-    state_dict = _checkpoint.upgraded(state_dict)
+    state_dict = _checkpoint.recoded(state_dict)
     identity, weights = _identity(state_dict, graphs), list(weights)
     groups = _regrouped(state_dict, strategy, min_8bit_size)
     before = _checkpoint.strategies_of(state_dict["param_groups"], identity)
@@ -241,6 +255,7 @@ def convert_state(
     ours = _source_lanes(identity, graphs, before, path)
     theirs = _lanes(identity, graphs, after, path)
     _check(state_dict, identity, ours, weights)
+    state_dict = _with_rows(state_dict, ours, before, weights)
     states, values = {}, []
     for index, (weight, (key, *pair)) in enumerate(zip(
             weights, _with_groups(state_dict["param_groups"], before, groups))):

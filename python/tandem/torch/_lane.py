@@ -12,7 +12,7 @@ from tandem._check import Check
 from tandem._convert import CPU, Host, Tensor, conversion, planes_of
 from tandem._kernel import Kernel, Plane, Plan, RoleKind
 from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, is_plane,
-                                  laid_out, rows_and_columns)
+                                  laid_out, rows_and_columns, rows_in_memory)
 from tandem.torch._place import torch_device
 
 
@@ -38,8 +38,7 @@ class Slot:
         #: Where the weight is; one that only the state has may come and go.
         self.address = None if lane.hidden else param.data_ptr()
         self.numel, self.size = param.numel(), lane.size_of(param)
-        #: Of a matrix, which is not what it was where only the numel is the same.
-        self.shape = param.shape if lane.kernel.is_matrix else None
+        self.shape = param.shape
         self.dtype, self.grad_dtype = param.dtype, lane.grad_dtype
         self.strides, self.contiguous = param.stride(), param.is_contiguous()
         #: What has the shape and the layout of the planes.
@@ -71,15 +70,14 @@ class Slot:
 
     def is_current(self, param: torch.Tensor) -> bool:
         """Whether the parameter is where it was; its state has been looked at."""
-        if self.shape is not None and param.shape != self.shape:
+        if param.shape != self.shape:
             return False
         if self.address is None:
-            return (param is self.param and is_placeholder(param) and param.numel() == self.numel
+            return (param is self.param and is_placeholder(param)
                     and param.dtype is self.dtype)
         return (
             param is self.param
             and param.data_ptr() == self.address
-            and param.numel() == self.numel
             and param.dtype is self.dtype
             and (param.is_contiguous() if self.contiguous
                  else param.stride() == self.strides)
@@ -171,6 +169,8 @@ class Lane:
         self.step = steps[0] if steps else count
         #: All that the state of a parameter holds.
         self.state_names = [*filter(None, [self.step]), *self.state_planes]
+        #: The elements of the longest group with a scale of its own; 1 without groups.
+        self.group = max((p.group for p in kernel.planes if p.is_grouped), default=1)
         self._bound: tuple = ()
         self._probe: Plan | None = None
         self.clear()
@@ -202,9 +202,10 @@ class Lane:
             self.table.append(key)
         return number
 
-    def size_of(self, tensor: torch.Tensor) -> int | tuple[int, int]:
-        """A tensor's size as the kernel takes it."""
-        return rows_and_columns(tensor) if self.kernel.is_matrix else tensor.numel()
+    def size_of(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """A tensor's rows and columns as the kernel takes them."""
+        return (rows_and_columns(tensor) if self.kernel.is_matrix
+                else rows_in_memory(tensor, self.group))
 
     @property
     def has_copy(self) -> bool:
@@ -230,8 +231,7 @@ class Lane:
         """The parameter's shape, or an entry for each row, column or group."""
         if plane.sets_size:
             return like.shape
-        rows, columns = (rows_and_columns(like) if self.kernel.is_matrix
-                         else (1, like.numel()))
+        rows, columns = self.size_of(like)
         return torch.Size([plane.entries(columns, rows)])
 
     def empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
@@ -325,7 +325,7 @@ class Lane:
         """:func:`convert` of the lane's tensors, which are where its kernel runs."""
         options.setdefault("matrix", self.kernel.is_matrix)
         convert(sources, source, targets, target, planes, threads, place=self.place,
-                **options)
+                group=self.group, **options)
 
     def _weight_of(self, state: Mapping) -> list[torch.Tensor]:
         return [state[plane.name] for plane in self._weights]
@@ -345,13 +345,14 @@ class Lane:
         """What a state lacks to be one of this kernel."""
         if self.step and self.step not in state:
             return f"lacks the count {self.step!r}"
+        measures = self._measures(state, param)
         for name, plane in self.state_planes.items():
             tensor, dtype = state.get(name), DTYPES[plane.type]
             if not isinstance(tensor, torch.Tensor):
                 return f"lacks the plane {name!r}"
             if tensor.dtype != dtype:
                 return f"has {name!r} as {tensor.dtype}, not {dtype}"
-            if tensor.shape != (shape := self._shape(plane, param)):
+            if tensor.shape != (shape := self._shape(plane, measures[plane.role])):
                 return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
             if not moves and tensor.device != param.device:
                 return f"has {name!r} on {tensor.device}, not on {param.device}"
@@ -361,6 +362,17 @@ class Lane:
             if (name == role or name.startswith(f"{role}.")) and name not in self.state_planes:
                 return f"has {name!r}, not the weight by itself"
         return None
+
+    def _measures(self, state: Mapping, param: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What has the layout of each tensor's planes, which may be another than the
+        parameter's: then its rows are others."""
+        measures = {plane.role: param for plane in self.state_planes.values()}
+        for name, plane in self.state_planes.items():
+            tensor = state.get(name)
+            if plane.sets_size and isinstance(tensor, torch.Tensor) and (
+                    tensor.shape == param.shape):
+                measures[plane.role] = tensor
+        return measures
 
     def bind(self, index: int, group: int, param: torch.Tensor, state: dict | None,
              label: str) -> Slot:
@@ -380,26 +392,49 @@ class Lane:
     def _lay_out(self, role: str, state: dict, like: torch.Tensor) -> None:
         """Gives the planes of one tensor the layout of another.
 
-        Elements that share a scale are neighbours in memory, in a matrix those of a row.
-        Where these become others, the values are decoded and encoded anew.
+        Elements that share a scale are neighbours in memory, those of a row. Where these
+        become others, the values are decoded and encoded anew.
         """
         planes = [p for p in self.state_planes.values() if p.role == role]
         tensors = [state[p.name] for p in planes]
         regroups = any(p.is_grouped for p in planes) and not self.kernel.is_matrix
         if regroups and not is_plane(tensors[0], empty_plane(
                 like, tensors[0].dtype, "meta")):
-            wide = empty_plane(tensors[0], torch.float32, self.device)
-            self.convert([_dense(planes, tensors, tensors[0])],
-                         self.kernel.storages[role], [wide], _plain(torch.float32),
-                         [_plane_of(torch.float32)], matrix=False)
-            tensors = [self.empty(plane, like) for plane in planes]
-            self.convert([laid_out(wide, like, torch.float32)], _plain(torch.float32),
-                         [tensors], self.kernel.storages[role], planes, matrix=False)
+            tensors = self._encoded_anew(role, planes, tensors, like)
         for plane, tensor in zip(planes, tensors):
             state[plane.name] = (
                 laid_out(tensor, like, DTYPES[plane.type]) if plane.sets_size
                 else tensor.contiguous()
             )
+
+    def _encoded_anew(self, role: str, planes: Sequence[Plane], tensors: Sequence,
+                      like: torch.Tensor, has_rows: bool = True) -> list[torch.Tensor]:
+        """The planes of one tensor in another layout, by way of float32; `has_rows` says
+        whether groups begin anew in each row of those given."""
+        wide, storage = (empty_plane(tensors[0], torch.float32, self.device),
+                         self.kernel.storages[role])
+        self.convert([_dense(planes, tensors, tensors[0])], storage, [wide],
+                     _plain(torch.float32), [_plane_of(torch.float32)], matrix=False,
+                     has_rows=has_rows)
+        made = [self.empty(plane, like) for plane in planes]
+        self.convert([laid_out(wide, like, torch.float32)], _plain(torch.float32), [made],
+                     storage, planes, matrix=False,
+                     floor=role in self.kernel.second_moments)
+        return made
+
+    def with_rows(self, state: Mapping, param: torch.Tensor) -> dict:
+        """A state in which groups that share a scale went on from row to row, as before
+        version 3 of states, with groups that begin anew in each row."""
+        state = dict(state)
+        if self.kernel.is_matrix:
+            return state
+        for role in dict.fromkeys(p.role for p in self.state_planes.values()):
+            planes = [p for p in self.state_planes.values() if p.role == role]
+            tensors = [state.get(p.name) for p in planes]
+            if _go_on_over_rows(planes, tensors, param, self.group):
+                made = self._encoded_anew(role, planes, tensors, tensors[0], has_rows=False)
+                state |= {p.name: tensor for p, tensor in zip(planes, made)}
+        return state
 
     def update_plan(self, staged: Mapping[int, int]) -> None:
         """Tells the plan what has moved since the last step, if anything has."""
@@ -430,8 +465,7 @@ class Lane:
 
     def watch(self, steady: _tandem.Steady) -> None:
         """Has the step looked at whether it is the last one again."""
-        shapes = [slot.size if isinstance(slot.size, tuple) else (1, slot.size)
-                  for slot in self.slots]
+        shapes = [slot.size for slot in self.slots]
         steady.add_launch(
             [rows for rows, _ in shapes], [columns for _, columns in shapes],
             [slot.index for slot in self.slots], self.rows,
@@ -469,6 +503,20 @@ class Lane:
         self._probe.launch(hypers, integers, threads=1)
 
 
+def _go_on_over_rows(planes: Sequence[Plane], tensors: Sequence, param: torch.Tensor,
+                     longest: int) -> bool:
+    """Whether planes of a parameter's state are whole, and have groups that reach beyond
+    the ends of rows if each group has its full length."""
+    grouped = [plane for plane in planes if plane.is_grouped]
+    if not grouped or not all(isinstance(t, torch.Tensor) and t.dtype == DTYPES[p.type]
+                              and t.numel() == p.entries(param.numel())
+                              for p, t in zip(planes, tensors)):
+        return False
+    rows, columns = rows_in_memory(tensors[0], longest)
+    return (tensors[0].shape == param.shape and rows > 1
+            and any(columns % plane.group for plane in grouped))
+
+
 def _dense(planes: Sequence[Plane], tensors: Sequence[torch.Tensor], like: torch.Tensor):
     """The planes of a tensor, without gaps and all in one layout."""
     return [laid_out(tensor, like, tensor.dtype) if plane.sets_size
@@ -502,22 +550,29 @@ def _plane_of(dtype: torch.dtype) -> Plane:
                  True, True)
 
 
-def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor], matrix: bool) -> Tensor:
+def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor],
+               size_of: Callable[[torch.Tensor], int | tuple[int, int]]) -> Tensor:
     planes = [tensor] if isinstance(tensor, torch.Tensor) else tensor
-    size = rows_and_columns(planes[0]) if matrix else planes[0].numel()
-    return Tensor(size, [plane.data_ptr() for plane in planes])
+    return Tensor(size_of(planes[0]), [plane.data_ptr() for plane in planes])
 
 
 def convert(sources: Sequence, source: str, targets: Sequence, target: str,
             planes: Sequence[Plane], threads: int = 0, *, adds: bool = False,
             fresh: bool = True, matrix: bool = False, floor: bool = False,
-            place: Host = CPU) -> None:
+            has_rows: bool = True, group: int = 1, place: Host = CPU) -> None:
     """Carries tensors, given by their planes, to another storage.
 
     `planes` describes those of the targets. The first plane of each has an entry
-    for each element. `matrix` says whether rows have groups of their own, `floor` whether
-    targets are second moments. All tensors are in one place.
+    for each element. `matrix` says whether the tensors are of a graph of matrices, `floor`
+    whether targets are second moments, `has_rows` whether groups begin anew in each row,
+    and `group` up to what length rows are joined. All tensors are in one place.
     """
+    def size_of(tensor: torch.Tensor) -> int | tuple[int, int]:
+        if matrix:
+            return rows_and_columns(tensor)
+        return rows_in_memory(tensor, group) if has_rows else tensor.numel()
+
     conversion(source, target, adds, fresh, matrix, floor, place.target).run(
-        [_in_memory(t, matrix) for t in sources], [_in_memory(t, matrix) for t in targets],
-        planes, threads or torch.get_num_threads(), place)
+        [_in_memory(t, size_of) for t in sources],
+        [_in_memory(t, size_of) for t in targets], planes,
+         threads or torch.get_num_threads(), place)

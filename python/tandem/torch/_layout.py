@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import weakref
 
@@ -82,6 +83,26 @@ def rows_and_columns(tensor: torch.Tensor) -> tuple[int, int]:
     if tensor.dim() < 2:
         return 1, tensor.numel()
     return len(tensor), math.prod(tensor.shape[1:])
+
+
+def rows_in_memory(tensor: torch.Tensor, group: int) -> tuple[int, int]:
+    """The rows that groups of scales begin anew with, in the kernel of a flat graph, and
+    their length.
+
+    Rows are the first dimension, or what comes first in the memory of a transposed tensor.
+    Rows shorter than `group` are joined: as many as fit into it and divide their number.
+    """
+    if tensor.dim() < 2 or tensor.numel() == 0:
+        return 1, tensor.numel()
+    outer = max(range(tensor.dim()), key=lambda i: (tensor.shape[i] > 1, tensor.stride(i)))
+    rows = 1 if len(tensor) == 1 else tensor.shape[outer]
+    return _joined(rows, tensor.numel() // rows, group)
+
+
+@functools.lru_cache(maxsize=4096)
+def _joined(rows: int, columns: int, group: int) -> tuple[int, int]:
+    count = next((n for n in range(group // columns, 1, -1) if rows % n == 0), 1)
+    return rows // count, columns * count
 
 
 #: The addresses of the numbers that parameters without memory of their own read.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import torch
@@ -636,12 +636,13 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        state_dict = dict(_checkpoint.upgraded(state_dict))
+        state_dict = dict(_checkpoint.recoded(state_dict))
         state_dict["param_groups"] = _checkpoint.completed(state_dict, self.param_groups)
         for index, group in enumerate(state_dict["param_groups"]):
             self._check_flags(group, index)
             check_options(group, index)
         _checkpoint.check_identity(state_dict, self._lanes, self.param_groups)
+        state_dict = _checkpoint.with_rows(state_dict, self._owners(state_dict))
         self._check_states(state_dict)
         self._optimizer_load_state_dict_pre_hooks = type(hooks)()
         try:
@@ -649,27 +650,31 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         finally:
             self._optimizer_load_state_dict_pre_hooks = hooks
 
-    def _check_states(self, state_dict: dict) -> None:
-        """Refuses planes that are not those of the parameters' kernels."""
+    def _owners(self, state_dict: dict) -> Iterator[tuple]:
+        """Of each state the key, the lane, the parameter, and its number."""
         theirs, ours = state_dict["param_groups"], self.param_groups
         if [len(g["params"]) for g in theirs] != [len(g["params"]) for g in ours]:
             return  # torch's own message says so
         keys = [(k, g) for g in theirs for k in g["params"]]
         for (index, param, _), (key, group) in zip(self._grouped(), keys):
-            state = state_dict["state"].get(key)
-            if not state:
-                continue
-            label = self._label(index)
-            lane = self._check_param(param, label, group)
-            lane.check_state(state, param, label, moves=True)
+            if state_dict["state"].get(key):
+                yield key, self._check_param(param, self._label(index), group), param, index
+
+    def _check_states(self, state_dict: dict) -> None:
+        """Refuses planes that are not those of the parameters' kernels."""
+        for key, lane, param, index in self._owners(state_dict):
+            lane.check_state(state_dict["state"][key], param, self._label(index), moves=True)
 
     def __getstate__(self) -> dict:
         return super().__getstate__() | {
             "recipe": self._recipe, "threads": self.threads,
+            "version": _checkpoint.VERSION,
         }
 
     def __setstate__(self, state: dict) -> None:
         state = _checkpoint.unsealed(state)
+        # What load_state_dict passes has no recipe, and has been taken over.
+        version = state.pop("version", 2 if "recipe" in state else _checkpoint.VERSION)
         if "recipe" in state:
             self._compile(**state.pop("recipe"))
         super().__setstate__(state)
@@ -679,8 +684,17 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                 group.setdefault(name, value)
             self._watch_gradients(group)
         self._noted = self._options()
+        if version < 3:
+            self._regroup()
         _counters.adopt(self)
         self._forget()
+
+    def _regroup(self) -> None:
+        """Takes over states of a version before 3."""
+        for index, param, group in self._grouped():
+            if state := self.state.get(param):
+                lane = self._check_param(param, self._label(index), group)
+                state.update(lane.with_rows(state, param))
 
     def __repr__(self) -> str:
         lines = super().__repr__().split("\n")

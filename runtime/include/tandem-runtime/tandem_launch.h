@@ -61,7 +61,8 @@ typedef struct tdm_launch_flags {
 /// may read 64 totals past the last. For any other reduction the address is
 /// NULL.
 ///
-/// A flat tensor is one row.
+/// A flat tensor is one row, unless its groups would reach beyond the ends of
+/// its rows.
 typedef struct tdm_launch_tensor {
   /// The size. Elements of a row are consecutive.
   int64_t rows, columns;
@@ -93,11 +94,15 @@ static inline int64_t tdm_launch_tensor_size(int64_t planes,
          (planes + reductions) * (int64_t)sizeof(void *);
 }
 
-/// A range of a tensor's elements or, in a launch over rows, columns or blocks,
-/// of these. It begins at a multiple of a power of two, at least 4096, that
-/// depends on the sizes of the tensors only.
+/// A range of a row's elements or, in a launch over rows, columns or blocks of a
+/// matrix, of these. It begins at a multiple of a power of two, at least 4096,
+/// that depends on the sizes of the tensors only.
 typedef struct tdm_launch_chunk {
-  int64_t tensor, begin, end;
+  int64_t tensor;
+  /// The row that `begin` and `end` count the elements of; 0 in launches over
+  /// rows, columns and blocks.
+  int64_t row;
+  int64_t begin, end;
 } tdm_launch_chunk;
 
 /// A rectangle of a matrix: at most 2048 columns and 64 rows (16 on a GPU), or

@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 /// The version of packages that this runtime reads.
-#define TDM_PACKAGE_VERSION 3u
+#define TDM_PACKAGE_VERSION 4u
 
 /// An open package. Immutable, so that any number of threads may use it.
 typedef struct tdm_package tdm_package;

@@ -462,10 +462,12 @@ TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);
 typedef struct tdm_tensor {
   /// The number of rows. A vector is one row.
   int64_t rows;
-  /// The number of columns.
+  /// The number of columns. Groups of elements that share an entry of a plane
+  /// begin anew in each row.
   int64_t columns;
-  /// The index of element 0 in the unsharded tensor; a multiple of every
-  /// plane's group, and 0 where the kernel has reductions.
+  /// The index of element 0 in the unsharded tensor, and 0 where the kernel has
+  /// reductions. A multiple of every plane's group or, where the columns are
+  /// not, of the columns.
   int64_t first;
   /// The tensor's key for random numbers.
   int64_t key;

@@ -115,13 +115,14 @@ def check_scale(type, codes, code):
 #===----------------------------------------------------------------------===#
 
 
-def _check_first(name, first, group):
+def _check_first(name, draw, group):
+    first = draw.first
     if first and group == WHOLE:
         raise ValueError(f"'{name}' begins at element {first}, but a whole tensor shares "
                          "its scale: pass the unsharded tensor")
-    if first % group:
+    if first % (draw.columns or group):
         raise ValueError(f"'{name}' begins at element {first}, inside a group of "
-                         f"{group}: cut at a multiple of it")
+                         f"{draw.columns or group}: cut at a multiple of it")
 
 
 def _count_largest(code, planes, name, exponents=None):
@@ -261,7 +262,7 @@ class Scaled(Storage):
                 name + ".history": history}
 
     def renew(self, planes, name, x, draw):
-        _check_first(name, draw.first, self.group)
+        _check_first(name, draw, self.group)
         with np.errstate(all="ignore"):
             prepared = self.code.prepare(x)
             amax = self._magnitudes(self.code.measure(prepared)).max(1)

@@ -30,7 +30,8 @@ class Draw:
 
     `number` is the tensor's among those of its graph, in the order of the graph's
     arguments. With `floor`, as second moments have it, a positive value that would
-    become zero becomes the smallest positive number.
+    become zero becomes the smallest positive number. `columns` is the length of the
+    rows that groups begin anew with, 0 if the tensor has none.
     """
 
     seed: int = 0
@@ -39,6 +40,7 @@ class Draw:
     step: int = 1
     number: int = 0
     floor: bool = False
+    columns: int = 0
 
     def bits(self, rounding, count):
         """16 bits for each element; None where the rounding takes none."""
