@@ -21,7 +21,7 @@ from support.kernels import compiled, require_isa
 
 DATA = Path(__file__).resolve().parent / "data/packages"
 #: The version of the format that this runtime reads, which is the one that it writes.
-VERSION = 3
+VERSION = 4
 EXPECTED = {path.parent / file: kernels
             for path in sorted(DATA.glob(f"format-{VERSION}/expected.json"))
             for file, kernels in json.loads(path.read_text()).items()}

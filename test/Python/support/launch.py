@@ -42,7 +42,7 @@ class Tensor:
     first: int = 0
     key: int = 0
     row: int = 0
-    #: Rows and columns of a matrix.
+    #: Rows and columns, of a matrix or where groups begin anew with each row.
     shape: tuple = ()
 
     @property
@@ -71,7 +71,7 @@ class Launched:
 
     def metrics(self, tensor):
         """A tensor's sums, as the runtime takes them from those of its chunks."""
-        own = [i for i, (index, _, _) in enumerate(self.chunks) if index == tensor]
+        own = [i for i, (index, *_) in enumerate(self.chunks) if index == tensor]
         return [tree_sum(self.workspace[own, i]) for i in range(self.workspace.shape[1])]
 
 
@@ -103,12 +103,18 @@ def _record_type(name):
 TENSOR, CHUNK, TILE = map(_record_type, ("tensor", "chunk", "tile"))
 
 
-def chunk_records(tensors, chunk_size, per=Granularity.ELEMENT, block=0):
-    """{tensor, begin, end} of chunks of at most `chunk_size` elements, rows, columns or
-    blocks."""
-    return [(index, begin, min(begin + chunk_size, tensor.extent(per, block)))
+def chunk_records(tensors, chunk_size, per, block):
+    """{tensor, row, begin, end} of chunks of at most `chunk_size` rows, columns or blocks."""
+    return [(index, 0, begin, min(begin + chunk_size, tensor.extent(per, block)))
             for index, tensor in enumerate(tensors)
             for begin in range(0, tensor.extent(per, block), chunk_size)]
+
+
+def element_records(tensors, chunk_size):
+    """The same of a flat tensor's elements; each of its rows has chunks of its own."""
+    return [(index, row, begin, min(begin + chunk_size, columns))
+            for index, (rows, columns) in enumerate(t.shape or (1, t.size) for t in tensors)
+            for row in range(rows) for begin in range(0, columns, chunk_size)]
 
 
 @dataclass
@@ -243,7 +249,7 @@ def phase_names(kernel, by_rows):
 def all_chunks(kernel, tensors, chunk_size, tiles):
     """The chunks of elements (tiles of matrices), and those of rows, columns, blocks."""
     if not kernel.is_matrix:
-        return {Granularity.ELEMENT: chunk_records(tensors, chunk_size)}
+        return {Granularity.ELEMENT: element_records(tensors, chunk_size)}
     # A chunk has whole groups.
     length, block = max(chunk_size, 256), kernel._native.block
     return {Granularity.ELEMENT: tiles.records(tensors), BANDS: tiles.bands(tensors)} | {
