@@ -286,3 +286,35 @@ def test_unmeasured_kernels_do_not_meet(strategy):
     """No shuffles, barriers or shared memory where nothing is measured."""
     assert not re.search(r"\b(shfl|bar|barrier|shared)\b",
                          compiled("adamw", strategy, "sm_90").ptx)
+
+
+#===----------------------------------------------------------------------===#
+# Rows
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("chunk_size", [512, 4096])
+@pytest.mark.parametrize("strategy", ["adam8bit", "coat", "flash", "flash-f16"])
+def test_rows(strategy, chunk_size):
+    """Groups begin anew with each row, and sums are those of the rows' sums."""
+    cpu, ptx = (compiled("adamw", strategy, target, metrics=True)
+                for target in ("cpu", "sm_90"))
+    rows, columns, hypers = 5, 300, cases.hypers("adamw", LIBRARY[strategy])
+    before = examples("adamw", strategy, ("ordinary", "mixed", "edges", "bits", "subnormal"),
+                      (columns,))
+    joined = {name: np.concatenate([row[name] for row in before]) for name in before[0]}
+    tensor = Tensor({n: aligned_copy(p) for n, p in joined.items()}, key=3,
+                    shape=(rows, columns))
+    launched = launch(ptx, [tensor], [hypers | integers_of(ptx)], chunk_size=chunk_size,
+                      blocks=2, threads=64)
+    plan = tandem.Plan(cpu)
+    planes = {name: plane.copy() for name, plane in joined.items()}
+    plan.update([(rows, columns)], [[planes[p.name].ctypes.data for p in cpu.planes]], keys=[3])
+    scalars, integers = cpu.scalars(hypers | integers_of(cpu))
+    plan.launch([scalars], [integers])
+    assert_same(tensor.planes, planes, strategy)
+    assert same_sums(launched.metrics(0), plan.metrics(0))
+    draws = [Draw(SEED, 3, i * columns, STEP, columns=columns) for i in range(rows)]
+    want = steps("adamw", LIBRARY[strategy], before, [hypers] * rows, draws)
+    assert_same(planes, {name: np.concatenate([row[name] for row in want])
+                         for name in want[0]}, f"{strategy}, model")
