@@ -187,7 +187,7 @@ TEST(Coverage, RowsWithPartsOfGroupsHaveTheirOwnChunks) {
                                        {0, 4096, 5001},
                                        {1, 0, 4096},
                                        {1, 4096, 5001}}));
-  // The sum of a tensor is that of its rows' sums.
+  // A metric's sum is the tree over the sums of rows that are cut apart.
   EXPECT_EQ(chunksOf(2, 5001, /*metrics=*/1),
             (Chunks{{0, 0, 5001}, {1, 0, 5001}}));
 }

@@ -115,6 +115,13 @@ struct Kernel {
   /// The phases, of which the last one writes.
   std::vector<Phase> phases;
   std::vector<Reduction> reductions;
+  /// Whether the order of a reduction's elements matters.
+  bool hasSums() const {
+    return std::any_of(reductions.begin(), reductions.end(),
+                       [](const Reduction &reduction) {
+                         return reduction.kind == TDM_REDUCTION_SUM;
+                       });
+  }
   /// What runs behind the last phase over rows, columns and blocks, then the
   /// tensors.
   std::vector<Phase> axisCommits;

@@ -84,14 +84,17 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
 }
 
 /// Whether the rows of a tensor are cut apart: always in a kernel of matrices,
-/// elsewhere where a group would reach beyond the end of a row.
+/// elsewhere where a group would reach beyond the end of a row, or where the
+/// tree over the rows' sums is another one than that over all elements.
 static bool hasRows(const Kernel &kernel, const tdm_tensor &tensor) {
   auto endsInside = [&](const Plane &plane) {
     return !plane.isWholeTensor() && (tensor.columns & (plane.group - 1));
   };
-  return kernel.matrix ||
-         (tensor.rows > 1 && std::any_of(kernel.planes.begin(),
-                                         kernel.planes.end(), endsInside));
+  if (kernel.matrix || tensor.rows <= 1)
+    return kernel.matrix;
+  bool isPowerOfTwo = !(tensor.columns & (tensor.columns - 1));
+  return (kernel.hasSums() && !isPowerOfTwo) ||
+         std::any_of(kernel.planes.begin(), kernel.planes.end(), endsInside);
 }
 
 /// Checks all but the planes.

@@ -53,7 +53,8 @@ def assert_follows_model(optimizer, graph, strategy, hypers, seed=0, steps=3):
         set_gradients(params, t)
         for param, state in zip(params, planes):
             state["grad"] = bits(param.grad)
-        draws = [Draw(seed, key, 0, t) for key in range(len(params))]
+        draws = [Draw(seed, key, 0, t, columns=param[0].numel() if param.dim() > 1 and
+                      len(param) else 0) for key, param in enumerate(params)]
         new = model_steps(graph, strategy, planes, [hypers] * len(params), draws)
         planes = [state | changed for state, changed in zip(planes, new)]
         optimizer.step()

@@ -297,8 +297,8 @@ class Kernel:
     operation takes them. What is made of sums is an np.float32.
     """
 
-    def __init__(self, strategy, roles, planes):
-        self.strategy, self.planes = strategy, planes
+    def __init__(self, strategy, roles, planes, columns=0):
+        self.strategy, self.planes, self.columns = strategy, planes, columns
         self.arith = Arithmetic(strategy.component or "f32")
         self.states = {role: self._open(role, planes) for role in roles}
         self.intended = np.zeros(self.read("param").shape, dtype=np.float64)
@@ -339,8 +339,9 @@ class Kernel:
         return self.accumulate(role, x)
 
     def sum(self, x):
-        """Of all elements, in float32 under every policy."""
-        return tree_sum(x.astype(np.float32))
+        """Of all elements, in float32 under every policy; of those of each row first."""
+        rows = x.astype(np.float32).reshape(-1, self.columns or max(1, x.size))
+        return tree_sum(tree_sum(rows))
 
     def _intend(self, role, change):
         if role == "param":
@@ -628,7 +629,8 @@ def traces(graph, strategy, tensors, hypers, draws):
                              "tensors: pass the unsharded tensor")
     scalars = [_scalars(graph, strategy, h, d.step) for h, d in zip(hypers, draws)]
     with np.errstate(all="ignore"):
-        kernels = [Kernel(strategy, GRAPHS[graph].roles, planes) for planes in tensors]
+        kernels = [Kernel(strategy, GRAPHS[graph].roles, planes, draw.columns)
+                   for planes, draw in zip(tensors, draws)]
         _run(graph, kernels, scalars, draws[0].step)
         return [(kernel.close(draw), kernel.intended)
                 for kernel, draw in zip(kernels, draws)]

@@ -31,7 +31,7 @@ class Draw:
     `number` is the tensor's among those of its graph, in the order of the graph's
     arguments. With `floor`, as second moments have it, a positive value that would
     become zero becomes the smallest positive number. `columns` is the length of the
-    rows that groups begin anew with, 0 if the tensor has none.
+    rows that groups begin anew with and sums are of, 0 if the tensor has none.
     """
 
     seed: int = 0
