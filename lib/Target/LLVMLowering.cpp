@@ -73,13 +73,16 @@ static void cleanUp(llvm::Module &module, llvm::TargetMachine &machine) {
 
 llvm::Expected<std::unique_ptr<llvm::Module>>
 mlir::tandem::lowerToLLVMIR(ModuleOp module, llvm::LLVMContext &context,
-                            llvm::TargetMachine &machine) {
+                            llvm::TargetMachine &machine,
+                            llvm::function_ref<void(llvm::Module &)> prepare) {
   auto translated = translateModuleToLLVMIR(module, context);
   if (!translated)
     return llvm::createStringError("the module is not in the LLVM dialect");
   translated->setTargetTriple(machine.getTargetTriple());
   translated->setDataLayout(machine.createDataLayout());
   orderZeros(*translated);
+  if (prepare)
+    prepare(*translated);
   cleanUp(*translated, machine);
   return translated;
 }

@@ -118,10 +118,22 @@ MUTATIONS = [
         "orderZeros(*translated);", ";",
         "pytest:test_signs.py"),
     _mutation(
-        "opposite-choice", "the check of the PTX takes opposite conditions for one",
-        "lib/Target/PTX/SignedValues.cpp",
-        "std::swap(chosen, other);", ";",
-        "lit:Target/check-ptx-opposites.mlir"),
+        "joined-moves", "LLVM may join the moves that hide arithmetic from it",
+        "lib/Target/PTX/OpaqueArithmetic.cpp",
+        "/*hasSideEffects=*/true", "/*hasSideEffects=*/false",
+        "pytest:test_ptx_check.py -k 'test_same_numbers and order and fp32'"),
+    _mutation(
+        "lost-sum", "LLVM loses a sum, whether it may simplify or not",
+        "lib/Target/LLVMLowering.cpp",
+        "if (prepare)\n    prepare(*translated);",
+        """for (llvm::Function &function : *translated)
+    for (llvm::BasicBlock &block : function)
+      for (llvm::Instruction &op : block)
+        if (op.getOpcode() == llvm::Instruction::FAdd)
+          op.replaceAllUsesWith(op.getOperand(0));
+  if (prepare)
+    prepare(*translated);""",
+        "pytest:test_ptx.py -k 'test_adamw and fp32'"),
     _mutation(
         "any-part", "whatever may stand in place of a number's second part counts as one",
         "lib/Dialect/Tandem/Analysis/RangeAnalysis.cpp",

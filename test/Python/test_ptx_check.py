@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that the check of the PTX takes what computes the
-# same numbers with fewer operations than a graph has.
+# This file implements the tests that kernels compile in which LLVM finds operations to
+# save, and that their PTX computes the interpreter's bits.
 #
 #===----------------------------------------------------------------------===#
 
@@ -32,9 +32,9 @@ func.func @repeated(%th: tensor<?xf32> {tandem.role = #tandem.role<param "th">},
 
 @pytest.mark.parametrize("chip", ("sm_80", "sm_90"))
 def test_repeated_difference(chip):
-    """One operation may compute both; the check of the PTX knows."""
+    """LLVM would compute both by one operation; the PTX has the graph's two."""
     text = tandem.compile(REPEATED, "fp32", target=chip).ptx.split(".entry tandem_repeated(")[1]
-    assert len(re.findall(r"\bsub\.rn\.f32\b", text)) == 8
+    assert len(re.findall(r"\b(?:add|sub)\.rn\.f32\b", text)) == 16
 
 
 GRAPH = """
@@ -119,20 +119,84 @@ PAIRS.update(
     for name, (text, one, two) in CHOICES.items())
 
 HYPERS = {"first": 0.3, "second": -1.7}
+CHIPS = ("sm_80", "sm_90", "sm_100")
+
+
+def pairs_of_numbers(form):
+    """All pairs of some numbers, in the bits of a format."""
+    x = np.concatenate([np.linspace(-3, 3, 41), [0.0, -0.0, np.inf, np.nan, 1e-6]])
+    for a in np.meshgrid(x, x):
+        a = a.reshape(-1).astype(np.float32)
+        if form == "bf16":
+            a = (a.view(np.uint32) >> 16).astype(np.uint16)
+        yield a.astype(np.float16).view(np.uint16) if form == "f16" else a
 
 
 @pytest.mark.parametrize("strategy", ("fp32", "bf16", "f16"))
 @pytest.mark.parametrize("pair", PAIRS)
 def test_same_numbers(pair, strategy):
     graph = GRAPH.format(expression=PAIRS[pair])
-    x = np.concatenate([np.linspace(-3, 3, 41), [0.0, -0.0, np.inf, np.nan, 1e-6]])
-    x, y = (a.reshape(-1).astype(np.float32) for a in np.meshgrid(x, x))
-    if strategy != "fp32":
-        x, y = ((a.view(np.uint32) >> 16).astype(np.uint16) if strategy == "bf16"
-                else a.astype(np.float16).view(np.uint16) for a in (x, y))
+    x, y = pairs_of_numbers(strategy)
     want = {"x": x.copy(), "y": y.copy()}
     tandem.interpret(graph, strategy, want, HYPERS, path=[STRATEGY_PATH])
-    for chip in ("sm_80", "sm_90", "sm_100"):
+    for chip in CHIPS:
         got = {"x": aligned_copy(x), "y": aligned_copy(y)}
         launch(compiled(graph, strategy, chip), [Tensor(got)], [HYPERS])
+        assert got["y"].tobytes() == want["y"].tobytes(), chip
+
+
+KERNEL = """
+tandem.kernel @f compute(<component, bf16>)
+    tensors [#tandem.role<grad "x">, #tandem.role<param "y">] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%x: !tandem.stored<tensor<?xf32>, #tandem.float<FORM>>,
+     %y: !tandem.stored<tensor<?xf32>, #tandem.float<FORM>>):
+  %one = arith.constant 1.0 : FORM
+  %two = arith.constant 2.0 : FORM
+  %minus_one = arith.constant -1.0 : FORM
+  %zero = arith.constant 0.0 : FORM
+  %minus_zero = arith.constant -0.0 : FORM
+  %a = tandem.load_plane %x[0] : <tensor<?xf32>, #tandem.float<FORM>> -> FORM
+  %b = tandem.load_plane %y[0] : <tensor<?xf32>, #tandem.float<FORM>> -> FORM
+  EXPRESSION
+  %is_nan = arith.cmpf uno, %r, %r : FORM
+  %nan = arith.constant 0xNAN : FORM
+  %result = arith.select %is_nan, %nan, %r : FORM
+  tandem.store_plane %result, %y[0] : FORM, <tensor<?xf32>, #tandem.float<FORM>>
+  tandem.yield
+}
+"""
+NANS = {"f32": "7FC00000", "bf16": "7FFF", "f16": "7E00"}
+
+#: Results of operations on constants, which LLVM knows simpler ones for.
+WITH_CONSTANTS = {
+    "x * 2": "%r = arith.mulf %a, %two : FORM",
+    "x * -1": "%q = arith.mulf %a, %minus_one : FORM\n%r = arith.addf %q, %b : FORM",
+    "x * 1": "%r = arith.mulf %a, %one : FORM",
+    "x / 2": "%r = arith.divf %a, %two : FORM",
+    "x / -1": "%r = arith.divf %a, %minus_one : FORM",
+    "1 / x": "%r = arith.divf %one, %a : FORM",
+    "x + 0": "%r = arith.addf %a, %zero : FORM",
+    "x + -0": "%r = arith.addf %a, %minus_zero : FORM",
+    "-0 - x": "%r = arith.subf %minus_zero, %a : FORM",
+    "fma(x, 1, y)": "%r = math.fma %a, %one, %b : FORM",
+    "fma(x, -1, y)": "%r = math.fma %a, %minus_one, %b : FORM",
+    "fma(x, y, -0)": "%r = math.fma %a, %b, %minus_zero : FORM",
+    "sqrt(x) < 0": "%q = math.sqrt %a : FORM\n%c = arith.cmpf olt, %q, %zero : FORM\n"
+                   "%r = arith.select %c, %a, %b : FORM",
+}
+
+
+@pytest.mark.parametrize("form", NANS)
+@pytest.mark.parametrize("expression", WITH_CONSTANTS)
+def test_constants(expression, form):
+    kernel = KERNEL.replace("EXPRESSION", WITH_CONSTANTS[expression]).replace(
+        "NAN", NANS[form]).replace("FORM", form)
+    x, y = pairs_of_numbers(form)
+    want = {"x": x.copy(), "y": y.copy()}
+    tandem.interpret(kernel, None, want, {})
+    for chip in CHIPS:
+        got = {"x": aligned_copy(x), "y": aligned_copy(y)}
+        launch(tandem.compile(kernel, None, chip), [Tensor(got)], [{}])
         assert got["y"].tobytes() == want["y"].tobytes(), chip

@@ -27,10 +27,12 @@ llvm::TargetOptions getStrictTargetOptions();
 
 /// Translates to LLVM IR for a target machine and cleans it up. The passes that
 /// run remove redundancy and move code; InstCombine, which may rewrite
-/// floating-point sequences, is not among them.
+/// floating-point sequences, is not among them. `prepare`, if given, changes
+/// the module before they run.
 llvm::Expected<std::unique_ptr<llvm::Module>>
 lowerToLLVMIR(ModuleOp module, llvm::LLVMContext &context,
-              llvm::TargetMachine &machine);
+              llvm::TargetMachine &machine,
+              llvm::function_ref<void(llvm::Module &)> prepare = nullptr);
 
 /// Emits assembly.
 llvm::Expected<std::string> emitAssembly(llvm::Module &module,

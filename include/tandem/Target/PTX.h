@@ -6,16 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares the translation of LLVM dialect modules to PTX and the
-// check of the PTX that results.
+// This file declares the translation of LLVM dialect modules to checked PTX.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TANDEM_TARGET_PTX_H
 #define TANDEM_TARGET_PTX_H
 
-#include "mlir/IR/BuiltinOps.h"
-#include "llvm/Support/Error.h"
+#include "tandem/Target/PTXCheck.h"
 #include <string>
 
 namespace mlir::tandem {
@@ -26,10 +24,16 @@ bool isSupportedChip(llvm::StringRef chip);
 /// The chips of `isSupportedChip`, for diagnostics.
 std::string listChips();
 
-/// Emits PTX for a module in the LLVM dialect. Floating-point operations are
-/// neither contracted nor reassociated, subnormals are kept.
-llvm::Expected<std::string> translateToPTX(ModuleOp module,
-                                           llvm::StringRef chip);
+/// Emits PTX for a module in the LLVM dialect, made of some parts for threads
+/// that take `width` elements a step. Floating-point operations are neither
+/// contracted nor reassociated, subnormals are kept. No PTX is returned that
+/// `checkPTX` refuses: where only counts differ, which LLVM's exact
+/// simplifications explain as well as a fault, the module is compiled once
+/// more with arithmetic that LLVM cannot simplify, and that PTX is checked and
+/// returned.
+llvm::Expected<std::string>
+translateToPTX(ModuleOp module, llvm::ArrayRef<PartRequirement> parts,
+               llvm::StringRef chip, int64_t width);
 
 } // namespace mlir::tandem
 

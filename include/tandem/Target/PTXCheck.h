@@ -49,17 +49,15 @@ struct RequiredCounts {
   /// Operations on uniform values, which a thread executes once for all
   /// elements, or for each.
   RoundingCounts uniform;
-  /// Roundings of values that may be representable already, such as a selected
-  /// or negated one: the instruction selector may find that out.
+  /// Operations that may be missing: roundings of a chosen value, which may be
+  /// done before the choice, conversions that another one makes, and steps on
+  /// the way to another format.
   RoundingCounts optional;
   /// Metrics and partial sums, each of which a block adds up over its step and
   /// its chunk: those in f64 and those in f32.
   int64_t sums = 0, singleSums = 0;
   /// Partial sums of rows, each of which a block adds up over its step alone.
   int64_t rowSums = 0;
-  /// Those in f32 of a value that another one is of, too: the optimizer may add
-  /// up the elements of a step for both.
-  int64_t repeatedSums = 0;
   /// Partial sums of columns, each of which a thread adds up over the rows of a
   /// tile.
   int64_t columnSums = 0;
@@ -83,6 +81,15 @@ struct PartRequirement {
 llvm::Expected<std::vector<PartRequirement>>
 countRequired(ModuleOp module, llvm::StringRef chip);
 
+/// The error of PTX whose only fault is how often it executes an operation, and
+/// not that it fuses one. LLVM's exact simplifications do so too: x * 2 becomes
+/// x + x, x - y and y - x become one operation and a change of sign.
+class PTXCountError : public llvm::ErrorInfo<PTXCountError, llvm::StringError> {
+public:
+  using ErrorInfo::ErrorInfo;
+  static char ID;
+};
+
 /// Checks the PTX of some parts for a chip, whose threads take `width` elements
 /// a step:
 ///   - each entry's arithmetic is exactly what its part requires, operation by
@@ -100,7 +107,9 @@ countRequired(ModuleOp module, llvm::StringRef chip);
 ///   - there is no call that could hide arithmetic;
 ///   - there is none of the sequences of instructions that some release of
 ///     ptxas is known to compile wrongly.
-/// The message names each difference and the line it shows at.
+/// The message names each difference and the line it shows at. The error is a
+/// `PTXCountError` if all differences are of the first kind, and none is an fma
+/// too many.
 llvm::Error checkPTX(llvm::StringRef ptx, llvm::ArrayRef<PartRequirement> parts,
                      llvm::StringRef chip, int64_t width);
 

@@ -22,7 +22,6 @@
 #include "tandem/Support/Library.h"
 #include "tandem/Support/ParseModule.h"
 #include "tandem/Target/PTX.h"
-#include "tandem/Target/PTXCheck.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <mutex>
@@ -194,7 +193,6 @@ static llvm::Error lowerToCPU(ModuleOp module, StringRef isa, int64_t width,
   return llvm::Error::success();
 }
 
-/// Emits PTX, none of which leaves unchecked.
 static llvm::Expected<std::string> emitPTX(ModuleOp module, StringRef chip,
                                            int64_t width,
                                            DiagnosticCollector &diagnostics) {
@@ -209,12 +207,7 @@ static llvm::Expected<std::string> emitPTX(ModuleOp module, StringRef chip,
   buildNVVMPipeline(manager, pipeline);
   if (failed(manager.run(module)))
     return diagnostics.takeError();
-  auto ptx = translateToPTX(module, chip);
-  if (!ptx)
-    return ptx.takeError();
-  if (llvm::Error error = checkPTX(*ptx, *parts, chip, pipeline.width))
-    return error;
-  return ptx;
+  return translateToPTX(module, *parts, chip, pipeline.width);
 }
 
 /// Adds the code for the target of `options`.

@@ -6,11 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the translation to PTX.
+// This file implements the translation to PTX, which is compiled a second time
+// where the check of the first result is in doubt.
 //
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/PTX.h"
+#include "OpaqueArithmetic.h"
 #include "tandem/Target/LLVMLowering.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -18,6 +20,7 @@
 #include "llvm/Support/TargetSelect.h"
 
 using namespace mlir;
+using namespace mlir::tandem;
 
 namespace {
 /// A chip and the PTX version that its features need.
@@ -71,13 +74,9 @@ static void initializeNVPTX() {
   (void)once;
 }
 
-llvm::Expected<std::string> mlir::tandem::translateToPTX(ModuleOp module,
-                                                         llvm::StringRef name) {
-  const Chip *chip = findChip(name);
-  if (!chip)
-    return llvm::createStringError("unknown chip '" + name +
-                                   "'; expected one of " + listChips());
-  initializeNVPTX();
+static llvm::Expected<std::string>
+emitPTX(ModuleOp module, const Chip &chip,
+        llvm::function_ref<void(llvm::Module &)> prepare) {
   llvm::Triple triple("nvptx64-nvidia-cuda");
   std::string message;
   const llvm::Target *target =
@@ -85,11 +84,40 @@ llvm::Expected<std::string> mlir::tandem::translateToPTX(ModuleOp module,
   if (!target)
     return llvm::createStringError(message);
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, chip->name, chip->features, getStrictTargetOptions(),
-      std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+      triple, chip.name, chip.features, getStrictTargetOptions(), std::nullopt,
+      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
   llvm::LLVMContext context;
-  auto lowered = lowerToLLVMIR(module, context, *machine);
+  auto lowered = lowerToLLVMIR(module, context, *machine, prepare);
   if (!lowered)
     return lowered.takeError();
   return emitAssembly(**lowered, *machine);
+}
+
+llvm::Expected<std::string>
+mlir::tandem::translateToPTX(ModuleOp module,
+                             llvm::ArrayRef<PartRequirement> parts,
+                             llvm::StringRef name, int64_t width) {
+  const Chip *chip = findChip(name);
+  if (!chip)
+    return llvm::createStringError("unknown chip '" + name +
+                                   "'; expected one of " + listChips());
+  initializeNVPTX();
+  auto ptx = emitPTX(module, *chip, nullptr);
+  if (!ptx)
+    return ptx.takeError();
+  llvm::Error error = checkPTX(*ptx, parts, name, width);
+  if (!error)
+    return ptx;
+  if (!error.isA<PTXCountError>())
+    return std::move(error);
+  // LLVM may have simplified without changing a result, or have lost an
+  // operation. PTX without simplifications has exactly the operations that it
+  // was given.
+  llvm::consumeError(std::move(error));
+  ptx = emitPTX(module, *chip, makeArithmeticOpaque);
+  if (!ptx)
+    return ptx.takeError();
+  if (llvm::Error remaining = checkPTX(*ptx, parts, name, width))
+    return std::move(remaining);
+  return ptx;
 }

@@ -306,8 +306,7 @@ static void addExpected(const RequiredCounts &required, int64_t width,
       auto f = RoundingFormat(format);
       int64_t elements = required.perElement.at(o, f) * width;
       int64_t uniform = required.uniform.at(o, f);
-      // A choice may round both of its sides.
-      int64_t optional = 2 * required.optional.at(o, f);
+      int64_t optional = required.optional.at(o, f);
       CountRange range = {elements + uniform,
                           elements + (uniform + optional) * width};
       bool isWidened =
@@ -326,7 +325,7 @@ static void addExpected(const RequiredCounts &required, int64_t width,
   int64_t additions = required.columnSums * getColumnAdditions(required, width);
   additions += required.rowSums * getStepAdditions(width);
   expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f32)].add(
-      {additions - required.repeatedSums * (width - 1), additions});
+      {additions, additions});
 }
 
 static std::string print(const CountRange &range) {
@@ -335,10 +334,21 @@ static std::string print(const CountRange &range) {
                                    : text + " to " + std::to_string(range.most);
 }
 
-/// Describes how an operation's count differs, or nothing.
-static std::optional<std::string> compare(const EntryReader::Occurrences &found,
-                                          const CountRange &expected,
-                                          const Twine &name) {
+namespace {
+/// What is wrong with an entry.
+struct Problems {
+  std::vector<std::string> texts;
+  /// Whether one of them is more than a count, which LLVM's simplifications
+  /// change too.
+  bool areCertain = false;
+};
+} // namespace
+
+/// Describes how an operation's count differs, if it does. An fma too many is
+/// a contraction, which changes results.
+static void compare(const EntryReader::Occurrences &found,
+                    const CountRange &expected, RoundingOp op,
+                    const Twine &name, Problems &problems) {
   int64_t total = 0;
   const PTXInstruction *excess = nullptr;
   for (auto [instruction, lanes] : found) {
@@ -347,7 +357,7 @@ static std::optional<std::string> compare(const EntryReader::Occurrences &found,
       excess = instruction;
   }
   if (total >= expected.least && !excess)
-    return std::nullopt;
+    return;
   std::string text = (name + ": a step requires " + print(expected) +
                       ", the PTX executes " + Twine(total))
                          .str();
@@ -355,13 +365,14 @@ static std::optional<std::string> compare(const EntryReader::Occurrences &found,
     text += (", line " + Twine(excess->line) + " being one too many: '" +
              excess->text + "'")
                 .str();
-  return text;
+  problems.texts.push_back(text);
+  problems.areCertain |= excess && op == RoundingOp::fma;
 }
 
 /// Sums and differences count together: the instruction selector turns
 /// a + (-b) into a - b, which is the same number, wherever it finds a sign.
 static void compareSums(const EntryReader &reader, const CountRanges &expected,
-                        unsigned format, std::vector<std::string> &problems) {
+                        unsigned format, Problems &problems) {
   unsigned add = unsigned(RoundingOp::add), sub = unsigned(RoundingOp::sub);
   EntryReader::Occurrences found =
       reader.get(RoundingOp::add, RoundingFormat(format));
@@ -369,36 +380,53 @@ static void compareSums(const EntryReader &reader, const CountRanges &expected,
                      reader.get(RoundingOp::sub, RoundingFormat(format)));
   CountRange range = expected[add][format];
   range.add(expected[sub][format]);
-  if (auto problem =
-          compare(found, range, "add and sub " + Twine(formatNames[format])))
-    problems.push_back(*problem);
+  compare(found, range, RoundingOp::add,
+          "add and sub " + Twine(formatNames[format]), problems);
 }
 
 static void compareAll(const EntryReader &reader, const CountRanges &expected,
-                       std::vector<std::string> &problems) {
+                       Problems &problems) {
   for (unsigned format = 0; format < RoundingCounts::numFormats; ++format)
     compareSums(reader, expected, format, problems);
   for (unsigned op = unsigned(RoundingOp::mul); op < RoundingCounts::numOps;
        ++op)
     for (unsigned format = 0; format < RoundingCounts::numFormats; ++format)
-      if (auto problem =
-              compare(reader.get(RoundingOp(op), RoundingFormat(format)),
-                      expected[op][format],
-                      opNames[op] + Twine(" ") + formatNames[format]))
-        problems.push_back(*problem);
+      compare(reader.get(RoundingOp(op), RoundingFormat(format)),
+              expected[op][format], RoundingOp(op),
+              opNames[op] + Twine(" ") + formatNames[format], problems);
 }
 
-static llvm::Error makeError(StringRef kernel,
-                             std::vector<std::string> problems) {
+char PTXCountError::ID;
+
+/// Success if there are no problems.
+static llvm::Error makeError(StringRef kernel, const Problems &problems) {
+  llvm::ArrayRef<std::string> texts = problems.texts;
+  if (texts.empty())
+    return llvm::Error::success();
   std::string text =
       ("the PTX of '" + kernel + "' is not the kernel's arithmetic:").str();
-  for (const std::string &problem : llvm::ArrayRef(problems).take_front(
-           std::min<size_t>(problems.size(), maxProblems)))
+  for (const std::string &problem :
+       texts.take_front(std::min<size_t>(texts.size(), maxProblems)))
     text += "\n  " + problem;
-  if (problems.size() > maxProblems)
-    text += "\n  and " + std::to_string(problems.size() - maxProblems) +
+  if (texts.size() > maxProblems)
+    text += "\n  and " + std::to_string(texts.size() - maxProblems) +
             " more differences";
-  return llvm::createStringError(text);
+  if (problems.areCertain)
+    return llvm::createStringError(text);
+  return llvm::make_error<PTXCountError>(
+      std::move(text), llvm::inconvertibleErrorCode(), /*PrintMsgOnly=*/true);
+}
+
+/// The first error, unless only the second one is certain.
+static llvm::Error choose(llvm::Error first, llvm::Error second) {
+  if (!first)
+    return second;
+  if (!second || !first.isA<PTXCountError>() || second.isA<PTXCountError>()) {
+    llvm::consumeError(std::move(second));
+    return first;
+  }
+  llvm::consumeError(std::move(first));
+  return second;
 }
 
 namespace {
@@ -414,21 +442,11 @@ public:
     }
   }
 
-  /// What no kernel may contain.
-  std::vector<std::string> takeProblems() {
-    std::vector<std::string> problems;
-    for (EntryReader &reader : readers)
-      llvm::append_range(problems, reader.takeProblems());
-    for (const PTXFunction &function : functions)
-      llvm::append_range(problems, findForbiddenIdioms(function));
-    return problems;
-  }
-
-  llvm::Error check(const PartRequirement &part,
-                    std::vector<std::string> &problems) const;
+  /// Checks that no entry has an instruction that no kernel may contain.
+  llvm::Error checkInstructions(StringRef kernel);
+  llvm::Error check(const PartRequirement &part) const;
   /// Checks the launch of several parts.
-  llvm::Error checkBands(llvm::ArrayRef<PartRequirement> parts,
-                         std::vector<std::string> &problems) const;
+  llvm::Error checkBands(llvm::ArrayRef<PartRequirement> parts) const;
 
 private:
   const EntryReader *find(const std::string &name) const {
@@ -437,13 +455,14 @@ private:
         return &reader;
     return nullptr;
   }
-  llvm::Error compare(const std::string &name, const CountRanges &expected,
-                      std::vector<std::string> &problems) const {
+  llvm::Error compare(const std::string &kernel, const CountRanges &expected,
+                      Problems problems = {}) const {
+    std::string name = getEntryName(kernel);
     const EntryReader *entry = find(name);
     if (!entry)
       return llvm::createStringError("the PTX has no entry '" + name + "'");
     compareAll(*entry, expected, problems);
-    return llvm::Error::success();
+    return makeError(kernel, problems);
   }
 
   std::vector<PTXFunction> functions;
@@ -452,22 +471,30 @@ private:
 };
 } // namespace
 
-llvm::Error PTXReader::check(const PartRequirement &part,
-                             std::vector<std::string> &problems) const {
+llvm::Error PTXReader::checkInstructions(StringRef kernel) {
+  Problems problems;
+  problems.areCertain = true;
+  for (EntryReader &reader : readers)
+    llvm::append_range(problems.texts, reader.takeProblems());
+  for (const PTXFunction &function : functions)
+    llvm::append_range(problems.texts, findForbiddenIdioms(function));
+  return makeError(kernel, problems);
+}
+
+llvm::Error PTXReader::check(const PartRequirement &part) const {
+  Problems problems;
   if (const EntryReader *prologue = find(getPrologueName(part.name))) {
     int64_t count = part.counts.prologueFMAs;
-    if (auto problem =
-            ::compare(prologue->get(RoundingOp::fma, RoundingFormat::f64),
-                      CountRange{count, count}, "fma f64 of the prologue"))
-      problems.push_back(*problem);
+    ::compare(prologue->get(RoundingOp::fma, RoundingFormat::f64),
+              CountRange{count, count}, RoundingOp::fma,
+              "fma f64 of the prologue", problems);
   }
   CountRanges expected;
   addExpected(part.counts, width, expected);
-  return compare(getEntryName(part.name), expected, problems);
+  return compare(part.name, expected, std::move(problems));
 }
 
-llvm::Error PTXReader::checkBands(llvm::ArrayRef<PartRequirement> parts,
-                                  std::vector<std::string> &problems) const {
+llvm::Error PTXReader::checkBands(llvm::ArrayRef<PartRequirement> parts) const {
   CountRanges expected;
   for (const PartRequirement &part : parts) {
     addExpected(part.counts, width, expected);
@@ -475,8 +502,7 @@ llvm::Error PTXReader::checkBands(llvm::ArrayRef<PartRequirement> parts,
     expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f32)].add(
         {joins, joins});
   }
-  return compare(getEntryName(parts.front().name + "_bands"), expected,
-                 problems);
+  return compare(parts.front().name + "_bands", expected);
 }
 
 /// The parts of one launch, which begins with the first.
@@ -496,19 +522,13 @@ llvm::Error mlir::tandem::checkPTX(StringRef ptx,
     return llvm::createStringError("chip '" + chipName +
                                    "' is not written like sm_90");
   PTXReader reader(ptx, *chip, width);
-  std::vector<std::string> problems = reader.takeProblems();
+  llvm::Error error =
+      reader.checkInstructions(parts.empty() ? "" : parts.front().name);
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (llvm::Error error = reader.check(parts[i], problems))
-      return error;
-    if (!problems.empty())
-      return makeError(parts[i].name, std::move(problems));
+    error = choose(std::move(error), reader.check(parts[i]));
     auto launch = takeLaunch(parts.drop_front(i));
-    if (launch.size() == 1 || parts[i].continues)
-      continue;
-    if (llvm::Error error = reader.checkBands(launch, problems))
-      return error;
-    if (!problems.empty())
-      return makeError(parts[i].name + "_bands", std::move(problems));
+    if (launch.size() > 1 && !parts[i].continues)
+      error = choose(std::move(error), reader.checkBands(launch));
   }
-  return llvm::Error::success();
+  return error;
 }

@@ -10,7 +10,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "SignedValues.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Pass/PassManager.h"
@@ -40,23 +39,11 @@ static std::optional<RoundingFormat> getFormat(Type type) {
   return type.isF64() ? std::optional(RoundingFormat::f64) : std::nullopt;
 }
 
-/// The instruction selector turns a + (-b) into a - b and a - (-b) into a + b,
-/// which are the same number.
-static bool isNegation(Value value) {
-  return value.getDefiningOp<arith::NegFOp>() != nullptr;
-}
-
 static std::optional<RoundingOp> getRoundingOp(Operation *op) {
   using Result = std::optional<RoundingOp>;
   return llvm::TypeSwitch<Operation *, Result>(op)
-      .Case([](arith::AddFOp add) -> Result {
-        return isNegation(add.getLhs()) || isNegation(add.getRhs())
-                   ? RoundingOp::sub
-                   : RoundingOp::add;
-      })
-      .Case([](arith::SubFOp sub) -> Result {
-        return isNegation(sub.getRhs()) ? RoundingOp::add : RoundingOp::sub;
-      })
+      .Case([](arith::AddFOp) -> Result { return RoundingOp::add; })
+      .Case([](arith::SubFOp) -> Result { return RoundingOp::sub; })
       .Case([](arith::MulFOp) -> Result { return RoundingOp::mul; })
       .Case([](arith::DivFOp) -> Result { return RoundingOp::div; })
       .Case([](arith::TruncFOp) -> Result { return RoundingOp::round; })
@@ -77,77 +64,9 @@ static std::optional<RoundingFormat> getRoundingFormat(Operation *op) {
 }
 
 namespace {
-/// Finds what the instruction selector computes once behind a choice: it makes
-/// x * (c ? a : b) of c ? x * a : x * b, also where one of them was so made.
-class MergedByChoice {
-public:
-  explicit MergedByChoice(Block &body) {
-    for (auto select : body.getOps<arith::SelectOp>())
-      if (std::optional<Side> left =
-              merge(select.getTrueValue(), select.getFalseValue()))
-        made.try_emplace(select, *left);
-  }
-
-  bool contains(Operation &op) const { return merged.contains(&op); }
-
-private:
-  /// An operation on two operands, and which of them others may share.
-  struct Side {
-    Operation *op;
-    SmallVector<unsigned, 2> shared;
-  };
-
-  std::optional<Side> getSide(Value value) const {
-    Operation *op = value.getDefiningOp();
-    if (!op || !value.hasOneUse())
-      return std::nullopt;
-    if (auto place = made.find(op); place != made.end())
-      return place->second;
-    if (op->getNumOperands() != 2 || !getRoundingOp(op))
-      return std::nullopt;
-    return Side{op, {0, 1}};
-  }
-
-  /// What is left of both sides of a choice, if they share an operand.
-  std::optional<Side> merge(Value chosen, Value other) {
-    if (isNegation(chosen) && isNegation(other) && chosen.hasOneUse() &&
-        other.hasOneUse()) {
-      merge(chosen.getDefiningOp()->getOperand(0),
-            other.getDefiningOp()->getOperand(0));
-      return std::nullopt;
-    }
-    std::optional<Side> a = getSide(chosen), b = getSide(other);
-    bool isSame = a && b && a->op != b->op &&
-                  a->op->getName() == b->op->getName() &&
-                  getRoundingOp(a->op) == getRoundingOp(b->op);
-    return isSame ? mergeSides(*a, *b) : std::nullopt;
-  }
-
-  std::optional<Side> mergeSides(const Side &a, const Side &b) {
-    bool isCommutative = a.op->hasTrait<OpTrait::IsCommutative>();
-    for (unsigned i : a.shared)
-      for (unsigned j : b.shared) {
-        if ((i != j && !isCommutative) ||
-            a.op->getOperand(i) != b.op->getOperand(j) ||
-            !merged.insert(a.op).second)
-          continue;
-        if (a.shared.size() == 2 && b.shared.size() == 2)
-          merge(a.op->getOperand(1 - i), b.op->getOperand(1 - j));
-        return Side{b.op, {j}};
-      }
-    return std::nullopt;
-  }
-
-  llvm::DenseSet<Operation *> merged;
-  /// What choices became.
-  llvm::DenseMap<Operation *, Side> made;
-};
-
 /// Counts a body, telling what depends on the element from what does not.
 class BodyCounter {
 public:
-  explicit BodyCounter(Block &body) : merged(body) {}
-
   RequiredCounts count(KernelOp kernel) {
     for (Operation &op : kernel.getBodyBlock())
       visit(op);
@@ -168,7 +87,6 @@ private:
       return;
     }
     ++(op.getScope() == Scope::row ? result.rowSums : result.singleSums);
-    result.repeatedSums += !summed.insert(op.getValue()).second;
   }
 
   /// Whether an operation gives each element a value of its own.
@@ -188,12 +106,10 @@ private:
     // A group's elements share the result of a reduction.
     if (isElement && !isa<ReduceOp>(op))
       wide.insert(op.result_begin(), op.result_end());
-    bool isRepeated = values.repeats(op);
     std::optional<RoundingOp> rounding = getRoundingOp(&op);
     if (!rounding)
       return;
-    bool isOptional = roundsChosenValue(op) || isRepeated ||
-                      merged.contains(op) || isEncodedBefore(op);
+    bool isOptional = roundsChosenValue(op) || isEncodedBefore(op);
     RoundingCounts &counts = isOptional  ? result.optional
                              : isElement ? result.perElement
                                          : result.uniform;
@@ -212,19 +128,17 @@ private:
   }
 
   /// The instruction selector rounds before it chooses or gives a sign, which
-  /// is the same number, and drops a rounding that changes nothing, such as
-  /// that of an 8-bit number to f16.
+  /// is the same number, and drops a rounding that changes nothing. Lion's sign
+  /// in bf16 is worth knowing this one case, so that its PTX is as LLVM makes
+  /// it.
   static bool roundsChosenValue(Operation &op) {
     auto truncation = dyn_cast<arith::TruncFOp>(op);
     Operation *source =
         truncation ? truncation.getIn().getDefiningOp() : nullptr;
-    return isa_and_nonnull<scaled::DecodeFloatOp, arith::SelectOp,
-                           arith::NegFOp, math::AbsFOp, math::CopySignOp,
-                           arith::MaximumFOp, arith::MinimumFOp,
-                           arith::MaxNumFOp, arith::MinNumFOp>(source);
+    return isa_and_nonnull<arith::SelectOp, math::CopySignOp>(source);
   }
 
-  /// What lies beyond the largest number may be told apart behind the
+  /// What lies beyond the largest number may be told apart after the
   /// conversion: then one serves several.
   bool isEncodedBefore(Operation &op) {
     auto encode = dyn_cast<scaled::EncodeFloatOp>(op);
@@ -233,9 +147,7 @@ private:
   }
 
   RequiredCounts result;
-  llvm::DenseSet<Value> wide, summed;
-  SignedValues values;
-  MergedByChoice merged;
+  llvm::DenseSet<Value> wide;
   llvm::DenseSet<std::pair<Value, Type>> encoded;
 };
 } // namespace
@@ -269,8 +181,7 @@ mlir::tandem::countRequired(ModuleOp module, llvm::StringRef chipName) {
     return llvm::createStringError("cannot emulate the kernels' small floats");
   std::vector<PartRequirement> parts;
   for (auto kernel : copy->getOps<KernelOp>())
-    parts.push_back({kernel.getSymName().str(),
-                     BodyCounter(kernel.getBodyBlock()).count(kernel),
+    parts.push_back({kernel.getSymName().str(), BodyCounter().count(kernel),
                      bool(kernel.getContinues())});
   return parts;
 }

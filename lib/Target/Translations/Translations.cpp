@@ -22,7 +22,6 @@
 #include "tandem/Support/Library.h"
 #include "tandem/Target/CPU.h"
 #include "tandem/Target/PTX.h"
-#include "tandem/Target/PTXCheck.h"
 #include "tandem/Target/Package.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -168,13 +167,6 @@ getRequirements(ModuleOp module) {
   return std::move(*parts);
 }
 
-static LogicalResult check(ModuleOp module, StringRef ptx,
-                           ArrayRef<PartRequirement> parts) {
-  TranslationOptions &options = getOptions();
-  return report(module,
-                checkPTX(ptx, parts, options.chip, options.getGPUWidth()));
-}
-
 static LogicalResult translateModuleToPTX(ModuleOp module, raw_ostream &os) {
   if (failed(lowerToKernel(module)))
     return failure();
@@ -182,11 +174,11 @@ static LogicalResult translateModuleToPTX(ModuleOp module, raw_ostream &os) {
   if (failed(requirements) ||
       failed(lowerToTarget(module, buildPipelineForGPU)))
     return failure();
-  auto ptx = translateToPTX(module, getOptions().chip);
+  TranslationOptions &options = getOptions();
+  auto ptx = translateToPTX(module, *requirements, options.chip,
+                            options.getGPUWidth());
   if (!ptx)
     return report(module, ptx.takeError());
-  if (failed(check(module, *ptx, *requirements)))
-    return failure();
   os << *ptx;
   return success();
 }
@@ -246,8 +238,9 @@ static LogicalResult checkPTXFile(ModuleOp module, raw_ostream &os) {
   if (!file)
     return emitError(module.getLoc(), "cannot read '")
            << options.ptx << "': " << file.getError().message();
-  if (failed(check(module, (*file)->getBuffer(), *requirements)))
-    return failure();
+  if (llvm::Error error = checkPTX((*file)->getBuffer(), *requirements,
+                                   options.chip, options.getGPUWidth()))
+    return report(module, std::move(error));
   for (const PartRequirement &part : *requirements)
     os << part.name << ": the PTX executes the kernel's arithmetic, "
        << options.getGPUWidth() << " elements a step\n";
