@@ -88,12 +88,32 @@ static void makeOpaque(Instruction &op) {
     use->set(result);
 }
 
+/// The instructions that memory, other threads or control flow depend on.
+static SmallPtrSet<Instruction *, 0> findNeeded(Function &function) {
+  SmallPtrSet<Instruction *, 0> needed;
+  SmallVector<Instruction *> queue;
+  auto add = [&](Instruction *op) {
+    if (needed.insert(op).second)
+      queue.push_back(op);
+  };
+  for (Instruction &op : instructions(function))
+    if (op.isTerminator() || op.mayHaveSideEffects())
+      add(&op);
+  while (!queue.empty())
+    for (Value *operand : queue.pop_back_val()->operands())
+      if (auto *op = dyn_cast<Instruction>(operand))
+        add(op);
+  return needed;
+}
+
 void mlir::tandem::makeArithmeticOpaque(Module &module) {
   SmallVector<Instruction *> ops;
-  for (Function &function : module)
+  for (Function &function : module) {
+    SmallPtrSet<Instruction *, 0> needed = findNeeded(function);
     for (Instruction &op : instructions(function))
-      if (isArithmetic(op))
+      if (isArithmetic(op) && needed.contains(&op))
         ops.push_back(&op);
+  }
   for (Instruction *op : ops)
     makeOpaque(*op);
 }

@@ -21,7 +21,8 @@ namespace mlir::tandem {
 /// moves that LLVM knows nothing about, and may neither delete nor join. So an
 /// operation has operands that no other operation has, which could be anything,
 /// and a result that is needed: it can be neither folded, merged nor dropped.
-/// The values are the same.
+/// The values are the same. An operation that nothing depends on stays as it
+/// is, and goes: it must not count.
 void makeArithmeticOpaque(llvm::Module &module);
 
 } // namespace mlir::tandem
