@@ -7,6 +7,7 @@
 #   arrays     .npy and .safetensors files, with sanitizers
 #   package    packages, with sanitizers
 #   graphs     random optimizers under random options, against the interpreter
+#   ptx        random optimizers and changed kernels, which the check of the PTX must take
 #   all        all of them, one after the other, each for so many minutes
 #
 # What is found of texts goes to build/fuzz, ready for `tandem-fuzz replay` and
@@ -15,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 target=${1:?"usage: fuzz.sh TARGET [--minutes N] [--seed N]; TARGET is parse, \
-pipeline, compile, arrays, package, graphs or all"}
+pipeline, compile, arrays, package, graphs, ptx or all"}
 shift
 minutes=10 seed=1
 while (($#)); do
@@ -61,9 +62,13 @@ run() {
     PYTHONPATH=build/python .venv/bin/python test/Fuzz/graphs.py \
       --seconds "$seconds" --first $((seed * 1000000)) --findings "$findings"
     ;;
+  ptx)
+    PYTHONPATH=build/python .venv/bin/python test/Fuzz/refusals.py \
+      --seconds "$seconds" --first $((seed * 1000000)) --findings "$findings"
+    ;;
   all)
     local part status=0
-    for part in parse pipeline compile arrays package graphs; do
+    for part in parse pipeline compile arrays package graphs ptx; do
       run "$part" || status=1
     done
     return "$status"

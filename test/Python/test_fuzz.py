@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements a short run of what `scripts/fuzz.sh graphs` does for long,
-# and the tests that a difference is found, kept and made small.
+# This file implements short runs of what `scripts/fuzz.sh graphs` and `ptx` do for
+# long, and the tests that a difference is found, kept and made small, and a refusal kept.
 #
 #===----------------------------------------------------------------------===#
 
+import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +18,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tandem
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "test/Fuzz"))
 import graphs  # noqa: E402
+import refusals  # noqa: E402
 
 REDUCE = graphs.TANDEM_OPT.with_name("tandem-reduce")
 
@@ -99,3 +104,33 @@ def test_a_failure_is_made_small(tmp_path):
     assert graphs.difference(case, reduced) == "w differ"
     del case["way"]["fault"]
     assert graphs.difference(case, text) == graphs.difference(case, reduced) == ""
+
+
+def refuse(seeds, directory):
+    """The exit status of a run of some seeds."""
+    return refusals.fuzz(argparse.Namespace(
+        seconds=600, count=len(seeds), first=seeds[0], findings=directory))
+
+
+def test_nothing_sound_is_refused(tmp_path, capsys):
+    assert refuse(range(6), tmp_path) == 0
+    printed = capsys.readouterr().out
+    # Changed kernels have something to simplify.
+    assert int(re.search(r"(\d+) compiled twice", printed)[1]) > 3, printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refusals_are_kept(tmp_path, capsys, monkeypatch):
+    """A compiler that refuses the kernels with a division for one chip."""
+    compile_any = tandem.compile
+
+    def refusing(text, strategy=None, target="cpu", **options):
+        if target == "sm_90" and "divf" in text:
+            raise ValueError("the PTX of 'f' is not the kernel's arithmetic:\n  div f32")
+        return compile_any(text, strategy, target, **options)
+    monkeypatch.setattr(tandem, "compile", refusing)
+    assert refuse(range(3), tmp_path) == 1
+    printed, kept = capsys.readouterr().out, list(tmp_path.glob("ptx-*.mlir"))
+    assert kept and f"{len(kept)} refused" in printed
+    for file in kept:
+        assert "divf" in file.read_text() and f"{file}: sm_90: the PTX of 'f'" in printed
