@@ -414,7 +414,7 @@ _QUICK = {"larger", "trail"}
 #: What tandem-verify takes all pairs through.
 _RUN = {"trail-error", "trail-order", "trail-two-sum"}
 
-_FMA = "lib/Support/FloatEmulation.cpp", "Value mlir::tandem::fmaToOddF32("
+_FMA = "lib/Dialect/Arith/Utils/FloatEmulation.cpp", "Value mlir::tandem::fmaToOddF32("
 _TRANSFORMS = "lib/Dialect/Tandem/Analysis/ErrorFreeTransforms.cpp"
 _RANGES = "lib/Dialect/Tandem/Analysis/RangeAnalysis.cpp"
 _FUNCTIONS = {

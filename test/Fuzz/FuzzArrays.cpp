@@ -15,7 +15,7 @@
 
 #include "../../runtime/cts/ByteMutator.h"
 #include "TextMutator.h"
-#include "tandem/Support/ArrayFile.h"
+#include "tandem/Target/ArrayFile.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"

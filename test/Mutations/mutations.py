@@ -78,7 +78,7 @@ MUTATIONS = [
     _mutation(
         "flush-bf16", "subnormal numbers become zero where bf16 is rounded to, as by "
         "vcvtneps2bf16",
-        "lib/Support/FloatEmulation.cpp",
+        "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "Value rounded = roundMantissa(b, bits, 16);",
         """Value rounded = roundMantissa(b, bits, 16);
   if (isMutant("flush-bf16")) {
@@ -90,7 +90,7 @@ MUTATIONS = [
         "pytest:test_operations.py -k 'test_operations and bf16'", _MODEL),
     _mutation(
         "bf16-ties", "ties go up instead of to even where bf16 is rounded to",
-        "lib/Support/FloatEmulation.cpp",
+        "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "b.addi(b.addi(bits, b.like(bits, half)), odd)",
         "b.addi(bits, b.like(bits, half + 1))",
         "pytest:test_operations.py -k 'test_operations and bf16'", _MODEL),
@@ -141,19 +141,19 @@ MUTATIONS = [
         "lit:Dialect/Tandem/analyze-ranges.mlir"),
     _mutation(
         "bf16-fma-f32", "an fma of bf16 is one of f32, rounded twice",
-        "lib/Support/FloatEmulation.cpp",
+        "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "return roundToOddF32(b, makeOdd(b, sum, inexact, grow));",
         "return b.fma(x, y, z);",
         _TRIPLES, _ARITHMETIC),
     _mutation(
         "bf16-fma-f64", "an fma of bf16 is one of f64, rounded twice",
-        "lib/Support/FloatEmulation.cpp",
+        "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "makeOdd(b, sum, inexact, grow)", "sum",
         _TRIPLES, _ARITHMETIC),
     _mutation(
         "f16-subnormal", "f16 rounds numbers below its smallest normal one as if they "
         "were normal",
-        "lib/Support/FloatEmulation.cpp",
+        "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "b.select(isSubnormal, roundSubnormal(b, magnitude, format),\n"
         "                           roundMantissa(b, magnitude, droppedBits(format)))",
         "roundMantissa(b, magnitude, droppedBits(format))",
@@ -161,7 +161,7 @@ MUTATIONS = [
         _ARITHMETIC),
     _mutation(
         "overflow-saturates", "a sum beyond the largest number becomes that number",
-        "lib/Support/FloatEmulation.cpp",
+        "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "format.hasInfinity() ? f32Infinity : f32QuietNaN",
         "maxFiniteAsF32(format)",
         "pytest:test_kernels.py -k 'test_instruction_sets and f16'", _ARITHMETIC, _MODEL),
@@ -179,7 +179,7 @@ MUTATIONS = [
         "lit:Dialect/Tandem/simplify.mlir"),
     _mutation(
         "nan-payload", "a NaN is stored as it is, not as the canonical one",
-        "lib/Support/SequenceBuilder.cpp",
+        "lib/Dialect/Arith/Utils/SequenceBuilder.cpp",
         "return select(isNaN, like(code, format.canonicalNaN()), code);",
         "return code;",
         "pytest:test_kernels.py -k 'test_kinds and adamw and fp32'", _MODEL),
@@ -252,7 +252,7 @@ MUTATIONS = [
         "pytest:test_kernels.py -k 'test_stochastic_thresholds and bf16'"),
     _mutation(
         "stochastic-half", "stochastic rounding to f16 draws from half of the numbers",
-        "lib/Support/FloatEmulation.cpp",
+        "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "b.shl(random, count - 16)", "b.shr(b.shl(random, count - 16), 1)",
         "pytest:test_kernels.py -k 'test_stochastic_thresholds and f16'"),
     #===--------------------------------------------------------------------===#

@@ -13,8 +13,8 @@
 #ifndef TANDEM_CONVERSION_RANDOMBITS_H
 #define TANDEM_CONVERSION_RANDOMBITS_H
 
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 

@@ -14,7 +14,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "tandem-runtime/tandem_launch.h"
-#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

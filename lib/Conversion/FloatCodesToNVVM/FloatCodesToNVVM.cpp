@@ -12,9 +12,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Support/Chip.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_CONVERTFLOATCODESTONVVM

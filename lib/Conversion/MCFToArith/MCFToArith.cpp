@@ -17,9 +17,9 @@
 #include "mlir/Dialect/SCF/Transforms/Patterns.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/MCF/IR/MCF.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_CONVERTMCFTOARITH

@@ -14,8 +14,8 @@
 #ifndef TANDEM_LIB_CONVERSION_MCFTOARITH_SEQUENCES_H
 #define TANDEM_LIB_CONVERSION_MCFTOARITH_SEQUENCES_H
 
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/MCF/IR/MCF.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::mcf {
 

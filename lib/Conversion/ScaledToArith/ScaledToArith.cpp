@@ -14,10 +14,10 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/PatternMatch.h"
 #include "tandem/Conversion/Passes.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Scaled/IR/Powers.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
-#include "tandem/Support/SequenceBuilder.h"
 #include <cmath>
 
 namespace mlir::tandem {

@@ -13,8 +13,8 @@
 #ifndef TANDEM_LIB_CONVERSION_TANDEMTOCPU_TABLES_H
 #define TANDEM_LIB_CONVERSION_TANDEMTOCPU_TABLES_H
 
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 

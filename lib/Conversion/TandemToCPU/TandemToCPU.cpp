@@ -22,7 +22,7 @@
 #include "tandem/Conversion/MissingLanes.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Conversion/TreeSum.h"
-#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_CONVERTTANDEMTOCPU

@@ -14,7 +14,7 @@
 #define TANDEM_LIB_CONVERSION_TANDEMTOCPU_TRANSPOSEDSTORE_H
 
 #include "tandem/Conversion/LaunchABI.h"
-#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
 namespace mlir::tandem {
 

@@ -15,7 +15,7 @@
 #define TANDEM_LIB_CONVERSION_TANDEMTONVVM_COLUMNREDUCTIONS_H
 
 #include "tandem/Conversion/LaunchABI.h"
-#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
 namespace mlir::tandem {
 

@@ -14,7 +14,7 @@
 #ifndef TANDEM_LIB_CONVERSION_TANDEMTONVVM_WARPREDUCE_H
 #define TANDEM_LIB_CONVERSION_TANDEMTONVVM_WARPREDUCE_H
 
-#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
 namespace mlir::tandem {
 

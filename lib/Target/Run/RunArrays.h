@@ -13,7 +13,7 @@
 #ifndef TANDEM_LIB_TARGET_RUN_RUNARRAYS_H
 #define TANDEM_LIB_TARGET_RUN_RUNARRAYS_H
 
-#include "tandem/Support/ArrayFile.h"
+#include "tandem/Target/ArrayFile.h"
 #include "tandem/Target/Run.h"
 
 namespace mlir::tandem {

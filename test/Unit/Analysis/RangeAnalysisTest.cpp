@@ -17,9 +17,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Reference/InterpreterOperations.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 #include "gtest/gtest.h"
 

@@ -12,9 +12,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Scaled/IR/CodeSequences.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
-#include "tandem/Support/SequenceBuilder.h"
 #include <cmath>
 
 using namespace mlir;

@@ -13,9 +13,9 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "tandem/Dialect/Arith/Utils/FloatEmulation.h"
 #include "tandem/Dialect/Scaled/IR/CodeSequences.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
-#include "tandem/Support/FloatEmulation.h"
 
 using namespace mlir;
 using namespace mlir::tandem;

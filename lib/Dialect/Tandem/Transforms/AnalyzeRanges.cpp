@@ -11,9 +11,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/Analysis/RangeAnalysis.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_ANALYZERANGES

@@ -12,9 +12,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/IRMapping.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Uniforms.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_APPLYPOLICY

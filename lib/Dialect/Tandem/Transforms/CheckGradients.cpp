@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_CHECKGRADIENTS

@@ -12,10 +12,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/IRMapping.h"
+#include "tandem/Dialect/Arith/Utils/FloatEmulation.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Dialect/Tandem/Analysis/RangeAnalysis.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
-#include "tandem/Support/FloatEmulation.h"
 #include "llvm/ADT/StringSet.h"
 #include <cmath>
 

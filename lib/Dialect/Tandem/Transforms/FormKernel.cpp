@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
+#include "tandem/Dialect/Arith/Utils/SelfComparison.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
@@ -561,25 +562,6 @@ LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
   return success();
 }
 
-/// What comparing a value with itself gives whatever the value, if anything.
-static std::optional<bool> compareWithItself(Operation *op) {
-  auto compare = dyn_cast<arith::CmpFOp>(op);
-  if (!compare || compare.getLhs() != compare.getRhs())
-    return std::nullopt;
-  switch (compare.getPredicate()) {
-  case arith::CmpFPredicate::OGT:
-  case arith::CmpFPredicate::OLT:
-  case arith::CmpFPredicate::ONE:
-    return false;
-  case arith::CmpFPredicate::UGE:
-  case arith::CmpFPredicate::ULE:
-  case arith::CmpFPredicate::UEQ:
-    return true;
-  default:
-    return std::nullopt;
-  }
-}
-
 /// What the specification gives a meaning: it is on f32, on truth values, and
 /// on the sizes of tensors.
 static bool isSpecified(Operation *op) {
@@ -617,7 +599,9 @@ LogicalResult KernelFormer::fuseElementwise(Operation *op) {
            << "docs/Numerics.md lists the operations of a graph";
   if (failed(joinGranularities(op)))
     return failure();
-  if (std::optional<bool> known = compareWithItself(op)) {
+  auto compare = dyn_cast<arith::CmpFOp>(op);
+  if (std::optional<bool> known =
+          compare ? compareWithItself(compare) : std::nullopt) {
     mapping.map(
         op->getResult(0),
         arith::ConstantOp::create(body, op->getLoc(), body.getBoolAttr(*known))

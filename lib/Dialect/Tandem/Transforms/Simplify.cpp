@@ -13,6 +13,7 @@
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "tandem/Dialect/Arith/Utils/SelfComparison.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
 namespace mlir::tandem {
@@ -45,28 +46,9 @@ static void orderFactors(math::FmaOp op) {
   op.getBMutable().assign(a);
 }
 
-/// What a comparison of a value with itself gives for NaN and for numbers
-/// alike, if it does. LLVM knows, and drops what is computed for the other
-/// case.
-static std::optional<bool> compareWithItself(arith::CmpFPredicate predicate) {
-  using Predicate = arith::CmpFPredicate;
-  switch (predicate) {
-  case Predicate::OGT:
-  case Predicate::OLT:
-  case Predicate::ONE:
-    return false;
-  case Predicate::UEQ:
-  case Predicate::UGE:
-  case Predicate::ULE:
-    return true;
-  default:
-    return std::nullopt;
-  }
-}
-
 static void foldSelfComparison(arith::CmpFOp op) {
-  std::optional<bool> result = compareWithItself(op.getPredicate());
-  if (op.getLhs() != op.getRhs() || !result)
+  std::optional<bool> result = compareWithItself(op);
+  if (!result)
     return;
   OpBuilder builder(op);
   TypedAttr value = builder.getBoolAttr(*result);

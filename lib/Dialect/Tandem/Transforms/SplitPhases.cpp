@@ -13,7 +13,7 @@
 
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
-#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_SPLITPHASES

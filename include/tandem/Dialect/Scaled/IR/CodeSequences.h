@@ -13,7 +13,7 @@
 #ifndef TANDEM_DIALECT_SCALED_IR_CODESEQUENCES_H
 #define TANDEM_DIALECT_SCALED_IR_CODESEQUENCES_H
 
-#include "tandem/Support/FloatEmulation.h"
+#include "tandem/Dialect/Arith/Utils/FloatEmulation.h"
 
 namespace mlir::scaled {
 

@@ -14,7 +14,7 @@
 #ifndef TANDEM_DIALECT_SCALED_IR_POWERS_H
 #define TANDEM_DIALECT_SCALED_IR_POWERS_H
 
-#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
 namespace mlir::scaled {
 

@@ -21,8 +21,8 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Support/RoundingModeSyntax.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::scaled {
 /// One array of codes.

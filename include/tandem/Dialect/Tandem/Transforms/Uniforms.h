@@ -14,8 +14,8 @@
 #ifndef TANDEM_DIALECT_TANDEM_TRANSFORMS_UNIFORMS_H
 #define TANDEM_DIALECT_TANDEM_TRANSFORMS_UNIFORMS_H
 
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
-#include "tandem/Support/SequenceBuilder.h"
 
 namespace mlir::tandem {
 

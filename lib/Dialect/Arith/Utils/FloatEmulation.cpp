@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Support/FloatEmulation.h"
+#include "tandem/Dialect/Arith/Utils/FloatEmulation.h"
 #include "mlir/IR/TypeUtilities.h"
 #include <cmath>
 

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_SUPPORT_ARRAYFILE_H
-#define TANDEM_SUPPORT_ARRAYFILE_H
+#ifndef TANDEM_TARGET_ARRAYFILE_H
+#define TANDEM_TARGET_ARRAYFILE_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -185,4 +185,4 @@ llvm::Error printSafetensors(llvm::raw_ostream &os, llvm::StringRef file,
 
 } // namespace mlir::tandem
 
-#endif // TANDEM_SUPPORT_ARRAYFILE_H
+#endif // TANDEM_TARGET_ARRAYFILE_H

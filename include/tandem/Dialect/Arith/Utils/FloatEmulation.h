@@ -11,10 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_SUPPORT_FLOATEMULATION_H
-#define TANDEM_SUPPORT_FLOATEMULATION_H
+#ifndef TANDEM_DIALECT_ARITH_UTILS_FLOATEMULATION_H
+#define TANDEM_DIALECT_ARITH_UTILS_FLOATEMULATION_H
 
-#include "tandem/Support/SequenceBuilder.h"
+#include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
 namespace mlir::tandem {
 
@@ -65,4 +65,4 @@ Value unpackMagnitude(SequenceBuilder &b, Value code, FloatFormat format);
 
 } // namespace mlir::tandem
 
-#endif // TANDEM_SUPPORT_FLOATEMULATION_H
+#endif // TANDEM_DIALECT_ARITH_UTILS_FLOATEMULATION_H

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Support/ArrayFile.h"
+#include "tandem/Target/ArrayFile.h"
 #include "tandem/Support/PendingFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_SUPPORT_SEQUENCEBUILDER_H
-#define TANDEM_SUPPORT_SEQUENCEBUILDER_H
+#ifndef TANDEM_DIALECT_ARITH_UTILS_SEQUENCEBUILDER_H
+#define TANDEM_DIALECT_ARITH_UTILS_SEQUENCEBUILDER_H
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
@@ -105,4 +105,4 @@ private:
 
 } // namespace mlir::tandem
 
-#endif // TANDEM_SUPPORT_SEQUENCEBUILDER_H
+#endif // TANDEM_DIALECT_ARITH_UTILS_SEQUENCEBUILDER_H

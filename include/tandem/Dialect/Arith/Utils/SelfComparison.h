@@ -1,0 +1,28 @@
+//===- SelfComparison.h - A float compared with itself ---------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares what a comparison of a float with itself gives.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_ARITH_UTILS_SELFCOMPARISON_H
+#define TANDEM_DIALECT_ARITH_UTILS_SELFCOMPARISON_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include <optional>
+
+namespace mlir::tandem {
+
+/// Returns what a comparison of a value with itself gives for NaN and for
+/// numbers alike, if it gives the same. LLVM knows, and drops what is computed
+/// for the other case.
+std::optional<bool> compareWithItself(arith::CmpFOp op);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_DIALECT_ARITH_UTILS_SELFCOMPARISON_H
