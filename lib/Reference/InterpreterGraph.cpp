@@ -317,13 +317,12 @@ static bool isKnownReduction(linalg::ReduceOp op) {
          body.getTerminator()->getOperand(0) == join.getResult(0);
 }
 
-/// Of all elements, within the scope that is named, or along rows or columns.
+/// Whether a reduction is of all elements, or along rows or columns, where it
+/// names no scope. The names of scopes are the verifier's.
 static bool hasScope(linalg::ReduceOp op) {
-  Attribute attribute = op->getAttr("tandem.scope");
-  if (op.getNumReductionLoops() != op.getNumLoops())
-    return !attribute && op.getNumLoops() == 2;
-  auto scope = dyn_cast_or_null<StringAttr>(attribute);
-  return !attribute || (scope && (scope == "tensor" || scope == "model"));
+  if (op.getNumReductionLoops() == op.getNumLoops())
+    return true;
+  return !op->hasAttr("tandem.scope") && op.getNumLoops() == 2;
 }
 
 /// Every element must meet only its own neighbours in other tensors, or sums.

@@ -474,8 +474,7 @@ llvm::Error Tile::store(StoreOp op) {
 static llvm::Expected<SmallVector<Datum>> runPrologue(KernelOp kernel,
                                                       MachineState &state) {
   SmallVector<Datum> arguments;
-  for (Attribute attribute : kernel.getScalarRoles()) {
-    auto role = cast<RoleAttr>(attribute);
+  for (auto role : kernel.getScalarRoles().getAsRange<RoleAttr>()) {
     if (llvm::Error error = checkScalar(role, state, kernel.getCompute()))
       return error;
     arguments.push_back({Lane{getScalar(role, state)}});

@@ -101,7 +101,7 @@ def test_extremes(op, scope, chip):
     ({"op": "arith.maximumf"}, "begins with another number than 0 for a sum, -inf for a "
      "maximum or inf for a minimum", "reduction"),
     ({"op": "arith.minimumf", "init": "0xFF800000"}, "begins with another", "reduction"),
-    ({"scope": "rank"}, "is not the sum", 'scope is "tensor" or "model", got "rank"'),
+    ({"scope": "rank"}, *2 * ["'tandem.scope' must be \"tensor\" or \"model\", got"]),
     ({"init": "1.0"}, "begins with another number than 0", "reduction")])
 def test_other_reductions(changed, why, diagnostic):
     """Neither the compiler nor the interpreter guesses."""

@@ -116,8 +116,7 @@ KernelSignature KernelSignature::get(KernelOp kernel, StringRef strategy) {
                       " " + print(format);
   for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
     addPlanes(kernel, i, signature.planes);
-  for (Attribute attr : kernel.getScalarRoles()) {
-    auto role = cast<RoleAttr>(attr);
+  for (auto role : kernel.getScalarRoles().getAsRange<RoleAttr>()) {
     std::string name = role.getName().str();
     if (role.getKind() != RoleKind::hyper) {
       signature.integers.push_back({name, role.getKind()});

@@ -218,21 +218,6 @@ func.func @product(%p: !f32 {tandem.role = #p}) -> !f32
 #p = #tandem.role<param "p">
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
-func.func @scope(%p: !f32 {tandem.role = #p}) -> !f32
-    attributes {tandem.compute = #tandem.compute<f32, f32>} {
-  %0 = tandem.decode %p : !f32 -> tensor<?xf32>
-  %zero = arith.constant dense<0.0> : tensor<f32>
-  // expected-error @+1 {{tandem.scope is "tensor" or "model", got "row"}}
-  %1 = linalg.reduce { arith.addf } ins(%0 : tensor<?xf32>) outs(%zero : tensor<f32>)
-      dimensions = [0] {tandem.scope = "row"}
-  return %p : !f32
-}
-
-// -----
-
-#p = #tandem.role<param "p">
-!f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
-
 func.func @element(%p: !f32 {tandem.role = #p}) -> !f32
     attributes {tandem.compute = #tandem.compute<f32, f32>} {
   %0 = tandem.decode %p : !f32 -> tensor<?xf32>

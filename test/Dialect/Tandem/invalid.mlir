@@ -85,6 +85,26 @@ tandem.kernel @kernel_c1_role compute(<f32, f32>) tensors [#tandem.role<step "t"
 
 // -----
 
+// expected-error @+1 {{'tandem.kernel' op attribute 'tensor_roles' failed to satisfy constraint: array of #tandem.role}}
+tandem.kernel @kernel_tensor_roles compute(<f32, f32>) tensors ["p"] scalars [] prologue {
+  tandem.yield
+} body {
+^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
+  tandem.yield
+}
+
+// -----
+
+// expected-error @+1 {{'tandem.kernel' op attribute 'scalar_roles' failed to satisfy constraint: array of #tandem.role}}
+tandem.kernel @kernel_scalar_roles compute(<f32, f32>) tensors [] scalars [1.0 : f64] prologue {
+^bb0(%lr: f64):
+  tandem.yield
+} body {
+  tandem.yield
+}
+
+// -----
+
 // expected-error @+1 {{'tandem.kernel' op body argument 0 must be a stored tensor, got 'f32'}}
 tandem.kernel @kernel_c1_stored compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield

@@ -73,44 +73,6 @@ RoleAttr mlir::tandem::getRole(BlockArgument argument) {
                                              TandemDialect::getRoleAttrName());
 }
 
-/// Whether an argument of this type can have the role.
-static LogicalResult verifyRoleType(Operation *op, RoleAttr role, Type type) {
-  auto fail = [&](StringRef wanted) {
-    return op->emitError() << "a " << stringifyRoleKind(role.getKind())
-                           << " argument must be " << wanted << ", but '"
-                           << role.getName().getValue() << "' is " << type;
-  };
-  if (role.isTensor()) {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    if (isa<StoredType>(type) || (tensor && tensor.getElementType().isF32()))
-      return success();
-    return fail("a tensor of f32 (f32 stands for a real number; the strategy "
-                "chooses the format)");
-  }
-  if (role.getKind() == RoleKind::hyper)
-    return type.isF64() || type.isF32() ? success() : fail("f64 or f32");
-  return type.isSignlessInteger(64) ? success() : fail("i64");
-}
-
-LogicalResult TandemDialect::verifyRegionArgAttribute(Operation *op,
-                                                      unsigned regionIndex,
-                                                      unsigned argIndex,
-                                                      NamedAttribute attr) {
-  if (attr.getName() != getRoleAttrName())
-    return op->emitError() << "'" << attr.getName().getValue()
-                           << "' is no argument attribute of tandem; use '"
-                           << getRoleAttrName() << "'";
-  auto role = dyn_cast<RoleAttr>(attr.getValue());
-  if (!role)
-    return op->emitError() << "'" << getRoleAttrName()
-                           << "' must be a #tandem.role, got "
-                           << attr.getValue();
-  auto function = dyn_cast<FunctionOpInterface>(op);
-  if (!function)
-    return op->emitError("only a function's arguments have roles");
-  return verifyRoleType(op, role, function.getArgumentTypes()[argIndex]);
-}
-
 LogicalResult StoredType::verify(function_ref<InFlightDiagnostic()> emitError,
                                  RankedTensorType logical,
                                  StorageAttrInterface storage) {

@@ -193,11 +193,11 @@ static LogicalResult verifyScalars(KernelOp op) {
     return op.emitOpError("has ") << op.getScalarRoles().size()
                                   << " scalar roles, but its prologue has "
                                   << prologue.getNumArguments() << " arguments";
-  for (auto [attr, argument] :
-       llvm::zip(op.getScalarRoles(), prologue.getArguments())) {
-    auto role = dyn_cast<RoleAttr>(attr);
-    if (!role || role.isTensor())
-      return op.emitOpError("scalar role expected, got ") << attr;
+  for (auto [role, argument] :
+       llvm::zip(op.getScalarRoles().getAsRange<RoleAttr>(),
+                 prologue.getArguments())) {
+    if (role.isTensor())
+      return op.emitOpError("scalar role expected, got ") << role;
     bool isHyper = role.getKind() == RoleKind::hyper;
     if (isHyper ? !argument.getType().isF64()
                 : !argument.getType().isSignlessInteger(64))
@@ -300,10 +300,10 @@ static LogicalResult verifyTensors(KernelOp op) {
     return op.emitOpError("has ")
            << op.getNumTensors() << " tensor roles, but its body has only "
            << body.getNumArguments() << " arguments";
-  for (auto [index, attr] : llvm::enumerate(op.getTensorRoles())) {
-    auto role = dyn_cast<RoleAttr>(attr);
-    if (!role || !role.isTensor())
-      return op.emitOpError("tensor role expected, got ") << attr;
+  for (auto [index, role] :
+       llvm::enumerate(op.getTensorRoles().getAsRange<RoleAttr>())) {
+    if (!role.isTensor())
+      return op.emitOpError("tensor role expected, got ") << role;
     if (role.getPer() != Granularity::element && !op.getMatrix()) // (C8)
       return op.emitOpError("has ")
              << role.getName() << " per " << stringifyGranularity(role.getPer())
@@ -430,9 +430,8 @@ static LogicalResult verifyWritten(Operation *op, Value tensor) {
   if (!kernel || !argument || argument.getOwner() != &kernel.getBodyBlock() ||
       argument.getArgNumber() >= kernel.getNumTensors())
     return success();
-  auto role =
-      dyn_cast<RoleAttr>(kernel.getTensorRoles()[argument.getArgNumber()]);
-  if (!role || role.isUpdated())
+  RoleAttr role = kernel.getTensorRole(argument.getArgNumber());
+  if (role.isUpdated())
     return success();
   return op->emitOpError("writes ")
          << stringifyRoleKind(role.getKind()) << " " << role.getName()

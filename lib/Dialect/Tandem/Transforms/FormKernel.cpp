@@ -460,7 +460,7 @@ static bool startsFromIdentity(linalg::ReduceOp op, ReduceKind kind) {
 /// The scope of a reduction: a row or a column where it leaves the other
 /// dimension, else what the graph names, a tensor's elements by default.
 static FailureOr<Scope> getScope(linalg::ReduceOp op) {
-  Attribute attr = op->getDiscardableAttr("tandem.scope");
+  Attribute attr = op->getDiscardableAttr(TandemDialect::getScopeAttrName());
   auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
   bool isWhole = int64_t(op.getDimensions().size()) == type.getRank();
   if (!isWhole && !attr)
@@ -468,13 +468,8 @@ static FailureOr<Scope> getScope(linalg::ReduceOp op) {
   if (!isWhole)
     return op.emitError(
         "a reduction along rows or columns has no tandem.scope");
-  if (!attr)
-    return Scope::tensor;
-  auto name = dyn_cast<StringAttr>(attr);
-  auto scope = name ? symbolizeScope(name) : std::nullopt;
-  if (scope == Scope::tensor || scope == Scope::model)
-    return *scope;
-  return op.emitError("tandem.scope is \"tensor\" or \"model\", got ") << attr;
+  // The dialect's verifier admits only these two.
+  return attr ? *symbolizeScope(cast<StringAttr>(attr)) : Scope::tensor;
 }
 
 /// A sum, maximum or minimum over all elements of a tensor or of all tensors,

@@ -43,8 +43,9 @@ public:
 private:
   /// The prologue's argument of a role, if the kernel has it.
   Value findScalar(RoleKind kind) {
-    for (auto [index, attr] : llvm::enumerate(kernel.getScalarRoles()))
-      if (cast<RoleAttr>(attr).getKind() == kind)
+    for (auto [index, role] :
+         llvm::enumerate(kernel.getScalarRoles().getAsRange<RoleAttr>()))
+      if (role.getKind() == kind)
         return kernel.getPrologueBlock().getArgument(index);
     return {};
   }
@@ -154,7 +155,7 @@ struct LowerStoragePass
   static bool hasFloor(StoreOp op) {
     auto kernel = op->getParentOfType<KernelOp>();
     unsigned number = getTensorNumber(op.getTensor());
-    auto role = cast<RoleAttr>(kernel.getTensorRoles()[number]);
+    RoleAttr role = kernel.getTensorRole(number);
     return role.getMoment() == Moment::second &&
            role.getDomain() == Domain::nonneg &&
            kernel.getCompute().getPolicy() == Policy::f32;

@@ -133,6 +133,8 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
   }];
 }
 
+def Tandem_RolesAttr : TypedArrayAttrBase<Tandem_RoleAttr, "array of #tandem.role">;
+
 def Tandem_ComputeAttr : Tandem_Attr<"Compute", "compute"> {
   let summary = "how the body of a kernel is computed";
   let description = [{

@@ -26,11 +26,24 @@ def Tandem_Dialect : Dialect {
     `param`, `state` and `output` arguments, in the arguments' order. Hyperparameters are
     f64 (or f32) scalars, the step an i64. What a layer's forward pass keeps by
     `tandem.save` the function with the attribute `tandem.forward = @name` restores.
+
+    Attributes of the dialect on other dialects' operations:
+
+    | attribute | on | value |
+    | :--- | :--- | :--- |
+    | `tandem.role` | an argument of a function | a `#tandem.role` |
+    | `tandem.forward` | a function, a backward pass | the symbol of its forward pass |
+    | `tandem.kept` | a function, a forward pass | for each input or output that is kept, by name, the `saved` role that it stands for |
+    | `tandem.compute` | a function under a strategy | its `#tandem.compute` |
+    | `tandem.scope` | a `linalg.reduce` over all elements | `"tensor"` (the default) or `"model"` |
+
+    Any other one is an error, as is one of these elsewhere or with another value.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
-  let hasOperationAttrVerify = 0;
+  let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::mcf::MCFDialect",
                            "::mlir::scaled::ScaledDialect"];
   let extraClassDeclaration = [{
@@ -42,6 +55,8 @@ def Tandem_Dialect : Dialect {
     static constexpr StringRef getKeptAttrName() { return "tandem.kept"; }
     /// The function attribute that gives a graph its compute policy.
     static constexpr StringRef getComputeAttrName() { return "tandem.compute"; }
+    /// The attribute of a reduction that says which tensors' elements meet in it.
+    static constexpr StringRef getScopeAttrName() { return "tandem.scope"; }
     void registerAttributes();
     void registerTypes();
   }];

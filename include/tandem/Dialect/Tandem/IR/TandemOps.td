@@ -324,7 +324,7 @@ def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Tandem_ComputeAttr:$compute,
-                       ArrayAttr:$tensor_roles, ArrayAttr:$scalar_roles,
+                       Tandem_RolesAttr:$tensor_roles, Tandem_RolesAttr:$scalar_roles,
                        DefaultValuedAttr<I64Attr, "1">:$width,
                        DefaultValuedAttr<Tandem_KernelPart, "KernelPart::whole">:$part,
                        DefaultValuedAttr<I64Attr, "0">:$reductions,
