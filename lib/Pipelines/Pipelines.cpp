@@ -24,15 +24,15 @@ using namespace mlir::tandem;
 /// Removes what is computed twice or not at all. Both are exact: no fold that
 /// changes a bit exists without a fast-math flag, and the former drops those.
 static void addCleanup(OpPassManager &manager) {
-  manager.addPass(createSimplify());
-  manager.addPass(createCSEPass());
+  manager.addNestedPass<KernelOp>(createSimplify());
+  manager.addNestedPass<KernelOp>(createCSEPass());
 }
 
 void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
                                        const KernelPipelineOptions &options) {
   // The graph: what is kept, what is an update, and where each value lies.
   manager.addPass(createConnectSaves());
-  manager.addPass(createRecognizeUpdates());
+  manager.addNestedPass<func::FuncOp>(createRecognizeUpdates());
   ApplyStrategyOptions strategy;
   strategy.strategy = options.strategy;
   strategy.path.assign(options.path.begin(), options.path.end());
@@ -46,16 +46,16 @@ void mlir::tandem::buildLoweringPipeline(OpPassManager &manager,
                                          const KernelPipelineOptions &options) {
   // ... in the policy's arithmetic, on planes.
   if (options.metrics)
-    manager.addPass(createAddMetrics());
-  manager.addPass(createApplyPolicy());
-  manager.addPass(createLowerStorage());
+    manager.addNestedPass<KernelOp>(createAddMetrics());
+  manager.addNestedPass<KernelOp>(createApplyPolicy());
+  manager.addNestedPass<KernelOp>(createLowerStorage());
   if (options.flags)
-    manager.addPass(createCheckGradients());
-  manager.addPass(createConvertTranscendentalsToArith());
-  manager.addPass(createConvertMCFToArith());
-  manager.addPass(createConvertScaledToArith());
+    manager.addNestedPass<KernelOp>(createCheckGradients());
+  manager.addNestedPass<KernelOp>(createConvertTranscendentalsToArith());
+  manager.addNestedPass<KernelOp>(createConvertMCFToArith());
+  manager.addNestedPass<KernelOp>(createConvertScaledToArith());
   addCleanup(manager);
-  manager.addPass(createAnalyzeRanges());
+  manager.addNestedPass<KernelOp>(createAnalyzeRanges());
 }
 
 /// What is left after a kernel became a function: upstream's conversions.
@@ -75,13 +75,13 @@ void mlir::tandem::buildCPUPipeline(OpPassManager &manager,
   EmulateFloatsOptions emulation;
   emulation.formats = {"bf16", "f16", "f8E4M3FN", "f8E5M2"};
   emulation.halfConversions = options.halfConversions;
-  manager.addPass(createEmulateFloats(emulation));
+  manager.addNestedPass<KernelOp>(createEmulateFloats(emulation));
   ConvertFloatCodesToArithOptions codes;
   codes.halfConversions = options.halfConversions;
-  manager.addPass(createConvertFloatCodesToArith(codes));
+  manager.addNestedPass<KernelOp>(createConvertFloatCodesToArith(codes));
   addCleanup(manager);
-  manager.addPass(createTabulate());
-  manager.addPass(createWiden(WidenOptions{options.width}));
+  manager.addNestedPass<KernelOp>(createTabulate());
+  manager.addNestedPass<KernelOp>(createWiden(WidenOptions{options.width}));
   addCleanup(manager);
   manager.addPass(createConvertTandemToCPU());
   addLLVMLowering(manager);
@@ -92,12 +92,13 @@ void mlir::tandem::buildNVVMPipeline(OpPassManager &manager,
   manager.addPass(createSplitPhases());
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
-  manager.addPass(createEmulateFloats(emulation));
+  manager.addNestedPass<KernelOp>(createEmulateFloats(emulation));
   addCleanup(manager);
-  manager.addPass(createWiden(WidenOptions{options.width}));
+  manager.addNestedPass<KernelOp>(createWiden(WidenOptions{options.width}));
   // Pairs of 8-bit floats by the chip, what it cannot convert in integers.
-  manager.addPass(createConvertFloatCodesToNVVM({options.chip}));
-  manager.addPass(createConvertFloatCodesToArith());
+  manager.addNestedPass<KernelOp>(
+      createConvertFloatCodesToNVVM({options.chip}));
+  manager.addNestedPass<KernelOp>(createConvertFloatCodesToArith());
   addCleanup(manager);
   manager.addPass(createConvertTandemToNVVM());
   addLLVMLowering(manager);

@@ -106,7 +106,8 @@ static Outcome tryPipeline(StringRef text, StringRef pipeline) {
   auto module = parseSourceString<ModuleOp>(text, &session.context);
   if (!module)
     return refuse(session.hasError);
-  PassManager manager = PassManager::on<ModuleOp>(&session.context);
+  PassManager manager = PassManager::on<ModuleOp>(
+      &session.context, PassManager::Nesting::Implicit);
   if (failed(parsePassPipeline(pipeline, manager, llvm::nulls())))
     return blame("pipeline '" + pipeline + "' is not valid");
   return succeeded(manager.run(*module)) ? accept() : refuse(session.hasError);

@@ -168,9 +168,9 @@ MUTATIONS = [
     _mutation(
         "fold-plus-zero", "x + 0.0 becomes x, which is wrong for -0.0",
         "lib/Dialect/Tandem/Transforms/Simplify.cpp",
-        "getOperation().walk(foldSelfComparison);",
-        """getOperation().walk(foldSelfComparison);
-    getOperation().walk([](arith::AddFOp op) {
+        "getOperation()->walk(foldSelfComparison);",
+        """getOperation()->walk(foldSelfComparison);
+    getOperation()->walk([](arith::AddFOp op) {
       auto constant = op.getRhs().getDefiningOp<arith::ConstantOp>();
       auto value = constant ? dyn_cast<FloatAttr>(constant.getValue()) : FloatAttr();
       if (value && value.getValue().isPosZero())

@@ -11,7 +11,7 @@
 
 include "mlir/Pass/PassBase.td"
 
-def ConvertMCFToArith : Pass<"convert-mcf-to-arith", "::mlir::ModuleOp"> {
+def ConvertMCFToArith : Pass<"convert-mcf-to-arith"> {
   let summary = "Spell out multi-component float operations";
   let description = [{
     Each expansion becomes its components (a 1:N type conversion through
@@ -35,7 +35,7 @@ def ConvertMCFToArith : Pass<"convert-mcf-to-arith", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numExpanded", "expanded", "Number of mcf operations spelled out">];
 }
 
-def ConvertScaledToArith : Pass<"convert-scaled-to-arith", "::mlir::ModuleOp"> {
+def ConvertScaledToArith : Pass<"convert-scaled-to-arith"> {
   let summary = "Spell out scaled low-precision operations";
   let description = [{
     Each operation of the scaled dialect becomes the sequence of f32 and integer
@@ -49,7 +49,7 @@ def ConvertScaledToArith : Pass<"convert-scaled-to-arith", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numExpanded", "expanded", "Number of scaled operations spelled out">];
 }
 
-def ConvertTranscendentalsToArith : Pass<"convert-transcendentals-to-arith", "::mlir::ModuleOp"> {
+def ConvertTranscendentalsToArith : Pass<"convert-transcendentals-to-arith"> {
   let summary = "Spell out exp, log, tanh and erf";
   let description = [{
     `math.exp`, `math.log`, `math.tanh` and `math.erf` become sequences of f32 and
@@ -62,7 +62,7 @@ def ConvertTranscendentalsToArith : Pass<"convert-transcendentals-to-arith", "::
   let statistics = [Statistic<"numExpanded", "expanded", "Number of functions spelled out">];
 }
 
-def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith", "::mlir::ModuleOp"> {
+def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith"> {
   let summary = "Spell out conversions of small floats in integers";
   let description = [{
     `scaled.encode_float` and `scaled.decode_float` become sequences of f32 and
@@ -83,7 +83,7 @@ def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith", "::mlir::Mod
   let statistics = [Statistic<"numExpanded", "expanded", "Number of conversions spelled out">];
 }
 
-def ConvertFloatCodesToNVVM : Pass<"convert-float-codes-to-nvvm", "::mlir::ModuleOp"> {
+def ConvertFloatCodesToNVVM : Pass<"convert-float-codes-to-nvvm"> {
   let summary = "Convert 8-bit floats by the instructions of an NVIDIA chip";
   let description = [{
     On chips that have conversions of 8-bit floats (sm_89 and later)

@@ -159,13 +159,15 @@ struct ConvertFloatCodesToArithPass
           ConvertFloatCodesToArithPass> {
   using ConvertFloatCodesToArithBase::ConvertFloatCodesToArithBase;
 
-  void runOnOperation() override {
+  LogicalResult initialize(MLIRContext *context) override {
     for (const std::string &format : formats)
-      if (format != "f8E4M3FN" && format != "f8E5M2" && format != "f16") {
-        getOperation().emitError("no float code is '")
-            << format << "'; expected f8E4M3FN, f8E5M2 or f16";
-        return signalPassFailure();
-      }
+      if (format != "f8E4M3FN" && format != "f8E5M2" && format != "f16")
+        return emitError(UnknownLoc::get(context), "no float code is '")
+               << format << "'; expected f8E4M3FN, f8E5M2 or f16";
+    return success();
+  }
+
+  void runOnOperation() override {
     // Codes first: they replace the numbers that are read back from them.
     expandAll<EncodeFloatOp>();
     expandAll<DecodeFloatOp>();
@@ -181,7 +183,7 @@ private:
   template <typename OpTy>
   void expandAll() {
     SmallVector<OpTy> ops;
-    getOperation().walk([&](OpTy op) {
+    getOperation()->walk([&](OpTy op) {
       if (isListed(op.getFormat()))
         ops.push_back(op);
     });

@@ -205,13 +205,15 @@ struct ConvertFloatCodesToNVVMPass
           ConvertFloatCodesToNVVMPass> {
   using ConvertFloatCodesToNVVMBase::ConvertFloatCodesToNVVMBase;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    target = Chip::parse(chip);
+    if (target)
+      return success();
+    return emitError(UnknownLoc::get(context), "chip '")
+           << chip << "' is not written like sm_90";
+  }
+
   void runOnOperation() override {
-    std::optional<Chip> target = Chip::parse(chip);
-    if (!target) {
-      getOperation().emitError("chip '")
-          << chip << "' is not written like sm_90";
-      return signalPassFailure();
-    }
     if (!target->hasFloat8Conversions())
       return;
     convertAll<EncodeFloatOp>();
@@ -222,7 +224,7 @@ private:
   template <typename OpTy>
   void convertAll() {
     SmallVector<OpTy> ops;
-    getOperation().walk([&](OpTy op) {
+    getOperation()->walk([&](OpTy op) {
       if (isConvertible(op.getFormat(), op.getX().getType()))
         ops.push_back(op);
     });
@@ -230,5 +232,7 @@ private:
       convert(op);
     numConverted += ops.size();
   }
+
+  std::optional<Chip> target;
 };
 } // namespace

@@ -300,7 +300,7 @@ struct ConvertScaledToArithPass
     : public tandem::impl::ConvertScaledToArithBase<ConvertScaledToArithPass> {
   void runOnOperation() override {
     SmallVector<Operation *> ops;
-    getOperation().walk([&](Operation *op) {
+    getOperation()->walk([&](Operation *op) {
       if (isa<ScaledDialect>(op->getDialect()) &&
           !isa<EncodeFloatOp, DecodeFloatOp>(op))
         ops.push_back(op);

@@ -157,7 +157,7 @@ struct ConvertTranscendentalsToArithPass
           ConvertTranscendentalsToArithPass> {
   void runOnOperation() override {
     SmallVector<Operation *> ops;
-    getOperation().walk([&](Operation *op) {
+    getOperation()->walk([&](Operation *op) {
       if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op))
         ops.push_back(op);
     });

@@ -157,15 +157,15 @@ private:
 static void addFloat8Lowering(OpPassManager &manager, Chip chip) {
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
-  manager.addPass(createEmulateFloats(emulation));
+  manager.addNestedPass<KernelOp>(createEmulateFloats(emulation));
   ConvertFloatCodesToArithOptions expansion;
   if (chip.hasFloat8Conversions())
     expansion.formats = {"f16"};
-  manager.addPass(createConvertFloatCodesToArith(expansion));
+  manager.addNestedPass<KernelOp>(createConvertFloatCodesToArith(expansion));
   // MLIR's own canonicalization makes one rounding of an integer's to f32 and
   // to bf16.
-  manager.addPass(createSimplify());
-  manager.addPass(createCSEPass());
+  manager.addNestedPass<KernelOp>(createSimplify());
+  manager.addNestedPass<KernelOp>(createCSEPass());
 }
 
 llvm::Expected<std::vector<PartRequirement>>

@@ -1,4 +1,5 @@
 // RUN: tandem-opt %s -tandem-analyze-ranges=report -verify-diagnostics | FileCheck %s
+// RUN: tandem-opt %s -pass-pipeline="builtin.module(tandem.kernel(tandem-analyze-ranges{report}))" -verify-diagnostics | FileCheck %s
 // RUN: tandem-opt %s -tandem-analyze-ranges -tandem-emulate-floats=formats=bf16 | FileCheck %s -check-prefix=LANES
 // RUN: tandem-opt %s -tandem-emulate-floats=formats=f8E5M2 | FileCheck %s -check-prefix=LANES8
 
@@ -28,6 +29,41 @@ tandem.kernel @shortened compute(<f32, f32>) tensors [#p, #p] scalars [] prologu
   %a = arith.minimumf %2, %most : f32
   %3 = arith.maximumf %1, %minus_two : f32
   %b = arith.minimumf %3, %two : f32
+  %x = arith.addf %a, %b : f32
+  %second = arith.subf %x, %a : f32
+  %first = arith.subf %x, %second : f32
+  %da = arith.subf %a, %first : f32
+  %db = arith.subf %b, %second : f32
+  // expected-remark@below {{two_sum is proved, and shortened: the first operand is the larger one}}
+  %y = arith.addf %da, %db : f32
+  tandem.store_plane %y, %p[0] : f32, !f32
+  tandem.yield
+}
+
+// What the prologue yields has the range there, also where the analysis starts at the
+// kernel.
+// CHECK-LABEL: tandem.kernel @uniform
+// CHECK:         ^bb0(%{{.+}}: !{{.+}}, %[[A:.+]]: f32):
+// CHECK:         %[[B:.+]] = arith.minimumf %{{.+}}, %{{.+}} : f32
+// CHECK-NEXT:    %[[X:.+]] = arith.addf %[[A]], %[[B]] : f32
+// CHECK-NEXT:    %[[REST:.+]] = arith.subf %[[A]], %[[X]] : f32
+// CHECK-NEXT:    %[[Y:.+]] = arith.addf %[[REST]], %[[B]] : f32
+// CHECK-NEXT:    tandem.store_plane %[[Y]]
+tandem.kernel @uniform compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hyper "lr">] prologue {
+^bb0(%lr: f64):
+  %two = arith.constant 2.0 : f32
+  %most = arith.constant 128.0 : f32
+  %0 = arith.truncf %lr : f64 to f32
+  %1 = arith.maximumf %0, %two : f32
+  %2 = arith.minimumf %1, %most : f32
+  tandem.yield %2 : f32
+} body {
+^bb0(%p: !f32, %a: f32):
+  %two = arith.constant 2.0 : f32
+  %minus_two = arith.constant -2.0 : f32
+  %0 = tandem.load_plane %p[0] : !f32 -> f32
+  %1 = arith.maximumf %0, %minus_two : f32
+  %b = arith.minimumf %1, %two : f32
   %x = arith.addf %a, %b : f32
   %second = arith.subf %x, %a : f32
   %first = arith.subf %x, %second : f32

@@ -2,6 +2,7 @@
 // RUN: tandem-opt %s -tandem-emulate-floats=formats=bf16,f16,f8E4M3FN,f8E5M2 | FileCheck %s -check-prefix=ALL
 // RUN: tandem-opt %s -tandem-emulate-floats="formats=bf16,f16 half-conversions" | FileCheck %s -check-prefix=HALF
 // RUN: not tandem-opt %s -tandem-emulate-floats=formats=bf16,f64 2>&1 | FileCheck %s -check-prefix=UNKNOWN
+// RUN: echo | not tandem-opt -tandem-emulate-floats=formats=bf16,f64 2>&1 | FileCheck %s -check-prefix=UNKNOWN
 
 // UNKNOWN: error: cannot emulate 'f64'; expected bf16, f16, f8E4M3FN or f8E5M2
 

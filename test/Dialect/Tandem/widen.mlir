@@ -3,6 +3,7 @@
 // RUN: not tandem-opt %s -tandem-widen=width=6 2>&1 | FileCheck %s -check-prefix=SIX
 // RUN: not tandem-opt %s -tandem-widen=width=-8 2>&1 | FileCheck %s -check-prefix=NEGATIVE
 // RUN: not tandem-opt %s -tandem-widen=width=512 2>&1 | FileCheck %s -check-prefix=LARGE
+// RUN: echo | not tandem-opt -tandem-widen=width=512 2>&1 | FileCheck %s -check-prefix=LARGE
 
 // SIX: error: width must be a power of two up to 256, got 6
 // NEGATIVE: error: width must be a power of two up to 256, got -8

@@ -252,7 +252,21 @@ void RangeAnalysis::visitNonControlFlowArguments(
   }
 }
 
+/// Whether a value is what a kernel's prologue yields to its body.
+static bool isUniform(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument)
+    return false;
+  auto kernel = dyn_cast<KernelOp>(argument.getOwner()->getParentOp());
+  return kernel && argument.getOwner() == &kernel.getBodyBlock() &&
+         argument.getArgNumber() >= kernel.getNumTensors();
+}
+
 void RangeAnalysis::setToEntryState(RangeLattice *lattice) {
+  // The solver takes all arguments of the operation that it starts from for
+  // unknown, but those of a kernel follow from its prologue.
+  if (isUniform(lattice->getAnchor()))
+    return;
   Type type = getElementTypeOrSelf(lattice->getAnchor().getType());
   propagateIfChanged(lattice, lattice->join(FloatRange::all(type)));
 }

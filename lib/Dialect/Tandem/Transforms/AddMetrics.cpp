@@ -95,11 +95,10 @@ private:
 
 struct AddMetricsPass : public tandem::impl::AddMetricsBase<AddMetricsPass> {
   void runOnOperation() override {
-    for (auto kernel : getOperation().getOps<KernelOp>())
-      for (auto store :
-           llvm::to_vector(kernel.getBodyBlock().getOps<StoreOp>()))
-        if (failed(measure(kernel, store)))
-          return signalPassFailure();
+    KernelOp kernel = getOperation();
+    for (auto store : llvm::to_vector(kernel.getBodyBlock().getOps<StoreOp>()))
+      if (failed(measure(kernel, store)))
+        return signalPassFailure();
   }
 
   LogicalResult measure(KernelOp kernel, StoreOp store) {

@@ -324,9 +324,8 @@ static FailureOr<bool> hasComponents(KernelOp kernel) {
 namespace {
 struct ApplyPolicyPass : public tandem::impl::ApplyPolicyBase<ApplyPolicyPass> {
   void runOnOperation() override {
-    for (auto kernel : getOperation().getOps<KernelOp>())
-      if (failed(apply(kernel)))
-        return signalPassFailure();
+    if (failed(apply(getOperation())))
+      signalPassFailure();
   }
 
   LogicalResult apply(KernelOp kernel) {

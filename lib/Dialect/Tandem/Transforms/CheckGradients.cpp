@@ -70,13 +70,13 @@ namespace {
 struct CheckGradientsPass
     : public tandem::impl::CheckGradientsBase<CheckGradientsPass> {
   void runOnOperation() override {
-    for (auto kernel : getOperation().getOps<KernelOp>())
-      for (auto load :
-           llvm::to_vector(kernel.getBodyBlock().getOps<LoadPlaneOp>()))
-        if (Type format = getCheckedFormat(kernel, load)) {
-          check(loadBits(load), FloatFormat::get(format));
-          ++numChecked;
-        }
+    KernelOp kernel = getOperation();
+    for (auto load :
+         llvm::to_vector(kernel.getBodyBlock().getOps<LoadPlaneOp>()))
+      if (Type format = getCheckedFormat(kernel, load)) {
+        check(loadBits(load), FloatFormat::get(format));
+        ++numChecked;
+      }
   }
 };
 } // namespace

@@ -362,23 +362,23 @@ struct EmulateFloatsPass
     : public tandem::impl::EmulateFloatsBase<EmulateFloatsPass> {
   using EmulateFloatsBase::EmulateFloatsBase;
 
-  void runOnOperation() override {
-    llvm::StringSet<> names;
+  LogicalResult initialize(MLIRContext *context) override {
     for (const std::string &format : formats) {
       if (format != "bf16" && format != "f16" && format != "f8E4M3FN" &&
-          format != "f8E5M2") {
-        getOperation().emitError("cannot emulate '")
-            << format << "'; expected bf16, f16, f8E4M3FN or f8E5M2";
-        return signalPassFailure();
-      }
+          format != "f8E5M2")
+        return emitError(UnknownLoc::get(context), "cannot emulate '")
+               << format << "'; expected bf16, f16, f8E4M3FN or f8E5M2";
       names.insert(format);
     }
-    for (auto kernel : getOperation().getOps<KernelOp>())
-      if (failed(emulate(kernel, names)))
-        return signalPassFailure();
+    return success();
   }
 
-  LogicalResult emulate(KernelOp kernel, const llvm::StringSet<> &names) {
+  void runOnOperation() override {
+    if (failed(emulate(getOperation())))
+      signalPassFailure();
+  }
+
+  LogicalResult emulate(KernelOp kernel) {
     llvm::DenseSet<Operation *> exact = findExactOperations(kernel);
     SmallVector<unsigned> plain;
     for (auto [index, uniform] : llvm::enumerate(kernel.getUniforms()))
@@ -394,5 +394,7 @@ struct EmulateFloatsPass
       dropPayloads(kernel, plain);
     return success();
   }
+
+  llvm::StringSet<> names;
 };
 } // namespace

@@ -91,9 +91,12 @@ private:
 struct LowerStoragePass
     : public tandem::impl::LowerStorageBase<LowerStoragePass> {
   void runOnOperation() override {
-    for (auto kernel : getOperation().getOps<KernelOp>())
-      if (failed(lower(kernel)))
-        return signalPassFailure();
+    // The pass runs on one kernel after the other.
+    loaded.clear();
+    stored.clear();
+    measured.clear();
+    if (failed(lower(getOperation())))
+      signalPassFailure();
   }
 
   LogicalResult lower(KernelOp kernel) {
@@ -273,7 +276,6 @@ struct LowerStoragePass
     OpBuilder builder(kernel.getBodyBlock().getTerminator());
     for (auto [index, value] : llvm::enumerate(measured))
       MetricOp::create(builder, kernel.getLoc(), value, index);
-    measured.clear();
   }
 
   /// The planes as a tensor was loaded, and their codes as it was stored.

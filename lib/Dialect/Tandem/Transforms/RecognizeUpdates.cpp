@@ -156,10 +156,8 @@ private:
 struct RecognizeUpdatesPass
     : public tandem::impl::RecognizeUpdatesBase<RecognizeUpdatesPass> {
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      if (isGraph(function))
-        if (failed(recognize(function)))
-          return signalPassFailure();
+    if (isGraph(getOperation()) && failed(recognize(getOperation())))
+      signalPassFailure();
   }
 
   LogicalResult recognize(func::FuncOp function) {

@@ -61,10 +61,10 @@ static void foldSelfComparison(arith::CmpFOp op) {
 namespace {
 struct SimplifyPass : public tandem::impl::SimplifyBase<SimplifyPass> {
   void runOnOperation() override {
-    getOperation().walk(foldSelfComparison);
+    getOperation()->walk(foldSelfComparison);
     // Not converging is no failure: what is left is correct as it is.
     (void)applyPatternsGreedily(getOperation(), FrozenRewritePatternSet());
-    getOperation().walk(orderFactors);
+    getOperation()->walk(orderFactors);
   }
 };
 } // namespace

@@ -184,8 +184,7 @@ void Tabulator::run() {
 namespace {
 struct TabulatePass : public tandem::impl::TabulateBase<TabulatePass> {
   void runOnOperation() override {
-    for (auto kernel : getOperation().getOps<KernelOp>())
-      Tabulator(kernel.getBodyBlock(), numTables).run();
+    Tabulator(getOperation().getBodyBlock(), numTables).run();
   }
 };
 } // namespace

@@ -146,26 +146,28 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
     return smallest;
   }
 
+  LogicalResult initialize(MLIRContext *context) override {
+    if (KernelOp::isWidth(width))
+      return success();
+    return emitError(UnknownLoc::get(context),
+                     "width must be a power of two up to ")
+           << KernelOp::maxWidth << ", got " << int64_t(width);
+  }
+
   void runOnOperation() override {
-    if (!KernelOp::isWidth(width)) {
-      getOperation().emitError("width must be a power of two up to ")
-          << KernelOp::maxWidth << ", got " << int64_t(width);
+    KernelOp kernel = getOperation();
+    int64_t lanes = std::min<int64_t>(width, getSmallestGroup(kernel));
+    // What ends a step runs once for each tensor.
+    if (lanes == 1 || kernel.isPerTensor())
+      return;
+    if (kernel.getWidth() != 1) {
+      kernel.emitError("has width ")
+          << int64_t(kernel.getWidth()) << " already; run -tandem-widen once";
       return signalPassFailure();
     }
-    for (auto kernel : getOperation().getOps<KernelOp>()) {
-      int64_t lanes = std::min<int64_t>(width, getSmallestGroup(kernel));
-      // What ends a step runs once for each tensor.
-      if (lanes == 1 || kernel.isPerTensor())
-        continue;
-      if (kernel.getWidth() != 1) {
-        kernel.emitError("has width ")
-            << int64_t(kernel.getWidth()) << " already; run -tandem-widen once";
-        return signalPassFailure();
-      }
-      if (failed(Widener(kernel, lanes, numWidened).run()))
-        return signalPassFailure();
-      kernel.setWidth(lanes);
-    }
+    if (failed(Widener(kernel, lanes, numWidened).run()))
+      return signalPassFailure();
+    kernel.setWidth(lanes);
   }
 };
 } // namespace

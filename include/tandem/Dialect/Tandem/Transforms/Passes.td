@@ -11,7 +11,7 @@
 
 include "mlir/Pass/PassBase.td"
 
-def RecognizeUpdates : Pass<"tandem-recognize-updates", "::mlir::ModuleOp"> {
+def RecognizeUpdates : Pass<"tandem-recognize-updates", "::mlir::func::FuncOp"> {
   let summary = "Recognize accumulate, ema and decay in plain graphs";
   let description = [{
     Follows each param and state from the function's result back to its
@@ -163,7 +163,7 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
   ];
 }
 
-def AddMetrics : Pass<"tandem-add-metrics", "::mlir::ModuleOp"> {
+def AddMetrics : Pass<"tandem-add-metrics", "::mlir::tandem::KernelOp"> {
   let summary = "Measure the effective descent quality inside the kernel";
   let description = [{
     For each param, sums the addends of its named updates (and (b - 1) * s for
@@ -176,7 +176,7 @@ def AddMetrics : Pass<"tandem-add-metrics", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numMeasured", "measured", "Number of params measured">];
 }
 
-def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::ModuleOp"> {
+def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::tandem::KernelOp"> {
   let summary = "Compute a kernel's body under its policy";
   let description = [{
     Under the f32 policy every operation stays in f32 and the named updates
@@ -198,7 +198,7 @@ def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::ModuleOp"> {
   ];
 }
 
-def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
+def LowerStorage : Pass<"tandem-lower-storage", "::mlir::tandem::KernelOp"> {
   let summary = "Spell out decoding and encoding";
   let description = [{
     Replaces `tandem.load` by loads of the storage's planes and its decoding,
@@ -217,7 +217,7 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::ModuleOp"> {
   ];
 }
 
-def CheckGradients : Pass<"tandem-check-gradients", "::mlir::ModuleOp"> {
+def CheckGradients : Pass<"tandem-check-gradients", "::mlir::tandem::KernelOp"> {
   let summary = "Report gradients that are not finite";
   let description = [{
     Behind each load of a gradient's float plane, raises flag 0 of the launch if
@@ -240,7 +240,7 @@ def CheckGradients : Pass<"tandem-check-gradients", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numChecked", "checked", "Number of plane loads checked">];
 }
 
-def AnalyzeRanges : Pass<"tandem-analyze-ranges", "::mlir::ModuleOp"> {
+def AnalyzeRanges : Pass<"tandem-analyze-ranges"> {
   let summary = "Prove the preconditions of error-free transforms";
   let description = [{
     Finds the sums and products with errors that mcf operations have become, and
@@ -292,7 +292,7 @@ def AnalyzeRanges : Pass<"tandem-analyze-ranges", "::mlir::ModuleOp"> {
   ];
 }
 
-def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
+def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::tandem::KernelOp"> {
   let summary = "Compute small float formats exactly in f32 lanes";
   let description = [{
     A value of an emulated format lives in an f32 that holds it exactly. After
@@ -328,7 +328,7 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::ModuleOp"> {
   ];
 }
 
-def Simplify : Pass<"tandem-simplify", "::mlir::ModuleOp"> {
+def Simplify : Pass<"tandem-simplify"> {
   let summary = "Fold constants, order factors, remove dead operations";
   let description = [{
     Runs the folders of all operations, and no rewrite patterns: a folder
@@ -373,7 +373,7 @@ def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
   ];
 }
 
-def Tabulate : Pass<"tandem-tabulate", "::mlir::ModuleOp"> {
+def Tabulate : Pass<"tandem-tabulate", "::mlir::tandem::KernelOp"> {
   let summary = "Look up what is computed from a byte alone";
   let description = [{
     An f32 that depends on a stored byte and constants alone, such as the number
@@ -390,7 +390,7 @@ def Tabulate : Pass<"tandem-tabulate", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numTables", "tables", "Number of tables">];
 }
 
-def Widen : Pass<"tandem-widen", "::mlir::ModuleOp"> {
+def Widen : Pass<"tandem-widen", "::mlir::tandem::KernelOp"> {
   let summary = "Compute several consecutive elements at once";
   let description = [{
     Replaces every element-dependent scalar of the body by a vector of `width`
