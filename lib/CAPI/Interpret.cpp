@@ -16,9 +16,9 @@
 #include "tandem-c/Reference.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Reference/Interpreter.h"
-#include "tandem/Support/Library.h"
 #include "tandem/Support/ParseModule.h"
 #include "tandem/Target/Compiler.h"
 
@@ -26,18 +26,32 @@ using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::reference;
 
+namespace {
+/// Keeps the first diagnostic that is emitted while it lives.
+class FirstDiagnostic {
+public:
+  explicit FirstDiagnostic(MLIRContext *context)
+      : handler(context, [this](Diagnostic &diagnostic) {
+          if (message.empty())
+            message = diagnostic.str();
+          return success();
+        }) {}
+
+  llvm::Error takeError() { return llvm::createStringError(message); }
+
+private:
+  std::string message;
+  ScopedDiagnosticHandler handler;
+};
+} // namespace
+
 /// Parses MLIR text; diagnostics become the error's message.
 static llvm::Expected<OwningOpRef<ModuleOp>>
 parse(MLIRContext &context, StringRef text, StringRef name) {
-  std::string message;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    if (message.empty())
-      message = diagnostic.str();
-    return success();
-  });
+  FirstDiagnostic diagnostic(&context);
   auto module = parseModule(text, &context, name);
   if (!module)
-    return llvm::createStringError(message);
+    return diagnostic.takeError();
   return module;
 }
 
@@ -47,18 +61,12 @@ static llvm::Error interpret(func::FuncOp graph, StringRef name,
   std::vector<std::string> directories;
   for (intptr_t i = 0; i < options.pathLength; ++i)
     directories.push_back(options.path[i]);
-  auto text = findInLibrary(
-      name, directories, getStrategiesFor(graph->getParentOfType<ModuleOp>()));
-  if (!text)
-    return llvm::createStringError("unknown strategy '" + name + "'");
-  auto module = parse(*graph.getContext(), text->text, text->file);
-  if (!module)
-    return module.takeError();
-  auto strategy = (*module)->lookupSymbol<StrategyOp>(name);
-  if (!strategy)
-    return llvm::createStringError("the file of strategy '" + name +
-                                   "' defines no strategy of that name");
-  return interpretGraph(graph, strategy, state);
+  FirstDiagnostic diagnostic(graph.getContext());
+  auto strategy =
+      findStrategy(graph->getParentOfType<ModuleOp>(), name, directories);
+  if (failed(strategy))
+    return diagnostic.takeError();
+  return interpretGraph(graph, *strategy, state);
 }
 
 static int64_t countElements(const TandemPlaneArray &array) {

@@ -33,10 +33,7 @@ void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
   // The graph: what is kept, what is an update, and where each value lies.
   manager.addPass(createConnectSaves());
   manager.addNestedPass<func::FuncOp>(createRecognizeUpdates());
-  ApplyStrategyOptions strategy;
-  strategy.strategy = options.strategy;
-  strategy.path.assign(options.path.begin(), options.path.end());
-  manager.addPass(createApplyStrategy(strategy));
+  manager.addPass(createApplyStrategy({options.strategy}));
   // One scalar program...
   manager.addPass(createFormKernel());
   buildLoweringPipeline(manager, options);

@@ -113,10 +113,11 @@ def run_on_gpu(case, text, planes, path):
 
 
 def run_stage(case, text, planes, path):
-    strategy = f"strategy={case['strategy']} path={path[0]}"
+    strategy = f"strategy={case['strategy']}"
     done = subprocess.run(
         [TANDEM_OPT, "-tandem-recognize-updates", f"-tandem-apply-strategy={strategy}",
-         *case["way"]["passes"]], input=text, capture_output=True, text=True)
+         *case["way"]["passes"]], input=case["strategy_text"] + text,
+        capture_output=True, text=True)
     if done.returncode < 0 or "error:" not in done.stderr and done.returncode:
         raise AssertionError(f"tandem-opt ends with {done.returncode}: {done.stderr}")
     if done.returncode:

@@ -55,6 +55,23 @@ def test_strategy_file_without_the_strategy(tmp_path):
                       'tandem.strategy @"mine"', strategy="mine", path=[tmp_path])
 
 
+def test_interpreter_names_what_it_takes(tmp_path):
+    (tmp_path / "mine.mlir").write_text(
+        "tandem.strategy @other compute(<f32, f32>) {}\n")
+    for strategy, message in [("fp33", "unknown strategy 'fp33'; built-in ones are"),
+                              ("mine", "the file of strategy 'mine' does not define")]:
+        with pytest.raises(ValueError, match=message):
+            tandem.interpret("sgd", strategy, {}, {}, path=[tmp_path])
+
+
+def test_graph_of_the_strategys_name(tmp_path):
+    (tmp_path / "sgd.mlir").write_text(
+        "tandem.strategy @sgd compute(<f32, f32>) {\n"
+        "  tandem.assign param = #tandem.float<bf16>\n"
+        "  tandem.assign grad = #tandem.float<bf16>\n}\n")
+    assert "#tandem.float<bf16>" in tandem.compile("sgd", "sgd", path=[tmp_path]).ir
+
+
 def test_strategy_without_a_rule(tmp_path):
     (tmp_path / "mine.mlir").write_text(
         "tandem.strategy @mine compute(<f32, f32>) {\n"

@@ -24,8 +24,6 @@ struct KernelPipelineOptions
     : public PassPipelineOptions<KernelPipelineOptions> {
   Option<std::string> strategy{*this, "strategy",
                                llvm::cl::desc("Name of the strategy")};
-  ListOption<std::string> path{
-      *this, "path", llvm::cl::desc("Directories searched for strategies")};
   Option<bool> metrics{*this, "metrics",
                        llvm::cl::desc("Measure the effective descent quality")};
   Option<bool> flags{*this, "flags",

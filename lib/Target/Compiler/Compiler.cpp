@@ -17,6 +17,7 @@
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/Library.h"
@@ -138,8 +139,10 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
           "-tandem-split-phases");
     buildLoweringPipeline(manager, pipeline);
   } else {
-    pipeline.strategy = options.strategy;
-    pipeline.path = ArrayRef<std::string>(options.path);
+    auto strategy = findStrategy(module, options.strategy, options.path);
+    if (failed(strategy))
+      return diagnostics.takeError();
+    pipeline.strategy = strategy->getSymName().str();
     buildKernelPipeline(manager, pipeline);
   }
   if (failed(manager.run(module)))

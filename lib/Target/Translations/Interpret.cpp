@@ -16,10 +16,9 @@
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Reference/Interpreter.h"
-#include "tandem/Support/Library.h"
-#include "tandem/Support/ParseModule.h"
 #include "tandem/Target/ArrayFile.h"
 #include "tandem/Target/Translations.h"
 #include "llvm/Support/CommandLine.h"
@@ -98,36 +97,12 @@ static llvm::Error setHypers(ArrayRef<RoleAttr> roles, MachineState &state) {
   return llvm::Error::success();
 }
 
-/// The strategy of --strategy: in the module, else in the library. `file` owns
-/// it then.
-static llvm::Expected<StrategyOp> findStrategy(ModuleOp module,
-                                               OwningOpRef<ModuleOp> &file) {
-  std::string name = getStrategyOption();
-  if (auto strategy = module.lookupSymbol<StrategyOp>(name))
-    return strategy;
-  auto text =
-      findInLibrary(name, getStrategyPathOption(), getStrategiesFor(module));
-  if (!text)
-    return llvm::createStringError(
-        "unknown strategy '" + name + "'; --strategy takes one of " +
-        listNames(getStrategiesFor(module)) +
-        ", or the name of a file in --strategy-path");
-  file = parseModule(text->text, module.getContext(), text->file);
-  if (!file)
-    return llvm::createStringError("cannot read strategy '" + name + "'");
-  auto strategy = file->lookupSymbol<StrategyOp>(name);
-  if (!strategy)
-    return llvm::createStringError("'" + text->file +
-                                   "' does not define tandem.strategy @\"" +
-                                   name + "\"");
-  return strategy;
-}
-
 static llvm::Error interpret(func::FuncOp graph, MachineState &state) {
-  OwningOpRef<ModuleOp> file;
-  auto strategy = findStrategy(graph->getParentOfType<ModuleOp>(), file);
-  if (!strategy)
-    return strategy.takeError();
+  auto strategy = findStrategy(graph->getParentOfType<ModuleOp>(),
+                               getStrategyOption(), getStrategyPathOption());
+  if (failed(strategy))
+    return llvm::createStringError("strategy '" + getStrategyOption() +
+                                   "' cannot be interpreted");
   SmallVector<RoleAttr> roles;
   for (BlockArgument argument : graph.getArguments())
     if (RoleAttr role = getRole(argument))

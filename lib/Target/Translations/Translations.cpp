@@ -17,6 +17,7 @@
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/Library.h"
@@ -110,9 +111,11 @@ static LogicalResult lowerToKernel(ModuleOp module) {
         !program)
       return report(module, program.takeError());
   KernelPipelineOptions pipeline;
-  pipeline.strategy = options.strategy;
-  pipeline.path = ArrayRef<std::string>(
-      std::vector<std::string>(options.path.begin(), options.path.end()));
+  auto strategy =
+      findStrategy(module, options.strategy, getStrategyPathOption());
+  if (failed(strategy))
+    return failure();
+  pipeline.strategy = strategy->getSymName().str();
   buildKernelPipeline(manager, pipeline);
   if (failed(manager.run(module)))
     return failure();

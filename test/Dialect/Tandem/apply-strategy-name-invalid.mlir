@@ -1,12 +1,15 @@
 // RUN: not tandem-opt %s -tandem-apply-strategy 2>&1 | FileCheck %s -check-prefix=NONE
 // RUN: not tandem-opt %s -tandem-apply-strategy=strategy=bf17 2>&1 | FileCheck %s -check-prefix=UNKNOWN
-// RUN: not tandem-opt %s -tandem-apply-strategy="strategy=misnamed path=%S/Inputs/strategies" 2>&1 | FileCheck %s -check-prefix=MISNAMED
-// RUN: not tandem-opt %s -tandem-apply-strategy="strategy=unreadable path=%S/Inputs/strategies" 2>&1 | FileCheck %s -check-prefix=UNREADABLE
+// RUN: not tandem-opt %s -tandem-apply-strategy="strategy=mine path=%S/Inputs/strategies" 2>&1 | FileCheck %s -check-prefix=PATH
+// RUN: not tandem-translate --tandem-to-ptx %s --strategy=misnamed --strategy-path=%S/Inputs/strategies 2>&1 | FileCheck %s -check-prefix=MISNAMED
+// RUN: not tandem-translate --tandem-to-ptx %s --strategy=unreadable --strategy-path=%S/Inputs/strategies 2>&1 | FileCheck %s -check-prefix=UNREADABLE
 // RUN: not tandem-run sgd --strategy=bf17 2>&1 | FileCheck %s -check-prefix=TOOL
 // RUN: not tandem-run sgd --strategy=unreadable --strategy-path=%S/Inputs/strategies 2>&1 | FileCheck %s -check-prefix=UNREADABLE
 
 // NONE: error: no strategy given; built-in ones are {{.*}}bf16, {{.*}}collage-plus, {{.*}}remainder
-// UNKNOWN: error: unknown strategy 'bf17'; built-in ones are {{.*}}bf16, {{.*}}remainder{{.*}}; others are files <name>.mlir on the search path
+// UNKNOWN: error: unknown strategy 'bf17'; built-in ones are {{.*}}bf16, {{.*}}remainder{{.*}}; others are files <name>.mlir on the search path, or defined in the module
+// A pass reads no files.
+// PATH: no such option path
 // MISNAMED: strategies{{.}}misnamed.mlir:1:1: error: the file of strategy 'misnamed' does not define tandem.strategy @"misnamed"
 
 // One error, in the strategy's file, which says what is wanted.

@@ -1,7 +1,8 @@
 // RUN: tandem-opt %s -tandem-apply-strategy=strategy=collage-plus | FileCheck %s
-// RUN: tandem-opt %s -tandem-apply-strategy="strategy=from-a-file path=%S/Inputs,%S/Inputs/strategies" | FileCheck %s -check-prefix=FILE
-// RUN: tandem-opt %s -tandem-apply-strategy="strategy=bf16 path=%S/Inputs/strategies" | FileCheck %s -check-prefix=SHADOWED
+// RUN: cat %S/Inputs/strategies/from-a-file.mlir %s | tandem-opt -tandem-apply-strategy=strategy=from-a-file | FileCheck %s -check-prefix=FILE
+// RUN: cat %S/Inputs/strategies/bf16.mlir %s | tandem-opt -tandem-apply-strategy=strategy=bf16 | FileCheck %s -check-prefix=SHADOWED
 // RUN: tandem-opt %s -tandem-apply-strategy=strategy=mine | FileCheck %s -check-prefix=MODULE
+// RUN: sed 's/@update/@fp32/' %s | tandem-opt -tandem-apply-strategy=strategy=fp32 | FileCheck %s -check-prefix=NAMESAKE
 
 #p = #tandem.role<param "p">
 #g = #tandem.role<grad "g">
@@ -45,6 +46,10 @@ tandem.strategy @mine compute(<f32, f32>) {
 // SHADOWED-LABEL: func.func @update(
 // SHADOWED-SAME:      #tandem.remainder> {tandem.role = #tandem.role<param "p">}
 // SHADOWED-SAME:      #tandem.float<f8E5M2>> {tandem.role = #tandem.role<grad "g">}
+
+// A graph may have the name of the strategy.
+// NAMESAKE-LABEL: func.func @fp32(
+// NAMESAKE-SAME:      #tandem.float<f32>> {tandem.role = #tandem.role<param "p">}
 
 // MODULE-LABEL: func.func @update(
 // MODULE-SAME:      #tandem.master<bf16>> {tandem.role = #tandem.role<param "p">}

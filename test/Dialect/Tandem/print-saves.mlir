@@ -1,4 +1,4 @@
-// RUN: tandem-opt %S/../../../examples/llama/layer.mlir -tandem-connect-saves -tandem-apply-strategy="strategy=eager path=%S/../../../examples/llama" -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=EAGER
+// RUN: cat %S/../../../examples/llama/eager.mlir %S/../../../examples/llama/layer.mlir | tandem-opt -tandem-connect-saves -tandem-apply-strategy=strategy=eager -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=EAGER
 // RUN: tandem-opt %S/../../../examples/llama/layer.mlir -tandem-connect-saves -tandem-apply-strategy=strategy=te-current -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=TE
 // RUN: tandem-opt %S/../../../examples/llama/layer.mlir -tandem-connect-saves -tandem-apply-strategy=strategy=coat -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=COAT
 // RUN: tandem-opt %S/../../../examples/llama/layer.mlir -tandem-connect-saves -tandem-apply-strategy=strategy=coat-fp8 -tandem-print-saves -o /dev/null 2>&1 | FileCheck %s -check-prefix=FP8

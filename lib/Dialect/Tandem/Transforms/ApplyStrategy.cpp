@@ -13,8 +13,7 @@
 
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
-#include "tandem/Support/Library.h"
-#include "tandem/Support/ParseModule.h"
+#include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_APPLYSTRATEGY
@@ -245,14 +244,13 @@ struct ApplyStrategyPass
   using ApplyStrategyBase::ApplyStrategyBase;
 
   void runOnOperation() override {
-    OwningOpRef<ModuleOp> file;
-    StrategyOp op = find(file);
-    if (!op)
+    FailureOr<StrategyOp> op = findStrategy(getOperation(), strategy);
+    if (failed(op))
       return signalPassFailure();
     auto graphs =
         llvm::filter_to_vector(getOperation().getOps<func::FuncOp>(), isGraph);
     for (func::FuncOp function : graphs)
-      if (failed(apply(function, op)))
+      if (failed(apply(function, *op)))
         return signalPassFailure();
     for (func::FuncOp function : graphs) {
       numShared += shareTensors(function);
@@ -263,38 +261,6 @@ struct ApplyStrategyPass
     for (auto used :
          llvm::make_early_inc_range(getOperation().getOps<StrategyOp>()))
       used.erase();
-  }
-
-  /// In this module, else in a file that `file` then owns.
-  StrategyOp find(OwningOpRef<ModuleOp> &file) {
-    if (strategy.empty()) {
-      emitError(UnknownLoc::get(&getContext()),
-                "no strategy given; built-in ones are ")
-          << listNames(getStrategiesFor(getOperation()));
-      return {};
-    }
-    if (auto op = getOperation().lookupSymbol<StrategyOp>(strategy))
-      return op;
-    SmallVector<std::string> directories(path.begin(), path.end());
-    auto text =
-        findInLibrary(strategy, directories, getStrategiesFor(getOperation()));
-    if (!text) {
-      emitError(UnknownLoc::get(&getContext()), "unknown strategy '")
-          << strategy << "'; built-in ones are "
-          << listNames(getStrategiesFor(getOperation()))
-          << "; others are files <name>.mlir on the search path";
-      return {};
-    }
-    file = parseModule(text->text, &getContext(), text->file);
-    if (!file)
-      return {};
-    auto op = file->lookupSymbol<StrategyOp>(strategy);
-    if (!op)
-      emitError(FileLineColLoc::get(&getContext(), text->file, 1, 1),
-                "the file of strategy '")
-          << strategy << "' does not define tandem.strategy @\"" << strategy
-          << "\"";
-    return op;
   }
 
   LogicalResult apply(func::FuncOp function, StrategyOp op) {

@@ -13,6 +13,7 @@
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -26,14 +27,6 @@ bool mlir::tandem::isGraph(func::FuncOp function) {
 
 static bool isWhole(KernelOp kernel) {
   return kernel.getPart() == KernelPart::whole;
-}
-
-ArrayRef<LibraryFile> mlir::tandem::getStrategiesFor(ModuleOp module) {
-  for (auto function : module.getOps<func::FuncOp>())
-    for (BlockArgument argument : function.getArguments())
-      if (RoleAttr role = getRole(argument); role && role.isOfLayer())
-        return getBuiltinRecipes();
-  return getBuiltinStrategies();
 }
 
 void mlir::tandem::keepKernel(ModuleOp module, StringRef name) {

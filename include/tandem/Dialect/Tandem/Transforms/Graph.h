@@ -16,7 +16,6 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
-#include "tandem/Support/Library.h"
 #include "llvm/Support/Error.h"
 
 namespace mlir::tandem {
@@ -41,9 +40,6 @@ llvm::Expected<Program> findProgram(ModuleOp module, StringRef strategy,
 /// Erases all kernels but the one of a name, if there is a name: a layer's
 /// other passes, when they have had their say.
 void keepKernel(ModuleOp module, StringRef name);
-
-/// The built-in strategies for a module's graphs: recipes for layers.
-ArrayRef<LibraryFile> getStrategiesFor(ModuleOp module);
 
 /// Checks a graph's boundary: every argument has a role, names are unique,
 /// there is a param, at most one step and one seed, and the results are the new

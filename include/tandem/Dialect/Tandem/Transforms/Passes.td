@@ -79,12 +79,16 @@ def ConnectSaves : Pass<"tandem-connect-saves", "::mlir::ModuleOp"> {
 def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
   let summary = "Give every param, grad and state of a graph its storage";
   let description = [{
-    Looks the strategy up by name, in the module itself, then in files
-    `<name>.mlir` on the search path, then among the built-in ones, and rewrites
-    the boundaries of every graph: tensor arguments and results become
-    `!tandem.stored`, with `tandem.decode` and `tandem.encode` beside them, and
-    the function gets the strategy's compute policy. The arithmetic in between
+    Looks the strategy up by name, in the module itself, then among the built-in
+    ones, and rewrites the boundaries of every graph: tensor arguments and results
+    become `!tandem.stored`, with `tandem.decode` and `tandem.encode` beside them,
+    and the function gets the strategy's compute policy. The arithmetic in between
     is not touched.
+
+    The pass reads no files. What has a search path, such as `tandem-run` and
+    `tandem.compile`, adds the strategy of a file to the module before; `tandem-opt`
+    takes both from one text: `cat mine.mlir adamw.mlir | tandem-opt
+    -tandem-to-kernel=strategy=mine`.
 
     A `saved` tensor whose value is that of an input or an output, in the storage
     of that one, is not written again: it is dropped, the backward pass restores the other
@@ -102,8 +106,6 @@ def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"strategy", "strategy", "std::string", "\"\"", "Name of the strategy">,
-    ListOption<"path", "path", "std::string",
-               "Directories searched for <strategy>.mlir before the built-in ones">,
   ];
   let dependentDialects = ["::mlir::tandem::TandemDialect"];
   let statistics = [

@@ -1,0 +1,35 @@
+//===- Strategies.h - Find the strategy of a name ---------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the search for strategies, which drivers do before a
+// pipeline runs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_TANDEM_TRANSFORMS_STRATEGIES_H
+#define TANDEM_DIALECT_TANDEM_TRANSFORMS_STRATEGIES_H
+
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/Library.h"
+
+namespace mlir::tandem {
+
+/// The built-in strategies for a module's graphs: recipes for layers.
+ArrayRef<LibraryFile> getStrategiesFor(ModuleOp module);
+
+/// Finds the strategy of a name in a module. If the module does not define it,
+/// adds the one of `<directory>/<name>.mlir` in the first directory that has
+/// this file, or else the built-in one. If its symbol is taken, it gets another
+/// one. Passes name no directories, so that they read no files. Diagnostics are
+/// the context's.
+FailureOr<StrategyOp> findStrategy(ModuleOp module, StringRef name,
+                                   ArrayRef<std::string> directories = {});
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_DIALECT_TANDEM_TRANSFORMS_STRATEGIES_H
