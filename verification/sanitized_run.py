@@ -24,8 +24,8 @@ sys.path.append(str(ROOT / "benchmarks"))
 from common import save  # noqa: E402
 
 BUILD, RESULTS = ROOT / "build/sanitized", ROOT / "verification/results"
-UNIT_TESTS = ("TandemAnalysisTests", "TandemReferenceTests", "TandemSupportTests",
-              "TandemTargetTests")
+UNIT_TESTS = ("TandemAnalysisTests", "TandemConversionTests", "TandemReferenceTests",
+              "TandemSupportTests", "TandemTargetTests")
 TOOLS = ("tandem-opt", "tandem-translate", "tandem-run", "tandem-reduce", "tandem-package",
          "tandem-fuzz", "tandem-lsp-server")
 FUZZED = ("parse", "pipeline", "compile")

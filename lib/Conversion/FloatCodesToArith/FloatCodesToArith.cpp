@@ -11,9 +11,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Conversion/FloatCodesToArith.h"
+#include "tandem/Conversion/ExpandOperations.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/Scaled/IR/CodeSequences.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_CONVERTFLOATCODESTOARITH
@@ -100,24 +103,6 @@ static EncodedFloat encode(SequenceBuilder &b, EncodeFloatOp op,
   return {encodeLanes(b, value, format), value};
 }
 
-/// Replaces a code, and the number where it is read back.
-static void expand(EncodeFloatOp op, bool halfConversions) {
-  OpBuilder builder(op);
-  SequenceBuilder b(builder, op.getLoc());
-  EncodedFloat encoded = encode(b, op, halfConversions);
-  for (Operation *user : llvm::make_early_inc_range(op.getCode().getUsers())) {
-    auto decode = dyn_cast<DecodeFloatOp>(user);
-    if (!decode || decode.getFormat() != op.getFormat())
-      continue;
-    bool isWhole = !op.getFinite() || isChosenBy(op.getFinite(), decode.getX());
-    decode.replaceAllUsesWith(isWhole ? encoded.value
-                                      : chooseNumber(b, op, encoded.value));
-    decode.erase();
-  }
-  op.replaceAllUsesWith(encoded.code);
-  op.erase();
-}
-
 /// A code's number through f16, which has f8E5M2's exponents and, by 2^-8, the
 /// numbers of f8E4M3FN. The payload of an 8-bit NaN has zeros in the bits that
 /// bf16 drops, so that rounding in integers keeps it one.
@@ -142,15 +127,82 @@ static Value decodeByHalf(SequenceBuilder &b, Value code, Type format) {
   return b.mul(number, b.real(number.getType(), 0x1p8));
 }
 
-static void expand(DecodeFloatOp op, bool halfConversions) {
-  OpBuilder builder(op);
-  SequenceBuilder b(builder, op.getLoc());
-  Value number = halfConversions
-                     ? decodeByHalf(b, op.getCode(), op.getFormat())
-                     : scaled::decodeFloat(b, op.getCode(),
-                                           FloatFormat::get(op.getFormat()));
-  op.replaceAllUsesWith(number);
-  op.erase();
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What conversions of the listed formats have in common.
+template <typename OpTy>
+struct FloatCodePattern : public OpRewritePattern<OpTy> {
+  FloatCodePattern(MLIRContext *context, ArrayRef<Type> formats,
+                   bool halfConversions)
+      : OpRewritePattern<OpTy>(context), formats(formats),
+        halfConversions(halfConversions) {}
+
+  LogicalResult matchAndRewrite(OpTy op,
+                                PatternRewriter &rewriter) const override {
+    if (!formats.empty() && !llvm::is_contained(formats, op.getFormat()))
+      return rewriter.notifyMatchFailure(op, "the format is not listed");
+    SequenceBuilder b(rewriter, op.getLoc());
+    expand(op, b, rewriter);
+    return success();
+  }
+
+  void expand(OpTy op, SequenceBuilder &b, PatternRewriter &rewriter) const;
+
+private:
+  SmallVector<Type> formats;
+  bool halfConversions;
+};
+} // namespace
+
+/// Replaces a code, and the number where it is read back.
+template <>
+void FloatCodePattern<EncodeFloatOp>::expand(EncodeFloatOp op,
+                                             SequenceBuilder &b,
+                                             PatternRewriter &rewriter) const {
+  EncodedFloat encoded = encode(b, op, halfConversions);
+  for (Operation *user : op.getCode().getUsers()) {
+    auto decode = dyn_cast<DecodeFloatOp>(user);
+    if (!decode || decode.getFormat() != op.getFormat())
+      continue;
+    bool isWhole = !op.getFinite() || isChosenBy(op.getFinite(), decode.getX());
+    // The walk comes to the operation later and erases it.
+    rewriter.replaceAllUsesWith(decode.getX(),
+                                isWhole ? encoded.value
+                                        : chooseNumber(b, op, encoded.value));
+  }
+  rewriter.replaceOp(op, encoded.code);
+}
+
+template <>
+void FloatCodePattern<DecodeFloatOp>::expand(DecodeFloatOp op,
+                                             SequenceBuilder &b,
+                                             PatternRewriter &rewriter) const {
+  if (op.getX().use_empty())
+    return rewriter.eraseOp(op);
+  rewriter.replaceOp(
+      op, halfConversions
+              ? decodeByHalf(b, op.getCode(), op.getFormat())
+              : scaled::decodeFloat(b, op.getCode(),
+                                    FloatFormat::get(op.getFormat())));
+}
+
+void mlir::tandem::populateFloatCodesToArithPatterns(
+    RewritePatternSet &patterns, ArrayRef<Type> formats, bool halfConversions) {
+  patterns
+      .add<FloatCodePattern<EncodeFloatOp>, FloatCodePattern<DecodeFloatOp>>(
+          patterns.getContext(), formats, halfConversions);
+}
+
+/// The format of a name that the pass knows, or null.
+static Type getFormat(MLIRContext *context, StringRef name) {
+  return llvm::StringSwitch<Type>(name)
+      .Case("f8E4M3FN", Float8E4M3FNType::get(context))
+      .Case("f8E5M2", Float8E5M2Type::get(context))
+      .Case("f16", Float16Type::get(context))
+      .Default(Type());
 }
 
 namespace {
@@ -160,36 +212,23 @@ struct ConvertFloatCodesToArithPass
   using ConvertFloatCodesToArithBase::ConvertFloatCodesToArithBase;
 
   LogicalResult initialize(MLIRContext *context) override {
-    for (const std::string &format : formats)
-      if (format != "f8E4M3FN" && format != "f8E5M2" && format != "f16")
+    SmallVector<Type> listed;
+    for (const std::string &format : formats) {
+      listed.push_back(getFormat(context, format));
+      if (!listed.back())
         return emitError(UnknownLoc::get(context), "no float code is '")
                << format << "'; expected f8E4M3FN, f8E5M2 or f16";
+    }
+    RewritePatternSet set(context);
+    populateFloatCodesToArithPatterns(set, listed, halfConversions);
+    patterns = std::move(set);
     return success();
   }
 
   void runOnOperation() override {
-    // Codes first: they replace the numbers that are read back from them.
-    expandAll<EncodeFloatOp>();
-    expandAll<DecodeFloatOp>();
+    numExpanded += expandOperations(getOperation(), patterns);
   }
 
-private:
-  bool isListed(Type format) {
-    std::string name;
-    llvm::raw_string_ostream(name) << format;
-    return formats.empty() || llvm::is_contained(formats, name);
-  }
-
-  template <typename OpTy>
-  void expandAll() {
-    SmallVector<OpTy> ops;
-    getOperation()->walk([&](OpTy op) {
-      if (isListed(op.getFormat()))
-        ops.push_back(op);
-    });
-    for (OpTy op : ops)
-      expand(op, halfConversions);
-    numExpanded += ops.size();
-  }
+  FrozenRewritePatternSet patterns;
 };
 } // namespace

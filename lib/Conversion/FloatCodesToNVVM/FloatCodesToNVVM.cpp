@@ -11,6 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Conversion/FloatCodesToNVVM.h"
+#include "tandem/Conversion/ExpandOperations.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
@@ -143,9 +145,7 @@ static Value restoreInfinity(SequenceBuilder &b, EncodeFloatOp op, Value codes,
   return b.select(op.getFinite(), codes, b.resize(special, byte));
 }
 
-static void convert(EncodeFloatOp op) {
-  OpBuilder builder(op);
-  SequenceBuilder b(builder, op.getLoc());
+static Value convert(SequenceBuilder &b, EncodeFloatOp op) {
   FloatFormat format = FloatFormat::get(op.getFormat());
   Value x = format.hasInfinity() ? op.getX() : markNaN(b, op, format);
   Value words = encodePairs(b, x, op.getFormat());
@@ -153,8 +153,7 @@ static void convert(EncodeFloatOp op) {
   Value codes = toCodes(b, words, op.getType());
   if (format.hasInfinity())
     codes = restoreInfinity(b, op, codes, format);
-  op.replaceAllUsesWith(codes);
-  op.erase();
+  return codes;
 }
 
 //===----------------------------------------------------------------------===//
@@ -192,11 +191,27 @@ static Value decode(SequenceBuilder &b, Value codes, Type format) {
       b.builder, b.loc, withElement(type, b.builder.getF32Type()), numbers);
 }
 
-static void convert(DecodeFloatOp op) {
-  OpBuilder builder(op);
-  SequenceBuilder b(builder, op.getLoc());
-  op.replaceAllUsesWith(decode(b, op.getCode(), op.getFormat()));
-  op.erase();
+static Value convert(SequenceBuilder &b, DecodeFloatOp op) {
+  return decode(b, op.getCode(), op.getFormat());
+}
+
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+template <typename OpTy>
+static LogicalResult convertPairs(OpTy op, PatternRewriter &rewriter) {
+  if (!isConvertible(op.getFormat(), op.getX().getType()))
+    return rewriter.notifyMatchFailure(op, "there is no instruction for it");
+  SequenceBuilder b(rewriter, op.getLoc());
+  rewriter.replaceOp(op, convert(b, op));
+  return success();
+}
+
+void mlir::tandem::populateFloatCodesToNVVMPatterns(
+    RewritePatternSet &patterns) {
+  patterns.add(convertPairs<EncodeFloatOp>);
+  patterns.add(convertPairs<DecodeFloatOp>);
 }
 
 namespace {
@@ -206,33 +221,21 @@ struct ConvertFloatCodesToNVVMPass
   using ConvertFloatCodesToNVVMBase::ConvertFloatCodesToNVVMBase;
 
   LogicalResult initialize(MLIRContext *context) override {
-    target = Chip::parse(chip);
-    if (target)
-      return success();
-    return emitError(UnknownLoc::get(context), "chip '")
-           << chip << "' is not written like sm_90";
+    std::optional<Chip> target = Chip::parse(chip);
+    if (!target)
+      return emitError(UnknownLoc::get(context), "chip '")
+             << chip << "' is not written like sm_90";
+    RewritePatternSet set(context);
+    if (target->hasFloat8Conversions())
+      populateFloatCodesToNVVMPatterns(set);
+    patterns = std::move(set);
+    return success();
   }
 
   void runOnOperation() override {
-    if (!target->hasFloat8Conversions())
-      return;
-    convertAll<EncodeFloatOp>();
-    convertAll<DecodeFloatOp>();
+    numConverted += expandOperations(getOperation(), patterns);
   }
 
-private:
-  template <typename OpTy>
-  void convertAll() {
-    SmallVector<OpTy> ops;
-    getOperation()->walk([&](OpTy op) {
-      if (isConvertible(op.getFormat(), op.getX().getType()))
-        ops.push_back(op);
-    });
-    for (OpTy op : ops)
-      convert(op);
-    numConverted += ops.size();
-  }
-
-  std::optional<Chip> target;
+  FrozenRewritePatternSet patterns;
 };
 } // namespace

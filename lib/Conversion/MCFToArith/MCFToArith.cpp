@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Conversion/MCFToArith.h"
 #include "Sequences.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/Transforms/FuncConversions.h"
@@ -42,9 +43,7 @@ namespace {
 template <typename OpTy>
 struct MCFPattern : public OpConversionPattern<OpTy> {
   using Adaptor = typename OpTy::template GenericAdaptor<ArrayRef<ValueRange>>;
-  MCFPattern(TypeConverter &converter, MLIRContext *context,
-             Pass::Statistic &expanded)
-      : OpConversionPattern<OpTy>(converter, context), expanded(expanded) {}
+  using OpConversionPattern<OpTy>::OpConversionPattern;
 
   LogicalResult
   matchAndRewrite(OpTy op, Adaptor adaptor,
@@ -65,7 +64,6 @@ struct MCFPattern : public OpConversionPattern<OpTy> {
     for (const Parts &parts : widened)
       operands.push_back(parts);
     Parts parts = expand(op, operands, b);
-    ++expanded;
     if constexpr (std::is_same_v<OpTy, ComponentsOp>) {
       rewriter.replaceOp(op, parts);
     } else {
@@ -90,8 +88,6 @@ private:
         .getComponents()
         .back();
   }
-
-  Pass::Statistic &expanded;
 };
 } // namespace
 
@@ -247,38 +243,50 @@ Parts MCFPattern<ToFloatOp>::expand(ToFloatOp op, Operands o,
   return {sum};
 }
 
+tandem::ExpansionConverter::ExpansionConverter() {
+  addConversion([](Type type) { return type; });
+  addConversion(
+      [](Type type,
+         SmallVectorImpl<Type> &results) -> std::optional<LogicalResult> {
+        auto expansion = dyn_cast<ExpansionType>(getElementTypeOrSelf(type));
+        if (!expansion)
+          return std::nullopt;
+        for (Type component : expansion.getComponents())
+          results.push_back(withElementType(type, component));
+        return success();
+      });
+}
+
+void tandem::populateMCFToArithPatterns(const ExpansionConverter &converter,
+                                        RewritePatternSet &patterns) {
+  patterns.add<
+      MCFPattern<FastTwoSumOp>, MCFPattern<TwoSumOp>, MCFPattern<TwoProdOp>,
+      MCFPattern<TwoProdDekkerOp>, MCFPattern<SplitOp>, MCFPattern<GrowOp>,
+      MCFPattern<KahanOp>, MCFPattern<ScaleOp>, MCFPattern<MulOp>,
+      MCFPattern<AddOp>, MCFPattern<SubOp>, MCFPattern<DivOp>,
+      MCFPattern<SqrtOp>, MCFPattern<NegOp>, MCFPattern<RenormalizeOp>,
+      MCFPattern<CompareOp>, MCFPattern<ConstantOp>, MCFPattern<ConvertOp>,
+      MCFPattern<PackOp>, MCFPattern<ComponentsOp>, MCFPattern<FromFloatOp>,
+      MCFPattern<ToFloatOp>>(converter, patterns.getContext());
+}
+
 namespace {
 struct ConvertMCFToArithPass
     : public tandem::impl::ConvertMCFToArithBase<ConvertMCFToArithPass> {
   void runOnOperation() override {
-    MLIRContext *context = &getContext();
-    TypeConverter converter;
-    converter.addConversion([](Type type) { return type; });
-    converter.addConversion(
-        [](Type type,
-           SmallVectorImpl<Type> &results) -> std::optional<LogicalResult> {
-          auto expansion = dyn_cast<ExpansionType>(getElementTypeOrSelf(type));
-          if (!expansion)
-            return std::nullopt;
-          for (Type component : expansion.getComponents())
-            results.push_back(withElementType(type, component));
-          return success();
-        });
-    RewritePatternSet patterns(context);
-    patterns.add<
-        MCFPattern<FastTwoSumOp>, MCFPattern<TwoSumOp>, MCFPattern<TwoProdOp>,
-        MCFPattern<TwoProdDekkerOp>, MCFPattern<SplitOp>, MCFPattern<GrowOp>,
-        MCFPattern<KahanOp>, MCFPattern<ScaleOp>, MCFPattern<MulOp>,
-        MCFPattern<AddOp>, MCFPattern<SubOp>, MCFPattern<DivOp>,
-        MCFPattern<SqrtOp>, MCFPattern<NegOp>, MCFPattern<RenormalizeOp>,
-        MCFPattern<CompareOp>, MCFPattern<ConstantOp>, MCFPattern<ConvertOp>,
-        MCFPattern<PackOp>, MCFPattern<ComponentsOp>, MCFPattern<FromFloatOp>,
-        MCFPattern<ToFloatOp>>(converter, context, numExpanded);
-    ConversionTarget target(*context);
+    tandem::ExpansionConverter converter;
+    RewritePatternSet patterns(&getContext());
+    tandem::populateMCFToArithPatterns(converter, patterns);
+    ConversionTarget target(getContext());
     populateStructure(converter, patterns, target);
+    unsigned count = 0;
+    getOperation()->walk([&](Operation *op) {
+      count += isa_and_nonnull<MCFDialect>(op->getDialect());
+    });
     if (failed(applyPartialConversion(getOperation(), target,
                                       std::move(patterns))))
-      signalPassFailure();
+      return signalPassFailure();
+    numExpanded += count;
   }
 
   /// Functions, calls and scf regions that carry expansions carry components.

@@ -11,8 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Conversion/ScaledToArith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/PatternMatch.h"
+#include "tandem/Conversion/ExpandOperations.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Scaled/IR/Powers.h"
@@ -153,7 +155,7 @@ static Value enlarge(SequenceBuilder &b, Value value, int64_t margin) {
   return b.mul(value, b.real(value.getType(), std::ldexp(1.0, int(margin))));
 }
 
-static Value buildScale(SequenceBuilder &b, ScaleOp op) {
+static SmallVector<Value> buildScale(SequenceBuilder &b, ScaleOp op) {
   Type f32 = b.builder.getF32Type();
   Type type = op.getType();
   ScaleRange range = getScaleRange(type, op.getCode());
@@ -177,10 +179,10 @@ static Value buildScale(SequenceBuilder &b, ScaleOp op) {
   Value isZero = b.compare(arith::CmpIPredicate::eq, amax, b.like(amax, 0));
   Value one = narrowPowerOfTwo(b, b.like(amax, bitsOf(1.0)), type);
   Value chosen = b.select(isZero, takeBits(b, one), takeBits(b, scale));
-  return b.bitcast(chosen, type);
+  return {b.bitcast(chosen, type)};
 }
 
-static Value buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
+static SmallVector<Value> buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
   ScaleRange range = getScaleRange(op.getType(), op.getCode());
   Value bits = b.bits(widenScale(b, op.getGiven()));
   // Negative numbers and NaNs lie beyond every positive number.
@@ -191,7 +193,7 @@ static Value buildGivenScale(SequenceBuilder &b, GivenScaleOp op) {
   Value one = narrowPowerOfTwo(b, b.like(bits, bitsOf(1.0)), op.getType());
   Value chosen = b.select(b.andi(isEnough, isAtMost),
                           takeBits(b, op.getGiven()), takeBits(b, one));
-  return b.bitcast(chosen, op.getType());
+  return {b.bitcast(chosen, op.getType())};
 }
 
 //===----------------------------------------------------------------------===//
@@ -204,10 +206,10 @@ static Value isFiniteMagnitude(SequenceBuilder &b, Value magnitude) {
                    b.like(magnitude, f32Infinity));
 }
 
-static Value buildMagnitude(SequenceBuilder &b, MagnitudeOp op) {
+static SmallVector<Value> buildMagnitude(SequenceBuilder &b, MagnitudeOp op) {
   Value magnitude = op.getCode().measure(b, op.getX());
-  return b.select(isFiniteMagnitude(b, magnitude), magnitude,
-                  b.like(magnitude, 0));
+  return {b.select(isFiniteMagnitude(b, magnitude), magnitude,
+                   b.like(magnitude, 0))};
 }
 
 /// An exponent as i32; null stays null.
@@ -215,17 +217,17 @@ static Value widenExponent(SequenceBuilder &b, Value exponent) {
   return exponent ? b.resize(exponent, b.builder.getI32Type()) : Value();
 }
 
-static Value buildLeast(SequenceBuilder &b, LeastOp op) {
+static SmallVector<Value> buildLeast(SequenceBuilder &b, LeastOp op) {
   Value bits = b.bits(op.getX());
   Value magnitude = b.andi(bits, b.like(bits, f32Magnitude));
   // Zero's bits less 1 wrap around.
   Value counts = b.compare(arith::CmpIPredicate::ult,
                            b.subi(magnitude, b.like(magnitude, 1)),
                            b.like(magnitude, f32Infinity - 1));
-  return b.select(counts, magnitude, b.like(magnitude, ~uint64_t(0)));
+  return {b.select(counts, magnitude, b.like(magnitude, ~uint64_t(0)))};
 }
 
-static Value buildExponent(SequenceBuilder &b, ExponentOp op) {
+static SmallVector<Value> buildExponent(SequenceBuilder &b, ExponentOp op) {
   Type f32 = b.builder.getF32Type();
   Value ratio =
       b.div(widenScale(b, op.getScale()), b.bitcast(op.getLeast(), f32));
@@ -241,8 +243,8 @@ static Value buildExponent(SequenceBuilder &b, ExponentOp op) {
       b.builder, b.loc, b.builder.getI32Type(), b.bitcast(bits, f32));
   Value isEmpty = b.compare(arith::CmpIPredicate::eq, op.getLeast(),
                             b.like(op.getLeast(), ~uint64_t(0)));
-  return b.resize(b.select(isEmpty, b.like(whole, 8), whole),
-                  b.builder.getIntegerType(8));
+  return {b.resize(b.select(isEmpty, b.like(whole, 8), whole),
+                   b.builder.getIntegerType(8))};
 }
 
 static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
@@ -259,61 +261,66 @@ static SmallVector<Value> buildQuantize(SequenceBuilder &b, QuantizeOp op) {
   return op.getCode().encode(b, y, inputs);
 }
 
-static Value buildDequantize(SequenceBuilder &b, DequantizeOp op) {
+static SmallVector<Value> buildDequantize(SequenceBuilder &b, DequantizeOp op) {
   SmallVector<Value> bits = llvm::map_to_vector(
       op.getCodes(), [&](Value code) { return takeBits(b, code); });
   Value value =
       op.getCode().decode(b, bits, widenExponent(b, op.getExponent()));
   Value scale = b.spread(widenScale(b, op.getScale()), value);
-  return op.getCode().finish(b, b.mul(value, scale));
+  return {op.getCode().finish(b, b.mul(value, scale))};
 }
+
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
 
 /// Replaces a value by one of its type or by its bits. Readers of the bits take
 /// the integer itself, so that no small float is left between the two.
-static void replace(SequenceBuilder &b, Value before, Value after) {
+static void replace(PatternRewriter &rewriter, SequenceBuilder &b, Value before,
+                    Value after) {
   for (Operation *user : llvm::make_early_inc_range(before.getUsers()))
     if (auto cast = dyn_cast<arith::BitcastOp>(user))
       if (isa<IntegerType>(getElementTypeOrSelf(cast.getType())))
-        cast.replaceAllUsesWith(takeBits(b, after));
-  before.replaceAllUsesWith(
-      b.bitcast(after, getElementTypeOrSelf(before.getType())));
+        rewriter.replaceAllUsesWith(cast.getOut(), takeBits(b, after));
+  rewriter.replaceAllUsesWith(
+      before, b.bitcast(after, getElementTypeOrSelf(before.getType())));
 }
 
-static SmallVector<Value> build(SequenceBuilder &b, Operation *op) {
-  if (auto magnitude = dyn_cast<MagnitudeOp>(op))
-    return {buildMagnitude(b, magnitude)};
-  if (auto least = dyn_cast<LeastOp>(op))
-    return {buildLeast(b, least)};
-  if (auto scale = dyn_cast<ScaleOp>(op))
-    return {buildScale(b, scale)};
-  if (auto given = dyn_cast<GivenScaleOp>(op))
-    return {buildGivenScale(b, given)};
-  if (auto exponent = dyn_cast<ExponentOp>(op))
-    return {buildExponent(b, exponent)};
-  if (auto quantize = dyn_cast<QuantizeOp>(op))
-    return buildQuantize(b, quantize);
-  return {buildDequantize(b, cast<DequantizeOp>(op))};
+/// Replaces an operation by what `build` makes of it.
+template <typename OpTy, auto build>
+static LogicalResult expand(OpTy op, PatternRewriter &rewriter) {
+  SequenceBuilder b(rewriter, op.getLoc());
+  SmallVector<Value> results = build(b, op);
+  for (auto [before, after] : llvm::zip(op->getResults(), results))
+    replace(rewriter, b, before, after);
+  rewriter.eraseOp(op);
+  return success();
+}
+
+void tandem::populateScaledToArithPatterns(RewritePatternSet &patterns) {
+  patterns.add(expand<MagnitudeOp, buildMagnitude>);
+  patterns.add(expand<LeastOp, buildLeast>);
+  patterns.add(expand<ScaleOp, buildScale>);
+  patterns.add(expand<GivenScaleOp, buildGivenScale>);
+  patterns.add(expand<ExponentOp, buildExponent>);
+  patterns.add(expand<QuantizeOp, buildQuantize>);
+  patterns.add(expand<DequantizeOp, buildDequantize>);
 }
 
 namespace {
 struct ConvertScaledToArithPass
     : public tandem::impl::ConvertScaledToArithBase<ConvertScaledToArithPass> {
-  void runOnOperation() override {
-    SmallVector<Operation *> ops;
-    getOperation()->walk([&](Operation *op) {
-      if (isa<ScaledDialect>(op->getDialect()) &&
-          !isa<EncodeFloatOp, DecodeFloatOp>(op))
-        ops.push_back(op);
-    });
-    for (Operation *op : ops) {
-      OpBuilder builder(op);
-      SequenceBuilder b(builder, op->getLoc());
-      SmallVector<Value> results = build(b, op);
-      for (auto [before, after] : llvm::zip(op->getResults(), results))
-        replace(b, before, after);
-      op->erase();
-      ++numExpanded;
-    }
+  LogicalResult initialize(MLIRContext *context) override {
+    RewritePatternSet set(context);
+    tandem::populateScaledToArithPatterns(set);
+    patterns = std::move(set);
+    return success();
   }
+
+  void runOnOperation() override {
+    numExpanded += tandem::expandOperations(getOperation(), patterns);
+  }
+
+  FrozenRewritePatternSet patterns;
 };
 } // namespace

@@ -12,8 +12,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Conversion/TranscendentalsToArith.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "tandem/Conversion/ExpandOperations.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
@@ -141,35 +143,43 @@ static Value buildErf(SequenceBuilder &b, Value x) {
   return withSign(b, b.select(isSmall, small, large), x);
 }
 
-static Value build(SequenceBuilder &b, Operation *op, Value x) {
-  if (isa<math::ExpOp>(op))
-    return buildExp(b, x);
-  if (isa<math::LogOp>(op))
-    return buildLog(b, x);
-  if (isa<math::TanhOp>(op))
-    return buildTanh(b, x);
-  return buildErf(b, x);
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+/// Replaces a function by what `build` makes of its operand in f32.
+template <typename OpTy, Value (*build)(SequenceBuilder &, Value)>
+static LogicalResult expand(OpTy op, PatternRewriter &rewriter) {
+  SequenceBuilder b(rewriter, op.getLoc());
+  Value x = b.convert(op.getOperand(), rewriter.getF32Type());
+  Type element = getElementTypeOrSelf(op.getType());
+  rewriter.replaceOp(op, b.convert(build(b, x), element));
+  return success();
+}
+
+void mlir::tandem::populateTranscendentalsToArithPatterns(
+    RewritePatternSet &patterns) {
+  patterns.add(expand<math::ExpOp, buildExp>);
+  patterns.add(expand<math::LogOp, buildLog>);
+  patterns.add(expand<math::TanhOp, buildTanh>);
+  patterns.add(expand<math::ErfOp, buildErf>);
 }
 
 namespace {
 struct ConvertTranscendentalsToArithPass
     : public tandem::impl::ConvertTranscendentalsToArithBase<
           ConvertTranscendentalsToArithPass> {
-  void runOnOperation() override {
-    SmallVector<Operation *> ops;
-    getOperation()->walk([&](Operation *op) {
-      if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op))
-        ops.push_back(op);
-    });
-    for (Operation *op : ops) {
-      OpBuilder builder(op);
-      SequenceBuilder b(builder, op->getLoc());
-      Value x = b.convert(op->getOperand(0), builder.getF32Type());
-      Type element = getElementTypeOrSelf(op->getResult(0).getType());
-      op->getResult(0).replaceAllUsesWith(b.convert(build(b, op, x), element));
-      op->erase();
-      ++numExpanded;
-    }
+  LogicalResult initialize(MLIRContext *context) override {
+    RewritePatternSet set(context);
+    populateTranscendentalsToArithPatterns(set);
+    patterns = std::move(set);
+    return success();
   }
+
+  void runOnOperation() override {
+    numExpanded += expandOperations(getOperation(), patterns);
+  }
+
+  FrozenRewritePatternSet patterns;
 };
 } // namespace

@@ -1,0 +1,28 @@
+//===- ExpandOperations.h - Apply patterns in one walk ----------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the driver of conversions whose patterns need no types.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CONVERSION_EXPANDOPERATIONS_H
+#define TANDEM_CONVERSION_EXPANDOPERATIONS_H
+
+#include "mlir/Rewrite/FrozenRewritePatternSet.h"
+
+namespace mlir::tandem {
+
+/// Applies patterns to the operations in `top`, each once and in order, without
+/// folding: no operation is made but by a pattern. Returns the number of
+/// operations that the patterns have erased.
+unsigned expandOperations(Operation *top,
+                          const FrozenRewritePatternSet &patterns);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_CONVERSION_EXPANDOPERATIONS_H

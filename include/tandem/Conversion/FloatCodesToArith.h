@@ -1,0 +1,30 @@
+//===- FloatCodesToArith.h - Small floats in integers -----------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the patterns of -convert-float-codes-to-arith.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CONVERSION_FLOATCODESTOARITH_H
+#define TANDEM_CONVERSION_FLOATCODESTOARITH_H
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::tandem {
+
+/// Adds the patterns that put f32 and integer arithmetic in place of
+/// scaled.encode_float and scaled.decode_float of the formats, of all if none
+/// is named. With `halfConversions` the target converts between f16 and f32. A
+/// code must be visited before the numbers that are read back from it.
+void populateFloatCodesToArithPatterns(RewritePatternSet &patterns,
+                                       ArrayRef<Type> formats = {},
+                                       bool halfConversions = false);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_CONVERSION_FLOATCODESTOARITH_H

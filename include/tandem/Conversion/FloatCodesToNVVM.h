@@ -1,0 +1,27 @@
+//===- FloatCodesToNVVM.h - Small floats by a chip --------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the patterns of -convert-float-codes-to-nvvm.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CONVERSION_FLOATCODESTONVVM_H
+#define TANDEM_CONVERSION_FLOATCODESTONVVM_H
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::tandem {
+
+/// Adds the patterns that put the instructions of sm_89 and later chips in
+/// place of scaled.encode_float and scaled.decode_float of 8-bit floats, where
+/// these are scalars or vectors of pairs.
+void populateFloatCodesToNVVMPatterns(RewritePatternSet &patterns);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_CONVERSION_FLOATCODESTONVVM_H

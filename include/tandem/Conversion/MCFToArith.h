@@ -1,0 +1,34 @@
+//===- MCFToArith.h - Expansions as their components ------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the patterns of -convert-mcf-to-arith.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CONVERSION_MCFTOARITH_H
+#define TANDEM_CONVERSION_MCFTOARITH_H
+
+#include "mlir/Transforms/DialectConversion.h"
+
+namespace mlir::tandem {
+
+/// Converts an expansion, or a tensor or vector of them, to its components;
+/// other types to themselves.
+class ExpansionConverter : public TypeConverter {
+public:
+  ExpansionConverter();
+};
+
+/// Adds the patterns that put the sequences of the mcf dialect's operations in
+/// their place.
+void populateMCFToArithPatterns(const ExpansionConverter &converter,
+                                RewritePatternSet &patterns);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_CONVERSION_MCFTOARITH_H

@@ -1,0 +1,26 @@
+//===- ScaledToArith.h - Scaled operations as arith -------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the patterns of -convert-scaled-to-arith.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CONVERSION_SCALEDTOARITH_H
+#define TANDEM_CONVERSION_SCALEDTOARITH_H
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::tandem {
+
+/// Adds the patterns that put f32 and integer arithmetic in place of the scaled
+/// dialect's operations, except scaled.encode_float and scaled.decode_float.
+void populateScaledToArithPatterns(RewritePatternSet &patterns);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_CONVERSION_SCALEDTOARITH_H

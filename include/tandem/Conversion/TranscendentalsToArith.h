@@ -1,0 +1,26 @@
+//===- TranscendentalsToArith.h - exp, log, tanh, erf -----------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the patterns of -convert-transcendentals-to-arith.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CONVERSION_TRANSCENDENTALSTOARITH_H
+#define TANDEM_CONVERSION_TRANSCENDENTALSTOARITH_H
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::tandem {
+
+/// Adds the patterns that put f32 and integer arithmetic in place of math.exp,
+/// math.log, math.tanh and math.erf.
+void populateTranscendentalsToArithPatterns(RewritePatternSet &patterns);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_CONVERSION_TRANSCENDENTALSTOARITH_H
