@@ -14,6 +14,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "tandem/Conversion/LaunchABI.h"
+#include "llvm/Support/DebugLog.h"
+
+#define DEBUG_TYPE "convert-tandem-to-cpu"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -33,11 +36,16 @@ Stages::Stages(KernelOp kernel)
       uniform.insert(&op);
   }
   assignStages(body);
+  LDBG() << "'" << kernel.getSymName() << "' has " << count
+         << " stages, over tiles of " << tile << " elements in blocks of "
+         << width;
   if (count == 1)
     return;
   if (width > 1)
     findShared(body);
   findKept(body);
+  for (Value value : kept)
+    LDBG() << "stays in memory for a later stage: " << value;
 }
 
 bool Stages::isUniform(Value value) const {

@@ -14,11 +14,14 @@
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
+#include "llvm/Support/DebugLog.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_APPLYSTRATEGY
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
 } // namespace mlir::tandem
+
+#define DEBUG_TYPE "tandem-apply-strategy"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -85,6 +88,8 @@ static FailureOr<unsigned> storeArguments(func::FuncOp function,
     auto storage = findStorage(function, strategy, role);
     if (failed(storage))
       return failure();
+    LDBG() << stringifyRoleKind(role.getKind()) << " " << role.getName()
+           << " is stored as " << *storage;
     auto logical = cast<RankedTensorType>(argument.getType());
     argument.setType(StoredType::get(function.getContext(), logical, *storage));
     auto decode =
@@ -183,8 +188,12 @@ static unsigned shareTensors(func::FuncOp function) {
     StringAttr name = getRole(holder).getName();
     if (llvm::any_of(backward, [&](func::FuncOp other) {
           return hasArgument(other, name) && name != role.getName();
-        }))
+        })) {
+      LDBG() << role.getName() << " is written, though " << name
+             << " holds it: a backward pass has an argument of this name";
       continue;
+    }
+    LDBG() << role.getName() << " is not written: " << name << " holds it";
     for (func::FuncOp other : backward)
       rename(other, role.getName(), name);
     for (Operation *user :

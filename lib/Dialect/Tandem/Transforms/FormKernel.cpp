@@ -22,11 +22,14 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/DebugLog.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_FORMKERNEL
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
 } // namespace mlir::tandem
+
+#define DEBUG_TYPE "tandem-form-kernel"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -212,6 +215,10 @@ KernelOp KernelFormer::createKernel() {
   };
   addBlock(op.getPrologue(), scalarTypes);
   addBlock(op.getBody(), tensorTypes);
+  LDBG() << "'" << op.getSymName() << "' becomes a kernel of "
+         << (isMatrix         ? "matrices: the graph has rows and columns"
+             : op.getMatrix() ? "matrices: a storage has rows or blocks"
+                              : "flat tensors");
   return op;
 }
 
@@ -597,6 +604,8 @@ LogicalResult KernelFormer::fuseElementwise(Operation *op) {
   auto compare = dyn_cast<arith::CmpFOp>(op);
   if (std::optional<bool> known =
           compare ? compareWithItself(compare) : std::nullopt) {
+    LDBG() << "a value compared with itself is " << (*known ? "true" : "false")
+           << ": " << *op;
     mapping.map(
         op->getResult(0),
         arith::ConstantOp::create(body, op->getLoc(), body.getBoolAttr(*known))

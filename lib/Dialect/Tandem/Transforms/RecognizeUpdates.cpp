@@ -14,11 +14,14 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "llvm/Support/DebugLog.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_RECOGNIZEUPDATES
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
 } // namespace mlir::tandem
+
+#define DEBUG_TYPE "tandem-recognize-updates"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -86,11 +89,12 @@ public:
     Value value = resolve(result);
     while (value != state) {
       Operation *op = value.getDefiningOp();
-      if (!op || !distances.get(value))
+      Value next = op && distances.get(value) ? name(op) : Value();
+      if (!next) {
+        LDBG() << "the update of " << getRole(state).getName()
+               << " has no step that gives " << value;
         return;
-      Value next = name(op);
-      if (!next)
-        return;
+      }
       value = resolve(next);
     }
   }
@@ -143,6 +147,7 @@ private:
   }
 
   void replace(Operation *op, Operation *named) {
+    LDBG() << getRole(state).getName() << ": " << *named << " replaces " << *op;
     op->replaceAllUsesWith(named);
     op->erase();
     distances.forget();

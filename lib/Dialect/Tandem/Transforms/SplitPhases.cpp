@@ -14,11 +14,14 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
+#include "llvm/Support/DebugLog.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_SPLITPHASES
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
 } // namespace mlir::tandem
+
+#define DEBUG_TYPE "tandem-split-phases"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -397,6 +400,14 @@ static unsigned joinLaunches(ArrayRef<KernelOp> phases) {
         phase.getMatrix() && phase.getPer() == Granularity::element;
     bool continues =
         wasAlongRows && isAlongRows && !readsBeyondRows(phase, made);
+    LDBG() << "'" << phase.getSymName() << "' runs per "
+           << stringifyGranularity(phase.getPer())
+           << (continues      ? ", in the launch of the phase before it"
+               : !isAlongRows ? ", in its own launch: not along rows"
+               : !wasAlongRows
+                   ? ", in its own launch: it is the first along rows"
+                   : ", in its own launch: it reads sums of other "
+                     "rows");
     if (continues)
       phase.setContinues(true);
     else
@@ -427,6 +438,9 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
     }
     reduceKeys(kernel);
     PhasePlan plan(kernel);
+    LDBG() << "'" << kernel.getSymName() << "' has "
+           << plan.getReductions().size() << " reductions, made by "
+           << plan.getEarly().size() << " phases before the last one";
     if (!needsParts(kernel, plan))
       return success();
     PartBuilder builder(kernel, plan);

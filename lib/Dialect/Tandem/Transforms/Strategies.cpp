@@ -13,6 +13,9 @@
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Support/ParseModule.h"
+#include "llvm/Support/DebugLog.h"
+
+#define DEBUG_TYPE "tandem-apply-strategy"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -35,8 +38,10 @@ static FailureOr<LibraryText> findText(ModuleOp module, StringRef name,
   if (name.empty())
     return error() << "no strategy given; built-in ones are "
                    << listNames(builtin);
-  if (auto text = findInLibrary(name, directories, builtin))
+  if (auto text = findInLibrary(name, directories, builtin)) {
+    LDBG() << "strategy '" << name << "' comes from " << text->file;
     return *text;
+  }
   return error() << "unknown strategy '" << name << "'; built-in ones are "
                  << listNames(builtin)
                  << "; others are files <name>.mlir on the search path, or "

@@ -15,11 +15,14 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "llvm/Support/DebugLog.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_TABULATE
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
 } // namespace mlir::tandem
+
+#define DEBUG_TYPE "tandem-tabulate"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -154,6 +157,9 @@ LookupOp Tabulator::tabulate(Operation *root) {
   for (Operation *op : slice)
     if (sources.lookup(op).column)
       cost += getCost(op);
+  LDBG() << (cost > lookupCost ? "a table" : "no table") << " of "
+         << (from.row ? 65536 : 256) << " values: " << cost
+         << " cycles to compute, " << lookupCost << " to look up; " << *root;
   if (cost <= lookupCost)
     return {};
   SmallVector<Value> indices;

@@ -12,11 +12,14 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "llvm/Support/DebugLog.h"
 
 namespace mlir::tandem {
 #define GEN_PASS_DEF_WIDEN
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
 } // namespace mlir::tandem
+
+#define DEBUG_TYPE "tandem-widen"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -157,6 +160,9 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
   void runOnOperation() override {
     KernelOp kernel = getOperation();
     int64_t lanes = std::min<int64_t>(width, getSmallestGroup(kernel));
+    LDBG() << "'" << kernel.getSymName() << "' takes " << lanes
+           << " elements a step"
+           << (lanes < width ? ", those of its smallest group" : "");
     // What ends a step runs once for each tensor.
     if (lanes == 1 || kernel.isPerTensor())
       return;
