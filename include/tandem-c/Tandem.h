@@ -161,6 +161,72 @@ TANDEM_CAPI_EXPORTED TandemKernel *tandemKernelLoad(const char *path,
                                                     const char *isa);
 TANDEM_CAPI_EXPORTED void tandemKernelDestroy(TandemKernel *kernel);
 
+/// What to convert. Storages are attributes as MLIR spells them,
+/// "#tandem.float<bf16>", and opaque to hosts. A zeroed struct with the two
+/// storages compiles for the CPU.
+typedef struct TandemConversionOptions {
+  /// The storages to convert from and to.
+  const char *source, *target;
+  /// Whether the value is added, in f32, to the one that the target has.
+  bool adds;
+  /// Whether targets are new. Then a scale that would be given is made from the
+  /// values, and a history begins with them.
+  bool isFresh;
+  /// Whether tensors are matrices, whose groups begin anew in each row.
+  bool isMatrix;
+  /// Whether targets are second moments, in which nothing positive becomes
+  /// zero.
+  bool hasFloor;
+  /// "cpu" (default) or an NVIDIA chip such as "sm_90".
+  const char *chip;
+} TandemConversionOptions;
+
+/// How tensors are converted.
+typedef struct TandemConversion {
+  /// Takes, for each tensor, the first planes of the target and then the first
+  /// ones of the source; the caller destroys it. Null if planes are copied bit
+  /// for bit, each to the target's plane of the same number. It takes a matrix
+  /// as one row unless tandemKernelIsMatrix.
+  TandemKernel *kernel;
+  /// How many planes of the target and of the source the kernel takes. The
+  /// caller makes the target's other planes zero, as it does those of a copy
+  /// that the source has no plane for.
+  intptr_t numWritten, numRead;
+  /// How often the kernel runs. Before the first of several runs the caller
+  /// makes the target's planes zero that are kept (TandemPlane).
+  int32_t numLaunches;
+} TandemConversion;
+
+/// Compiles a conversion, which rounds to nearest whatever the target says.
+/// Values of sums of planes are carried over exactly as far as the target's
+/// planes can hold them, other values as the f32 that they decode to
+/// (docs/Numerics.md). False on failure, which leaves `conversion` as it was.
+TANDEM_CAPI_EXPORTED bool
+tandemCompileConversion(const TandemConversionOptions *options,
+                        TandemConversion *conversion);
+
+/// Compiles a kernel that takes the planes of a target and then those of each
+/// source, adds up the sources' values in f32 in their order, and encodes the
+/// sum, rounded to nearest, in the target, which has codes. The first metric of
+/// a launch counts the codes that have become the largest number. `chip` is as
+/// in TandemConversionOptions. Null on failure.
+TANDEM_CAPI_EXPORTED TandemKernel *tandemCompileSum(const char *const *sources,
+                                                    intptr_t numSources,
+                                                    const char *target,
+                                                    const char *chip);
+
+/// The planes of a kernel's gradients that can hold NaN or infinity, by their
+/// index: floats with an entry for each element.
+TANDEM_CAPI_EXPORTED intptr_t
+tandemKernelGetNumCheckedPlanes(TandemKernel *kernel);
+TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetCheckedPlane(TandemKernel *kernel,
+                                                          intptr_t index);
+/// Compiles a kernel for the same target that takes those planes, of flat
+/// tensors, and writes nothing: a launch raises the flag that one of them is
+/// not finite. Null on failure, as where there are no such planes.
+TANDEM_CAPI_EXPORTED TandemKernel *
+tandemKernelCompileFiniteCheck(TandemKernel *kernel);
+
 /// Writes a package of some kernels (tandem-runtime/tandem_package.h) to a
 /// file, with code for each target: an instruction set ("x86-64-v3"), a chip
 /// ("sm_90", PTX) or its machine code ("cubin:sm_90", by ptxas;
@@ -202,6 +268,23 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumScalars(TandemKernel *kernel);
 /// D * D_eff, D * D, the number of elements with D != 0 and D_eff = 0, and with
 /// D != 0, for the intended update D and the effective update D_eff.
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel);
+
+/// One tensor of a kernel. Strings live as long as the kernel.
+typedef struct TandemTensor {
+  /// The name of its planes' role.
+  const char *role;
+  /// How it is stored, as MLIR spells it.
+  const char *storage;
+  /// Whether it is a second moment of gradients, none of which is negative.
+  bool isSecondMoment;
+} TandemTensor;
+
+/// The tensors of a kernel, in the order of their planes. Their number is -1 on
+/// failure, as for a package whose kernel this compiler cannot read; it is to
+/// be asked for before a tensor.
+TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumTensors(TandemKernel *kernel);
+TANDEM_CAPI_EXPORTED TandemTensor tandemKernelGetTensor(TandemKernel *kernel,
+                                                        intptr_t index);
 
 /// The phases of a step: launches that follow each other. With N phases, PTX
 /// has the kernels tandem_NAME_phase0 to tandem_NAME_phase<N-2> and
@@ -254,6 +337,68 @@ struct tdm_device;
 TANDEM_CAPI_EXPORTED struct tdm_kernel *
 tandemKernelCreateDeviceKernel(TandemKernel *kernel,
                                const struct tdm_device *device);
+
+/// A storage: how a tensor lies in memory. Hosts pass it around as MLIR spells
+/// it, "#tandem.float<bf16>", and ask for what they need to know.
+typedef struct TandemStorage TandemStorage;
+
+/// Reads a storage; null on failure. The caller destroys it.
+TANDEM_CAPI_EXPORTED TandemStorage *tandemStorageParse(const char *text);
+/// One plane of floats of a format such as "bf16"; null on failure.
+TANDEM_CAPI_EXPORTED TandemStorage *
+tandemStorageCreateFloats(const char *format);
+/// The storage `codes` with a visible copy of its values in `format`, "bf16" or
+/// "f16"; null on failure.
+TANDEM_CAPI_EXPORTED TandemStorage *
+tandemStorageCreateWorking(const char *format, const char *codes);
+/// What matrix products take: codes of an 8-bit float such as "f8E4M3FN" under
+/// an f32 scale for the tensor, and, if asked for, the codes of the transpose.
+/// Null on failure.
+TANDEM_CAPI_EXPORTED TandemStorage *
+tandemStorageCreateMatrixCodes(const char *format, bool isTransposed);
+TANDEM_CAPI_EXPORTED void tandemStorageDestroy(TandemStorage *storage);
+
+/// The storage as MLIR spells it. Strings live as long as the storage.
+TANDEM_CAPI_EXPORTED const char *tandemStorageGetText(TandemStorage *storage);
+TANDEM_CAPI_EXPORTED intptr_t tandemStorageGetNumPlanes(TandemStorage *storage);
+/// A plane, whose name is what follows the tensor's: "" or ".scale". It has no
+/// role, and `kind`, `isRead` and `isWritten` are those of a state.
+TANDEM_CAPI_EXPORTED TandemPlane tandemStorageGetPlane(TandemStorage *storage,
+                                                       intptr_t index);
+/// Whether elements are codes, which no framework computes with: no plane shows
+/// the values, or one of fewer than 16 bits.
+TANDEM_CAPI_EXPORTED bool tandemStorageIsCoded(TandemStorage *storage);
+/// Whether the storage is one plane of floats.
+TANDEM_CAPI_EXPORTED bool tandemStorageIsPlain(TandemStorage *storage);
+/// Whether a kernel under the f32 policy can have it.
+TANDEM_CAPI_EXPORTED bool tandemStorageHasF32Value(TandemStorage *storage);
+
+/// The code #scaled.dynamic, which bitsandbytes has too.
+typedef enum TandemDynamicCode {
+  TandemDynamicNone = 0,
+  TandemDynamicSigned = 1,
+  TandemDynamicUnsigned = 2
+} TandemDynamicCode;
+
+/// Whether codes are dynamic ones.
+TANDEM_CAPI_EXPORTED TandemDynamicCode
+tandemStorageGetDynamicCode(TandemStorage *storage);
+/// The consecutive elements that share a scale, if the storage is nothing but
+/// codes without a range and f32 scales made from largest magnitudes; otherwise
+/// 0.
+TANDEM_CAPI_EXPORTED int64_t tandemStorageGetPlainGroup(TandemStorage *storage);
+
+/// The same codes under f32 scales that the caller gives, so that tensors can
+/// share them; "" unless it is codes under f32 scales that follow from largest
+/// magnitudes only.
+TANDEM_CAPI_EXPORTED const char *
+tandemStorageWithGivenScales(TandemStorage *storage);
+/// The same without the planes that only the next store reads.
+TANDEM_CAPI_EXPORTED const char *
+tandemStorageWithoutHistory(TandemStorage *storage);
+/// The same without a transposed copy.
+TANDEM_CAPI_EXPORTED const char *
+tandemStorageWithoutTranspose(TandemStorage *storage);
 
 /// Names of the built-in graphs and strategies.
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumGraphs(void);

@@ -12,16 +12,12 @@
 
 #include "tandem-c/Tandem.h"
 #include "Failure.h"
+#include "Handles.h"
 #include "tandem/Support/Library.h"
-#include "tandem/Target/Compiler.h"
 #include "tandem/Target/Package.h"
 #include "tandem/Target/Run.h"
 
 using namespace mlir::tandem;
-
-struct TandemKernel {
-  std::unique_ptr<CompiledKernel> kernel;
-};
 
 static thread_local std::string lastError;
 
@@ -31,18 +27,25 @@ void mlir::tandem::setLastError(llvm::Error error) {
 
 const char *tandemGetLastError(void) { return lastError.c_str(); }
 
-static std::string orElse(const char *text, const char *fallback) {
+std::string mlir::tandem::orElse(const char *text, const char *fallback) {
   return text ? text : fallback;
 }
 
-TandemKernel *tandemCompile(const TandemCompileOptions *options) {
-  auto fail = [](llvm::Error error) -> TandemKernel * {
-    setLastError(std::move(error));
+TandemKernel *mlir::tandem::createHandle(
+    llvm::Expected<std::unique_ptr<CompiledKernel>> kernel) {
+  if (!kernel) {
+    setLastError(kernel.takeError());
     return nullptr;
-  };
+  }
+  auto *handle = new TandemKernel;
+  handle->kernel = std::move(*kernel);
+  return handle;
+}
+
+TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   auto graph = loadGraph(orElse(options->graph, ""));
   if (!graph)
-    return fail(graph.takeError());
+    return createHandle(graph.takeError());
   CompileOptions compileOptions;
   compileOptions.graph = std::move(*graph);
   compileOptions.strategy = orElse(options->strategy, "");
@@ -54,20 +57,13 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   compileOptions.width = options->width;
   compileOptions.metrics = options->metrics;
   compileOptions.flags = options->flags;
-  auto kernel = compile(compileOptions);
-  if (!kernel)
-    return fail(kernel.takeError());
-  return new TandemKernel{std::move(*kernel)};
+  return createHandle(compile(compileOptions));
 }
 
 TandemKernel *tandemKernelLoad(const char *path, const char *name,
                                const char *target, const char *isa) {
-  auto kernel = loadKernel(path, orElse(name, ""), orElse(target, "cpu"),
-                           orElse(isa, "native"));
-  if (kernel)
-    return new TandemKernel{std::move(*kernel)};
-  setLastError(kernel.takeError());
-  return nullptr;
+  return createHandle(loadKernel(path, orElse(name, ""), orElse(target, "cpu"),
+                                 orElse(isa, "native")));
 }
 
 void tandemKernelDestroy(TandemKernel *kernel) { delete kernel; }
@@ -142,8 +138,7 @@ static TandemReduceScope getScope(Scope scope) {
   llvm_unreachable("every scope is listed");
 }
 
-TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
-  const auto &plane = kernel->kernel->signature.planes[index];
+TandemPlane mlir::tandem::getPlane(const KernelSignature::PlaneEntry &plane) {
   return {plane.name.c_str(),
           plane.role.c_str(),
           static_cast<TandemRoleKind>(plane.kind),
@@ -158,6 +153,10 @@ TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
           getGranularity(plane.per),
           plane.group.rows,
           plane.isTransposed};
+}
+
+TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
+  return getPlane(kernel->kernel->signature.planes[index]);
 }
 
 intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {
@@ -186,6 +185,23 @@ intptr_t tandemKernelGetNumScalars(TandemKernel *kernel) {
 
 intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel) {
   return kernel->kernel->signature.numMetrics;
+}
+
+intptr_t tandemKernelGetNumTensors(TandemKernel *kernel) {
+  std::lock_guard<std::mutex> lock(kernel->mutex);
+  if (!kernel->tensors) {
+    auto tensors = getTensors(*kernel->kernel);
+    if (!tensors) {
+      setLastError(tensors.takeError());
+      return -1;
+    }
+    kernel->tensors = std::move(*tensors);
+  }
+  return kernel->tensors->size();
+}
+TandemTensor tandemKernelGetTensor(TandemKernel *kernel, intptr_t index) {
+  const KernelTensor &tensor = (*kernel->tensors)[index];
+  return {tensor.role.c_str(), tensor.storage.c_str(), tensor.isSecondMoment};
 }
 
 intptr_t tandemKernelGetNumPhases(TandemKernel *kernel) {

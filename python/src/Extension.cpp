@@ -13,6 +13,7 @@
 
 #include "LaunchABI.h"
 #include "Steady.h"
+#include "Storages.h"
 #include "tandem-c/Reference.h"
 #include "tandem-c/Tandem.h"
 #include "tandem-runtime/tandem_product.h"
@@ -25,6 +26,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 #include <string_view>
 
@@ -182,6 +184,8 @@ public:
     });
     prepare();
   }
+  /// A kernel that has been compiled otherwise, which this destroys.
+  explicit Kernel(TandemKernel *kernel) : kernel(kernel) { prepare(); }
   ~Kernel() {
     nb::gil_scoped_release release;
     for (auto [ordinal, handle] : onDevices)
@@ -224,6 +228,32 @@ public:
       result.append(nb::make_tuple(n.name, int(n.kind)));
     }
     return result;
+  }
+
+  /// (role, storage, whether it is a second moment) per tensor.
+  nb::list tensors() const {
+    intptr_t count =
+        released([&] { return tandemKernelGetNumTensors(kernel); });
+    if (count < 0)
+      throw nb::value_error(tandemGetLastError());
+    nb::list result;
+    for (intptr_t i = 0; i < count; ++i) {
+      TandemTensor t = tandemKernelGetTensor(kernel, i);
+      result.append(nb::make_tuple(t.role, t.storage, t.isSecondMoment));
+    }
+    return result;
+  }
+
+  /// The indices of the planes that a check of gradients reads.
+  std::vector<intptr_t> checkedPlanes() const {
+    std::vector<intptr_t> result(tandemKernelGetNumCheckedPlanes(kernel));
+    for (size_t i = 0; i < result.size(); ++i)
+      result[i] = tandemKernelGetCheckedPlane(kernel, i);
+    return result;
+  }
+  std::unique_ptr<Kernel> compileFiniteCheck() const {
+    return std::make_unique<Kernel>(
+        released([&] { return tandemKernelCompileFiniteCheck(kernel); }));
   }
 
   /// What each phase runs over.
@@ -316,6 +346,38 @@ static void useOpenMP(uintptr_t address) {
   };
   check(tdm_use_threads(address ? parallel : nullptr,
                         reinterpret_cast<void *>(address)));
+}
+
+/// How tensors are converted: (kernel or None, planes of the target, planes of
+/// the source, launches).
+static nb::tuple compileConversion(const std::string &source,
+                                   const std::string &target, bool adds,
+                                   bool isFresh, bool isMatrix, bool hasFloor,
+                                   const std::string &chip) {
+  TandemConversionOptions options = {source.c_str(), target.c_str(), adds,
+                                     isFresh,        isMatrix,       hasFloor,
+                                     chip.c_str()};
+  TandemConversion conversion = {};
+  if (!released([&] { return tandemCompileConversion(&options, &conversion); }))
+    throw nb::value_error(tandemGetLastError());
+  std::unique_ptr<Kernel> kernel;
+  if (conversion.kernel)
+    kernel = std::make_unique<Kernel>(conversion.kernel);
+  return nb::make_tuple(std::move(kernel), conversion.numWritten,
+                        conversion.numRead, conversion.numLaunches);
+}
+
+/// A kernel that adds up values of some storages into codes.
+static std::unique_ptr<Kernel>
+compileSum(const std::vector<std::string> &sources, const std::string &target,
+           const std::string &chip) {
+  std::vector<const char *> texts;
+  for (const std::string &source : sources)
+    texts.push_back(source.c_str());
+  return std::make_unique<Kernel>(released([&] {
+    return tandemCompileSum(texts.data(), texts.size(), target.c_str(),
+                            chip.c_str());
+  }));
 }
 
 /// Writes kernels to a package.
@@ -581,6 +643,7 @@ listTexts(intptr_t count, const char *(*getName)(intptr_t),
 NB_MODULE(_tandem, m) {
   m.doc() = "Bindings of Tandem's compiler and runtime";
   bindLaunchABI(m);
+  bindStorages(m);
   // Caches of torch.compile hold kernels until the process ends.
   nb::set_leak_warnings(false);
   nb::class_<Kernel>(m, "Kernel")
@@ -614,6 +677,9 @@ NB_MODULE(_tandem, m) {
                    [](Kernel &k) { return tandemKernelIsFlatGraph(k.kernel); })
       .def_prop_ro("block",
                    [](Kernel &k) { return tandemKernelGetBlock(k.kernel); })
+      .def_prop_ro("tensors", &Kernel::tensors)
+      .def_prop_ro("checked_planes", &Kernel::checkedPlanes)
+      .def("compile_finite_check", &Kernel::compileFiniteCheck)
       .def_prop_ro("phases", &Kernel::phases)
       .def_prop_ro("continues", &Kernel::continues)
       .def_prop_ro("commits", &Kernel::commits)
@@ -658,6 +724,8 @@ NB_MODULE(_tandem, m) {
       .def("read", &Steady::read)
       .def("steps", &Steady::steps)
       .def("store", &Steady::store);
+  m.def("compile_conversion", &compileConversion);
+  m.def("compile_sum", &compileSum);
   m.def("save", &save);
   m.def("use_openmp", &useOpenMP);
   m.def("device_count", [] {

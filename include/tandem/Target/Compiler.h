@@ -51,6 +51,9 @@ struct KernelSignature {
     /// Whether the array is the matrix's transpose.
     bool isTransposed;
 
+    /// What a storage says of a plane, by its suffix.
+    static PlaneEntry get(const Plane &plane, bool isVisible);
+
     /// Who shares an entry: "each 128", "the tensor", "each row", "each
     /// 128x128".
     std::string getSharers() const;
@@ -179,9 +182,18 @@ struct CompiledKernel {
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compile(const CompileOptions &options);
 
-/// How a kernel stores each tensor, by role: "#tandem.float<bf16>".
-llvm::Expected<std::map<std::string, std::string>>
-getStorages(const CompiledKernel &kernel);
+/// A tensor of a kernel.
+struct KernelTensor {
+  std::string role;
+  /// How it is stored: "#tandem.float<bf16>".
+  std::string storage;
+  /// Whether it is a second moment of gradients, none of which is negative.
+  bool isSecondMoment;
+};
+
+/// The tensors of a kernel, in the order of their planes.
+llvm::Expected<std::vector<KernelTensor>>
+getTensors(const CompiledKernel &kernel);
 
 /// Compiles the same kernel for a package: to the bytes of a shared library for
 /// an instruction set such as "x86-64-v3", or to PTX for a chip.

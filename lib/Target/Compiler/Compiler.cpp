@@ -11,89 +11,21 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/Compiler.h"
-#include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/MLIRContext.h"
+#include "Session.h"
+#include "StorageText.h"
 #include "mlir/Pass/PassManager.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
-#include "tandem/InitAllDialects.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/Library.h"
-#include "tandem/Support/ParseModule.h"
 #include "tandem/Target/PTX.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include <mutex>
 
 using namespace mlir;
 using namespace mlir::tandem;
-
-namespace {
-/// The process's MLIR context, kept warm between compilations.
-class Session {
-public:
-  static Session &get() {
-    // Never destroyed: code may be compiled while the process shuts down.
-    static Session *session = new Session();
-    return *session;
-  }
-
-  std::mutex mutex;
-  MLIRContext context{MLIRContext::Threading::DISABLED};
-
-private:
-  Session() {
-    DialectRegistry registry;
-    registerAllDialects(registry);
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
-  }
-};
-
-/// Gathers the errors that are emitted while it lives.
-class DiagnosticCollector {
-public:
-  explicit DiagnosticCollector(MLIRContext *context)
-      : handler(context, [this](Diagnostic &diagnostic) {
-          if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
-            add(diagnostic);
-          return success();
-        }) {}
-
-  llvm::Error takeError() {
-    return llvm::createStringError(text.empty() ? "compilation failed" : text);
-  }
-
-private:
-  void add(Diagnostic &diagnostic) {
-    llvm::raw_string_ostream stream(text);
-    if (!text.empty())
-      stream << "\n";
-    // Line 0 stands for all of the text.
-    if (auto location = dyn_cast<FileLineColLoc>(diagnostic.getLocation());
-        location && location.getLine())
-      stream << location.getFilename().getValue() << ":" << location.getLine()
-             << ":" << location.getColumn() << ": ";
-    stream << diagnostic;
-  }
-
-  std::string text;
-  ScopedDiagnosticHandler handler;
-};
-
-/// A module of the session's context, which nobody else uses meanwhile.
-struct Parsed {
-  Parsed(StringRef text, StringRef name)
-      : lock(Session::get().mutex), diagnostics(&Session::get().context),
-        module(parseModule(text, &Session::get().context, name)) {}
-
-  std::lock_guard<std::mutex> lock;
-  DiagnosticCollector diagnostics;
-  OwningOpRef<ModuleOp> module;
-};
-} // namespace
 
 llvm::Expected<std::string> mlir::tandem::loadGraph(StringRef graph) {
   if (graph.contains('\n') || graph.contains("func.func"))
@@ -255,19 +187,21 @@ static llvm::Error checkNames(const KernelSignature &signature) {
                                  "'; give each role a name of its own");
 }
 
+llvm::Error mlir::tandem::checkTarget(StringRef target) {
+  if (target == "cpu" || isSupportedChip(target))
+    return llvm::Error::success();
+  return llvm::createStringError("unknown target '" + target +
+                                 "'; expected cpu, " + listChips());
+}
+
 llvm::Expected<std::unique_ptr<CompiledKernel>>
-mlir::tandem::compile(const CompileOptions &options) {
-  if (options.target != "cpu" && !isSupportedChip(options.target))
-    return llvm::createStringError("unknown target '" + options.target +
-                                   "'; expected cpu, " + listChips());
-  Parsed parsed(options.graph, "graph");
-  if (!parsed.module)
-    return parsed.diagnostics.takeError();
-  if (llvm::Error error =
-          lowerToKernel(*parsed.module, options, parsed.diagnostics))
+mlir::tandem::compileModule(SessionModule &session,
+                            const CompileOptions &options) {
+  ModuleOp module = *session.module;
+  if (llvm::Error error = lowerToKernel(module, options, session.diagnostics))
     return error;
   auto result = std::make_unique<CompiledKernel>();
-  KernelOp kernel = *parsed.module->getOps<KernelOp>().begin();
+  KernelOp kernel = *module.getOps<KernelOp>().begin();
   result->signature = KernelSignature::get(kernel, options.strategy);
   if (llvm::Error error = checkNames(result->signature))
     return error;
@@ -276,56 +210,72 @@ mlir::tandem::compile(const CompileOptions &options) {
         "kernel '" + kernel.getSymName() +
         "' stores no param by named updates, so that there is nothing to "
         "measure; compile it without metrics");
-  llvm::raw_string_ostream(result->kernelIR) << *parsed.module;
+  llvm::raw_string_ostream(result->kernelIR) << module;
   result->width = options.width;
   result->target = options.target;
-  if (llvm::Error error = splitPhases(*parsed.module, parsed.diagnostics))
+  if (llvm::Error error = splitPhases(module, session.diagnostics))
     return error;
-  result->signature.addParts(*parsed.module);
+  result->signature.addParts(module);
   if (llvm::Error error =
-          addCode(*parsed.module, options, parsed.diagnostics, *result))
+          addCode(module, options, session.diagnostics, *result))
     return error;
   return result;
 }
 
-llvm::Expected<std::map<std::string, std::string>>
-mlir::tandem::getStorages(const CompiledKernel &kernel) {
-  Parsed parsed(kernel.kernelIR, "kernel");
-  if (!parsed.module)
-    return parsed.diagnostics.takeError();
-  std::map<std::string, std::string> storages;
-  KernelOp op = *parsed.module->getOps<KernelOp>().begin();
-  for (unsigned i = 0; i < op.getNumTensors(); ++i)
-    llvm::raw_string_ostream(storages[op.getTensorRole(i).getName().str()])
-        << op.getTensorType(i).getStorage();
-  return storages;
+llvm::Expected<std::unique_ptr<CompiledKernel>>
+mlir::tandem::compile(const CompileOptions &options) {
+  if (llvm::Error error = checkTarget(options.target))
+    return error;
+  SessionModule session(options.graph, "graph");
+  if (!session.module)
+    return session.diagnostics.takeError();
+  return compileModule(session, options);
+}
+
+llvm::Expected<std::vector<KernelTensor>>
+mlir::tandem::getTensors(const CompiledKernel &kernel) {
+  SessionModule session(kernel.kernelIR, "kernel");
+  if (!session.module)
+    return session.diagnostics.takeError();
+  std::vector<KernelTensor> tensors;
+  KernelOp op = *session.module->getOps<KernelOp>().begin();
+  for (unsigned i = 0; i < op.getNumTensors(); ++i) {
+    RoleAttr role = op.getTensorRole(i);
+    bool isSecondMoment = role.getKind() == RoleKind::state &&
+                          role.getMoment() == Moment::second &&
+                          role.getDomain() == Domain::nonneg;
+    tensors.push_back({role.getName().str(),
+                       printStorage(op.getTensorType(i).getStorage()),
+                       isSecondMoment});
+  }
+  return tensors;
 }
 
 /// Brings a kernel to functions for a CPU again, and makes `emit` of them.
 static llvm::Expected<std::string>
 emitForCPU(const CompiledKernel &kernel, StringRef isa,
            llvm::Expected<std::string> (*emit)(ModuleOp, llvm::StringRef)) {
-  Parsed parsed(kernel.kernelIR, "kernel");
-  if (!parsed.module)
-    return parsed.diagnostics.takeError();
-  if (llvm::Error error = splitPhases(*parsed.module, parsed.diagnostics))
+  SessionModule session(kernel.kernelIR, "kernel");
+  if (!session.module)
+    return session.diagnostics.takeError();
+  if (llvm::Error error = splitPhases(*session.module, session.diagnostics))
     return error;
   if (llvm::Error error =
-          lowerToCPU(*parsed.module, isa, kernel.width, parsed.diagnostics))
+          lowerToCPU(*session.module, isa, kernel.width, session.diagnostics))
     return error;
-  return emit(*parsed.module, isa);
+  return emit(*session.module, isa);
 }
 
 llvm::Expected<std::string>
 mlir::tandem::compileImage(const CompiledKernel &kernel, StringRef target) {
   if (!isSupportedChip(target))
     return emitForCPU(kernel, target, emitSharedLibrary);
-  Parsed parsed(kernel.kernelIR, "kernel");
-  if (!parsed.module)
-    return parsed.diagnostics.takeError();
-  if (llvm::Error error = splitPhases(*parsed.module, parsed.diagnostics))
+  SessionModule session(kernel.kernelIR, "kernel");
+  if (!session.module)
+    return session.diagnostics.takeError();
+  if (llvm::Error error = splitPhases(*session.module, session.diagnostics))
     return error;
-  return emitPTX(*parsed.module, target, kernel.width, parsed.diagnostics);
+  return emitPTX(*session.module, target, kernel.width, session.diagnostics);
 }
 
 llvm::Expected<std::string>

@@ -28,6 +28,23 @@ std::string KernelSignature::getTitle() const {
   return strategy.empty() ? name : name + " under " + strategy;
 }
 
+KernelSignature::PlaneEntry KernelSignature::PlaneEntry::get(const Plane &plane,
+                                                             bool isVisible) {
+  return {plane.suffix,
+          /*role=*/"",
+          RoleKind::state,
+          print(plane.elementType),
+          plane.elementType.getIntOrFloatBitWidth(),
+          plane.isRead || plane.isKept,
+          plane.isWritten,
+          isVisible,
+          plane.group,
+          plane.isKept,
+          plane.history,
+          Granularity::element,
+          plane.isTransposed};
+}
+
 std::string KernelSignature::PlaneEntry::getSharers() const {
   if (group.isTensor())
     return "the tensor";
@@ -76,13 +93,15 @@ static void addPlanes(KernelOp kernel, unsigned tensor,
   RoleAttr role = kernel.getTensorRole(tensor);
   StorageAttrInterface storage = kernel.getTensorType(tensor).getStorage();
   for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
-    std::string name = role.getName().str();
-    planes.push_back(
-        {name + plane.suffix, name, role.getKind(), print(plane.elementType),
-         plane.elementType.getIntOrFloatBitWidth(), role.readsPlane(plane),
-         role.writesPlane(plane), storage.getVisiblePlane() == index,
-         plane.group, plane.isKept, plane.history, role.getPer(),
-         plane.isTransposed});
+    auto entry = KernelSignature::PlaneEntry::get(
+        plane, storage.getVisiblePlane() == index);
+    entry.role = role.getName().str();
+    entry.name = entry.role + plane.suffix;
+    entry.kind = role.getKind();
+    entry.isRead = role.readsPlane(plane);
+    entry.isWritten = role.writesPlane(plane);
+    entry.per = role.getPer();
+    planes.push_back(std::move(entry));
   }
 }
 

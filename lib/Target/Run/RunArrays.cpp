@@ -80,10 +80,11 @@ llvm::Error RunArrays::fail(const std::string &name, const Twine &problem,
 }
 
 llvm::Error RunArrays::load() {
-  auto known = getStorages(kernel);
-  if (!known)
-    return known.takeError();
-  storages = std::move(*known);
+  auto tensors = getTensors(kernel);
+  if (!tensors)
+    return tensors.takeError();
+  for (KernelTensor &tensor : *tensors)
+    storages[tensor.role] = std::move(tensor.storage);
   if (llvm::Error error = read())
     return error;
   if (llvm::Error error = checkNames())

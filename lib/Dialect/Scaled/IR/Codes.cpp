@@ -150,6 +150,10 @@ FloatCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError, Type format,
   return verifyRounding(emitError, "a float code", rounding);
 }
 
+CodeAttrInterface FloatCodeAttr::getNearest() const {
+  return get(getContext(), getFormat(), RoundingMode::nearest);
+}
+
 SmallVector<CodePlane> FloatCodeAttr::getPlanes() const {
   return {CodePlane{"", getFormat()}};
 }
@@ -180,6 +184,10 @@ LogicalResult PairCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        << format;
   // (C2)
   return verifyRounding(emitError, "a pair", rounding);
+}
+
+CodeAttrInterface PairCodeAttr::getNearest() const {
+  return get(getContext(), getFormat(), RoundingMode::nearest);
 }
 
 SmallVector<CodePlane> PairCodeAttr::getPlanes() const {
@@ -254,6 +262,10 @@ static Value fromByte(SequenceBuilder &b, Value word) {
 static constexpr double softsignLevels = 127.0;
 static constexpr uint64_t softsignNaN = 0x80;
 
+CodeAttrInterface SoftsignCodeAttr::getNearest() const {
+  return get(getContext(), RoundingMode::nearest);
+}
+
 SmallVector<CodePlane> SoftsignCodeAttr::getPlanes() const {
   return {CodePlane{"", IntegerType::get(getContext(), 8)}};
 }
@@ -315,6 +327,10 @@ Value SoftsignCodeAttr::decode(SequenceBuilder &b, ValueRange codes,
 
 static constexpr double rootLevels = 254.0;
 static constexpr uint64_t rootNaN = 0xFF;
+
+CodeAttrInterface RootCodeAttr::getNearest() const {
+  return get(getContext(), RoundingMode::nearest);
+}
 
 SmallVector<CodePlane> RootCodeAttr::getPlanes() const {
   return {CodePlane{"", IntegerType::get(getContext(), 8)}};

@@ -88,6 +88,10 @@ DynamicCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 SmallVector<CodePlane> DynamicCodeAttr::getPlanes() const {
   return {CodePlane{"", IntegerType::get(getContext(), 8)}};
 }
+CodeAttrInterface DynamicCodeAttr::getNearest() const {
+  return get(getContext(), getSignedness(), RoundingMode::nearest);
+}
+
 double DynamicCodeAttr::getLargest() const { return 1.0; }
 double DynamicCodeAttr::getLargestNegative() const {
   Layout layout = getLayout(getSignedness());

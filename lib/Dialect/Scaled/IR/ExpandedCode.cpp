@@ -52,6 +52,10 @@ RoundingMode ExpandedCodeAttr::getRounding() const {
   return getCode().getRounding();
 }
 
+CodeAttrInterface ExpandedCodeAttr::getNearest() const {
+  return get(getContext(), getCode().getNearest(), getRatio());
+}
+
 /// An exponent in eighths as f32.
 static Value widenExponent(SequenceBuilder &b, Value exponent) {
   return arith::UIToFPOp::create(b.builder, b.loc, b.builder.getF32Type(),

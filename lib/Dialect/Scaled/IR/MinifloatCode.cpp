@@ -197,6 +197,13 @@ MinifloatCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 FloatFormat MinifloatCodeAttr::getFormat() const {
   return {getExponent(), getMantissa(), int(getBias()), getSpecials()};
 }
+CodeAttrInterface MinifloatCodeAttr::getNearest() const {
+  if (!tandem::drawsBits(getRounding()))
+    return *this;
+  return get(getContext(), getExponent(), getMantissa(), getBias(),
+             getSpecials(), RoundingMode::nearest, getExponents());
+}
+
 SmallVector<CodePlane> MinifloatCodeAttr::getPlanes() const {
   unsigned width = getFormat().width() <= 8 ? 8 : 16;
   return {CodePlane{"", IntegerType::get(getContext(), width)}};

@@ -155,6 +155,31 @@ RoundingMode ScaledStorageAttr::getRounding() const {
   return getCode().getRounding();
 }
 
+StorageAttrInterface ScaledStorageAttr::getNearest() const {
+  return get(getContext(), getCode().getNearest(), getGroup(), getScale(),
+             getRecipe(), getHistory(), getMargin(), getTransposed());
+}
+
+StorageAttrInterface ScaledStorageAttr::withFreshScales() const {
+  if (getRecipe() != scaled::Recipe::given)
+    return *this;
+  return get(getContext(), getCode(), getGroup(), getScale(),
+             scaled::Recipe::pow2, getHistory(), getMargin(), getTransposed());
+}
+
+StorageAttrInterface ScaledStorageAttr::withGivenScales() const {
+  if (!getScale().isF32() || getCode().getRange() || getTransposed())
+    return {};
+  return get(getContext(), getCode(), getGroup(), getScale(),
+             scaled::Recipe::given, /*history=*/0, /*margin=*/0,
+             /*transposed=*/false);
+}
+
+StorageAttrInterface ScaledStorageAttr::withoutHistory() const {
+  return get(getContext(), getCode(), getGroup(), getScale(), getRecipe(),
+             /*history=*/0, /*margin=*/0, getTransposed());
+}
+
 Value ScaledStorageAttr::decode(OpBuilder &builder, Location loc,
                                 ValueRange planes, Type type) const {
   SequenceBuilder b(builder, loc);
@@ -325,6 +350,10 @@ RoundingMode CodedStorageAttr::getRounding() const {
   return getCode().getRounding();
 }
 
+StorageAttrInterface CodedStorageAttr::getNearest() const {
+  return get(getContext(), getCode().getNearest());
+}
+
 Value CodedStorageAttr::decode(OpBuilder &builder, Location loc,
                                ValueRange planes, Type) const {
   SequenceBuilder b(builder, loc);
@@ -382,6 +411,10 @@ std::optional<unsigned> ResidualStorageAttr::getVisiblePlane() const {
 }
 Type ResidualStorageAttr::getValueType(const ComputeAttr &compute) const {
   return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
+}
+
+StorageAttrInterface ResidualStorageAttr::getNearest() const {
+  return get(getContext(), getFormat(), getResidual(), RoundingMode::nearest);
 }
 
 /// The integer's largest value: 127 or 32767.

@@ -90,6 +90,13 @@ SmallVector<Plane> FloatStorageAttr::getPlanes() const {
 }
 std::optional<unsigned> FloatStorageAttr::getVisiblePlane() const { return 0; }
 
+StorageAttrInterface FloatStorageAttr::getNearest() const {
+  return get(getContext(), getFormat(), RoundingMode::nearest);
+}
+std::optional<PlaneSum> FloatStorageAttr::getPlaneSum() const {
+  return PlaneSum{getFormat(), 1};
+}
+
 /// Rounding by bits is from f32, so it has no component policy.
 Type FloatStorageAttr::getValueType(const ComputeAttr &compute) const {
   return drawsBits(getRounding()) && isComponent(compute) ? Type()
@@ -187,6 +194,19 @@ SmallVector<Plane> ExpansionStorageAttr::getPlanes() const {
 std::optional<unsigned> ExpansionStorageAttr::getVisiblePlane() const {
   return 0;
 }
+std::optional<PlaneSum> ExpansionStorageAttr::getPlaneSum() const {
+  if (getExpansion().isMixed())
+    return std::nullopt;
+  return PlaneSum{getExpansion().getLeading(), getExpansion().getLength()};
+}
+
+/// What follows an f32 is less than half a unit in its last place.
+StorageAttrInterface ExpansionStorageAttr::getF32Equivalent() const {
+  if (!getExpansion().getLeading().isF32())
+    return *this;
+  return FloatStorageAttr::get(getContext(), getExpansion().getLeading(),
+                               RoundingMode::nearest);
+}
 Type ExpansionStorageAttr::getValueType(const ComputeAttr &compute) const {
   Type leading = getExpansion().getLeading();
   if (isComponent(compute))
@@ -268,6 +288,14 @@ SmallVector<Plane> KahanStorageAttr::getPlanes() const {
   return {Plane{"", getFormat()}, Plane{".compensation", getFormat()}};
 }
 std::optional<unsigned> KahanStorageAttr::getVisiblePlane() const { return 0; }
+/// The compensation holds what is still to be added.
+std::optional<PlaneSum> KahanStorageAttr::getPlaneSum() const {
+  return PlaneSum{getFormat(), 2};
+}
+StorageAttrInterface KahanStorageAttr::getF32Equivalent() const {
+  return ExpansionStorageAttr::get(getContext(),
+                                   mcf::ExpansionType::get(getFormat(), 2));
+}
 Type KahanStorageAttr::getValueType(const ComputeAttr &compute) const {
   if (isComponent(compute) && compute.getFormat() == getFormat())
     return mcf::ExpansionType::get(getFormat(), 2);
@@ -383,6 +411,16 @@ Type WorkingStorageAttr::getValueType(const ComputeAttr &compute) const {
 }
 RoundingMode WorkingStorageAttr::getRounding() const {
   return getCodes().getRounding();
+}
+
+StorageAttrInterface WorkingStorageAttr::getNearest() const {
+  return get(getContext(), getFormat(), getCodes().getNearest());
+}
+StorageAttrInterface WorkingStorageAttr::withFreshScales() const {
+  return get(getContext(), getFormat(), getCodes().withFreshScales());
+}
+StorageAttrInterface WorkingStorageAttr::withoutHistory() const {
+  return get(getContext(), getFormat(), getCodes().withoutHistory());
 }
 
 Value WorkingStorageAttr::decode(OpBuilder &builder, Location loc,

@@ -531,7 +531,9 @@ LogicalResult SaturationOp::verify() {
   StorageAttrInterface storage = getTensor().getType().getStorage();
   if (isa<ScaledStorageAttr, CodedStorageAttr, WorkingStorageAttr>(storage))
     return success();
-  return emitOpError() << storage << " has no codes that could saturate";
+  return emitOpError() << storage
+                       << " has no codes that could saturate; use "
+                          "#tandem.scaled or #tandem.coded";
 }
 
 //===----------------------------------------------------------------------===//

@@ -54,6 +54,11 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
       "::mlir::tandem::RoundingMode", "getRounding", (ins), [{}], [{
         return ::mlir::tandem::RoundingMode::nearest;
       }]>,
+    InterfaceMethod<[{The same code, but rounded to nearest where this one rounds by random
+      bits.}],
+      "::mlir::scaled::CodeAttrInterface", "getNearest", (ins), [{}], [{
+        return $_attr;
+      }]>,
   ];
 }
 

@@ -32,7 +32,7 @@ class Scaled_Code<string name, string codeMnemonic, list<string> own = []>
   let mnemonic = codeMnemonic;
 }
 
-def Scaled_FloatCodeAttr : Scaled_Code<"FloatCode", "float", ["getRounding"]> {
+def Scaled_FloatCodeAttr : Scaled_Code<"FloatCode", "float", ["getRounding", "getNearest"]> {
   let summary = "a small float";
   let description = [{
     Rounded to nearest, ties to even, with gradual underflow; finite values
@@ -54,7 +54,7 @@ def Scaled_FloatCodeAttr : Scaled_Code<"FloatCode", "float", ["getRounding"]> {
   let genVerifyDecl = 1;
 }
 
-def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair", ["getRounding"]> {
+def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair", ["getRounding", "getNearest"]> {
   let summary = "two small floats, the second for what the first leaves";
   let description = [{
     hi = fl(y), lo = fl(y - hi), +0 behind a hi that is not finite; read as
@@ -74,7 +74,7 @@ def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair", ["getRounding"]> {
   let genVerifyDecl = 1;
 }
 
-def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRounding"]> {
+def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRounding", "getNearest"]> {
   let summary = "a float of any few bits";
   let description = [{
     A sign, `exponent` and `mantissa` bits in the low bits of an i8, of an i16
@@ -115,7 +115,7 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRo
   let extraClassDeclaration = "::mlir::tandem::FloatFormat getFormat() const;";
 }
 
-def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic", ["getRounding", "getLargestNegative", "measure"]> {
+def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic", ["getRounding", "getNearest", "getLargestNegative", "measure"]> {
   let summary = "a byte whose numbers are spaced evenly within each decade";
   let description = [{
     The dynamic map of Dettmers et al., *8-bit Optimizers via Block-wise
@@ -144,7 +144,7 @@ def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic", ["getRounding
   let genVerifyDecl = 1;
 }
 
-def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange", "getRounding"]> {
+def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange", "getRounding", "getNearest"]> {
   let summary = "a code, whose range each group stretches by a power";
   let description = [{
     Dynamic range expansion (Xi et al., *COAT*, section 4): with M the group's
@@ -176,7 +176,7 @@ def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange
   let genVerifyDecl = 1;
 }
 
-def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign", ["getRounding"]> {
+def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign", ["getRounding", "getNearest"]> {
   let summary = "an 8-bit integer, companded by the softsign function";
   let description = [{
     127 * (2 z / (1 + |z|)) to the nearest integer, ties to even, for z in
@@ -196,7 +196,7 @@ def Scaled_SoftsignCodeAttr : Scaled_Code<"SoftsignCode", "softsign", ["getRound
   let genVerifyDecl = 1;
 }
 
-def Scaled_RootCodeAttr : Scaled_Code<"RootCode", "root", ["getRounding"]> {
+def Scaled_RootCodeAttr : Scaled_Code<"RootCode", "root", ["getRounding", "getNearest"]> {
   let summary = "an unsigned 8-bit integer for the root of a value";
   let description = [{
     254 * z to the nearest integer, ties to even, where z in [0, 1] is the

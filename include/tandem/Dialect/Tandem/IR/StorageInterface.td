@@ -71,6 +71,38 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
         "const ::mlir::tandem::UniformFactor &":$factor), [{}], [{
         return ::mlir::tandem::SequenceBuilder(builder, loc).mul(whole, factor.scalar());
       }]>,
+    InterfaceMethod<[{The storage that a conversion writes in place of this one: the same,
+      but rounded to nearest where this one rounds by random bits, which depend on the
+      step.}],
+      "::mlir::tandem::StorageAttrInterface", "getNearest", (ins), [{}], [{
+        return $_attr;
+      }]>,
+    InterfaceMethod<[{The format and the number of planes, if the stored value is their
+      sum and there are no other planes.}],
+      "std::optional<::mlir::tandem::PlaneSum>", "getPlaneSum", (ins), [{}], [{
+        return std::nullopt;
+      }]>,
+    InterfaceMethod<[{A storage that works under the f32 policy and decodes to the same
+      f32. Its planes are this storage's, or the first ones of them.}],
+      "::mlir::tandem::StorageAttrInterface", "getF32Equivalent", (ins), [{}], [{
+        return $_attr;
+      }]>,
+    InterfaceMethod<[{The same storage, but each scale that would be given is made from the
+      values, since new memory has none yet.}],
+      "::mlir::tandem::StorageAttrInterface", "withFreshScales", (ins), [{}], [{
+        return $_attr;
+      }]>,
+    InterfaceMethod<[{The same codes under scales that are given, so that tensors can share
+      them; null unless the storage is codes under f32 scales that do not depend on the
+      smallest magnitude.}],
+      "::mlir::tandem::StorageAttrInterface", "withGivenScales", (ins), [{}], [{
+        return {};
+      }]>,
+    InterfaceMethod<[{The same storage without the planes that only the next store
+      reads.}],
+      "::mlir::tandem::StorageAttrInterface", "withoutHistory", (ins), [{}], [{
+        return $_attr;
+      }]>,
   ];
 }
 

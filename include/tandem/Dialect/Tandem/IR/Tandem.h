@@ -78,6 +78,12 @@ struct Plane {
   bool isTransposed = false;
 };
 
+/// Planes whose sum is a stored value: so many of one float format.
+struct PlaneSum {
+  Type format;
+  unsigned count;
+};
+
 /// What encoding may depend on beside the value.
 struct EncodeInputs {
   /// An i32 in [0, 2^16), or null if the storage does not use random bits.

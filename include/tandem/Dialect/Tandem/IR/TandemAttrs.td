@@ -165,7 +165,8 @@ class Tandem_Storage<string name, string mnemonic, list<string> own = []>
   let genVerifyDecl = 1;
 }
 
-def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float", ["getRounding", "decay"]> {
+def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float",
+    ["getRounding", "getNearest", "getPlaneSum", "decay"]> {
   let summary = "one plane of plain floats";
   let description = [{
     Rounds to `format`: to `nearest`, ties to even, or by 16 bits that decide which
@@ -189,7 +190,7 @@ def Tandem_FloatStorageAttr : Tandem_Storage<"FloatStorage", "float", ["getRound
 }
 
 def Tandem_ExpansionStorageAttr : Tandem_Storage<"ExpansionStorage", "expansion",
-    ["getParts", "accumulate", "decay"]> {
+    ["getParts", "getPlaneSum", "getF32Equivalent", "accumulate", "decay"]> {
   let summary = "one plane per component of an expansion";
   let description = [{
     The leading component is the visible value (Yu et al., *Collage*, section
@@ -209,7 +210,7 @@ def Tandem_ExpansionStorageAttr : Tandem_Storage<"ExpansionStorage", "expansion"
 }
 
 def Tandem_KahanStorageAttr : Tandem_Storage<"KahanStorage", "kahan",
-    ["getParts", "accumulate", "decay"]> {
+    ["getParts", "getPlaneSum", "getF32Equivalent", "accumulate", "decay"]> {
   let summary = "a value and its Kahan compensation";
   let description = [{
     The value is a plain float; the second plane holds the part of earlier
@@ -260,7 +261,8 @@ def Tandem_RemainderStorageAttr : Tandem_Storage<"RemainderStorage", "remainder"
   let genVerifyDecl = 0;
 }
 
-def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual", ["getRounding"]> {
+def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual",
+    ["getRounding", "getNearest"]> {
   let summary = "a rounded visible copy and a residual in fractions of its ulp";
   let description = [{
     hi = fl(x); with h half a unit in the last place of hi and L the integer's
@@ -282,7 +284,9 @@ def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual", [
   let assemblyFormat = "`<` $format `,` $residual (`,` $rounding^)? `>`";
 }
 
-def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["getRounding", "isSaturated"]> {
+def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
+    ["getRounding", "isSaturated", "getNearest", "withFreshScales", "withGivenScales",
+     "withoutHistory"]> {
   let summary = "codes of a few bits, and a scale for each group of elements";
   let description = [{
     A `group` of elements shares a scale: so many consecutive ones of the unsharded
@@ -336,7 +340,8 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled", ["getRo
   }];
 }
 
-def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded", ["getRounding", "isSaturated"]> {
+def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded",
+    ["getRounding", "isSaturated", "getNearest"]> {
   let summary = "codes of a few bits without a scale";
   let description = [{
     What `#tandem.scaled` stores under a scale of 1, without the scale: for
@@ -352,7 +357,8 @@ def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded", ["getRound
   let assemblyFormat = "`<` custom<Code>($code) `>`";
 }
 
-def Tandem_WorkingStorageAttr : Tandem_Storage<"WorkingStorage", "working", ["getRounding", "isSaturated"]> {
+def Tandem_WorkingStorageAttr : Tandem_Storage<"WorkingStorage", "working",
+    ["getRounding", "isSaturated", "getNearest", "withFreshScales", "withoutHistory"]> {
   let summary = "codes, and a visible copy of what they decode to";
   let description = [{
     The planes of `codes`, and before them `.working`: the rounded value, for a

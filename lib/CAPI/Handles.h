@@ -1,0 +1,41 @@
+//===- Handles.h - What handles of the C API hold ---------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares what files of the C API share.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CAPI_HANDLES_H
+#define TANDEM_LIB_CAPI_HANDLES_H
+
+#include "tandem-c/Tandem.h"
+#include "tandem/Target/Compiler.h"
+#include <mutex>
+
+struct TandemKernel {
+  std::unique_ptr<mlir::tandem::CompiledKernel> kernel;
+  /// Guards what follows.
+  std::mutex mutex;
+  /// The tensors, once somebody has asked for them.
+  std::optional<std::vector<mlir::tandem::KernelTensor>> tensors;
+};
+
+namespace mlir::tandem {
+/// A handle of what was compiled; null after a failure, which becomes the last
+/// error.
+TandemKernel *
+createHandle(llvm::Expected<std::unique_ptr<CompiledKernel>> kernel);
+
+/// A plane, whose strings are those of the entry.
+TandemPlane getPlane(const KernelSignature::PlaneEntry &plane);
+
+/// The text, or what stands for none.
+std::string orElse(const char *text, const char *fallback);
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CAPI_HANDLES_H

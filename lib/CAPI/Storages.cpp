@@ -1,0 +1,84 @@
+//===- Storages.cpp - Storages in the C API -------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the entries of the C API for storages.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/Storages.h"
+#include "Failure.h"
+#include "Handles.h"
+
+using namespace mlir::tandem;
+
+struct TandemStorage {
+  StorageDescription description;
+};
+
+static TandemStorage *createHandle(llvm::Expected<StorageDescription> storage) {
+  if (storage)
+    return new TandemStorage{std::move(*storage)};
+  setLastError(storage.takeError());
+  return nullptr;
+}
+
+TandemStorage *tandemStorageParse(const char *text) {
+  return createHandle(describeStorage(orElse(text, "")));
+}
+TandemStorage *tandemStorageCreateFloats(const char *format) {
+  return createHandle(describeFloats(orElse(format, "")));
+}
+TandemStorage *tandemStorageCreateWorking(const char *format,
+                                          const char *codes) {
+  return createHandle(describeWorking(orElse(format, ""), orElse(codes, "")));
+}
+TandemStorage *tandemStorageCreateMatrixCodes(const char *format,
+                                              bool isTransposed) {
+  return createHandle(describeMatrixCodes(orElse(format, ""), isTransposed));
+}
+void tandemStorageDestroy(TandemStorage *storage) { delete storage; }
+
+const char *tandemStorageGetText(TandemStorage *storage) {
+  return storage->description.text.c_str();
+}
+intptr_t tandemStorageGetNumPlanes(TandemStorage *storage) {
+  return storage->description.planes.size();
+}
+TandemPlane tandemStorageGetPlane(TandemStorage *storage, intptr_t index) {
+  return getPlane(storage->description.planes[index]);
+}
+bool tandemStorageIsCoded(TandemStorage *storage) {
+  return storage->description.isCoded;
+}
+bool tandemStorageIsPlain(TandemStorage *storage) {
+  return storage->description.isPlain;
+}
+bool tandemStorageHasF32Value(TandemStorage *storage) {
+  return storage->description.hasF32Value;
+}
+
+TandemDynamicCode tandemStorageGetDynamicCode(TandemStorage *storage) {
+  auto code = storage->description.dynamicCode;
+  if (!code)
+    return TandemDynamicNone;
+  return *code == mlir::scaled::Signedness::Signed ? TandemDynamicSigned
+                                                   : TandemDynamicUnsigned;
+}
+int64_t tandemStorageGetPlainGroup(TandemStorage *storage) {
+  return storage->description.plainGroup;
+}
+
+const char *tandemStorageWithGivenScales(TandemStorage *storage) {
+  return storage->description.withGivenScales.c_str();
+}
+const char *tandemStorageWithoutHistory(TandemStorage *storage) {
+  return storage->description.withoutHistory.c_str();
+}
+const char *tandemStorageWithoutTranspose(TandemStorage *storage) {
+  return storage->description.withoutTranspose.c_str();
+}

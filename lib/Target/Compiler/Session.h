@@ -1,0 +1,76 @@
+//===- Session.h - The context that compilations share ----------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares what compilations of one process share: the MLIR context,
+// whose errors become messages, and the way from a module to code.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_COMPILER_SESSION_H
+#define TANDEM_LIB_TARGET_COMPILER_SESSION_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "tandem/Target/Compiler.h"
+#include <mutex>
+
+namespace mlir::tandem {
+
+/// The process's MLIR context, kept warm between compilations.
+class Session {
+public:
+  static Session &get();
+
+  std::mutex mutex;
+  MLIRContext context{MLIRContext::Threading::DISABLED};
+
+private:
+  Session();
+};
+
+/// Gathers the errors that are emitted while it lives.
+class DiagnosticCollector {
+public:
+  explicit DiagnosticCollector(MLIRContext *context);
+
+  /// The errors so far, of which there are none afterwards.
+  llvm::Error takeError();
+
+private:
+  void add(Diagnostic &diagnostic);
+
+  std::string text;
+  ScopedDiagnosticHandler handler;
+};
+
+/// A module of the session's context, which nobody else uses meanwhile.
+struct SessionModule {
+  /// Without a module, which the caller builds.
+  SessionModule()
+      : lock(Session::get().mutex), diagnostics(&Session::get().context) {}
+  /// Parses the module; it is null after an error.
+  SessionModule(llvm::StringRef text, llvm::StringRef name);
+
+  MLIRContext *getContext() { return &Session::get().context; }
+
+  std::lock_guard<std::mutex> lock;
+  DiagnosticCollector diagnostics;
+  OwningOpRef<ModuleOp> module;
+};
+
+/// Refuses what is neither "cpu" nor a chip that code can be made for.
+llvm::Error checkTarget(llvm::StringRef target);
+
+/// Compiles the program of a module; of the options, `graph` does not count.
+llvm::Expected<std::unique_ptr<CompiledKernel>>
+compileModule(SessionModule &session, const CompileOptions &options);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_TARGET_COMPILER_SESSION_H

@@ -1,0 +1,63 @@
+//===- StorageText.cpp - Storages as text ---------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file reads storages from text.
+//
+//===----------------------------------------------------------------------===//
+
+#include "StorageText.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "tandem/Support/ParseModule.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+/// The first error in a text that is no attribute.
+static std::string findError(Attribute attribute, const std::string &message) {
+  if (!message.empty())
+    return message;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << "it is no storage; storages are attributes such as "
+            "#tandem.float<bf16>";
+  if (attribute)
+    stream << ", got " << attribute;
+  return text;
+}
+
+llvm::Expected<StorageAttrInterface>
+mlir::tandem::parseStorage(SessionModule &session, StringRef text) {
+  std::string message;
+  Attribute attribute;
+  if (auto malformed = findMalformedText(text)) {
+    message = "expected " + malformed->expected.str();
+  } else {
+    ScopedDiagnosticHandler handler(session.getContext(),
+                                    [&](Diagnostic &diagnostic) {
+                                      if (message.empty())
+                                        message = diagnostic.str();
+                                      return success();
+                                    });
+    attribute = parseAttribute(text, session.getContext());
+  }
+  if (auto storage = dyn_cast_if_present<StorageAttrInterface>(attribute))
+    return storage;
+  return llvm::createStringError("cannot read storage '" + text +
+                                 "': " + findError(attribute, message));
+}
+
+std::string mlir::tandem::printStorage(StorageAttrInterface storage) {
+  std::string text;
+  llvm::raw_string_ostream(text) << storage;
+  return text;
+}
+
+llvm::Error mlir::tandem::makeStorageError(StorageAttrInterface storage,
+                                           const Twine &problem) {
+  return llvm::createStringError(printStorage(storage) + " " + problem);
+}

@@ -1,0 +1,33 @@
+//===- StorageText.h - Storages as text -------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how storages are read from text and named in messages.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_COMPILER_STORAGETEXT_H
+#define TANDEM_LIB_TARGET_COMPILER_STORAGETEXT_H
+
+#include "Session.h"
+
+namespace mlir::tandem {
+
+/// Reads a storage as MLIR spells it.
+llvm::Expected<StorageAttrInterface> parseStorage(SessionModule &session,
+                                                  StringRef text);
+
+/// The storage as MLIR spells it.
+std::string printStorage(StorageAttrInterface storage);
+
+/// An error that says "#tandem.float<bf16> <problem>".
+llvm::Error makeStorageError(StorageAttrInterface storage,
+                             const Twine &problem);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_TARGET_COMPILER_STORAGETEXT_H

@@ -1,0 +1,158 @@
+//===- Storages.cpp - What a host can know of a storage -------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file describes storages.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/Storages.h"
+#include "StorageText.h"
+#include "mlir/AsmParser/AsmParser.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+static bool isCoded(StorageAttrInterface storage) {
+  Type first = storage.getPlanes().front().elementType;
+  return !storage.getVisiblePlane() || first.getIntOrFloatBitWidth() < 16;
+}
+
+static bool hasF32Value(StorageAttrInterface storage) {
+  MLIRContext *context = storage.getContext();
+  return bool(storage.getValueType(
+      ComputeAttr::get(context, Policy::f32, Float32Type::get(context))));
+}
+
+/// The sign of the dynamic code, wherever in the storage it is.
+static std::optional<scaled::Signedness>
+findDynamicCode(StorageAttrInterface storage) {
+  std::optional<scaled::Signedness> found;
+  storage.walk([&](scaled::DynamicCodeAttr code) {
+    found = code.getSignedness();
+    return WalkResult::interrupt();
+  });
+  return found;
+}
+
+static int64_t getPlainGroup(StorageAttrInterface storage) {
+  auto scaled = dyn_cast<ScaledStorageAttr>(storage);
+  if (!scaled)
+    return 0;
+  auto plain = ScaledStorageAttr::get(
+      storage.getContext(), scaled.getCode(), scaled.getGroup(),
+      Float32Type::get(storage.getContext()), scaled::Recipe::current,
+      /*history=*/0, /*margin=*/0, /*transposed=*/false);
+  Group group = scaled.getGroup();
+  bool isNeighbours = group.rows == 1 && !group.isRow();
+  return plain == scaled && isNeighbours && !scaled.getCode().getRange()
+             ? group.columns
+             : 0;
+}
+
+/// Describes a storage while its context is the session's own.
+static StorageDescription describe(StorageAttrInterface storage) {
+  StorageDescription result;
+  result.text = printStorage(storage);
+  for (auto [index, plane] : llvm::enumerate(storage.getPlanes()))
+    result.planes.push_back(KernelSignature::PlaneEntry::get(
+        plane, storage.getVisiblePlane() == index));
+  result.isCoded = isCoded(storage);
+  result.isPlain = isa<FloatStorageAttr>(storage);
+  result.hasF32Value = hasF32Value(storage);
+  result.dynamicCode = findDynamicCode(storage);
+  result.plainGroup = getPlainGroup(storage);
+  if (StorageAttrInterface given = storage.withGivenScales())
+    result.withGivenScales = printStorage(given);
+  result.withoutHistory = printStorage(storage.withoutHistory());
+  result.withoutTranspose = printStorage(withoutTranspose(storage));
+  return result;
+}
+
+llvm::Expected<StorageDescription>
+mlir::tandem::describeStorage(StringRef text) {
+  SessionModule session;
+  auto storage = parseStorage(session, text);
+  if (!storage)
+    return storage.takeError();
+  return describe(*storage);
+}
+
+//===----------------------------------------------------------------------===//
+// Storages that hosts make
+//===----------------------------------------------------------------------===//
+
+/// Reads a float format such as "bf16".
+static llvm::Expected<Type> parseFormat(SessionModule &session,
+                                        StringRef text) {
+  ScopedDiagnosticHandler handler(session.getContext(),
+                                  [](Diagnostic &) { return success(); });
+  Type type = parseType(text, session.getContext());
+  if (isa_and_present<FloatType>(type))
+    return type;
+  return llvm::createStringError("'" + text +
+                                 "' is no float format; formats are f32, "
+                                 "bf16, f16, f8E4M3FN and f8E5M2");
+}
+
+/// Describes what `make` makes of a format, or says what is wrong with it.
+static llvm::Expected<StorageDescription> describeMade(
+    SessionModule &session, StringRef format,
+    llvm::function_ref<StorageAttrInterface(function_ref<InFlightDiagnostic()>,
+                                            Type)>
+        make) {
+  auto type = parseFormat(session, format);
+  if (!type)
+    return type.takeError();
+  Location unknown = UnknownLoc::get(session.getContext());
+  StorageAttrInterface storage =
+      make([&] { return emitError(unknown); }, *type);
+  if (!storage)
+    return session.diagnostics.takeError();
+  return describe(storage);
+}
+
+llvm::Expected<StorageDescription>
+mlir::tandem::describeFloats(StringRef format) {
+  SessionModule session;
+  return describeMade(session, format, [&](auto emitError, Type type) {
+    return FloatStorageAttr::getChecked(emitError, session.getContext(), type,
+                                        RoundingMode::nearest);
+  });
+}
+
+llvm::Expected<StorageDescription>
+mlir::tandem::describeWorking(StringRef format, StringRef codes) {
+  SessionModule session;
+  auto storage = parseStorage(session, codes);
+  if (!storage)
+    return storage.takeError();
+  return describeMade(session, format, [&](auto emitError, Type type) {
+    return WorkingStorageAttr::getChecked(emitError, session.getContext(), type,
+                                          *storage);
+  });
+}
+
+llvm::Expected<StorageDescription>
+mlir::tandem::describeMatrixCodes(StringRef format, bool isTransposed) {
+  SessionModule session;
+  auto make = [&](function_ref<InFlightDiagnostic()> emitError,
+                  Type type) -> StorageAttrInterface {
+    MLIRContext *context = session.getContext();
+    scaled::CodeAttrInterface code = scaled::FloatCodeAttr::getChecked(
+        emitError, context, type, RoundingMode::nearest);
+    if (!code)
+      return {};
+    Type scale = Float32Type::get(context);
+    int64_t none = 0;
+    return ScaledStorageAttr::getChecked(
+        emitError, context, code, Group::tensor(), scale,
+        scaled::Recipe::current, /*history=*/none, /*margin=*/none,
+        isTransposed);
+  };
+  return describeMade(session, format, make);
+}

@@ -1,0 +1,97 @@
+//===- Storages.cpp - Storages in Python ----------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the storages of the Python extension.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Storages.h"
+#include "tandem-c/Tandem.h"
+#include <memory>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+namespace nb = nanobind;
+
+namespace {
+/// A storage that was read.
+class Storage {
+public:
+  /// Takes a handle; a null one raises the last error.
+  explicit Storage(TandemStorage *storage) : storage(storage) {
+    if (!storage)
+      throw nb::value_error(tandemGetLastError());
+  }
+  explicit Storage(const std::string &text)
+      : Storage(tandemStorageParse(text.c_str())) {}
+  ~Storage() { tandemStorageDestroy(storage); }
+  Storage(const Storage &) = delete;
+  Storage &operator=(const Storage &) = delete;
+
+  static std::unique_ptr<Storage> createFloats(const std::string &format) {
+    return std::make_unique<Storage>(tandemStorageCreateFloats(format.c_str()));
+  }
+  static std::unique_ptr<Storage> createWorking(const std::string &format,
+                                                const std::string &codes) {
+    return std::make_unique<Storage>(
+        tandemStorageCreateWorking(format.c_str(), codes.c_str()));
+  }
+  static std::unique_ptr<Storage> createMatrixCodes(const std::string &format,
+                                                    bool isTransposed) {
+    return std::make_unique<Storage>(
+        tandemStorageCreateMatrixCodes(format.c_str(), isTransposed));
+  }
+
+  const char *getText() const { return tandemStorageGetText(storage); }
+  bool isCoded() const { return tandemStorageIsCoded(storage); }
+  bool isPlain() const { return tandemStorageIsPlain(storage); }
+  bool hasF32Value() const { return tandemStorageHasF32Value(storage); }
+  int64_t getPlainGroup() const { return tandemStorageGetPlainGroup(storage); }
+
+  /// Whether the dynamic code has a sign; none for other codes.
+  std::optional<bool> isDynamicSigned() const {
+    TandemDynamicCode code = tandemStorageGetDynamicCode(storage);
+    if (code == TandemDynamicNone)
+      return std::nullopt;
+    return code == TandemDynamicSigned;
+  }
+
+  /// None without scales that could be given.
+  std::optional<std::string> withGivenScales() const {
+    std::string text = tandemStorageWithGivenScales(storage);
+    return text.empty() ? std::nullopt : std::optional(text);
+  }
+  const char *withoutHistory() const {
+    return tandemStorageWithoutHistory(storage);
+  }
+  const char *withoutTranspose() const {
+    return tandemStorageWithoutTranspose(storage);
+  }
+
+private:
+  TandemStorage *storage;
+};
+} // namespace
+
+void bindStorages(nb::module_ &m) {
+  nb::class_<Storage>(m, "Storage")
+      .def(nb::init<const std::string &>())
+      .def_static("floats", &Storage::createFloats)
+      .def_static("working", &Storage::createWorking)
+      .def_static("matrix_codes", &Storage::createMatrixCodes)
+      .def_prop_ro("text", &Storage::getText)
+      .def_prop_ro("is_coded", &Storage::isCoded)
+      .def_prop_ro("is_plain", &Storage::isPlain)
+      .def_prop_ro("has_f32_value", &Storage::hasF32Value)
+      .def_prop_ro("plain_group", &Storage::getPlainGroup)
+      .def_prop_ro("is_dynamic_signed", &Storage::isDynamicSigned)
+      .def_prop_ro("with_given_scales", &Storage::withGivenScales)
+      .def_prop_ro("without_history", &Storage::withoutHistory)
+      .def_prop_ro("without_transpose", &Storage::withoutTranspose);
+}
