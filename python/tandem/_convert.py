@@ -6,164 +6,15 @@ import atexit
 import ctypes
 import math
 import os
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tandem import _kernel
+from tandem import _kernel, _tandem
 from tandem._kernel import (WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
                             RoleKind)
-
-_FLOAT = re.compile(r"#tandem\.(?:float|kahan)<(\w+)>")
-_BY_BITS = re.compile(r"<(?:stochastic|dither)>|, (?:rounding = )?(?:stochastic|dither)(?=[,>])")
-_BLOCK = re.compile(r"group = (\d+)x\d+")
-_EXPANSION = re.compile(r"#tandem\.expansion<(\w+) x (\d+)>")
-
-_KERNEL = """
-tandem.kernel @{name} compute(<f32, f32>) {matrix}tensors [{roles}] scalars [] prologue {{
-  tandem.yield
-}} body {{
-^bb0({arguments}):
-  {body}
-  tandem.yield
-}}"""
-
-
-def nearest(storage: str) -> str:
-    """The storage as a conversion writes it: rounded to nearest, since no step tells
-    which bits to round by."""
-    return _BY_BITS.sub("", storage)
-
-
-def _sum(storage: str) -> tuple[str, int] | None:
-    """(F, n) of a storage whose value is the sum of n planes of F."""
-    if match := _FLOAT.fullmatch(storage):
-        # What Kahan's compensation holds is still to be added.
-        return match[1], 2 if "kahan" in storage else 1
-    if match := _EXPANSION.fullmatch(storage):
-        return match[1], int(match[2])
-    return None
-
-
-#===------------------------------------------------------------------------===#
-# Kernels
-#===------------------------------------------------------------------------===#
-
-
-def _stored(storage: str) -> str:
-    return f"!tandem.stored<tensor<?xf32>, {storage}>"
-
-
-def write_kernel(targets: list[str], sources: list[str], body: list[str],
-                 matrix: bool = False, name: str = "convert", floor: bool = False) -> str:
-    """A kernel on tensors %to0, ..., %from0, ... of these storages. With `floor` targets
-    are second moments, in which nothing positive becomes zero."""
-    state = ", moment = second, domain = nonneg" if floor else ""
-    tensors = ([("state", f"to{i}", s) for i, s in enumerate(targets)]
-               + [("grad", f"from{i}", s) for i, s in enumerate(sources)])
-    blocks = {match[1] for s in targets + sources for match in _BLOCK.finditer(s)}
-    return _KERNEL.format(
-        name=name,
-        matrix="".join(["matrix " * matrix, *(f"block({size}) " for size in blocks)]),
-        roles=", ".join(f'#tandem.role<{kind} "{name}"{state if kind == "state" else ""}>'
-                        for kind, name, _ in tensors),
-        arguments=", ".join(f"%{name}: {_stored(s)}" for _, name, s in tensors),
-        body="\n  ".join(body),
-    )
-
-
-def _write_value(source: str, target: str, adds: bool, matrix: bool,
-                 floor: bool) -> str:
-    """Reads a value as an f32 and writes it, or adds it to the one that is there."""
-    body = [f"%x = tandem.load %from0 : {_stored(source)} -> f32"]
-    value = "%x"
-    if adds:
-        body += [f"%old = tandem.load %to0 : {_stored(target)} -> f32",
-                 "%sum = arith.addf %old, %x : f32"]
-        value = "%sum"
-    body.append(f"tandem.store {value}, %to0 : f32, {_stored(target)}")
-    return write_kernel([target], [source], body, matrix, floor=floor)
-
-
-def write_sum(sources: Sequence[str], target: str) -> str:
-    """A kernel that stores the sum of values, added up in f32 in their order, and
-    measures how many codes have become the largest number."""
-    body = [f"%x{i} = tandem.load %from{i} : {_stored(s)} -> f32"
-            for i, s in enumerate(sources)]
-    value = "%x0"
-    for i in range(1, len(sources)):
-        body.append(f"%sum{i} = arith.addf {value}, %x{i} : f32")
-        value = f"%sum{i}"
-    body += [f"tandem.store {value}, %to0 : f32, {_stored(target)}",
-             f"tandem.saturation %to0 : {_stored(target)}"]
-    return write_kernel([target], list(sources), body)
-
-
-class _Renormalizer:
-    """Writes a kernel that cuts a sum of floats into floats of another format.
-
-    It only uses exact sums, so that nothing is lost before the last plane.
-    """
-
-    _PAIR = "!mcf.expansion<f32 x 2>"
-
-    def __init__(self, source: tuple[str, int], target: tuple[str, int]):
-        self.source, self.target = source, target
-        self.body = ["%zero = arith.constant 0.0 : f32"]
-        self.terms = [
-            self.define(f"tandem.load %from{i} : "
-                        f"{_stored(f'#tandem.float<{source[0]}>')} -> f32")
-            for i in range(source[1])
-        ]
-
-    def define(self, operation: str) -> str:
-        name = f"%v{len(self.body)}"
-        self.body.append(f"{name} = {operation}")
-        return name
-
-    def add_up(self) -> None:
-        """Moves the whole sum into the first term, what does not fit behind it."""
-        for i in reversed(range(len(self.terms) - 1)):
-            total = self.define(f"mcf.two_sum {self.terms[i]}, {self.terms[i + 1]} "
-                                f": {self._PAIR}")
-            name = f"%v{len(self.body)}"
-            self.body.append(f"{name}:2 = mcf.components {total} : {self._PAIR}")
-            self.terms[i], self.terms[i + 1] = f"{name}#0", f"{name}#1"
-
-    def cut(self) -> str:
-        """The next plane: the first term, rounded; it leaves the rest."""
-        self.add_up()
-        rounded, format = self.terms[0], self.target[0]
-        if format != "f32":
-            narrow = self.define(f"arith.truncf {rounded} : f32 to {format}")
-            rounded = self.define(f"arith.extf {narrow} : {format} to f32")
-        self.terms[0] = self.define(f"arith.subf {self.terms[0]}, {rounded} : f32")
-        return rounded
-
-    def write(self) -> str:
-        planes = [self.cut() for _ in range(self.target[1])]
-        none = self.define(f"arith.subf {planes[0]}, {planes[0]} : f32")
-        finite = self.define(f"arith.cmpf oeq, {none}, %zero : f32")
-        storage = f"#tandem.float<{self.target[0]}>"
-        for i, plane in enumerate(planes):
-            if i:
-                plane = self.define(f"arith.select {finite}, {plane}, %zero : f32")
-            self.body.append(f"tandem.store {plane}, %to{i} : f32, {_stored(storage)}")
-        return write_kernel([storage] * self.target[1],
-                            [f"#tandem.float<{self.source[0]}>"] * self.source[1],
-                            self.body)
-
-
-def _under_f32(storage: str) -> tuple[str, slice]:
-    """A storage of the f32 policy with the same f32 value, and on which planes."""
-    if storage.startswith("#tandem.expansion<f32"):
-        return "#tandem.float<f32>", slice(0, 1)
-    if storage.startswith("#tandem.kahan<"):
-        format, count = _sum(storage)
-        return f"#tandem.expansion<{format} x {count}>", slice(None)
-    return storage, slice(None)
+from tandem._storages import floats
 
 
 #===------------------------------------------------------------------------===#
@@ -244,25 +95,10 @@ class Conversion:
 
     def __init__(self, source: str, target: str, adds: bool = False, fresh: bool = True,
                  matrix: bool = False, floor: bool = False, chip: str = "cpu"):
-        source, target = nearest(source), nearest(target)
-        ours, theirs = _sum(source), _sum(target)
-        self._kernel: Kernel | None = None
-        self._reads = self._writes = slice(None)
-        if not adds and (source == target
-                         or (ours and theirs and ours[0] == theirs[0])):
-            return
-        #: The first time to see how large a scale has to be.
-        self._times = 2 if fresh and "history = " in target else 1
-        if fresh:
-            target = target.replace("recipe = given", "recipe = pow2")
-        if not adds and ours and theirs and not (floor and theirs[0] != "f32"):
-            # Without groups, all elements are alike.
-            text, matrix = _Renormalizer(ours, theirs).write(), False
-        else:
-            source, self._reads = _under_f32(source)
-            target, self._writes = _under_f32(target)
-            text = _write_value(source, target, adds, matrix, floor)
-        self._kernel = _kernel.compile(text, target=chip)
+        native, self._written, self._read, self._launches = _tandem.compile_conversion(
+            source, target, adds, fresh, matrix, floor, chip)
+        #: None where planes are copied.
+        self._kernel = None if native is None else Kernel(native, None, chip)
 
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
             planes: Sequence[Plane], threads: int = 0, place: Host = CPU) -> None:
@@ -273,19 +109,16 @@ class Conversion:
         plan, tensors = place.plan(self._kernel), list(zip(sources, targets))
         plan.update(
             [target.size for _, target in tensors],
-            [[*target.addresses[self._writes], *source.addresses[self._reads]]
+            [[*target.addresses[:self._written], *source.addresses[:self._read]]
              for source, target in tensors],
             firsts=[target.first for _, target in tensors],
         )
-        # Where the target rounds stochastically, as in step 1 with seed 0.
-        integers = [int(kind is RoleKind.STEP)
-                    for kind in self._kernel.integers.values()]
-        if self._times > 1:
+        if self._launches > 1:
+            # The first time is to see how large a scale has to be.
             self._clear(place, targets, planes)
-        for _ in range(self._times):
-            place.launch(plan, [[]], [integers], threads)
-        if self._writes.stop is not None:
-            self._copy(place, [], targets, planes, self._writes.stop)
+        for _ in range(self._launches):
+            place.launch(plan, [[]], [[]], threads)
+        self._copy(place, [], targets, planes, self._written)
 
     @staticmethod
     def _clear(place, targets, planes) -> None:
@@ -414,7 +247,7 @@ class Stored:
 
 
 #: A value between two storages that no one kernel knows.
-WIDE = "#tandem.float<f32>"
+WIDE = floats("f32")
 WIDE_PLANE = Plane("", "", RoleKind.STATE, "f32", 32, True, True, True)
 
 

@@ -7,12 +7,12 @@ import functools
 import math
 import operator
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem import _tandem
 from tandem._arrays import address_of, is_read_only, ordinal_of
+from tandem._check import Check, Words
 
 #: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
 NON_FINITE = 1
@@ -231,19 +231,12 @@ class Kernel:
     @functools.cached_property
     def second_moments(self) -> frozenset[str]:
         """The states that are second moments of gradients, none of them negative."""
-        head = self.ir[:self.ir.index("prologue {")]
-        return frozenset(re.findall(
-            r'#tandem\.role<state "([^"]*)", moment = second, domain = nonneg', head))
+        return frozenset(role for role, _, is_second in self._native.tensors if is_second)
 
     @functools.cached_property
     def storages(self) -> dict[str, str]:
         """How each tensor is stored, as MLIR spells it: "#tandem.float<bf16>"."""
-        body = self.ir[self.ir.index("body {"):]
-        spelled = [_bracketed(body, match.end())
-                   for match in re.finditer(r"%arg\d+: !tandem\.stored<", body)]
-        roles = dict.fromkeys(plane.role for plane in self.planes)
-        return {role: text.split(", ", 1)[1]
-                for role, text in zip(roles, spelled, strict=True)}
+        return {role: storage for role, storage, _ in self._native.tensors}
 
     def save(self, path: str | os.PathLike, targets: Sequence[str] = ()) -> None:
         """Writes a package of this kernel: :func:`save`."""
@@ -405,16 +398,6 @@ class Kernel:
         )
 
 
-def _bracketed(text: str, start: int) -> str:
-    """The text from `start` to the angle bracket that closes before it opens."""
-    depth = 1
-    for at in range(start, len(text)):
-        depth += (text[at] == "<") - (text[at] == ">")
-        if not depth:
-            return text[start:at]
-    raise ValueError("the kernel's text ends within a type")
-
-
 @functools.lru_cache(maxsize=None)
 def _device(ordinal: int) -> Device:
     """A GPU, opened once."""
@@ -468,8 +451,6 @@ class Plan:
         self._native = _tandem.Plan(kernel._native, device and device._native)
         self._check = self._words = None
         if skip_nonfinite:
-            from tandem._check import Check, Words
-
             self._check, self._words = Check(kernel, device), device and Words(device)
 
     def update(
@@ -514,11 +495,12 @@ class Plan:
         or an infinity. Such a step is carried out all the same, but with
         ``skip_nonfinite``, which needs no such kernel.
         """
+        threads = _to_threads(threads)
         if self._check and (flags := self._check.launch(threads)):
             return flags
         flat = [value for row in hypers for value in row]
         whole = [value for row in integers for value in row]
-        return self._native.launch(flat, whole, len(hypers), _to_threads(threads))
+        return self._native.launch(flat, whole, len(hypers), threads)
 
     def launch_async(
         self,

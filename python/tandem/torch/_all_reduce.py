@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 
-from tandem import _kernel
-from tandem._convert import Host, nearest, write_sum
+from tandem import _kernel, _tandem
+from tandem._convert import Host
+from tandem._storages import described
 from tandem.torch import _place, _wrappers
 from tandem.torch._lane import Lane
 from tandem.torch._layout import rows_in_memory
@@ -102,26 +102,22 @@ class _Storages:
 
     @staticmethod
     def of(lane: Lane) -> _Storages:
-        # Gradients are encoded outside a step, so to nearest under every storage.
-        storage = nearest(lane.grad_storage)
-        match = re.fullmatch(
-            r"#tandem\.scaled<(.+, group = \w+, scale = f32)"
-            r"(?:, (?:recipe|history|margin) = \w+)*>", storage)
-        if not match or ".expanded<" in match[1]:
+        storage = described(lane.grad_storage)
+        given = storage.with_given_scales
+        if given is None:
             raise ValueError(
-                f"strategy {lane.kernel.strategy!r} stores gradients as {storage}; to "
+                f"strategy {lane.kernel.strategy!r} stores gradients as {storage.text}; to "
                 "add them up under shared scales takes a strategy that stores them as "
                 "#tandem.scaled with scale = f32 and a code without a range, such as "
                 "'fp8-lm'"
             )
-        if lane.kernel.is_matrix and "group = tensor" not in match[1]:
+        if lane.kernel.is_matrix and any(plane.is_grouped for plane in lane.grad_planes):
             raise ValueError(
                 f"strategy {lane.kernel.strategy!r} stores gradients of matrices as "
-                f"{storage}, with groups in each row; to add them up under shared scales "
-                "takes one scale for a tensor, group = tensor"
+                f"{storage.text}, with groups in each row; to add them up under shared "
+                "scales takes one scale for a tensor, group = tensor"
             )
-        return _Storages(f"#tandem.scaled<{match[1]}>",
-                         f"#tandem.scaled<{match[1]}, recipe = given>", lane.group)
+        return _Storages(storage.without_history, given, lane.group)
 
     def sizes_of(self, codes: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
         """The rows and columns of gradients."""
@@ -133,7 +129,8 @@ class _Adder:
 
     def __init__(self, sources: Sequence[str], target: str, place: Host):
         self._place = place
-        self._kernel = _kernel.compile(write_sum(sources, target), target=place.target)
+        self._kernel = _kernel.Kernel(
+            _tandem.compile_sum(sources, target, place.target), None, place.target)
 
     def run(self, sizes: Sequence, sums: Sequence, *sources: Sequence) -> int:
         """Writes the codes of the sums of (codes, scale), which have these rows and

@@ -11,6 +11,7 @@ from tandem import _tandem
 from tandem._check import Check
 from tandem._convert import CPU, Host, Tensor, conversion, planes_of
 from tandem._kernel import Kernel, Plane, Plan, RoleKind
+from tandem._storages import floats
 from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, is_plane,
                                   laid_out, rows_and_columns, rows_in_memory)
 from tandem.torch._place import torch_device
@@ -478,7 +479,7 @@ class Lane:
         self._bound = ()
         self.plan._native.update_steady(steady, number)
         if self.check:
-            self.check.plan._native.update_gradients(steady, number)
+            self.check.plan.update_gradients(steady, number)
         if self.step and not on_device:
             self.table = [(group, step + 1, dtype) for (group, _, dtype), step
                           in zip(self.table, steady.steps(number), strict=True)]
@@ -542,7 +543,7 @@ def _only(kernel: Kernel, kind: RoleKind) -> str:
 
 def _plain(dtype: torch.dtype) -> str:
     """How a tensor of a type that modules compute in is stored."""
-    return f"#tandem.float<{WORKING[dtype]}>"
+    return floats(WORKING[dtype])
 
 
 def _plane_of(dtype: torch.dtype) -> Plane:

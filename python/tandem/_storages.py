@@ -1,0 +1,28 @@
+"""Storages: how tensors lie in memory. Only the compiler reads what they are spelled as."""
+
+from __future__ import annotations
+
+import atexit
+from functools import lru_cache
+
+from tandem import _tandem
+
+
+@lru_cache(maxsize=None)
+def described(storage: str) -> _tandem.Storage:
+    """What there is to know of a storage, as MLIR spells it.
+
+    Raises:
+        ValueError: the text is no storage.
+    """
+    return _tandem.Storage(storage)
+
+
+@lru_cache(maxsize=None)
+def floats(type: str) -> str:
+    """The storage of one plane of floats, "bf16" for instance."""
+    return _tandem.Storage.floats(type).text
+
+
+# The extension reports storages that outlive the interpreter.
+atexit.register(described.cache_clear)
