@@ -10,12 +10,13 @@ from functools import lru_cache
 
 import torch
 
-from tandem._convert import planes_of
 from tandem._kernel import Kernel, RoleKind
+from tandem._storages import described, floats
+from tandem._tandem import Storage
 from tandem.torch._layout import WORKING
 
 #: The storage of what nothing is saved on.
-F32 = "#tandem.float<f32>"
+F32 = floats("f32")
 
 
 def keeps_f32_states(shape: Sequence[int], min_8bit_size: int | None) -> bool:
@@ -57,7 +58,7 @@ def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
         None if the strategy is its own companion.
     """
     coded = [role for role in _roles(kernel, RoleKind.STATE)
-             if small and _is_coded(kernel, role)]
+             if small and described(kernel.storages[role]).is_coded]
     storages = kernel.storages | dict.fromkeys(coded, F32)
     if wide:
         _widen(kernel, storages)
@@ -78,7 +79,7 @@ def with_copy(kernel: Kernel, dtype: torch.dtype) -> Companion:
         kernel: the graph under the strategy itself.
         dtype: what modules compute with, float16 or bfloat16.
     """
-    copies = {role: f"#tandem.working<{WORKING[dtype]}, {kernel.storages[role]}>"
+    copies = {role: Storage.working(WORKING[dtype], kernel.storages[role]).text
               for role in _roles(kernel, RoleKind.PARAM)}
     name = f"{kernel.strategy} with a {WORKING[dtype]} copy"
     return Companion(name, write(name, kernel.compute, kinds_of(kernel),
@@ -94,12 +95,6 @@ def kinds_of(kernel: Kernel) -> dict[str, RoleKind]:
     return {plane.role: plane.kind for plane in kernel.planes}
 
 
-def _is_coded(kernel: Kernel, role: str) -> bool:
-    """Whether a tensor is stored as codes: in 8 bits, or under scales."""
-    return (kernel.storages[role].startswith(("#tandem.scaled<", "#tandem.coded<"))
-            or planes_of(kernel, role)[0].bits < 16)
-
-
 def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
     """Makes weight and gradient float32, and so what the f32 policy has no value for.
 
@@ -110,7 +105,7 @@ def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
         storages[role] = F32
     for role in _roles(kernel, RoleKind.STATE):
         # Kahan's compensation and sums of float32 are only for their own formats.
-        if storages[role].startswith(("#tandem.kahan<", "#tandem.expansion<f32")):
+        if not described(storages[role]).has_f32_value:
             _warn(kernel.strategy, role, storages[role])
             storages[role] = F32
 

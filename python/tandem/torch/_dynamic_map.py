@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 import torch
 
+from tandem._storages import described
+
 #: How many elements share a scale, in both.
 BLOCK = 256
-#: The code in a storage, rounded in whatever way.
-_CODE = r"#scaled\.dynamic<(signed|unsigned)(?:, \w+)?>"
-_BLOCKWISE = re.compile(rf"#tandem\.scaled<{_CODE}, group = {BLOCK}, scale = f32>")
 #: How far apart, relatively, two maps may be that are the same: bitsandbytes computes its
 #: own in float32, and where the last bits fall depends on the release and the machine.
 _TOLERANCE = 2.0**-20
@@ -25,8 +23,8 @@ def sign_in(storage: str, blockwise: bool = False) -> bool | None:
         blockwise: whether only the storage counts that bitsandbytes has, with an f32 scale
             for each block.
     """
-    found = _BLOCKWISE.fullmatch(storage) if blockwise else re.search(_CODE, storage)
-    return None if found is None else found[1] == "signed"
+    found = described(storage)
+    return None if blockwise and found.plain_group != BLOCK else found.is_dynamic_signed
 
 
 def _positive_values(signed: bool) -> torch.Tensor:

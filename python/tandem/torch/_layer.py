@@ -16,6 +16,7 @@ import tandem
 from tandem import _tandem
 from tandem._convert import Host
 from tandem._kernel import Granularity, Kernel, Plane, Plan, RoleKind
+from tandem._storages import described
 from tandem.torch import _place
 
 #: What a tensor of a module can be, and how a strategy spells it.
@@ -178,7 +179,7 @@ class Pass:
 
     def is_plain(self, role: str) -> bool:
         """Whether a tensor is stored as one array of floats."""
-        return self.storages[role].startswith("#tandem.float<")
+        return described(self.storages[role]).is_plain
 
 
 class Layer:

@@ -13,6 +13,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 import tandem
 from tandem import _tandem
 from tandem._kernel import RoleKind
+from tandem._storages import described, floats
+from tandem._tandem import Storage
 from tandem.torch._function import first_derivative
 from tandem.torch._layer import EDGES, Layer, Pass
 from tandem.torch._stored import StoredTensor, decoded, place_of, rows_of
@@ -51,16 +53,20 @@ def can_multiply(x: torch.Tensor, weight: torch.Tensor) -> bool:
 # Codes
 #===------------------------------------------------------------------------===#
 
-_STORAGE = "#tandem.scaled<#scaled.float<{code}>, group = tensor, scale = f32{copy}>"
-_COPY = ", transposed = true"
-
 _RECIPE = """
 tandem.strategy @quantize compute(<f32, f32>) {{
-  tandem.assign input = #tandem.float<{input}>
-  tandem.assign output = #tandem.float<{input}>
-  tandem.assign saved = """ + _STORAGE + """
+  tandem.assign input = {input}
+  tandem.assign output = {input}
+  tandem.assign saved = {saved}
 }}
 """
+
+
+@functools.lru_cache(maxsize=None)
+def _storage(code: str, copy: bool = False) -> str:
+    """How a matrix is stored for products: in codes of 8 bits, with a transposed copy or
+    without one."""
+    return Storage.matrix_codes(code, copy).text
 
 
 class Codes(NamedTuple):
@@ -89,7 +95,7 @@ class Codes(NamedTuple):
 @functools.lru_cache(maxsize=None)
 def _quantizer(code: str, copy: bool, dtype: torch.dtype, target: str) -> Pass:
     """What writes codes and a scale of a matrix, and a transposed copy."""
-    recipe = _RECIPE.format(input=EDGES[dtype], code=code, copy=_COPY if copy else "")
+    recipe = _RECIPE.format(input=floats(EDGES[dtype]), saved=_storage(code, copy))
     return Pass(tandem.compile(_tandem.layers()["keep"] + recipe, "quantize", target,
                                function="keep"))
 
@@ -97,8 +103,9 @@ def _quantizer(code: str, copy: bool, dtype: torch.dtype, target: str) -> Pass:
 def quantize(x: torch.Tensor, code: str, copy: bool = False) -> Codes:
     """The codes of a matrix, and the scale that they share, with a transposed ``copy`` if
     one is wanted; a layer may have stored it so."""
-    shape, plain = rows_of(x), _STORAGE.format(code=code, copy="")
-    if isinstance(x, StoredTensor) and x.storage.replace(_COPY, "") == plain:
+    shape = rows_of(x)
+    if (isinstance(x, StoredTensor)
+            and described(x.storage).without_transpose == _storage(code)):
         return Codes.of(x.planes, shape)
     x = decoded(x).contiguous()
     step = _quantizer(code, copy, x.dtype, place_of(x).target)

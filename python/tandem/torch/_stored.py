@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import torch
@@ -10,14 +9,12 @@ from torch.utils._pytree import tree_map_only
 
 from tandem._convert import Host
 from tandem._kernel import Granularity, RoleKind
+from tandem._storages import described
 from tandem.torch import _place
 from tandem.torch._layer import Pass, decoder
 
 _SHARING = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 _VIEWING = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
-
-#: What a storage says of scales to come.
-_DELAYED = re.compile(r", (?:history|margin) = \d+")
 
 
 class StoredTensor(torch.Tensor):
@@ -138,12 +135,11 @@ def tensor_of(step: Pass, role: str, planes: Mapping[str, torch.Tensor],
 
     What has an entry for each element has the type that is asked for.
     """
-    storage = step.storages[role]
     if step.is_plain(role):
         value = planes[role] if planes[role].shape == shape else planes[role].view(shape)
         return value.to(dtype) if step.per[role] is Granularity.ELEMENT else value
     # What a kernel keeps for its next launch is no part of the value.
-    storage = _DELAYED.sub("", storage)
+    storage = described(step.storages[role]).without_history
     mine = {plane.name.removeprefix(role): planes[plane.name]
             for plane in step.kernel.planes if plane.role == role and not plane.kept}
     return StoredTensor(shape, dtype, storage, mine)

@@ -60,8 +60,7 @@ def _is_function(layer: Layer) -> bool:
     """Whether plain tensors come of plain tensors, and always the same."""
     steps = layer.forward, layer.backward
     return not layer.remembered and all(
-        step.storages[name].startswith("#tandem.float<")
-        for step in steps for name in step.outputs) and not any(
+        step.is_plain(name) for step in steps for name in step.outputs) and not any(
         RoleKind.SEED in step.kernel.integers.values() for step in steps)
 
 
