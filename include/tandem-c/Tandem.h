@@ -31,6 +31,29 @@ extern "C" {
 /// A compiled kernel and its code.
 typedef struct TandemKernel TandemKernel;
 
+/// Roles of a tensor, in the order of tandem::RoleKind.
+typedef enum TandemRoleKind {
+  TandemRoleParam = 0,
+  TandemRoleGrad = 1,
+  TandemRoleState = 2,
+  TandemRoleHyper = 3,
+  TandemRoleStep = 4,
+  TandemRoleSeed = 5,
+  TandemRoleInput = 6,
+  TandemRoleOutput = 7,
+  TandemRoleSaved = 8,
+  TandemRoleRestored = 9
+} TandemRoleKind;
+
+/// A rule of a strategy: how tensors of a kind are stored.
+typedef struct TandemStorageRule {
+  TandemRoleKind kind;
+  /// The only tensor that the rule is for; null for all of the kind.
+  const char *name;
+  /// "#tandem.float<bf16>".
+  const char *storage;
+} TandemStorageRule;
+
 /// What to compile. Null strings and zeros mean the defaults.
 typedef struct TandemCompileOptions {
   /// A built-in graph's name, the path of an .mlir file, or MLIR text of a
@@ -54,21 +77,13 @@ typedef struct TandemCompileOptions {
   /// The graph's name where the module has several, such as a layer's two
   /// passes; else null or "".
   const char *function;
+  /// The rules of the strategy, of which the first that matches a tensor
+  /// counts, if it is in no file; `strategy` is then its name.
+  const TandemStorageRule *rules;
+  intptr_t numRules;
+  /// The compute policy under these rules: "f32 f32" or "component bf16".
+  const char *compute;
 } TandemCompileOptions;
-
-/// Roles of a tensor, in the order of tandem::RoleKind.
-typedef enum TandemRoleKind {
-  TandemRoleParam = 0,
-  TandemRoleGrad = 1,
-  TandemRoleState = 2,
-  TandemRoleHyper = 3,
-  TandemRoleStep = 4,
-  TandemRoleSeed = 5,
-  TandemRoleInput = 6,
-  TandemRoleOutput = 7,
-  TandemRoleSaved = 8,
-  TandemRoleRestored = 9
-} TandemRoleKind;
 
 /// What a tensor has entries for, or a launch runs over, in the order of
 /// tandem::Granularity.

@@ -57,6 +57,13 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   compileOptions.width = options->width;
   compileOptions.metrics = options->metrics;
   compileOptions.flags = options->flags;
+  for (intptr_t i = 0; i < options->numRules; ++i) {
+    const TandemStorageRule &rule = options->rules[i];
+    compileOptions.rules.push_back({static_cast<RoleKind>(rule.kind),
+                                    orElse(rule.name, ""),
+                                    orElse(rule.storage, "")});
+  }
+  compileOptions.compute = orElse(options->compute, "");
   return createHandle(compile(compileOptions));
 }
 

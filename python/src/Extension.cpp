@@ -157,10 +157,17 @@ public:
   Kernel(const std::string &graph, const std::string &strategy,
          const std::vector<std::string> &path, const std::string &target,
          const std::string &isa, int64_t width, bool metrics, bool flags,
-         const std::string &function) {
+         const std::string &function,
+         const std::vector<
+             std::tuple<int, std::optional<std::string>, std::string>> &rules,
+         const std::string &compute) {
     std::vector<const char *> directories;
     for (const std::string &directory : path)
       directories.push_back(directory.c_str());
+    std::vector<TandemStorageRule> ruleTexts;
+    for (const auto &[kind, name, storage] : rules)
+      ruleTexts.push_back({TandemRoleKind(kind), name ? name->c_str() : nullptr,
+                           storage.c_str()});
     TandemCompileOptions options = {graph.c_str(),
                                     strategy.c_str(),
                                     directories.data(),
@@ -170,7 +177,10 @@ public:
                                     width,
                                     metrics,
                                     flags,
-                                    function.c_str()};
+                                    function.c_str(),
+                                    ruleTexts.data(),
+                                    intptr_t(ruleTexts.size()),
+                                    compute.c_str()};
     kernel = released([&] { return tandemCompile(&options); });
     prepare();
   }
@@ -647,10 +657,13 @@ NB_MODULE(_tandem, m) {
   // Caches of torch.compile hold kernels until the process ends.
   nb::set_leak_warnings(false);
   nb::class_<Kernel>(m, "Kernel")
-      .def(nb::init<const std::string &, const std::string &,
-                    const std::vector<std::string> &, const std::string &,
-                    const std::string &, int64_t, bool, bool,
-                    const std::string &>())
+      .def(nb::init<
+           const std::string &, const std::string &,
+           const std::vector<std::string> &, const std::string &,
+           const std::string &, int64_t, bool, bool, const std::string &,
+           const std::vector<
+               std::tuple<int, std::optional<std::string>, std::string>> &,
+           const std::string &>())
       .def(nb::init<const std::string &, const std::string &,
                     const std::string &, const std::string &>())
       .def_prop_ro("name",

@@ -6,14 +6,13 @@ import atexit
 import ctypes
 import math
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tandem import _kernel, _tandem
 from tandem._kernel import (WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
-                            RoleKind)
+                            RoleKind, Rules)
 from tandem._storages import floats
 
 
@@ -160,23 +159,19 @@ def _stamp(file: str) -> tuple:
     return state.st_mtime_ns, state.st_size, state.st_ino
 
 
-def compile_written(graph: str | os.PathLike, strategy: str, text: str | None,
+def compile_written(graph: str | os.PathLike, strategy: str, rules: Rules | None,
                     target: str, path: Sequence[str | os.PathLike], **options) -> Kernel:
-    """tandem.compile under a strategy that is text and has no file; None for one that
-    is found by its name. The compiler reads strategies only from files."""
-    if text is None:
+    """tandem.compile under a strategy of these rules; None for one that is found by its
+    name."""
+    if rules is None:
         return _kernel.compile(graph, strategy, target, path=path, **options)
-    with tempfile.TemporaryDirectory(prefix="tandem-") as directory:
-        with open(os.path.join(directory, strategy + ".mlir"), "w",
-                  encoding="utf-8") as file:
-            file.write(text)
-        return _kernel.compile(graph, strategy, target, path=[directory, *path], **options)
+    return _kernel.compile_rules(graph, strategy, rules, target, **options)
 
 
 @lru_cache(maxsize=256)
-def _compile(graph: str, strategy: str, text: str | None, path: tuple[str, ...],
+def _compile(graph: str, strategy: str, rules: Rules | None, path: tuple[str, ...],
              target: str, metrics: bool, stamps) -> Kernel:
-    return compile_written(graph, strategy, text, target, path, metrics=metrics)
+    return compile_written(graph, strategy, rules, target, path, metrics=metrics)
 
 
 # The extension reports kernels that outlive the interpreter.
@@ -186,12 +181,12 @@ atexit.register(_compile.cache_clear)
 
 def compiled(graph: str | os.PathLike, strategy: str,
              path: Sequence[str | os.PathLike], target: str = "cpu",
-             text: str | None = None, metrics: bool = False) -> Kernel:
-    """tandem.compile, once in a process as long as the files stay the same; `text` is the
+             rules: Rules | None = None, metrics: bool = False) -> Kernel:
+    """tandem.compile, once in a process as long as the files stay the same; `rules` are the
     strategy's, if that has no file."""
     graph, path = os.fspath(graph), tuple(os.fspath(p) for p in path)
     files = [graph, *(os.path.join(p, strategy + ".mlir") for p in path)]
-    return _compile(graph, strategy, text, path, target, metrics,
+    return _compile(graph, strategy, rules, path, target, metrics,
                     tuple(map(_stamp, files)))
 
 

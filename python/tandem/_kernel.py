@@ -606,7 +606,27 @@ def compile(
     native = _tandem.Kernel(
         _to_text("graph", graph), _to_text("strategy", strategy or ""), directories(path),
         _to_text("target", target), _to_text("isa", isa), width, metrics, flags,
-        _to_text("function", function),
+        _to_text("function", function), [], "",
+    )
+    return Kernel(native, strategy, target)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A strategy that is in no file."""
+
+    compute: str  #: the policy, as :attr:`Kernel.compute` has it
+    #: (kind, tensor, storage), None for all tensors of the kind; the first one counts
+    storages: tuple[tuple[RoleKind, str | None, str], ...]
+
+
+def compile_rules(graph: str | os.PathLike, strategy: str, rules: Rules, target: str = "cpu",
+                  *, metrics: bool = False, function: str = "") -> Kernel:
+    """:func:`compile` under a strategy that is called so and consists of these rules."""
+    native = _tandem.Kernel(
+        _to_text("graph", graph), _to_text("strategy", strategy), [], target, "native", 0,
+        metrics, False, function, [(int(kind), *rule) for kind, *rule in rules.storages],
+        rules.compute,
     )
     return Kernel(native, strategy, target)
 

@@ -17,7 +17,6 @@
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Target/CPU.h"
 #include "llvm/Support/Error.h"
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -152,6 +151,19 @@ struct CompileOptions {
   bool metrics = false;
   /// Whether a launch reports gradients that are not finite.
   bool flags = false;
+
+  /// A rule of a strategy: how tensors of a kind are stored.
+  struct Rule {
+    RoleKind kind;
+    /// The only tensor that it is for; empty for all of the kind.
+    std::string name;
+    /// "#tandem.float<bf16>".
+    std::string storage;
+  };
+  /// The rules of `strategy`, in their order, if no file has it.
+  std::vector<Rule> rules;
+  /// The compute policy under these rules: "f32 f32" or "component bf16".
+  std::string compute;
 };
 
 /// A kernel and its code for one target.

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Target/Compiler.h"
+#include "Rules.h"
 #include "Session.h"
 #include "StorageText.h"
 #include "mlir/Pass/PassManager.h"
@@ -229,6 +230,8 @@ mlir::tandem::compile(const CompileOptions &options) {
   SessionModule session(options.graph, "graph");
   if (!session.module)
     return session.diagnostics.takeError();
+  if (llvm::Error error = addStrategy(session, options))
+    return error;
   return compileModule(session, options);
 }
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from tandem._kernel import Rules
 from tandem.torch import _dynamic_map
-from tandem.torch._companions import kinds_of, write
+from tandem.torch._companions import kinds_of, rules_of
 from tandem.torch._groups import OPTIONS
 from tandem.torch._lanes import Lanes
 
@@ -61,8 +62,8 @@ def differences(theirs: Mapping, ours: Mapping, used: Iterable[str]) -> list[str
     return list(dict.fromkeys(names))
 
 
-def written(lanes: Lanes, identity: Mapping, strategy: str) -> str | None:
-    """The strategy that an identity describes, as a file of it would be; None if it does not.
+def written(lanes: Lanes, identity: Mapping, strategy: str) -> Rules | None:
+    """The rules of a strategy that an identity describes; None if it does not.
 
     Args:
         lanes: of the identity's graphs, under any strategy.
@@ -76,7 +77,7 @@ def written(lanes: Lanes, identity: Mapping, strategy: str) -> str | None:
     for lane in lanes.of_strategy(lanes.strategy):
         kinds |= kinds_of(lane.kernel)
     storages = {role: text for role, text in theirs["storages"].items() if role in kinds}
-    return write(strategy, theirs["compute"], kinds, storages)
+    return rules_of(theirs["compute"], kinds, storages)
 
 
 def _of_strategy(identity: Mapping, strategy: str) -> Mapping:

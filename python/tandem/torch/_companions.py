@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import torch
 
-from tandem._kernel import Kernel, RoleKind
+from tandem._kernel import Kernel, RoleKind, Rules
 from tandem._storages import described, floats
 from tandem._tandem import Storage
 from tandem.torch._layout import WORKING
@@ -39,11 +39,11 @@ class Companion:
 
     Attributes:
         name: the strategy's.
-        text: what a file of it would hold; None for one that is built in.
+        rules: what a file of it would say; None for one that is built in.
     """
 
     name: str
-    text: str | None = None
+    rules: Rules | None = None
 
 
 def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
@@ -69,7 +69,7 @@ def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
     compute = "f32 f32" if wide else kernel.compute
     parts = ["f32 weights"] * wide + ["f32 states"] * bool(coded)
     name = f"{kernel.strategy} with {' and '.join(parts)}"
-    return Companion(name, write(name, compute, kinds_of(kernel), storages))
+    return Companion(name, rules_of(compute, kinds_of(kernel), storages))
 
 
 def with_copy(kernel: Kernel, dtype: torch.dtype) -> Companion:
@@ -82,8 +82,8 @@ def with_copy(kernel: Kernel, dtype: torch.dtype) -> Companion:
     copies = {role: Storage.working(WORKING[dtype], kernel.storages[role]).text
               for role in _roles(kernel, RoleKind.PARAM)}
     name = f"{kernel.strategy} with a {WORKING[dtype]} copy"
-    return Companion(name, write(name, kernel.compute, kinds_of(kernel),
-                                 kernel.storages | copies))
+    return Companion(name, rules_of(kernel.compute, kinds_of(kernel),
+                                    kernel.storages | copies))
 
 
 def _roles(kernel: Kernel, *kinds: RoleKind) -> list[str]:
@@ -119,11 +119,8 @@ def _warn(strategy: str, role: str, storage: str) -> None:
         stacklevel=2)
 
 
-def write(name: str, compute: str, kinds: Mapping[str, RoleKind],
-           storages: Mapping[str, str]) -> str:
+def rules_of(compute: str, kinds: Mapping[str, RoleKind],
+             storages: Mapping[str, str]) -> Rules:
     """A strategy with a rule for each tensor."""
-    rules = "".join(
-        f'  tandem.assign {kinds[role].name.lower()} named("{role}") = {storage}\n'
-        for role, storage in storages.items())
-    policy = ", ".join(compute.split())
-    return f'tandem.strategy @"{name}" compute(<{policy}>) {{\n{rules}}}\n'
+    return Rules(compute, tuple((kinds[role], role, storage)
+                                for role, storage in storages.items()))

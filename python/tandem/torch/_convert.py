@@ -11,6 +11,7 @@ import torch
 import tandem
 from tandem._convert import (WIDE, WIDE_PLANE, Stored, compiled, kept_roles,
                              planes_of)
+from tandem._kernel import Rules
 from tandem.torch import _checkpoint
 from tandem.torch._groups import check_options
 from tandem.torch._lane import Lane
@@ -116,12 +117,12 @@ def _identity(state_dict: dict, graphs: dict) -> dict:
 
 
 def _lanes(identity: dict, graphs: Mapping, strategies: Sequence[str],
-           path: Sequence[str | os.PathLike], texts: Mapping[str, str] = {}) -> Lanes:
+           path: Sequence[str | os.PathLike], rules: Mapping[str, Rules] = {}) -> Lanes:
     """The lanes of a state dict's graphs, or of those given, under other strategies, some
-    of which have a text of their own."""
+    of which have rules of their own."""
     graph, vectors = (identity.get(key) if given is None else given
                       for key, given in graphs.items())
-    return Lanes(lambda g, s, t, text: compiled(g, s, path, t, text or texts.get(s)), graph,
+    return Lanes(lambda g, s, t, own: compiled(g, s, path, t, own or rules.get(s)), graph,
                  strategies[0], vectors, identity.get("count"))
 
 
@@ -130,9 +131,9 @@ def _source_lanes(identity: dict, graphs: Mapping, strategies: Sequence[str],
     """The lanes that a state dict was made by, under strategies as it describes them: those
     of the same name may store otherwise by now, or be gone."""
     wide = _lanes(identity, graphs, ["fp32"], path)
-    texts = {name: text for name in dict.fromkeys(strategies)
-             if (text := _checkpoint.written(wide, identity, name))}
-    return _lanes(identity, graphs, strategies, path, texts)
+    rules = {name: found for name in dict.fromkeys(strategies)
+             if (found := _checkpoint.written(wide, identity, name))}
+    return _lanes(identity, graphs, strategies, path, rules)
 
 
 def _regrouped(state_dict: dict, strategy: str | Sequence[str],

@@ -10,7 +10,7 @@ import torch
 
 from tandem._check import Check
 from tandem._convert import CPU, Host
-from tandem._kernel import Kernel
+from tandem._kernel import Kernel, Rules
 from tandem.torch import _place
 from tandem.torch._companions import Companion, companion, keeps_f32_states, with_copy
 from tandem.torch._lane import Lane
@@ -39,7 +39,7 @@ class Lanes:
     for states in float32; of each two where matrices and vectors differ in graph.
 
     Args:
-        build: compiles a graph under a strategy for a target; the strategy's text is the
+        build: compiles a graph under a strategy for a target; the strategy's rules are the
             fourth argument, None for one that is found by its name.
         graph: the graph; one of matrices updates parameters of two dimensions.
         strategy: the strategy of groups that name none.
@@ -50,7 +50,7 @@ class Lanes:
         checks: whether steps look at gradients before they write.
     """
 
-    def __init__(self, build: Callable[[str, str, str, str | None], Kernel], graph: str,
+    def __init__(self, build: Callable[[str, str, str, Rules | None], Kernel], graph: str,
                  strategy: str, vectors: str | None = None, count: str | None = None,
                  checks: bool = False):
         self._build, self._graphs, self.strategy = build, (graph, vectors), strategy
@@ -58,7 +58,7 @@ class Lanes:
         #: The keys of companions' lanes, by those that ask for them, and what companions
         #: are that have no file, by name and for matrices and vectors.
         self._known: dict[Key, Key] = {}
-        self._texts: dict[tuple[str, bool], str | None] = {}
+        self._rules: dict[tuple[str, bool], Rules | None] = {}
         self._checks = checks
         self.count = count
         self.main = self[Key(strategy)]
@@ -88,10 +88,10 @@ class Lanes:
         key = self._resolved(key)
         if key not in self._lanes:
             codes = self[key._replace(copy=None)] if key.copy else None
-            built_in = Companion(key.strategy, self._texts.get((key.strategy, key.is_vector)))
+            built_in = Companion(key.strategy, self._rules.get((key.strategy, key.is_vector)))
             strategy = with_copy(codes.kernel, key.copy) if codes else built_in
             kernel = self._build(self._graphs[key.is_vector], strategy.name,
-                                 key.place.target, strategy.text)
+                                 key.place.target, strategy.rules)
             model = None if key.place is CPU else self[key._replace(place=CPU)]
             lane = self._lanes[key] = Lane(kernel, self.count, key.place, model, codes)
             if self._checks:
@@ -110,7 +110,7 @@ class Lanes:
                               key.is_small)
             self._known[key] = own._replace(strategy=found.name) if found else own
             if found:
-                self._texts[found.name, key.is_vector] = found.text
+                self._rules[found.name, key.is_vector] = found.rules
         return self._known[key]
 
     def __iter__(self) -> Iterator[Lane]:

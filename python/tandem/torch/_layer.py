@@ -15,8 +15,9 @@ import torch
 import tandem
 from tandem import _tandem
 from tandem._convert import Host
-from tandem._kernel import Granularity, Kernel, Plane, Plan, RoleKind
-from tandem._storages import described
+from tandem._kernel import (Granularity, Kernel, Plane, Plan, RoleKind, Rules,
+                            compile_rules)
+from tandem._storages import described, floats
 from tandem.torch import _place
 
 #: What a tensor of a module can be, and how a strategy spells it.
@@ -291,12 +292,10 @@ def compiled(layer: str, recipe: str, dtype: torch.dtype, vector_dtype: torch.dt
 @functools.lru_cache(maxsize=None)
 def decoder(storage: str, dtype: torch.dtype, target: str = "cpu") -> Pass:
     """A kernel that makes "value" of the planes of "kept"."""
-    recipe = ("tandem.strategy @decode compute(<f32, f32>) {\n"
-              f"  tandem.assign saved = {storage}\n"
-              "  tandem.assign input = #tandem.float<f32>\n"
-              f"  tandem.assign output = #tandem.float<{EDGES[dtype]}>\n}}\n")
-    return Pass(tandem.compile(_tandem.layers()["keep"] + recipe, "decode", target,
-                               function="keep_backward"))
+    rules = Rules("f32 f32", ((RoleKind.SAVED, None, storage),
+                              (RoleKind.INPUT, None, floats("f32")),
+                              (RoleKind.OUTPUT, None, floats(EDGES[dtype]))))
+    return Pass(compile_rules("keep", "decode", rules, target, function="keep_backward"))
 
 
 # The extension reports plans that outlive the interpreter.

@@ -12,6 +12,7 @@ from torch.optim.optimizer import required
 
 import tandem
 from tandem._convert import CPU, compiled
+from tandem._kernel import Rules
 from tandem.torch import _checkpoint, _counters, _notices, _place, _wrappers
 from tandem.torch._device_step import DeviceStep
 from tandem.torch._gradients import Gradients
@@ -196,8 +197,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self._begin_release()
 
     def _kernel(self, graph: str, strategy: str, target: str,
-                text: str | None) -> tandem.Kernel:
-        return compiled(graph, strategy, self._recipe["path"], target, text,
+                rules: Rules | None) -> tandem.Kernel:
+        return compiled(graph, strategy, self._recipe["path"], target, rules,
                         self._recipe["metrics"])
 
     @property

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-import tandem
 from tandem import _tandem
-from tandem._kernel import RoleKind
+from tandem._kernel import RoleKind, Rules, compile_rules
 from tandem._storages import described, floats
 from tandem._tandem import Storage
 from tandem.torch._function import first_derivative
@@ -53,14 +52,6 @@ def can_multiply(x: torch.Tensor, weight: torch.Tensor) -> bool:
 # Codes
 #===------------------------------------------------------------------------===#
 
-_RECIPE = """
-tandem.strategy @quantize compute(<f32, f32>) {{
-  tandem.assign input = {input}
-  tandem.assign output = {input}
-  tandem.assign saved = {saved}
-}}
-"""
-
 
 @functools.lru_cache(maxsize=None)
 def _storage(code: str, copy: bool = False) -> str:
@@ -95,9 +86,10 @@ class Codes(NamedTuple):
 @functools.lru_cache(maxsize=None)
 def _quantizer(code: str, copy: bool, dtype: torch.dtype, target: str) -> Pass:
     """What writes codes and a scale of a matrix, and a transposed copy."""
-    recipe = _RECIPE.format(input=floats(EDGES[dtype]), saved=_storage(code, copy))
-    return Pass(tandem.compile(_tandem.layers()["keep"] + recipe, "quantize", target,
-                               function="keep"))
+    edge = floats(EDGES[dtype])
+    rules = Rules("f32 f32", ((RoleKind.INPUT, None, edge), (RoleKind.OUTPUT, None, edge),
+                              (RoleKind.SAVED, None, _storage(code, copy))))
+    return Pass(compile_rules("keep", "quantize", rules, target, function="keep"))
 
 
 def quantize(x: torch.Tensor, code: str, copy: bool = False) -> Codes:

@@ -1,0 +1,81 @@
+//===- Rules.cpp - Strategies without a text ------------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file builds a strategy from rules.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rules.h"
+#include "StorageText.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+/// Reads a policy and its format: "component bf16".
+static llvm::Expected<ComputeAttr> parseCompute(SessionModule &session,
+                                                StringRef text) {
+  auto [policyName, formatName] = text.split(' ');
+  std::optional<Policy> policy = symbolizePolicy(policyName);
+  Type format;
+  {
+    ScopedDiagnosticHandler handler(session.getContext(),
+                                    [](Diagnostic &) { return success(); });
+    format = parseType(formatName, session.getContext());
+  }
+  if (!policy || !format)
+    return llvm::createStringError(
+        "'" + text +
+        "' is no compute policy; policies are 'f32 f32' and 'component' with "
+        "bf16, f16 or f32");
+  Location unknown = UnknownLoc::get(session.getContext());
+  auto compute = ComputeAttr::getChecked([&] { return emitError(unknown); },
+                                         session.getContext(), *policy, format);
+  if (!compute)
+    return session.diagnostics.takeError();
+  return compute;
+}
+
+static llvm::Error addRule(SessionModule &session, OpBuilder &builder,
+                           const CompileOptions::Rule &rule) {
+  auto storage = parseStorage(session, rule.storage);
+  if (!storage)
+    return storage.takeError();
+  AssignOp::create(builder, builder.getUnknownLoc(), rule.kind,
+                   /*moment=*/{}, /*consumer=*/{}, /*flow=*/{}, /*per=*/{},
+                   rule.name.empty() ? StringAttr()
+                                     : builder.getStringAttr(rule.name),
+                   *storage);
+  return llvm::Error::success();
+}
+
+llvm::Error mlir::tandem::addStrategy(SessionModule &session,
+                                      const CompileOptions &options) {
+  if (options.rules.empty())
+    return llvm::Error::success();
+  if (options.strategy.empty())
+    return llvm::createStringError(
+        "there are rules, but the strategy that they make has no name; give "
+        "it one");
+  auto compute = parseCompute(session, options.compute);
+  if (!compute)
+    return compute.takeError();
+  ModuleOp module = *session.module;
+  if (auto known = module.lookupSymbol<StrategyOp>(options.strategy))
+    known.erase();
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  auto strategy = StrategyOp::create(builder, builder.getUnknownLoc(),
+                                     options.strategy, *compute);
+  builder.setInsertionPointToStart(&strategy.getBody().emplaceBlock());
+  for (const CompileOptions::Rule &rule : options.rules)
+    if (llvm::Error error = addRule(session, builder, rule))
+      return error;
+  return succeeded(verify(strategy)) ? llvm::Error::success()
+                                     : session.diagnostics.takeError();
+}
