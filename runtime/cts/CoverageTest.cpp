@@ -183,10 +183,9 @@ TEST(Coverage, RowsWithPartsOfGroupsHaveTheirOwnChunks) {
   EXPECT_EQ(chunksOf(3, 24), (Chunks{{0, 0, 24}, {1, 0, 24}, {2, 0, 24}}));
   EXPECT_EQ(chunksOf(3, 32), (Chunks{{0, 0, 96}}));
   EXPECT_EQ(chunksOf(1, 24), (Chunks{{0, 0, 24}}));
-  EXPECT_EQ(chunksOf(2, 5001), (Chunks{{0, 0, 4096},
-                                       {0, 4096, 5001},
-                                       {1, 0, 4096},
-                                       {1, 4096, 5001}}));
+  EXPECT_EQ(
+      chunksOf(2, 5001),
+      (Chunks{{0, 0, 4096}, {0, 4096, 5001}, {1, 0, 4096}, {1, 4096, 5001}}));
   // A metric's sum is the tree over the sums of rows that are cut apart.
   EXPECT_EQ(chunksOf(2, 5001, /*metrics=*/1),
             (Chunks{{0, 0, 5001}, {1, 0, 5001}}));

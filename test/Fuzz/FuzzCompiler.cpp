@@ -106,8 +106,7 @@ static Outcome tryPipeline(StringRef text, StringRef pipeline) {
   auto module = parseSourceString<ModuleOp>(text, &session.context);
   if (!module)
     return refuse(session.hasError);
-  PassManager manager = PassManager::on<ModuleOp>(
-      &session.context, PassManager::Nesting::Implicit);
+  PassManager manager = PassManager::on<ModuleOp>(&session.context);
   if (failed(parsePassPipeline(pipeline, manager, llvm::nulls())))
     return blame("pipeline '" + pipeline + "' is not valid");
   return succeeded(manager.run(*module)) ? accept() : refuse(session.hasError);
@@ -166,6 +165,10 @@ static std::string chooseWidth(Random &random) {
   return random.choose(widths);
 }
 
+static std::string onKernels(const std::string &pass) {
+  return "tandem.kernel(" + pass + ")";
+}
+
 /// The passes in the order of the pipelines, with random options.
 static std::vector<std::string> listPasses(Random &random) {
   std::string emulate =
@@ -173,23 +176,23 @@ static std::vector<std::string> listPasses(Random &random) {
       " half-conversions=" + (random.oneIn(2) ? "true" : "false") + "}";
   static const char *const chips[] = {"sm_90", "sm_80", "sm_70", "nonsense"};
   std::vector<std::string> passes = {
-      "tandem-recognize-updates",
+      "func.func(tandem-recognize-updates)",
       "tandem-apply-strategy{strategy=" + chooseStrategy(random) + "}",
       "tandem-form-kernel",
-      "tandem-add-metrics",
-      "tandem-apply-policy",
-      "tandem-lower-storage",
-      "tandem-check-gradients",
+      onKernels("tandem-add-metrics"),
+      onKernels("tandem-apply-policy"),
+      onKernels("tandem-lower-storage"),
+      onKernels("tandem-check-gradients"),
       "convert-mcf-to-arith",
       "convert-scaled-to-arith",
       "tandem-simplify",
       "cse",
       "tandem-analyze-ranges",
       "tandem-split-phases",
-      emulate,
+      onKernels(emulate),
       "convert-float-codes-to-arith{formats=" + chooseFormats(random) + "}",
-      "tandem-tabulate",
-      "tandem-widen{width=" + chooseWidth(random) + "}",
+      onKernels("tandem-tabulate"),
+      onKernels("tandem-widen{width=" + chooseWidth(random) + "}"),
       std::string("convert-float-codes-to-nvvm{chip=") + random.choose(chips) +
           "}",
       "convert-float-codes-to-arith",

@@ -164,8 +164,7 @@ Chunk LaunchBuilder::readChunk(LLVM::LLVMFuncOp entry, Value index) {
   loadEntries(chunk);
   if (kernel.getMatrix())
     return chunk;
-  return getRow(chunk,
-                load(record, i64Type, offsetof(tdm_launch_chunk, row)));
+  return getRow(chunk, load(record, i64Type, offsetof(tdm_launch_chunk, row)));
 }
 
 void LaunchBuilder::loadEntries(Chunk &chunk) {

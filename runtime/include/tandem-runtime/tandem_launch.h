@@ -94,9 +94,9 @@ static inline int64_t tdm_launch_tensor_size(int64_t planes,
          (planes + reductions) * (int64_t)sizeof(void *);
 }
 
-/// A range of a row's elements or, in a launch over rows, columns or blocks of a
-/// matrix, of these. It begins at a multiple of a power of two, at least 4096,
-/// that depends on the sizes of the tensors only.
+/// A range of a row's elements or, in a launch over rows, columns or blocks of
+/// a matrix, of these. It begins at a multiple of a power of two, at least
+/// 4096, that depends on the sizes of the tensors only.
 typedef struct tdm_launch_chunk {
   int64_t tensor;
   /// The row that `begin` and `end` count the elements of; 0 in launches over

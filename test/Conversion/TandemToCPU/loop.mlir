@@ -36,13 +36,14 @@
 // CHECK:           llvm.store %{{.+}}, %{{.+}} : i32
 // CHECK:         llvm.return
 
-// A chunk is {tensor, begin, end}, 24 bytes; the record of a tensor has 104
-// bytes and 8 for each of the three planes.
+// A chunk is {tensor, row, begin, end}, 32 bytes; the record of a tensor has
+// 104 bytes and 8 for each of the three planes. A row's elements begin after
+// those of the rows before it.
 // CHECK-LABEL: llvm.func @tandem_scale(
 // CHECK-SAME:      %[[TENSORS:[^:]+]]: !llvm.ptr, %[[CHUNKS:[^:]+]]: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr, %{{[^:]+}}: !llvm.ptr,
 // CHECK-SAME:      %[[BEGIN:.+]]: i64, %[[END:.+]]: i64)
 // CHECK-DAG:     %[[LANES:.+]] = arith.constant 8 : i64
-// CHECK-DAG:     %[[CHUNK_BYTES:.+]] = arith.constant 24 : i64
+// CHECK-DAG:     %[[CHUNK_BYTES:.+]] = arith.constant 32 : i64
 // CHECK-DAG:     %[[RECORD_BYTES:.+]] = arith.constant 128 : i64
 // CHECK-DAG:     %[[SCRATCH0:.+]] = llvm.alloca {{.+}} x vector<8xi16> {alignment = 64 : i64}
 // CHECK-DAG:     %[[SCRATCH1:.+]] = llvm.alloca {{.+}} x vector<8xi32> {alignment = 64 : i64}
@@ -52,13 +53,17 @@
 // CHECK:           %[[TENSOR:.+]] = llvm.load %[[RECORD]] : !llvm.ptr -> i64
 // CHECK:           arith.muli %[[TENSOR]], %[[RECORD_BYTES]]
 // CHECK:           %[[TABLE:.+]] = llvm.getelementptr %[[TENSORS]]
-// CHECK-DAG:       %[[AT8:.+]] = llvm.getelementptr %[[RECORD]][8]
-// CHECK-DAG:       %[[FROM:.+]] = llvm.load %[[AT8]] : !llvm.ptr -> i64
-// CHECK-DAG:       %[[AT16:.+]] = llvm.getelementptr %[[RECORD]][16]
-// CHECK-DAG:       %[[TO:.+]] = llvm.load %[[AT16]] : !llvm.ptr -> i64
+// CHECK:           %[[AT8:.+]] = llvm.getelementptr %[[TABLE]][8]
+// CHECK-NEXT:      %[[COLUMNS:.+]] = llvm.load %[[AT8]] : !llvm.ptr -> i64
 // CHECK-DAG:       llvm.getelementptr %[[TABLE]][104]
 // CHECK-DAG:       llvm.getelementptr %[[TABLE]][112]
 // CHECK-DAG:       llvm.getelementptr %[[TABLE]][120]
+// CHECK-DAG:       %[[AT16:.+]] = llvm.getelementptr %[[RECORD]][16]
+// CHECK-DAG:       %[[FROM:.+]] = llvm.load %[[AT16]] : !llvm.ptr -> i64
+// CHECK-DAG:       %[[AT24:.+]] = llvm.getelementptr %[[RECORD]][24]
+// CHECK-DAG:       %[[TO:.+]] = llvm.load %[[AT24]] : !llvm.ptr -> i64
+// CHECK:           %[[ROW:.+]] = llvm.load %{{.+}} : !llvm.ptr -> i64
+// CHECK:           arith.muli %[[ROW]], %[[COLUMNS]] : i64
 // CHECK:           scf.for %[[I:.+]] = %[[FROM]] to %[[TO]] step %[[LANES]]
 // Each plane is fetched 1024 bytes ahead, in lines of 64.
 // CHECK-COUNT-3:     llvm.intr.prefetch

@@ -39,8 +39,8 @@ tandem.kernel @sums_phase0 compute(<f32, f32>) width(4) part(early) reductions(2
 
 // A part per row sees rows as other kernels see elements.
 // CHECK-LABEL: llvm.func @tandem_sums_commit_rows
-// CHECK:         %[[C24:.+]] = arith.constant 24 : i64
-// CHECK:         arith.muli %{{.+}}, %[[C24]]
+// CHECK:         %[[C32:.+]] = arith.constant 32 : i64
+// CHECK:         arith.muli %{{.+}}, %[[C32]]
 // CHECK:         %[[SUM:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> vector<4xf32>
 // CHECK:         llvm.store %[[SUM]], %{{.+}} : vector<4xf32>, !llvm.ptr
 tandem.kernel @sums_commit_rows compute(<f32, f32>) width(4) part(commit) reductions(2) matrix per(row) tensors [#p, #r] scalars [] prologue {

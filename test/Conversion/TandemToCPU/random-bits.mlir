@@ -4,11 +4,13 @@
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 
 // Sixteen elements: two counters in 64-bit lanes, ten rounds of two products.
-// Where the first element is not a group's first, the groups behind are
+// Where the first element is not a group's first, the groups after them are
 // computed too, and the words of both move by 4, 2 and 1 half-words.
 // CHECK-LABEL: llvm.func @tandem_wide(
 // CHECK-DAG:     %[[SEVEN:.+]] = arith.constant 7 : i64
 // CHECK-DAG:     %[[LANES:.+]] = arith.constant dense<[0, 1]> : vector<2xi64>
+// CHECK:         scf.for
+// CHECK:         scf.for
 // CHECK:         %[[START:.+]] = arith.addi %{{.+}}, %{{.+}} : i64
 // CHECK:         %[[GROUP:.+]] = arith.shrui %[[START]]
 // CHECK:         %[[POSITION:.+]] = arith.andi %[[START]], %[[SEVEN]]

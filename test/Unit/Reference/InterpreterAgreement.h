@@ -128,8 +128,7 @@ private:
                         std::string stage, MachineState state) {
     OwningOpRef<ModuleOp> module = parse(text);
     stage.replace(stage.find('%'), 1, strategy.str());
-    PassManager manager(&context, ModuleOp::getOperationName(),
-                        PassManager::Nesting::Implicit);
+    PassManager manager(&context);
     EXPECT_TRUE(succeeded(parsePassPipeline(stage, manager)));
     EXPECT_TRUE(succeeded(manager.run(*module)));
     EXPECT_EQ(llvm::toString(interpretKernel(first<KernelOp>(*module), state)),

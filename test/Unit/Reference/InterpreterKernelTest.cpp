@@ -292,14 +292,16 @@ tandem.kernel @k compute(<f32, f32>) tensors [#tandem.role<param "p">]
 
 /// The stages of lowering after which a kernel runs.
 constexpr const char *kStages[] = {
-    "tandem-recognize-updates,tandem-apply-strategy{strategy=%},"
-    "tandem-form-kernel,tandem-apply-policy",
-    "tandem-recognize-updates,tandem-apply-strategy{strategy=%},"
-    "tandem-form-kernel,tandem-apply-policy,tandem-lower-storage",
+    "func.func(tandem-recognize-updates),tandem-apply-strategy{strategy=%},"
+    "tandem-form-kernel,tandem.kernel(tandem-apply-policy)",
+    "func.func(tandem-recognize-updates),tandem-apply-strategy{strategy=%},"
+    "tandem-form-kernel,tandem.kernel(tandem-apply-policy,tandem-lower-"
+    "storage)",
     "tandem-to-kernel{strategy=%}",
     "tandem-to-kernel{strategy=%},"
-    "tandem-emulate-floats{formats=bf16,f16,f8E4M3FN,f8E5M2},canonicalize,cse,"
-    "tandem-widen{width=8},canonicalize,cse",
+    "tandem.kernel(tandem-emulate-floats{formats=bf16,f16,f8E4M3FN,f8E5M2}),"
+    "canonicalize,cse,"
+    "tandem.kernel(tandem-widen{width=8}),canonicalize,cse",
 };
 
 TEST_F(InterpreterAgreement, BuiltinGraphsAndStrategies) {

@@ -463,16 +463,19 @@ tandem.strategy @delayed compute(<f32, f32>) {
 })mlir"};
 
 constexpr const char *kStages[] = {
-    "tandem-recognize-updates,tandem-apply-strategy{strategy=%},"
-    "tandem-form-kernel,tandem-apply-policy",
-    "tandem-recognize-updates,tandem-apply-strategy{strategy=%},"
-    "tandem-form-kernel,tandem-apply-policy,tandem-lower-storage",
+    "func.func(tandem-recognize-updates),tandem-apply-strategy{strategy=%},"
+    "tandem-form-kernel,tandem.kernel(tandem-apply-policy)",
+    "func.func(tandem-recognize-updates),tandem-apply-strategy{strategy=%},"
+    "tandem-form-kernel,tandem.kernel(tandem-apply-policy,tandem-lower-"
+    "storage)",
     "tandem-to-kernel{strategy=%}",
     "tandem-to-kernel{strategy=%},"
-    "tandem-emulate-floats{formats=bf16,f16,f8E4M3FN,f8E5M2},canonicalize,cse,"
-    "tandem-widen{width=16},canonicalize,cse",
+    "tandem.kernel(tandem-emulate-floats{formats=bf16,f16,f8E4M3FN,f8E5M2}),"
+    "canonicalize,cse,"
+    "tandem.kernel(tandem-widen{width=16}),canonicalize,cse",
     "tandem-to-kernel{strategy=%},"
-    "tandem-emulate-floats{formats=f8E4M3FN,f8E5M2},tandem-widen{width=2}",
+    "tandem.kernel(tandem-emulate-floats{formats=f8E4M3FN,f8E5M2},tandem-widen{"
+    "width=2})",
 };
 
 TEST_F(InterpreterAgreement, ScaledStrategies) {
