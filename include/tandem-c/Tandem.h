@@ -415,6 +415,98 @@ tandemStorageWithoutHistory(TandemStorage *storage);
 TANDEM_CAPI_EXPORTED const char *
 tandemStorageWithoutTranspose(TandemStorage *storage);
 
+/// A layer under a recipe: a forward pass, the backward pass that restores what
+/// it saves, and possibly a function that computes its outputs again.
+typedef struct TandemLayer TandemLayer;
+
+/// An input that another layer has stored, and how.
+typedef struct TandemStoredInput {
+  const char *name;
+  const char *storage;
+} TandemStoredInput;
+
+/// Which layer to read. Null strings and zeros mean the defaults.
+typedef struct TandemLayerOptions {
+  /// A built-in layer's name, the path of an .mlir file, or MLIR text.
+  const char *layer;
+  /// The recipe's name.
+  const char *recipe;
+  /// Directories searched for recipes before the built-in ones.
+  const char *const *path;
+  intptr_t pathLength;
+  /// The format of inputs and outputs with an entry for each element, "f32" by
+  /// default, and of those with one for each column, by default the same. Those
+  /// with an entry for each row are f32.
+  const char *elements, *columns;
+  /// The inputs that come from other layers in a storage.
+  const TandemStoredInput *stored;
+  intptr_t numStored;
+  /// Whether the forward pass also saves, as "NAME.kept", each output that goes
+  /// to linear layers, in the storage that these would keep it in.
+  bool keepsOutputs;
+  /// As in TandemCompileOptions.
+  const char *target;
+  const char *isa;
+} TandemLayerOptions;
+
+/// Reads a layer and its recipe; null on failure. The caller destroys it.
+TANDEM_CAPI_EXPORTED TandemLayer *
+tandemLayerCreate(const TandemLayerOptions *options);
+TANDEM_CAPI_EXPORTED void tandemLayerDestroy(TandemLayer *layer);
+
+/// The functions of a layer.
+typedef enum TandemLayerPass {
+  TandemLayerForward = 0,
+  TandemLayerBackward = 1,
+  TandemLayerRecompute = 2
+} TandemLayerPass;
+
+/// An output of a function. Strings live as long as the layer.
+typedef struct TandemLayerOutput {
+  const char *name;
+  /// Whether a linear layer takes it.
+  bool isForLinear;
+  /// Whether it is a gradient, not an activation.
+  bool isGradient;
+} TandemLayerOutput;
+
+/// The name of a function; null if the layer has none that computes its outputs
+/// again.
+TANDEM_CAPI_EXPORTED const char *tandemLayerGetFunction(TandemLayer *layer,
+                                                        TandemLayerPass pass);
+/// The outputs of a function, in their order.
+TANDEM_CAPI_EXPORTED intptr_t tandemLayerGetNumOutputs(TandemLayer *layer,
+                                                       TandemLayerPass pass);
+TANDEM_CAPI_EXPORTED TandemLayerOutput
+tandemLayerGetOutput(TandemLayer *layer, TandemLayerPass pass, intptr_t index);
+/// Whether the recipe stores outputs by where they go: it begins with rules for
+/// outputs that name a consumer or a flow.
+TANDEM_CAPI_EXPORTED bool tandemLayerStoresByFlow(TandemLayer *layer);
+
+/// Which pass to compile. A zeroed struct is the forward pass.
+typedef struct TandemLayerPassOptions {
+  TandemLayerPass pass;
+  /// The inputs of this pass that come from other layers in a storage, such as
+  /// gradients.
+  const TandemStoredInput *stored;
+  intptr_t numStored;
+  /// Whether all outputs are plain tensors, even where the recipe stores them
+  /// by where they go.
+  bool hasPlainOutputs;
+} TandemLayerPassOptions;
+
+/// Compiles a pass of a layer; null on failure. What the backward pass restores
+/// (TandemRoleRestored) is in planes of the same names of the forward pass: it
+/// has saved them (TandemRoleSaved), or they are inputs or outputs.
+TANDEM_CAPI_EXPORTED TandemKernel *
+tandemLayerCompile(TandemLayer *layer, const TandemLayerPassOptions *options);
+
+/// Whether a recipe is built in, or in a file on the path; false leaves a
+/// message.
+TANDEM_CAPI_EXPORTED bool tandemCheckRecipe(const char *recipe,
+                                            const char *const *path,
+                                            intptr_t pathLength);
+
 /// Names of the built-in graphs and strategies.
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumGraphs(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetGraphName(intptr_t index);
@@ -422,9 +514,8 @@ TANDEM_CAPI_EXPORTED intptr_t tandemGetNumLayers(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetLayerName(intptr_t index);
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumRecipes(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetRecipeName(intptr_t index);
-/// The MLIR text of a layer and of a recipe.
+/// The MLIR text of a layer.
 TANDEM_CAPI_EXPORTED const char *tandemGetLayerText(intptr_t index);
-TANDEM_CAPI_EXPORTED const char *tandemGetRecipeText(intptr_t index);
 TANDEM_CAPI_EXPORTED intptr_t tandemGetNumStrategies(void);
 TANDEM_CAPI_EXPORTED const char *tandemGetStrategyName(intptr_t index);
 

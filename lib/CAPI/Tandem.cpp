@@ -282,9 +282,6 @@ const char *tandemGetRecipeName(intptr_t index) {
 const char *tandemGetLayerText(intptr_t index) {
   return getBuiltinLayers()[index].text.data();
 }
-const char *tandemGetRecipeText(intptr_t index) {
-  return getBuiltinRecipes()[index].text.data();
-}
 intptr_t tandemGetNumStrategies(void) { return getBuiltinStrategies().size(); }
 const char *tandemGetStrategyName(intptr_t index) {
   return getBuiltinStrategies()[index].name.data();

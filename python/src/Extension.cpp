@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchABI.h"
+#include "Layers.h"
 #include "Steady.h"
 #include "Storages.h"
 #include "tandem-c/Reference.h"
@@ -654,6 +655,9 @@ NB_MODULE(_tandem, m) {
   m.doc() = "Bindings of Tandem's compiler and runtime";
   bindLaunchABI(m);
   bindStorages(m);
+  bindLayers(m, [](TandemKernel *kernel) {
+    return nb::cast(std::make_unique<Kernel>(kernel));
+  });
   // Caches of torch.compile hold kernels until the process ends.
   nb::set_leak_warnings(false);
   nb::class_<Kernel>(m, "Kernel")
@@ -758,8 +762,6 @@ NB_MODULE(_tandem, m) {
     return listTexts(tandemGetNumLayers(), tandemGetLayerName,
                      tandemGetLayerText);
   });
-  m.def("recipes", [] {
-    return listTexts(tandemGetNumRecipes(), tandemGetRecipeName,
-                     tandemGetRecipeText);
-  });
+  m.def("recipes",
+        [] { return listNames(tandemGetNumRecipes(), tandemGetRecipeName); });
 }

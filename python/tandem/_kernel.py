@@ -752,7 +752,7 @@ def layers() -> list[str]:
 
 def recipes() -> list[str]:
     """Names of the built-in recipes, the strategies of layers."""
-    return list(_tandem.recipes())
+    return _tandem.recipes()
 
 
 def interpret(

@@ -42,17 +42,15 @@ static llvm::Expected<ComputeAttr> parseCompute(SessionModule &session,
   return compute;
 }
 
-static llvm::Error addRule(SessionModule &session, OpBuilder &builder,
-                           const CompileOptions::Rule &rule) {
-  auto storage = parseStorage(session, rule.storage);
-  if (!storage)
-    return storage.takeError();
-  AssignOp::create(builder, builder.getUnknownLoc(), rule.kind,
-                   /*moment=*/{}, /*consumer=*/{}, /*flow=*/{}, /*per=*/{},
-                   rule.name.empty() ? StringAttr()
-                                     : builder.getStringAttr(rule.name),
-                   *storage);
-  return llvm::Error::success();
+AssignOp mlir::tandem::addRule(OpBuilder &builder, RoleKind kind,
+                               StringRef name, StorageAttrInterface storage,
+                               std::optional<Granularity> per) {
+  return AssignOp::create(
+      builder, builder.getUnknownLoc(), kind, /*moment=*/{}, /*consumer=*/{},
+      /*flow=*/{},
+      per ? GranularityAttr::get(builder.getContext(), *per)
+          : GranularityAttr(),
+      name.empty() ? StringAttr() : builder.getStringAttr(name), storage);
 }
 
 llvm::Error mlir::tandem::addStrategy(SessionModule &session,
@@ -73,9 +71,12 @@ llvm::Error mlir::tandem::addStrategy(SessionModule &session,
   auto strategy = StrategyOp::create(builder, builder.getUnknownLoc(),
                                      options.strategy, *compute);
   builder.setInsertionPointToStart(&strategy.getBody().emplaceBlock());
-  for (const CompileOptions::Rule &rule : options.rules)
-    if (llvm::Error error = addRule(session, builder, rule))
-      return error;
+  for (const CompileOptions::Rule &rule : options.rules) {
+    auto storage = parseStorage(session, rule.storage);
+    if (!storage)
+      return storage.takeError();
+    addRule(builder, rule.kind, rule.name, *storage);
+  }
   return succeeded(verify(strategy)) ? llvm::Error::success()
                                      : session.diagnostics.takeError();
 }

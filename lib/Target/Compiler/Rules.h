@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares how a strategy that a host gives rule by rule gets into
-// the module that is compiled under it.
+// This file declares how rules that a host gives get into the module that is
+// compiled under them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +21,12 @@ namespace mlir::tandem {
 /// Adds the strategy that the rules of `options` make, in place of one that the
 /// module has by this name. Without rules it does nothing.
 llvm::Error addStrategy(SessionModule &session, const CompileOptions &options);
+
+/// Adds a rule to the strategy that the builder stands in. Without a name it is
+/// for all tensors of the kind, and with `per` for those with such entries.
+AssignOp addRule(OpBuilder &builder, RoleKind kind, StringRef name,
+                 StorageAttrInterface storage,
+                 std::optional<Granularity> per = std::nullopt);
 
 } // namespace mlir::tandem
 

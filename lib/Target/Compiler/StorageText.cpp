@@ -51,6 +51,32 @@ mlir::tandem::parseStorage(SessionModule &session, StringRef text) {
                                  "': " + findError(attribute, message));
 }
 
+llvm::Expected<Type> mlir::tandem::parseFormat(SessionModule &session,
+                                               StringRef text) {
+  ScopedDiagnosticHandler handler(session.getContext(),
+                                  [](Diagnostic &) { return success(); });
+  Type type = parseType(text, session.getContext());
+  if (isa_and_present<FloatType>(type))
+    return type;
+  return llvm::createStringError("'" + text +
+                                 "' is no float format; formats are f32, "
+                                 "bf16, f16, f8E4M3FN and f8E5M2");
+}
+
+llvm::Expected<StorageAttrInterface>
+mlir::tandem::makeFloats(SessionModule &session, StringRef format) {
+  auto type = parseFormat(session, format);
+  if (!type)
+    return type.takeError();
+  Location unknown = UnknownLoc::get(session.getContext());
+  auto storage = FloatStorageAttr::getChecked(
+      [&] { return emitError(unknown); }, session.getContext(), *type,
+      RoundingMode::nearest);
+  if (!storage)
+    return session.diagnostics.takeError();
+  return cast<StorageAttrInterface>(storage);
+}
+
 std::string mlir::tandem::printStorage(StorageAttrInterface storage) {
   std::string text;
   llvm::raw_string_ostream(text) << storage;

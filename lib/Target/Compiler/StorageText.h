@@ -21,6 +21,13 @@ namespace mlir::tandem {
 llvm::Expected<StorageAttrInterface> parseStorage(SessionModule &session,
                                                   StringRef text);
 
+/// Reads a float format such as "bf16".
+llvm::Expected<Type> parseFormat(SessionModule &session, StringRef text);
+
+/// One plane of floats of a format such as "bf16".
+llvm::Expected<StorageAttrInterface> makeFloats(SessionModule &session,
+                                                StringRef format);
+
 /// The storage as MLIR spells it.
 std::string printStorage(StorageAttrInterface storage);
 

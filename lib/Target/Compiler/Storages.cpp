@@ -12,7 +12,6 @@
 
 #include "tandem/Target/Storages.h"
 #include "StorageText.h"
-#include "mlir/AsmParser/AsmParser.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -86,19 +85,6 @@ mlir::tandem::describeStorage(StringRef text) {
 // Storages that hosts make
 //===----------------------------------------------------------------------===//
 
-/// Reads a float format such as "bf16".
-static llvm::Expected<Type> parseFormat(SessionModule &session,
-                                        StringRef text) {
-  ScopedDiagnosticHandler handler(session.getContext(),
-                                  [](Diagnostic &) { return success(); });
-  Type type = parseType(text, session.getContext());
-  if (isa_and_present<FloatType>(type))
-    return type;
-  return llvm::createStringError("'" + text +
-                                 "' is no float format; formats are f32, "
-                                 "bf16, f16, f8E4M3FN and f8E5M2");
-}
-
 /// Describes what `make` makes of a format, or says what is wrong with it.
 static llvm::Expected<StorageDescription> describeMade(
     SessionModule &session, StringRef format,
@@ -119,10 +105,10 @@ static llvm::Expected<StorageDescription> describeMade(
 llvm::Expected<StorageDescription>
 mlir::tandem::describeFloats(StringRef format) {
   SessionModule session;
-  return describeMade(session, format, [&](auto emitError, Type type) {
-    return FloatStorageAttr::getChecked(emitError, session.getContext(), type,
-                                        RoundingMode::nearest);
-  });
+  auto storage = makeFloats(session, format);
+  if (!storage)
+    return storage.takeError();
+  return describe(*storage);
 }
 
 llvm::Expected<StorageDescription>

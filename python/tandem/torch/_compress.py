@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from tandem import _tandem
+from tandem._kernel import directories
 from tandem.torch import _candidates, _products, nn
 from tandem.torch._candidates import Unfit
-from tandem.torch._layer import recipe_text
 
 #: The name of the model itself in a report, as opposed to modules below it.
 _MODEL = "(the model)"
@@ -68,7 +69,7 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
     Raises:
         ValueError: if there is no such recipe or kind of products; the model is then as it was.
     """
-    recipe_text(recipe, path)
+    _tandem.check_recipe(recipe, directories(path))
     if products not in _products.KINDS:
         raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
     options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}

@@ -3,79 +3,27 @@
 from __future__ import annotations
 
 import atexit
+import enum
 import functools
 import os
-import pathlib
-import re
 import threading
 from collections.abc import Mapping, Sequence
 
 import torch
 
-import tandem
 from tandem import _tandem
 from tandem._convert import Host
 from tandem._kernel import (Granularity, Kernel, Plane, Plan, RoleKind, Rules,
-                            compile_rules)
+                            compile_rules, directories)
 from tandem._storages import described, floats
 from tandem.torch import _place
 
-#: What a tensor of a module can be, and how a strategy spells it.
+#: What a tensor of a module can be, and what the compiler calls it.
 EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 #: What holds a plane's entries. 8-bit codes are bytes to PyTorch.
 HOLDERS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16,
            "i16": torch.int16}
-
-
-def recipe_text(recipe: str, path: Sequence[str | os.PathLike] = ()) -> str:
-    """The text of a recipe: that of ``<recipe>.mlir`` on ``path``, or built in."""
-    for directory in path:
-        file = pathlib.Path(directory, f"{recipe}.mlir")
-        if file.exists():
-            return file.read_text()
-    texts = _tandem.recipes()
-    if recipe not in texts:
-        raise ValueError(f"unknown recipe {recipe!r}; built-in ones are "
-                         f"{', '.join(texts)}; others are files <name>.mlir on path")
-    return texts[recipe]
-
-
-#: A rule for outputs that says where they go, and comments before it.
-_FLOW_RULE = re.compile(r"(?:\s|//[^\n]*\n)*tandem\.assign\s+output\s+(?:consumer|flow)\b"
-                        r".*?(?=\s*(?://[^\n]*\s*)*(?:tandem\.assign|\}))", re.DOTALL)
-
-
-def _edges(kind: str, dtype: torch.dtype, vector_dtype: torch.dtype,
-           named: str = "") -> str:
-    """Rules that give inputs or outputs the types that a module has."""
-    return "".join(f"\n  tandem.assign {kind} per({per}){named} = #tandem.float<{EDGES[of]}>"
-                   for per, of in (("element", dtype), ("column", vector_dtype),
-                                   ("row", torch.float32)))
-
-
-def with_edges(recipe: str, text: str, dtype: torch.dtype, vector_dtype: torch.dtype,
-               stored: Mapping[str, str] | None = None, plain: Sequence[str] = ()) -> str:
-    """The recipe for a layer whose tensors and weights a module has in these types.
-
-    ``stored`` has the storages of inputs that come from another layer. The recipe's rules
-    for outputs that name a consumer or a flow hold if they stand first, but for ``plain``
-    outputs.
-    """
-    head = re.search(r'tandem\.strategy\s+@"?' + re.escape(recipe) + r'"?[^{]*{', text)
-    if not head:
-        raise ValueError(f"the file of recipe {recipe!r} does not define "
-                         f'tandem.strategy @"{recipe}"')
-    given = "".join(f'\n  tandem.assign input named("{name}") = {storage}'
-                    for name, storage in (stored or {}).items())
-    given += _edges("input", dtype, vector_dtype)
-    given += "".join(_edges("output", dtype, vector_dtype, f' named("{name}")')
-                     for name in plain)
-    end = head.end()
-    while rule := _FLOW_RULE.match(text, end):
-        end = rule.end()
-    return (text[:head.end()] + given + text[head.end():end]
-            + _edges("output", dtype, vector_dtype) + text[end:])
 
 
 class Pass:
@@ -183,6 +131,14 @@ class Pass:
         return described(self.storages[role]).is_plain
 
 
+class _Function(enum.IntEnum):
+    """The functions of a layer."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    RECOMPUTE = 2
+
+
 class Layer:
     """A layer of the library, or MLIR text of one, under a recipe, for the CPU or a chip.
 
@@ -194,25 +150,12 @@ class Layer:
                  vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = (),
                  stored: Sequence[tuple[str, str]] = (), target: str = "cpu",
                  keeps: bool = False):
-        self._text = _tandem.layers().get(layer, layer)
-        self._recipe, self._strategy = recipe, recipe_text(recipe, path)
-        self._target = target
-        self._types, self._stored = (dtype, vector_dtype), dict(stored)
+        self._native = _tandem.Layer(layer, recipe, directories(path), EDGES[dtype],
+                                     EDGES[vector_dtype], list(stored), keeps, target)
+        self._recipe, self._target = recipe, target
         self._backward: dict[tuple, Pass] = {}
-        #: Whether the recipe stores outputs by where they go.
-        self._flows = bool(_FLOW_RULE.search(self._strategy))
-        forward = re.search(r"tandem\.forward\s*=\s*@(\w+)", self._text)
-        #: What restores tensors: the backward pass, and the output computed again.
-        self._restoring = re.findall(
-            r"func\.func\s+@(\w+)\((?:(?!func\.func).)*?tandem\.forward", self._text,
-            re.DOTALL)
-        if not forward or not self._restoring:
-            raise ValueError("a layer has two functions, the backward pass with the "
-                             "attribute tandem.forward = @name of the other")
-        self.name = forward[1]
-        if keeps and self._has_linear_output():
-            self._text += f"\ntandem.keep_outputs @{self.name}\n"
-        self.forward = self._compile(self.name)
+        self.name = self._native.name
+        self.forward = self._compile(_Function.FORWARD)
         self.backward = self.backward_of({}, flows=False)
         #: The planes that the backward pass needs of the forward pass, by name: what it
         #: has saved, and inputs that are kept as they are.
@@ -227,49 +170,25 @@ class Layer:
         #: What a recipe keeps from step to step.
         self.remembered = [plane for plane in self.forward.kernel.planes if plane.kept]
 
-    def _compile(self, function: str, stored: Mapping[str, str] | None = None,
-                 plain: Sequence[str] = ()) -> Pass:
-        strategy = with_edges(self._recipe, self._strategy, *self._types,
-                              self._stored | (stored or {}), plain)
-        return Pass(tandem.compile(self._text + strategy, self._recipe, self._target,
-                                   function=function))
-
-    def _has_linear_output(self) -> bool:
-        return "consumer = linear" in "".join(re.findall(
-            r"#tandem\.role<output [^>]*>", self._function(self.name)))
-
-    def _function(self, name: str) -> str:
-        return re.search(rf"func\.func\s+@{name}\(.*?(?=func\.func|\Z)", self._text,
-                         re.DOTALL)[0]
-
-    def _outputs(self, function: str) -> list[str]:
-        """The names of a function's outputs."""
-        return re.findall(r'#tandem\.role<output "([^"]+)"', self._function(function))
-
-    def _compile_backward(self, stored: Mapping[str, str], flows: bool) -> Pass:
-        function = self._restoring[0]
-        step = self._compile(function, stored, () if flows else self._outputs(function))
-        for plane in step.planes(RoleKind.OUTPUT):
-            if plane.kept:
-                raise ValueError(
-                    f"recipe {self._recipe!r} keeps scales of the gradient {plane.role!r} "
-                    "from step to step, and a backward pass has no place for them; give "
-                    "tandem.assign output flow(gradient) a storage without history")
-        return step
+    def _compile(self, function: _Function, stored: Mapping[str, str] | None = None,
+                 plain: bool = False) -> Pass:
+        """One function, whose outputs are ``plain`` or stored as the recipe says."""
+        native = self._native.compile(int(function), list((stored or {}).items()), plain)
+        return Pass(Kernel(native, self._recipe, self._target))
 
     def backward_of(self, stored: Mapping[str, str], flows: bool) -> Pass:
         """The backward pass for gradients of which some are stored; with ``flows`` it
         stores those of inputs as the recipe says."""
-        flows = flows and self._flows
+        flows = flows and self._native.stores_by_flow
         key = (*sorted(stored.items()), flows)
         if key not in self._backward:
-            self._backward[key] = self._compile_backward(stored, flows)
+            self._backward[key] = self._compile(_Function.BACKWARD, stored, not flows)
         return self._backward[key]
 
     @functools.cached_property
     def again(self) -> Pass:
         """The output once more, of what the forward pass has saved."""
-        return self._compile(self._restoring[1])
+        return self._compile(_Function.RECOMPUTE)
 
     @property
     def saved(self) -> list[Plane]:

@@ -20,52 +20,78 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
-ArrayRef<LibraryFile> mlir::tandem::getStrategiesFor(ModuleOp module) {
+/// Whether a module has functions of layers, whose strategies are recipes.
+static bool isOfLayers(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     for (BlockArgument argument : function.getArguments())
       if (RoleAttr role = getRole(argument); role && role.isOfLayer())
-        return getBuiltinRecipes();
-  return getBuiltinStrategies();
+        return true;
+  return false;
 }
 
+ArrayRef<LibraryFile> mlir::tandem::getStrategiesFor(ModuleOp module) {
+  return isOfLayers(module) ? getBuiltinRecipes() : getBuiltinStrategies();
+}
+
+namespace {
+/// A part of the library, and what messages call its entries.
+struct Shelf {
+  StringRef what;
+  ArrayRef<LibraryFile> files;
+};
+} // namespace
+
 /// The text of a strategy that is not the module's own, or a diagnostic.
-static FailureOr<LibraryText> findText(ModuleOp module, StringRef name,
+static FailureOr<LibraryText> findText(MLIRContext *context, const Shelf &shelf,
+                                       StringRef name,
                                        ArrayRef<std::string> directories) {
-  ArrayRef<LibraryFile> builtin = getStrategiesFor(module);
-  auto error = [&]() {
-    return emitError(UnknownLoc::get(module.getContext()));
-  };
+  auto error = [&]() { return emitError(UnknownLoc::get(context)); };
   if (name.empty())
-    return error() << "no strategy given; built-in ones are "
-                   << listNames(builtin);
-  if (auto text = findInLibrary(name, directories, builtin)) {
-    LDBG() << "strategy '" << name << "' comes from " << text->file;
+    return error() << "no " << shelf.what << " given; built-in ones are "
+                   << listNames(shelf.files);
+  if (auto text = findInLibrary(name, directories, shelf.files)) {
+    LDBG() << shelf.what << " '" << name << "' comes from " << text->file;
     return *text;
   }
-  return error() << "unknown strategy '" << name << "'; built-in ones are "
-                 << listNames(builtin)
+  return error() << "unknown " << shelf.what << " '" << name
+                 << "'; built-in ones are " << listNames(shelf.files)
                  << "; others are files <name>.mlir on the search path, or "
                     "defined in the module";
 }
 
-FailureOr<StrategyOp>
-mlir::tandem::findStrategy(ModuleOp module, StringRef name,
-                           ArrayRef<std::string> directories) {
+static FailureOr<StrategyOp> find(ModuleOp module, const Shelf &shelf,
+                                  StringRef name,
+                                  ArrayRef<std::string> directories) {
   if (auto op = module.lookupSymbol<StrategyOp>(name))
     return op;
-  FailureOr<LibraryText> text = findText(module, name, directories);
+  MLIRContext *context = module.getContext();
+  auto text = findText(context, shelf, name, directories);
   if (failed(text))
     return failure();
-  MLIRContext *context = module.getContext();
   OwningOpRef<ModuleOp> file = parseModule(text->text, context, text->file);
   if (!file)
     return failure();
   auto op = file->lookupSymbol<StrategyOp>(name);
   if (!op)
     return emitError(FileLineColLoc::get(context, text->file, 1, 1),
-                     "the file of strategy '")
-           << name << "' does not define tandem.strategy @\"" << name << "\"";
+                     "the file of ")
+           << shelf.what << " '" << name
+           << "' does not define tandem.strategy @\"" << name << "\"";
   op->remove();
   SymbolTable(module).insert(op);
   return op;
+}
+
+FailureOr<StrategyOp>
+mlir::tandem::findStrategy(ModuleOp module, StringRef name,
+                           ArrayRef<std::string> directories) {
+  if (isOfLayers(module))
+    return findRecipe(module, name, directories);
+  return find(module, {"strategy", getBuiltinStrategies()}, name, directories);
+}
+
+FailureOr<StrategyOp>
+mlir::tandem::findRecipe(ModuleOp module, StringRef name,
+                         ArrayRef<std::string> directories) {
+  return find(module, {"recipe", getBuiltinRecipes()}, name, directories);
 }

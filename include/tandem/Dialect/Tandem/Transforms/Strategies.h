@@ -30,6 +30,10 @@ ArrayRef<LibraryFile> getStrategiesFor(ModuleOp module);
 FailureOr<StrategyOp> findStrategy(ModuleOp module, StringRef name,
                                    ArrayRef<std::string> directories = {});
 
+/// Finds a recipe in the same way, in a module that need not have a layer.
+FailureOr<StrategyOp> findRecipe(ModuleOp module, StringRef name,
+                                 ArrayRef<std::string> directories = {});
+
 } // namespace mlir::tandem
 
 #endif // TANDEM_DIALECT_TANDEM_TRANSFORMS_STRATEGIES_H
