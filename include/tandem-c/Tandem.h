@@ -270,6 +270,12 @@ tandemKernelGetBytesPerParameter(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumPlanes(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED TandemPlane tandemKernelGetPlane(TandemKernel *kernel,
                                                       intptr_t index);
+/// The entries of a plane's array for a matrix. A tensor of a kernel that knows
+/// no rows is one row.
+TANDEM_CAPI_EXPORTED int64_t tandemKernelGetNumEntries(TandemKernel *kernel,
+                                                       intptr_t index,
+                                                       int64_t rows,
+                                                       int64_t columns);
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumHypers(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED TandemHyper tandemKernelGetHyper(TandemKernel *kernel,
                                                       intptr_t index);

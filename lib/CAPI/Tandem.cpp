@@ -166,6 +166,12 @@ TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
   return getPlane(kernel->kernel->signature.planes[index]);
 }
 
+int64_t tandemKernelGetNumEntries(TandemKernel *kernel, intptr_t index,
+                                  int64_t rows, int64_t columns) {
+  const auto &plane = kernel->kernel->signature.planes[index];
+  return plane.getNumEntries(rows, columns);
+}
+
 intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {
   return kernel->kernel->signature.hypers.size();
 }

@@ -13,6 +13,7 @@
 #include "tandem-c/Tandem.h"
 #include "gtest/gtest.h"
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
 
@@ -156,6 +157,22 @@ TEST(LayersTest, RestoreWhatTheySave) {
   Names saved = {"x.saved", "x.saved.scale", "inverse"};
   EXPECT_EQ(forward.getPlanes(TandemRoleSaved), saved);
   EXPECT_EQ(backward.getPlanes(TandemRoleRestored), saved);
+}
+
+TEST(LayersTest, HaveArraysOfKnownLengths) {
+  Layer layer("rms_norm", "coat");
+  Pass forward(layer, TandemLayerForward);
+  std::map<std::string, int64_t> entries;
+  for (intptr_t i = 0; i < tandemKernelGetNumPlanes(forward.kernel); ++i)
+    entries[tandemKernelGetPlane(forward.kernel, i).name] =
+        tandemKernelGetNumEntries(forward.kernel, i, /*rows=*/3,
+                                  /*columns=*/40);
+  EXPECT_EQ(entries, (std::map<std::string, int64_t>{{"x", 120},
+                                                     {"weight", 40},
+                                                     {"y", 120},
+                                                     {"x.saved", 120},
+                                                     {"x.saved.scale", 9},
+                                                     {"inverse", 3}}));
 }
 
 TEST(LayersTest, RestoreInputsThatAreStoredAlike) {
