@@ -7,10 +7,13 @@ Usage: lint.py CHECK ROOT, where CHECK is one of
   sizes    no source file is longer than 800 lines (docs/generated and pages that
            say by which script they are generated excepted)
   format   C++ is as clang-format makes it
+  hosts    the Python package holds no compiler: no MLIR text except in docstrings,
+           and no regular expressions except over the names of Python's classes
 
 Prints a line for each fault; fails if there is any.
 """
 
+import ast
 import os
 import re
 import subprocess
@@ -27,6 +30,12 @@ RUN = re.compile(r"^.*?\bRUN:(.*)$", re.MULTILINE)
 DEFINE = re.compile(r"^.*?\b(?:RE)?DEFINE:(.*)$", re.MULTILINE)
 CHECK = re.compile(r"\bCHECK(?:-[A-Z]+)*(?:-\d+)?:")
 EXPECTED = re.compile(r"\bexpected-(?:error|warning|note|remark)(?:-re)?\b")
+
+MLIR = re.compile(
+    r"\bfunc\.func\b|\btandem\.(?:assign|forward|keep_outputs|kernel|role|strategy)\b"
+    r"|#(?:mcf|scaled|tandem)\.\w+<")
+#: Looks for modules of other libraries by the names of their classes.
+MATCHERS = ("python/tandem/torch/_candidates.py",)
 
 
 def find_files(root, suffixes):
@@ -77,7 +86,39 @@ def check_format(root):
             yield path, "is not as clang-format makes it"
 
 
-CHECKS = {"tests": check_tests, "sizes": check_sizes, "format": check_format}
+def imports_re(node):
+    """Whether a statement imports regular expressions."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "re"
+    return isinstance(node, ast.Import) and any(name.name == "re" for name in node.names)
+
+
+def get_docstrings(tree):
+    """The constants that document something: expressions of their own."""
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def check_host(path, matches):
+    """The lines of a module that do a compiler's work."""
+    tree = ast.parse(path.read_text())
+    documents = get_docstrings(tree)
+    for node in ast.walk(tree):
+        if imports_re(node) and not matches:
+            yield f"line {node.lineno} imports re; ask the compiler instead of its texts"
+        if (isinstance(node, ast.Constant) and isinstance(node.value, str)
+                and id(node) not in documents and MLIR.search(node.value)):
+            yield f"line {node.lineno} has MLIR text; have the compiler build it"
+
+
+def check_hosts(root):
+    for path in find_files(root, (".py",)):
+        if root / "python/tandem" in path.parents:
+            for fault in check_host(path, str(path.relative_to(root)) in MATCHERS):
+                yield path, fault
+
+
+CHECKS = {"tests": check_tests, "sizes": check_sizes, "format": check_format,
+          "hosts": check_hosts}
 
 
 def main(check, root):

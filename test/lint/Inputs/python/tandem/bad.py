@@ -1,0 +1,5 @@
+import re
+
+RULE = "tandem.assign output = "
+FLOATS = f"#tandem.float<{RULE}>"
+from re import compile
