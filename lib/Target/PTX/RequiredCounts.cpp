@@ -98,6 +98,19 @@ private:
     return isa<RandomBitsOp>(op);
   }
 
+  /// Whether an operation depends on constants only. It may be folded at any
+  /// time, by MLIR too, so that its rounding need not be executed.
+  bool addIfConstant(Operation &op) {
+    bool isConstant = op.hasTrait<OpTrait::ConstantLike>() ||
+                      (op.getNumOperands() && isPure(&op) &&
+                       llvm::all_of(op.getOperands(), [&](Value operand) {
+                         return constants.contains(operand);
+                       }));
+    if (isConstant)
+      constants.insert(op.result_begin(), op.result_end());
+    return isConstant;
+  }
+
   void visit(Operation &op) {
     bool isElement =
         isSource(op) || llvm::any_of(op.getOperands(), [&](Value operand) {
@@ -106,10 +119,12 @@ private:
     // A group's elements share the result of a reduction.
     if (isElement && !isa<ReduceOp>(op))
       wide.insert(op.result_begin(), op.result_end());
+    bool isConstant = addIfConstant(op);
     std::optional<RoundingOp> rounding = getRoundingOp(&op);
     if (!rounding)
       return;
-    bool isOptional = roundsChosenValue(op) || isEncodedBefore(op);
+    bool isOptional =
+        isConstant || roundsChosenValue(op) || isEncodedBefore(op);
     RoundingCounts &counts = isOptional  ? result.optional
                              : isElement ? result.perElement
                                          : result.uniform;
@@ -147,7 +162,7 @@ private:
   }
 
   RequiredCounts result;
-  llvm::DenseSet<Value> wide;
+  llvm::DenseSet<Value> wide, constants;
   llvm::DenseSet<std::pair<Value, Type>> encoded;
 };
 } // namespace
