@@ -256,7 +256,7 @@ def main() -> None:
             "eager": lambda: eager_step(case, tensors)}[case["kind"]]()
     contenders = {"step": step,
                   "roofline": roofline(case["library"], kernel.planes, tensors)}
-    moved = sum(p.bits / 8 / p.group * (p.read + p.written) for p in kernel.planes)
+    moved = sum(p.bytes_per_element * (p.read + p.written) for p in kernel.planes)
     result |= {"parameters": total, "bytes_moved": moved,
                "bytes_per_parameter": kernel.bytes_per_parameter,
                "samples": measure(contenders, case["threads"], case["budget"]),

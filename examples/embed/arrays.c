@@ -37,15 +37,19 @@ static void check(tdm_status status) {
 // Memory
 //===----------------------------------------------------------------------===//
 
+/* What a kernel's description says of its arguments. */
+static const tdm_kernel_desc *describe(TandemKernel *kernel) {
+  return tandemKernelGetInfo(kernel)->desc;
+}
+
 Arrays allocate(TandemKernel *kernel, int64_t rows, int64_t columns) {
   Arrays arrays = {.kernel = kernel, .rows = rows, .columns = columns};
-  arrays.count = tandemKernelGetNumPlanes(kernel);
+  arrays.count = describe(kernel)->num_planes;
   if (arrays.count > MAX_PLANES)
     fail("a kernel has more arrays than this program is made for");
   for (intptr_t i = 0; i < arrays.count; ++i) {
     int64_t entries = tandemKernelGetNumEntries(kernel, i, rows, columns);
-    arrays.bytes[i] =
-        (size_t)entries * (size_t)tandemKernelGetPlane(kernel, i).bits / 8;
+    arrays.bytes[i] = (size_t)entries * describe(kernel)->planes[i].bits / 8;
     arrays.planes[i] = calloc(1, arrays.bytes[i]);
     if (!arrays.planes[i])
       fail("out of memory");
@@ -62,7 +66,7 @@ void release(Arrays *arrays) {
 /* The number of a plane, or -1. */
 static intptr_t indexOf(const Arrays *arrays, const char *name) {
   for (intptr_t i = 0; i < arrays->count; ++i)
-    if (!strcmp(tandemKernelGetPlane(arrays->kernel, i).name, name))
+    if (!strcmp(describe(arrays->kernel)->planes[i].name, name))
       return i;
   return -1;
 }
@@ -76,7 +80,7 @@ void *find(const Arrays *arrays, const char *name) {
 
 void handOver(const Arrays *from, Arrays *to) {
   for (intptr_t i = 0; i < to->count; ++i) {
-    intptr_t known = indexOf(from, tandemKernelGetPlane(to->kernel, i).name);
+    intptr_t known = indexOf(from, describe(to->kernel)->planes[i].name);
     if (known >= 0)
       memcpy(to->planes[i], from->planes[known], to->bytes[i]);
   }
@@ -110,18 +114,15 @@ static double getValue(const Scalar *scalars, int count, const char *name,
 void launch(const Arrays *arrays, const Scalar *scalars, int numScalars) {
   double hypers[MAX_SCALARS];
   int64_t integers[MAX_SCALARS];
-  intptr_t numHypers = tandemKernelGetNumHypers(arrays->kernel);
-  intptr_t numIntegers = tandemKernelGetNumIntegers(arrays->kernel);
-  if (numHypers > MAX_SCALARS || numIntegers > MAX_SCALARS)
+  const tdm_kernel_desc *desc = describe(arrays->kernel);
+  if (desc->num_hypers > MAX_SCALARS || desc->num_integers > MAX_SCALARS)
     fail("a kernel has more scalars than this program is made for");
-  for (intptr_t i = 0; i < numHypers; ++i) {
-    TandemHyper hyper = tandemKernelGetHyper(arrays->kernel, i);
-    hypers[i] = getValue(scalars, numScalars, hyper.name, hyper.defaultValue);
-  }
-  for (intptr_t i = 0; i < numIntegers; ++i) {
-    TandemInteger integer = tandemKernelGetInteger(arrays->kernel, i);
-    integers[i] = (int64_t)getValue(scalars, numScalars, integer.name, 0);
-  }
+  for (uint32_t i = 0; i < desc->num_hypers; ++i)
+    hypers[i] = getValue(scalars, numScalars, desc->hypers[i].name,
+                         desc->hypers[i].default_value);
+  for (uint32_t i = 0; i < desc->num_integers; ++i)
+    integers[i] =
+        (int64_t)getValue(scalars, numScalars, desc->integers[i].name, 0);
   run(arrays->kernel, arrays->rows, arrays->columns, arrays->planes, hypers,
       integers);
 }
@@ -151,12 +152,12 @@ static Stored getStored(const Arrays *arrays, const char *role) {
     stored.isSecondMoment = tensor.isSecondMoment;
   }
   for (intptr_t i = 0; i < arrays->count; ++i) {
-    TandemPlane plane = tandemKernelGetPlane(arrays->kernel, i);
-    if (strcmp(plane.role, role))
+    const tdm_plane_desc *plane = &describe(arrays->kernel)->planes[i];
+    if (strcmp(plane->role, role))
       continue;
     stored.planes[stored.count] = arrays->planes[i];
     stored.bytes[stored.count] = arrays->bytes[i];
-    stored.isKept[stored.count++] = plane.isKept;
+    stored.isKept[stored.count++] = plane->kept;
   }
   if (!stored.storage)
     fail("a kernel lacks a tensor that this program asks for");
@@ -179,7 +180,7 @@ static void runConversion(const TandemConversion *conversion, int64_t rows,
     planes[count++] = to->planes[i];
   for (intptr_t i = 0; i < conversion->numRead; ++i)
     planes[count++] = from->planes[i];
-  if (!tandemKernelIsMatrix(conversion->kernel)) {
+  if (!describe(conversion->kernel)->matrix) {
     columns *= rows;
     rows = 1;
   }
@@ -192,8 +193,7 @@ static void convertStored(const Arrays *from, const Stored *source,
   TandemConversionOptions options = {.source = source->storage,
                                      .target = target->storage,
                                      .isFresh = true,
-                                     .isMatrix =
-                                         tandemKernelIsMatrix(from->kernel),
+                                     .isMatrix = describe(from->kernel)->matrix,
                                      .hasFloor = target->isSecondMoment};
   TandemConversion conversion;
   if (!tandemCompileConversion(&options, &conversion))
@@ -230,7 +230,7 @@ void decode(const Arrays *from, const char *role, float *values) {
 void dump(const Arrays *arrays, const char *directory, const char *prefix) {
   for (intptr_t i = 0; directory && i < arrays->count; ++i) {
     char path[4096];
-    const char *name = tandemKernelGetPlane(arrays->kernel, i).name;
+    const char *name = describe(arrays->kernel)->planes[i].name;
     int length =
         snprintf(path, sizeof(path), "%s/%s.%s.bin", directory, prefix, name);
     FILE *file =

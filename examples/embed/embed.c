@@ -135,7 +135,8 @@ static void compareStep(const Arrays *old, Arrays *stored) {
 static void runAdamW(const char *directory) {
   TandemKernel *wide = compileAdamW("fp32"), *coat = compileAdamW("coat");
   Arrays old = allocate(wide, 1, SIZE), stored = allocate(coat, 1, SIZE);
-  printf("%s, %g and %g bytes per parameter\n", tandemKernelGetName(coat),
+  printf("%s, %g and %g bytes per parameter\n",
+         tandemKernelGetInfo(coat)->graph,
          tandemKernelGetBytesPerParameter(wide),
          tandemKernelGetBytesPerParameter(coat));
   drawState(&old);
@@ -224,8 +225,8 @@ static void runRMSNorm(const char *directory) {
   Arrays forward = allocate(first, ROWS, COLUMNS);
   Arrays backward = allocate(second, ROWS, COLUMNS);
   double *inverse = reserve(ROWS, sizeof(double));
-  printf("%s and %s\n", tandemKernelGetName(first),
-         tandemKernelGetName(second));
+  printf("%s and %s\n", tandemKernelGetInfo(first)->graph,
+         tandemKernelGetInfo(second)->graph);
   drawMatrix(find(&forward, "x"), 2);
   drawMatrix(find(&backward, "dy"), 3);
   drawWeight(find(&forward, "weight"));

@@ -45,7 +45,7 @@ int64_t gpucheck::entriesOf(const tdm_kernel_desc &desc,
 int64_t gpucheck::bytesOf(const tdm_kernel_desc &desc,
                           const tdm_plane_desc &plane, Shape shape) {
   int64_t values = entriesOf(desc, plane, shape) *
-                   std::max<int64_t>(1, int64_t(plane.values));
+                   std::max<int64_t>(1, int64_t(plane.history));
   return (values * int64_t(plane.bits) + 7) / 8;
 }
 
@@ -105,10 +105,10 @@ static std::vector<uint8_t> makePlane(const tdm_kernel_info &info, uint32_t i,
     std::memcpy(&bytes[at], &word, 4);
   }
   bool isScale = plane.group != 1 && plane.group != 0;
-  bool isSigned = info.planes[i].kind != TDM_ROLE_STATE && !isScale;
+  bool isSigned = info.desc->planes[i].kind != TDM_ROLE_STATE && !isScale;
   int64_t step = std::max<int64_t>(1, plane.bits / 8);
   for (int64_t at = 0; fill == Fill::Numbers && at < size; at += step)
-    if (!writeNumber(info.planes[i].type, randomNumber(random, isSigned),
+    if (!writeNumber(info.desc->planes[i].type, randomNumber(random, isSigned),
                      &bytes[at]))
       break;
   bytes.resize(size);
@@ -129,9 +129,8 @@ Contents gpucheck::makeContents(const tdm_kernel_info &info,
 // Kernels over tensors
 //===----------------------------------------------------------------------===//
 
-static double chooseHyper(const tdm_hyper_desc &desc,
-                          const tdm_hyper_info &info) {
-  double value = info.has_default ? info.default_value
+static double chooseHyper(const tdm_hyper_desc &desc) {
+  double value = desc.has_default ? desc.default_value
                                   : std::clamp(1e-3, desc.min, desc.max);
   // An epsilon that is fine for other formats would round to zero.
   return value > 0 ? std::max(value, desc.min_positive) : value;
@@ -167,7 +166,7 @@ Bound::Bound(tdm_device *device, tdm_kernel *kernel,
     tensors.push_back({shapes[t].rows, shapes[t].columns, 0, int64_t(t), 0,
                        pointers[t].data()});
   for (uint32_t i = 0; i < desc.num_hypers; ++i)
-    hypers.push_back(chooseHyper(desc.hypers[i], info.hypers[i]));
+    hypers.push_back(chooseHyper(desc.hypers[i]));
   integers.resize(desc.num_integers);
   require(
       tdm_plan_create(kernel, tensors.data(), int64_t(tensors.size()), &plan));
@@ -178,7 +177,7 @@ Bound::~Bound() { tdm_plan_destroy(plan); }
 void Bound::setArguments(int64_t step) {
   constexpr int64_t seed = 0x123456789ABC;
   for (uint32_t i = 0; i < info.desc->num_integers; ++i)
-    integers[i] = info.integers[i] == TDM_ROLE_STEP ? step : seed;
+    integers[i] = info.desc->integers[i].kind == TDM_ROLE_STEP ? step : seed;
 }
 
 uint32_t Bound::launch(int64_t step, int32_t threads) {

@@ -58,7 +58,7 @@ static std::vector<Shape> shapesOfGPT2() {
 
 bool gpucheck::isLayer(const tdm_kernel_info &info) {
   for (uint32_t i = 0; i < info.desc->num_planes; ++i)
-    if (info.planes[i].kind == TDM_ROLE_PARAM)
+    if (info.desc->planes[i].kind == TDM_ROLE_PARAM)
       return false;
   return true;
 }

@@ -59,7 +59,7 @@ static void check(tdm_status status) {
 static uint32_t findPlane(const tdm_kernel_info *info, tdm_role kind) {
   uint32_t i;
   for (i = 0; i < info->desc->num_planes; ++i) {
-    const tdm_plane_info *plane = &info->planes[i];
+    const tdm_plane_desc *plane = &info->desc->planes[i];
     if (plane->kind == kind && plane->visible &&
         (!strcmp(plane->type, "f32") || !strcmp(plane->type, "bf16")))
       return i;
@@ -75,7 +75,7 @@ static uint32_t findPlane(const tdm_kernel_info *info, tdm_role kind) {
 static void *allocate(const tdm_plane_desc *plane, int64_t size) {
   int64_t group = plane->group == TDM_WHOLE_TENSOR ? size : plane->group;
   int64_t entries = (size + group - 1) / group;
-  int64_t values = plane->values ? plane->values : 1;
+  int64_t values = plane->history ? plane->history : 1;
   void *memory = calloc((size_t)(entries * values), plane->bits / 8);
   if (memory)
     return memory;
@@ -92,9 +92,11 @@ static double backward(const tdm_kernel_info *info,
   int64_t t, i;
   for (t = 0; t < NUM_TENSORS; ++t)
     for (i = 0; i < sizes[t]; ++i) {
-      float distance = load(planes[t][weight], info->planes[weight].type, i) -
-                       sinf((float)i);
-      store(planes[t][gradient], info->planes[gradient].type, i, distance);
+      float distance =
+          load(planes[t][weight], info->desc->planes[weight].type, i) -
+          sinf((float)i);
+      store(planes[t][gradient], info->desc->planes[gradient].type, i,
+            distance);
       loss += 0.5 * distance * distance;
     }
   return loss;
@@ -115,13 +117,13 @@ static void train(const tdm_kernel_info *info, tdm_kernel *kernel,
   }
   for (i = 0; i < info->desc->num_hypers; ++i)
     hypers[i] = strcmp(info->desc->hypers[i].name, "lr")
-                    ? info->hypers[i].default_value
+                    ? info->desc->hypers[i].default_value
                     : 0.01;
   check(tdm_plan_create(kernel, tensors, NUM_TENSORS, &plan));
   for (step = 1; step <= steps; ++step) {
     double loss = backward(info, planes);
     for (i = 0; i < info->desc->num_integers; ++i)
-      integers[i] = info->integers[i] == TDM_ROLE_STEP ? step : 0;
+      integers[i] = info->desc->integers[i].kind == TDM_ROLE_STEP ? step : 0;
     check(tdm_plan_launch(plan, hypers, integers, 1, 0, NULL));
     if (step == 1 || step % 50 == 0)
       printf("step %d: loss %.4f\n", step, loss);

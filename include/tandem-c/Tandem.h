@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares the C API: compile a graph under a strategy, ask for its
-// signature and its code. Functions that can fail return null or false and
+// description and its code. Functions that can fail return null or false and
 // leave a message for tandemGetLastError in the calling thread.
 //
 //===----------------------------------------------------------------------===//
@@ -15,6 +15,7 @@
 #ifndef TANDEM_C_TANDEM_H
 #define TANDEM_C_TANDEM_H
 
+#include "tandem-runtime/tandem_package.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,23 +32,9 @@ extern "C" {
 /// A compiled kernel and its code.
 typedef struct TandemKernel TandemKernel;
 
-/// Roles of a tensor, in the order of tandem::RoleKind.
-typedef enum TandemRoleKind {
-  TandemRoleParam = 0,
-  TandemRoleGrad = 1,
-  TandemRoleState = 2,
-  TandemRoleHyper = 3,
-  TandemRoleStep = 4,
-  TandemRoleSeed = 5,
-  TandemRoleInput = 6,
-  TandemRoleOutput = 7,
-  TandemRoleSaved = 8,
-  TandemRoleRestored = 9
-} TandemRoleKind;
-
 /// A rule of a strategy: how tensors of a kind are stored.
 typedef struct TandemStorageRule {
-  TandemRoleKind kind;
+  tdm_role kind;
   /// The only tensor that the rule is for; null for all of the kind.
   const char *name;
   /// "#tandem.float<bf16>".
@@ -84,81 +71,6 @@ typedef struct TandemCompileOptions {
   /// The compute policy under these rules: "f32 f32" or "component bf16".
   const char *compute;
 } TandemCompileOptions;
-
-/// What a tensor has entries for, or a launch runs over, in the order of
-/// tandem::Granularity.
-typedef enum TandemGranularity {
-  TandemPerElement = 0,
-  TandemPerRow = 1,
-  TandemPerColumn = 2,
-  TandemPerBlock = 3
-} TandemGranularity;
-
-/// One array of a kernel. Strings live as long as the kernel.
-typedef struct TandemPlane {
-  /// "param", "exp_avg_sq.lo".
-  const char *name;
-  /// The name of the tensor it belongs to.
-  const char *role;
-  TandemRoleKind kind;
-  /// "bf16", "f32", "i16".
-  const char *type;
-  int32_t bits;
-  bool isRead, isWritten, isVisible;
-  /// Consecutive elements of the tensor that share an entry.
-  int64_t group;
-  /// Whether storing a value reads what earlier steps have left.
-  bool isKept;
-  /// How many values an entry remembers, the newest first; 0 but for histories.
-  int64_t history;
-  /// What the tensor has entries for.
-  TandemGranularity per;
-  /// Consecutive rows of a matrix that share an entry; 1 but for whole tensors
-  /// and blocks.
-  int64_t rows;
-  /// Whether the array is the matrix's transpose.
-  bool isTransposed;
-} TandemPlane;
-
-/// One hyperparameter, an f64. A launch accepts
-/// [minimum, maximum), and no positive value below minPositive.
-typedef struct TandemHyper {
-  const char *name;
-  bool hasDefault;
-  double defaultValue;
-  double minimum, maximum, minPositive;
-} TandemHyper;
-
-/// One integer scalar (step or seed).
-typedef struct TandemInteger {
-  const char *name;
-  TandemRoleKind kind;
-} TandemInteger;
-
-/// Of a reduction's parts: the largest or smallest unsigned integer, or the sum
-/// of floats, in the order of tandem::ReduceKind.
-typedef enum TandemReduceKind {
-  TandemReduceMax = 0,
-  TandemReduceMin = 1,
-  TandemReduceSum = 2
-} TandemReduceKind;
-
-/// What meets in a reduction: the elements of a tensor or of all of them, or
-/// those of each row, column or block.
-typedef enum TandemReduceScope {
-  TandemScopeTensor = 0,
-  TandemScopeModel = 1,
-  TandemScopeRow = 2,
-  TandemScopeColumn = 3,
-  TandemScopeBlock = 4
-} TandemReduceScope;
-
-/// A reduction that a phase makes for later ones.
-typedef struct TandemReduction {
-  TandemReduceKind kind;
-  int32_t phase;
-  TandemReduceScope scope;
-} TandemReduction;
 
 /// The message of the last failure in this thread.
 TANDEM_CAPI_EXPORTED const char *tandemGetLastError(void);
@@ -201,14 +113,14 @@ typedef struct TandemConversion {
   /// Takes, for each tensor, the first planes of the target and then the first
   /// ones of the source; the caller destroys it. Null if planes are copied bit
   /// for bit, each to the target's plane of the same number. It takes a matrix
-  /// as one row unless tandemKernelIsMatrix.
+  /// as one row unless it is a matrix kernel.
   TandemKernel *kernel;
   /// How many planes of the target and of the source the kernel takes. The
   /// caller makes the target's other planes zero, as it does those of a copy
   /// that the source has no plane for.
   intptr_t numWritten, numRead;
   /// How often the kernel runs. Before the first of several runs the caller
-  /// makes the target's planes zero that are kept (TandemPlane).
+  /// makes the target's planes zero that are kept (tdm_plane_desc).
   int32_t numLaunches;
 } TandemConversion;
 
@@ -253,42 +165,30 @@ tandemSavePackage(const char *path, TandemKernel *const *kernels,
                   const char *const *names, intptr_t numKernels,
                   const char *const *targets, intptr_t numTargets);
 
-TANDEM_CAPI_EXPORTED const char *tandemKernelGetName(TandemKernel *kernel);
-/// The strategy's name; empty for a kernel that had its storages.
-TANDEM_CAPI_EXPORTED const char *tandemKernelGetStrategy(TandemKernel *kernel);
+/// The description of a kernel, which packages store and the runtime reads
+/// (tandem-runtime/tandem_package.h); its functions are NULL. It lives as long
+/// as the kernel. With N phases, PTX also has, behind a phase that makes
+/// reductions, its name with _totals (a block for each tensor) and, over the
+/// model, _model (one block), or with _row_totals and _column_totals (over the
+/// chunks of rows and of columns), and of the first of several that can be one
+/// launch with _bands (over bands). A kernel compiled to measure has 4 metrics:
+/// D * D_eff, D * D, the number of elements with D != 0 and D_eff = 0, and with
+/// D != 0, for the intended update D and the effective update D_eff.
+TANDEM_CAPI_EXPORTED const tdm_kernel_info *
+tandemKernelGetInfo(TandemKernel *kernel);
 /// "cpu" or the chip.
 TANDEM_CAPI_EXPORTED const char *tandemKernelGetTarget(TandemKernel *kernel);
-/// "component bf16" or "f32 f32".
-TANDEM_CAPI_EXPORTED const char *tandemKernelGetCompute(TandemKernel *kernel);
-/// The kernel as MLIR text, on planes.
-TANDEM_CAPI_EXPORTED const char *tandemKernelGetIR(TandemKernel *kernel);
 /// PTX; empty for cpu.
 TANDEM_CAPI_EXPORTED const char *tandemKernelGetPTX(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED double
 tandemKernelGetBytesPerParameter(TandemKernel *kernel);
 
-TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumPlanes(TandemKernel *kernel);
-TANDEM_CAPI_EXPORTED TandemPlane tandemKernelGetPlane(TandemKernel *kernel,
-                                                      intptr_t index);
 /// The entries of a plane's array for a matrix. A tensor of a kernel that knows
 /// no rows is one row.
 TANDEM_CAPI_EXPORTED int64_t tandemKernelGetNumEntries(TandemKernel *kernel,
                                                        intptr_t index,
                                                        int64_t rows,
                                                        int64_t columns);
-TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumHypers(TandemKernel *kernel);
-TANDEM_CAPI_EXPORTED TandemHyper tandemKernelGetHyper(TandemKernel *kernel,
-                                                      intptr_t index);
-TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumIntegers(TandemKernel *kernel);
-TANDEM_CAPI_EXPORTED TandemInteger tandemKernelGetInteger(TandemKernel *kernel,
-                                                          intptr_t index);
-/// 32-bit slots of the scalar row.
-TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumScalars(TandemKernel *kernel);
-
-/// Sums that a launch makes per tensor: 4 where metrics were asked for, else 0.
-/// D * D_eff, D * D, the number of elements with D != 0 and D_eff = 0, and with
-/// D != 0, for the intended update D and the effective update D_eff.
-TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel);
 
 /// One tensor of a kernel. Strings live as long as the kernel.
 typedef struct TandemTensor {
@@ -307,57 +207,19 @@ TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumTensors(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED TandemTensor tandemKernelGetTensor(TandemKernel *kernel,
                                                         intptr_t index);
 
-/// The phases of a step: launches that follow each other. With N phases, PTX
-/// has the kernels tandem_NAME_phase0 to tandem_NAME_phase<N-2> and
-/// tandem_NAME; behind one that makes reductions, its name with _totals (a
-/// block for each tensor) and, over the model, _model (one block), or with
-/// _row_totals and _column_totals (over the chunks of rows and of columns), and
-/// of the first of several that can be one launch with _bands (over bands);
-/// where rows, columns, blocks or tensors have something to commit,
-/// tandem_NAME_commit_rows, tandem_NAME_commit_columns,
-/// tandem_NAME_commit_blocks, tandem_NAME_commit.
-TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumPhases(TandemKernel *kernel);
-/// What a phase runs over.
-TANDEM_CAPI_EXPORTED TandemGranularity
-tandemKernelGetPhaseGranularity(TandemKernel *kernel, intptr_t index);
-/// Whether a phase needs only rows of what its launch has made before, so that
-/// it can be part of the launch of the phase before it.
-TANDEM_CAPI_EXPORTED bool tandemKernelContinues(TandemKernel *kernel,
-                                                intptr_t index);
-/// Whether tensors are matrices: a launch needs their rows and columns.
-TANDEM_CAPI_EXPORTED bool tandemKernelIsMatrix(TandemKernel *kernel);
-TANDEM_CAPI_EXPORTED intptr_t
-tandemKernelGetNumReductions(TandemKernel *kernel);
-TANDEM_CAPI_EXPORTED TandemReduction
-tandemKernelGetReduction(TandemKernel *kernel, intptr_t index);
-/// Whether the graph itself has no rows and columns: its tensors have one
-/// dimension, and a matrix's serve scales alone.
-TANDEM_CAPI_EXPORTED bool tandemKernelIsFlatGraph(TandemKernel *kernel);
-/// The rows and columns of a block; 0 if the kernel knows none.
-TANDEM_CAPI_EXPORTED int64_t tandemKernelGetBlock(TandemKernel *kernel);
-/// Whether something is committed per row, per column, per block, or per tensor
-/// (TandemPerElement).
-TANDEM_CAPI_EXPORTED bool tandemKernelHasCommit(TandemKernel *kernel,
-                                                TandemGranularity per);
-
 /// CPU code, functions of the launch ABI; null for other targets and where it
 /// comes from a package. Valid as long as the kernel.
 TANDEM_CAPI_EXPORTED void *tandemKernelGetEntry(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED void *tandemKernelGetPrologue(TandemKernel *kernel);
 
-/// A kernel of the runtime (tandem-runtime/tandem_runtime.h).
-struct tdm_kernel;
 /// The runtime's handle of a kernel for cpu, which the caller destroys with
 /// tdm_kernel_destroy before the kernel; null on failure.
-TANDEM_CAPI_EXPORTED struct tdm_kernel *
+TANDEM_CAPI_EXPORTED tdm_kernel *
 tandemKernelCreateRuntimeKernel(TandemKernel *kernel);
 
-/// A device of the runtime.
-struct tdm_device;
 /// The same for a kernel compiled for a chip, on a GPU.
-TANDEM_CAPI_EXPORTED struct tdm_kernel *
-tandemKernelCreateDeviceKernel(TandemKernel *kernel,
-                               const struct tdm_device *device);
+TANDEM_CAPI_EXPORTED tdm_kernel *
+tandemKernelCreateDeviceKernel(TandemKernel *kernel, const tdm_device *device);
 
 /// A storage: how a tensor lies in memory. Hosts pass it around as MLIR spells
 /// it, "#tandem.float<bf16>", and ask for what they need to know.
@@ -383,9 +245,9 @@ TANDEM_CAPI_EXPORTED void tandemStorageDestroy(TandemStorage *storage);
 TANDEM_CAPI_EXPORTED const char *tandemStorageGetText(TandemStorage *storage);
 TANDEM_CAPI_EXPORTED intptr_t tandemStorageGetNumPlanes(TandemStorage *storage);
 /// A plane, whose name is what follows the tensor's: "" or ".scale". It has no
-/// role, and `kind`, `isRead` and `isWritten` are those of a state.
-TANDEM_CAPI_EXPORTED TandemPlane tandemStorageGetPlane(TandemStorage *storage,
-                                                       intptr_t index);
+/// role, and `kind` and `access` are those of a state.
+TANDEM_CAPI_EXPORTED const tdm_plane_desc *
+tandemStorageGetPlane(TandemStorage *storage, intptr_t index);
 /// Whether elements are codes, which no framework computes with: no plane shows
 /// the values, or one of fewer than 16 bits.
 TANDEM_CAPI_EXPORTED bool tandemStorageIsCoded(TandemStorage *storage);

@@ -47,10 +47,10 @@ TandemKernel *tandemCompileSum(const char *const *sources, intptr_t numSources,
 }
 
 intptr_t tandemKernelGetNumCheckedPlanes(TandemKernel *kernel) {
-  return getCheckedPlanes(kernel->kernel->signature).size();
+  return getCheckedPlanes(*kernel->kernel->info).size();
 }
 intptr_t tandemKernelGetCheckedPlane(TandemKernel *kernel, intptr_t index) {
-  return getCheckedPlanes(kernel->kernel->signature)[index];
+  return getCheckedPlanes(*kernel->kernel->info)[index];
 }
 TandemKernel *tandemKernelCompileFiniteCheck(TandemKernel *kernel) {
   return createHandle(compileFiniteCheck(*kernel->kernel));

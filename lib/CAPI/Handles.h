@@ -31,9 +31,6 @@ namespace mlir::tandem {
 TandemKernel *
 createHandle(llvm::Expected<std::unique_ptr<CompiledKernel>> kernel);
 
-/// A plane, whose strings are those of the entry.
-TandemPlane getPlane(const KernelSignature::PlaneEntry &plane);
-
 /// The text, or what stands for none.
 std::string orElse(const char *text, const char *fallback);
 } // namespace mlir::tandem

@@ -49,8 +49,9 @@ const char *tandemStorageGetText(TandemStorage *storage) {
 intptr_t tandemStorageGetNumPlanes(TandemStorage *storage) {
   return storage->description.planes.size();
 }
-TandemPlane tandemStorageGetPlane(TandemStorage *storage, intptr_t index) {
-  return getPlane(storage->description.planes[index]);
+const tdm_plane_desc *tandemStorageGetPlane(TandemStorage *storage,
+                                            intptr_t index) {
+  return &storage->description.planes[index];
 }
 bool tandemStorageIsCoded(TandemStorage *storage) {
   return storage->description.isCoded;

@@ -59,7 +59,7 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   compileOptions.flags = options->flags;
   for (intptr_t i = 0; i < options->numRules; ++i) {
     const TandemStorageRule &rule = options->rules[i];
-    compileOptions.rules.push_back({static_cast<RoleKind>(rule.kind),
+    compileOptions.rules.push_back({getRoleKind(rule.kind),
                                     orElse(rule.name, ""),
                                     orElse(rule.storage, "")});
   }
@@ -89,115 +89,22 @@ bool tandemSavePackage(const char *path, TandemKernel *const *kernels,
   return false;
 }
 
-const char *tandemKernelGetName(TandemKernel *kernel) {
-  return kernel->kernel->signature.name.c_str();
-}
-const char *tandemKernelGetStrategy(TandemKernel *kernel) {
-  return kernel->kernel->signature.strategy.c_str();
+const tdm_kernel_info *tandemKernelGetInfo(TandemKernel *kernel) {
+  return kernel->kernel->info.get();
 }
 const char *tandemKernelGetTarget(TandemKernel *kernel) {
   return kernel->kernel->target.c_str();
-}
-const char *tandemKernelGetCompute(TandemKernel *kernel) {
-  return kernel->kernel->signature.compute.c_str();
-}
-const char *tandemKernelGetIR(TandemKernel *kernel) {
-  return kernel->kernel->kernelIR.c_str();
 }
 const char *tandemKernelGetPTX(TandemKernel *kernel) {
   return kernel->kernel->ptx.c_str();
 }
 double tandemKernelGetBytesPerParameter(TandemKernel *kernel) {
-  return kernel->kernel->signature.getBytesPerParameter();
+  return getBytesPerParameter(*kernel->kernel->info);
 }
-
-intptr_t tandemKernelGetNumPlanes(TandemKernel *kernel) {
-  return kernel->kernel->signature.planes.size();
-}
-static TandemGranularity getGranularity(Granularity per) {
-  switch (per) {
-  case Granularity::element:
-    return TandemPerElement;
-  case Granularity::row:
-    return TandemPerRow;
-  case Granularity::column:
-    return TandemPerColumn;
-  case Granularity::block:
-    return TandemPerBlock;
-  }
-  llvm_unreachable("every granularity is listed");
-}
-
-static TandemReduceScope getScope(Scope scope) {
-  switch (scope) {
-  case Scope::model:
-    return TandemScopeModel;
-  case Scope::row:
-    return TandemScopeRow;
-  case Scope::column:
-    return TandemScopeColumn;
-  case Scope::block:
-    return TandemScopeBlock;
-  case Scope::group:
-  case Scope::tensor:
-    return TandemScopeTensor;
-  }
-  llvm_unreachable("every scope is listed");
-}
-
-TandemPlane mlir::tandem::getPlane(const KernelSignature::PlaneEntry &plane) {
-  return {plane.name.c_str(),
-          plane.role.c_str(),
-          static_cast<TandemRoleKind>(plane.kind),
-          plane.type.c_str(),
-          static_cast<int32_t>(plane.bits),
-          plane.isRead,
-          plane.isWritten,
-          plane.isVisible,
-          plane.group.columns,
-          plane.isKept,
-          plane.history,
-          getGranularity(plane.per),
-          plane.group.rows,
-          plane.isTransposed};
-}
-
-TandemPlane tandemKernelGetPlane(TandemKernel *kernel, intptr_t index) {
-  return getPlane(kernel->kernel->signature.planes[index]);
-}
-
 int64_t tandemKernelGetNumEntries(TandemKernel *kernel, intptr_t index,
                                   int64_t rows, int64_t columns) {
-  const auto &plane = kernel->kernel->signature.planes[index];
-  return plane.getNumEntries(rows, columns);
-}
-
-intptr_t tandemKernelGetNumHypers(TandemKernel *kernel) {
-  return kernel->kernel->signature.hypers.size();
-}
-TandemHyper tandemKernelGetHyper(TandemKernel *kernel, intptr_t index) {
-  const auto &hyper = kernel->kernel->signature.hypers[index];
-  return {hyper.name.c_str(),
-          hyper.defaultValue.has_value(),
-          hyper.defaultValue.value_or(0.0),
-          hyper.min,
-          hyper.max,
-          hyper.minPositive};
-}
-
-intptr_t tandemKernelGetNumIntegers(TandemKernel *kernel) {
-  return kernel->kernel->signature.integers.size();
-}
-TandemInteger tandemKernelGetInteger(TandemKernel *kernel, intptr_t index) {
-  const auto &integer = kernel->kernel->signature.integers[index];
-  return {integer.name.c_str(), static_cast<TandemRoleKind>(integer.kind)};
-}
-intptr_t tandemKernelGetNumScalars(TandemKernel *kernel) {
-  return kernel->kernel->signature.numScalars;
-}
-
-intptr_t tandemKernelGetNumMetrics(TandemKernel *kernel) {
-  return kernel->kernel->signature.numMetrics;
+  return getNumEntries(kernel->kernel->info->desc->planes[index], rows,
+                       columns);
 }
 
 intptr_t tandemKernelGetNumTensors(TandemKernel *kernel) {
@@ -215,39 +122,6 @@ intptr_t tandemKernelGetNumTensors(TandemKernel *kernel) {
 TandemTensor tandemKernelGetTensor(TandemKernel *kernel, intptr_t index) {
   const KernelTensor &tensor = (*kernel->tensors)[index];
   return {tensor.role.c_str(), tensor.storage.c_str(), tensor.isSecondMoment};
-}
-
-intptr_t tandemKernelGetNumPhases(TandemKernel *kernel) {
-  return kernel->kernel->signature.phases.size();
-}
-TandemGranularity tandemKernelGetPhaseGranularity(TandemKernel *kernel,
-                                                  intptr_t index) {
-  return getGranularity(kernel->kernel->signature.phases[index].per);
-}
-bool tandemKernelContinues(TandemKernel *kernel, intptr_t index) {
-  return kernel->kernel->signature.phases[index].continues;
-}
-bool tandemKernelIsMatrix(TandemKernel *kernel) {
-  return kernel->kernel->signature.isMatrix;
-}
-bool tandemKernelIsFlatGraph(TandemKernel *kernel) {
-  return kernel->kernel->signature.isFlatGraph;
-}
-int64_t tandemKernelGetBlock(TandemKernel *kernel) {
-  return kernel->kernel->signature.block;
-}
-intptr_t tandemKernelGetNumReductions(TandemKernel *kernel) {
-  return kernel->kernel->signature.reductions.size();
-}
-TandemReduction tandemKernelGetReduction(TandemKernel *kernel, intptr_t index) {
-  const auto &reduction = kernel->kernel->signature.reductions[index];
-  return {static_cast<TandemReduceKind>(reduction.kind),
-          static_cast<int32_t>(reduction.phase), getScope(reduction.scope)};
-}
-bool tandemKernelHasCommit(TandemKernel *kernel, TandemGranularity per) {
-  return llvm::any_of(kernel->kernel->signature.commits, [&](Granularity own) {
-    return getGranularity(own) == per;
-  });
 }
 
 void *tandemKernelGetEntry(TandemKernel *kernel) {

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Description.h"
 #include "LaunchABI.h"
 #include "Layers.h"
 #include "Steady.h"
@@ -159,16 +160,16 @@ public:
          const std::vector<std::string> &path, const std::string &target,
          const std::string &isa, int64_t width, bool metrics, bool flags,
          const std::string &function,
-         const std::vector<
-             std::tuple<int, std::optional<std::string>, std::string>> &rules,
+         const std::vector<std::tuple<tdm_role, std::optional<std::string>,
+                                      std::string>> &rules,
          const std::string &compute) {
     std::vector<const char *> directories;
     for (const std::string &directory : path)
       directories.push_back(directory.c_str());
     std::vector<TandemStorageRule> ruleTexts;
     for (const auto &[kind, name, storage] : rules)
-      ruleTexts.push_back({TandemRoleKind(kind), name ? name->c_str() : nullptr,
-                           storage.c_str()});
+      ruleTexts.push_back(
+          {kind, name ? name->c_str() : nullptr, storage.c_str()});
     TandemCompileOptions options = {graph.c_str(),
                                     strategy.c_str(),
                                     directories.data(),
@@ -207,38 +208,29 @@ public:
   Kernel(const Kernel &) = delete;
   Kernel &operator=(const Kernel &) = delete;
 
-  /// (name, role, kind, type, bits, read, written, visible, group, kept,
-  /// history, per, rows, transposed) per plane.
+  const tdm_kernel_info &getInfo() const {
+    return *tandemKernelGetInfo(kernel);
+  }
+  /// The fields of the description, and those of each item of its lists.
+  nb::dict info() const { return getFields(getInfo()); }
   nb::list planes() const {
-    nb::list result;
-    for (intptr_t i = 0; i < tandemKernelGetNumPlanes(kernel); ++i) {
-      TandemPlane p = tandemKernelGetPlane(kernel, i);
-      result.append(nb::make_tuple(p.name, p.role, int(p.kind), p.type, p.bits,
-                                   p.isRead, p.isWritten, p.isVisible, p.group,
-                                   p.isKept, p.history, int(p.per), p.rows,
-                                   p.isTransposed));
-    }
-    return result;
+    return getAllFields(getInfo().desc->planes, getInfo().desc->num_planes);
   }
-  /// (name, default or None) per hyperparameter.
   nb::list hypers() const {
-    nb::list result;
-    for (intptr_t i = 0; i < tandemKernelGetNumHypers(kernel); ++i) {
-      TandemHyper h = tandemKernelGetHyper(kernel, i);
-      nb::object value =
-          h.hasDefault ? nb::object(nb::float_(h.defaultValue)) : nb::none();
-      result.append(nb::make_tuple(h.name, value));
-    }
-    return result;
+    return getAllFields(getInfo().desc->hypers, getInfo().desc->num_hypers);
   }
-  /// (name, kind) per integer scalar.
   nb::list integers() const {
-    nb::list result;
-    for (intptr_t i = 0; i < tandemKernelGetNumIntegers(kernel); ++i) {
-      TandemInteger n = tandemKernelGetInteger(kernel, i);
-      result.append(nb::make_tuple(n.name, int(n.kind)));
-    }
-    return result;
+    return getAllFields(getInfo().desc->integers, getInfo().desc->num_integers);
+  }
+  nb::list reductions() const {
+    return getAllFields(getInfo().desc->reductions,
+                        getInfo().desc->num_reductions);
+  }
+  nb::list phases() const {
+    return getAllFields(getInfo().phases, getInfo().num_phases);
+  }
+  nb::list commits() const {
+    return getAllFields(getInfo().commits, getInfo().num_commits);
   }
 
   /// (role, storage, whether it is a second moment) per tensor.
@@ -265,42 +257,6 @@ public:
   std::unique_ptr<Kernel> compileFiniteCheck() const {
     return std::make_unique<Kernel>(
         released([&] { return tandemKernelCompileFiniteCheck(kernel); }));
-  }
-
-  /// What each phase runs over.
-  nb::list phases() const {
-    nb::list result;
-    for (intptr_t i = 0; i < tandemKernelGetNumPhases(kernel); ++i)
-      result.append(int(tandemKernelGetPhaseGranularity(kernel, i)));
-    return result;
-  }
-
-  /// Which phases can be part of the launch of the one before them.
-  nb::list continues() const {
-    nb::list result;
-    for (intptr_t i = 0; i < tandemKernelGetNumPhases(kernel); ++i)
-      result.append(tandemKernelContinues(kernel, i));
-    return result;
-  }
-
-  /// What commits run over, in their order.
-  nb::list commits() const {
-    nb::list result;
-    for (TandemGranularity per :
-         {TandemPerRow, TandemPerColumn, TandemPerBlock, TandemPerElement})
-      if (tandemKernelHasCommit(kernel, per))
-        result.append(int(per));
-    return result;
-  }
-
-  /// (kind, phase, scope) per reduction.
-  nb::list reductions() const {
-    nb::list result;
-    for (intptr_t i = 0; i < tandemKernelGetNumReductions(kernel); ++i) {
-      TandemReduction r = tandemKernelGetReduction(kernel, i);
-      result.append(nb::make_tuple(int(r.kind), r.phase, int(r.scope)));
-    }
-    return result;
   }
 
   /// The runtime's handle on a device, the CPU if it is null.
@@ -435,8 +391,7 @@ public:
               const std::vector<int64_t> &keys,
               const std::vector<int64_t> &rows,
               const std::vector<uintptr_t> &pointers) {
-    size_t count = heights.size(),
-           planes = tandemKernelGetNumPlanes(kernel->kernel);
+    size_t count = heights.size(), planes = kernel->getInfo().desc->num_planes;
     if (widths.size() != count || firsts.size() != count ||
         keys.size() != count || rows.size() != count ||
         pointers.size() != count * planes)
@@ -501,7 +456,8 @@ public:
 
   /// The metrics of the latest launch, of one tensor or of all (-1).
   std::vector<double> metrics(int64_t tensor) {
-    std::vector<double> values(tandemKernelGetNumMetrics(kernel->kernel));
+    std::vector<double> values(
+        kernel->getInfo().desc->workspace_doubles_per_chunk);
     if (values.empty())
       throw nb::value_error(
           "the kernel measures nothing; compile it with metrics=True");
@@ -520,8 +476,8 @@ private:
 
   void checkRows(const std::vector<double> &hypers,
                  const std::vector<int64_t> &integers, int64_t rows) const {
-    size_t width = tandemKernelGetNumHypers(kernel->kernel);
-    size_t integerWidth = tandemKernelGetNumIntegers(kernel->kernel);
+    size_t width = kernel->getInfo().desc->num_hypers;
+    size_t integerWidth = kernel->getInfo().desc->num_integers;
     if (hypers.size() != rows * width || integers.size() != rows * integerWidth)
       throw nb::value_error("a launch needs one value per scalar and row");
   }
@@ -653,6 +609,7 @@ listTexts(intptr_t count, const char *(*getName)(intptr_t),
 
 NB_MODULE(_tandem, m) {
   m.doc() = "Bindings of Tandem's compiler and runtime";
+  bindDescription(m);
   bindLaunchABI(m);
   bindStorages(m);
   bindLayers(m, [](TandemKernel *kernel) {
@@ -666,39 +623,20 @@ NB_MODULE(_tandem, m) {
            const std::vector<std::string> &, const std::string &,
            const std::string &, int64_t, bool, bool, const std::string &,
            const std::vector<
-               std::tuple<int, std::optional<std::string>, std::string>> &,
+               std::tuple<tdm_role, std::optional<std::string>, std::string>> &,
            const std::string &>())
       .def(nb::init<const std::string &, const std::string &,
                     const std::string &, const std::string &>())
-      .def_prop_ro("name",
-                   [](Kernel &k) { return tandemKernelGetName(k.kernel); })
-      .def_prop_ro("strategy",
-                   [](Kernel &k) { return tandemKernelGetStrategy(k.kernel); })
-      .def_prop_ro("compute",
-                   [](Kernel &k) { return tandemKernelGetCompute(k.kernel); })
-      .def_prop_ro("ir", [](Kernel &k) { return tandemKernelGetIR(k.kernel); })
+      .def_prop_ro("info", &Kernel::info)
       .def_prop_ro("ptx",
                    [](Kernel &k) { return tandemKernelGetPTX(k.kernel); })
       .def_prop_ro(
           "bytes_per_parameter",
           [](Kernel &k) { return tandemKernelGetBytesPerParameter(k.kernel); })
-      .def_prop_ro(
-          "num_scalars",
-          [](Kernel &k) { return tandemKernelGetNumScalars(k.kernel); })
-      .def_prop_ro(
-          "num_metrics",
-          [](Kernel &k) { return tandemKernelGetNumMetrics(k.kernel); })
-      .def_prop_ro("is_matrix",
-                   [](Kernel &k) { return tandemKernelIsMatrix(k.kernel); })
-      .def_prop_ro("is_flat_graph",
-                   [](Kernel &k) { return tandemKernelIsFlatGraph(k.kernel); })
-      .def_prop_ro("block",
-                   [](Kernel &k) { return tandemKernelGetBlock(k.kernel); })
       .def_prop_ro("tensors", &Kernel::tensors)
       .def_prop_ro("checked_planes", &Kernel::checkedPlanes)
       .def("compile_finite_check", &Kernel::compileFiniteCheck)
       .def_prop_ro("phases", &Kernel::phases)
-      .def_prop_ro("continues", &Kernel::continues)
       .def_prop_ro("commits", &Kernel::commits)
       .def_prop_ro("reductions", &Kernel::reductions)
       .def_prop_ro("planes", &Kernel::planes)

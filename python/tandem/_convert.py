@@ -7,11 +7,11 @@ import ctypes
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tandem import _kernel, _tandem
-from tandem._kernel import (WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
+from tandem._kernel import (WHOLE_ROW, WHOLE_TENSOR, Granularity, Kernel, Plan, Plane,
                             RoleKind, Rules)
 from tandem._storages import floats
 
@@ -71,7 +71,7 @@ class Tensor:
     def bytes(self, plane: Plane) -> int:
         """What a plane of the tensor takes."""
         rows, columns = self.size if isinstance(self.size, tuple) else (1, self.size)
-        flat = replace(plane, per=Granularity.ELEMENT)
+        flat = Plane(**vars(plane) | {"per": Granularity.ELEMENT})
         return flat.entries(columns, rows) * plane.bits // 8
 
 
@@ -236,14 +236,14 @@ class Stored:
         """The shape of a plane's array; groups of a matrix begin anew in each row."""
         if not self.matrix and plane.per == Granularity.ELEMENT:
             return (plane.entries(rows * columns),)
-        if not self.matrix or plane.group == WHOLE_TENSOR:
+        if not self.matrix or plane.group in (WHOLE_TENSOR, WHOLE_ROW):
             return (plane.entries(columns, rows),)
         return -(-rows // plane.rows), -(-columns // plane.group)
 
 
 #: A value between two storages that no one kernel knows.
 WIDE = floats("f32")
-WIDE_PLANE = Plane("", "", RoleKind.STATE, "f32", 32, True, True, True)
+WIDE_PLANE = Plane()
 
 
 def carry(source: Stored, target: Stored, size: int | tuple[int, int],

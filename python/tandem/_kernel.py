@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 import math
 import operator
@@ -15,57 +14,57 @@ from tandem._arrays import address_of, is_read_only, ordinal_of
 from tandem._check import Check, Words
 
 #: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
-NON_FINITE = 1
+NON_FINITE = _tandem.NON_FINITE
+
+RoleKind = _tandem.RoleKind
+Granularity = _tandem.Granularity
+
+#: The group of a plane with one entry for a whole tensor, and of one with an entry for
+#: each row of a matrix.
+WHOLE_TENSOR = _tandem.WHOLE_TENSOR
+WHOLE_ROW = _tandem.WHOLE_ROW
 
 
-class RoleKind(enum.IntEnum):
-    """What an argument of a graph is."""
-
-    PARAM = 0
-    GRAD = 1
-    STATE = 2
-    HYPER = 3
-    STEP = 4
-    SEED = 5
-    INPUT = 6
-    OUTPUT = 7
-    SAVED = 8
-    RESTORED = 9
-
-
-class Granularity(enum.IntEnum):
-    """What a tensor has entries for, or a phase runs over."""
-
-    ELEMENT = 0
-    ROW = 1
-    COLUMN = 2
-    BLOCK = 3
-
-
-#: The group and the rows of a plane with one entry for a whole tensor; of one with an
-#: entry for each row of a matrix, the group alone.
-WHOLE_TENSOR = 1 << 62
-
-
-@dataclass(frozen=True)
 class Plane:
-    """One array of a kernel: a whole tensor, or one plane of its storage."""
+    """One array of a kernel: a whole tensor, or one plane of its storage.
 
-    name: str  #: "param", "exp_avg_sq.lo"
-    role: str  #: the tensor it belongs to
-    kind: RoleKind
-    type: str  #: "bf16", "f16", "f32", "i8", "i16", "f8E4M3FN", "f8E5M2", "f8E8M0FNU"
-    bits: int
-    read: bool
-    written: bool
-    visible: bool  #: whether a framework reads this plane as the value
-    group: int = 1  #: consecutive elements that share an entry, or WHOLE_TENSOR
-    kept: bool = False  #: whether storing a value reads what earlier steps have left
-    history: int = 0  #: values that each entry remembers, newest first; 0: a plain entry
-    #: what the tensor has entries for; rows and columns in kernels of matrices
-    per: Granularity = Granularity.ELEMENT
-    rows: int = 1  #: rows of a matrix that share an entry, more than one in blocks
-    transposed: bool = False  #: whether the array is the matrix's transpose
+    It has the fields of ``tdm_plane_desc`` (tandem_runtime.h) as attributes: its ``name``
+    ("exp_avg_sq.lo"), the ``role`` and ``kind`` of the tensor that it belongs to, the
+    ``type`` and ``bits`` of its elements ("bf16", "i8"), whether it is ``visible`` as the
+    tensor's value, and more. A field that is not given is that of a plain f32 array
+    without a name, which a kernel reads and writes.
+    """
+
+    def __init__(self, **fields: object):
+        unknown = set(fields) - set(_tandem.PLANE_DEFAULTS)
+        if unknown:
+            raise TypeError(f"a plane has no field {sorted(unknown)[0]!r}; it has "
+                            + ", ".join(_tandem.PLANE_DEFAULTS))
+        plain = {"access": _tandem.ACCESS_READ | _tandem.ACCESS_WRITE, "type": "f32",
+                 "bits": 32, "kind": RoleKind.STATE, "visible": True}
+        self.__dict__.update(_tandem.PLANE_DEFAULTS | plain | fields)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a plane does not change; make another, with {name}={value!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plane) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"Plane({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    @property
+    def read(self) -> bool:
+        """Whether the kernel reads the array."""
+        return bool(self.access & _tandem.ACCESS_READ)
+
+    @property
+    def written(self) -> bool:
+        """Whether the kernel writes the array."""
+        return bool(self.access & _tandem.ACCESS_WRITE)
 
     def entries(self, columns: int, rows: int = 1) -> int:
         """The length of the array for a matrix, or a tensor of so many elements.
@@ -74,15 +73,19 @@ class Plane:
         """
         places = {Granularity.ROW: rows, Granularity.COLUMN: columns}.get(self.per)
         if places is not None:
-            return -(-places // self.group) * (self.history or 1)
-        if self.is_whole_tensor:
-            return min(1, rows * columns) * (self.history or 1)
-        return -(-rows // self.rows) * -(-columns // self.group)
+            entries = -(-places // self.group)
+        elif self.is_whole_tensor:
+            entries = min(1, rows * columns)
+        elif self.group == WHOLE_ROW:
+            entries = rows * min(1, columns)
+        else:
+            entries = -(-rows // self.rows) * -(-columns // self.group)
+        return entries * (self.history or 1)
 
     @property
     def is_whole_tensor(self) -> bool:
         """Whether all elements of a tensor share one entry."""
-        return self.rows == WHOLE_TENSOR
+        return self.group == WHOLE_TENSOR
 
     @property
     def is_grouped(self) -> bool:
@@ -94,7 +97,7 @@ class Plane:
         """Who shares an entry: "each 128", "the tensor", "each row", "each 64x64"."""
         if self.is_whole_tensor:
             return "the tensor"
-        if self.group == WHOLE_TENSOR:
+        if self.group == WHOLE_ROW:
             return "each row"
         if self.per == Granularity.ELEMENT:
             return f"each {self.group}" + (f"x{self.rows}" if self.rows > 1 else "")
@@ -104,7 +107,7 @@ class Plane:
     @property
     def bytes_per_element(self) -> float:
         """What the plane adds to :attr:`Kernel.bytes_per_parameter`."""
-        if self.per != Granularity.ELEMENT:
+        if self.per != Granularity.ELEMENT or self.group in (WHOLE_TENSOR, WHOLE_ROW):
             return 0.0
         return self.bits / 8 / (self.group * self.rows)
 
@@ -136,21 +139,23 @@ class Kernel:
         self._native = native
         self.strategy = strategy
         self.target = target
-        self.planes = [
-            Plane(name, role, RoleKind(kind), *rest, Granularity(per), rows, transposed)
-            for name, role, kind, *rest, per, rows, transposed in native.planes
-        ]
+        #: What the kernel says of itself beside its arrays and scalars: the fields of
+        #: ``tdm_kernel_info`` and ``tdm_kernel_desc`` (tandem_package.h).
+        self.info: dict[str, object] = native.info
+        self.planes = [Plane(**fields) for fields in native.planes]
         #: Hyperparameters and their defaults (None: must be given).
-        self.hypers: dict[str, float | None] = dict(native.hypers)
+        self.hypers: dict[str, float | None] = {
+            hyper["name"]: hyper["default"] for hyper in native.hypers
+        }
         #: Integer scalars (step, seed) by name.
         self.integers: dict[str, RoleKind] = {
-            n: RoleKind(k) for n, k in native.integers
+            integer["name"]: integer["kind"] for integer in native.integers
         }
 
     @property
     def name(self) -> str:
         """The graph's name."""
-        return self._native.name
+        return self.info["graph"]
 
     @property
     def _title(self) -> str:
@@ -159,7 +164,7 @@ class Kernel:
     @property
     def compute(self) -> str:
         """The compute policy: "component bf16" or "f32 f32"."""
-        return self._native.compute
+        return self.info["compute"]
 
     @property
     def bytes_per_parameter(self) -> float:
@@ -176,25 +181,25 @@ class Kernel:
     def launches(self) -> int:
         """Launches of a step that follow each other: phases between which only values of
         the same rows pass are one."""
-        return self._native.continues.count(False)
+        return sum(not phase["continues"] for phase in self._native.phases)
 
     @property
     def is_matrix(self) -> bool:
         """Whether tensors are matrices, whose rows and columns the kernel knows."""
-        return self._native.is_matrix
+        return self.info["matrix"]
 
     @property
     def is_flat_graph(self) -> bool:
         """Whether the graph's own tensors have one dimension; if the kernel is one of
         matrices, their rows then matter to scales alone."""
-        return self._native.is_flat_graph
+        return self.info["flat_graph"]
 
     @property
     def reductions(self) -> tuple[tuple[str, str, int], ...]:
         """What phases make for later ones: ("sum", "model", phase)."""
         return tuple(
-            (("max", "min", "sum")[kind], ("tensor", "model", "row", "column", "block")[scope], phase)
-            for kind, phase, scope in self._native.reductions
+            (of["kind"].name.lower(), of["scope"].name.lower(), of["phase"])
+            for of in self._native.reductions
         )
 
     @property
@@ -226,7 +231,7 @@ class Kernel:
     @property
     def ir(self) -> str:
         """The kernel as MLIR text, after its storages and policy were lowered."""
-        return self._native.ir
+        return self.info["ir"]
 
     @functools.cached_property
     def second_moments(self) -> frozenset[str]:
@@ -685,7 +690,7 @@ def load(
             no such kernel, or no code for this machine.
     """
     native = _tandem.Kernel(_to_text("path", path), _to_text("name", name), target, isa)
-    return Kernel(native, native.strategy or None, target)
+    return Kernel(native, native.info["strategy"] or None, target)
 
 
 def graphs() -> list[str]:

@@ -280,7 +280,8 @@ TEST(MatricesError, Descriptions) {
       "0");
   expectRefused(
       [](tdm_kernel_desc &desc) {
-        static const tdm_plane_desc wrong[] = {{"value", 32, 1, 1, 1, 3}};
+        static const tdm_plane_desc wrong[] = {
+            {"value", 32, 1, 1, 1, TDM_PER_BLOCK}};
         desc.planes = wrong;
         desc.num_planes = 1;
       },

@@ -111,14 +111,10 @@ TEST(PackageFormatTest, RefusesUnknownValues) {
   const std::string message = "describes kernel 'count' by values that the "
                               "format does not know";
   using package::KernelT;
-  expectKernelRefused([](KernelT &k) { k.planes[0]->kind = package::Role(10); },
-                      message);
-  expectKernelRefused(
-      [](KernelT &k) { k.planes[0]->per = package::Granularity(4); }, message);
-  expectKernelRefused(
-      [](KernelT &k) { k.integers[0]->kind = package::Role(255); }, message);
-  expectKernelRefused(
-      [](KernelT &k) { k.phases[0]->per = package::Granularity(4); }, message);
+  expectKernelRefused([](KernelT &k) { k.planes[0]->kind = 10; }, message);
+  expectKernelRefused([](KernelT &k) { k.planes[0]->per = 4; }, message);
+  expectKernelRefused([](KernelT &k) { k.integers[0]->kind = 255; }, message);
+  expectKernelRefused([](KernelT &k) { k.phases[0]->per = 4; }, message);
   expectKernelRefused([](KernelT &k) { k.phases[0]->entry.clear(); }, message);
   expectKernelRefused([](KernelT &k) { k.phases.clear(); }, message);
   expectKernelRefused([](KernelT &k) { k.prologue.clear(); }, message);
@@ -127,9 +123,9 @@ TEST(PackageFormatTest, RefusesUnknownValues) {
         [&](KernelT &k) {
           k.reductions.push_back(std::make_unique<package::ReductionT>());
           if (inScope)
-            k.reductions[0]->kind = package::ReductionKind(3);
+            k.reductions[0]->kind = 3;
           else
-            k.reductions[0]->scope = package::Scope(5);
+            k.reductions[0]->scope = 5;
         },
         message);
 }
@@ -138,7 +134,7 @@ TEST(PackageFormatTest, RefusesWritingPhasesOfRows) {
   expectKernelRefused(
       [](package::KernelT &k) {
         k.matrix = true;
-        k.phases[0]->per = package::Granularity::Row;
+        k.phases[0]->per = TDM_PER_ROW;
       },
       "describes kernel 'count' by values");
 }
@@ -168,9 +164,9 @@ TEST(PackageFormatTest, RefusesMalformedImages) {
   image.sha256.pop_back();
   expectRefused(write(package), "describes kernel 'count' by values");
   image.sha256.push_back(0);
-  image.kind = package::ImageKind(3);
+  image.kind = 3;
   expectRefused(write(package), "describes kernel 'count' by values");
-  image.kind = package::ImageKind::PTX;
+  image.kind = TDM_IMAGE_PTX;
   image.target.clear();
   expectRefused(write(package), "describes kernel 'count' by values");
 }
@@ -184,7 +180,7 @@ TEST(PackageFormatTest, RefusesWhatNoKernelHas) {
       [](package::KernelT &k) {
         k.commits.push_back(std::make_unique<package::PartT>());
         k.commits[0]->entry = "tandem_count_commit";
-        k.commits[0]->per = package::Granularity::Row;
+        k.commits[0]->per = TDM_PER_ROW;
       },
       "belong to a matrix kernel");
 }

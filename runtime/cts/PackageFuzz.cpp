@@ -47,8 +47,7 @@ static package::PackageT describeAll() {
   package::PackageT package = describeCount();
   package::KernelT &kernel = *package.kernels[0];
   kernel.matrix = true;
-  for (auto per : {package::Granularity::Row, package::Granularity::Column,
-                   package::Granularity::Element}) {
+  for (auto per : {TDM_PER_ROW, TDM_PER_COLUMN, TDM_PER_ELEMENT}) {
     kernel.commits.push_back(std::make_unique<package::PartT>());
     kernel.commits.back()->entry = "tandem_commit";
     kernel.commits.back()->per = per;
@@ -58,7 +57,7 @@ static package::PackageT describeAll() {
   kernel.phases[0]->entry = "tandem_phase0";
   kernel.phases[1]->continues = true;
   kernel.reductions.push_back(std::make_unique<package::ReductionT>());
-  kernel.reductions[0]->scope = package::Scope::Row;
+  kernel.reductions[0]->scope = TDM_SCOPE_ROW;
   addImage(package, "some code");
   addImage(package, "more code", "sm_90");
   package.kernels.push_back(std::move(describeCount().kernels[0]));
@@ -100,17 +99,16 @@ static void touchArguments(const tdm_kernel_info &info) {
   for (uint32_t i = 0; i < desc.num_planes; ++i) {
     touch(&desc.planes[i], sizeof(desc.planes[i]));
     for (const char *text :
-         {desc.planes[i].name, info.planes[i].role, info.planes[i].type})
+         {desc.planes[i].name, desc.planes[i].role, desc.planes[i].type})
       touch(text);
-    touch(&info.planes[i].kind, sizeof(tdm_role));
   }
   for (uint32_t i = 0; i < desc.num_hypers; ++i) {
     touch(desc.hypers[i].name);
-    touch(&info.hypers[i].default_value, sizeof(double));
+    touch(&desc.hypers[i].default_value, sizeof(double));
   }
   for (uint32_t i = 0; i < desc.num_integers; ++i) {
     touch(desc.integers[i].name);
-    touch(&info.integers[i], sizeof(tdm_role));
+    touch(&desc.integers[i].kind, sizeof(tdm_role));
   }
 }
 

@@ -63,15 +63,15 @@ TEST(PackageTest, TellsOfItsKernels) {
   ASSERT_EQ(info.desc->num_planes, 1u);
   EXPECT_STREQ(info.desc->planes[0].name, "count");
   EXPECT_EQ(info.desc->planes[0].bits, 8u);
-  EXPECT_EQ(info.planes[0].kind, TDM_ROLE_STATE);
-  EXPECT_EQ(info.planes[0].kept, 1u);
-  EXPECT_EQ(info.planes[0].visible, 0u);
-  EXPECT_STREQ(info.planes[0].type, "i8");
+  EXPECT_EQ(info.desc->planes[0].kind, TDM_ROLE_STATE);
+  EXPECT_EQ(info.desc->planes[0].kept, 1u);
+  EXPECT_EQ(info.desc->planes[0].visible, 0u);
+  EXPECT_STREQ(info.desc->planes[0].type, "i8");
   ASSERT_EQ(info.desc->num_hypers, 1u);
   EXPECT_EQ(info.desc->hypers[0].max_open, 1u);
-  EXPECT_EQ(info.hypers[0].default_value, 0.5);
+  EXPECT_EQ(info.desc->hypers[0].default_value, 0.5);
   ASSERT_EQ(info.desc->num_integers, 1u);
-  EXPECT_EQ(info.integers[0], TDM_ROLE_STEP);
+  EXPECT_EQ(info.desc->integers[0].kind, TDM_ROLE_STEP);
   EXPECT_EQ(info.desc->entry, nullptr);
   ASSERT_EQ(info.num_phases, 1u);
   EXPECT_STREQ(info.phases[0].entry, "tandem_count");
@@ -86,7 +86,7 @@ TEST(PackageTest, TellsOfItsKernels) {
 TEST(PackageTest, TellsHowItsImagesWereMade) {
   package::PackageT described = describeWithCode(1);
   addImage(described, "machine code", "sm_90");
-  described.kernels[0]->images[1]->kind = package::ImageKind::Cubin;
+  described.kernels[0]->images[1]->kind = TDM_IMAGE_CUBIN;
   described.kernels[0]->images[1]->assembler = "13.0.88";
   described.kernels[0]->images[1]->level = 3;
   OpenPackage package(described);
@@ -94,10 +94,10 @@ TEST(PackageTest, TellsHowItsImagesWereMade) {
   info.struct_size = sizeof(info);
   ASSERT_EQ(tdm_package_kernel(package, 0, &info), TDM_OK);
   ASSERT_EQ(info.num_images, 2u);
-  EXPECT_STREQ(info.image_infos[0].assembler, "");
-  EXPECT_EQ(info.image_infos[0].level, 0u);
-  EXPECT_STREQ(info.image_infos[1].assembler, "13.0.88");
-  EXPECT_EQ(info.image_infos[1].level, 3u);
+  EXPECT_STREQ(info.images[0].assembler, "");
+  EXPECT_EQ(info.images[0].level, 0u);
+  EXPECT_STREQ(info.images[1].assembler, "13.0.88");
+  EXPECT_EQ(info.images[1].level, 3u);
 }
 
 TEST(PackageTest, KernelsTakeOtherImagesForAGPU) {
@@ -125,7 +125,7 @@ TEST(PackageTest, HypersMayLackDefaults) {
   tdm_kernel_info info = {};
   info.struct_size = sizeof(info);
   ASSERT_EQ(tdm_package_kernel(package, 0, &info), TDM_OK);
-  EXPECT_EQ(info.hypers[0].has_default, 0u);
+  EXPECT_EQ(info.desc->hypers[0].has_default, 0u);
 }
 
 TEST(PackageTest, FindsKernels) {
@@ -237,7 +237,7 @@ TEST(PackageTest, RefusesWithoutCodeForThisMachine) {
                   "has no code for the instruction set of this processor; it "
                   "has none; write it again with target x86-64");
   addImage(described, "code", "sm_90");
-  described.kernels[0]->images[0]->kind = package::ImageKind::PTX;
+  described.kernels[0]->images[0]->kind = TDM_IMAGE_PTX;
   addImage(described, "code", "aarch64");
   expectNotLoaded(described, TDM_UNAVAILABLE, "it has sm_90, aarch64");
   OpenPackage package(describeWithCode(1));

@@ -145,7 +145,7 @@ TEST(PhasesError, AShardHasNoTotals) {
 TEST(PhasesError, ValuesOfAnEntry) {
   tdm_kernel_desc desc = phasesDesc();
   tdm_plane_desc planes[] = {desc.planes[0], desc.planes[1]};
-  planes[1].values = 16;
+  planes[1].history = 16;
   desc.planes = planes;
   OwnedKernel kernel(desc);
   float values[4] = {}, entries[32] = {};

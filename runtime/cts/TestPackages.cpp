@@ -27,7 +27,7 @@ package::PackageT cts::describeCount() {
   plane->bits = 8;
   plane->access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
   plane->group = 1;
-  plane->kind = package::Role::State;
+  plane->kind = TDM_ROLE_STATE;
   plane->kept = true;
   auto hyper = std::make_unique<package::HyperT>();
   hyper->name = "lr";
@@ -37,7 +37,7 @@ package::PackageT cts::describeCount() {
   auto integer = std::make_unique<package::IntegerT>();
   integer->name = "step";
   integer->min = 1;
-  integer->kind = package::Role::Step;
+  integer->kind = TDM_ROLE_STEP;
   auto part = std::make_unique<package::PartT>();
   part->entry = "tandem_count";
   auto kernel = std::make_unique<package::KernelT>();
@@ -65,7 +65,7 @@ std::string cts::readCode(int step) {
 void cts::addImage(package::PackageT &package, const std::string &data,
                    const std::string &target) {
   auto image = std::make_unique<package::ImageT>();
-  image->kind = package::ImageKind::Library;
+  image->kind = TDM_IMAGE_LIBRARY;
   image->target = target;
   image->data.assign(data.begin(), data.end());
   runtime::SHA256 hash;

@@ -52,7 +52,7 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
            << maxGroup << ", TDM_WHOLE_ROW or TDM_WHOLE_TENSOR";
   if (plane.per > TDM_PER_COLUMN)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has granularity " << plane.per
+           << "plane '" << plane.name << "' has granularity " << int(plane.per)
            << "; use a tdm_granularity";
   if (plane.per != TDM_PER_ELEMENT && !kernel.matrix)
     return kernel.fail(TDM_INVALID_ARGUMENT)
@@ -73,16 +73,16 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
            << "kernel's blocks are of " << kernel.block
            << "; set rows and group to tdm_kernel_desc.block";
   bool hasElements = kernel.matrix && plane.per == TDM_PER_ELEMENT &&
-                     plane.group <= 1 && plane.values <= 1;
+                     plane.group <= 1 && plane.history <= 1;
   if (plane.transposed && !hasElements)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane '" << plane.name
            << "' is transposed, but has no entry for "
            << "each element of a matrix; set tdm_kernel_desc.matrix and group "
               "1";
-  if (plane.values > maxValues)
+  if (plane.history > maxValues)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has " << plane.values
+           << "plane '" << plane.name << "' has " << plane.history
            << " values an entry; use at most " << maxValues;
   return TDM_OK;
 }
@@ -135,13 +135,12 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
     int64_t group = groupOf(plane), rows = rowsOf(plane);
-    int64_t values = std::max<int64_t>(plane.values, 1);
+    int64_t values = std::max<int64_t>(plane.history, 1);
     constexpr int64_t max = std::numeric_limits<int64_t>::max();
     int64_t eighths = std::min(max / (plane.bits * values), max / 8) - 8;
     kernel.planes.push_back({plane.name, int64_t(plane.bits), written, group,
-                             values, static_cast<tdm_granularity>(plane.per),
-                             rows, logarithmOf(group), logarithmOf(rows),
-                             8 * eighths});
+                             values, plane.per, rows, logarithmOf(group),
+                             logarithmOf(rows), 8 * eighths});
   }
   return TDM_OK;
 }

@@ -61,7 +61,7 @@ struct Plane {
 };
 
 /// What has chunks of its own: the tdm_granularity values.
-constexpr int numGranularities = TDM_PER_BLOCK + 1;
+constexpr int numGranularities = TDM_NUM_VALUES(TDM_GRANULARITIES);
 
 /// A hyperparameter and its domain.
 struct Hyper {

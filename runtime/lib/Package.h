@@ -79,19 +79,14 @@ public:
 private:
   void addArguments(const package::Kernel &kernel);
   void addParts(const package::Kernel &kernel);
-  void addImages(const package::Kernel &kernel);
 
   std::vector<tdm_plane_desc> planes;
-  std::vector<tdm_plane_info> planeInfos;
   std::vector<tdm_hyper_desc> hypers;
-  std::vector<tdm_hyper_info> hyperInfos;
   std::vector<tdm_integer_desc> integers;
-  std::vector<tdm_role> integerRoles;
   std::vector<tdm_reduction_desc> reductions;
   std::vector<tdm_part_info> phases, commits;
   std::vector<uint32_t> earlyGranularities, continues;
   std::vector<tdm_image> images;
-  std::vector<tdm_image_info> imageInfos;
   tdm_kernel_desc desc = {};
   tdm_kernel_info info = {};
 };

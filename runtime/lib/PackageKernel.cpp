@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the reading of a kernel's manifest, field by field. The
-// bytes are a valid FlatBuffer; what they mean is checked here.
+// This file implements the reading of a kernel's description. The bytes are a
+// valid FlatBuffer; what they mean is checked here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +16,7 @@
 #include "SHA256.h"
 
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 using namespace tandem;
@@ -25,33 +26,23 @@ using namespace tandem::runtime;
 // Checks
 //===----------------------------------------------------------------------===//
 
-// The schema's enumerations and those of the C interface have the same values.
-static_assert(int(package::Role::MAX) == TDM_ROLE_RESTORED);
-static_assert(int(package::Granularity::MAX) == TDM_PER_BLOCK);
-static_assert(int(package::ReductionKind::MAX) == TDM_REDUCTION_SUM);
-static_assert(int(package::Scope::MAX) == TDM_SCOPE_BLOCK);
-static_assert(int(package::ImageKind::MAX) == TDM_IMAGE_LIBRARY);
-
-/// Whether a value is one that the enumeration names.
-template <typename Enum>
-static bool isKnown(Enum value) {
-  return value >= Enum::MIN && value <= Enum::MAX;
-}
-
 static bool areKnown(const package::Plane &plane) {
-  return isKnown(plane.per()) && isKnown(plane.kind());
+  return plane.per() < TDM_NUM_VALUES(TDM_GRANULARITIES) &&
+         plane.kind() < TDM_NUM_VALUES(TDM_ROLES);
 }
 static bool areKnown(const package::Integer &integer) {
-  return isKnown(integer.kind());
+  return integer.kind() < TDM_NUM_VALUES(TDM_ROLES);
 }
 static bool areKnown(const package::Reduction &reduction) {
-  return isKnown(reduction.kind()) && isKnown(reduction.scope());
+  return reduction.kind() < TDM_NUM_VALUES(TDM_REDUCTION_KINDS) &&
+         reduction.scope() < TDM_NUM_VALUES(TDM_SCOPES);
 }
 static bool areKnown(const package::Part &part) {
-  return isKnown(part.per()) && part.entry()->size();
+  return part.per() < TDM_NUM_VALUES(TDM_GRANULARITIES) && part.entry()->size();
 }
 static bool areKnown(const package::Image &image) {
-  return isKnown(image.kind()) && image.target()->size() &&
+  return image.kind() < TDM_NUM_VALUES(TDM_IMAGE_KINDS) &&
+         image.target()->size() &&
          image.sha256()->size() == std::tuple_size_v<Digest>;
 }
 
@@ -66,13 +57,12 @@ areKnown(const flatbuffers::Vector<flatbuffers::Offset<Table>> &tables) {
 
 /// Whether there are launches, and at most one commit of a kind.
 static bool hasValidParts(const package::Kernel &kernel) {
-  constexpr auto Element = package::Granularity::Element;
   bool seen[numGranularities] = {};
   for (const package::Part *part : *kernel.commits())
-    if (std::exchange(seen[size_t(part->per())], true))
+    if (std::exchange(seen[part->per()], true))
       return false;
   uint32_t count = kernel.phases()->size();
-  return count && kernel.phases()->Get(count - 1)->per() == Element &&
+  return count && kernel.phases()->Get(count - 1)->per() == TDM_PER_ELEMENT &&
          kernel.prologue()->size();
 }
 
@@ -117,62 +107,89 @@ tdm_status Package::addKernel(const package::Kernel &kernel) {
 // Fields
 //===----------------------------------------------------------------------===//
 
-static tdm_plane_desc decode(const package::Plane &plane) {
-  tdm_plane_desc desc = {};
-  desc.name = plane.name()->c_str();
-  desc.bits = plane.bits();
-  desc.access = plane.access();
-  desc.group = plane.group();
-  desc.values = plane.values();
-  desc.per = static_cast<uint32_t>(plane.per());
-  desc.rows = plane.rows();
-  desc.transposed = plane.transposed();
-  return desc;
+static void read(const flatbuffers::String *value, const char *&field) {
+  field = value ? value->c_str() : "";
+}
+template <typename Value, typename Field>
+static void read(Value value, Field &field) {
+  field = static_cast<Field>(value);
 }
 
-static tdm_plane_info decodeInfo(const package::Plane &plane) {
-  return {plane.role()->c_str(), static_cast<tdm_role>(plane.kind()),
-          plane.type()->c_str(), plane.visible(), plane.kept()};
+namespace {
+/// Stands for a value of any type.
+struct AnyValue {
+  template <typename T>
+  operator T() const;
+};
+
+/// Whether a struct can be made of as many values.
+template <typename Struct, typename Values, typename = void>
+struct Takes : std::false_type {};
+template <typename Struct, size_t... I>
+struct Takes<Struct, std::index_sequence<I...>,
+             std::void_t<decltype(Struct{(void(I), AnyValue())...})>>
+    : std::true_type {};
+
+template <typename Struct, size_t N>
+constexpr bool hasFields =
+    Takes<Struct, std::make_index_sequence<N>>::value &&
+    !Takes<Struct, std::make_index_sequence<N + 1>>::value;
+} // namespace
+
+// The lists are complete.
+#define COUNT(name) +1
+static_assert(hasFields<tdm_plane_desc, 0 TDM_PLANE_FIELDS(COUNT, COUNT)>);
+static_assert(hasFields<tdm_hyper_desc, 2 TDM_HYPER_FIELDS(COUNT, COUNT)>);
+static_assert(hasFields<tdm_integer_desc, 0 TDM_INTEGER_FIELDS(COUNT, COUNT)>);
+static_assert(
+    hasFields<tdm_reduction_desc, 0 TDM_REDUCTION_FIELDS(COUNT, COUNT)>);
+static_assert(hasFields<tdm_part_info, 0 TDM_PART_FIELDS(COUNT, COUNT)>);
+
+/// Reads one field of `desc`; the table has one of the same name.
+#define READ(name) read(table.name(), desc.name);
+
+static void decode(const package::Plane &table, tdm_plane_desc &desc) {
+  TDM_PLANE_FIELDS(READ, READ)
 }
 
-static tdm_hyper_desc decode(const package::Hyper &hyper) {
-  tdm_hyper_desc desc = {};
-  desc.name = hyper.name()->c_str();
-  desc.min = hyper.min();
-  desc.max = hyper.max();
-  desc.min_open = hyper.min_open();
-  desc.max_open = hyper.max_open();
-  desc.min_positive = hyper.min_positive();
-  return desc;
+static void decode(const package::Hyper &table, tdm_hyper_desc &desc) {
+  TDM_HYPER_FIELDS(READ, READ)
+  auto value = table.default_value();
+  desc.has_default = value.has_value();
+  desc.default_value = value.value_or(0.0);
 }
 
-static tdm_hyper_info decodeInfo(const package::Hyper &hyper) {
-  auto value = hyper.default_value();
-  return {value.has_value(), value.value_or(0.0)};
+static void decode(const package::Integer &table, tdm_integer_desc &desc) {
+  TDM_INTEGER_FIELDS(READ, READ)
 }
 
-static tdm_integer_desc decode(const package::Integer &integer) {
-  return {integer.name()->c_str(), integer.min()};
+static void decode(const package::Reduction &table, tdm_reduction_desc &desc) {
+  TDM_REDUCTION_FIELDS(READ, READ)
 }
 
-static tdm_reduction_desc decode(const package::Reduction &reduction) {
-  return {static_cast<tdm_reduction_kind>(reduction.kind()), reduction.phase(),
-          static_cast<tdm_scope>(reduction.scope())};
+static void decode(const package::Part &table, tdm_part_info &desc) {
+  TDM_PART_FIELDS(READ, READ)
 }
 
-static tdm_part_info decode(const package::Part &part) {
-  return {part.entry()->c_str(), static_cast<tdm_granularity>(part.per()),
-          part.continues()};
+static void decode(const package::Image &table, tdm_image &desc) {
+  READ(kind)
+  READ(target)
+  READ(assembler)
+  READ(level)
+  desc.data = table.data()->data();
+  desc.size = table.data()->size();
+  desc.sha256 = table.sha256()->data();
 }
 
-static tdm_image decode(const package::Image &image) {
-  return {static_cast<tdm_image_kind>(image.kind()), image.target()->c_str(),
-          image.data()->data(), image.data()->size(), image.sha256()->data()};
+static void decode(const package::Kernel &table, tdm_kernel_desc &desc) {
+  desc.struct_size = sizeof(desc);
+  desc.name = table.graph()->c_str();
+  TDM_KERNEL_DESC_FIELDS(READ, READ)
 }
 
-static tdm_image_info decodeInfo(const package::Image &image) {
-  const flatbuffers::String *assembler = image.assembler();
-  return {assembler ? assembler->c_str() : "", image.level()};
+static void decode(const package::Kernel &table, tdm_kernel_info &desc) {
+  desc.struct_size = sizeof(desc);
+  TDM_KERNEL_INFO_FIELDS(READ, READ)
 }
 
 template <typename Table, typename Desc>
@@ -180,49 +197,30 @@ static void
 decodeAll(const flatbuffers::Vector<flatbuffers::Offset<Table>> &tables,
           std::vector<Desc> &result) {
   for (const Table *table : tables)
-    result.push_back(decode(*table));
+    decode(*table, result.emplace_back());
 }
 
 PackedKernel::PackedKernel(const package::Kernel &kernel) {
-  desc.struct_size = sizeof(desc);
-  desc.name = kernel.graph()->c_str();
-  desc.num_scalars = kernel.num_scalars();
-  desc.workspace_doubles_per_chunk = kernel.num_metrics();
-  desc.matrix = kernel.matrix();
-  desc.block = kernel.block();
+  decode(kernel, desc);
+  decode(kernel, info);
+  info.desc = &desc;
   addArguments(kernel);
   addParts(kernel);
-  info.struct_size = sizeof(info);
-  info.name = kernel.name()->c_str();
-  info.graph = kernel.graph()->c_str();
-  info.strategy = kernel.strategy()->c_str();
-  info.compute = kernel.compute()->c_str();
-  info.ir = kernel.ir()->c_str();
-  info.desc = &desc;
-  info.flags = kernel.flags();
-  info.flat_graph = kernel.flat_graph();
-  addImages(kernel);
+  decodeAll(*kernel.images(), images);
+  info.images = images.data();
+  info.num_images = static_cast<uint32_t>(images.size());
 }
 
 void PackedKernel::addArguments(const package::Kernel &kernel) {
   decodeAll(*kernel.planes(), planes);
-  for (const package::Plane *plane : *kernel.planes())
-    planeInfos.push_back(decodeInfo(*plane));
   decodeAll(*kernel.hypers(), hypers);
-  for (const package::Hyper *hyper : *kernel.hypers())
-    hyperInfos.push_back(decodeInfo(*hyper));
   decodeAll(*kernel.integers(), integers);
-  for (const package::Integer *integer : *kernel.integers())
-    integerRoles.push_back(static_cast<tdm_role>(integer->kind()));
   desc.planes = planes.data();
   desc.num_planes = static_cast<uint32_t>(planes.size());
   desc.hypers = hypers.data();
   desc.num_hypers = static_cast<uint32_t>(hypers.size());
   desc.integers = integers.data();
   desc.num_integers = static_cast<uint32_t>(integers.size());
-  info.planes = planeInfos.data();
-  info.hypers = hyperInfos.data();
-  info.integers = integerRoles.data();
 }
 
 void PackedKernel::addParts(const package::Kernel &kernel) {
@@ -238,20 +236,10 @@ void PackedKernel::addParts(const package::Kernel &kernel) {
   desc.num_early_entries = static_cast<uint32_t>(earlyGranularities.size());
   desc.early_granularities = earlyGranularities.data();
   desc.continues = continues.data();
-  info.prologue = kernel.prologue()->c_str();
   info.phases = phases.data();
   info.num_phases = static_cast<uint32_t>(phases.size());
   info.commits = commits.data();
   info.num_commits = static_cast<uint32_t>(commits.size());
-}
-
-void PackedKernel::addImages(const package::Kernel &kernel) {
-  decodeAll(*kernel.images(), images);
-  for (const package::Image *image : *kernel.images())
-    imageInfos.push_back(decodeInfo(*image));
-  info.images = images.data();
-  info.image_infos = imageInfos.data();
-  info.num_images = static_cast<uint32_t>(images.size());
 }
 
 //===----------------------------------------------------------------------===//

@@ -67,12 +67,19 @@ static std::string describeAccess(uint32_t access) {
          (access & TDM_ACCESS_WRITE ? "w" : "-");
 }
 
-static const char *const places[] = {"element", "row", "column"};
+/// The name of an enumeration's value.
+#define NAME(enumerator, name) #name,
+static const char *const places[] = {TDM_GRANULARITIES(NAME)};
 
 /// Who shares an entry of a plane.
 static std::string describeSharers(const tdm_plane_desc &plane) {
   if (plane.group == TDM_WHOLE_TENSOR)
     return "for the tensor";
+  if (plane.group == TDM_WHOLE_ROW)
+    return "for each row";
+  if (plane.rows > 1)
+    return "for each block of " + std::to_string(plane.rows) + "x" +
+           std::to_string(plane.group);
   std::string place = places[plane.per];
   if (plane.group > 1)
     return "for each " + std::to_string(plane.group) + " " + place + "s";
@@ -88,14 +95,15 @@ static std::string describeDomain(const tdm_hyper_desc &hyper) {
 }
 
 static std::string describeReduction(const tdm_reduction_desc &reduction) {
-  static const char *const kinds[] = {"largest", "smallest", "sum"};
-  static const char *const scopes[] = {"each tensor", "the model", "each row",
-                                       "each column"};
-  return std::string(kinds[reduction.kind]) + " of " + scopes[reduction.scope];
+  static const char *const kinds[] = {TDM_REDUCTION_KINDS(NAME)};
+  static const char *const scopes[] = {TDM_SCOPES(NAME)};
+  return std::string(kinds[reduction.kind]) +
+         (reduction.scope == TDM_SCOPE_MODEL ? " of the " : " of each ") +
+         scopes[reduction.scope];
 }
 
 static std::string describeImage(tdm_image_kind kind) {
-  static const char *const kinds[] = {"PTX", "cubin", "library"};
+  static const char *const kinds[] = {TDM_IMAGE_KINDS(NAME)};
   return kinds[kind];
 }
 
@@ -117,36 +125,35 @@ static void addArguments(const tdm_kernel_info &info, Table &table) {
   const tdm_kernel_desc &desc = *info.desc;
   for (uint32_t i = 0; i < desc.num_planes; ++i) {
     const tdm_plane_desc &plane = desc.planes[i];
-    std::string type = info.planes[i].type;
-    if (plane.values)
-      type += " x " + std::to_string(plane.values);
+    std::string type = plane.type;
+    if (plane.history)
+      type += " x " + std::to_string(plane.history);
     table.add({"plane", plane.name, describeAccess(plane.access), type,
                describeSharers(plane)});
   }
   for (uint32_t i = 0; i < desc.num_hypers; ++i)
     table.add({"hyper", desc.hypers[i].name, "r", "f64",
                "in " + describeDomain(desc.hypers[i]) +
-                   (info.hypers[i].has_default
-                        ? ", by default " + print(info.hypers[i].default_value)
+                   (desc.hypers[i].has_default
+                        ? ", by default " + print(desc.hypers[i].default_value)
                         : "")});
   for (uint32_t i = 0; i < desc.num_integers; ++i)
     table.add({"integer", desc.integers[i].name, "r", "i64", ""});
 }
 
 /// By what a compiler was asked for an image.
-static std::string describeTarget(const tdm_image &image,
-                                  const tdm_image_info &made) {
+static std::string describeTarget(const tdm_image &image) {
   if (image.kind != TDM_IMAGE_CUBIN)
     return image.target;
-  bool isPlain = made.level == 3 || !*made.assembler;
-  return (isPlain ? "cubin:" : "cubin-O" + std::to_string(made.level) + ":") +
+  bool isPlain = image.level == 3 || !*image.assembler;
+  return (isPlain ? "cubin:" : "cubin-O" + std::to_string(image.level) + ":") +
          image.target;
 }
 
-static std::string describeMaking(const tdm_image_info &made) {
-  return *made.assembler ? std::string(", by ptxas ") + made.assembler + " -O" +
-                               std::to_string(made.level)
-                         : "";
+static std::string describeMaking(const tdm_image &image) {
+  return *image.assembler ? std::string(", by ptxas ") + image.assembler +
+                                " -O" + std::to_string(image.level)
+                          : "";
 }
 
 static void addCode(const tdm_kernel_info &info, Table &table) {
@@ -169,8 +176,7 @@ static void addCode(const tdm_kernel_info &info, Table &table) {
     const tdm_image &image = info.images[i];
     table.add({"image", image.target, "", describeImage(image.kind),
                std::to_string(image.size) + " bytes, " +
-                   describeHash(image.sha256) +
-                   describeMaking(info.image_infos[i])});
+                   describeHash(image.sha256) + describeMaking(image)});
   }
 }
 
@@ -216,7 +222,7 @@ static int extract(const tdm_package *package, const char *kernel,
   std::string known;
   for (uint32_t i = 0; i < info.num_images; ++i) {
     const tdm_image &image = info.images[i];
-    std::string name = describeTarget(image, info.image_infos[i]);
+    std::string name = describeTarget(image);
     if (name == target)
       return std::fwrite(image.data, 1, image.size, stdout) == image.size
                  ? 0

@@ -42,7 +42,7 @@ def test_references_have_tandems_bits(strategy):
     hypers = references.H
     kernel(planes, lr=hypers.lr, beta1=hypers.beta1, beta2=hypers.beta2, eps=hypers.eps,
            weight_decay=hypers.weight_decay, step=hypers.step)
-    moved = sum((plane.read + plane.written) * plane.bits / 8 / plane.group
+    moved = sum((plane.read + plane.written) * plane.bytes_per_element
                 for plane in kernel.planes)
     assert moved == references.BYTES[strategy]
     for name, plane in want.items():

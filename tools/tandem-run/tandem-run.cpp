@@ -160,7 +160,7 @@ static llvm::Error runTool(const Options &options) {
   if (!kernel)
     return kernel.takeError();
   if (options.signatureOnly) {
-    printSignature((*kernel)->signature, llvm::outs());
+    printSignature(*(*kernel)->info, llvm::outs());
     return llvm::Error::success();
   }
   auto runOptions = options.getRunOptions();

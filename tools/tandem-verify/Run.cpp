@@ -57,7 +57,7 @@ private:
   llvm::Error checkPlanes(const Part &part) const {
     std::vector<PlaneDecl> decls = part.inputs;
     llvm::append_range(decls, part.results);
-    const auto &planes = kernel->signature.planes;
+    auto planes = getPlanes(*kernel->info);
     bool isSame = planes.size() == decls.size();
     for (size_t i = 0; isSame && i < planes.size(); ++i)
       isSame = planes[i].bits == 8 * decls[i].bytes;

@@ -69,7 +69,7 @@ compileSum(llvm::ArrayRef<std::string> sources, llvm::StringRef target,
 
 /// The planes of a kernel's gradients that can hold NaN or infinity: floats
 /// with an entry for each element.
-std::vector<unsigned> getCheckedPlanes(const KernelSignature &signature);
+std::vector<unsigned> getCheckedPlanes(const tdm_kernel_info &info);
 
 /// Compiles a kernel for the same target that takes these planes of another
 /// one's flat tensors, and only raises the flag of a gradient that is not

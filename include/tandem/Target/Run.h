@@ -20,24 +20,6 @@
 
 namespace mlir::tandem {
 
-/// The runtime's word for what something runs over.
-tdm_granularity getRuntimeGranularity(Granularity per);
-
-/// A kernel as the runtime knows it, but for its code. Names are the
-/// signature's, which must live as long.
-struct RuntimeDescription {
-  explicit RuntimeDescription(const KernelSignature &signature);
-  RuntimeDescription(const RuntimeDescription &) = delete;
-
-  llvm::SmallVector<tdm_plane_desc> planes;
-  llvm::SmallVector<tdm_hyper_desc> hypers;
-  llvm::SmallVector<tdm_integer_desc> integers;
-  llvm::SmallVector<tdm_reduction_desc> reductions;
-  /// Of each phase.
-  llvm::SmallVector<uint32_t> granularities, continues;
-  tdm_kernel_desc desc = {};
-};
-
 /// The runtime's handle of a kernel compiled for the CPU. The caller destroys
 /// it, before the kernel.
 llvm::Expected<tdm_kernel *> createRuntimeKernel(const CompiledKernel &kernel);
@@ -48,7 +30,7 @@ llvm::Expected<tdm_kernel *> createDeviceKernel(const CompiledKernel &kernel,
 
 /// "adamw under collage-plus (component bf16), 12 bytes a parameter", then one
 /// line per array and scalar.
-void printSignature(const KernelSignature &signature, llvm::raw_ostream &os);
+void printSignature(const tdm_kernel_info &info, llvm::raw_ostream &os);
 
 struct RunOptions {
   /// Files and directories of arrays named as planes. A gradient may be one

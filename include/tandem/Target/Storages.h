@@ -23,7 +23,8 @@ struct StorageDescription {
   /// The storage as MLIR prints it.
   std::string text;
   /// Its planes, whose names are suffixes: "", ".scale".
-  std::vector<KernelSignature::PlaneEntry> planes;
+  std::vector<tdm_plane_desc> planes;
+  DescriptionTexts texts;
   /// Whether elements are codes and not numbers that a framework computes with:
   /// they have no plane that shows their values, or fewer than 16 bits.
   bool isCoded = false;

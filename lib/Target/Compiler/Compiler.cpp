@@ -86,25 +86,25 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
 
 /// Finds the code of each part.
 static llvm::Error lookupCode(CompiledKernel &result) {
-  const KernelSignature &signature = result.signature;
-  auto find = [&](std::string symbol, void *&place) -> llvm::Error {
+  auto find = [&](StringRef symbol, void *&place) -> llvm::Error {
     auto address = result.code->lookup(symbol);
     if (!address)
       return address.takeError();
     place = *address;
     return llvm::Error::success();
   };
-  result.earlyEntries.resize(signature.phases.size() - 1);
-  for (auto [phase, place] : llvm::enumerate(result.earlyEntries))
-    if (auto error = find(getEntryName(getPhaseName(signature, phase)), place))
+  auto phases = getPhases(*result.info), commits = getCommits(*result.info);
+  result.earlyEntries.resize(phases.size() - 1);
+  for (auto [phase, place] : llvm::zip(phases, result.earlyEntries))
+    if (auto error = find(phase.entry, place))
       return error;
-  result.commits.resize(signature.commits.size());
-  for (auto [per, place] : llvm::zip(signature.commits, result.commits))
-    if (auto error = find(getEntryName(getCommitName(signature, per)), place))
+  result.commits.resize(commits.size());
+  for (auto [commit, place] : llvm::zip(commits, result.commits))
+    if (auto error = find(commit.entry, place))
       return error;
-  if (auto error = find(getEntryName(signature.name), result.entry))
+  if (auto error = find(phases.back().entry, result.entry))
     return error;
-  return find(getPrologueName(signature.name), result.prologue);
+  return find(result.info->prologue, result.prologue);
 }
 
 static llvm::Error splitPhases(ModuleOp module,
@@ -168,22 +168,19 @@ static llvm::Error addCode(ModuleOp module, const CompileOptions &options,
 }
 
 /// Refuses two arguments of one name, which could not be told apart.
-static llvm::Error checkNames(const KernelSignature &signature) {
+static llvm::Error checkNames(const tdm_kernel_info &info) {
   llvm::StringSet<> names;
   std::string repeated;
-  auto add = [&](const std::string &name) {
-    if (!names.insert(name).second)
-      repeated = name;
+  auto add = [&](const auto &argument) {
+    if (!names.insert(argument.name).second)
+      repeated = argument.name;
   };
-  for (const auto &plane : signature.planes)
-    add(plane.name);
-  for (const auto &hyper : signature.hypers)
-    add(hyper.name);
-  for (const auto &integer : signature.integers)
-    add(integer.name);
+  llvm::for_each(getPlanes(info), add);
+  llvm::for_each(getHypers(info), add);
+  llvm::for_each(getIntegers(info), add);
   if (repeated.empty())
     return llvm::Error::success();
-  return llvm::createStringError("kernel '" + signature.name +
+  return llvm::createStringError("kernel '" + Twine(info.graph) +
                                  "' takes two arguments named '" + repeated +
                                  "'; give each role a name of its own");
 }
@@ -203,23 +200,31 @@ mlir::tandem::compileModule(SessionModule &session,
     return error;
   auto result = std::make_unique<CompiledKernel>();
   KernelOp kernel = *module.getOps<KernelOp>().begin();
-  result->signature = KernelSignature::get(kernel, options.strategy);
-  if (llvm::Error error = checkNames(result->signature))
+  auto description = std::make_shared<KernelDescription>(
+      kernel,
+      options.strategyTitle.empty() ? options.strategy : options.strategyTitle);
+  const tdm_kernel_info &info = description->getInfo();
+  result->info = {description, &info};
+  if (llvm::Error error = checkNames(info))
     return error;
-  if (options.metrics && result->signature.numMetrics == 0)
+  if (options.metrics && info.desc->workspace_doubles_per_chunk == 0)
     return llvm::createStringError(
         "kernel '" + kernel.getSymName() +
         "' stores no param by named updates, so that there is nothing to "
         "measure; compile it without metrics");
-  llvm::raw_string_ostream(result->kernelIR) << module;
+  std::string text;
+  llvm::raw_string_ostream(text) << module;
+  description->setIR(text);
   result->width = options.width;
   result->target = options.target;
   if (llvm::Error error = splitPhases(module, session.diagnostics))
     return error;
-  result->signature.addParts(module);
+  description->addParts(module);
   if (llvm::Error error =
           addCode(module, options, session.diagnostics, *result))
     return error;
+  if (!result->ptx.empty())
+    description->addPTX(result->target, result->ptx);
   return result;
 }
 
@@ -237,7 +242,7 @@ mlir::tandem::compile(const CompileOptions &options) {
 
 llvm::Expected<std::vector<KernelTensor>>
 mlir::tandem::getTensors(const CompiledKernel &kernel) {
-  SessionModule session(kernel.kernelIR, "kernel");
+  SessionModule session(kernel.info->ir, "kernel");
   if (!session.module)
     return session.diagnostics.takeError();
   std::vector<KernelTensor> tensors;
@@ -258,7 +263,7 @@ mlir::tandem::getTensors(const CompiledKernel &kernel) {
 static llvm::Expected<std::string>
 emitForCPU(const CompiledKernel &kernel, StringRef isa,
            llvm::Expected<std::string> (*emit)(ModuleOp, llvm::StringRef)) {
-  SessionModule session(kernel.kernelIR, "kernel");
+  SessionModule session(kernel.info->ir, "kernel");
   if (!session.module)
     return session.diagnostics.takeError();
   if (llvm::Error error = splitPhases(*session.module, session.diagnostics))
@@ -273,7 +278,7 @@ llvm::Expected<std::string>
 mlir::tandem::compileImage(const CompiledKernel &kernel, StringRef target) {
   if (!isSupportedChip(target))
     return emitForCPU(kernel, target, emitSharedLibrary);
-  SessionModule session(kernel.kernelIR, "kernel");
+  SessionModule session(kernel.info->ir, "kernel");
   if (!session.module)
     return session.diagnostics.takeError();
   if (llvm::Error error = splitPhases(*session.module, session.diagnostics))

@@ -188,34 +188,34 @@ mlir::tandem::compileSum(llvm::ArrayRef<std::string> sources, StringRef target,
   return compileBuilt(session, chip);
 }
 
-/// Whether a plane's type, as a signature names it, is one of floats.
+/// Whether a plane's type, as a description names it, is one of floats.
 static bool isFloat(StringRef type) {
   return type.starts_with("f") || type == "bf16";
 }
 
 std::vector<unsigned>
-mlir::tandem::getCheckedPlanes(const KernelSignature &signature) {
+mlir::tandem::getCheckedPlanes(const tdm_kernel_info &info) {
   std::vector<unsigned> planes;
-  for (auto [index, plane] : llvm::enumerate(signature.planes))
-    if (plane.kind == RoleKind::grad && plane.group == Group() &&
-        plane.per == Granularity::element && isFloat(plane.type))
+  for (auto [index, plane] : llvm::enumerate(getPlanes(info)))
+    if (plane.kind == TDM_ROLE_GRAD && hasEntryPerElement(plane) &&
+        isFloat(plane.type))
       planes.push_back(index);
   return planes;
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 mlir::tandem::compileFiniteCheck(const CompiledKernel &kernel) {
-  const KernelSignature &signature = kernel.signature;
-  std::vector<unsigned> planes = getCheckedPlanes(signature);
+  std::vector<unsigned> planes = getCheckedPlanes(*kernel.info);
   if (planes.empty())
     return llvm::createStringError(
-        signature.getTitle() +
+        getTitle(*kernel.info) +
         " has no gradients in floats, the only ones that can hold NaN; run it "
         "without a check");
   SessionModule session;
   ConversionTensors tensors;
   for (unsigned plane : planes) {
-    Type format = parseType(signature.planes[plane].type, session.getContext());
+    StringRef type = getPlanes(*kernel.info)[plane].type;
+    Type format = parseType(type, session.getContext());
     tensors.sources.push_back(FloatStorageAttr::get(
         session.getContext(), format, RoundingMode::nearest));
   }

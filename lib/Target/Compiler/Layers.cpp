@@ -243,12 +243,12 @@ Layer::~Layer() {
 }
 
 /// Refuses gradients that are stored under scales of earlier steps.
-static llvm::Error checkGradients(const KernelSignature &signature) {
-  for (const auto &plane : signature.planes)
-    if (plane.kind == RoleKind::output && plane.isKept)
+static llvm::Error checkGradients(const tdm_kernel_info &info) {
+  for (const tdm_plane_desc &plane : getPlanes(info))
+    if (plane.kind == TDM_ROLE_OUTPUT && plane.kept)
       return llvm::createStringError(
-          "recipe '" + signature.strategy + "' keeps scales of the gradient '" +
-          plane.role +
+          "recipe '" + Twine(info.strategy) +
+          "' keeps scales of the gradient '" + plane.role +
           "' from step to step, and a backward pass has no place for them; "
           "give tandem.assign output flow(gradient) a storage without history");
   return llvm::Error::success();
@@ -270,14 +270,14 @@ Layer::compile(const LayerPassOptions &wanted) const {
   CompileOptions compileOptions;
   compileOptions.function = function->name;
   compileOptions.strategy = symbol;
+  compileOptions.strategyTitle = options.recipe;
   compileOptions.target = options.target;
   compileOptions.isa = options.isa;
   auto kernel = compileModule(session, compileOptions);
   if (!kernel)
     return kernel.takeError();
-  (*kernel)->signature.strategy = options.recipe;
   if (wanted.pass == LayerPass::backward)
-    if (llvm::Error error = checkGradients((*kernel)->signature))
+    if (llvm::Error error = checkGradients(*(*kernel)->info))
       return error;
   return kernel;
 }

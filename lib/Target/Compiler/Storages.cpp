@@ -58,8 +58,8 @@ static StorageDescription describe(StorageAttrInterface storage) {
   StorageDescription result;
   result.text = printStorage(storage);
   for (auto [index, plane] : llvm::enumerate(storage.getPlanes()))
-    result.planes.push_back(KernelSignature::PlaneEntry::get(
-        plane, storage.getVisiblePlane() == index));
+    result.planes.push_back(describePlane(
+        plane, /*role=*/"", storage.getVisiblePlane() == index, result.texts));
   result.isCoded = isCoded(storage);
   result.isPlain = isa<FloatStorageAttr>(storage);
   result.hasF32Value = hasF32Value(storage);

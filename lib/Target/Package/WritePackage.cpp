@@ -6,20 +6,17 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the writing of packages: a kernel's manifest, field by
-// field, and its code for each target.
+// This file implements the writing of packages: a kernel's description, and its
+// code for each target.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Package_generated.h"
-#include "tandem-runtime/tandem_package.h"
-#include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Support/PendingFile.h"
 #include "tandem/Support/TemporaryFile.h"
 #include "tandem/Target/CPU.h"
 #include "tandem/Target/PTX.h"
 #include "tandem/Target/Package.h"
-#include "tandem/Target/Run.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/EndianStream.h"
@@ -32,111 +29,68 @@ using namespace mlir::tandem;
 namespace schema = ::tandem::package;
 
 //===----------------------------------------------------------------------===//
-// Manifest
+// Descriptions
 //===----------------------------------------------------------------------===//
 
-static_assert(int(schema::Role::MAX) == int(RoleKind::restored));
-
-static std::unique_ptr<schema::PlaneT>
-packPlane(const tdm_plane_desc &desc,
-          const KernelSignature::PlaneEntry &entry) {
-  auto plane = std::make_unique<schema::PlaneT>();
-  plane->name = desc.name;
-  plane->bits = desc.bits;
-  plane->access = desc.access;
-  plane->group = desc.group;
-  plane->values = desc.values;
-  plane->per = static_cast<schema::Granularity>(desc.per);
-  plane->role = entry.role;
-  plane->kind = static_cast<schema::Role>(entry.kind);
-  plane->type = entry.type;
-  plane->visible = entry.isVisible;
-  plane->kept = entry.isKept;
-  plane->transposed = entry.isTransposed;
-  plane->rows = desc.rows;
-  return plane;
+static void write(const char *value, std::string &field) { field = value; }
+template <typename Value, typename Field>
+static void write(Value value, Field &field) {
+  field = static_cast<Field>(value);
 }
 
-static std::unique_ptr<schema::HyperT>
-packHyper(const tdm_hyper_desc &desc, const KernelSignature::Hyper &entry) {
-  auto hyper = std::make_unique<schema::HyperT>();
-  hyper->name = desc.name;
-  hyper->min = desc.min;
-  hyper->max = desc.max;
-  hyper->min_open = desc.min_open;
-  hyper->max_open = desc.max_open;
-  hyper->min_positive = desc.min_positive;
-  if (entry.defaultValue)
-    hyper->default_value = *entry.defaultValue;
-  return hyper;
+/// Writes one field of `desc`; the table has one of the same name.
+#define WRITE(name) write(desc.name, table.name);
+
+static void encode(const tdm_plane_desc &desc, schema::PlaneT &table) {
+  TDM_PLANE_FIELDS(WRITE, WRITE)
 }
 
-static std::unique_ptr<schema::IntegerT>
-packInteger(const tdm_integer_desc &desc,
-            const KernelSignature::Integer &entry) {
-  auto integer = std::make_unique<schema::IntegerT>();
-  integer->name = desc.name;
-  integer->min = desc.min;
-  integer->kind = static_cast<schema::Role>(entry.kind);
-  return integer;
+static void encode(const tdm_hyper_desc &desc, schema::HyperT &table) {
+  TDM_HYPER_FIELDS(WRITE, WRITE)
+  if (desc.has_default)
+    table.default_value = desc.default_value;
 }
 
-static std::unique_ptr<schema::ReductionT>
-packReduction(const tdm_reduction_desc &desc) {
-  auto reduction = std::make_unique<schema::ReductionT>();
-  reduction->kind = static_cast<schema::ReductionKind>(desc.kind);
-  reduction->phase = desc.phase;
-  reduction->scope = static_cast<schema::Scope>(desc.scope);
-  return reduction;
+static void encode(const tdm_integer_desc &desc, schema::IntegerT &table) {
+  TDM_INTEGER_FIELDS(WRITE, WRITE)
 }
 
-static std::unique_ptr<schema::PartT>
-packPart(const std::string &name, uint32_t per, bool continues = false) {
-  auto part = std::make_unique<schema::PartT>();
-  part->entry = getEntryName(name);
-  part->per = static_cast<schema::Granularity>(per);
-  part->continues = continues;
-  return part;
+static void encode(const tdm_reduction_desc &desc, schema::ReductionT &table) {
+  TDM_REDUCTION_FIELDS(WRITE, WRITE)
 }
 
-static void packParts(schema::KernelT &kernel,
-                      const KernelSignature &signature) {
-  for (auto [index, phase] : llvm::enumerate(signature.phases))
-    kernel.phases.push_back(packPart(getPhaseName(signature, index),
-                                     getRuntimeGranularity(phase.per),
-                                     phase.continues));
-  for (Granularity per : signature.commits)
-    kernel.commits.push_back(
-        packPart(getCommitName(signature, per), getRuntimeGranularity(per)));
+static void encode(const tdm_part_info &desc, schema::PartT &table) {
+  TDM_PART_FIELDS(WRITE, WRITE)
+}
+
+static void encode(const tdm_kernel_desc &desc, schema::KernelT &table) {
+  TDM_KERNEL_DESC_FIELDS(WRITE, WRITE)
+}
+
+static void encode(const tdm_kernel_info &desc, schema::KernelT &table) {
+  TDM_KERNEL_INFO_FIELDS(WRITE, WRITE)
+}
+
+template <typename Desc, typename Table>
+static void encodeAll(ArrayRef<Desc> descs,
+                      std::vector<std::unique_ptr<Table>> &tables) {
+  for (const Desc &desc : descs)
+    encode(desc, *tables.emplace_back(std::make_unique<Table>()));
 }
 
 /// All but the images.
 static std::unique_ptr<schema::KernelT> packKernel(const PackageEntry &entry) {
-  const KernelSignature &signature = entry.kernel->signature;
-  RuntimeDescription description(signature);
+  const tdm_kernel_info &info = *entry.kernel->info;
   auto kernel = std::make_unique<schema::KernelT>();
+  encode(*info.desc, *kernel);
+  encode(info, *kernel);
   kernel->name = entry.name;
-  kernel->graph = signature.name;
-  kernel->strategy = signature.strategy;
-  kernel->compute = signature.compute;
-  kernel->ir = entry.kernel->kernelIR;
-  kernel->num_scalars = signature.numScalars;
-  kernel->num_metrics = signature.numMetrics;
-  kernel->matrix = signature.isMatrix;
-  kernel->block = signature.block;
-  kernel->flat_graph = signature.isFlatGraph;
-  kernel->flags = signature.hasFlags ? TDM_FLAG_NON_FINITE : 0;
-  kernel->prologue = getPrologueName(signature.name);
-  for (auto [desc, plane] : llvm::zip(description.planes, signature.planes))
-    kernel->planes.push_back(packPlane(desc, plane));
-  for (auto [desc, hyper] : llvm::zip(description.hypers, signature.hypers))
-    kernel->hypers.push_back(packHyper(desc, hyper));
-  for (auto [desc, integer] :
-       llvm::zip(description.integers, signature.integers))
-    kernel->integers.push_back(packInteger(desc, integer));
-  for (const tdm_reduction_desc &desc : description.reductions)
-    kernel->reductions.push_back(packReduction(desc));
-  packParts(*kernel, signature);
+  encodeAll(getPlanes(info), kernel->planes);
+  encodeAll(getHypers(info), kernel->hypers);
+  encodeAll(getIntegers(info), kernel->integers);
+  encodeAll(getReductions(info), kernel->reductions);
+  encodeAll(getPhases(info), kernel->phases);
+  encodeAll(getCommits(info), kernel->commits);
   return kernel;
 }
 
@@ -226,7 +180,7 @@ llvm::Expected<std::string> Assembler::assemble(StringRef ptx, StringRef chip,
 namespace {
 /// What a target's name means.
 struct Target {
-  schema::ImageKind kind;
+  tdm_image_kind kind;
   /// An instruction set or a chip.
   std::string name;
   /// The optimization level of machine code for a chip.
@@ -256,11 +210,11 @@ static std::optional<unsigned> consumeLevel(StringRef &name) {
 llvm::Expected<Target> Target::parse(StringRef text) {
   StringRef name = text;
   if (auto level = consumeLevel(name); level && isSupportedChip(name))
-    return Target{schema::ImageKind::Cubin, name.str(), *level};
+    return Target{TDM_IMAGE_CUBIN, name.str(), *level};
   if (isSupportedChip(text))
-    return Target{schema::ImageKind::PTX, text.str()};
+    return Target{TDM_IMAGE_PTX, text.str()};
   if (isPortableISA(text))
-    return Target{schema::ImageKind::Library, text.str()};
+    return Target{TDM_IMAGE_LIBRARY, text.str()};
   return llvm::createStringError(
       "a package has no target '" + text + "'; expected " + listPortableISAs() +
       "; " + listChips() +
@@ -292,7 +246,7 @@ llvm::Error Target::compile(const CompiledKernel &kernel,
   auto code = compileImage(kernel, name);
   if (!code)
     return code.takeError();
-  if (kind == schema::ImageKind::Cubin)
+  if (kind == TDM_IMAGE_CUBIN)
     if (llvm::Error error = assemble(*code, image))
       return error;
   image.kind = kind;

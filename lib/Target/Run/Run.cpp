@@ -20,60 +20,59 @@
 using namespace mlir::tandem;
 using llvm::format;
 
-void mlir::tandem::printSignature(const KernelSignature &signature,
+void mlir::tandem::printSignature(const tdm_kernel_info &info,
                                   llvm::raw_ostream &os) {
-  os << signature.getTitle() << " (" << signature.compute << "), "
-     << format("%g", signature.getBytesPerParameter())
-     << " bytes a parameter\n";
-  for (const auto &plane : signature.planes) {
-    os << "  " << (plane.isRead ? "r" : "-") << (plane.isWritten ? "w" : "-")
+  os << getTitle(info) << " (" << info.compute << "), "
+     << format("%g", getBytesPerParameter(info)) << " bytes a parameter\n";
+  for (const tdm_plane_desc &plane : getPlanes(info)) {
+    os << "  " << (isRead(plane) ? "r" : "-") << (isWritten(plane) ? "w" : "-")
        << " " << plane.name << ": " << plane.type;
     if (plane.history)
       os << " x " << plane.history;
-    if (!(plane.group == Group()) || plane.per != Granularity::element)
-      os << " for " << plane.getSharers();
-    if (plane.isTransposed)
+    if (!hasEntryPerElement(plane))
+      os << " for " << getSharers(plane);
+    if (plane.transposed)
       os << ", transposed";
     os << "\n";
   }
-  for (const auto &hyper : signature.hypers) {
+  for (const tdm_hyper_desc &hyper : getHypers(info)) {
     os << "     " << hyper.name << ": f64";
-    if (hyper.defaultValue)
-      os << " = " << format("%g", *hyper.defaultValue);
+    if (hyper.has_default)
+      os << " = " << format("%g", hyper.default_value);
     os << "\n";
   }
-  for (const auto &integer : signature.integers)
+  for (const tdm_integer_desc &integer : getIntegers(info))
     os << "     " << integer.name << ": i64\n";
 }
 
 /// Hyperparameters in launch order, defaults filled in.
 static llvm::Expected<std::vector<double>>
-getHypers(const KernelSignature &signature, const RunOptions &options) {
+getHypers(const tdm_kernel_info &info, const RunOptions &options) {
   std::vector<double> values;
   std::vector<llvm::StringRef> names;
-  for (const auto &hyper : signature.hypers) {
+  for (const tdm_hyper_desc &hyper : getHypers(info)) {
     names.push_back(hyper.name);
     auto given = options.hypers.find(hyper.name);
-    if (given == options.hypers.end() && !hyper.defaultValue)
-      return llvm::createStringError(signature.name + " needs a value for '" +
-                                     hyper.name + "'; give --set " +
-                                     hyper.name + "=VALUE");
-    values.push_back(given == options.hypers.end() ? *hyper.defaultValue
+    if (given == options.hypers.end() && !hyper.has_default)
+      return llvm::createStringError(llvm::Twine(info.graph) +
+                                     " needs a value for '" + hyper.name +
+                                     "'; give --set " + hyper.name + "=VALUE");
+    values.push_back(given == options.hypers.end() ? hyper.default_value
                                                    : given->second);
   }
   for (const auto &[name, value] : options.hypers)
     if (!llvm::is_contained(names, name))
       return llvm::createStringError(
-          signature.name + " has no hyperparameter '" + name +
+          llvm::Twine(info.graph) + " has no hyperparameter '" + name +
           "'; --set takes " + llvm::join(names, ", "));
   return values;
 }
 
-static std::vector<int64_t> getIntegers(const KernelSignature &signature,
+static std::vector<int64_t> getIntegers(const tdm_kernel_info &info,
                                         int64_t step, int64_t seed) {
   std::vector<int64_t> values;
-  for (const auto &integer : signature.integers)
-    values.push_back(integer.kind == RoleKind::step ? step : seed);
+  for (const tdm_integer_desc &integer : getIntegers(info))
+    values.push_back(integer.kind == TDM_ROLE_STEP ? step : seed);
   return values;
 }
 
@@ -83,7 +82,7 @@ class Runner {
 public:
   Runner(const CompiledKernel &kernel, const RunOptions &options,
          llvm::raw_ostream &os)
-      : signature(kernel.signature), kernel(kernel), options(options), os(os),
+      : info(*kernel.info), kernel(kernel), options(options), os(os),
         arrays(kernel, options) {}
   ~Runner() {
     tdm_plan_destroy(plan);
@@ -100,7 +99,7 @@ private:
   void printTable(const ArrayMap &before);
   llvm::Error write();
 
-  const KernelSignature &signature;
+  const tdm_kernel_info &info;
   const CompiledKernel &kernel;
   const RunOptions &options;
   llvm::raw_ostream &os;
@@ -123,7 +122,7 @@ llvm::Error Runner::prepare() {
   if (options.steps < 1)
     return llvm::createStringError("--steps must be at least 1, got " +
                                    llvm::Twine(options.steps));
-  auto values = getHypers(signature, options);
+  auto values = getHypers(info, options);
   if (!values)
     return values.takeError();
   hypers = std::move(*values);
@@ -149,18 +148,18 @@ llvm::Error Runner::launch(int64_t step) {
   if (llvm::Error error = bind(step))
     return error;
   int64_t number = firstStep + step;
-  auto integers = getIntegers(signature, number, options.seed);
-  tdm_launch_info info = {};
-  info.struct_size = sizeof(info);
+  auto integers = getIntegers(info, number, options.seed);
+  tdm_launch_info launched = {};
+  launched.struct_size = sizeof(launched);
   auto start = std::chrono::steady_clock::now();
   if (llvm::Error error = check(tdm_plan_launch(
-          plan, hypers.data(), integers.data(), 1, options.threads, &info)))
+          plan, hypers.data(), integers.data(), 1, options.threads, &launched)))
     return error;
   std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
   seconds.push_back(time.count());
   os << "step " << number << ": " << format("%.3f", time.count() * 1e3)
      << " ms";
-  if (info.flags & TDM_FLAG_NON_FINITE)
+  if (launched.flags & TDM_FLAG_NON_FINITE)
     os << ", a gradient is not finite";
   if (llvm::Error error = printMetrics())
     return error;
@@ -170,7 +169,7 @@ llvm::Error Runner::launch(int64_t step) {
 
 /// The effective descent quality: 1 where stores took up the whole update.
 llvm::Error Runner::printMetrics() {
-  if (signature.numMetrics != 4)
+  if (info.desc->workspace_doubles_per_chunk != 4)
     return llvm::Error::success();
   double sums[4];
   if (llvm::Error error =
@@ -207,10 +206,9 @@ void Runner::printTable(const ArrayMap &before) {
   double best = *llvm::min_element(seconds);
   // Reads of what a step reads, writes of what it writes.
   double bytes = 0.0;
-  for (const auto &plane : signature.planes)
-    if (plane.per == Granularity::element)
-      bytes += double(plane.isRead + plane.isWritten) * plane.bits / 8.0 /
-               (double(plane.group.columns) * double(plane.group.rows));
+  for (const tdm_plane_desc &plane : getPlanes(info))
+    bytes += double(isRead(plane) + isWritten(plane)) *
+             getBitsPerElement(plane) / 8.0;
   os << "\n"
      << elements << " elements, " << options.steps << " steps, best "
      << format("%.3f ms, %.2f GB/s\n", best * 1e3,
@@ -230,7 +228,7 @@ llvm::Error Runner::write() {
 llvm::Error Runner::run() {
   if (llvm::Error error = prepare())
     return error;
-  printSignature(signature, os);
+  printSignature(info, os);
   ArrayMap before = arrays.getResults();
   for (int64_t step = 0; step < options.steps; ++step)
     if (llvm::Error error = launch(step))

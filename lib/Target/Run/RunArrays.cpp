@@ -18,14 +18,13 @@ using namespace mlir::tandem;
 using llvm::StringRef;
 using llvm::Twine;
 
-using PlaneEntry = KernelSignature::PlaneEntry;
-
-DType mlir::tandem::getFileType(const PlaneEntry &plane) {
-  if (plane.type == "i16")
+DType mlir::tandem::getFileType(const tdm_plane_desc &plane) {
+  StringRef type = plane.type;
+  if (type == "i16")
     return DType::U16;
-  if (plane.type == "i8" || plane.type == "f8E8M0FNU")
+  if (type == "i8" || type == "f8E8M0FNU")
     return DType::U8;
-  return *parseDType(plane.type);
+  return *parseDType(type);
 }
 
 static bool isInteger(DType type) {
@@ -34,31 +33,33 @@ static bool isInteger(DType type) {
       type);
 }
 
-static std::string listPlanes(const KernelSignature &signature) {
-  return llvm::join(
-      llvm::map_range(signature.planes,
-                      [](const PlaneEntry &plane) { return plane.name; }),
-      ", ");
+static std::string listPlanes(const tdm_kernel_info &info) {
+  return llvm::join(llvm::map_range(getPlanes(info),
+                                    [](const tdm_plane_desc &plane) {
+                                      return StringRef(plane.name);
+                                    }),
+                    ", ");
 }
 
 std::string RunArrays::listPlanesOf(StringRef role) const {
   std::string list;
-  for (const PlaneEntry &plane : signature.planes)
+  for (const tdm_plane_desc &plane : getPlanes(info))
     if (plane.role == role)
-      list += (list.empty() ? "" : ", ") + plane.name;
+      list += (list.empty() ? "" : ", ") + std::string(plane.name);
   return list;
 }
 
 /// A plane of the tensor that an array's name begins with.
-const PlaneEntry *RunArrays::findRoleOf(StringRef name) const {
-  for (const PlaneEntry &plane : signature.planes)
-    if (name.starts_with(plane.role + "."))
+const tdm_plane_desc *RunArrays::findRoleOf(StringRef name) const {
+  for (const tdm_plane_desc &plane : getPlanes(info))
+    if (StringRef rest = name;
+        rest.consume_front(plane.role) && rest.starts_with("."))
       return &plane;
   return nullptr;
 }
 
 bool RunArrays::hasAnyPlane(StringRef role) const {
-  return llvm::any_of(signature.planes, [&](const PlaneEntry &plane) {
+  return llvm::any_of(getPlanes(info), [&](const tdm_plane_desc &plane) {
     return plane.role == role && arrays.count(plane.name);
   });
 }
@@ -89,8 +90,8 @@ llvm::Error RunArrays::load() {
     return error;
   if (llvm::Error error = checkNames())
     return error;
-  for (const PlaneEntry &plane : signature.planes) {
-    bool isGrad = plane.kind == RoleKind::grad;
+  for (const tdm_plane_desc &plane : getPlanes(info)) {
+    bool isGrad = plane.kind == TDM_ROLE_GRAD;
     if (!isGrad && !arrays.count(plane.name))
       continue;
     if (llvm::Error error =
@@ -122,31 +123,32 @@ llvm::Error RunArrays::read() {
 /// An array that nothing reads is a misspelt one.
 llvm::Error RunArrays::checkNames() {
   for (const auto &[name, array] : arrays) {
-    bool isKnown = llvm::any_of(signature.planes, [&](const PlaneEntry &plane) {
-      return name == plane.name ||
-             (plane.kind == RoleKind::grad && getStepOf(name, plane.name));
-    });
+    bool isKnown =
+        llvm::any_of(getPlanes(info), [&](const tdm_plane_desc &plane) {
+          return name == plane.name ||
+                 (plane.kind == TDM_ROLE_GRAD && getStepOf(name, plane.name));
+        });
     if (isKnown)
       continue;
-    if (const PlaneEntry *near = findRoleOf(name))
-      return fail(name, "is no plane of " + Twine(signature.getTitle()),
-                  "it keeps '" + near->role + "' as " +
+    if (const tdm_plane_desc *near = findRoleOf(name))
+      return fail(name, "is no plane of " + Twine(getTitle(info)),
+                  Twine("it keeps '") + near->role + "' as " +
                       listPlanesOf(near->role) +
                       "; another strategy's state is converted by "
                       "tandem.convert_state");
-    return fail(name, "is no plane of " + Twine(signature.getTitle()),
-                "its planes are " + listPlanes(signature));
+    return fail(name, "is no plane of " + Twine(getTitle(info)),
+                "its planes are " + listPlanes(info));
   }
   return llvm::Error::success();
 }
 
-std::string RunArrays::getGradientName(const PlaneEntry &plane,
+std::string RunArrays::getGradientName(const tdm_plane_desc &plane,
                                        int64_t step) const {
-  return arrays.count(plane.name) ? plane.name
-                                  : plane.name + "." + std::to_string(step + 1);
+  std::string name = plane.name;
+  return arrays.count(name) ? name : name + "." + std::to_string(step + 1);
 }
 
-llvm::Error RunArrays::checkGradient(const PlaneEntry &plane) {
+llvm::Error RunArrays::checkGradient(const tdm_plane_desc &plane) {
   bool isConstant = arrays.count(plane.name);
   for (const auto &[name, array] : arrays) {
     auto step = getStepOf(name, plane.name);
@@ -172,18 +174,13 @@ llvm::Error RunArrays::checkGradient(const PlaneEntry &plane) {
   return llvm::Error::success();
 }
 
-/// Whether a plane has an entry for each element.
-static bool setsSize(const PlaneEntry &plane) {
-  return plane.group == Group() && plane.per == Granularity::element;
-}
-
 std::string RunArrays::describe(int64_t height, int64_t width) const {
-  if (!signature.isMatrix)
+  if (!info.desc->matrix)
     return std::to_string(width) + " elements";
   return std::to_string(height) + " rows of " + std::to_string(width);
 }
 
-llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
+llvm::Error RunArrays::checkArray(const tdm_plane_desc &plane,
                                   const std::string &name) {
   Array &array = arrays.at(name);
   DType wanted = getFileType(plane);
@@ -192,16 +189,16 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
               (isInteger(array.type) && array.reinterpret(wanted));
   if (!fits)
     return fail(name, "holds " + getName(array.type),
-                signature.getTitle() + Twine(" keeps '") + plane.name +
-                    "' as " + getName(wanted) + " (or integers of that width)");
-  if (!setsSize(plane))
+                getTitle(info) + Twine(" keeps '") + plane.name + "' as " +
+                    getName(wanted) + " (or integers of that width)");
+  if (!hasEntryPerElement(plane))
     return llvm::Error::success();
-  if (signature.isMatrix && array.shape.size() != 2)
+  if (info.desc->matrix && array.shape.size() != 2)
     return fail(name, "has " + Twine(array.shape.size()) + " dimensions",
-                signature.getTitle() + Twine(" updates matrices"));
-  int64_t height = signature.isMatrix ? array.shape[0] : 1;
-  int64_t width = signature.isMatrix ? array.shape[1] : array.getNumElements();
-  if (plane.isTransposed)
+                getTitle(info) + Twine(" updates matrices"));
+  int64_t height = info.desc->matrix ? array.shape[0] : 1;
+  int64_t width = info.desc->matrix ? array.shape[1] : array.getNumElements();
+  if (plane.transposed)
     std::swap(height, width);
   if (rows < 0) {
     rows = height;
@@ -210,7 +207,7 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
   }
   if (height != rows || width != columns)
     return fail(name,
-                (plane.isTransposed ? "is the transpose of " : "has ") +
+                (plane.transposed ? "is the transpose of " : "has ") +
                     describe(height, width) + ", '" + sizedBy + "' has " +
                     describe(rows, columns),
                 "all arrays must have one size");
@@ -219,20 +216,21 @@ llvm::Error RunArrays::checkArray(const PlaneEntry &plane,
 
 /// Arrays of scales, rows and columns, once the others have set the size.
 llvm::Error RunArrays::checkShared() const {
-  for (const PlaneEntry &plane : signature.planes) {
+  for (const tdm_plane_desc &plane : getPlanes(info)) {
     auto found = arrays.find(plane.name);
-    if (setsSize(plane) || found == arrays.end())
+    if (hasEntryPerElement(plane) || found == arrays.end())
       continue;
-    int64_t entries = plane.getNumEntries(rows, columns);
-    bool isOfThem = plane.per == Granularity::element &&
-                    !plane.group.isTensor() && !plane.group.isRow();
+    int64_t entries = getNumEntries(plane, rows, columns);
+    bool isOfThem = plane.per == TDM_PER_ELEMENT &&
+                    plane.group != TDM_WHOLE_TENSOR &&
+                    plane.group != TDM_WHOLE_ROW;
     if (found->second.getNumElements() != entries)
       return fail(
           plane.name,
           "has " + Twine(found->second.getNumElements()) + " elements, '" +
               sizedBy + "' has " + describe(rows, columns),
           (plane.history ? std::to_string(plane.history) : "one") + " for " +
-              plane.getSharers() + (isOfThem ? " of them" : "") + " makes " +
+              getSharers(plane) + (isOfThem ? " of them" : "") + " makes " +
               Twine(entries));
   }
   return llvm::Error::success();
@@ -241,8 +239,8 @@ llvm::Error RunArrays::checkShared() const {
 /// Whether a param's value is known: by the plane that a framework reads as
 /// the value, or by every plane that the kernel reads.
 bool RunArrays::hasValue(const std::string &role) const {
-  return llvm::all_of(signature.planes, [&](const PlaneEntry &plane) {
-    return plane.role != role || !plane.isRead || arrays.count(plane.name) ||
+  return llvm::all_of(getPlanes(info), [&](const tdm_plane_desc &plane) {
+    return plane.role != role || !isRead(plane) || arrays.count(plane.name) ||
            arrays.count(role);
   });
 }
@@ -250,22 +248,21 @@ bool RunArrays::hasValue(const std::string &role) const {
 llvm::Error RunArrays::checkMissing() const {
   std::vector<std::string> missing;
   bool isPartial = false;
-  for (const PlaneEntry &plane : signature.planes) {
-    if (plane.kind == RoleKind::grad || !plane.isRead ||
+  for (const tdm_plane_desc &plane : getPlanes(info)) {
+    if (plane.kind == TDM_ROLE_GRAD || !isRead(plane) ||
         arrays.count(plane.name))
       continue;
     if (!options.initialize) {
-      missing.push_back("'" + plane.name + "'");
+      missing.push_back("'" + std::string(plane.name) + "'");
       isPartial |= hasAnyPlane(plane.role);
-    } else if (plane.kind == RoleKind::param && !hasValue(plane.role)) {
+    } else if (plane.kind == TDM_ROLE_PARAM && !hasValue(plane.role)) {
       return fail(plane.role, "is missing", "--initialize begins from it");
     }
   }
   if (missing.empty())
     return llvm::Error::success();
   return llvm::createStringError(
-      "the input lacks " + llvm::join(missing, ", ") + " of " +
-      signature.getTitle() +
+      "the input lacks " + llvm::join(missing, ", ") + " of " + getTitle(info) +
       "; add them, or give --initialize to begin from the param" +
       (isPartial ? ", or convert another strategy's state with "
                    "tandem.convert_state"
@@ -275,8 +272,8 @@ llvm::Error RunArrays::checkMissing() const {
 llvm::Error RunArrays::createMissing() {
   if (llvm::Error error = checkMissing())
     return error;
-  for (const PlaneEntry &plane : signature.planes)
-    if (plane.kind != RoleKind::grad && !arrays.count(plane.name))
+  for (const tdm_plane_desc &plane : getPlanes(info))
+    if (plane.kind != TDM_ROLE_GRAD && !arrays.count(plane.name))
       if (llvm::Error error = create(plane))
         return error;
   return llvm::Error::success();
@@ -304,19 +301,19 @@ static void widen(const Array &from, const llvm::fltSemantics &semantics,
 }
 
 /// Zeros, but the f32 copy of a weight begins as the weight that is given.
-llvm::Error RunArrays::create(const PlaneEntry &plane) {
+llvm::Error RunArrays::create(const tdm_plane_desc &plane) {
   const Array &model = arrays.at(sizedBy);
   auto shape = model.shape;
-  if (!setsSize(plane))
-    shape = {plane.getNumEntries(rows, columns)};
-  else if (plane.isTransposed)
+  if (!hasEntryPerElement(plane))
+    shape = {getNumEntries(plane, rows, columns)};
+  else if (plane.transposed)
     shape = {columns, rows};
   auto array = Array::create(getFileType(plane), shape);
   if (!array)
     return array.takeError();
   auto visible = arrays.find(plane.role);
-  bool isMaster = plane.kind == RoleKind::param && array->type == DType::F32 &&
-                  !plane.isVisible && visible != arrays.end();
+  bool isMaster = plane.kind == TDM_ROLE_PARAM && array->type == DType::F32 &&
+                  !plane.visible && visible != arrays.end();
   if (isMaster)
     if (auto *semantics = getSemantics(visible->second.type))
       widen(visible->second, *semantics, *array);
@@ -326,19 +323,19 @@ llvm::Error RunArrays::create(const PlaneEntry &plane) {
 
 std::vector<void *> RunArrays::getPointers(int64_t step) {
   std::vector<void *> pointers;
-  for (const PlaneEntry &plane : signature.planes)
+  for (const tdm_plane_desc &plane : getPlanes(info))
     pointers.push_back(arrays
-                           .at(plane.kind == RoleKind::grad
+                           .at(plane.kind == TDM_ROLE_GRAD
                                    ? getGradientName(plane, step)
-                                   : plane.name)
+                                   : std::string(plane.name))
                            .bytes.data());
   return pointers;
 }
 
 ArrayMap RunArrays::getResults() const {
   ArrayMap results;
-  for (const PlaneEntry &plane : signature.planes)
-    if (plane.isWritten)
+  for (const tdm_plane_desc &plane : getPlanes(info))
+    if (isWritten(plane))
       results.emplace(plane.name, arrays.at(plane.name));
   return results;
 }

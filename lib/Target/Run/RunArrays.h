@@ -22,7 +22,7 @@ namespace mlir::tandem {
 class RunArrays {
 public:
   RunArrays(const CompiledKernel &kernel, const RunOptions &options)
-      : kernel(kernel), signature(kernel.signature), options(options) {}
+      : kernel(kernel), info(*kernel.info), options(options) {}
 
   /// Reads all inputs; checks that every plane has one array of its type and
   /// of the common size; creates those that may be created.
@@ -44,8 +44,6 @@ public:
   int64_t getFirstStep() const;
 
 private:
-  using PlaneEntry = KernelSignature::PlaneEntry;
-
   llvm::Error read();
   /// Refuses what another strategy has stored, as far as the file says so.
   llvm::Error checkOrigin(llvm::StringRef file, const ArrayMap &part,
@@ -55,24 +53,24 @@ private:
   llvm::Error checkNames();
   /// The planes of one tensor, listed.
   std::string listPlanesOf(llvm::StringRef role) const;
-  const PlaneEntry *findRoleOf(llvm::StringRef name) const;
+  const tdm_plane_desc *findRoleOf(llvm::StringRef name) const;
   bool hasAnyPlane(llvm::StringRef role) const;
-  llvm::Error checkGradient(const PlaneEntry &plane);
+  llvm::Error checkGradient(const tdm_plane_desc &plane);
   llvm::Error checkShared() const;
   /// "12 elements", "3 rows of 4".
   std::string describe(int64_t height, int64_t width) const;
-  llvm::Error checkArray(const PlaneEntry &plane, const std::string &name);
+  llvm::Error checkArray(const tdm_plane_desc &plane, const std::string &name);
   bool hasValue(const std::string &role) const;
   llvm::Error checkMissing() const;
   llvm::Error createMissing();
-  llvm::Error create(const PlaneEntry &plane);
+  llvm::Error create(const tdm_plane_desc &plane);
   /// The array of a gradient's plane in a step: NAME or NAME.step+1.
-  std::string getGradientName(const PlaneEntry &plane, int64_t step) const;
+  std::string getGradientName(const tdm_plane_desc &plane, int64_t step) const;
   llvm::Error fail(const std::string &name, const llvm::Twine &problem,
                    const llvm::Twine &remedy) const;
 
   const CompiledKernel &kernel;
-  const KernelSignature &signature;
+  const tdm_kernel_info &info;
   const RunOptions &options;
   ArrayMap arrays;
   /// How the kernel stores each tensor.
@@ -86,7 +84,7 @@ private:
 };
 
 /// The type that a plane's elements have in files.
-DType getFileType(const KernelSignature::PlaneEntry &plane);
+DType getFileType(const tdm_plane_desc &plane);
 
 } // namespace mlir::tandem
 

@@ -30,12 +30,12 @@ static std::string lookup(const ArrayMetadata &metadata,
 }
 
 ArrayMetadata RunArrays::describeResults(int64_t lastStep) const {
-  ArrayMetadata metadata = {{"tandem.graph", signature.name},
-                            {"tandem.strategy", signature.strategy},
+  ArrayMetadata metadata = {{"tandem.graph", info.graph},
+                            {"tandem.strategy", info.strategy},
                             {"tandem.version", std::to_string(stateVersion)},
                             {"tandem.step", std::to_string(lastStep)}};
-  for (const auto &plane : signature.planes)
-    if (plane.isWritten)
+  for (const tdm_plane_desc &plane : getPlanes(info))
+    if (isWritten(plane))
       metadata[(storagePrefix + plane.role).str()] = storages.at(plane.role);
   return metadata;
 }
@@ -66,7 +66,7 @@ static llvm::Error checkVersion(StringRef file, StringRef plane,
 
 llvm::Error RunArrays::checkOrigin(StringRef file, const ArrayMap &part,
                                    const ArrayMetadata &metadata) const {
-  for (const auto &plane : signature.planes) {
+  for (const tdm_plane_desc &plane : getPlanes(info)) {
     std::string theirs = lookup(metadata, (storagePrefix + plane.role).str());
     const std::string &ours = storages.at(plane.role);
     if (theirs.empty() || !part.count(plane.name))
@@ -80,7 +80,7 @@ llvm::Error RunArrays::checkOrigin(StringRef file, const ArrayMap &part,
         file, plane.name,
         "was stored under " +
             (strategy.empty() ? Twine("another strategy") : Twine(strategy)) +
-            " as " + theirs + ", and " + signature.getTitle() + " keeps '" +
+            " as " + theirs + ", and " + getTitle(info) + " keeps '" +
             plane.role + "' as " + ours,
         "convert the file's arrays with tandem.convert_state");
   }
@@ -89,9 +89,10 @@ llvm::Error RunArrays::checkOrigin(StringRef file, const ArrayMap &part,
 
 llvm::Error RunArrays::noteStep(StringRef file, const ArrayMap &part,
                                 const ArrayMetadata &metadata) {
-  bool hasState = llvm::any_of(signature.planes, [&](const PlaneEntry &plane) {
-    return plane.kind == RoleKind::state && part.count(plane.name);
-  });
+  bool hasState =
+      llvm::any_of(getPlanes(info), [&](const tdm_plane_desc &plane) {
+        return plane.kind == TDM_ROLE_STATE && part.count(plane.name);
+      });
   std::string text = lookup(metadata, "tandem.step");
   if (options.firstStep || !hasState || text.empty())
     return llvm::Error::success();

@@ -216,8 +216,7 @@ static LogicalResult translateModuleToPackage(ModuleOp module,
     return report(module, kernel.takeError());
   std::vector<std::string> targets(options.targets.begin(),
                                    options.targets.end());
-  auto bytes =
-      writePackage({{(*kernel)->signature.name, kernel->get()}}, targets);
+  auto bytes = writePackage({{(*kernel)->info->graph, kernel->get()}}, targets);
   if (!bytes)
     return report(module, bytes.takeError());
   os << *bytes;

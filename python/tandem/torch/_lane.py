@@ -547,8 +547,7 @@ def _plain(dtype: torch.dtype) -> str:
 
 
 def _plane_of(dtype: torch.dtype) -> Plane:
-    return Plane("", "", RoleKind.STATE, WORKING[dtype], dtype.itemsize * 8, True,
-                 True, True)
+    return Plane(type=WORKING[dtype], bits=dtype.itemsize * 8)
 
 
 def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor],

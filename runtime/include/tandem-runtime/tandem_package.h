@@ -50,50 +50,9 @@ TDM_API const char *tdm_package_compiler(const tdm_package *package);
 /// The number of kernels, at least 1; 0 for NULL.
 TDM_API uint32_t tdm_package_num_kernels(const tdm_package *package);
 
-/// What an argument of a graph is.
-typedef enum tdm_role {
-  TDM_ROLE_PARAM = 0,
-  TDM_ROLE_GRAD = 1,
-  TDM_ROLE_STATE = 2,
-  TDM_ROLE_HYPER = 3,
-  TDM_ROLE_STEP = 4,
-  TDM_ROLE_SEED = 5,
-  TDM_ROLE_INPUT = 6,
-  TDM_ROLE_OUTPUT = 7,
-  TDM_ROLE_SAVED = 8,
-  TDM_ROLE_RESTORED = 9
-} tdm_role;
-
-/// What a plane is for, beside its tdm_plane_desc.
-typedef struct tdm_plane_info {
-  /// The name of the tensor that it is a part of.
-  const char *role;
-  tdm_role kind;
-  /// The type of its elements: "bf16", "f32", "i16".
-  const char *type;
-  /// Nonzero if a framework reads this plane as the tensor's value.
-  uint32_t visible;
-  /// Nonzero if storing a value reads what earlier steps have left.
-  uint32_t kept;
-} tdm_plane_info;
-
-/// What to use for a hyperparameter that nobody gives.
-typedef struct tdm_hyper_info {
-  uint32_t has_default;
-  double default_value;
-} tdm_hyper_info;
-
-/// How an image was made.
-typedef struct tdm_image_info {
-  /// Of machine code for a GPU: the version of ptxas, such as "13.0.88"; empty
-  /// for other images, and where nobody knows.
-  const char *assembler;
-  /// Its optimization level, 0 to 3; 0 for other images.
-  uint32_t level;
-} tdm_image_info;
-
-/// What a package says of a kernel. All that it points to lives as long as the
-/// package.
+/// The description of a kernel, which the compiler makes, packages store and
+/// hosts read. All that it points to lives as long as the package, or as the
+/// compiled kernel.
 typedef struct tdm_kernel_info {
   /// sizeof(tdm_kernel_info), set by the caller.
   size_t struct_size;
@@ -108,10 +67,6 @@ typedef struct tdm_kernel_info {
   const char *ir;
   /// The kernel's description, without code: its functions are NULL.
   const tdm_kernel_desc *desc;
-  /// As many as the description has planes, hypers and integers.
-  const tdm_plane_info *planes;
-  const tdm_hyper_info *hypers;
-  const tdm_role *integers;
   /// The names of the functions: the prologue, the launches of a step, of which
   /// the last one writes, and what follows them.
   const char *prologue;
@@ -123,12 +78,17 @@ typedef struct tdm_kernel_info {
   uint32_t num_images;
   /// The TDM_FLAG_* bits that a launch may raise.
   uint32_t flags;
-  /// Nonzero if the graph itself knows no rows and columns: those of a matrix
-  /// then matter to scales alone.
-  uint32_t flat_graph;
-  /// As many as there are images.
-  const tdm_image_info *image_infos;
 } tdm_kernel_info;
+
+/// Its fields but for the description, lists and their lengths.
+#define TDM_KERNEL_INFO_FIELDS(VALUE, FLAG)                                    \
+  VALUE(name)                                                                  \
+  VALUE(graph)                                                                 \
+  VALUE(strategy)                                                              \
+  VALUE(compute)                                                               \
+  VALUE(ir)                                                                    \
+  VALUE(prologue)                                                              \
+  VALUE(flags)
 
 /// Tells about kernel number \p index.
 TDM_API tdm_status tdm_package_kernel(const tdm_package *package,

@@ -230,14 +230,43 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 /// The group of a plane of elements with one entry for each row of a matrix.
 #define TDM_WHOLE_ROW 0xFFFFFFFEu
 
+// Each enumeration is declared by a list, VALUE(enumerator, name), so that
+// other languages and messages take its values and names from here. Packages
+// store the numbers, which count from 0: new values go to the end.
+#define TDM_ENUMERATOR(enumerator, name) enumerator,
+#define TDM_COUNT_ENUMERATOR(enumerator, name) +1
+/// The number of values of an enumeration, given by its list.
+#define TDM_NUM_VALUES(LIST) (0 LIST(TDM_COUNT_ENUMERATOR))
+
 /// What a plane has entries for, or a phase runs over: elements, or the rows,
 /// columns or square blocks of a matrix. No plane is TDM_PER_BLOCK.
+#define TDM_GRANULARITIES(VALUE)                                               \
+  VALUE(TDM_PER_ELEMENT, element)                                              \
+  VALUE(TDM_PER_ROW, row)                                                      \
+  VALUE(TDM_PER_COLUMN, column)                                                \
+  VALUE(TDM_PER_BLOCK, block)
 typedef enum tdm_granularity {
-  TDM_PER_ELEMENT = 0,
-  TDM_PER_ROW = 1,
-  TDM_PER_COLUMN = 2,
-  TDM_PER_BLOCK = 3
+  TDM_GRANULARITIES(TDM_ENUMERATOR)
 } tdm_granularity;
+
+/// What an argument of a graph is.
+#define TDM_ROLES(VALUE)                                                       \
+  VALUE(TDM_ROLE_PARAM, param)                                                 \
+  VALUE(TDM_ROLE_GRAD, grad)                                                   \
+  VALUE(TDM_ROLE_STATE, state)                                                 \
+  VALUE(TDM_ROLE_HYPER, hyper)                                                 \
+  VALUE(TDM_ROLE_STEP, step)                                                   \
+  VALUE(TDM_ROLE_SEED, seed)                                                   \
+  VALUE(TDM_ROLE_INPUT, input)                                                 \
+  VALUE(TDM_ROLE_OUTPUT, output)                                               \
+  VALUE(TDM_ROLE_SAVED, saved)                                                 \
+  VALUE(TDM_ROLE_RESTORED, restored)
+typedef enum tdm_role { TDM_ROLES(TDM_ENUMERATOR) } tdm_role;
+
+// The fields of a description that packages store and that Python shows follow
+// each struct as a list: VALUE(field), or FLAG(field) for what is zero or
+// nonzero. A new one takes a line in the struct, in the list and in
+// Package.fbs.
 
 /// One array of a tensor.
 typedef struct tdm_plane_desc {
@@ -254,17 +283,43 @@ typedef struct tdm_plane_desc {
   /// In a matrix kernel groups begin anew in each row, and of a plane per row
   /// or column so many consecutive rows or columns share an entry.
   uint32_t group;
-  /// Values of an entry, up to 65536, one behind the other; 0 stands for 1.
-  uint32_t values;
-  /// A tdm_granularity; other than TDM_PER_ELEMENT in a matrix kernel only.
-  uint32_t per;
+  /// Values that an entry remembers, up to 65536, the newest first; 0 for a
+  /// plain entry of one value.
+  uint32_t history;
+  /// Other than TDM_PER_ELEMENT in a matrix kernel only.
+  tdm_granularity per;
   /// Consecutive rows of a matrix that share an entry with each other, if not 0
   /// or 1 the kernel's block, as \c group is.
   uint32_t rows;
   /// Nonzero if the array is the transpose of the elements of a matrix: that of
   /// (row, column) is entry column * rows + row.
   uint32_t transposed;
+  /// The name of the tensor that it is a part of. This and what follows is for
+  /// hosts; the runtime reads none of it.
+  const char *role;
+  tdm_role kind;
+  /// The type of its elements: "bf16", "f32", "i16".
+  const char *type;
+  /// Nonzero if a framework reads this plane as the tensor's value.
+  uint32_t visible;
+  /// Nonzero if storing a value reads what earlier steps have left.
+  uint32_t kept;
 } tdm_plane_desc;
+
+#define TDM_PLANE_FIELDS(VALUE, FLAG)                                          \
+  VALUE(name)                                                                  \
+  VALUE(bits)                                                                  \
+  VALUE(access)                                                                \
+  VALUE(group)                                                                 \
+  VALUE(history)                                                               \
+  VALUE(per)                                                                   \
+  VALUE(rows)                                                                  \
+  FLAG(transposed)                                                             \
+  VALUE(role)                                                                  \
+  VALUE(kind)                                                                  \
+  VALUE(type)                                                                  \
+  FLAG(visible)                                                                \
+  FLAG(kept)
 
 /// One hyperparameter and its domain. NaN lies outside of every domain.
 typedef struct tdm_hyper_desc {
@@ -281,26 +336,41 @@ typedef struct tdm_hyper_desc {
   /// A positive value below this one is refused, while zero is not: for an
   /// epsilon that would round to zero in the kernel's format. 0 for no bound.
   double min_positive;
+  /// For hosts: nonzero if a launch may use \c default_value where nobody gives
+  /// a value.
+  uint32_t has_default;
+  double default_value;
 } tdm_hyper_desc;
+
+/// A package stores a default only if there is one.
+#define TDM_HYPER_FIELDS(VALUE, FLAG)                                          \
+  VALUE(name)                                                                  \
+  VALUE(min)                                                                   \
+  VALUE(max)                                                                   \
+  FLAG(min_open)                                                               \
+  FLAG(max_open)                                                               \
+  VALUE(min_positive)
 
 /// What a reduction makes of the parts that each chunk leaves in its slot:
 /// the largest or smallest of 32-bit unsigned integers, or the sum of floats, a
 /// balanced binary tree over the chunks, as in tdm_plan_metrics.
+#define TDM_REDUCTION_KINDS(VALUE)                                             \
+  VALUE(TDM_REDUCTION_MAX, max)                                                \
+  VALUE(TDM_REDUCTION_MIN, min)                                                \
+  VALUE(TDM_REDUCTION_SUM, sum)
 typedef enum tdm_reduction_kind {
-  TDM_REDUCTION_MAX = 0,
-  TDM_REDUCTION_MIN = 1,
-  TDM_REDUCTION_SUM = 2
+  TDM_REDUCTION_KINDS(TDM_ENUMERATOR)
 } tdm_reduction_kind;
 
 /// What meets in a reduction: the elements of a tensor or of all of them, or
 /// those of each row, column or block of a matrix. A block has no sum.
-typedef enum tdm_scope {
-  TDM_SCOPE_TENSOR = 0,
-  TDM_SCOPE_MODEL = 1,
-  TDM_SCOPE_ROW = 2,
-  TDM_SCOPE_COLUMN = 3,
-  TDM_SCOPE_BLOCK = 4
-} tdm_scope;
+#define TDM_SCOPES(VALUE)                                                      \
+  VALUE(TDM_SCOPE_TENSOR, tensor)                                              \
+  VALUE(TDM_SCOPE_MODEL, model)                                                \
+  VALUE(TDM_SCOPE_ROW, row)                                                    \
+  VALUE(TDM_SCOPE_COLUMN, column)                                              \
+  VALUE(TDM_SCOPE_BLOCK, block)
+typedef enum tdm_scope { TDM_SCOPES(TDM_ENUMERATOR) } tdm_scope;
 
 /// A reduction. Its total is known from the phase behind its own on.
 typedef struct tdm_reduction_desc {
@@ -311,13 +381,25 @@ typedef struct tdm_reduction_desc {
   tdm_scope scope;
 } tdm_reduction_desc;
 
+#define TDM_REDUCTION_FIELDS(VALUE, FLAG)                                      \
+  VALUE(kind)                                                                  \
+  VALUE(phase)                                                                 \
+  VALUE(scope)
+
 /// One integer argument, such as the step.
 typedef struct tdm_integer_desc {
   /// The name that messages use.
   const char *name;
   /// The least value allowed.
   int64_t min;
+  /// For hosts: TDM_ROLE_STEP or TDM_ROLE_SEED.
+  tdm_role kind;
 } tdm_integer_desc;
+
+#define TDM_INTEGER_FIELDS(VALUE, FLAG)                                        \
+  VALUE(name)                                                                  \
+  VALUE(min)                                                                   \
+  VALUE(kind)
 
 /// What the runtime needs to know of a compiled kernel. Everything that it
 /// points to is copied, but the code of \c entry and \c prologue must outlive
@@ -380,7 +462,18 @@ typedef struct tdm_kernel_desc {
   /// before it is through with them. Both are over elements of a matrix. NULL
   /// if none does.
   const uint32_t *continues;
+  /// For hosts: nonzero if the graph itself knows no rows and columns: those of
+  /// a matrix then matter to scales only.
+  uint32_t flat_graph;
 } tdm_kernel_desc;
+
+/// Its fields but for code, lists and their lengths.
+#define TDM_KERNEL_DESC_FIELDS(VALUE, FLAG)                                    \
+  VALUE(num_scalars)                                                           \
+  VALUE(workspace_doubles_per_chunk)                                           \
+  FLAG(matrix)                                                                 \
+  VALUE(block)                                                                 \
+  FLAG(flat_graph)
 
 /// A compiled kernel with its checked description. Immutable, so that any
 /// number of threads may use it.
@@ -390,15 +483,13 @@ typedef struct tdm_kernel tdm_kernel;
 TDM_API tdm_status tdm_kernel_create(const tdm_kernel_desc *desc,
                                      tdm_kernel **kernel);
 
-/// What an image is.
-typedef enum tdm_image_kind {
-  /// PTX text, not terminated, which the driver compiles for its device.
-  TDM_IMAGE_PTX = 0,
-  /// Machine code of an NVIDIA chip.
-  TDM_IMAGE_CUBIN = 1,
-  /// An ELF shared library for a CPU.
-  TDM_IMAGE_LIBRARY = 2
-} tdm_image_kind;
+/// What an image is: PTX text, not terminated, which the driver compiles for
+/// its device; machine code of an NVIDIA chip; an ELF shared library for a CPU.
+#define TDM_IMAGE_KINDS(VALUE)                                                 \
+  VALUE(TDM_IMAGE_PTX, PTX)                                                    \
+  VALUE(TDM_IMAGE_CUBIN, cubin)                                                \
+  VALUE(TDM_IMAGE_LIBRARY, library)
+typedef enum tdm_image_kind { TDM_IMAGE_KINDS(TDM_ENUMERATOR) } tdm_image_kind;
 
 /// All code of a kernel for one target.
 typedef struct tdm_image {
@@ -409,6 +500,11 @@ typedef struct tdm_image {
   size_t size;
   /// SHA-256 of the data, 32 bytes, checked when the image is loaded; or NULL.
   const uint8_t *sha256;
+  /// For hosts: of machine code for a GPU, the version of ptxas, such as
+  /// "13.0.88"; empty or NULL for other images, and where nobody knows.
+  const char *assembler;
+  /// Its optimization level, 0 to 3; 0 for other images.
+  uint32_t level;
 } tdm_image;
 
 /// A function in a kernel's images, and what it runs over.
@@ -418,6 +514,11 @@ typedef struct tdm_part_info {
   /// As in tdm_kernel_desc; 0 but for phases.
   uint32_t continues;
 } tdm_part_info;
+
+#define TDM_PART_FIELDS(VALUE, FLAG)                                           \
+  VALUE(entry)                                                                 \
+  VALUE(per)                                                                   \
+  FLAG(continues)
 
 /// The code of a kernel for CUDA's devices. All of it is copied.
 typedef struct tdm_cuda_code {

@@ -168,7 +168,7 @@ def part_addresses(kernel, tensor, index, tiles, regions):
         axis = {"row": 0, "column": 1}.get(scope)
         entries = 0 if axis is None else tensor.shape[axis] * counts[axis] + 64
         if scope == "block":
-            entries = tensor.extent(Granularity.BLOCK, kernel._native.block) + 64
+            entries = tensor.extent(Granularity.BLOCK, kernel.info["block"]) + 64
         yield regions.add(f"parts[{i}][{index}]", aligned(entries, np.uint32), True)
 
 
@@ -208,7 +208,7 @@ def scalar_rows(kernel, rows):
     """The prologue's output: one row of 32-bit slots per row of scalars."""
     hypers, integers = zip(*[kernel.scalars(row) for row in rows])
     regions = Regions()
-    slots = aligned(len(rows) * kernel._native.num_scalars, np.uint32)
+    slots = aligned(len(rows) * kernel.info["num_scalars"], np.uint32)
     parameters = [regions.table("hypers", np.ravel(hypers), np.float64),
                   regions.table("integers", np.ravel(integers), np.int64),
                   regions.add("scalars", slots, True), len(rows)]
@@ -223,14 +223,15 @@ BANDS = "bands"
 
 def phase_names(kernel, by_rows):
     """The kernels of a step in order: (name, what it runs over, or None: tensors)."""
-    continues = [*kernel._native.continues, False] if by_rows else [False] * (kernel.phases + 1)
-    for phase, per in enumerate(kernel._native.phases):
+    phases = kernel._native.phases
+    continues = [by_rows and phase["continues"] for phase in phases] + [False]
+    for phase, part in enumerate(phases):
         last = phase + 1 == kernel.phases
         name = f"tandem_{kernel.name}" + ("" if last else f"_phase{phase}")
         if continues[phase + 1] and not continues[phase]:
             yield name + "_bands", BANDS
         elif not continues[phase]:
-            yield name, Granularity(per)
+            yield name, part["per"]
         in_bands = continues[phase] or continues[phase + 1]
         own = {scope for _, scope, of in kernel.reductions if of == phase}
         if own & {"tensor", "model"}:
@@ -241,9 +242,8 @@ def phase_names(kernel, by_rows):
             yield name + "_row_totals", Granularity.ROW
         if "column" in own:
             yield name + "_column_totals", Granularity.COLUMN
-    for per in kernel._native.commits:
-        suffix = ("", "_rows", "_columns", "_blocks")[per]
-        yield f"tandem_{kernel.name}_commit{suffix}", Granularity(per) or None
+    for part in kernel._native.commits:
+        yield part["entry"], part["per"] or None
 
 
 def all_chunks(kernel, tensors, chunk_size, tiles):
@@ -251,7 +251,7 @@ def all_chunks(kernel, tensors, chunk_size, tiles):
     if not kernel.is_matrix:
         return {Granularity.ELEMENT: element_records(tensors, chunk_size)}
     # A chunk has whole groups.
-    length, block = max(chunk_size, 256), kernel._native.block
+    length, block = max(chunk_size, 256), kernel.info["block"]
     return {Granularity.ELEMENT: tiles.records(tensors), BANDS: tiles.bands(tensors)} | {
         per: chunk_records(tensors, length, per, block)
         for per in (Granularity.ROW, Granularity.COLUMN, Granularity.BLOCK)}
@@ -266,7 +266,7 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
     are one launch; its tiles have 8 columns for each thread.
     """
     regions = Regions()
-    if block := kernel._native.block:
+    if block := kernel.info["block"]:
         # A block is in one tile.
         tiles = Tiles(block, max(tiles.columns, block))
     by_rows &= tiles.columns == 8 * threads
@@ -276,7 +276,7 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
     totals = [aligned(reductions, np.uint32) for _ in tensors]
     words = tensor_records(kernel, tensors, chunks, tiles, totals, regions)
     flags = aligned(4, np.uint32)
-    slots = reductions + kernel._native.num_metrics
+    slots = reductions + kernel.info["workspace_doubles_per_chunk"]
     most = max(len(table) for table in chunks.values())
     workspace = aligned(most * slots, np.float64)
     parameters = [regions.table("tensors", words, np.int64),

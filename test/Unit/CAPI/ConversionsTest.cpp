@@ -220,9 +220,10 @@ TEST(ConversionsTest, KeepsSecondMomentsPositive) {
 
 TEST(ConversionsTest, MakesScalesOfNewMemory) {
   auto writesScale = [](const Conversion &conversion) {
-    TandemPlane plane = tandemKernelGetPlane(conversion.kernel.get(), 1);
+    const tdm_plane_desc &plane =
+        tandemKernelGetInfo(conversion.kernel.get())->desc->planes[1];
     EXPECT_STREQ(plane.name, "to0.scale");
-    return plane.isWritten;
+    return (plane.access & TDM_ACCESS_WRITE) != 0;
   };
   EXPECT_FALSE(writesScale(Conversion("#tandem.float<f32>", given)));
   EXPECT_TRUE(writesScale(Conversion("#tandem.float<f32>", given, fresh())));
@@ -245,7 +246,7 @@ TEST(ConversionsTest, MakesHistoriesOfNewMemory) {
 TEST(ConversionsTest, TakesMatrices) {
   Conversion conversion("#tandem.float<f32>", rows, matrix());
   ASSERT_TRUE(conversion.isDone) << conversion.error;
-  EXPECT_TRUE(tandemKernelIsMatrix(conversion.kernel.get()));
+  EXPECT_TRUE(tandemKernelGetInfo(conversion.kernel.get())->desc->matrix);
   float from[4] = {448.0f, 1.0f, 896.0f, 2.0f}, scales[2] = {};
   uint8_t to[4] = {};
   Launch(conversion.kernel, {to, scales, from}, 2, 2);
@@ -254,7 +255,7 @@ TEST(ConversionsTest, TakesMatrices) {
   EXPECT_EQ(to[0], to[2]);
   // Without groups all elements are alike.
   Conversion sums("#tandem.float<f32>", "#tandem.float<bf16>", matrix());
-  EXPECT_FALSE(tandemKernelIsMatrix(sums.kernel.get()));
+  EXPECT_FALSE(tandemKernelGetInfo(sums.kernel.get())->desc->matrix);
 }
 
 TEST(ConversionsTest, CompilesForChips) {
@@ -392,9 +393,9 @@ static Kernel compile(const char *graph, const char *strategy) {
 TEST(ChecksTest, FindsGradientsThatAreNotFinite) {
   Kernel kernel = compile("sgd", "bf16");
   ASSERT_EQ(tandemKernelGetNumCheckedPlanes(kernel.get()), 1);
-  TandemPlane plane = tandemKernelGetPlane(
-      kernel.get(), tandemKernelGetCheckedPlane(kernel.get(), 0));
-  EXPECT_STREQ(plane.name, "grad");
+  intptr_t checked = tandemKernelGetCheckedPlane(kernel.get(), 0);
+  const tdm_kernel_desc &desc = *tandemKernelGetInfo(kernel.get())->desc;
+  EXPECT_STREQ(desc.planes[checked].name, "grad");
   Kernel check(tandemKernelCompileFiniteCheck(kernel.get()));
   ASSERT_TRUE(check) << tandemGetLastError();
   uint16_t grad[3] = {0x3F80, 0x7F7F, 0x8000};

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem-c/Tandem.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "gtest/gtest.h"
 #include <fstream>
 #include <map>
@@ -75,13 +76,14 @@ public:
   }
 
   /// The planes of a kind.
-  std::set<std::string> getPlanes(TandemRoleKind kind) const {
+  std::set<std::string> getPlanes(tdm_role kind) const {
     EXPECT_TRUE(kernel) << error;
     std::set<std::string> names;
-    intptr_t count = kernel ? tandemKernelGetNumPlanes(kernel) : 0;
-    for (intptr_t i = 0; i < count; ++i)
-      if (TandemPlane plane = tandemKernelGetPlane(kernel, i);
-          plane.kind == kind)
+    if (!kernel)
+      return names;
+    const tdm_kernel_desc *desc = tandemKernelGetInfo(kernel)->desc;
+    for (const auto &plane : llvm::ArrayRef(desc->planes, desc->num_planes))
+      if (plane.kind == kind)
         names.insert(plane.name);
     return names;
   }
@@ -140,8 +142,9 @@ TEST(LayersTest, StoreWhatRecipesAndTensorsSay) {
   EXPECT_EQ(backward.getStorage("dy"), bf16);
   EXPECT_EQ(backward.getStorage("dx"), bf16);
   EXPECT_EQ(backward.getStorage("dweight"), f32);
-  EXPECT_STREQ(tandemKernelGetStrategy(backward.kernel), "coat");
-  EXPECT_STREQ(tandemKernelGetName(backward.kernel), "rms_norm_backward");
+  EXPECT_STREQ(tandemKernelGetInfo(backward.kernel)->strategy, "coat");
+  EXPECT_STREQ(tandemKernelGetInfo(backward.kernel)->graph,
+               "rms_norm_backward");
 }
 
 TEST(LayersTest, HaveF32TensorsByDefault) {
@@ -155,16 +158,17 @@ TEST(LayersTest, RestoreWhatTheySave) {
   Layer layer("rms_norm", "coat");
   Pass forward(layer, TandemLayerForward), backward(layer, TandemLayerBackward);
   Names saved = {"x.saved", "x.saved.scale", "inverse"};
-  EXPECT_EQ(forward.getPlanes(TandemRoleSaved), saved);
-  EXPECT_EQ(backward.getPlanes(TandemRoleRestored), saved);
+  EXPECT_EQ(forward.getPlanes(TDM_ROLE_SAVED), saved);
+  EXPECT_EQ(backward.getPlanes(TDM_ROLE_RESTORED), saved);
 }
 
 TEST(LayersTest, HaveArraysOfKnownLengths) {
   Layer layer("rms_norm", "coat");
   Pass forward(layer, TandemLayerForward);
   std::map<std::string, int64_t> entries;
-  for (intptr_t i = 0; i < tandemKernelGetNumPlanes(forward.kernel); ++i)
-    entries[tandemKernelGetPlane(forward.kernel, i).name] =
+  const tdm_kernel_desc *desc = tandemKernelGetInfo(forward.kernel)->desc;
+  for (uint32_t i = 0; i < desc->num_planes; ++i)
+    entries[desc->planes[i].name] =
         tandemKernelGetNumEntries(forward.kernel, i, /*rows=*/3,
                                   /*columns=*/40);
   EXPECT_EQ(entries, (std::map<std::string, int64_t>{{"x", 120},
@@ -178,8 +182,8 @@ TEST(LayersTest, HaveArraysOfKnownLengths) {
 TEST(LayersTest, RestoreInputsThatAreStoredAlike) {
   Layer layer("rms_norm", "fp32");
   Pass forward(layer, TandemLayerForward), backward(layer, TandemLayerBackward);
-  EXPECT_EQ(forward.getPlanes(TandemRoleSaved), Names({"inverse"}));
-  EXPECT_EQ(backward.getPlanes(TandemRoleRestored), Names({"x", "inverse"}));
+  EXPECT_EQ(forward.getPlanes(TDM_ROLE_SAVED), Names({"inverse"}));
+  EXPECT_EQ(backward.getPlanes(TDM_ROLE_RESTORED), Names({"x", "inverse"}));
 }
 
 TEST(LayersTest, TakeInputsOfOtherLayers) {
@@ -190,11 +194,11 @@ TEST(LayersTest, TakeInputsOfOtherLayers) {
   Layer layer(options);
   Pass forward(layer, TandemLayerForward);
   EXPECT_EQ(forward.getStorage("x"), groups);
-  EXPECT_EQ(forward.getPlanes(TandemRoleSaved), Names());
+  EXPECT_EQ(forward.getPlanes(TDM_ROLE_SAVED), Names());
   TandemStoredInput dy = {"dy", codes};
   Pass backward(layer, {TandemLayerBackward, &dy, 1, false});
   EXPECT_EQ(backward.getStorage("dy"), codes);
-  EXPECT_EQ(backward.getPlanes(TandemRoleRestored), Names({"x", "x.scale"}));
+  EXPECT_EQ(backward.getPlanes(TDM_ROLE_RESTORED), Names({"x", "x.scale"}));
 }
 
 TEST(LayersTest, StoreOutputsByFlow) {
@@ -274,7 +278,7 @@ TEST(LayersTest, MayBeNamedAsTheirRecipe) {
   Layer layer(getText("fp32").c_str(), "fp32");
   Pass forward(layer, TandemLayerForward);
   EXPECT_EQ(forward.getStorage("y"), f32);
-  EXPECT_STREQ(tandemKernelGetStrategy(forward.kernel), "fp32");
+  EXPECT_STREQ(tandemKernelGetInfo(forward.kernel)->strategy, "fp32");
 }
 
 TEST(LayersTest, FindRecipesOnThePath) {

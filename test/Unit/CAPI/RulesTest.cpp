@@ -50,33 +50,32 @@ public:
 
 static constexpr const char *f32 = "#tandem.float<f32>";
 static constexpr const char *bf16 = "#tandem.float<bf16>";
-static const TandemStorageRule param = {TandemRoleParam, nullptr, bf16};
-static const TandemStorageRule grad = {TandemRoleGrad, nullptr, f32};
-static const TandemStorageRule state = {TandemRoleState, nullptr, f32};
+static const TandemStorageRule param = {TDM_ROLE_PARAM, nullptr, bf16};
+static const TandemStorageRule grad = {TDM_ROLE_GRAD, nullptr, f32};
+static const TandemStorageRule state = {TDM_ROLE_STATE, nullptr, f32};
 
 TEST(RulesTest, GiveStorages) {
   Compiled compiled({param, grad, state});
   EXPECT_EQ(compiled.getStorage(0), bf16);
   EXPECT_EQ(compiled.getStorage(1), f32);
   EXPECT_EQ(compiled.getStorage(2), f32);
-  EXPECT_STREQ(tandemKernelGetStrategy(compiled.kernel), "mine");
-  EXPECT_STREQ(tandemKernelGetCompute(compiled.kernel), "f32 f32");
+  EXPECT_STREQ(tandemKernelGetInfo(compiled.kernel)->strategy, "mine");
+  EXPECT_STREQ(tandemKernelGetInfo(compiled.kernel)->compute, "f32 f32");
 }
 
 TEST(RulesTest, CountInTheirOrder) {
   const char *name = "momentum_buffer";
-  Compiled compiled({param, grad, {TandemRoleState, name, bf16}, state});
+  Compiled compiled({param, grad, {TDM_ROLE_STATE, name, bf16}, state});
   EXPECT_EQ(compiled.getStorage(2), bf16);
   EXPECT_STREQ(tandemKernelGetTensor(compiled.kernel, 2).role, name);
 }
 
 TEST(RulesTest, HaveAPolicy) {
-  Compiled compiled({param,
-                     {TandemRoleGrad, nullptr, bf16},
-                     {TandemRoleState, nullptr, bf16}},
-                    "component bf16");
+  Compiled compiled(
+      {param, {TDM_ROLE_GRAD, nullptr, bf16}, {TDM_ROLE_STATE, nullptr, bf16}},
+      "component bf16");
   ASSERT_TRUE(compiled.kernel) << compiled.error;
-  EXPECT_STREQ(tandemKernelGetCompute(compiled.kernel), "component bf16");
+  EXPECT_STREQ(tandemKernelGetInfo(compiled.kernel)->compute, "component bf16");
 }
 
 TEST(RulesTest, ReplaceAStrategyOfTheirName) {
@@ -88,8 +87,8 @@ TEST(RulesTest, ReplaceAStrategyOfTheirName) {
       "func.func @keep(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "
       "\"x\">}, %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "
       "\"y\">}) -> tensor<?x?xf32> {\n  return %x : tensor<?x?xf32>\n}\n";
-  TandemStorageRule output = {TandemRoleOutput, nullptr, bf16};
-  TandemStorageRule input = {TandemRoleInput, nullptr, f32};
+  TandemStorageRule output = {TDM_ROLE_OUTPUT, nullptr, bf16};
+  TandemStorageRule input = {TDM_ROLE_INPUT, nullptr, f32};
   Compiled inText({input, output}, "f32 f32", "mine", text);
   EXPECT_EQ(inText.getStorage(1), bf16);
 }
@@ -105,9 +104,9 @@ TEST(RulesTest, MustBeSound) {
                   "'component' with bf16, f16 or f32");
   EXPECT_EQ(Compiled({param}, "component f8E5M2").error,
             "a component policy rounds to bf16, f16 or f32, got 'f8E5M2'");
-  EXPECT_EQ(Compiled({{TandemRoleParam, nullptr, "x"}}).error,
+  EXPECT_EQ(Compiled({{TDM_ROLE_PARAM, nullptr, "x"}}).error,
             "cannot read storage 'x': expected attribute value");
-  EXPECT_EQ(Compiled({{TandemRoleHyper, nullptr, f32}}).error,
+  EXPECT_EQ(Compiled({{TDM_ROLE_HYPER, nullptr, f32}}).error,
             "'tandem.assign' op stores a param, grad, state, input, output or "
             "what is saved, not a hyper");
   EXPECT_TRUE(llvm::StringRef(Compiled({param, grad}).error)

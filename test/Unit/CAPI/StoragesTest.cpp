@@ -44,15 +44,17 @@ TEST(StoragesTest, HasPlanes) {
   ASSERT_EQ(tandemStorageGetNumPlanes(storage.get()), 5);
   const char *names[] = {".working", "", ".scale", ".next_scale", ".history"};
   for (int i = 0; i < 5; ++i)
-    EXPECT_STREQ(tandemStorageGetPlane(storage.get(), i).name, names[i]);
-  TandemPlane copy = tandemStorageGetPlane(storage.get(), 0);
-  EXPECT_TRUE(copy.isVisible && copy.isRead && copy.isWritten);
+    EXPECT_STREQ(tandemStorageGetPlane(storage.get(), i)->name, names[i]);
+  const tdm_plane_desc &copy = *tandemStorageGetPlane(storage.get(), 0);
+  EXPECT_TRUE(copy.visible);
+  EXPECT_EQ(copy.access, TDM_ACCESS_READ | TDM_ACCESS_WRITE);
   EXPECT_STREQ(copy.type, "bf16");
   EXPECT_STREQ(copy.role, "");
-  TandemPlane history = tandemStorageGetPlane(storage.get(), 4);
-  EXPECT_EQ(history.history, 4);
-  EXPECT_EQ(history.group, int64_t(1) << 62);
-  EXPECT_TRUE(history.isKept && history.isRead && !history.isVisible);
+  const tdm_plane_desc &history = *tandemStorageGetPlane(storage.get(), 4);
+  EXPECT_EQ(history.history, 4u);
+  EXPECT_EQ(history.group, TDM_WHOLE_TENSOR);
+  EXPECT_TRUE(history.kept && !history.visible);
+  EXPECT_TRUE(history.access & TDM_ACCESS_READ);
 }
 
 TEST(StoragesTest, PrintsAsMLIRDoes) {
@@ -214,7 +216,7 @@ TEST(TensorsTest, HaveStorages) {
   ASSERT_TRUE(kernel) << tandemGetLastError();
   ASSERT_EQ(tandemKernelGetNumTensors(kernel), 4);
   TandemTensor param = tandemKernelGetTensor(kernel, 0);
-  EXPECT_STREQ(param.role, tandemKernelGetPlane(kernel, 0).role);
+  EXPECT_STREQ(param.role, tandemKernelGetInfo(kernel)->desc->planes[0].role);
   EXPECT_STREQ(param.storage, "#tandem.float<bf16>");
   EXPECT_FALSE(param.isSecondMoment);
   TandemTensor second = tandemKernelGetTensor(kernel, 3);

@@ -278,7 +278,7 @@ TEST(PTXCheckTest, certainFaultsOfLaterPartsCount) {
   options.strategy = "fp32";
   options.target = "sm_90";
   auto kernel = llvm::cantFail(compile(options));
-  Lowered lowered(kernel->kernelIR, "sm_90");
+  Lowered lowered(kernel->info->ir, "sm_90");
   std::string ptx = plant(kernel->ptx, "add.rn.f32", "// add.rn.f32",
                           ".entry tandem_lamb_phase0(");
   llvm::Error error = lowered.check(ptx);

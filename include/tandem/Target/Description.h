@@ -1,0 +1,133 @@
+//===- Description.h - Descriptions of kernels ------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how the compiler describes a kernel: by the runtime's
+// tdm_kernel_info, which packages store and hosts read.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TARGET_DESCRIPTION_H
+#define TANDEM_TARGET_DESCRIPTION_H
+
+#include "tandem-runtime/tandem_package.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include <deque>
+
+namespace mlir::tandem {
+
+/// Texts that descriptions point to. A text stays where it is.
+class DescriptionTexts {
+public:
+  const char *add(const llvm::Twine &text) {
+    return texts.emplace_back(text.str()).c_str();
+  }
+
+private:
+  std::deque<std::string> texts;
+};
+
+/// The dialect's name for a role of the runtime.
+RoleKind getRoleKind(tdm_role kind);
+
+/// Describes a plane of a tensor called `role`.
+tdm_plane_desc describePlane(const Plane &plane, llvm::StringRef role,
+                             bool isVisible, DescriptionTexts &texts);
+
+/// The description of a kernel that is being compiled, and what it points to.
+class KernelDescription {
+public:
+  /// Describes all but the code of a kernel that is not split into phases yet.
+  KernelDescription(KernelOp kernel, llvm::StringRef strategy);
+  KernelDescription(const KernelDescription &) = delete;
+
+  /// Adds the launches that -tandem-split-phases has made of the kernel.
+  void addParts(ModuleOp module);
+  /// Adds the kernel as MLIR text.
+  void setIR(const llvm::Twine &text) { info.ir = texts.add(text); }
+  /// Adds the code for a chip, which must live as long.
+  void addPTX(llvm::StringRef chip, llvm::StringRef ptx);
+
+  const tdm_kernel_info &getInfo() const { return info; }
+
+private:
+  void addPlanes(KernelOp kernel, unsigned tensor);
+  void addScalars(KernelOp kernel);
+  tdm_part_info getPart(KernelOp kernel);
+
+  DescriptionTexts texts;
+  std::vector<tdm_plane_desc> planes;
+  std::vector<tdm_hyper_desc> hypers;
+  std::vector<tdm_integer_desc> integers;
+  std::vector<tdm_reduction_desc> reductions;
+  std::vector<tdm_part_info> phases, commits;
+  std::vector<uint32_t> earlyGranularities, continues;
+  std::vector<tdm_image> images;
+  tdm_kernel_desc desc = {};
+  tdm_kernel_info info = {};
+};
+
+//===----------------------------------------------------------------------===//
+// What follows from a description
+//===----------------------------------------------------------------------===//
+
+inline llvm::ArrayRef<tdm_plane_desc> getPlanes(const tdm_kernel_info &info) {
+  return {info.desc->planes, info.desc->num_planes};
+}
+inline llvm::ArrayRef<tdm_hyper_desc> getHypers(const tdm_kernel_info &info) {
+  return {info.desc->hypers, info.desc->num_hypers};
+}
+inline llvm::ArrayRef<tdm_integer_desc>
+getIntegers(const tdm_kernel_info &info) {
+  return {info.desc->integers, info.desc->num_integers};
+}
+inline llvm::ArrayRef<tdm_reduction_desc>
+getReductions(const tdm_kernel_info &info) {
+  return {info.desc->reductions, info.desc->num_reductions};
+}
+inline llvm::ArrayRef<tdm_part_info> getPhases(const tdm_kernel_info &info) {
+  return {info.phases, info.num_phases};
+}
+inline llvm::ArrayRef<tdm_part_info> getCommits(const tdm_kernel_info &info) {
+  return {info.commits, info.num_commits};
+}
+inline llvm::ArrayRef<tdm_image> getImages(const tdm_kernel_info &info) {
+  return {info.images, info.num_images};
+}
+
+inline bool isRead(const tdm_plane_desc &plane) {
+  return plane.access & TDM_ACCESS_READ;
+}
+inline bool isWritten(const tdm_plane_desc &plane) {
+  return plane.access & TDM_ACCESS_WRITE;
+}
+/// Whether each element has an entry of its own.
+inline bool hasEntryPerElement(const tdm_plane_desc &plane) {
+  return plane.group <= 1 && plane.per == TDM_PER_ELEMENT;
+}
+
+/// Who shares an entry: "each 128", "the tensor", "each row", "each 128x128".
+std::string getSharers(const tdm_plane_desc &plane);
+
+/// The length of a plane's array for a tensor of so many rows and columns;
+/// groups of a matrix begin anew in each row.
+int64_t getNumEntries(const tdm_plane_desc &plane, int64_t rows,
+                      int64_t columns);
+
+/// The bits of a plane for each element of a large tensor; 0 for what rows,
+/// columns and tensors share.
+double getBitsPerElement(const tdm_plane_desc &plane);
+
+/// The bytes of weight, gradient and states per parameter.
+double getBytesPerParameter(const tdm_kernel_info &info);
+
+/// "adamw under bf16"; the name only for a kernel with storages of its own.
+std::string getTitle(const tdm_kernel_info &info);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_TARGET_DESCRIPTION_H

@@ -1,0 +1,291 @@
+//===- Description.cpp - Descriptions of kernels --------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file derives a kernel's description from its storages and roles.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/Description.h"
+#include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Support/FloatFormat.h"
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+//===----------------------------------------------------------------------===//
+// Enumerations
+//===----------------------------------------------------------------------===//
+
+// The dialect's enumerations have the runtime's values.
+#define CHECK_ROLE(value, name)                                                \
+  static_assert(int(RoleKind::name) == int(value));
+#define CHECK_GRANULARITY(value, name)                                         \
+  static_assert(int(Granularity::name) == int(value));
+#define CHECK_REDUCTION(value, name)                                           \
+  static_assert(int(ReduceKind::name) == int(value));
+TDM_ROLES(CHECK_ROLE)
+TDM_GRANULARITIES(CHECK_GRANULARITY)
+TDM_REDUCTION_KINDS(CHECK_REDUCTION)
+static_assert(getMaxEnumValForRoleKind() == TDM_NUM_VALUES(TDM_ROLES) - 1);
+static_assert(getMaxEnumValForGranularity() ==
+              TDM_NUM_VALUES(TDM_GRANULARITIES) - 1);
+static_assert(getMaxEnumValForReduceKind() ==
+              TDM_NUM_VALUES(TDM_REDUCTION_KINDS) - 1);
+
+// Its first scope is that of a group, which the runtime does not see.
+#define CHECK_SCOPE(value, name)                                               \
+  static_assert(int(Scope::name) == int(value) + 1);
+TDM_SCOPES(CHECK_SCOPE)
+static_assert(getMaxEnumValForScope() == TDM_NUM_VALUES(TDM_SCOPES));
+
+RoleKind mlir::tandem::getRoleKind(tdm_role kind) {
+  return static_cast<RoleKind>(kind);
+}
+
+static tdm_granularity getRuntimeGranularity(Granularity per) {
+  return static_cast<tdm_granularity>(per);
+}
+
+static tdm_scope getRuntimeScope(Scope scope) {
+  assert(scope != Scope::group && "a group is reduced within a phase");
+  return static_cast<tdm_scope>(static_cast<int>(scope) - 1);
+}
+
+//===----------------------------------------------------------------------===//
+// Planes
+//===----------------------------------------------------------------------===//
+
+static std::string print(Type type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
+static uint32_t getRuntimeGroup(Group group) {
+  return group.isTensor() ? TDM_WHOLE_TENSOR
+         : group.isRow()  ? TDM_WHOLE_ROW
+                          : uint32_t(group.columns);
+}
+
+static uint32_t getAccess(bool isRead, bool isWritten) {
+  return (isRead ? TDM_ACCESS_READ : 0u) | (isWritten ? TDM_ACCESS_WRITE : 0u);
+}
+
+tdm_plane_desc mlir::tandem::describePlane(const Plane &plane, StringRef role,
+                                           bool isVisible,
+                                           DescriptionTexts &texts) {
+  tdm_plane_desc desc = {};
+  desc.name = texts.add(role + plane.suffix);
+  desc.bits = plane.elementType.getIntOrFloatBitWidth();
+  desc.access = getAccess(plane.isRead || plane.isKept, plane.isWritten);
+  desc.group = getRuntimeGroup(plane.group);
+  desc.history = plane.history;
+  desc.per = TDM_PER_ELEMENT;
+  desc.rows = plane.group.isBlock() ? plane.group.rows : 1;
+  desc.transposed = plane.isTransposed;
+  desc.role = texts.add(role);
+  desc.kind = TDM_ROLE_STATE;
+  desc.type = texts.add(print(plane.elementType));
+  desc.visible = isVisible;
+  desc.kept = plane.isKept;
+  return desc;
+}
+
+void KernelDescription::addPlanes(KernelOp kernel, unsigned tensor) {
+  RoleAttr role = kernel.getTensorRole(tensor);
+  StorageAttrInterface storage = kernel.getTensorType(tensor).getStorage();
+  for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
+    planes.push_back(describePlane(plane, role.getName(),
+                                   storage.getVisiblePlane() == index, texts));
+    tdm_plane_desc &desc = planes.back();
+    desc.kind = static_cast<tdm_role>(role.getKind());
+    desc.access = getAccess(role.readsPlane(plane), role.writesPlane(plane));
+    desc.per = getRuntimeGranularity(role.getPer());
+  }
+}
+
+std::string mlir::tandem::getSharers(const tdm_plane_desc &plane) {
+  if (plane.group == TDM_WHOLE_TENSOR)
+    return "the tensor";
+  if (plane.group == TDM_WHOLE_ROW)
+    return "each row";
+  std::string size = std::to_string(plane.group);
+  if (plane.per == TDM_PER_ELEMENT)
+    return "each " + (plane.rows > 1 ? size + "x" + size : size);
+  std::string place =
+      stringifyGranularity(static_cast<Granularity>(plane.per)).str();
+  return "each " + (plane.group <= 1 ? place : size + " " + place + "s");
+}
+
+int64_t mlir::tandem::getNumEntries(const tdm_plane_desc &plane, int64_t rows,
+                                    int64_t columns) {
+  auto divide = [](int64_t places, int64_t group) {
+    return places / group + (places % group != 0);
+  };
+  int64_t values = std::max(plane.history, 1u);
+  int64_t group = std::max(plane.group, 1u), height = std::max(plane.rows, 1u);
+  if (plane.per == TDM_PER_ELEMENT && plane.group == TDM_WHOLE_TENSOR)
+    return rows && columns ? values : 0;
+  if (plane.group == TDM_WHOLE_TENSOR || plane.group == TDM_WHOLE_ROW)
+    group = std::numeric_limits<int64_t>::max();
+  if (plane.per == TDM_PER_ROW)
+    return divide(rows, group) * values;
+  if (plane.per == TDM_PER_COLUMN)
+    return divide(columns, group) * values;
+  return divide(rows, height) * divide(columns, group) * values;
+}
+
+double mlir::tandem::getBitsPerElement(const tdm_plane_desc &plane) {
+  if (plane.per != TDM_PER_ELEMENT || plane.group == TDM_WHOLE_TENSOR ||
+      plane.group == TDM_WHOLE_ROW)
+    return 0.0;
+  return double(plane.bits) /
+         (double(std::max(plane.group, 1u)) * double(std::max(plane.rows, 1u)));
+}
+
+double mlir::tandem::getBytesPerParameter(const tdm_kernel_info &info) {
+  double bits = 0;
+  for (const tdm_plane_desc &plane : getPlanes(info))
+    bits += getBitsPerElement(plane);
+  return bits / 8.0;
+}
+
+//===----------------------------------------------------------------------===//
+// Scalars
+//===----------------------------------------------------------------------===//
+
+/// Values up to half the smallest subnormal round to zero (ties to even).
+static double getSmallestNonzero(Type format) {
+  FloatFormat f = FloatFormat::get(format);
+  double tie = std::ldexp(1.0, f.minExponent() - int(f.mantissaBits) - 1);
+  return std::nextafter(tie, 1.0);
+}
+
+static tdm_hyper_desc getHyper(RoleAttr role, const char *name,
+                               double smallest) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  bool isAny = role.getDomain() == Domain::any;
+  tdm_hyper_desc desc = {};
+  desc.name = name;
+  desc.min = isAny ? -infinity : 0.0;
+  desc.max = role.getDomain() == Domain::unit ? 1.0 : infinity;
+  desc.min_open = isAny;
+  desc.max_open = true;
+  desc.min_positive = role.getDomain() == Domain::epsilon ? smallest : 0.0;
+  if (FloatAttr value = role.getDefaultValue()) {
+    desc.has_default = true;
+    desc.default_value = value.getValueAsDouble();
+  }
+  return desc;
+}
+
+void KernelDescription::addScalars(KernelOp kernel) {
+  double smallest = getSmallestNonzero(kernel.getCompute().getFormat());
+  for (auto role : kernel.getScalarRoles().getAsRange<RoleAttr>()) {
+    const char *name = texts.add(role.getName().strref());
+    int64_t min = role.getKind() == RoleKind::step ? 1 : INT64_MIN;
+    if (role.getKind() == RoleKind::hyper)
+      hypers.push_back(getHyper(role, name, smallest));
+    else
+      integers.push_back({name, min, static_cast<tdm_role>(role.getKind())});
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+/// Whether tensors are written with one dimension.
+static bool isFlat(KernelOp kernel) {
+  for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
+    if (kernel.getTensorRole(i).getPer() != Granularity::element ||
+        cast<RankedTensorType>(kernel.getTensorType(i).getLogical())
+                .getRank() != 1)
+      return false;
+  return true;
+}
+
+KernelDescription::KernelDescription(KernelOp kernel, StringRef strategy) {
+  for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
+    addPlanes(kernel, i);
+  addScalars(kernel);
+  desc.struct_size = sizeof(desc);
+  desc.name = texts.add(kernel.getSymName());
+  desc.planes = planes.data();
+  desc.num_planes = planes.size();
+  desc.hypers = hypers.data();
+  desc.num_hypers = hypers.size();
+  desc.integers = integers.data();
+  desc.num_integers = integers.size();
+  desc.num_scalars = kernel.getUniforms().size();
+  desc.workspace_doubles_per_chunk = kernel.getNumMetrics();
+  desc.matrix = kernel.getMatrix();
+  desc.block = kernel.getBlock();
+  desc.flat_graph = isFlat(kernel);
+  info.struct_size = sizeof(info);
+  info.name = info.graph = desc.name;
+  info.strategy = texts.add(strategy);
+  ComputeAttr compute = kernel.getCompute();
+  info.compute = texts.add(stringifyPolicy(compute.getPolicy()) + " " +
+                           print(compute.getFormat()));
+  info.desc = &desc;
+  info.prologue = texts.add(getPrologueName(desc.name));
+  bool hasFlags = !kernel.getBodyBlock().getOps<RaiseOp>().empty();
+  info.flags = hasFlags ? TDM_FLAG_NON_FINITE : 0;
+}
+
+tdm_part_info KernelDescription::getPart(KernelOp kernel) {
+  return {texts.add(getEntryName(kernel.getSymName())),
+          getRuntimeGranularity(kernel.getPer()),
+          uint32_t(kernel.getContinues())};
+}
+
+void KernelDescription::addParts(ModuleOp module) {
+  for (auto kernel : module.getOps<KernelOp>()) {
+    if (kernel.getPart() == KernelPart::commit) {
+      commits.push_back(getPart(kernel));
+      continue;
+    }
+    uint32_t phase = phases.size();
+    reductions.resize(kernel.getReductions());
+    for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
+      reductions[op.getIndex()] = {
+          static_cast<tdm_reduction_kind>(op.getKind()), phase,
+          getRuntimeScope(op.getScope())};
+    phases.push_back(getPart(kernel));
+    earlyGranularities.push_back(phases.back().per);
+    continues.push_back(phases.back().continues);
+  }
+  desc.reductions = reductions.data();
+  desc.num_reductions = reductions.size();
+  desc.num_early_entries = phases.size() - 1;
+  desc.early_granularities = earlyGranularities.data();
+  desc.continues = continues.data();
+  info.phases = phases.data();
+  info.num_phases = phases.size();
+  info.commits = commits.data();
+  info.num_commits = commits.size();
+}
+
+void KernelDescription::addPTX(StringRef chip, StringRef ptx) {
+  tdm_image image = {};
+  image.kind = TDM_IMAGE_PTX;
+  image.target = texts.add(chip);
+  image.data = ptx.data();
+  image.size = ptx.size();
+  images.push_back(image);
+  info.images = images.data();
+  info.num_images = images.size();
+}
+
+std::string mlir::tandem::getTitle(const tdm_kernel_info &info) {
+  std::string name = info.graph;
+  return *info.strategy ? name + " under " + info.strategy : name;
+}
