@@ -118,7 +118,7 @@ static std::string describeHash(const uint8_t *hash) {
 }
 
 //===----------------------------------------------------------------------===//
-// Commands
+// Tables
 //===----------------------------------------------------------------------===//
 
 static void addArguments(const tdm_kernel_info &info, Table &table) {
@@ -191,23 +191,118 @@ static void show(const tdm_kernel_info &info) {
   table.print();
 }
 
+//===----------------------------------------------------------------------===//
+// Fields
+//===----------------------------------------------------------------------===//
+
+/// Prints `exp_avg.type = "bf16"`; the text of a kernel has several lines.
+static void printField(const std::string &path, const char *text) {
+  std::string escaped;
+  for (; *text; ++text)
+    escaped += *text == '\n'                   ? "\\n"
+               : *text == '"' || *text == '\\' ? std::string("\\") + *text
+                                               : std::string(1, *text);
+  std::printf("%s = \"%s\"\n", path.c_str(), escaped.c_str());
+}
+static void printField(const std::string &path, double value) {
+  std::printf("%s = %.17g\n", path.c_str(), value);
+}
+static void printField(const std::string &path, int64_t value) {
+  std::printf("%s = %lld\n", path.c_str(), static_cast<long long>(value));
+}
+static void printField(const std::string &path, uint32_t value) {
+  printField(path, int64_t(value));
+}
+
+#define PRINT_BY_NAME(Enum, LIST)                                              \
+  static void printField(const std::string &path, Enum value) {                \
+    static const char *const names[] = {LIST(NAME)};                           \
+    printField(path, names[value]);                                            \
+  }
+PRINT_BY_NAME(tdm_granularity, TDM_GRANULARITIES)
+PRINT_BY_NAME(tdm_role, TDM_ROLES)
+PRINT_BY_NAME(tdm_reduction_kind, TDM_REDUCTION_KINDS)
+PRINT_BY_NAME(tdm_scope, TDM_SCOPES)
+
+#define PRINT(name) printField(path + "." #name, desc.name);
+
+static void printFields(const std::string &path, const tdm_plane_desc &desc) {
+  TDM_PLANE_FIELDS(PRINT, PRINT)
+}
+static void printFields(const std::string &path, const tdm_hyper_desc &desc) {
+  TDM_HYPER_FIELDS(PRINT, PRINT)
+  if (desc.has_default)
+    PRINT(default_value)
+}
+static void printFields(const std::string &path, const tdm_integer_desc &desc) {
+  TDM_INTEGER_FIELDS(PRINT, PRINT)
+}
+static void printFields(const std::string &path,
+                        const tdm_reduction_desc &desc) {
+  TDM_REDUCTION_FIELDS(PRINT, PRINT)
+}
+static void printFields(const std::string &path, const tdm_part_info &desc) {
+  TDM_PART_FIELDS(PRINT, PRINT)
+}
+static void printFields(const std::string &path, const tdm_kernel_desc &desc) {
+  TDM_KERNEL_DESC_FIELDS(PRINT, PRINT)
+}
+
+template <typename Desc>
+static void printAll(const std::string &path, const Desc *descs,
+                     uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i)
+    printFields(path + "[" + std::to_string(i) + "]", descs[i]);
+}
+
+/// Prints each field of the description but for the images.
+static void printFields(const tdm_kernel_info &desc) {
+  std::string path = desc.name;
+  TDM_KERNEL_INFO_FIELDS(PRINT, PRINT)
+  printFields(path, *desc.desc);
+  printAll(path + ".planes", desc.desc->planes, desc.desc->num_planes);
+  printAll(path + ".hypers", desc.desc->hypers, desc.desc->num_hypers);
+  printAll(path + ".integers", desc.desc->integers, desc.desc->num_integers);
+  printAll(path + ".reductions", desc.desc->reductions,
+           desc.desc->num_reductions);
+  printAll(path + ".phases", desc.phases, desc.num_phases);
+  printAll(path + ".commits", desc.commits, desc.num_commits);
+}
+
+//===----------------------------------------------------------------------===//
+// Commands
+//===----------------------------------------------------------------------===//
+
 static int fail(const char *message) {
   std::fprintf(stderr, "tandem-package: error: %s\n", message);
   return 1;
 }
 
-static int show(const tdm_package *package, const char *path) {
-  std::printf("%s: format %u, written by %s\n", path, TDM_PACKAGE_VERSION,
-              tdm_package_compiler(package));
+/// Hands each kernel to `print`.
+template <typename Print>
+static int forEachKernel(const tdm_package *package, Print print) {
   for (uint32_t i = 0; i < tdm_package_num_kernels(package); ++i) {
     tdm_kernel_info info = {};
     info.struct_size = sizeof(info);
     if (tdm_package_kernel(package, i, &info))
       return fail(tdm_last_error());
-    std::printf("\n");
-    show(info);
+    print(info);
   }
   return 0;
+}
+
+static int show(const tdm_package *package, const char *path) {
+  std::printf("%s: format %u, written by %s\n", path, TDM_PACKAGE_VERSION,
+              tdm_package_compiler(package));
+  return forEachKernel(package, [](const tdm_kernel_info &info) {
+    std::printf("\n");
+    show(info);
+  });
+}
+
+static int listFields(const tdm_package *package) {
+  return forEachKernel(package,
+                       [](const tdm_kernel_info &info) { printFields(info); });
 }
 
 /// Writes an image to the standard output.
@@ -236,22 +331,25 @@ static int extract(const tdm_package *package, const char *kernel,
 
 int main(int argc, char **argv) {
   bool shows = argc == 3 && !std::strcmp(argv[1], "show");
+  bool lists = argc == 3 && !std::strcmp(argv[1], "fields");
   bool extracts = argc == 5 && !std::strcmp(argv[1], "extract");
-  if (!shows && !extracts) {
+  if (!shows && !lists && !extracts) {
     std::fprintf(stderr,
                  "usage: tandem-package show FILE\n"
+                 "       tandem-package fields FILE\n"
                  "       tandem-package extract FILE KERNEL TARGET >IMAGE\n"
                  "\n"
                  "Shows what the kernels of a package take, and what they have "
-                 "code for; or writes\n"
-                 "that code as it is.\n");
+                 "code for; lists each\n"
+                 "field of their descriptions; or writes the code as it is.\n");
     return 2;
   }
   tdm_package *package = nullptr;
   if (tdm_package_open(argv[2], &package))
     return fail(tdm_last_error());
-  int result =
-      shows ? show(package, argv[2]) : extract(package, argv[3], argv[4]);
+  int result = shows   ? show(package, argv[2])
+               : lists ? listFields(package)
+                       : extract(package, argv[3], argv[4]);
   tdm_package_close(package);
   return result;
 }
