@@ -14,7 +14,7 @@
 #include "Description.h"
 #include "LaunchABI.h"
 #include "Layers.h"
-#include "Steady.h"
+#include "ReplayCache.h"
 #include "Storages.h"
 #include "tandem-c/Reference.h"
 #include "tandem-c/Tandem.h"
@@ -406,13 +406,13 @@ public:
   }
 
   /// The tensors of a launch whose gradients have been read.
-  void updateSteady(const Steady &steady, size_t launch) {
-    setTensors(steady.tensors(launch));
+  void updateReplay(const ReplayCache &cache, size_t launch) {
+    setTensors(cache.tensors(launch));
   }
 
-  /// Their gradients alone.
-  void updateGradients(const Steady &steady, size_t launch) {
-    setTensors(steady.gradients(launch));
+  /// Only their gradients.
+  void updateGradients(const ReplayCache &cache, size_t launch) {
+    setTensors(cache.gradients(launch));
   }
 
   /// Runs one step; returns the flags.
@@ -662,23 +662,23 @@ NB_MODULE(_tandem, m) {
       .def(nb::init<nb::object, Device *>(), "kernel"_a,
            "device"_a.none() = nb::none())
       .def("update", &Plan::update)
-      .def("update_steady", &Plan::updateSteady)
+      .def("update_replay", &Plan::updateReplay)
       .def("update_gradients", &Plan::updateGradients)
       .def("launch", &Plan::launch)
       .def("launch_async", &Plan::launchAsync)
       .def("launch_on_device", &Plan::launchOnDevice)
       .def("flags", &Plan::flags)
       .def("metrics", &Plan::metrics);
-  nb::class_<Steady>(m, "Steady")
+  nb::class_<ReplayCache>(m, "ReplayCache")
       .def(nb::init<nb::handle, const std::string &>())
-      .def("add_launch", &Steady::addLaunch)
-      .def("add", &Steady::add, "param"_a, "state"_a.none(), "launch"_a,
+      .def("add_launch", &ReplayCache::addLaunch)
+      .def("add", &ReplayCache::add, "param"_a, "state"_a.none(), "launch"_a,
            "tensor"_a, "planes"_a, "gradient"_a)
-      .def("add_idle", &Steady::addIdle)
-      .def("set_states", &Steady::setStates)
-      .def("read", &Steady::read)
-      .def("steps", &Steady::steps)
-      .def("store", &Steady::store);
+      .def("add_idle", &ReplayCache::addIdle)
+      .def("set_states", &ReplayCache::setStates)
+      .def("read", &ReplayCache::read)
+      .def("steps", &ReplayCache::steps)
+      .def("store", &ReplayCache::store);
   m.def("compile_conversion", &compileConversion);
   m.def("compile_sum", &compileSum);
   m.def("save", &save);

@@ -21,8 +21,8 @@ from tandem._storages import floats
 #===------------------------------------------------------------------------===#
 
 
-class Host:
-    """Where kernels run and memory is: here, the CPU."""
+class Executor:
+    """Launches kernels on a device and copies its memory: here, the CPU."""
 
     #: The GPU, if it is one.
     device: _kernel.Device | None = None
@@ -53,13 +53,13 @@ class Host:
         ctypes.memset(to, 0, bytes)
 
 
-CPU = Host()
+CPU = Executor()
 
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor in memory: its size, the addresses of its planes, its place.
+    """A tensor in memory: its size, the addresses of its planes, its first element.
 
     A vector per row or column of a matrix is a flat tensor of its own.
     """
@@ -100,12 +100,12 @@ class Conversion:
         self._kernel = None if native is None else Kernel(native, None, chip)
 
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
-            planes: Sequence[Plane], threads: int = 0, place: Host = CPU) -> None:
+            planes: Sequence[Plane], threads: int = 0, executor: Executor = CPU) -> None:
         """Converts each source to the target beside it, of these planes."""
         if self._kernel is None:
-            self._copy(place, sources, targets, planes)
+            self._copy(executor, sources, targets, planes)
             return
-        plan, tensors = place.plan(self._kernel), list(zip(sources, targets))
+        plan, tensors = executor.plan(self._kernel), list(zip(sources, targets))
         plan.update(
             [target.size for _, target in tensors],
             [[*target.addresses[:self._written], *source.addresses[:self._read]]
@@ -114,21 +114,21 @@ class Conversion:
         )
         if self._launches > 1:
             # The first time is to see how large a scale has to be.
-            self._clear(place, targets, planes)
+            self._clear(executor, targets, planes)
         for _ in range(self._launches):
-            place.launch(plan, [[]], [[]], threads)
-        self._copy(place, [], targets, planes, self._written)
+            executor.launch(plan, [[]], [[]], threads)
+        self._copy(executor, [], targets, planes, self._written)
 
     @staticmethod
-    def _clear(place, targets, planes) -> None:
+    def _clear(executor, targets, planes) -> None:
         """Makes targets remember nothing."""
         for target in targets:
             for plane, address in zip(planes, target.addresses):
                 if plane.kept and target.bytes(plane):
-                    place.clear(address, target.bytes(plane))
+                    executor.clear(address, target.bytes(plane))
 
     @staticmethod
-    def _copy(place, sources, targets, planes, start: int = 0) -> None:
+    def _copy(executor, sources, targets, planes, start: int = 0) -> None:
         """Copies planes; those from `start` on that no source has are zero."""
         for i, target in enumerate(targets):
             known = sources[i].addresses if sources else []
@@ -137,9 +137,9 @@ class Conversion:
                 if not bytes:
                     continue
                 if j < len(known):
-                    place.copy(target.addresses[j], known[j], bytes)
+                    executor.copy(target.addresses[j], known[j], bytes)
                 else:
-                    place.clear(target.addresses[j], bytes)
+                    executor.clear(target.addresses[j], bytes)
 
 
 @lru_cache(maxsize=None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tandem import _tandem
 from tandem._arrays import address_of, is_read_only, ordinal_of
-from tandem._check import Check, Words
+from tandem._finite_check import FiniteCheck, SkipFlag
 
 #: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
 NON_FINITE = _tandem.NON_FINITE
@@ -456,7 +456,7 @@ class Plan:
         self._native = _tandem.Plan(kernel._native, device and device._native)
         self._check = self._words = None
         if skip_nonfinite:
-            self._check, self._words = Check(kernel, device), device and Words(device)
+            self._check, self._words = FiniteCheck(kernel, device), device and SkipFlag(device)
 
     def update(
         self,

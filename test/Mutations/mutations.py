@@ -305,11 +305,11 @@ MUTATIONS = [
     # Reductions
     #===--------------------------------------------------------------------===#
     _mutation(
-        "sum-order", "a sum over lanes begins with those half a vector apart",
+        "sum-order", "a sum over bindings begins with those half a vector apart",
         "lib/Conversion/Common/TreeSum.cpp",
-        "odd.push_back(lane + 1);",
-        "even.back() = lane / 2;\n"
-        "      odd.push_back(lane / 2 + width / 2);",
+        "odd.push_back(binding + 1);",
+        "even.back() = binding / 2;\n"
+        "      odd.push_back(binding / 2 + width / 2);",
         "pytest:test_phases.py -k test_sizes"),
     _mutation(
         "sum-padding", "sums are padded with +0.0",
@@ -333,15 +333,15 @@ MUTATIONS = [
     # Launches
     #===--------------------------------------------------------------------===#
     _mutation(
-        "tail-lane", "a GPU's thread also writes the element behind the last",
+        "tail-binding", "a GPU's thread also writes the element behind the last",
         "lib/Conversion/TandemToNVVM/Steps.cpp",
-        "return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(lane)),\n"
+        "return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(binding)),\n"
         "                   chunk.end);",
-        "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(lane)),\n"
+        "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(binding)),\n"
         "                   chunk.end);",
         "pytest:test_ptx.py -k test_grids", _PTX),
     _mutation(
-        "missing-lanes", "lanes beyond the last element raise flags",
+        "missing-bindings", "bindings beyond the last element raise flags",
         "lib/Conversion/Common/MissingLanes.cpp",
         "return !condition || !matchPattern(condition, m_Zero());", "return false;",
         "pytest:test_flags.py -k beyond_the_end"),
@@ -438,8 +438,8 @@ MUTATIONS = [
     #===--------------------------------------------------------------------===#
     _mutation(
         "keys-alike", "all parameters of an optimizer draw the same random bits",
-        "python/tandem/torch/_lane.py",
-        "keys=[slot.index for slot in self.slots]", "keys=[0 for slot in self.slots]",
+        "python/tandem/torch/_binding.py",
+        "keys=[bound.index for bound in self.bound_params]", "keys=[0 for bound in self.bound_params]",
         "pytest:test_torch_numerics.py -k 'test_follows_the_model and adamw-bf16-stochastic'"),
     _mutation(
         "state-cast", "a loaded state is cast to the weight's type",
@@ -451,7 +451,7 @@ MUTATIONS = [
     _mutation(
         "step-not-counted", "a step leaves the count as it was",
         "python/tandem/torch/_step.py",
-        "slot.state[lane.step] = steps[row]", "slot.state[lane.step] = steps[row] - 1",
+        "bound.state[binding.step] = steps[row]", "bound.state[binding.step] = steps[row] - 1",
         "pytest:test_torch.py -k grad_scaler"),
     _mutation(
         "step-default", "a call without the step's number is step 1",
@@ -476,8 +476,8 @@ MUTATIONS = [
     _mutation(
         "shards-are-whole", "what needs whole parameters is computed from shards",
         "python/tandem/torch/_wrappers.py",
-        "if reason := _whole_values(lane.kernel):",
-        "if False and (reason := _whole_values(lane.kernel)):",
+        "if reason := _whole_values(binding.kernel):",
+        "if False and (reason := _whole_values(binding.kernel)):",
         "pytest:test_torch_ranks.py -k 'test_cell and FSDP1 and LAMB'"),
     _mutation(
         "part-is-whole", "the norm of all gradients is that of a rank's part",

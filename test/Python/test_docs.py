@@ -99,7 +99,7 @@ def test_layers_python():
 def test_layer_of_ones_own(tmp_path):
     """The layer and the recipe of docs/Layers.md, by modules' machinery."""
     torch = pytest.importorskip("torch")
-    from tandem.torch._function import LayerFunction
+    from tandem.torch._autograd import LayerFunction
     from tandem.torch._layer import compiled
     recipe, *_, layer = blocks("docs/Layers.md", "mlir")
     (tmp_path / "coat-64.mlir").write_text(recipe)

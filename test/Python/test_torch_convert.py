@@ -44,9 +44,9 @@ def make(strategy, params=None, **options):
 
 def arrays_of(optimizer, param):
     """The planes of a parameter as tandem.convert_state takes them."""
-    lane = optimizer._lane_of(param)
+    binding = optimizer._binding_of(param)
     planes = {n: bits(t) for n, t in optimizer.state[param].items() if n != "step"}
-    return planes if lane.hidden else {"param": bits(param)} | planes
+    return planes if binding.hidden else {"param": bits(param)} | planes
 
 
 def converted(optimizer, strategy, **options):

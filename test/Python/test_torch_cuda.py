@@ -23,7 +23,7 @@ import tandem.torch as tt
 from support.torch_bits import (assert_same_bits, bits, dtype_of, parameters, params_of,
                                 set_gradients, train)
 from support.torch_on_gpu import TorchGPU
-from tandem.torch import _place
+from tandem.torch import _executor
 
 SHAPES = [(17,), (3, 5)]
 OPTIMIZERS = {
@@ -252,12 +252,12 @@ class OfCUDA:
 
 
 def test_pytorch_says_where_and_in_which_stream(gpu, monkeypatch):
-    monkeypatch.setattr(_place, "_gpu", functools.lru_cache(_place.GPU))
-    first, second = (_place.place_of(OfCUDA(i)) for i in (0, 1))
-    assert first is _place.place_of(OfCUDA(0)) is not second
+    monkeypatch.setattr(_executor, "_gpu", functools.lru_cache(_executor.GPU))
+    first, second = (_executor.executor_of(OfCUDA(i)) for i in (0, 1))
+    assert first is _executor.executor_of(OfCUDA(0)) is not second
     assert (first.target, second.device.ordinal) == ("sm_90", 1)
-    assert _place.torch_device(second) == torch.device("cuda:1")
-    assert _place.place_of(torch.empty(3, device="meta")) is None
+    assert _executor.torch_device(second) == torch.device("cuda:1")
+    assert _executor.executor_of(torch.empty(3, device="meta")) is None
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: types.SimpleNamespace(
         cuda_stream=100 + device.index))
     monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
@@ -287,7 +287,7 @@ def test_parameters_on_several_gpus(gpu):
         with gpu.holds_torch(halves):
             got = make("AdamW", **options)
             train(got, range(2))
-            assert len({lane.place for lane in got._running}) == 2
+            assert len({binding.executor for binding in got._running}) == 2
         assert_same_steps(got, want)
 
 

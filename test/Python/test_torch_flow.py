@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tandem.torch
-from tandem.torch import StoredTensor, _keeper, nn
+from tandem.torch import StoredTensor, _saved_inputs, nn
 from torch.utils.checkpoint import checkpoint
 
 E4M3 = "#tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>"
@@ -57,7 +57,7 @@ def test_codes_are_those_that_keeping_makes():
     _, _, y = normed()
     _, _, plain = normed("coat")
     layer = nn._layer("keep", "coat", (), x=plain)
-    kept, _ = _keeper.Keeper().keep(layer, {}, plain.detach())
+    kept, _ = _saved_inputs.SavedInputs().keep(layer, {}, plain.detach())
     assert all(torch.equal(a, b) for a, b in zip(y.planes.values(), kept, strict=True))
 
 

@@ -337,12 +337,12 @@ def test_nothing_outlives_a_step():
     layer = nn.Linear(512, 16, recipe="coat")
     x = torch.randn(64, 512)
     y = layer(x)
-    planes = [plane() for plane in nn.KEEPER._last.kept[2].values()]
+    planes = [plane() for plane in nn.SAVED_INPUTS._last.kept[2].values()]
     assert planes and all(plane is not None for plane in planes)
     del planes
     y.sum().backward()
     del y
-    assert all(plane() is None for plane in nn.KEEPER._last.kept[2].values())
+    assert all(plane() is None for plane in nn.SAVED_INPUTS._last.kept[2].values())
 
 
 def test_random_bits_are_torchs(tmp_path):

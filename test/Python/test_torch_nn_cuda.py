@@ -301,17 +301,17 @@ def test_products_of_one_input(gpu):
 
     def keep():
         ys.append(layer(x))
-        made.append([plane() for plane in nn.KEEPER._last.kept[2].values()])
+        made.append([plane() for plane in nn.SAVED_INPUTS._last.kept[2].values()])
 
     with gpu.holds_torch():
         keep()
         keep()
-        before = gpu.places[0]._stream
-        gpu.places[0]._stream = gpu.library.fake_cuda_create_stream()
+        before = gpu.executors[0]._stream
+        gpu.executors[0]._stream = gpu.library.fake_cuda_create_stream()
         try:
             keep()
         finally:
-            gpu.places[0]._stream = before
+            gpu.executors[0]._stream = before
     assert all(a is b for a, b in zip(made[0], made[1], strict=True))
     assert not any(a is b for a, b in zip(made[0], made[2], strict=True))
 

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 import tandem.torch
 from support import fake_gpu
 from support.torch_on_gpu import TorchGPU
-from tandem.torch import _keeper, _layer, _products, nn
+from tandem.torch import _saved_inputs, _layer, _products, nn
 
 _LIBRARY = fake_gpu._LIBRARY.with_name("libtandem_fake_cublaslt.so")
 
@@ -242,7 +242,7 @@ def test_codes_do_not_outlive_their_tensor(gpu):
     layer, x = make(recipe="coat-fp8"), input_of()
     with gpu.holds_torch():
         y = layer(x)
-        waiting = _keeper.KEEPER._last.kept[3]
+        waiting = _saved_inputs.SAVED_INPUTS._last.kept[3]
         assert len(waiting) == 1
         del x, y
     assert not waiting

@@ -48,8 +48,8 @@ def dtype_for(strategy):
                                path=[STRATEGY_PATH])
         except TypeError:
             continue
-        lane = optimizer._lane_of(params_of(optimizer)[0])
-        if lane is optimizer._lanes.main:
+        binding = optimizer._binding_of(params_of(optimizer)[0])
+        if binding is optimizer._bindings.main:
             return dtype
 
 
@@ -244,7 +244,7 @@ def test_bytes_per_parameter(strategy, expected):
         p.register_post_accumulate_grad_hook(lambda p: most.append(optimizer.live_bytes()))
     optimizer = tt.AdamW(model.parameters(), strategy=strategy, gradient_release=True)
     assert optimizer.bytes_per_parameter == pytest.approx(expected)
-    if optimizer._lanes.main.hidden:
+    if optimizer._bindings.main.hidden:
         tt.decode_weights(model, optimizer)
     for seed in range(2):
         backward(model, seed)

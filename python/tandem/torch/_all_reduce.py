@@ -10,10 +10,10 @@ from functools import lru_cache
 import torch
 
 from tandem import _kernel, _tandem
-from tandem._convert import Host
+from tandem._convert import Executor
 from tandem._storages import described
-from tandem.torch import _place, _wrappers
-from tandem.torch._lane import Lane
+from tandem.torch import _executor, _wrappers
+from tandem.torch._binding import KernelBinding
 from tandem.torch._layout import rows_in_memory
 from tandem.torch._optimizer import Optimizer
 
@@ -97,27 +97,27 @@ class _Storages:
 
     source: str
     given: str
-    #: Up to what length the lane joins rows.
+    #: Up to what length the binding joins rows.
     group: int
 
     @staticmethod
-    def of(lane: Lane) -> _Storages:
-        storage = described(lane.grad_storage)
+    def of(binding: KernelBinding) -> _Storages:
+        storage = described(binding.grad_storage)
         given = storage.with_given_scales
         if given is None:
             raise ValueError(
-                f"strategy {lane.kernel.strategy!r} stores gradients as {storage.text}; to "
+                f"strategy {binding.kernel.strategy!r} stores gradients as {storage.text}; to "
                 "add them up under shared scales takes a strategy that stores them as "
                 "#tandem.scaled with scale = f32 and a code without a range, such as "
                 "'fp8-lm'"
             )
-        if lane.kernel.is_matrix and any(plane.is_grouped for plane in lane.grad_planes):
+        if binding.kernel.is_matrix and any(plane.is_grouped for plane in binding.grad_planes):
             raise ValueError(
-                f"strategy {lane.kernel.strategy!r} stores gradients of matrices as "
+                f"strategy {binding.kernel.strategy!r} stores gradients of matrices as "
                 f"{storage.text}, with groups in each row; to add them up under shared "
                 "scales takes one scale for a tensor, group = tensor"
             )
-        return _Storages(storage.without_history, given, lane.group)
+        return _Storages(storage.without_history, given, binding.group)
 
     def sizes_of(self, codes: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
         """The rows and columns of gradients."""
@@ -127,26 +127,26 @@ class _Storages:
 class _Adder:
     """Stores sums of gradients under scales that are given."""
 
-    def __init__(self, sources: Sequence[str], target: str, place: Host):
-        self._place = place
+    def __init__(self, sources: Sequence[str], target: str, executor: Executor):
+        self._executor = executor
         self._kernel = _kernel.Kernel(
-            _tandem.compile_sum(sources, target, place.target), None, place.target)
+            _tandem.compile_sum(sources, target, executor.target), None, executor.target)
 
     def run(self, sizes: Sequence, sums: Sequence, *sources: Sequence) -> int:
         """Writes the codes of the sums of (codes, scale), which have these rows and
         columns; how many of them have become the largest number, for which this waits."""
-        plan = self._place.plan(self._kernel)
+        plan = self._executor.plan(self._kernel)
         plan.update(
             sizes,
             [[plane.data_ptr() for planes in tensors for plane in planes]
              for tensors in zip(sums, *sources)])
-        self._place.launch(plan, [[]], [[]], torch.get_num_threads())
+        self._executor.launch(plan, [[]], [[]], torch.get_num_threads())
         return int(plan.metrics()[0])
 
 
 @lru_cache(maxsize=None)
-def _adder(sources: tuple[str, ...], target: str, place: Host) -> _Adder:
-    return _Adder(sources, target, place)
+def _adder(sources: tuple[str, ...], target: str, executor: Executor) -> _Adder:
+    return _Adder(sources, target, executor)
 
 
 # The extension reports kernels that outlive the interpreter.
@@ -204,8 +204,8 @@ class GradientAllReduce:
             )
         self._optimizer, self.scaling = optimizer, scaling
         optimizer._sends_codes = True
-        for lane in self._encoding():
-            _Storages.of(lane)
+        for binding in self._encoding():
+            _Storages.of(binding)
         self._ranks = ranks if hasattr(ranks, "gather") else Ranks(ranks)
         #: The share of values that saturated the last time.
         self.saturated = 0.0
@@ -226,7 +226,7 @@ class GradientAllReduce:
         parts: dict[_Storages, list[torch.Tensor]] = {}
         for param in params:
             if param.grad is None and gradients.get(param) is not None:
-                storages = _Storages.of(self._optimizer._lane_of(param))
+                storages = _Storages.of(self._optimizer._binding_of(param))
                 parts.setdefault(storages, []).append(param)
         for storages, coded in parts.items():
             sums = self._add_up(storages, [gradients.get(param) for param in coded])
@@ -248,11 +248,12 @@ class GradientAllReduce:
                 "model's no_sync(), or leave GradientAllReduce out"
             )
 
-    def _encoding(self) -> list[Lane]:
-        """The lanes whose gradients are codes, or else one that has none."""
+    def _encoding(self) -> list[KernelBinding]:
+        """The bindings whose gradients are codes, or else one that has none."""
         names = dict.fromkeys(group["strategy"] for group in self._optimizer.param_groups)
-        lanes = [lane for name in names for lane in self._optimizer._lanes.of_strategy(name)]
-        return [lane for lane in lanes if lane.encodes] or lanes[:1]
+        bindings = [binding for name in names
+                    for binding in self._optimizer._bindings.of_strategy(name)]
+        return [binding for binding in bindings if binding.encodes] or bindings[:1]
 
     def _add_up(self, storages: _Storages, planes: list) -> list:
         """The mean of all ranks' planes, (codes, scale) for each gradient."""
@@ -262,7 +263,7 @@ class GradientAllReduce:
                 "the optimizer's parameters are on several devices, but a rank adds up "
                 "gradients on one; give each device an optimizer and a GradientAllReduce"
             )
-        self._place = _place.place_of(codes[0])
+        self._executor = _executor.executor_of(codes[0])
         scales = torch.cat([scale.flatten() for scale in own])
         self._ranks.max(scales)
         # Less would be no scale.
@@ -281,7 +282,7 @@ class GradientAllReduce:
         """This rank's codes under the shared scales, one gradient behind the other."""
         total = torch.empty(sum(c.numel() for c in codes), dtype=codes[0].dtype,
                             device=codes[0].device)
-        adder = _adder((storages.source,), storages.given, self._place)
+        adder = _adder((storages.source,), storages.given, self._executor)
         self._counts[0] += adder.run(storages.sizes_of(codes),
                                      list(zip(_split(total, codes), given)),
                                      list(zip(codes, own)))
@@ -291,7 +292,7 @@ class GradientAllReduce:
     def _add(self, storages: _Storages, codes, given, total, other) -> torch.Tensor:
         """The sum of two ranks' codes."""
         result = torch.empty_like(total)
-        adder = _adder((storages.given,) * 2, storages.given, self._place)
+        adder = _adder((storages.given,) * 2, storages.given, self._executor)
         self._counts[1] += adder.run(storages.sizes_of(codes),
                                      *(list(zip(_split(t, codes), given))
                                        for t in (result, total, other)))

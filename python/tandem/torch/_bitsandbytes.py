@@ -13,13 +13,13 @@ import torch
 from tandem._convert import WIDE, WIDE_PLANE, Stored, kept_roles
 from tandem._kernel import RoleKind
 from tandem.torch import _checkpoint
-from tandem.torch._convert import (_check, _identity, _lanes, _regrouped, _source_lanes,
+from tandem.torch._convert import (_check, _identity, _bindings, _regrouped, _source_bindings,
                                    _started, _with_rows)
 from tandem.torch._dynamic_map import (BLOCK, dynamic_map, nan_code, recoded, sign_in,
-                                        sign_of)
+                                       sign_of)
 from tandem.torch._groups import OPTIONS
-from tandem.torch._lane import Lane
-from tandem.torch._lanes import Lanes
+from tandem.torch._binding import KernelBinding
+from tandem.torch._bindings import KernelBindings
 from tandem.torch._layout import empty_plane, laid_out, rows_in_memory
 
 
@@ -77,7 +77,7 @@ def _peer_of(graph: str) -> _Peer:
     return _PEERS[graph]
 
 
-def _states(convert: Callable, lanes: Lanes, weights: Sequence[torch.Tensor],
+def _states(convert: Callable, bindings: KernelBindings, weights: Sequence[torch.Tensor],
             groups: Sequence[Mapping], states: Mapping, graph: str) -> dict:
     """What `convert` makes of the state of each parameter that has one, by its key."""
     keys = [(key, group) for group in groups for key in group["params"]]
@@ -85,15 +85,15 @@ def _states(convert: Callable, lanes: Lanes, weights: Sequence[torch.Tensor],
     for index, (weight, (key, group)) in enumerate(zip(weights, keys)):
         if state := states.get(key):
             label = f"parameter {index}"
-            lane = _lane_of(lanes, weight, group, label)
-            made[key] = convert(lane, weight, state, graph, label)
+            binding = _binding_of(bindings, weight, group, label)
+            made[key] = convert(binding, weight, state, graph, label)
     return made
 
 
-def _state_roles(lane: Lane) -> list[str]:
+def _state_roles(binding: KernelBinding) -> list[str]:
     """The states of a graph, in order."""
-    states = {plane.role for plane in lane.kernel.planes if plane.kind is RoleKind.STATE}
-    return [role for role in kept_roles(lane.kernel) if role in states]
+    states = {plane.role for plane in binding.kernel.planes if plane.kind is RoleKind.STATE}
+    return [role for role in kept_roles(binding.kernel) if role in states]
 
 
 #===------------------------------------------------------------------------===#
@@ -323,13 +323,13 @@ def _refuse_negative(moment: _Codes, sign: bool, label: str) -> None:
                          "of what bitsandbytes ran, graph=...")
 
 
-def _stored(lane: Lane, role: str, weight: torch.Tensor,
+def _stored(binding: KernelBinding, role: str, weight: torch.Tensor,
             moment: _Codes | torch.Tensor, label: str) -> dict:
-    """The planes of a state in its lane: bytes where these are bitsandbytes' own, and
+    """The planes of a state in its binding: bytes where these are bitsandbytes' own, and
     values else."""
-    stored, like = Stored.of(lane.kernel, role), lane.like(weight, None)
+    stored, like = Stored.of(binding.kernel, role), binding.like(weight, None)
     sign = sign_in(stored.storage, blockwise=True)
-    planes = [lane.empty(plane, like) for plane in stored.planes]
+    planes = [binding.empty(plane, like) for plane in stored.planes]
     if isinstance(moment, _Codes) and sign is not None and _has_their_blocks(planes[0]):
         _refuse_negative(moment, sign, label)
         codes = recoded(moment.codes, moment.signed, sign, has_nan=True)
@@ -337,22 +337,22 @@ def _stored(lane: Lane, role: str, weight: torch.Tensor,
             plane.copy_(tensor)
     else:
         values = moment.decoded() if isinstance(moment, _Codes) else moment
-        wide = laid_out(values.to(lane.device), like, torch.float32)
-        lane.convert([wide], WIDE, [planes], stored.storage, stored.planes,
-                     matrix=stored.matrix, floor=stored.floor)
+        wide = laid_out(values.to(binding.device), like, torch.float32)
+        binding.convert([wide], WIDE, [planes], stored.storage, stored.planes,
+                        matrix=stored.matrix, floor=stored.floor)
     return {plane.name: tensor for plane, tensor in zip(stored.planes, planes)}
 
 
-def _our_state(lane: Lane, weight: torch.Tensor, state: Mapping, graph: str,
+def _our_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, graph: str,
                label: str) -> dict:
     """The state of a parameter that bitsandbytes has trained."""
     state = _unwrapped(state)
     _refuse_foreign(state, graph, label)
     _refuse_other_count(state, graph, label)
-    step, made = _step_of(state, label), _started(lane, weight, None, label)
-    for number, role in enumerate(_state_roles(lane), 1):
-        made |= _stored(lane, role, weight, _moment(state, number, weight, label), label)
-    return made | ({lane.step: step} if lane.step else {})
+    step, made = _step_of(state, label), _started(binding, weight, None, label)
+    for number, role in enumerate(_state_roles(binding), 1):
+        made |= _stored(binding, role, weight, _moment(state, number, weight, label), label)
+    return made | ({binding.step: step} if binding.step else {})
 
 
 def _check_theirs(state_dict: Mapping, weights: Sequence[torch.Tensor]) -> None:
@@ -370,12 +370,13 @@ def _check_theirs(state_dict: Mapping, weights: Sequence[torch.Tensor]) -> None:
             "weights; pass all of the optimizer's, in its order")
 
 
-def _lane_of(lanes: Lanes, weight: torch.Tensor, group: Mapping, label: str) -> Lane:
-    """The lane of a weight, or the reason why there is none."""
-    lane = lanes.of(weight, group)
-    if lane is None:
-        raise lanes.refusal(weight, label, group["strategy"])
-    return lane
+def _binding_of(bindings: KernelBindings, weight: torch.Tensor, group: Mapping,
+                label: str) -> KernelBinding:
+    """The binding of a weight, or the reason why there is none."""
+    binding = bindings.of(weight, group)
+    if binding is None:
+        raise bindings.refusal(weight, label, group["strategy"])
+    return binding
 
 
 @torch.no_grad()
@@ -421,12 +422,12 @@ def from_bitsandbytes(
     _check_theirs(state_dict, weights)
     groups = _regrouped(state_dict, strategy, min_8bit_size or 0)
     names = [group["strategy"] for group in groups]
-    lanes = _lanes({"graph": graph}, {"graph": None, "vectors": None}, names, path)
-    groups = [_our_group(group, graph, lanes.hypers, index)
+    bindings = _bindings({"graph": graph}, {"graph": None, "vectors": None}, names, path)
+    groups = [_our_group(group, graph, bindings.hypers, index)
               for index, group in enumerate(groups)]
-    states = _states(_our_state, lanes, weights, groups, state_dict["state"], graph)
+    states = _states(_our_state, bindings, weights, groups, state_dict["state"], graph)
     return {**state_dict, "state": states, "param_groups": groups,
-            "tandem": _checkpoint.identity(lanes, names)}
+            "tandem": _checkpoint.identity(bindings, names)}
 
 
 #===------------------------------------------------------------------------===#
@@ -434,17 +435,17 @@ def from_bitsandbytes(
 #===------------------------------------------------------------------------===#
 
 
-def _refuse_lane(lane: Lane, label: str) -> None:
+def _refuse_binding(binding: KernelBinding, label: str) -> None:
     """Refuses states that bitsandbytes has no place for."""
-    kernel = lane.kernel
+    kernel = binding.kernel
     fix = ("convert it first: tandem.torch.convert_state(state_dict, weights, 'adam8bit'), "
            "or 'fp32-optim' for states of 32 bits")
-    for name, plane in lane.state_planes.items():
+    for name, plane in binding.state_planes.items():
         if plane.kind is not RoleKind.STATE:
             raise ValueError(
                 f"the state of {label} under strategy {kernel.strategy!r} has a part of the "
                 f"weight or gradient, {name!r}, which bitsandbytes has no place for; {fix}")
-    for role in _state_roles(lane):
+    for role in _state_roles(binding):
         storage = kernel.storages[role]
         if storage != WIDE and sign_in(storage, blockwise=True) is None:
             raise ValueError(
@@ -458,19 +459,19 @@ def _has_their_blocks(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and (rows == 1 or columns % BLOCK == 0)
 
 
-def _in_their_blocks(lane: Lane, role: str, planes: list) -> list[torch.Tensor]:
+def _in_their_blocks(binding: KernelBinding, role: str, planes: list) -> list[torch.Tensor]:
     """The planes of a state in codes, in bitsandbytes' blocks then."""
     if _has_their_blocks(planes[0]):
         return planes
-    stored = Stored.of(lane.kernel, role)
-    wide = empty_plane(planes[0], torch.float32, lane.device)
-    lane.convert([planes], stored.storage, [wide], WIDE, [WIDE_PLANE])
+    stored = Stored.of(binding.kernel, role)
+    wide = empty_plane(planes[0], torch.float32, binding.device)
+    binding.convert([planes], stored.storage, [wide], WIDE, [WIDE_PLANE])
     wide = wide.contiguous()
     codes, scale = stored.planes
-    planes = [lane.empty(codes, wide),
-              torch.empty(scale.entries(wide.numel()), device=lane.device)]
-    lane.convert([wide], WIDE, [planes], stored.storage, stored.planes, floor=stored.floor,
-                 has_rows=False)
+    planes = [binding.empty(codes, wide),
+              torch.empty(scale.entries(wide.numel()), device=binding.device)]
+    binding.convert([wide], WIDE, [planes], stored.storage, stored.planes, floor=stored.floor,
+                    has_rows=False)
     return planes
 
 
@@ -483,13 +484,14 @@ def _refuse_nan(codes: torch.Tensor, sign: bool, role: str, label: str) -> None:
             "opt.state.pop(p)")
 
 
-def _their_planes(lane: Lane, role: str, number: int, state: Mapping, label: str) -> dict:
+def _their_planes(binding: KernelBinding, role: str, number: int, state: Mapping,
+                  label: str) -> dict:
     """One of a parameter's states as bitsandbytes has it: what is float32 stays so."""
-    sign, signed = sign_in(lane.kernel.storages[role], blockwise=True), number == 1
-    first, *scale = [state[p.name] for p in Stored.of(lane.kernel, role).planes]
+    sign, signed = sign_in(binding.kernel.storages[role], blockwise=True), number == 1
+    first, *scale = [state[p.name] for p in Stored.of(binding.kernel, role).planes]
     if sign is None:
         return {f"state{number}": first.clone(memory_format=torch.contiguous_format)}
-    codes, scale = _in_their_blocks(lane, role, [first, *scale])
+    codes, scale = _in_their_blocks(binding, role, [first, *scale])
     codes = codes.view(torch.uint8)
     _refuse_nan(codes, sign, role, label)
     return {
@@ -499,16 +501,16 @@ def _their_planes(lane: Lane, role: str, number: int, state: Mapping, label: str
     }
 
 
-def _their_state(lane: Lane, weight: torch.Tensor, state: Mapping, graph: str,
+def _their_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, graph: str,
                  label: str) -> dict:
     """The state of a parameter, for bitsandbytes."""
-    _refuse_lane(lane, label)
-    lane.check_state(state, weight, label)
-    state = lane.laid_out_state(weight, state)
+    _refuse_binding(binding, label)
+    binding.check_state(state, weight, label)
+    state = binding.laid_out_state(weight, state)
     # Where a graph does not count, bitsandbytes asks whether this is the first step.
-    made = {"step": int(state[lane.step]) if lane.step else 1}
-    for number, role in enumerate(_state_roles(lane), 1):
-        made |= _their_planes(lane, role, number, state, label)
+    made = {"step": int(state[binding.step]) if binding.step else 1}
+    for number, role in enumerate(_state_roles(binding), 1):
+        made |= _their_planes(binding, role, number, state, label)
     if graph == "lamb":  # Where a step puts the norm of its update.
         made["unorm_vec"] = torch.zeros(1, device=weight.device)
     return made
@@ -549,12 +551,12 @@ def to_bitsandbytes(
     _peer_of(graph)
     identity = state_dict["tandem"]
     names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
-    lanes = _source_lanes(identity, graphs, names, path)
-    _check(state_dict, identity, lanes, weights)
-    state_dict = _with_rows(state_dict, lanes, names, weights)
+    bindings = _source_bindings(identity, graphs, names, path)
+    _check(state_dict, identity, bindings, weights)
+    state_dict = _with_rows(state_dict, bindings, names, weights)
     sources = [group | {"strategy": name}
                for group, name in zip(state_dict["param_groups"], names)]
-    states = _states(_their_state, lanes, weights, sources, state_dict["state"], graph)
+    states = _states(_their_state, bindings, weights, sources, state_dict["state"], graph)
     groups = [_their_group(group, graph, index) for index, group in enumerate(sources)]
     rest = {k: v for k, v in state_dict.items() if k != "tandem"}
     return rest | {"state": states, "param_groups": groups}

@@ -10,7 +10,7 @@ from tandem._kernel import Rules
 from tandem.torch import _dynamic_map
 from tandem.torch._companions import kinds_of, rules_of
 from tandem.torch._groups import OPTIONS
-from tandem.torch._lanes import Lanes
+from tandem.torch._bindings import KernelBindings
 
 #: What a state dict says of a strategy.
 _STORAGES = ("compute", "storages")
@@ -20,31 +20,31 @@ _STORAGES = ("compute", "storages")
 VERSION = 3
 
 
-def _described(lanes: Lanes, strategy: str) -> dict:
+def _described(bindings: KernelBindings, strategy: str) -> dict:
     """How a strategy computes with the graph's tensors, and stores them."""
     storages: dict[str, str] = {}
-    for lane in (found := lanes.of_strategy(strategy)):
-        storages |= lane.kernel.storages
+    for binding in (found := bindings.of_strategy(strategy)):
+        storages |= binding.kernel.storages
     return dict(zip(_STORAGES, (found[0].kernel.compute, storages)))
 
 
-def identity(lanes: Lanes, strategies: Sequence[str]) -> dict:
+def identity(bindings: KernelBindings, strategies: Sequence[str]) -> dict:
     """What must agree between an optimizer and the state dict that it loads.
 
     Args:
-        lanes: the optimizer's.
-        strategies: those of its param groups; those other than the lanes' own are
+        bindings: the optimizer's.
+        strategies: those of its param groups; those other than the bindings' own are
             described under "strategies".
     """
-    others = {name: _described(lanes, name) for name in strategies
-              if name != lanes.strategy}
-    more = {"vectors": lanes.vectors and lanes.vectors.kernel.name, "count": lanes.count,
+    others = {name: _described(bindings, name) for name in strategies
+              if name != bindings.strategy}
+    more = {"vectors": bindings.vectors and bindings.vectors.kernel.name, "count": bindings.count,
             "strategies": others}
     return {
-        "graph": lanes.main.kernel.name,
-        "strategy": lanes.strategy,
+        "graph": bindings.main.kernel.name,
+        "strategy": bindings.strategy,
         "version": VERSION,
-    } | _described(lanes, lanes.strategy) | {k: v for k, v in more.items() if v}
+    } | _described(bindings, bindings.strategy) | {k: v for k, v in more.items() if v}
 
 
 def strategies_of(groups: Sequence[Mapping], identity: Mapping) -> list[str]:
@@ -62,11 +62,11 @@ def differences(theirs: Mapping, ours: Mapping, used: Iterable[str]) -> list[str
     return list(dict.fromkeys(names))
 
 
-def written(lanes: Lanes, identity: Mapping, strategy: str) -> Rules | None:
+def written(bindings: KernelBindings, identity: Mapping, strategy: str) -> Rules | None:
     """The rules of a strategy that an identity describes; None if it does not.
 
     Args:
-        lanes: of the identity's graphs, under any strategy.
+        bindings: of the identity's graphs, under any strategy.
         identity: a state dict's.
         strategy: the name of one that its param groups have.
     """
@@ -74,8 +74,8 @@ def written(lanes: Lanes, identity: Mapping, strategy: str) -> Rules | None:
     if not all(name in theirs for name in _STORAGES):
         return None
     kinds: dict = {}
-    for lane in lanes.of_strategy(lanes.strategy):
-        kinds |= kinds_of(lane.kernel)
+    for binding in bindings.of_strategy(bindings.strategy):
+        kinds |= kinds_of(binding.kernel)
     storages = {role: text for role, text in theirs["storages"].items() if role in kinds}
     return rules_of(theirs["compute"], kinds, storages)
 
@@ -107,14 +107,14 @@ def with_rows(state_dict: Mapping, owners: Iterable[tuple]) -> Mapping:
 
     Args:
         state_dict: what :func:`recoded` has returned.
-        owners: of each state the key, the lane and the parameter, and what else.
+        owners: of each state the key, the binding and the parameter, and what else.
     """
     if _version(state_dict) == VERSION:
         return state_dict
     states = dict(state_dict["state"])
-    for key, lane, param, *_ in owners:
+    for key, binding, param, *_ in owners:
         if states.get(key):
-            states[key] = lane.with_rows(states[key], param)
+            states[key] = binding.with_rows(states[key], param)
     return {**state_dict, "state": states,
             "tandem": {**state_dict["tandem"], "version": VERSION}}
 
@@ -169,14 +169,14 @@ def spelled(strategies: Sequence[str]) -> str:
     return repr(strategies[0]) if alike else repr(list(strategies))
 
 
-def check_identity(state_dict: dict, lanes: Lanes, groups: Sequence[Mapping]) -> None:
+def check_identity(state_dict: dict, bindings: KernelBindings, groups: Sequence[Mapping]) -> None:
     """Refuses a state of another graph or of other strategies, as far as the dict says."""
     theirs = state_dict.get("tandem")
     if theirs is None or len(state_dict["param_groups"]) != len(groups):
         return  # torch's own message says that the groups differ
     wanted = [group["strategy"] for group in groups]
     found = strategies_of(state_dict["param_groups"], theirs)
-    ours = identity(lanes, wanted)
+    ours = identity(bindings, wanted)
     differing = differences(theirs, ours, [name for name in wanted if name in found])
     differing += ["strategy"] * (wanted != found)
     if not differing:

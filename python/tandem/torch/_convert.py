@@ -14,14 +14,14 @@ from tandem._convert import (WIDE, WIDE_PLANE, Stored, compiled, kept_roles,
 from tandem._kernel import Rules
 from tandem.torch import _checkpoint
 from tandem.torch._groups import check_options
-from tandem.torch._lane import Lane
-from tandem.torch._lanes import Key, Lanes
+from tandem.torch._binding import KernelBinding
+from tandem.torch._bindings import Key, KernelBindings
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 
 
-def _started(lane: Lane, weight: torch.Tensor, state: dict | None, label: str) -> dict:
+def _started(binding: KernelBinding, weight: torch.Tensor, state: dict | None, label: str) -> dict:
     """The state of a parameter in one layout; that of a first step if it has none."""
-    if not lane.state_names:
+    if not binding.state_names:
         return {}
     if not state:
         if is_placeholder(weight):
@@ -29,44 +29,44 @@ def _started(lane: Lane, weight: torch.Tensor, state: dict | None, label: str) -
                 f"{label} has no state, and a weight that is decoded on demand has no "
                 "value without; pass the state dict of its optimizer"
             )
-        return lane.initial_state(weight)
-    lane.check_state(state, weight, label)
-    return lane.laid_out_state(weight, state)
+        return binding.initial_state(weight)
+    binding.check_state(state, weight, label)
+    return binding.laid_out_state(weight, state)
 
 
-def _followed(theirs: Lanes, key: Key, group: Mapping,
-              weight: torch.Tensor) -> tuple[Lane, torch.dtype]:
-    """The lane and type of a weight in its new param group; what was kept in float32
+def _followed(theirs: KernelBindings, key: Key, group: Mapping,
+              weight: torch.Tensor) -> tuple[KernelBinding, torch.dtype]:
+    """The binding and type of a weight in its new param group; what was kept in float32
     beside a strategy of 16 bits stays so."""
     strategy = group["strategy"]
     types = theirs[Key(strategy)].dtypes
     dtype = (torch.float32 if key.is_wide else
              weight.dtype if weight.dtype in types else types[0])
-    lane = theirs[key._replace(strategy=strategy, is_wide=dtype not in types,
-                               is_small=theirs.is_small(weight.shape, group))]
-    return lane, dtype
+    binding = theirs[key._replace(strategy=strategy, is_wide=dtype not in types,
+                                  is_small=theirs.is_small(weight.shape, group))]
+    return binding, dtype
 
 
-def _planes(lane: Lane, role: str, weight: torch.Tensor, state: dict) -> list:
+def _planes(binding: KernelBinding, role: str, weight: torch.Tensor, state: dict) -> list:
     """The planes of one tensor; the one that a state lacks is the weight."""
     return [
         state[plane.name] if plane.name in state
-        else laid_out(weight.detach(), lane.like(weight, state), weight.dtype)
-        for plane in planes_of(lane.kernel, role)
+        else laid_out(weight.detach(), binding.like(weight, state), weight.dtype)
+        for plane in planes_of(binding.kernel, role)
     ]
 
 
-def _carry_role(role: str, source: Lane, target: Lane, planes: list, like: torch.Tensor,
-                weight: torch.Tensor) -> list[torch.Tensor]:
-    """The planes of one tensor in another lane."""
-    ours, theirs = (Stored.of(lane.kernel, role) for lane in (source, target))
+def _carry_role(role: str, source: KernelBinding, target: KernelBinding, planes: list,
+                like: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
+    """The planes of one tensor in another binding."""
+    ours, theirs = (Stored.of(binding.kernel, role) for binding in (source, target))
     if ours.meets(theirs) and (source.group == target.group or not (
             ours.is_grouped and theirs.is_grouped)):
-        lane = source if ours.is_grouped else target
+        binding = source if ours.is_grouped else target
         tensors = [target.empty(plane, like) for plane in theirs.planes]
-        lane.convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
-                       matrix=ours.matrix if ours.is_grouped else theirs.matrix,
-                       floor=theirs.floor)
+        binding.convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
+                        matrix=ours.matrix if ours.is_grouped else theirs.matrix,
+                        floor=theirs.floor)
         return tensors
     # What shares a scale here are no neighbours there.
     wide = empty_plane(like, torch.float32, target.device)
@@ -79,9 +79,9 @@ def _carry_role(role: str, source: Lane, target: Lane, planes: list, like: torch
     return tensors
 
 
-def _carry(source: Lane, weight: torch.Tensor, state: dict, target: Lane,
+def _carry(source: KernelBinding, weight: torch.Tensor, state: dict, target: KernelBinding,
            dtype: torch.dtype) -> tuple[dict, torch.Tensor]:
-    """A parameter's state and weight in another lane."""
+    """A parameter's state and weight in another binding."""
     like, made = source.like(weight, state), {}
     for role in kept_roles(source.kernel):
         tensors = _carry_role(role, source, target, _planes(source, role, weight, state),
@@ -116,24 +116,24 @@ def _identity(state_dict: dict, graphs: dict) -> dict:
     return identity
 
 
-def _lanes(identity: dict, graphs: Mapping, strategies: Sequence[str],
-           path: Sequence[str | os.PathLike], rules: Mapping[str, Rules] = {}) -> Lanes:
-    """The lanes of a state dict's graphs, or of those given, under other strategies, some
+def _bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
+              path: Sequence[str | os.PathLike], rules: Mapping[str, Rules] = {}) -> KernelBindings:
+    """The bindings of a state dict's graphs, or of those given, under other strategies, some
     of which have rules of their own."""
     graph, vectors = (identity.get(key) if given is None else given
                       for key, given in graphs.items())
-    return Lanes(lambda g, s, t, own: compiled(g, s, path, t, own or rules.get(s)), graph,
-                 strategies[0], vectors, identity.get("count"))
+    return KernelBindings(lambda g, s, t, own: compiled(g, s, path, t, own or rules.get(s)), graph,
+                          strategies[0], vectors, identity.get("count"))
 
 
-def _source_lanes(identity: dict, graphs: Mapping, strategies: Sequence[str],
-                  path: Sequence[str | os.PathLike]) -> Lanes:
-    """The lanes that a state dict was made by, under strategies as it describes them: those
+def _source_bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
+                     path: Sequence[str | os.PathLike]) -> KernelBindings:
+    """The bindings that a state dict was made by, under strategies as it describes them: those
     of the same name may store otherwise by now, or be gone."""
-    wide = _lanes(identity, graphs, ["fp32"], path)
+    wide = _bindings(identity, graphs, ["fp32"], path)
     rules = {name: found for name in dict.fromkeys(strategies)
              if (found := _checkpoint.written(wide, identity, name))}
-    return _lanes(identity, graphs, strategies, path, rules)
+    return _bindings(identity, graphs, strategies, path, rules)
 
 
 def _regrouped(state_dict: dict, strategy: str | Sequence[str],
@@ -152,8 +152,8 @@ def _regrouped(state_dict: dict, strategy: str | Sequence[str],
     return groups
 
 
-def _check(state_dict: dict, identity: dict, ours: Lanes, weights: list) -> None:
-    """Refuses a state that is not of the lanes found, or of other weights."""
+def _check(state_dict: dict, identity: dict, ours: KernelBindings, weights: list) -> None:
+    """Refuses a state that is not of the bindings found, or of other weights."""
     names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
     found = _checkpoint.identity(ours, names)
     if differing := _checkpoint.differences(identity, found, names):
@@ -170,13 +170,13 @@ def _check(state_dict: dict, identity: dict, ours: Lanes, weights: list) -> None
         )
 
 
-def _with_rows(state_dict: Mapping, lanes: Lanes, strategies: Sequence[str],
+def _with_rows(state_dict: Mapping, bindings: KernelBindings, strategies: Sequence[str],
                weights: Sequence[torch.Tensor]) -> Mapping:
-    """A state dict of this version; its weights and lanes have been checked."""
+    """A state dict of this version; its weights and bindings have been checked."""
     groups = [{**group, "strategy": name}
               for group, name in zip(state_dict["param_groups"], strategies)]
     keys = [(key, group) for group in groups for key in group["params"]]
-    owners = ((key, lanes.of(weight, group), weight)
+    owners = ((key, bindings.of(weight, group), weight)
               for weight, (key, group) in zip(weights, keys))
     return _checkpoint.with_rows(state_dict, (owner for owner in owners if owner[1]))
 
@@ -189,7 +189,7 @@ def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
             yield key, {**source, "strategy": strategy}, target
 
 
-def _convert(ours: Lanes, theirs: Lanes, weight: torch.Tensor, state: dict | None,
+def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor, state: dict | None,
              source: Mapping, target: Mapping, index: int) -> tuple[dict, torch.Tensor]:
     """A parameter's state and weight in its new param group."""
     key = ours.key_of(weight, source)
@@ -199,15 +199,15 @@ def _convert(ours: Lanes, theirs: Lanes, weight: torch.Tensor, state: dict | Non
         raise ours.refusal(weight, f"weight {index}", source["strategy"],
                            "pass the weights as the optimizer had them")
     state = _started(ours[key], weight, state, f"parameter {index}")
-    lane = ours[key]
-    if lane.hidden and not is_placeholder(weight) and _is_written(lane, weight, state):
-        lane = ours.of_step(weight, source)
-    return _carry(lane, weight, state, *_followed(theirs, key, target, weight))
+    binding = ours[key]
+    if binding.hidden and not is_placeholder(weight) and _is_written(binding, weight, state):
+        binding = ours.of_step(weight, source)
+    return _carry(binding, weight, state, *_followed(theirs, key, target, weight))
 
 
-def _is_written(lane: Lane, weight: torch.Tensor, state: dict) -> bool:
+def _is_written(binding: KernelBinding, weight: torch.Tensor, state: dict) -> bool:
     """Whether a weight is no longer what its codes decode to."""
-    return not torch.equal(lane.decode_weights([state], weight.dtype)[0], weight)
+    return not torch.equal(binding.decode_weights([state], weight.dtype)[0], weight)
 
 
 @torch.no_grad()
@@ -253,8 +253,8 @@ def convert_state(
     groups = _regrouped(state_dict, strategy, min_8bit_size)
     before = _checkpoint.strategies_of(state_dict["param_groups"], identity)
     after = [group["strategy"] for group in groups]
-    ours = _source_lanes(identity, graphs, before, path)
-    theirs = _lanes(identity, graphs, after, path)
+    ours = _source_bindings(identity, graphs, before, path)
+    theirs = _bindings(identity, graphs, after, path)
     _check(state_dict, identity, ours, weights)
     state_dict = _with_rows(state_dict, ours, before, weights)
     states, values = {}, []

@@ -21,49 +21,49 @@ def part(optimizer) -> None:
     holders: dict[int, int] = {}
     moving: dict[int, list[dict]] = {}
     for param, state in optimizer.state.items():
-        lane = optimizer._lane_of(param)
-        if not lane or not isinstance(state.get(lane.step), torch.Tensor):
+        binding = optimizer._binding_of(param)
+        if not binding or not isinstance(state.get(binding.step), torch.Tensor):
             continue
-        key = id(state[lane.step])
+        key = id(state[binding.step])
         holders[key] = holders.get(key, 0) + 1
         if optimizer._has_gradient(param):
-            moving.setdefault(key, []).append((lane, state))
+            moving.setdefault(key, []).append((binding, state))
     for key, found in moving.items():
         if len(found) == holders[key]:
             continue
-        if found[0][0].place.is_capturing:
+        if found[0][0].executor.is_capturing:
             raise RuntimeError(
                 "some parameters step here without others that they have stepped with "
                 "so far, which a CUDA graph cannot begin with; take a step with the "
                 "same gradients before the capture"
             )
         own = found[0][1][found[0][0].step].clone()
-        for lane, state in found:
-            state[lane.step] = own
+        for binding, state in found:
+            state[binding.step] = own
 
 
 def adopt(optimizer) -> None:
     """Keeps the counts that a state dict has brought where the optimizer needs them."""
     known: dict[tuple, torch.Tensor] = {}
-    for (lane, state), value in _values(optimizer):
+    for (binding, state), value in _values(optimizer):
         if optimizer.capturable:
-            key = lane.device, value
+            key = binding.device, value
             if key not in known:
-                known[key] = new(value, lane.device)
+                known[key] = new(value, binding.device)
             value = known[key]
-        state[lane.step] = value
+        state[binding.step] = value
 
 
 def _values(optimizer) -> Iterable[tuple[tuple, int]]:
     """Each state with a count, and its value; one transfer for each device."""
-    found = [(lane, state) for param, state in optimizer.state.items()
-             if (lane := optimizer._lane_of(param)) and lane.step in state]
+    found = [(binding, state) for param, state in optimizer.state.items()
+             if (binding := optimizer._binding_of(param)) and binding.step in state]
     tensors: dict[torch.device, list[torch.Tensor]] = {}
-    for lane, state in found:
-        if isinstance(count := state[lane.step], torch.Tensor):
+    for binding, state in found:
+        if isinstance(count := state[binding.step], torch.Tensor):
             tensors.setdefault(count.device, []).append(count)
     numbers = {device: iter(torch.stack([t.reshape(()) for t in counts]).tolist())
                for device, counts in tensors.items()}
-    return [((lane, state), int(next(numbers[count.device])
-                                if isinstance(count := state[lane.step], torch.Tensor)
-                                else count)) for lane, state in found]
+    return [((binding, state), int(next(numbers[count.device])
+                                   if isinstance(count := state[binding.step], torch.Tensor)
+                                   else count)) for binding, state in found]

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 
 import torch
 
-from tandem._convert import Host
+from tandem._convert import Executor
 from tandem._kernel import RoleKind
-from tandem.torch import _place
-from tandem.torch._lane import Lane
+from tandem.torch import _executor
+from tandem.torch._binding import KernelBinding
 
 #: A number, or where one is.
 Scalar = float | torch.Tensor
 
 
 class Rows:
-    """A lane's rows of scalars in the memory of its GPU."""
+    """A binding's rows of scalars in the memory of its GPU."""
 
-    def __init__(self, lane: Lane):
-        kernel, count = lane.kernel, len(lane.table)
-        self.table = list(lane.table)
+    def __init__(self, binding: KernelBinding):
+        kernel, count = binding.kernel, len(binding.table)
+        self.table = list(binding.table)
         self.hypers = torch.empty((count, len(kernel.hypers)), dtype=torch.float64,
-                                  device=lane.device)
+                                  device=binding.device)
         self.integers = torch.empty((count, len(kernel.integers)), dtype=torch.int64,
-                                    device=lane.device)
+                                    device=binding.device)
         self._kinds = list(kernel.integers.values())
         #: The numbers that are there already.
         self._columns: list = [None] * (len(kernel.hypers) + len(kernel.integers))
@@ -66,66 +66,66 @@ class DeviceStep:
     """What an optimizer needs beside its plans for steps that the host does not follow."""
 
     def __init__(self):
-        self._rows: dict[Lane, Rows] = {}
+        self._rows: dict[KernelBinding, Rows] = {}
         #: What graphs read.
         self._captured: list[Rows] = []
         #: Two words for each GPU: whether the last step was skipped, and a zero.
-        self._words: dict[Host, torch.Tensor] = {}
+        self._words: dict[Executor, torch.Tensor] = {}
 
-    def run(self, optimizer, lanes: Sequence[Lane]) -> None:
-        """Puts a step into the streams of the lanes' GPUs."""
-        _check(optimizer, lanes)
-        rows = [self._write(optimizer, lane) for lane in lanes]
-        places = list(dict.fromkeys(lane.place for lane in lanes))
-        skips = self._decide(lanes, places, getattr(optimizer, "found_inf", None))
-        for lane, own in zip(lanes, rows):
-            with optimizer._explained(lane):
-                lane.plan.launch_on_device(
+    def run(self, optimizer, bindings: Sequence[KernelBinding]) -> None:
+        """Puts a step into the streams of the bindings' GPUs."""
+        _check(optimizer, bindings)
+        rows = [self._write(optimizer, binding) for binding in bindings]
+        executors = list(dict.fromkeys(binding.executor for binding in bindings))
+        skips = self._decide(bindings, executors, getattr(optimizer, "found_inf", None))
+        for binding, own in zip(bindings, rows):
+            with optimizer._explained(binding):
+                binding.plan.launch_on_device(
                     own.hypers.data_ptr(), own.integers.data_ptr(), len(own.table),
-                    stream=lane.place.stream, skip=_address(skips.get(lane.place)))
-        for place in places:
-            counters = {id(c): c for lane in lanes if lane.place is place
-                        for c in lane.counters.values()}
-            _count(place, list(counters.values()), skips.get(place))
+                    stream=binding.executor.stream, skip=_address(skips.get(binding.executor)))
+        for executor in executors:
+            counters = {id(c): c for binding in bindings if binding.executor is executor
+                        for c in binding.counters.values()}
+            _count(executor, list(counters.values()), skips.get(executor))
 
-    def _write(self, optimizer, lane: Lane) -> Rows:
-        """Has the lane's GPU make the rows of this step."""
-        rows = self._rows.get(lane)
-        if lane.place.is_capturing:
+    def _write(self, optimizer, binding: KernelBinding) -> Rows:
+        """Has the binding's GPU make the rows of this step."""
+        rows = self._rows.get(binding)
+        if binding.executor.is_capturing:
             # A graph writes its own rows, all of them.
-            rows = Rows(lane)
+            rows = Rows(binding)
             self._captured.append(rows)
-        elif rows is None or rows.table != lane.table:
-            rows = self._rows[lane] = Rows(lane)
+        elif rows is None or rows.table != binding.table:
+            rows = self._rows[binding] = Rows(binding)
         groups = optimizer.param_groups
         for work in rows.write(
-                [_scalars(optimizer, lane, row[0]) for row in lane.table],
-                [int(groups[row[0]].get("seed", 0)) for row in lane.table],
-                [lane.counters[row[1]] for row in lane.table if lane.counters]):
-            lane.place.call(work)
+                [_scalars(optimizer, binding, row[0]) for row in binding.table],
+                [int(groups[row[0]].get("seed", 0)) for row in binding.table],
+                [binding.counters[row[1]] for row in binding.table if binding.counters]):
+            binding.executor.call(work)
         return rows
 
-    def _decide(self, lanes: Sequence[Lane], places: Sequence[Host],
-                found_inf: torch.Tensor | None) -> dict[Host, torch.Tensor]:
+    def _decide(self, bindings: Sequence[KernelBinding], executors: Sequence[Executor],
+                found_inf: torch.Tensor | None) -> dict[Executor, torch.Tensor]:
         """For each GPU a word that is not 0 if the step shall be skipped."""
         skips = {} if found_inf is None else {
-            place: found_inf.to(_place.torch_device(place), non_blocking=True)
-            for place in places}
-        for lane in lanes:
-            if lane.check:
-                words = self._words_of(lane.place)
-                lane.check.launch_async(lane.place.stream,
-                                        _address(skips.get(lane.place)), words.data_ptr())
-                skips[lane.place] = words[:1]
-        if len(places) > 1 and any(lane.check for lane in lanes):
-            _share(places, skips)
+            executor: found_inf.to(_executor.torch_device(executor), non_blocking=True)
+            for executor in executors}
+        for binding in bindings:
+            if binding.check:
+                words = self._words_of(binding.executor)
+                binding.check.launch_async(binding.executor.stream,
+                                           _address(skips.get(binding.executor)), words.data_ptr())
+                skips[binding.executor] = words[:1]
+        if len(executors) > 1 and any(binding.check for binding in bindings):
+            _share(executors, skips)
         return skips
 
-    def _words_of(self, place: Host) -> torch.Tensor:
-        if place not in self._words:
-            self._words[place] = torch.zeros(2, dtype=torch.int32,
-                                             device=_place.torch_device(place))
-        return self._words[place]
+    def _words_of(self, executor: Executor) -> torch.Tensor:
+        if executor not in self._words:
+            self._words[executor] = torch.zeros(2, dtype=torch.int32,
+                                                device=_executor.torch_device(executor))
+        return self._words[executor]
 
     @property
     def skipped(self) -> bool:
@@ -133,22 +133,22 @@ class DeviceStep:
         return any(bool(words[0]) for words in self._words.values())
 
 
-def _check(optimizer, lanes: Sequence[Lane]) -> None:
+def _check(optimizer, bindings: Sequence[KernelBinding]) -> None:
     """Refuses what a launch on the CPU would, of numbers that the host knows."""
-    for lane in lanes:
-        rows = [_scalars(optimizer, lane, row[0]) for row in lane.table]
+    for binding in bindings:
+        rows = [_scalars(optimizer, binding, row[0]) for row in binding.table]
         if not any(isinstance(value, torch.Tensor) for row in rows for value in row):
-            with optimizer._explained(lane):
-                lane.check_scalars(rows, [lane.integers(1, 0)] * len(rows))
+            with optimizer._explained(binding):
+                binding.check_scalars(rows, [binding.integers(1, 0)] * len(rows))
 
 
-def _scalars(optimizer, lane: Lane, group: int) -> list[Scalar]:
+def _scalars(optimizer, binding: KernelBinding, group: int) -> list[Scalar]:
     """The hyperparameters of a row: numbers, and tensors that a GPU has."""
     values = []
-    for name in lane.kernel.hypers:
+    for name in binding.kernel.hypers:
         value = optimizer._value(name, group)
         is_there = (isinstance(value, torch.Tensor)
-                    and getattr(_place.place_of(value), "device", None))
+                    and getattr(_executor.executor_of(value), "device", None))
         values.append(value if is_there else optimizer._number(name, group))
     return values
 
@@ -157,21 +157,21 @@ def _address(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _share(places: Sequence[Host], skips: dict[Host, torch.Tensor]) -> None:
+def _share(executors: Sequence[Executor], skips: dict[Executor, torch.Tensor]) -> None:
     """Has all GPUs skip what one of them skips."""
-    first = places[0]
-    for place in places[1:]:
-        first.call(lambda word=skips[place]: skips[first].bitwise_or_(
+    first = executors[0]
+    for executor in executors[1:]:
+        first.call(lambda word=skips[executor]: skips[first].bitwise_or_(
             word.to(skips[first].device, non_blocking=True)))
-    for place in places[1:]:
-        place.call(lambda word=skips[place]: word.copy_(skips[first], non_blocking=True))
+    for executor in executors[1:]:
+        executor.call(lambda word=skips[executor]: word.copy_(skips[first], non_blocking=True))
 
 
-def _count(place: Host, counters: list[torch.Tensor], skip: torch.Tensor | None) -> None:
+def _count(executor: Executor, counters: list[torch.Tensor], skip: torch.Tensor | None) -> None:
     """Counts a step, if it has not been skipped."""
     if not counters:
         return
     if skip is None:
-        place.call(lambda: torch._foreach_add_(counters, 1))
+        executor.call(lambda: torch._foreach_add_(counters, 1))
     else:
-        place.call(lambda: torch._foreach_add_(counters, (skip == 0).reshape(()).long()))
+        executor.call(lambda: torch._foreach_add_(counters, (skip == 0).reshape(()).long()))

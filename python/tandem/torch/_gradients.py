@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tandem.torch._lane import Lane, check_grad
+from tandem.torch._binding import KernelBinding, check_grad
 
 #: The hook of each parameter; that of the newest optimizer takes the gradient.
 _hooks = WeakTensorKeyDictionary()
@@ -35,11 +35,11 @@ class Gradients:
         _hooks[param] = param.register_post_accumulate_grad_hook(take)
 
     @torch.no_grad()
-    def add(self, lane: Lane, param: torch.Tensor, like: torch.Tensor,
+    def add(self, binding: KernelBinding, param: torch.Tensor, like: torch.Tensor,
             state: dict | None, label: Callable[[], str]) -> None:
         """Encodes p.grad, with what passes before it have left, and releases it."""
         check_grad(param.grad, param, label)
-        self._planes[param] = lane.encode_grad(
+        self._planes[param] = binding.encode_grad(
             param.grad, like, self._planes.get(param), state)
         param.grad = None
 

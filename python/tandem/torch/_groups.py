@@ -9,7 +9,7 @@ import torch
 
 from tandem._convert import CPU
 from tandem._kernel import RoleKind
-from tandem.torch._lane import Lane
+from tandem.torch._binding import KernelBinding
 
 #: Options of a param group that say which kernel updates its parameters, and what that
 #: reads.
@@ -33,23 +33,23 @@ def check_options(group: Mapping, index: int) -> None:
                         f"{maximize!r}")
 
 
-def draws(lanes: Iterable[Lane]) -> bool:
+def draws(bindings: Iterable[KernelBinding]) -> bool:
     """Whether kernels round stochastically."""
-    return any(kind is RoleKind.SEED for lane in lanes
-               for kind in lane.kernel.integers.values())
+    return any(kind is RoleKind.SEED for binding in bindings
+               for kind in binding.kernel.integers.values())
 
 
 class Groups:
     """What :class:`Optimizer` knows of its param groups."""
 
     def _begin_groups(self) -> None:
-        #: Where groups had a parameter, by its identity: a group's number, and a place.
-        self._places: dict[int, tuple[int, int]] = {}
+        #: Where groups had a parameter, by its identity: a group's number, and a position.
+        self._positions: dict[int, tuple[int, int]] = {}
         #: What groups have said under OPTIONS when they were last looked at.
         self._noted: list[tuple] = []
 
     #===--------------------------------------------------------------------===#
-    # Which group, which lane
+    # Which group, which binding
     #===--------------------------------------------------------------------===#
 
     def _grouped(self) -> Iterator[tuple[int, torch.Tensor, dict]]:
@@ -60,16 +60,16 @@ class Groups:
                 yield index, param, group
                 index += 1
 
-    def _place_of(self, param: torch.Tensor) -> tuple[int, int] | None:
-        """The number of a parameter's group, and its place there; None if no group has
+    def _group_and_position(self, param: torch.Tensor) -> tuple[int, int] | None:
+        """The number of a parameter's group, and its position there; None if no group has
         the parameter."""
-        place = self._places.get(id(param))
-        if place is None or not self._is_at(param, *place):
-            self._places = {id(p): (number, at) for number, group
-                            in enumerate(self.param_groups)
-                            for at, p in enumerate(group["params"])}
-            place = self._places.get(id(param))
-        return place
+        position = self._positions.get(id(param))
+        if position is None or not self._is_at(param, *position):
+            self._positions = {id(p): (number, at) for number, group
+                               in enumerate(self.param_groups)
+                               for at, p in enumerate(group["params"])}
+            position = self._positions.get(id(param))
+        return position
 
     def _is_at(self, param: torch.Tensor, number: int, at: int) -> bool:
         """Whether a group still has the parameter there."""
@@ -79,24 +79,24 @@ class Groups:
 
     def _position_of(self, param: torch.Tensor) -> tuple[int, int]:
         """The index of a parameter and that of its group."""
-        number, at = self._place_of(param)
+        number, at = self._group_and_position(param)
         before = sum(len(group["params"]) for group in self.param_groups[:number])
         return before + at, number
 
     def _group_of(self, param: torch.Tensor) -> dict | None:
         """The group of a parameter; None if no group has it."""
-        place = self._place_of(param)
-        return self.param_groups[place[0]] if place else None
+        position = self._group_and_position(param)
+        return self.param_groups[position[0]] if position else None
 
-    def _lane_of(self, param: torch.Tensor) -> Lane | None:
-        """The lane that takes a parameter; None if none does."""
+    def _binding_of(self, param: torch.Tensor) -> KernelBinding | None:
+        """The binding that takes a parameter; None if none does."""
         group = self._group_of(param)
-        return self._lanes.of(param, group) if group else None
+        return self._bindings.of(param, group) if group else None
 
-    def _lanes_of(self, index: int) -> list[Lane]:
-        """The lanes of a group's own strategy, which may be one that there is not."""
+    def _bindings_of(self, index: int) -> list[KernelBinding]:
+        """The bindings of a group's own strategy, which may be one that there is not."""
         try:
-            return self._lanes.of_strategy(self.param_groups[index]["strategy"])
+            return self._bindings.of_strategy(self.param_groups[index]["strategy"])
         except ValueError as error:
             raise ValueError(f"the strategy of param group {index}: {error}") from None
 
@@ -127,9 +127,9 @@ class Groups:
     def _check_change_of(self, param: torch.Tensor) -> None:
         """The same if the parameter's own group has changed; backward passes have no time
         to look at all of them for each parameter."""
-        place = self._place_of(param)
-        if place and (tuple(map(self.param_groups[place[0]].get, OPTIONS))
-                      != self._noted[place[0]]):
+        position = self._group_and_position(param)
+        if position and (tuple(map(self.param_groups[position[0]].get, OPTIONS))
+                         != self._noted[position[0]]):
             self._check_changes()
 
     def _check_kept(self, index: int, before: Mapping) -> None:
@@ -137,8 +137,8 @@ class Groups:
         group = self.param_groups[index]
         for param in group["params"]:
             has_planes = self.state.get(param) or self._gradients.get(param) is not None
-            if has_planes and (self._lanes.of(param, before)
-                               is not self._lanes.of(param, group)):
+            if has_planes and (self._bindings.of(param, before)
+                               is not self._bindings.of(param, group)):
                 break
         else:
             return
@@ -155,14 +155,14 @@ class Groups:
     # Bytes
     #===--------------------------------------------------------------------===#
 
-    def _stored(self) -> Counter[Lane]:
-        """How many numbers of the parameters that are trained each lane stores; that of
+    def _stored(self) -> Counter[KernelBinding]:
+        """How many numbers of the parameters that are trained each binding stores; that of
         the CPU stands for those of GPUs, which store alike."""
-        counts: Counter[Lane] = Counter()
+        counts: Counter[KernelBinding] = Counter()
         for _, param, group in self._grouped():
-            key = self._lanes.key_of(param, group) if param.requires_grad else None
+            key = self._bindings.key_of(param, group) if param.requires_grad else None
             if key and param.numel():
-                counts[self._lanes[key._replace(place=CPU)]] += param.numel()
+                counts[self._bindings[key._replace(executor=CPU)]] += param.numel()
         return counts
 
     @property
@@ -170,34 +170,34 @@ class Groups:
         """Bytes of weight, gradient and states together, from their storages, on average
         over the parameters that are trained; without the gradient where it is released.
         If there are no such parameters, those that the strategy takes."""
-        counts = self._stored() or {self._lanes.main: 1}
-        total = sum(lane.bytes_per_parameter(self.gradient_release) * count
-                    for lane, count in counts.items())
+        counts = self._stored() or {self._bindings.main: 1}
+        total = sum(binding.bytes_per_parameter(self.gradient_release) * count
+                    for binding, count in counts.items())
         return total / sum(counts.values())
 
     def _describe_storages(self) -> list[str]:
         """What :meth:`__repr__` says of how parameters are stored."""
-        counts = self._stored() or {self._lanes.main: 0}
+        counts = self._stored() or {self._bindings.main: 0}
         if len(counts) == 1:
-            (lane,) = counts
-            return [f"strategy: {lane.kernel.strategy} "
+            (binding,) = counts
+            return [f"strategy: {binding.kernel.strategy} "
                     f"({self.bytes_per_parameter:g} B/parameter)"]
         return [f"strategies: {self.bytes_per_parameter:g} B/parameter", *(
-            f"    {lane.kernel.strategy}: {count} parameters, "
-            f"{lane.bytes_per_parameter(self.gradient_release):g} B each"
-            for lane, count in counts.items())]
+            f"    {binding.kernel.strategy}: {count} parameters, "
+            f"{binding.bytes_per_parameter(self.gradient_release):g} B each"
+            for binding, count in counts.items())]
 
     #===--------------------------------------------------------------------===#
     # The way of a step
     #===--------------------------------------------------------------------===#
 
     @staticmethod
-    def _refuse_to_maximize(lane: Lane, number: int) -> None:
+    def _refuse_to_maximize(binding: KernelBinding, number: int) -> None:
         """Steps upwards take negated gradients, which codes may not have."""
-        if lane.encodes:
+        if binding.encodes:
             raise ValueError(
                 f"param group {number} has maximize=True, but strategy "
-                f"{lane.kernel.strategy!r} stores gradients in codes, which a step takes "
+                f"{binding.kernel.strategy!r} stores gradients in codes, which a step takes "
                 "as they are; negate the loss, or take a strategy with plain gradients")
 
     @staticmethod

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from tandem import _tandem
-from tandem._convert import Host
+from tandem._convert import Executor
 from tandem._kernel import (Granularity, Kernel, Plane, Plan, RoleKind, Rules,
                             compile_rules, directories)
 from tandem._storages import described, floats
-from tandem.torch import _place
+from tandem.torch import _executor
 
 #: What a tensor of a module can be, and what the compiler calls it.
 EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
@@ -37,7 +37,7 @@ class Pass:
         self.kernel = kernel
         self._local = threading.local()
         #: Where the kernel has run before.
-        self._known: set[Host] = set()
+        self._known: set[Executor] = set()
         #: What graphs read, which may live longer than the thread that made them.
         self._captured: list[Plan] = []
         self._planes: dict[tuple, list[Plane]] = {}
@@ -74,38 +74,38 @@ class Pass:
         """Launches the kernel over planes, all of which are there."""
         if 0 in shape or not self._names:
             return
-        place = _place.place_of(next(iter(tensors.values())))
-        plan = self._plan(place)
+        executor = _executor.executor_of(next(iter(tensors.values())))
+        plan = self._plan(executor)
         plan.update([shape], [[tensors[name].data_ptr() for name in self._names]])
-        if place.is_capturing:
-            self._launch_in_graph(place, plan, hypers)
+        if executor.is_capturing:
+            self._launch_in_graph(executor, plan, hypers)
         else:
-            place.launch(plan, [list(hypers)], [self._integers()], torch.get_num_threads())
+            executor.launch(plan, [list(hypers)], [self._integers()], torch.get_num_threads())
 
-    def _plan(self, place: Host) -> Plan:
+    def _plan(self, executor: Executor) -> Plan:
         """This thread's plan for the stream that work goes into now."""
-        if place.is_capturing and place not in self._known:
+        if executor.is_capturing and executor not in self._known:
             raise RuntimeError(
                 f"{self.kernel.name} has not run on this GPU yet, and a CUDA graph cannot "
                 "load its code; run a forward and a backward pass before the capture")
         plans = self._local.__dict__.setdefault("plans", {})
-        key = place, place.stream
+        key = executor, executor.stream
         if key not in plans:
-            plans[key] = Plan(self.kernel, place.device)
-            self._known.add(place)
+            plans[key] = Plan(self.kernel, executor.device)
+            self._known.add(executor)
         return plans[key]
 
-    def _launch_in_graph(self, place: Host, plan: Plan, hypers: Sequence[float]) -> None:
+    def _launch_in_graph(self, executor: Executor, plan: Plan, hypers: Sequence[float]) -> None:
         """A graph has the numbers of its capture, and draws new seeds by itself."""
-        device = _place.torch_device(place)
+        device = _executor.torch_device(executor)
         numbers = torch.empty((1, len(hypers)), dtype=torch.float64, device=device)
         integers = torch.ones((1, len(self.kernel.integers)), dtype=torch.int64, device=device)
         for at, value in enumerate(hypers):
-            place.call(lambda to=numbers[:, at], value=value: to.fill_(value))
+            executor.call(lambda to=numbers[:, at], value=value: to.fill_(value))
         for at, kind in enumerate(self.kernel.integers.values()):
             if kind is RoleKind.SEED:
-                place.call(lambda to=integers[:, at]: to.random_(0, 1 << 62))
-        plan.launch_on_device(numbers.data_ptr(), integers.data_ptr(), stream=place.stream)
+                executor.call(lambda to=integers[:, at]: to.random_(0, 1 << 62))
+        plan.launch_on_device(numbers.data_ptr(), integers.data_ptr(), stream=executor.stream)
         if plan not in self._captured:
             self._captured.append(plan)
 

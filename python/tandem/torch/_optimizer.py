@@ -13,12 +13,12 @@ from torch.optim.optimizer import required
 import tandem
 from tandem._convert import CPU, compiled
 from tandem._kernel import Rules
-from tandem.torch import _checkpoint, _counters, _notices, _place, _wrappers
+from tandem.torch import _checkpoint, _counters, _notices, _executor, _wrappers
 from tandem.torch._device_step import DeviceStep
 from tandem.torch._gradients import Gradients
 from tandem.torch._groups import OPTIONS, Groups, check_options, draws
-from tandem.torch._lane import Lane, Slot
-from tandem.torch._lanes import Lanes, sums_over_model
+from tandem.torch._binding import KernelBinding, ParamBinding
+from tandem.torch._bindings import KernelBindings, sums_over_model
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
 from tandem.torch._release import Release
 
@@ -166,18 +166,18 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                 f"{type(self).__name__} computes hyperparameters from the count of steps "
                 "on the CPU, so that its steps cannot be captured; leave capturable out"
             )
-        self._lanes = Lanes(self._kernel, self._recipe["graph"], strategy,
-                            self._recipe["vectors"], self._COUNT, bool(skip_nonfinite))
+        self._bindings = KernelBindings(self._kernel, self._recipe["graph"], strategy,
+                                        self._recipe["vectors"], self._COUNT, bool(skip_nonfinite))
         self._check_release()
         self._begin()
 
     def _begin(self) -> None:
         """What steps know before the first one."""
         self._device_step = DeviceStep()
-        self._slots: list[Slot | None] = []
-        #: What tells whether a step is the last one again, and the lanes of that.
-        self._steady: tandem._tandem.Steady | None = None
-        self._running: list[Lane] = []
+        self._bound: list[ParamBinding | None] = []
+        #: What tells whether a step is the last one again, and the bindings of that.
+        self._replay: tandem._tandem.ReplayCache | None = None
+        self._running: list[KernelBinding] = []
         #: Whether the last step has done nothing, where the host knows.
         self._skipped = False
         self._gradients = Gradients()
@@ -188,11 +188,11 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         #: What decodes the weights of modules on demand, if anything does.
         self._decoder = None
         #: The parameters with a state, their states, and the addresses of all
-        #: planes, as the slots know them.
+        #: planes, as the bound parameters know them.
         self._states: list = []
         self._addresses: list[int] = []
-        #: The lanes of the last step.
-        self._measured: list[Lane] | None = None
+        #: The bindings of the last step.
+        self._measured: list[KernelBinding] | None = None
         self._begin_groups()
         self._begin_release()
 
@@ -228,19 +228,19 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     def kernel(self) -> tandem.Kernel:
         """The kernel of parameters in the strategy's own type, of matrices if those
         have their own."""
-        return self._lanes.main.kernel
+        return self._bindings.main.kernel
 
     @property
     def strategy(self) -> str:
         """The name of the strategy that param groups have unless they name another."""
         return self.kernel.strategy
 
-    def _lane(self, param: torch.Tensor, label: str, group: Mapping) -> Lane:
-        """The lane that takes the parameter of a param group."""
-        lane = self._lanes.of(param, group)
-        if lane is None:
-            raise self._lanes.refusal(param, label, group["strategy"])
-        return lane
+    def _binding(self, param: torch.Tensor, label: str, group: Mapping) -> KernelBinding:
+        """The binding that takes the parameter of a param group."""
+        binding = self._bindings.of(param, group)
+        if binding is None:
+            raise self._bindings.refusal(param, label, group["strategy"])
+        return binding
 
     #===--------------------------------------------------------------------===#
     # Param groups
@@ -248,7 +248,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     def _defaults(self) -> dict:
         """The defaults of a param group: hypers in PyTorch's terms, and the seed."""
-        hypers, defaults = self._lanes.hypers, {}
+        hypers, defaults = self._bindings.hypers, {}
         if taken := sorted(set(hypers) & set(OPTIONS)):
             raise ValueError(f"{self.kernel.name} has a hyperparameter {taken[0]!r}, which "
                              "is an option of every param group; give it another name")
@@ -257,7 +257,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             values = tuple(hypers[n] for n in names)
             defaults[key] = (required if None in values
                              else value if key == name else values)
-        if draws(self._lanes.of_strategy(self.strategy)):
+        if draws(self._bindings.of_strategy(self.strategy)):
             defaults["seed"] = self._seed()
         return defaults
 
@@ -319,27 +319,27 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                     "optimizer")
 
     def _check_group(self, index: int) -> None:
-        """Refuses parameters that no lane takes, and scalars out of their domain."""
+        """Refuses parameters that no binding takes, and scalars out of their domain."""
         group = self.param_groups[index]
         self._check_flags(group, index)
         check_options(group, index)
-        lanes = self._lanes_of(index)
-        if draws(lanes):
+        bindings = self._bindings_of(index)
+        if draws(bindings):
             group.setdefault("seed", self._seed())
         first = sum(len(g["params"]) for g in self.param_groups[:index])
         for i, param in enumerate(group["params"], first):
             if param.requires_grad:
-                lane = self._check_param(param, self._label(i), group)
+                binding = self._check_param(param, self._label(i), group)
                 if group["maximize"]:
-                    self._refuse_to_maximize(lane, index)
-        for lane in lanes:
-            row = self._row(lane, index, 1, lane.dtypes[0])
-            with self._explained(lane, [index]):
-                lane.check_scalars([row], [lane.integers(1, 0)])
+                    self._refuse_to_maximize(binding, index)
+        for binding in bindings:
+            row = self._row(binding, index, 1, binding.dtypes[0])
+            with self._explained(binding, [index]):
+                binding.check_scalars([row], [binding.integers(1, 0)])
 
-    def _check_param(self, param: torch.Tensor, label: str, group: Mapping) -> Lane:
-        """The parameter's lane, or the reason why it cannot be updated."""
-        self._check_place(param, label)
+    def _check_param(self, param: torch.Tensor, label: str, group: Mapping) -> KernelBinding:
+        """The parameter's binding, or the reason why it cannot be updated."""
+        self._check_device(param, label)
         _wrappers.refuse_dtensor(param, label)
         if param.layout is not torch.strided:
             raise TypeError(
@@ -356,23 +356,23 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                 f"{label} has elements that share memory (strides "
                 f"{param.stride()}); pass a copy, p.contiguous()"
             )
-        lane = self._lane(param, label, group)
-        _wrappers.check_shard(param, label, lane, self.gradient_release)
-        return lane
+        binding = self._binding(param, label, group)
+        _wrappers.check_shard(param, label, binding, self.gradient_release)
+        return binding
 
-    def _check_place(self, param: torch.Tensor, label: str) -> None:
-        place = _place.place_of(param)
-        if place is None:
+    def _check_device(self, param: torch.Tensor, label: str) -> None:
+        executor = _executor.executor_of(param)
+        if executor is None:
             raise ValueError(
                 f"{label} is on {param.device}; tandem.torch updates parameters on the "
                 "CPU and on CUDA devices: move it there with p.to('cpu')"
             )
-        if self.capturable and place is CPU:
+        if self.capturable and executor is CPU:
             raise ValueError(
                 f"{label} is on the CPU, whose steps no CUDA graph can have; move it to "
                 "a GPU, or leave capturable out"
             )
-        if self._recipe["skip_nonfinite"] and not self.capturable and place is not CPU:
+        if self._recipe["skip_nonfinite"] and not self.capturable and executor is not CPU:
             raise ValueError(
                 f"{label} is on {param.device}, and only the GPU will know whether a "
                 "step is skipped; pass capturable=True as well, which keeps counts of "
@@ -390,9 +390,10 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             first += len(group["params"])
         return f"parameter {index}"
 
-    def _row(self, lane: Lane, index: int, step: int, dtype: torch.dtype) -> list[float]:
+    def _row(self, binding: KernelBinding, index: int, step: int,
+             dtype: torch.dtype) -> list[float]:
         """The hyperparameters of a row, in launch order."""
-        return [self._hyper(name, index, step, dtype) for name in lane.kernel.hypers]
+        return [self._hyper(name, index, step, dtype) for name in binding.kernel.hypers]
 
     def _hyper(self, name: str, index: int, step: int, dtype: torch.dtype) -> float:
         """A hyperparameter of a param group; optimizers may compute it from the step
@@ -452,31 +453,31 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         for index, param, group in self._grouped():
             if not param.requires_grad or not param.numel():
                 continue
-            lane = self._check_param(param, self._label(index), group)
-            if lane.hidden:
+            binding = self._check_param(param, self._label(index), group)
+            if binding.hidden:
                 _wrappers.refuse_flattened(param, self._label(index))
-                self._start(lane, param, [])
+                self._start(binding, param, [])
                 hidden.add(param)
         return hidden
 
     @torch.no_grad()
     def _decode_weight(self, param: torch.Tensor) -> torch.Tensor:
         """The weight of a parameter in new memory."""
-        return self._hidden_lane(param).decode_weights(
+        return self._hidden_binding(param).decode_weights(
             [self.state[param]], param.dtype)[0]
 
     @torch.no_grad()
     def _encode_weight(self, param: torch.Tensor) -> None:
         """Makes a parameter's value its weight, if it is not that already."""
         if not torch.equal(_bits(self._decode_weight(param)), _bits(param)):
-            self._hidden_lane(param).encode_weight(param, self.state[param])
+            self._hidden_binding(param).encode_weight(param, self.state[param])
 
-    def _hidden_lane(self, param: torch.Tensor) -> Lane:
-        """The lane of a parameter whose weight is in codes, after a look at them."""
+    def _hidden_binding(self, param: torch.Tensor) -> KernelBinding:
+        """The binding of a parameter whose weight is in codes, after a look at them."""
         label = self._name(param)
-        lane = self._lane(param, label, self._group_of(param))
-        lane.check_state(self.state.get(param) or {}, param, label)
-        return lane
+        binding = self._binding(param, label, self._group_of(param))
+        binding.check_state(self.state.get(param) or {}, param, label)
+        return binding
 
     def _name(self, param: torch.Tensor) -> str:
         """How messages call a parameter."""
@@ -489,8 +490,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     def _watch_gradients(self, group: Mapping) -> None:
         """Takes gradients where the kernel reads them from planes."""
         for param in group["params"]:
-            lane = self._lanes.of(param, group) if param.requires_grad else None
-            if lane and (lane.encodes or self.gradient_release):
+            binding = self._bindings.of(param, group) if param.requires_grad else None
+            if binding and (binding.encodes or self.gradient_release):
                 self._gradients.watch(param, self)
 
     def _take_gradient(self, param: torch.Tensor) -> None:
@@ -498,22 +499,22 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         releases it; takes the parameter's step, if that is wanted. A hook calls this
         after each backward pass."""
         self._check_change_of(param)
-        lane = self._lane_of(param)
-        if lane and lane.encodes:
-            self._encode_gradient(lane, param)
+        binding = self._binding_of(param)
+        if binding and binding.encodes:
+            self._encode_gradient(binding, param)
         if self.gradient_release and not self._accumulates:
             self._step_in_backward(param)
 
-    def _encode_gradient(self, lane: Lane, param: torch.Tensor) -> None:
+    def _encode_gradient(self, binding: KernelBinding, param: torch.Tensor) -> None:
         """Encodes ``p.grad``, unless other ranks are yet to add theirs to it."""
         if self._leaves_gradient(param):
             self._gradients.leave(param)
             return
-        state = (self._start(lane, param, []) if lane.grad_is_kept
+        state = (self._start(binding, param, []) if binding.grad_is_kept
                  else self.state.get(param))
-        like = empty_plane(lane.like(param, state), param.dtype, "meta")
-        self._gradients.add(lane, param, like, state, lambda: self._name(param))
-        if not _notices.has_warned("codes") and not sums_over_model(lane.kernel):
+        like = empty_plane(binding.like(param, state), param.dtype, "meta")
+        self._gradients.add(binding, param, like, state, lambda: self._name(param))
+        if not _notices.has_warned("codes") and not sums_over_model(binding.kernel):
             strategy = self._group_of(param)["strategy"]
             _notices.warn_of_clipping(strategy, self.gradient_release)
 
@@ -536,8 +537,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         planes = self._gradients.get(param)
         if param.grad is not None or planes is None:
             return param.grad
-        return self._lane_of(param).decode_grad(planes, param.dtype,
-                                                self.state.get(param))
+        return self._binding_of(param).decode_grad(planes, param.dtype,
+                                                   self.state.get(param))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch.optim's; encoded gradients are released."""
@@ -563,15 +564,15 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         total = dict.fromkeys(("weights", "working", "gradients", "states"), 0)
         decoder = self._decoder
         for _, param, group in self._grouped():
-            lane = self._lanes.of(param, group)
-            hidden = param.requires_grad and lane and lane.hidden
+            binding = self._bindings.of(param, group)
+            hidden = param.requires_grad and binding and binding.hidden
             if not is_placeholder(param) and not (decoder and decoder.has(param)):
                 total["working" if hidden else "weights"] += param.nbytes
             if param.grad is not None:
                 total["gradients"] += param.grad.nbytes
             for name, plane in self.state.get(param, {}).items():
-                if isinstance(plane, torch.Tensor) and name not in self._lanes.counts:
-                    part = "weights" if lane and lane.is_weight(name) else "states"
+                if isinstance(plane, torch.Tensor) and name not in self._bindings.counts:
+                    part = "weights" if binding and binding.is_weight(name) else "states"
                     total[part] += plane.nbytes
         total["gradients"] += self._gradients.bytes
         if decoder:
@@ -592,7 +593,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             )
         if self._measured is None:
             raise RuntimeError("no step has been measured yet; call step() first")
-        sums = [lane.plan.metrics() for lane in self._measured]
+        sums = [binding.plan.metrics() for binding in self._measured]
         effective, intended, lost, asked = map(sum, zip([0.0] * 4, *sums))
         norm = math.sqrt(intended)
         return {
@@ -617,7 +618,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             state_dict = super().state_dict()
         finally:
             self._optimizer_state_dict_post_hooks = hooks
-        state_dict["tandem"] = _checkpoint.identity(self._lanes, names)
+        state_dict["tandem"] = _checkpoint.identity(self._bindings, names)
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
@@ -642,7 +643,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         for index, group in enumerate(state_dict["param_groups"]):
             self._check_flags(group, index)
             check_options(group, index)
-        _checkpoint.check_identity(state_dict, self._lanes, self.param_groups)
+        _checkpoint.check_identity(state_dict, self._bindings, self.param_groups)
         state_dict = _checkpoint.with_rows(state_dict, self._owners(state_dict))
         self._check_states(state_dict)
         self._optimizer_load_state_dict_pre_hooks = type(hooks)()
@@ -652,7 +653,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             self._optimizer_load_state_dict_pre_hooks = hooks
 
     def _owners(self, state_dict: dict) -> Iterator[tuple]:
-        """Of each state the key, the lane, the parameter, and its number."""
+        """Of each state the key, the binding, the parameter, and its number."""
         theirs, ours = state_dict["param_groups"], self.param_groups
         if [len(g["params"]) for g in theirs] != [len(g["params"]) for g in ours]:
             return  # torch's own message says so
@@ -663,8 +664,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
 
     def _check_states(self, state_dict: dict) -> None:
         """Refuses planes that are not those of the parameters' kernels."""
-        for key, lane, param, index in self._owners(state_dict):
-            lane.check_state(state_dict["state"][key], param, self._label(index), moves=True)
+        for key, binding, param, index in self._owners(state_dict):
+            binding.check_state(state_dict["state"][key], param, self._label(index), moves=True)
 
     def __getstate__(self) -> dict:
         return super().__getstate__() | {
@@ -694,13 +695,13 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         """Takes over states of a version before 3."""
         for index, param, group in self._grouped():
             if state := self.state.get(param):
-                lane = self._check_param(param, self._label(index), group)
-                state.update(lane.with_rows(state, param))
+                binding = self._check_param(param, self._label(index), group)
+                state.update(binding.with_rows(state, param))
 
     def __repr__(self) -> str:
         lines = super().__repr__().split("\n")
-        lanes = self._lanes.of_strategy(self.strategy)
-        graphs = " and ".join(lane.kernel.name for lane in lanes)
+        bindings = self._bindings.of_strategy(self.strategy)
+        graphs = " and ".join(binding.kernel.name for binding in bindings)
         lines[1:1] = [
             f"    graph: {graphs}",
             *(f"    {line}" for line in self._describe_storages()),

@@ -65,7 +65,7 @@ def check_alike(old: torch.nn.Module, build: Callable[[torch.nn.Module], torch.n
     """
     generator = torch.Generator().manual_seed(2024)
     with _apart():
-        for device, dtype, magnitudes in _places(old, inputs.magnitudes):
+        for device, dtype, magnitudes in _devices_to_try(old, inputs.magnitudes):
             copied = _copy_of(old, lambda shape: _parameter(shape, generator).to(device, dtype))
             rows = [((2, 5), size) for size in magnitudes] + [(each, 1.0) for each in _OTHER_ROWS]
             draws = [(_draw((*each, inputs.columns), generator) * size).to(device, dtype)
@@ -97,17 +97,17 @@ def _no_global_hooks() -> Iterator[None]:
             each.update(entries)
 
 
-def _places(module: torch.nn.Module, magnitudes: Sequence[float]
+def _devices_to_try(module: torch.nn.Module, magnitudes: Sequence[float]
             ) -> list[tuple[torch.device, torch.dtype, Sequence[float]]]:
     """Where a probe runs, in which type, and with which magnitudes of inputs."""
     cpu = torch.device("cpu")
-    places = [(cpu, torch.float32, magnitudes)]
+    devices = [(cpu, torch.float32, magnitudes)]
     for parameter in module.parameters():
         device = parameter.device if parameter.device.type == "cuda" else cpu
         if (device, parameter.dtype) != (cpu, torch.float32):
-            places.append((device, parameter.dtype, (1.0,)))
+            devices.append((device, parameter.dtype, (1.0,)))
         break
-    return places
+    return devices
 
 
 def _allowed(device: torch.device, dtype: torch.dtype) -> float:

@@ -14,9 +14,9 @@ from tandem import _tandem
 from tandem._kernel import RoleKind, Rules, compile_rules
 from tandem._storages import described, floats
 from tandem._tandem import Storage
-from tandem.torch._function import first_derivative
+from tandem.torch._autograd import first_derivative
 from tandem.torch._layer import EDGES, Layer, Pass
-from tandem.torch._stored import StoredTensor, decoded, place_of, rows_of
+from tandem.torch._stored import StoredTensor, decoded, executor_of, rows_of
 
 #: What a linear layer's products can be of.
 KINDS = ("bf16", "fp8")
@@ -40,8 +40,8 @@ def check_recipe(layer: Layer) -> None:
 
 def can_multiply(x: torch.Tensor, weight: torch.Tensor) -> bool:
     """Whether there are products of 8-bit floats of this input, where it is."""
-    place = place_of(x)
-    if place.device is None or int(place.target.removeprefix("sm_")) < 89:
+    executor = executor_of(x)
+    if executor.device is None or int(executor.target.removeprefix("sm_")) < 89:
         return False
     sizes = x.numel() // max(1, x.shape[-1]), *weight.shape
     return x.dtype is torch.bfloat16 and all(
@@ -100,7 +100,7 @@ def quantize(x: torch.Tensor, code: str, copy: bool = False) -> Codes:
             and described(x.storage).without_transpose == _storage(code)):
         return Codes.of(x.planes, shape)
     x = decoded(x).contiguous()
-    step = _quantizer(code, copy, x.dtype, place_of(x).target)
+    step = _quantizer(code, copy, x.dtype, executor_of(x).target)
     planes = step.allocate(shape, x, (RoleKind.SAVED,))
     step.run(shape, {"x": x} | planes)
     return Codes.of({name.removeprefix("kept"): p for name, p in planes.items()}, shape)
@@ -113,10 +113,10 @@ _weights = WeakTensorKeyDictionary()
 def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
     """The same of a weight, once as long as it does not change; a graph makes them
     whenever it runs."""
-    place = place_of(weight)
-    if place.is_capturing:
+    executor = executor_of(weight)
+    if executor.is_capturing:
         return quantize(weight, "f8E4M3FN", copy)
-    key = weight._version, weight.data_ptr(), place, place.stream
+    key = weight._version, weight.data_ptr(), executor, executor.stream
     known, codes = _weights.get(weight, (None, None))
     if known != key or (copy and codes.turned is None):
         codes = quantize(weight, "f8E4M3FN", copy)
@@ -143,12 +143,12 @@ def multiply(x: tuple, w: tuple, bias: torch.Tensor | None = None, *, of: str = 
              fast: bool = False) -> torch.Tensor:
     """x @ w.T + bias in bf16: x and w are codes in rows, and scales; x's codes are ``of``
     some type and w's E4M3."""
-    (x, x_scale), (w, w_scale), place = x, w, place_of(x[0])
+    (x, x_scale), (w, w_scale), executor = x, w, executor_of(x[0])
     y = torch.empty(x.shape[0], w.shape[0], dtype=torch.bfloat16, device=x.device)
     workspace = torch.empty(_WORKSPACE + _ALIGNED, dtype=torch.uint8, device=x.device)
-    product = _product(place.device, *y.shape, x.shape[1], _FACTORS[of],
+    product = _product(executor.device, *y.shape, x.shape[1], _FACTORS[of],
                        _FACTORS["f8E4M3FN"], bias is not None, fast)
-    product.launch(place.stream, x.data_ptr(), w.data_ptr(), x_scale.data_ptr(),
+    product.launch(executor.stream, x.data_ptr(), w.data_ptr(), x_scale.data_ptr(),
                    w_scale.data_ptr(), 0 if bias is None else bias.data_ptr(), y.data_ptr(),
                    -(-workspace.data_ptr() // _ALIGNED) * _ALIGNED, _WORKSPACE)
     return y

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from tandem.torch import _notices, _wrappers
-from tandem.torch._lanes import sums_over_model
+from tandem.torch._bindings import sums_over_model
 from tandem.torch._step import Steps
 
 #: Options that gradient_release cannot have beside it, and why.
@@ -34,7 +34,7 @@ class Release(Steps):
         self._accumulates = False
         #: Whether no DistributedDataParallel had the parameters at the last look.
         self._has_no_ddp = False
-        #: Autograd has a thread for each device, and steps share lanes.
+        #: Autograd has a thread for each device, and steps share bindings.
         self._turn = threading.Lock()
 
     @property

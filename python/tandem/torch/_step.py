@@ -10,9 +10,9 @@ from operator import is_
 import torch
 
 from tandem import _tandem
-from tandem.torch import _counters, _notices, _place
-from tandem.torch._lane import Lane, Slot, check_grad
-from tandem.torch._lanes import sums_over_model
+from tandem.torch import _counters, _notices, _executor
+from tandem.torch._binding import KernelBinding, ParamBinding, check_grad
+from tandem.torch._bindings import sums_over_model
 from tandem.torch._layout import is_placeholder, laid_out
 
 
@@ -27,8 +27,8 @@ class Steps:
             if only is None:
                 self._check_changes()
             self._unscale()
-            if (only is None and self._steady is not None
-                    and self._steady.read(self.param_groups, self.state)):
+            if (only is None and self._replay is not None
+                    and self._replay.read(self.param_groups, self.state)):
                 self._repeat()
             else:
                 self._run(started, only)
@@ -40,84 +40,85 @@ class Steps:
 
     def _forget(self) -> None:
         """Has the next step look at everything anew."""
-        self._slots, self._steady = [], None
+        self._bound, self._replay = [], None
 
     def _run(self, started: list[torch.Tensor], only: torch.Tensor | None) -> None:
         """One step; `started` gets the parameters whose state is new."""
-        self._steady = None
-        for lane in self._lanes:
-            lane.clear()
+        self._replay = None
+        for binding in self._bindings:
+            binding.clear()
         if self.capturable:
             _counters.part(self)
         converted = (self._collect(started) if only is None
                      else self._collect_one(only, started))
-        lanes = self._running = [lane for lane in self._lanes if lane.slots]
-        self._check_model(lanes)
-        if not lanes and self._is_idle:
+        bindings = self._running = [binding for binding in self._bindings if binding.bound_params]
+        self._check_model(bindings)
+        if not bindings and self._is_idle:
             _notices.warn_of_no_gradient(list(self._params()))
         self._is_idle = False
         copies = {
-            slot.index: laid_out(slot.param, slot.like, slot.dtype)
-            for lane in lanes for slot in lane.slots if slot.copied
+            bound.index: laid_out(bound.param, bound.like, bound.dtype)
+            for binding in bindings for bound in binding.bound_params if bound.copied
         }
-        for lane in lanes:
-            with self._explained(lane):
-                lane.update_plan({i: c.data_ptr() for i, c in copies.items()})
-        self._settle(lanes, started, copies)
-        self._finish(lanes, self._launch(lanes), copies)
-        if only is None and lanes and not converted and not copies:
-            self._steady = self._watched(lanes)
+        for binding in bindings:
+            with self._explained(binding):
+                binding.update_plan({i: c.data_ptr() for i, c in copies.items()})
+        self._settle(bindings, started, copies)
+        self._finish(bindings, self._launch(bindings), copies)
+        if only is None and bindings and not converted and not copies:
+            self._replay = self._watched(bindings)
         del converted  # the kernels have read them
 
-    def _settle(self, lanes: list[Lane], started: list[torch.Tensor],
+    def _settle(self, bindings: list[KernelBinding], started: list[torch.Tensor],
                 copies: dict[int, torch.Tensor]) -> None:
         """Gives parameters whose codes begin here what these decode to, so that the step
         starts from the codes; before that, all that can be refused is."""
         new = set(map(id, started))
-        begun = [slot for lane in lanes if lane.has_copy for slot in lane.slots
-                 if id(slot.param) in new]
-        for lane in lanes if begun and not self.capturable else ():
-            with self._explained(lane):
-                lane.check_scalars(*self._scalars(lane))
-        for slot in begun:
-            weight, = slot.lane.of_states.decode_weights([slot.state], slot.dtype, self.threads)
-            for to in filter(lambda to: to is not None, (slot.param, copies.get(slot.index))):
-                slot.lane.place.call(lambda to=to, weight=weight: to.copy_(weight))
+        begun = [bound for binding in bindings if binding.has_copy for bound in binding.bound_params
+                 if id(bound.param) in new]
+        for binding in bindings if begun and not self.capturable else ():
+            with self._explained(binding):
+                binding.check_scalars(*self._scalars(binding))
+        for bound in begun:
+            states = bound.binding.of_states
+            weight, = states.decode_weights([bound.state], bound.dtype, self.threads)
+            for to in filter(lambda to: to is not None, (bound.param, copies.get(bound.index))):
+                bound.binding.executor.call(lambda to=to, weight=weight: to.copy_(weight))
 
     def _repeat(self) -> None:
         """The last step again, over other gradients."""
-        for number, lane in enumerate(self._running):
-            with self._explained(lane):
-                lane.repeat(self._steady, number, self.capturable)
+        for number, binding in enumerate(self._running):
+            with self._explained(binding):
+                binding.repeat(self._replay, number, self.capturable)
         self._finish(self._running, self._launch(self._running), {})
 
-    def _watched(self, lanes: list[Lane]) -> _tandem.Steady | None:
+    def _watched(self, bindings: list[KernelBinding]) -> _tandem.ReplayCache | None:
         """What can tell that only gradients are others in the next step."""
         if (not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-                or any(lane.hidden or lane.encodes for lane in lanes)):
+                or any(binding.hidden or binding.encodes for binding in bindings)):
             return None
-        count = "" if self.capturable else lanes[0].step or ""
-        steady, places = _tandem.Steady(torch.Tensor, count), {}
-        for number, lane in enumerate(lanes):
-            lane.watch(steady)
-            places |= {slot.index: (number, at) for at, slot in enumerate(lane.slots)}
+        count = "" if self.capturable else bindings[0].step or ""
+        replay, places = _tandem.ReplayCache(torch.Tensor, count), {}
+        for number, binding in enumerate(bindings):
+            binding.watch(replay)
+            places |= {bound.index: (number, at) for at, bound in enumerate(binding.bound_params)}
         try:
             for index, param in enumerate(self._params()):
                 if index in places:
-                    self._slots[index].watch(steady, *places[index], self.capturable)
+                    self._bound[index].watch(replay, *places[index], self.capturable)
                 else:
-                    steady.add_idle(param)
+                    replay.add_idle(param)
         except (BufferError, RuntimeError):
             return None  # DLPack does not know such tensors
-        steady.set_states(self.param_groups, self.state)
-        return steady
+        replay.set_states(self.param_groups, self.state)
+        return replay
 
-    def _check_model(self, lanes: list[Lane]) -> None:
-        """Refuses to sum over a part of the model: each lane is a launch."""
-        if len(lanes) > 1 and sums_over_model(self.kernel):
-            slots = [lane.slots[0] for lane in lanes]
-            label, (one, other) = slots[1].label, slots[:2]
-            if lanes[0].place is not lanes[1].place:
+    def _check_model(self, bindings: list[KernelBinding]) -> None:
+        """Refuses to sum over a part of the model: each binding is a launch."""
+        if len(bindings) > 1 and sums_over_model(self.kernel):
+            bound_params = [binding.bound_params[0] for binding in bindings]
+            label, (one, other) = bound_params[1].label, bound_params[:2]
+            if bindings[0].executor is not bindings[1].executor:
                 raise ValueError(
                     f"{self.kernel.name} sums over all parameters, but {label} is on "
                     f"{other.param.device} and others are on {one.param.device}; keep "
@@ -129,23 +130,23 @@ class Steps:
             )
 
     @staticmethod
-    def _difference(slot: Slot, first: Slot) -> str:
-        """Why a slot is not in another one's lane, and what to do about it."""
-        if slot.dtype != first.dtype:
-            return (f"{slot.label} is {slot.dtype} and others are {first.dtype}; give all "
+    def _difference(bound: ParamBinding, first: ParamBinding) -> str:
+        """Why a bound is not in another one's binding, and what to do about it."""
+        if bound.dtype != first.dtype:
+            return (f"{bound.label} is {bound.dtype} and others are {first.dtype}; give all "
                     "of them one type, or choose a strategy that keeps weights in f32")
-        if slot.lane.hidden != first.lane.hidden:
-            decoded, other = (slot, first) if slot.lane.hidden else (first, slot)
+        if bound.binding.hidden != first.binding.hidden:
+            decoded, other = (bound, first) if bound.binding.hidden else (first, bound)
             return (f"{decoded.label} is decoded on demand and {other.label} is not; pass "
                     "decode_weights a model that has all of them")
-        one, other = (s.lane.kernel.strategy for s in (slot, first))
-        return (f"{slot.label} is under strategy {one!r} and others are under {other!r}; "
+        one, other = (s.binding.kernel.strategy for s in (bound, first))
+        return (f"{bound.label} is under strategy {one!r} and others are under {other!r}; "
                 "give all param groups one")
 
     def _collect(self, started) -> list[torch.Tensor]:
-        """Fills the lanes, and returns the gradients that had to be converted."""
+        """Fills the bindings, and returns the gradients that had to be converted."""
         converted: list[torch.Tensor] = []
-        index, slots, bound = -1, self._current_slots(), False
+        index, bound_params, has_new = -1, self._current_params(), False
         for number, group in enumerate(self.param_groups):
             known, row = None, 0
             negated = self._negated(group["params"]) if group["maximize"] else None
@@ -153,84 +154,84 @@ class Steps:
                 index += 1
                 if not self._has_gradient(param):
                     continue
-                slot = slots[index]
-                if slot is None or slot.group != number or not slot.is_current(param):
-                    slots[index] = slot = self._bind(index, number, param, started)
-                    bound = True
-                grad = self._gradient_of(slot, number, negated, converted)
-                lane, step = self._enlist(slot, grad, converted)
-                if (lane, step, slot.dtype) != known:
-                    known = lane, step, slot.dtype
-                    row = lane.row(number, step, slot.dtype)
-                lane.rows.append(row)
-        if bound:
+                bound = bound_params[index]
+                if bound is None or bound.group != number or not bound.is_current(param):
+                    bound_params[index] = bound = self._bind(index, number, param, started)
+                    has_new = True
+                grad = self._gradient_of(bound, number, negated, converted)
+                binding, step = self._enlist(bound, grad, converted)
+                if (binding, step, bound.dtype) != known:
+                    known = binding, step, bound.dtype
+                    row = binding.row(number, step, bound.dtype)
+                binding.rows.append(row)
+        if has_new:
             self._states = [*self.state, *self.state.values()]
             self._addresses = self._plane_addresses()
         return converted
 
     def _collect_one(self, param: torch.Tensor, started) -> list[torch.Tensor]:
-        """The same for one parameter, whose slot is not kept."""
+        """The same for one parameter, whose bound is not kept."""
         converted: list[torch.Tensor] = []
         index, number = self._position_of(param)
-        slot = self._bind(index, number, param, started)
+        bound = self._bind(index, number, param, started)
         negated = self._negated([param]) if self.param_groups[number]["maximize"] else None
-        grad = self._gradient_of(slot, number, negated, converted)
-        lane, step = self._enlist(slot, grad, converted)
-        lane.rows.append(lane.row(number, step, slot.dtype))
+        grad = self._gradient_of(bound, number, negated, converted)
+        binding, step = self._enlist(bound, grad, converted)
+        binding.rows.append(binding.row(number, step, bound.dtype))
         return converted
 
     def _has_gradient(self, param: torch.Tensor) -> bool:
         return param.grad is not None or self._gradients.get(param) is not None
 
-    def _gradient_of(self, slot: Slot, number: int, negated: dict | None,
+    def _gradient_of(self, bound: ParamBinding, number: int, negated: dict | None,
                      converted: list) -> torch.Tensor | None:
         """What a step of a param group takes for p.grad; `negated` has what it maximizes
         by, if it does."""
         if negated is None:
-            return slot.param.grad
-        self._refuse_to_maximize(slot.lane, number)
-        converted.append(negated[id(slot.param)])
+            return bound.param.grad
+        self._refuse_to_maximize(bound.binding, number)
+        converted.append(negated[id(bound.param)])
         return converted[-1]
 
-    def _enlist(self, slot: Slot, grad: torch.Tensor | None,
-                converted: list) -> tuple[Lane, int]:
-        """Adds a parameter with its gradient to its lane; also the step it takes."""
-        lane = slot.lane
-        if lane.encodes:
-            planes = None if grad is not None else self._gradients.get(slot.param)
-            addresses = self._encoded(slot, grad, planes, converted)
+    def _enlist(self, bound: ParamBinding, grad: torch.Tensor | None,
+                converted: list) -> tuple[KernelBinding, int]:
+        """Adds a parameter with its gradient to its binding; also the step it takes."""
+        binding = bound.binding
+        if binding.encodes:
+            planes = None if grad is not None else self._gradients.get(bound.param)
+            addresses = self._encoded(bound, grad, planes, converted)
         else:
-            address = slot.address_of(grad)
+            address = bound.address_of(grad)
             if address is None:
-                converted.append(slot.plane_of(grad))
+                converted.append(bound.plane_of(grad))
                 address = converted[-1].data_ptr()
             addresses = (address,)
-        lane.slots.append(slot)
-        lane.grads.append(addresses)
-        return lane, self._next_step(lane, slot)
+        binding.bound_params.append(bound)
+        binding.grads.append(addresses)
+        return binding, self._next_step(binding, bound)
 
-    def _next_step(self, lane: Lane, slot: Slot) -> int:
-        """The number of the step that the slot takes; what stands for it where only the
+    def _next_step(self, binding: KernelBinding, bound: ParamBinding) -> int:
+        """The number of the step that the bound takes; what stands for it where only the
         GPU knows."""
-        if not lane.step:
+        if not binding.step:
             return 1
-        count = slot.state[lane.step]
+        count = bound.state[binding.step]
         if not self.capturable:
             return int(count) + 1
-        lane.counters[id(count)] = count
+        binding.counters[id(count)] = count
         return id(count)
 
     @staticmethod
-    def _encoded(slot: Slot, grad, planes, converted: list) -> tuple[int, ...]:
+    def _encoded(bound: ParamBinding, grad, planes, converted: list) -> tuple[int, ...]:
         """Where the planes of a gradient are; one in p.grad is encoded first."""
         if grad is not None:
-            check_grad(grad, slot.param, lambda: slot.label)
-            planes = slot.lane.encode_grad(grad, slot.like, None, slot.state)
+            check_grad(grad, bound.param, lambda: bound.label)
+            planes = bound.binding.encode_grad(grad, bound.like, None, bound.state)
             converted += planes
         return tuple(plane.data_ptr() for plane in planes)
 
-    def _current_slots(self) -> list[Slot | None]:
-        """A slot per parameter; none if a state or a plane has been replaced."""
+    def _current_params(self) -> list[ParamBinding | None]:
+        """A bound per parameter; none if a state or a plane has been replaced."""
         states = [*self.state, *self.state.values()]
         same = len(states) == len(self._states) and all(map(is_, states, self._states))
         try:
@@ -238,136 +239,136 @@ class Steps:
         except (KeyError, TypeError):
             same = False  # a plane is gone; binding says which
         if not same:
-            self._slots = []
+            self._bound = []
         count = sum(len(group["params"]) for group in self.param_groups)
-        self._slots += [None] * (count - len(self._slots))
-        return self._slots
+        self._bound += [None] * (count - len(self._bound))
+        return self._bound
 
     def _plane_addresses(self) -> list[int]:
-        """Where the planes of all slots are now."""
-        planes = [s.planes(s.state) for s in self._slots if s and s.planes]
+        """Where the planes of all bound_params are now."""
+        planes = [s.planes(s.state) for s in self._bound if s and s.planes]
         return list(map(torch.Tensor.data_ptr, chain.from_iterable(planes)))
 
-    def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> Slot:
-        """A slot for the parameter of a param group, whose state starts here if it has
+    def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> ParamBinding:
+        """A bound for the parameter of a param group, whose state starts here if it has
         none."""
         label = self._label(index)
         group = self.param_groups[number]
         state = self._start(self._check_param(param, label, group), param, started)
-        lane = self._lanes.of_step(param, group)
-        return lane.bind(index, number, param, state, label)
+        binding = self._bindings.of_step(param, group)
+        return binding.bind(index, number, param, state, label)
 
-    def _start(self, lane: Lane, param: torch.Tensor, started: list) -> dict | None:
+    def _start(self, binding: KernelBinding, param: torch.Tensor, started: list) -> dict | None:
         """The state of a parameter, which starts here if it has none."""
         state = self.state.get(param)
-        if not state and lane.state_names:
+        if not state and binding.state_names:
             if is_placeholder(param):
                 raise RuntimeError(
                     "the weights of a parameter were in its state alone, which is "
                     "gone; remove() what decode_weights returned before a parameter "
                     "starts anew"
                 )
-            if self.capturable and lane.place.is_capturing:
+            if self.capturable and binding.executor.is_capturing:
                 raise RuntimeError(
                     "a parameter has no state yet, and a CUDA graph would begin it anew "
                     "whenever it runs; take a step before the capture"
                 )
             state = self.state[param]
-            state.update(lane.initial_state(param))
-            if self.capturable and lane.step:
-                state[lane.step] = self._fresh_counter(lane, started)
+            state.update(binding.initial_state(param))
+            if self.capturable and binding.step:
+                state[binding.step] = self._fresh_counter(binding, started)
             started.append(param)
         return state
 
-    def _fresh_counter(self, lane: Lane, started: list) -> torch.Tensor:
+    def _fresh_counter(self, binding: KernelBinding, started: list) -> torch.Tensor:
         """The count of the parameters that start together on a GPU."""
         for param in started:
-            if _place.place_of(param) is lane.place:
-                return self.state[param][lane.step]
-        return _counters.new(0, lane.device)
+            if _executor.executor_of(param) is binding.executor:
+                return self.state[param][binding.step]
+        return _counters.new(0, binding.device)
 
     #===--------------------------------------------------------------------===#
     # Launches
     #===--------------------------------------------------------------------===#
 
-    def _launch(self, lanes: list[Lane]) -> bool:
+    def _launch(self, bindings: list[KernelBinding]) -> bool:
         """Runs the kernels; all that can be refused is, before the first writes.
 
         Returns whether the step has been skipped, as far as the host knows.
         """
         if self.capturable:
-            self._device_step.run(self, lanes)
+            self._device_step.run(self, bindings)
             return False
         threads = self.threads or torch.get_num_threads()
-        scalars = [self._scalars(lane) for lane in lanes]
-        for lane, given in zip(lanes, scalars):
-            if len(lanes) > 1 or lane.check:
-                with self._explained(lane):
-                    lane.check_scalars(*given)
-        self._skipped = any([lane.find_non_finite(threads) for lane in lanes])
+        scalars = [self._scalars(binding) for binding in bindings]
+        for binding, given in zip(bindings, scalars):
+            if len(bindings) > 1 or binding.check:
+                with self._explained(binding):
+                    binding.check_scalars(*given)
+        self._skipped = any([binding.find_non_finite(threads) for binding in bindings])
         if self._skipped:
             return True
-        for lane, given in zip(lanes, scalars):
-            with self._explained(lane):
-                lane.place.launch(lane.plan, *given, threads)
+        for binding, given in zip(bindings, scalars):
+            with self._explained(binding):
+                binding.executor.launch(binding.plan, *given, threads)
         return False
 
-    def _scalars(self, lane: Lane) -> tuple[list[list[float]], list[list[int]]]:
-        """The rows of hyperparameters and integers that the lane's parameters use."""
-        hypers = [self._row(lane, *row) for row in lane.table]
+    def _scalars(self, binding: KernelBinding) -> tuple[list[list[float]], list[list[int]]]:
+        """The rows of hyperparameters and integers that the binding's parameters use."""
+        hypers = [self._row(binding, *row) for row in binding.table]
         integers = [
-            lane.integers(step, int(self.param_groups[group].get("seed", 0)))
-            for group, step, _ in lane.table
+            binding.integers(step, int(self.param_groups[group].get("seed", 0)))
+            for group, step, _ in binding.table
         ]
         return hypers, integers
 
     @contextmanager
-    def _explained(self, lane: Lane, groups: list[int] | None = None) -> Iterator[None]:
+    def _explained(self, binding: KernelBinding, groups: list[int] | None = None) -> Iterator[None]:
         """Says what the runtime refuses in terms of param groups, by default those of the
-        lane's rows, and parameters."""
+        binding's rows, and parameters."""
         try:
             yield
         except ValueError as error:
-            groups = groups or [row[0] for row in lane.table]
-            raise ValueError(self._explain(error, groups, lane.slots)) from None
+            groups = groups or [row[0] for row in binding.table]
+            raise ValueError(self._explain(error, groups, binding.bound_params)) from None
 
     @staticmethod
-    def _explain(error: ValueError, groups: list[int], slots: list[Slot]) -> str:
+    def _explain(error: ValueError, groups: list[int], bound_params: list[ParamBinding]) -> str:
         """The runtime's message in terms of param groups and parameters."""
         names = {"row": lambda row: f"param group {groups[row]}",
-                 "tensor": lambda tensor: slots[tensor].label}
+                 "tensor": lambda tensor: bound_params[tensor].label}
         return "".join(names[kind](index) if kind in names else text
                        for kind, index, text in getattr(error, "parts", [("text", 0, str(error))]))
 
-    def _finish(self, lanes: list[Lane], skipped: bool,
+    def _finish(self, bindings: list[KernelBinding], skipped: bool,
                 copies: dict[int, torch.Tensor]) -> None:
         """Counts the step, and tells autograd that the weights have changed."""
-        for number, lane in enumerate(lanes):
+        for number, binding in enumerate(bindings):
             if not skipped:
-                self._count(number, lane)
-                self._write_back(lane, copies)
-            if lane.encodes:
-                self._gradients.finish(slot.param for slot in lane.slots)
-            torch.autograd.graph.increment_version(lane.params)
-        self._measured = None if skipped else lanes
+                self._count(number, binding)
+                self._write_back(binding, copies)
+            if binding.encodes:
+                self._gradients.finish(bound.param for bound in binding.bound_params)
+            torch.autograd.graph.increment_version(binding.params)
+        self._measured = None if skipped else bindings
 
-    def _count(self, number: int, lane: Lane) -> None:
+    def _count(self, number: int, binding: KernelBinding) -> None:
         """Stores how many steps there have been, where the host counts them."""
-        if not lane.step or self.capturable:
+        if not binding.step or self.capturable:
             return
-        steps = [step for _, step, _ in lane.table]
-        if self._steady is not None:
-            self._steady.store(number, steps)
+        steps = [step for _, step, _ in binding.table]
+        if self._replay is not None:
+            self._replay.store(number, steps)
             return
-        for slot, row in zip(lane.slots, lane.rows):
-            slot.state[lane.step] = steps[row]
+        for bound, row in zip(binding.bound_params, binding.rows):
+            bound.state[binding.step] = steps[row]
 
-    def _write_back(self, lane: Lane, copies: dict[int, torch.Tensor]) -> None:
+    def _write_back(self, binding: KernelBinding, copies: dict[int, torch.Tensor]) -> None:
         """Gives parameters what kernels have written elsewhere."""
-        for slot in lane.slots if copies else ():
-            if slot.copied:
-                copy = copies[slot.index]
-                lane.place.call(lambda slot=slot, copy=copy: slot.param.copy_(copy))
+        for bound in binding.bound_params if copies else ():
+            if bound.copied:
+                copy = copies[bound.index]
+                binding.executor.call(lambda bound=bound, copy=copy: bound.param.copy_(copy))
 
     #===--------------------------------------------------------------------===#
     # Gradients under a scale

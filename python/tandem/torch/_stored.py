@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch.utils._pytree import tree_map_only
 
-from tandem._convert import Host
+from tandem._convert import Executor
 from tandem._kernel import Granularity, RoleKind
 from tandem._storages import described
-from tandem.torch import _place
+from tandem.torch import _executor
 from tandem.torch._layer import Pass, decoder
 
 _SHARING = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
@@ -57,7 +57,7 @@ class StoredTensor(torch.Tensor):
     def decode(self) -> torch.Tensor:
         """The values, in this tensor's type."""
         shape, step = rows_of(self), decoder(
-            self.storage, self.dtype, place_of(self).target)
+            self.storage, self.dtype, executor_of(self).target)
         planes = {f"kept{suffix}": plane for suffix, plane in self.planes.items()}
         planes |= step.allocate(shape, self.planes[""], (RoleKind.OUTPUT,))
         step.run(shape, planes)
@@ -105,9 +105,9 @@ def rows_of(x: torch.Tensor) -> tuple[int, int]:
     return x.numel() // max(1, columns), columns
 
 
-def place_of(x: torch.Tensor) -> Host | None:
+def executor_of(x: torch.Tensor) -> Executor | None:
     """Where a tensor or its planes are; None where no kernel runs."""
-    return _place.place_of(x.planes[""] if isinstance(x, StoredTensor) else x)
+    return _executor.executor_of(x.planes[""] if isinstance(x, StoredTensor) else x)
 
 
 def decoded(x: torch.Tensor) -> torch.Tensor:

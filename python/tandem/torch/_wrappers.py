@@ -10,8 +10,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from tandem._kernel import Kernel
-from tandem.torch._lane import Lane
-from tandem.torch._lanes import sums_over_model
+from tandem.torch._binding import KernelBinding
+from tandem.torch._bindings import sums_over_model
 
 
 def has_ranks() -> bool:
@@ -71,7 +71,7 @@ def refuse_flattened(param: torch.Tensor, label: str) -> None:
         )
 
 
-def check_shard(param: torch.Tensor, label: str, lane: Lane, releases: bool) -> None:
+def check_shard(param: torch.Tensor, label: str, binding: KernelBinding, releases: bool) -> None:
     """Refuses a piece of a parameter that cannot be updated without the rest.
 
     Args:
@@ -88,7 +88,7 @@ def check_shard(param: torch.Tensor, label: str, lane: Lane, releases: bool) -> 
             f"{label} is sharded by FSDP1, which averages its gradient after "
             "gradient_release=True would have taken the step; leave it out"
         )
-    if reason := _whole_values(lane.kernel):
+    if reason := _whole_values(binding.kernel):
         raise ValueError(
             f"{label} is sharded by FSDP1, and each rank would compute {reason} from its "
             "own shard; for FSDP1, take an optimizer and a strategy without such values, "

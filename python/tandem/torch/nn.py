@@ -21,11 +21,11 @@ from torch.nn import functional
 
 from tandem._convert import CPU
 from tandem._kernel import RoleKind
-from tandem.torch import _products, _traced
-from tandem.torch._function import LayerFunction, first_derivative
-from tandem.torch._keeper import KEEPER, Memory
+from tandem.torch import _products, _custom_ops
+from tandem.torch._autograd import LayerFunction, first_derivative
+from tandem.torch._saved_inputs import SAVED_INPUTS, LayerState
 from tandem.torch._layer import Layer, compiled
-from tandem.torch._stored import decoded, place_of, planes_of, rows_of, storages_of, tensor_of
+from tandem.torch._stored import decoded, executor_of, planes_of, rows_of, storages_of, tensor_of
 
 
 Path = Sequence[str | os.PathLike]
@@ -43,7 +43,7 @@ def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None 
     x = next(iter(tensors.values()))
     return compiled(name, recipe, x.dtype, vector_dtype or x.dtype,
                     tuple(os.fspath(p) for p in path),
-                    tuple(sorted(storages_of(tensors).items())), place_of(x).target, keeps)
+                    tuple(sorted(storages_of(tensors).items())), executor_of(x).target, keeps)
 
 
 def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
@@ -55,10 +55,10 @@ def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
     vector_dtype = next((v.dtype for v in (vectors or {}).values()), None)
     if not torch.compiler.is_compiling():
         return _launch(name, recipe, path, state, hypers, tensors, vector_dtype, names, inputs)
-    known = _traced.described(name, recipe, tuple(path), *inputs.values(),
-                              vector_dtype=vector_dtype)
+    known = _custom_ops.described(name, recipe, tuple(path), *inputs.values(),
+                                  vector_dtype=vector_dtype)
     if known:
-        return _traced.run_layer(known, hypers, names, *inputs.values())
+        return _custom_ops.run_layer(known, hypers, names, *inputs.values())
     return _launch_apart(name, recipe, path, state, hypers, tensors, vector_dtype, names, inputs)
 
 
@@ -68,7 +68,7 @@ def _launch(name: str, recipe: str, path: Path, state: dict | None, hypers: tupl
     """A layer's outputs, of which it keeps what linear layers behind it would keep if a
     module remembers that they do."""
     x, kept = next(iter(tensors.values())), {}
-    keeps = isinstance(state, Memory) and state.offers(place_of(x).is_capturing)
+    keeps = isinstance(state, LayerState) and state.offers(executor_of(x).is_capturing)
     layer = _layer(name, recipe, path, vector_dtype, keeps, **tensors)
     results = LayerFunction.apply(layer, hypers, _state(layer, state, x), names, kept,
                                   *inputs.values())
@@ -76,14 +76,14 @@ def _launch(name: str, recipe: str, path: Path, state: dict | None, hypers: tupl
     for role, y in zip(layer.forward.outputs, outputs, strict=True):
         if role in kept:
             storage = layer.forward.storages[f"{role}.kept"]
-            state.remember(KEEPER.offer(y, storage, kept[role]))
+            state.remember(SAVED_INPUTS.offer(y, storage, kept[role]))
     return results
 
 
 @_uncompiled
 def _launch_apart(name: str, *arguments):
-    """The same behind a break of a graph, where nothing has looked at places yet."""
-    _check_places(name, **arguments[-1])
+    """The same after a break of a graph, where nothing has checked devices yet."""
+    _check_devices(name, **arguments[-1])
     return _launch(name, *arguments)
 
 
@@ -95,20 +95,20 @@ def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch
     if state is None:
         raise ValueError("the recipe keeps scales from step to step; give a dict for them "
                          "as state, the same in each step")
-    place = place_of(x)
+    executor = executor_of(x)
     for plane in kept:
         if plane.name not in state:
-            if place.is_capturing:
+            if executor.is_capturing:
                 raise RuntimeError(
                     f"a CUDA graph would begin with {plane.name!r} anew whenever it runs; run "
                     "a forward and a backward pass before the capture")
             state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32,
                                             device=x.device)
-        _check_places(layer.name, x=x, **{plane.name: state[plane.name]})
+        _check_devices(layer.name, x=x, **{plane.name: state[plane.name]})
     return state
 
 
-def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
+def _check_devices(what: str, **tensors: torch.Tensor | None) -> None:
     """Refuses tensors that no layer's kernel reaches, and those apart from the first."""
     if torch.compiler.is_compiling():
         return  # such tensors are not taken into graphs
@@ -116,13 +116,13 @@ def _check_places(what: str, **tensors: torch.Tensor | None) -> None:
     for name, tensor in tensors.items():
         if tensor is None:
             continue
-        if (place := place_of(tensor)) is None:
+        if (executor := executor_of(tensor)) is None:
             raise ValueError(
                 f"{name} of {what} is on {tensor.device}, and tandem.torch.nn computes on "
                 "CPUs and CUDA devices; move it to one with .to(), or use torch.nn's module")
         if first is None:
-            first = name, place
-        elif place is not first[1]:
+            first = name, executor
+        elif executor is not first[1]:
             raise ValueError(
                 f"{name} of {what} is on {tensor.device}, but {first[0]} is on "
                 f"{tensors[first[0]].device}; move one to the other with .to()")
@@ -141,7 +141,7 @@ def _check_vectors(what: str, x: torch.Tensor, **vectors: torch.Tensor) -> None:
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
              recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.rms_norm` over the last dimension."""
-    _check_places("rms_norm", x=x, weight=weight)
+    _check_devices("rms_norm", x=x, weight=weight)
     _check_vectors("rms_norm", x, weight=weight)
     eps = _EPSILON if eps is None else eps
     return _run("rms_norm", recipe, path, state, (eps,), {"x": x}, {"weight": weight})
@@ -152,7 +152,7 @@ def add_rms_norm(
     recipe: str = "coat", path: Path = (), state: dict | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """x + residual, and its :func:`rms_norm`: what stands between a transformer's blocks."""
-    _check_places("add_rms_norm", x=x, residual=residual, weight=weight)
+    _check_devices("add_rms_norm", x=x, residual=residual, weight=weight)
     _check_vectors("add_rms_norm", x, weight=weight)
     if x.shape != residual.shape or x.dtype != residual.dtype:
         raise ValueError(
@@ -166,7 +166,7 @@ def add_rms_norm(
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *,
                recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
     """:func:`torch.nn.functional.layer_norm` over the last dimension."""
-    _check_places("layer_norm", x=x, weight=weight, bias=bias)
+    _check_devices("layer_norm", x=x, weight=weight, bias=bias)
     _check_vectors("layer_norm", x, weight=weight, bias=bias)
     return _run("layer_norm", recipe, path, state, (eps,), {"x": x},
                 {"weight": weight, "bias": bias})
@@ -174,7 +174,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
 
 def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
                state: dict | None) -> torch.Tensor:
-    _check_places(name, x=x)
+    _check_devices(name, x=x)
     return _run(name, recipe, path, state, (), {"x": x})
 
 
@@ -204,7 +204,7 @@ def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: P
 
 
 def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
-    _check_places(name, gate=gate, up=up)
+    _check_devices(name, gate=gate, up=up)
     if gate.shape != up.shape or gate.dtype != up.dtype:
         raise ValueError(
             f"gate is {tuple(gate.shape)} of {gate.dtype}, up is {tuple(up.shape)} "
@@ -231,7 +231,7 @@ def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.
             f"is {tuple(target.shape)} of {target.dtype}; flatten both, classes last")
     ignored = target == ignore_index
     is_wrong = ~ignored & ((target < 0) | (target >= x.shape[-1]))
-    if place_of(x) is not CPU:
+    if executor_of(x) is not CPU:
         # The host does not wait: as PyTorch's own, it is an assertion of the device.
         torch._assert_async(~is_wrong.any(), "cross_entropy: a target is none of the classes, "
                             "nor ignore_index")
@@ -251,7 +251,7 @@ def cross_entropy(
 
     Losses and their sum are computed in float32 and rounded to ``x``'s type at the end.
     """
-    _check_places("cross_entropy", x=x, target=target)
+    _check_devices("cross_entropy", x=x, target=target)
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
     classes = _classes(x, target, ignore_index)
@@ -280,16 +280,16 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     is kept of ``x``, and E4M3 codes of ``weight``; in the backward pass E5M2 codes of the
     gradient. See :class:`Linear`.
     """
-    _check_places("linear", x=x, weight=weight, bias=bias)
+    _check_devices("linear", x=x, weight=weight, bias=bias)
     wide = weight, bias
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     if torch.compiler.is_compiling():
-        known = products == "bf16" and _traced.described("keep", recipe, tuple(path), x, weight)
+        known = products == "bf16" and _custom_ops.described("keep", recipe, tuple(path), x, weight)
         if known and torch.is_grad_enabled() and weight.requires_grad:
-            return _traced.TracedLinear.apply(known, x, weight, bias)
+            return _custom_ops.TracedLinear.apply(known, x, weight, bias)
         return functional.linear(x, weight, bias) if known else _linear_apart(
             x, *wide, recipe=recipe, path=path, state=state, products=products)
     if products != "bf16" and _fp8_layer(products, recipe, path, x, weight):
@@ -316,7 +316,7 @@ def _fp8_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
                 path: Path, state: dict | None) -> torch.Tensor:
     layer = _layer("keep", recipe, path, x=x)
     with torch.no_grad():
-        planes = KEEPER.planes(layer, _state(layer, state, x), x)
+        planes = SAVED_INPUTS.planes(layer, _state(layer, state, x), x)
     return _products.FP8Linear.apply(_products.Codes.of(planes, rows_of(x)), x, weight, bias)
 
 
@@ -332,7 +332,7 @@ def gated_linear(
         raise ValueError(
             f"gated_linear is of 'swiglu', 'geglu' or 'geglu_tanh', got {name!r}")
     _check_gated(name, gate, up)
-    _check_places("gated_linear", gate=gate, weight=weight, bias=bias)
+    _check_devices("gated_linear", gate=gate, weight=weight, bias=bias)
     if torch.is_autocast_enabled(gate.device.type):
         dtype = torch.get_autocast_dtype(gate.device.type)
         gate, up, weight = gate.to(dtype), up.to(dtype), weight.to(dtype)
@@ -347,7 +347,7 @@ class _Compressed:
     def _set_recipe(self, recipe: str, path: Path) -> None:
         self.recipe, self.path = recipe, tuple(os.fspath(p) for p in path)
         #: What the recipe keeps from step to step, by plane: scales of delayed scaling.
-        self._kept = Memory()
+        self._kept = LayerState()
 
     def _apply(self, fn, recurse=True):
         """Takes what is kept along, as ``.to("cuda")`` does parameters; its type stays."""
@@ -479,7 +479,7 @@ class _LinearFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, layer: Layer, state: dict, x, weight, bias):
-        planes, ctx.shape = KEEPER.keep(layer, state, x)
+        planes, ctx.shape = SAVED_INPUTS.keep(layer, state, x)
         ctx.save_for_backward(weight, *planes)
         ctx.layer, ctx.has_bias = layer, bias is not None
         return functional.linear(decoded(x), weight, bias)
@@ -488,7 +488,7 @@ class _LinearFunction(torch.autograd.Function):
     @first_derivative
     def backward(ctx, dy):
         weight, *planes = ctx.saved_tensors
-        return None, None, *_traced.linear_gradients(
+        return None, None, *_custom_ops.linear_gradients(
             decoded(dy), weight, lambda: _restore(ctx.layer, ctx.shape, planes),
             ctx.needs_input_grad[2:], ctx.has_bias)
 

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 import torch
 
 from support.fake_gpu import FakeGPU
-from tandem.torch import _place
+from tandem.torch import _executor
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
-class FakePlace(_place.GPU):
+class FakeExecutor(_executor.GPU):
     """A GPU whose memory is the CPU's. What PyTorch would put into the stream itself
     is a function there."""
 
@@ -55,25 +55,25 @@ class TorchGPU(FakeGPU):
         super().__init__(count=count)
         self.library.fake_cuda_create_stream.restype = ctypes.c_void_p
         streams = [self.library.fake_cuda_create_stream() for _ in range(count)]
-        self.places = [FakePlace(self, i, s) for i, s in enumerate(streams)]
+        self.executors = [FakeExecutor(self, i, s) for i, s in enumerate(streams)]
         self.stream = ctypes.c_void_p(streams[0])
 
     @contextmanager
     def holds_torch(self, ordinal_of=lambda tensor: 0):
         """While it lasts, tensors of the CPU are on GPUs."""
-        def place_of(tensor):
+        def executor_of(tensor):
             if not tensor.is_cpu:
                 return before(tensor)
             ordinal = ordinal_of(tensor)
-            return before(tensor) if ordinal is None else self.places[ordinal]
+            return before(tensor) if ordinal is None else self.executors[ordinal]
 
-        before, _place.place_of = _place.place_of, place_of
+        before, _executor.executor_of = _executor.executor_of, executor_of
         self.library.fake_cuda_share_memory(1)
         self.library.fake_cuda_work_at_once(1)
         try:
             yield
         finally:
-            _place.place_of = before
+            _executor.executor_of = before
             self.library.fake_cuda_share_memory(0)
             self.library.fake_cuda_work_at_once(0)
             self.check()

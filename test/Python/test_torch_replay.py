@@ -1,4 +1,4 @@
-#===- test_torch_steady.py - Steps that look little ------------*- Python -*-===#
+#===- test_torch_replay.py - Steps that look little ------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -98,8 +98,8 @@ def test_changes_are_seen(change, monkeypatch):
 
     got = run()
     # Gradients that do not lie as their parameter does are copied each time.
-    assert (got._steady is None) == (change == "another layout")
-    monkeypatch.setattr(Steps, "_watched", lambda self, lanes: None)
+    assert (got._replay is None) == (change == "another layout")
+    monkeypatch.setattr(Steps, "_watched", lambda self, bindings: None)
     want = run()
     assert_same_bits(got, want)
 

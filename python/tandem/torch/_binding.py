@@ -1,4 +1,4 @@
-"""Lanes and slots: the parameters that one kernel updates, and their memory."""
+"""A kernel's binding to the parameters that it updates, and to their memory."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ from operator import itemgetter
 import torch
 
 from tandem import _tandem
-from tandem._check import Check
-from tandem._convert import CPU, Host, Tensor, conversion, planes_of
+from tandem._finite_check import FiniteCheck
+from tandem._convert import CPU, Executor, Tensor, conversion, planes_of
 from tandem._kernel import Kernel, Plane, Plan, RoleKind
 from tandem._storages import floats
 from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, is_plane,
                                   laid_out, rows_and_columns, rows_in_memory)
-from tandem.torch._place import torch_device
+from tandem.torch._executor import torch_device
 
 
-class Slot:
+class ParamBinding:
     """A parameter bound to memory: the addresses of its planes.
 
-    A slot stays valid until the parameter, or a plane of its state, gets other
+    A binding stays valid until the parameter, or a plane of its state, gets other
     memory.
     """
 
     __slots__ = (
         "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
-        "group", "index", "label", "lane", "like", "numel", "ordered", "param", "planes",
+        "group", "index", "label", "binding", "like", "numel", "ordered", "param", "planes",
         "pointers", "shape", "size", "state", "strides",
     )
 
-    def __init__(self, lane: Lane, index: int, group: int, param: torch.Tensor,
+    def __init__(self, binding: KernelBinding, index: int, group: int, param: torch.Tensor,
                  state: dict | None, label: str):
-        self.lane, self.index, self.label = lane, index, label
-        #: The number of the param group, which says what the lane is.
+        self.binding, self.index, self.label = binding, index, label
+        #: The number of the param group, which says what the binding is.
         self.group = group
         self.param, self.state = param, state
         #: Where the weight is; one that only the state has may come and go.
-        self.address = None if lane.hidden else param.data_ptr()
-        self.numel, self.size = param.numel(), lane.size_of(param)
+        self.address = None if binding.hidden else param.data_ptr()
+        self.numel, self.size = param.numel(), binding.size_of(param)
         self.shape = param.shape
-        self.dtype, self.grad_dtype = param.dtype, lane.grad_dtype
+        self.dtype, self.grad_dtype = param.dtype, binding.grad_dtype
         self.strides, self.contiguous = param.stride(), param.is_contiguous()
         #: What has the shape and the layout of the planes.
-        self.like = plane = empty_plane(lane.like(param, state), param.dtype, "meta")
+        self.like = plane = empty_plane(binding.like(param, state), param.dtype, "meta")
         #: Whether the parameter goes through a copy: one with gaps does.
-        self.copied = not lane.hidden and not is_plane(param, plane)
+        self.copied = not binding.hidden and not is_plane(param, plane)
         #: Whether planes and gradient are in C order, and else their strides.
         self.ordered, self.grad_strides = plane.is_contiguous(), plane.stride()
-        names = list(lane.state_planes)
+        names = list(binding.state_planes)
         #: The planes of a state, in one call; twice the same where it has but one.
         twice = names * 2 if len(names) == 1 else names
         self.planes = itemgetter(*twice) if names else None
         addresses = {name: state[name].data_ptr() for name in names}
         #: In the kernel's order; the caller fills in the gradient's.
         self.pointers = [
-            addresses.get(plane.name, self.address) for plane in lane.kernel.planes
+            addresses.get(plane.name, self.address) for plane in binding.kernel.planes
         ]
 
-    def watch(self, steady: _tandem.Steady, launch: int, tensor: int,
+    def watch(self, replay: _tandem.ReplayCache, launch: int, tensor: int,
               counts: bool) -> None:
         """Tells what looks at parameters where this one and its state are; `counts` says
         whether its count of steps is a tensor."""
-        lane, names = self.lane, list(self.lane.state_planes)
-        if counts and lane.step:
-            names.append(lane.step)
-        steady.add(self.param, self.state, launch, tensor,
+        binding, names = self.binding, list(self.binding.state_planes)
+        if counts and binding.step:
+            names.append(binding.step)
+        replay.add(self.param, self.state, launch, tensor,
                    [(name, self.state[name].data_ptr()) for name in names],
                    self.param.grad)
 
@@ -119,25 +119,25 @@ def check_grad(grad: torch.Tensor, param: torch.Tensor,
         )
 
 
-class Lane:
+class KernelBinding:
     """One kernel, its plan, and what a step is about to run on it.
 
     Args:
         kernel: the kernel.
         count: what the state calls its count of steps, if the kernel needs none.
-        place: what it runs on.
-        model: the same lane of the CPU, if that is another.
-        codes: the lane without a copy of the weights, if this one's kernel writes one
+        executor: what it runs on.
+        model: the same binding of the CPU, if that is another.
+        codes: the binding without a copy of the weights, if this one's kernel writes one
             beside codes; it knows of states.
     """
 
-    def __init__(self, kernel: Kernel, count: str | None = None, place: Host = CPU,
-                 model: Lane | None = None, codes: Lane | None = None):
-        self.kernel, self.place, self._model, self._codes = kernel, place, model, codes
-        self.device = torch_device(place)
-        self.plan = Plan(kernel, place.device)
+    def __init__(self, kernel: Kernel, count: str | None = None, executor: Executor = CPU,
+                 model: KernelBinding | None = None, codes: KernelBinding | None = None):
+        self.kernel, self.executor, self._model, self._codes = kernel, executor, model, codes
+        self.device = torch_device(executor)
+        self.plan = Plan(kernel, executor.device)
         #: What looks at the gradients before anything is written, if asked for.
-        self.check: Check | None = None
+        self.check: FiniteCheck | None = None
         weight, grad = _only(kernel, RoleKind.PARAM), _only(kernel, RoleKind.GRAD)
         self._weights = planes_of(kernel, weight)
         visible = [p for p in self._weights
@@ -147,7 +147,7 @@ class Lane:
         self.weight_storage = kernel.storages[weight]
         self._visible = None if self.hidden else visible[0]
         self._param_at = None if self.hidden else kernel.planes.index(visible[0])
-        #: What parameters of this lane can be.
+        #: What parameters of this binding can be.
         self.dtypes = ([torch.bfloat16, torch.float16] if self.hidden
                        else [DTYPES[visible[0].type]])
         #: How the gradient is stored.
@@ -178,7 +178,7 @@ class Lane:
 
     def clear(self) -> None:
         """Forgets the step that was being prepared."""
-        self.slots: list[Slot] = []
+        self.bound_params: list[ParamBinding] = []
         self.grads: list[tuple[int, ...]] = []
         self.rows: list[int] = []
         #: The rows of scalars: (param group, step, type of the weight).
@@ -192,7 +192,7 @@ class Lane:
     def params(self) -> list[torch.Tensor]:
         """The parameters of the step."""
         if self._params is None:
-            self._params = [slot.param for slot in self.slots]
+            self._params = [bound.param for bound in self.bound_params]
         return self._params
 
     def row(self, group: int, step: int, dtype: torch.dtype) -> int:
@@ -214,8 +214,8 @@ class Lane:
         return self._codes is not None
 
     @property
-    def of_states(self) -> Lane:
-        """The lane that states are made, checked and converted by."""
+    def of_states(self) -> KernelBinding:
+        """The binding that states are made, checked and converted by."""
         return self._codes or self
 
     def bytes_per_parameter(self, releases: bool = False) -> float:
@@ -323,9 +323,9 @@ class Lane:
 
     def convert(self, sources: Sequence, source: str, targets: Sequence, target: str,
                 planes: Sequence[Plane], threads: int = 0, **options) -> None:
-        """:func:`convert` of the lane's tensors, which are where its kernel runs."""
+        """:func:`convert` of the binding's tensors, which are where its kernel runs."""
         options.setdefault("matrix", self.kernel.is_matrix)
-        convert(sources, source, targets, target, planes, threads, place=self.place,
+        convert(sources, source, targets, target, planes, threads, executor=self.executor,
                 group=self.group, **options)
 
     def _weight_of(self, state: Mapping) -> list[torch.Tensor]:
@@ -376,12 +376,12 @@ class Lane:
         return measures
 
     def bind(self, index: int, group: int, param: torch.Tensor, state: dict | None,
-             label: str) -> Slot:
-        """A slot of the parameter of a param group; its planes take the parameter's layout."""
+             label: str) -> ParamBinding:
+        """Binds a parameter of a param group; its planes take the parameter's layout."""
         if self.state_names:
             self.of_states.check_state(state, param, label)
             state.update(self.of_states.laid_out_state(param, state))
-        return Slot(self, index, group, param, state, label)
+        return ParamBinding(self, index, group, param, state, label)
 
     def laid_out_state(self, param: torch.Tensor, state: Mapping) -> dict:
         """A state of this kernel, all planes in one layout."""
@@ -439,50 +439,50 @@ class Lane:
 
     def update_plan(self, staged: Mapping[int, int]) -> None:
         """Tells the plan what has moved since the last step, if anything has."""
-        wanted = (self.slots, self.grads, self.rows, staged)
+        wanted = (self.bound_params, self.grads, self.rows, staged)
         if wanted == self._bound:
             return
         self._bound = ()
         pointers = self._pointers(staged)
         self.plan.update(
-            [slot.size for slot in self.slots], pointers, rows=self.rows,
-            keys=[slot.index for slot in self.slots],
+            [bound.size for bound in self.bound_params], pointers, rows=self.rows,
+            keys=[bound.index for bound in self.bound_params],
         )
         if self.check:
-            self.check.update([slot.size for slot in self.slots], pointers)
+            self.check.update([bound.size for bound in self.bound_params], pointers)
         self._bound = wanted
 
     def _pointers(self, staged: Mapping[int, int]) -> list[list[int]]:
         """Where the planes of the step's parameters are."""
         pointers = []
-        for slot, grad in zip(self.slots, self.grads):
-            addresses = slot.pointers.copy()
-            if slot.index in staged:
-                addresses[self._param_at] = staged[slot.index]
+        for bound, grad in zip(self.bound_params, self.grads):
+            addresses = bound.pointers.copy()
+            if bound.index in staged:
+                addresses[self._param_at] = staged[bound.index]
             for at, address in zip(self._grads_at, grad):
                 addresses[at] = address
             pointers.append(addresses)
         return pointers
 
-    def watch(self, steady: _tandem.Steady) -> None:
+    def watch(self, replay: _tandem.ReplayCache) -> None:
         """Has the step looked at whether it is the last one again."""
-        shapes = [slot.size for slot in self.slots]
-        steady.add_launch(
+        shapes = [bound.size for bound in self.bound_params]
+        replay.add_launch(
             [rows for rows, _ in shapes], [columns for _, columns in shapes],
-            [slot.index for slot in self.slots], self.rows,
+            [bound.index for bound in self.bound_params], self.rows,
             [address for addresses in self._pointers({}) for address in addresses],
             self._grads_at[0])
 
-    def repeat(self, steady: _tandem.Steady, number: int, on_device: bool) -> None:
+    def repeat(self, replay: _tandem.ReplayCache, number: int, on_device: bool) -> None:
         """Takes over what has changed since the last step: gradients, and counts that
         the host has."""
         self._bound = ()
-        self.plan._native.update_steady(steady, number)
+        self.plan._native.update_replay(replay, number)
         if self.check:
-            self.check.plan.update_gradients(steady, number)
+            self.check.plan.update_gradients(replay, number)
         if self.step and not on_device:
             self.table = [(group, step + 1, dtype) for (group, _, dtype), step
-                          in zip(self.table, steady.steps(number), strict=True)]
+                          in zip(self.table, replay.steps(number), strict=True)]
 
     def find_non_finite(self, threads: int) -> bool:
         """Whether a gradient of the step is not finite, if somebody has asked."""
@@ -559,20 +559,20 @@ def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor],
 def convert(sources: Sequence, source: str, targets: Sequence, target: str,
             planes: Sequence[Plane], threads: int = 0, *, adds: bool = False,
             fresh: bool = True, matrix: bool = False, floor: bool = False,
-            has_rows: bool = True, group: int = 1, place: Host = CPU) -> None:
+            has_rows: bool = True, group: int = 1, executor: Executor = CPU) -> None:
     """Carries tensors, given by their planes, to another storage.
 
     `planes` describes those of the targets. The first plane of each has an entry
     for each element. `matrix` says whether the tensors are of a graph of matrices, `floor`
     whether targets are second moments, `has_rows` whether groups begin anew in each row,
-    and `group` up to what length rows are joined. All tensors are in one place.
+    and `group` up to what length rows are joined. All tensors are on one device.
     """
     def size_of(tensor: torch.Tensor) -> int | tuple[int, int]:
         if matrix:
             return rows_and_columns(tensor)
         return rows_in_memory(tensor, group) if has_rows else tensor.numel()
 
-    conversion(source, target, adds, fresh, matrix, floor, place.target).run(
+    conversion(source, target, adds, fresh, matrix, floor, executor.target).run(
         [_in_memory(t, size_of) for t in sources],
         [_in_memory(t, size_of) for t in targets], planes,
-         threads or torch.get_num_threads(), place)
+         threads or torch.get_num_threads(), executor)

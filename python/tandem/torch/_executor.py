@@ -11,10 +11,10 @@ from functools import lru_cache
 import torch
 
 from tandem import _kernel
-from tandem._convert import CPU, Host
+from tandem._convert import CPU, Executor
 
 
-class GPU(Host):
+class GPU(Executor):
     """A GPU of PyTorch's. All work is done in PyTorch's current stream of it."""
 
     def __init__(self, ordinal: int):
@@ -80,7 +80,7 @@ def _gpu(ordinal: int) -> GPU:
 atexit.register(_gpu.cache_clear)
 
 
-def place_of(tensor: torch.Tensor) -> Host | None:
+def executor_of(tensor: torch.Tensor) -> Executor | None:
     """Where a tensor is; None where no kernel runs."""
     if tensor.is_cpu:
         return CPU
@@ -89,6 +89,6 @@ def place_of(tensor: torch.Tensor) -> Host | None:
     return None
 
 
-def torch_device(place: Host) -> torch.device:
-    """What PyTorch calls a place."""
-    return torch.device("cpu") if place is CPU else place.torch_device
+def torch_device(executor: Executor) -> torch.device:
+    """What PyTorch calls an executor."""
+    return torch.device("cpu") if executor is CPU else executor.torch_device

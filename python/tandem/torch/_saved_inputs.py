@@ -11,16 +11,16 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem._kernel import RoleKind
 from tandem.torch._layer import Layer
-from tandem.torch._stored import StoredTensor, place_of, planes_of, rows_of
+from tandem.torch._stored import StoredTensor, executor_of, planes_of, rows_of
 
 
-class Memory(dict[str, torch.Tensor]):
+class LayerState(dict[str, torch.Tensor]):
     """What a module remembers from step to step: planes of scales, and whether linear
     layers take what it keeps for them."""
 
     def __init__(self):
         super().__init__()
-        self._offer: Taking | None = None
+        self._offer: Claim | None = None
         self._offers = True
 
     def offers(self, is_capturing: bool) -> bool:
@@ -31,20 +31,20 @@ class Memory(dict[str, torch.Tensor]):
         self._offer = None
         return self._offers and torch.is_grad_enabled()
 
-    def remember(self, offer: Offer) -> None:
+    def remember(self, offer: SavedOutput) -> None:
         """Takes note of what is offered to linear layers, and keeps none of it."""
         self._offer = offer.taking
 
 
 @dataclass
-class Taking:
+class Claim:
     """Whether a linear layer has taken what was offered."""
 
     taken: bool = False
 
 
 @dataclass
-class Offer:
+class SavedOutput:
     """A layer's output, as its kernel has kept it for linear layers."""
 
     storage: str
@@ -52,26 +52,26 @@ class Offer:
     planes: dict[str, torch.Tensor]
     #: The output's state, which a write changes.
     key: tuple
-    taking: Taking = field(default_factory=Taking)
+    taking: Claim = field(default_factory=Claim)
 
 
 def _key(x: torch.Tensor) -> tuple:
-    place = place_of(x)
+    executor = executor_of(x)
     identity = id(x) if isinstance(x, StoredTensor) else x.data_ptr()
     # A graph keeps it itself, whenever it runs.
-    return x._version, identity, place.stream, place.is_capturing
+    return x._version, identity, executor.stream, executor.is_capturing
 
 
-class Keeper:
+class SavedInputs:
     """Keeps inputs of matrix products; products of the same input share what is kept."""
 
     def __init__(self):
         self._last = threading.local()
         self._offered = WeakTensorKeyDictionary()
 
-    def offer(self, x: torch.Tensor, storage: str, planes: dict[str, torch.Tensor]) -> Offer:
+    def offer(self, x: torch.Tensor, storage: str, planes: dict[str, torch.Tensor]) -> SavedOutput:
         """Has products of x keep these planes, if they would store it so."""
-        offer = self._offered[x] = Offer(storage, planes, _key(x))
+        offer = self._offered[x] = SavedOutput(storage, planes, _key(x))
         return offer
 
     def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
@@ -122,4 +122,4 @@ class Keeper:
         return None if any(plane is None for plane in alive.values()) else alive
 
 
-KEEPER = Keeper()
+SAVED_INPUTS = SavedInputs()

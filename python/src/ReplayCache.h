@@ -1,4 +1,4 @@
-//===- Steady.h - Tensors that only change their gradients ------*- C++ -*-===//
+//===- ReplayCache.h - Tensors that only change their gradients -*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_PYTHON_STEADY_H
-#define TANDEM_PYTHON_STEADY_H
+#ifndef TANDEM_PYTHON_REPLAYCACHE_H
+#define TANDEM_PYTHON_REPLAYCACHE_H
 
 #include "tandem-runtime/tandem_runtime.h"
 #include <functional>
@@ -38,11 +38,11 @@ struct TensorReader {
 /// Knows where the parameters of an optimizer and their states lie, and sees in
 /// a fraction of a microsecond each whether they still do and where gradients
 /// are. It does not own the parameters and states.
-class Steady {
+class ReplayCache {
 public:
   /// `type` is the framework's tensor; `count` what states call their number of
   /// steps, empty if they have none.
-  Steady(nanobind::handle type, const std::string &count);
+  ReplayCache(nanobind::handle type, const std::string &count);
 
   /// Adds a launch, whose tensors are given by what a plan takes; returns its
   /// number. `gradient` is the position of the gradient among the planes.
@@ -125,4 +125,4 @@ private:
   std::vector<std::pair<PyObject *, PyObject *>> states;
 };
 
-#endif // TANDEM_PYTHON_STEADY_H
+#endif // TANDEM_PYTHON_REPLAYCACHE_H

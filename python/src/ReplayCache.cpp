@@ -1,4 +1,4 @@
-//===- Steady.cpp - Tensors that only change their gradients --------------===//
+//===- ReplayCache.cpp - Tensors that only change their gradients ---------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -10,14 +10,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Steady.h"
+#include "ReplayCache.h"
 
 #include <algorithm>
 
 namespace nb = nanobind;
 using nb::dlpack::dltensor;
 
-Steady::Steady(nb::handle type, const std::string &count)
+ReplayCache::ReplayCache(nb::handle type, const std::string &count)
     : type(reinterpret_cast<PyTypeObject *>(type.ptr())),
       gradName(nb::str("grad")), isNegName(nb::str("is_neg")),
       paramsName(nb::str("params")) {
@@ -36,7 +36,7 @@ Steady::Steady(nb::handle type, const std::string &count)
 // Tensors
 //===----------------------------------------------------------------------===//
 
-dltensor Steady::describe(nb::handle tensor) const {
+dltensor ReplayCache::describe(nb::handle tensor) const {
   dltensor described;
   if (!PyType_IsSubtype(Py_TYPE(tensor.ptr()), type))
     throw nb::type_error("not a tensor");
@@ -45,13 +45,14 @@ dltensor Steady::describe(nb::handle tensor) const {
   return described;
 }
 
-Steady::Place Steady::placeOf(const dltensor &tensor) {
+ReplayCache::Place ReplayCache::placeOf(const dltensor &tensor) {
   return {tensor.dtype, tensor.device,
           std::vector(tensor.shape, tensor.shape + tensor.ndim),
           std::vector(tensor.strides, tensor.strides + tensor.ndim)};
 }
 
-bool Steady::find(PyObject *tensor, const Place &place, void *&address) const {
+bool ReplayCache::find(PyObject *tensor, const Place &place,
+                       void *&address) const {
   if (!PyType_IsSubtype(Py_TYPE(tensor), type))
     return false;
   dltensor found;
@@ -77,12 +78,12 @@ bool Steady::find(PyObject *tensor, const Place &place, void *&address) const {
 // Building
 //===----------------------------------------------------------------------===//
 
-size_t Steady::addLaunch(const std::vector<int64_t> &heights,
-                         const std::vector<int64_t> &widths,
-                         const std::vector<int64_t> &keys,
-                         const std::vector<int64_t> &rows,
-                         const std::vector<uintptr_t> &pointers,
-                         size_t gradient) {
+size_t ReplayCache::addLaunch(const std::vector<int64_t> &heights,
+                              const std::vector<int64_t> &widths,
+                              const std::vector<int64_t> &keys,
+                              const std::vector<int64_t> &rows,
+                              const std::vector<uintptr_t> &pointers,
+                              size_t gradient) {
   Launch &launch = launches.emplace_back();
   size_t count = heights.size();
   launch.gradient = gradient;
@@ -97,10 +98,10 @@ size_t Steady::addLaunch(const std::vector<int64_t> &heights,
   return launches.size() - 1;
 }
 
-void Steady::add(nb::handle param, nb::handle state, size_t launch,
-                 size_t tensor,
-                 const std::vector<std::pair<nb::object, uintptr_t>> &planes,
-                 nb::handle gradient) {
+void ReplayCache::add(
+    nb::handle param, nb::handle state, size_t launch, size_t tensor,
+    const std::vector<std::pair<nb::object, uintptr_t>> &planes,
+    nb::handle gradient) {
   dltensor described = describe(param);
   Param &added = params.emplace_back();
   added.tensor = param.ptr();
@@ -114,13 +115,13 @@ void Steady::add(nb::handle param, nb::handle state, size_t launch,
     added.planes.emplace_back(name, reinterpret_cast<void *>(address));
 }
 
-void Steady::addIdle(nb::handle param) {
+void ReplayCache::addIdle(nb::handle param) {
   Param &added = params.emplace_back();
   added.tensor = param.ptr();
   added.launch = -1;
 }
 
-void Steady::setStates(nb::list groups, nb::dict all) {
+void ReplayCache::setStates(nb::list groups, nb::dict all) {
   sizes.clear();
   for (nb::handle group : groups)
     sizes.push_back(nb::len(nb::object(group[paramsName])));
@@ -135,7 +136,7 @@ void Steady::setStates(nb::list groups, nb::dict all) {
 
 /// Whether a negation has been put off, which DLPack does not tell. That
 /// happens to imaginary parts, which have gaps unless they are one number.
-bool Steady::isNegative(nb::handle tensor) const {
+bool ReplayCache::isNegative(nb::handle tensor) const {
   PyObject *self = tensor.ptr();
   nb::object result = nb::steal(PyObject_VectorcallMethod(
       isNegName.ptr(), &self, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
@@ -144,7 +145,7 @@ bool Steady::isNegative(nb::handle tensor) const {
   return result.ptr() != Py_False;
 }
 
-bool Steady::readGradient(Param &param) {
+bool ReplayCache::readGradient(Param &param) {
   nb::object gradient =
       nb::steal(PyObject_GetAttr(param.tensor, gradName.ptr()));
   if (!gradient.is_valid())
@@ -160,7 +161,7 @@ bool Steady::readGradient(Param &param) {
   return true;
 }
 
-bool Steady::readPlanes(const Param &param) const {
+bool ReplayCache::readPlanes(const Param &param) const {
   for (const auto &[name, address] : param.planes) {
     PyObject *plane = PyDict_GetItemWithError(param.state, name.ptr());
     dltensor found;
@@ -175,7 +176,7 @@ bool Steady::readPlanes(const Param &param) const {
   return true;
 }
 
-bool Steady::readStep(const Param &param) {
+bool ReplayCache::readStep(const Param &param) {
   if (!count.is_valid())
     return true;
   PyObject *value = PyDict_GetItemWithError(param.state, count.ptr());
@@ -195,7 +196,7 @@ bool Steady::readStep(const Param &param) {
   return known == taken;
 }
 
-bool Steady::readParam(Param &param) {
+bool ReplayCache::readParam(Param &param) {
   if (!readGradient(param))
     return false;
   if (param.launch < 0)
@@ -205,7 +206,7 @@ bool Steady::readParam(Param &param) {
          readPlanes(param) && readStep(param);
 }
 
-bool Steady::sameStates(PyObject *all) const {
+bool ReplayCache::sameStates(PyObject *all) const {
   if (static_cast<size_t>(PyDict_Size(all)) != states.size())
     return false;
   Py_ssize_t position = 0;
@@ -217,7 +218,7 @@ bool Steady::sameStates(PyObject *all) const {
   return true;
 }
 
-bool Steady::readGroup(PyObject *group, size_t size, size_t &next) {
+bool ReplayCache::readGroup(PyObject *group, size_t size, size_t &next) {
   PyObject *list = PyDict_GetItemWithError(group, paramsName.ptr());
   if (!list || !PyList_Check(list)) {
     PyErr_Clear();
@@ -234,7 +235,7 @@ bool Steady::readGroup(PyObject *group, size_t size, size_t &next) {
   return true;
 }
 
-bool Steady::read(nb::list groups, nb::dict all) {
+bool ReplayCache::read(nb::list groups, nb::dict all) {
   if (!sameStates(all.ptr()))
     return false;
   for (Launch &launch : launches)
@@ -247,7 +248,7 @@ bool Steady::read(nb::list groups, nb::dict all) {
   return next == params.size();
 }
 
-std::vector<tdm_tensor> Steady::gradients(size_t launch) const {
+std::vector<tdm_tensor> ReplayCache::gradients(size_t launch) const {
   std::vector<tdm_tensor> list = launches.at(launch).tensors;
   for (tdm_tensor &tensor : list) {
     tensor.columns *= tensor.rows;
@@ -262,11 +263,11 @@ std::vector<tdm_tensor> Steady::gradients(size_t launch) const {
 // Steps
 //===----------------------------------------------------------------------===//
 
-std::vector<int64_t> Steady::steps(size_t launch) const {
+std::vector<int64_t> ReplayCache::steps(size_t launch) const {
   return launches.at(launch).steps;
 }
 
-void Steady::store(size_t launch, const std::vector<int64_t> &steps) {
+void ReplayCache::store(size_t launch, const std::vector<int64_t> &steps) {
   if (!count.is_valid())
     return;
   std::vector<nb::object> values;

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from tandem._kernel import RoleKind
-from tandem.torch import _place
+from tandem.torch import _executor
 from tandem.torch._layer import HOLDERS, Layer, Pass, compiled
 from tandem.torch._stored import StoredTensor, rows_of
 
@@ -72,10 +72,10 @@ def _describe(name: str, recipe: str, path: tuple[str, ...], dtype: torch.dtype,
 
     Nothing of what is no such function, or cannot be compiled.
     """
-    place = _place.place_of(torch.empty(0, device=device))
+    executor = _executor.executor_of(torch.empty(0, device=device))
     try:
         paths = tuple(os.fspath(directory) for directory in path)
-        layer = place and compiled(name, recipe, dtype, vector_dtype, paths, (), place.target)
+        layer = executor and compiled(name, recipe, dtype, vector_dtype, paths, (), executor.target)
     except (TypeError, ValueError):
         return ()  # without a graph, the message
     if not layer or not _is_function(layer):

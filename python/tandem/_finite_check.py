@@ -14,7 +14,7 @@ _compiled: dict[tuple, _tandem.Kernel] = {}
 atexit.register(_compiled.clear)
 
 
-class Check:
+class FiniteCheck:
     """A plan that reads the gradients of another, before that one writes anything.
 
     Args:
@@ -56,7 +56,7 @@ class Check:
         self.plan.launch_on_device(0, 0, 1, stream, skip, words)
 
 
-class Words:
+class SkipFlag:
     """Two words in the memory of a GPU."""
 
     def __init__(self, device):

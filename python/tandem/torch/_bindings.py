@@ -1,4 +1,4 @@
-"""The lanes of an optimizer: which kernel updates which parameter."""
+"""The bindings of an optimizer: which kernel updates which parameter."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import torch
 
-from tandem._check import Check
-from tandem._convert import CPU, Host
+from tandem._finite_check import FiniteCheck
+from tandem._convert import CPU, Executor
 from tandem._kernel import Kernel, Rules
-from tandem.torch import _place
+from tandem.torch import _executor
 from tandem.torch._companions import Companion, companion, keeps_f32_states, with_copy
-from tandem.torch._lane import Lane
+from tandem.torch._binding import KernelBinding
 from tandem.torch._layout import is_placeholder
 
 
 class Key(NamedTuple):
-    """Which lane a parameter has."""
+    """Which binding a parameter has."""
 
     strategy: str
     #: Whether it has fewer dimensions than the graph's matrices.
@@ -27,14 +27,14 @@ class Key(NamedTuple):
     is_wide: bool = False
     #: Whether its states are float32 where the strategy has codes.
     is_small: bool = False
-    #: Where it is.
-    place: Host = CPU
+    #: What launches its kernel.
+    executor: Executor = CPU
     #: The type of the copy that a step writes beside weights in codes, if it does.
     copy: torch.dtype | None = None
 
 
-class Lanes:
-    """A lane for each way in which parameters are stored, and each place: those of the
+class KernelBindings:
+    """A binding for each way in which parameters are stored, and each device: those of the
     strategies that param groups name, with companions of these for weights in float32 and
     for states in float32; of each two where matrices and vectors differ in graph.
 
@@ -54,15 +54,15 @@ class Lanes:
                  strategy: str, vectors: str | None = None, count: str | None = None,
                  checks: bool = False):
         self._build, self._graphs, self.strategy = build, (graph, vectors), strategy
-        self._lanes: dict[Key, Lane] = {}
-        #: The keys of companions' lanes, by those that ask for them, and what companions
+        self._bindings: dict[Key, KernelBinding] = {}
+        #: The keys of companions' bindings, by those that ask for them, and what companions
         #: are that have no file, by name and for matrices and vectors.
         self._known: dict[Key, Key] = {}
         self._rules: dict[tuple[str, bool], Rules | None] = {}
         self._checks = checks
         self.count = count
         self.main = self[Key(strategy)]
-        #: The lane of vectors in the strategy's type, if they have a graph.
+        #: The binding of vectors in the strategy's type, if they have a graph.
         self.vectors = None if vectors is None else self[Key(strategy, is_vector=True)]
         if self.vectors:
             self._check_vectors(self.vectors.kernel)
@@ -84,41 +84,42 @@ class Lanes:
                     "launched apart; sum over each tensor"
                 )
 
-    def __getitem__(self, key: Key) -> Lane:
+    def __getitem__(self, key: Key) -> KernelBinding:
         key = self._resolved(key)
-        if key not in self._lanes:
+        if key not in self._bindings:
             codes = self[key._replace(copy=None)] if key.copy else None
             built_in = Companion(key.strategy, self._rules.get((key.strategy, key.is_vector)))
             strategy = with_copy(codes.kernel, key.copy) if codes else built_in
             kernel = self._build(self._graphs[key.is_vector], strategy.name,
-                                 key.place.target, strategy.rules)
-            model = None if key.place is CPU else self[key._replace(place=CPU)]
-            lane = self._lanes[key] = Lane(kernel, self.count, key.place, model, codes)
+                                 key.executor.target, strategy.rules)
+            model = None if key.executor is CPU else self[key._replace(executor=CPU)]
+            binding = self._bindings[key] = KernelBinding(kernel, self.count, key.executor,
+                                                          model, codes)
             if self._checks:
-                lane.check = Check(kernel, key.place.device)
-        return self._lanes[key]
+                binding.check = FiniteCheck(kernel, key.executor.device)
+        return self._bindings[key]
 
     def _resolved(self, key: Key) -> Key:
-        """The key of the lane itself, whose strategy may be a companion."""
+        """The key of the binding itself, whose strategy may be a companion."""
         if key.copy:
             return self._resolved(key._replace(copy=None))._replace(copy=key.copy)
         if not (key.is_wide or key.is_small):
             return key
         if key not in self._known:
             own = key._replace(is_wide=False, is_small=False)
-            found = companion(self[own._replace(place=CPU)].kernel, key.is_wide,
+            found = companion(self[own._replace(executor=CPU)].kernel, key.is_wide,
                               key.is_small)
             self._known[key] = own._replace(strategy=found.name) if found else own
             if found:
                 self._rules[found.name, key.is_vector] = found.rules
         return self._known[key]
 
-    def __iter__(self) -> Iterator[Lane]:
-        """The lanes that have been asked for, :attr:`main` first."""
-        return iter(self._lanes.values())
+    def __iter__(self) -> Iterator[KernelBinding]:
+        """The bindings that have been asked for, :attr:`main` first."""
+        return iter(self._bindings.values())
 
-    def of_strategy(self, strategy: str) -> list[Lane]:
-        """The lanes of a strategy itself, on the CPU: that of all parameters or matrices,
+    def of_strategy(self, strategy: str) -> list[KernelBinding]:
+        """The bindings of a strategy itself, on the CPU: that of all parameters or matrices,
         and that of vectors if they have a graph."""
         keys = [Key(strategy), *([Key(strategy, is_vector=True)] if self.vectors else [])]
         return [self[key] for key in keys]
@@ -126,25 +127,26 @@ class Lanes:
     @property
     def counts(self) -> set[str]:
         """What states call their counts of steps."""
-        return {lane.step for lane in self.of_strategy(self.strategy) if lane.step}
+        return {binding.step for binding in self.of_strategy(self.strategy) if binding.step}
 
     @property
     def hypers(self) -> dict[str, float | None]:
         """The hyperparameters of all kernels and their defaults."""
-        lanes = reversed(self.of_strategy(self.strategy))
-        return dict(chain.from_iterable(lane.kernel.hypers.items() for lane in lanes))
+        bindings = reversed(self.of_strategy(self.strategy))
+        return dict(chain.from_iterable(binding.kernel.hypers.items() for binding in bindings))
 
     def key_of(self, param: torch.Tensor, group: Mapping) -> Key | None:
-        """Which lane takes a parameter of a param group; None if none does."""
-        is_matrix, place = has_rows(self.main.kernel), _place.place_of(param)
+        """Which binding takes a parameter of a param group; None if none does."""
+        is_matrix, executor = has_rows(self.main.kernel), _executor.executor_of(param)
         is_vector = is_matrix and param.dim() < 2
-        if place is None or is_matrix and (param.dim() > 2 or (is_vector and self.vectors is None)):
+        if executor is None or is_matrix and (
+                param.dim() > 2 or (is_vector and self.vectors is None)):
             return None
         strategy = group.get("strategy", self.strategy)
         is_wide = param.dtype not in self[Key(strategy)].dtypes
         if is_wide and param.dtype != torch.float32:
             return None
-        return Key(strategy, is_vector, is_wide, self.is_small(param.shape, group), place)
+        return Key(strategy, is_vector, is_wide, self.is_small(param.shape, group), executor)
 
     def is_small(self, shape: torch.Size, group: Mapping) -> bool:
         """Whether a parameter keeps its states in float32. A sum over the model takes all
@@ -152,23 +154,23 @@ class Lanes:
         return (keeps_f32_states(shape, group.get("min_8bit_size"))
                 and not sums_over_model(self.main.kernel))
 
-    def of(self, param: torch.Tensor, group: Mapping) -> Lane | None:
-        """The lane that takes a parameter of a param group; None if none does."""
+    def of(self, param: torch.Tensor, group: Mapping) -> KernelBinding | None:
+        """The binding that takes a parameter of a param group; None if none does."""
         key = self.key_of(param, group)
         return None if key is None else self[key]
 
-    def of_step(self, param: torch.Tensor, group: Mapping) -> Lane:
-        """The lane that a parameter takes a step in, which one of :meth:`of` has: of
+    def of_step(self, param: torch.Tensor, group: Mapping) -> KernelBinding:
+        """The binding that a parameter takes a step in, which one of :meth:`of` has: of
         weights in codes, the kernel also reads and writes what the module computes with."""
         key = self.key_of(param, group)
-        lane = self[key]
-        if lane.hidden and not is_placeholder(param):
+        binding = self[key]
+        if binding.hidden and not is_placeholder(param):
             return self[key._replace(copy=param.dtype)]
-        return lane
+        return binding
 
     def refusal(self, param: torch.Tensor, label: str, strategy: str,
                 fix: str | None = None) -> Exception:
-        """Why no lane takes a parameter, and the way out."""
+        """Why no binding takes a parameter, and the way out."""
         main = self[Key(strategy)]
         types = main.dtypes
         if param.is_complex():
@@ -180,7 +182,7 @@ class Lanes:
             return TypeError(
                 f"{label} is {param.dtype}, but strategy {strategy!r} keeps "
                 "weights " + (f"that decode to {' or '.join(map(str, types))}" if main.hidden
-                   else f"in {types[0]}")
+                              else f"in {types[0]}")
                 + "; " + (fix or f"convert it with p.to({types[0]}), or choose a "
                                  f"strategy whose weights are {param.dtype}")
             )

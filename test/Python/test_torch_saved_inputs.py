@@ -1,4 +1,4 @@
-#===- test_torch_keeper.py - What linear layers keep -----------*- Python -*-===#
+#===- test_torch_saved_inputs.py - What linear layers keep -----------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch
-from tandem.torch import _keeper, _layer, nn
+from tandem.torch import _saved_inputs, _layer, nn
 
 #: Recipes whose linear layers keep something else than a bf16 tensor itself.
 PLAIN = ("bf16", "coat-flow", "coat-fp8")
@@ -73,17 +73,17 @@ def test_nothing_passes_over_what_a_kernel_has_made(recipe, norm, launches):
 def test_codes_are_those_of_the_unrounded_output(recipe):
     """In f32, where an output is not rounded, the codes are those that keeping it makes."""
     weight = torch.linspace(0.5, 1.5, 64)
-    memory, x = _keeper.Memory(), batch().float().requires_grad_()
+    memory, x = _saved_inputs.LayerState(), batch().float().requires_grad_()
     y = nn.rms_norm(x, weight, 1e-6, recipe=recipe, state=memory)
     layer = nn._layer("keep", recipe, (), x=y)
     state = nn._state(layer, {}, y)
-    apart, _ = _keeper.Keeper().keep(layer, state, y.detach())
+    apart, _ = _saved_inputs.SavedInputs().keep(layer, state, y.detach())
     if recipe == "fp32":  # the output itself
         assert memory._offer is None
         return
-    offered = _keeper.KEEPER._offered[y]
+    offered = _saved_inputs.SAVED_INPUTS._offered[y]
     assert offered.storage == layer.backward.storages["kept"] and not memory._offer.taken
-    got, shape = _keeper.KEEPER.keep(layer, {}, y)
+    got, shape = _saved_inputs.SAVED_INPUTS.keep(layer, {}, y)
     assert shape == (24, 64) and memory._offer.taken
     assert all(torch.equal(a, b) for a, b in zip(got, apart, strict=True))
 
@@ -119,7 +119,7 @@ def test_without_gradients_nothing_is_kept():
 
 
 def test_a_changed_output_is_kept_anew():
-    memory, linear = _keeper.Memory(), nn.Linear(64, 8)
+    memory, linear = _saved_inputs.LayerState(), nn.Linear(64, 8)
     y = nn.rms_norm(batch().float(), torch.ones(64), state=memory)
     y.mul_(3)
     linear(y).sum().backward()
@@ -142,7 +142,7 @@ def test_products_of_one_input_share_what_is_offered(launches):
         y = norm(batch().float())
         total = sum(product(y) for product in products)
     assert "keep" not in launches
-    codes = _keeper.KEEPER._offered[y].planes[""].data_ptr()
+    codes = _saved_inputs.SAVED_INPUTS._offered[y].planes[""].data_ptr()
     assert kept.count(codes) == 3
     total.sum().backward()
 
@@ -150,9 +150,9 @@ def test_products_of_one_input_share_what_is_offered(launches):
 def test_what_is_offered_lives_as_long_as_the_output():
     norm = nn.RMSNorm(64)
     y = norm(batch().float())
-    before = len(_keeper.KEEPER._offered)
-    codes = weakref.ref(_keeper.KEEPER._offered[y].planes[""])
+    before = len(_saved_inputs.SAVED_INPUTS._offered)
+    codes = weakref.ref(_saved_inputs.SAVED_INPUTS._offered[y].planes[""])
     assert codes() is not None
     del y
-    assert len(_keeper.KEEPER._offered) < before
+    assert len(_saved_inputs.SAVED_INPUTS._offered) < before
     assert codes() is None
