@@ -67,6 +67,7 @@ TEST(PackageTest, TellsOfItsKernels) {
   EXPECT_EQ(info.desc->planes[0].kept, 1u);
   EXPECT_EQ(info.desc->planes[0].visible, 0u);
   EXPECT_STREQ(info.desc->planes[0].type, "i8");
+  EXPECT_STREQ(info.desc->planes[0].doc, "a count");
   ASSERT_EQ(info.desc->num_hypers, 1u);
   EXPECT_EQ(info.desc->hypers[0].max_open, 1u);
   EXPECT_EQ(info.desc->hypers[0].default_value, 0.5);

@@ -24,6 +24,7 @@ package::PackageT cts::describeCount() {
   auto plane = std::make_unique<package::PlaneT>();
   plane->name = plane->role = "count";
   plane->type = "i8";
+  plane->doc = "a count";
   plane->bits = 8;
   plane->access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
   plane->group = 1;

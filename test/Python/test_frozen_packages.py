@@ -75,6 +75,11 @@ def test_a_frozen_package_computes_what_it_did(path, name, target):
     assert result == EXPECTED[path][name][target]
 
 
+def test_a_field_of_later_is_empty():
+    path = next(path for path in EXPECTED if path.name == "phases.tdm")
+    assert {plane.doc for plane in load(path, "clipped", "x86-64").planes} == {""}
+
+
 def test_a_frozen_kernel_is_compiled_again_from_its_text(tmp_path):
     """For another target, by the compiler of today."""
     path = next(path for path in EXPECTED if path.name == "phases.tdm")

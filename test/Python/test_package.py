@@ -78,6 +78,17 @@ def test_a_loaded_kernel_is_the_one_that_was_compiled(strategy, tmp_path):
         assert_same(step(loaded, seed), step(kernel, seed), kernel.signature)
 
 
+def test_planes_say_what_they_hold(tmp_path):
+    kernel = compiled("adamw", "coat")
+    kernel.save(tmp_path / "coat.tdm", ["x86-64"])
+    docs = {plane.role: plane.doc for plane in tandem.load(tmp_path / "coat.tdm").planes}
+    assert docs == {plane.role: plane.doc for plane in kernel.planes} == {
+        role: f"{what}, stored as {kernel.storages[role]}" for role, what in (
+            ("param", "param"), ("grad", "grad"),
+            ("exp_avg", "first moment of the gradients"),
+            ("exp_avg_sq", "second moment of the gradients"))}
+
+
 @pytest.mark.parametrize("graph, strategy", [
     ("adamw", "collage-plus"), ("adamw", "coat"), ("adafactor", "f16-collage-light"),
     ("lamb", "fp8-lm-delayed"), ("adamw", "bf16-stochastic")])

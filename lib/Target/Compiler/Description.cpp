@@ -62,9 +62,11 @@ static tdm_scope getRuntimeScope(Scope scope) {
 // Planes
 //===----------------------------------------------------------------------===//
 
-static std::string print(Type type) {
+/// A type or attribute as MLIR spells it.
+template <typename T>
+static std::string print(T value) {
   std::string text;
-  llvm::raw_string_ostream(text) << type;
+  llvm::raw_string_ostream(text) << value;
   return text;
 }
 
@@ -95,12 +97,28 @@ tdm_plane_desc mlir::tandem::describePlane(const Plane &plane, StringRef role,
   desc.type = texts.add(print(plane.elementType));
   desc.visible = isVisible;
   desc.kept = plane.isKept;
+  desc.doc = "";
   return desc;
+}
+
+/// What a tensor is, in words.
+static std::string describeTensor(RoleAttr role) {
+  switch (role.getMoment()) {
+  case Moment::none:
+    return stringifyRoleKind(role.getKind()).str();
+  case Moment::first:
+    return "first moment of the gradients";
+  case Moment::second:
+    return "second moment of the gradients";
+  }
+  llvm_unreachable("every moment is listed");
 }
 
 void KernelDescription::addPlanes(KernelOp kernel, unsigned tensor) {
   RoleAttr role = kernel.getTensorRole(tensor);
   StorageAttrInterface storage = kernel.getTensorType(tensor).getStorage();
+  const char *doc =
+      texts.add(describeTensor(role) + ", stored as " + print(storage));
   for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
     planes.push_back(describePlane(plane, role.getName(),
                                    storage.getVisiblePlane() == index, texts));
@@ -108,6 +126,7 @@ void KernelDescription::addPlanes(KernelOp kernel, unsigned tensor) {
     desc.kind = static_cast<tdm_role>(role.getKind());
     desc.access = getAccess(role.readsPlane(plane), role.writesPlane(plane));
     desc.per = getRuntimeGranularity(role.getPer());
+    desc.doc = doc;
   }
 }
 

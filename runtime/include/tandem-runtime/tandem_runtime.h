@@ -304,6 +304,9 @@ typedef struct tdm_plane_desc {
   uint32_t visible;
   /// Nonzero if storing a value reads what earlier steps have left.
   uint32_t kept;
+  /// What the tensor is and how it is stored, for people: "second moment of the
+  /// gradients, stored as #tandem.float<bf16>"; empty if nobody has said it.
+  const char *doc;
 } tdm_plane_desc;
 
 #define TDM_PLANE_FIELDS(VALUE, FLAG)                                          \
@@ -319,7 +322,8 @@ typedef struct tdm_plane_desc {
   VALUE(kind)                                                                  \
   VALUE(type)                                                                  \
   FLAG(visible)                                                                \
-  FLAG(kept)
+  FLAG(kept)                                                                   \
+  VALUE(doc)
 
 /// One hyperparameter and its domain. NaN lies outside of every domain.
 typedef struct tdm_hyper_desc {

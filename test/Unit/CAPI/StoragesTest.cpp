@@ -223,6 +223,8 @@ TEST(TensorsTest, HaveStorages) {
   EXPECT_STREQ(second.role, "exp_avg_sq");
   EXPECT_STREQ(second.storage, "#tandem.float<f32>");
   EXPECT_TRUE(second.isSecondMoment);
+  EXPECT_STREQ(tandemKernelGetInfo(kernel)->desc->planes[3].doc,
+               "second moment of the gradients, stored as #tandem.float<f32>");
   EXPECT_FALSE(tandemKernelGetTensor(kernel, 2).isSecondMoment);
   tandemKernelDestroy(kernel);
 }
