@@ -365,7 +365,7 @@ class Kernel:
                         if plane.is_whole_tensor else
                         f"one entry for {plane.shared_by}"
                         + (" of them" if plane.per == Granularity.ELEMENT
-                           and plane.group != WHOLE_TENSOR else "")
+                           and plane.group != WHOLE_ROW else "")
                         + f" makes {expected}")
                 )
         return shape, addresses
