@@ -305,11 +305,11 @@ MUTATIONS = [
     # Reductions
     #===--------------------------------------------------------------------===#
     _mutation(
-        "sum-order", "a sum over bindings begins with those half a vector apart",
+        "sum-order", "a sum over lanes begins with those half a vector apart",
         "lib/Conversion/Common/TreeSum.cpp",
-        "odd.push_back(binding + 1);",
-        "even.back() = binding / 2;\n"
-        "      odd.push_back(binding / 2 + width / 2);",
+        "odd.push_back(lane + 1);",
+        "even.back() = lane / 2;\n"
+        "      odd.push_back(lane / 2 + width / 2);",
         "pytest:test_phases.py -k test_sizes"),
     _mutation(
         "sum-padding", "sums are padded with +0.0",
@@ -333,15 +333,15 @@ MUTATIONS = [
     # Launches
     #===--------------------------------------------------------------------===#
     _mutation(
-        "tail-binding", "a GPU's thread also writes the element behind the last",
+        "tail-lane", "a GPU's thread also writes the element behind the last",
         "lib/Conversion/TandemToNVVM/Steps.cpp",
-        "return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(binding)),\n"
+        "return b.compare(arith::CmpIPredicate::slt, b.addi(index, launch.i64(lane)),\n"
         "                   chunk.end);",
-        "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(binding)),\n"
+        "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(lane)),\n"
         "                   chunk.end);",
         "pytest:test_ptx.py -k test_grids", _PTX),
     _mutation(
-        "missing-bindings", "bindings beyond the last element raise flags",
+        "missing-lanes", "lanes beyond the last element raise flags",
         "lib/Conversion/Common/MissingLanes.cpp",
         "return !condition || !matchPattern(condition, m_Zero());", "return false;",
         "pytest:test_flags.py -k beyond_the_end"),
