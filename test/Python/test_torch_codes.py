@@ -304,10 +304,10 @@ def test_groups_follow_a_change_of_layout(strategy):
     before = values_of_state(optimizer, p)
     p.data = p.data.to(memory_format=torch.channels_last)
     train(optimizer, [2])
-    replay = tt.AdamW(parameters([(4, 8, 4, 8)]), lr=1e-2, strategy=strategy,
+    steady = tt.AdamW(parameters([(4, 8, 4, 8)]), lr=1e-2, strategy=strategy,
                       min_8bit_size=0)
-    train(replay, range(3))
-    after, want = values_of_state(optimizer, p), values_of_state(replay, params_of(replay)[0])
+    train(steady, range(3))
+    after, want = values_of_state(optimizer, p), values_of_state(steady, params_of(steady)[0])
     assert before.keys() == after.keys()
     for role in after:
         error = (after[role] - want[role]).norm() / want[role].norm()
