@@ -93,8 +93,13 @@ KernelHandle gpucheck::loadOnGPU(tdm_device *gpu, const tdm_package *package,
     std::vector<tdm_image> images = imagesOf(info, TDM_IMAGE_PTX);
     images.resize(1);
     std::string made = assemble(choice.ptxas, images[0]);
-    images[0] = {TDM_IMAGE_CUBIN, images[0].target, made.data(), made.size(),
-                 nullptr};
+    images[0] = {TDM_IMAGE_CUBIN,
+                 images[0].target,
+                 made.data(),
+                 made.size(),
+                 /*sha256=*/nullptr,
+                 /*assembler=*/nullptr,
+                 /*level=*/0};
     return create(gpu, info, images);
   }
   if (choice.kind == "ptx")
