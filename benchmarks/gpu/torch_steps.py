@@ -111,12 +111,13 @@ class StandIn(CPU):
 
     @contextmanager
     def side(self):
-        place = self._gpu.places[0]
-        before, place._stream = place._stream, self._gpu.library.fake_cuda_create_stream()
+        executor = self._gpu.executors[0]
+        stream = self._gpu.library.fake_cuda_create_stream()
+        before, executor._stream = executor._stream, stream
         try:
             yield
         finally:
-            place._stream = before
+            executor._stream = before
 
 
 #===------------------------------------------------------------------------===#
