@@ -64,8 +64,8 @@ typedef struct TandemCompileOptions {
   /// The graph's name where the module has several, such as a layer's two
   /// passes; else null or "".
   const char *function;
-  /// The rules of the strategy, of which the first that matches a tensor
-  /// counts, if it is in no file; `strategy` is then its name.
+  /// The rules of a strategy that is in no file; `strategy` is then its name.
+  /// The first rule that matches a tensor counts.
   const TandemStorageRule *rules;
   intptr_t numRules;
   /// The compute policy under these rules: "f32 f32" or "component bf16".
@@ -167,7 +167,7 @@ tandemSavePackage(const char *path, TandemKernel *const *kernels,
 
 /// The description of a kernel, which packages store and the runtime reads
 /// (tandem-runtime/tandem_package.h); its functions are NULL. It lives as long
-/// as the kernel. With N phases, PTX also has, behind a phase that makes
+/// as the kernel. With N phases, PTX also has, after a phase that makes
 /// reductions, its name with _totals (a block for each tensor) and, over the
 /// model, _model (one block), or with _row_totals and _column_totals (over the
 /// chunks of rows and of columns), and of the first of several that can be one
@@ -196,7 +196,7 @@ typedef struct TandemTensor {
   const char *role;
   /// How it is stored, as MLIR spells it.
   const char *storage;
-  /// Whether it is a second moment of gradients, none of which is negative.
+  /// Whether it is a second moment of gradients, which is never negative.
   bool isSecondMoment;
 } TandemTensor;
 
@@ -338,8 +338,8 @@ typedef struct TandemLayerOutput {
   bool isGradient;
 } TandemLayerOutput;
 
-/// The name of a function; null if the layer has none that computes its outputs
-/// again.
+/// The name of a pass's function; null if the layer has none, as where nothing
+/// computes its outputs again.
 TANDEM_CAPI_EXPORTED const char *tandemLayerGetFunction(TandemLayer *layer,
                                                         TandemLayerPass pass);
 /// The outputs of a function, in their order.
@@ -364,8 +364,8 @@ typedef struct TandemLayerPassOptions {
 } TandemLayerPassOptions;
 
 /// Compiles a pass of a layer; null on failure. What the backward pass restores
-/// (TandemRoleRestored) is in planes of the same names of the forward pass: it
-/// has saved them (TandemRoleSaved), or they are inputs or outputs.
+/// (TDM_ROLE_RESTORED) is in planes of the same names of the forward pass: it
+/// has saved them (TDM_ROLE_SAVED), or they are inputs or outputs.
 TANDEM_CAPI_EXPORTED TandemKernel *
 tandemLayerCompile(TandemLayer *layer, const TandemLayerPassOptions *options);
 

@@ -20,7 +20,8 @@ struct TandemLayer {
   std::unique_ptr<Layer> layer;
 };
 
-static LayerPass getPass(TandemLayerPass pass) {
+/// None for a number that is no enumerator, which C allows.
+static std::optional<LayerPass> getPass(TandemLayerPass pass) {
   switch (pass) {
   case TandemLayerForward:
     return LayerPass::forward;
@@ -29,7 +30,13 @@ static LayerPass getPass(TandemLayerPass pass) {
   case TandemLayerRecompute:
     return LayerPass::recompute;
   }
-  llvm_unreachable("every pass is listed");
+  return std::nullopt;
+}
+
+static const LayerFunction *getFunction(TandemLayer *layer,
+                                        TandemLayerPass pass) {
+  std::optional<LayerPass> known = getPass(pass);
+  return known ? layer->layer->getFunction(*known) : nullptr;
 }
 
 static std::vector<std::string> getTexts(const char *const *texts,
@@ -71,19 +78,19 @@ TandemLayer *tandemLayerCreate(const TandemLayerOptions *options) {
 void tandemLayerDestroy(TandemLayer *layer) { delete layer; }
 
 const char *tandemLayerGetFunction(TandemLayer *layer, TandemLayerPass pass) {
-  const LayerFunction *function = layer->layer->getFunction(getPass(pass));
+  const LayerFunction *function = getFunction(layer, pass);
   return function ? function->name.c_str() : nullptr;
 }
 
 intptr_t tandemLayerGetNumOutputs(TandemLayer *layer, TandemLayerPass pass) {
-  const LayerFunction *function = layer->layer->getFunction(getPass(pass));
+  const LayerFunction *function = getFunction(layer, pass);
   return function ? function->outputs.size() : 0;
 }
 
 TandemLayerOutput tandemLayerGetOutput(TandemLayer *layer, TandemLayerPass pass,
                                        intptr_t index) {
   const LayerFunction::Output &output =
-      layer->layer->getFunction(getPass(pass))->outputs[index];
+      getFunction(layer, pass)->outputs[index];
   return {output.name.c_str(), output.isForLinear, output.isGradient};
 }
 
@@ -93,8 +100,16 @@ bool tandemLayerStoresByFlow(TandemLayer *layer) {
 
 TandemKernel *tandemLayerCompile(TandemLayer *layer,
                                  const TandemLayerPassOptions *options) {
+  std::optional<LayerPass> pass = getPass(options->pass);
+  if (!pass) {
+    setLastError(llvm::createStringError(
+        "pass " + llvm::Twine(int64_t(options->pass)) +
+        " is none of TandemLayerForward, TandemLayerBackward and "
+        "TandemLayerRecompute"));
+    return nullptr;
+  }
   LayerPassOptions wanted;
-  wanted.pass = getPass(options->pass);
+  wanted.pass = *pass;
   wanted.stored = getStored(options->stored, options->numStored);
   wanted.hasPlainOutputs = options->hasPlainOutputs;
   return createHandle(layer->layer->compile(wanted));

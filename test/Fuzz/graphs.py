@@ -13,13 +13,11 @@
 #===----------------------------------------------------------------------===#
 """Compares random graphs, run in random ways, with the reference interpreter."""
 
-import argparse
 import json
 import random
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +25,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/Python"))
 
+import campaign  # noqa: E402
 import tandem  # noqa: E402
 from support import kernels  # noqa: E402
 from support.evaluate import NotCompensated  # noqa: E402
@@ -187,24 +186,18 @@ def keep(case, text, what, directory):
 
 
 def fuzz(options):
-    end, seed, found = time.monotonic() + options.seconds, options.first, 0
-    last = seed + options.count if options.count else float("inf")
-    while time.monotonic() < end and seed < last:
+    cases = found = 0
+    for cases, seed in enumerate(campaign.seeds(options), 1):
         made = make_case(seed)
         if made and (what := difference(*made)):
             keep(*made, what, options.findings)
             found += 1
-        seed += 1
-    print(f"graphs: {seed - options.first} cases, {found or 'nothing'} found")
+    print(f"graphs: {cases} cases, {found or 'nothing'} found")
     return 1 if found else 0
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--count", type=int, help="how many cases at most")
-    parser.add_argument("--first", type=int, default=1000, help="the first seed")
-    parser.add_argument("--findings", type=Path, default=Path("."))
+    parser = campaign.parser(__doc__)
     parser.add_argument("--case", type=Path, help="try this case on GRAPH")
     parser.add_argument("graph", nargs="?", type=Path)
     options = parser.parse_args()

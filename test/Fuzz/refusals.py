@@ -10,18 +10,17 @@
 #===----------------------------------------------------------------------===#
 """Compiles random graphs and changed kernels, which the check of the PTX must take."""
 
-import argparse
 import random
 import re
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/Python"))
 
+import campaign  # noqa: E402
 import tandem  # noqa: E402
 from support.random_examples import Example  # noqa: E402
 
@@ -159,9 +158,8 @@ def programs(seed, directory):
 
 
 def fuzz(options):
-    end, seed, count = time.monotonic() + options.seconds, options.first, Counter()
-    last = seed + options.count if options.count else float("inf")
-    while time.monotonic() < end and seed < last:
+    graphs, count = 0, Counter()
+    for graphs, seed in enumerate(campaign.seeds(options), 1):
         with tempfile.TemporaryDirectory() as directory:
             for name, text, compile_for in programs(seed, Path(directory)):
                 for chip in CHIPS:
@@ -172,19 +170,13 @@ def fuzz(options):
                         print(f"{file}: {chip}: {result}", flush=True)
                         result = "refused"
                     count[result] += 1
-        seed += 1
-    print(f"ptx: {seed - options.first} graphs; "
+    print(f"ptx: {graphs} graphs; "
           + ", ".join(f"{number} {result}" for result, number in sorted(count.items())))
     return 1 if count["refused"] else 0
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--count", type=int, help="how many graphs at most")
-    parser.add_argument("--first", type=int, default=1000, help="the first seed")
-    parser.add_argument("--findings", type=Path, default=Path("."))
-    return fuzz(parser.parse_args())
+    return fuzz(campaign.parser(__doc__).parse_args())
 
 
 if __name__ == "__main__":

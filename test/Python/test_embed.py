@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tandem
+from support.build_example import build_example
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples/embed"
@@ -27,14 +28,9 @@ ROWS, COLUMNS = 48, 200
 @pytest.fixture(scope="module")
 def embed(tmp_path_factory):
     """The program, built against the libraries' C headers and nothing else."""
-    build = tmp_path_factory.mktemp("embed")
-    subprocess.run(["cmake", "-S", EXAMPLE, "-B", build,
-                    f"-DCMAKE_INCLUDE_PATH={ROOT}/include;{ROOT}/runtime/include",
-                    f"-DCMAKE_LIBRARY_PATH={BUILD}/lib;{BUILD}/runtime",
-                    "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror -pedantic"],
-                   check=True, capture_output=True)
-    subprocess.run(["cmake", "--build", build], check=True, capture_output=True)
-    return build / "embed"
+    return build_example(EXAMPLE, tmp_path_factory.mktemp("embed"),
+                         [ROOT / "include", ROOT / "runtime/include"],
+                         [BUILD / "lib", BUILD / "runtime"]) / "embed"
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ import pytest
 
 import tandem
 from model import OUTSIDE_STRATEGIES
+from support.build_example import build_example
 from support.kernels import assert_same, compiled, cpu_flags, require_isa, run, seed_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -251,14 +252,8 @@ def test_code_that_is_not_there_is_refused(tmp_path):
 @pytest.fixture(scope="module")
 def update(tmp_path_factory):
     """examples/package, built against the runtime alone."""
-    build = tmp_path_factory.mktemp("example")
-    subprocess.run(["cmake", "-S", ROOT / "examples/package", "-B", build,
-                    f"-DCMAKE_INCLUDE_PATH={ROOT}/runtime/include",
-                    f"-DCMAKE_LIBRARY_PATH={RUNTIME}",
-                    "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror -pedantic"],
-                   check=True, capture_output=True)
-    subprocess.run(["cmake", "--build", build], check=True, capture_output=True)
-    return build / "update"
+    return build_example(ROOT / "examples/package", tmp_path_factory.mktemp("example"),
+                         [ROOT / "runtime/include"], [RUNTIME]) / "update"
 
 
 def train(kernel, steps):

@@ -93,7 +93,7 @@ struct KernelTensor {
   std::string role;
   /// How it is stored: "#tandem.float<bf16>".
   std::string storage;
-  /// Whether it is a second moment of gradients, none of which is negative.
+  /// Whether it is a second moment of gradients, which is never negative.
   bool isSecondMoment;
 };
 

@@ -72,7 +72,7 @@ private:
 };
 
 //===----------------------------------------------------------------------===//
-// What follows from a description
+// Queries of a description
 //===----------------------------------------------------------------------===//
 
 inline llvm::ArrayRef<tdm_plane_desc> getPlanes(const tdm_kernel_info &info) {

@@ -132,7 +132,7 @@ static Value decodeByHalf(SequenceBuilder &b, Value code, Type format) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What conversions of the listed formats have in common.
+/// Expands conversions of the listed formats; of all formats if none is listed.
 template <typename OpTy>
 struct FloatCodePattern : public OpRewritePattern<OpTy> {
   FloatCodePattern(MLIRContext *context, ArrayRef<Type> formats,

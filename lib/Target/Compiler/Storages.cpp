@@ -72,13 +72,17 @@ static StorageDescription describe(StorageAttrInterface storage) {
   return result;
 }
 
-llvm::Expected<StorageDescription>
-mlir::tandem::describeStorage(StringRef text) {
-  SessionModule session;
-  auto storage = parseStorage(session, text);
+static llvm::Expected<StorageDescription>
+describe(llvm::Expected<StorageAttrInterface> storage) {
   if (!storage)
     return storage.takeError();
   return describe(*storage);
+}
+
+llvm::Expected<StorageDescription>
+mlir::tandem::describeStorage(StringRef text) {
+  SessionModule session;
+  return describe(parseStorage(session, text));
 }
 
 //===----------------------------------------------------------------------===//
@@ -105,10 +109,7 @@ static llvm::Expected<StorageDescription> describeMade(
 llvm::Expected<StorageDescription>
 mlir::tandem::describeFloats(StringRef format) {
   SessionModule session;
-  auto storage = makeFloats(session, format);
-  if (!storage)
-    return storage.takeError();
-  return describe(*storage);
+  return describe(makeFloats(session, format));
 }
 
 llvm::Expected<StorageDescription>

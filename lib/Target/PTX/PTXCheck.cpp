@@ -335,7 +335,7 @@ static std::string print(const CountRange &range) {
 }
 
 namespace {
-/// What is wrong with an entry.
+/// The problems of an entry.
 struct Problems {
   std::vector<std::string> texts;
   /// Whether one of them is more than a count, which LLVM's simplifications

@@ -358,3 +358,14 @@ TEST(LayersTest, KeepNoScalesOfGradients) {
             "tandem.assign output flow(gradient) a storage without history");
   EXPECT_TRUE(Pass(layer, {TandemLayerBackward, nullptr, 0, true}).kernel);
 }
+
+TEST(LayersTest, RefusePassesThatThereAreNot) {
+  Layer layer("rms_norm", "coat");
+  auto unknown = static_cast<TandemLayerPass>(TandemLayerRecompute + 1);
+  EXPECT_EQ(tandemLayerGetFunction(layer.layer, unknown), nullptr);
+  EXPECT_EQ(tandemLayerGetNumOutputs(layer.layer, unknown), 0);
+  Pass pass(layer, unknown);
+  EXPECT_FALSE(pass.kernel);
+  EXPECT_EQ(pass.error, "pass 3 is none of TandemLayerForward, "
+                        "TandemLayerBackward and TandemLayerRecompute");
+}

@@ -163,7 +163,7 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
     LDBG() << "'" << kernel.getSymName() << "' takes " << lanes
            << " elements a step"
            << (lanes < width ? ", those of its smallest group" : "");
-    // What ends a step runs once for each tensor.
+    // A kernel that ends a step runs once for each tensor.
     if (lanes == 1 || kernel.isPerTensor())
       return;
     if (kernel.getWidth() != 1) {
