@@ -22,7 +22,7 @@ import numpy as np
 from common import LIMIT_BYTES, SIZES, UNROUNDED, seconds
 
 HYPERS = dict(lr=1e-5, weight_decay=0.01)
-#: Where 1e-8 rounds to zero in the component format, which Tandem refuses.
+#: The eps for component formats in which 1e-8 rounds to zero, which Tandem refuses.
 EPS_F16 = 1e-4
 BLOCKS = (256, 2048, 16384)
 
@@ -200,7 +200,7 @@ def eager_step(case: dict, tensors):
 
 
 def same_bits(case: dict, kernel, step_of, size: int) -> int:
-    """Elements of which some plane differs from Tandem's after two steps."""
+    """Counts the elements for which some plane differs from Tandem's after two steps."""
     ours = {p.name: allocate(p, size) for p in kernel.planes}
     theirs = {name: array.copy() for name, array in ours.items()}
     tandem_run, their_run = tandem_step(case, kernel, [ours]), step_of([theirs])

@@ -103,8 +103,9 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def spread(ends: dict[str, float], apart: float, low: float, high: float) -> dict[str, float]:
-    """Where the labels of curves stand that end at these values: apart from each other,
-    between the bounds if there is room, and otherwise as near to the ends as can be."""
+    """Returns the positions of the labels of curves that end at these values: apart from each
+    other, between the bounds if there is room, and otherwise as near to the ends as
+    possible."""
     labels = sorted(ends, key=ends.__getitem__)
     count = len(labels)
     # Less their distances, places are the nearest sequence that nowhere decreases.
@@ -133,7 +134,7 @@ def save_figure(figure, path: pathlib.Path) -> None:
 
 
 def load(name: str, folder: pathlib.Path | None = None) -> dict | None:
-    """What benchmarks/results/<name>.json says, if it is there."""
+    """Returns the contents of benchmarks/results/<name>.json, if it is there."""
     path = (folder or RESULTS) / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
 

@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES),
                         help="16M, 100M/400, 256M, huge")
     parser.add_argument("--cases", nargs="+", metavar="NAME",
-                        help="measure these alone, and keep what "
+                        help="measure only these, and keep what "
                         "benchmarks/results has of the others")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=2, help="processes per case")

@@ -80,7 +80,7 @@ def vector_bits(block: list[str], operation: str) -> int:
 
 
 def accesses(lines: list[str], operation: str) -> dict[str, int]:
-    """How many loads or stores there are of each width, in bits, wide ones first."""
+    """Counts the loads or stores of each width, in bits, wide ones first."""
     found = [m for line in lines if (m := _ACCESS.match(line)) and m[1] == operation]
     widths = Counter(int(m[2] or 1) * int(m[3]) for m in found)
     return {str(bits): widths[bits] for bits in sorted(widths, reverse=True)}

@@ -200,7 +200,7 @@ def compile_text(result: dict) -> str:
 PTX_METHOD = """AdamW, 8 elements a thread; ptxas {ptxas}. Instructions are those of the
 shortest way around the vector loop, divided by its elements; loads, stores (how many
 of how many bits) and shuffles are those on that way, for 8 elements. What a group has
-once, such as its scale, is a load of its own width; its store is one thread's, behind a
+once, such as its scale, is a load of its own width; its store is one thread's, after a
 branch which that way leaves out. A reduction over a group of G elements is one tree of
 log2(G / 8) shuffles. Of a kernel in phases these are figures of the last.
 """
@@ -214,7 +214,7 @@ every 16. Sixteen elements a thread would save these, and the addresses and the 
 arithmetic that a thread has once. On {chip} that is {saved[0]:.0f} to {saved[1]:.0f} %
 of the instructions of the strategies with groups, for {grown[0]:.1f} to {grown[1]:.1f}
 times as many registers, which leave room for about as many times fewer warps to hide
-memory's latency behind:
+memory's latency:
 """
 
 
@@ -223,7 +223,7 @@ def widths_text(widths: dict[str, int]) -> str:
 
 
 def sixteen_text(result: dict) -> str:
-    """What 16 elements a thread would change, where they have been tried."""
+    """Says what 16 elements a thread would change, where they have been tried."""
     tried = [(name, chip, one) for name, chips in result["strategies"].items()
              for chip, one in chips.items()
              if "registers" in one.get("of_16", {}) and one["group_reductions"]]

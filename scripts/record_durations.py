@@ -2,7 +2,7 @@
 """Keeps what slow Python tests take, for the choice of a quick run.
 
 Usage: record_durations.py REPORT..., JUnit reports of pytest, such as
-build/test-reports/pytest.xml of a run with --whole. The longest time counts. Writes
+build/test-reports/pytest-whole.xml. The longest time counts. Writes
 test/Python/Inputs/durations.json anew.
 """
 
@@ -19,9 +19,10 @@ LEAST = 0.5
 def read_report(path):
     """Names as pytest gives them, and seconds."""
     for case in ElementTree.parse(path).iter("testcase"):
-        file, _, group = case.get("classname").removeprefix("test.Python.").partition(".")
-        parts = [f"{file}.py", *filter(None, [group]), case.get("name")]
-        yield "::".join(parts), round(float(case.get("time")), 1)
+        parts = case.get("classname").split(".")
+        ends = next(i for i, part in enumerate(parts, 1) if part.startswith("test_"))
+        name = "::".join(["/".join(parts[:ends]) + ".py", *parts[ends:], case.get("name")])
+        yield name, round(float(case.get("time")), 1)
 
 
 def slow_tests(reports):

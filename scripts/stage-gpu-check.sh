@@ -123,10 +123,10 @@ copy_checks() {
     test/Python/conftest.py
     test/Python/model
     test/Python/support
-    test/Python/test_cuda.py
-    test/Python/test_matrices.py
-    test/Python/test_torch_cuda.py
-    test/Python/test_torch_nn_cuda.py
+    test/Python/runtime/test_cuda.py
+    test/Python/kernels/test_matrices.py
+    test/Python/pytorch/optim/test_torch_cuda.py
+    test/Python/pytorch/nn/test_torch_nn_cuda.py
   )
   mkdir -p "$folder/checks"
   cp -r --parents "${files[@]}" "$folder/checks/"

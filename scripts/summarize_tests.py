@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Sums the reports of a test run.
 
-Usage: summarize_tests.py DIRECTORY, which holds for each suite NAME.status, its
-exit status, and NAME.xml, its JUnit report. Prints each suite's counts, the
-tests that failed, and as the last line `N passed, N failed`.
+Usage: summarize_tests.py DIRECTORY, which holds ctest.xml, CTest's report of the
+suites, and for each suite NAME.xml, its own. Prints each suite's counts and seconds,
+the tests that failed, and as the last line `N passed, N failed`.
 """
 
 import sys
@@ -31,17 +31,15 @@ def read_report(path):
     return passed, skipped, failures
 
 
-def read_suite(status):
+def read_suite(name, has_failed, path):
     """A suite that failed without a failed test, crashed or did not start, is
     itself a failure; so is one in which nothing ran."""
-    name = status.stem
     try:
-        passed, skipped, failures = read_report(status.with_suffix(".xml"))
+        passed, skipped, failures = read_report(path)
     except (OSError, ElementTree.ParseError):
         return 0, 0, [f"{name}: ended without a report"]
-    code = int(status.read_text())
-    if code and not failures:
-        failures = [f"{name}: ended with status {code}"]
+    if has_failed and not failures:
+        failures = [f"{name}: failed, though none of its tests did"]
     elif not passed and not failures:
         failures = [f"{name}: no test ran"]
     return passed, skipped, failures
@@ -49,10 +47,13 @@ def read_suite(status):
 
 def main(directory):
     total, failed = 0, []
-    for status in sorted(Path(directory).glob("*.status")):
-        passed, skipped, failures = read_suite(status)
+    for suite in ElementTree.parse(Path(directory, "ctest.xml")).iter("testcase"):
+        name = suite.get("name")
+        passed, skipped, failures = read_suite(name, suite.get("status") != "run",
+                                               Path(directory, f"{name}.xml"))
         note = f", {skipped} skipped" if skipped else ""
-        print(f"{status.stem}: {passed} of {passed + len(failures)}{note}")
+        print(f"{name}: {passed} of {passed + len(failures)}{note}, "
+              f"{float(suite.get('time')):.0f} s")
         total += passed
         failed += failures
     for name in failed:

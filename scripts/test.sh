@@ -22,52 +22,28 @@ esac
 scripts/setup.sh
 scripts/build.sh
 
+# The names of the suites with a label; those of a quick run are called as all of them.
+suites() {
+  ctest --test-dir build -N -L "$1" |
+    sed -n 's/^ *Test *#[0-9]*: //p' | sed 's/-quick$//' | sort
+}
+
 python=$PWD/.venv/bin/python
 reports=$PWD/build/test-reports
 rm -rf "$reports"
 mkdir -p "$reports"
-export PYTHONPATH=$PWD/build/python
-export TANDEM_VERIFY_ROUNDTRIP=1
 
-# Each suite writes a JUnit report; what it prints is shown where it fails.
-run() {
-  local name=$1 status=0
-  shift
-  echo "== $name"
-  "$@" >"$reports/$name.log" 2>&1 || status=$?
-  echo "$status" >"$reports/$name.status"
-  if ((status)); then
-    tail -n 200 "$reports/$name.log"
-  fi
-}
+# CMake defines the suites and their labels; each writes a JUnit report, and CTest one
+# of them all. What a suite prints is shown where it fails.
+label=^${mode#--}$
+ctest --test-dir build -L "$label" --output-on-failure \
+  --output-junit "$reports/ctest.xml" || true
 
-# The runtime's tests also with sanitizers; a quick run has no time for that of threads.
-binaries=(build/test/unit/* build/runtime/cts/tandem_runtime_cts{,_address,_thread})
-unit=(--gtest_brief=1) lit=() pytest=()
-case $mode in
---quick)
-  slow=SumError.F16:SumError.BF16:InterpreterAgreement.*
-  unset 'binaries[-1]'
-  unit+=("--gtest_filter=-$slow")
-  lit=(--filter-out 'Pipelines/library\.test|Fuzz/')
-  pytest=(--quick)
-  echo "quick: without tandem_runtime_cts_thread, $slow, library.test, Fuzz, out-of-tree"
-  ;;
---whole) pytest=(--whole) ;;
-esac
-
-for binary in "${binaries[@]}"; do
-  name=$(basename "$binary")
-  run "$name" "$binary" "${unit[@]}" --gtest_output="xml:$reports/$name.xml"
-done
-run lit "$python" "$(llvm-config-22 --bindir)/lit" -v "${lit[@]}" \
-  --xunit-xml-output="$reports/lit.xml" build/test
-run pytest "$python" -m pytest -q -n "$(nproc)" --maxprocesses 4 \
-  --dist worksteal --junitxml="$reports/pytest.xml" "${pytest[@]}" test/Python
-grep -E '^(quick|ordinary): ' "$reports/pytest.log" || true
-if [[ $mode != --quick ]]; then
-  PYTHON=$python run out-of-tree examples/out-of-tree/test.sh build \
-    --xunit-xml-output "$reports/out-of-tree.xml"
+grep -hE '^(quick|ordinary): |^Note: Google Test filter|^  Excluded' \
+  build/Testing/Temporary/LastTest.log || true
+if [[ $mode == --quick ]]; then
+  echo "quick: without the suites $(comm -23 <(suites '^ordinary$') <(suites "$label") |
+    paste -sd ' ')"
 fi
 
 "$python" scripts/summarize_tests.py "$reports"

@@ -98,7 +98,7 @@ PYTHON
 
 title "adamw under coat, on the CPU and on the stand-in device"
 cd /stage/checks/test/Python
-"$1" -m pytest -q -p no:cacheprovider test_cuda.py -k "adamw and coat"
+"$1" -m pytest -q -p no:cacheprovider runtime/test_cuda.py -k "adamw and coat"
 SH
 }
 

@@ -414,16 +414,16 @@ _QUICK = {"larger", "trail"}
 #: What tandem-verify takes all pairs through.
 _RUN = {"trail-error", "trail-order", "trail-two-sum"}
 
-_FMA = "lib/Dialect/Arith/Utils/FloatEmulation.cpp", "Value mlir::tandem::fmaToOddF32("
+_FMA = "lib/Dialect/Arith/Utils/FloatEmulation.cpp", "Value tandem::fmaToOddF32("
 _TRANSFORMS = "lib/Dialect/Tandem/Analysis/ErrorFreeTransforms.cpp"
 _RANGES = "lib/Dialect/Tandem/Analysis/RangeAnalysis.cpp"
 _FUNCTIONS = {
-    "proveExact": (_TRANSFORMS, "Proof mlir::tandem::proveExact("),
+    "proveExact": (_TRANSFORMS, "Proof tandem::proveExact("),
     "matchOrderedTwoSum": (
         _TRANSFORMS, "static std::optional<Transform> matchOrderedTwoSum("),
     "isMultipleOfUlp": (_TRANSFORMS, "static bool isMultipleOfUlp("),
     "isTrail": (_TRANSFORMS, "static bool isTrail("),
-    "getTrail": (_TRANSFORMS, "Trail mlir::tandem::getTrail("),
+    "getTrail": (_TRANSFORMS, "Trail tandem::getTrail("),
     "addTrail": (_RANGES, "static std::optional<Trail> addTrail("),
     "addProductTrails": (_RANGES, "static void addProductTrails("),
     "addTrails": (_RANGES, "static Value matchSplit(", "void RangeAnalysis::addTrails(")}

@@ -49,8 +49,8 @@ PROMISES = (
             "makes of a `two_sum`, and has the bits of that under its condition.",
             f"{_SMALL}-(fast_two_sum|two_sum|ordered_two_sum|two_prod|two_prod_dekker)"),
     Promise("Code may be shortened where range analysis says so",
-            "All pairs for the facts of which the solver has no proof, and for sums and "
-            "products of bf16 by an fma, as on sm_80; `grown` is `grow` behind another "
+            "All pairs for the facts that the solver cannot prove, and for sums and "
+            "products of bf16 by an fma, as on sm_80; `grown` is `grow` after another "
             "Fast2Sum, of all 2^24 triples of bytes, where several facts make one proof.",
             f"{_SMALL}-(trail-(error|order|two-sum)|unrounded)|bf16-fma-sums|{_SMALL}-grown"),
     Promise("An fma is rounded once",
@@ -68,8 +68,8 @@ PROMISES = (
             "f32-(log2|exp2)"),
     Promise("exp, log, tanh and erf are their sequences",
             "Every f32: the bits, and the distance from the value in f64 in units of the "
-            "result's last place, of which [Numerics.md](Numerics.md#transcendental-functions) "
-            "has the largest.",
+            "result's last place; [Numerics.md](Numerics.md#transcendental-functions) has the "
+            "largest.",
             "f32-(exp|log|tanh|erf)"),
     Promise("Codes are written and read by their rules",
             "Every f32 as each kind of code, and every code read. In the middle, the "
@@ -101,7 +101,7 @@ class Check:
     test: str
 
 
-_SELECTED = "test/Python/test_verification.py"
+_SELECTED = "test/Python/verification/test_verification.py"
 
 CHECKS = (
     Check("The oracle agrees with SoftFloat",
@@ -124,7 +124,7 @@ CHECKS = (
     Check("Double words of the 8-bit formats",
           "compiled against the interpreter: [the table in MCF.md]"
           "(MCF.md#how-the-operations-are-verified)", "1.1e7",
-          "test/Python/test_operations.py"),
+          "test/Python/numerics/test_operations.py"),
     Check("The error of a Fast2Sum needs no rounding",
           "all pairs of bf16, f16, E4M3 and E5M2", "4.3e9",
           "test/Unit/Support/SumErrorTest.cpp"),
@@ -145,18 +145,18 @@ CHECKS = (
           "under the address, undefined-behaviour and thread sanitizers", "388",
           "runtime/cts"),
     Check("Known faults are found", "three in Python, seven in PTX; the others below", "10",
-          "test/Python/test_mutations.py"),
+          "test/Python/verification/test_mutations.py"),
     Check("Of two zeros -0 is less, and a NaN has no sign",
           "six operations on pairs of special values, in CPU code of three kinds and PTX of "
-          "three, against NumPy and the interpreter", "1.2e4", "test/Python/test_signs.py"),
+          "three, against NumPy and the interpreter", "1.2e4", "test/Python/numerics/test_signs.py"),
     Check("The PTX evaluator agrees with tests of others",
           "[on record](#the-ptx-evaluator-against-tests-of-others); what is emitted now is "
-          "looked up there", "", "test/Python/test_ptx_oracle.py"),
+          "looked up there", "", "test/Python/compiler/test_ptx_oracle.py"),
     Check("Every bit and all code are as recorded",
           "a sample that has every graph, strategy, layer, recipe and option; [the rest]"
-          "(#recorded-bits) by `scripts/bits.sh`", "", "test/Python/test_bits.py"),
+          "(#recorded-bits) by `scripts/bits.sh`", "", "test/Python/verification/test_bits.py"),
     Check("Packages of earlier versions run with the bits of then, or are refused by version",
-          "three packages with six kernels", "", "test/Python/test_frozen_packages.py"),
+          "three packages with six kernels", "", "test/Python/runtime/test_frozen_packages.py"),
     Check("Every graph under every strategy",
           "CPU code, PTX and the interpreter against a model in NumPy", "",
           "[Numerics.md](Numerics.md#9-how-it-is-checked)"),
@@ -195,16 +195,16 @@ a format that code relies on, such as those of `-tandem-analyze-ranges`. A step 
 three lemmas of them for granted (`order`, `undo`, `negate`), each of which has its own line. So does an fma's (`product`,
 `side`): its product may be any f64 of as many bits, which leaves no multiplication to reason about.
 
-`scripts/prove.sh` writes down what it found and a hash of the formulas. With each commit `test/Python/test_proofs.py` makes
+`scripts/prove.sh` writes down what it found and a hash of the formulas. With each commit `test/Python/verification/test_proofs.py` makes
 the formulas anew from what the passes do then, and fails where they are not those on record; it proves the quick ones, sees
 that wrong sequences are refuted, that no premise is void and no definition contradicts itself, and compares the
 translation with the interpreter. Where the solver has no answer, a run on all operands has to do, or there is a **gap**.
-The compiler leaves out nothing behind which there is one. It emulates fma of f16 all the same, of which
-[runs](#an-fma-is-rounded-once) take a share of the operands.
+The compiler leaves out nothing that depends on a gap. It emulates fma of f16 all the same, although
+[runs](#an-fma-is-rounded-once) cover only a share of its operands.
 
 Not among these steps, and not proved: what LLVM makes of the operations it is given, which the runs on all operands execute
 on CPUs; the tables of `-tandem-tabulate`, whose entries are computed by the operations they replace; codes that saturate
-(`.*-write` below `tandem-verify`); and NVIDIA's own conversions of 8-bit floats (`test/Python/test_float_codes.py`,
+(`.*-write` below `tandem-verify`); and NVIDIA's own conversions of 8-bit floats (`test/Python/numerics/test_float_codes.py`,
 `scripts/gpu-check.sh`)."""
 
 SANITIZED = """The whole compiler is built with the address and the undefined-behaviour sanitizers, over LLVM's

@@ -51,10 +51,10 @@ QUICK = 30
 # Strategies
 #===------------------------------------------------------------------------===#
 
-#: Whose states are also measured beside f32 weights and gradients.
+#: Strategies whose states are also measured with f32 weights and gradients.
 STATES_OF = ("adam8bit", "bf16", "bf16-dither", "coat", "collage-plus", "flash",
              "fp8-collage-light", "fp8-collage-plus", "fp8-lm", "residual-softsign-f16")
-#: Whose moments, beside f32 weights, or weights are also rounded otherwise.
+#: Strategies whose moments, with f32 weights, or whose weights are also rounded otherwise.
 ROUNDED_STATES = ("adam8bit", "bf16-dither", "coat", "flash", "fp8-lm")
 ROUNDED_WEIGHTS = ("adam8bit", "bf16-dither", "dither-softsign-root", "flash", "fp8-lm")
 _DITHER = re.compile(r"<dither>|, (?:rounding = )?dither(?=[,>])")

@@ -22,9 +22,9 @@ from streams import STREAMS  # noqa: E402
 
 PICTURE = "images/accuracy.png"
 BETA2 = ("0.95", "0.999")
-#: What a strategy's error may be of its peer's, by the kind of case.
+#: The largest ratio of a strategy's error to its peer's, by the kind of case.
 GOALS = {"short": 1.1, "long": 1.0, "changes": 0.5}
-#: What follows a name whose weights and gradients are f32.
+#: The suffix of a name whose weights and gradients are f32.
 F32 = ", f32 weights"
 RECORDED = ("perceptron", "convolutions", "recurrence")
 BUDGETS = (5, 6, 7, 8)
@@ -73,7 +73,7 @@ def ends() -> list[tuple[str, int]]:
 
 
 def kind(case: tuple[str, int]) -> str:
-    """Which goal a case has."""
+    """Returns the kind of goal that a case has."""
     name, mark = case
     if name in ("amplitude", "sparse"):
         return "changes"
@@ -96,7 +96,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def is_met(ratio: float | None, case: tuple[str, int]) -> bool:
-    # To two places, as they are written.
+    # Compare rounded to two places, as on the page.
     return ratio is None or round(ratio, 2) <= GOALS[kind(case)]
 
 
@@ -180,7 +180,7 @@ def rounding_table(results: Results, own: str, other: str) -> str:
 
 
 def gains(results: Results) -> str:
-    """By how much dithered weights are nearer than stochastic and nearest ones."""
+    """Says by how much dithered weights are nearer than stochastic and nearest ones."""
     text = []
     for name in ("bf16-dither", "adam8bit", "dither-softsign-root", "fp8-lm", "flash"):
         own = results.mean(name)

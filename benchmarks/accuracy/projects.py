@@ -174,7 +174,7 @@ class Flash(Model):
         return narrow + code / self.levels * half
 
     def _scales(self, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What divides a group when it is stored, and what multiplies when it is read."""
+        """Returns the divisor of a group when it is stored, and the factor when it is read."""
         largest = groups.abs().amax(1, keepdim=True).clamp(min=1e-12)
         return largest, largest.half().float()
 

@@ -141,7 +141,7 @@ class Convolutions(nn.Module):
 
 
 class Recurrence(nn.Module):
-    """An embedding and a GRU that predict the next of 64 tokens, of which a few are frequent."""
+    """An embedding and a GRU that predict the next of 64 tokens, a few of which are frequent."""
 
     TOKENS = 64
 

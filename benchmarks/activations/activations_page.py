@@ -27,7 +27,7 @@ for its backward pass in bf16, how long both passes take, and how far its gradie
 
 - **kept**: the bytes of all tensors that autograd holds between the passes, parameters aside, scales included, in units
   U of tokens * hidden * 2 bytes; in brackets how many times less that is than what PyTorch's modules keep.
-- **+ recompute**: the gated block's product is not kept, but computed again in the backward pass.
+- **+ recompute**: the gated block's product is not kept, but recomputed in the backward pass.
 - **+ torch.compile**: of the layer with compressed modules, which are operators in its graph; by itself it is that of
   PyTorch's modules.
 - **both passes**: the median of a forward and a backward pass; matrix products and attention are PyTorch's own in all

@@ -30,7 +30,7 @@ from round_trip import round_trip, scaled  # noqa: E402
 GROUPS = ("tensor", "128x128", "32x32", "row", "128", "64", "32", "16")
 CODE = "#scaled.float<f8E4M3FN>"
 
-#: What scales are made of, and when; COAT's group scaling has groups of 16.
+#: The storages by the kind of scaling; COAT's group scaling has groups of 16.
 SCALINGS = {
     "delayed": scaled(CODE, "tensor", "f32")[:-1] + ", history = 16>",
     "just in time": scaled(CODE, "tensor", "f32"),
@@ -66,7 +66,7 @@ def trained(corpus: data.Corpus, steps: int) -> demo.Transformer:
 
 
 def activations(model: demo.Transformer, batch) -> dict[str, list[np.ndarray]]:
-    """What the layers' backward passes need, by kind: a row for each token."""
+    """Returns what the layers' backward passes need, by kind: a row for each token."""
     kept = {"norms": [], "activations": [], "linear layers": []}
 
     def note(kind, _, inputs):

@@ -30,7 +30,7 @@ BATCH = 2
 
 
 def kept_bytes(layer, run) -> int:
-    """The bytes of the tensors that autograd keeps, but for parameters."""
+    """The bytes of the tensors that autograd keeps, except parameters."""
     own = {p.untyped_storage().data_ptr() for p in layer.parameters()}
     sizes = {}
 

@@ -31,7 +31,7 @@ FRAMEWORKS = {"tandem": "Tandem", "numpy": "NumPy", "jax": "JAX", "torch": "PyTo
 
 
 def kind(score):
-    """Which results are as defined: "all", "normal" (but for subnormals), "some"."""
+    """Returns which results are as defined: "all", "normal" (except for subnormals), "some"."""
     wrong = {name for name, count in score["equal"].items()
              if count != score["of"][name]}
     return "some" if wrong - {"subnormal"} else "normal" if wrong else "all"
@@ -99,7 +99,7 @@ def errors(results):
 
 
 def check_claims(results):
-    """What the paragraphs say of the results still holds."""
+    """Checks that the paragraphs' statements about the results still hold."""
     for framework, variant, expected in CLAIMS:
         found = results[framework]
         if "absent" in found:
@@ -114,7 +114,7 @@ def check_claims(results):
 
 
 def excerpt(framework, variant, case, folder, results):
-    """What a framework makes of a program, from the file that a run left."""
+    """Returns the code that a framework makes of a program, from the file that a run left."""
     name = results[framework]["variants"][variant]["evidence"][case]
     text = (folder / name).read_text()
     of = f"{framework}, {variant}: `{case}`" if variant else f"{framework}: `{case}`"

@@ -116,8 +116,8 @@ def definition(case, planes):
 
 
 def truth(case, planes):
-    """What result and error term stand for, exactly, and its denominator: products
-    are in squares of smallest subnormals."""
+    """Returns the exact sum of result and error term, and its denominator: products are in
+    squares of smallest subnormals."""
     if case.steps:
         total = [list(column) for column in zip(*[units(case.format, row)
                                                    for row in planes["a"]])]

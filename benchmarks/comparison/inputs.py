@@ -7,7 +7,7 @@
 # hard to add or multiply, and subnormals.
 #
 #===----------------------------------------------------------------------===#
-"""`planes(case)` gives arrays of bits; `slices(case)` says which pairs are of which kind."""
+"""`planes(case)` gives arrays of bits; `slices(case)` gives the kinds of the pairs."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ BITS = {"bf16": Bits(7, 127), "f16": Bits(10, 15)}
 
 
 def slices(case):
-    """Where each kind of pairs begins and ends."""
+    """Yields each kind of pairs and its slice."""
     begin = 0
     for name, share in GROUPS.items():
         end = begin + case.size * share // 8
@@ -59,7 +59,7 @@ def mantissas(bits, rng, count):
 
 
 def ordinary(case, rng, count):
-    """Of f16 factors only those whose product's error is a number of f16."""
+    """Returns factors; those of f16 only if their product's error is a number of f16."""
     values = rng.standard_normal((2, count))
     if case.format == "bf16":
         values *= 2.0 ** rng.uniform(-10, 10, (2, count))
@@ -122,7 +122,7 @@ def extra(case, rng, a, b):
 
 
 def sequence(case, rng):
-    """What a sum begins with, and an addend per step far below half its ulp."""
+    """Returns the start of a sum, and an addend per step far below half its ulp."""
     shape = (case.steps, case.size)
     if case.program == "kahan":
         x, a = rng.uniform(256, 512, case.size), rng.uniform(0, 0.02, shape)

@@ -30,7 +30,7 @@ How many of the results, both numbers together, are as defined:
 """
 
 METHOD = """The largest |result + error term - exact value|, in u = 2^-p of the exact
-value, over all but subnormal operands: one rounded sum or product without an error term
+value, over all operands except subnormals: one rounded sum or product without an error term
 has up to 1.
 """
 
@@ -67,12 +67,12 @@ runs the operations one by one; neither flag helps.
     "torch": """Eager PyTorch rounds after each operation and is right everywhere; each
 operation is a pass over memory. `torch.compile` converts to f32 once, computes everything
 there and rounds the two results at the end: the error terms of TwoSum and Fast2Sum are
-then those of f32, zero but for bf16 pairs of far exponents, and TwoProd subtracts a
+then those of f32, zero except for bf16 pairs of far exponents, and TwoProd subtracts a
 product from itself. Sums keep their value in bf16 between steps, so the Kahan sum and
 Collage's update lose what they were written to keep. With `torch._inductor.config.emulate_precision_casts = True`
 all of this is right, subnormals too.
 """,
-    "triton": """PTX for `sm_90`, not run on a GPU. Programs of additions alone are right,
+    "triton": """PTX for `sm_90`, not run on a GPU. Programs of only additions are right,
 and so is TwoProd by `tl.fma`. By default products and sums become fma, and instructions
 have no `.rn`, which leaves the assembler free to fuse what is left; Collage's product goes
 wrong with it, and Dekker's TwoProd for subnormal products. `enable_fp_fusion=False` puts
@@ -110,8 +110,8 @@ _F16_AS_DEFINED = {"two_prod_dekker_f16": "all", "mul_f16": "all"}
 _FUSED = {"two_prod_dekker_bf16": "normal", "two_prod_dekker_f16": "normal",
           "mul_bf16": "some", "mul_f16": "some"}
 
-#: What each variant's results are: as defined in "all" cases, in "all" but subnormal
-#: ones ("normal"), or in "some".
+#: Whether each variant's results are as defined in "all" cases, in all except subnormal ones
+#: ("normal"), or in "some".
 CLAIMS = (
     *(("tandem", variant, _EVERY) for variant in ("cpu", "sm_80", "sm_90")),
     ("numpy", "", _EVERY),

@@ -44,7 +44,7 @@ def residual(a, b, p):
 
 
 def program(case):
-    """What is compiled: a program on pairs, or all steps in one loop."""
+    """Returns the function to compile: a program on pairs, or all steps in one loop."""
     if not case.steps:
         return lambda planes: programs.apply(case, planes, residual)
     step = programs.STEPS[case.program]

@@ -69,7 +69,7 @@ def run(case, planes, variant):
 
 
 def arithmetic(code):
-    """What Inductor's C++ does to a vector of elements: the first of its loops."""
+    """Returns the first loop of Inductor's C++, which handles a vector of elements."""
     begin = code.index('extern "C"')
     found = re.findall(r"(?m)^\s*((?:auto )?tmp.*;)$", code[begin:])
     last = max(i for i, line in enumerate(found) if ".store(out_ptr1" in line)

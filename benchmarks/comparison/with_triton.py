@@ -111,7 +111,7 @@ def interpret(case, planes):
 
 
 def compiled(case, variant):
-    """What Triton makes of a case for sm_90: its PTX and its cubin."""
+    """Compiles a case with Triton for sm_90: returns its PTX and its cubin."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 

@@ -31,8 +31,8 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "test/Python"))
 from model.philox import philox4x32  # noqa: E402
 
-#: From element to element. Of 60,000 random odd numbers the one that keeps the neighbours
-#: along a column apart for all common row lengths.
+#: The increment from element to element. Among 60,000 random odd numbers, it is the one that
+#: keeps the neighbours along a column apart for all common row lengths.
 ELEMENT = 0x6107DA4D
 #: 2^32 divided by the golden ratio.
 GOLDEN = 0x9E3779B9
@@ -73,7 +73,7 @@ def bits(word: int, first: int, count: int, negative: np.ndarray | None = None) 
 
 
 def rounded_sums(sequence: np.ndarray, addends: np.ndarray) -> np.ndarray:
-    """What whole numbers become that a fraction is added to at every step, each sum rounded.
+    """Returns whole numbers to which a fraction was added at every step, each sum rounded.
 
     `sequence` has the words of 32 bits by step and trial, `addends` a fraction in units of
     2^-32 by trial.

@@ -55,14 +55,14 @@ BETA2 = (0.9, 0.95, 0.99, 0.999, 0.9999)
 #: them as they were before their states were dithered.
 TRACED = ("adam8bit", "flash", "adam8bit-nearest", "flash-nearest")
 TRACED_BETA2, TRACED_STEPS = 0.999, 400
-#: Where those are.
+#: The folder of those strategies.
 PATH = pathlib.Path(__file__).resolve().parent / "strategies"
 PLAIN = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
 @dataclass
 class Elements:
-    """What the elements of the tensor are."""
+    """The kinds of the tensor's elements."""
 
     is_neighbour: np.ndarray
     level: np.ndarray
@@ -193,8 +193,8 @@ def measure_ghosts(strategy: str, beta1: float, beta2: float, steps: int) -> dic
 
 
 def trace(strategy: str, beta1: float, beta2: float) -> list[float]:
-    """How far the weights of all elements but neighbours have moved since their gradients
-    have stopped, in learning rates, step by step: the mean over the elements."""
+    """Returns how far the weights of all elements except neighbours have moved since their
+    gradients have stopped, in learning rates, step by step: the mean over the elements."""
     elements = Elements.make()
     stream, stored = Stream(elements), AdamW(strategy, beta1, beta2)
     for _ in range(WARM):
@@ -308,7 +308,7 @@ def main() -> None:
     for name in options.strategies:
         if name not in known:
             parser.error(f"there is no strategy '{name}'; choose from {', '.join(known)}")
-    # What libraries.py and states.py have added stays.
+    # Keep what libraries.py and states.py have added.
     results: dict[str, list] = {}
     print(HEAD)
     for strategy, figures in measure_all(options.strategies or known, options.beta1,

@@ -98,7 +98,7 @@ class Pair:
 
 
 def measure(graph: Graph, strategy: str) -> dict:
-    """How far off a strategy's state is, at worst, in each test."""
+    """Returns the largest error of a strategy's state in each test."""
     steps = 3 * graph.constant
     warm = Pair(graph, strategy).run(max(WARM, steps))
     figures = {f"x{factor:g}": warm.copy().run(steps, factor).ratio() for factor in (3.0, 0.3)}

@@ -17,7 +17,7 @@ sys.path += [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/gpu")]
 import step_report  # noqa: E402
 from common import load, machine_text, table  # noqa: E402
 
-#: How machine code was made, for a sentence.
+#: The origin of machine code, for a sentence.
 IMAGES = {"ptx": "as the driver compiles them", "cubin": "as packages have them",
           "O0": "as ptxas -O0 makes them", "O3": "as ptxas -O3 makes them"}
 
@@ -38,7 +38,7 @@ Transformer Engine, torchao, bitsandbytes or Liger for what users would take ins
 
 ## Steps
 
-What must be right comes before what shall be fast.
+Correctness comes before speed.
 
 | Step | What it does | Limit |
 | --- | --- | --: |
@@ -136,7 +136,7 @@ def kernels(report: dict) -> str:
 
 
 def verdicts(report: dict) -> str:
-    """How many kernels have the CPU's bits, by the images that ran, and over how many
+    """Says how many kernels have the CPU's bits, by the images that ran, and over how many
     elements."""
     equal = sum(kernel["verdict"] == "equal" for kernel in report["kernels"])
     text = f"{equal} of {len(report['kernels'])} kernels leave the CPU's bits"
@@ -154,7 +154,7 @@ def verdicts(report: dict) -> str:
 
 
 def steps(report: dict) -> str:
-    """How each step went, and why parts have failed."""
+    """Says how each step went, and why parts have failed."""
     records = report.get("parts", ())
     if not records:
         return ""

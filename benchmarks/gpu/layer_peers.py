@@ -92,7 +92,7 @@ LAYERS = (
 
 
 def passes(layer: Layer, rows: int, width: int, device: str) -> Callable[[], None]:
-    """What runs both passes once, over rows of random numbers."""
+    """Returns a function that runs both passes once, over rows of random numbers."""
     import torch
 
     function = layer.make(width, device)

@@ -44,7 +44,7 @@ def kernels_of(graph: str, strategy: str) -> list[tandem.Kernel]:
 
 
 def write_packages(folder: pathlib.Path, targets: list[str]) -> None:
-    """What a strategy cannot do is left out, with a line that says so."""
+    """Writes the packages. What a strategy cannot do is left out, with a line that says so."""
     folder.mkdir(parents=True, exist_ok=True)
     for graph, strategy in cases():
         try:

@@ -26,7 +26,7 @@ import common  # noqa: E402
 import step_runner  # noqa: E402
 
 
-#: Of how many tensors the host's time is measured.
+#: The numbers of tensors for which the host's time is measured.
 HOST_TENSORS = (400, 4000)
 
 
@@ -178,7 +178,7 @@ def _wait(device):
 
 
 def _seconds(step, device, steps: int, repeats: int) -> float:
-    """Of one step, the median over some runs."""
+    """Returns the seconds of one step, the median over some runs."""
     def run():
         start = time.perf_counter()
         for _ in range(steps):
@@ -191,8 +191,8 @@ def _seconds(step, device, steps: int, repeats: int) -> float:
 
 
 def models(options) -> dict[str, list[int]]:
-    """What examples/gpu_check measures, by name: one tensor, whose blocks of 128 are
-    whole, and the tensors of a GPT-2."""
+    """Returns the models that examples/gpu_check measures, by name: one tensor, whose blocks of
+    128 are whole, and the tensors of a GPT-2."""
     return {"one tensor": [max(128, options.elements // 128 * 128)],
             "GPT-2": common.model_sizes()[-options.tensors:]}
 
@@ -221,7 +221,7 @@ def measure(contender: Contender, sizes: list[int], options) -> dict:
 
 
 def measure_peer(contender: Contender, options) -> Iterator[dict]:
-    """What is known of a contender, whenever that is more."""
+    """Yields the results for a contender, whenever there are more."""
     row: dict = {"name": contender.name, "bytes_per_element": contender.bytes, "times": []}
     for name, sizes in models(options).items():
         row["times"].append({"of": name} | measure(contender, sizes, options))
@@ -263,8 +263,8 @@ def host_times(options) -> dict[str, float]:
 
 
 def compare_bits(options) -> list[dict]:
-    """How many elements of a step of Triton's kernels have other bits than single
-    operations have."""
+    """Counts the elements of a step of Triton's kernels whose bits differ from those of single
+    operations."""
     try:
         import references
         import torch
@@ -294,7 +294,7 @@ def compare_bits(options) -> list[dict]:
 
 
 def names() -> list[str]:
-    """What can be measured, each by a process of its own."""
+    """Returns what can be measured, each by a process of its own."""
     import layer_peers
 
     layers = dict.fromkeys(f"layers of {layer.whose}" for layer in layer_peers.LAYERS)
@@ -309,14 +309,14 @@ _PACKAGES = {"Triton": "triton", "bits": "triton", "apex": "apex", "torchao": "t
 
 
 def missing(name: str) -> str:
-    """Which package is not installed without which there is nothing to measure."""
+    """Returns the package that is required for the measurement and not installed."""
     needed = ["torch", *(package for start, package in _PACKAGES.items()
                          if name.startswith(start))]
     return next((package for package in needed if not importlib.util.find_spec(package)), "")
 
 
 def results(name: str, options) -> Iterator[dict]:
-    """What is known of a peer, whenever that is more."""
+    """Yields the results for a peer, whenever there are more."""
     if name == "host":
         yield {"peers_host_us": host_times(options)}
     elif name == "bits":

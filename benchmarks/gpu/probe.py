@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import common  # noqa: E402
 import step_runner  # noqa: E402
 
-#: What nvidia-smi is asked for. One that it does not know does not hide the others.
+#: The fields that nvidia-smi is asked for. One that it does not know does not hide the others.
 QUERIES = ("name", "driver_version", "memory.total", "clocks.max.sm", "clocks.max.mem",
            "clocks.sm", "clocks.mem", "ecc.mode.current", "mig.mode.current",
            "persistence_mode", "compute_mode", "power.limit", "temperature.gpu",
@@ -32,7 +32,7 @@ _SM = "clocks.max.sm"
 
 
 def ask(*command: str, seconds: float = 15) -> str:
-    """What a program prints, or why it does not run."""
+    """Returns what a program prints, or why it does not run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -48,7 +48,7 @@ def _query(*names: str) -> list[str]:
 
 
 def nvidia() -> dict:
-    """What nvidia-smi says of the first GPU, at once if it knows all that is asked."""
+    """Returns nvidia-smi's fields for the first GPU, by one call if it knows all of them."""
     found: dict = dict(zip(QUERIES, answers)) if len(answers := _query(*QUERIES)) == len(
         QUERIES) else {name: _query(name)[0] for name in QUERIES}
     try:

@@ -4,8 +4,7 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements AdamW under three strategies as tensor operations of torch,
-# each of which rounds as Tandem's do: what the bits of other kernels are compared
-# with.
+# each of which rounds as Tandem's do. The bits of other kernels are compared with these.
 #
 #===----------------------------------------------------------------------===#
 """Each function maps planes to new planes; `planes_of` makes some."""
@@ -17,7 +16,7 @@ H = eager_collage.Hypers()
 
 
 def scalars():
-    """What an update in f32 multiplies with: each a number in double precision."""
+    """Returns the factors of an update in f32, each a number in double precision."""
     power = eager_collage._power
     return (H.beta1, 1 - H.beta1, H.beta2, 1 - H.beta2, 1 / (1 - power(H.beta1, H.step)),
             1 / (1 - power(H.beta2, H.step)), H.eps, -H.lr, H.weight_decay)

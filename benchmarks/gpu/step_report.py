@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 #: float32 operations that a multiprocessor begins in a cycle.
 LANES = 128
-#: What gpu_check says of the device.
+#: The keys of gpu_check's description of the device.
 DEVICE_KEYS = ("device", "target", "driver", "multiprocessors")
 
 
@@ -107,7 +107,7 @@ def predict(report: dict, instructions: dict[str, float]) -> None:
 
 
 def counts_of(records: Sequence[dict]) -> dict[str, dict[str, int]]:
-    """How many parts of each step have each status."""
+    """Returns the number of parts of each step that have each status."""
     counts: dict[str, dict[str, int]] = {}
     for record in records:
         of_step = counts.setdefault(record["name"].partition("/")[0], {})
@@ -122,7 +122,7 @@ def _list(names: Sequence[str], most: int = 6) -> str:
 
 
 def _absent_lines(records: Sequence[dict]) -> list[str]:
-    """What has not run, by reason."""
+    """Returns lines about the parts that have not run, by reason."""
     reasons: dict[str, list[str]] = {}
     for record in records:
         if record.get("status") == "skipped":
@@ -133,7 +133,7 @@ def _absent_lines(records: Sequence[dict]) -> list[str]:
 
 
 def _step_lines(records: Sequence[dict]) -> list[str]:
-    """How each step went; then what is wrong, which comes last, where it is seen."""
+    """Returns how each step went; failures come last, where they are seen."""
     lines = [f"{step:14} " + ", ".join(f"{count} {status}" for status, count in found.items())
              for step, found in counts_of(records).items()]
     wrong = [r for r in records if r.get("status", "passed") not in ("passed", "skipped")]

@@ -25,11 +25,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 SKIPPED = 77
-#: What a part with one of these need not run again.
+#: A part with one of these statuses need not run again.
 COMPLETE = ("passed", "failed", "timeout", "crashed")
 #: Less time than this is not worth a process.
 LEAST_SECONDS = 3.0
-#: How long a process may take to die.
+#: The seconds that a process may take to die.
 DEATH_SECONDS = 10.0
 #: Set when the run shall end at once.
 STOP = threading.Event()
@@ -69,7 +69,7 @@ def write_json(path: pathlib.Path, content: object) -> None:
 
 
 def read_json(path: pathlib.Path) -> dict:
-    """What is there, or nothing."""
+    """Returns the file's contents, or an empty dict if there is none."""
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError):

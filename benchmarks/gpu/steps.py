@@ -35,24 +35,24 @@ import step_report  # noqa: E402
 import step_runner  # noqa: E402
 from step_runner import Part  # noqa: E402
 
-#: What is measured first.
+#: The packages that are measured first.
 SPEED = ("adamw-fp32", "adamw-bf16", "adamw-collage-plus", "adamw-coat", "adamw-adam8bit",
          "adamw-flash", "adamw-fp8-lm", "adamw-residual-softsign-root", "rms_norm-coat")
-#: Whose step is compared over more than 2^31 elements.
+#: Packages whose step is compared over more than 2^31 elements.
 LARGE = ("sgd-bf16", "adamw-adam8bit")
 LARGE_ELEMENTS = 2**31 + 2**20
-#: Of the folder: where no machine code is kept from run to run.
+#: The subfolder for the cache that starts empty, with no machine code from earlier runs.
 EMPTY_CACHE = "cache-of-starts"
 TORCH = ("steps", "side-stream", "graph", "graph-cold", "found-inf", "scaler", "layers",
          "model", "products")
-#: What can take a real driver: the tests of tandem.torch put tensors of the CPU in place
-#: of a GPU's, and torch_steps.py does on a GPU what they do.
-PYTEST = ("test_cuda",)
+#: The tests that can use a real driver. Those of tandem.torch cannot, since they put tensors of
+#: the CPU in place of a GPU's; torch_steps.py does on a GPU what they do.
+PYTEST = ("runtime/test_cuda",)
 
 
 @dataclass(frozen=True)
 class Check:
-    """What is checked, and how."""
+    """The options of a check."""
 
     folder: pathlib.Path
     stand_in: bool = False
@@ -64,7 +64,7 @@ class Check:
 
     @property
     def output(self) -> pathlib.Path:
-        """Where results go; those without a GPU are never taken for others."""
+        """The folder of results; those without a GPU are never taken for others."""
         return self.folder / "stand-in" if self.stand_in else self.folder
 
     def package(self, name: str) -> pathlib.Path:
@@ -77,7 +77,8 @@ class Check:
         return str(self.folder / "lib" / f"lib{name}.so")
 
     def environment(self, cache: str = "cache") -> dict[str, str]:
-        """What all processes get: caches in the folder, and the folder's libraries."""
+        """Returns the environment of all processes: caches in the folder, and the folder's
+        libraries."""
         own = {"TANDEM_CACHE_DIR": str(self.output / cache), "CUDA_CACHE_DISABLE": "1",
                "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
                "LD_LIBRARY_PATH": _joined(self.folder / "lib", "LD_LIBRARY_PATH")}
@@ -109,7 +110,7 @@ def _joined(path: pathlib.Path, name: str) -> str:
 
 
 def probe_parts(check: Check) -> Iterable[Part]:
-    """Which GPU and programs there are, and a kernel of one element."""
+    """Yields parts that probe the GPU and the programs, and run a kernel of one element."""
     kernel = check.kernel_part("probe", "sgd-bf16", "--compare", "--largest=1", cpu=True)
     package = [*kernel.command[:-2], kernel.command[-1]]
     yield Part("probe", [check.python, str(HERE / "probe.py"), "--json", "{json}",
@@ -189,7 +190,7 @@ def pytest_parts(check: Check) -> Iterable[Part]:
     part = ["-k", "sgd or devices or errors"] if check.stand_in else ["--whole"]
     for name in PYTEST:
         path = ROOT / "test/Python" / f"{name}.py"
-        yield Part(f"pytest-cuda/{name}",
+        yield Part(f"pytest-cuda/{path.stem}",
                    [check.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short",
                     *part, str(path)], 150, environment,
                    absent="" if path.exists() else f"there is no {name}.py")
@@ -226,7 +227,7 @@ def start_parts(check: Check) -> Iterable[Part]:
 
 
 def peer_parts(check: Check) -> Iterable[Part]:
-    """What users of PyTorch would take instead."""
+    """Yields the parts that measure what users of PyTorch would take instead."""
     small = ["--device", "cpu", "--elements", "1280", "--tensors", "2", "--rows", "2",
              "--steps", "1", "--compared", "128"] if check.stand_in else []
     for name in peers.names():

@@ -29,7 +29,8 @@ import step_runner  # noqa: E402
 try:
     import tandem.torch as tt
     import torch
-    from tandem.torch import _products, nn
+    from tandem.torch import nn
+    from tandem.torch.nn import _products
 except ImportError as error:
     print(error)
     sys.exit(step_runner.SKIPPED)
@@ -43,7 +44,7 @@ Case = tuple[str, Callable[[], str]]
 
 
 class CPU:
-    """Where the bits that are wanted come from."""
+    """The executor that provides the expected bits."""
 
     device = "cpu"
     is_small = False
@@ -92,7 +93,7 @@ class GPU(CPU):
 
     @contextmanager
     def captures(self):
-        """What happens in it becomes the graph that it yields."""
+        """Captures the body as the graph that it yields."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             yield graph
@@ -132,7 +133,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def compare(got: torch.Tensor, want: torch.Tensor, name: str) -> str:
-    """What differs, or nothing."""
+    """Returns a description of the differences, or an empty string."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{name} is {got.dtype} {tuple(got.shape)}"
     wrong = (bits(got) != bits(want)).flatten().nonzero()
@@ -286,7 +287,7 @@ def _rate(seed: int) -> float:
 
 
 def _plain_steps(name: str, strategy: str, shapes, skipped=()) -> object:
-    """What a graph's replays shall leave."""
+    """Returns the expected result of a graph's replays."""
     cpu = CPU()
     want = make(cpu, name, strategy, shapes)
     grads = fixed_gradients(cpu, want)
@@ -539,5 +540,5 @@ def main() -> int:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    # What a broken CUDA context would do while the interpreter ends says nothing.
+    # Exit at once: errors of a broken CUDA context at interpreter shutdown mean nothing.
     os._exit(status)

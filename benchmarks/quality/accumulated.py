@@ -7,7 +7,7 @@
 # f64 on recorded gradients.
 #
 #===----------------------------------------------------------------------===#
-"""Where the weights end after a recorded stream of gradients, against f64.
+"""Compares the weights after a recorded stream of gradients with those of f64.
 
 The demo's model trains in f32 and its gradients are kept, in bf16: those of the
 token table and of the attention's matrices. Every strategy takes the same
@@ -150,7 +150,8 @@ class Recorded:
             self.streams[f"{beta2:g}"] = one, stream.reference(one)
 
     def errors(self, strategy: str, path: list[str]) -> dict[str, dict[str, float]]:
-        """How far a strategy ends from there, over how far f64 moved.
+        """Returns a strategy's final distance from f64's weights, relative to how far those
+        moved.
 
         `along` is how far it went in f64's direction, where 1 is as far.
         """

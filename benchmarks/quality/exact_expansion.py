@@ -7,7 +7,7 @@
 # f32 sequences, with the same rule decided in integers.
 #
 #===----------------------------------------------------------------------===#
-"""How far the kernels' exponents, codes and values are from an exact expansion.
+"""Compares the kernels' exponents, codes and values with an exact expansion.
 
 The exact rule: j is the largest of 8 to 128 with (M / least)^j <= R^8, where M / least
 is rounded to f32; the code is nearest to L (|x| / M)^(j/8), |x| / M rounded to f32; it is
@@ -97,7 +97,8 @@ class Compared:
 
 
 def summary(parts: list[Compared]) -> dict:
-    """What differs in some tensors, and the errors in units of the groups' scales."""
+    """Returns the differences in some tensors, and the errors in units of the groups'
+    scales."""
     def join(of):
         return np.concatenate([of(part) for part in parts]).astype(np.float64)
 

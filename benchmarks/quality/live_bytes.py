@@ -11,7 +11,7 @@
 
 Measured between a backward pass and its step: weights as they are stored, working
 copies that PyTorch computes with, gradients, states; and once more where backward
-passes release gradients, at most, when a gradient is complete, and behind the pass.
+passes release gradients, at most, when a gradient is complete, and after the pass.
 """
 
 import argparse
@@ -74,7 +74,8 @@ def measure_kept(strategy: str) -> dict:
 
 
 def measure_released(strategy: str) -> dict:
-    """With gradient_release: behind a pass, and how many layers have a gradient."""
+    """Measures with gradient_release: the bytes after a pass, and how many layers have a
+    gradient."""
     most = []
     model, optimizer = make(strategy)
     for p in model.parameters():

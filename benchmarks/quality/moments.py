@@ -75,7 +75,7 @@ class Moments:
         return np.concatenate([round_trip(storage, x) for x in getattr(self, moment)])
 
     def error(self, first: np.ndarray, second: np.ndarray) -> dict[str, float]:
-        """How far the update is off with these moments.
+        """Returns the error of the update with these moments.
 
         Where v becomes zero, the update is m / eps: one such element outweighs all
         others. `mse` counts it, `mse_kept` counts those where v stayed.

@@ -82,7 +82,7 @@ def pair_rows(pairs: dict) -> list[list[str]]:
 
 
 def gain(of: dict, numerator: tuple[str, str], denominator: tuple[str, str]) -> float:
-    """By how much one pair's error is larger than another's."""
+    """Returns the ratio of two pairs' errors."""
     return of[numerator[0]][numerator[1]] / of[denominator[0]][denominator[1]]
 
 
@@ -93,7 +93,7 @@ def best(errors: dict, firsts, seconds) -> tuple[str, str]:
 
 
 def plain_errors(pairs: dict) -> dict:
-    """The mean squared errors alone."""
+    """Returns only the mean squared errors."""
     return {m: {v: e["mse"] for v, e in row.items()} for m, row in pairs.items()}
 
 
@@ -110,9 +110,9 @@ def expansion_findings(pairs: dict) -> list[str]:
     return [
         f"**Expansion's gain.** Both moments in E4M3: {gain(ours, plain, both):.2f} times "
         f"less error with expansion; the paper has {gain(PAPER, plain, both):.2f}. "
-        "Expanding the first moment alone gives "
+        "Expanding only the first moment gives "
         f"{gain(ours, plain, ('E4M3+expand', 'E4M3')):.2f} (paper "
-        f"{gain(PAPER, plain, ('E4M3+expand', 'E4M3')):.2f}), the second alone "
+        f"{gain(PAPER, plain, ('E4M3+expand', 'E4M3')):.2f}), only the second "
         f"{gain(ours, plain, ('E4M3', 'E4M3+expand')):.2f} (paper "
         f"{gain(PAPER, plain, ('E4M3', 'E4M3+expand')):.2f}).",
         f"**DE8.** Of the paper's formats {winner[0]} for the first and {winner[1]} for "
@@ -134,7 +134,7 @@ def lowest(row: dict) -> str:
 
 
 def range_findings(ranges: dict) -> list[str]:
-    """Which R of which moment."""
+    """Says which R is best for which moment."""
     errors = plain_errors(ranges["E4M3"])
     winner = best(errors, errors, errors["448"])
     four = {pair: errors[pair[0]][pair[1]] for pair in
@@ -155,7 +155,7 @@ def range_findings(ranges: dict) -> list[str]:
 
 
 def step_findings(steps: dict) -> list[str]:
-    """Which step of k."""
+    """Says which step of k is best."""
     errors = {int(step): e["mse"] for step, e in steps["errors"].items()}
     last = errors[2] / errors[1] - 1
     k = {moment: "{:.2f}, {:.2f} and {:.2f}".format(*steps["k"][moment])
@@ -171,7 +171,7 @@ def step_findings(steps: dict) -> list[str]:
 
 
 def group_findings(groups: dict) -> list[str]:
-    """What the length of groups does."""
+    """Says what the length of groups changes."""
     name = min(groups, key=lambda n: groups[n]["128"]["mse"])
     plain, stretched = groups["E4M3"], groups["E4M3+expand"]
     return [
@@ -287,7 +287,7 @@ def digits(values: list[float], part: str) -> str:
 
 
 def shares(one: dict, beta2: str = LONG) -> list[str]:
-    """Those of the table and of the matrices."""
+    """Returns the shares for the table and for the matrices."""
     return [share(one["errors"][beta2][part]) for part in PARTS]
 
 
@@ -303,7 +303,8 @@ def error_table(title: str, of: dict, others: int = 0) -> str:
 
 
 def largest_spread(strategies: dict) -> float:
-    """Of strategies that end closer than a tenth: seeds' deviation over their mean."""
+    """Returns the largest ratio of the seeds' deviation to their mean, over strategies that end
+    closer than a tenth."""
     found = [errors[part] for one in strategies.values()
              for errors in one["errors"].values() for part in PARTS]
     return max((statistics.stdev(values) / statistics.fmean(values) for values in found
@@ -329,7 +330,7 @@ def accumulated_findings(result: dict) -> list[str]:
         f"{of(second['E5M2+expand, 32'])} for E5M2+expand), in f16 beside a scale by "
         f"{of(second['f16, 128'])}: 11 significant bits resolve a decay that bf16's 8 "
         f"({of(second['bf16'])}) round away." + shorter,
-        "**Where a second moment becomes zero, a weight flies off.** Groups of 128 mix "
+        "**When a second moment rounds to zero, the update explodes.** Groups of 128 mix "
         "rows of frequent and of rare characters, since a row of the table has 96. Then "
         f"codes that span too little lose the smaller: root has "
         f"{in_table('root, 128')} in the table, E4M3+expand "
@@ -404,7 +405,7 @@ def gradient_text(result: dict) -> str:
         "ranks share for a tensor; the codes are added rank by rank, each partial sum "
         "rounded to E4M3 and saturating (FP8-LM, Peng et al. 2023, section 2.1 and figure "
         "7). Pre-scaling has mu = 1 / ranks, post-scaling 1, MS-AMP's code 1 / "
-        "sqrt(ranks). Automatic scaling begins with 1 and halves mu after a step of which "
+        "sqrt(ranks). Automatic scaling begins with 1 and halves mu after a step in which "
         "more than 0.001 % of the sums saturated; all else doubles it over 1000 steps. "
         "Signal to noise is against the exact mean; underflow is the share of nonzero "
         "values sent as zero, overflow that of the sums at the largest number. "
@@ -460,7 +461,7 @@ def rates(cells: dict) -> list[str]:
 
 
 def all_gaps(cells: dict, strategy: str) -> list[float] | None:
-    """Those of all rates."""
+    """Returns the gaps for all rates."""
     found = [gaps(cells, strategy, lr) for lr in rates(cells)]
     return None if None in found else [gap for one in found for gap in one]
 
@@ -494,7 +495,7 @@ def strategy_rows(cells: dict) -> list[list[str]]:
 
 
 def chance_text(cells: dict) -> str:
-    """What a difference has to be held against."""
+    """Says what differences arise by chance."""
     if "master-weights" not in cells or not (found := all_gaps(cells, "master-weights")):
         return ""
     return ("`master-weights` loses nothing in its states, and is off fp32 by "
@@ -539,7 +540,7 @@ in the matrices, where it was measured, and the loss above fp32's over all cells
 small model.
 """
 
-# What won, by bytes, and what it was held against.
+# The strategies that won, by bytes, and those they were compared with.
 CHOSEN = (
     ("residual-softsign-f16", "7 bytes", (
         "flash", "flash-f32-scales", "flash-wide-groups", "mixed-coat",
@@ -624,7 +625,7 @@ def memory_rows(strategies: dict) -> list[list[str]]:
 
 
 def memory_text(result: dict) -> str:
-    """What is in memory under each strategy, beside what was derived."""
+    """Lists the measured bytes of each strategy next to the derived ones."""
     layers = max(one["released"]["layers"] for one in result["strategies"].values())
     return "\n".join([
         "## Memory\n",
@@ -633,7 +634,7 @@ def memory_text(result: dict) -> str:
         "between a backward pass and its step, in a model of whole groups. A working copy "
         "is what PyTorch computes with where weights are stored in codes; "
         "[`decode_weights`](Torch.md#weights-in-codes) does without it. The last two columns "
-        "are with [`gradient_release`](Torch.md#gradients-one-at-a-time), behind a pass; in it, "
+        "are with [`gradient_release`](Torch.md#gradients-one-at-a-time), after a pass; in it, "
         f"at most {layers:g} parameter tensor has a gradient.\n",
         table(["", "derived", "measured", "weights", "gradients", "states", "working copy",
                "released, derived", "measured"], memory_rows(result["strategies"])), ""])
@@ -671,7 +672,7 @@ def main() -> None:
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS,
                         help="the folder to read (default: %(default)s)")
     folder = parser.parse_args().results
-    # What was measured elsewhere, on trial, stays there.
+    # Results of a trial in another folder stay there.
     own = folder.resolve() == RESULTS
     print(f"wrote {write(folder, HERE.parent / 'docs' if own else folder)}")
 

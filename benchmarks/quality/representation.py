@@ -7,7 +7,7 @@
 # exponent, and of moments by the range that a group spans.
 #
 #===----------------------------------------------------------------------===#
-"""What each storage leaves of a number, in bits that are right."""
+"""Measures how many bits of a number each storage preserves."""
 
 import argparse
 import pathlib

@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the way of an array through a storage and back, by
-# compiled kernels alone.
+# This file stores an array and reads it back, only by compiled kernels.
 #
 #===----------------------------------------------------------------------===#
 """Stores arrays as Tandem stores them, and reads them again."""
@@ -60,10 +59,10 @@ def encode(storage: str, values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def decode(storage: str, planes: dict[str, np.ndarray]) -> np.ndarray:
-    """What planes stand for, as f32."""
+    """Returns the values that planes stand for, as f32."""
     return _convert(planes, storage, _WIDE)["x"]
 
 
 def round_trip(storage: str, values: np.ndarray) -> np.ndarray:
-    """What is left of an f32 array after it was stored."""
+    """Returns the values of an f32 array after it was stored."""
     return decode(storage, encode(storage, values))

@@ -4,7 +4,7 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements training under every strategy, seed and learning rate, in
-# cells of which each is saved when it is done.
+# cells, each of which is saved when it is done.
 #
 #===----------------------------------------------------------------------===#
 """Final losses of the demo's model under every strategy, against fp32.

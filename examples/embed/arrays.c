@@ -95,7 +95,7 @@ static void run(TandemKernel *kernel, int64_t rows, int64_t columns,
                 void *const *planes, const double *hypers,
                 const int64_t *integers) {
   tdm_tensor tensor = {.rows = rows, .columns = columns, .planes = planes};
-  tdm_kernel *handle = orFail(tandemKernelCreateRuntimeKernel(kernel));
+  tdm_kernel *handle = orFail(tandemKernelCreateRuntimeKernel(kernel, NULL));
   tdm_plan *plan = NULL;
   check(tdm_plan_create(handle, &tensor, 1, &plan));
   check(tdm_plan_launch(plan, hypers, integers, 1, 0, NULL));

@@ -296,7 +296,7 @@ std::string gpucheck::compare(tdm_device *cpu, tdm_device *gpu,
     tdm_device_info device = {};
     device.struct_size = sizeof(device);
     require(tdm_device_query(gpu, &device));
-    if (device.kind == TDM_DEVICE_CUDA)
+    if (device.driver != std::string("cpu"))
       if (std::string found = compareSkipped(gpu, info, onGPU); !found.empty())
         return found;
   }

@@ -66,22 +66,22 @@ static std::string assemble(const std::string &command,
 
 /// The images of a kind.
 static std::vector<tdm_image> imagesOf(const tdm_kernel_info &info,
-                                       tdm_image_kind kind) {
+                                       const std::string &kind) {
   std::vector<tdm_image> images;
   for (uint32_t i = 0; i < info.num_images; ++i)
     if (info.images[i].kind == kind)
       images.push_back(info.images[i]);
   if (images.empty())
-    throw Absent(std::string("the package has no ") +
-                 (kind == TDM_IMAGE_PTX ? "PTX" : "cubin"));
+    throw Absent("the package has no " + kind);
   return images;
 }
 
-static KernelHandle create(tdm_device *gpu, const tdm_kernel_info &info,
+static KernelHandle create(tdm_device *gpu, tdm_kernel_info info,
                            const std::vector<tdm_image> &images) {
+  info.images = images.data();
+  info.num_images = uint32_t(images.size());
   KernelHandle kernel;
-  require(tdm_package_create_cuda(&info, images.data(), uint32_t(images.size()),
-                                  gpu, &kernel.kernel));
+  require(tdm_kernel_load(gpu, &info, &kernel.kernel));
   return kernel;
 }
 
@@ -90,10 +90,10 @@ KernelHandle gpucheck::loadOnGPU(tdm_device *gpu, const tdm_package *package,
                                  const ImageChoice &choice) {
   KernelHandle kernel;
   if (!choice.ptxas.empty()) {
-    std::vector<tdm_image> images = imagesOf(info, TDM_IMAGE_PTX);
+    std::vector<tdm_image> images = imagesOf(info, "PTX");
     images.resize(1);
     std::string made = assemble(choice.ptxas, images[0]);
-    images[0] = {TDM_IMAGE_CUBIN,
+    images[0] = {"cubin",
                  images[0].target,
                  made.data(),
                  made.size(),
@@ -103,9 +103,10 @@ KernelHandle gpucheck::loadOnGPU(tdm_device *gpu, const tdm_package *package,
     return create(gpu, info, images);
   }
   if (choice.kind == "ptx")
-    return create(gpu, info, imagesOf(info, TDM_IMAGE_PTX));
+    return create(gpu, info, imagesOf(info, "PTX"));
   if (choice.kind == "cubin")
-    return create(gpu, info, imagesOf(info, TDM_IMAGE_CUBIN));
-  require(tdm_package_load_cuda(package, info.name, gpu, &kernel.kernel));
+    return create(gpu, info, imagesOf(info, "cubin"));
+  require(tdm_package_load(package, info.name, gpu, /*target=*/nullptr,
+                           &kernel.kernel));
   return kernel;
 }

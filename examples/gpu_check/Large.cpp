@@ -136,7 +136,7 @@ LargeResult gpucheck::compareLarge(tdm_device *cpu, tdm_device *gpu,
   device.struct_size = sizeof(device);
   require(tdm_device_query(gpu, &device));
   result.elements =
-      chooseElements(gpu, info, elements, device.kind == TDM_DEVICE_CPU);
+      chooseElements(gpu, info, elements, device.driver == std::string("cpu"));
   if (result.elements != elements)
     result.note = "there is no memory for " + std::to_string(elements) + "; ";
   Shape shape = shapeOf(info, result.elements);

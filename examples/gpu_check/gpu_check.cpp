@@ -226,9 +226,10 @@ void Run::runModes(const tdm_package *package, const tdm_kernel_info &kernel,
   if (isLate(options))
     throw Error("not run, the time is up");
   KernelHandle onCPU, onGPU;
-  require(tdm_package_load(package, kernel.name, nullptr, &onCPU.kernel));
+  require(tdm_package_load(package, kernel.name, cpu, nullptr, &onCPU.kernel));
   if (options.isCPU) {
-    require(tdm_package_load(package, kernel.name, "x86-64", &onGPU.kernel));
+    require(
+        tdm_package_load(package, kernel.name, cpu, "x86-64", &onGPU.kernel));
     return runCompare(onCPU.kernel, onGPU.kernel, kernel, row);
   }
   if (options.modes.start)
@@ -275,9 +276,8 @@ void Run::runPackage(const std::string &path) {
 }
 
 void Run::open() {
-  require(tdm_device_open(TDM_DEVICE_CPU, 0, &cpu));
-  int32_t kind = options.isCPU ? TDM_DEVICE_CPU : TDM_DEVICE_CUDA;
-  require(tdm_device_open(kind, 0, &gpu));
+  require(tdm_device_open("cpu", 0, &cpu));
+  require(tdm_device_open(options.isCPU ? "cpu" : "cuda", 0, &gpu));
   report.device.struct_size = sizeof(report.device);
   require(tdm_device_query(gpu, &report.device));
 }

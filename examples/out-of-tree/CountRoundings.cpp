@@ -22,14 +22,13 @@ namespace my {
 } // namespace my
 
 using namespace mlir;
-namespace td = mlir::tandem;
 
 /// Whether the roundings of `op` are not spelled out yet: it computes on real
 /// numbers or on expansions.
 static bool hidesRoundings(Operation &op) {
-  return isa_and_nonnull<mcf::MCFDialect>(op.getDialect()) ||
-         isa<td::LoadOp, td::StoreOp, td::AccumulateOp, td::DecayOp, td::EmaOp>(
-             op);
+  return isa_and_nonnull<tandem::mcf::MCFDialect>(op.getDialect()) ||
+         isa<tandem::LoadOp, tandem::StoreOp, tandem::AccumulateOp,
+             tandem::DecayOp, tandem::EmaOp>(op);
 }
 
 /// The operations of arith and math whose float results are exact.
@@ -54,7 +53,7 @@ struct CountRoundings : my::impl::CountRoundingsBase<CountRoundings> {
   using CountRoundingsBase::CountRoundingsBase;
 
   void runOnOperation() override {
-    td::KernelOp kernel = getOperation();
+    tandem::KernelOp kernel = getOperation();
     llvm::MapVector<FloatType, int64_t> counts;
     WalkResult walk = kernel.getBody().walk([&](Operation *op) {
       if (hidesRoundings(*op))
@@ -69,7 +68,7 @@ struct CountRoundings : my::impl::CountRoundingsBase<CountRoundings> {
   }
 
 private:
-  WalkResult reportHidden(td::KernelOp kernel, Operation &op) {
+  WalkResult reportHidden(tandem::KernelOp kernel, Operation &op) {
     op.emitError("the roundings of '")
         << op.getName() << "' are not spelled out yet; run -tandem-to-kernel "
         << "on the graph of kernel '" << kernel.getSymName()
@@ -77,7 +76,7 @@ private:
     return WalkResult::interrupt();
   }
 
-  void annotate(td::KernelOp kernel,
+  void annotate(tandem::KernelOp kernel,
                 llvm::MapVector<FloatType, int64_t> &counts) {
     Builder builder(kernel.getContext());
     SmallVector<NamedAttribute> entries;

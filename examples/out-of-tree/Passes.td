@@ -11,7 +11,7 @@
 
 include "mlir/Pass/PassBase.td"
 
-def CountRoundings : Pass<"count-roundings", "::mlir::tandem::KernelOp"> {
+def CountRoundings : Pass<"count-roundings", "::tandem::KernelOp"> {
   let summary = "Count the operations of a kernel that round";
   let description = [{
     Counts, for each float format, the operations of a kernel's body whose

@@ -19,8 +19,8 @@
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  mlir::tandem::registerAllDialects(registry);
-  mlir::tandem::registerAllPasses();
+  tandem::registerAllDialects(registry);
+  tandem::registerAllPasses();
   my::registerMyTandemPasses();
   return mlir::asMainReturnCode(mlir::MlirOptMain(
       argc, argv, "Optimizer driver with passes of its own\n", registry));

@@ -159,7 +159,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   check(tdm_package_open(argv[1], &package));
-  check(tdm_package_load(package, NULL, NULL, &kernel));
+  check(tdm_package_load(package, NULL, NULL, NULL, &kernel));
   memset(&info, 0, sizeof(info));
   info.struct_size = sizeof(info);
   check(tdm_package_kernel(package, 0, &info));

@@ -178,8 +178,9 @@ TANDEM_CAPI_EXPORTED const tdm_kernel_info *
 tandemKernelGetInfo(TandemKernel *kernel);
 /// "cpu" or the chip.
 TANDEM_CAPI_EXPORTED const char *tandemKernelGetTarget(TandemKernel *kernel);
-/// PTX; empty for cpu.
-TANDEM_CAPI_EXPORTED const char *tandemKernelGetPTX(TandemKernel *kernel);
+/// The code for the kernel's target; null for cpu.
+TANDEM_CAPI_EXPORTED const tdm_image *
+tandemKernelGetImage(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED double
 tandemKernelGetBytesPerParameter(TandemKernel *kernel);
 
@@ -212,14 +213,11 @@ TANDEM_CAPI_EXPORTED TandemTensor tandemKernelGetTensor(TandemKernel *kernel,
 TANDEM_CAPI_EXPORTED void *tandemKernelGetEntry(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED void *tandemKernelGetPrologue(TandemKernel *kernel);
 
-/// The runtime's handle of a kernel for cpu, which the caller destroys with
-/// tdm_kernel_destroy before the kernel; null on failure.
+/// The runtime's handle of a kernel on a device, the CPU if it is null. The
+/// caller destroys it with tdm_kernel_destroy before the kernel; null on
+/// failure.
 TANDEM_CAPI_EXPORTED tdm_kernel *
-tandemKernelCreateRuntimeKernel(TandemKernel *kernel);
-
-/// The same for a kernel compiled for a chip, on a GPU.
-TANDEM_CAPI_EXPORTED tdm_kernel *
-tandemKernelCreateDeviceKernel(TandemKernel *kernel, const tdm_device *device);
+tandemKernelCreateRuntimeKernel(TandemKernel *kernel, const tdm_device *device);
 
 /// A storage: how a tensor lies in memory. Hosts pass it around as MLIR spells
 /// it, "#tandem.float<bf16>", and ask for what they need to know.

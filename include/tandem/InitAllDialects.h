@@ -14,13 +14,14 @@
 #define TANDEM_INITALLDIALECTS_H
 
 #include "mlir/IR/DialectRegistry.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Registers Tandem's dialects, the upstream dialects of graphs and kernels,
 /// and the interfaces and translations that lowering them needs.
 void registerAllDialects(DialectRegistry &registry);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_INITALLDIALECTS_H

@@ -13,12 +13,12 @@
 #ifndef TANDEM_INITALLPASSES_H
 #define TANDEM_INITALLPASSES_H
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Registers Tandem's passes and pipelines and the upstream passes that they
 /// use.
 void registerAllPasses();
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_INITALLPASSES_H

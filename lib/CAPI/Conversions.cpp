@@ -15,7 +15,7 @@
 #include "Failure.h"
 #include "Handles.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 bool tandemCompileConversion(const TandemConversionOptions *options,
                              TandemConversion *conversion) {

@@ -15,9 +15,9 @@
 
 #include "llvm/Support/Error.h"
 
-namespace mlir::tandem {
+namespace tandem {
 /// Keeps the message for tandemGetLastError in this thread.
 void setLastError(llvm::Error error);
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CAPI_FAILURE_H

@@ -18,14 +18,14 @@
 #include <mutex>
 
 struct TandemKernel {
-  std::unique_ptr<mlir::tandem::CompiledKernel> kernel;
+  std::unique_ptr<tandem::CompiledKernel> kernel;
   /// Guards what follows.
   std::mutex mutex;
   /// The tensors, once somebody has asked for them.
-  std::optional<std::vector<mlir::tandem::KernelTensor>> tensors;
+  std::optional<std::vector<tandem::KernelTensor>> tensors;
 };
 
-namespace mlir::tandem {
+namespace tandem {
 /// A handle of what was compiled; null after a failure, which becomes the last
 /// error.
 TandemKernel *
@@ -33,6 +33,6 @@ createHandle(llvm::Expected<std::unique_ptr<CompiledKernel>> kernel);
 
 /// The text, or what stands for none.
 std::string orElse(const char *text, const char *fallback);
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CAPI_HANDLES_H

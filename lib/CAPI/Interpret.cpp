@@ -18,13 +18,13 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "tandem/InitAllDialects.h"
-#include "tandem/Reference/Interpreter.h"
+#include "tandem/Reference/Interpreter/Interpreter.h"
 #include "tandem/Support/ParseModule.h"
 #include "tandem/Target/Compiler.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::reference;
+using namespace tandem;
+using namespace tandem::reference;
 
 namespace {
 /// Keeps the first diagnostic that is emitted while it lives.
@@ -67,6 +67,16 @@ static llvm::Error interpret(func::FuncOp graph, StringRef name,
   if (failed(strategy))
     return diagnostic.takeError();
   return interpretGraph(graph, *strategy, state);
+}
+
+static llvm::Error interpret(Program program, StringRef strategy,
+                             const TandemInterpretOptions &options,
+                             MachineState &state) {
+  if (program.kernel)
+    return interpretKernel(program.kernel, state);
+  if (program.step)
+    return interpretStep(program.step, state);
+  return interpret(program.graph, strategy, options, state);
 }
 
 static int64_t countElements(const TandemPlaneArray &array) {
@@ -126,10 +136,7 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   state.seed = options.seed;
   state.key = options.key;
   state.first = options.first;
-  llvm::Error error = program->kernel
-                          ? interpretKernel(program->kernel, state)
-                          : interpret(program->graph, strategy, options, state);
-  if (error)
+  if (llvm::Error error = interpret(*program, strategy, options, state))
     return error;
   // Another array may have the memory of one that was only read.
   for (const TandemPlaneArray &plane : planes)

@@ -14,7 +14,7 @@
 #include "Failure.h"
 #include "Handles.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 struct TandemLayer {
   std::unique_ptr<Layer> layer;

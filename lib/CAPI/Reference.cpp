@@ -12,10 +12,10 @@
 
 #include "tandem-c/Reference.h"
 #include "Failure.h"
-#include "tandem/Reference/PTXEvaluator.h"
+#include "tandem/Reference/PTX/Evaluator.h"
 
-using namespace mlir::tandem;
-using namespace mlir::tandem::reference;
+using namespace tandem;
+using namespace tandem::reference;
 
 static llvm::Expected<int64_t> evaluate(const char *ptx, const char *kernel,
                                         llvm::ArrayRef<uint64_t> parameters,

@@ -14,7 +14,7 @@
 #include "Failure.h"
 #include "Handles.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 struct TandemStorage {
   StorageDescription description;
@@ -67,8 +67,8 @@ TandemDynamicCode tandemStorageGetDynamicCode(TandemStorage *storage) {
   auto code = storage->description.dynamicCode;
   if (!code)
     return TandemDynamicNone;
-  return *code == mlir::scaled::Signedness::Signed ? TandemDynamicSigned
-                                                   : TandemDynamicUnsigned;
+  return *code == tandem::scaled::Signedness::Signed ? TandemDynamicSigned
+                                                     : TandemDynamicUnsigned;
 }
 int64_t tandemStorageGetPlainGroup(TandemStorage *storage) {
   return storage->description.plainGroup;

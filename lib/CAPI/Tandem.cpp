@@ -17,22 +17,22 @@
 #include "tandem/Target/Package.h"
 #include "tandem/Target/Run.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 static thread_local std::string lastError;
 
-void mlir::tandem::setLastError(llvm::Error error) {
+void tandem::setLastError(llvm::Error error) {
   lastError = llvm::toString(std::move(error));
 }
 
 const char *tandemGetLastError(void) { return lastError.c_str(); }
 
-std::string mlir::tandem::orElse(const char *text, const char *fallback) {
+std::string tandem::orElse(const char *text, const char *fallback) {
   return text ? text : fallback;
 }
 
-TandemKernel *mlir::tandem::createHandle(
-    llvm::Expected<std::unique_ptr<CompiledKernel>> kernel) {
+TandemKernel *
+tandem::createHandle(llvm::Expected<std::unique_ptr<CompiledKernel>> kernel) {
   if (!kernel) {
     setLastError(kernel.takeError());
     return nullptr;
@@ -95,8 +95,8 @@ const tdm_kernel_info *tandemKernelGetInfo(TandemKernel *kernel) {
 const char *tandemKernelGetTarget(TandemKernel *kernel) {
   return kernel->kernel->target.c_str();
 }
-const char *tandemKernelGetPTX(TandemKernel *kernel) {
-  return kernel->kernel->ptx.c_str();
+const tdm_image *tandemKernelGetImage(TandemKernel *kernel) {
+  return kernel->kernel->image;
 }
 double tandemKernelGetBytesPerParameter(TandemKernel *kernel) {
   return getBytesPerParameter(*kernel->kernel->info);
@@ -138,13 +138,9 @@ static tdm_kernel *orNull(llvm::Expected<tdm_kernel *> handle) {
   return nullptr;
 }
 
-tdm_kernel *tandemKernelCreateRuntimeKernel(TandemKernel *kernel) {
-  return orNull(createRuntimeKernel(*kernel->kernel));
-}
-
-tdm_kernel *tandemKernelCreateDeviceKernel(TandemKernel *kernel,
-                                           const tdm_device *device) {
-  return orNull(createDeviceKernel(*kernel->kernel, device));
+tdm_kernel *tandemKernelCreateRuntimeKernel(TandemKernel *kernel,
+                                            const tdm_device *device) {
+  return orNull(createRuntimeKernel(*kernel->kernel, device));
 }
 
 intptr_t tandemGetNumGraphs(void) { return getBuiltinGraphs().size(); }

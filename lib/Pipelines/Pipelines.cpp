@@ -19,17 +19,18 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Removes what is computed twice or not at all. Both are exact: no fold that
 /// changes a bit exists without a fast-math flag, and the former drops those.
+template <typename OpTy>
 static void addCleanup(OpPassManager &manager) {
-  manager.addNestedPass<KernelOp>(createSimplify());
-  manager.addNestedPass<KernelOp>(createCSEPass());
+  manager.addNestedPass<OpTy>(createSimplify());
+  manager.addNestedPass<OpTy>(createCSEPass());
 }
 
-void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
-                                       const KernelPipelineOptions &options) {
+void tandem::buildKernelPipeline(OpPassManager &manager,
+                                 const KernelPipelineOptions &options) {
   // The graph: what is kept, what is an update, and where each value lies.
   manager.addPass(createConnectSaves());
   manager.addNestedPass<func::FuncOp>(createRecognizeUpdates());
@@ -39,8 +40,8 @@ void mlir::tandem::buildKernelPipeline(OpPassManager &manager,
   buildLoweringPipeline(manager, options);
 }
 
-void mlir::tandem::buildLoweringPipeline(OpPassManager &manager,
-                                         const KernelPipelineOptions &options) {
+void tandem::buildLoweringPipeline(OpPassManager &manager,
+                                   const KernelPipelineOptions &options) {
   // ... in the policy's arithmetic, on planes.
   if (options.metrics)
     manager.addNestedPass<KernelOp>(createAddMetrics());
@@ -51,11 +52,12 @@ void mlir::tandem::buildLoweringPipeline(OpPassManager &manager,
   manager.addNestedPass<KernelOp>(createConvertTranscendentalsToArith());
   manager.addNestedPass<KernelOp>(createConvertMCFToArith());
   manager.addNestedPass<KernelOp>(createConvertScaledToArith());
-  addCleanup(manager);
+  addCleanup<KernelOp>(manager);
   manager.addNestedPass<KernelOp>(createAnalyzeRanges());
 }
 
-/// What is left after a kernel became a function: upstream's conversions.
+/// Adds upstream's conversions, which lower the function that a kernel has
+/// become.
 static void addLLVMLowering(OpPassManager &manager) {
   manager.addPass(createLoopInvariantCodeMotionPass());
   manager.addPass(createSCFToControlFlowPass());
@@ -66,42 +68,41 @@ static void addLLVMLowering(OpPassManager &manager) {
   manager.addPass(createReconcileUnrealizedCastsPass());
 }
 
-void mlir::tandem::buildCPUPipeline(OpPassManager &manager,
-                                    const CPUPipelineOptions &options) {
+void tandem::buildCPUPipeline(OpPassManager &manager,
+                              const CPUPipelineOptions &options) {
   manager.addPass(createSplitPhases());
   EmulateFloatsOptions emulation;
   emulation.formats = {"bf16", "f16", "f8E4M3FN", "f8E5M2"};
   emulation.halfConversions = options.halfConversions;
-  manager.addNestedPass<KernelOp>(createEmulateFloats(emulation));
+  manager.addNestedPass<StepOp>(createEmulateFloats(emulation));
   ConvertFloatCodesToArithOptions codes;
   codes.halfConversions = options.halfConversions;
-  manager.addNestedPass<KernelOp>(createConvertFloatCodesToArith(codes));
-  addCleanup(manager);
-  manager.addNestedPass<KernelOp>(createTabulate());
-  manager.addNestedPass<KernelOp>(createWiden(WidenOptions{options.width}));
-  addCleanup(manager);
+  manager.addNestedPass<StepOp>(createConvertFloatCodesToArith(codes));
+  addCleanup<StepOp>(manager);
+  manager.addNestedPass<StepOp>(createTabulate());
+  manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
+  addCleanup<StepOp>(manager);
   manager.addPass(createConvertTandemToCPU());
   addLLVMLowering(manager);
 }
 
-void mlir::tandem::buildNVVMPipeline(OpPassManager &manager,
-                                     const NVVMPipelineOptions &options) {
+void tandem::buildNVVMPipeline(OpPassManager &manager,
+                               const NVVMPipelineOptions &options) {
   manager.addPass(createSplitPhases());
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
-  manager.addNestedPass<KernelOp>(createEmulateFloats(emulation));
-  addCleanup(manager);
-  manager.addNestedPass<KernelOp>(createWiden(WidenOptions{options.width}));
+  manager.addNestedPass<StepOp>(createEmulateFloats(emulation));
+  addCleanup<StepOp>(manager);
+  manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
   // Pairs of 8-bit floats by the chip, what it cannot convert in integers.
-  manager.addNestedPass<KernelOp>(
-      createConvertFloatCodesToNVVM({options.chip}));
-  manager.addNestedPass<KernelOp>(createConvertFloatCodesToArith());
-  addCleanup(manager);
+  manager.addNestedPass<StepOp>(createConvertFloatCodesToNVVM({options.chip}));
+  manager.addNestedPass<StepOp>(createConvertFloatCodesToArith());
+  addCleanup<StepOp>(manager);
   manager.addPass(createConvertTandemToNVVM());
   addLLVMLowering(manager);
 }
 
-void mlir::tandem::registerPipelines() {
+void tandem::registerPipelines() {
   PassPipelineRegistration<KernelPipelineOptions>(
       "tandem-to-kernel", "Graph and strategy to one kernel on planes",
       buildKernelPipeline);

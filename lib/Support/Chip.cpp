@@ -12,7 +12,7 @@
 
 #include "tandem/Support/Chip.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 std::optional<Chip> Chip::parse(llvm::StringRef name) {
   unsigned version;

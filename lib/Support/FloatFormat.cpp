@@ -15,17 +15,16 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static constexpr StringLiteral roundingNames[] = {"nearest", "stochastic",
                                                   "toward_zero", "dither"};
 
-StringRef mlir::tandem::stringifyRoundingMode(RoundingMode rounding) {
+StringRef tandem::stringifyRoundingMode(RoundingMode rounding) {
   return roundingNames[unsigned(rounding)];
 }
 
-std::optional<RoundingMode>
-mlir::tandem::symbolizeRoundingMode(StringRef name) {
+std::optional<RoundingMode> tandem::symbolizeRoundingMode(StringRef name) {
   const auto *found = llvm::find(roundingNames, name);
   if (found == std::end(roundingNames))
     return std::nullopt;
@@ -51,7 +50,7 @@ double FloatFormat::decode(uint64_t magnitude) const {
   return std::ldexp(double(significand), exponent);
 }
 
-Type mlir::tandem::getBitsType(Type type) {
+Type tandem::getBitsType(Type type) {
   Type element = getElementTypeOrSelf(type);
   Type bits =
       IntegerType::get(type.getContext(), element.getIntOrFloatBitWidth());

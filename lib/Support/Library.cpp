@@ -17,7 +17,7 @@
 #include "llvm/Support/Path.h"
 
 using namespace llvm;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static const LibraryFile graphs[] = {
 #include "Graphs.inc"
@@ -35,16 +35,14 @@ static const LibraryFile recipes[] = {
 #include "Recipes.inc"
 };
 
-ArrayRef<LibraryFile> mlir::tandem::getBuiltinGraphs() { return graphs; }
-ArrayRef<LibraryFile> mlir::tandem::getBuiltinLayers() { return layers; }
-ArrayRef<LibraryFile> mlir::tandem::getBuiltinRecipes() { return recipes; }
-ArrayRef<LibraryFile> mlir::tandem::getBuiltinStrategies() {
-  return strategies;
-}
+ArrayRef<LibraryFile> tandem::getBuiltinGraphs() { return graphs; }
+ArrayRef<LibraryFile> tandem::getBuiltinLayers() { return layers; }
+ArrayRef<LibraryFile> tandem::getBuiltinRecipes() { return recipes; }
+ArrayRef<LibraryFile> tandem::getBuiltinStrategies() { return strategies; }
 
 std::optional<LibraryText>
-mlir::tandem::findInLibrary(StringRef name, ArrayRef<std::string> directories,
-                            ArrayRef<LibraryFile> builtin) {
+tandem::findInLibrary(StringRef name, ArrayRef<std::string> directories,
+                      ArrayRef<LibraryFile> builtin) {
   for (const std::string &directory : directories) {
     SmallString<128> path(directory);
     sys::path::append(path, name + ".mlir");
@@ -57,7 +55,7 @@ mlir::tandem::findInLibrary(StringRef name, ArrayRef<std::string> directories,
   return std::nullopt;
 }
 
-std::string mlir::tandem::listNames(ArrayRef<LibraryFile> files) {
+std::string tandem::listNames(ArrayRef<LibraryFile> files) {
   return join(
       map_range(files, [](const LibraryFile &file) { return file.name; }),
       ", ");

@@ -16,12 +16,13 @@
 #include "llvm/Support/Regex.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-/// How deep brackets may be nested: far more than any graph or kernel takes.
+/// The limit on the nesting of brackets, far deeper than any graph or kernel
+/// needs.
 static constexpr unsigned maxNesting = 256;
 
-/// The text with spaces for comments, so that places stay.
+/// Returns the text with comments replaced by spaces, so that positions stay.
 static std::string blankComments(StringRef text) {
   std::string blank = text.str();
   bool isString = false;
@@ -36,8 +37,9 @@ static std::string blankComments(StringRef text) {
   return blank;
 }
 
-/// Whether what follows is in the braces behind linalg.generic, or behind the
-/// name of such a dictionary. (In MLIR's generic form the name is in quotes.)
+/// Whether the text that follows is in the braces after linalg.generic, or
+/// after the name of such a dictionary. (In MLIR's generic form the name is in
+/// quotes.)
 static bool isInCustomForm(StringRef before) {
   unsigned closed = 0;
   for (; !before.empty(); before = before.drop_back()) {
@@ -63,7 +65,7 @@ static bool isListOfStrings(StringRef text) {
   return list.match(text);
 }
 
-/// What follows the brace that closes an open one.
+/// Returns the text after the brace that closes an open one.
 static StringRef skipBraces(StringRef text) {
   for (unsigned open = 1; open && !text.empty(); text = text.drop_front())
     open += text.front() == '{' ? 1 : text.front() == '}' ? -1 : 0;
@@ -82,7 +84,7 @@ static bool isType(StringRef text, StringRef before, StringRef beginnings) {
       .match(before);
 }
 
-/// Whether behind linalg.reduce or linalg.map and its operation there are
+/// Whether linalg.reduce or linalg.map and its operation are followed by
 /// operands, and the first types of both lists are tensors.
 static bool isReductionOfTensors(StringRef text, StringRef before) {
   static const llvm::Regex operands(
@@ -108,7 +110,8 @@ static bool isShuffleOfVectors(StringRef text, StringRef before) {
          isType(text.drop_front(match[0].size()), before, "vector");
 }
 
-/// What an operation or an attribute expects, if it is not in `text` behind it.
+/// Returns the syntax that an operation or an attribute expects, if `text`
+/// after it lacks it.
 static StringRef findMissing(StringRef keyword, StringRef before,
                              StringRef text) {
   if (keyword.starts_with("iterator_types"))
@@ -121,7 +124,7 @@ static StringRef findMissing(StringRef keyword, StringRef before,
     return isReductionOfTensors(text, before)
                ? ""
                : "an operation in braces, ins(...) and outs(...) of tensors";
-  // Behind a brace or a comma it is an attribute of a dictionary, such as the
+  // After a brace or a comma it is an attribute of a dictionary, such as the
   // generic form's, whose parser is sound.
   bool isInDictionary =
       before.rtrim().ends_with("{") || before.rtrim().ends_with(",");
@@ -130,9 +133,9 @@ static StringRef findMissing(StringRef keyword, StringRef before,
              : "a list of dimensions, such as [0, 1]";
 }
 
-/// Where brackets are open that many deep. MLIR's parser calls itself for each,
-/// until the stack ends. What is no bracket, as in `->` and `<=`, does not
-/// count.
+/// Returns the position at which brackets are nested `limit` deep. MLIR's
+/// parser calls itself for each, until the stack ends. Characters that are not
+/// brackets, as in `->` and `<=`, do not count.
 static std::optional<size_t> findDeepNesting(StringRef blank, unsigned limit) {
   unsigned open = 0;
   bool isString = false;
@@ -152,7 +155,7 @@ static std::optional<size_t> findDeepNesting(StringRef blank, unsigned limit) {
   return std::nullopt;
 }
 
-std::optional<MalformedText> mlir::tandem::findMalformedText(StringRef text) {
+std::optional<MalformedText> tandem::findMalformedText(StringRef text) {
   static const llvm::Regex keyword(
       "(^|[^A-Za-z0-9_.$])"
       "(((dimensions|permutation|iterator_types)\"?[ \t\r\n]*=[ \t\r\n]*)|"
@@ -175,9 +178,8 @@ std::optional<MalformedText> mlir::tandem::findMalformedText(StringRef text) {
   return std::nullopt;
 }
 
-OwningOpRef<ModuleOp> mlir::tandem::parseModule(StringRef text,
-                                                MLIRContext *context,
-                                                StringRef name) {
+OwningOpRef<ModuleOp> tandem::parseModule(StringRef text, MLIRContext *context,
+                                          StringRef name) {
   std::optional<MalformedText> malformed = findMalformedText(text);
   if (!malformed)
     return parseSourceString<ModuleOp>(text, context, name);

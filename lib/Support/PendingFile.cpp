@@ -21,9 +21,9 @@
 #include <atomic>
 
 using namespace llvm;
-using namespace mlir::tandem;
+using namespace tandem;
 
-std::string mlir::tandem::followLinks(StringRef path) {
+std::string tandem::followLinks(StringRef path) {
   SmallString<128> target;
   if (sys::fs::is_symlink_file(path) && !sys::fs::real_path(path, target))
     return std::string(target);
@@ -89,7 +89,7 @@ void PendingFile::discard() {
   sys::DontRemoveFileOnSignal(temporary);
 }
 
-Error mlir::tandem::writeWholeFile(StringRef path, StringRef bytes) {
+Error tandem::writeWholeFile(StringRef path, StringRef bytes) {
   PendingFile file(path);
   Error error = file.write([&](raw_ostream &os) {
     os << bytes;

@@ -15,7 +15,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 llvm::Error TemporaryFile::create(llvm::StringRef suffix) {
   if (auto error = llvm::sys::fs::createTemporaryFile("tandem", suffix, path))

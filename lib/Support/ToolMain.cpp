@@ -69,9 +69,8 @@ static std::string getTemporaryPath(StringRef path) {
   return std::string(name);
 }
 
-int mlir::tandem::runTool(
-    int argc, char **argv,
-    function_ref<LogicalResult(int argc, char **argv)> main) {
+int tandem::runTool(int argc, char **argv,
+                    function_ref<LogicalResult(int argc, char **argv)> main) {
   SmallVector<char *> arguments(argv, argv + argc);
   OutputArgument output(arguments);
   if (!output.isFile())

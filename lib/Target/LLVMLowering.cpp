@@ -21,7 +21,7 @@
 
 using namespace mlir;
 
-llvm::TargetOptions mlir::tandem::getStrictTargetOptions() {
+llvm::TargetOptions tandem::getStrictTargetOptions() {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   return options;
@@ -72,9 +72,9 @@ static void cleanUp(llvm::Module &module, llvm::TargetMachine &machine) {
 }
 
 llvm::Expected<std::unique_ptr<llvm::Module>>
-mlir::tandem::lowerToLLVMIR(ModuleOp module, llvm::LLVMContext &context,
-                            llvm::TargetMachine &machine,
-                            llvm::function_ref<void(llvm::Module &)> prepare) {
+tandem::lowerToLLVMIR(ModuleOp module, llvm::LLVMContext &context,
+                      llvm::TargetMachine &machine,
+                      llvm::function_ref<void(llvm::Module &)> prepare) {
   auto translated = translateModuleToLLVMIR(module, context);
   if (!translated)
     return llvm::createStringError("the module is not in the LLVM dialect");
@@ -100,14 +100,14 @@ static llvm::Expected<std::string> emitFile(llvm::Module &module,
   return text.str().str();
 }
 
-llvm::Expected<std::string>
-mlir::tandem::emitAssembly(llvm::Module &module, llvm::TargetMachine &machine) {
+llvm::Expected<std::string> tandem::emitAssembly(llvm::Module &module,
+                                                 llvm::TargetMachine &machine) {
   return emitFile(module, machine, llvm::CodeGenFileType::AssemblyFile,
                   "assembly");
 }
 
-llvm::Expected<std::string>
-mlir::tandem::emitObject(llvm::Module &module, llvm::TargetMachine &machine) {
+llvm::Expected<std::string> tandem::emitObject(llvm::Module &module,
+                                               llvm::TargetMachine &machine) {
   return emitFile(module, machine, llvm::CodeGenFileType::ObjectFile,
                   "an object file");
 }

@@ -76,9 +76,9 @@ namespace {
 /// A GPU.
 class Device {
 public:
-  explicit Device(int32_t ordinal) {
+  Device(const std::string &driver, int32_t ordinal) {
     check(released(
-        [&] { return tdm_device_open(TDM_DEVICE_CUDA, ordinal, &device); }));
+        [&] { return tdm_device_open(driver.c_str(), ordinal, &device); }));
   }
   ~Device() {
     released([&] { tdm_device_close(device); });
@@ -153,7 +153,7 @@ private:
   tdm_product *product = nullptr;
 };
 
-/// A compiled kernel and, for CPUs, its handle in the runtime.
+/// A compiled kernel and its handles in the runtime.
 class Kernel {
 public:
   Kernel(const std::string &graph, const std::string &strategy,
@@ -200,9 +200,8 @@ public:
   explicit Kernel(TandemKernel *kernel) : kernel(kernel) { prepare(); }
   ~Kernel() {
     nb::gil_scoped_release release;
-    for (auto [ordinal, handle] : onDevices)
+    for (auto &[place, handle] : handles)
       tdm_kernel_destroy(handle);
-    tdm_kernel_destroy(runtime);
     tandemKernelDestroy(kernel);
   }
   Kernel(const Kernel &) = delete;
@@ -222,6 +221,16 @@ public:
   nb::list integers() const {
     return getAllFields(getInfo().desc->integers, getInfo().desc->num_integers);
   }
+  /// (kind, bytes) of the code for the target; None for the CPU.
+  nb::object image() const {
+    const tdm_image *image = tandemKernelGetImage(kernel);
+    if (!image)
+      return nb::none();
+    return nb::make_tuple(
+        image->kind,
+        nb::bytes(static_cast<const char *>(image->data), image->size));
+  }
+
   nb::list reductions() const {
     return getAllFields(getInfo().desc->reductions,
                         getInfo().desc->num_reductions);
@@ -261,43 +270,44 @@ public:
 
   /// The runtime's handle on a device, the CPU if it is null.
   tdm_kernel *getRuntime(const Device *device) {
-    if (!device && !runtime)
-      throw nb::value_error("a plan on the CPU needs a kernel compiled for "
-                            "target='cpu'");
-    if (!device)
-      return runtime;
-    int32_t ordinal = device->query().ordinal;
-    auto known = onDevices.find(ordinal);
-    if (known != onDevices.end())
+    auto place = std::make_pair(std::string("cpu"), int32_t(0));
+    if (device) {
+      tdm_device_info where = device->query();
+      place = {where.driver, where.ordinal};
+    }
+    auto known = handles.find(place);
+    if (known != handles.end())
       return known->second;
-    tdm_kernel *created = released(
-        [&] { return tandemKernelCreateDeviceKernel(kernel, device->device); });
+    tdm_kernel *created = released([&] {
+      return tandemKernelCreateRuntimeKernel(kernel,
+                                             device ? device->device : nullptr);
+    });
     if (!created)
       throw nb::value_error(tandemGetLastError());
-    auto [place, isNew] = onDevices.try_emplace(ordinal, created);
+    auto [entry, isNew] = handles.try_emplace(place, created);
     if (!isNew) // Another thread was faster.
       released([&] { tdm_kernel_destroy(created); });
-    return place->second;
+    return entry->second;
   }
 
   TandemKernel *kernel = nullptr;
-  tdm_kernel *runtime = nullptr;
 
 private:
-  /// The handles on devices, which hold on to these.
-  std::map<int32_t, tdm_kernel *> onDevices;
+  /// The handles by driver and ordinal; they hold on to their devices.
+  std::map<std::pair<std::string, int32_t>, tdm_kernel *> handles;
 
   void prepare() {
     if (!kernel)
       throw nb::value_error(tandemGetLastError());
-    if (std::string_view(tandemKernelGetTarget(kernel)) != "cpu")
+    // A kernel that this machine cannot run is refused at once.
+    if (tandemKernelGetImage(kernel))
       return;
-    runtime = released([&] { return tandemKernelCreateRuntimeKernel(kernel); });
-    if (runtime)
-      return;
-    std::string message = tandemGetLastError();
-    tandemKernelDestroy(kernel);
-    throw nb::value_error(message.c_str());
+    try {
+      getRuntime(nullptr);
+    } catch (...) {
+      tandemKernelDestroy(kernel);
+      throw;
+    }
   }
 };
 
@@ -628,8 +638,7 @@ NB_MODULE(_tandem, m) {
       .def(nb::init<const std::string &, const std::string &,
                     const std::string &, const std::string &>())
       .def_prop_ro("info", &Kernel::info)
-      .def_prop_ro("ptx",
-                   [](Kernel &k) { return tandemKernelGetPTX(k.kernel); })
+      .def_prop_ro("image", &Kernel::image)
       .def_prop_ro(
           "bytes_per_parameter",
           [](Kernel &k) { return tandemKernelGetBytesPerParameter(k.kernel); })
@@ -643,7 +652,7 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro("hypers", &Kernel::hypers)
       .def_prop_ro("integers", &Kernel::integers);
   nb::class_<Device>(m, "Device")
-      .def(nb::init<int32_t>())
+      .def(nb::init<const std::string &, int32_t>())
       .def_prop_ro("ordinal", [](Device &d) { return d.query().ordinal; })
       .def_prop_ro("name",
                    [](Device &d) { return std::string(d.query().name); })
@@ -683,9 +692,9 @@ NB_MODULE(_tandem, m) {
   m.def("compile_sum", &compileSum);
   m.def("save", &save);
   m.def("use_openmp", &useOpenMP);
-  m.def("device_count", [] {
+  m.def("device_count", [](const std::string &driver) {
     int32_t count = 0;
-    check(released([&] { return tdm_device_count(TDM_DEVICE_CUDA, &count); }));
+    check(released([&] { return tdm_device_count(driver.c_str(), &count); }));
     return count;
   });
   m.def("describe", &describe);

@@ -92,7 +92,7 @@ def is_read_only(array: object) -> bool:
 
 
 def _exported_read_only(array: object) -> bool:
-    """What DLPack says, since its version 1; earlier ones do not say anything."""
+    """Whether DLPack marks the array as read-only, or does not say, as before its version 1."""
     try:
         capsule = array.__dlpack__(max_version=(1, 0))
     except TypeError:

@@ -26,9 +26,9 @@ class Executor:
 
     #: The GPU, if it is one.
     device: _kernel.Device | None = None
-    #: What kernels are compiled for.
+    #: The target that kernels are compiled for.
     target = "cpu"
-    #: What orders the work, where there is more than one such thing.
+    #: The stream that orders the work, on devices that have streams.
     stream = 0
     is_capturing = False
 
@@ -69,7 +69,7 @@ class Tensor:
     first: int = 0
 
     def bytes(self, plane: Plane) -> int:
-        """What a plane of the tensor takes."""
+        """Returns the size of a plane of the tensor in bytes."""
         rows, columns = self.size if isinstance(self.size, tuple) else (1, self.size)
         flat = Plane(**vars(plane) | {"per": Granularity.ELEMENT})
         return flat.entries(columns, rows) * plane.bits // 8
@@ -151,7 +151,7 @@ def conversion(source: str, target: str, adds: bool = False,
 
 
 def _stamp(file: str) -> tuple:
-    """What tells that a file has changed."""
+    """Returns a stamp that differs once a file has changed."""
     try:
         state = os.stat(file)
     except (OSError, ValueError):
@@ -203,7 +203,7 @@ def kept_roles(kernel: Kernel) -> list[str]:
 
 @dataclass(frozen=True)
 class Stored:
-    """How a kernel keeps a tensor."""
+    """The storage of a tensor and its planes in a kernel."""
 
     storage: str
     planes: list[Plane]

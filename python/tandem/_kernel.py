@@ -106,7 +106,7 @@ class Plane:
 
     @property
     def bytes_per_element(self) -> float:
-        """What the plane adds to :attr:`Kernel.bytes_per_parameter`."""
+        """The plane's part of :attr:`Kernel.bytes_per_parameter`."""
         if self.per != Granularity.ELEMENT or self.group in (WHOLE_TENSOR, WHOLE_ROW):
             return 0.0
         return self.bits / 8 / (self.group * self.rows)
@@ -139,7 +139,7 @@ class Kernel:
         self._native = native
         self.strategy = strategy
         self.target = target
-        #: What the kernel says of itself beside its arrays and scalars: the fields of
+        #: The kernel's description besides its arrays and scalars: the fields of
         #: ``tdm_kernel_info`` and ``tdm_kernel_desc`` (tandem_package.h).
         self.info: dict[str, object] = native.info
         self.planes = [Plane(**fields) for fields in native.planes]
@@ -173,8 +173,8 @@ class Kernel:
 
     @property
     def phases(self) -> int:
-        """How often a step goes over the elements, or over rows; more than once where
-        a value of many elements is needed before they can be written."""
+        """The number of times that a step goes over the elements, or over rows: more than one
+        if a value of many elements is needed before they can be written."""
         return len(self._native.phases)
 
     @property
@@ -191,12 +191,12 @@ class Kernel:
     @property
     def is_flat_graph(self) -> bool:
         """Whether the graph's own tensors have one dimension; if the kernel is one of
-        matrices, their rows then matter to scales alone."""
+        matrices, their rows then matter only to scales."""
         return self.info["flat_graph"]
 
     @property
     def reductions(self) -> tuple[tuple[str, str, int], ...]:
-        """What phases make for later ones: ("sum", "model", phase)."""
+        """The reductions that phases compute for later ones: ("sum", "model", phase)."""
         return tuple(
             (of["kind"].name.lower(), of["scope"].name.lower(), of["phase"])
             for of in self._native.reductions
@@ -219,14 +219,24 @@ class Kernel:
         return "\n".join(lines)
 
     @property
+    def image(self) -> bytes:
+        """The code for the target: PTX text for a chip, an ELF file for an instruction
+        set. That for "cpu" stays in this process."""
+        if not self._native.image:
+            raise AttributeError(
+                f"the code of a kernel for {self.target!r} stays in this process; compile "
+                "it for another target, such as 'x86-64-v3' or 'sm_90'")
+        return self._native.image[1]
+
+    @property
     def ptx(self) -> str:
-        """The PTX text; only for a GPU target."""
-        if not self._native.ptx:
+        """The PTX text; only for a chip."""
+        kind, code = self._native.image or (None, b"")
+        if kind != "PTX":
             raise AttributeError(
                 f"kernel was compiled for {self.target!r}; compile with "
-                "target='sm_90' (or another chip) for PTX"
-            )
-        return self._native.ptx
+                "target='sm_90' (or another chip) for PTX")
+        return code.decode()
 
     @property
     def ir(self) -> str:
@@ -240,7 +250,7 @@ class Kernel:
 
     @functools.cached_property
     def storages(self) -> dict[str, str]:
-        """How each tensor is stored, as MLIR spells it: "#tandem.float<bf16>"."""
+        """The storage of each tensor, as MLIR spells it: "#tandem.float<bf16>"."""
         return {role: storage for role, storage, _ in self._native.tensors}
 
     def save(self, path: str | os.PathLike, targets: Sequence[str] = ()) -> None:
@@ -258,8 +268,7 @@ class Kernel:
         if unknown:
             raise TypeError(
                 f"{self.name} has no scalar {sorted(unknown)[0]!r}; it takes "
-                + ", ".join([*self.hypers, *self.integers])
-            )
+                + ", ".join([*self.hypers, *self.integers]))
         hypers = []
         for name, default in self.hypers.items():
             value = values.get(name, default)
@@ -277,8 +286,7 @@ class Kernel:
         if name not in values:
             raise TypeError(
                 f"{self._title} depends on the number of the step; pass {name}=1 to the "
-                "first call, and one more to each call after it"
-            )
+                "first call, and one more to each call after it")
         return _to_step(name, values[name])
 
     def __call__(
@@ -340,8 +348,7 @@ class Kernel:
             problem = f"lacks {missing[0]!r}" if missing else f"has no {extra[0]!r}"
             raise TypeError(
                 f"{self._title} {problem}; its arrays are "
-                + ", ".join(names) + self._origin(missing, extra, arrays)
-            )
+                + ", ".join(names) + self._origin(missing, extra, arrays))
         measure = next(plane for plane in planes if plane.sets_size)
         shape = self._shape(measure, arrays[measure.name], writes, matrix)
         rows, columns = shape
@@ -410,20 +417,20 @@ def _device(ordinal: int) -> Device:
 
 
 class Device:
-    """A GPU, by its number among those that CUDA's driver has."""
+    """A device of a driver of the runtime, by its number: by default a GPU."""
 
-    def __init__(self, ordinal: int = 0):
-        self._native = _tandem.Device(ordinal)
+    def __init__(self, ordinal: int = 0, driver: str = "cuda"):
+        self._native = _tandem.Device(_to_text("driver", driver), ordinal)
         self.ordinal: int = self._native.ordinal
         self.name: str = self._native.name
-        #: What kernels are compiled for: "sm_90".
+        #: The target that kernels are compiled for, such as "sm_90".
         self.target: str = self._native.target
         self.memory: int = self._native.memory  #: in bytes
 
     @staticmethod
-    def count() -> int:
-        """How many GPUs there are: none without a driver."""
-        return _tandem.device_count()
+    def count(driver: str = "cuda") -> int:
+        """Returns the number of devices of a driver, which is 0 where its library is missing."""
+        return _tandem.device_count(_to_text("driver", driver))
 
     def synchronize(self) -> None:
         """Waits until the device has done all its work."""
@@ -436,8 +443,8 @@ class Device:
 class Plan:
     """A list of tensors that one call updates; it keeps its tables between calls.
 
-    Without a ``device`` it runs kernels of ``target="cpu"``; with one, kernels
-    compiled for that GPU or an earlier one, over memory of the GPU.
+    Without a ``device`` it runs kernels for the CPU; with one, kernels compiled for
+    that GPU or an earlier one, over memory of the GPU.
 
     With ``skip_nonfinite`` each launch first reads all gradients, and does nothing if
     one of them has a NaN or an infinity; on a GPU the host does not wait for that.
@@ -445,12 +452,6 @@ class Plan:
 
     def __init__(self, kernel: Kernel, device: Device | None = None,
                  skip_nonfinite: bool = False):
-        if (kernel.target == "cpu") != (device is None):
-            raise ValueError(
-                f"kernel was compiled for {kernel.target!r}, but this plan runs on "
-                + ("the CPU; compile it for target='cpu'" if device is None else
-                   f"a GPU; compile it for target={device.target!r}")
-            )
         self.kernel = kernel
         self.device = device
         self._native = _tandem.Plan(kernel._native, device and device._native)
@@ -550,7 +551,7 @@ class Plan:
         self._native.launch_on_device(hypers, integers, rows, stream, skip, flags)
 
     def _look(self, stream: int, skip: int) -> int:
-        """What a launch is skipped for: what the caller says, and what gradients do."""
+        """Launches any check of gradients; returns the address of the word for skipping."""
         if not self._check:
             return skip
         self._check.launch_async(stream, skip, self._words.address)
@@ -585,12 +586,12 @@ def compile(
     flags: bool = False,
     function: str = "",
 ) -> Kernel:
-    """Compiles an optimizer graph under a strategy, or a kernel as it stands.
+    """Compiles an optimizer graph under a strategy, or a kernel without one.
 
     Args:
         graph: a library graph's name, the path of an .mlir file, or MLIR text. The
             file or text may hold one ``tandem.kernel`` instead of a graph, at any
-            stage between ``-tandem-form-kernel`` and ``-tandem-widen``.
+            stage between ``-tandem-form-kernel`` and ``-tandem-split-phases``.
         strategy: a strategy's name: built in, or ``<name>.mlir`` on ``path``; None
             for a kernel, which says itself how its tensors are stored.
         target: "cpu", or an NVIDIA chip such as "sm_90".
@@ -780,9 +781,8 @@ def interpret(
     itself, in integer arithmetic; it shares no code with the compiler's
     lowerings and is their oracle. Arrays hold the planes' bits. They are one
     tensor, and a sum over the model is one over it; in a graph of matrices those of
-    a matrix have two dimensions. A ``tandem.kernel``, at any stage up to
-    ``-tandem-widen``, runs as it stands, with its other phases if the text has them;
-    its strategy is None.
+    a matrix have two dimensions. A ``tandem.kernel``, and the ``tandem.step``
+    that it becomes, at any stage up to ``-tandem-widen``, run unchanged; their strategy is None.
     """
     step = _to_step("step", step)
     if step < 1:

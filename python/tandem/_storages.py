@@ -10,7 +10,7 @@ from tandem import _tandem
 
 @lru_cache(maxsize=None)
 def described(storage: str) -> _tandem.Storage:
-    """What there is to know of a storage, as MLIR spells it.
+    """Returns the description of a storage that is spelled as in MLIR.
 
     Raises:
         ValueError: the text is no storage.

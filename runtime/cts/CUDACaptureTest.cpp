@@ -68,8 +68,7 @@ protected:
 };
 } // namespace
 
-INSTANTIATE_TEST_SUITE_P(On, Captures, testing::Values(TDM_DEVICE_CUDA),
-                         nameOfKind);
+INSTANTIATE_TEST_SUITE_P(On, Captures, testing::Values("cuda"), nameOfDriver);
 
 //===----------------------------------------------------------------------===//
 // Copies

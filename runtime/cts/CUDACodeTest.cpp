@@ -32,9 +32,7 @@ class StandInCode : public testing::Test {
 protected:
   StandInCode() : desc(countDesc()), fake(desc) {}
 
-  void SetUp() override {
-    device = std::make_unique<OpenDevice>(TDM_DEVICE_CUDA);
-  }
+  void SetUp() override { device = std::make_unique<OpenDevice>("cuda"); }
 
   void TearDown() override {
     device.reset();
@@ -45,8 +43,7 @@ protected:
 
   tdm_status create() {
     tdm_kernel *kernel = nullptr;
-    tdm_status status =
-        tdm_kernel_create_cuda(*device, &desc, &fake.code, &kernel);
+    tdm_status status = tdm_kernel_load(*device, &fake.info, &kernel);
     tdm_kernel_destroy(kernel);
     return status;
   }
@@ -68,19 +65,21 @@ protected:
 /// Each of the images is bad in a way that tells which one was taken.
 TEST_F(StandInCode, TheBestImageForTheDevice) {
   struct Candidate {
-    tdm_image_kind kind;
+    const char *kind;
     const char *target;
   };
   // In order of preference on sm_90.
-  const Candidate candidates[] = {{TDM_IMAGE_CUBIN, "sm_90"},
-                                  {TDM_IMAGE_PTX, "sm_90a"},
-                                  {TDM_IMAGE_PTX, "sm_90"},
-                                  {TDM_IMAGE_PTX, "sm_80"},
-                                  {TDM_IMAGE_PTX, "sm_75"}};
-  const Candidate useless[] = {
-      {TDM_IMAGE_CUBIN, "sm_89"},       {TDM_IMAGE_PTX, "sm_89a"},
-      {TDM_IMAGE_PTX, "sm_100"},        {TDM_IMAGE_CUBIN, "sm_100"},
-      {TDM_IMAGE_LIBRARY, "x86-64-v3"}, {TDM_IMAGE_PTX, "gfx90a"}};
+  const Candidate candidates[] = {{"cubin", "sm_90"},
+                                  {"PTX", "sm_90a"},
+                                  {"PTX", "sm_90"},
+                                  {"PTX", "sm_80"},
+                                  {"PTX", "sm_75"}};
+  const Candidate useless[] = {{"cubin", "sm_89"},
+                               {"PTX", "sm_89a"},
+                               {"PTX", "sm_100"},
+                               {"cubin", "sm_100"},
+                               {TDM_IMAGE_LIBRARY, "x86-64-v3"},
+                               {"PTX", "gfx90a"}};
   const uint8_t none[32] = {};
   size_t numCandidates = std::size(candidates);
   for (size_t best = 0; best <= numCandidates; ++best) {
@@ -90,15 +89,15 @@ TEST_F(StandInCode, TheBestImageForTheDevice) {
     for (size_t i = numCandidates; i-- > best;)
       fake.images.push_back(
           {candidates[i].kind, candidates[i].target, "?", 1, none});
-    fake.code.images = fake.images.data();
-    fake.code.num_images = static_cast<uint32_t>(fake.images.size());
+    fake.info.images = fake.images.data();
+    fake.info.num_images = static_cast<uint32_t>(fake.images.size());
     if (best == numCandidates)
       expectRefused(TDM_UNAVAILABLE,
                     "no image runs on sm_90; there are some for sm_89, sm_89a, "
                     "sm_100, sm_100, x86-64-v3, gfx90a; compile it for this "
                     "device or an earlier one");
     else
-      expectRefused(TDM_INVALID_ARGUMENT,
+      expectRefused(TDM_INVALID_PACKAGE,
                     std::string("the image for ") + candidates[best].target +
                         " is not what its SHA-256 says; compile it again");
   }
@@ -107,57 +106,60 @@ TEST_F(StandInCode, TheBestImageForTheDevice) {
 TEST_F(StandInCode, MachineCodeOfTheSameGeneration) {
   device.reset();
   fakecuda::setDevices(1, 89);
-  device = std::make_unique<OpenDevice>(TDM_DEVICE_CUDA);
+  device = std::make_unique<OpenDevice>("cuda");
   std::string cubin = "machine code of\n" + fake.ptx;
-  fake.images = {
-      {TDM_IMAGE_PTX, "sm_89", "bad", 3, nullptr},
-      {TDM_IMAGE_CUBIN, "sm_80", cubin.c_str(), cubin.size() + 1, nullptr}};
-  fake.code.images = fake.images.data();
-  fake.code.num_images = 2;
+  fake.images = {{"PTX", "sm_89", "bad", 3, nullptr},
+                 {"cubin", "sm_80", cubin.c_str(), cubin.size() + 1, nullptr}};
+  fake.info.images = fake.images.data();
+  fake.info.num_images = 2;
   EXPECT_EQ(create(), TDM_OK) << tdm_last_error();
 }
 
 TEST_F(StandInCode, Descriptions) {
-  tdm_cuda_code whole = fake.code;
+  tdm_kernel_info whole = fake.info;
   auto expect = [&](const std::string &message) {
     expectRefused(TDM_INVALID_ARGUMENT, message);
-    fake.code = whole;
+    fake.info = whole;
   };
-  fake.code.phases = nullptr;
+  fake.info.phases = nullptr;
   expect("phases is NULL but num_phases is 1");
-  fake.code.num_phases = 0;
+  fake.info.num_phases = 0;
   expect("there is no last phase over elements; pass the launches of a step");
-  fake.code.num_commits = 2;
-  fake.code.commits = nullptr;
+  fake.info.num_commits = 2;
+  fake.info.commits = nullptr;
   expect("commits is NULL but num_commits is 2");
-  fake.code.images = nullptr;
+  fake.info.images = nullptr;
   expect("images is NULL but num_images is 1");
   tdm_part_info parts[] = {{nullptr, TDM_PER_ELEMENT},
                            {"tandem_count", TDM_PER_ELEMENT}};
-  fake.code.phases = parts;
-  fake.code.num_phases = 2;
+  fake.info.phases = parts;
+  fake.info.num_phases = 2;
   expect("phase 0 has no entry; name its function");
   parts[0] = {"tandem_count", TDM_PER_ROW};
-  fake.code.phases = parts;
-  fake.code.num_phases = 2;
+  fake.info.phases = parts;
+  fake.info.num_phases = 2;
   expect("phase 0 has granularity 1; use a tdm_granularity, and "
          "TDM_PER_ELEMENT but in a matrix kernel");
   desc.matrix = 1;
   parts[0] = {"tandem_count", TDM_PER_BLOCK};
-  fake.code.phases = parts;
-  fake.code.num_phases = 2;
+  fake.info.phases = parts;
+  fake.info.num_phases = 2;
   expect("phase 0 has granularity 3; use a tdm_granularity, and "
          "TDM_PER_ELEMENT but in a matrix kernel");
   desc.matrix = 0;
   parts[0] = {"tandem_none", TDM_PER_ELEMENT};
-  fake.code.commits = parts;
-  fake.code.num_commits = 1;
-  expect("its code has no function 'tandem_none'; compile it again");
-  fake.images[0].target = nullptr;
+  fake.info.commits = parts;
+  fake.info.num_commits = 1;
+  expectRefused(TDM_INVALID_PACKAGE,
+                "its code has no function 'tandem_none'; compile it again");
+  fake.info = whole;
+  fake.images[0].kind = nullptr;
+  expect("image 0 has no kind; pass compiled code");
+  fake.images[0] = {"PTX", nullptr, "", 1, nullptr};
   expect("image 0 has no target; pass compiled code");
-  fake.images[0] = {TDM_IMAGE_PTX, "sm_80", "", 0, nullptr};
+  fake.images[0] = {"PTX", "sm_80", "", 0, nullptr};
   expect("image 0 has no data; pass compiled code");
-  fake.code.num_images = 0;
+  fake.info.num_images = 0;
   expectRefused(TDM_UNAVAILABLE,
                 "no image runs on sm_90; there is none; compile it for this "
                 "device or an earlier one");
@@ -186,20 +188,26 @@ TEST_F(StandInCode, WhatTheDriverSaysOfPTX) {
 TEST_F(StandInCode, Arguments) {
   OpenDevice cpu;
   tdm_kernel *kernel = nullptr;
-  auto call = [&](tdm_device *device, tdm_kernel_desc *desc,
-                  tdm_cuda_code *code, tdm_kernel **kernel,
-                  const char *message) {
-    expectFailure(tdm_kernel_create_cuda(device, desc, code, kernel),
-                  TDM_INVALID_ARGUMENT,
-                  std::string("tdm_kernel_create_cuda: ") + message);
-  };
-  call(cpu, &desc, &fake.code, &kernel, "device is the CPU; pass one of CUDA");
-  call(nullptr, &desc, &fake.code, &kernel, "device is NULL; pass one of CUDA");
-  call(*device, nullptr, &fake.code, &kernel,
-       "desc is NULL; pass a tdm_kernel_desc");
-  call(*device, &desc, nullptr, &kernel, "code is NULL; pass a tdm_cuda_code");
-  call(*device, &desc, &fake.code, nullptr,
-       "kernel is NULL; pass where to store it");
+  const std::string notTold = "tdm_kernel_load: info is not what "
+                              "tdm_package_kernel of this runtime stores; pass "
+                              "that";
+  expectFailure(tdm_kernel_load(nullptr, &fake.info, &kernel),
+                TDM_INVALID_ARGUMENT,
+                "tdm_kernel_load: device is NULL; pass an open device, and "
+                "where to store the kernel");
+  expectFailure(tdm_kernel_load(*device, &fake.info, nullptr),
+                TDM_INVALID_ARGUMENT,
+                "tdm_kernel_load: kernel is NULL; pass an open device, and "
+                "where to store the kernel");
+  expectFailure(tdm_kernel_load(*device, nullptr, &kernel),
+                TDM_INVALID_ARGUMENT, notTold);
+  fake.info.desc = nullptr;
+  expectFailure(tdm_kernel_load(*device, &fake.info, &kernel),
+                TDM_INVALID_ARGUMENT, notTold);
+  fake.info.desc = &desc;
+  expectFailure(tdm_kernel_load(cpu, &fake.info, &kernel), TDM_UNAVAILABLE,
+                "kernel 'count': no image runs on cpu; there is one for sm_80; "
+                "compile it for x86-64, which every x86-64 processor runs");
 }
 
 //===----------------------------------------------------------------------===//
@@ -269,7 +277,7 @@ TEST_F(StandInCache, OtherCodeAndOtherDevicesHaveTheirOwn) {
   EXPECT_TRUE(compiles());
   device.reset();
   fakecuda::setDevices(1, 89);
-  device = std::make_unique<OpenDevice>(TDM_DEVICE_CUDA);
+  device = std::make_unique<OpenDevice>("cuda");
   EXPECT_TRUE(compiles());
   EXPECT_FALSE(compiles());
 }

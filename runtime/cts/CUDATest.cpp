@@ -101,8 +101,7 @@ protected:
 };
 } // namespace
 
-INSTANTIATE_TEST_SUITE_P(On, CUDA, testing::Values(TDM_DEVICE_CUDA),
-                         nameOfKind);
+INSTANTIATE_TEST_SUITE_P(On, CUDA, testing::Values("cuda"), nameOfDriver);
 
 //===----------------------------------------------------------------------===//
 // Launches

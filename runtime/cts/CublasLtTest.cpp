@@ -75,7 +75,7 @@ private:
 
 static tdm_status createProduct() {
   unsetenv("TANDEM_CUBLASLT");
-  OpenDevice device(TDM_DEVICE_CUDA);
+  OpenDevice device("cuda");
   tdm_product_desc desc = {sizeof(desc),
                            /*rows=*/16,
                            /*columns=*/16,

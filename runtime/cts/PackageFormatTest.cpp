@@ -164,9 +164,11 @@ TEST(PackageFormatTest, RefusesMalformedImages) {
   image.sha256.pop_back();
   expectRefused(write(package), "describes kernel 'count' by values");
   image.sha256.push_back(0);
-  image.kind = 3;
+  image.kind = packedByName + 1;
   expectRefused(write(package), "describes kernel 'count' by values");
-  image.kind = TDM_IMAGE_PTX;
+  image.kind = packedByName;
+  expectRefused(write(package), "describes kernel 'count' by values");
+  image.kind = packedPTX;
   image.target.clear();
   expectRefused(write(package), "describes kernel 'count' by values");
 }
@@ -182,7 +184,8 @@ TEST(PackageFormatTest, RefusesWhatNoKernelHas) {
         k.commits[0]->entry = "tandem_count_commit";
         k.commits[0]->per = TDM_PER_ROW;
       },
-      "belong to a matrix kernel");
+      "commit 0 has granularity 1; use a tdm_granularity, and TDM_PER_ELEMENT "
+      "but in a matrix kernel");
 }
 
 TEST(PackageFormatTest, RefusesNoKernelAndTwoOfAName) {

@@ -44,7 +44,8 @@ static int count(tdm_kernel *kernel) {
 
 static tdm_kernel *load(const tdm_package *package) {
   tdm_kernel *kernel = nullptr;
-  EXPECT_EQ(tdm_package_load(package, nullptr, nullptr, &kernel), TDM_OK)
+  EXPECT_EQ(tdm_package_load(package, nullptr, nullptr, nullptr, &kernel),
+            TDM_OK)
       << tdm_last_error();
   return kernel;
 }
@@ -77,7 +78,7 @@ TEST(PackageTest, TellsOfItsKernels) {
   ASSERT_EQ(info.num_phases, 1u);
   EXPECT_STREQ(info.phases[0].entry, "tandem_count");
   ASSERT_EQ(info.num_images, 1u);
-  EXPECT_EQ(info.images[0].kind, TDM_IMAGE_LIBRARY);
+  EXPECT_STREQ(info.images[0].kind, TDM_IMAGE_LIBRARY);
   EXPECT_EQ(std::string(static_cast<const char *>(info.images[0].data),
                         info.images[0].size),
             readCode(1));
@@ -87,7 +88,7 @@ TEST(PackageTest, TellsOfItsKernels) {
 TEST(PackageTest, TellsHowItsImagesWereMade) {
   package::PackageT described = describeWithCode(1);
   addImage(described, "machine code", "sm_90");
-  described.kernels[0]->images[1]->kind = TDM_IMAGE_CUBIN;
+  described.kernels[0]->images[1]->kind = packedCubin;
   described.kernels[0]->images[1]->assembler = "13.0.88";
   described.kernels[0]->images[1]->level = 3;
   OpenPackage package(described);
@@ -106,17 +107,17 @@ TEST(PackageTest, KernelsTakeOtherImagesForAGPU) {
   tdm_kernel_info info = {};
   info.struct_size = sizeof(info);
   ASSERT_EQ(tdm_package_kernel(package, 0, &info), TDM_OK);
-  OpenDevice gpu(TDM_DEVICE_CUDA);
+  OpenDevice gpu("cuda");
   tdm_kernel *kernel = nullptr;
-  tdm_image image = {TDM_IMAGE_PTX, "sm_120", "//\n", 4, nullptr};
-  expectFailureSaying(
-      tdm_package_create_cuda(&info, &image, 1, gpu, &kernel), TDM_UNAVAILABLE,
-      "there is one for sm_120; compile it for this device or an earlier one");
+  tdm_image image = {"PTX", "sm_120", "//\n", 4, nullptr};
+  info.images = &image;
+  expectFailure(tdm_kernel_load(gpu, &info, &kernel), TDM_UNAVAILABLE,
+                "kernel 'count': no image runs on sm_90; there is one for "
+                "sm_120; compile it for this device or an earlier one");
   info.struct_size = 0;
-  expectFailure(tdm_package_create_cuda(&info, &image, 1, gpu, &kernel),
-                TDM_INVALID_ARGUMENT,
-                "tdm_package_create_cuda: info is not what tdm_package_kernel "
-                "of this runtime stores; pass that");
+  expectFailure(tdm_kernel_load(gpu, &info, &kernel), TDM_INVALID_ARGUMENT,
+                "tdm_kernel_load: info is not what tdm_package_kernel of this "
+                "runtime stores; pass that");
 }
 
 TEST(PackageTest, HypersMayLackDefaults) {
@@ -212,7 +213,8 @@ TEST(PackageTest, TakesTheBestCodeThatRuns) {
   kernel = load(better);
   EXPECT_EQ(count(kernel), 2);
   tdm_kernel_destroy(kernel);
-  EXPECT_EQ(tdm_package_load(better, "count", "x86-64", &kernel), TDM_OK);
+  EXPECT_EQ(tdm_package_load(better, "count", nullptr, "x86-64", &kernel),
+            TDM_OK);
   EXPECT_EQ(count(kernel), 1);
   tdm_kernel_destroy(kernel);
 }
@@ -227,53 +229,56 @@ static void expectNotLoaded(const package::PackageT &described,
   OpenPackage package(described);
   ASSERT_EQ(package.status, TDM_OK) << tdm_last_error();
   tdm_kernel *kernel = nullptr;
-  expectFailureSaying(tdm_package_load(package, nullptr, nullptr, &kernel),
-                      status, part);
+  expectFailureSaying(
+      tdm_package_load(package, nullptr, nullptr, nullptr, &kernel), status,
+      part);
   EXPECT_EQ(kernel, nullptr);
 }
 
 TEST(PackageTest, RefusesWithoutCodeForThisMachine) {
   package::PackageT described = describeCount();
   expectNotLoaded(described, TDM_UNAVAILABLE,
-                  "has no code for the instruction set of this processor; it "
-                  "has none; write it again with target x86-64");
+                  "package 'test': kernel 'count': no image runs on cpu; there "
+                  "is none; compile it for x86-64");
   addImage(described, "code", "sm_90");
-  described.kernels[0]->images[0]->kind = TDM_IMAGE_PTX;
+  described.kernels[0]->images[0]->kind = packedPTX;
   addImage(described, "code", "aarch64");
-  expectNotLoaded(described, TDM_UNAVAILABLE, "it has sm_90, aarch64");
+  expectNotLoaded(described, TDM_UNAVAILABLE,
+                  "there are some for sm_90, aarch64; ");
   OpenPackage package(describeWithCode(1));
   tdm_kernel *kernel = nullptr;
   expectFailureSaying(
-      tdm_package_load(package, nullptr, "x86-64-v2", &kernel), TDM_UNAVAILABLE,
-      "has no code for x86-64-v2 that this processor can run; it has "
-      "x86-64");
+      tdm_package_load(package, nullptr, nullptr, "x86-64-v2", &kernel),
+      TDM_UNAVAILABLE,
+      "no image for x86-64-v2 runs on cpu; there is one for x86-64; ");
 }
 
 TEST(PackageTest, RefusesDamagedCode) {
   package::PackageT described = describeWithCode(1);
   described.kernels[0]->images[0]->data[100] ^= 1;
   expectNotLoaded(described, TDM_INVALID_PACKAGE,
-                  "has damaged code for x86-64; write it again");
+                  "the image for x86-64 is not what its SHA-256 says; compile "
+                  "it again");
 }
 
 TEST(PackageTest, RefusesCodeThatIsNoLibrary) {
   package::PackageT described = describeCount();
   addImage(described, "no ELF at all");
   expectNotLoaded(described, TDM_UNAVAILABLE,
-                  "package 'test': the system's loader refuses its code: file "
-                  "too short; see that");
+                  "package 'test': kernel 'count': the system's loader refuses "
+                  "its code: file too short; see that");
 }
 
 TEST(PackageTest, RefusesCodeWithoutAFunction) {
   package::PackageT described = describeWithCode(1);
   described.kernels[0]->phases[0]->entry = "tandem_counts";
   expectNotLoaded(described, TDM_INVALID_PACKAGE,
-                  "lacks function 'tandem_counts' in its code for x86-64");
+                  "its code has no function 'tandem_counts'; compile it again");
   described = describeWithCode(1);
   described.kernels[0]->commits.push_back(std::make_unique<package::PartT>());
   described.kernels[0]->commits[0]->entry = "tandem_count_commit";
   expectNotLoaded(described, TDM_INVALID_PACKAGE,
-                  "lacks function 'tandem_count_commit'");
+                  "its code has no function 'tandem_count_commit'");
 }
 
 TEST(PackageTest, RefusesBadArguments) {
@@ -294,8 +299,10 @@ TEST(PackageTest, RefusesBadArguments) {
   expectFailureSaying(tdm_package_find(package, nullptr, nullptr),
                       TDM_INVALID_ARGUMENT, "index is NULL");
   tdm_kernel *kernel;
-  expectFailureSaying(tdm_package_load(nullptr, nullptr, nullptr, &kernel),
-                      TDM_INVALID_ARGUMENT, "package is NULL");
-  expectFailureSaying(tdm_package_load(package, nullptr, nullptr, nullptr),
-                      TDM_INVALID_ARGUMENT, "kernel is NULL");
+  expectFailureSaying(
+      tdm_package_load(nullptr, nullptr, nullptr, nullptr, &kernel),
+      TDM_INVALID_ARGUMENT, "package is NULL");
+  expectFailureSaying(
+      tdm_package_load(package, nullptr, nullptr, nullptr, nullptr),
+      TDM_INVALID_ARGUMENT, "kernel is NULL");
 }

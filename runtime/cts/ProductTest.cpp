@@ -52,8 +52,7 @@ namespace {
 class Product : public testing::Test {
 protected:
   void SetUp() override {
-    ASSERT_EQ(tdm_device_open(TDM_DEVICE_CUDA, 0, &device), TDM_OK)
-        << tdm_last_error();
+    ASSERT_EQ(tdm_device_open("cuda", 0, &device), TDM_OK) << tdm_last_error();
   }
 
   void TearDown() override {
@@ -219,9 +218,9 @@ TEST_F(Product, DescriptionsAreChecked) {
   expectFailureSaying(tdm_product_create(nullptr, &desc, &product),
                       TDM_INVALID_ARGUMENT, "device, desc or product is NULL");
   tdm_device *cpu = nullptr;
-  ASSERT_EQ(tdm_device_open(TDM_DEVICE_CPU, 0, &cpu), TDM_OK);
+  ASSERT_EQ(tdm_device_open("cpu", 0, &cpu), TDM_OK);
   expectFailureSaying(tdm_product_create(cpu, &fine, &product),
-                      TDM_INVALID_ARGUMENT, "device is the CPU; pass a GPU");
+                      TDM_INVALID_ARGUMENT, "device is no GPU; pass one");
   tdm_device_close(cpu);
 }
 

@@ -46,9 +46,9 @@ public:
 private:
   tdm_status open() {
     int32_t count = 0;
-    if (tdm_status status = tdm_device_count(TDM_DEVICE_CUDA, &count))
+    if (tdm_status status = tdm_device_count("cuda", &count))
       return status;
-    if (tdm_status status = tdm_device_open(TDM_DEVICE_CUDA, 0, &device))
+    if (tdm_status status = tdm_device_open("cuda", 0, &device))
       return status;
     tdm_device_info info = {};
     info.struct_size = sizeof(info);
@@ -59,7 +59,7 @@ private:
         return status;
     tdm_kernel_desc desc = sumDesc();
     TestCode code(desc);
-    return tdm_kernel_create_cuda(device, &desc, &code.code, &kernel);
+    return tdm_kernel_load(device, &code.info, &kernel);
   }
 
   tdm_status launch() {
@@ -142,7 +142,7 @@ TEST(StandInError, EveryCallMayFail) {
 }
 
 TEST(StandInError, OutOfMemory) {
-  OpenDevice device(TDM_DEVICE_CUDA);
+  OpenDevice device("cuda");
   void *memory = nullptr;
   expectFailure(tdm_device_allocate(device, size_t(1) << 40, &memory),
                 TDM_OUT_OF_MEMORY,
@@ -173,10 +173,10 @@ private:
 TEST(CUDAError, WithoutADriverThereAreNoDevices) {
   Variable driver("TANDEM_CUDA_DRIVER", "/nonexistent/libcuda.so.1");
   int32_t count = 7;
-  EXPECT_EQ(tdm_device_count(TDM_DEVICE_CUDA, &count), TDM_OK);
+  EXPECT_EQ(tdm_device_count("cuda", &count), TDM_OK);
   EXPECT_EQ(count, 0);
   tdm_device *device = nullptr;
-  expectFailure(tdm_device_open(TDM_DEVICE_CUDA, 0, &device), TDM_UNAVAILABLE,
+  expectFailure(tdm_device_open("cuda", 0, &device), TDM_UNAVAILABLE,
                 "there is no CUDA driver: /nonexistent/libcuda.so.1: cannot "
                 "open shared object file: No such file or directory; install "
                 "NVIDIA's driver, or name its library in TANDEM_CUDA_DRIVER");
@@ -185,16 +185,16 @@ TEST(CUDAError, WithoutADriverThereAreNoDevices) {
 TEST(CUDAError, ALibraryThatIsNoDriver) {
   Variable driver("TANDEM_CUDA_DRIVER", "libm.so.6");
   tdm_device *device = nullptr;
-  expectFailure(tdm_device_open(TDM_DEVICE_CUDA, 0, &device), TDM_UNAVAILABLE,
+  expectFailure(tdm_device_open("cuda", 0, &device), TDM_UNAVAILABLE,
                 "the CUDA driver 'libm.so.6' has no cuInit; update it");
 }
 
 TEST(StandInError, NoSuchDevice) {
   tdm_device *device = nullptr;
-  expectFailure(tdm_device_open(TDM_DEVICE_CUDA, 1, &device), TDM_UNAVAILABLE,
+  expectFailure(tdm_device_open("cuda", 1, &device), TDM_UNAVAILABLE,
                 "there is no CUDA device 1; the driver has 1 device");
   fakecuda::setDevices(0, 90);
-  expectFailure(tdm_device_open(TDM_DEVICE_CUDA, 0, &device), TDM_UNAVAILABLE,
+  expectFailure(tdm_device_open("cuda", 0, &device), TDM_UNAVAILABLE,
                 "there is no CUDA device 0; the driver has 0 devices");
   fakecuda::setDevices(1, 90);
 }

@@ -53,8 +53,8 @@ void DeviceTest::TearDown() {
 }
 
 std::string
-tandem::cts::nameOfKind(const testing::TestParamInfo<tdm_device_kind> &info) {
-  return info.param == TDM_DEVICE_CUDA ? "CUDA" : "CPU";
+tandem::cts::nameOfDriver(const testing::TestParamInfo<const char *> &info) {
+  return std::string(info.param) == "cuda" ? "CUDA" : "CPU";
 }
 
 //===----------------------------------------------------------------------===//
@@ -129,28 +129,29 @@ TestCode::TestCode(const tdm_kernel_desc &desc, const Totals &totals) {
     if (isFakeDriver())
       fakecuda::registerPrologue(name, desc.prologue);
     names.push_back(name);
-    code.prologue = names.back().c_str();
+    info.prologue = names.back().c_str();
   }
   if (!isFakeDriver())
     ptx = getRealPTX();
   images.push_back(
-      {TDM_IMAGE_PTX, "sm_80", ptx.data(), ptx.size(), /*sha256=*/nullptr});
-  code.struct_size = sizeof(code);
-  code.phases = phases.data();
-  code.num_phases = static_cast<uint32_t>(phases.size());
-  code.commits = commits.data();
-  code.num_commits = static_cast<uint32_t>(commits.size());
-  code.images = images.data();
-  code.num_images = 1;
-  code.flags = TDM_FLAG_NON_FINITE;
+      {"PTX", "sm_80", ptx.data(), ptx.size(), /*sha256=*/nullptr});
+  info.struct_size = sizeof(info);
+  info.name = info.graph = desc.name;
+  info.desc = &desc;
+  info.phases = phases.data();
+  info.num_phases = static_cast<uint32_t>(phases.size());
+  info.commits = commits.data();
+  info.num_commits = static_cast<uint32_t>(commits.size());
+  info.images = images.data();
+  info.num_images = 1;
+  info.flags = TDM_FLAG_NON_FINITE;
 }
 
-DeviceKernel::DeviceKernel(const tdm_device *device, tdm_device_kind kind,
+DeviceKernel::DeviceKernel(const tdm_device *device, const char *driver,
                            const tdm_kernel_desc &desc, const Totals &totals) {
   TestCode test(desc, totals);
-  tdm_status status =
-      kind == TDM_DEVICE_CUDA
-          ? tdm_kernel_create_cuda(device, &desc, &test.code, &kernel)
-          : tdm_kernel_create(&desc, &kernel);
+  tdm_status status = std::string(driver) == "cuda"
+                          ? tdm_kernel_load(device, &test.info, &kernel)
+                          : tdm_kernel_create(&desc, &kernel);
   EXPECT_EQ(status, TDM_OK) << tdm_last_error();
 }

@@ -14,6 +14,7 @@
 #define TANDEM_RUNTIME_CTS_TESTDEVICE_H
 
 #include "TestKernels.h"
+#include "tandem-runtime/tandem_package.h"
 
 namespace tandem::cts {
 
@@ -23,8 +24,8 @@ using Totals = std::vector<std::pair<std::string, tdm_cpu_entry>>;
 /// Owns a device, the CPU if nothing else is asked for.
 class OpenDevice {
 public:
-  explicit OpenDevice(tdm_device_kind kind = TDM_DEVICE_CPU) {
-    EXPECT_EQ(tdm_device_open(kind, 0, &device), TDM_OK) << tdm_last_error();
+  explicit OpenDevice(const char *driver = "cpu") {
+    EXPECT_EQ(tdm_device_open(driver, 0, &device), TDM_OK) << tdm_last_error();
   }
   ~OpenDevice() { tdm_device_close(device); }
   OpenDevice(const OpenDevice &) = delete;
@@ -34,36 +35,37 @@ private:
   tdm_device *device = nullptr;
 };
 
-/// A test that runs on each kind of device. Where there is no GPU, a library
-/// that only behaves like CUDA's driver stands in for it, and calls kernels as
-/// functions of this process. With a real driver the PTX of the same functions
-/// runs: TANDEM_TEST_PTX names the file.
-class DeviceTest : public testing::TestWithParam<tdm_device_kind> {
+/// A test that runs on the device of each driver. Where there is no GPU, a
+/// library that only behaves like CUDA's driver stands in for it, and calls
+/// kernels as functions of this process. With a real driver the PTX of the same
+/// functions runs: TANDEM_TEST_PTX names the file.
+class DeviceTest : public testing::TestWithParam<const char *> {
 protected:
   void SetUp() override;
   void TearDown() override;
-  bool isCUDA() const { return GetParam() == TDM_DEVICE_CUDA; }
+  bool isCUDA() const { return std::string(GetParam()) == "cuda"; }
 
   tdm_device *device = nullptr;
 };
 
-/// The kinds, for INSTANTIATE_TEST_SUITE_P.
-std::string nameOfKind(const testing::TestParamInfo<tdm_device_kind> &info);
+/// The drivers, for INSTANTIATE_TEST_SUITE_P.
+std::string nameOfDriver(const testing::TestParamInfo<const char *> &info);
 #define ON_EACH_DEVICE(suite)                                                  \
-  INSTANTIATE_TEST_SUITE_P(                                                    \
-      On, suite, testing::Values(TDM_DEVICE_CPU, TDM_DEVICE_CUDA), nameOfKind)
+  INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values("cpu", "cuda"),          \
+                           nameOfDriver)
 
 /// Whether the driver is the library that stands in for it.
 bool isFakeDriver();
 
-/// A kernel's description as code for CUDA. With the library that stands in for
-/// the driver it is PTX that only names functions, which are registered there.
+/// What a package would tell of a kernel with code for CUDA. With the library
+/// that stands in for the driver it is PTX that only names functions, which are
+/// registered there.
 class TestCode {
 public:
   explicit TestCode(const tdm_kernel_desc &desc, const Totals &totals = {});
   TestCode(const TestCode &) = delete;
 
-  tdm_cuda_code code = {};
+  tdm_kernel_info info = {};
   std::vector<tdm_image> images;
   std::string ptx;
 
@@ -78,7 +80,7 @@ private:
 /// Owns a kernel on a device.
 class DeviceKernel {
 public:
-  DeviceKernel(const tdm_device *device, tdm_device_kind kind,
+  DeviceKernel(const tdm_device *device, const char *driver,
                const tdm_kernel_desc &desc, const Totals &totals = {});
   ~DeviceKernel() { tdm_kernel_destroy(kernel); }
   DeviceKernel(const DeviceKernel &) = delete;

@@ -66,7 +66,7 @@ std::string cts::readCode(int step) {
 void cts::addImage(package::PackageT &package, const std::string &data,
                    const std::string &target) {
   auto image = std::make_unique<package::ImageT>();
-  image->kind = TDM_IMAGE_LIBRARY;
+  image->kind = packedLibrary;
   image->target = target;
   image->data.assign(data.begin(), data.end());
   runtime::SHA256 hash;

@@ -27,6 +27,10 @@ package::PackageT describeCount();
 /// The shared library whose tandem_count adds 1, or 2, to each byte.
 std::string readCode(int step);
 
+/// The numbers of TDM_NUMBERED_IMAGE_KINDS, and that of an image which names
+/// its kind.
+enum : uint8_t { packedPTX, packedCubin, packedLibrary, packedByName };
+
 /// Adds an image of an instruction set with its right hash.
 void addImage(package::PackageT &package, const std::string &data,
               const std::string &target = "x86-64");

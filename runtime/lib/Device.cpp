@@ -6,66 +6,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the CPU as a device, and the C interface of all devices.
+// This file implements the C interface of devices.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Device.h"
 
-#include "CPU/ThreadPool.h"
-#include "CUDA/CUDADevice.h"
-
-#include <cstdlib>
-#include <cstring>
+#include "DeviceDriver.h"
 
 using namespace tandem::runtime;
-
-//===----------------------------------------------------------------------===//
-// The CPU
-//===----------------------------------------------------------------------===//
-
-namespace {
-class CPUDevice : public Device {
-public:
-  tdm_status query(tdm_device_info &info) const override {
-    std::strcpy(info.name, "CPU");
-    std::strcpy(info.target, "cpu");
-    info.multiprocessors = ThreadPool::defaultThreads();
-    return TDM_OK;
-  }
-
-  tdm_status allocate(size_t bytes, void *&memory) const override {
-    memory = ::operator new(bytes, std::align_val_t(alignment));
-    return TDM_OK;
-  }
-
-  tdm_status free(void *memory) const override {
-    ::operator delete(memory, std::align_val_t(alignment));
-    return TDM_OK;
-  }
-
-  tdm_status copy(void *to, const void *from, size_t bytes) const override {
-    if (bytes)
-      std::memmove(to, from, bytes);
-    return TDM_OK;
-  }
-
-  tdm_status synchronize() const override { return TDM_OK; }
-
-private:
-  static constexpr size_t alignment = 64;
-};
-} // namespace
-
-//===----------------------------------------------------------------------===//
-// C interface
-//===----------------------------------------------------------------------===//
-
-static tdm_status failUnknownKind(const char *function, int32_t kind) {
-  return Failure(TDM_INVALID_ARGUMENT)
-         << function << ": kind is " << kind
-         << "; pass TDM_DEVICE_CPU or TDM_DEVICE_CUDA";
-}
 
 static tdm_status failNull(const char *function, const char *argument) {
   return Failure(TDM_INVALID_ARGUMENT)
@@ -77,42 +26,28 @@ static tdm_status failNullDevice(const char *function) {
          << function << ": device is NULL; pass one from tdm_device_open";
 }
 
-static bool isKind(int32_t kind) {
-  return kind == TDM_DEVICE_CPU || kind == TDM_DEVICE_CUDA;
-}
-
-tdm_status tdm_device_count(int32_t kind, int32_t *count) {
+tdm_status tdm_device_count(const char *driver, int32_t *count) {
   return guarded("tdm_device_count", [&]() -> tdm_status {
     if (!count)
       return failNull("tdm_device_count", "count");
-    if (!isKind(kind))
-      return failUnknownKind("tdm_device_count", kind);
-    if (kind == TDM_DEVICE_CUDA)
-      return cuda::CUDADevice::count(*count);
-    *count = 1;
-    return TDM_OK;
+    const DeviceDriver *found = nullptr;
+    if (tdm_status status = findDriver("tdm_device_count", driver, found))
+      return status;
+    return found->count(*count);
   });
 }
 
-tdm_status tdm_device_open(int32_t kind, int32_t ordinal, tdm_device **device) {
+tdm_status tdm_device_open(const char *driver, int32_t ordinal,
+                           tdm_device **device) {
   return guarded("tdm_device_open", [&]() -> tdm_status {
     if (!device)
       return failNull("tdm_device_open", "device");
-    if (!isKind(kind))
-      return failUnknownKind("tdm_device_open", kind);
     auto handle = std::make_unique<tdm_device>();
-    handle->kind = static_cast<tdm_device_kind>(kind);
-    if (kind == TDM_DEVICE_CUDA) {
-      std::shared_ptr<const cuda::CUDADevice> opened;
-      if (tdm_status status = cuda::CUDADevice::open(ordinal, opened))
-        return status;
-      handle->device = std::move(opened);
-    } else if (ordinal != 0) {
-      return Failure(TDM_UNAVAILABLE)
-             << "there is no CPU " << ordinal << "; the only one is number 0";
-    } else {
-      handle->device = std::make_shared<CPUDevice>();
-    }
+    if (tdm_status status =
+            findDriver("tdm_device_open", driver, handle->driver))
+      return status;
+    if (tdm_status status = handle->driver->open(ordinal, handle->device))
+      return status;
     *device = handle.release();
     return TDM_OK;
   });
@@ -131,7 +66,7 @@ tdm_status tdm_device_query(const tdm_device *device, tdm_device_info *info) {
   return guarded("tdm_device_query", [&]() -> tdm_status {
     tdm_device_info result = {};
     result.struct_size = sizeof(result);
-    result.kind = device->kind;
+    result.driver = device->driver->getName();
     if (tdm_status status = device->device->query(result))
       return status;
     *info = result;

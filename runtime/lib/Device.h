@@ -14,10 +14,15 @@
 #define TANDEM_RUNTIME_LIB_DEVICE_H
 
 #include "Failure.h"
+#include "tandem-runtime/tandem_package.h"
 
 #include <memory>
 
 namespace tandem::runtime {
+
+class DeviceDriver;
+class Executable;
+struct Kernel;
 
 /// A device, shared by what lives on it.
 class Device {
@@ -29,13 +34,24 @@ public:
   virtual tdm_status free(void *memory) const = 0;
   virtual tdm_status copy(void *to, const void *from, size_t bytes) const = 0;
   virtual tdm_status synchronize() const = 0;
+
+  /// How well an image serves the device, which gets the one of the highest
+  /// rank; 0 if it cannot run it.
+  virtual int64_t rank(const tdm_image &image) const = 0;
+  /// What to compile a kernel for that has no image for the device: "this
+  /// device or an earlier one".
+  virtual const char *getAdvice() const = 0;
+  /// Brings the functions that \p info names from an image to the device.
+  virtual tdm_status load(const Kernel &kernel, const tdm_kernel_info &info,
+                          const tdm_image &image,
+                          std::shared_ptr<const Executable> &result) const = 0;
 };
 
 } // namespace tandem::runtime
 
 /// The C interface's handle.
 struct tdm_device {
-  tdm_device_kind kind;
+  const tandem::runtime::DeviceDriver *driver;
   std::shared_ptr<const tandem::runtime::Device> device;
 };
 

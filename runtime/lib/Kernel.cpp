@@ -13,11 +13,12 @@
 
 #include "Kernel.h"
 
-#include "CUDA/Code.h"
+#include "CPU/HostExecutable.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 using namespace tandem::runtime;
 
@@ -189,7 +190,7 @@ static tdm_status copySizes(Kernel &kernel, const tdm_kernel_desc &desc) {
   return TDM_OK;
 }
 
-static tdm_status copyFunctions(Kernel &kernel, const tdm_kernel_desc &desc) {
+static tdm_status checkFunctions(Kernel &kernel, const tdm_kernel_desc &desc) {
   if (!desc.entry)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "entry is NULL; pass the compiled function";
@@ -197,12 +198,11 @@ static tdm_status copyFunctions(Kernel &kernel, const tdm_kernel_desc &desc) {
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "prologue is NULL but num_scalars is " << desc.num_scalars
            << "; pass the compiled prologue";
-  kernel.commit = desc.commit;
-  kernel.prologue = desc.prologue;
   return TDM_OK;
 }
 
-tdm_status tandem::runtime::checkContinuations(const Kernel &kernel) {
+/// Checks which phases continue the launch of the one before them.
+static tdm_status checkContinuations(const Kernel &kernel) {
   for (size_t i = 0; i < kernel.phases.size(); ++i) {
     auto isOfElements = [&](size_t phase) {
       return kernel.phases[phase].per == TDM_PER_ELEMENT;
@@ -232,16 +232,15 @@ static tdm_status copyPhases(Kernel &kernel, const tdm_kernel_desc &desc) {
              << "early entry " << i << " has granularity " << per
              << "; use a tdm_granularity, and TDM_PER_ELEMENT but in a matrix "
              << "kernel";
-    kernel.phases.push_back(
-        {desc.early_entries[i], static_cast<tdm_granularity>(per)});
+    kernel.phases.push_back({static_cast<tdm_granularity>(per)});
   }
-  kernel.phases.push_back({desc.entry, TDM_PER_ELEMENT});
+  kernel.phases.push_back({TDM_PER_ELEMENT});
   for (size_t i = 0; desc.continues && i < kernel.phases.size(); ++i)
     kernel.phases[i].continues = desc.continues[i] != 0;
   return checkContinuations(kernel);
 }
 
-static tdm_status copyCommits(Kernel &kernel, const tdm_kernel_desc &desc) {
+static tdm_status checkCommits(Kernel &kernel, const tdm_kernel_desc &desc) {
   if (desc.commit_blocks && !kernel.block)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "commit_blocks belongs to a kernel of blocks; set "
@@ -250,12 +249,59 @@ static tdm_status copyCommits(Kernel &kernel, const tdm_kernel_desc &desc) {
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "commit_rows and commit_columns belong to a matrix kernel; set "
            << "tdm_kernel_desc.matrix";
-  if (desc.commit_rows)
-    kernel.axisCommits.push_back({desc.commit_rows, TDM_PER_ROW});
-  if (desc.commit_columns)
-    kernel.axisCommits.push_back({desc.commit_columns, TDM_PER_COLUMN});
-  if (desc.commit_blocks)
-    kernel.axisCommits.push_back({desc.commit_blocks, TDM_PER_BLOCK});
+  return TDM_OK;
+}
+
+static tdm_status checkPart(const Kernel &kernel, const tdm_part_info &part,
+                            const char *what, uint32_t index) {
+  if (!part.entry)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << what << " " << index << " has no entry; name its function";
+  bool isKnown =
+      part.per <= TDM_PER_COLUMN || (part.per == TDM_PER_BLOCK && kernel.block);
+  if (!isKnown || (part.per != TDM_PER_ELEMENT && !kernel.matrix))
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << what << " " << index << " has granularity " << int(part.per)
+           << "; use a tdm_granularity, and TDM_PER_ELEMENT but in a matrix "
+           << "kernel";
+  return TDM_OK;
+}
+
+static tdm_status checkList(const Kernel &kernel, const void *list,
+                            uint32_t count, const char *name) {
+  if (count && !list)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << name << " is NULL but num_" << name << " is " << count;
+  return TDM_OK;
+}
+
+static tdm_status copyParts(Kernel &kernel, const tdm_kernel_info &info) {
+  const std::tuple<const void *, uint32_t, const char *> lists[] = {
+      {info.phases, info.num_phases, "phases"},
+      {info.commits, info.num_commits, "commits"}};
+  for (auto [list, count, name] : lists)
+    if (tdm_status status = checkList(kernel, list, count, name))
+      return status;
+  if (!info.num_phases ||
+      info.phases[info.num_phases - 1].per != TDM_PER_ELEMENT)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "there is no last phase over elements; pass the launches of a "
+           << "step";
+  if (kernel.numScalars && !info.prologue)
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << "prologue is NULL but num_scalars is " << kernel.numScalars
+           << "; name the compiled prologue";
+  for (uint32_t i = 0; i < info.num_phases; ++i) {
+    if (tdm_status status = checkPart(kernel, info.phases[i], "phase", i))
+      return status;
+    kernel.phases.push_back(
+        {info.phases[i].per, info.phases[i].continues != 0});
+  }
+  if (tdm_status status = checkContinuations(kernel))
+    return status;
+  for (uint32_t i = 0; i < info.num_commits; ++i)
+    if (tdm_status status = checkPart(kernel, info.commits[i], "commit", i))
+      return status;
   return TDM_OK;
 }
 
@@ -319,18 +365,18 @@ static tdm_status copyBlock(Kernel &kernel, const tdm_kernel_desc &desc) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-static tdm_status checkDesc(const char *function, const tdm_kernel_desc *desc) {
+static tdm_status checkDesc(const tdm_kernel_desc *desc) {
   if (!desc)
     return Failure(TDM_INVALID_ARGUMENT)
-           << function << ": desc is NULL; pass a tdm_kernel_desc";
+           << "tdm_kernel_create: desc is NULL; pass a tdm_kernel_desc";
   if (desc->struct_size != sizeof(tdm_kernel_desc))
     return Failure(TDM_INVALID_ARGUMENT)
-           << function << ": struct_size is " << desc->struct_size
+           << "tdm_kernel_create: struct_size is " << desc->struct_size
            << " but this runtime's is " << sizeof(tdm_kernel_desc)
            << "; set it to sizeof(tdm_kernel_desc) of the matching header";
   if (!desc->name)
     return Failure(TDM_INVALID_ARGUMENT)
-           << function << ": name is NULL; name the kernel";
+           << "tdm_kernel_create: name is NULL; name the kernel";
   return TDM_OK;
 }
 
@@ -346,39 +392,41 @@ static tdm_status copyShared(Kernel &kernel, const tdm_kernel_desc &desc) {
 tdm_status
 tandem::runtime::createKernel(const tdm_kernel_desc *desc,
                               std::shared_ptr<const Kernel> &kernel) {
-  if (tdm_status status = checkDesc("tdm_kernel_create", desc))
+  if (tdm_status status = checkDesc(desc))
     return status;
   auto result = std::make_shared<Kernel>();
   for (auto copy :
-       {copyShared, copyFunctions, copyPhases, copyCommits, copyReductions})
+       {copyShared, checkFunctions, copyPhases, checkCommits, copyReductions})
     if (tdm_status status = copy(*result, *desc))
       return status;
+  result->executable = std::make_shared<HostExecutable>(*desc);
   kernel = std::move(result);
   return TDM_OK;
 }
 
-tdm_status tandem::runtime::createCUDAKernel(
-    const tdm_kernel_desc *desc, const tdm_device &device,
-    const tdm_cuda_code &code, std::shared_ptr<const Kernel> &kernel) {
-  if (tdm_status status = checkDesc("tdm_kernel_create_cuda", desc))
+tdm_status tandem::runtime::describeKernel(const tdm_kernel_info &info,
+                                           Kernel &kernel) {
+  if (tdm_status status = copyShared(kernel, *info.desc))
     return status;
-  auto result = std::make_shared<Kernel>();
-  if (tdm_status status = copyShared(*result, *desc))
+  if (tdm_status status = copyParts(kernel, info))
     return status;
-  if (tdm_status status = cuda::copyParts(*result, code))
-    return status;
-  if (tdm_status status = copyReductions(*result, *desc))
-    return status;
-  if (tdm_status status = cuda::Code::load(device, *result, code, result->code))
-    return status;
-  kernel = std::move(result);
-  return TDM_OK;
+  return copyReductions(kernel, *info.desc);
 }
 
 Failure Kernel::fail(tdm_status status) const {
   Failure failure(status);
   failure << "kernel '" << name << "': ";
   return failure;
+}
+
+tdm_status Kernel::failAgain(tdm_status status) const {
+  std::string reason = lastMessage();
+  return fail(status) << reason;
+}
+
+tdm_status Kernel::failMissing(const char *function) const {
+  return fail(TDM_INVALID_PACKAGE)
+         << "its code has no function '" << function << "'; compile it again";
 }
 
 //===----------------------------------------------------------------------===//
@@ -461,44 +509,6 @@ tdm_status tdm_kernel_create(const tdm_kernel_desc *desc, tdm_kernel **kernel) {
              << "tdm_kernel_create: kernel is NULL; pass where to store it";
     auto handle = std::make_unique<tdm_kernel>();
     if (tdm_status status = createKernel(desc, handle->kernel))
-      return status;
-    *kernel = handle.release();
-    return TDM_OK;
-  });
-}
-
-static tdm_status checkCode(const tdm_device *device,
-                            const tdm_cuda_code *code) {
-  if (!device || device->kind != TDM_DEVICE_CUDA)
-    return Failure(TDM_INVALID_ARGUMENT)
-           << "tdm_kernel_create_cuda: device is "
-           << (device ? "the CPU" : "NULL") << "; pass one of CUDA";
-  if (!code)
-    return Failure(TDM_INVALID_ARGUMENT)
-           << "tdm_kernel_create_cuda: code is NULL; pass a tdm_cuda_code";
-  if (code->struct_size != sizeof(tdm_cuda_code))
-    return Failure(TDM_INVALID_ARGUMENT)
-           << "tdm_kernel_create_cuda: code's struct_size is "
-           << code->struct_size << " but this runtime's is "
-           << sizeof(tdm_cuda_code)
-           << "; set it to sizeof(tdm_cuda_code) of the matching header";
-  return TDM_OK;
-}
-
-tdm_status tdm_kernel_create_cuda(const tdm_device *device,
-                                  const tdm_kernel_desc *desc,
-                                  const tdm_cuda_code *code,
-                                  tdm_kernel **kernel) {
-  return guarded("tdm_kernel_create_cuda", [&]() -> tdm_status {
-    if (!kernel)
-      return Failure(TDM_INVALID_ARGUMENT)
-             << "tdm_kernel_create_cuda: kernel is NULL; pass where to store "
-             << "it";
-    if (tdm_status status = checkCode(device, code))
-      return status;
-    auto handle = std::make_unique<tdm_kernel>();
-    if (tdm_status status =
-            createCUDAKernel(desc, *device, *code, handle->kernel))
       return status;
     *kernel = handle.release();
     return TDM_OK;

@@ -13,7 +13,8 @@
 #ifndef TANDEM_RUNTIME_LIB_KERNEL_H
 #define TANDEM_RUNTIME_LIB_KERNEL_H
 
-#include "Failure.h"
+#include "Device.h"
+#include "tandem-runtime/tandem_package.h"
 
 #include <algorithm>
 #include <memory>
@@ -22,9 +23,7 @@
 
 namespace tandem::runtime {
 
-namespace cuda {
-class Code;
-} // namespace cuda
+class Plan;
 
 /// One array of a tensor.
 struct Plane {
@@ -95,10 +94,17 @@ struct Reduction {
   }
 };
 
+/// The code of a kernel on a device.
+class Executable {
+public:
+  virtual ~Executable() = default;
+
+  virtual std::unique_ptr<Plan>
+  createPlan(std::shared_ptr<const Kernel> kernel) const = 0;
+};
+
 /// What runs over all chunks of elements, rows or columns.
 struct Phase {
-  /// NULL on a GPU.
-  tdm_cpu_entry entry;
   tdm_granularity per;
   /// Whether it can run over some rows when the phase before it has.
   bool continues = false;
@@ -122,18 +128,12 @@ struct Kernel {
                          return reduction.kind == TDM_REDUCTION_SUM;
                        });
   }
-  /// What runs behind the last phase over rows, columns and blocks, then the
-  /// tensors.
-  std::vector<Phase> axisCommits;
-  tdm_cpu_entry commit;
   bool matrix;
   /// Whether any plane is transposed.
   bool transposes = false;
   /// The rows and columns of a block, or 0.
   int64_t block;
-  tdm_cpu_prologue prologue;
-  /// The code of a kernel on a GPU, NULL on a CPU.
-  std::shared_ptr<const cuda::Code> code;
+  std::shared_ptr<const Executable> executable;
 
   uint32_t lastPhase() const {
     return static_cast<uint32_t>(phases.size()) - 1;
@@ -168,6 +168,10 @@ struct Kernel {
 
   /// A failure whose message begins with the kernel's name.
   Failure fail(tdm_status status) const;
+  /// Puts the kernel's name before the latest failure's message.
+  tdm_status failAgain(tdm_status status) const;
+  /// The failure of code that lacks a function.
+  tdm_status failMissing(const char *function) const;
 
   /// Checks \p rows rows of arguments against their domains.
   tdm_status checkArguments(const double *hypers, const int64_t *integers,
@@ -177,17 +181,18 @@ private:
   tdm_status checkHyper(const Hyper &hyper, double value, int64_t row) const;
 };
 
-/// Checks which phases continue the launch of the one before them.
-tdm_status checkContinuations(const Kernel &kernel);
-
-/// Checks \p desc and copies it to \p kernel.
+/// Checks \p desc, which has its code, and copies it to \p kernel.
 tdm_status createKernel(const tdm_kernel_desc *desc,
                         std::shared_ptr<const Kernel> &kernel);
 
-/// The same for a GPU, with the code for it.
-tdm_status createCUDAKernel(const tdm_kernel_desc *desc,
-                            const tdm_device &device, const tdm_cuda_code &code,
-                            std::shared_ptr<const Kernel> &kernel);
+/// Checks what \p info says of a kernel, and copies it, without code.
+tdm_status describeKernel(const tdm_kernel_info &info, Kernel &kernel);
+
+/// Creates the kernel on a device. Images of another target than \p target are
+/// passed over, unless it is NULL.
+tdm_status loadKernel(const tdm_device &device, const tdm_kernel_info &info,
+                      const char *target,
+                      std::shared_ptr<const Kernel> &kernel);
 
 } // namespace tandem::runtime
 

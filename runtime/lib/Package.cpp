@@ -30,6 +30,11 @@ Failure Package::fail(tdm_status status) const {
   return failure;
 }
 
+tdm_status Package::failAgain(tdm_status status) const {
+  std::string reason = lastMessage();
+  return fail(status) << reason;
+}
+
 //===----------------------------------------------------------------------===//
 // Bytes
 //===----------------------------------------------------------------------===//

@@ -18,7 +18,6 @@
 #include "Package_generated.h"
 #include "tandem-runtime/tandem_package.h"
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -63,18 +62,6 @@ public:
   PackedKernel(const PackedKernel &) = delete;
 
   const tdm_kernel_info &getInfo() const { return info; }
-  const std::vector<tdm_image> &getImages() const { return images; }
-
-  /// Finds a function of an image by its name; NULL if there is none.
-  using FindCode = std::function<void *(const char *name)>;
-  /// The description with code.
-  struct Bound {
-    tdm_kernel_desc desc;
-    std::vector<tdm_cpu_entry> early;
-  };
-  /// Describes the kernel with the functions of an image. Returns the name of
-  /// the first one that is missing, or NULL.
-  const char *bind(const FindCode &find, Bound &bound) const;
 
 private:
   void addArguments(const package::Kernel &kernel);
@@ -102,16 +89,13 @@ public:
   size_t getNumKernels() const { return kernels.size(); }
   const PackedKernel &getKernel(size_t index) const { return *kernels[index]; }
 
-  /// The code of kernel number \p index, one image for each target.
-  const std::vector<tdm_image> &images(size_t index) const {
-    return kernels[index]->getImages();
-  }
-
   /// Finds a kernel by its name, or the only one if \p kernel is NULL.
   tdm_status find(const char *kernel, uint32_t &index) const;
 
   /// A failure whose message begins with the package's name.
   Failure fail(tdm_status status) const;
+  /// Puts the package's name before the latest failure's message.
+  tdm_status failAgain(tdm_status status) const;
 
 private:
   Package(AlignedBytes bytes, std::string name)

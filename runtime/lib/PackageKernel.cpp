@@ -16,6 +16,7 @@
 #include "SHA256.h"
 
 #include <cstring>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -40,9 +41,14 @@ static bool areKnown(const package::Reduction &reduction) {
 static bool areKnown(const package::Part &part) {
   return part.per() < TDM_NUM_VALUES(TDM_GRANULARITIES) && part.entry()->size();
 }
+#define KIND(name) name,
+static constexpr const char *numberedKinds[] = {TDM_NUMBERED_IMAGE_KINDS(KIND)};
+
 static bool areKnown(const package::Image &image) {
-  return image.kind() < TDM_NUM_VALUES(TDM_IMAGE_KINDS) &&
-         image.target()->size() &&
+  bool isNumbered = image.kind() < std::size(numberedKinds);
+  bool isNamed = image.kind() == std::size(numberedKinds) &&
+                 image.kind_name() && image.kind_name()->size();
+  return (isNumbered || isNamed) && image.target()->size() &&
          image.sha256()->size() == std::tuple_size_v<Digest>;
 }
 
@@ -73,18 +79,6 @@ static bool hasValidFields(const package::Kernel &kernel) {
          hasValidParts(kernel);
 }
 
-/// Stands for code where only a description is checked.
-static void noCode() {}
-
-/// Checks the description as the creation of the kernel will.
-static tdm_status checkDesc(const PackedKernel &packed) {
-  PackedKernel::Bound bound;
-  packed.bind([](const char *) { return reinterpret_cast<void *>(noCode); },
-              bound);
-  std::shared_ptr<const Kernel> kernel;
-  return createKernel(&bound.desc, kernel);
-}
-
 tdm_status Package::addKernel(const package::Kernel &kernel) {
   if (!hasValidFields(kernel))
     return fail(TDM_INVALID_PACKAGE)
@@ -97,10 +91,10 @@ tdm_status Package::addKernel(const package::Kernel &kernel) {
              << "has two kernels '" << kernel.name()->c_str()
              << "'; write it again with names of their own";
   kernels.push_back(std::make_unique<PackedKernel>(kernel));
-  if (checkDesc(*kernels.back()) == TDM_OK)
+  Kernel checked;
+  if (describeKernel(kernels.back()->getInfo(), checked) == TDM_OK)
     return TDM_OK;
-  std::string reason = lastMessage();
-  return fail(TDM_INVALID_PACKAGE) << reason;
+  return failAgain(TDM_INVALID_PACKAGE);
 }
 
 //===----------------------------------------------------------------------===//
@@ -172,7 +166,9 @@ static void decode(const package::Part &table, tdm_part_info &desc) {
 }
 
 static void decode(const package::Image &table, tdm_image &desc) {
-  READ(kind)
+  desc.kind = table.kind() < std::size(numberedKinds)
+                  ? numberedKinds[table.kind()]
+                  : table.kind_name()->c_str();
   READ(target)
   READ(assembler)
   READ(level)
@@ -240,38 +236,4 @@ void PackedKernel::addParts(const package::Kernel &kernel) {
   info.num_phases = static_cast<uint32_t>(phases.size());
   info.commits = commits.data();
   info.num_commits = static_cast<uint32_t>(commits.size());
-}
-
-//===----------------------------------------------------------------------===//
-// Code
-//===----------------------------------------------------------------------===//
-
-const char *PackedKernel::bind(const FindCode &find, Bound &bound) const {
-  const char *missing = nullptr;
-  auto lookUp = [&](const char *name) {
-    void *code = find(name);
-    if (!code && !missing)
-      missing = name;
-    return code;
-  };
-  auto lookUpEntry = [&](const tdm_part_info &part) {
-    return reinterpret_cast<tdm_cpu_entry>(lookUp(part.entry));
-  };
-  bound.desc = desc;
-  bound.early.clear();
-  for (size_t i = 0; i + 1 < phases.size(); ++i)
-    bound.early.push_back(lookUpEntry(phases[i]));
-  bound.desc.early_entries = bound.early.data();
-  bound.desc.entry = lookUpEntry(phases.back());
-  bound.desc.prologue =
-      reinterpret_cast<tdm_cpu_prologue>(lookUp(info.prologue));
-  for (const tdm_part_info &part : commits) {
-    tdm_cpu_entry &place =
-        part.per == TDM_PER_ROW      ? bound.desc.commit_rows
-        : part.per == TDM_PER_COLUMN ? bound.desc.commit_columns
-        : part.per == TDM_PER_BLOCK  ? bound.desc.commit_blocks
-                                     : bound.desc.commit;
-    place = lookUpEntry(part);
-  }
-  return missing;
 }

@@ -12,22 +12,14 @@
 
 #include "Plan.h"
 
-#include "CPU/CPUPlan.h"
 #include "CPU/FloatEnvironment.h"
 #include "CPU/ThreadPool.h"
-#include "CUDA/CUDAPlan.h"
 #include "PairwiseSum.h"
 
 #include <algorithm>
 #include <cstring>
 
 using namespace tandem::runtime;
-
-std::unique_ptr<Plan> Plan::create(std::shared_ptr<const Kernel> kernel) {
-  if (kernel->code)
-    return std::make_unique<cuda::CUDAPlan>(std::move(kernel));
-  return std::make_unique<CPUPlan>(std::move(kernel));
-}
 
 Layout Plan::makeLayout(int64_t count) const {
   Layout next;
@@ -211,7 +203,7 @@ tdm_status tdm_plan_create(const tdm_kernel *kernel, const tdm_tensor *tensors,
       return kernel->kernel->fail(TDM_INVALID_ARGUMENT)
              << "plan is NULL; pass where to store it";
     auto handle = std::make_unique<tdm_plan>();
-    handle->plan = Plan::create(kernel->kernel);
+    handle->plan = kernel->kernel->executable->createPlan(kernel->kernel);
     if (tdm_status status = handle->plan->update(tensors, count))
       return status;
     *plan = handle.release();

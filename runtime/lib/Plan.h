@@ -36,7 +36,6 @@ struct Layout {
 /// A kernel bound to a list of tensors.
 class Plan {
 public:
-  static std::unique_ptr<Plan> create(std::shared_ptr<const Kernel> kernel);
   virtual ~Plan() = default;
 
   /// Replaces the tensor list.

@@ -105,3 +105,9 @@ Digest SHA256::finish() {
     digest[i] = static_cast<uint8_t>(state[i / 4] >> (24 - 8 * (i % 4)));
   return digest;
 }
+
+Digest tandem::runtime::digestOf(const void *bytes, size_t size) {
+  SHA256 hash;
+  hash.add(bytes, size);
+  return hash.finish();
+}

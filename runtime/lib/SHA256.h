@@ -39,6 +39,9 @@ private:
   uint64_t length = 0;
 };
 
+/// The hash of \p size bytes.
+Digest digestOf(const void *bytes, size_t size);
+
 } // namespace tandem::runtime
 
 #endif // TANDEM_RUNTIME_LIB_SHA256_H

@@ -102,11 +102,6 @@ static std::string describeReduction(const tdm_reduction_desc &reduction) {
          scopes[reduction.scope];
 }
 
-static std::string describeImage(tdm_image_kind kind) {
-  static const char *const kinds[] = {TDM_IMAGE_KINDS(NAME)};
-  return kinds[kind];
-}
-
 static std::string describeHash(const uint8_t *hash) {
   std::string text;
   for (int i = 0; i < 8; ++i) {
@@ -143,7 +138,8 @@ static void addArguments(const tdm_kernel_info &info, Table &table) {
 
 /// By what a compiler was asked for an image.
 static std::string describeTarget(const tdm_image &image) {
-  if (image.kind != TDM_IMAGE_CUBIN)
+  std::string kind = image.kind;
+  if (kind != "cubin")
     return image.target;
   bool isPlain = image.level == 3 || !*image.assembler;
   return (isPlain ? "cubin:" : "cubin-O" + std::to_string(image.level) + ":") +
@@ -174,7 +170,7 @@ static void addCode(const tdm_kernel_info &info, Table &table) {
                ""});
   for (uint32_t i = 0; i < info.num_images; ++i) {
     const tdm_image &image = info.images[i];
-    table.add({"image", image.target, "", describeImage(image.kind),
+    table.add({"image", image.target, "", image.kind,
                std::to_string(image.size) + " bytes, " +
                    describeHash(image.sha256) + describeMaking(image)});
   }

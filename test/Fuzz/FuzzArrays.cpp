@@ -22,8 +22,8 @@
 #include <chrono>
 #include <cstdlib>
 
-using namespace mlir::tandem;
-using namespace mlir::tandem::fuzz;
+using namespace tandem;
+using namespace tandem::fuzz;
 using llvm::StringRef;
 
 //===----------------------------------------------------------------------===//

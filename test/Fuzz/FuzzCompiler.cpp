@@ -33,8 +33,8 @@
 #include "llvm/Support/SHA256.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fuzz;
+using namespace tandem;
+using namespace tandem::fuzz;
 namespace cl = llvm::cl;
 
 //===----------------------------------------------------------------------===//
@@ -169,6 +169,10 @@ static std::string onKernels(const std::string &pass) {
   return "tandem.kernel(" + pass + ")";
 }
 
+static std::string onSteps(const std::string &pass) {
+  return "tandem.step(" + pass + ")";
+}
+
 /// The passes in the order of the pipelines, with random options.
 static std::vector<std::string> listPasses(Random &random) {
   std::string emulate =
@@ -189,10 +193,10 @@ static std::vector<std::string> listPasses(Random &random) {
       "cse",
       "tandem-analyze-ranges",
       "tandem-split-phases",
-      onKernels(emulate),
+      onSteps(emulate),
       "convert-float-codes-to-arith{formats=" + chooseFormats(random) + "}",
-      onKernels("tandem-tabulate"),
-      onKernels("tandem-widen{width=" + chooseWidth(random) + "}"),
+      onSteps("tandem-tabulate"),
+      onSteps("tandem-widen{width=" + chooseWidth(random) + "}"),
       std::string("convert-float-codes-to-nvvm{chip=") + random.choose(chips) +
           "}",
       "convert-float-codes-to-arith",
@@ -273,7 +277,8 @@ static std::vector<std::string> chooseTexts(std::vector<std::string> texts,
                                             StringRef what) {
   if (what != "parse")
     llvm::erase_if(texts, [](StringRef text) {
-      return !text.contains("tandem.role") && !text.contains("tandem.kernel");
+      return !text.contains("tandem.role") && !text.contains("tandem.kernel") &&
+             !text.contains("tandem.step");
     });
   return texts;
 }

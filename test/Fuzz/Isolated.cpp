@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-using namespace mlir::tandem::fuzz;
+using namespace tandem::fuzz;
 using llvm::StringRef;
 
 using Clock = std::chrono::steady_clock;
@@ -80,10 +80,10 @@ static std::string describe(int status, StringRef what) {
   return std::string("crash: ") + strsignal(WTERMSIG(status));
 }
 
-Counts mlir::tandem::fuzz::runIsolated(
-    uint64_t first, uint64_t count, const Limits &limits,
-    llvm::function_ref<std::string(uint64_t, Case &)> run,
-    llvm::function_ref<void(const Finding &)> report) {
+Counts
+tandem::fuzz::runIsolated(uint64_t first, uint64_t count, const Limits &limits,
+                          llvm::function_ref<std::string(uint64_t, Case &)> run,
+                          llvm::function_ref<void(const Finding &)> report) {
   SharedCase shared;
   if (!shared.data)
     return {0, 0, /*isBroken=*/true};

@@ -17,7 +17,7 @@
 #include "llvm/ADT/StringRef.h"
 #include <string>
 
-namespace mlir::tandem::fuzz {
+namespace tandem::fuzz {
 
 struct Finding {
   /// What came of the case: "crash: Segmentation fault", "hang".
@@ -55,6 +55,6 @@ Counts runIsolated(uint64_t first, uint64_t count, const Limits &limits,
                    llvm::function_ref<std::string(uint64_t number, Case &)> run,
                    llvm::function_ref<void(const Finding &)> report);
 
-} // namespace mlir::tandem::fuzz
+} // namespace tandem::fuzz
 
 #endif // TANDEM_TEST_FUZZ_ISOLATED_H

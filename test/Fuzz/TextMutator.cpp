@@ -14,7 +14,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include <set>
 
-using namespace mlir::tandem::fuzz;
+using namespace tandem::fuzz;
 using llvm::StringRef;
 
 static bool isLetter(char c) { return llvm::isAlnum(c) || c == '_'; }

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace mlir::tandem::fuzz {
+namespace tandem::fuzz {
 
 /// Random numbers that are the same with every standard library.
 class Random {
@@ -59,6 +59,6 @@ private:
   std::vector<Words> attributes;
 };
 
-} // namespace mlir::tandem::fuzz
+} // namespace tandem::fuzz
 
 #endif // TANDEM_TEST_FUZZ_TEXTMUTATOR_H

@@ -43,12 +43,12 @@ def _mutation(name, fault, file, find, replace, *tests):
     return Mutation(name, fault, file, find, replace, tests)
 
 
-_ARITHMETIC = "pytest:test_operations.py"
-_PTX = "pytest:test_ptx.py"
-_MODEL = "pytest:test_kernels.py -k test_kinds"
-_SCALED = "pytest:test_scaled.py -k 'storage or residual'"
-_RANDOM = "pytest:test_random_graphs.py -k test_numpy"
-_TRIPLES = "pytest:test_verification.py -k half-triples"
+_ARITHMETIC = "pytest:numerics/test_operations.py"
+_PTX = "pytest:compiler/test_ptx.py"
+_MODEL = "pytest:kernels/test_kernels.py -k test_kinds"
+_SCALED = "pytest:numerics/test_scaled.py -k 'storage or residual'"
+_RANDOM = "pytest:compiler/test_random_graphs.py -k test_numpy"
+_TRIPLES = "pytest:verification/test_verification.py -k half-triples"
 
 MUTATIONS = [
     #===--------------------------------------------------------------------===#
@@ -58,7 +58,7 @@ MUTATIONS = [
         "contract", "the back end may fuse a product and a sum",
         "lib/Target/LLVMLowering.cpp",
         "llvm::FPOpFusion::Strict", "llvm::FPOpFusion::Fast",
-        "pytest:test_ptx.py -k 'test_adamw and collage-plus'"),
+        "pytest:compiler/test_ptx.py -k 'test_adamw and collage-plus'"),
     _mutation(
         "missing-rn", "one add in the PTX has no .rn",
         "lib/Target/PTX/PTX.cpp",
@@ -68,13 +68,13 @@ MUTATIONS = [
     if (size_t at = text->find("add.rn."); at != std::string::npos)
       text->erase(at + 3, 3);
   return text;""",
-        "pytest:test_ptx.py -k 'test_adamw and fp32'"),
+        "pytest:compiler/test_ptx.py -k 'test_adamw and fp32'"),
     _mutation(
         "ema-fma", "b * s + x becomes one fma under the f32 policy",
         "lib/Dialect/Tandem/Transforms/ApplyPolicy.cpp",
         "b.add(b.mul(ema.getFactor(), ema.getState()), ema.getAddend())",
         "b.fma(ema.getFactor(), ema.getState(), ema.getAddend())",
-        "pytest:test_kernels.py -k 'test_kinds and adamw and fp32'", _MODEL),
+        "pytest:kernels/test_kernels.py -k 'test_kinds and adamw and fp32'", _MODEL),
     _mutation(
         "flush-bf16", "subnormal numbers become zero where bf16 is rounded to, as by "
         "vcvtneps2bf16",
@@ -87,13 +87,13 @@ MUTATIONS = [
     rounded = b.select(b.compare(CmpIPredicate::ult, size, least),
                        b.andi(bits, b.like(bits, 0x80000000)), rounded);
   }""",
-        "pytest:test_operations.py -k 'test_operations and bf16'", _MODEL),
+        "pytest:numerics/test_operations.py -k 'test_operations and bf16'", _MODEL),
     _mutation(
         "bf16-ties", "ties go up instead of to even where bf16 is rounded to",
         "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "b.addi(b.addi(bits, b.like(bits, half)), odd)",
         "b.addi(bits, b.like(bits, half + 1))",
-        "pytest:test_operations.py -k 'test_operations and bf16'", _MODEL),
+        "pytest:numerics/test_operations.py -k 'test_operations and bf16'", _MODEL),
     _mutation(
         "dropped-rounding", "every difference counts as the error of a sum, and is not "
         "rounded",
@@ -105,23 +105,23 @@ MUTATIONS = [
         "carries into the sign",
         "lib/Dialect/Tandem/Transforms/EmulateFloats.cpp",
         "b.select(isNaN, quiet, value)", "value",
-        "pytest:test_nan_payloads.py"),
+        "pytest:numerics/test_nan_payloads.py"),
     _mutation(
         "nan-sign", "copysign takes a NaN's sign, which differs between processors",
         "lib/Dialect/Tandem/Transforms/FormKernel.cpp",
         "state.operands[1] = dropSignOfNaN(body, op->getLoc(), state.operands[1]);",
         ";",
-        "pytest:test_signs.py"),
+        "pytest:numerics/test_signs.py"),
     _mutation(
         "zeros-alike", "maxnum and minnum take either zero",
         "lib/Target/LLVMLowering.cpp",
         "orderZeros(*translated);", ";",
-        "pytest:test_signs.py"),
+        "pytest:numerics/test_signs.py"),
     _mutation(
         "joined-moves", "LLVM may join the moves that hide arithmetic from it",
         "lib/Target/PTX/OpaqueArithmetic.cpp",
         "/*hasSideEffects=*/true", "/*hasSideEffects=*/false",
-        "pytest:test_ptx_check.py -k 'test_same_numbers and order and fp32'"),
+        "pytest:compiler/test_ptx_check.py -k 'test_same_numbers and order and fp32'"),
     _mutation(
         "lost-sum", "LLVM loses a sum, whether it may simplify or not",
         "lib/Target/LLVMLowering.cpp",
@@ -133,7 +133,7 @@ MUTATIONS = [
           op.replaceAllUsesWith(op.getOperand(0));
   if (prepare)
     prepare(*translated);""",
-        "pytest:test_ptx.py -k 'test_adamw and fp32'"),
+        "pytest:compiler/test_ptx.py -k 'test_adamw and fp32'"),
     _mutation(
         "any-part", "whatever may stand in place of a number's second part counts as one",
         "lib/Dialect/Tandem/Analysis/RangeAnalysis.cpp",
@@ -157,14 +157,14 @@ MUTATIONS = [
         "b.select(isSubnormal, roundSubnormal(b, magnitude, format),\n"
         "                           roundMantissa(b, magnitude, droppedBits(format)))",
         "roundMantissa(b, magnitude, droppedBits(format))",
-        "pytest:test_kernels.py -k 'test_instruction_sets and f16'", _MODEL,
+        "pytest:kernels/test_kernels.py -k 'test_instruction_sets and f16'", _MODEL,
         _ARITHMETIC),
     _mutation(
         "overflow-saturates", "a sum beyond the largest number becomes that number",
         "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "format.hasInfinity() ? f32Infinity : f32QuietNaN",
         "maxFiniteAsF32(format)",
-        "pytest:test_kernels.py -k 'test_instruction_sets and f16'", _ARITHMETIC, _MODEL),
+        "pytest:kernels/test_kernels.py -k 'test_instruction_sets and f16'", _ARITHMETIC, _MODEL),
     _mutation(
         "fold-plus-zero", "x + 0.0 becomes x, which is wrong for -0.0",
         "lib/Dialect/Tandem/Transforms/Simplify.cpp",
@@ -182,7 +182,7 @@ MUTATIONS = [
         "lib/Dialect/Arith/Utils/SequenceBuilder.cpp",
         "return select(isNaN, like(code, format.canonicalNaN()), code);",
         "return code;",
-        "pytest:test_kernels.py -k 'test_kinds and adamw and fp32'", _MODEL),
+        "pytest:kernels/test_kernels.py -k 'test_kinds and adamw and fp32'", _MODEL),
     #===--------------------------------------------------------------------===#
     # Error-free transforms
     #===--------------------------------------------------------------------===#
@@ -210,13 +210,13 @@ MUTATIONS = [
         "lib/Dialect/Tandem/IR/Storages.cpp",
         "ValueRange{value, parts.getResult(1)}",
         'ValueRange{value, isMutant("kahan-decays") ? value : parts.getResult(1)}',
-        "pytest:test_kernels.py -k 'test_kinds and bf16-kahan'"),
+        "pytest:kernels/test_kernels.py -k 'test_kinds and bf16-kahan'"),
     _mutation(
         "remainder-ties", "the remainder's upper half rounds ties down: two values of a "
         "weight have one code",
         "lib/Dialect/Tandem/IR/Storages.cpp",
         "b.addi(word, b.like(word, 0x8000))", "b.addi(word, b.like(word, 0x7FFF))",
-        "pytest:test_kernels.py -k 'test_kinds and remainder'"),
+        "pytest:kernels/test_kernels.py -k 'test_kinds and remainder'"),
     #===--------------------------------------------------------------------===#
     # Random bits
     #===--------------------------------------------------------------------===#
@@ -224,12 +224,12 @@ MUTATIONS = [
         "philox-rounds", "Philox takes nine rounds",
         "lib/Conversion/Common/RandomBits.cpp",
         "round < 10", "round < 9",
-        "pytest:test_kernels.py -k test_random_bits"),
+        "pytest:kernels/test_kernels.py -k test_random_bits"),
     _mutation(
         "philox-counter", "the counter's upper word begins one bit too low",
         "lib/Conversion/Common/RandomBits.cpp",
         "b.shr(counter, 32)", "b.shr(counter, 31)",
-        "pytest:test_kernels.py -k test_random_bits", "lit:Conversion/TandemToCPU"),
+        "pytest:kernels/test_kernels.py -k test_random_bits", "lit:Conversion/TandemToCPU"),
     _mutation(
         "philox-key", "Philox takes the step for the tensor's key and the key for the "
         "step",
@@ -237,24 +237,24 @@ MUTATIONS = [
         "splat(source.tensorKey), splat(source.step)",
         'splat(isMutant("philox-key") ? source.step : source.tensorKey),\n'
         'splat(isMutant("philox-key") ? source.tensorKey : source.step)',
-        "pytest:test_kernels.py -k test_random_bits"),
+        "pytest:kernels/test_kernels.py -k test_random_bits"),
     _mutation(
         "first-ignored", "random bits count from a shard's first element",
         "lib/Conversion/Common/LaunchABI.cpp",
         "b.addi(first, index)", "index",
-        "pytest:test_kernels.py -k 'test_chunks and bf16-stochastic'",
-        "pytest:test_kernels.py -k test_chunks"),
+        "pytest:kernels/test_kernels.py -k 'test_chunks and bf16-stochastic'",
+        "pytest:kernels/test_kernels.py -k test_chunks"),
     _mutation(
         "stochastic-off-by-one", "stochastic rounding adds one more than the random bits",
         "lib/Dialect/Tandem/IR/Storages.cpp",
         "b.shr(b.addi(bits, random), 16)",
         "b.shr(b.addi(b.addi(bits, random), b.like(bits, 1)), 16)",
-        "pytest:test_kernels.py -k 'test_stochastic_thresholds and bf16'"),
+        "pytest:kernels/test_kernels.py -k 'test_stochastic_thresholds and bf16'"),
     _mutation(
         "stochastic-half", "stochastic rounding to f16 draws from half of the numbers",
         "lib/Dialect/Arith/Utils/FloatEmulation.cpp",
         "b.shl(random, count - 16)", "b.shr(b.shl(random, count - 16), 1)",
-        "pytest:test_kernels.py -k 'test_stochastic_thresholds and f16'"),
+        "pytest:kernels/test_kernels.py -k 'test_stochastic_thresholds and f16'"),
     #===--------------------------------------------------------------------===#
     # Scales
     #===--------------------------------------------------------------------===#
@@ -262,45 +262,45 @@ MUTATIONS = [
         "e8m0-zero", "the code 0 of an E8M0 scale reads as zero, not as 2^-127",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
         "b.like(bits, 0x00400000)", "b.like(bits, 0)",
-        _SCALED, "pytest:test_recipes.py", "pytest:test_scaled.py"),
+        _SCALED, "pytest:kernels/test_recipes.py", "pytest:numerics/test_scaled.py"),
     _mutation(
         "scale-nearest", "a bf16 scale is rounded to nearest, not up",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
         "b.like(bits, 0xFFFF)", "b.like(bits, 0x7FFF)",
-        _SCALED, "pytest:test_scaled.py"),
+        _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "f16-scale-nearest", "an f16 scale is rounded to nearest, not up",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
         "b.addi(bits, b.resize(isBelow, bits.getType()))", "bits",
-        _SCALED, "pytest:test_scaled.py", "pytest:test_codes.py"),
+        _SCALED, "pytest:numerics/test_scaled.py", "pytest:numerics/test_codes.py"),
     _mutation(
         "scale-down", "a scale's power of two is the one below",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
         "b.addi(bits, b.like(bits, f32MantissaMask))", "bits",
-        _SCALED, "pytest:test_scaled.py"),
+        _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "scale-quotient", "values are divided by the scale, not multiplied by its inverse",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
         "b.mul(value, b.spread(inverse, value))", "b.div(value, b.spread(scale, value))",
-        _SCALED, "pytest:test_scaled.py"),
+        _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "infinity-hidden", "an infinity saturates like a large number",
         "lib/Conversion/ScaledToArith/ScaledToArith.cpp",
         "isFiniteMagnitude(b, takeMagnitude(b, value))",
         "b.like(isFiniteMagnitude(b, takeMagnitude(b, value)), true)",
-        _SCALED, "pytest:test_scaled.py"),
+        _SCALED, "pytest:numerics/test_scaled.py"),
     _mutation(
         "group-entries", "an entry of a scale belongs to twice as many elements",
         "lib/Conversion/Common/LaunchABI.cpp",
         "llvm::Log2_64(info.group)", "llvm::Log2_64(info.group) + 1",
-        _SCALED, "pytest:test_scaled.py -k test_plan"),
+        _SCALED, "pytest:numerics/test_scaled.py -k test_plan"),
     _mutation(
         "history-order", "a history forgets its newest entry",
         "lib/Conversion/Common/LaunchABI.cpp",
         "i64(op.getPlaneInfo().history - 1), i64(1), zero",
         "i64(op.getPlaneInfo().history - (isMutant(\"history-order\") ? 2 : 1)), i64(1),\n"
         "      zero",
-        "pytest:test_recipes.py", "pytest:test_phases.py"),
+        "pytest:kernels/test_recipes.py", "pytest:kernels/test_phases.py"),
     #===--------------------------------------------------------------------===#
     # Reductions
     #===--------------------------------------------------------------------===#
@@ -310,25 +310,25 @@ MUTATIONS = [
         "odd.push_back(lane + 1);",
         "even.back() = lane / 2;\n"
         "      odd.push_back(lane / 2 + width / 2);",
-        "pytest:test_phases.py -k test_sizes"),
+        "pytest:kernels/test_phases.py -k test_sizes"),
     _mutation(
         "sum-padding", "sums are padded with +0.0",
         "lib/Conversion/Common/TreeSum.cpp",
         "b.select(exists, value, b.real(type, -0.0))",
         "b.select(exists, value, b.real(type, 0.0))",
-        "pytest:test_phases.py -k test_sums_are_padded"),
+        "pytest:kernels/test_phases.py -k test_sums_are_padded"),
     _mutation(
         "entries-alike", "a sum of a vector whose entries are alike counts each once per element",
         "lib/Dialect/Tandem/Transforms/FormKernel.cpp",
         "isWhole && per ? *per : Granularity::element", "Granularity::element",
-        "pytest:test_matrix_kernels.py -k entries_alike"),
+        "pytest:kernels/test_matrix_kernels.py -k entries_alike"),
     _mutation(
         "total-of-parts", "a tensor's parts are added one after the other",
         "runtime/lib/PairwiseSum.h",
         "for (uint64_t bits = count++; bits & 1; bits >>= 1)\n"
         "      value = partial[--depth] + value;",
         "if (depth)\n      value = partial[--depth] + value;",
-        "pytest:test_phases.py -k test_many_parts"),
+        "pytest:kernels/test_phases.py -k test_many_parts"),
     #===--------------------------------------------------------------------===#
     # Launches
     #===--------------------------------------------------------------------===#
@@ -339,41 +339,41 @@ MUTATIONS = [
         "                   chunk.end);",
         "return b.compare(arith::CmpIPredicate::sle, b.addi(index, launch.i64(lane)),\n"
         "                   chunk.end);",
-        "pytest:test_ptx.py -k test_grids", _PTX),
+        "pytest:compiler/test_ptx.py -k test_grids", _PTX),
     _mutation(
-        "missing-lanes", "lanes beyond the last element raise flags",
-        "lib/Conversion/Common/MissingLanes.cpp",
+        "padding-lanes", "lanes beyond the last element raise flags",
+        "lib/Conversion/Common/PaddingLanes.cpp",
         "return !condition || !matchPattern(condition, m_Zero());", "return false;",
-        "pytest:test_flags.py -k beyond_the_end"),
+        "pytest:kernels/test_flags.py -k beyond_the_end"),
     _mutation(
         "tail-block", "a CPU computes the last whole block of a chunk as a partial one",
         "lib/Conversion/TandemToCPU/TandemToCPU.cpp",
         "return b.compare(arith::CmpIPredicate::slt, numbers, limit);",
         "return b.compare(arith::CmpIPredicate::sle, numbers, limit);",
-        "pytest:test_phases.py -k test_sizes", "pytest:test_scaled.py -k test_kernels",
-        "pytest:test_flags.py"),
+        "pytest:kernels/test_phases.py -k test_sizes", "pytest:numerics/test_scaled.py -k test_kernels",
+        "pytest:kernels/test_flags.py"),
     _mutation(
         "planes-swapped", "a kernel takes its second plane for its first",
         "lib/Conversion/Common/LaunchABI.cpp",
         "load(record, pointer, tdm_launch_tensor_size(plane, 0))",
         "load(record, pointer, tdm_launch_tensor_size(plane < 2 ? 1 - plane : plane, 0))",
-        "pytest:test_kernels.py -k 'test_kinds and adamw and fp32'"),
+        "pytest:kernels/test_kernels.py -k 'test_kinds and adamw and fp32'"),
     _mutation(
         "skip-ignored", "a launch on a GPU does not read whether it is skipped",
         "lib/Conversion/Common/LaunchABI.cpp",
         "return {begin, b.select(runs, end, begin)};", "return {begin, end};",
-        "pytest:test_cuda.py -k skipped", "pytest:test_resume.py -k gpu"),
+        "pytest:runtime/test_cuda.py -k skipped", "pytest:kernels/test_resume.py -k gpu"),
     _mutation(
         "skip-not-copied", "the runtime does not hand on the word that skips",
         "runtime/lib/CUDA/CUDAPlan.cpp",
         "if (!args.skip)\n    return TDM_OK;", "return TDM_OK;",
-        "cts:CUDA*", "pytest:test_cuda.py -k skipped"),
+        "cts:CUDA*", "pytest:runtime/test_cuda.py -k skipped"),
     _mutation(
         "commit-missing", "what a whole tensor has is not written at the end of a step",
         "runtime/lib/CPU/CPUPlan.cpp",
-        "if (kernel->commit) {",
-        'if (kernel->commit && !isMutant("commit-missing")) {',
-        "cts:Phase*", "pytest:test_phases.py -k test_tensor_wide"),
+        "if (commit.per == TDM_PER_ELEMENT)",
+        'if (isMutant("commit-missing")) continue; if (commit.per == TDM_PER_ELEMENT)',
+        "cts:Phase*", "pytest:kernels/test_phases.py -k test_tensor_wide"),
     _mutation(
         "chunk-twice", "two threads take one chunk",
         "runtime/lib/CPU/Launch.cpp",
@@ -383,13 +383,13 @@ MUTATIONS = [
         "gather-order", "of a column's codes that go to a transpose together, the first is the last",
         "lib/Conversion/TandemToNVVM/TransposedStores.cpp",
         "8 * (pieceBytes - bytes)", "0",
-        "pytest:test_transposed.py"),
+        "pytest:kernels/test_transposed.py"),
     _mutation(
         "gather-anywhere", "codes are gathered where they are not aligned, or fewer than fit",
         "lib/Conversion/TandemToNVVM/TransposedStores.cpp",
         "b.compare(arith::CmpIPredicate::eq, low, launch.i64(0))",
         "b.compare(arith::CmpIPredicate::eq, low, low)",
-        "pytest:test_transposed.py"),
+        "pytest:kernels/test_transposed.py"),
     _mutation(
         "environment", "a launch runs in the caller's rounding mode and flushes as it does",
         "runtime/lib/CPU/FloatEnvironment.h",
@@ -406,13 +406,13 @@ MUTATIONS = [
         "if (planes[plane] != planeWord(tensors[i], plane))\n"
         "        return false;",
         ";",
-        "cts:Plan*", "pytest:test_kernels.py -k test_plan"),
+        "cts:Plan*", "pytest:kernels/test_kernels.py -k test_plan"),
     _mutation(
         "power-f32", "the powers that make beta^t are rounded to f32",
         "lib/Conversion/Common/LaunchABI.cpp",
         "b.mul(state[1], state[1])",
         "b.convert(b.convert(b.mul(state[1], state[1]), builder.getF32Type()), op.getType())",
-        "pytest:test_kernels.py -k test_many_steps"),
+        "pytest:kernels/test_kernels.py -k test_many_steps"),
     #===--------------------------------------------------------------------===#
     # Files
     #===--------------------------------------------------------------------===#
@@ -432,67 +432,67 @@ MUTATIONS = [
         "code = sys::fs::openFileForWrite(name, descriptor, sys::fs::CD_CreateNew);",
         """name = path;
     code = sys::fs::openFileForWrite(name, descriptor, sys::fs::CD_CreateAlways);""",
-        "pytest:test_crashes.py"),
+        "pytest:runtime/test_crashes.py"),
     #===--------------------------------------------------------------------===#
     # Python
     #===--------------------------------------------------------------------===#
     _mutation(
         "keys-alike", "all parameters of an optimizer draw the same random bits",
-        "python/tandem/torch/_binding.py",
+        "python/tandem/torch/optim/_binding.py",
         "keys=[bound.index for bound in self.bound_params]", "keys=[0 for bound in self.bound_params]",
-        "pytest:test_torch_numerics.py -k 'test_follows_the_model and adamw-bf16-stochastic'"),
+        "pytest:pytorch/optim/test_torch_numerics.py -k 'test_follows_the_model and adamw-bf16-stochastic'"),
     _mutation(
         "state-cast", "a loaded state is cast to the weight's type",
-        "python/tandem/torch/_checkpoint.py",
+        "python/tandem/torch/optim/_checkpoint.py",
         "name: Sealed(value) if isinstance(value, torch.Tensor) else value",
         "name: value",
-        "pytest:test_torch_state.py -k keeps_every_bit",
-        "pytest:test_resume.py -k torch"),
+        "pytest:pytorch/optim/test_torch_state.py -k keeps_every_bit",
+        "pytest:kernels/test_resume.py -k torch"),
     _mutation(
         "step-not-counted", "a step leaves the count as it was",
-        "python/tandem/torch/_step.py",
+        "python/tandem/torch/optim/_step.py",
         "bound.state[binding.step] = steps[row]", "bound.state[binding.step] = steps[row] - 1",
-        "pytest:test_torch.py -k grad_scaler"),
+        "pytest:pytorch/optim/test_torch.py -k grad_scaler"),
     _mutation(
         "step-default", "a call without the step's number is step 1",
         "python/tandem/_kernel.py",
         "if name not in values:", "if name not in (values := {name: 1} | dict(values)):",
-        "pytest:test_errors.py -k the_step_has_no_default"),
+        "pytest:compiler/test_errors.py -k the_step_has_no_default"),
 
     #===--------------------------------------------------------------------===#
     # Wrappers of several ranks
     #===--------------------------------------------------------------------===#
     _mutation(
         "codes-before-ranks", "gradients are encoded before other ranks add theirs",
-        "python/tandem/torch/_optimizer.py",
+        "python/tandem/torch/optim/_optimizer.py",
         "return (_wrappers.has_ranks() and not self._sends_codes",
         "return (False and not self._sends_codes",
-        "pytest:test_torch_ranks.py -k 'test_cell and DDP-fp8-lm-plain'"),
+        "pytest:pytorch/distributed/test_torch_ranks.py -k 'test_cell and DDP-fp8-lm-plain'"),
     _mutation(
         "left-gradients", "a step keeps gradients that it has encoded itself",
-        "python/tandem/torch/_gradients.py",
+        "python/tandem/torch/optim/_gradients.py",
         "param.grad = None\n            self.release", "pass\n            self.release",
-        "pytest:test_torch_ranks.py -k releases"),
+        "pytest:pytorch/distributed/test_torch_ranks.py -k releases"),
     _mutation(
         "shards-are-whole", "what needs whole parameters is computed from shards",
-        "python/tandem/torch/_wrappers.py",
+        "python/tandem/torch/optim/_wrappers.py",
         "if reason := _whole_values(binding.kernel):",
         "if False and (reason := _whole_values(binding.kernel)):",
-        "pytest:test_torch_ranks.py -k 'test_cell and FSDP1 and LAMB'"),
+        "pytest:pytorch/distributed/test_torch_ranks.py -k 'test_cell and FSDP1 and LAMB'"),
     _mutation(
         "part-is-whole", "the norm of all gradients is that of a rank's part",
-        "python/tandem/torch/_wrappers.py",
+        "python/tandem/torch/optim/_wrappers.py",
         "and _is_created_by_zero():", "and False:",
-        "pytest:test_torch_ranks.py -k 'test_cell and ZeRO and max_norm'"),
+        "pytest:pytorch/distributed/test_torch_ranks.py -k 'test_cell and ZeRO and max_norm'"),
     _mutation(
         "steps-before-ranks", "backward passes step before other ranks add their gradients",
-        "python/tandem/torch/_release.py",
+        "python/tandem/torch/optim/_release.py",
         "self._has_no_ddp = not _wrappers.is_in_ddp(self._params())",
         "self._has_no_ddp = True",
-        "pytest:test_torch_ranks.py -k 'test_cell and DDP and gradient_release'"),
+        "pytest:pytorch/distributed/test_torch_ranks.py -k 'test_cell and DDP and gradient_release'"),
     _mutation(
         "absent-reads", "what reads a weight that is only in the state gets NaN",
-        "python/tandem/torch/_absent.py",
+        "python/tandem/torch/optim/_absent.py",
         "return func.__name__ not in _DESCRIBE", "return False",
-        "pytest:test_torch_notices.py -k averages"),
+        "pytest:pytorch/optim/test_torch_notices.py -k averages"),
 ]

@@ -12,7 +12,7 @@ import pytest
 import model
 from support import kernels
 
-pytest_plugins = ["support.selection"]
+pytest_plugins = ["support.selection", "support.shared"]
 
 
 @pytest.fixture(scope="session")

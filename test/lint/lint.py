@@ -9,6 +9,8 @@ Usage: lint.py CHECK ROOT, where CHECK is one of
   format   C++ is as clang-format makes it
   hosts    the Python package holds no compiler: no MLIR text except in docstrings,
            and no regular expressions except over the names of Python's classes
+  english  comments and pages have none of the phrases that technical English lacks,
+           in the folders that are free of them
 
 Prints a line for each fault; fails if there is any.
 """
@@ -35,11 +37,41 @@ MLIR = re.compile(
     r"\bfunc\.func\b|\btandem\.(?:assign|forward|keep_outputs|kernel|role|strategy)\b"
     r"|#(?:mcf|scaled|tandem)\.\w+<")
 #: Looks for modules of other libraries by the names of their classes.
-MATCHERS = ("python/tandem/torch/_candidates.py",)
+MATCHERS = ("python/tandem/torch/nn/_candidates.py",)
+
+#: The files and folders whose English is checked.
+PROSE = ("README.md", "benchmarks/", "docs/", "include/tandem/Conversion/",
+         "include/tandem/Dialect/", "include/tandem/Reference/", "include/tandem/Support/",
+         "lib/Conversion/", "lib/Dialect/", "lib/Pipelines/", "lib/Reference/",
+         "lib/Support/", "python/tandem/")
+#: Phrases that are right although a pattern below finds them.
+#: The last is the name of a fault in a record of runs.
+SOUND = re.compile(r"\b(?:leaves?|left|let) (?:it |them )?alone\b|\bnot \w+ but for\b"
+                   r"|\bthe element behind the")
+#: Where a word may end and the next one begin, also on the next line of a comment.
+SPACE = r"\s+(?:(?:///?<?|#:?)\s+)?"
+
+
+def phrase(pattern):
+    """A pattern whose spaces may be the ends of a comment's lines."""
+    return re.compile(pattern.replace(" ", SPACE), re.IGNORECASE)
+
+
+#: Phrases, and what to write in their place.
+PHRASES = (
+    (phrase(r"\bbehind (?:a|an|another|each|every|it|that|the|them|this|which)\b"),
+     "write 'after' or 'following'"),
+    (phrase(r"\bin front of\b"), "write 'before'"),
+    (phrase(r"\bbut for\b"), "write 'except'"),
+    (phrase(r"\balone(?=[.,;:)])"), "write 'only' before what it restricts"),
+    (phrase(r"\bas (?:it|they) stands?\b"), "write 'unchanged' or leave it out"),
+)
+COMMENT = re.compile(r"\s*(?:///?<?|#:?|r?\"\"\")\s*(.*)")
+HEADLESS = re.compile(r"(?:Of|That of|Those of)\b")
 
 
 def find_files(root, suffixes):
-    """Source files, but for those by which the lint itself is tested."""
+    """Source files, except those by which the lint itself is tested."""
     for room in ROOMS:
         for folder, folders, names in os.walk(root / room):
             folders[:] = sorted(name for name in folders
@@ -117,8 +149,39 @@ def check_hosts(root):
                 yield path, fault
 
 
+def find_headless(lines):
+    """The lines on which a comment begins without a subject."""
+    before = ""
+    for number, line in enumerate(lines, 1):
+        comment = COMMENT.match(line)
+        text = comment.group(1) if comment else ""
+        if HEADLESS.match(text) and not before:
+            yield number, text.split(".")[0]
+        before = text
+
+
+def check_prose(path, text):
+    """The lines of a text that a technical writer would write in another way."""
+    for pattern, advice in PHRASES:
+        for found in pattern.finditer(text):
+            if not SOUND.search(text[max(0, found.start() - 20):found.end()]):
+                words = " ".join(re.sub(r"///?|#", " ", found.group()).split())
+                yield text.count("\n", 0, found.start()) + 1, f"has '{words}'; {advice}"
+    if path.suffix != ".md":
+        for number, words in find_headless(text.splitlines()):
+            yield number, f"begins '{words}'; say what is returned or held"
+
+
+def check_english(root):
+    for path in [root / "README.md", *find_files(root, CODE + (".md", ".py", ".td"))]:
+        if (path.exists() and root / "docs/generated" not in path.parents
+                and str(path.relative_to(root)).startswith(PROSE)):
+            for number, fault in sorted(check_prose(path, path.read_text())):
+                yield Path(f"{path}:{number}"), fault
+
+
 CHECKS = {"tests": check_tests, "sizes": check_sizes, "format": check_format,
-          "hosts": check_hosts}
+          "hosts": check_hosts, "english": check_english}
 
 
 def main(check, root):

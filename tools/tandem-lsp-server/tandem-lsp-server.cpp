@@ -17,6 +17,6 @@
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  mlir::tandem::registerAllDialects(registry);
+  tandem::registerAllDialects(registry);
   return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));
 }

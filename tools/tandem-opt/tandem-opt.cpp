@@ -19,9 +19,9 @@
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  mlir::tandem::registerAllDialects(registry);
-  mlir::tandem::registerAllPasses();
-  return mlir::tandem::runTool(argc, argv, [&](int argc, char **argv) {
+  tandem::registerAllDialects(registry);
+  tandem::registerAllPasses();
+  return tandem::runTool(argc, argv, [&](int argc, char **argv) {
     return mlir::MlirOptMain(argc, argv, "Tandem optimizer driver\n", registry);
   });
 }

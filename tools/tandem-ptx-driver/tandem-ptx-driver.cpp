@@ -14,7 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Reference/PTXEvaluator.h"
+#include "tandem/Reference/PTX/Evaluator.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -22,7 +22,7 @@
 #include <cstring>
 #include <map>
 
-using namespace mlir::tandem::reference;
+using namespace tandem::reference;
 
 namespace {
 

@@ -101,6 +101,4 @@ private:
 };
 } // namespace
 
-void mlir::tandem::registerTakeOperands() {
-  PassRegistration<TakeOperandsPass>();
-}
+void tandem::registerTakeOperands() { PassRegistration<TakeOperandsPass>(); }

@@ -13,10 +13,10 @@
 #ifndef TANDEM_REDUCE_TAKEOPERANDS_H
 #define TANDEM_REDUCE_TAKEOPERANDS_H
 
-namespace mlir::tandem {
+namespace tandem {
 
 void registerTakeOperands();
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_REDUCE_TAKEOPERANDS_H

@@ -19,9 +19,9 @@
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  mlir::tandem::registerAllDialects(registry);
-  mlir::tandem::registerAllPasses();
-  mlir::tandem::registerTakeOperands();
+  tandem::registerAllDialects(registry);
+  tandem::registerAllPasses();
+  tandem::registerTakeOperands();
   mlir::MLIRContext context(registry);
   return mlir::failed(mlir::mlirReduceMain(argc, argv, context));
 }

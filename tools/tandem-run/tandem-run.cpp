@@ -19,7 +19,7 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/WithColor.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 namespace cl = llvm::cl;
 
 namespace {

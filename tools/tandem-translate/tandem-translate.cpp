@@ -17,9 +17,9 @@
 #include "tandem/Target/Translations.h"
 
 int main(int argc, char **argv) {
-  mlir::tandem::registerTargetTranslations();
-  mlir::tandem::registerInterpretTranslation();
-  return mlir::tandem::runTool(argc, argv, [](int argc, char **argv) {
+  tandem::registerTargetTranslations();
+  tandem::registerInterpretTranslation();
+  return tandem::runTool(argc, argv, [](int argc, char **argv) {
     return mlir::mlirTranslateMain(argc, argv, "Tandem translation driver");
   });
 }

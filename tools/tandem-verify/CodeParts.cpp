@@ -17,7 +17,7 @@
 #include <cmath>
 #include <functional>
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 
 static float toFloat(uint32_t bits) { return llvm::bit_cast<float>(bits); }
 static uint32_t toBits(float x) {
@@ -437,7 +437,7 @@ static std::vector<Storage> makeStorages() {
                     {8, 7, 127, S::IEEE, true, -62, 63})};
 }
 
-void mlir::tandem::verify::addCodeParts(Parts &parts) {
+void tandem::verify::addCodeParts(Parts &parts) {
   for (const Storage &storage : makeStorages()) {
     parts.push_back(std::make_unique<WritePart>(storage));
     parts.push_back(std::make_unique<ReadPart>(storage));

@@ -15,7 +15,7 @@
 #include "Part.h"
 #include "llvm/Support/FormatVariadic.h"
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 
 namespace {
 /// Every f32, 2^16 a unit.
@@ -131,7 +131,7 @@ public:
 };
 } // namespace
 
-void mlir::tandem::verify::addConversionParts(Parts &parts) {
+void tandem::verify::addConversionParts(Parts &parts) {
   parts.push_back(std::make_unique<BF16Store>());
   parts.push_back(std::make_unique<Encoding<F16, uint16_t>>("f16"));
   parts.push_back(std::make_unique<Encoding<E4M3, uint8_t>>("f8E4M3FN"));

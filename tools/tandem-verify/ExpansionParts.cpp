@@ -15,7 +15,7 @@
 #include "ExpansionParts.h"
 #include "llvm/Support/FormatVariadic.h"
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 
 //===----------------------------------------------------------------------===//
 // Operations
@@ -32,12 +32,13 @@ static const ExpansionInfo operations[] = {
     {Expansion::Sqrt, "sqrt", Other::None, 25.0 / 8, 0, 5},
     {Expansion::Renormalize, "renormalize", Other::None, 0, 0, 0}};
 
-llvm::ArrayRef<ExpansionInfo> mlir::tandem::verify::getExpansionOperations() {
+llvm::ArrayRef<ExpansionInfo> tandem::verify::getExpansionOperations() {
   return operations;
 }
 
-std::string mlir::tandem::verify::writeExpansionKernel(
-    llvm::StringRef format, llvm::StringRef policy, const ExpansionInfo &info) {
+std::string tandem::verify::writeExpansionKernel(llvm::StringRef format,
+                                                 llvm::StringRef policy,
+                                                 const ExpansionInfo &info) {
   std::string type = ("!mcf.expansion<" + format + " x 2>").str();
   std::string pair = ("#tandem.expansion<" + format + " x 2>").str();
   std::vector<TensorDecl> tensors = {{"x", pair}};
@@ -318,7 +319,7 @@ private:
 };
 } // namespace
 
-void mlir::tandem::verify::addExpansionParts(Parts &parts) {
+void tandem::verify::addExpansionParts(Parts &parts) {
   for (const ExpansionInfo &info : operations) {
     parts.push_back(std::make_unique<Samples<BF16>>("bf16", info));
     parts.push_back(std::make_unique<Samples<F16>>("f16", info));

@@ -17,7 +17,7 @@
 #include "Listings.h"
 #include "Part.h"
 
-namespace mlir::tandem::verify {
+namespace tandem::verify {
 
 enum class Expansion {
   Grow,
@@ -225,6 +225,6 @@ private:
 std::string writeExpansionKernel(llvm::StringRef format, llvm::StringRef policy,
                                  const ExpansionInfo &info);
 
-} // namespace mlir::tandem::verify
+} // namespace tandem::verify
 
 #endif // TANDEM_VERIFY_EXPANSIONPARTS_H

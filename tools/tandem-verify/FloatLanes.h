@@ -16,7 +16,7 @@
 #include "Part.h"
 #include "SmallFloat.h"
 
-namespace mlir::tandem::verify {
+namespace tandem::verify {
 
 typedef float Floats __attribute__((vector_size(32)));
 typedef uint32_t FloatBits __attribute__((vector_size(32)));
@@ -48,6 +48,6 @@ inline void fillFloats(Block &block) {
     x[i] = uint32_t(block.unit) << 16 | i;
 }
 
-} // namespace mlir::tandem::verify
+} // namespace tandem::verify
 
 #endif // TANDEM_VERIFY_FLOATLANES_H

@@ -15,7 +15,7 @@
 #include "Listings.h"
 #include "llvm/Support/FormatVariadic.h"
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 
 namespace {
 template <typename F, typename Code>
@@ -146,7 +146,7 @@ private:
 };
 } // namespace
 
-void mlir::tandem::verify::addFmaParts(Parts &parts) {
+void tandem::verify::addFmaParts(Parts &parts) {
   parts.push_back(std::make_unique<AllTriples<E4M3>>("f8E4M3FN"));
   parts.push_back(std::make_unique<AllTriples<E5M2>>("f8E5M2"));
   parts.push_back(std::make_unique<StructuredTriples<BF16>>("bf16", 1));

@@ -16,7 +16,7 @@
 #include <cfloat>
 #include <cmath>
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 
 //===----------------------------------------------------------------------===//
 // The specification
@@ -188,7 +188,7 @@ public:
 };
 } // namespace
 
-void mlir::tandem::verify::addFunctionParts(Parts &parts) {
+void tandem::verify::addFunctionParts(Parts &parts) {
   parts.push_back(std::make_unique<FunctionPart<Exp>>());
   parts.push_back(std::make_unique<FunctionPart<Log>>());
   parts.push_back(std::make_unique<FunctionPart<Tanh>>());

@@ -17,7 +17,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include <array>
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 
 namespace {
 /// Bounds of what transforms give for the error of a sum.
@@ -257,7 +257,7 @@ static void addBoundParts(Parts &parts) {
       std::make_unique<BoundPart<E5M2, uint8_t, bound>>("f8E5M2", info));
 }
 
-void mlir::tandem::verify::addLemmaParts(Parts &parts) {
+void tandem::verify::addLemmaParts(Parts &parts) {
   addBoundParts<Bound::FastTwoSum>(parts);
   addBoundParts<Bound::OrderedFastTwoSum>(parts);
   addBoundParts<Bound::TwoSum>(parts);

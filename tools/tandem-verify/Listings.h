@@ -18,7 +18,7 @@
 #include "Part.h"
 #include "SmallFloat.h"
 
-namespace mlir::tandem::verify {
+namespace tandem::verify {
 
 struct Two {
   Reals x, y;
@@ -153,6 +153,6 @@ struct Listings {
   static TANDEM_LANES Two renormalize(Two x) { return twoSum(x.x, x.y); }
 };
 
-} // namespace mlir::tandem::verify
+} // namespace tandem::verify
 
 #endif // TANDEM_VERIFY_LISTINGS_H

@@ -13,10 +13,10 @@
 
 #include "Part.h"
 #include "SmallFloat.h"
-#include "tandem/Reference/SoftFloat.h"
+#include "tandem/Reference/SoftFloat/SoftFloat.h"
 
-using namespace mlir::tandem::verify;
-namespace reference = mlir::tandem::reference;
+using namespace tandem::verify;
+namespace reference = tandem::reference;
 
 namespace {
 /// Pairs of a lattice, each with eight addends; roots of everything.
@@ -120,7 +120,7 @@ private:
 };
 } // namespace
 
-void mlir::tandem::verify::addOracleParts(Parts &parts) {
+void tandem::verify::addOracleParts(Parts &parts) {
   using reference::Format;
   parts.push_back(
       std::make_unique<OraclePart<BF16, uint16_t>>("bf16", Format::BF16));

@@ -16,7 +16,7 @@
 #include "Part.h"
 #include "llvm/Support/FormatVariadic.h"
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 
 namespace {
 enum class Operation {
@@ -278,7 +278,7 @@ private:
 };
 } // namespace
 
-void mlir::tandem::verify::addPairParts(Parts &parts) {
+void tandem::verify::addPairParts(Parts &parts) {
   for (const OperationInfo &info : operations) {
     parts.push_back(std::make_unique<PairPart<BF16, uint16_t>>("bf16", info));
     parts.push_back(std::make_unique<PairPart<F16, uint16_t>>("f16", info));

@@ -18,7 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 
 //===----------------------------------------------------------------------===//
 // Arrays
@@ -123,13 +123,14 @@ void Part::observeLargest(const Block &block, llvm::StringRef quantity,
                      [&] { return describe(block, index); });
 }
 
-std::string mlir::tandem::verify::floatStorage(llvm::StringRef format) {
+std::string tandem::verify::floatStorage(llvm::StringRef format) {
   return ("#tandem.float<" + format + ">").str();
 }
 
-std::string mlir::tandem::verify::writeKernel(
-    llvm::StringRef policy, llvm::ArrayRef<TensorDecl> inputs,
-    llvm::ArrayRef<TensorDecl> results, llvm::StringRef body) {
+std::string tandem::verify::writeKernel(llvm::StringRef policy,
+                                        llvm::ArrayRef<TensorDecl> inputs,
+                                        llvm::ArrayRef<TensorDecl> results,
+                                        llvm::StringRef body) {
   std::string types, roles, arguments;
   auto add = [&](const TensorDecl &tensor, llvm::StringRef role) {
     llvm::StringRef comma = roles.empty() ? "" : ", ";

@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-namespace mlir::tandem::verify {
+namespace tandem::verify {
 
 /// The most cases of a unit.
 constexpr size_t blockSize = 1 << 16;
@@ -169,6 +169,6 @@ struct Random {
   uint64_t below(uint64_t limit) { return ((*this)() >> 32) * limit >> 32; }
 };
 
-} // namespace mlir::tandem::verify
+} // namespace tandem::verify
 
 #endif // TANDEM_VERIFY_PART_H

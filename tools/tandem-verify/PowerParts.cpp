@@ -19,10 +19,10 @@
 
 #include <cmath>
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 using mlir::ModuleOp;
 using mlir::Value;
-using mlir::tandem::SequenceBuilder;
+using tandem::SequenceBuilder;
 
 typedef int32_t Integers __attribute__((vector_size(32)));
 
@@ -83,7 +83,7 @@ static std::string writePowerKernel(Build build) {
                                  "  %y = math.absf %x : f32\n"
                                  "  tandem.store %y, %t_r : f32, !r\n");
   mlir::DialectRegistry registry;
-  mlir::tandem::registerAllDialects(registry);
+  tandem::registerAllDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   auto module = mlir::parseSourceString<ModuleOp>(text, &context);
   module->walk([&](mlir::math::AbsFOp op) {
@@ -114,7 +114,7 @@ public:
     inputs = {{"x", 4}};
     results = {{"r", 4}};
     units = 0x7F80;
-    kernel = writePowerKernel(mlir::scaled::buildLog2);
+    kernel = writePowerKernel(tandem::scaled::buildLog2);
   }
 
   void fill(Block &block) const override { fillFloats(block); }
@@ -149,7 +149,7 @@ public:
     inputs = {{"x", 4}};
     results = {{"r", 4}};
     units = 0x8000 + positiveUnits;
-    kernel = writePowerKernel(mlir::scaled::buildExp2);
+    kernel = writePowerKernel(tandem::scaled::buildExp2);
   }
 
   void fill(Block &block) const override {
@@ -184,7 +184,7 @@ private:
 };
 } // namespace
 
-void mlir::tandem::verify::addPowerParts(Parts &parts) {
+void tandem::verify::addPowerParts(Parts &parts) {
   parts.push_back(std::make_unique<Log2Part>());
   parts.push_back(std::make_unique<Exp2Part>());
 }

@@ -16,7 +16,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 
 namespace {
 /// x in [1, 4) for roots, else [1, 2), and y of any sign; trailing components
@@ -146,7 +146,7 @@ void addParts(Parts &parts) {
 }
 } // namespace
 
-void mlir::tandem::verify::addPrecisionParts(Parts &parts) {
+void tandem::verify::addPrecisionParts(Parts &parts) {
   addParts<3>(parts);
   addParts<4>(parts);
   addParts<5>(parts);

@@ -20,8 +20,8 @@
 #include <cstring>
 #include <thread>
 
-using namespace mlir::tandem;
-using namespace mlir::tandem::verify;
+using namespace tandem;
+using namespace tandem::verify;
 
 static llvm::Error check(tdm_status status) {
   if (status == TDM_OK)
@@ -39,7 +39,7 @@ public:
     CompileOptions options;
     options.graph = part.kernel;
     options.isa = isa.str();
-    auto compiled = mlir::tandem::compile(options);
+    auto compiled = tandem::compile(options);
     if (!compiled)
       return compiled.takeError();
     kernel = std::move(*compiled);
@@ -158,18 +158,18 @@ private:
 
   const Part &part;
   const ShardOptions &options;
-  Block block;
+  verify::Block block;
   std::vector<void *> pointers;
   tdm_plan *plan = nullptr;
 };
 } // namespace
 
-llvm::Expected<std::string> mlir::tandem::verify::hashCode(const Part &part) {
+llvm::Expected<std::string> tandem::verify::hashCode(const Part &part) {
   if (part.kernel.empty())
     return "";
   CompileOptions options;
   options.graph = part.kernel;
-  auto kernel = mlir::tandem::compile(options);
+  auto kernel = tandem::compile(options);
   if (!kernel)
     return kernel.takeError();
   std::string code;
@@ -197,8 +197,8 @@ static llvm::Error work(Worker &worker, const Code &code,
   }
 }
 
-llvm::Expected<Findings>
-mlir::tandem::verify::run(const Part &part, const ShardOptions &options) {
+llvm::Expected<Findings> tandem::verify::run(const Part &part,
+                                             const ShardOptions &options) {
   Code code;
   if (!part.kernel.empty())
     if (llvm::Error error = code.compile(part, options.isa))

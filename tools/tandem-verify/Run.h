@@ -17,7 +17,7 @@
 #include "Part.h"
 #include "llvm/Support/Error.h"
 
-namespace mlir::tandem::verify {
+namespace tandem::verify {
 
 struct ShardOptions {
   /// Units begin, begin + stride, ... below end.
@@ -37,6 +37,6 @@ llvm::Expected<std::string> hashCode(const Part &part);
 
 llvm::Expected<Findings> run(const Part &part, const ShardOptions &options);
 
-} // namespace mlir::tandem::verify
+} // namespace tandem::verify
 
 #endif // TANDEM_VERIFY_RUN_H

@@ -20,7 +20,7 @@
 #include <cstring>
 #include <limits>
 
-namespace mlir::tandem::verify {
+namespace tandem::verify {
 
 #define TANDEM_LANES inline __attribute__((always_inline))
 
@@ -188,6 +188,6 @@ using F16 = SmallFloat<5, 10>;
 using E4M3 = SmallFloat<4, 3, false>;
 using E5M2 = SmallFloat<5, 2>;
 
-} // namespace mlir::tandem::verify
+} // namespace tandem::verify
 
 #endif // TANDEM_VERIFY_SMALLFLOAT_H

@@ -21,7 +21,7 @@
 
 #include <ctime>
 
-using namespace mlir::tandem::verify;
+using namespace tandem::verify;
 namespace cl = llvm::cl;
 namespace json = llvm::json;
 

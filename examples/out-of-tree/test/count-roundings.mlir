@@ -1,6 +1,5 @@
 // RUN: my-tandem-opt %s -count-roundings | FileCheck %s
 // RUN: my-tandem-opt %s -count-roundings=remark -o /dev/null 2>&1 | FileCheck %s -check-prefix=REMARK
-// RUN: my-tandem-opt %s -count-roundings -tandem-widen=width=4 -count-roundings | FileCheck %s
 
 #p = #tandem.role<param "p">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>

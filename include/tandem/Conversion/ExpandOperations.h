@@ -14,8 +14,9 @@
 #define TANDEM_CONVERSION_EXPANDOPERATIONS_H
 
 #include "mlir/Rewrite/FrozenRewritePatternSet.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Applies patterns to the operations in `top`, each once and in order, without
 /// folding: no operation is made but by a pattern. Returns the number of
@@ -23,6 +24,6 @@ namespace mlir::tandem {
 unsigned expandOperations(Operation *top,
                           const FrozenRewritePatternSet &patterns);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_EXPANDOPERATIONS_H

@@ -14,8 +14,9 @@
 #define TANDEM_CONVERSION_FLOATCODESTOARITH_H
 
 #include "mlir/IR/PatternMatch.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Adds the patterns that put f32 and integer arithmetic in place of
 /// scaled.encode_float and scaled.decode_float of the formats, of all if none
@@ -25,6 +26,6 @@ void populateFloatCodesToArithPatterns(RewritePatternSet &patterns,
                                        ArrayRef<Type> formats = {},
                                        bool halfConversions = false);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_FLOATCODESTOARITH_H

@@ -14,14 +14,15 @@
 #define TANDEM_CONVERSION_FLOATCODESTONVVM_H
 
 #include "mlir/IR/PatternMatch.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Adds the patterns that put the instructions of sm_89 and later chips in
 /// place of scaled.encode_float and scaled.decode_float of 8-bit floats, where
 /// these are scalars or vectors of pairs.
 void populateFloatCodesToNVVMPatterns(RewritePatternSet &patterns);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_FLOATCODESTONVVM_H

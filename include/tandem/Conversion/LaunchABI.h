@@ -19,8 +19,9 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "tandem/Conversion/RandomBits.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Symbols of a kernel's code. A prefix keeps them from libc's names.
 std::string getEntryName(StringRef kernel);
@@ -36,7 +37,7 @@ enum : unsigned { tensors, chunks, scalars, workspace, flags, begin, end };
 /// for the levels of columns' sums.
 constexpr int64_t maxTileColumns = 2048;
 constexpr int64_t maxTileRowsOfCPU = 64, maxTileRowsOfGPU = 16;
-inline int64_t getMaxTileRows(KernelOp kernel, int64_t withoutBlocks) {
+inline int64_t getMaxTileRows(LaunchOp kernel, int64_t withoutBlocks) {
   return kernel.getBlock() ? kernel.getBlock() : withoutBlocks;
 }
 
@@ -54,8 +55,8 @@ struct Chunk {
   SmallVector<Value> uniforms;
   /// The number of the tensor's rows, columns and elements.
   Value rows, columns, size;
-  /// Of a tile, which has columns `begin` to `end` of some rows: these rows,
-  /// and the first entries of its parts among those of all rows or columns.
+  /// The rows of a tile, which covers columns `begin` to `end` of some rows,
+  /// and the positions of its first parts among those of all rows or columns.
   Value firstRow, endRow, rowParts, columnParts;
   /// The row, if the chunk is of one.
   Value row;
@@ -65,15 +66,15 @@ struct Chunk {
   Value partsOfRow, partsOfColumn;
   /// If the kernel has reductions: where the tensor's totals are, the range of
   /// its chunks (in a part per row or column, of these), and a value per
-  /// tandem.total of the body.
+  /// tandem.reduction_result of the body.
   Value totals, firstChunk, endChunk;
   SmallVector<Value> known;
   /// A value per load of what the tensor's elements share; none of a tensor
   /// without its chunks.
   SmallVector<Value> entries;
 
-  /// What the bits that `op` draws for elements `index` and following depend
-  /// on; `mapping` has the kernel's uniform values.
+  /// Returns the inputs of the random bits that `op` draws for the elements
+  /// from `index` on; `mapping` holds the kernel's uniform values.
   RandomSource getRandomSource(SequenceBuilder &b, RandomBitsOp op, Value index,
                                const IRMapping &mapping) const;
 };
@@ -81,19 +82,21 @@ struct Chunk {
 /// Builds the parts of generated code that touch the launch tables.
 class LaunchBuilder {
 public:
-  LaunchBuilder(KernelOp kernel, OpBuilder &builder)
+  LaunchBuilder(LaunchOp kernel, OpBuilder &builder)
       : kernel(kernel), builder(builder), loc(kernel.getLoc()) {}
 
   /// The entry function, with nothing but its arguments.
-  LLVM::LLVMFuncOp createEntry() { return createEntry(kernel.getSymName()); }
+  LLVM::LLVMFuncOp createEntry() {
+    return createEntry(kernel.getFunctionName());
+  }
   /// The same for a function of another name.
   LLVM::LLVMFuncOp createEntry(StringRef name);
 
   /// A loop over the entry's range.
   scf::ForOp createRange(LLVM::LLVMFuncOp entry);
 
-  /// The range of an entry of a GPU: empty where the word behind the launch's
-  /// flags tells to skip it.
+  /// Returns the range of a GPU entry, which is empty if the word after the
+  /// launch's flags says to skip it.
   std::pair<Value, Value> getRangeUnlessSkipped(LLVM::LLVMFuncOp entry);
 
   /// The prologue function, complete: (hypers, integers, scalars, rows).
@@ -110,9 +113,10 @@ public:
   /// One row of a tile, as a chunk whose elements count from the row's first.
   Chunk getRow(const Chunk &tile, Value row);
 
-  /// Where a tile leaves its part of the reduction of a row or column.
+  /// Returns the address where a tile stores its part of the reduction of a row
+  /// or column.
   Value getPart(const Chunk &tile, PartialOp op, Value position);
-  /// Where the reduction of a row, column or block is, once it is known.
+  /// Returns the address of the finished reduction of a row, column or block.
   Value getAxisTotal(const Chunk &chunk, uint64_t index, Value position);
   /// The number of the block to which an element of some row belongs.
   Value getBlock(const Chunk &chunk, Value row, Value column);
@@ -126,10 +130,10 @@ public:
   static bool isLoadedOnce(LoadPlaneOp op);
 
   /// The largest of the values that stay in the history at `entry`.
-  Value recall(RecallOp op, Value entry);
+  Value loadHistory(LoadHistoryOp op, Value entry);
   /// Moves the values of the history at `entry` by one and puts one before
   /// them.
-  void remember(RememberOp op, Value entry, Value newest);
+  void pushHistory(PushHistoryOp op, Value entry, Value newest);
 
   /// The chunk's slots of the workspace: its parts of the kernel's reductions,
   /// then of its metrics.
@@ -137,10 +141,10 @@ public:
   /// The slot of a partial or a metric.
   Value getSlot(Value slots, Operation *op);
 
-  /// A pointer `index * stride + offset` bytes behind `base`.
+  /// Returns a pointer `index * stride + offset` bytes past `base`.
   Value advance(Value base, Value index, int64_t stride, int64_t offset = 0);
-  /// A value of `type` at `base + offset` bytes; an alignment of 0 is the
-  /// type's.
+  /// Loads a value of `type` at `base + offset` bytes; an alignment of 0 means
+  /// the type's own.
   Value load(Value base, Type type, int64_t offset = 0, unsigned alignment = 0);
 
   Value i64(int64_t value);
@@ -156,7 +160,8 @@ public:
     /// Consecutive elements (rows or columns of a part per row or column) that
     /// share an entry.
     int64_t group;
-    /// What the tensor has entries for, and which of them share one.
+    /// The granularity of the tensor's entries, and the group of those that
+    /// share one entry of the plane.
     Granularity per;
     Group ownGroup;
     /// Whether a column's entries are consecutive.
@@ -174,26 +179,29 @@ private:
   void findPlanes();
   /// Loads what the tensor's elements share.
   void loadEntries(Chunk &chunk);
-  /// How far behind a tensor's a row's entries begin in a plane, in bytes.
+  /// Returns the offset of a row's entries in a plane from the tensor's first
+  /// entry, in bytes.
   Value getRowOffset(const PlaneInfo &plane, const Chunk &tile, Value row);
-  /// Loads what a record says of reductions and, of a matrix, its tiles.
+  /// Loads the fields of a record that describe reductions and, in a matrix
+  /// kernel, their tiles.
   void readReductions(Chunk &chunk, Value record);
   Value readSlot(Value row, unsigned slot, Type type);
   void buildPrologueRow(LLVM::LLVMFuncOp function, Value row);
 
-  KernelOp kernel;
+  LaunchOp kernel;
   OpBuilder &builder;
   Location loc;
   SmallVector<PlaneInfo> planes;
 };
 
-/// Checks that of tandem's operations only those of a lowered body are left.
-LogicalResult verifyLowered(KernelOp kernel);
+/// Checks that all kernels have become steps, and that of tandem's operations
+/// only those of lowered bodies are left.
+LogicalResult verifyLowered(ModuleOp module);
 
 /// Replaces math.fpowi by square-and-multiply, lowest bit first; a negative
 /// exponent gives the reciprocal.
 void expandIntegerPowers(LLVM::LLVMFuncOp function);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_LAUNCHABI_H

@@ -14,8 +14,9 @@
 #define TANDEM_CONVERSION_MCFTOARITH_H
 
 #include "mlir/Transforms/DialectConversion.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Converts an expansion, or a tensor or vector of them, to its components;
 /// other types to themselves.
@@ -29,6 +30,6 @@ public:
 void populateMCFToArithPatterns(const ExpansionConverter &converter,
                                 RewritePatternSet &patterns);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_MCFTOARITH_H

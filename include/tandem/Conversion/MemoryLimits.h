@@ -15,12 +15,13 @@
 #define TANDEM_CONVERSION_MEMORYLIMITS_H
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
-/// What code may take of a CPU thread's stack, of which Linux gives a thread
-/// 8 MiB and callers have some; the static shared memory of a GPU's block, by
-/// PTX. In bytes.
+/// Limits in bytes: the part of a CPU thread's stack that generated code may
+/// use (Linux gives a thread 8 MiB, which callers share), and the static shared
+/// memory that PTX allows a GPU block.
 constexpr uint64_t maxStackBytes = 2 << 20;
 constexpr uint64_t maxSharedBytes = 48 << 10;
 
@@ -29,6 +30,6 @@ LogicalResult verifyStack(ModuleOp module);
 /// Whether each function of a module keeps within a block's shared memory.
 LogicalResult verifySharedMemory(ModuleOp module);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_MEMORYLIMITS_H

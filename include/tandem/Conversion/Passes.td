@@ -66,10 +66,10 @@ def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith"> {
   let summary = "Spell out conversions of small floats in integers";
   let description = [{
     `scaled.encode_float` and `scaled.decode_float` become sequences of f32 and
-    integer operations that round to nearest, ties to even, on any target. The
-    number behind a code that was just made is not read back from its bits. With
-    `half-conversions` f16 is converted by the target, and 8-bit floats, which are
-    numbers of f16 up to a power of two, are read through it.
+    integer operations that round to nearest, ties to even, on any target. The number
+    that a code stands for is not decoded from its bits if the code was just computed
+    from it. With `half-conversions` f16 is converted by the target, and 8-bit floats,
+    which are numbers of f16 up to a power of two, are read through it.
 
     Example: `test/Conversion/FloatCodesToArith/float-codes-to-arith.mlir`
   }];

@@ -15,10 +15,11 @@
 
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
-/// What the bits of consecutive elements follow from.
+/// The inputs that determine the random bits of consecutive elements.
 struct RandomSource {
   Value seedLow, seedHigh, step, tensorKey;
   /// The first element's index in the unsharded tensor, an i64.
@@ -35,11 +36,11 @@ Value buildRandomBits(SequenceBuilder &b, const RandomSource &source,
 
 /// The 16 dithered bits (see `tandem.random_bits`) of elements at `offsets`
 /// from the first one, an i32 or a vector of them. `number` is the tensor's.
-/// What does not depend on the element is the same for all of a launch's
-/// elements of a tensor, which is left to LLVM to take out of loops.
+/// Everything that does not depend on the element is the same for all elements
+/// of a tensor in a launch; LLVM hoists it out of loops.
 Value buildDitherBits(SequenceBuilder &b, const RandomSource &source,
                       unsigned number, ArrayRef<int64_t> offsets);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_RANDOMBITS_H

@@ -14,13 +14,14 @@
 #define TANDEM_CONVERSION_SCALEDTOARITH_H
 
 #include "mlir/IR/PatternMatch.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Adds the patterns that put f32 and integer arithmetic in place of the scaled
 /// dialect's operations, except scaled.encode_float and scaled.decode_float.
 void populateScaledToArithPatterns(RewritePatternSet &patterns);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_SCALEDTOARITH_H

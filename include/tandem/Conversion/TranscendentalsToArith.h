@@ -14,13 +14,14 @@
 #define TANDEM_CONVERSION_TRANSCENDENTALSTOARITH_H
 
 #include "mlir/IR/PatternMatch.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Adds the patterns that put f32 and integer arithmetic in place of math.exp,
 /// math.log, math.tanh and math.erf.
 void populateTranscendentalsToArithPatterns(RewritePatternSet &patterns);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_TRANSCENDENTALSTOARITH_H

@@ -16,14 +16,15 @@
 
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The sums of neighbouring lanes of a vector, half as many.
 Value addNeighbours(SequenceBuilder &b, Value vector);
 
-/// Adds the lanes of vectors one behind the other, neighbours first; there are
-/// a power of two of them.
+/// Adds the lanes of the concatenated vectors, neighbours first. The number of
+/// vectors is a power of two.
 Value sumLanes(SequenceBuilder &b, ArrayRef<Value> vectors);
 
 /// Adds the lanes of a vector; those from `count` on are -0.0. A scalar is its
@@ -60,6 +61,6 @@ private:
   int64_t levelBytes;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_TREESUM_H

@@ -16,8 +16,9 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Options of the pipeline from a graph to a kernel.
 struct KernelPipelineOptions
@@ -69,6 +70,6 @@ void buildNVVMPipeline(OpPassManager &manager,
 /// Registers -tandem-to-kernel, -tandem-to-cpu and -tandem-to-nvvm.
 void registerPipelines();
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_PIPELINES_PIPELINES_H

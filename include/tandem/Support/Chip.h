@@ -16,7 +16,7 @@
 #include "llvm/ADT/StringRef.h"
 #include <optional>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// An NVIDIA chip by its compute capability: 90 of sm_90 and sm_90a.
 struct Chip {
@@ -31,6 +31,6 @@ struct Chip {
   bool hasFloat8Conversions() const { return version >= 89; }
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_SUPPORT_CHIP_H

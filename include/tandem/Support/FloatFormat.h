@@ -15,10 +15,11 @@
 #define TANDEM_SUPPORT_FLOATFORMAT_H
 
 #include "mlir/IR/BuiltinTypes.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
-/// Which codes of a float format are no numbers.
+/// The codes of a float format that are not numbers.
 enum class Specials {
   /// All ones in the exponent: infinity, and NaN.
   ieee,
@@ -29,7 +30,7 @@ enum class Specials {
   none
 };
 
-/// How a number becomes one of a format.
+/// The way a real number is rounded to a number of a format.
 enum class RoundingMode { nearest, stochastic, toward_zero, dither };
 
 /// The name of a rounding mode in the IR, and the mode of a name.
@@ -82,6 +83,6 @@ struct FloatFormat {
 /// The integer type as wide as a float type, in the shape of `type`.
 Type getBitsType(Type type);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_SUPPORT_FLOATFORMAT_H

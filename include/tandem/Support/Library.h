@@ -20,7 +20,7 @@
 #include <optional>
 #include <string>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// One file of the library.
 struct LibraryFile {
@@ -32,8 +32,8 @@ struct LibraryFile {
 /// optimizers, and how what they update is stored.
 llvm::ArrayRef<LibraryFile> getBuiltinGraphs();
 llvm::ArrayRef<LibraryFile> getBuiltinStrategies();
-/// Those of lib/Layers and lib/Recipes: layers with their backward passes, and
-/// how what lies between the passes is stored.
+/// Returns the files of lib/Layers (layers with their backward passes) and
+/// lib/Recipes (storages for what is kept between the passes).
 llvm::ArrayRef<LibraryFile> getBuiltinLayers();
 llvm::ArrayRef<LibraryFile> getBuiltinRecipes();
 
@@ -52,6 +52,6 @@ findInLibrary(llvm::StringRef name, llvm::ArrayRef<std::string> directories,
 /// The names of all built-in files, for diagnostics: "a, b, c".
 std::string listNames(llvm::ArrayRef<LibraryFile> files);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_SUPPORT_LIBRARY_H

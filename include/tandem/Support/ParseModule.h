@@ -15,30 +15,32 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
-/// What MLIR 22.1's own parser crashes on.
+/// A place in a text on which MLIR 22.1's own parser crashes.
 struct MalformedText {
   size_t place;
-  /// What is expected there.
+  /// The syntax expected there.
   StringRef expected;
 };
 
 /// Finds the first of what crashes MLIR's parser in a text, as far as it shows
 /// without types: brackets nested so deeply that its calls fill the stack,
 /// lists that are none for linalg.reduce, linalg.broadcast and
-/// linalg.transpose, such as `[1 0]` (the parser follows a null pointer behind
+/// linalg.transpose, such as `[1 0]` (the parser follows a null pointer after
 /// its error), iterators of linalg.generic that are no strings, and operands of
 /// linalg.reduce, linalg.map and vector.shuffle that are no tensors or vectors
 /// (it takes each for what it expects).
 std::optional<MalformedText> findMalformedText(StringRef text);
 
-/// Parses a module as mlir::parseSourceString does, but for malformed text,
-/// which is an error. Diagnostics are the context's; null after one.
+/// Parses a module as mlir::parseSourceString does, except that malformed text
+/// is an error rather than a crash. Diagnostics are the context's; null after
+/// one.
 OwningOpRef<ModuleOp> parseModule(StringRef text, MLIRContext *context,
                                   StringRef name);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_SUPPORT_PARSEMODULE_H

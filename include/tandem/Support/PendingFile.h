@@ -23,7 +23,7 @@ namespace llvm {
 class raw_ostream;
 } // namespace llvm
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The file that a path is a symbolic link to, in any number of steps, or the
 /// path itself. What is written under a link's name is to replace that file,
@@ -60,6 +60,6 @@ private:
 /// Writes these bytes into a file that appears whole or not at all.
 llvm::Error writeWholeFile(llvm::StringRef path, llvm::StringRef bytes);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_SUPPORT_PENDINGFILE_H

@@ -11,8 +11,9 @@
 
 include "mlir/IR/AttrTypeBase.td"
 
-/// How a code or a storage rounds: to nearest, unless another mode is written.
-def Tandem_RoundingMode : DefaultValuedParameter<"::mlir::tandem::RoundingMode",
-    "::mlir::tandem::RoundingMode::nearest">;
+/// The rounding mode of a code or a storage: to nearest, unless another mode is
+/// written.
+def Tandem_RoundingMode : DefaultValuedParameter<"::tandem::RoundingMode",
+    "::tandem::RoundingMode::nearest">;
 
 #endif // TANDEM_SUPPORT_ROUNDINGMODE_TD

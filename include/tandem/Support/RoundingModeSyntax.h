@@ -16,8 +16,8 @@
 
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Support/FloatFormat.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir {
 namespace tandem {
 inline llvm::raw_ostream &operator<<(llvm::raw_ostream &os,
                                      RoundingMode rounding) {
@@ -26,7 +26,7 @@ inline llvm::raw_ostream &operator<<(llvm::raw_ostream &os,
 } // namespace tandem
 
 template <>
-struct FieldParser<tandem::RoundingMode> {
+struct mlir::FieldParser<tandem::RoundingMode> {
   static FailureOr<tandem::RoundingMode> parse(AsmParser &parser) {
     SMLoc location = parser.getCurrentLocation();
     StringRef name;
@@ -39,6 +39,5 @@ struct FieldParser<tandem::RoundingMode> {
            << name << "'";
   }
 };
-} // namespace mlir
 
 #endif // TANDEM_SUPPORT_ROUNDINGMODESYNTAX_H

@@ -18,7 +18,7 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/FileUtilities.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// A file that goes with this object.
 class TemporaryFile {
@@ -36,6 +36,6 @@ private:
   llvm::FileRemover remover;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_SUPPORT_TEMPORARYFILE_H

@@ -16,7 +16,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/LogicalResult.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Calls the main function of a tool with an option `-o FILE`, and returns the
 /// exit status. The file appears whole or not at all: where the tool fails,
@@ -26,6 +26,6 @@ int runTool(
     int argc, char **argv,
     llvm::function_ref<llvm::LogicalResult(int argc, char **argv)> main);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_SUPPORT_TOOLMAIN_H

@@ -31,7 +31,7 @@ namespace llvm {
 class raw_ostream;
 } // namespace llvm
 
-namespace mlir::tandem {
+namespace tandem {
 
 //===----------------------------------------------------------------------===//
 // Arrays
@@ -183,6 +183,6 @@ llvm::Error printSafetensors(llvm::raw_ostream &os, llvm::StringRef file,
                              const ArrayMap &arrays,
                              const ArrayMetadata &metadata);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_ARRAYFILE_H

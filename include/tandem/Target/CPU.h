@@ -13,25 +13,22 @@
 #ifndef TANDEM_TARGET_CPU_H
 #define TANDEM_TARGET_CPU_H
 
-#include "mlir/IR/BuiltinOps.h"
-#include "llvm/Support/Error.h"
-#include <memory>
-#include <string>
+#include "tandem/Support/LLVM.h"
+#include "tandem/Target/Target.h"
 
 namespace llvm::orc {
 class LLJIT;
 } // namespace llvm::orc
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Machine code in this process.
-class CPUCode {
+class CPUCode : public HostCode {
 public:
   CPUCode(std::unique_ptr<llvm::orc::LLJIT> jit);
-  ~CPUCode();
+  ~CPUCode() override;
 
-  /// The address of a function, which stays valid as long as this object.
-  llvm::Expected<void *> lookup(llvm::StringRef symbol);
+  llvm::Expected<void *> lookup(llvm::StringRef symbol) override;
 
 private:
   std::unique_ptr<llvm::orc::LLJIT> jit;
@@ -45,6 +42,14 @@ int64_t getDefaultWidth(llvm::StringRef isa);
 
 /// Whether an instruction set converts between f16 and f32.
 bool hasHalfConversions(llvm::StringRef isa);
+
+/// Registers the target "cpu", whose code stays in this process, and that of
+/// the instruction sets of `isPortableISA`.
+void registerCPUTargets();
+
+/// Brings the kernels of a module to functions in the LLVM dialect for an
+/// instruction set, of `width` elements a step; 0 chooses.
+LogicalResult lowerForCPU(ModuleOp kernels, llvm::StringRef isa, int64_t width);
 
 /// Compiles a module in the LLVM dialect for this process, for an instruction
 /// set: "native", "x86-64" (SSE2), "x86-64-v3" (AVX2) or "x86-64-v4"
@@ -69,6 +74,6 @@ std::string listPortableISAs();
 llvm::Expected<std::string> emitSharedLibrary(ModuleOp module,
                                               llvm::StringRef isa);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_CPU_H

@@ -14,14 +14,15 @@
 #ifndef TANDEM_TARGET_COMPILER_H
 #define TANDEM_TARGET_COMPILER_H
 
-#include "tandem/Target/CPU.h"
+#include "tandem/Support/LLVM.h"
 #include "tandem/Target/Description.h"
+#include "tandem/Target/Target.h"
 #include "llvm/Support/Error.h"
 #include <memory>
 #include <string>
 #include <vector>
 
-namespace mlir::tandem {
+namespace tandem {
 
 struct CompileOptions {
   /// MLIR text of one graph, or of one kernel at any stage before
@@ -35,9 +36,9 @@ struct CompileOptions {
   std::string strategyTitle;
   /// Directories searched for strategies before the built-in ones.
   std::vector<std::string> path;
-  /// "cpu" or an NVIDIA chip such as "sm_90".
+  /// A registered target: "cpu" for this process, or one such as "sm_90".
   std::string target = "cpu";
-  /// For "cpu": see compileForCPU.
+  /// The instruction set of code for this process.
   std::string isa = "native";
   /// Elements per step; 0 chooses.
   int64_t width = 0;
@@ -65,23 +66,27 @@ struct CompiledKernel {
   /// What a caller must know. It shares the ownership of what it points to,
   /// such as the package that the kernel comes from.
   std::shared_ptr<const tdm_kernel_info> info;
-  /// For a GPU; the description's only image.
-  std::string ptx;
-  /// For a CPU: code, and its two functions of the launch ABI.
-  std::unique_ptr<CPUCode> code;
+  /// The description's image for `target`; null if the code stays in this
+  /// process, or is chosen from a package when it is loaded.
+  const tdm_image *image = nullptr;
+  /// Code that stays in this process, and its two functions of the launch ABI.
+  std::unique_ptr<HostCode> code;
   void *entry = nullptr;
   void *prologue = nullptr;
   /// Its phases before the last, which `entry` is, and what ends it.
   std::vector<void *> earlyEntries, commits;
   /// Elements per step that were asked for; 0 lets each target choose.
   int64_t width = 0;
-  /// "cpu" or a chip.
+  /// As in the options.
   std::string target;
   /// For a kernel that was not compiled but loaded: its package, and the
   /// instruction set of its code, empty for the best one.
   const tdm_package *package = nullptr;
   std::string isa;
 };
+
+/// Refuses what no registered target is called.
+llvm::Error checkTarget(llvm::StringRef target);
 
 /// Compiles the one graph or kernel of `options.graph`. Safe to call from
 /// several threads; calls take turns. Diagnostics become the error's message.
@@ -101,10 +106,10 @@ struct KernelTensor {
 llvm::Expected<std::vector<KernelTensor>>
 getTensors(const CompiledKernel &kernel);
 
-/// Compiles the same kernel for a package: to the bytes of a shared library for
-/// an instruction set such as "x86-64-v3", or to PTX for a chip.
-llvm::Expected<std::string> compileImage(const CompiledKernel &kernel,
-                                         llvm::StringRef target);
+/// Compiles the same kernel for a package, for a registered target such as
+/// "x86-64-v3".
+llvm::Expected<Image> compileImage(const CompiledKernel &kernel,
+                                   llvm::StringRef target);
 
 /// The LLVM IR that the kernel's code for an instruction set such as "x86-64"
 /// is selected from.
@@ -114,6 +119,6 @@ llvm::Expected<std::string> emitLLVMIR(const CompiledKernel &kernel,
 /// A graph's text: a built-in name, a path that ends in .mlir, or MLIR text.
 llvm::Expected<std::string> loadGraph(StringRef graph);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_COMPILER_H

@@ -15,9 +15,10 @@
 #ifndef TANDEM_TARGET_CONVERSIONS_H
 #define TANDEM_TARGET_CONVERSIONS_H
 
+#include "tandem/Support/LLVM.h"
 #include "tandem/Target/Compiler.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 struct ConversionOptions {
   /// The storages to convert from and to.
@@ -77,6 +78,6 @@ std::vector<unsigned> getCheckedPlanes(const tdm_kernel_info &info);
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compileFiniteCheck(const CompiledKernel &kernel);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_CONVERSIONS_H

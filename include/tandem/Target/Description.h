@@ -16,9 +16,11 @@
 
 #include "tandem-runtime/tandem_package.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/LLVM.h"
+#include "tandem/Target/Target.h"
 #include <deque>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Texts that descriptions point to. A text stays where it is.
 class DescriptionTexts {
@@ -46,18 +48,18 @@ public:
   KernelDescription(const KernelDescription &) = delete;
 
   /// Adds the launches that -tandem-split-phases has made of the kernel.
-  void addParts(ModuleOp module);
+  void addLaunches(StepOp step);
   /// Adds the kernel as MLIR text.
   void setIR(const llvm::Twine &text) { info.ir = texts.add(text); }
-  /// Adds the code for a chip, which must live as long.
-  void addPTX(llvm::StringRef chip, llvm::StringRef ptx);
+  /// Adds the code for a target.
+  void addImage(Image code);
 
   const tdm_kernel_info &getInfo() const { return info; }
 
 private:
   void addPlanes(KernelOp kernel, unsigned tensor);
   void addScalars(KernelOp kernel);
-  tdm_part_info getPart(KernelOp kernel);
+  tdm_part_info getPart(LaunchOp launch);
 
   DescriptionTexts texts;
   std::vector<tdm_plane_desc> planes;
@@ -66,6 +68,7 @@ private:
   std::vector<tdm_reduction_desc> reductions;
   std::vector<tdm_part_info> phases, commits;
   std::vector<uint32_t> earlyGranularities, continues;
+  std::deque<Image> codes;
   std::vector<tdm_image> images;
   tdm_kernel_desc desc = {};
   tdm_kernel_info info = {};
@@ -99,6 +102,10 @@ inline llvm::ArrayRef<tdm_image> getImages(const tdm_kernel_info &info) {
   return {info.images, info.num_images};
 }
 
+inline llvm::StringRef getBytes(const tdm_image &image) {
+  return {static_cast<const char *>(image.data), image.size};
+}
+
 inline bool isRead(const tdm_plane_desc &plane) {
   return plane.access & TDM_ACCESS_READ;
 }
@@ -128,6 +135,6 @@ double getBytesPerParameter(const tdm_kernel_info &info);
 /// "adamw under bf16"; the name only for a kernel with storages of its own.
 std::string getTitle(const tdm_kernel_info &info);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_DESCRIPTION_H

@@ -15,12 +15,13 @@
 #define TANDEM_TARGET_LLVMLOWERING_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Target/TargetMachine.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Options under which no floating-point operation is fused.
 llvm::TargetOptions getStrictTargetOptions();
@@ -42,6 +43,6 @@ llvm::Expected<std::string> emitAssembly(llvm::Module &module,
 llvm::Expected<std::string> emitObject(llvm::Module &module,
                                        llvm::TargetMachine &machine);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_LLVMLOWERING_H

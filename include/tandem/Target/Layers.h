@@ -18,9 +18,10 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "tandem/Support/LLVM.h"
 #include "tandem/Target/Compiler.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 struct SessionModule;
 
@@ -126,6 +127,6 @@ private:
 /// Refuses a recipe that is neither built in nor in a file on the path.
 llvm::Error checkRecipe(StringRef recipe, ArrayRef<std::string> path);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_LAYERS_H

@@ -13,16 +13,20 @@
 #ifndef TANDEM_TARGET_PTX_H
 #define TANDEM_TARGET_PTX_H
 
+#include "tandem/Support/LLVM.h"
 #include "tandem/Target/PTXCheck.h"
 #include <string>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Whether kernels can be compiled for an NVIDIA chip: sm_80 and later.
 bool isSupportedChip(llvm::StringRef chip);
 
 /// The chips of `isSupportedChip`, for diagnostics.
 std::string listChips();
+
+/// Registers the target of these chips.
+void registerPTXTarget();
 
 /// Emits PTX for a module in the LLVM dialect, made of some parts for threads
 /// that take `width` elements a step. Floating-point operations are neither
@@ -35,6 +39,6 @@ llvm::Expected<std::string>
 translateToPTX(ModuleOp module, llvm::ArrayRef<PartRequirement> parts,
                llvm::StringRef chip, int64_t width);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_PTX_H

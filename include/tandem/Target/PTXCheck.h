@@ -15,10 +15,11 @@
 #define TANDEM_TARGET_PTXCHECK_H
 
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/Support/Error.h"
 #include <array>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Operations that round, and the reading of 8-bit floats. Negation, absolute
 /// value, other extensions, comparison and selection are free.
@@ -113,6 +114,6 @@ public:
 llvm::Error checkPTX(llvm::StringRef ptx, llvm::ArrayRef<PartRequirement> parts,
                      llvm::StringRef chip, int64_t width);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_PTXCHECK_H

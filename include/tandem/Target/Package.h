@@ -14,9 +14,10 @@
 #ifndef TANDEM_TARGET_PACKAGE_H
 #define TANDEM_TARGET_PACKAGE_H
 
+#include "tandem/Support/LLVM.h"
 #include "tandem/Target/Compiler.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// A kernel of a package.
 struct PackageEntry {
@@ -40,11 +41,11 @@ llvm::Error savePackage(ArrayRef<PackageEntry> entries,
 
 /// Opens a kernel of a package, the only one if `name` is empty. For target
 /// "cpu", `isa` is the instruction set of its code, "native" the best one that
-/// the package has for this machine; for a chip the kernel has the PTX.
+/// the package has for this machine; for another one the kernel has its image.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 loadKernel(StringRef path, StringRef name = "", StringRef target = "cpu",
            StringRef isa = "native");
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_PACKAGE_H

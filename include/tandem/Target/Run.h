@@ -15,18 +15,17 @@
 #define TANDEM_TARGET_RUN_H
 
 #include "tandem-runtime/tandem_runtime.h"
+#include "tandem/Support/LLVM.h"
 #include "tandem/Target/Compiler.h"
 #include <map>
 
-namespace mlir::tandem {
+namespace tandem {
 
-/// The runtime's handle of a kernel compiled for the CPU. The caller destroys
-/// it, before the kernel.
-llvm::Expected<tdm_kernel *> createRuntimeKernel(const CompiledKernel &kernel);
-
-/// The same for a kernel compiled for a GPU, on a device.
-llvm::Expected<tdm_kernel *> createDeviceKernel(const CompiledKernel &kernel,
-                                                const tdm_device *device);
+/// The runtime's handle of a kernel on a device, the CPU if it is null. The
+/// caller destroys it, before the kernel.
+llvm::Expected<tdm_kernel *>
+createRuntimeKernel(const CompiledKernel &kernel,
+                    const tdm_device *device = nullptr);
 
 /// "adamw under collage-plus (component bf16), 12 bytes a parameter", then one
 /// line per array and scalar.
@@ -57,6 +56,6 @@ struct RunOptions {
 llvm::Error run(const CompiledKernel &kernel, const RunOptions &options,
                 llvm::raw_ostream &os);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_RUN_H

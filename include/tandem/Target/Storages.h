@@ -14,9 +14,10 @@
 #ifndef TANDEM_TARGET_STORAGES_H
 #define TANDEM_TARGET_STORAGES_H
 
+#include "tandem/Support/LLVM.h"
 #include "tandem/Target/Compiler.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// A storage's properties, and storages that are derived from it.
 struct StorageDescription {
@@ -62,6 +63,6 @@ llvm::Expected<StorageDescription> describeWorking(llvm::StringRef format,
 llvm::Expected<StorageDescription> describeMatrixCodes(llvm::StringRef format,
                                                        bool isTransposed);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_STORAGES_H

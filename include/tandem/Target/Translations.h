@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Registers --tandem-to-ptx, --tandem-to-llvmir, --tandem-to-asm and
 /// --check-ptx. They take a graph (with --strategy), a kernel on planes, or a
@@ -32,6 +32,6 @@ std::string getStrategyOption();
 std::string getFunctionOption();
 std::vector<std::string> getStrategyPathOption();
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_TRANSLATIONS_H

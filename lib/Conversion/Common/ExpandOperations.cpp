@@ -24,9 +24,8 @@ struct ErasureCounter : public RewriterBase::Listener {
 };
 } // namespace
 
-unsigned
-mlir::tandem::expandOperations(Operation *top,
-                               const FrozenRewritePatternSet &patterns) {
+unsigned tandem::expandOperations(Operation *top,
+                                  const FrozenRewritePatternSet &patterns) {
   ErasureCounter counter;
   walkAndApplyPatterns(top, patterns, &counter);
   return counter.count;

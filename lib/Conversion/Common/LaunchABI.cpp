@@ -18,41 +18,41 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static constexpr int64_t slotBytes = sizeof(tdm_launch_scalar);
 static constexpr int64_t totalBytes = sizeof(tdm_launch_total);
 static constexpr int64_t partBytes = sizeof(tdm_launch_part);
 
-std::string mlir::tandem::getEntryName(StringRef kernel) {
+std::string tandem::getEntryName(StringRef kernel) {
   return ("tandem_" + kernel).str();
 }
-std::string mlir::tandem::getPrologueName(StringRef kernel) {
+std::string tandem::getPrologueName(StringRef kernel) {
   return ("tandem_" + kernel + "_prologue").str();
 }
 
-/// What an operation reads, writes or reduces of each element; null where it is
-/// about many elements at once.
+/// Returns the value of an element that an operation reads, writes or reduces;
+/// null if the operation handles many elements at once.
 static Value getElement(Operation &op) {
   return llvm::TypeSwitch<Operation *, Value>(&op)
       .Case([](LoadPlaneOp load) {
-        return load.getSharing() == 1 ? load.getResult() : Value();
+        return load.getElementsPerEntry() == 1 ? load.getResult() : Value();
       })
       .Case([](StorePlaneOp store) {
-        return store.getSharing() == 1 ? store.getValue() : Value();
+        return store.getElementsPerEntry() == 1 ? store.getValue() : Value();
       })
-      .Case([](LoadTotalOp total) {
+      .Case([](LoadReductionResultOp total) {
         return total.differsInRow() ? total.getResult() : Value();
       })
       .Case<ReduceOp, PartialOp, MetricOp>(
           [](auto reduction) { return reduction.getValue(); })
       .Case([](RandomBitsOp draw) { return draw.getResult(); })
-      .Case([](RaiseOp raise) { return raise.getCondition(); })
+      .Case([](SetFlagOp setFlag) { return setFlag.getCondition(); })
       .Default(Value());
 }
 
 /// Whether an operation takes as many elements at once as its kernel.
-static LogicalResult verifyWidth(KernelOp kernel, Operation &op) {
+static LogicalResult verifyWidth(LaunchOp kernel, Operation &op) {
   int64_t width = kernel.getWidth();
   Value element = getElement(op);
   if (!element)
@@ -66,23 +66,31 @@ static LogicalResult verifyWidth(KernelOp kernel, Operation &op) {
          << "; write the kernel with width 1 and run -tandem-widen";
 }
 
-LogicalResult mlir::tandem::verifyLowered(KernelOp kernel) {
-  for (Operation &op : kernel.getBodyBlock().without_terminator()) {
-    auto reduce = dyn_cast<ReduceOp>(op);
-    if (reduce && reduce.endsPhase())
-      return op.emitError("a reduction over a ")
-             << stringifyScope(reduce.getScope())
-             << " ends a launch; run -tandem-split-phases first";
+/// Checks that of tandem's operations only those of a lowered body are left.
+static LogicalResult verifyLowered(LaunchOp launch) {
+  for (Operation &op : launch.getBodyBlock().without_terminator()) {
     if (isa<TandemDialect>(op.getDialect()) &&
-        !isa<LoadPlaneOp, StorePlaneOp, RecallOp, RememberOp, RandomBitsOp,
-             MetricOp, RaiseOp, ReduceOp, PartialOp, TotalOp, LoadTotalOp,
-             SizeOp, LookupOp>(op))
+        !isa<LoadPlaneOp, StorePlaneOp, LoadHistoryOp, PushHistoryOp,
+             RandomBitsOp, MetricOp, SetFlagOp, ReduceOp, PartialOp,
+             ReductionResultOp, LoadReductionResultOp, SizeOp, LookupOp>(op))
       return op.emitError("'") << op.getName()
                                << "' is not lowered; run -tandem-apply-policy "
                                   "and -tandem-lower-storage first";
-    if (failed(verifyWidth(kernel, op)))
+    if (failed(verifyWidth(launch, op)))
       return failure();
   }
+  return success();
+}
+
+LogicalResult tandem::verifyLowered(ModuleOp module) {
+  for (auto kernel : module.getOps<KernelOp>())
+    return kernel.emitError("kernel '")
+           << kernel.getSymName()
+           << "' has no launches yet; run -tandem-split-phases first";
+  for (auto step : module.getOps<StepOp>())
+    for (LaunchOp launch : step.getLaunchOps())
+      if (failed(::verifyLowered(launch)))
+        return failure();
   return success();
 }
 
@@ -225,7 +233,7 @@ Chunk LaunchBuilder::getRow(const Chunk &tile, Value row) {
 
 Value LaunchBuilder::getPart(const Chunk &tile, PartialOp op, Value position) {
   SequenceBuilder b(builder, loc);
-  bool isRow = op.getScope() == Scope::row;
+  bool isRow = op.getScope() == Granularity::row;
   Value entry = b.addi(isRow ? tile.rowParts : tile.columnParts, position);
   return advance(tile.parts[op.getIndex()], entry, totalBytes);
 }
@@ -292,7 +300,7 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
         load(record, pointer, tdm_launch_tensor_size(plane, 0)));
   if (kernel.getReductions() || kernel.getMatrix())
     readReductions(chunk, record);
-  for (auto total : kernel.getBodyBlock().getOps<TotalOp>())
+  for (auto total : kernel.getBodyBlock().getOps<ReductionResultOp>())
     chunk.known.push_back(
         load(chunk.totals, total.getType(), total.getIndex() * totalBytes));
   auto uniforms = kernel.getUniforms();
@@ -311,10 +319,9 @@ static Value getSize(const Chunk &chunk, Granularity per) {
     return chunk.columns;
   case Granularity::element:
     return chunk.size;
-  case Granularity::block:
-    break;
+  default:
+    llvm_unreachable("tandem.size counts elements, rows or columns");
   }
-  llvm_unreachable("tandem.size counts no blocks");
 }
 
 void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
@@ -322,8 +329,8 @@ void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
     mapping.map(Value(uniform), value);
   for (auto op : kernel.getBodyBlock().getOps<SizeOp>())
     mapping.map(op.getResult(), getSize(chunk, op.getPer()));
-  for (auto [op, value] :
-       llvm::zip(kernel.getBodyBlock().getOps<TotalOp>(), chunk.known))
+  for (auto [op, value] : llvm::zip(
+           kernel.getBodyBlock().getOps<ReductionResultOp>(), chunk.known))
     mapping.map(op.getResult(), value);
   // A tensor without its chunks has no entries.
   const Value *entry = chunk.entries.begin();
@@ -339,7 +346,7 @@ void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
 /// An entry's values in memory, f32 bits.
 static constexpr int64_t valueBytes = 4;
 
-Value LaunchBuilder::recall(RecallOp op, Value entry) {
+Value LaunchBuilder::loadHistory(LoadHistoryOp op, Value entry) {
   SequenceBuilder b(builder, loc);
   Type i32 = builder.getI32Type();
   Value zero = b.integer(i32, 0);
@@ -356,7 +363,7 @@ Value LaunchBuilder::recall(RecallOp op, Value entry) {
   return loop.getResult(0);
 }
 
-void LaunchBuilder::remember(RememberOp op, Value entry, Value newest) {
+void LaunchBuilder::pushHistory(PushHistoryOp op, Value entry, Value newest) {
   scf::ForOp::create(builder, loc, i64(0), i64(op.getPlaneInfo().history),
                      i64(1), newest,
                      [&](OpBuilder &, Location, Value index, ValueRange newer) {
@@ -391,7 +398,7 @@ void LaunchBuilder::findPlanes() {
          kernel.getTensorType(i).getStorage().getPlanes()) {
       Type bits = getBitsType(plane.elementType);
       planes.push_back({bits, bits.getIntOrFloatBitWidth() / 8, false, false,
-                        kernel.getSharing(i, plane),
+                        kernel.getElementsPerEntry(i, plane),
                         kernel.getTensorRole(i).getPer(), plane.group,
                         plane.isTransposed});
     }
@@ -401,12 +408,12 @@ void LaunchBuilder::findPlanes() {
     else if (auto store = dyn_cast<StorePlaneOp>(op))
       planes[getPlaneIndex(store.getTensor(), store.getPlane())].isWritten =
           true;
-    else if (auto recall = dyn_cast<RecallOp>(op))
-      planes[getPlaneIndex(recall.getTensor(), recall.getPlane())].isRead =
+    else if (auto loaded = dyn_cast<LoadHistoryOp>(op))
+      planes[getPlaneIndex(loaded.getTensor(), loaded.getPlane())].isRead =
           true;
-    else if (auto remember = dyn_cast<RememberOp>(op))
-      planes[getPlaneIndex(remember.getTensor(), remember.getPlane())]
-          .isWritten = true;
+    else if (auto pushed = dyn_cast<PushHistoryOp>(op))
+      planes[getPlaneIndex(pushed.getTensor(), pushed.getPlane())].isWritten =
+          true;
 }
 
 Value LaunchBuilder::addressOf(const Chunk &chunk, unsigned plane,
@@ -462,7 +469,7 @@ void LaunchBuilder::buildPrologueRow(LLVM::LLVMFuncOp function, Value row) {
 LLVM::LLVMFuncOp LaunchBuilder::createPrologue() {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   auto function = LLVM::LLVMFuncOp::create(
-      builder, loc, getPrologueName(kernel.getSymName()),
+      builder, loc, getPrologueName(kernel.getFunctionName()),
       LLVM::LLVMFunctionType::get(
           LLVM::LLVMVoidType::get(builder.getContext()),
           {pointer, pointer, pointer, builder.getI64Type()}));
@@ -503,7 +510,7 @@ static Value expandPower(math::FPowIOp op) {
   return b.select(isNegative, b.div(one, power), power);
 }
 
-void mlir::tandem::expandIntegerPowers(LLVM::LLVMFuncOp function) {
+void tandem::expandIntegerPowers(LLVM::LLVMFuncOp function) {
   SmallVector<math::FPowIOp> powers;
   function.walk([&](math::FPowIOp op) { powers.push_back(op); });
   for (math::FPowIOp op : powers) {

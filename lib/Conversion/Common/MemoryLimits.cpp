@@ -18,7 +18,7 @@
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static LogicalResult verifyBytes(LLVM::LLVMFuncOp function, uint64_t bytes,
                                  uint64_t most, StringRef memory) {
@@ -30,7 +30,7 @@ static LogicalResult verifyBytes(LLVM::LLVMFuncOp function, uint64_t bytes,
          << "; make fewer of them in one graph";
 }
 
-LogicalResult mlir::tandem::verifyStack(ModuleOp module) {
+LogicalResult tandem::verifyStack(ModuleOp module) {
   DataLayout layout(module);
   for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
     uint64_t bytes = 0;
@@ -46,7 +46,7 @@ LogicalResult mlir::tandem::verifyStack(ModuleOp module) {
   return success();
 }
 
-LogicalResult mlir::tandem::verifySharedMemory(ModuleOp module) {
+LogicalResult tandem::verifySharedMemory(ModuleOp module) {
   DataLayout layout(module);
   SymbolTable symbols(module);
   auto shared = unsigned(NVVM::NVVMMemorySpace::Shared);

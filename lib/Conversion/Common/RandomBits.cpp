@@ -16,7 +16,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static constexpr uint64_t lowWord = 0xFFFFFFFF;
 /// Half-words that one counter gives.
@@ -36,7 +36,8 @@ public:
 
   /// The four words of the counters from `group`, an i64, on.
   SmallVector<Value> getWords(Value group);
-  /// Of eight words the four that begin `halves` (less than 8) half-words in.
+  /// Returns the four of eight words that begin after `halves` (less than 8)
+  /// half-words.
   SmallVector<Value> shift(SmallVector<Value> words, Value halves);
   /// The half-words of all counters in order, eight each.
   Value spread(ArrayRef<Value> words);
@@ -139,8 +140,8 @@ Value Philox::spread(ArrayRef<Value> words) {
   return vector::BitCastOp::create(b.builder, b.loc, type, all);
 }
 
-Value mlir::tandem::buildRandomBits(SequenceBuilder &b,
-                                    const RandomSource &source, int64_t width) {
+Value tandem::buildRandomBits(SequenceBuilder &b, const RandomSource &source,
+                              int64_t width) {
   int64_t counters = std::max<int64_t>(1, width / groupSize);
   Philox philox(b, source, counters);
   Value group = b.shr(source.start, 3);
@@ -195,7 +196,7 @@ static Value drawWord(SequenceBuilder &b, RandomSource source, unsigned number,
   return Philox(b, source, /*counters=*/1).getWords(counter)[0];
 }
 
-/// What a step adds to every element of a tensor.
+/// Builds the word that a step adds to every element of a tensor.
 static Value buildDitherWord(SequenceBuilder &b, const RandomSource &source,
                              unsigned number) {
   Value step = source.step;
@@ -215,9 +216,8 @@ static Value buildDitherWord(SequenceBuilder &b, const RandomSource &source,
   return b.ori(b.shl(stratum, 32 - windowBits), b.shr(refined, windowBits));
 }
 
-Value mlir::tandem::buildDitherBits(SequenceBuilder &b,
-                                    const RandomSource &source, unsigned number,
-                                    ArrayRef<int64_t> offsets) {
+Value tandem::buildDitherBits(SequenceBuilder &b, const RandomSource &source,
+                              unsigned number, ArrayRef<int64_t> offsets) {
   Value word = buildDitherWord(b, source, number);
   Value element = b.resize(source.start, word.getType());
   word = b.addi(b.muli(element, b.like(element, elementFactor)), word);

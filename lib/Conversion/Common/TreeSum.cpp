@@ -15,7 +15,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using arith::CmpIPredicate;
 
 Value TreeSum::getLevel(Value level) {
@@ -34,7 +34,8 @@ static int64_t getNumLanes(Value vector) {
   return cast<VectorType>(vector.getType()).getNumElements();
 }
 
-/// The sums of the first `width` lanes of two vectors one behind the other.
+/// Adds neighbours among the first `width` lanes of two vectors, `first` before
+/// `second`.
 static Value addPairs(SequenceBuilder &b, Value first, Value second,
                       int64_t width) {
   SmallVector<int64_t> even, odd;
@@ -46,7 +47,7 @@ static Value addPairs(SequenceBuilder &b, Value first, Value second,
                vector::ShuffleOp::create(b.builder, b.loc, first, second, odd));
 }
 
-Value mlir::tandem::addNeighbours(SequenceBuilder &b, Value vector) {
+Value tandem::addNeighbours(SequenceBuilder &b, Value vector) {
   return addPairs(b, vector, vector, getNumLanes(vector));
 }
 
@@ -60,14 +61,14 @@ static Value foldVectors(SequenceBuilder &b, ArrayRef<Value> vectors) {
   return addPairs(b, first, second, 2 * getNumLanes(first));
 }
 
-Value mlir::tandem::sumLanes(SequenceBuilder &b, ArrayRef<Value> vectors) {
+Value tandem::sumLanes(SequenceBuilder &b, ArrayRef<Value> vectors) {
   Value value = foldVectors(b, vectors);
   while (getNumLanes(value) > 1)
     value = addNeighbours(b, value);
   return vector::ExtractOp::create(b.builder, b.loc, value, int64_t(0));
 }
 
-Value mlir::tandem::sumLanes(SequenceBuilder &b, Value value, Value count) {
+Value tandem::sumLanes(SequenceBuilder &b, Value value, Value count) {
   auto type = dyn_cast<VectorType>(value.getType());
   if (!type)
     return value;

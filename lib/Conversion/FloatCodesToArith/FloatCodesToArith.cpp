@@ -18,13 +18,13 @@
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "llvm/ADT/StringSwitch.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CONVERTFLOATCODESTOARITH
 #include "tandem/Conversion/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using scaled::DecodeFloatOp;
 using scaled::EncodeFloatOp;
 
@@ -63,7 +63,7 @@ static Value chooseNumber(SequenceBuilder &b, EncodeFloatOp op, Value number) {
   return b.select(op.getFinite(), number, special);
 }
 
-/// By the target's conversion, whose NaN is not the canonical one.
+/// Uses the target's conversion, whose NaN is not the canonical one.
 static EncodedFloat encodeHalf(SequenceBuilder &b, EncodeFloatOp op) {
   Value x = op.getX();
   if (op.getFinite()) {
@@ -189,8 +189,9 @@ void FloatCodePattern<DecodeFloatOp>::expand(DecodeFloatOp op,
                                     FloatFormat::get(op.getFormat())));
 }
 
-void mlir::tandem::populateFloatCodesToArithPatterns(
-    RewritePatternSet &patterns, ArrayRef<Type> formats, bool halfConversions) {
+void tandem::populateFloatCodesToArithPatterns(RewritePatternSet &patterns,
+                                               ArrayRef<Type> formats,
+                                               bool halfConversions) {
   patterns
       .add<FloatCodePattern<EncodeFloatOp>, FloatCodePattern<DecodeFloatOp>>(
           patterns.getContext(), formats, halfConversions);

@@ -18,13 +18,13 @@
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Support/Chip.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CONVERTFLOATCODESTONVVM
 #include "tandem/Conversion/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using scaled::DecodeFloatOp;
 using scaled::EncodeFloatOp;
 
@@ -64,8 +64,8 @@ static Value isBeyond(SequenceBuilder &b, Value x, FloatFormat format) {
                    b.real(x.getType(), getOverflowTie(format)));
 }
 
-/// What the instruction gets in a format without infinities: NaN for all that
-/// is to become NaN.
+/// Returns the instruction's operand in a format without infinities: NaN for
+/// everything that must become NaN.
 static Value markNaN(SequenceBuilder &b, EncodeFloatOp op, FloatFormat format) {
   Value x = op.getX();
   Value nan = b.fromBits(x.getType(), 0x7FC00000);
@@ -208,8 +208,7 @@ static LogicalResult convertPairs(OpTy op, PatternRewriter &rewriter) {
   return success();
 }
 
-void mlir::tandem::populateFloatCodesToNVVMPatterns(
-    RewritePatternSet &patterns) {
+void tandem::populateFloatCodesToNVVMPatterns(RewritePatternSet &patterns) {
   patterns.add(convertPairs<EncodeFloatOp>);
   patterns.add(convertPairs<DecodeFloatOp>);
 }

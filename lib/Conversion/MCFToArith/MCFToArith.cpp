@@ -22,13 +22,13 @@
 #include "tandem/Dialect/MCF/IR/MCF.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CONVERTMCFTOARITH
 #include "tandem/Conversion/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::mcf;
+using namespace tandem::mcf;
 
 //===----------------------------------------------------------------------===//
 // Patterns
@@ -38,8 +38,8 @@ using Operands = ArrayRef<ValueRange>;
 
 namespace {
 /// Replaces one operation by its sequence. The operands come as components,
-/// those of mixed expansions (but for operations on stored components) in the
-/// leading format.
+/// those of mixed expansions in the leading format, except in operations on
+/// stored components.
 template <typename OpTy>
 struct MCFPattern : public OpConversionPattern<OpTy> {
   using Adaptor = typename OpTy::template GenericAdaptor<ArrayRef<ValueRange>>;
@@ -48,7 +48,7 @@ struct MCFPattern : public OpConversionPattern<OpTy> {
   LogicalResult
   matchAndRewrite(OpTy op, Adaptor adaptor,
                   ConversionPatternRewriter &rewriter) const override {
-    // What follows says which operation it belongs to.
+    // The locations of the new operations name the operation they replace.
     StringAttr name = rewriter.getStringAttr(op->getName().getStringRef());
     SequenceBuilder b(rewriter, NameLoc::get(name, op.getLoc()));
     constexpr bool isRaw = std::is_same_v<OpTy, PackOp> ||
@@ -189,7 +189,8 @@ static SmallVector<Type> computedComponents(Type type) {
   return SmallVector<Type>(expansion.getLength(), expansion.getLeading());
 }
 
-/// Each component is what is left of the literal, rounded once.
+/// Each component is the part of the literal that the earlier ones leave,
+/// rounded once.
 template <>
 Parts MCFPattern<ConstantOp>::expand(ConstantOp op, Operands,
                                      SequenceBuilder &b) const {
@@ -209,7 +210,7 @@ Parts MCFPattern<ConstantOp>::expand(ConstantOp op, Operands,
   return result;
 }
 
-/// hi = fl(x), lo = fl(x - hi), ...; a low component is +0 behind a component
+/// hi = fl(x), lo = fl(x - hi), ...; a low component is +0 after a component
 /// that is not finite.
 template <>
 Parts MCFPattern<FromFloatOp>::expand(FromFloatOp op, Operands o,

@@ -15,7 +15,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
-using namespace mlir::mcf;
+using namespace tandem::mcf;
 using arith::CmpFPredicate;
 using arith::CmpIPredicate;
 
@@ -31,12 +31,12 @@ static void apply(Transform transform, SequenceBuilder &b, Value &x, Value &y) {
 // Error-free transforms
 //===----------------------------------------------------------------------===//
 
-Pair mlir::mcf::fastTwoSum(SequenceBuilder &b, Value x, Value y) {
+Pair tandem::mcf::fastTwoSum(SequenceBuilder &b, Value x, Value y) {
   Value sum = b.add(x, y);
   return {sum, b.sub(y, b.sub(sum, x))};
 }
 
-Pair mlir::mcf::twoSum(SequenceBuilder &b, Value x, Value y) {
+Pair tandem::mcf::twoSum(SequenceBuilder &b, Value x, Value y) {
   Value sum = b.add(x, y);
   Value second = b.sub(sum, x);
   Value first = b.sub(sum, second);
@@ -45,12 +45,12 @@ Pair mlir::mcf::twoSum(SequenceBuilder &b, Value x, Value y) {
   return {sum, b.add(firstError, secondError)};
 }
 
-Pair mlir::mcf::twoProd(SequenceBuilder &b, Value x, Value y) {
+Pair tandem::mcf::twoProd(SequenceBuilder &b, Value x, Value y) {
   Value product = b.mul(x, y);
   return {product, b.fma(x, y, b.neg(product))};
 }
 
-Pair mlir::mcf::split(SequenceBuilder &b, Value x) {
+Pair tandem::mcf::split(SequenceBuilder &b, Value x) {
   unsigned precision =
       tandem::FloatFormat::get(getElementTypeOrSelf(x.getType())).precision();
   double factor = double((uint64_t(1) << ((precision + 1) / 2)) + 1);
@@ -59,7 +59,7 @@ Pair mlir::mcf::split(SequenceBuilder &b, Value x) {
   return {high, b.sub(x, high)};
 }
 
-Pair mlir::mcf::twoProdDekker(SequenceBuilder &b, Value x, Value y) {
+Pair tandem::mcf::twoProdDekker(SequenceBuilder &b, Value x, Value y) {
   Pair s = split(b, x), t = split(b, y);
   Value product = b.mul(x, y);
   Value error = b.sub(product, b.mul(s.high, t.high));
@@ -72,7 +72,7 @@ Pair mlir::mcf::twoProdDekker(SequenceBuilder &b, Value x, Value y) {
 // Expansion and component
 //===----------------------------------------------------------------------===//
 
-Parts mlir::mcf::grow(SequenceBuilder &b, ValueRange s, Value a) {
+Parts tandem::mcf::grow(SequenceBuilder &b, ValueRange s, Value a) {
   if (s.size() == 2) {
     Pair sum = fastTwoSum(b, s[0], a);
     sum = fastTwoSum(b, sum.high, b.add(s[1], sum.low));
@@ -88,7 +88,7 @@ Parts mlir::mcf::grow(SequenceBuilder &b, ValueRange s, Value a) {
   return {x, y, z};
 }
 
-Parts mlir::mcf::kahan(SequenceBuilder &b, ValueRange s, Value a) {
+Parts tandem::mcf::kahan(SequenceBuilder &b, ValueRange s, Value a) {
   Pair sum = fastTwoSum(b, s[0], b.add(a, s[1]));
   return {sum.high, sum.low};
 }
@@ -102,7 +102,7 @@ static Parts closeProduct(SequenceBuilder &b, Value p, Value e, Value q) {
   return {p, e, q};
 }
 
-Parts mlir::mcf::scale(SequenceBuilder &b, ValueRange s, Value v) {
+Parts tandem::mcf::scale(SequenceBuilder &b, ValueRange s, Value v) {
   auto [p, e] = twoProd(b, s[0], v);
   if (s.size() == 2) {
     e = b.add(b.mul(s[1], v), e);
@@ -121,7 +121,7 @@ Parts mlir::mcf::scale(SequenceBuilder &b, ValueRange s, Value v) {
 // Expansion and expansion
 //===----------------------------------------------------------------------===//
 
-Parts mlir::mcf::mul(SequenceBuilder &b, ValueRange x, ValueRange y) {
+Parts tandem::mcf::mul(SequenceBuilder &b, ValueRange x, ValueRange y) {
   auto [p00, e00] = twoProd(b, x[0], y[0]);
   if (x.size() == 2) {
     Value first = b.mul(x[0], y[1]);
@@ -166,7 +166,7 @@ static Parts addThree(SequenceBuilder &s, ValueRange x, ValueRange y) {
   return {a, b, c};
 }
 
-Parts mlir::mcf::add(SequenceBuilder &s, ValueRange x, ValueRange y) {
+Parts tandem::mcf::add(SequenceBuilder &s, ValueRange x, ValueRange y) {
   if (x.size() == 3)
     return addThree(s, x, y);
   auto [a, b] = twoSum(s, x[0], y[0]);
@@ -178,11 +178,11 @@ Parts mlir::mcf::add(SequenceBuilder &s, ValueRange x, ValueRange y) {
   return {a, b};
 }
 
-Parts mlir::mcf::neg(SequenceBuilder &b, ValueRange x) {
+Parts tandem::mcf::neg(SequenceBuilder &b, ValueRange x) {
   return llvm::map_to_vector(x, [&](Value value) { return b.neg(value); });
 }
 
-Parts mlir::mcf::renormalize(SequenceBuilder &b, ValueRange s) {
+Parts tandem::mcf::renormalize(SequenceBuilder &b, ValueRange s) {
   Value x = s[0], y = s[1];
   if (s.size() == 2) {
     apply(twoSum, b, x, y);
@@ -206,7 +206,7 @@ static Parts divThree(SequenceBuilder &b, ValueRange x, ValueRange y) {
   return renormalize(b, digits);
 }
 
-Parts mlir::mcf::div(SequenceBuilder &b, ValueRange x, ValueRange y) {
+Parts tandem::mcf::div(SequenceBuilder &b, ValueRange x, ValueRange y) {
   if (x.size() == 3)
     return divThree(b, x, y);
   Value t = b.div(x[0], y[0]);
@@ -221,7 +221,7 @@ Parts mlir::mcf::div(SequenceBuilder &b, ValueRange x, ValueRange y) {
   return {t, z};
 }
 
-Parts mlir::mcf::sqrt(SequenceBuilder &b, ValueRange x) {
+Parts tandem::mcf::sqrt(SequenceBuilder &b, ValueRange x) {
   Value root = b.sqrt(x[0]);
   Value residual = b.fma(b.neg(root), root, x[0]);
   Value s = root;
@@ -241,8 +241,8 @@ Parts mlir::mcf::sqrt(SequenceBuilder &b, ValueRange x) {
   return result;
 }
 
-Value mlir::mcf::compare(SequenceBuilder &b, ComparePredicate predicate,
-                         ValueRange x, ValueRange y) {
+Value tandem::mcf::compare(SequenceBuilder &b, ComparePredicate predicate,
+                           ValueRange x, ValueRange y) {
   if (predicate == ComparePredicate::gt || predicate == ComparePredicate::ge) {
     std::swap(x, y);
     predicate = predicate == ComparePredicate::gt ? ComparePredicate::lt
@@ -275,7 +275,7 @@ static Value leadingScale(SequenceBuilder &b, Value high) {
   return b.bitcast(clamped, b.builder.getF32Type());
 }
 
-Parts mlir::mcf::widenMixed(SequenceBuilder &b, ValueRange x) {
+Parts tandem::mcf::widenMixed(SequenceBuilder &b, ValueRange x) {
   Value scale = leadingScale(b, x[0]);
   Value low = b.convert(x[1], b.builder.getF32Type());
   Value eighth = b.real(low.getType(), 0x1p-8);
@@ -287,7 +287,8 @@ Parts mlir::mcf::widenMixed(SequenceBuilder &b, ValueRange x) {
   return {x[0], b.convert(value, getElementTypeOrSelf(x[0].getType()))};
 }
 
-Parts mlir::mcf::narrowMixed(SequenceBuilder &b, ValueRange x, Type trailing) {
+Parts tandem::mcf::narrowMixed(SequenceBuilder &b, ValueRange x,
+                               Type trailing) {
   Value scale = leadingScale(b, x[0]);
   Value low = b.convert(x[1], b.builder.getF32Type());
   // In this order nothing overflows that would not saturate.

@@ -17,7 +17,7 @@
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/MCF/IR/MCF.h"
 
-namespace mlir::mcf {
+namespace tandem::mcf {
 
 using tandem::SequenceBuilder;
 
@@ -53,6 +53,6 @@ Value compare(SequenceBuilder &b, ComparePredicate predicate, ValueRange x,
 Parts widenMixed(SequenceBuilder &b, ValueRange x);
 Parts narrowMixed(SequenceBuilder &b, ValueRange x, Type trailing);
 
-} // namespace mlir::mcf
+} // namespace tandem::mcf
 
 #endif // TANDEM_LIB_CONVERSION_MCFTOARITH_SEQUENCES_H

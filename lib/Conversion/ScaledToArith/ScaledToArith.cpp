@@ -22,16 +22,16 @@
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include <cmath>
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CONVERTSCALEDTOARITH
 #include "tandem/Conversion/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::scaled;
-using mlir::tandem::f32Infinity;
-using mlir::tandem::f32Magnitude;
-using mlir::tandem::SequenceBuilder;
+using namespace tandem::scaled;
+using tandem::f32Infinity;
+using tandem::f32Magnitude;
+using tandem::SequenceBuilder;
 
 static constexpr uint64_t f32MantissaMask = 0x007FFFFF;
 
@@ -43,7 +43,8 @@ static uint64_t bitsOf(double value) {
 // Scales
 //===----------------------------------------------------------------------===//
 
-/// The integer behind a bitcast, or a bitcast. (Nothing lowers E8M0.)
+/// Returns the integer that a bitcast was made from, or a new bitcast. (Nothing
+/// lowers E8M0.)
 static Value takeBits(SequenceBuilder &b, Value value) {
   auto cast = value.getDefiningOp<arith::BitcastOp>();
   if (cast && isa<IntegerType>(getElementTypeOrSelf(cast.getIn().getType())))
@@ -125,7 +126,7 @@ static Value floorPowerOfTwo(SequenceBuilder &b, ScaleOp op, ScaleRange range) {
   int64_t below =
       std::ilogb(op.getCode().getLargest()) - int64_t(op.getMargin());
   Value amax = op.getAmax();
-  // From -1 up what subnormal numbers have is below the range anyway.
+  // From -1 up, subnormal numbers are below the range anyway.
   Value field = below < -1 ? getExponentField(b, amax) : b.shr(amax, 23);
   field = b.subi(field, b.like(field, below));
   field = arith::MaxSIOp::create(b.builder, b.loc, field,

@@ -14,7 +14,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using arith::CmpIPredicate;
 
 /// The most sums that a block leaves, and the alignment of their vectors.

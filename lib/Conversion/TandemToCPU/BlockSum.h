@@ -15,14 +15,15 @@
 
 #include "tandem/Conversion/TreeSum.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The sum of a chunk's elements, which come in blocks. A block leaves a vector
 /// of a few sums, and as many blocks as these are a batch, whose vectors are
 /// folded into one. That costs far less than adding up the lanes of each.
 class BlockSum {
 public:
-  /// Of blocks of a type, a vector of several elements or a scalar.
+  /// Creates a sum of blocks of type `block`, a vector of several elements or a
+  /// scalar.
   BlockSum(LaunchBuilder &launch, SequenceBuilder &b, Type block);
 
   /// Adds a block; those come in order. Lanes without an element are -0.0.
@@ -38,7 +39,7 @@ private:
   void fillBatch(SequenceBuilder &b, Value begin);
 
   LaunchBuilder &launch;
-  /// What is left of a block, and its lanes.
+  /// The type that a block is reduced to, and its number of lanes.
   Type type;
   int64_t lanes;
   TreeSum tree;
@@ -46,6 +47,6 @@ private:
   Value batch;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_TANDEMTOCPU_BLOCKSUM_H

@@ -16,7 +16,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 /// Cycles, times two: how long an operation's result takes, and how long it
@@ -43,7 +43,7 @@ public:
 private:
   void addEdge(Operation *from, unsigned to);
   void finish(unsigned node, unsigned time);
-  /// Appends a node behind the free ones that it needs.
+  /// Appends a node after the free ones that it needs.
   void place(unsigned node);
 
   SmallVector<Node> nodes;
@@ -82,10 +82,10 @@ Scheduler::Scheduler(Block &body) {
       earlier = &accesses[{load.getTensor(), load.getPlane()}];
     else if (auto store = dyn_cast<StorePlaneOp>(op))
       earlier = &accesses[{store.getTensor(), store.getPlane()}];
-    else if (auto recall = dyn_cast<RecallOp>(op))
-      earlier = &accesses[{recall.getTensor(), recall.getPlane()}];
-    else if (auto remember = dyn_cast<RememberOp>(op))
-      earlier = &accesses[{remember.getTensor(), remember.getPlane()}];
+    else if (auto loaded = dyn_cast<LoadHistoryOp>(op))
+      earlier = &accesses[{loaded.getTensor(), loaded.getPlane()}];
+    else if (auto pushed = dyn_cast<PushHistoryOp>(op))
+      earlier = &accesses[{pushed.getTensor(), pushed.getPlane()}];
     else if (auto metric = dyn_cast<MetricOp>(op))
       earlier = &accesses[{Value(), metric.getIndex()}];
     if (!earlier)
@@ -131,8 +131,9 @@ SmallVector<Operation *> Scheduler::run() {
       available.push_back(i);
   unsigned now = 0;
   while (!available.empty()) {
-    // Of those that can start now the highest, else the first that can. What
-    // costs nothing starts at once, but is placed with its first user.
+    // Choose the highest of the nodes that can start now, else the first that
+    // can. A node that costs nothing starts at once, but is placed with its
+    // first user.
     auto isBetter = [&](unsigned a, unsigned b) {
       const Node &x = nodes[a], &y = nodes[b];
       bool xIsFree = !x.cost.issue, yIsFree = !y.cost.issue;
@@ -161,6 +162,6 @@ SmallVector<Operation *> Scheduler::run() {
   return std::move(order);
 }
 
-SmallVector<Operation *> mlir::tandem::schedule(Block &body) {
+SmallVector<Operation *> tandem::schedule(Block &body) {
   return Scheduler(body).run();
 }

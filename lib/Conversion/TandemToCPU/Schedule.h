@@ -15,15 +15,15 @@
 
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The operations of a body but its terminator in an order in which few wait
 /// for the one before: an update is one long chain of short operations, and a
 /// processor looks ahead by less than a block of it. Among the operations whose
-/// operands are there, the one with most work behind it comes first, and what
-/// is off that chain fills the gaps.
+/// operands are there, the one with the most dependent work comes first, and
+/// what is off that chain fills the gaps.
 SmallVector<Operation *> schedule(Block &body);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_TANDEMTOCPU_SCHEDULE_H

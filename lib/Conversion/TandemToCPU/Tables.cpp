@@ -16,7 +16,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static LLVM::GlobalOp getTable(ModuleOp module, DenseElementsAttr values) {
   values = values.reshape(RankedTensorType::get({values.getNumElements()},
@@ -52,8 +52,7 @@ static Value advance(SequenceBuilder &b, Value table, Type element,
   return LLVM::GEPOp::create(b.builder, b.loc, type, element, table, index);
 }
 
-Value mlir::tandem::buildLookup(SequenceBuilder &b, LookupOp op,
-                                ValueRange indices) {
+Value tandem::buildLookup(SequenceBuilder &b, LookupOp op, ValueRange indices) {
   DenseElementsAttr values = op.getTable();
   Type element = values.getElementType(), i32 = b.builder.getI32Type();
   LLVM::GlobalOp global = getTable(op->getParentOfType<ModuleOp>(), values);

@@ -16,12 +16,12 @@
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The entries that `indices`, those of the operation or what became of them,
 /// select: a load or, of vectors, a gather. Equal tables of a module are one.
 Value buildLookup(SequenceBuilder &b, LookupOp op, ValueRange indices);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_TANDEMTOCPU_TABLES_H

@@ -12,35 +12,35 @@
 //===----------------------------------------------------------------------===//
 
 #include "BlockSum.h"
-#include "PairedLanes.h"
+#include "EvenOddLayout.h"
 #include "Schedule.h"
-#include "Stages.h"
 #include "Tables.h"
+#include "TileStages.h"
 #include "TransposedStore.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/MemoryLimits.h"
-#include "tandem/Conversion/MissingLanes.h"
+#include "tandem/Conversion/PaddingLanes.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Conversion/TreeSum.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CONVERTTANDEMTOCPU
 #include "tandem/Conversion/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-/// How far ahead planes are fetched, and the unit in which they are.
+/// The distance of prefetches of planes, and their unit, in bytes.
 static constexpr int64_t prefetchBytes = 1024, lineBytes = 64;
 
 namespace {
 /// Builds the loop over chunks and, inside, over blocks of `width` elements.
 class CPUKernelBuilder {
 public:
-  explicit CPUKernelBuilder(KernelOp kernel)
-      : kernel(kernel), builder(kernel), launch(kernel, builder),
+  explicit CPUKernelBuilder(LaunchOp kernel)
+      : kernel(kernel), builder(kernel.getStep()), launch(kernel, builder),
         loc(kernel.getLoc()), width(kernel.getWidth()),
         planes(launch.getPlanes()), lanes(kernel), stages(kernel),
         order(schedule(kernel.getBodyBlock())) {}
@@ -68,13 +68,12 @@ private:
   void loadRow(const Chunk &row);
   /// The elements of a chunk, or of a row of a tile.
   void buildElements(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value slots);
-  /// Builds a loop that carries what has been raised and the extremes.
+  /// Builds a loop that carries which flags have been set and the extremes.
   void buildLoop(Value begin, Value end, int64_t step,
                  function_ref<void(Value)> build);
   void buildTile(const Chunk &chunk, Value tile);
-  /// Fetches what a later block will need: the arithmetic of one leaves the
-  /// processor no room to see the loads of the next, and it keeps more streams
-  /// than its own prefetchers follow.
+  /// Fetches what a later block will need: a block's arithmetic hides the loads
+  /// of the next, and there are more streams than hardware prefetchers follow.
   void prefetch(ArrayRef<Value> pointers);
   /// `shared` knows what the tile's elements share.
   void buildBlock(const Chunk &chunk, unsigned stage, Value tile, Value index,
@@ -87,17 +86,17 @@ private:
   Value buildDraw(const StageBlock &block, RandomBitsOp op);
   void buildStore(StageBlock &block, StorePlaneOp op);
   /// ORs the flags whose conditions held anywhere into the thread's.
-  void storeFlag(LLVM::LLVMFuncOp entry, RaiseOp op, Value condition);
+  void storeFlag(LLVM::LLVMFuncOp entry, SetFlagOp op, Value condition);
   /// The value that a carried operation starts from in a chunk.
   Value getIdentity(Operation *op);
   void carry(StageBlock &block, Operation *op);
   void storeCarried(LLVM::LLVMFuncOp entry, const Chunk &chunk, Value slots);
-  /// Where what is reduced of a chunk or of a row goes.
+  /// Returns the address for the reduction of a chunk or of a row.
   Value getResult(const Chunk &chunk, Value slots, Operation *op);
   /// Makes a value that another stage or none has computed known to a block.
   void provide(StageBlock &block, Value value);
   Value getOffset(const StageBlock &block, int64_t group);
-  /// Where a block's part of a kept value, or of a reduction, lies.
+  /// Returns the address of a block's part of a kept value or of a reduction.
   Value getKeptSlot(const StageBlock &block, Value value);
   void createSums();
   void addToSum(StageBlock &block, Operation *op);
@@ -112,39 +111,38 @@ private:
   void storeColumn(const Chunk &tile, PartialOp op, Value index);
   /// Writes the reductions of a tile's blocks, which are complete.
   void storeBlocks(const Chunk &tile, PartialOp op);
-  /// Of the block that begins at a column.
+  /// Reduces the block that begins at a column.
   Value reduceBlock(const Chunk &tile, PartialOp op, Value first);
-  void buildLoadTotal(StageBlock &block, LoadTotalOp op);
-  /// A kernel that runs once for each tensor.
-  void buildCommit(LLVM::LLVMFuncOp entry);
+  void buildLoadResult(StageBlock &block, LoadReductionResultOp op);
+  /// A launch that runs once for each tensor.
+  void buildEpilogue(LLVM::LLVMFuncOp entry);
   /// Copies the first `count` elements between planes and scratch.
   void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
-  /// Which of a block's elements the chunk has.
+  /// Returns a mask of the block's elements that the chunk has.
   Value laneExists(const StageBlock &block);
 
-  KernelOp kernel;
+  LaunchOp kernel;
   OpBuilder builder;
   LaunchBuilder launch;
   Location loc;
   int64_t width;
   ArrayRef<LaunchBuilder::PlaneInfo> planes;
-  PairedLanes lanes;
+  EvenOddLayout lanes;
   /// One block of elements per plane, where a chunk's partial block is
   /// computed.
   SmallVector<Value> scratch;
-  /// The metrics and the partial sums of the body, but for those of columns.
+  /// The metrics and the partial sums of the body, except those of columns.
   llvm::MapVector<Operation *, BlockSum> sums;
   /// For each reduction of columns, an entry for each column of a tile, and for
   /// sums as many for each level of their trees.
   llvm::MapVector<Operation *, Value> columns;
   /// A block of entries that is written in part.
   Value columnScratch;
-  /// Its raises, and partial maxima and minima.
+  /// Its flags, and partial maxima and minima.
   SmallVector<Operation *> carriers;
-  /// For each of them, by lanes: whether its condition has held in this chunk
-  /// so far; the extreme so far.
+  /// The lanes of each: whether its condition has held, or the extreme so far.
   SmallVector<Value> carried;
-  Stages stages;
+  TileStages stages;
   /// The body's operations in the order in which they are computed.
   SmallVector<Operation *> order;
   /// Loads of what a row's elements share, and their values in this row. They
@@ -171,13 +169,13 @@ void CPUKernelBuilder::createScratch() {
 }
 
 void CPUKernelBuilder::build() {
-  // The parts of a kernel have the same prologue.
-  if (kernel.getPart() == KernelPart::whole)
+  // The launches of a step have the same prologue.
+  if (kernel.getRole() == LaunchRole::main)
     launch.createPrologue();
   LLVM::LLVMFuncOp entry = launch.createEntry();
   builder.setInsertionPointToStart(&entry.getBody().front());
   if (kernel.isPerTensor())
-    return buildCommit(entry);
+    return buildEpilogue(entry);
   createScratch();
   createKept();
   createSums();
@@ -186,13 +184,13 @@ void CPUKernelBuilder::build() {
   scf::ForOp chunks = launch.createRange(entry);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
-  if (kernel.getMatrix() && kernel.getPer() == Granularity::element)
+  if (kernel.isAlongRows())
     buildMatrixTile(entry, chunks.getInductionVar());
   else
     buildChunk(entry, chunks.getInductionVar());
 }
 
-void CPUKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
+void CPUKernelBuilder::buildEpilogue(LLVM::LLVMFuncOp entry) {
   scf::ForOp tensors = launch.createRange(entry);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(tensors.getBody()->getTerminator());
@@ -242,13 +240,13 @@ void CPUKernelBuilder::buildMatrixTile(LLVM::LLVMFuncOp entry,
 }
 
 void CPUKernelBuilder::findRowLoads() {
-  if (!kernel.getMatrix() || kernel.getPer() != Granularity::element)
+  if (!kernel.isAlongRows())
     return;
   for (Operation &op : kernel.getBodyBlock()) {
-    auto total = dyn_cast<LoadTotalOp>(op);
+    auto total = dyn_cast<LoadReductionResultOp>(op);
     auto load = dyn_cast<LoadPlaneOp>(op);
-    if ((total && total.getScope() == Scope::row) ||
-        (load && load.getSharing() == Group::all &&
+    if ((total && total.getScope() == Granularity::row) ||
+        (load && load.getElementsPerEntry() == Group::all &&
          !LaunchBuilder::isLoadedOnce(load)))
       rowLoads.insert(&op);
   }
@@ -277,7 +275,7 @@ void CPUKernelBuilder::buildElements(LLVM::LLVMFuncOp entry, const Chunk &chunk,
 Value CPUKernelBuilder::getResult(const Chunk &chunk, Value slots,
                                   Operation *op) {
   auto partial = dyn_cast<PartialOp>(op);
-  if (partial && partial.getScope() == Scope::row)
+  if (partial && partial.getScope() == Granularity::row)
     return launch.getPart(chunk, partial, chunk.row);
   return launch.getSlot(slots, op);
 }
@@ -307,7 +305,7 @@ void CPUKernelBuilder::carry(StageBlock &block, Operation *op) {
   Value &before = carried[llvm::find(carriers, op) - carriers.begin()];
   Value value = block.mapping.lookup(op->getOperand(0));
   auto partial = dyn_cast<PartialOp>(op);
-  if (width > 1 && (partial || mayHoldBeyondEnd(cast<RaiseOp>(op))))
+  if (width > 1 && (partial || mayHoldInPadding(cast<SetFlagOp>(op))))
     value =
         b.select(laneExists(block), lanes.inOrder(b, value), getIdentity(op));
   before = partial ? join(b, partial, before, value) : b.ori(before, value);
@@ -327,14 +325,14 @@ void CPUKernelBuilder::storeCarried(LLVM::LLVMFuncOp entry, const Chunk &chunk,
     if (isa<VectorType>(value.getType()))
       value = vector::ReductionOp::create(builder, loc, getCombiningKind(op),
                                           value);
-    if (auto raise = dyn_cast<RaiseOp>(op))
-      storeFlag(entry, raise, value);
+    if (auto setFlag = dyn_cast<SetFlagOp>(op))
+      storeFlag(entry, setFlag, value);
     else
       LLVM::StoreOp::create(builder, loc, value, getResult(chunk, slots, op));
   }
 }
 
-void CPUKernelBuilder::storeFlag(LLVM::LLVMFuncOp entry, RaiseOp op,
+void CPUKernelBuilder::storeFlag(LLVM::LLVMFuncOp entry, SetFlagOp op,
                                  Value condition) {
   SequenceBuilder b(builder, loc);
   auto branch = scf::IfOp::create(builder, loc, condition);
@@ -360,7 +358,7 @@ void CPUKernelBuilder::createSums() {
     bool isSum = partial && partial.getKind() == ReduceKind::sum;
     if (isSum || isa<MetricOp>(op)) {
       sums.insert({&op, BlockSum(launch, b, op.getOperand(0).getType())});
-    } else if (partial || isa<RaiseOp>(op)) {
+    } else if (partial || isa<SetFlagOp>(op)) {
       carriers.push_back(&op);
     }
   }
@@ -425,8 +423,8 @@ void CPUKernelBuilder::addToColumns(StageBlock &block, PartialOp op) {
   if (op.getKind() == ReduceKind::sum)
     return getColumnSum(op, offset)
         .addBlock(b, value, b.subi(row.row, row.firstRow));
-  // What is behind the last column is in no block.
-  if (op.getScope() == Scope::block && width > 1)
+  // Lanes past the last column are in no block.
+  if (op.getScope() == Granularity::block && width > 1)
     value = b.select(laneExists(block), value, getIdentity(op));
   Value place = launch.advance(columns[op], offset, entryBytes);
   Value isFirst = b.compare(arith::CmpIPredicate::eq, row.row, row.firstRow);
@@ -441,9 +439,9 @@ void CPUKernelBuilder::storeColumns(const Chunk &tile) {
   bool hasColumns = false;
   for (auto [op, place] : columns) {
     auto partial = cast<PartialOp>(op);
-    if (partial.getScope() == Scope::block)
+    if (partial.getScope() == Granularity::block)
       storeBlocks(tile, partial);
-    hasColumns |= partial.getScope() == Scope::column;
+    hasColumns |= partial.getScope() == Granularity::column;
   }
   if (!hasColumns)
     return;
@@ -452,7 +450,7 @@ void CPUKernelBuilder::storeColumns(const Chunk &tile) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(loop.getBody()->getTerminator());
   for (auto [op, place] : columns)
-    if (cast<PartialOp>(op).getScope() == Scope::column)
+    if (cast<PartialOp>(op).getScope() == Granularity::column)
       storeColumn(tile, cast<PartialOp>(op), loop.getInductionVar());
 }
 
@@ -488,7 +486,7 @@ Value CPUKernelBuilder::reduceBlock(const Chunk &tile, PartialOp op,
                                      loop.getResult(0));
 }
 
-/// The entries of a block; those behind the last column are another tile's.
+/// Stores a block's entries; those past the last column are another tile's.
 void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
                                    Value index) {
   SequenceBuilder b(builder, loc);
@@ -508,10 +506,11 @@ void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
 }
 
 /// A row has one entry, the elements of a block of columns several.
-void CPUKernelBuilder::buildLoadTotal(StageBlock &block, LoadTotalOp op) {
+void CPUKernelBuilder::buildLoadResult(StageBlock &block,
+                                       LoadReductionResultOp op) {
   const Chunk &chunk = block.chunk;
   Value position = op.differsInRow() ? block.index
-                   : op.getScope() == Scope::block
+                   : op.getScope() == Granularity::block
                        ? launch.getBlock(chunk, chunk.row, block.index)
                        : chunk.row;
   Value place = launch.getAxisTotal(chunk, op.getIndex(), position);
@@ -665,15 +664,15 @@ void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
                                 planes[planeOf(load)].bytes));
   } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
     buildStore(block, store);
-  } else if (auto total = dyn_cast<LoadTotalOp>(op)) {
-    buildLoadTotal(block, total);
+  } else if (auto total = dyn_cast<LoadReductionResultOp>(op)) {
+    buildLoadResult(block, total);
   } else if (columns.contains(op)) {
     addToColumns(block, cast<PartialOp>(op));
-  } else if (auto recall = dyn_cast<RecallOp>(op)) {
-    define(launch.recall(recall, block.pointers[planeOf(recall)]));
-  } else if (auto remember = dyn_cast<RememberOp>(op)) {
-    launch.remember(remember, block.pointers[planeOf(remember)],
-                    mapping.lookup(remember.getValue()));
+  } else if (auto loaded = dyn_cast<LoadHistoryOp>(op)) {
+    define(launch.loadHistory(loaded, block.pointers[planeOf(loaded)]));
+  } else if (auto pushed = dyn_cast<PushHistoryOp>(op)) {
+    launch.pushHistory(pushed, block.pointers[planeOf(pushed)],
+                       mapping.lookup(pushed.getValue()));
   } else if (sums.contains(op)) {
     addToSum(block, op);
   } else if (llvm::is_contained(carriers, op)) {
@@ -737,7 +736,7 @@ void CPUKernelBuilder::provide(StageBlock &block, Value value) {
   }
 }
 
-/// Which of the tile's groups the block belongs to.
+/// Returns the index of the tile's group to which the block belongs.
 Value CPUKernelBuilder::getOffset(const StageBlock &block, int64_t group) {
   SequenceBuilder b(builder, loc);
   return b.shr(b.subi(block.index, block.tile), llvm::Log2_64(group));
@@ -785,15 +784,16 @@ namespace {
 struct ConvertTandemToCPUPass
     : public tandem::impl::ConvertTandemToCPUBase<ConvertTandemToCPUPass> {
   void runOnOperation() override {
-    for (auto kernel :
-         llvm::make_early_inc_range(getOperation().getOps<KernelOp>())) {
-      if (failed(verifyLowered(kernel)))
-        return signalPassFailure();
-      CPUKernelBuilder(kernel).build();
-      kernel.erase();
-      ++numKernels;
+    ModuleOp module = getOperation();
+    if (failed(verifyLowered(module)))
+      return signalPassFailure();
+    for (auto step : llvm::make_early_inc_range(module.getOps<StepOp>())) {
+      for (LaunchOp launch : step.getLaunchOps())
+        CPUKernelBuilder(launch).build();
+      numKernels += llvm::range_size(step.getLaunchOps());
+      step.erase();
     }
-    if (failed(verifyStack(getOperation())))
+    if (failed(verifyStack(module)))
       signalPassFailure();
   }
 };

@@ -15,11 +15,11 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-void mlir::tandem::storeTransposed(SequenceBuilder &b, LaunchBuilder &launch,
-                                   const Chunk &row, unsigned plane,
-                                   Value index, Value vector, Value scratch) {
+void tandem::storeTransposed(SequenceBuilder &b, LaunchBuilder &launch,
+                             const Chunk &row, unsigned plane, Value index,
+                             Value vector, Value scratch) {
   OpBuilder &builder = b.builder;
   const auto &info = launch.getPlanes()[plane];
   LLVM::StoreOp::create(builder, b.loc, vector, scratch, info.bytes);

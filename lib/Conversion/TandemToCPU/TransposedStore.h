@@ -16,7 +16,7 @@
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Writes those of a vector's elements that a row of a tile has, from column
 /// `index` on, each to its column's place in a plane. `scratch` has memory for
@@ -25,6 +25,6 @@ void storeTransposed(SequenceBuilder &b, LaunchBuilder &launch,
                      const Chunk &row, unsigned plane, Value index,
                      Value vector, Value scratch);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_TANDEMTOCPU_TRANSPOSEDSTORE_H

@@ -15,19 +15,19 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static constexpr unsigned sharedSpace = 3;
 static constexpr int64_t slotBytes = 8;
 
 /// An array of 8-byte slots in shared memory.
-static Value declareShared(SequenceBuilder &b, KernelOp kernel, StringRef name,
+static Value declareShared(SequenceBuilder &b, LaunchOp kernel, StringRef name,
                            int64_t count) {
   auto type = LLVM::LLVMArrayType::get(b.builder.getF64Type(), count);
   LLVM::GlobalOp global;
   {
     OpBuilder::InsertionGuard guard(b.builder);
-    b.builder.setInsertionPoint(kernel);
+    b.builder.setInsertionPoint(kernel.getStep());
     global = LLVM::GlobalOp::create(
         b.builder, b.loc, type, /*isConstant=*/false, LLVM::Linkage::Internal,
         name, Attribute(), /*alignment=*/8, sharedSpace);
@@ -35,7 +35,7 @@ static Value declareShared(SequenceBuilder &b, KernelOp kernel, StringRef name,
   return LLVM::AddressOfOp::create(b.builder, b.loc, global);
 }
 
-BlockReductions::BlockReductions(SequenceBuilder &b, KernelOp kernel,
+BlockReductions::BlockReductions(SequenceBuilder &b, LaunchOp kernel,
                                  StringRef name, LaunchBuilder &launch,
                                  ArrayRef<Item> items, int64_t maxThreads)
     : launch(launch), items(items), maxWarps(maxThreads / warpSize) {

@@ -17,14 +17,14 @@
 #include "WarpReduce.h"
 #include "tandem/Conversion/TreeSum.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Sums as TreeSum makes them, over steps that count threads in order, and
 /// maxima and minima, for which a thread keeps its own until the end. The
 /// number of threads is a power of two of whole warps.
 class BlockReductions {
 public:
-  /// What is reduced: f32 or f64 where it is a sum, else i32.
+  /// A reduction and its type: f32 or f64 for a sum, else i32.
   struct Item {
     ReduceKind kind;
     Type type;
@@ -34,13 +34,14 @@ public:
 
   /// Declares the shared memory under `name`; thread numbers are read where `b`
   /// stands.
-  BlockReductions(SequenceBuilder &b, KernelOp kernel, StringRef name,
+  BlockReductions(SequenceBuilder &b, LaunchOp kernel, StringRef name,
                   LaunchBuilder &launch, ArrayRef<Item> items,
                   int64_t maxThreads);
 
   ArrayRef<Item> getItems() const { return items; }
 
-  /// What a thread's maximum or minimum starts from; -0.0 for a sum.
+  /// Returns the value from which a thread's maximum or minimum starts; -0.0
+  /// for a sum.
   static Value getIdentity(SequenceBuilder &b, const Item &item);
 
   /// Joins two maxima or minima.
@@ -61,7 +62,7 @@ public:
                   function_ref<void(ArrayRef<Value>)> build);
 
 private:
-  /// For each of some items, the block's value of one per thread.
+  /// Reduces the threads' values of some items to one value each for the block.
   SmallVector<Value> reduceBlock(SequenceBuilder &b, ArrayRef<unsigned> chosen,
                                  ArrayRef<Value> values);
   Value reduceWarps(SequenceBuilder &b, unsigned item);
@@ -73,14 +74,15 @@ private:
   /// The numbers of the sums and of the others.
   SmallVector<unsigned> sums, extremes;
   int64_t maxWarps;
-  /// Of this thread, within its block and its warp, and of its warp.
+  /// The index of this thread within its block and within its warp, and the
+  /// index of its warp.
   Value thread, lane, warp;
   Value numWarps;
-  /// In shared memory, per item: a slot per warp, and the stack of steps.
+  /// Each item's shared memory: a slot per warp, and the stack of steps.
   SmallVector<Value> warpSlots;
   SmallVector<TreeSum> trees;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_TANDEMTONVVM_BLOCKREDUCTIONS_H

@@ -15,9 +15,9 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-ColumnReductions::ColumnReductions(KernelOp kernel, LaunchBuilder &launch)
+ColumnReductions::ColumnReductions(LaunchOp kernel, LaunchBuilder &launch)
     : launch(launch),
       numLevels(llvm::Log2_64(getMaxTileRows(kernel, maxTileRowsOfGPU)) + 1) {
   for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
@@ -29,7 +29,7 @@ SmallVector<Value> ColumnReductions::getInitial(SequenceBuilder &b) {
   SmallVector<Value> values;
   for (PartialOp op : ops) {
     Type type = op.getValue().getType();
-    if (op.getScope() == Scope::block)
+    if (op.getScope() == Granularity::block)
       type = getElementTypeOrSelf(type);
     if (isSum(op))
       values.append(numLevels, b.real(type, -0.0));

@@ -17,7 +17,7 @@
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The partials of columns and blocks of a kernel. What a thread has of its
 /// columns goes from row to row: a maximum or minimum, which is one for all of
@@ -25,7 +25,7 @@ namespace mlir::tandem {
 /// 2^k rows.
 class ColumnReductions {
 public:
-  ColumnReductions(KernelOp kernel, LaunchBuilder &launch);
+  ColumnReductions(LaunchOp kernel, LaunchBuilder &launch);
 
   ArrayRef<PartialOp> getOps() { return ops; }
 
@@ -54,6 +54,6 @@ private:
   SmallVector<PartialOp> ops;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_TANDEMTONVVM_COLUMNREDUCTIONS_H

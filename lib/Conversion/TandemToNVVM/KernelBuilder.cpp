@@ -15,9 +15,9 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-void mlir::tandem::markKernel(LLVM::LLVMFuncOp function, int32_t threads) {
+void tandem::markKernel(LLVM::LLVMFuncOp function, int32_t threads) {
   Builder builder(function.getContext());
   function->setAttr("nvvm.kernel", builder.getUnitAttr());
   function->setAttr("nvvm.maxntid", builder.getDenseI32ArrayAttr({threads}));
@@ -30,8 +30,8 @@ void NVVMKernelBuilder::begin(StringRef name) {
       loads.push_back(load);
     else if (auto store = dyn_cast<StorePlaneOp>(op))
       stores.push_back(store);
-    else if (auto raise = dyn_cast<RaiseOp>(op))
-      raises.push_back(raise);
+    else if (auto setFlag = dyn_cast<SetFlagOp>(op))
+      flagSetters.push_back(setFlag);
   }
   thread = sreg<NVVM::ThreadIdXOp>();
   threads = sreg<NVVM::BlockDimXOp>();
@@ -43,8 +43,8 @@ void NVVMKernelBuilder::begin(StringRef name) {
 }
 
 void NVVMKernelBuilder::build() {
-  // The parts of a kernel have the same prologue.
-  if (kernel.getPart() == KernelPart::whole)
+  // The launches of a step have the same prologue.
+  if (kernel.getRole() == LaunchRole::main)
     markKernel(launch.createPrologue(), 1);
   createTotals(kernel, builder);
   LLVM::LLVMFuncOp entry = launch.createEntry();
@@ -54,13 +54,13 @@ void NVVMKernelBuilder::build() {
   Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
   begin(entry.getSymName().str() + "_parts");
   if (kernel.isPerTensor())
-    return buildCommit(entry);
+    return buildEpilogue(entry);
   auto [first, end] = launch.getRangeUnlessSkipped(entry);
   auto chunks =
       scf::ForOp::create(builder, loc, b.addi(first, block), end, blocks);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(chunks.getBody()->getTerminator());
-  if (kernel.getMatrix() && kernel.getPer() == Granularity::element)
+  if (kernel.isAlongRows())
     buildTile(entry, launch.readTile(entry, chunks.getInductionVar()));
   else
     buildChunk(entry, chunks.getInductionVar());
@@ -84,7 +84,7 @@ void NVVMKernelBuilder::buildReductions(StringRef name) {
     reductions.emplace(b, kernel, name, launch, items, blockSize);
 }
 
-void NVVMKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
+void NVVMKernelBuilder::buildEpilogue(LLVM::LLVMFuncOp entry) {
   SequenceBuilder b(builder, loc);
   Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
   Value first = b.addi(b.muli(block, threads), thread);
@@ -101,7 +101,7 @@ void NVVMKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
   launch.mapShared(chunk, mapping);
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
     auto accessed = [&] { return toGlobal(chunk.planes[planeOf(&op)]); };
-    if (isa<TotalOp, SizeOp>(op))
+    if (isa<ReductionResultOp, SizeOp>(op))
       continue;
     if (auto load = dyn_cast<LoadPlaneOp>(op))
       mapping.map(load.getResult(),
@@ -110,11 +110,10 @@ void NVVMKernelBuilder::buildCommit(LLVM::LLVMFuncOp entry) {
     else if (auto store = dyn_cast<StorePlaneOp>(op))
       LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
                             accessed());
-    else if (auto recall = dyn_cast<RecallOp>(op))
-      mapping.map(recall.getResult(), launch.recall(recall, accessed()));
-    else if (auto remember = dyn_cast<RememberOp>(op))
-      launch.remember(remember, accessed(),
-                      mapping.lookup(remember.getValue()));
+    else if (auto loaded = dyn_cast<LoadHistoryOp>(op))
+      mapping.map(loaded.getResult(), launch.loadHistory(loaded, accessed()));
+    else if (auto pushed = dyn_cast<PushHistoryOp>(op))
+      launch.pushHistory(pushed, accessed(), mapping.lookup(pushed.getValue()));
     else
       builder.clone(op, mapping);
   }
@@ -124,7 +123,7 @@ void NVVMKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
   Chunk chunk = launch.readChunk(entry, chunkIndex);
   Value isAligned = prepareChunk(chunk);
   scf::ForOp steps = buildSteps(chunk, isAligned);
-  storeFlags(entry, steps.getResults().take_front(raises.size()));
+  storeFlags(entry, steps.getResults().take_front(flagSetters.size()));
   if (reductions)
     storeReduced(entry, chunkIndex, steps.getResults());
 }
@@ -134,8 +133,8 @@ void NVVMKernelBuilder::storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
   SequenceBuilder b(builder, loc);
   Value slots = launch.getSlots(
       toGlobal(entry.getArgument(EntryArgument::workspace)), chunkIndex);
-  Value steps = results[raises.size()];
-  SmallVector<Value> mine(results.drop_front(raises.size() + 1));
+  Value steps = results[flagSetters.size()];
+  SmallVector<Value> mine(results.drop_front(flagSetters.size() + 1));
   reductions->finish(b, mine, steps, [&](ArrayRef<Value> values) {
     for (auto [op, value] : llvm::zip(reduced, values))
       LLVM::StoreOp::create(builder, loc, value, launch.getSlot(slots, op));
@@ -146,7 +145,7 @@ scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
   SequenceBuilder b(builder, loc);
   Value lanes = launch.i64(width);
   Value offset = b.muli(thread, lanes);
-  SmallVector<Value> initial(raises.size(),
+  SmallVector<Value> initial(flagSetters.size(),
                              b.integer(builder.getI1Type(), false));
   if (reductions) {
     initial.push_back(launch.i64(0));
@@ -169,8 +168,8 @@ SmallVector<Value> NVVMKernelBuilder::advanceState(const Chunk &chunk,
                                                    ValueRange state) {
   SequenceBuilder b(builder, loc);
   SmallVector<Value> next;
-  for (auto [before, raised] : llvm::zip(state, raisedByStep))
-    next.push_back(b.ori(before, raised));
+  for (auto [before, now] : llvm::zip(state, flagsByStep))
+    next.push_back(b.ori(before, now));
   if (!reductions)
     return next;
   Value step = state[next.size()];
@@ -184,9 +183,10 @@ SmallVector<Value> NVVMKernelBuilder::advanceState(const Chunk &chunk,
   return next;
 }
 
-void NVVMKernelBuilder::storeFlags(LLVM::LLVMFuncOp entry, ValueRange raised) {
-  for (auto [op, isRaised] : llvm::zip(raises, raised)) {
-    auto branch = scf::IfOp::create(builder, loc, isRaised);
+void NVVMKernelBuilder::storeFlags(LLVM::LLVMFuncOp entry,
+                                   ValueRange conditions) {
+  for (auto [op, isSet] : llvm::zip(flagSetters, conditions)) {
+    auto branch = scf::IfOp::create(builder, loc, isSet);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(branch.thenBlock());
     SequenceBuilder b(builder, loc);
@@ -205,7 +205,8 @@ Value NVVMKernelBuilder::toGlobal(Value pointer) {
 
 unsigned NVVMKernelBuilder::planeOf(Operation *access) {
   return llvm::TypeSwitch<Operation *, unsigned>(access)
-      .Case<LoadPlaneOp, StorePlaneOp, RecallOp, RememberOp>([&](auto op) {
-        return launch.getPlaneIndex(op.getTensor(), op.getPlane());
-      });
+      .Case<LoadPlaneOp, StorePlaneOp, LoadHistoryOp, PushHistoryOp>(
+          [&](auto op) {
+            return launch.getPlaneIndex(op.getTensor(), op.getPlane());
+          });
 }

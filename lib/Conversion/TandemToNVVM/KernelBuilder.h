@@ -21,7 +21,7 @@
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Threads per block that the generated kernels are launched with.
 constexpr int32_t blockSize = 256;
@@ -40,15 +40,15 @@ Value readRegister(OpBuilder &builder, Location loc) {
 /// `width` consecutive elements a step.
 class NVVMKernelBuilder {
 public:
-  NVVMKernelBuilder(KernelOp kernel, OpBuilder &builder)
+  NVVMKernelBuilder(LaunchOp kernel, OpBuilder &builder)
       : kernel(kernel), builder(builder), launch(kernel, builder),
         loc(kernel.getLoc()), width(kernel.getWidth()),
         planes(launch.getPlanes()) {}
 
   void build();
 
-  /// Takes a block through a band's tiles, and joins their parts of its rows;
-  /// the phase behind, unless there is none, may read what this one has left.
+  /// Runs a GPU block over a band's tiles, and joins their parts of its rows.
+  /// The next phase, if there is one, may read the results of this one.
   void buildBand(LLVM::LLVMFuncOp entry, Value bandIndex, bool isLast);
 
 private:
@@ -76,8 +76,8 @@ private:
   /// write them at once.
   Value canGather(const Chunk &tile);
   /// Writes this thread's elements of a row to as many rows of the transposed
-  /// planes, or gathers them. The state has what is gathered, a vector for each
-  /// store; the result is that behind this row.
+  /// planes, or gathers them. The state holds the gathered elements, a vector
+  /// for each store; the result is the state after this row.
   SmallVector<Value> storeTransposed(const Chunk &row, Value index,
                                      Value isGathered, ValueRange state);
   /// Writes each lane that exists to its column's place.
@@ -88,13 +88,14 @@ private:
   void storeBlock(const Chunk &tile, Value index, PartialOp op, Value total);
   /// The first of this thread's columns.
   Value getColumn(const Chunk &tile);
-  Value buildLoadTotal(const Chunk &chunk, Value index, LoadTotalOp op);
-  /// Builds the loop over a chunk's steps. Its results: for each raise whether
-  /// this thread's elements did; with reductions the number of steps, and this
-  /// thread's maxima and minima.
+  Value buildLoadResult(const Chunk &chunk, Value index,
+                        LoadReductionResultOp op);
+  /// Builds the loop over a chunk's steps. Its results: for each
+  /// tandem.set_flag whether this thread's elements did; with reductions the
+  /// number of steps, and this thread's maxima and minima.
   scf::ForOp buildSteps(const Chunk &chunk, Value isAligned);
   void buildStep(const Chunk &chunk, Value index, Value isAligned);
-  /// What the loop carries from one step to the next.
+  /// Computes the values that the loop carries from one step to the next.
   SmallVector<Value> advanceState(const Chunk &chunk, ValueRange state);
   void buildReductions(StringRef name);
   /// Reduces this thread's lanes; those beyond the chunk's end take no part.
@@ -104,9 +105,9 @@ private:
   void storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
                     ValueRange results);
   /// A kernel that runs once for each tensor, a thread for each.
-  void buildCommit(LLVM::LLVMFuncOp entry);
-  /// ORs the flags that this thread raised into the launch's.
-  void storeFlags(LLVM::LLVMFuncOp entry, ValueRange raised);
+  void buildEpilogue(LLVM::LLVMFuncOp entry);
+  /// ORs the flags that this thread set into the launch's.
+  void storeFlags(LLVM::LLVMFuncOp entry, ValueRange conditions);
   Value toGlobal(Value pointer);
   SmallVector<Value> buildLoads(const Chunk &chunk, Value index, Value isWide);
   SmallVector<Value> loadWide(const Chunk &chunk, Value index);
@@ -123,12 +124,12 @@ private:
   Value laneExists(const Chunk &chunk, Value index, int64_t lane);
   Value lanesExist(const Chunk &chunk, Value index);
   /// Whether a condition holds for any element.
-  Value anyExisting(const Chunk &chunk, Value index, RaiseOp raise);
+  Value anyExisting(const Chunk &chunk, Value index, SetFlagOp setFlag);
   /// Builds code for each lane whose element exists, and its position.
   void forExistingLanes(const Chunk &chunk, Value index,
                         function_ref<void(Value, int64_t)> build);
 
-  KernelOp kernel;
+  LaunchOp kernel;
   OpBuilder &builder;
   LaunchBuilder launch;
   Location loc;
@@ -136,7 +137,7 @@ private:
   ArrayRef<LaunchBuilder::PlaneInfo> planes;
   SmallVector<LoadPlaneOp> loads;
   SmallVector<StorePlaneOp> stores;
-  SmallVector<RaiseOp> raises;
+  SmallVector<SetFlagOp> flagSetters;
   Value thread, threads;
   /// Whether the threads of a warp meet in each step.
   bool isCollective = false;
@@ -146,11 +147,11 @@ private:
   /// The partials of columns.
   std::optional<ColumnReductions> columns;
   IRMapping mapping;
-  /// What a step computes: the sums' values; for each raise whether any lane
-  /// did; the largest or smallest of the lanes.
-  SmallVector<Value> summands, raisedByStep, extremes, ofColumns;
+  /// The results of a step: the sums' values; for each tandem.set_flag whether
+  /// any lane set it; the largest or smallest of the lanes.
+  SmallVector<Value> summands, flagsByStep, extremes, ofColumns;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_TANDEMTONVVM_KERNELBUILDER_H

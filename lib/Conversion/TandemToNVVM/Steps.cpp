@@ -13,10 +13,10 @@
 
 #include "KernelBuilder.h"
 #include "WarpReduce.h"
-#include "tandem/Conversion/MissingLanes.h"
+#include "tandem/Conversion/PaddingLanes.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Bytes of the widest memory access.
 static constexpr int64_t accessBytes = 16;
@@ -65,10 +65,10 @@ static Value compareIn32Bits(SequenceBuilder &b, Value condition) {
 }
 
 Value NVVMKernelBuilder::anyExisting(const Chunk &chunk, Value index,
-                                     RaiseOp raise) {
+                                     SetFlagOp setFlag) {
   SequenceBuilder b(builder, loc);
-  Value condition = compareIn32Bits(b, mapping.lookup(raise.getCondition()));
-  if (mayHoldBeyondEnd(raise))
+  Value condition = compareIn32Bits(b, mapping.lookup(setFlag.getCondition()));
+  if (mayHoldInPadding(setFlag))
     condition = b.andi(condition, lanesExist(chunk, index));
   return vector::ReductionOp::create(builder, loc, vector::CombiningKind::OR,
                                      condition);
@@ -85,21 +85,21 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
   for (auto [op, value] : llvm::zip(loads, loaded))
     mapping.map(op.getResult(), value);
   for (Operation &op : kernel.getBodyBlock().without_terminator()) {
-    if (isa<LoadPlaneOp, StorePlaneOp, TotalOp, SizeOp>(op))
+    if (isa<LoadPlaneOp, StorePlaneOp, ReductionResultOp, SizeOp>(op))
       continue;
     auto partial = dyn_cast<PartialOp>(op);
-    if (auto total = dyn_cast<LoadTotalOp>(op)) {
-      mapping.map(total.getResult(), buildLoadTotal(chunk, index, total));
+    if (auto total = dyn_cast<LoadReductionResultOp>(op)) {
+      mapping.map(total.getResult(), buildLoadResult(chunk, index, total));
     } else if (partial && partial.isDownColumns()) {
       Value value = mapping.lookup(partial.getValue());
-      bool isBlock = partial.getScope() == Scope::block;
+      bool isBlock = partial.getScope() == Granularity::block;
       ofColumns.push_back(
           isBlock ? reduceExisting(chunk, index, value, partial.getKind())
                   : value);
     } else if (isa<MetricOp, PartialOp>(op)) {
       prepareReduced(chunk, index, op);
-    } else if (auto raise = dyn_cast<RaiseOp>(op)) {
-      raisedByStep.push_back(anyExisting(chunk, index, raise));
+    } else if (auto setFlag = dyn_cast<SetFlagOp>(op)) {
+      flagsByStep.push_back(anyExisting(chunk, index, setFlag));
     } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
       mapping.map(op.getResult(0), buildReduce(chunk, index, reduce));
     } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {

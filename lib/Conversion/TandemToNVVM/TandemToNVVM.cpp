@@ -16,22 +16,22 @@
 #include "tandem/Conversion/MemoryLimits.h"
 #include "tandem/Conversion/Passes.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CONVERTTANDEMTONVVM
 #include "tandem/Conversion/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-/// What meets in a group or across a block is in the hands of one warp.
-static LogicalResult verifyWarps(KernelOp kernel) {
+/// Checks that one warp holds all lanes of a group and of a block's width.
+static LogicalResult verifyWarps(LaunchOp kernel) {
   for (Operation &op : kernel.getBodyBlock()) {
     int64_t size = 0;
     if (auto reduce = dyn_cast<ReduceOp>(op))
       size = reduce.getGroup();
     auto partial = dyn_cast<PartialOp>(op);
-    if (partial && partial.getScope() == Scope::block)
+    if (partial && partial.getScope() == Granularity::block)
       size = kernel.getBlock();
     if (size > warpSize * int64_t(kernel.getWidth()))
       return op.emitError("reduces ")
@@ -43,7 +43,7 @@ static LogicalResult verifyWarps(KernelOp kernel) {
   return success();
 }
 
-static LogicalResult verify(KernelOp kernel) {
+static LogicalResult verify(LaunchOp kernel) {
   if (kernel.getWidth() < 2 && !kernel.isPerTensor())
     return kernel.emitError("a GPU kernel takes at least 2 elements a thread; "
                             "run -tandem-widen first");
@@ -52,19 +52,18 @@ static LogicalResult verify(KernelOp kernel) {
     return (*lookups.begin())
         .emitError("'tandem.lookup' is for CPUs, whose caches hold tables; "
                    "leave out -tandem-tabulate");
-  return success(succeeded(verifyLowered(kernel)) &&
-                 succeeded(verifyWarps(kernel)));
+  return verifyWarps(kernel);
 }
 
 /// Builds the kernel that takes each block through all phases of a launch,
 /// band by band.
-static void buildBands(ArrayRef<KernelOp> phases) {
-  KernelOp first = phases.front();
-  OpBuilder builder(first);
+static void buildBands(ArrayRef<LaunchOp> phases) {
+  LaunchOp first = phases.front();
+  OpBuilder builder(first.getStep());
   Location loc = first.getLoc();
   LaunchBuilder launch(first, builder);
   LLVM::LLVMFuncOp entry =
-      launch.createEntry((first.getSymName() + "_bands").str());
+      launch.createEntry(first.getFunctionName() + "_bands");
   markKernel(entry, blockSize);
   builder.setInsertionPointToStart(&entry.getBody().front());
   SequenceBuilder b(builder, loc);
@@ -75,7 +74,7 @@ static void buildBands(ArrayRef<KernelOp> phases) {
       scf::ForOp::create(builder, loc, b.addi(begin, block), end, blocks);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(bands.getBody()->getTerminator());
-  for (KernelOp phase : phases)
+  for (LaunchOp phase : phases)
     NVVMKernelBuilder(phase, builder)
         .buildBand(entry, bands.getInductionVar(), phase == phases.back());
 }
@@ -84,39 +83,41 @@ namespace {
 struct ConvertTandemToNVVMPass
     : public tandem::impl::ConvertTandemToNVVMBase<ConvertTandemToNVVMPass> {
   void runOnOperation() override {
-    SmallVector<KernelOp> kernels(getOperation().getOps<KernelOp>());
-    for (KernelOp kernel : kernels)
-      if (failed(verify(kernel)))
-        return signalPassFailure();
-    if (failed(joinLaunches(kernels)))
+    if (failed(verifyLowered(getOperation())))
       return signalPassFailure();
-    for (KernelOp kernel : kernels) {
-      OpBuilder builder(kernel);
-      NVVMKernelBuilder(kernel, builder).build();
-      kernel.erase();
-      ++numKernels;
+    for (StepOp step :
+         llvm::make_early_inc_range(getOperation().getOps<StepOp>())) {
+      for (LaunchOp launch : step.getLaunchOps())
+        if (failed(verify(launch)))
+          return signalPassFailure();
+      convert(step);
+      step.erase();
     }
     if (failed(verifySharedMemory(getOperation())))
       return signalPassFailure();
   }
 
-  /// Builds what runs phases that continue each other.
-  LogicalResult joinLaunches(ArrayRef<KernelOp> kernels) {
-    while (!kernels.empty()) {
-      KernelOp first = kernels.front();
-      if (first.getContinues())
-        return first.emitError("continues a launch, but is behind no phase; "
-                               "leave out 'continues'");
-      ArrayRef<KernelOp> behind = kernels.drop_front().drop_while(
-          [](KernelOp kernel) { return bool(kernel.getContinues()); });
-      ArrayRef<KernelOp> phases = kernels.drop_back(behind.size());
-      kernels = behind;
-      if (phases.size() == 1)
-        continue;
-      buildBands(phases);
-      ++numBands;
+  void convert(StepOp step) {
+    SmallVector<LaunchOp> launches = llvm::to_vector(step.getLaunchOps());
+    for (ArrayRef<LaunchOp> left = launches; !left.empty();
+         left = left.drop_front()) {
+      buildBandsFrom(left);
+      OpBuilder builder(step);
+      NVVMKernelBuilder(left.front(), builder).build();
+      ++numKernels;
     }
-    return success();
+  }
+
+  /// Builds what runs the first launch and those that are fused with it, if
+  /// there are any.
+  void buildBandsFrom(ArrayRef<LaunchOp> launches) {
+    auto fused = launches.drop_front().take_while(
+        [](LaunchOp launch) { return launch.getFusedWithPrevious(); });
+    LaunchOp first = launches.front();
+    if (fused.empty() || first.getFusedWithPrevious())
+      return;
+    buildBands(launches.take_front(fused.size() + 1));
+    ++numBands;
   }
 };
 } // namespace

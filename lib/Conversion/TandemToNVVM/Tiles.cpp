@@ -16,7 +16,7 @@
 #include "WarpReduce.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 Value NVVMKernelBuilder::getColumn(const Chunk &tile) {
   SequenceBuilder b(builder, loc);
@@ -25,7 +25,7 @@ Value NVVMKernelBuilder::getColumn(const Chunk &tile) {
 
 void NVVMKernelBuilder::buildBand(LLVM::LLVMFuncOp entry, Value bandIndex,
                                   bool isLast) {
-  begin(getEntryName(kernel.getSymName()) + "_band_parts");
+  begin(getEntryName(kernel.getFunctionName()) + "_band_parts");
   SequenceBuilder b(builder, loc);
   Chunk band = launch.readTile(entry, bandIndex);
   Value columns = b.muli(threads, launch.i64(width));
@@ -49,7 +49,7 @@ void NVVMKernelBuilder::buildBand(LLVM::LLVMFuncOp entry, Value bandIndex,
 bool NVVMKernelBuilder::joinRows(const Chunk &band) {
   SmallVector<PartialOp> ofRows;
   for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
-    if (op.getScope() == Scope::row)
+    if (op.getScope() == Granularity::row)
       ofRows.push_back(op);
   if (ofRows.empty())
     return false;
@@ -66,7 +66,7 @@ bool NVVMKernelBuilder::joinRows(const Chunk &band) {
 
 void NVVMKernelBuilder::buildTile(LLVM::LLVMFuncOp entry, const Chunk &tile) {
   SequenceBuilder b(builder, loc);
-  SmallVector<Value> initial(raises.size(),
+  SmallVector<Value> initial(flagSetters.size(),
                              b.integer(builder.getI1Type(), false));
   size_t numGathered = getTransposedStores().size();
   initial.append(numGathered,
@@ -79,8 +79,9 @@ void NVVMKernelBuilder::buildTile(LLVM::LLVMFuncOp entry, const Chunk &tile) {
         scf::YieldOp::create(builder, loc,
                              buildRow(tile, row, isGathered, state));
       });
-  storeFlags(entry, rows.getResults().take_front(raises.size()));
-  storeColumns(tile, rows.getResults().drop_front(raises.size() + numGathered));
+  storeFlags(entry, rows.getResults().take_front(flagSetters.size()));
+  storeColumns(tile,
+               rows.getResults().drop_front(flagSetters.size() + numGathered));
 }
 
 SmallVector<Value> NVVMKernelBuilder::buildRow(const Chunk &tile, Value row,
@@ -98,10 +99,11 @@ SmallVector<Value> NVVMKernelBuilder::buildRow(const Chunk &tile, Value row,
             toGlobal(launch.getPart(chunk, cast<PartialOp>(op), row)));
     });
   SmallVector<Value> next;
-  for (auto [before, raised] : llvm::zip(state, raisedByStep))
-    next.push_back(b.ori(before, raised));
-  llvm::append_range(next, storeTransposed(chunk, getColumn(tile), isGathered,
-                                           state.drop_front(raises.size())));
+  for (auto [before, now] : llvm::zip(state, flagsByStep))
+    next.push_back(b.ori(before, now));
+  llvm::append_range(next,
+                     storeTransposed(chunk, getColumn(tile), isGathered,
+                                     state.drop_front(flagSetters.size())));
   llvm::append_range(next, columns->add(b, state.drop_front(next.size()),
                                         ofColumns, b.subi(row, tile.firstRow)));
   return next;
@@ -114,7 +116,7 @@ void NVVMKernelBuilder::storeColumns(const Chunk &tile, ValueRange state) {
       columns->getTotals(b, state, b.subi(tile.endRow, tile.firstRow));
   for (auto [partial, total] : llvm::zip(columns->getOps(), totals)) {
     PartialOp op = partial;
-    if (op.getScope() == Scope::block)
+    if (op.getScope() == Granularity::block)
       storeBlock(tile, index, op, total);
     else
       storeColumn(tile, index, op, total);
@@ -150,14 +152,14 @@ void NVVMKernelBuilder::storeBlock(const Chunk &tile, Value index, PartialOp op,
 }
 
 /// A row has one entry, and a block one for all elements of a step, which else
-/// have several. Threads behind the last element read the first ones.
-Value NVVMKernelBuilder::buildLoadTotal(const Chunk &chunk, Value index,
-                                        LoadTotalOp op) {
+/// have several. Threads past the last element read the first ones.
+Value NVVMKernelBuilder::buildLoadResult(const Chunk &chunk, Value index,
+                                         LoadReductionResultOp op) {
   SequenceBuilder b(builder, loc);
   Value position = chunk.row;
-  if (op.differsInRow() || op.getScope() == Scope::block)
+  if (op.differsInRow() || op.getScope() == Granularity::block)
     position = b.select(laneExists(chunk, index, 0), index, chunk.begin);
-  if (!op.differsInRow() && op.getScope() == Scope::block)
+  if (!op.differsInRow() && op.getScope() == Granularity::block)
     position = launch.getBlock(chunk, chunk.row, position);
   Value place = launch.getAxisTotal(chunk, op.getIndex(), position);
   return launch.load(toGlobal(place), op.getType(), /*offset=*/0,

@@ -14,16 +14,16 @@
 #include "KernelBuilder.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static constexpr int64_t totalBytes = 4;
 
 /// Neighbours first, then pairs of pairs; what is missing changes nothing.
-void mlir::tandem::joinParts(LaunchBuilder &launch, SequenceBuilder &b,
-                             const Chunk &chunk, PartialOp op, Value position) {
+void tandem::joinParts(LaunchBuilder &launch, SequenceBuilder &b,
+                       const Chunk &chunk, PartialOp op, Value position) {
   OpBuilder &builder = b.builder;
   Location loc = b.loc;
-  bool isRow = op.getScope() == Scope::row;
+  bool isRow = op.getScope() == Granularity::row;
   Value count = isRow ? chunk.partsOfRow : chunk.partsOfColumn;
   Value extent = isRow ? chunk.rows : chunk.columns;
   BlockReductions::Item item{op.getKind(),
@@ -58,7 +58,7 @@ namespace {
 /// Builds both kernels of a phase.
 class TotalsBuilder {
 public:
-  TotalsBuilder(KernelOp kernel, OpBuilder &builder)
+  TotalsBuilder(LaunchOp kernel, OpBuilder &builder)
       : kernel(kernel), builder(builder), launch(kernel, builder),
         loc(kernel.getLoc()) {}
 
@@ -84,7 +84,7 @@ private:
     return readRegister<OpTy>(builder, loc);
   }
 
-  KernelOp kernel;
+  LaunchOp kernel;
   OpBuilder &builder;
   LaunchBuilder launch;
   Location loc;
@@ -94,7 +94,7 @@ private:
 
 LLVM::LLVMFuncOp TotalsBuilder::enter(StringRef suffix,
                                       ArrayRef<PartialOp> reduced) {
-  std::string name = (kernel.getSymName() + suffix).str();
+  std::string name = kernel.getFunctionName() + suffix.str();
   LLVM::LLVMFuncOp entry = launch.createEntry(name);
   markKernel(entry, blockSize);
   builder.setInsertionPointToStart(&entry.getBody().front());
@@ -168,7 +168,8 @@ void TotalsBuilder::buildTotals(ArrayRef<PartialOp> reduced) {
       });
 }
 
-/// The first thread alone writes: a model has few tensors beside its elements.
+/// Only the first thread writes: a model has few tensors compared with its
+/// elements.
 void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
   LLVM::LLVMFuncOp entry = enter("_model", reduced);
   Value first, last;
@@ -214,33 +215,34 @@ void TotalsBuilder::build() {
   SmallVector<PartialOp> all, ofModel, ofRows, ofColumns;
   for (auto op : kernel.getBodyBlock().getOps<PartialOp>()) {
     // The tiles leave blocks complete.
-    if (op.getScope() == Scope::block)
+    if (op.getScope() == Granularity::block)
       continue;
-    if (op.getScope() == Scope::row || op.getScope() == Scope::column) {
-      (op.getScope() == Scope::row ? ofRows : ofColumns).push_back(op);
+    if (op.getScope() == Granularity::row ||
+        op.getScope() == Granularity::column) {
+      (op.getScope() == Granularity::row ? ofRows : ofColumns).push_back(op);
       continue;
     }
     all.push_back(op);
-    if (op.getScope() == Scope::model)
+    if (op.getScope() == Granularity::model)
       ofModel.push_back(op);
   }
   OpBuilder::InsertionGuard guard(builder);
   if (!all.empty()) {
-    builder.setInsertionPoint(kernel);
+    builder.setInsertionPoint(kernel.getStep());
     buildTotals(all);
   }
   if (!ofModel.empty()) {
-    builder.setInsertionPoint(kernel);
+    builder.setInsertionPoint(kernel.getStep());
     buildModel(ofModel);
   }
   for (auto [suffix, reduced] : {std::pair("_row_totals", ArrayRef(ofRows)),
                                  {"_column_totals", ArrayRef(ofColumns)}})
     if (!reduced.empty()) {
-      builder.setInsertionPoint(kernel);
+      builder.setInsertionPoint(kernel.getStep());
       buildAxis(suffix, reduced);
     }
 }
 
-void mlir::tandem::createTotals(KernelOp kernel, OpBuilder &builder) {
+void tandem::createTotals(LaunchOp kernel, OpBuilder &builder) {
   TotalsBuilder(kernel, builder).build();
 }

@@ -15,7 +15,7 @@
 #include "KernelBuilder.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Bytes that are gathered of a column.
 static constexpr int64_t pieceBytes = 8;

@@ -14,7 +14,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static Value shuffleWord(SequenceBuilder &b, Value word, int64_t distance) {
   Type i32 = b.builder.getI32Type();
@@ -24,8 +24,8 @@ static Value shuffleWord(SequenceBuilder &b, Value word, int64_t distance) {
       NVVM::ShflKind::bfly, UnitAttr());
 }
 
-Value mlir::tandem::shuffleButterfly(SequenceBuilder &b, Value value,
-                                     int64_t distance) {
+Value tandem::shuffleButterfly(SequenceBuilder &b, Value value,
+                               int64_t distance) {
   Type type = value.getType();
   if (type.getIntOrFloatBitWidth() == 32)
     return shuffleWord(b, value, distance);
@@ -37,8 +37,8 @@ Value mlir::tandem::shuffleButterfly(SequenceBuilder &b, Value value,
   return isa<FloatType>(type) ? b.bitcast(bits, type) : bits;
 }
 
-Value mlir::tandem::reduceLanes(SequenceBuilder &b, Value value, int64_t lanes,
-                                Combiner combine) {
+Value tandem::reduceLanes(SequenceBuilder &b, Value value, int64_t lanes,
+                          Combiner combine) {
   for (int64_t distance = 1; distance < lanes; distance *= 2)
     value = combine(value, shuffleButterfly(b, value, distance));
   return value;

@@ -16,7 +16,7 @@
 
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Threads of a warp.
 constexpr int64_t warpSize = 32;
@@ -36,6 +36,6 @@ Value shuffleButterfly(SequenceBuilder &b, Value value, int64_t distance);
 Value reduceLanes(SequenceBuilder &b, Value value, int64_t lanes,
                   Combiner combine);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_TANDEMTONVVM_WARPREDUCE_H

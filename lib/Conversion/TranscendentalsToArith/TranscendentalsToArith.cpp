@@ -20,13 +20,13 @@
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CONVERTTRANSCENDENTALSTOARITH
 #include "tandem/Conversion/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -157,7 +157,7 @@ static LogicalResult expand(OpTy op, PatternRewriter &rewriter) {
   return success();
 }
 
-void mlir::tandem::populateTranscendentalsToArithPatterns(
+void tandem::populateTranscendentalsToArithPatterns(
     RewritePatternSet &patterns) {
   patterns.add(expand<math::ExpOp, buildExp>);
   patterns.add(expand<math::LogOp, buildLog>);

@@ -22,24 +22,24 @@
 #include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static constexpr llvm::StringLiteral isas[] = {"x86-64", "x86-64-v2",
                                                "x86-64-v3", "x86-64-v4"};
 
-std::string mlir::tandem::listISAs() { return "native, " + listPortableISAs(); }
+std::string tandem::listISAs() { return "native, " + listPortableISAs(); }
 
-bool mlir::tandem::isPortableISA(llvm::StringRef isa) {
+bool tandem::isPortableISA(llvm::StringRef isa) {
   return llvm::is_contained(isas, isa);
 }
 
-std::string mlir::tandem::listPortableISAs() {
+std::string tandem::listPortableISAs() {
   return llvm::join(llvm::ArrayRef(isas), ", ");
 }
 
 /// Four registers of f32: fewer leave the processor waiting, since a body is a
 /// long chain, more do not fit.
-int64_t mlir::tandem::getDefaultWidth(llvm::StringRef isa) {
+int64_t tandem::getDefaultWidth(llvm::StringRef isa) {
   bool isNative = isa == "native";
   auto features = llvm::sys::getHostCPUFeatures();
   if (isa == "x86-64-v4" || (isNative && features.lookup("avx512bw")))
@@ -47,7 +47,7 @@ int64_t mlir::tandem::getDefaultWidth(llvm::StringRef isa) {
   return isa == "x86-64-v3" || (isNative && features.lookup("avx2")) ? 32 : 16;
 }
 
-bool mlir::tandem::hasHalfConversions(llvm::StringRef isa) {
+bool tandem::hasHalfConversions(llvm::StringRef isa) {
   if (isa == "native")
     return llvm::sys::getHostCPUFeatures().lookup("f16c");
   return isa == "x86-64-v3" || isa == "x86-64-v4";
@@ -106,7 +106,7 @@ lower(ModuleOp module, llvm::LLVMContext &context,
 }
 
 llvm::Expected<std::unique_ptr<CPUCode>>
-mlir::tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
+tandem::compileForCPU(ModuleOp module, llvm::StringRef isa) {
   auto description = describeMachine(isa);
   if (!description)
     return description.takeError();
@@ -148,8 +148,8 @@ emit(ModuleOp module, llvm::StringRef isa,
   return print(**lowered, **machine);
 }
 
-llvm::Expected<std::string> mlir::tandem::emitLLVMIR(ModuleOp module,
-                                                     llvm::StringRef isa) {
+llvm::Expected<std::string> tandem::emitLLVMIR(ModuleOp module,
+                                               llvm::StringRef isa) {
   auto print = [](llvm::Module &lowered,
                   llvm::TargetMachine &) -> llvm::Expected<std::string> {
     std::string text;
@@ -159,16 +159,16 @@ llvm::Expected<std::string> mlir::tandem::emitLLVMIR(ModuleOp module,
   return emit(module, isa, print);
 }
 
-llvm::Expected<std::string> mlir::tandem::emitAssembly(ModuleOp module,
-                                                       llvm::StringRef isa) {
+llvm::Expected<std::string> tandem::emitAssembly(ModuleOp module,
+                                                 llvm::StringRef isa) {
   auto print = [](llvm::Module &lowered, llvm::TargetMachine &machine) {
     return emitAssembly(lowered, machine);
   };
   return emit(module, isa, print);
 }
 
-llvm::Expected<std::string>
-mlir::tandem::emitSharedLibrary(ModuleOp module, llvm::StringRef isa) {
+llvm::Expected<std::string> tandem::emitSharedLibrary(ModuleOp module,
+                                                      llvm::StringRef isa) {
   auto link = [](llvm::Module &lowered,
                  llvm::TargetMachine &machine) -> llvm::Expected<std::string> {
     if (!machine.getTargetTriple().isOSBinFormatELF() ||

@@ -16,7 +16,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// The instructions of a block above which it counts as long, several times
 /// those of the library's longest kernel.
@@ -44,8 +44,8 @@ static void cut(llvm::BasicBlock *block) {
   }
 }
 
-bool mlir::tandem::boundCompileTime(llvm::Module &module,
-                                    llvm::TargetMachine &machine) {
+bool tandem::boundCompileTime(llvm::Module &module,
+                              llvm::TargetMachine &machine) {
   if (!hasLongBlock(module))
     return false;
   for (llvm::Function &function : module) {

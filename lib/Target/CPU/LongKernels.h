@@ -18,7 +18,7 @@ class Module;
 class TargetMachine;
 } // namespace llvm
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Keeps the compile time of a module nearly linear in its length. LLVM's
 /// instruction selection and register coalescing take a time that is quadratic
@@ -28,6 +28,6 @@ namespace mlir::tandem {
 /// Returns whether it did so.
 bool boundCompileTime(llvm::Module &module, llvm::TargetMachine &machine);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_CPU_LONGKERNELS_H

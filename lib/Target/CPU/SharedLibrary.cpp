@@ -19,7 +19,7 @@
 
 LLD_HAS_DRIVER(elf)
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// What LLVM may call for itself, and every process has.
 static constexpr llvm::StringLiteral allowedCalls[] = {"memcpy", "memmove",
@@ -89,8 +89,7 @@ static llvm::Error makeMathStub(TemporaryFile &stub) {
       {"-soname=libm.so.6", "-o", stub.getPath(), script.getPath()});
 }
 
-llvm::Expected<std::string>
-mlir::tandem::linkSharedLibrary(llvm::StringRef object) {
+llvm::Expected<std::string> tandem::linkSharedLibrary(llvm::StringRef object) {
   auto needsMath = callsMath(object);
   if (!needsMath)
     return needsMath.takeError();

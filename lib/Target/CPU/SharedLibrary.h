@@ -16,12 +16,12 @@
 #include "llvm/Support/Error.h"
 #include <string>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Links an ELF object file to a shared library, which needs nothing but
 /// functions that copy or fill memory.
 llvm::Expected<std::string> linkSharedLibrary(llvm::StringRef object);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_CPU_SHAREDLIBRARY_H

@@ -103,7 +103,7 @@ static Value *truncate(IRBuilder<> &builder, Instruction &instruction) {
   return result;
 }
 
-void mlir::tandem::selectPacks(Module &module, TargetMachine &machine) {
+void tandem::selectPacks(Module &module, TargetMachine &machine) {
   if (!machine.getMCSubtargetInfo()->checkFeatures("+avx512bw"))
     return;
   for (Function &function : module)

@@ -16,13 +16,13 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// With AVX-512, narrows vectors of i32 by packing two registers into one: LLVM
 /// narrows each by itself and joins the parts, more than twice as much work for
 /// the one unit that moves lanes.
 void selectPacks(llvm::Module &module, llvm::TargetMachine &machine);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_CPU_X86PACKING_H

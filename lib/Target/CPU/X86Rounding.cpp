@@ -55,7 +55,7 @@ static Value *buildRounding(IRBuilder<> &builder, Value *x) {
   return builder.CreateAdd(x, result);
 }
 
-void mlir::tandem::selectRoundings(Module &module, TargetMachine &machine) {
+void tandem::selectRoundings(Module &module, TargetMachine &machine) {
   if (!machine.getMCSubtargetInfo()->checkFeatures("+avx512bw"))
     return;
   for (Function &function : module)

@@ -17,7 +17,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Where the machine has AVX-512, computes the addend of roundings to bf16,
 /// 0x7FFF plus bit 16, as the dot product of an element's two halves, masked,
@@ -25,6 +25,6 @@ namespace mlir::tandem {
 /// operation and one (AVX-512 VNNI) or two more instructions instead of four.
 void selectRoundings(llvm::Module &module, llvm::TargetMachine &machine);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_CPU_X86ROUNDING_H

@@ -19,16 +19,17 @@
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
+#include "tandem/InitAllTargets.h"
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/Library.h"
-#include "tandem/Target/PTX.h"
+#include "tandem/Target/CPU.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-llvm::Expected<std::string> mlir::tandem::loadGraph(StringRef graph) {
+llvm::Expected<std::string> tandem::loadGraph(StringRef graph) {
   if (graph.contains('\n') || graph.contains("func.func"))
     return graph.str();
   if (graph.ends_with(".mlir")) {
@@ -59,17 +60,12 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   KernelPipelineOptions pipeline;
   pipeline.metrics = options.metrics;
   pipeline.flags = options.flags;
-  if (KernelOp kernel = program->kernel) {
-    if (kernel.getWidth() != 1)
-      return llvm::createStringError(
-          "kernel '" + kernel.getSymName() +
-          "' is widened already; compile it as it was before -tandem-widen");
-    if (kernel.getReductions() ||
-        !llvm::hasSingleElement(module.getOps<KernelOp>()))
-      return llvm::createStringError(
-          "the phases of kernel '" + kernel.getSymName() +
-          "' are separated already; compile it as it was before "
-          "-tandem-split-phases");
+  if (program->step)
+    return llvm::createStringError(
+        "'" + program->step.getSymName() +
+        "' is a step, whose launches are separated already; compile the kernel "
+        "as it was before -tandem-split-phases");
+  if (program->kernel) {
     buildLoweringPipeline(manager, pipeline);
   } else {
     auto strategy = findStrategy(module, options.strategy, options.path);
@@ -116,55 +112,32 @@ static llvm::Error splitPhases(ModuleOp module,
   return llvm::Error::success();
 }
 
-/// Brings kernels to functions for a CPU.
-static llvm::Error lowerToCPU(ModuleOp module, StringRef isa, int64_t width,
-                              DiagnosticCollector &diagnostics) {
-  PassManager manager(module.getContext());
-  CPUPipelineOptions pipeline;
-  pipeline.width = width ? width : getDefaultWidth(isa);
-  pipeline.halfConversions = hasHalfConversions(isa);
-  buildCPUPipeline(manager, pipeline);
-  if (failed(manager.run(module)))
-    return diagnostics.takeError();
-  return llvm::Error::success();
-}
-
-static llvm::Expected<std::string> emitPTX(ModuleOp module, StringRef chip,
-                                           int64_t width,
-                                           DiagnosticCollector &diagnostics) {
-  auto parts = countRequired(module, chip);
-  if (!parts)
-    return parts.takeError();
-  PassManager manager(module.getContext());
-  NVVMPipelineOptions pipeline;
-  if (width)
-    pipeline.width = width;
-  pipeline.chip = chip.str();
-  buildNVVMPipeline(manager, pipeline);
-  if (failed(manager.run(module)))
-    return diagnostics.takeError();
-  return translateToPTX(module, *parts, chip, pipeline.width);
+/// Compiles kernels for a registered target.
+static llvm::Expected<TargetCode> compileFor(SessionModule &session,
+                                             const TargetOptions &options) {
+  const Target *target = findTarget(options.name);
+  session.prepareFor(*target);
+  auto code = target->compile(*session.module, options);
+  if (code || session.diagnostics.isEmpty())
+    return code;
+  llvm::consumeError(code.takeError());
+  return session.diagnostics.takeError();
 }
 
 /// Adds the code for the target of `options`.
-static llvm::Error addCode(ModuleOp module, const CompileOptions &options,
-                           DiagnosticCollector &diagnostics,
+static llvm::Error addCode(SessionModule &session,
+                           const CompileOptions &options,
+                           KernelDescription &description,
                            CompiledKernel &result) {
-  if (options.target != "cpu") {
-    auto ptx = emitPTX(module, options.target, options.width, diagnostics);
-    if (!ptx)
-      return ptx.takeError();
-    result.ptx = std::move(*ptx);
-    return llvm::Error::success();
-  }
-  if (llvm::Error error =
-          lowerToCPU(module, options.isa, options.width, diagnostics))
-    return error;
-  auto code = compileForCPU(module, options.isa);
+  auto code = compileFor(session, {options.target, options.isa, options.width});
   if (!code)
     return code.takeError();
-  result.code = std::move(*code);
-  return lookupCode(result);
+  result.code = std::move(code->host);
+  if (result.code)
+    return lookupCode(result);
+  description.addImage(std::move(code->image));
+  result.image = description.getInfo().images;
+  return llvm::Error::success();
 }
 
 /// Refuses two arguments of one name, which could not be told apart.
@@ -185,16 +158,16 @@ static llvm::Error checkNames(const tdm_kernel_info &info) {
                                  "'; give each role a name of its own");
 }
 
-llvm::Error mlir::tandem::checkTarget(StringRef target) {
-  if (target == "cpu" || isSupportedChip(target))
+llvm::Error tandem::checkTarget(StringRef target) {
+  registerAllTargets();
+  if (findTarget(target))
     return llvm::Error::success();
-  return llvm::createStringError("unknown target '" + target +
-                                 "'; expected cpu, " + listChips());
+  return llvm::createStringError("unknown target '" + target + "'; expected " +
+                                 listTargets());
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
-mlir::tandem::compileModule(SessionModule &session,
-                            const CompileOptions &options) {
+tandem::compileModule(SessionModule &session, const CompileOptions &options) {
   ModuleOp module = *session.module;
   if (llvm::Error error = lowerToKernel(module, options, session.diagnostics))
     return error;
@@ -219,17 +192,14 @@ mlir::tandem::compileModule(SessionModule &session,
   result->target = options.target;
   if (llvm::Error error = splitPhases(module, session.diagnostics))
     return error;
-  description->addParts(module);
-  if (llvm::Error error =
-          addCode(module, options, session.diagnostics, *result))
+  description->addLaunches(*module.getOps<StepOp>().begin());
+  if (llvm::Error error = addCode(session, options, *description, *result))
     return error;
-  if (!result->ptx.empty())
-    description->addPTX(result->target, result->ptx);
   return result;
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
-mlir::tandem::compile(const CompileOptions &options) {
+tandem::compile(const CompileOptions &options) {
   if (llvm::Error error = checkTarget(options.target))
     return error;
   SessionModule session(options.graph, "graph");
@@ -241,7 +211,7 @@ mlir::tandem::compile(const CompileOptions &options) {
 }
 
 llvm::Expected<std::vector<KernelTensor>>
-mlir::tandem::getTensors(const CompiledKernel &kernel) {
+tandem::getTensors(const CompiledKernel &kernel) {
   SessionModule session(kernel.info->ir, "kernel");
   if (!session.module)
     return session.diagnostics.takeError();
@@ -259,34 +229,33 @@ mlir::tandem::getTensors(const CompiledKernel &kernel) {
   return tensors;
 }
 
-/// Brings a kernel to functions for a CPU again, and makes `emit` of them.
-static llvm::Expected<std::string>
-emitForCPU(const CompiledKernel &kernel, StringRef isa,
-           llvm::Expected<std::string> (*emit)(ModuleOp, llvm::StringRef)) {
+llvm::Expected<Image> tandem::compileImage(const CompiledKernel &kernel,
+                                           StringRef name) {
+  if (llvm::Error error = checkTarget(name))
+    return error;
+  if (!findTarget(name)->hasImages())
+    return llvm::createStringError("code for '" + name +
+                                   "' stays in this process; an image is for " +
+                                   listImageTargets());
   SessionModule session(kernel.info->ir, "kernel");
   if (!session.module)
     return session.diagnostics.takeError();
   if (llvm::Error error = splitPhases(*session.module, session.diagnostics))
     return error;
-  if (llvm::Error error =
-          lowerToCPU(*session.module, isa, kernel.width, session.diagnostics))
-    return error;
-  return emit(*session.module, isa);
+  auto code = compileFor(session, {name.str(), "native", kernel.width});
+  if (!code)
+    return code.takeError();
+  return std::move(code->image);
 }
 
-llvm::Expected<std::string>
-mlir::tandem::compileImage(const CompiledKernel &kernel, StringRef target) {
-  if (!isSupportedChip(target))
-    return emitForCPU(kernel, target, emitSharedLibrary);
+llvm::Expected<std::string> tandem::emitLLVMIR(const CompiledKernel &kernel,
+                                               StringRef isa) {
   SessionModule session(kernel.info->ir, "kernel");
   if (!session.module)
     return session.diagnostics.takeError();
   if (llvm::Error error = splitPhases(*session.module, session.diagnostics))
     return error;
-  return emitPTX(*session.module, target, kernel.width, session.diagnostics);
-}
-
-llvm::Expected<std::string>
-mlir::tandem::emitLLVMIR(const CompiledKernel &kernel, StringRef isa) {
-  return emitForCPU(kernel, isa, emitLLVMIR);
+  if (failed(lowerForCPU(*session.module, isa, kernel.width)))
+    return session.diagnostics.takeError();
+  return emitLLVMIR(*session.module, isa);
 }

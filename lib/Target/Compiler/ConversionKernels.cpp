@@ -13,7 +13,7 @@
 #include "ConversionKernels.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 //===----------------------------------------------------------------------===//
 // KernelBuilder
@@ -112,9 +112,9 @@ private:
 };
 } // namespace
 
-OwningOpRef<ModuleOp>
-mlir::tandem::buildConversion(MLIRContext *context,
-                              const ConversionTensors &tensors, bool adds) {
+OwningOpRef<ModuleOp> tandem::buildConversion(MLIRContext *context,
+                                              const ConversionTensors &tensors,
+                                              bool adds) {
   KernelBuilder kernel(context, "convert", tensors);
   Value value = kernel.loadSource(0);
   if (adds)
@@ -123,8 +123,8 @@ mlir::tandem::buildConversion(MLIRContext *context,
   return kernel.finish();
 }
 
-OwningOpRef<ModuleOp> mlir::tandem::buildSum(MLIRContext *context,
-                                             const ConversionTensors &tensors) {
+OwningOpRef<ModuleOp> tandem::buildSum(MLIRContext *context,
+                                       const ConversionTensors &tensors) {
   KernelBuilder kernel(context, "convert", tensors);
   std::vector<Value> values;
   for (size_t i = 0; i < tensors.sources.size(); ++i)
@@ -137,9 +137,8 @@ OwningOpRef<ModuleOp> mlir::tandem::buildSum(MLIRContext *context,
   return kernel.finish();
 }
 
-OwningOpRef<ModuleOp>
-mlir::tandem::buildLoads(MLIRContext *context,
-                         const ConversionTensors &tensors) {
+OwningOpRef<ModuleOp> tandem::buildLoads(MLIRContext *context,
+                                         const ConversionTensors &tensors) {
   KernelBuilder kernel(context, "check", tensors);
   for (size_t i = 0; i < tensors.sources.size(); ++i)
     kernel.loadSource(i);
@@ -194,9 +193,9 @@ static SmallVector<StorageAttrInterface> getPlaneTensors(PlaneSum sum) {
   return SmallVector<StorageAttrInterface>(sum.count, storage);
 }
 
-OwningOpRef<ModuleOp> mlir::tandem::buildRenormalization(MLIRContext *context,
-                                                         PlaneSum source,
-                                                         PlaneSum target) {
+OwningOpRef<ModuleOp> tandem::buildRenormalization(MLIRContext *context,
+                                                   PlaneSum source,
+                                                   PlaneSum target) {
   ConversionTensors tensors;
   tensors.targets = getPlaneTensors(target);
   tensors.sources = getPlaneTensors(source);

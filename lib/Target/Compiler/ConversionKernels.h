@@ -18,7 +18,7 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// What a kernel reads and writes: states "to0", "to1", ... and gradients
 /// "from0", "from1", ..., in this order. All storages work under the f32
@@ -56,6 +56,6 @@ OwningOpRef<ModuleOp> buildSum(MLIRContext *context,
 OwningOpRef<ModuleOp> buildLoads(MLIRContext *context,
                                  const ConversionTensors &tensors);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_COMPILER_CONVERSIONKERNELS_H

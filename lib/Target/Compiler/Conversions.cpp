@@ -19,7 +19,7 @@
 #include "mlir/IR/Verifier.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Refuses a storage that a conversion's kernel cannot have.
 static llvm::Error checkStorage(StorageAttrInterface storage, bool isMatrix) {
@@ -145,7 +145,7 @@ private:
 } // namespace
 
 llvm::Expected<CompiledConversion>
-mlir::tandem::compileConversion(const ConversionOptions &options) {
+tandem::compileConversion(const ConversionOptions &options) {
   if (llvm::Error error = checkTarget(options.chip))
     return error;
   SessionModule session;
@@ -163,8 +163,8 @@ mlir::tandem::compileConversion(const ConversionOptions &options) {
 //===----------------------------------------------------------------------===//
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
-mlir::tandem::compileSum(llvm::ArrayRef<std::string> sources, StringRef target,
-                         StringRef chip) {
+tandem::compileSum(llvm::ArrayRef<std::string> sources, StringRef target,
+                   StringRef chip) {
   if (sources.empty())
     return llvm::createStringError(
         "a sum has no sources; give the storage of one at least");
@@ -193,8 +193,7 @@ static bool isFloat(StringRef type) {
   return type.starts_with("f") || type == "bf16";
 }
 
-std::vector<unsigned>
-mlir::tandem::getCheckedPlanes(const tdm_kernel_info &info) {
+std::vector<unsigned> tandem::getCheckedPlanes(const tdm_kernel_info &info) {
   std::vector<unsigned> planes;
   for (auto [index, plane] : llvm::enumerate(getPlanes(info)))
     if (plane.kind == TDM_ROLE_GRAD && hasEntryPerElement(plane) &&
@@ -204,7 +203,7 @@ mlir::tandem::getCheckedPlanes(const tdm_kernel_info &info) {
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
-mlir::tandem::compileFiniteCheck(const CompiledKernel &kernel) {
+tandem::compileFiniteCheck(const CompiledKernel &kernel) {
   std::vector<unsigned> planes = getCheckedPlanes(*kernel.info);
   if (planes.empty())
     return llvm::createStringError(

@@ -17,7 +17,7 @@
 #include <limits>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 //===----------------------------------------------------------------------===//
 // Enumerations
@@ -34,18 +34,10 @@ TDM_ROLES(CHECK_ROLE)
 TDM_GRANULARITIES(CHECK_GRANULARITY)
 TDM_REDUCTION_KINDS(CHECK_REDUCTION)
 static_assert(getMaxEnumValForRoleKind() == TDM_NUM_VALUES(TDM_ROLES) - 1);
-static_assert(getMaxEnumValForGranularity() ==
-              TDM_NUM_VALUES(TDM_GRANULARITIES) - 1);
 static_assert(getMaxEnumValForReduceKind() ==
               TDM_NUM_VALUES(TDM_REDUCTION_KINDS) - 1);
 
-// Its first scope is that of a group, which the runtime does not see.
-#define CHECK_SCOPE(value, name)                                               \
-  static_assert(int(Scope::name) == int(value) + 1);
-TDM_SCOPES(CHECK_SCOPE)
-static_assert(getMaxEnumValForScope() == TDM_NUM_VALUES(TDM_SCOPES));
-
-RoleKind mlir::tandem::getRoleKind(tdm_role kind) {
+RoleKind tandem::getRoleKind(tdm_role kind) {
   return static_cast<RoleKind>(kind);
 }
 
@@ -53,9 +45,16 @@ static tdm_granularity getRuntimeGranularity(Granularity per) {
   return static_cast<tdm_granularity>(per);
 }
 
-static tdm_scope getRuntimeScope(Scope scope) {
-  assert(scope != Scope::group && "a group is reduced within a phase");
-  return static_cast<tdm_scope>(static_cast<int>(scope) - 1);
+static tdm_scope getRuntimeScope(Granularity scope) {
+  switch (scope) {
+#define CASE(value, name)                                                      \
+  case Granularity::name:                                                      \
+    return value;
+    TDM_SCOPES(CASE)
+#undef CASE
+  default:
+    llvm_unreachable("a group is reduced within a launch");
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -80,13 +79,12 @@ static uint32_t getAccess(bool isRead, bool isWritten) {
   return (isRead ? TDM_ACCESS_READ : 0u) | (isWritten ? TDM_ACCESS_WRITE : 0u);
 }
 
-tdm_plane_desc mlir::tandem::describePlane(const Plane &plane, StringRef role,
-                                           bool isVisible,
-                                           DescriptionTexts &texts) {
+tdm_plane_desc tandem::describePlane(const Plane &plane, StringRef role,
+                                     bool isVisible, DescriptionTexts &texts) {
   tdm_plane_desc desc = {};
   desc.name = texts.add(role + plane.suffix);
   desc.bits = plane.elementType.getIntOrFloatBitWidth();
-  desc.access = getAccess(plane.isRead || plane.isKept, plane.isWritten);
+  desc.access = getAccess(plane.isRead || plane.isPersistent, plane.isWritten);
   desc.group = getRuntimeGroup(plane.group);
   desc.history = plane.history;
   desc.per = TDM_PER_ELEMENT;
@@ -96,7 +94,7 @@ tdm_plane_desc mlir::tandem::describePlane(const Plane &plane, StringRef role,
   desc.kind = TDM_ROLE_STATE;
   desc.type = texts.add(print(plane.elementType));
   desc.visible = isVisible;
-  desc.kept = plane.isKept;
+  desc.kept = plane.isPersistent;
   desc.doc = "";
   return desc;
 }
@@ -130,7 +128,7 @@ void KernelDescription::addPlanes(KernelOp kernel, unsigned tensor) {
   }
 }
 
-std::string mlir::tandem::getSharers(const tdm_plane_desc &plane) {
+std::string tandem::getSharers(const tdm_plane_desc &plane) {
   if (plane.group == TDM_WHOLE_TENSOR)
     return "the tensor";
   if (plane.group == TDM_WHOLE_ROW)
@@ -143,8 +141,8 @@ std::string mlir::tandem::getSharers(const tdm_plane_desc &plane) {
   return "each " + (plane.group <= 1 ? place : size + " " + place + "s");
 }
 
-int64_t mlir::tandem::getNumEntries(const tdm_plane_desc &plane, int64_t rows,
-                                    int64_t columns) {
+int64_t tandem::getNumEntries(const tdm_plane_desc &plane, int64_t rows,
+                              int64_t columns) {
   auto divide = [](int64_t places, int64_t group) {
     return places / group + (places % group != 0);
   };
@@ -161,7 +159,7 @@ int64_t mlir::tandem::getNumEntries(const tdm_plane_desc &plane, int64_t rows,
   return divide(rows, height) * divide(columns, group) * values;
 }
 
-double mlir::tandem::getBitsPerElement(const tdm_plane_desc &plane) {
+double tandem::getBitsPerElement(const tdm_plane_desc &plane) {
   if (plane.per != TDM_PER_ELEMENT || plane.group == TDM_WHOLE_TENSOR ||
       plane.group == TDM_WHOLE_ROW)
     return 0.0;
@@ -169,7 +167,7 @@ double mlir::tandem::getBitsPerElement(const tdm_plane_desc &plane) {
          (double(std::max(plane.group, 1u)) * double(std::max(plane.rows, 1u)));
 }
 
-double mlir::tandem::getBytesPerParameter(const tdm_kernel_info &info) {
+double tandem::getBytesPerParameter(const tdm_kernel_info &info) {
   double bits = 0;
   for (const tdm_plane_desc &plane : getPlanes(info))
     bits += getBitsPerElement(plane);
@@ -256,29 +254,31 @@ KernelDescription::KernelDescription(KernelOp kernel, StringRef strategy) {
                            print(compute.getFormat()));
   info.desc = &desc;
   info.prologue = texts.add(getPrologueName(desc.name));
-  bool hasFlags = !kernel.getBodyBlock().getOps<RaiseOp>().empty();
+  bool hasFlags = !kernel.getBodyBlock().getOps<SetFlagOp>().empty();
   info.flags = hasFlags ? TDM_FLAG_NON_FINITE : 0;
 }
 
-tdm_part_info KernelDescription::getPart(KernelOp kernel) {
-  return {texts.add(getEntryName(kernel.getSymName())),
-          getRuntimeGranularity(kernel.getPer()),
-          uint32_t(kernel.getContinues())};
+tdm_part_info KernelDescription::getPart(LaunchOp launch) {
+  // The runtime takes an epilogue per element for one per tensor.
+  Granularity per =
+      launch.isPerTensor() ? Granularity::element : launch.getPer();
+  return {texts.add(getEntryName(launch.getFunctionName())),
+          getRuntimeGranularity(per), uint32_t(launch.getFusedWithPrevious())};
 }
 
-void KernelDescription::addParts(ModuleOp module) {
-  for (auto kernel : module.getOps<KernelOp>()) {
-    if (kernel.getPart() == KernelPart::commit) {
-      commits.push_back(getPart(kernel));
+void KernelDescription::addLaunches(StepOp step) {
+  reductions.resize(step.getReductions());
+  for (LaunchOp launch : step.getLaunchOps()) {
+    if (launch.getRole() == LaunchRole::epilogue) {
+      commits.push_back(getPart(launch));
       continue;
     }
     uint32_t phase = phases.size();
-    reductions.resize(kernel.getReductions());
-    for (auto op : kernel.getBodyBlock().getOps<PartialOp>())
+    for (auto op : launch.getBodyBlock().getOps<PartialOp>())
       reductions[op.getIndex()] = {
           static_cast<tdm_reduction_kind>(op.getKind()), phase,
           getRuntimeScope(op.getScope())};
-    phases.push_back(getPart(kernel));
+    phases.push_back(getPart(launch));
     earlyGranularities.push_back(phases.back().per);
     continues.push_back(phases.back().continues);
   }
@@ -293,18 +293,21 @@ void KernelDescription::addParts(ModuleOp module) {
   info.num_commits = commits.size();
 }
 
-void KernelDescription::addPTX(StringRef chip, StringRef ptx) {
+void KernelDescription::addImage(Image added) {
+  const Image &code = codes.emplace_back(std::move(added));
   tdm_image image = {};
-  image.kind = TDM_IMAGE_PTX;
-  image.target = texts.add(chip);
-  image.data = ptx.data();
-  image.size = ptx.size();
+  image.kind = code.kind.c_str();
+  image.target = code.target.c_str();
+  image.data = code.data.data();
+  image.size = code.data.size();
+  image.assembler = code.assembler.c_str();
+  image.level = code.level;
   images.push_back(image);
   info.images = images.data();
   info.num_images = images.size();
 }
 
-std::string mlir::tandem::getTitle(const tdm_kernel_info &info) {
+std::string tandem::getTitle(const tdm_kernel_info &info) {
   std::string name = info.graph;
   return *info.strategy ? name + " under " + info.strategy : name;
 }

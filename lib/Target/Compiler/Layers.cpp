@@ -18,7 +18,7 @@
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 //===----------------------------------------------------------------------===//
 // Functions
@@ -282,8 +282,7 @@ Layer::compile(const LayerPassOptions &wanted) const {
   return kernel;
 }
 
-llvm::Error mlir::tandem::checkRecipe(StringRef recipe,
-                                      ArrayRef<std::string> path) {
+llvm::Error tandem::checkRecipe(StringRef recipe, ArrayRef<std::string> path) {
   SessionModule session;
   session.module = ModuleOp::create(UnknownLoc::get(session.getContext()));
   return succeeded(findRecipe(*session.module, recipe, path))

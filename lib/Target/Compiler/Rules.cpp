@@ -16,7 +16,7 @@
 #include "mlir/IR/Verifier.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Reads a policy and its format: "component bf16".
 static llvm::Expected<ComputeAttr> parseCompute(SessionModule &session,
@@ -42,9 +42,9 @@ static llvm::Expected<ComputeAttr> parseCompute(SessionModule &session,
   return compute;
 }
 
-AssignOp mlir::tandem::addRule(OpBuilder &builder, RoleKind kind,
-                               StringRef name, StorageAttrInterface storage,
-                               std::optional<Granularity> per) {
+AssignOp tandem::addRule(OpBuilder &builder, RoleKind kind, StringRef name,
+                         StorageAttrInterface storage,
+                         std::optional<Granularity> per) {
   return AssignOp::create(
       builder, builder.getUnknownLoc(), kind, /*moment=*/{}, /*consumer=*/{},
       /*flow=*/{},
@@ -53,8 +53,8 @@ AssignOp mlir::tandem::addRule(OpBuilder &builder, RoleKind kind,
       name.empty() ? StringAttr() : builder.getStringAttr(name), storage);
 }
 
-llvm::Error mlir::tandem::addStrategy(SessionModule &session,
-                                      const CompileOptions &options) {
+llvm::Error tandem::addStrategy(SessionModule &session,
+                                const CompileOptions &options) {
   if (options.rules.empty())
     return llvm::Error::success();
   if (options.strategy.empty())

@@ -16,7 +16,7 @@
 
 #include "Session.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Adds the strategy that the rules of `options` make, in place of one that the
 /// module has by this name. Without rules it does nothing.
@@ -28,6 +28,6 @@ AssignOp addRule(OpBuilder &builder, RoleKind kind, StringRef name,
                  StorageAttrInterface storage,
                  std::optional<Granularity> per = std::nullopt);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_COMPILER_RULES_H

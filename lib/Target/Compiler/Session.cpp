@@ -15,7 +15,7 @@
 #include "tandem/Support/ParseModule.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 Session &Session::get() {
   // Never destroyed: code may be compiled while the process shuts down.
@@ -59,4 +59,11 @@ void DiagnosticCollector::add(Diagnostic &diagnostic) {
 SessionModule::SessionModule(llvm::StringRef text, llvm::StringRef name)
     : SessionModule() {
   module = parseModule(text, getContext(), name);
+}
+
+void SessionModule::prepareFor(const Target &target) {
+  DialectRegistry registry;
+  target.registerDialects(registry);
+  getContext()->appendDialectRegistry(registry);
+  getContext()->loadAllAvailableDialects();
 }

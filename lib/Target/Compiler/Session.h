@@ -20,7 +20,7 @@
 #include "tandem/Target/Compiler.h"
 #include <mutex>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The process's MLIR context, kept warm between compilations.
 class Session {
@@ -39,6 +39,7 @@ class DiagnosticCollector {
 public:
   explicit DiagnosticCollector(MLIRContext *context);
 
+  bool isEmpty() const { return text.empty(); }
   /// The errors so far, of which there are none afterwards.
   llvm::Error takeError();
 
@@ -57,6 +58,9 @@ struct SessionModule {
   /// Parses the module; it is null after an error.
   SessionModule(llvm::StringRef text, llvm::StringRef name);
 
+  /// Loads what a target needs.
+  void prepareFor(const Target &target);
+
   MLIRContext *getContext() { return &Session::get().context; }
 
   std::lock_guard<std::mutex> lock;
@@ -64,13 +68,10 @@ struct SessionModule {
   OwningOpRef<ModuleOp> module;
 };
 
-/// Refuses what is neither "cpu" nor a chip that code can be made for.
-llvm::Error checkTarget(llvm::StringRef target);
-
 /// Compiles the program of a module; of the options, `graph` does not count.
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 compileModule(SessionModule &session, const CompileOptions &options);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_COMPILER_SESSION_H

@@ -15,7 +15,7 @@
 #include "tandem/Support/ParseModule.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// The first error in a text that is no attribute.
 static std::string findError(Attribute attribute, const std::string &message) {
@@ -31,7 +31,7 @@ static std::string findError(Attribute attribute, const std::string &message) {
 }
 
 llvm::Expected<StorageAttrInterface>
-mlir::tandem::parseStorage(SessionModule &session, StringRef text) {
+tandem::parseStorage(SessionModule &session, StringRef text) {
   std::string message;
   Attribute attribute;
   if (auto malformed = findMalformedText(text)) {
@@ -51,8 +51,8 @@ mlir::tandem::parseStorage(SessionModule &session, StringRef text) {
                                  "': " + findError(attribute, message));
 }
 
-llvm::Expected<Type> mlir::tandem::parseFormat(SessionModule &session,
-                                               StringRef text) {
+llvm::Expected<Type> tandem::parseFormat(SessionModule &session,
+                                         StringRef text) {
   ScopedDiagnosticHandler handler(session.getContext(),
                                   [](Diagnostic &) { return success(); });
   Type type = parseType(text, session.getContext());
@@ -63,8 +63,8 @@ llvm::Expected<Type> mlir::tandem::parseFormat(SessionModule &session,
                                  "bf16, f16, f8E4M3FN and f8E5M2");
 }
 
-llvm::Expected<StorageAttrInterface>
-mlir::tandem::makeFloats(SessionModule &session, StringRef format) {
+llvm::Expected<StorageAttrInterface> tandem::makeFloats(SessionModule &session,
+                                                        StringRef format) {
   auto type = parseFormat(session, format);
   if (!type)
     return type.takeError();
@@ -77,13 +77,13 @@ mlir::tandem::makeFloats(SessionModule &session, StringRef format) {
   return cast<StorageAttrInterface>(storage);
 }
 
-std::string mlir::tandem::printStorage(StorageAttrInterface storage) {
+std::string tandem::printStorage(StorageAttrInterface storage) {
   std::string text;
   llvm::raw_string_ostream(text) << storage;
   return text;
 }
 
-llvm::Error mlir::tandem::makeStorageError(StorageAttrInterface storage,
-                                           const Twine &problem) {
+llvm::Error tandem::makeStorageError(StorageAttrInterface storage,
+                                     const Twine &problem) {
   return llvm::createStringError(printStorage(storage) + " " + problem);
 }

@@ -15,7 +15,7 @@
 
 #include "Session.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Reads a storage as MLIR spells it.
 llvm::Expected<StorageAttrInterface> parseStorage(SessionModule &session,
@@ -35,6 +35,6 @@ std::string printStorage(StorageAttrInterface storage);
 llvm::Error makeStorageError(StorageAttrInterface storage,
                              const Twine &problem);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_COMPILER_STORAGETEXT_H

@@ -14,7 +14,7 @@
 #include "StorageText.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static bool isCoded(StorageAttrInterface storage) {
   Type first = storage.getPlanes().front().elementType;
@@ -79,8 +79,7 @@ describe(llvm::Expected<StorageAttrInterface> storage) {
   return describe(*storage);
 }
 
-llvm::Expected<StorageDescription>
-mlir::tandem::describeStorage(StringRef text) {
+llvm::Expected<StorageDescription> tandem::describeStorage(StringRef text) {
   SessionModule session;
   return describe(parseStorage(session, text));
 }
@@ -106,14 +105,13 @@ static llvm::Expected<StorageDescription> describeMade(
   return describe(storage);
 }
 
-llvm::Expected<StorageDescription>
-mlir::tandem::describeFloats(StringRef format) {
+llvm::Expected<StorageDescription> tandem::describeFloats(StringRef format) {
   SessionModule session;
   return describe(makeFloats(session, format));
 }
 
-llvm::Expected<StorageDescription>
-mlir::tandem::describeWorking(StringRef format, StringRef codes) {
+llvm::Expected<StorageDescription> tandem::describeWorking(StringRef format,
+                                                           StringRef codes) {
   SessionModule session;
   auto storage = parseStorage(session, codes);
   if (!storage)
@@ -125,7 +123,7 @@ mlir::tandem::describeWorking(StringRef format, StringRef codes) {
 }
 
 llvm::Expected<StorageDescription>
-mlir::tandem::describeMatrixCodes(StringRef format, bool isTransposed) {
+tandem::describeMatrixCodes(StringRef format, bool isTransposed) {
   SessionModule session;
   auto make = [&](function_ref<InFlightDiagnostic()> emitError,
                   Type type) -> StorageAttrInterface {

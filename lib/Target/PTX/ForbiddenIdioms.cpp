@@ -16,7 +16,7 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/Twine.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 using llvm::StringRef;
 using llvm::Twine;
 
@@ -126,7 +126,7 @@ static constexpr ForbiddenIdiom idioms[] = {
     {"adds or multiplies packed f32",
      "ptxas 12.8 to 13.0 contracts such a product and a sum of it for sm_100 "
      "and sm_120, although both say .rn, and even with --fmad=false "
-     "(test/Python/test_sass.py)",
+     "(test/Python/compiler/test_sass.py)",
      "an instruction for each f32, or fma.rn.f32x2", isPackedSingleSum},
 };
 
@@ -139,7 +139,7 @@ static std::string describe(const PTXInstruction &instruction,
 }
 
 std::vector<std::string>
-mlir::tandem::findForbiddenIdioms(const PTXFunction &function) {
+tandem::findForbiddenIdioms(const PTXFunction &function) {
   std::vector<std::string> found;
   Definitions definitions(function);
   for (const PTXInstruction &instruction : function.instructions)

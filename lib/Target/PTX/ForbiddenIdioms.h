@@ -17,7 +17,7 @@
 #include "PTXInstructions.h"
 #include <string>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Describes each instruction of a function that ends a forbidden idiom: its
 /// line, what is wrong with it, and what to write instead. PTX for an earlier
@@ -25,6 +25,6 @@ namespace mlir::tandem {
 /// forbidden on all chips.
 std::vector<std::string> findForbiddenIdioms(const PTXFunction &function);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_PTX_FORBIDDENIDIOMS_H

@@ -106,7 +106,7 @@ static SmallPtrSet<Instruction *, 0> findNeeded(Function &function) {
   return needed;
 }
 
-void mlir::tandem::makeArithmeticOpaque(Module &module) {
+void tandem::makeArithmeticOpaque(Module &module) {
   SmallVector<Instruction *> ops;
   for (Function &function : module) {
     SmallPtrSet<Instruction *, 0> needed = findNeeded(function);

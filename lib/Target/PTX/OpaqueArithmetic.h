@@ -15,7 +15,7 @@
 
 #include "llvm/IR/Module.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Sends the operands and the result of each floating-point operation through
 /// moves that LLVM knows nothing about, and may neither delete nor join. So an
@@ -25,6 +25,6 @@ namespace mlir::tandem {
 /// is, and goes: it must not count.
 void makeArithmeticOpaque(llvm::Module &module);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_PTX_OPAQUEARITHMETIC_H

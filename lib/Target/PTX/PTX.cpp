@@ -20,7 +20,7 @@
 #include "llvm/Support/TargetSelect.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 /// A chip and the PTX version that its features need.
@@ -42,11 +42,11 @@ static const Chip *findChip(llvm::StringRef name) {
   return chip == std::end(chips) ? nullptr : chip;
 }
 
-bool mlir::tandem::isSupportedChip(llvm::StringRef chip) {
+bool tandem::isSupportedChip(llvm::StringRef chip) {
   return findChip(chip) != nullptr;
 }
 
-std::string mlir::tandem::listChips() {
+std::string tandem::listChips() {
   return llvm::join(
       llvm::map_range(chips, [](const Chip &chip) { return chip.name; }), ", ");
 }
@@ -94,9 +94,8 @@ emitPTX(ModuleOp module, const Chip &chip,
 }
 
 llvm::Expected<std::string>
-mlir::tandem::translateToPTX(ModuleOp module,
-                             llvm::ArrayRef<PartRequirement> parts,
-                             llvm::StringRef name, int64_t width) {
+tandem::translateToPTX(ModuleOp module, llvm::ArrayRef<PartRequirement> parts,
+                       llvm::StringRef name, int64_t width) {
   const Chip *chip = findChip(name);
   if (!chip)
     return llvm::createStringError("unknown chip '" + name +

@@ -19,7 +19,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 using llvm::StringRef;
 using llvm::Twine;
 
@@ -514,9 +514,9 @@ takeLaunch(llvm::ArrayRef<PartRequirement> parts) {
   return parts.take_front(count);
 }
 
-llvm::Error mlir::tandem::checkPTX(StringRef ptx,
-                                   llvm::ArrayRef<PartRequirement> parts,
-                                   StringRef chipName, int64_t width) {
+llvm::Error tandem::checkPTX(StringRef ptx,
+                             llvm::ArrayRef<PartRequirement> parts,
+                             StringRef chipName, int64_t width) {
   std::optional<Chip> chip = Chip::parse(chipName);
   if (!chip)
     return llvm::createStringError("chip '" + chipName +

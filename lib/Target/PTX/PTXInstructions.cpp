@@ -14,7 +14,7 @@
 #include "PTXInstructions.h"
 #include "llvm/ADT/StringExtras.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 using llvm::StringRef;
 
 llvm::SmallVector<StringRef, 6> PTXInstruction::getParts() const {
@@ -135,7 +135,7 @@ private:
 };
 } // namespace
 
-std::vector<PTXFunction> mlir::tandem::readEntries(StringRef ptx) {
+std::vector<PTXFunction> tandem::readEntries(StringRef ptx) {
   return Reader(ptx).run();
 }
 

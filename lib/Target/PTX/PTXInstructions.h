@@ -19,7 +19,7 @@
 #include <optional>
 #include <vector>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// One instruction. All text lies in the module's.
 struct PTXInstruction {
@@ -59,6 +59,6 @@ private:
   llvm::DenseMap<llvm::StringRef, std::optional<uint64_t>> registers;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_PTX_PTXINSTRUCTIONS_H

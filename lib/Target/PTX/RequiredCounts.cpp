@@ -23,7 +23,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static std::optional<RoundingFormat> getFormat(Type type) {
   if (isa<Float8E4M3FNType>(type))
@@ -67,7 +67,7 @@ namespace {
 /// Counts a body, telling what depends on the element from what does not.
 class BodyCounter {
 public:
-  RequiredCounts count(KernelOp kernel) {
+  RequiredCounts count(LaunchOp kernel) {
     for (Operation &op : kernel.getBodyBlock())
       visit(op);
     result.sums = kernel.getNumMetrics();
@@ -76,24 +76,25 @@ public:
         countSum(op);
     result.columnLevels =
         llvm::Log2_64(getMaxTileRows(kernel, maxTileRowsOfGPU));
-    kernel.getPrologue().walk([&](math::FmaOp) { ++result.prologueFMAs; });
+    kernel.getStep().getPrologue().walk(
+        [&](math::FmaOp) { ++result.prologueFMAs; });
     return result;
   }
 
 private:
   void countSum(PartialOp op) {
-    if (op.getScope() == Scope::column) {
+    if (op.getScope() == Granularity::column) {
       ++result.columnSums;
       return;
     }
-    ++(op.getScope() == Scope::row ? result.rowSums : result.singleSums);
+    ++(op.getScope() == Granularity::row ? result.rowSums : result.singleSums);
   }
 
   /// Whether an operation gives each element a value of its own.
   static bool isSource(Operation &op) {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
-      return load.getSharing() == 1;
-    if (auto total = dyn_cast<LoadTotalOp>(op))
+      return load.getElementsPerEntry() == 1;
+    if (auto total = dyn_cast<LoadReductionResultOp>(op))
       return total.differsInRow();
     return isa<RandomBitsOp>(op);
   }
@@ -172,19 +173,19 @@ private:
 static void addFloat8Lowering(OpPassManager &manager, Chip chip) {
   EmulateFloatsOptions emulation;
   emulation.formats = {"f8E4M3FN", "f8E5M2"};
-  manager.addNestedPass<KernelOp>(createEmulateFloats(emulation));
+  manager.addNestedPass<StepOp>(createEmulateFloats(emulation));
   ConvertFloatCodesToArithOptions expansion;
   if (chip.hasFloat8Conversions())
     expansion.formats = {"f16"};
-  manager.addNestedPass<KernelOp>(createConvertFloatCodesToArith(expansion));
+  manager.addNestedPass<StepOp>(createConvertFloatCodesToArith(expansion));
   // MLIR's own canonicalization makes one rounding of an integer's to f32 and
   // to bf16.
-  manager.addNestedPass<KernelOp>(createSimplify());
-  manager.addNestedPass<KernelOp>(createCSEPass());
+  manager.addNestedPass<StepOp>(createSimplify());
+  manager.addNestedPass<StepOp>(createCSEPass());
 }
 
 llvm::Expected<std::vector<PartRequirement>>
-mlir::tandem::countRequired(ModuleOp module, llvm::StringRef chipName) {
+tandem::countRequired(ModuleOp module, llvm::StringRef chipName) {
   std::optional<Chip> chip = Chip::parse(chipName);
   if (!chip)
     return llvm::createStringError("chip '" + chipName +
@@ -195,8 +196,9 @@ mlir::tandem::countRequired(ModuleOp module, llvm::StringRef chipName) {
   if (failed(manager.run(*copy)))
     return llvm::createStringError("cannot emulate the kernels' small floats");
   std::vector<PartRequirement> parts;
-  for (auto kernel : copy->getOps<KernelOp>())
-    parts.push_back({kernel.getSymName().str(), BodyCounter().count(kernel),
-                     bool(kernel.getContinues())});
+  for (auto step : copy->getOps<StepOp>())
+    for (LaunchOp launch : step.getLaunchOps())
+      parts.push_back({launch.getFunctionName(), BodyCounter().count(launch),
+                       launch.getFusedWithPrevious()});
   return parts;
 }

@@ -13,7 +13,7 @@
 #include "tandem/Target/Package.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 /// A description, and the package that it points to.
@@ -28,25 +28,26 @@ struct PackedDescription {
 };
 } // namespace
 
-static llvm::Expected<std::string> getPTX(const tdm_kernel_info &info,
-                                          StringRef path, StringRef chip) {
-  std::vector<StringRef> chips;
+static llvm::Expected<const tdm_image *>
+findImage(const tdm_kernel_info &info, StringRef path, StringRef name) {
+  std::vector<StringRef> others;
+  const Target *target = findTarget(name);
   for (const tdm_image &image : getImages(info)) {
-    if (image.kind != TDM_IMAGE_PTX)
-      continue;
-    if (image.target == chip)
-      return std::string(static_cast<const char *>(image.data), image.size);
-    chips.push_back(image.target);
+    if (target->isImage(name, image))
+      return &image;
+    others.push_back(image.target);
   }
   return llvm::createStringError(
-      "package '" + path + "' has no PTX for " + chip + "; it has " +
-      (chips.empty() ? "none" : "that for " + llvm::join(chips, ", ")) +
-      "; write it again with target " + chip);
+      "package '" + path + "' has no code for " + name + "; it has " +
+      (others.empty() ? "none" : "that for " + llvm::join(others, ", ")) +
+      "; write it again with target " + name);
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
-mlir::tandem::loadKernel(StringRef path, StringRef name, StringRef target,
-                         StringRef isa) {
+tandem::loadKernel(StringRef path, StringRef name, StringRef target,
+                   StringRef isa) {
+  if (llvm::Error error = checkTarget(target))
+    return error;
   auto fail = [] { return llvm::createStringError(tdm_last_error()); };
   tdm_package *package = nullptr;
   if (tdm_package_open(path.str().c_str(), &package) != TDM_OK)
@@ -63,13 +64,13 @@ mlir::tandem::loadKernel(StringRef path, StringRef name, StringRef target,
   result->info = {packed, &info};
   result->package = package;
   result->target = target.str();
-  if (target == "cpu") {
+  if (!findTarget(target)->hasImages()) {
     result->isa = isa == "native" ? "" : isa.str();
     return result;
   }
-  auto ptx = getPTX(info, path, target);
-  if (!ptx)
-    return ptx.takeError();
-  result->ptx = std::move(*ptx);
+  auto image = findImage(info, path, target);
+  if (!image)
+    return image.takeError();
+  result->image = *image;
   return result;
 }

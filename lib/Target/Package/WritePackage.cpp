@@ -12,20 +12,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "Package_generated.h"
+#include "tandem/InitAllTargets.h"
 #include "tandem/Support/PendingFile.h"
-#include "tandem/Support/TemporaryFile.h"
-#include "tandem/Target/CPU.h"
-#include "tandem/Target/PTX.h"
 #include "tandem/Target/Package.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/EndianStream.h"
-#include "llvm/Support/FileUtilities.h"
-#include "llvm/Support/Program.h"
 #include "llvm/Support/SHA256.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 namespace schema = ::tandem::package;
 
 //===----------------------------------------------------------------------===//
@@ -98,172 +94,21 @@ static std::unique_ptr<schema::KernelT> packKernel(const PackageEntry &entry) {
 // Images
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// NVIDIA's assembler.
-class Assembler {
-public:
-  /// Finds it for a target, which messages name.
-  static llvm::Expected<Assembler> find(StringRef target, StringRef chip);
+#define KIND(name) name,
+static constexpr const char *numberedKinds[] = {TDM_NUMBERED_IMAGE_KINDS(KIND)};
 
-  /// Such as "13.0.88".
-  llvm::Expected<std::string> getVersion() const;
-  /// Machine code of `ptx`.
-  llvm::Expected<std::string> assemble(StringRef ptx, StringRef chip,
-                                       unsigned level) const;
-
-private:
-  explicit Assembler(std::string program) : program(std::move(program)) {}
-
-  /// Runs it; what it prints goes to a file.
-  bool run(ArrayRef<StringRef> arguments, StringRef printed) const;
-
-  std::string program;
-};
-} // namespace
-
-llvm::Expected<Assembler> Assembler::find(StringRef target, StringRef chip) {
-  auto program = llvm::sys::findProgramByName("ptxas");
-  if (program)
-    return Assembler(std::move(*program));
-  return llvm::createStringError(
-      "target '" + target +
-      "' needs ptxas, which is not on PATH; add the directory where CUDA has "
-      "it, or use target '" +
-      chip + "', which is PTX");
-}
-
-bool Assembler::run(ArrayRef<StringRef> arguments, StringRef printed) const {
-  std::optional<StringRef> redirects[] = {StringRef(), printed, printed};
-  SmallVector<StringRef> all = {"ptxas"};
-  llvm::append_range(all, arguments);
-  return llvm::sys::ExecuteAndWait(program, all, std::nullopt, redirects) == 0;
-}
-
-llvm::Expected<std::string> Assembler::getVersion() const {
-  TemporaryFile printed;
-  if (llvm::Error error = printed.create("txt"))
-    return error;
-  bool isRun = run({"--version"}, printed.getPath());
-  auto text = printed.read();
-  if (!text)
-    return text.takeError();
-  // "Cuda compilation tools, release 13.0, V13.0.88".
-  StringRef version = StringRef(*text).split(", V").second.take_while(
-      [](char c) { return llvm::isDigit(c) || c == '.'; });
-  if (!isRun || version.empty())
-    return llvm::createStringError("ptxas does not say its version: " +
-                                   StringRef(*text).trim());
-  return version.str();
-}
-
-llvm::Expected<std::string> Assembler::assemble(StringRef ptx, StringRef chip,
-                                                unsigned level) const {
-  TemporaryFile input, output, messages;
-  if (llvm::Error error = llvm::joinErrors(
-          llvm::joinErrors(input.create("ptx"), output.create("cubin")),
-          messages.create("txt")))
-    return error;
-  if (llvm::Error error = input.write(ptx))
-    return error;
-  std::string arch = ("-arch=" + chip).str();
-  std::string optimization = "-O" + std::to_string(level);
-  if (run({arch, optimization, input.getPath(), "-o", output.getPath()},
-          messages.getPath()))
-    return output.read();
-  auto text = messages.read();
-  return text ? llvm::createStringError("ptxas cannot assemble the kernel "
-                                        "for " +
-                                        chip + ": " + StringRef(*text).trim())
-              : text.takeError();
-}
-
-namespace {
-/// What a target's name means.
-struct Target {
-  tdm_image_kind kind;
-  /// An instruction set or a chip.
-  std::string name;
-  /// The optimization level of machine code for a chip.
-  unsigned level = 0;
-
-  static llvm::Expected<Target> parse(StringRef text);
-  /// Fills an image's fields but for the hash.
-  llvm::Error compile(const CompiledKernel &kernel,
-                      schema::ImageT &image) const;
-
-private:
-  llvm::Error assemble(std::string &code, schema::ImageT &image) const;
-};
-} // namespace
-
-/// The optimization level of a target such as "cubin-O0:sm_90", whose prefix
-/// is removed; without one that of ptxas.
-static std::optional<unsigned> consumeLevel(StringRef &name) {
-  if (name.consume_front("cubin:"))
-    return 3;
-  for (unsigned level : {0, 1, 2, 3})
-    if (name.consume_front("cubin-O" + std::to_string(level) + ":"))
-      return level;
-  return std::nullopt;
-}
-
-llvm::Expected<Target> Target::parse(StringRef text) {
-  StringRef name = text;
-  if (auto level = consumeLevel(name); level && isSupportedChip(name))
-    return Target{TDM_IMAGE_CUBIN, name.str(), *level};
-  if (isSupportedChip(text))
-    return Target{TDM_IMAGE_PTX, text.str()};
-  if (isPortableISA(text))
-    return Target{TDM_IMAGE_LIBRARY, text.str()};
-  return llvm::createStringError(
-      "a package has no target '" + text + "'; expected " + listPortableISAs() +
-      "; " + listChips() +
-      " for PTX; or one of those behind 'cubin:', or 'cubin-O0:' without "
-      "optimization");
-}
-
-llvm::Error Target::assemble(std::string &code, schema::ImageT &image) const {
-  bool isPlain = level == 3;
-  std::string text =
-      (isPlain ? "cubin:" : "cubin-O" + std::to_string(level) + ":") + name;
-  auto assembler = Assembler::find(text, name);
-  if (!assembler)
-    return assembler.takeError();
-  auto version = assembler->getVersion();
-  if (!version)
-    return version.takeError();
-  auto machineCode = assembler->assemble(code, name, level);
-  if (!machineCode)
-    return machineCode.takeError();
-  code = std::move(*machineCode);
-  image.assembler = std::move(*version);
-  image.level = static_cast<uint8_t>(level);
-  return llvm::Error::success();
-}
-
-llvm::Error Target::compile(const CompiledKernel &kernel,
-                            schema::ImageT &image) const {
-  auto code = compileImage(kernel, name);
-  if (!code)
-    return code.takeError();
-  if (kind == TDM_IMAGE_CUBIN)
-    if (llvm::Error error = assemble(*code, image))
-      return error;
-  image.kind = kind;
-  image.target = name;
-  image.data.assign(code->begin(), code->end());
-  return llvm::Error::success();
-}
-
-static llvm::Error addImage(schema::KernelT &kernel, const Target &target,
-                            const PackageEntry &entry) {
-  auto image = std::make_unique<schema::ImageT>();
-  if (llvm::Error error = target.compile(*entry.kernel, *image))
-    return error;
-  auto digest = llvm::SHA256::hash(image->data);
-  image->sha256.assign(digest.begin(), digest.end());
-  kernel.images.push_back(std::move(image));
-  return llvm::Error::success();
+static std::unique_ptr<schema::ImageT> packImage(const Image &image) {
+  auto packed = std::make_unique<schema::ImageT>();
+  packed->kind = llvm::find(numberedKinds, image.kind) - numberedKinds;
+  if (packed->kind == std::size(numberedKinds))
+    packed->kind_name = image.kind;
+  packed->target = image.target;
+  packed->data.assign(image.data.begin(), image.data.end());
+  packed->assembler = image.assembler;
+  packed->level = static_cast<uint8_t>(image.level);
+  auto digest = llvm::SHA256::hash(packed->data);
+  packed->sha256.assign(digest.begin(), digest.end());
+  return packed;
 }
 
 //===----------------------------------------------------------------------===//
@@ -271,23 +116,25 @@ static llvm::Error addImage(schema::KernelT &kernel, const Target &target,
 //===----------------------------------------------------------------------===//
 
 /// Each target once, in their order; those of a package that names none.
-static llvm::Expected<std::vector<Target>>
-parseTargets(ArrayRef<std::string> names, ArrayRef<PackageEntry> entries) {
+static llvm::Expected<std::vector<std::string>>
+chooseTargets(ArrayRef<std::string> names, ArrayRef<PackageEntry> entries) {
   llvm::SmallSetVector<StringRef, 8> unique(names.begin(), names.end());
   if (names.empty())
     unique.insert_range(
         ArrayRef<StringRef>{"x86-64", "x86-64-v3", "x86-64-v4"});
+  registerAllTargets();
+  auto hasImages = [](StringRef name) {
+    const Target *target = findTarget(name);
+    return target && target->hasImages();
+  };
   for (const PackageEntry &entry : entries)
-    if (names.empty() && entry.kernel->target != "cpu")
+    if (names.empty() && hasImages(entry.kernel->target))
       unique.insert(entry.kernel->target);
-  std::vector<Target> targets;
-  for (StringRef name : unique) {
-    auto target = Target::parse(name);
-    if (!target)
-      return target.takeError();
-    targets.push_back(std::move(*target));
-  }
-  return targets;
+  for (StringRef name : unique)
+    if (!hasImages(name))
+      return llvm::createStringError("a package has no target '" + name +
+                                     "'; expected " + listImageTargets());
+  return std::vector<std::string>(unique.begin(), unique.end());
 }
 
 static llvm::Error checkNames(ArrayRef<PackageEntry> entries) {
@@ -319,21 +166,23 @@ static std::string addHeader(StringRef content) {
   return bytes;
 }
 
-llvm::Expected<std::string>
-mlir::tandem::writePackage(ArrayRef<PackageEntry> entries,
-                           ArrayRef<std::string> names) {
+llvm::Expected<std::string> tandem::writePackage(ArrayRef<PackageEntry> entries,
+                                                 ArrayRef<std::string> names) {
   if (llvm::Error error = checkNames(entries))
     return error;
-  auto targets = parseTargets(names, entries);
+  auto targets = chooseTargets(names, entries);
   if (!targets)
     return targets.takeError();
   schema::PackageT package;
   package.compiler = "tandem " TANDEM_VERSION ", LLVM " LLVM_VERSION_STRING;
   for (const PackageEntry &entry : entries) {
     package.kernels.push_back(packKernel(entry));
-    for (const Target &target : *targets)
-      if (llvm::Error error = addImage(*package.kernels.back(), target, entry))
-        return error;
+    for (const std::string &target : *targets) {
+      auto image = compileImage(*entry.kernel, target);
+      if (!image)
+        return image.takeError();
+      package.kernels.back()->images.push_back(packImage(*image));
+    }
   }
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(schema::Package::Pack(builder, &package));
@@ -341,9 +190,8 @@ mlir::tandem::writePackage(ArrayRef<PackageEntry> entries,
                     builder.GetSize()});
 }
 
-llvm::Error mlir::tandem::savePackage(ArrayRef<PackageEntry> entries,
-                                      ArrayRef<std::string> targets,
-                                      StringRef path) {
+llvm::Error tandem::savePackage(ArrayRef<PackageEntry> entries,
+                                ArrayRef<std::string> targets, StringRef path) {
   auto bytes = writePackage(entries, targets);
   if (!bytes)
     return bytes.takeError();

@@ -21,7 +21,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static_assert(sys::IsLittleEndianHost,
               "arrays hold the bytes of their files, which are little-endian");
@@ -51,25 +51,24 @@ static const DType allTypes[] = {
 };
 static_assert(std::size(infos) == std::size(allTypes));
 
-ArrayRef<DType> mlir::tandem::getAllDTypes() { return allTypes; }
+ArrayRef<DType> tandem::getAllDTypes() { return allTypes; }
 
-StringRef mlir::tandem::getName(DType type) {
+StringRef tandem::getName(DType type) {
   return infos[static_cast<size_t>(type)].name;
 }
 
-int64_t mlir::tandem::getSize(DType type) {
+int64_t tandem::getSize(DType type) {
   return infos[static_cast<size_t>(type)].size;
 }
 
-std::optional<DType> mlir::tandem::parseDType(StringRef name) {
+std::optional<DType> tandem::parseDType(StringRef name) {
   for (DType type : allTypes)
     if (getName(type) == name)
       return type;
   return std::nullopt;
 }
 
-std::optional<int64_t> mlir::tandem::countBytes(DType type,
-                                                ArrayRef<int64_t> shape) {
+std::optional<int64_t> tandem::countBytes(DType type, ArrayRef<int64_t> shape) {
   int64_t size = getSize(type);
   bool isEmpty = false;
   for (int64_t dimension : shape) {
@@ -124,8 +123,8 @@ static std::string escape(StringRef text) {
   return result;
 }
 
-Error mlir::tandem::makeArrayError(StringRef file, StringRef array,
-                                   const Twine &problem, const Twine &remedy) {
+Error tandem::makeArrayError(StringRef file, StringRef array,
+                             const Twine &problem, const Twine &remedy) {
   std::string message;
   if (!file.empty())
     message += ("'" + file + "': ").str();
@@ -135,8 +134,7 @@ Error mlir::tandem::makeArrayError(StringRef file, StringRef array,
   return createStringError(inconvertibleErrorCode(), escape(message));
 }
 
-Error mlir::tandem::checkArray(StringRef file, StringRef name,
-                               const Array &array) {
+Error tandem::checkArray(StringRef file, StringRef name, const Array &array) {
   std::optional<int64_t> size = countBytes(array.type, array.shape);
   if (!size)
     return makeArrayError(file, name,
@@ -248,8 +246,7 @@ static Error refuseExtension(StringRef path) {
                         "use .npy, .safetensors or a directory");
 }
 
-Expected<ArrayMap> mlir::tandem::readArrays(StringRef path,
-                                            ArrayMetadata *metadata) {
+Expected<ArrayMap> tandem::readArrays(StringRef path, ArrayMetadata *metadata) {
   Expected<sys::fs::file_status> status = getStatus(path);
   if (!status)
     return status.takeError();
@@ -391,8 +388,8 @@ static Error writeDirectory(StringRef path, const ArrayMap &arrays,
   return error;
 }
 
-Error mlir::tandem::writeArrays(StringRef path, const ArrayMap &arrays,
-                                const ArrayMetadata &metadata) {
+Error tandem::writeArrays(StringRef path, const ArrayMap &arrays,
+                          const ArrayMetadata &metadata) {
   bool isDirectory = sys::fs::is_directory(path);
   StringRef extension = sys::path::extension(path);
   if (!isDirectory && extension == ".safetensors")

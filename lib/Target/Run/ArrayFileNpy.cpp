@@ -20,7 +20,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static constexpr StringLiteral magic("\x93NUMPY");
 static constexpr StringLiteral rewrite("write the file again with numpy.save");
@@ -243,8 +243,8 @@ static Expected<DType> findType(StringRef description, StringRef file,
                         "bits before numpy.save");
 }
 
-Expected<Array> mlir::tandem::parseNpy(StringRef bytes, StringRef file,
-                                       StringRef name) {
+Expected<Array> tandem::parseNpy(StringRef bytes, StringRef file,
+                                 StringRef name) {
   StringRef text, data = bytes;
   if (Error error = splitNpy(text, data, file, name))
     return error;
@@ -290,7 +290,7 @@ static StringRef getDescription(DType type) {
   llvm_unreachable("every other type is in the table");
 }
 
-void mlir::tandem::printNpy(raw_ostream &os, const Array &array) {
+void tandem::printNpy(raw_ostream &os, const Array &array) {
   std::string header;
   raw_string_ostream text(header);
   text << "{'descr': '" << getDescription(array.type)

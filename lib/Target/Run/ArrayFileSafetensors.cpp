@@ -20,7 +20,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static constexpr StringLiteral metadataKey("__metadata__");
 static constexpr StringLiteral
@@ -364,9 +364,8 @@ Expected<ArrayMap> SafetensorsReader::copyArrays() {
   return arrays;
 }
 
-Expected<ArrayMap> mlir::tandem::parseSafetensors(StringRef bytes,
-                                                  StringRef file,
-                                                  ArrayMetadata *metadata) {
+Expected<ArrayMap> tandem::parseSafetensors(StringRef bytes, StringRef file,
+                                            ArrayMetadata *metadata) {
   return SafetensorsReader(bytes, file).read(metadata);
 }
 
@@ -442,9 +441,9 @@ static std::string printHeader(ArrayRef<const NamedArray *> order,
   return header;
 }
 
-Error mlir::tandem::printSafetensors(raw_ostream &os, StringRef file,
-                                     const ArrayMap &arrays,
-                                     const ArrayMetadata &metadata) {
+Error tandem::printSafetensors(raw_ostream &os, StringRef file,
+                               const ArrayMap &arrays,
+                               const ArrayMetadata &metadata) {
   if (Error error = checkNames(file, arrays, metadata))
     return error;
   for (const NamedArray &array : arrays)

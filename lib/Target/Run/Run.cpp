@@ -17,11 +17,11 @@
 #include <chrono>
 #include <cstring>
 
-using namespace mlir::tandem;
+using namespace tandem;
 using llvm::format;
 
-void mlir::tandem::printSignature(const tdm_kernel_info &info,
-                                  llvm::raw_ostream &os) {
+void tandem::printSignature(const tdm_kernel_info &info,
+                            llvm::raw_ostream &os) {
   os << getTitle(info) << " (" << info.compute << "), "
      << format("%g", getBytesPerParameter(info)) << " bytes a parameter\n";
   for (const tdm_plane_desc &plane : getPlanes(info)) {
@@ -239,8 +239,7 @@ llvm::Error Runner::run() {
   return llvm::Error::success();
 }
 
-llvm::Error mlir::tandem::run(const CompiledKernel &kernel,
-                              const RunOptions &options,
-                              llvm::raw_ostream &os) {
+llvm::Error tandem::run(const CompiledKernel &kernel, const RunOptions &options,
+                        llvm::raw_ostream &os) {
   return Runner(kernel, options, os).run();
 }

@@ -14,11 +14,11 @@
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringExtras.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 using llvm::StringRef;
 using llvm::Twine;
 
-DType mlir::tandem::getFileType(const tdm_plane_desc &plane) {
+DType tandem::getFileType(const tdm_plane_desc &plane) {
   StringRef type = plane.type;
   if (type == "i16")
     return DType::U16;

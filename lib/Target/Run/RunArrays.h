@@ -16,7 +16,7 @@
 #include "tandem/Target/ArrayFile.h"
 #include "tandem/Target/Run.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The arrays of one run, by plane and, for gradients, by step.
 class RunArrays {
@@ -86,6 +86,6 @@ private:
 /// The type that a plane's elements have in files.
 DType getFileType(const tdm_plane_desc &plane);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_TARGET_RUN_RUNARRAYS_H

@@ -13,7 +13,7 @@
 
 #include "RunArrays.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 using llvm::StringRef;
 using llvm::Twine;
 

@@ -13,7 +13,7 @@
 #include "tandem/Target/Run.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// The kernel, unless the runtime has failed to make it.
 static llvm::Expected<tdm_kernel *> check(tdm_status status,
@@ -21,15 +21,6 @@ static llvm::Expected<tdm_kernel *> check(tdm_status status,
   if (status != TDM_OK)
     return llvm::createStringError(tdm_last_error());
   return handle;
-}
-
-static llvm::Expected<tdm_kernel *>
-loadRuntimeKernel(const CompiledKernel &kernel) {
-  tdm_kernel *handle = nullptr;
-  const char *isa = kernel.isa.empty() ? nullptr : kernel.isa.c_str();
-  return check(
-      tdm_package_load(kernel.package, kernel.info->name, isa, &handle),
-      handle);
 }
 
 /// Where a commit's code belongs.
@@ -47,14 +38,18 @@ static tdm_cpu_entry &getCommit(tdm_kernel_desc &desc, tdm_granularity per) {
   llvm_unreachable("every granularity is listed");
 }
 
-llvm::Expected<tdm_kernel *>
-mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
-  if (kernel.package)
-    return loadRuntimeKernel(kernel);
-  if (!kernel.entry)
+/// A kernel whose code is in this process, on a device.
+static llvm::Expected<tdm_kernel *> createHere(const CompiledKernel &kernel,
+                                               const tdm_device *device) {
+  tdm_device_info where = {};
+  where.struct_size = sizeof(where);
+  if (device && tdm_device_query(device, &where) != TDM_OK)
+    return llvm::createStringError(tdm_last_error());
+  if (device && llvm::StringRef(where.target) != kernel.target)
     return llvm::createStringError(
         "kernel '" + llvm::Twine(kernel.info->graph) +
-        "' has no CPU code; compile it for target 'cpu'");
+        "' was compiled for this process; compile it for '" + where.target +
+        "'");
   tdm_kernel_desc desc = *kernel.info->desc;
   auto early = llvm::map_to_vector(kernel.earlyEntries, [](void *code) {
     return reinterpret_cast<tdm_cpu_entry>(code);
@@ -70,15 +65,23 @@ mlir::tandem::createRuntimeKernel(const CompiledKernel &kernel) {
 }
 
 llvm::Expected<tdm_kernel *>
-mlir::tandem::createDeviceKernel(const CompiledKernel &kernel,
-                                 const tdm_device *device) {
-  const tdm_kernel_info &info = *kernel.info;
-  if (kernel.ptx.empty())
-    return llvm::createStringError("kernel '" + llvm::Twine(info.graph) +
-                                   "' has no code for a GPU; compile it for a "
-                                   "chip such as 'sm_90'");
+tandem::createRuntimeKernel(const CompiledKernel &kernel,
+                            const tdm_device *device) {
+  if (kernel.code)
+    return createHere(kernel, device);
   tdm_kernel *handle = nullptr;
-  return check(tdm_package_create_cuda(&info, info.images, info.num_images,
-                                       device, &handle),
-               handle);
+  if (kernel.package) {
+    const char *isa = kernel.isa.empty() ? nullptr : kernel.isa.c_str();
+    return check(tdm_package_load(kernel.package, kernel.info->name, device,
+                                  isa, &handle),
+                 handle);
+  }
+  if (device)
+    return check(tdm_kernel_load(device, kernel.info.get(), &handle), handle);
+  tdm_device *cpu = nullptr;
+  tdm_status status = tdm_device_open("cpu", 0, &cpu);
+  if (status == TDM_OK)
+    status = tdm_kernel_load(cpu, kernel.info.get(), &handle);
+  tdm_device_close(cpu);
+  return check(status, handle);
 }

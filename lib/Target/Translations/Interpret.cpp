@@ -18,15 +18,15 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "tandem/InitAllDialects.h"
-#include "tandem/Reference/Interpreter.h"
+#include "tandem/Reference/Interpreter/Interpreter.h"
 #include "tandem/Target/ArrayFile.h"
 #include "tandem/Target/Translations.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::reference;
+using namespace tandem;
+using namespace tandem::reference;
 namespace cl = llvm::cl;
 
 namespace {
@@ -112,13 +112,15 @@ static llvm::Error interpret(func::FuncOp graph, MachineState &state) {
   return interpretGraph(graph, *strategy, state);
 }
 
-static llvm::Error interpret(KernelOp kernel, MachineState &state) {
-  SmallVector<RoleAttr> roles;
-  for (Attribute role : kernel.getScalarRoles())
-    roles.push_back(cast<RoleAttr>(role));
+/// Runs a kernel or a step.
+template <typename OpTy>
+static llvm::Error interpret(OpTy op, llvm::Error (*run)(OpTy, MachineState &),
+                             MachineState &state) {
+  auto roles =
+      llvm::to_vector(op.getScalarRoles().template getAsRange<RoleAttr>());
   if (llvm::Error error = setHypers(roles, state))
     return error;
-  return interpretKernel(kernel, state);
+  return run(op, state);
 }
 
 static llvm::Error interpretModule(ModuleOp module, MachineState &state) {
@@ -129,8 +131,10 @@ static llvm::Error interpretModule(ModuleOp module, MachineState &state) {
   auto program = findProgram(module, getStrategyOption(), getFunctionOption());
   if (!program)
     return program.takeError();
-  return program->graph ? interpret(program->graph, state)
-                        : interpret(program->kernel, state);
+  if (program->graph)
+    return interpret(program->graph, state);
+  return program->kernel ? interpret(program->kernel, interpretKernel, state)
+                         : interpret(program->step, interpretStep, state);
 }
 
 /// One line per plane: its elements' bits, in hexadecimal.
@@ -170,7 +174,7 @@ static llvm::Error run(ModuleOp module, raw_ostream &os) {
   return writeArrays(options.result, *arrays);
 }
 
-void mlir::tandem::registerInterpretTranslation() {
+void tandem::registerInterpretTranslation() {
   getOptions();
   TranslateFromMLIRRegistration registration(
       "interpret",

@@ -28,7 +28,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 namespace cl = llvm::cl;
 
 namespace {
@@ -71,11 +71,11 @@ static TranslationOptions &getOptions() {
   return options;
 }
 
-std::string mlir::tandem::getStrategyOption() { return getOptions().strategy; }
+std::string tandem::getStrategyOption() { return getOptions().strategy; }
 
-std::string mlir::tandem::getFunctionOption() { return getOptions().function; }
+std::string tandem::getFunctionOption() { return getOptions().function; }
 
-std::vector<std::string> mlir::tandem::getStrategyPathOption() {
+std::vector<std::string> tandem::getStrategyPathOption() {
   return {getOptions().path.begin(), getOptions().path.end()};
 }
 
@@ -123,17 +123,22 @@ static LogicalResult lowerToKernel(ModuleOp module) {
   return success();
 }
 
+/// Whether a module has kernels, or the steps that they become.
+static bool hasKernels(ModuleOp module) {
+  return !module.getOps<KernelOp>().empty() || !module.getOps<StepOp>().empty();
+}
+
 /// Brings kernels to the LLVM dialect.
 static LogicalResult
 lowerToTarget(ModuleOp module,
               llvm::function_ref<void(OpPassManager &)> buildPipeline) {
   if (!module.getOps<LLVM::LLVMFuncOp>().empty())
     return success();
-  if (module.getOps<KernelOp>().empty())
+  if (!hasKernels(module))
     return emitError(module.getLoc(),
                      "expected a graph (a function with tandem.role "
-                     "arguments), a tandem.kernel, or functions in the "
-                     "LLVM dialect");
+                     "arguments), a tandem.kernel, a tandem.step, or "
+                     "functions in the LLVM dialect");
   PassManager manager(module.getContext());
   buildPipeline(manager);
   return manager.run(module);
@@ -230,7 +235,7 @@ static LogicalResult checkPTXFile(ModuleOp module, raw_ostream &os) {
                      "give the PTX file to check with --ptx=FILE");
   if (failed(lowerToKernel(module)))
     return failure();
-  if (module.getOps<KernelOp>().empty())
+  if (!hasKernels(module))
     return emitError(module.getLoc(), "PTX is checked against a graph or a "
                                       "tandem.kernel; the input has neither");
   auto requirements = getRequirements(module);
@@ -249,7 +254,7 @@ static LogicalResult checkPTXFile(ModuleOp module, raw_ostream &os) {
   return success();
 }
 
-void mlir::tandem::registerTargetTranslations() {
+void tandem::registerTargetTranslations() {
   getOptions();
   TranslateFromMLIRRegistration("tandem-to-ptx",
                                 "PTX for --chip, checked against its kernel",

@@ -1,4 +1,4 @@
-"""PyTorch optimizers over compiled kernels.
+"""PyTorch's optimizers, modules and sums over ranks, over compiled kernels.
 
 >>> import torch, tandem.torch
 >>> model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
@@ -6,25 +6,22 @@
 >>> opt.bytes_per_parameter
 12.0
 
-All of them are :class:`Optimizer`, which takes any optimizer graph, under any
-strategy, and derives the state of a parameter from the kernel's signature.
+The packages are those of PyTorch: :mod:`tandem.torch.optim`, :mod:`tandem.torch.nn` and
+:mod:`tandem.torch.distributed`. Except for layers, their names are here as well.
 """
 
-from tandem.torch import nn
-from tandem.torch._all_reduce import AutomaticScaling, GradientAllReduce, Ranks
-from tandem.torch._bitsandbytes import from_bitsandbytes, to_bitsandbytes
-from tandem.torch._compress import Compression, compress_activations
-from tandem.torch._convert import convert_state
-from tandem.torch._decode import DecodedWeights, decode_weights
-from tandem.torch._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
-                                   RMSprop)
-from tandem.torch._optimizer import Optimizer
-from tandem.torch._stored import StoredTensor
+from tandem.torch import distributed, nn, optim
 from tandem.torch._threads import share_threads
+from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
+from tandem.torch.nn import Compression, StoredTensor, compress_activations
+from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, DecodedWeights,
+                                Lion, Optimizer, RMSprop, convert_state, decode_weights,
+                                from_bitsandbytes, to_bitsandbytes)
 
 share_threads()
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
            "DecodedWeights", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",
            "Ranks", "SGD", "StoredTensor", "compress_activations", "convert_state",
-           "decode_weights", "from_bitsandbytes", "nn", "to_bitsandbytes"]
+           "decode_weights", "distributed", "from_bitsandbytes", "nn", "optim",
+           "to_bitsandbytes"]

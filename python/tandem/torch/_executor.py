@@ -1,4 +1,4 @@
-"""Where parameters are and kernels run: the CPU, or a GPU that PyTorch works on."""
+"""The devices that hold parameters and run kernels: the CPU, or a GPU that PyTorch uses."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ atexit.register(_gpu.cache_clear)
 
 
 def executor_of(tensor: torch.Tensor) -> Executor | None:
-    """Where a tensor is; None where no kernel runs."""
+    """Returns the executor of a tensor's device; None if no kernel runs there."""
     if tensor.is_cpu:
         return CPU
     if tensor.is_cuda:
@@ -90,5 +90,5 @@ def executor_of(tensor: torch.Tensor) -> Executor | None:
 
 
 def torch_device(executor: Executor) -> torch.device:
-    """What PyTorch calls an executor."""
+    """Returns PyTorch's device of an executor."""
     return torch.device("cpu") if executor is CPU else executor.torch_device

@@ -21,7 +21,7 @@ def share_threads() -> bool:
     libraries = pathlib.Path(torch.__file__).parent / "lib"
     for library in libraries.glob("libtorch_cpu.*"):
         try:
-            # Of the libraries that it depends on.
+            # The symbol is in one of the libraries that it depends on.
             parallel = ctypes.CDLL(str(library)).GOMP_parallel
         except (OSError, AttributeError):
             continue

@@ -28,6 +28,11 @@ extern "C" {
 /// The version of packages that this runtime reads.
 #define TDM_PACKAGE_VERSION 4u
 
+/// The kinds of images that packages store as numbers, which count from 0.
+/// Others are stored by their names, under the number that follows.
+#define TDM_NUMBERED_IMAGE_KINDS(VALUE)                                        \
+  VALUE("PTX") VALUE("cubin") VALUE(TDM_IMAGE_LIBRARY)
+
 /// An open package. Immutable, so that any number of threads may use it.
 typedef struct tdm_package tdm_package;
 
@@ -99,28 +104,24 @@ TDM_API tdm_status tdm_package_kernel(const tdm_package *package,
 TDM_API tdm_status tdm_package_find(const tdm_package *package,
                                     const char *name, uint32_t *index);
 
-/// Loads the code of a kernel and creates it, as tdm_kernel_create does.
-/// \p name may be NULL if there is one kernel only. \p target is an instruction
-/// set such as "x86-64-v3", or NULL for the best one in the package that this
-/// processor has; the same bits result from each.
+/// Creates a kernel on a device from what tdm_package_kernel has told, whose
+/// images may be replaced by others of the same functions. The device gets the
+/// image that serves it best: its own machine code, then that of an earlier one
+/// that it runs, then what its driver can compile; those of other devices are
+/// passed over. What a driver compiles is kept on disk, in the directory that
+/// the environment variable TANDEM_CACHE_DIR names, by default ~/.cache/tandem;
+/// an empty name keeps nothing.
+TDM_API tdm_status tdm_kernel_load(const tdm_device *device,
+                                   const tdm_kernel_info *info,
+                                   tdm_kernel **kernel);
+
+/// The same for a kernel of a package. \p name may be NULL if there is one
+/// kernel only, and \p device for the CPU. \p target is one of the images'
+/// targets, such as "x86-64-v3", or NULL for the best one; the same bits result
+/// from each.
 TDM_API tdm_status tdm_package_load(const tdm_package *package,
-                                    const char *name, const char *target,
-                                    tdm_kernel **kernel);
-
-/// The same for a kernel on a GPU, as tdm_kernel_create_cuda creates it.
-TDM_API tdm_status tdm_package_load_cuda(const tdm_package *package,
-                                         const char *name,
-                                         const tdm_device *device,
-                                         tdm_kernel **kernel);
-
-/// The same for what tdm_package_kernel has told, with \p images in place of
-/// the package's: some of these, or others of the same functions, such as those
-/// of another assembler.
-TDM_API tdm_status tdm_package_create_cuda(const tdm_kernel_info *info,
-                                           const tdm_image *images,
-                                           uint32_t num_images,
-                                           const tdm_device *device,
-                                           tdm_kernel **kernel);
+                                    const char *name, const tdm_device *device,
+                                    const char *target, tdm_kernel **kernel);
 
 #ifdef __cplusplus
 }

@@ -110,14 +110,6 @@ TDM_API size_t tdm_last_error_parts(tdm_message_part *parts, size_t capacity);
 // Devices
 //===----------------------------------------------------------------------===//
 
-/// The kinds of devices.
-typedef enum tdm_device_kind {
-  TDM_DEVICE_CPU = 0,
-  /// A GPU that CUDA's driver reaches: libcuda.so.1, or the library that the
-  /// environment variable TANDEM_CUDA_DRIVER names.
-  TDM_DEVICE_CUDA = 1
-} tdm_device_kind;
-
 /// A device that kernels run on. Any number of threads may use it.
 typedef struct tdm_device tdm_device;
 
@@ -125,27 +117,28 @@ typedef struct tdm_device tdm_device;
 typedef struct tdm_device_info {
   /// sizeof(tdm_device_info), set by the caller.
   size_t struct_size;
-  tdm_device_kind kind;
+  /// The driver that has opened it, as it calls itself.
+  const char *driver;
   int32_t ordinal;
   /// The vendor's name of it.
   char name[128];
-  /// What code is compiled for: "sm_90", or "cpu".
+  /// What code is compiled for, such as "cpu".
   char target[16];
   /// Bytes of memory, 0 for a CPU.
   uint64_t memory;
   /// Multiprocessors, or the threads that a launch takes by default.
   int32_t multiprocessors;
-  /// The latest version of CUDA that the driver supports, such as 12040; 0 for
-  /// a CPU.
+  /// The version of the system's driver, such as 12040; 0 for a CPU.
   int32_t driver_version;
 } tdm_device_info;
 
-/// Stores the number of devices of a kind, a tdm_device_kind, in \p count: none
-/// where there is no driver.
-TDM_API tdm_status tdm_device_count(int32_t kind, int32_t *count);
+/// Stores the number of devices of a driver in \p count: none where the system
+/// lacks what it takes. The runtime brings "cpu" and the drivers of GPUs
+/// (docs/GPU.md); tandem_driver.h adds others.
+TDM_API tdm_status tdm_device_count(const char *driver, int32_t *count);
 
-/// Opens device number \p ordinal of a kind.
-TDM_API tdm_status tdm_device_open(int32_t kind, int32_t ordinal,
+/// Opens device number \p ordinal of a driver.
+TDM_API tdm_status tdm_device_open(const char *driver, int32_t ordinal,
                                    tdm_device **device);
 
 /// Stores what is known of \p device in \p info.
@@ -163,7 +156,7 @@ TDM_API tdm_status tdm_device_free(const tdm_device *device, void *memory);
 /// Waits until the device has done all its work, copies \p bytes, and waits for
 /// the copy: whatever is put into any stream afterwards sees it. Each end may
 /// be memory of the device or of the process. While a stream of a GPU is being
-/// captured this is TDM_INVALID_STATE, and CUDA invalidates the capture.
+/// captured this is TDM_INVALID_STATE, and invalidates the capture.
 TDM_API tdm_status tdm_device_copy(const tdm_device *device, void *to,
                                    const void *from, size_t bytes);
 
@@ -487,25 +480,21 @@ typedef struct tdm_kernel tdm_kernel;
 TDM_API tdm_status tdm_kernel_create(const tdm_kernel_desc *desc,
                                      tdm_kernel **kernel);
 
-/// What an image is: PTX text, not terminated, which the driver compiles for
-/// its device; machine code of an NVIDIA chip; an ELF shared library for a CPU.
-#define TDM_IMAGE_KINDS(VALUE)                                                 \
-  VALUE(TDM_IMAGE_PTX, PTX)                                                    \
-  VALUE(TDM_IMAGE_CUBIN, cubin)                                                \
-  VALUE(TDM_IMAGE_LIBRARY, library)
-typedef enum tdm_image_kind { TDM_IMAGE_KINDS(TDM_ENUMERATOR) } tdm_image_kind;
+/// The kind of an image that is an ELF shared library for a CPU.
+#define TDM_IMAGE_LIBRARY "library"
 
 /// All code of a kernel for one target.
 typedef struct tdm_image {
-  tdm_image_kind kind;
+  /// What the bytes are, which drivers know: TDM_IMAGE_LIBRARY, for example.
+  const char *kind;
   /// The instruction set or chip: "x86-64-v3", "sm_90".
   const char *target;
   const void *data;
   size_t size;
   /// SHA-256 of the data, 32 bytes, checked when the image is loaded; or NULL.
   const uint8_t *sha256;
-  /// For hosts: of machine code for a GPU, the version of ptxas, such as
-  /// "13.0.88"; empty or NULL for other images, and where nobody knows.
+  /// For hosts: of machine code for a GPU, the version of its assembler, such
+  /// as "13.0.88"; empty or NULL for other images, and where nobody knows.
   const char *assembler;
   /// Its optimization level, 0 to 3; 0 for other images.
   uint32_t level;
@@ -523,37 +512,6 @@ typedef struct tdm_part_info {
   VALUE(entry)                                                                 \
   VALUE(per)                                                                   \
   FLAG(continues)
-
-/// The code of a kernel for CUDA's devices. All of it is copied.
-typedef struct tdm_cuda_code {
-  /// sizeof(tdm_cuda_code).
-  size_t struct_size;
-  /// The scalar prologue; may be NULL if the kernel has no scalars.
-  const char *prologue;
-  /// The launches of a step, of which the last one, over elements, writes.
-  const tdm_part_info *phases;
-  /// What follows them, in this order; TDM_PER_ELEMENT stands for tensors.
-  const tdm_part_info *commits;
-  /// The same code for several devices. The device's own machine code is
-  /// preferred, then that of an earlier one that it runs, then the latest PTX
-  /// that it can compile. Those of CPUs are passed over.
-  const tdm_image *images;
-  uint32_t num_phases;
-  uint32_t num_commits;
-  uint32_t num_images;
-  /// The TDM_FLAG_* bits that the kernel may raise.
-  uint32_t flags;
-} tdm_cuda_code;
-
-/// Like tdm_kernel_create for a kernel on a GPU. \p desc has no functions: its
-/// entry, prologue, early_entries and commits are not used. What the driver
-/// makes of PTX is kept on disk, in the directory that the environment variable
-/// TANDEM_CACHE_DIR names, by default ~/.cache/tandem; an empty name keeps
-/// nothing.
-TDM_API tdm_status tdm_kernel_create_cuda(const tdm_device *device,
-                                          const tdm_kernel_desc *desc,
-                                          const tdm_cuda_code *code,
-                                          tdm_kernel **kernel);
 
 /// Destroys \p kernel. Plans made from it stay usable. NULL is allowed.
 TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);

@@ -111,17 +111,17 @@ void CPUPlan::reduceAll(Phases phases) {
 /// A launch of one phase.
 class CPUPlan::ChunkLaunch : public CPULaunch {
 public:
-  ChunkLaunch(CPUPlan &plan, const Phase &phase)
-      : CPULaunch(plan.layout.chunks[phase.per].size()), plan(plan),
-        phase(phase) {}
+  ChunkLaunch(CPUPlan &plan, const HostPart &part)
+      : CPULaunch(plan.layout.chunks[part.per].size()), plan(plan), part(part) {
+  }
 
 private:
   void runChunks(int64_t begin, int64_t end, uint32_t *flags) override {
-    plan.runRange(phase, begin, end, flags);
+    plan.runRange(part, begin, end, flags);
   }
 
   CPUPlan &plan;
-  const Phase &phase;
+  const HostPart &part;
 };
 
 /// A launch of phases that continue each other: its chunks are bands.
@@ -140,10 +140,10 @@ private:
   Phases phases;
 };
 
-void CPUPlan::runRange(const Phase &phase, int64_t begin, int64_t end,
+void CPUPlan::runRange(const HostPart &part, int64_t begin, int64_t end,
                        uint32_t *flags) {
-  phase.entry(tensors.data(), layout.chunks[phase.per].data(), scalars.data(),
-              workspace.data(), flags, begin, end);
+  part.entry(tensors.data(), layout.chunks[part.per].data(), scalars.data(),
+             workspace.data(), flags, begin, end);
 }
 
 /// What the phases read of a band's rows stays in the thread's cache.
@@ -151,7 +151,7 @@ void CPUPlan::runBand(Phases phases, int64_t band, uint32_t *flags) {
   const Tile &rows = layout.bands.tile(band);
   auto [firstTile, endTile] = layout.chunks[TDM_PER_ELEMENT].tilesOf(rows);
   for (uint32_t number = phases.first; number < phases.end; ++number) {
-    runRange(kernel->phases[number], firstTile, endTile, flags);
+    runRange(code.phases[number], firstTile, endTile, flags);
     for (size_t i = 0; i < kernel->reductions.size(); ++i) {
       const Reduction &reduction = kernel->reductions[i];
       if (reduction.phase == number && reduction.scope == TDM_SCOPE_ROW)
@@ -167,8 +167,8 @@ int CPUPlan::runByRows(Phases phases, int threads, uint32_t &flags) {
   return participants;
 }
 
-int CPUPlan::run(const Phase &phase, int threads, uint32_t &flags) {
-  ChunkLaunch cpu(*this, phase);
+int CPUPlan::run(const HostPart &part, int threads, uint32_t &flags) {
+  ChunkLaunch cpu(*this, part);
   int participants = cpu.run(threads);
   flags |= cpu.getFlags();
   return participants;
@@ -180,17 +180,21 @@ int CPUPlan::runPhases(int threads, uint32_t &flags) {
        phases = launchFrom(phases.end)) {
     participants = phases.areByRows()
                        ? runByRows(phases, threads, flags)
-                       : run(kernel->phases[phases.first], threads, flags);
+                       : run(code.phases[phases.first], threads, flags);
     reduceAll(phases);
   }
-  for (const Phase &commit : kernel->axisCommits)
-    run(commit, threads, flags);
-  if (kernel->commit) {
-    FloatEnvironment environment;
-    kernel->commit(tensors.data(), layout.chunks[TDM_PER_ELEMENT].data(),
-                   scalars.data(), workspace.data(), &flags, 0, tensors.size());
-  }
+  for (const HostPart &commit : code.commits)
+    if (commit.per == TDM_PER_ELEMENT)
+      runTensors(commit.entry, flags);
+    else
+      run(commit, threads, flags);
   return participants;
+}
+
+void CPUPlan::runTensors(tdm_cpu_entry entry, uint32_t &flags) {
+  FloatEnvironment environment;
+  entry(tensors.data(), layout.chunks[TDM_PER_ELEMENT].data(), scalars.data(),
+        workspace.data(), &flags, 0, tensors.size());
 }
 
 //===----------------------------------------------------------------------===//
@@ -210,7 +214,7 @@ tdm_status CPUPlan::launch(const double *hypers, const int64_t *integers,
     scalars.resize(numScalars);
   if (usedRows) {
     FloatEnvironment environment;
-    kernel->prologue(hypers, integers, scalars.data(), usedRows);
+    code.prologue(hypers, integers, scalars.data(), usedRows);
   }
   uint32_t flags = 0;
   int participants = runPhases(threads, flags);

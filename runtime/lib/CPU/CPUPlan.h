@@ -13,6 +13,7 @@
 #ifndef TANDEM_RUNTIME_LIB_CPU_CPUPLAN_H
 #define TANDEM_RUNTIME_LIB_CPU_CPUPLAN_H
 
+#include "HostExecutable.h"
 #include "Plan.h"
 
 namespace tandem::runtime {
@@ -20,8 +21,9 @@ namespace tandem::runtime {
 /// A plan whose launches share the chunks among threads.
 class CPUPlan : public Plan {
 public:
-  explicit CPUPlan(std::shared_ptr<const Kernel> kernel)
-      : Plan(std::move(kernel)) {}
+  /// The kernel owns its code.
+  CPUPlan(std::shared_ptr<const Kernel> kernel, const HostExecutable &code)
+      : Plan(std::move(kernel)), code(code) {}
 
   tdm_status launch(const double *hypers, const int64_t *integers, int64_t rows,
                     int32_t threads, tdm_launch_info *info) override;
@@ -39,16 +41,19 @@ private:
 
   /// Runs the chunks of all phases, then what each tensor ends with.
   int runPhases(int threads, uint32_t &flags);
-  int run(const Phase &phase, int threads, uint32_t &flags);
+  int run(const HostPart &part, int threads, uint32_t &flags);
   /// Runs phases of one launch over bands of rows.
   int runByRows(Phases phases, int threads, uint32_t &flags);
   void runBand(Phases phases, int64_t band, uint32_t *flags);
-  void runRange(const Phase &phase, int64_t begin, int64_t end,
+  void runRange(const HostPart &part, int64_t begin, int64_t end,
                 uint32_t *flags);
   /// Makes the totals of the reductions of phases, unless the bands have.
   void reduceAll(Phases phases);
   void reduce(size_t reduction);
+  /// Runs a part over tensors.
+  void runTensors(tdm_cpu_entry entry, uint32_t &flags);
 
+  const HostExecutable &code;
   std::vector<uint32_t> scalars;
   std::vector<uint64_t> workspace;
   std::vector<uint32_t> totals, axisParts;

@@ -13,7 +13,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Library.h"
-#include "Failure.h"
 
 #include <atomic>
 #include <cerrno>
@@ -123,7 +122,7 @@ static std::string explain(const std::string &path) {
 }
 
 tdm_status Library::load(const tdm_image &image,
-                         std::shared_ptr<const Library> &library) {
+                         std::shared_ptr<const HostLibrary> &library) {
   OpenFile file(createFile());
   if (file.number < 0)
     return failWithErrno("no anonymous file can be made");
@@ -148,7 +147,8 @@ void *Library::find(const char *name) const { return dlsym(handle, name); }
 
 #else
 
-tdm_status Library::load(const tdm_image &, std::shared_ptr<const Library> &) {
+tdm_status Library::load(const tdm_image &,
+                         std::shared_ptr<const HostLibrary> &) {
   return Failure(TDM_UNAVAILABLE)
          << "code of packages is loaded on Linux only; "
             "compile the kernel in this process";

@@ -14,9 +14,7 @@
 #ifndef TANDEM_RUNTIME_LIB_CPU_LIBRARY_H
 #define TANDEM_RUNTIME_LIB_CPU_LIBRARY_H
 
-#include "tandem-runtime/tandem_package.h"
-
-#include <memory>
+#include "HostExecutable.h"
 
 namespace tandem::runtime {
 
@@ -25,17 +23,16 @@ namespace tandem::runtime {
 int rankInstructionSet(const char *target);
 
 /// A shared library in this process.
-class Library {
+class Library : public HostLibrary {
 public:
-  /// Loads an image. A failure's message lacks the package's name.
+  /// Loads an image. A failure's message lacks the kernel's name.
   static tdm_status load(const tdm_image &image,
-                         std::shared_ptr<const Library> &library);
-  ~Library();
+                         std::shared_ptr<const HostLibrary> &library);
+  ~Library() override;
   Library(const Library &) = delete;
   Library &operator=(const Library &) = delete;
 
-  /// The address of a function, or NULL.
-  void *find(const char *name) const;
+  void *find(const char *name) const override;
 
 private:
   explicit Library(void *handle) : handle(handle) {}

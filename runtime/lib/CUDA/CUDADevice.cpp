@@ -12,6 +12,9 @@
 
 #include "CUDADevice.h"
 
+#include "CUDADriver.h"
+#include "Code.h"
+
 #include <cstdio>
 
 using namespace tandem::runtime;
@@ -142,6 +145,40 @@ tdm_status CUDADevice::copy(void *to, const void *from, size_t bytes) const {
 
 tdm_status CUDADevice::synchronize() const {
   return inContext([&] { return driver.call(driver.ctxSynchronize); });
+}
+
+tdm_status CUDADevice::load(const Kernel &kernel, const tdm_kernel_info &info,
+                            const tdm_image &image,
+                            std::shared_ptr<const Executable> &result) const {
+  return Code::load(shared_from_this(), kernel, info, image, result);
+}
+
+//===----------------------------------------------------------------------===//
+// The driver
+//===----------------------------------------------------------------------===//
+
+namespace {
+class CUDADriver : public DeviceDriver {
+public:
+  const char *getName() const override { return "cuda"; }
+
+  tdm_status count(int32_t &count) const override {
+    return CUDADevice::count(count);
+  }
+
+  tdm_status open(int32_t ordinal,
+                  std::shared_ptr<const Device> &device) const override {
+    std::shared_ptr<const CUDADevice> opened;
+    tdm_status status = CUDADevice::open(ordinal, opened);
+    device = std::move(opened);
+    return status;
+  }
+};
+} // namespace
+
+const DeviceDriver &tandem::runtime::cuda::getDriver() {
+  static CUDADriver driver;
+  return driver;
 }
 
 //===----------------------------------------------------------------------===//

@@ -21,7 +21,8 @@
 namespace tandem::runtime::cuda {
 
 /// A GPU with its primary context, the one that other libraries use too.
-class CUDADevice : public Device {
+class CUDADevice : public Device,
+                   public std::enable_shared_from_this<CUDADevice> {
 public:
   static tdm_status count(int32_t &count);
   static tdm_status open(int32_t ordinal,
@@ -35,6 +36,13 @@ public:
   tdm_status free(void *memory) const override;
   tdm_status copy(void *to, const void *from, size_t bytes) const override;
   tdm_status synchronize() const override;
+  int64_t rank(const tdm_image &image) const override;
+  const char *getAdvice() const override {
+    return "this device or an earlier one";
+  }
+  tdm_status load(const Kernel &kernel, const tdm_kernel_info &info,
+                  const tdm_image &image,
+                  std::shared_ptr<const Executable> &result) const override;
 
   /// The compute capability, 90 for sm_90.
   int getCapability() const { return capability; }

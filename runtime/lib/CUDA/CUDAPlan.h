@@ -47,8 +47,8 @@ struct Tables {
 /// A plan on a GPU.
 class CUDAPlan : public Plan {
 public:
-  explicit CUDAPlan(std::shared_ptr<const Kernel> kernel)
-      : Plan(std::move(kernel)), code(*this->kernel->code), device(code.device),
+  CUDAPlan(std::shared_ptr<const Kernel> kernel, const Code &code)
+      : Plan(std::move(kernel)), code(code), device(code.device),
         driver(device->driver) {}
 
   tdm_status launch(const double *hypers, const int64_t *integers, int64_t rows,

@@ -6,12 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the choice and loading of a kernel's code on a GPU.
+// This file implements the rank of a kernel's images on a GPU, and their
+// loading.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Code.h"
 
+#include "CUDAPlan.h"
 #include "CodeCache.h"
 
 #include <algorithm>
@@ -23,78 +25,11 @@ using namespace tandem::runtime;
 using namespace tandem::runtime::cuda;
 
 //===----------------------------------------------------------------------===//
-// Descriptions
+// The rank of an image
 //===----------------------------------------------------------------------===//
 
-static tdm_status checkPart(const Kernel &kernel, const tdm_part_info &part,
-                            const char *what, uint32_t index) {
-  if (!part.entry)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << what << " " << index << " has no entry; name its function";
-  bool isKnown =
-      part.per <= TDM_PER_COLUMN || (part.per == TDM_PER_BLOCK && kernel.block);
-  if (!isKnown || (part.per != TDM_PER_ELEMENT && !kernel.matrix))
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << what << " " << index << " has granularity " << int(part.per)
-           << "; use a tdm_granularity, and TDM_PER_ELEMENT but in a matrix "
-           << "kernel";
-  return TDM_OK;
-}
-
-static tdm_status checkList(const Kernel &kernel, const void *list,
-                            uint32_t count, const char *name) {
-  if (count && !list)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << name << " is NULL but num_" << name << " is " << count;
-  return TDM_OK;
-}
-
-static tdm_status checkImages(const Kernel &kernel, const tdm_cuda_code &code) {
-  for (uint32_t i = 0; i < code.num_images; ++i) {
-    const tdm_image &image = code.images[i];
-    if (!image.target || !image.data || !image.size)
-      return kernel.fail(TDM_INVALID_ARGUMENT)
-             << "image " << i << " has no "
-             << (image.target ? "data" : "target") << "; pass compiled code";
-  }
-  return TDM_OK;
-}
-
-tdm_status tandem::runtime::cuda::copyParts(Kernel &kernel,
-                                            const tdm_cuda_code &code) {
-  const std::tuple<const void *, uint32_t, const char *> lists[] = {
-      {code.phases, code.num_phases, "phases"},
-      {code.commits, code.num_commits, "commits"},
-      {code.images, code.num_images, "images"}};
-  for (auto [list, count, name] : lists)
-    if (tdm_status status = checkList(kernel, list, count, name))
-      return status;
-  if (!code.num_phases ||
-      code.phases[code.num_phases - 1].per != TDM_PER_ELEMENT)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "there is no last phase over elements; pass the launches of a "
-           << "step";
-  if (kernel.numScalars && !code.prologue)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "prologue is NULL but num_scalars is " << kernel.numScalars
-           << "; name the compiled prologue";
-  for (uint32_t i = 0; i < code.num_phases; ++i) {
-    if (tdm_status status = checkPart(kernel, code.phases[i], "phase", i))
-      return status;
-    kernel.phases.push_back(
-        {nullptr, code.phases[i].per, code.phases[i].continues != 0});
-  }
-  if (tdm_status status = checkContinuations(kernel))
-    return status;
-  for (uint32_t i = 0; i < code.num_commits; ++i)
-    if (tdm_status status = checkPart(kernel, code.commits[i], "commit", i))
-      return status;
-  return checkImages(kernel, code);
-}
-
-//===----------------------------------------------------------------------===//
-// The choice of an image
-//===----------------------------------------------------------------------===//
+/// The kinds of images that the driver loads: text, and machine code.
+static constexpr char ptxKind[] = "PTX", cubinKind[] = "cubin";
 
 namespace {
 /// What a target stands for: sm_90a is capability 90 and nothing else.
@@ -108,15 +43,15 @@ struct Target {
   }
 
   /// How well an image serves a device: 0 not at all.
-  int rank(tdm_image_kind kind, int device) const {
+  int rank(const char *kind, int device) const {
     bool isOwn = capability == device;
     bool isEarlier = !isSpecific && capability > 0 && capability <= device;
-    if (kind == TDM_IMAGE_CUBIN) {
+    if (!std::strcmp(kind, cubinKind)) {
       // Machine code runs on later chips of the same generation.
       bool runs = isOwn || (isEarlier && capability / 10 == device / 10);
       return runs ? 1000000 + capability : 0;
     }
-    bool compiles = kind == TDM_IMAGE_PTX && (isOwn || isEarlier);
+    bool compiles = !std::strcmp(kind, ptxKind) && (isOwn || isEarlier);
     return compiles ? 10 * capability + isSpecific : 0;
   }
 
@@ -125,46 +60,29 @@ struct Target {
 };
 } // namespace
 
-static tdm_status failNoImage(const Kernel &kernel, const tdm_cuda_code &code,
-                              int capability) {
-  Failure failure = kernel.fail(TDM_UNAVAILABLE);
-  failure << "no image runs on sm_" << capability << "; there ";
-  if (!code.num_images)
-    failure << "is none";
-  else
-    failure << (code.num_images == 1 ? "is one for " : "are some for ");
-  for (uint32_t i = 0; i < code.num_images; ++i)
-    failure << (i ? ", " : "") << code.images[i].target;
-  return failure << "; compile it for this device or an earlier one";
+int64_t CUDADevice::rank(const tdm_image &image) const {
+  return Target(image.target).rank(image.kind, capability);
 }
 
-tdm_status Code::load(const tdm_device &device, const Kernel &kernel,
-                      const tdm_cuda_code &code,
-                      std::shared_ptr<const Code> &result) {
-  auto owner = std::static_pointer_cast<const CUDADevice>(device.device);
-  const tdm_image *best = nullptr;
-  int bestRank = 0;
-  for (uint32_t i = 0; i < code.num_images; ++i) {
-    const tdm_image &image = code.images[i];
-    int rank = Target(image.target).rank(image.kind, owner->getCapability());
-    if (rank > bestRank) {
-      best = &image;
-      bestRank = rank;
-    }
-  }
-  if (!best)
-    return failNoImage(kernel, code, owner->getCapability());
-  auto loaded = std::make_shared<Code>(owner);
-  loaded->flags = code.flags;
-  tdm_status status = owner->inContext([&]() -> tdm_status {
-    if (tdm_status status = loaded->loadImage(kernel, *best))
+tdm_status Code::load(std::shared_ptr<const CUDADevice> device,
+                      const Kernel &kernel, const tdm_kernel_info &info,
+                      const tdm_image &image,
+                      std::shared_ptr<const Executable> &result) {
+  auto loaded = std::make_shared<Code>(device);
+  loaded->flags = info.flags;
+  tdm_status status = device->inContext([&]() -> tdm_status {
+    if (tdm_status status = loaded->loadImage(kernel, image))
       return status;
-    return loaded->findParts(kernel, code);
+    return loaded->findParts(kernel, info);
   });
-  if (status)
-    return status;
-  result = std::move(loaded);
-  return TDM_OK;
+  if (!status)
+    result = std::move(loaded);
+  return status;
+}
+
+std::unique_ptr<Plan>
+Code::createPlan(std::shared_ptr<const Kernel> kernel) const {
+  return std::make_unique<CUDAPlan>(std::move(kernel), *this);
 }
 
 //===----------------------------------------------------------------------===//
@@ -177,16 +95,9 @@ Code::~Code() {
 }
 
 tdm_status Code::loadImage(const Kernel &kernel, const tdm_image &image) {
-  if (image.sha256) {
-    Digest digest = digestOf(image.data, image.size);
-    if (std::memcmp(digest.data(), image.sha256, digest.size()) != 0)
-      return kernel.fail(TDM_INVALID_ARGUMENT)
-             << "the image for " << image.target
-             << " is not what its SHA-256 says; compile it again";
-  }
   const void *machineCode = image.data;
   std::string compiled;
-  if (image.kind == TDM_IMAGE_PTX) {
+  if (!std::strcmp(image.kind, ptxKind)) {
     if (tdm_status status = compile(kernel, image, compiled))
       return status;
     machineCode = compiled.data();
@@ -256,8 +167,7 @@ tdm_status Code::find(const Kernel &kernel, const std::string &name,
   Result result =
       driver.moduleGetFunction(&part.function, module, name.c_str());
   if (result == Result::NotFound)
-    return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "its code has no function '" << name << "'; compile it again";
+    return kernel.failMissing(name.c_str());
   if (result != Result::Success)
     return driver.fail(driver.moduleGetFunction, result);
   int allowed = 0, blocks = 0;
@@ -300,28 +210,28 @@ tdm_status Code::findTotals(const Kernel &kernel, uint32_t phase,
   return TDM_OK;
 }
 
-tdm_status Code::findParts(const Kernel &kernel, const tdm_cuda_code &code) {
+tdm_status Code::findParts(const Kernel &kernel, const tdm_kernel_info &info) {
   if (kernel.numScalars)
-    if (tdm_status status = find(kernel, code.prologue, 1, prologue))
+    if (tdm_status status = find(kernel, info.prologue, 1, prologue))
       return status;
-  phases.resize(code.num_phases);
-  for (uint32_t i = 0; i < code.num_phases; ++i) {
-    const char *entry = code.phases[i].entry;
+  phases.resize(info.num_phases);
+  for (uint32_t i = 0; i < info.num_phases; ++i) {
+    const char *entry = info.phases[i].entry;
     if (tdm_status status = find(kernel, entry, blockThreads, phases[i].entry))
       return status;
     if (tdm_status status = findTotals(kernel, i, entry))
       return status;
-    bool continues = i > 0 && code.phases[i].continues;
+    bool continues = i > 0 && info.phases[i].continues;
     if (!continues && kernel.endOfLaunch(i) > i + 1)
       if (tdm_status status = find(kernel, std::string(entry) + "_bands",
                                    blockThreads, phases[i].bands))
         return status;
   }
-  commits.resize(code.num_commits);
-  for (uint32_t i = 0; i < code.num_commits; ++i) {
-    commits[i].per = code.commits[i].per;
+  commits.resize(info.num_commits);
+  for (uint32_t i = 0; i < info.num_commits; ++i) {
+    commits[i].per = info.commits[i].per;
     if (tdm_status status =
-            find(kernel, code.commits[i].entry, blockThreads, commits[i].part))
+            find(kernel, info.commits[i].entry, blockThreads, commits[i].part))
       return status;
   }
   return TDM_OK;

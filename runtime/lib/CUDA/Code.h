@@ -42,15 +42,19 @@ struct CommitPart {
 };
 
 /// The code of a kernel in the memory of a device.
-class Code {
+class Code : public Executable {
 public:
-  /// Loads the image of \p code that fits the device.
-  static tdm_status load(const tdm_device &device, const Kernel &kernel,
-                         const tdm_cuda_code &code,
-                         std::shared_ptr<const Code> &result);
+  /// Loads an image with the functions that \p info names.
+  static tdm_status load(std::shared_ptr<const CUDADevice> device,
+                         const Kernel &kernel, const tdm_kernel_info &info,
+                         const tdm_image &image,
+                         std::shared_ptr<const Executable> &result);
   explicit Code(std::shared_ptr<const CUDADevice> device)
       : device(std::move(device)) {}
-  ~Code();
+  ~Code() override;
+
+  std::unique_ptr<Plan>
+  createPlan(std::shared_ptr<const Kernel> kernel) const override;
 
   const std::shared_ptr<const CUDADevice> device;
   Part prologue;
@@ -65,7 +69,7 @@ private:
                      std::string &machineCode) const;
   tdm_status link(const Kernel &kernel, const tdm_image &image,
                   std::string &machineCode) const;
-  tdm_status findParts(const Kernel &kernel, const tdm_cuda_code &code);
+  tdm_status findParts(const Kernel &kernel, const tdm_kernel_info &info);
   tdm_status findTotals(const Kernel &kernel, uint32_t phase,
                         const std::string &entry);
   tdm_status find(const Kernel &kernel, const std::string &name, int threads,
@@ -73,10 +77,6 @@ private:
 
   Module module = nullptr;
 };
-
-/// Checks the lists of parts and images of \p code, and copies to \p kernel
-/// what each part runs over.
-tdm_status copyParts(Kernel &kernel, const tdm_cuda_code &code);
 
 } // namespace tandem::runtime::cuda
 

@@ -26,12 +26,6 @@
 using namespace tandem::runtime;
 using namespace tandem::runtime::cuda;
 
-Digest tandem::runtime::cuda::digestOf(const void *data, size_t size) {
-  SHA256 hash;
-  hash.add(data, size);
-  return hash.finish();
-}
-
 #ifdef _WIN32
 
 CodeCache::CodeCache() {}

@@ -20,8 +20,6 @@
 
 namespace tandem::runtime::cuda {
 
-Digest digestOf(const void *data, size_t size);
-
 /// Files by key in a directory that only its owner can write. Whatever goes
 /// wrong is a miss: code from here saves time and nothing else.
 class CodeCache {

@@ -12,6 +12,8 @@
 
 #include "Product.h"
 
+#include "CUDADriver.h"
+
 #include <algorithm>
 
 using namespace tandem::runtime;
@@ -251,8 +253,8 @@ tdm_status tdm_product_create(const tdm_device *device,
     return failIn("tdm_product_create",
                   "struct_size is not that of this runtime; set it to "
                   "sizeof(tdm_product_desc) of the matching header");
-  if (device->kind != TDM_DEVICE_CUDA)
-    return failIn("tdm_product_create", "device is the CPU; pass a GPU");
+  if (device->driver != &getDriver())
+    return failIn("tdm_product_create", "device is no GPU; pass one");
   return guarded("tdm_product_create", [&]() -> tdm_status {
     auto gpu = std::static_pointer_cast<const CUDADevice>(device->device);
     if (tdm_status status = checkTypes(*desc))

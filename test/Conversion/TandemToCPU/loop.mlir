@@ -87,21 +87,23 @@
 // CHECK-NOT:           llvm.intr.memcpy
 // CHECK:             }
 // CHECK:         llvm.return
-tandem.kernel @scale compute(<f32, f32>) width(8) tensors [#p, #g] scalars [#b, #t, #c] prologue {
+tandem.step @scale compute(<f32, f32>) tensors [#p, #g] scalars [#b, #t, #c] prologue {
 ^bb0(%b: f64, %t: i64, %c: f64):
   %0 = arith.truncf %c : f64 to f32
   %1 = math.fpowi %b, %t : f64, i64
   %2 = arith.truncf %1 : f64 to f32
   tandem.yield %0, %2 : f32, f32
-} body {
-^bb0(%p: !master, %g: !bf16, %b: f32, %c: f32):
-  %0 = tandem.load_plane %p[1] : !master -> vector<8xf32>
-  %1 = tandem.load_plane %g[0] : !bf16 -> vector<8xi16>
-  %2 = vector.broadcast %b : f32 to vector<8xf32>
-  %3 = arith.mulf %0, %2 : vector<8xf32>
-  tandem.store_plane %1, %p[0] : vector<8xi16>, !master
-  tandem.store_plane %3, %p[1] : vector<8xf32>, !master
-  tandem.yield
+} launches {
+  tandem.launch main width(8) body {
+  ^bb0(%p: !master, %g: !bf16, %b: f32, %c: f32):
+    %0 = tandem.load_plane %p[1] : !master -> vector<8xf32>
+    %1 = tandem.load_plane %g[0] : !bf16 -> vector<8xi16>
+    %2 = vector.broadcast %b : f32 to vector<8xf32>
+    %3 = arith.mulf %0, %2 : vector<8xf32>
+    tandem.store_plane %1, %p[0] : vector<8xi16>, !master
+    tandem.store_plane %3, %p[1] : vector<8xf32>, !master
+    tandem.yield
+  }
 }
 
 // A scalar kernel has no partial block. Random bits depend on the element's index
@@ -118,16 +120,18 @@ tandem.kernel @scale compute(<f32, f32>) width(8) tensors [#p, #g] scalars [#b, 
 // CHECK:           %[[INDEX:.+]] = arith.addi %{{.*}}%[[I]]{{.*}} : i64
 // CHECK:           arith.shrui %[[INDEX]]
 // CHECK:           %[[LOW:.+]], %[[HIGH:.+]] = arith.mului_extended %[[KEY]], %{{.+}} : i32
-tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
+tandem.step @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
 ^bb0(%s: i64):
   %0 = arith.trunci %s : i64 to i32
   tandem.yield %0 : i32
-} body {
-^bb0(%p: !bf16, %s: i32):
-  %0 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> i32
-  %1 = arith.trunci %0 : i32 to i16
-  tandem.store_plane %1, %p[0] : i16, !bf16
-  tandem.yield
+} launches {
+  tandem.launch main body {
+  ^bb0(%p: !bf16, %s: i32):
+    %0 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> i32
+    %1 = arith.trunci %0 : i32 to i16
+    tandem.store_plane %1, %p[0] : i16, !bf16
+    tandem.yield
+  }
 }
 
 // A metric's sum is a tree over the chunk: lanes beyond the end are -0.0. As many
@@ -155,14 +159,16 @@ tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<see
 // CHECK:           llvm.store %[[NOTHING]], %{{.+}}
 // CHECK:         %[[TOTAL:.+]]:3 = scf.while {{.*}}%[[START]]
 // CHECK:         llvm.store %[[TOTAL]]#2, %[[SLOT]] : f64
-tandem.kernel @metric compute(<f32, f32>) width(2) tensors [#p] scalars [] prologue {
+tandem.step @metric compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !bf16):
-  %0 = tandem.load_plane %p[0] : !bf16 -> vector<2xi16>
-  %1 = arith.uitofp %0 : vector<2xi16> to vector<2xf64>
-  tandem.metric %1[0] : vector<2xf64>
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%p: !bf16):
+    %0 = tandem.load_plane %p[0] : !bf16 -> vector<2xi16>
+    %1 = arith.uitofp %0 : vector<2xi16> to vector<2xf64>
+    tandem.metric %1[0] : vector<2xf64>
+    tandem.yield
+  }
 }
 
 // Conditions are gathered over a chunk's blocks; one that held anywhere sets its
@@ -181,15 +187,17 @@ tandem.kernel @metric compute(<f32, f32>) width(2) tensors [#p] scalars [] prolo
 // CHECK-NEXT:        %[[OLD:.+]] = llvm.load %[[FLAGS]] : !llvm.ptr -> i32
 // CHECK-NEXT:        %[[NEW:.+]] = arith.ori %[[OLD]], %[[BIT]] : i32
 // CHECK-NEXT:        llvm.store %[[NEW]], %[[FLAGS]] : i32, !llvm.ptr
-tandem.kernel @flag compute(<f32, f32>) width(2) tensors [#g] scalars [] prologue {
+tandem.step @flag compute(<f32, f32>) tensors [#g] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%g: !bf16):
-  %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
-  %1 = arith.constant dense<7> : vector<2xi16>
-  %2 = arith.cmpi sgt, %0, %1 : vector<2xi16>
-  tandem.raise %2[3] : vector<2xi1>
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%g: !bf16):
+    %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
+    %1 = arith.constant dense<7> : vector<2xi16>
+    %2 = arith.cmpi sgt, %0, %1 : vector<2xi16>
+    tandem.set_flag %2[3] : vector<2xi1>
+    tandem.yield
+  }
 }
 
 // A condition that holds for zeros counts only for elements: lanes beyond the end
@@ -200,13 +208,15 @@ tandem.kernel @flag compute(<f32, f32>) width(2) tensors [#g] scalars [] prologu
 // CHECK:             %[[EXISTS:.+]] = arith.cmpi sgt, %{{.+}} : vector<2xi32>
 // CHECK:             %[[BOTH:.+]] = arith.select %[[EXISTS]], %[[HOLDS]], %[[NONE]]
 // CHECK:             arith.ori %{{.+}}, %[[BOTH]] : vector<2xi1>
-tandem.kernel @flag_of_zeros compute(<f32, f32>) width(2) tensors [#g] scalars [] prologue {
+tandem.step @flag_of_zeros compute(<f32, f32>) tensors [#g] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%g: !bf16):
-  %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
-  %1 = arith.constant dense<7> : vector<2xi16>
-  %2 = arith.cmpi slt, %0, %1 : vector<2xi16>
-  tandem.raise %2[3] : vector<2xi1>
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%g: !bf16):
+    %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
+    %1 = arith.constant dense<7> : vector<2xi16>
+    %2 = arith.cmpi slt, %0, %1 : vector<2xi16>
+    tandem.set_flag %2[3] : vector<2xi1>
+    tandem.yield
+  }
 }

@@ -27,31 +27,6 @@
 // CHECK:           %[[TOTAL:.+]]:3 = scf.while {{.*}} : (i64, i64, vector<4xf32>)
 // CHECK:           llvm.store %[[TOTAL]]#2, %[[SCRATCH:.+]] {alignment = 4 : i64} : vector<4xf32>
 // CHECK:           "llvm.intr.memcpy"(%{{.+}}, %[[SCRATCH]], %{{.+}})
-tandem.kernel @sums_phase0 compute(<f32, f32>) width(4) part(early) reductions(2) matrix tensors [#p, #r] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !m, %r: !v):
-  %x = tandem.load_plane %p[0] : !m -> vector<4xf32>
-  tandem.partial sum %x[0] over row : vector<4xf32>
-  tandem.partial sum %x[1] over column : vector<4xf32>
-  tandem.yield
-}
-
-// A part per row sees rows as other kernels see elements.
-// CHECK-LABEL: llvm.func @tandem_sums_commit_rows
-// CHECK:         %[[C32:.+]] = arith.constant 32 : i64
-// CHECK:         arith.muli %{{.+}}, %[[C32]]
-// CHECK:         %[[SUM:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> vector<4xf32>
-// CHECK:         llvm.store %[[SUM]], %{{.+}} : vector<4xf32>, !llvm.ptr
-tandem.kernel @sums_commit_rows compute(<f32, f32>) width(4) part(commit) reductions(2) matrix per(row) tensors [#p, #r] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !m, %r: !v):
-  %sum = tandem.load_total[0] over row : vector<4xf32>
-  tandem.store_plane %sum, %r[0] : vector<4xf32>, !v
-  tandem.yield
-}
-
 // What a row's elements share is loaded before them.
 // CHECK-LABEL: llvm.func @tandem_sums(
 // CHECK:         scf.for %[[ROW:.+]] = %{{.+}} to %{{.+}} step
@@ -59,16 +34,37 @@ tandem.kernel @sums_commit_rows compute(<f32, f32>) width(4) part(commit) reduct
 // CHECK:           %[[SUM:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> f32
 // CHECK:           scf.for
 // CHECK:             arith.addf %[[KEPT]], %[[SUM]] : f32
-tandem.kernel @sums compute(<f32, f32>) width(4) reductions(2) matrix tensors [#p, #r] scalars [] prologue {
+// A launch per row sees rows as other launches see elements.
+// CHECK-LABEL: llvm.func @tandem_sums_commit_rows
+// CHECK:         %[[C32:.+]] = arith.constant 32 : i64
+// CHECK:         arith.muli %{{.+}}, %[[C32]]
+// CHECK:         %[[SUM:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> vector<4xf32>
+// CHECK:         llvm.store %[[SUM]], %{{.+}} : vector<4xf32>, !llvm.ptr
+tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p, #r] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !m, %r: !v):
-  %kept = tandem.load_plane %r[0] : !v -> f32
-  %sum = tandem.load_total[0] over row : f32
-  %new = arith.addf %kept, %sum : f32
-  %all = vector.broadcast %new : f32 to vector<4xf32>
-  tandem.store_plane %all, %p[0] : vector<4xf32>, !m
-  tandem.yield
+} launches {
+  tandem.launch reduction width(4) body {
+  ^bb0(%p: !m, %r: !v):
+    %x = tandem.load_plane %p[0] : !m -> vector<4xf32>
+    tandem.partial sum %x[0] over row : vector<4xf32>
+    tandem.partial sum %x[1] over column : vector<4xf32>
+    tandem.yield
+  }
+  tandem.launch main width(4) body {
+  ^bb0(%p: !m, %r: !v):
+    %kept = tandem.load_plane %r[0] : !v -> f32
+    %sum = tandem.load_reduction_result[0] over row : f32
+    %new = arith.addf %kept, %sum : f32
+    %all = vector.broadcast %new : f32 to vector<4xf32>
+    tandem.store_plane %all, %p[0] : vector<4xf32>, !m
+    tandem.yield
+  }
+  tandem.launch epilogue per(row) width(4) body {
+  ^bb0(%p: !m, %r: !v):
+    %sum = tandem.load_reduction_result[0] over row : vector<4xf32>
+    tandem.store_plane %sum, %r[0] : vector<4xf32>, !v
+    tandem.yield
+  }
 }
 
 !b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
@@ -90,42 +86,38 @@ tandem.kernel @sums compute(<f32, f32>) width(4) reductions(2) matrix tensors [#
 // CHECK:           %[[SIX:.+]] = arith.constant 6 : i64
 // CHECK:           arith.shrui %[[FIRST]], %{{.+}} : i64
 // CHECK:           llvm.store %[[LARGEST]], %{{.+}} : i32, !llvm.ptr
-tandem.kernel @blocks_phase0 compute(<f32, f32>) width(16) part(early) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !b):
-  %x = tandem.load_plane %p[0] : !b -> vector<16xi8>
-  %y = arith.extui %x : vector<16xi8> to vector<16xi32>
-  tandem.partial max %y[0] over block : vector<16xi32>
-  tandem.yield
-}
-
 // The elements of a block read its entry.
 // CHECK-LABEL: llvm.func @tandem_blocks(
 // CHECK:         %[[ENTRY:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> i32
 // CHECK:         arith.trunci %[[ENTRY]] : i32 to i8
-tandem.kernel @blocks compute(<f32, f32>) width(16) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !b):
-  %0 = tandem.load_total[0] over block : i32
-  %1 = arith.trunci %0 : i32 to i8
-  %2 = vector.broadcast %1 : i8 to vector<16xi8>
-  tandem.store_plane %2, %p[0] : vector<16xi8>, !b
-  tandem.yield
-}
-
 // A part per block sees blocks as other kernels see elements.
 // CHECK-LABEL: llvm.func @tandem_blocks_commit_blocks
 // CHECK:         %[[ENTRIES:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr -> vector<16xi32>
 // CHECK:         llvm.store %[[ENTRIES]], %{{.+}} : vector<16xi32>, !llvm.ptr
-tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(16) part(commit) reductions(1) matrix block(64) per(block) tensors [#p] scalars [] prologue {
+tandem.step @blocks compute(<f32, f32>) matrix block(64) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !b):
-  %0 = tandem.load_total[0] over block : vector<16xi32>
-  tandem.store_plane %0, %p[1] : vector<16xi32>, !b
-  tandem.yield
+} launches {
+  tandem.launch reduction width(16) body {
+  ^bb0(%p: !b):
+    %x = tandem.load_plane %p[0] : !b -> vector<16xi8>
+    %y = arith.extui %x : vector<16xi8> to vector<16xi32>
+    tandem.partial max %y[0] over block : vector<16xi32>
+    tandem.yield
+  }
+  tandem.launch main width(16) body {
+  ^bb0(%p: !b):
+    %0 = tandem.load_reduction_result[0] over block : i32
+    %1 = arith.trunci %0 : i32 to i8
+    %2 = vector.broadcast %1 : i8 to vector<16xi8>
+    tandem.store_plane %2, %p[0] : vector<16xi8>, !b
+    tandem.yield
+  }
+  tandem.launch epilogue per(block) width(16) body {
+  ^bb0(%p: !b):
+    %0 = tandem.load_reduction_result[0] over block : vector<16xi32>
+    tandem.store_plane %0, %p[1] : vector<16xi32>, !b
+    tandem.yield
+  }
 }
 
 !t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
@@ -145,12 +137,14 @@ tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(16) part(commit) r
 // CHECK:               %[[PLACE:.+]] = arith.addi %[[COLUMN]], %[[LANE]] : i64
 // CHECK:               arith.muli %[[PLACE]], %{{.+}} : i64
 // CHECK:               llvm.store %{{.+}}, %{{.+}} : i8, !llvm.ptr
-tandem.kernel @transposed compute(<f32, f32>) width(4) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
+tandem.step @transposed compute(<f32, f32>) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%x: !m, %y: !t):
-  %0 = tandem.load_plane %x[0] : !m -> vector<4xi32>
-  %1 = arith.trunci %0 : vector<4xi32> to vector<4xi8>
-  tandem.store_plane %1, %y[2] : vector<4xi8>, !t
-  tandem.yield
+} launches {
+  tandem.launch main width(4) body {
+  ^bb0(%x: !m, %y: !t):
+    %0 = tandem.load_plane %x[0] : !m -> vector<4xi32>
+    %1 = arith.trunci %0 : vector<4xi32> to vector<4xi8>
+    tandem.store_plane %1, %y[2] : vector<4xi8>, !t
+    tandem.yield
+  }
 }

@@ -24,32 +24,31 @@
 // CHECK:         llvm.store %[[SUM]]#2, %{{.+}} : f32, !llvm.ptr
 // CHECK:         %[[MAX:.+]] = vector.reduction <maxui>, %[[LANES]]
 // CHECK:         llvm.store %[[MAX]], %{{.+}} : i32, !llvm.ptr
-tandem.kernel @norm_phase0 compute(<f32, f32>) width(4) part(early) reductions(2) tensors [#p] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !f32):
-  %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
-  tandem.partial sum %x[0] over model : vector<4xf32>
-  %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
-  tandem.partial max %bits[1] over tensor : vector<4xi32>
-  tandem.yield
-}
-
 // Totals are read once for a chunk, with the tensor's record.
 // CHECK-LABEL: llvm.func @tandem_norm(
 // CHECK:         %[[TOTALS:.+]] = llvm.load %{{.+}} : !llvm.ptr -> !llvm.ptr
 // CHECK:         llvm.load %{{.+}} : !llvm.ptr -> f32
 // CHECK:         scf.for
-tandem.kernel @norm compute(<f32, f32>) width(4) reductions(2) tensors [#p] scalars [] prologue {
+tandem.step @norm compute(<f32, f32>) reductions(2) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !f32):
-  %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
-  %norm = tandem.total[0] : f32
-  %splat = vector.broadcast %norm : f32 to vector<4xf32>
-  %y = arith.divf %x, %splat : vector<4xf32>
-  tandem.store_plane %y, %p[0] : vector<4xf32>, !f32
-  tandem.yield
+} launches {
+  tandem.launch reduction width(4) body {
+  ^bb0(%p: !f32):
+    %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
+    tandem.partial sum %x[0] over model : vector<4xf32>
+    %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
+    tandem.partial max %bits[1] over tensor : vector<4xi32>
+    tandem.yield
+  }
+  tandem.launch main width(4) body {
+  ^bb0(%p: !f32):
+    %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
+    %norm = tandem.reduction_result[0] : f32
+    %splat = vector.broadcast %norm : f32 to vector<4xf32>
+    %y = arith.divf %x, %splat : vector<4xf32>
+    tandem.store_plane %y, %p[0] : vector<4xf32>, !f32
+    tandem.yield
+  }
 }
 
 // What ends a step runs over tensors, those without elements left out.
@@ -63,13 +62,26 @@ tandem.kernel @norm compute(<f32, f32>) width(4) reductions(2) tensors [#p] scal
 // CHECK:           arith.cmpi ne, %[[SIZE]],
 // CHECK:           scf.if
 // CHECK:             llvm.store %[[AMAX]], %{{.+}} : i32
-tandem.kernel @scale_commit compute(<f32, f32>) part(commit) reductions(1) tensors [#p] scalars [] prologue {
+tandem.step @scale compute(<f32, f32>) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !scaled):
-  %0 = tandem.total[0] : i32
-  tandem.store_plane %0, %p[1] : i32, !scaled
-  tandem.yield
+} launches {
+  tandem.launch reduction width(4) body {
+  ^bb0(%p: !scaled):
+    %x = tandem.load_plane %p[0] : !scaled -> vector<4xi8>
+    %y = arith.extui %x : vector<4xi8> to vector<4xi32>
+    tandem.partial max %y[0] over tensor : vector<4xi32>
+    tandem.yield
+  }
+  tandem.launch main body {
+  ^bb0(%p: !scaled):
+    tandem.yield
+  }
+  tandem.launch epilogue per(tensor) body {
+  ^bb0(%p: !scaled):
+    %0 = tandem.reduction_result[0] : i32
+    tandem.store_plane %0, %p[1] : i32, !scaled
+    tandem.yield
+  }
 }
 
 // An entry that all elements share is loaded once for a chunk.
@@ -79,16 +91,18 @@ tandem.kernel @scale_commit compute(<f32, f32>) part(commit) reductions(1) tenso
 // CHECK:           scf.for
 // CHECK-NOT:         -> f32
 // CHECK:             vector.broadcast %[[SCALE]] : f32 to vector<4xf32>
-tandem.kernel @shared compute(<f32, f32>) width(4) tensors [#p, #p] scalars [] prologue {
+tandem.step @shared compute(<f32, f32>) tensors [#p, #p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !f32, %q: !scaled):
-  %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
-  %s = tandem.load_plane %q[1] : !scaled -> f32
-  %splat = vector.broadcast %s : f32 to vector<4xf32>
-  %y = arith.mulf %x, %splat : vector<4xf32>
-  tandem.store_plane %y, %p[0] : vector<4xf32>, !f32
-  tandem.yield
+} launches {
+  tandem.launch main width(4) body {
+  ^bb0(%p: !f32, %q: !scaled):
+    %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
+    %s = tandem.load_plane %q[1] : !scaled -> f32
+    %splat = vector.broadcast %s : f32 to vector<4xf32>
+    %y = arith.mulf %x, %splat : vector<4xf32>
+    tandem.store_plane %y, %p[0] : vector<4xf32>, !f32
+    tandem.yield
+  }
 }
 
 !history = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16>>
@@ -106,11 +120,17 @@ tandem.kernel @shared compute(<f32, f32>) width(4) tensors [#p, #p] scalars [] p
 // CHECK:             %[[OLDER:.+]] = llvm.load %[[PLACE:.+]] : !llvm.ptr -> i32
 // CHECK:             llvm.store %[[NEWER]], %[[PLACE]] : i32
 // CHECK:             scf.yield %[[OLDER]] : i32
-tandem.kernel @history_commit compute(<f32, f32>) part(commit) reductions(1) tensors [#p] scalars [] prologue {
+tandem.step @history compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !history):
-  %0 = tandem.recall %p[3] : !history
-  tandem.remember %0, %p[3] : !history
-  tandem.yield
+} launches {
+  tandem.launch main body {
+  ^bb0(%p: !history):
+    tandem.yield
+  }
+  tandem.launch epilogue per(tensor) body {
+  ^bb0(%p: !history):
+    %0 = tandem.load_history %p[3] : !history
+    tandem.push_history %0, %p[3] : !history
+    tandem.yield
+  }
 }

@@ -26,14 +26,16 @@
 // CHECK:           scf.yield
 // CHECK:         %[[ALL:.+]] = vector.interleave %{{.+}}, %{{.+}} : vector<2xi64> -> vector<4xi64>
 // CHECK-NEXT:    vector.bitcast %[[ALL]] : vector<4xi64> to vector<8xi32>
-tandem.kernel @wide compute(<f32, f32>) width(16) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
+tandem.step @wide compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
 ^bb0(%s: i64):
   %0 = arith.trunci %s : i64 to i32
   tandem.yield %0 : i32
-} body {
-^bb0(%p: !bf16, %s: i32):
-  %0 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> vector<16xi32>
-  %1 = arith.trunci %0 : vector<16xi32> to vector<16xi16>
-  tandem.store_plane %1, %p[0] : vector<16xi16>, !bf16
-  tandem.yield
+} launches {
+  tandem.launch main width(16) body {
+  ^bb0(%p: !bf16, %s: i32):
+    %0 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> vector<16xi32>
+    %1 = arith.trunci %0 : vector<16xi32> to vector<16xi16>
+    tandem.store_plane %1, %p[0] : vector<16xi16>, !bf16
+    tandem.yield
+  }
 }

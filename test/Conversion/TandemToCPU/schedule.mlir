@@ -16,20 +16,22 @@
 // CHECK-NEXT:    llvm.store %[[Y]]
 // CHECK-NEXT:    %[[C:.+]] = arith.addf %[[B]], %[[B]]
 // CHECK-NEXT:    llvm.store %[[C]]
-tandem.kernel @chains compute(<f32, f32>) width(8) tensors [#p, #s] scalars [] prologue {
+tandem.step @chains compute(<f32, f32>) tensors [#p, #s] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !f32, %s: !f32):
-  %0 = tandem.load_plane %p[0] : !f32 -> vector<8xf32>
-  %1 = tandem.load_plane %s[0] : !f32 -> vector<8xf32>
-  %2 = arith.addf %0, %0 : vector<8xf32>
-  %3 = arith.addf %2, %2 : vector<8xf32>
-  %4 = arith.addf %3, %3 : vector<8xf32>
-  %5 = arith.mulf %1, %1 : vector<8xf32>
-  %6 = arith.mulf %5, %5 : vector<8xf32>
-  tandem.store_plane %4, %p[0] : vector<8xf32>, !f32
-  tandem.store_plane %6, %s[0] : vector<8xf32>, !f32
-  tandem.yield
+} launches {
+  tandem.launch main width(8) body {
+  ^bb0(%p: !f32, %s: !f32):
+    %0 = tandem.load_plane %p[0] : !f32 -> vector<8xf32>
+    %1 = tandem.load_plane %s[0] : !f32 -> vector<8xf32>
+    %2 = arith.addf %0, %0 : vector<8xf32>
+    %3 = arith.addf %2, %2 : vector<8xf32>
+    %4 = arith.addf %3, %3 : vector<8xf32>
+    %5 = arith.mulf %1, %1 : vector<8xf32>
+    %6 = arith.mulf %5, %5 : vector<8xf32>
+    tandem.store_plane %4, %p[0] : vector<8xf32>, !f32
+    tandem.store_plane %6, %s[0] : vector<8xf32>, !f32
+    tandem.yield
+  }
 }
 
 // Accesses to one plane stay in order, however long the ways to them are: what
@@ -41,15 +43,17 @@ tandem.kernel @chains compute(<f32, f32>) width(8) tensors [#p, #s] scalars [] p
 // CHECK-DAG:     llvm.store %[[P]], %[[S_AT]]
 // CHECK:         llvm.store %[[ROOT]], %[[P_AT]]
 // CHECK-NEXT:    llvm.store %[[S]], %[[P_AT]]
-tandem.kernel @swap compute(<f32, f32>) width(8) tensors [#p, #s] scalars [] prologue {
+tandem.step @swap compute(<f32, f32>) tensors [#p, #s] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !f32, %s: !f32):
-  %0 = tandem.load_plane %p[0] : !f32 -> vector<8xf32>
-  %1 = tandem.load_plane %s[0] : !f32 -> vector<8xf32>
-  tandem.store_plane %0, %s[0] : vector<8xf32>, !f32
-  %2 = math.sqrt %1 : vector<8xf32>
-  tandem.store_plane %2, %p[0] : vector<8xf32>, !f32
-  tandem.store_plane %1, %p[0] : vector<8xf32>, !f32
-  tandem.yield
+} launches {
+  tandem.launch main width(8) body {
+  ^bb0(%p: !f32, %s: !f32):
+    %0 = tandem.load_plane %p[0] : !f32 -> vector<8xf32>
+    %1 = tandem.load_plane %s[0] : !f32 -> vector<8xf32>
+    tandem.store_plane %0, %s[0] : vector<8xf32>, !f32
+    %2 = math.sqrt %1 : vector<8xf32>
+    tandem.store_plane %2, %p[0] : vector<8xf32>, !f32
+    tandem.store_plane %1, %p[0] : vector<8xf32>, !f32
+    tandem.yield
+  }
 }

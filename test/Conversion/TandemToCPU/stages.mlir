@@ -54,18 +54,20 @@
 // MIN:     vector.reduction <minui>
 // MIN:     arith.select %{{.+}}, %[[LARGEST]], %{{.+}} : i32
 // MIN:     arith.minui
-tandem.kernel @stages compute(<f32, f32>) width(8) tensors [#p] scalars [] prologue {
+tandem.step @stages compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !scaled):
-  %0 = tandem.load_plane %p[0] : !scaled -> vector<8xi8>
-  %1 = arith.extui %0 : vector<8xi8> to vector<8xi32>
-  %2 = tandem.reduce max %1 group(32) : vector<8xi32>
-  %3 = vector.broadcast %2 : i32 to vector<8xi32>
-  %4 = arith.subi %3, %1 : vector<8xi32>
-  %5 = arith.trunci %4 : vector<8xi32> to vector<8xi8>
-  %6 = arith.trunci %2 : i32 to i16
-  tandem.store_plane %5, %p[0] : vector<8xi8>, !scaled
-  tandem.store_plane %6, %p[1] : i16, !scaled
-  tandem.yield
+} launches {
+  tandem.launch main width(8) body {
+  ^bb0(%p: !scaled):
+    %0 = tandem.load_plane %p[0] : !scaled -> vector<8xi8>
+    %1 = arith.extui %0 : vector<8xi8> to vector<8xi32>
+    %2 = tandem.reduce max %1 group(32) : vector<8xi32>
+    %3 = vector.broadcast %2 : i32 to vector<8xi32>
+    %4 = arith.subi %3, %1 : vector<8xi32>
+    %5 = arith.trunci %4 : vector<8xi32> to vector<8xi8>
+    %6 = arith.trunci %2 : i32 to i16
+    tandem.store_plane %5, %p[0] : vector<8xi8>, !scaled
+    tandem.store_plane %6, %p[1] : i16, !scaled
+    tandem.yield
+  }
 }

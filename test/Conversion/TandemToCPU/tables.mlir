@@ -23,20 +23,22 @@
 // CHECK:         %[[AT:.+]] = llvm.getelementptr %[[ROW]][%[[INDEX]]] : (!llvm.ptr, vector<8xi32>) -> vector<8x!llvm.ptr>, f32
 // CHECK:         llvm.intr.masked.gather %[[AT]], %[[ALL]], %[[NONE]] {alignment = 4 : i32}
 // CHECK:         llvm.intr.masked.gather
-tandem.kernel @lookup compute(<f32, f32>) width(8) tensors [#p] scalars [] prologue {
+tandem.step @lookup compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !expanded):
-  %q = tandem.load_plane %p[0] : !expanded -> vector<8xi8>
-  %s = tandem.load_plane %p[1] : !expanded -> f32
-  %j = tandem.load_plane %p[2] : !expanded -> i8
-  %row = vector.broadcast %j : i8 to vector<8xi8>
-  %x = tandem.lookup[%row, %q] in dense<2.0> : tensor<256x256xf32> : vector<8xi8>, vector<8xi8> -> vector<8xf32>
-  %y = tandem.lookup[%q, %row] in dense<2.0> : tensor<256x256xf32> : vector<8xi8>, vector<8xi8> -> vector<8xf32>
-  %sum = arith.addf %x, %y : vector<8xf32>
-  %code = arith.fptoui %sum : vector<8xf32> to vector<8xi8>
-  tandem.store_plane %code, %p[0] : vector<8xi8>, !expanded
-  tandem.store_plane %s, %p[1] : f32, !expanded
-  tandem.store_plane %j, %p[2] : i8, !expanded
-  tandem.yield
+} launches {
+  tandem.launch main width(8) body {
+  ^bb0(%p: !expanded):
+    %q = tandem.load_plane %p[0] : !expanded -> vector<8xi8>
+    %s = tandem.load_plane %p[1] : !expanded -> f32
+    %j = tandem.load_plane %p[2] : !expanded -> i8
+    %row = vector.broadcast %j : i8 to vector<8xi8>
+    %x = tandem.lookup[%row, %q] in dense<2.0> : tensor<256x256xf32> : vector<8xi8>, vector<8xi8> -> vector<8xf32>
+    %y = tandem.lookup[%q, %row] in dense<2.0> : tensor<256x256xf32> : vector<8xi8>, vector<8xi8> -> vector<8xf32>
+    %sum = arith.addf %x, %y : vector<8xf32>
+    %code = arith.fptoui %sum : vector<8xf32> to vector<8xi8>
+    tandem.store_plane %code, %p[0] : vector<8xi8>, !expanded
+    tandem.store_plane %s, %p[1] : f32, !expanded
+    tandem.store_plane %j, %p[2] : i8, !expanded
+    tandem.yield
+  }
 }

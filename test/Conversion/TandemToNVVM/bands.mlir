@@ -28,22 +28,22 @@
 // CHECK-LABEL: llvm.func @tandem_scale_phase0(
 // CHECK-NOT:   @tandem_scale_bands
 // CHECK-LABEL: llvm.func @tandem_scale(
-tandem.kernel @scale_phase0 compute(<f32, f32>) width(8) part(early) reductions(1) matrix tensors [#p] scalars [] prologue {
+tandem.step @scale compute(<f32, f32>) matrix reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !m):
-  %x = tandem.load_plane %p[0] : !m -> vector<8xf32>
-  tandem.partial sum %x[0] over row : vector<8xf32>
-  tandem.yield
-}
-tandem.kernel @scale compute(<f32, f32>) width(8) reductions(1) matrix continues tensors [#p] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !m):
-  %x = tandem.load_plane %p[0] : !m -> vector<8xf32>
-  %sum = tandem.load_total[0] over row : f32
-  %all = vector.broadcast %sum : f32 to vector<8xf32>
-  %y = arith.divf %x, %all : vector<8xf32>
-  tandem.store_plane %y, %p[0] : vector<8xf32>, !m
-  tandem.yield
+} launches {
+  tandem.launch reduction width(8) body {
+  ^bb0(%p: !m):
+    %x = tandem.load_plane %p[0] : !m -> vector<8xf32>
+    tandem.partial sum %x[0] over row : vector<8xf32>
+    tandem.yield
+  }
+  tandem.launch main width(8) fused_with_previous body {
+  ^bb0(%p: !m):
+    %x = tandem.load_plane %p[0] : !m -> vector<8xf32>
+    %sum = tandem.load_reduction_result[0] over row : f32
+    %all = vector.broadcast %sum : f32 to vector<8xf32>
+    %y = arith.divf %x, %all : vector<8xf32>
+    tandem.store_plane %y, %p[0] : vector<8xf32>, !m
+    tandem.yield
+  }
 }

@@ -57,16 +57,18 @@
 // CHECK:                 %[[ELEMENT:.+]] = vector.extract %[[SUM]][0]
 // CHECK:                 llvm.store %[[ELEMENT]], %{{.+}} {alignment = 4 : i64} : f32, !llvm.ptr<1>
 // CHECK:         llvm.return
-tandem.kernel @add compute(<f32, f32>) width(8) tensors [#p, #g] scalars [] prologue {
+tandem.step @add compute(<f32, f32>) tensors [#p, #g] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !f32, %g: !bf16):
-  %0 = tandem.load_plane %p[0] : !f32 -> vector<8xf32>
-  %1 = tandem.load_plane %g[0] : !bf16 -> vector<8xbf16>
-  %2 = arith.extf %1 : vector<8xbf16> to vector<8xf32>
-  %3 = arith.addf %0, %2 : vector<8xf32>
-  tandem.store_plane %3, %p[0] : vector<8xf32>, !f32
-  tandem.yield
+} launches {
+  tandem.launch main width(8) body {
+  ^bb0(%p: !f32, %g: !bf16):
+    %0 = tandem.load_plane %p[0] : !f32 -> vector<8xf32>
+    %1 = tandem.load_plane %g[0] : !bf16 -> vector<8xbf16>
+    %2 = arith.extf %1 : vector<8xbf16> to vector<8xf32>
+    %3 = arith.addf %0, %2 : vector<8xf32>
+    tandem.store_plane %3, %p[0] : vector<8xf32>, !f32
+    tandem.yield
+  }
 }
 
 // Two bf16 elements a thread are accessed as 4 bytes. Their random bits are two
@@ -81,18 +83,20 @@ tandem.kernel @add compute(<f32, f32>) width(8) tensors [#p, #g] scalars [] prol
 // CHECK-NOT:     arith.mului_extended
 // CHECK:         %[[HALVES:.+]] = vector.extract_strided_slice %{{.+}} {offsets = [0], sizes = [2], strides = [1]} : vector<8xi16> to vector<2xi16>
 // CHECK-NEXT:    arith.xori %{{.+}}, %[[HALVES]] : vector<2xi16>
-tandem.kernel @narrow compute(<f32, f32>) width(2) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
+tandem.step @narrow compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
 ^bb0(%s: i64):
   %0 = arith.trunci %s : i64 to i32
   tandem.yield %0 : i32
-} body {
-^bb0(%p: !bf16, %s: i32):
-  %0 = tandem.load_plane %p[0] : !bf16 -> vector<2xi16>
-  %1 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> vector<2xi32>
-  %2 = arith.trunci %1 : vector<2xi32> to vector<2xi16>
-  %3 = arith.xori %0, %2 : vector<2xi16>
-  tandem.store_plane %3, %p[0] : vector<2xi16>, !bf16
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%p: !bf16, %s: i32):
+    %0 = tandem.load_plane %p[0] : !bf16 -> vector<2xi16>
+    %1 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> vector<2xi32>
+    %2 = arith.trunci %1 : vector<2xi32> to vector<2xi16>
+    %3 = arith.xori %0, %2 : vector<2xi16>
+    tandem.store_plane %3, %p[0] : vector<2xi16>, !bf16
+    tandem.yield
+  }
 }
 
 // Dithered bits are of two Philox, which the tensor's elements share; what the elements
@@ -106,31 +110,35 @@ tandem.kernel @narrow compute(<f32, f32>) width(2) tensors [#p] scalars [#tandem
 // CHECK:         %[[FIRST:.+]] = vector.broadcast %[[WORD]] : i32 to vector<2xi32>
 // CHECK:         %[[SUM:.+]] = arith.addi %[[FIRST]], %[[STEPS]] : vector<2xi32>
 // CHECK:         arith.shrui %[[SUM]], %{{.+}} : vector<2xi32>
-tandem.kernel @dithered compute(<f32, f32>) width(2) tensors [#tandem.role<grad "g">, #p] scalars [#tandem.role<seed "s">] prologue {
+tandem.step @dithered compute(<f32, f32>) tensors [#tandem.role<grad "g">, #p] scalars [#tandem.role<seed "s">] prologue {
 ^bb0(%s: i64):
   %0 = arith.trunci %s : i64 to i32
   tandem.yield %0 : i32
-} body {
-^bb0(%g: !bf16, %p: !bf16, %s: i32):
-  %1 = tandem.random_bits dither %p seed(%s, %s) step(%s) : !bf16 -> vector<2xi32>
-  %2 = arith.trunci %1 : vector<2xi32> to vector<2xi16>
-  tandem.store_plane %2, %p[0] : vector<2xi16>, !bf16
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%g: !bf16, %p: !bf16, %s: i32):
+    %1 = tandem.random_bits dither %p seed(%s, %s) step(%s) : !bf16 -> vector<2xi32>
+    %2 = arith.trunci %1 : vector<2xi32> to vector<2xi16>
+    tandem.store_plane %2, %p[0] : vector<2xi16>, !bf16
+    tandem.yield
+  }
 }
 
 // A kernel may load nothing.
 // CHECK-LABEL: llvm.func @tandem_fill(
 // CHECK-NOT:     llvm.load {{.+}} : !llvm.ptr<1>
 // CHECK:         llvm.store %[[X:.+]], %{{.+}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
-tandem.kernel @fill compute(<f32, f32>) width(4) tensors [#p] scalars [#tandem.role<hyper "x">] prologue {
+tandem.step @fill compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hyper "x">] prologue {
 ^bb0(%x: f64):
   %0 = arith.truncf %x : f64 to f32
   tandem.yield %0 : f32
-} body {
-^bb0(%p: !f32, %x: f32):
-  %0 = vector.broadcast %x : f32 to vector<4xf32>
-  tandem.store_plane %0, %p[0] : vector<4xf32>, !f32
-  tandem.yield
+} launches {
+  tandem.launch main width(4) body {
+  ^bb0(%p: !f32, %x: f32):
+    %0 = vector.broadcast %x : f32 to vector<4xf32>
+    tandem.store_plane %0, %p[0] : vector<4xf32>, !f32
+    tandem.yield
+  }
 }
 
 // A thread that saw a condition hold in a chunk sets its bit of the launch's
@@ -149,15 +157,17 @@ tandem.kernel @fill compute(<f32, f32>) width(4) tensors [#p] scalars [#tandem.r
 // CHECK:           scf.if %[[HELD]] {
 // CHECK-NEXT:        %[[GLOBAL:.+]] = llvm.addrspacecast %[[FLAGS]] : !llvm.ptr to !llvm.ptr<1>
 // CHECK-NEXT:        llvm.atomicrmw _or %[[GLOBAL]], %[[BIT]] monotonic : !llvm.ptr<1>, i32
-tandem.kernel @flag compute(<f32, f32>) width(2) tensors [#g] scalars [] prologue {
+tandem.step @flag compute(<f32, f32>) tensors [#g] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%g: !bf16):
-  %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
-  %1 = arith.constant dense<7> : vector<2xi16>
-  %2 = arith.cmpi sgt, %0, %1 : vector<2xi16>
-  tandem.raise %2[3] : vector<2xi1>
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%g: !bf16):
+    %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
+    %1 = arith.constant dense<7> : vector<2xi16>
+    %2 = arith.cmpi sgt, %0, %1 : vector<2xi16>
+    tandem.set_flag %2[3] : vector<2xi1>
+    tandem.yield
+  }
 }
 
 // A condition that holds for zeros counts only for elements: lanes beyond the end
@@ -167,13 +177,15 @@ tandem.kernel @flag compute(<f32, f32>) width(2) tensors [#g] scalars [] prologu
 // CHECK:             %[[EXISTS:.+]] = arith.cmpi sgt, %{{.+}} : vector<2xi64>
 // CHECK:             %[[BOTH:.+]] = arith.andi %[[HOLDS]], %[[EXISTS]] : vector<2xi1>
 // CHECK:             vector.reduction <or>, %[[BOTH]] : vector<2xi1> into i1
-tandem.kernel @flag_of_zeros compute(<f32, f32>) width(2) tensors [#g] scalars [] prologue {
+tandem.step @flag_of_zeros compute(<f32, f32>) tensors [#g] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%g: !bf16):
-  %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
-  %1 = arith.constant dense<7> : vector<2xi16>
-  %2 = arith.cmpi slt, %0, %1 : vector<2xi16>
-  tandem.raise %2[3] : vector<2xi1>
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%g: !bf16):
+    %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
+    %1 = arith.constant dense<7> : vector<2xi16>
+    %2 = arith.cmpi slt, %0, %1 : vector<2xi16>
+    tandem.set_flag %2[3] : vector<2xi1>
+    tandem.yield
+  }
 }

@@ -23,15 +23,17 @@
 // CHECK:           %[[BOTH:.+]] = arith.maxui %[[ABOVE]], %{{.+}} : vector<4xi32>
 // CHECK:           scf.yield %[[BOTH]]
 // CHECK:         vector.extract %[[COLUMNS]][0]
-tandem.kernel @sums compute(<f32, f32>) width(4) reductions(2) matrix tensors [#p] scalars [] prologue {
+tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !m):
-  %x = tandem.load_plane %p[0] : !m -> vector<4xf32>
-  %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
-  tandem.partial sum %x[0] over row : vector<4xf32>
-  tandem.partial max %bits[1] over column : vector<4xi32>
-  tandem.yield
+} launches {
+  tandem.launch main width(4) body {
+  ^bb0(%p: !m):
+    %x = tandem.load_plane %p[0] : !m -> vector<4xf32>
+    %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
+    tandem.partial sum %x[0] over row : vector<4xf32>
+    tandem.partial max %bits[1] over column : vector<4xi32>
+    tandem.yield
+  }
 }
 
 !b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
@@ -47,40 +49,36 @@ tandem.kernel @sums compute(<f32, f32>) width(4) reductions(2) matrix tensors [#
 // CHECK-NOT:     nvvm.shfl.sync
 // CHECK:         scf.if
 // CHECK:           llvm.store %{{.+}}, %{{.+}} : i32, !llvm.ptr<1>
-tandem.kernel @blocks_phase0 compute(<f32, f32>) width(8) part(early) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !b):
-  %x = tandem.load_plane %p[0] : !b -> vector<8xi8>
-  %y = arith.extui %x : vector<8xi8> to vector<8xi32>
-  tandem.partial max %y[0] over block : vector<8xi32>
-  tandem.yield
-}
-
 // CHECK-LABEL: llvm.func @tandem_blocks(
 // CHECK:         %[[ENTRY:.+]] = llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> i32
 // CHECK:         arith.trunci %[[ENTRY]] : i32 to i8
-tandem.kernel @blocks compute(<f32, f32>) width(8) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !b):
-  %0 = tandem.load_total[0] over block : i32
-  %1 = arith.trunci %0 : i32 to i8
-  %2 = vector.broadcast %1 : i8 to vector<8xi8>
-  tandem.store_plane %2, %p[0] : vector<8xi8>, !b
-  tandem.yield
-}
-
 // CHECK-LABEL: llvm.func @tandem_blocks_commit_blocks
 // CHECK:         llvm.load %{{.+}} {alignment = 4 : i64} : !llvm.ptr<1> -> vector<8xi32>
 // CHECK-NOT:   llvm.func @tandem_blocks_phase0_totals
-tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(8) part(commit) reductions(1) matrix block(64) per(block) tensors [#p] scalars [] prologue {
+tandem.step @blocks compute(<f32, f32>) matrix block(64) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !b):
-  %0 = tandem.load_total[0] over block : vector<8xi32>
-  tandem.store_plane %0, %p[1] : vector<8xi32>, !b
-  tandem.yield
+} launches {
+  tandem.launch reduction width(8) body {
+  ^bb0(%p: !b):
+    %x = tandem.load_plane %p[0] : !b -> vector<8xi8>
+    %y = arith.extui %x : vector<8xi8> to vector<8xi32>
+    tandem.partial max %y[0] over block : vector<8xi32>
+    tandem.yield
+  }
+  tandem.launch main width(8) body {
+  ^bb0(%p: !b):
+    %0 = tandem.load_reduction_result[0] over block : i32
+    %1 = arith.trunci %0 : i32 to i8
+    %2 = vector.broadcast %1 : i8 to vector<8xi8>
+    tandem.store_plane %2, %p[0] : vector<8xi8>, !b
+    tandem.yield
+  }
+  tandem.launch epilogue per(block) width(8) body {
+  ^bb0(%p: !b):
+    %0 = tandem.load_reduction_result[0] over block : vector<8xi32>
+    tandem.store_plane %0, %p[1] : vector<8xi32>, !b
+    tandem.yield
+  }
 }
 
 !t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
@@ -107,12 +105,14 @@ tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(8) part(commit) re
 // CHECK:           else
 // CHECK:             llvm.store %{{.+}}, %{{.+}} {alignment = 1 : i64} : i8, !llvm.ptr<1>
 // CHECK:           scf.yield %[[PIECE]]
-tandem.kernel @transposed compute(<f32, f32>) width(4) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
+tandem.step @transposed compute(<f32, f32>) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%x: !m, %y: !t):
-  %0 = tandem.load_plane %x[0] : !m -> vector<4xi32>
-  %1 = arith.trunci %0 : vector<4xi32> to vector<4xi8>
-  tandem.store_plane %1, %y[2] : vector<4xi8>, !t
-  tandem.yield
+} launches {
+  tandem.launch main width(4) body {
+  ^bb0(%x: !m, %y: !t):
+    %0 = tandem.load_plane %x[0] : !m -> vector<4xi32>
+    %1 = arith.trunci %0 : vector<4xi32> to vector<4xi8>
+    tandem.store_plane %1, %y[2] : vector<4xi8>, !t
+    tandem.yield
+  }
 }

@@ -49,14 +49,16 @@
 // CHECK-COUNT-2:     llvm.store %{{.+}}, %{{.+}} : f64, !llvm.ptr<1>
 // A slot for each of 8 warps, and a stack of 64 levels, for each of two sums.
 // CHECK:       llvm.mlir.global internal @tandem_two_parts() {addr_space = 3 : i32, alignment = 8 : i64} : !llvm.array<144 x f64>
-tandem.kernel @two compute(<f32, f32>) width(2) tensors [#p] scalars [] prologue {
+tandem.step @two compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !f32):
-  %0 = tandem.load_plane %p[0] : !f32 -> vector<2xf32>
-  %1 = arith.extf %0 : vector<2xf32> to vector<2xf64>
-  tandem.metric %1[0] : vector<2xf64>
-  %2 = arith.mulf %1, %1 : vector<2xf64>
-  tandem.metric %2[1] : vector<2xf64>
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%p: !f32):
+    %0 = tandem.load_plane %p[0] : !f32 -> vector<2xf32>
+    %1 = arith.extf %0 : vector<2xf32> to vector<2xf64>
+    tandem.metric %1[0] : vector<2xf64>
+    %2 = arith.mulf %1, %1 : vector<2xf64>
+    tandem.metric %2[1] : vector<2xf64>
+    tandem.yield
+  }
 }

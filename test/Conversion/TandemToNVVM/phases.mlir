@@ -32,15 +32,21 @@
 // CHECK:           nvvm.shfl.sync bfly
 // CHECK:           nvvm.barrier0
 // CHECK-NOT:   tandem_norm_phase0_prologue
-tandem.kernel @norm_phase0 compute(<f32, f32>) width(4) part(early) reductions(2) tensors [#p] scalars [] prologue {
+tandem.step @norm compute(<f32, f32>) reductions(2) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !f32):
-  %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
-  tandem.partial sum %x[0] over model : vector<4xf32>
-  %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
-  tandem.partial max %bits[1] over tensor : vector<4xi32>
-  tandem.yield
+} launches {
+  tandem.launch reduction width(4) body {
+  ^bb0(%p: !f32):
+    %x = tandem.load_plane %p[0] : !f32 -> vector<4xf32>
+    tandem.partial sum %x[0] over model : vector<4xf32>
+    %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
+    tandem.partial max %bits[1] over tensor : vector<4xi32>
+    tandem.yield
+  }
+  tandem.launch main width(4) body {
+  ^bb0(%p: !f32):
+    tandem.yield
+  }
 }
 
 // A thread for each tensor writes what its elements share.
@@ -51,11 +57,24 @@ tandem.kernel @norm_phase0 compute(<f32, f32>) width(4) part(early) reductions(2
 // CHECK:           scf.if
 // CHECK:             %[[SCALE:.+]] = llvm.addrspacecast %{{.+}} : !llvm.ptr to !llvm.ptr<1>
 // CHECK:             llvm.store %[[AMAX]], %[[SCALE]] : i32
-tandem.kernel @scale_commit compute(<f32, f32>) part(commit) reductions(1) tensors [#p] scalars [] prologue {
+tandem.step @scale compute(<f32, f32>) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !scaled):
-  %0 = tandem.total[0] : i32
-  tandem.store_plane %0, %p[1] : i32, !scaled
-  tandem.yield
+} launches {
+  tandem.launch reduction width(4) body {
+  ^bb0(%p: !scaled):
+    %x = tandem.load_plane %p[0] : !scaled -> vector<4xi8>
+    %y = arith.extui %x : vector<4xi8> to vector<4xi32>
+    tandem.partial max %y[0] over tensor : vector<4xi32>
+    tandem.yield
+  }
+  tandem.launch main width(4) body {
+  ^bb0(%p: !scaled):
+    tandem.yield
+  }
+  tandem.launch epilogue per(tensor) body {
+  ^bb0(%p: !scaled):
+    %0 = tandem.reduction_result[0] : i32
+    tandem.store_plane %0, %p[1] : i32, !scaled
+    tandem.yield
+  }
 }

@@ -25,7 +25,7 @@ func.func private @expanded_format() attributes {c = #scaled.expanded<f32, range
 
 // -----
 
-// expected-error @+2 {{expected ::mlir::scaled::Signedness to be one of: signed, unsigned}}
+// expected-error @+2 {{expected ::tandem::scaled::Signedness to be one of: signed, unsigned}}
 // expected-error @+1 {{failed to parse Scaled_DynamicCodeAttr parameter 'signedness'}}
 func.func private @dynamic_signedness() attributes {c = #scaled.dynamic<both>}
 

@@ -24,7 +24,7 @@ tandem.kernel @factor_per_element compute(<component, bf16>) tensors [#p] scalar
 } body {
 ^bb0(%p: !bf16):
   %0 = tandem.load %p : !bf16 -> f32
-  // expected-error @+1 {{the factor must be uniform: made of hyperparameters and literals alone}}
+  // expected-error @+1 {{the factor must be uniform: made only of hyperparameters and literals}}
   %1 = tandem.decay %0 by %0 : f32
   tandem.store %1, %p : f32, !bf16
   tandem.yield

@@ -24,8 +24,8 @@
 // CHECK-DAG:     %[[ADDEND:.+]] = arith.extf %[[D]] : f32 to f64
 // CHECK:         %[[INTENDED:.+]] = arith.addf %[[DECAY]], %[[ADDEND]] : f64
 // CHECK:         tandem.store %[[D]], %[[M]]
-// CHECK-NEXT:    tandem.descent %[[INTENDED]], %[[P]] : f64
-// CHECK-NOT:     tandem.descent
+// CHECK-NEXT:    tandem.measure_update %[[INTENDED]], %[[P]] : f64
+// CHECK-NOT:     tandem.measure_update
 tandem.kernel @decay_and_accumulate compute(<component, bf16>) tensors [#p, #m]
     scalars [#tandem.role<hyper "b">] prologue {
 ^bb0(%b: f64):
@@ -51,7 +51,7 @@ tandem.kernel @decay_and_accumulate compute(<component, bf16>) tensors [#p, #m]
 // CHECK:         %[[DECAY:.+]] = arith.mulf %[[FACTOR]], %[[VALUE]] : f64
 // CHECK:         %[[ADDEND:.+]] = arith.extf %[[X]] : f32 to f64
 // CHECK:         %[[INTENDED:.+]] = arith.addf %[[DECAY]], %[[ADDEND]]
-// CHECK:         tandem.descent %[[INTENDED]], %[[P]]
+// CHECK:         tandem.measure_update %[[INTENDED]], %[[P]]
 tandem.kernel @ema compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hyper "b">] prologue {
 ^bb0(%b: f64):
   %0 = arith.truncf %b : f64 to f32

@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -tandem-analyze-ranges=report -verify-diagnostics | FileCheck %s
 // RUN: tandem-opt %s -pass-pipeline="builtin.module(tandem.kernel(tandem-analyze-ranges{report}))" -verify-diagnostics | FileCheck %s
-// RUN: tandem-opt %s -tandem-analyze-ranges -tandem-emulate-floats=formats=bf16 | FileCheck %s -check-prefix=LANES
-// RUN: tandem-opt %s -tandem-emulate-floats=formats=f8E5M2 | FileCheck %s -check-prefix=LANES8
+// RUN: tandem-opt %s -tandem-analyze-ranges -tandem-split-phases -tandem-emulate-floats=formats=bf16 | FileCheck %s -check-prefix=LANES
+// RUN: tandem-opt %s -tandem-split-phases -tandem-emulate-floats=formats=f8E5M2 | FileCheck %s -check-prefix=LANES8
 
 #p = #tandem.role<param "p">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
@@ -115,7 +115,7 @@ tandem.kernel @guarded compute(<f32, f32>) tensors [#p, #p] scalars [] prologue 
 // CHECK-NEXT:    %[[REST:.+]] = arith.subf %[[A]], %[[X]] : bf16
 // CHECK-NEXT:    %[[Y:.+]] = arith.addf %[[REST]], %[[B]] : bf16
 // CHECK-NEXT:    tandem.store_plane %[[Y]]
-// LANES-LABEL: tandem.kernel @lanes
+// LANES-LABEL: tandem.step @lanes
 // LANES:         arith.addf %[[A:.+]], %[[B:.+]] : f32
 // LANES:         %[[X:.+]] = arith.andi
 // LANES:         %[[REST:.+]] = arith.subf %[[A]], %{{.+}} : f32
@@ -179,7 +179,7 @@ tandem.kernel @no_lemma compute(<f32, f32>) tensors [#p, #p] scalars [] prologue
 
 // A Fast2Sum is what it is, whatever is known; the difference in it is rounded
 // unless it is proved to be a bf16.
-// LANES-LABEL: tandem.kernel @granted
+// LANES-LABEL: tandem.step @granted
 // LANES:         arith.addf %{{.+}}, %{{.+}} : f32
 // LANES:         arith.andi
 // LANES:         arith.subf %{{.+}}, %{{.+}} : f32
@@ -202,7 +202,7 @@ tandem.kernel @granted compute(<component, bf16>) tensors [#p, #p] scalars [] pr
 
 // a is a whole number of bf16, b below 1/2 by a root and a constant: a may be
 // zero, but is always a multiple of b's ulp.
-// LANES-LABEL: tandem.kernel @multiple
+// LANES-LABEL: tandem.step @multiple
 // LANES:         arith.addf %{{.+}}, %{{.+}} : f32
 // LANES:         arith.andi
 // LANES:         %[[Z:.+]] = arith.subf %{{.+}}, %{{.+}} : f32
@@ -229,7 +229,7 @@ tandem.kernel @multiple compute(<component, bf16>) tensors [#p, #p] scalars [] p
 
 // The second sum of a grow behind another Fast2Sum: what is added to u is made of
 // the errors of u and of a sum that went into u.
-// LANES-LABEL: tandem.kernel @trail
+// LANES-LABEL: tandem.step @trail
 // LANES-COUNT-12: arith.andi
 // LANES:         %[[Z:.+]] = arith.subf
 // LANES-NEXT:    arith.subf %{{.+}}, %[[Z]] : f32
@@ -260,7 +260,7 @@ tandem.kernel @trail compute(<component, bf16>) tensors [#p, #p, #p] scalars [] 
 }
 
 // The same in an 8-bit format.
-// LANES8-LABEL: tandem.kernel @trail_bytes
+// LANES8-LABEL: tandem.step @trail_bytes
 // LANES8-COUNT-5: scaled.encode_float f8E5M2, %
 // LANES8:         %[[S:.+]] = arith.addf
 // LANES8-NEXT:    %[[CODE:.+]] = scaled.encode_float f8E5M2, %[[S]]
@@ -294,7 +294,7 @@ tandem.kernel @trail_bytes compute(<f32, f32>) tensors [#p, #p, #p] scalars [] p
 
 // Both factors are at least 1: the error is a multiple of 2^-14. Without that it
 // may be below the smallest number, and is rounded.
-// LANES-LABEL: tandem.kernel @products
+// LANES-LABEL: tandem.step @products
 // LANES:         %[[ERROR:.+]] = math.fma
 // LANES-NEXT:    arith.bitcast %[[ERROR]]
 // LANES-NEXT:    arith.constant 16 : i32

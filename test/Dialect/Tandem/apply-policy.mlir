@@ -174,7 +174,7 @@ tandem.kernel @literal_factor compute(<component, bf16>) tensors [#p] scalars []
 // CHECK:         %[[VALUE:.+]] = tandem.load %{{.+}} -> bf16
 // CHECK:         %[[REAL:.+]] = arith.extf %[[VALUE]] : bf16 to f32
 // CHECK:         %[[IS_ZERO:.+]] = arith.cmpf oeq, %[[REAL]], %{{.+}} : f32
-// CHECK:         tandem.raise %[[IS_ZERO]][2] : i1
+// CHECK:         tandem.set_flag %[[IS_ZERO]][2] : i1
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[VALUE]] : bf16 to f64
 // CHECK:         tandem.metric %[[WIDE]][0] : f64
 tandem.kernel @reported compute(<component, bf16>) tensors [#p] scalars [] prologue {
@@ -184,7 +184,7 @@ tandem.kernel @reported compute(<component, bf16>) tensors [#p] scalars [] prolo
   %0 = tandem.load %p : !bf16 -> f32
   %zero = arith.constant 0.0 : f32
   %1 = arith.cmpf oeq, %0, %zero : f32
-  tandem.raise %1[2] : i1
+  tandem.set_flag %1[2] : i1
   %2 = arith.extf %0 : f32 to f64
   tandem.metric %2[0] : f64
   tandem.yield

@@ -168,7 +168,7 @@ tandem.strategy @mine compute(<f32, f32>) {
   tandem.assign param = #tandem.scaled<#scaled.root, group = tensor, scale = f32, transposed = true>
 }
 
-// expected-error @+1 {{strategy 'mine' stores the param "p" as #tandem.scaled<#scaled.root, group = tensor, scale = f32, transposed = true>, but matrix products take transposed copies of a layer's tensors alone; leave out transposed = true}}
+// expected-error @+1 {{strategy 'mine' stores the param "p" as #tandem.scaled<#scaled.root, group = tensor, scale = f32, transposed = true>, but matrix products take transposed copies only of a layer's tensors; leave out transposed = true}}
 func.func @transposed_param(%p: tensor<?x?xf32> {tandem.role = #p}) -> tensor<?x?xf32> {
   return %p : tensor<?x?xf32>
 }
@@ -180,7 +180,7 @@ tandem.strategy @mine compute(<f32, f32>) {
   tandem.assign input = #tandem.scaled<#scaled.root, group = tensor, scale = f32, transposed = true>
 }
 
-// expected-error @+1 {{but it is a vector with an entry per row, of which there is no transpose; leave out transposed = true}}
+// expected-error @+1 {{but it is a vector with an entry per row, which has no transpose; leave out transposed = true}}
 func.func @transposed_vector(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
                              %r: tensor<?xf32> {tandem.role = #tandem.role<input "r", per = row>},
                              %y: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}) -> tensor<?x?xf32> {

@@ -235,7 +235,7 @@ func.func private @scaled_c6() attributes {s = #tandem.scaled<#scaled.root, grou
 
 // -----
 
-// expected-error @+1 {{needs the smallest magnitude of the very values that it stores, of which a history knows nothing; leave out history = 4}}
+// expected-error @+1 {{needs the smallest magnitude of the very values that it stores, which a history does not have; leave out history = 4}}
 func.func private @scaled_c7() attributes {s = #tandem.scaled<#scaled.expanded<f8E4M3FN, range = 4.0>, group = tensor, scale = f32, history = 4>}
 
 // -----

@@ -17,22 +17,22 @@
 // CHECK-NEXT:    %[[MAGNITUDE:.+]] = arith.andi %[[CODE]], %[[MASK]]
 // CHECK-NEXT:    %[[LARGEST:.+]] = arith.constant 32639 : i16
 // CHECK-NEXT:    %[[IS_SPECIAL:.+]] = arith.cmpi sgt, %[[MAGNITUDE]], %[[LARGEST]]
-// CHECK-NEXT:    tandem.raise %[[IS_SPECIAL]][0] : i1
+// CHECK-NEXT:    tandem.set_flag %[[IS_SPECIAL]][0] : i1
 // CHECK-NEXT:    %[[X:.+]] = arith.bitcast %[[CODE]] : i16 to bf16
 // CHECK-NEXT:    arith.extf %[[X]] : bf16 to f32
 // E4M3FN has a NaN and no infinity.
 // CHECK-NEXT:    tandem.load_plane %[[H]][0] {{.+}} -> i8
 // CHECK-NEXT:    arith.constant 127 : i8
 // CHECK:         arith.constant 126 : i8
-// CHECK:         tandem.raise %{{.+}}[0] : i1
+// CHECK:         tandem.set_flag %{{.+}}[0] : i1
 // A plane that was loaded as bits stays so.
 // CHECK:         %[[RAW:.+]] = tandem.load_plane %[[H]][0] {{.+}} -> i8
 // CHECK-NEXT:    arith.constant 127 : i8
 // CHECK-NEXT:    arith.andi %[[RAW]],
-// CHECK:         tandem.raise %{{.+}}[0] : i1
+// CHECK:         tandem.set_flag %{{.+}}[0] : i1
 // CHECK:         tandem.metric
 // CHECK:         tandem.store_plane
-// CHECK-NOT:     tandem.raise
+// CHECK-NOT:     tandem.set_flag
 tandem.kernel @check compute(<f32, f32>) tensors [#p, #g, #h] scalars [] prologue {
   tandem.yield
 } body {

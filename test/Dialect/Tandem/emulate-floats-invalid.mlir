@@ -2,13 +2,15 @@
 
 !pair = !tandem.stored<tensor<?xf32>, #tandem.expansion<bf16 x 2>>
 
-tandem.kernel @not_lowered compute(<component, bf16>) tensors [#tandem.role<param "p">] scalars [] prologue {
+tandem.step @not_lowered compute(<component, bf16>) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !pair):
-  %hi = tandem.load_plane %p[0] : !pair -> bf16
-  %lo = tandem.load_plane %p[1] : !pair -> bf16
-  // expected-error @+1 {{'mcf.pack' has no form in f32 lanes; lower it before -tandem-emulate-floats}}
-  %x = mcf.pack %hi, %lo : !mcf.expansion<bf16 x 2>
-  tandem.yield
+} launches {
+  tandem.launch main body {
+  ^bb0(%p: !pair):
+    %hi = tandem.load_plane %p[0] : !pair -> bf16
+    %lo = tandem.load_plane %p[1] : !pair -> bf16
+    // expected-error @+1 {{'mcf.pack' has no form in f32 lanes; lower it before -tandem-emulate-floats}}
+    %x = mcf.pack %hi, %lo : !mcf.expansion<bf16 x 2>
+    tandem.yield
+  }
 }

@@ -1,8 +1,8 @@
-// RUN: tandem-opt %s -tandem-emulate-floats=formats=bf16 -canonicalize -cse | FileCheck %s
-// RUN: tandem-opt %s -tandem-emulate-floats=formats=bf16,f16,f8E4M3FN,f8E5M2 | FileCheck %s -check-prefix=ALL
-// RUN: tandem-opt %s -tandem-emulate-floats="formats=bf16,f16 half-conversions" | FileCheck %s -check-prefix=HALF
-// RUN: not tandem-opt %s -tandem-emulate-floats=formats=bf16,f64 2>&1 | FileCheck %s -check-prefix=UNKNOWN
-// RUN: echo | not tandem-opt -tandem-emulate-floats=formats=bf16,f64 2>&1 | FileCheck %s -check-prefix=UNKNOWN
+// RUN: tandem-opt %s -tandem-split-phases -tandem-emulate-floats=formats=bf16 -canonicalize -cse | FileCheck %s
+// RUN: tandem-opt %s -tandem-split-phases -tandem-emulate-floats=formats=bf16,f16,f8E4M3FN,f8E5M2 | FileCheck %s -check-prefix=ALL
+// RUN: tandem-opt %s -tandem-split-phases -tandem-emulate-floats="formats=bf16,f16 half-conversions" | FileCheck %s -check-prefix=HALF
+// RUN: not tandem-opt %s -tandem-split-phases -tandem-emulate-floats=formats=bf16,f64 2>&1 | FileCheck %s -check-prefix=UNKNOWN
+// RUN: echo | not tandem-opt -tandem-split-phases -tandem-emulate-floats=formats=bf16,f64 2>&1 | FileCheck %s -check-prefix=UNKNOWN
 
 // UNKNOWN: error: cannot emulate 'f64'; expected bf16, f16, f8E4M3FN or f8E5M2
 
@@ -16,7 +16,7 @@
 
 // Load: the pattern in the high half of an f32. Product: the same in f32, then
 // rounded by adding half a unit minus one and the last bit that is kept.
-// CHECK-LABEL: tandem.kernel @rounding
+// CHECK-LABEL: tandem.step @rounding
 // CHECK:       ^bb0(%[[P:.+]]: !tandem
 // CHECK-DAG:     %[[SIXTEEN:.+]] = arith.constant 16 : i32
 // CHECK-DAG:     %[[ONE:.+]] = arith.constant 1 : i32
@@ -45,7 +45,7 @@ tandem.kernel @rounding compute(<component, bf16>) tensors [#p] scalars [] prolo
 }
 
 // Negation, absolute value and selection are exact: no rounding.
-// CHECK-LABEL: tandem.kernel @exact
+// CHECK-LABEL: tandem.step @exact
 // CHECK:         %[[X:.+]] = arith.bitcast %{{.+}} : i32 to f32
 // CHECK-NEXT:    %[[NEGATIVE:.+]] = arith.negf %[[X]] : f32
 // CHECK-NEXT:    %[[LESS:.+]] = arith.cmpf olt, %[[X]], %[[NEGATIVE]] : f32
@@ -69,7 +69,7 @@ tandem.kernel @exact compute(<component, bf16>) tensors [#p] scalars [] prologue
 }
 
 // A product's residual is exact in f32; any other fma goes through f64.
-// CHECK-LABEL: tandem.kernel @fma
+// CHECK-LABEL: tandem.step @fma
 // CHECK:         %[[PRODUCT:.+]] = arith.mulf %[[X:.+]], %[[X]] : f32
 // CHECK:         %[[NEGATED:.+]] = arith.negf %[[ROUNDED:.+]] : f32
 // CHECK-NEXT:    %[[RESIDUAL:.+]] = math.fma %[[X]], %[[X]], %[[NEGATED]] : f32
@@ -92,7 +92,7 @@ tandem.kernel @fma compute(<component, bf16>) tensors [#p] scalars [] prologue {
 
 // A uniform value of the format becomes an f32 slot; its rounding from f64
 // passes f32 with rounding to odd.
-// CHECK-LABEL: tandem.kernel @uniform
+// CHECK-LABEL: tandem.step @uniform
 // CHECK:         arith.truncf %{{.+}} : f64 to f32
 // CHECK-NOT:     arith.truncf
 // CHECK:         tandem.yield %{{.+}} : f32
@@ -112,7 +112,7 @@ tandem.kernel @uniform compute(<component, bf16>) tensors [#p] scalars [#tandem.
 
 // In a Fast2Sum the sum and the part of it that is the second number's are
 // rounded, the error is a bf16 already. With another number it would not be one.
-// CHECK-LABEL: tandem.kernel @sum_error
+// CHECK-LABEL: tandem.step @sum_error
 // CHECK:         %[[SUM:.+]] = arith.addf
 // CHECK:         arith.andi
 // CHECK:         %[[PART:.+]] = arith.subf
@@ -142,7 +142,7 @@ tandem.kernel @sum_error compute(<component, bf16>) tensors [#p, #p, #p] scalars
 }
 
 // A format that is not listed stays.
-// CHECK-LABEL: tandem.kernel @other_format
+// CHECK-LABEL: tandem.step @other_format
 // CHECK:         tandem.load_plane %{{.+}} -> f8E5M2
 // CHECK:         arith.mulf %{{.+}}, %{{.+}} : f8E5M2
 tandem.kernel @other_format compute(<f32, f32>) tensors [#p] scalars [] prologue {
@@ -157,7 +157,7 @@ tandem.kernel @other_format compute(<f32, f32>) tensors [#p] scalars [] prologue
 
 // 8-bit floats are read, rounded and written by operations of their own. A number
 // keeps the code that it was rounded to; a negated one gets another.
-// ALL-LABEL: tandem.kernel @codes
+// ALL-LABEL: tandem.step @codes
 // ALL:         %[[CODE:.+]] = tandem.load_plane %{{.+}} -> i8
 // ALL:         %[[X:.+]] = scaled.decode_float f8E5M2, %[[CODE]] : i8 -> f32
 // ALL:         %[[PRODUCT:.+]] = arith.mulf %[[X]], %[[X]] : f32
@@ -181,7 +181,7 @@ tandem.kernel @codes compute(<f32, f32>) tensors [#p, #p] scalars [] prologue {
 
 // A target's conversion rounds to f16 and back. It leaves a NaN's payload, which a
 // rounding to bf16 then minds.
-// HALF-LABEL: tandem.kernel @half
+// HALF-LABEL: tandem.step @half
 // HALF:         %[[CODE:.+]] = tandem.load_plane %{{.+}}[0] {{.+}} -> i16
 // HALF-NEXT:    %[[X:.+]] = arith.bitcast %[[CODE]] : i16 to f16
 // HALF-NEXT:    %[[WIDE:.+]] = arith.extf %[[X]] : f16 to f32

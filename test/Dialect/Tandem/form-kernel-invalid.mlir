@@ -352,7 +352,7 @@ func.func @entries_alike(%p: !m {tandem.role = #p}, %r: !v {tandem.role = #r}) -
   %1 = linalg.reduce { arith.addf } ins(%0 : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
   %2 = tensor.extract %1[] : tensor<f32>
   %3 = tensor.splat %2[%c7] : tensor<?xf32>
-  // expected-error @+1 {{reduces a vector of which nothing says whether it has an entry per row or per column; let its size be a tensor.dim of the matrix}}
+  // expected-error @+1 {{reduces a vector without saying whether it has an entry per row or per column; let its size be a tensor.dim of the matrix}}
   %4 = linalg.reduce { arith.addf } ins(%3 : tensor<?xf32>) outs(%none : tensor<f32>) dimensions = [0]
   return %p, %r : !m, !v
 }

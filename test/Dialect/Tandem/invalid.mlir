@@ -177,17 +177,8 @@ tandem.kernel @kernel_c3 compute(<f32, f32>) tensors [] scalars [#tandem.role<hy
 
 // -----
 
-// expected-error @+1 {{'tandem.kernel' op width must be a power of two up to 256, got 6}}
-tandem.kernel @kernel_c4 compute(<f32, f32>) width(6) tensors [] scalars [] prologue {
-  tandem.yield
-} body {
-  tandem.yield
-}
-
-// -----
-
 // expected-error @+1 {{'tandem.kernel' op stores "p" as #tandem.master<bf16>, which cannot be computed under the component policy of 'bf16'}}
-tandem.kernel @kernel_c5 compute(<component, bf16>) tensors [#tandem.role<param "p">] scalars [] prologue {
+tandem.kernel @kernel_c4 compute(<component, bf16>) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.master<bf16>>):
@@ -196,7 +187,7 @@ tandem.kernel @kernel_c5 compute(<component, bf16>) tensors [#tandem.role<param 
 
 // -----
 
-// expected-error @+1 {{'tandem.kernel' op prologue and body must end with tandem.yield}}
+// expected-error @+1 {{'tandem.kernel' op its prologue must end with tandem.yield}}
 tandem.kernel @kernel_terminator compute(<f32, f32>) tensors [] scalars [] prologue {
   llvm.unreachable
 } body {
@@ -261,8 +252,8 @@ func.func @store_plane_c2(%x: vector<8xf32>, %p: !tandem.stored<tensor<?xf32>, #
 // -----
 
 func.func @raise_c1(%c: i1) {
-  // expected-error @+1 {{'tandem.raise' op attribute 'flag' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative whose maximum value is 31}}
-  tandem.raise %c[32] : i1
+  // expected-error @+1 {{'tandem.set_flag' op attribute 'flag' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative whose maximum value is 31}}
+  tandem.set_flag %c[32] : i1
   return
 }
 
@@ -292,7 +283,7 @@ tandem.kernel @store_plane_c3 compute(<f32, f32>) tensors [#tandem.role<grad "g"
 
 // -----
 
-tandem.kernel @kernel_c6 compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
+tandem.kernel @kernel_c5 compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>):
@@ -305,7 +296,7 @@ tandem.kernel @kernel_c6 compute(<f32, f32>) tensors [#tandem.role<param "p">] s
 
 // -----
 
-tandem.kernel @kernel_c6_many compute(<f32, f32>) tensors [] scalars [] prologue {
+tandem.kernel @kernel_c5_many compute(<f32, f32>) tensors [] scalars [] prologue {
   tandem.yield
 } body {
   %0 = arith.constant 1.0 : f64
@@ -318,7 +309,7 @@ tandem.kernel @kernel_c6_many compute(<f32, f32>) tensors [] scalars [] prologue
 
 !delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
 func.func @load_plane_c4(%p: !delayed) {
-  // expected-error @+1 {{'tandem.load_plane' op plane 3 is a history; use tandem.recall and tandem.remember}}
+  // expected-error @+1 {{'tandem.load_plane' op plane 3 is a history; use tandem.load_history and tandem.push_history}}
   %0 = tandem.load_plane %p[3] : !delayed -> f32
   return
 }
@@ -327,7 +318,7 @@ func.func @load_plane_c4(%p: !delayed) {
 
 !delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
 func.func @store_plane_c4(%x: f32, %p: !delayed) {
-  // expected-error @+1 {{'tandem.store_plane' op plane 3 is a history; use tandem.recall and tandem.remember}}
+  // expected-error @+1 {{'tandem.store_plane' op plane 3 is a history; use tandem.load_history and tandem.push_history}}
   tandem.store_plane %x, %p[3] : f32, !delayed
   return
 }
@@ -336,24 +327,24 @@ func.func @store_plane_c4(%x: f32, %p: !delayed) {
 
 !delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
 func.func @recall_c1_missing(%p: !delayed) {
-  // expected-error @+1 {{'tandem.recall' op plane 4 does not exist}}
-  %0 = tandem.recall %p[4] : !delayed
+  // expected-error @+1 {{'tandem.load_history' op plane 4 does not exist}}
+  %0 = tandem.load_history %p[4] : !delayed
   return
 }
 
 // -----
 
 func.func @recall_c1(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>) {
-  // expected-error @+1 {{'tandem.recall' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is no history; use tandem.load_plane and tandem.store_plane}}
-  %0 = tandem.recall %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  // expected-error @+1 {{'tandem.load_history' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is no history; use tandem.load_plane and tandem.store_plane}}
+  %0 = tandem.load_history %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
   return
 }
 
 // -----
 
 func.func @remember_c1(%x: i32, %p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>) {
-  // expected-error @+1 {{'tandem.remember' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is no history}}
-  tandem.remember %x, %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+  // expected-error @+1 {{'tandem.push_history' op plane 0 of '!tandem.stored<tensor<?xf32>, #tandem.float<f32>>' is no history}}
+  tandem.push_history %x, %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
   return
 }
 
@@ -365,8 +356,8 @@ tandem.kernel @remember_c2 compute(<f32, f32>) tensors [#tandem.role<grad "g">] 
 } body {
 ^bb0(%g: !delayed):
   %0 = arith.constant 0 : i32
-  // expected-error @+1 {{'tandem.remember' op writes grad "g"; a kernel writes params, states, outputs and what it saves}}
-  tandem.remember %0, %g[3] : !delayed
+  // expected-error @+1 {{'tandem.push_history' op writes grad "g"; a kernel writes params, states, outputs and what it saves}}
+  tandem.push_history %0, %g[3] : !delayed
   tandem.yield
 }
 
@@ -422,7 +413,7 @@ func.func @save_per_block(%x: tensor<?xf32> {tandem.role = #tandem.role<input "x
 
 !t = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>>
 // expected-error @+1 {{'tandem.kernel' op stores input "x" as #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>, whose transposed copy is written for matrix products; only an output and what is saved have one}}
-tandem.kernel @kernel_c11 compute(<f32, f32>) matrix tensors [#tandem.role<input "x">] scalars [] prologue {
+tandem.kernel @kernel_c8 compute(<f32, f32>) matrix tensors [#tandem.role<input "x">] scalars [] prologue {
   tandem.yield
 } body {
 ^bb0(%x: !t):
@@ -452,7 +443,7 @@ tandem.kernel @load_behind_store compute(<f32, f32>) tensors [#p] scalars [] pro
 ^bb0(%p: !f):
   %x = tandem.load %p : !f -> f32
   tandem.store %x, %p : f32, !f
-  // expected-error @+1 {{'tandem.load' op reads behind a write of the same, but all elements meet the old values; move it in front}}
+  // expected-error @+1 {{'tandem.load' op reads a tensor after it is written, but all elements read the old values; move the read before the write}}
   %y = tandem.load %p : !f -> f32
   tandem.yield
 }
@@ -470,7 +461,7 @@ tandem.kernel @plane_behind_store compute(<f32, f32>) tensors [#p] scalars [] pr
   tandem.store_plane %x, %p[0] : bf16, !f
   %y = tandem.load_plane %p[1] : !f -> bf16
   tandem.store_plane %y, %p[1] : bf16, !f
-  // expected-error @+1 {{'tandem.load_plane' op reads behind a write of the same, but all elements meet the old values; move it in front}}
+  // expected-error @+1 {{'tandem.load_plane' op reads a tensor after it is written, but all elements read the old values; move the read before the write}}
   %z = tandem.load_plane %p[1] : !f -> bf16
   tandem.yield
 }
@@ -486,7 +477,7 @@ tandem.kernel @store_in_front_of_plane compute(<f32, f32>) tensors [#p] scalars 
 ^bb0(%p: !f):
   %x = arith.constant 1.0 : f32
   tandem.store %x, %p : f32, !f
-  // expected-error @+1 {{'tandem.load_plane' op reads behind a write of the same, but all elements meet the old values; move it in front}}
+  // expected-error @+1 {{'tandem.load_plane' op reads a tensor after it is written, but all elements read the old values; move the read before the write}}
   %y = tandem.load_plane %p[0] : !f -> f32
   tandem.yield
 }
@@ -502,7 +493,7 @@ tandem.kernel @plane_in_front_of_load compute(<f32, f32>) tensors [#p] scalars [
 ^bb0(%p: !f):
   %x = arith.constant 1.0 : f32
   tandem.store_plane %x, %p[0] : f32, !f
-  // expected-error @+1 {{'tandem.load' op reads behind a write of the same, but all elements meet the old values; move it in front}}
+  // expected-error @+1 {{'tandem.load' op reads a tensor after it is written, but all elements read the old values; move the read before the write}}
   %y = tandem.load %p : !f -> f32
   tandem.yield
 }

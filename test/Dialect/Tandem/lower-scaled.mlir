@@ -66,7 +66,7 @@ tandem.kernel @mx compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // CHECK-NOT:     tandem.load_plane %[[P]][3]
 // CHECK:         %[[X:.+]] = scaled.dequantize
 // CHECK:         %[[BITS:.+]] = tandem.load_plane %[[P]][2] {{.+}} -> i32
-// CHECK-NEXT:    %[[REST:.+]] = tandem.recall %[[P]][3]
+// CHECK-NEXT:    %[[REST:.+]] = tandem.load_history %[[P]][3]
 // CHECK-NEXT:    %[[KNOWN:.+]] = arith.bitcast %[[BITS]] : i32 to f32
 // CHECK-NEXT:    %[[S:.+]] = scaled.given_scale #scaled.softsign, %[[KNOWN]] : f32
 // CHECK-NEXT:    scaled.quantize #scaled.softsign, %[[X]] by %[[S]]
@@ -78,7 +78,7 @@ tandem.kernel @mx compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // CHECK:         tandem.store_plane %{{.+}}, %[[P]][0] : i8
 // CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[P]][1] : i32
 // CHECK-NEXT:    tandem.store_plane %[[NEXT]], %[[P]][2] : i32
-// CHECK-NEXT:    tandem.remember %[[AMAX]], %[[P]][3]
+// CHECK-NEXT:    tandem.push_history %[[AMAX]], %[[P]][3]
 tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
@@ -201,14 +201,14 @@ tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // CHECK-LABEL: tandem.kernel @transposed
 // CHECK:       ^bb0(%{{.+}}: !tandem{{.+}}, %[[Y:.+]]: !tandem
 // CHECK:         %[[NEXT:.+]] = tandem.load_plane %[[Y]][3] {{.+}} -> i32
-// CHECK:         tandem.recall %[[Y]][4]
+// CHECK:         tandem.load_history %[[Y]][4]
 // CHECK:         %[[CODE:.+]] = scaled.quantize
 // CHECK-NEXT:    %[[BITS:.+]] = arith.bitcast %[[CODE]] : f8E4M3FN to i8
 // CHECK:         tandem.store_plane %[[BITS]], %[[Y]][0] : i8
 // CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[Y]][1] : i32
 // CHECK-NEXT:    tandem.store_plane %[[BITS]], %[[Y]][2] : i8
 // CHECK-NEXT:    tandem.store_plane %{{.+}}, %[[Y]][3] : i32
-// CHECK-NEXT:    tandem.remember %{{.+}}, %[[Y]][4]
+// CHECK-NEXT:    tandem.push_history %{{.+}}, %[[Y]][4]
 tandem.kernel @transposed compute(<f32, f32>) matrix tensors [#tandem.role<input "x">, #tandem.role<output "y">] scalars [] prologue {
   tandem.yield
 } body {

@@ -22,7 +22,7 @@ tandem.kernel @change_of_nothing_stored compute(<f32, f32>) tensors [#tandem.rol
   %0 = tandem.load %w : !w -> f32
   %d = arith.constant 0.25 : f64
   // expected-error @+1 {{measures the change between a tandem.load and a tandem.store of its tensor, which has not both}}
-  tandem.descent %d, %w : f64, !w
+  tandem.measure_update %d, %w : f64, !w
   tandem.yield
 }
 
@@ -38,6 +38,6 @@ tandem.kernel @change_of_nothing_loaded compute(<f32, f32>) tensors [#tandem.rol
   tandem.store %0, %w : f32, !w
   %d = arith.constant 0.25 : f64
   // expected-error @+1 {{measures the change between a tandem.load and a tandem.store of its tensor, which has not both}}
-  tandem.descent %d, %w : f64, !w
+  tandem.measure_update %d, %w : f64, !w
   tandem.yield
 }

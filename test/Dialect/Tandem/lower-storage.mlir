@@ -229,7 +229,7 @@ tandem.kernel @two_draws compute(<f32, f32>) tensors [#p, #tandem.role<state "m"
 // CHECK:         tandem.metric %[[SQUARE]][1] : f64
 // CHECK:         tandem.metric %[[IS_LOST]][2] : f64
 // CHECK:         tandem.metric %[[IS_ASKED]][3] : f64
-// CHECK-NOT:     tandem.descent
+// CHECK-NOT:     tandem.measure_update
 tandem.kernel @descent compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
@@ -237,7 +237,7 @@ tandem.kernel @descent compute(<f32, f32>) tensors [#p] scalars [] prologue {
   %0 = tandem.load %p : !pair -> f32
   tandem.store %0, %p : f32, !pair
   %d = arith.constant 0.25 : f64
-  tandem.descent %d, %p : f64, !pair
+  tandem.measure_update %d, %p : f64, !pair
   tandem.yield
 }
 
@@ -274,7 +274,7 @@ tandem.kernel @descents compute(<f32, f32>) tensors [#tandem.role<param "p">, #t
   tandem.store %2, %q : f32, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
   %3 = arith.extf %1 : f32 to f64
   %4 = arith.extf %0 : f32 to f64
-  tandem.descent %3, %p : f64, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
-  tandem.descent %4, %q : f64, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+  tandem.measure_update %3, %p : f64, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+  tandem.measure_update %4, %q : f64, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
   tandem.yield
 }

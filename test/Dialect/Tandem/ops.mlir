@@ -64,59 +64,122 @@ tandem.kernel @stored compute(<component, bf16>) tensors [#tandem.role<param "p"
   tandem.yield
 }
 
-// CHECK-LABEL: tandem.kernel @planes compute(<f32, f32>) width(8)
-tandem.kernel @planes compute(<f32, f32>) width(8) tensors [#tandem.role<param "p">]
+!scale = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
+!blocks = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
+
+// CHECK-LABEL: tandem.step @planes compute(<f32, f32>) tensors
+tandem.step @planes compute(<f32, f32>) tensors [#tandem.role<param "p">]
     scalars [#tandem.role<seed "s">] prologue {
 ^bb0(%s: i64):
   %0 = arith.trunci %s : i64 to i32
   tandem.yield %0 : i32
-} body {
-// CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>>, %[[SEED:.+]]: i32):
-^bb0(%p: !bf16, %seed: i32):
-  // CHECK-NEXT: tandem.load_plane %[[P]][0] : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> vector<8xbf16>
-  %0 = tandem.load_plane %p[0] : !bf16 -> vector<8xbf16>
-  // CHECK-NEXT: %[[CODE:.+]] = tandem.load_plane %[[P]][0] : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i16
-  %1 = tandem.load_plane %p[0] : !bf16 -> i16
-  // CHECK-NEXT: tandem.random_bits %[[P]] seed(%[[SEED]], %[[SEED]]) step(%[[SEED]]) : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i32
-  %2 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
-  // CHECK-NEXT: tandem.random_bits dither %[[P]] seed(%[[SEED]], %[[SEED]]) step(%[[SEED]]) : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i32
-  %dithered = tandem.random_bits dither %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
-  // CHECK-NEXT: %[[BITS:.+]] = tandem.random_bits %[[P]] {{.+}} -> vector<8xi32>
-  %3 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> vector<8xi32>
-  // CHECK-NEXT: %[[IS_LARGE:.+]] = arith.cmpi sgt, %[[CODE]], %[[CODE]] : i16
-  %6 = arith.cmpi sgt, %1, %1 : i16
-  // CHECK-NEXT: tandem.raise %[[IS_LARGE]][31] : i1
-  tandem.raise %6[31] : i1
-  // CHECK-NEXT: tandem.reduce max %[[BITS]] group(8) : vector<8xi32>
-  %7 = tandem.reduce max %3 group(8) : vector<8xi32>
-  // CHECK-NEXT: tandem.reduce min %[[SEED]] group(256) : i32
-  %8 = tandem.reduce min %seed group(256) : i32
-  // CHECK-NEXT: tandem.store_plane %[[CODE]], %[[P]][0] : i16, <tensor<?xf32>, #tandem.float<bf16, stochastic>>
-  tandem.store_plane %1, %p[0] : i16, !bf16
-  tandem.yield
+} launches {
+  // CHECK:      tandem.launch main width(8) body {
+  // CHECK-NEXT: ^bb0(%[[P:.+]]: !tandem.stored<tensor<?xf32>, #tandem.float<bf16, stochastic>>, %[[SEED:.+]]: i32):
+  tandem.launch main width(8) body {
+  ^bb0(%p: !bf16, %seed: i32):
+    // CHECK-NEXT: tandem.load_plane %[[P]][0] : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> vector<8xbf16>
+    %0 = tandem.load_plane %p[0] : !bf16 -> vector<8xbf16>
+    // CHECK-NEXT: %[[CODE:.+]] = tandem.load_plane %[[P]][0] : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i16
+    %1 = tandem.load_plane %p[0] : !bf16 -> i16
+    // CHECK-NEXT: tandem.random_bits %[[P]] seed(%[[SEED]], %[[SEED]]) step(%[[SEED]]) : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i32
+    %2 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
+    // CHECK-NEXT: tandem.random_bits dither %[[P]] seed(%[[SEED]], %[[SEED]]) step(%[[SEED]]) : <tensor<?xf32>, #tandem.float<bf16, stochastic>> -> i32
+    %dithered = tandem.random_bits dither %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
+    // CHECK-NEXT: %[[BITS:.+]] = tandem.random_bits %[[P]] {{.+}} -> vector<8xi32>
+    %3 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> vector<8xi32>
+    // CHECK-NEXT: %[[IS_LARGE:.+]] = arith.cmpi sgt, %[[CODE]], %[[CODE]] : i16
+    %6 = arith.cmpi sgt, %1, %1 : i16
+    // CHECK-NEXT: tandem.set_flag %[[IS_LARGE]][31] : i1
+    tandem.set_flag %6[31] : i1
+    // CHECK-NEXT: tandem.reduce max %[[BITS]] group(8) : vector<8xi32>
+    %7 = tandem.reduce max %3 group(8) : vector<8xi32>
+    // CHECK-NEXT: tandem.reduce min %[[SEED]] group(256) : i32
+    %8 = tandem.reduce min %seed group(256) : i32
+    // CHECK-NEXT: tandem.store_plane %[[CODE]], %[[P]][0] : i16, <tensor<?xf32>, #tandem.float<bf16, stochastic>>
+    tandem.store_plane %1, %p[0] : i16, !bf16
+    tandem.yield
+  }
 }
 
-// CHECK-LABEL: tandem.kernel @phases compute(<f32, f32>) part(early) reductions(2)
-tandem.kernel @phases compute(<f32, f32>) part(early) reductions(2)
+// CHECK-LABEL: tandem.step @phases compute(<f32, f32>) reductions(2) tensors
+tandem.step @phases compute(<f32, f32>) reductions(2)
     tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>):
-  // CHECK: %[[TOTAL:.+]] = tandem.total[0] : f32
-  %0 = tandem.total[0] : f32
-  // CHECK-NEXT: %[[SIZE:.+]] = tandem.size : i64
-  %1 = tandem.size : i64
-  // CHECK-NEXT: tandem.partial sum %[[TOTAL]][0] over model : f32
-  tandem.partial sum %0[0] over model : f32
-  // CHECK-NEXT: %[[BITS:.+]] = arith.bitcast %[[TOTAL]] : f32 to i32
-  %2 = arith.bitcast %0 : f32 to i32
-  // CHECK-NEXT: tandem.partial max %[[BITS]][1] over tensor : i32
-  tandem.partial max %2[1] over tensor : i32
-  // CHECK-NEXT: tandem.reduce sum %[[TOTAL]] over tensor : f32
-  %3 = tandem.reduce sum %0 over tensor : f32
-  // CHECK-NEXT: tandem.reduce min %[[BITS]] over model : i32
-  %4 = tandem.reduce min %2 over model : i32
+} launches {
+  // CHECK: tandem.launch reduction body {
+  tandem.launch reduction body {
+  ^bb0(%p: !scale):
+    // CHECK: %[[SIZE:.+]] = tandem.size : i64
+    %0 = tandem.size : i64
+    // CHECK-NEXT: %[[COUNT:.+]] = arith.uitofp %[[SIZE]] : i64 to f32
+    %1 = arith.uitofp %0 : i64 to f32
+    // CHECK-NEXT: tandem.partial sum %[[COUNT]][0] over model : f32
+    tandem.partial sum %1[0] over model : f32
+    // CHECK-NEXT: tandem.yield
+    tandem.yield
+  }
+  // CHECK: tandem.launch main body {
+  tandem.launch main body {
+  ^bb0(%p: !scale):
+    // CHECK: %[[TOTAL:.+]] = tandem.reduction_result[0] : f32
+    %0 = tandem.reduction_result[0] : f32
+    // CHECK-NEXT: %[[BITS:.+]] = arith.bitcast %[[TOTAL]] : f32 to i32
+    %1 = arith.bitcast %0 : f32 to i32
+    // CHECK-NEXT: tandem.partial max %[[BITS]][1] over tensor : i32
+    tandem.partial max %1[1] over tensor : i32
+    tandem.yield
+  }
+  // CHECK: tandem.launch epilogue per(tensor) body {
+  tandem.launch epilogue per(tensor) body {
+  ^bb0(%p: !scale):
+    // CHECK: tandem.reduction_result[1] : i32
+    %0 = tandem.reduction_result[1] : i32
+    tandem.store_plane %0, %p[1] : i32, !scale
+    tandem.yield
+  }
+}
+
+// CHECK-LABEL: tandem.step @rows compute(<f32, f32>) matrix block(64) reductions(1) tensors
+tandem.step @rows compute(<f32, f32>) matrix block(64) reductions(1)
+    tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
+} launches {
+  tandem.launch reduction body {
+  ^bb0(%p: !blocks):
+    %0 = arith.constant 1.0 : f32
+    // CHECK: tandem.partial sum %{{.+}}[0] over row : f32
+    tandem.partial sum %0[0] over row : f32
+    tandem.yield
+  }
+  // CHECK: tandem.launch main fused_with_previous body {
+  tandem.launch main fused_with_previous body {
+  ^bb0(%p: !blocks):
+    // CHECK: tandem.load_reduction_result[0] over row : f32
+    %0 = tandem.load_reduction_result[0] over row : f32
+    // CHECK-NEXT: tandem.size per row : i64
+    %1 = tandem.size per row : i64
+    tandem.yield
+  }
+  // CHECK: tandem.launch epilogue per(row) width(8) body {
+  tandem.launch epilogue per(row) width(8) body {
+  ^bb0(%p: !blocks):
+    // CHECK: tandem.load_reduction_result[0] over row : vector<8xf32>
+    %0 = tandem.load_reduction_result[0] over row : vector<8xf32>
+    tandem.yield
+  }
+}
+
+// CHECK-LABEL: func.func @reductions(
+// CHECK-SAME:      %[[X:.+]]: f32, %[[Y:.+]]: i32)
+func.func @reductions(%x: f32, %y: i32) {
+  // CHECK-NEXT: tandem.reduce sum %[[X]] over tensor : f32
+  %0 = tandem.reduce sum %x over tensor : f32
+  // CHECK-NEXT: tandem.reduce sum %[[X]] over tensor per row : f32
+  %1 = tandem.reduce sum %x over tensor per row : f32
+  // CHECK-NEXT: tandem.reduce min %[[Y]] over model : i32
+  %2 = tandem.reduce min %y over model : i32
+  return
 }
 
 !delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
@@ -124,10 +187,10 @@ tandem.kernel @phases compute(<f32, f32>) part(early) reductions(2)
 // CHECK-LABEL: func.func @histories(
 // CHECK-SAME:      %[[P:.+]]: !tandem.stored
 func.func @histories(%p: !delayed) {
-  // CHECK: %[[M:.+]] = tandem.recall %[[P]][3] : <tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
-  %0 = tandem.recall %p[3] : !delayed
-  // CHECK-NEXT: tandem.remember %[[M]], %[[P]][3] : <tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
-  tandem.remember %0, %p[3] : !delayed
+  // CHECK: %[[M:.+]] = tandem.load_history %[[P]][3] : <tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+  %0 = tandem.load_history %p[3] : !delayed
+  // CHECK-NEXT: tandem.push_history %[[M]], %[[P]][3] : <tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
+  tandem.push_history %0, %p[3] : !delayed
   // CHECK-NEXT: tandem.saturation %[[P]] : <tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
   tandem.saturation %p : !delayed
   return

@@ -9,36 +9,37 @@
 // Sums along rows and columns are made in one phase. What differs between rows
 // alone is summed up by a phase that sees each row once, when its elements have been
 // seen, in a launch of its own.
-// CHECK:       tandem.kernel @means_phase0 {{.*}}part(early) reductions(3) matrix tensors
+// CHECK:       tandem.step @means compute(<f32, f32>) matrix reductions(3) tensors
+// CHECK:       tandem.launch reduction body
 // CHECK:         %[[X:.+]] = tandem.load_plane %arg0[0]
 // CHECK-NEXT:    tandem.partial sum %[[X]][0] over row : f32
 // CHECK-NEXT:    tandem.partial sum %[[X]][1] over column : f32
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
 
-// CHECK:       tandem.kernel @means_phase1 {{.*}}part(early) reductions(3) matrix per(row) tensors
+// CHECK:       tandem.launch reduction per(row) body
 // CHECK:         %[[R:.+]] = tandem.load_plane %arg1[0]
-// CHECK-NEXT:    %[[SUM:.+]] = tandem.load_total[0] over row : f32
+// CHECK-NEXT:    %[[SUM:.+]] = tandem.load_reduction_result[0] over row : f32
 // CHECK-NEXT:    %[[NEW:.+]] = arith.addf %[[R]], %[[SUM]] : f32
 // CHECK-NEXT:    tandem.partial sum %[[NEW]][2] over tensor : f32
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
 
-// CHECK:       tandem.kernel @means compute(<f32, f32>) reductions(3) matrix tensors
-// CHECK:         %[[TOTAL:.+]] = tandem.total[2] : f32
+// CHECK:       tandem.launch main body
+// CHECK:         %[[TOTAL:.+]] = tandem.reduction_result[2] : f32
 // CHECK-NEXT:    %[[Y:.+]] = arith.divf %{{.+}}, %[[TOTAL]] : f32
 // CHECK-NEXT:    tandem.store_plane %[[Y]], %arg0[0]
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
 
 // What is kept for each row and each column is written when nobody reads it.
-// CHECK:       tandem.kernel @means_commit_rows {{.*}}part(commit) reductions(3) matrix per(row) tensors
-// CHECK:         %[[SUM:.+]] = tandem.load_total[0] over row : f32
+// CHECK:       tandem.launch epilogue per(row) body
+// CHECK:         %[[SUM:.+]] = tandem.load_reduction_result[0] over row : f32
 // CHECK:         tandem.store_plane %{{.+}}, %arg1[0]
 // CHECK-NEXT:    tandem.yield
 
-// CHECK:       tandem.kernel @means_commit_columns {{.*}}part(commit) reductions(3) matrix per(column) tensors
-// CHECK:         %[[SUM:.+]] = tandem.load_total[1] over column : f32
+// CHECK:       tandem.launch epilogue per(column) body
+// CHECK:         %[[SUM:.+]] = tandem.load_reduction_result[1] over column : f32
 // CHECK-NEXT:    tandem.store_plane %[[SUM]], %arg2[0]
 // CHECK-NEXT:    tandem.yield
 tandem.kernel @means compute(<f32, f32>) matrix tensors [#p, #r, #c] scalars [] prologue {
@@ -64,15 +65,16 @@ tandem.kernel @means compute(<f32, f32>) matrix tensors [#p, #r, #c] scalars [] 
 #p = #tandem.role<param "p">
 
 // All elements of a matrix meet in their rows first.
-// CHECK:       tandem.kernel @norm_phase0
+// CHECK:       tandem.step @norm compute(<f32, f32>)
+// CHECK:       tandem.launch reduction body
 // CHECK:         tandem.partial sum %{{.+}}[0] over row : f32
-// CHECK:       tandem.kernel @norm_phase1 {{.*}}per(row) tensors
-// CHECK:         %[[ROW:.+]] = tandem.load_total[0] over row : f32
+// CHECK:       tandem.launch reduction per(row) body
+// CHECK:         %[[ROW:.+]] = tandem.load_reduction_result[0] over row : f32
 // CHECK-NEXT:    tandem.partial sum %[[ROW]][1] over model : f32
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
-// CHECK:       tandem.kernel @norm compute(<f32, f32>) reductions(2) matrix tensors
-// CHECK:         tandem.total[1] : f32
+// CHECK:       tandem.launch main body
+// CHECK:         tandem.reduction_result[1] : f32
 tandem.kernel @norm compute(<f32, f32>) matrix tensors [#p] scalars [] prologue {
   tandem.yield
 } body {
@@ -127,14 +129,15 @@ tandem.kernel @element_in_row compute(<f32, f32>) matrix tensors [#p, #r] scalar
 #c = #tandem.role<state "c", per = column>
 
 // A maximum is the same however often an entry counts, a sum is not.
-// CHECK:       tandem.kernel @largest_phase0
+// CHECK:       tandem.step @largest compute(<f32, f32>)
+// CHECK:       tandem.launch reduction body
 // CHECK:         %[[Y:.+]] = tandem.load_plane %arg1[0]
 // CHECK-NEXT:    tandem.partial sum %[[Y]][0] over row : f32
 // CHECK-NEXT:    tandem.yield
-// CHECK:       tandem.kernel @largest_phase1 {{.*}}per(row)
+// CHECK:       tandem.launch reduction per(row) body
 // CHECK:         tandem.partial sum %{{.+}}[1] over tensor : f32
 // CHECK-NEXT:    tandem.yield
-// CHECK:       tandem.kernel @largest_phase2 {{.*}}per(column)
+// CHECK:       tandem.launch reduction per(column) body
 // CHECK:         tandem.partial max %{{.+}}[2] over tensor : i32
 // CHECK-NEXT:    tandem.yield
 tandem.kernel @largest compute(<f32, f32>) matrix tensors [#p, #c] scalars [] prologue {
@@ -159,20 +162,21 @@ tandem.kernel @largest compute(<f32, f32>) matrix tensors [#p, #c] scalars [] pr
 #s = #tandem.role<state "s">
 
 // The scales of rows and blocks are written when all their elements have been read.
-// CHECK:       tandem.kernel @scales_phase0 {{.*}}part(early) reductions(2) matrix block(64) tensors
+// CHECK:       tandem.step @scales compute(<f32, f32>) matrix block(64) reductions(2) tensors
+// CHECK:       tandem.launch reduction body
 // CHECK:         tandem.partial max %{{.+}}[0] over block : i32
 // CHECK:         tandem.partial max %{{.+}}[1] over row : i32
-// CHECK:       tandem.kernel @scales compute(<f32, f32>) reductions(2) matrix block(64) continues tensors
-// CHECK:         %[[BLOCK:.+]] = tandem.load_total[0] over block : i32
+// CHECK:       tandem.launch main fused_with_previous body
+// CHECK:         %[[BLOCK:.+]] = tandem.load_reduction_result[0] over block : i32
 // CHECK-NOT:     tandem.store_plane %{{.+}}, %arg0[1]
-// CHECK:         tandem.load_total[1] over row : i32
+// CHECK:         tandem.load_reduction_result[1] over row : i32
 // CHECK-NOT:     tandem.store_plane %{{.+}}, %arg1[1]
-// CHECK:       tandem.kernel @scales_commit_rows {{.*}}part(commit) reductions(2) matrix block(64) per(row) tensors
-// CHECK:         %[[ROW:.+]] = tandem.load_total[1] over row : i32
+// CHECK:       tandem.launch epilogue per(row) body
+// CHECK:         %[[ROW:.+]] = tandem.load_reduction_result[1] over row : i32
 // CHECK-NEXT:    tandem.store_plane %[[ROW]], %arg1[1]
 // CHECK-NEXT:    tandem.yield
-// CHECK:       tandem.kernel @scales_commit_blocks {{.*}}part(commit) reductions(2) matrix block(64) per(block) tensors
-// CHECK:         %[[BLOCK:.+]] = tandem.load_total[0] over block : i32
+// CHECK:       tandem.launch epilogue per(block) body
+// CHECK:         %[[BLOCK:.+]] = tandem.load_reduction_result[0] over block : i32
 // CHECK-NEXT:    tandem.store_plane %[[BLOCK]], %arg0[1]
 // CHECK-NEXT:    tandem.yield
 tandem.kernel @scales compute(<f32, f32>) matrix block(64) tensors [#p, #s] scalars [] prologue {
@@ -213,26 +217,27 @@ tandem.kernel @row_in_block compute(<f32, f32>) matrix block(64) tensors [#tande
 !c = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
 // Sums of rows are known when a launch has gone over these, those of columns when it has
-// ended. So the second phase continues the first, however many sums of columns they
+// ended. So the second phase is fused with the first, however many sums of columns they
 // make, the third begins a launch, and the last, which reads no more of columns than the
-// third has, continues it.
-// CHECK:       tandem.kernel @launches_phase0 {{.*}}part(early) reductions(4) matrix tensors
+// third has, is fused with it.
+// CHECK:       tandem.step @launches compute(<f32, f32>) matrix reductions(4) tensors
+// CHECK:       tandem.launch reduction body
 // CHECK:         tandem.partial sum %{{.+}}[0] over row : f32
 // CHECK-NEXT:    tandem.partial sum %{{.+}}[1] over column : f32
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
-// CHECK:       tandem.kernel @launches_phase1 {{.*}}part(early) reductions(4) matrix continues tensors
+// CHECK:       tandem.launch reduction fused_with_previous body
 // CHECK:         tandem.partial sum %{{.+}}[2] over column : f32
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
-// CHECK:       tandem.kernel @launches_phase2 {{.*}}part(early) reductions(4) matrix tensors
-// CHECK:         tandem.load_total[2] over column : f32
+// CHECK:       tandem.launch reduction body
+// CHECK:         tandem.load_reduction_result[2] over column : f32
 // CHECK:         tandem.partial sum %{{.+}}[3] over row : f32
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
-// CHECK:       tandem.kernel @launches compute(<f32, f32>) reductions(4) matrix continues tensors
-// CHECK:         tandem.load_total[2] over column : f32
-// CHECK:         tandem.load_total[3] over row : f32
+// CHECK:       tandem.launch main fused_with_previous body
+// CHECK:         tandem.load_reduction_result[2] over column : f32
+// CHECK:         tandem.load_reduction_result[3] over row : f32
 // CHECK:         tandem.yield
 // CHECK-NEXT:  }{{$}}
 tandem.kernel @launches compute(<f32, f32>) matrix tensors [#tandem.role<param "p">, #tandem.role<state "c", per = column>] scalars [] prologue {

@@ -7,28 +7,29 @@
 
 // A norm of the model, then one of each tensor that needs it, then the update:
 // each phase computes again what it needs.
-// CHECK:       tandem.kernel @norms_phase0 {{.*}}part(early) reductions(2)
+// CHECK:       tandem.step @norms compute(<f32, f32>) reductions(2) tensors
+// CHECK:       tandem.launch reduction body
 // CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[V:[^:]+]]:
 // CHECK-NEXT:    %[[X:.+]] = tandem.load_plane %[[P]][0]
 // CHECK-NEXT:    %[[XX:.+]] = arith.mulf %[[X]], %[[X]] : f32
 // CHECK-NEXT:    tandem.partial sum %[[XX]][0] over model : f32
 // CHECK-NEXT:    tandem.yield
 
-// CHECK:       tandem.kernel @norms_phase1 {{.*}}part(early) reductions(2)
+// CHECK:       tandem.launch reduction body
 // CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[V:[^:]+]]:
 // CHECK-NEXT:    %[[X:.+]] = tandem.load_plane %[[P]][0]
-// CHECK-NEXT:    %[[NORM:.+]] = tandem.total[0] : f32
+// CHECK-NEXT:    %[[NORM:.+]] = tandem.reduction_result[0] : f32
 // CHECK-NEXT:    %[[Y:.+]] = arith.divf %[[X]], %[[NORM]] : f32
 // CHECK-NEXT:    %[[BITS:.+]] = arith.bitcast %[[Y]] : f32 to i32
 // CHECK-NEXT:    tandem.partial max %[[BITS]][1] over tensor : i32
 // CHECK-NEXT:    tandem.yield
 
-// CHECK:       tandem.kernel @norms compute(<f32, f32>) reductions(2)
+// CHECK:       tandem.launch main body
 // CHECK:       ^bb0(%[[P:.+]]: !tandem.stored<{{.+}}>, %[[V:[^:]+]]:
 // CHECK-NEXT:    %[[X:.+]] = tandem.load_plane %[[P]][0]
-// CHECK-NEXT:    %[[NORM:.+]] = tandem.total[0] : f32
+// CHECK-NEXT:    %[[NORM:.+]] = tandem.reduction_result[0] : f32
 // CHECK-NEXT:    %[[Y:.+]] = arith.divf %[[X]], %[[NORM]] : f32
-// CHECK-NEXT:    %[[AMAX:.+]] = tandem.total[1] : i32
+// CHECK-NEXT:    %[[AMAX:.+]] = tandem.reduction_result[1] : i32
 // CHECK-NEXT:    %[[SCALE:.+]] = arith.bitcast %[[AMAX]] : i32 to f32
 // CHECK-NEXT:    %[[Z:.+]] = arith.mulf %[[Y]], %[[SCALE]] : f32
 // CHECK-NEXT:    tandem.store_plane %[[X]], %[[V]][0]
@@ -59,16 +60,17 @@ tandem.kernel @norms compute(<f32, f32>) tensors [#p, #v] scalars [] prologue {
 
 // The old scale is read until the last phase has ended. A part of a reduction
 // that nothing but the end needs is made in the last phase itself.
-// CHECK-NOT:   part(early)
-// CHECK:       tandem.kernel @delayed compute(<f32, f32>) reductions(1)
+// CHECK-NOT:   tandem.launch reduction
+// CHECK:       tandem.step @delayed compute(<f32, f32>) reductions(1) tensors
+// CHECK:       tandem.launch main body
 // CHECK:         %[[CODE:.+]] = tandem.load_plane %{{.+}}[0]
 // CHECK:         %[[SCALE:.+]] = tandem.load_plane %{{.+}}[1]
 // CHECK:         tandem.partial max %{{.+}}[0] over tensor : i32
 // CHECK:         tandem.store_plane %{{.+}}, %{{.+}}[0] : i8
 // CHECK-NOT:     tandem.store_plane
-// CHECK:       tandem.kernel @delayed_commit {{.*}}part(commit) reductions(1)
+// CHECK:       tandem.launch epilogue per(tensor) body
 // CHECK:       ^bb0(%[[P:.+]]: !tandem.stored
-// CHECK-NEXT:    %[[AMAX:.+]] = tandem.total[0] : i32
+// CHECK-NEXT:    %[[AMAX:.+]] = tandem.reduction_result[0] : i32
 // CHECK-NEXT:    tandem.store_plane %[[AMAX]], %[[P]][1] : i32
 // CHECK-NEXT:    tandem.yield
 tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
@@ -90,8 +92,9 @@ tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 #p = #tandem.role<param "p">
 
-// Numbers are compared as integers in the same order, a NaN behind all of them.
-// CHECK:       tandem.kernel @largest_phase0 {{.*}}part(early) reductions(1)
+// Numbers are compared as integers in the same order, a NaN after all of them.
+// CHECK:       tandem.step @largest compute(<f32, f32>) reductions(1) tensors
+// CHECK:       tandem.launch reduction body
 // CHECK:         %[[X:.+]] = tandem.load_plane
 // CHECK:         %[[BITS:.+]] = arith.bitcast %[[X]] : f32 to i32
 // CHECK:         %[[NEGATIVE:.+]] = arith.cmpi slt, %[[BITS]], %{{.+}} : i32
@@ -100,8 +103,8 @@ tandem.kernel @delayed compute(<f32, f32>) tensors [#p] scalars [] prologue {
 // CHECK:         %[[ORDER:.+]] = arith.xori %[[BITS]], %[[FLIPS]] : i32
 // CHECK:         %[[KEY:.+]] = arith.select %[[NAN]], %{{.+}}, %[[ORDER]] : i32
 // CHECK:         tandem.partial max %[[KEY]][0] over tensor : i32
-// CHECK:       tandem.kernel @largest compute(<f32, f32>) reductions(1)
-// CHECK:         %[[TOTAL:.+]] = tandem.total[0] : i32
+// CHECK:       tandem.launch main body
+// CHECK:         %[[TOTAL:.+]] = tandem.reduction_result[0] : i32
 // CHECK-NOT:     : f32{{$}}
 // CHECK:         tandem.store_plane %{{.+}}, %{{.+}}[0] : f32
 tandem.kernel @largest compute(<f32, f32>) tensors [#p] scalars [] prologue {
@@ -120,18 +123,19 @@ tandem.kernel @largest compute(<f32, f32>) tensors [#p] scalars [] prologue {
 #p = #tandem.role<param "p">
 
 // A history belongs to the end: nothing before it waits for the reduction.
-// CHECK-NOT:   part(early)
-// CHECK:       tandem.kernel @history compute(<f32, f32>) reductions(1)
-// CHECK-NOT:     tandem.recall
+// CHECK-NOT:   tandem.launch reduction
+// CHECK:       tandem.step @history compute(<f32, f32>) reductions(1) tensors
+// CHECK:       tandem.launch main body
+// CHECK-NOT:     tandem.load_history
 // CHECK:         tandem.partial max %{{.+}}[0] over tensor : i32
-// CHECK-NOT:     tandem.remember
-// CHECK:       tandem.kernel @history_commit {{.*}}part(commit) reductions(1)
+// CHECK-NOT:     tandem.push_history
+// CHECK:       tandem.launch epilogue per(tensor) body
 // CHECK:       ^bb0(%[[P:.+]]: !tandem.stored
-// CHECK-NEXT:    %[[AMAX:.+]] = tandem.total[0] : i32
-// CHECK-NEXT:    %[[REST:.+]] = tandem.recall %[[P]][3]
+// CHECK-NEXT:    %[[AMAX:.+]] = tandem.reduction_result[0] : i32
+// CHECK-NEXT:    %[[REST:.+]] = tandem.load_history %[[P]][3]
 // CHECK-NEXT:    %[[MOST:.+]] = arith.maxui %[[AMAX]], %[[REST]] : i32
 // CHECK-NEXT:    tandem.store_plane %[[MOST]], %[[P]][2] : i32
-// CHECK-NEXT:    tandem.remember %[[AMAX]], %[[P]][3]
+// CHECK-NEXT:    tandem.push_history %[[AMAX]], %[[P]][3]
 // CHECK-NEXT:    tandem.yield
 tandem.kernel @history compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
@@ -140,11 +144,11 @@ tandem.kernel @history compute(<f32, f32>) tensors [#p] scalars [] prologue {
   %code = tandem.load_plane %p[0] : !history -> i8
   %wide = arith.extui %code : i8 to i32
   %amax = tandem.reduce max %wide over tensor : i32
-  %rest = tandem.recall %p[3] : !history
+  %rest = tandem.load_history %p[3] : !history
   %most = arith.maxui %amax, %rest : i32
   tandem.store_plane %code, %p[0] : i8, !history
   tandem.store_plane %most, %p[2] : i32, !history
-  tandem.remember %amax, %p[3] : !history
+  tandem.push_history %amax, %p[3] : !history
   tandem.yield
 }
 

@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s -tandem-tabulate -tandem-simplify | FileCheck %s
+// RUN: tandem-opt %s -tandem-split-phases -tandem-tabulate -tandem-simplify | FileCheck %s
 
 #p = #tandem.role<param "p">
 !root = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = 32, scale = f32>>
@@ -6,7 +6,7 @@
 
 // code / 3 for all bytes: 0, 1/3, 2/3, 1 and so on. What depends on the scale is
 // computed.
-// CHECK-LABEL: tandem.kernel @quotient
+// CHECK-LABEL: tandem.step @quotient
 // CHECK:         %[[Q:.+]] = tandem.load_plane %{{.+}}[0] {{.+}} -> i8
 // CHECK:         %[[S:.+]] = tandem.load_plane %{{.+}}[1] {{.+}} -> f32
 // CHECK-NOT:     arith.divf
@@ -32,7 +32,7 @@ tandem.kernel @quotient compute(<f32, f32>) tensors [#p] scalars [] prologue {
 
 // A byte that a group shares is the table's row; what depends on it alone stays,
 // once for the group, if something else reads it.
-// CHECK-LABEL: tandem.kernel @shared
+// CHECK-LABEL: tandem.step @shared
 // CHECK:         %[[Q:.+]] = tandem.load_plane %{{.+}}[0] {{.+}} -> i8
 // CHECK:         %[[J:.+]] = tandem.load_plane %{{.+}}[2] {{.+}} -> i8
 // CHECK-NOT:     arith.divf
@@ -58,7 +58,7 @@ tandem.kernel @shared compute(<f32, f32>) tensors [#p] scalars [] prologue {
 }
 
 // A value in the way to another one may be read by itself.
-// CHECK-LABEL: tandem.kernel @chain
+// CHECK-LABEL: tandem.step @chain
 // CHECK-NOT:     arith.divf
 // CHECK:         %[[X:.+]] = tandem.lookup[%{{.+}}] in dense<"0x00000000ABAAAA3E{{.+}}"> : tensor<256xf32> : i8 -> f32
 // CHECK:         %[[Y:.+]] = tandem.lookup[%{{.+}}] in dense<"0x00000000398EE33D{{.+}}"> : tensor<256xf32> : i8 -> f32
@@ -84,7 +84,7 @@ tandem.kernel @chain compute(<f32, f32>) tensors [#p] scalars [] prologue {
 }
 
 // Few operations are cheaper than a lookup.
-// CHECK-LABEL: tandem.kernel @cheap
+// CHECK-LABEL: tandem.step @cheap
 // CHECK-NOT:     tandem.lookup
 tandem.kernel @cheap compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield

@@ -1,5 +1,5 @@
-// RUN: tandem-opt %s -tandem-widen=width=64 | FileCheck %s
-// RUN: tandem-opt %s -tandem-widen=width=8 | FileCheck %s -check-prefix=EIGHT
+// RUN: tandem-opt %s -tandem-split-phases -tandem-widen=width=64 | FileCheck %s
+// RUN: tandem-opt %s -tandem-split-phases -tandem-widen=width=8 | FileCheck %s -check-prefix=EIGHT
 
 #p = #tandem.role<param "p">
 #q = #tandem.role<state "q">
@@ -8,7 +8,8 @@
 
 // The width is at most the smallest group, so that an entry for a group is one
 // number, and so is all that follows from it.
-// CHECK-LABEL: tandem.kernel @groups compute(<f32, f32>) width(32)
+// CHECK-LABEL: tandem.step @groups
+// CHECK:         tandem.launch main width(32) body
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[Q:.+]]: !tandem
 // CHECK:         %[[CODE:.+]] = tandem.load_plane %[[P]][0] {{.+}} -> vector<32xi8>
 // CHECK:         %[[S:.+]] = tandem.load_plane %[[P]][1] {{.+}} -> i16
@@ -23,7 +24,8 @@
 // CHECK:         tandem.store_plane %[[BITS]], %[[P]][1] : i16
 // CHECK:         tandem.store_plane %[[S]], %[[Q]][1] : i16
 
-// EIGHT-LABEL: tandem.kernel @groups compute(<f32, f32>) width(8)
+// EIGHT-LABEL: tandem.step @groups
+// EIGHT:         tandem.launch main width(8) body
 tandem.kernel @groups compute(<f32, f32>) tensors [#p, #q] scalars [] prologue {
   tandem.yield
 } body {

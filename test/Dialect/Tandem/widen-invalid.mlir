@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s -tandem-widen=width=8 -split-input-file -verify-diagnostics
+// RUN: tandem-opt %s -tandem-split-phases -tandem-widen=width=8 -split-input-file -verify-diagnostics
 
 #p = #tandem.role<param "p">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
@@ -10,6 +10,7 @@ tandem.kernel @no_vector_form compute(<f32, f32>) tensors [#p] scalars [] prolog
   %0 = tandem.load_plane %p[0] : !bf16 -> i16
   // expected-error @+1 {{'llvm.intr.ctpop' has no vector form; lower it before -tandem-widen}}
   %1 = llvm.intr.ctpop(%0) : (i16) -> i16
+  tandem.store_plane %1, %p[0] : i16, !bf16
   tandem.yield
 }
 
@@ -31,11 +32,13 @@ tandem.kernel @one_entry_for_many compute(<f32, f32>) tensors [#tandem.role<para
 
 // -----
 
-// expected-error @+1 {{has width 4 already; run -tandem-widen once}}
-tandem.kernel @twice compute(<f32, f32>) width(4) tensors [#tandem.role<param "p">] scalars [] prologue {
+tandem.step @twice compute(<f32, f32>) tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>):
-  %0 = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> vector<4xbf16>
-  tandem.yield
+} launches {
+  // expected-error @+1 {{has width 4 already; run -tandem-widen once}}
+  tandem.launch main width(4) body {
+  ^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>):
+    %0 = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> vector<4xbf16>
+    tandem.yield
+  }
 }

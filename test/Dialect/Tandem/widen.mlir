@@ -1,9 +1,9 @@
-// RUN: tandem-opt %s -tandem-widen=width=4 | FileCheck %s
-// RUN: tandem-opt %s -tandem-widen=width=1 | FileCheck %s -check-prefix=ONE
-// RUN: not tandem-opt %s -tandem-widen=width=6 2>&1 | FileCheck %s -check-prefix=SIX
-// RUN: not tandem-opt %s -tandem-widen=width=-8 2>&1 | FileCheck %s -check-prefix=NEGATIVE
-// RUN: not tandem-opt %s -tandem-widen=width=512 2>&1 | FileCheck %s -check-prefix=LARGE
-// RUN: echo | not tandem-opt -tandem-widen=width=512 2>&1 | FileCheck %s -check-prefix=LARGE
+// RUN: tandem-opt %s -tandem-split-phases -tandem-widen=width=4 | FileCheck %s
+// RUN: tandem-opt %s -tandem-split-phases -tandem-widen=width=1 | FileCheck %s -check-prefix=ONE
+// RUN: not tandem-opt %s -tandem-split-phases -tandem-widen=width=6 2>&1 | FileCheck %s -check-prefix=SIX
+// RUN: not tandem-opt %s -tandem-split-phases -tandem-widen=width=-8 2>&1 | FileCheck %s -check-prefix=NEGATIVE
+// RUN: not tandem-opt %s -tandem-split-phases -tandem-widen=width=512 2>&1 | FileCheck %s -check-prefix=LARGE
+// RUN: echo | not tandem-opt -tandem-split-phases -tandem-widen=width=512 2>&1 | FileCheck %s -check-prefix=LARGE
 
 // SIX: error: width must be a power of two up to 256, got 6
 // NEGATIVE: error: width must be a power of two up to 256, got -8
@@ -13,8 +13,9 @@
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 
 // What no element enters stays scalar and is broadcast once.
-// CHECK-LABEL: tandem.kernel @mixed compute(<f32, f32>) width(4)
+// CHECK-LABEL: tandem.step @mixed
 // CHECK:         arith.truncf %{{.+}} : f64 to f32
+// CHECK:         tandem.launch main width(4) body
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[B:.+]]: f32):
 // CHECK:         %[[SQUARE:.+]] = arith.mulf %[[B]], %[[B]] : f32
 // CHECK-NEXT:    %[[WIDE:.+]] = vector.broadcast %[[SQUARE]] : f32 to vector<4xf32>
@@ -28,7 +29,8 @@
 // CHECK:         %[[ROUNDED:.+]] = arith.truncf %[[CHOSEN]] : vector<4xf32> to vector<4xbf16>
 // CHECK:         tandem.store_plane %[[ROUNDED]], %[[P]][0] : vector<4xbf16>
 
-// ONE-LABEL: tandem.kernel @mixed compute(<f32, f32>) tensors
+// ONE-LABEL: tandem.step @mixed
+// ONE:         tandem.launch main body
 // ONE-NOT:     vector
 tandem.kernel @mixed compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hyper "b">] prologue {
 ^bb0(%b: f64):
@@ -50,14 +52,14 @@ tandem.kernel @mixed compute(<f32, f32>) tensors [#p] scalars [#tandem.role<hype
 
 // The random bits of consecutive elements follow from uniform numbers. A uniform
 // value that is stored is broadcast.
-// CHECK-LABEL: tandem.kernel @random
+// CHECK-LABEL: tandem.step @random
 // CHECK:       ^bb0(%[[P:.+]]: !tandem{{.+}}, %[[S:.+]]: i32):
 // CHECK-DAG:     %[[BITS:.+]] = tandem.random_bits %[[P]] seed(%[[S]], %[[S]]) step(%[[S]]) : {{.+}} -> vector<4xi32>
 // CHECK-DAG:     %[[ALL:.+]] = vector.broadcast %[[S]] : i32 to vector<4xi32>
 // CHECK:         %[[SUM:.+]] = arith.addi %[[BITS]], %[[ALL]] : vector<4xi32>
 // CHECK:         tandem.store_plane %{{.+}} : vector<4xi16>
 // CHECK:         tandem.metric %{{.+}}[0] : vector<4xf64>
-// CHECK:         tandem.raise %{{.+}}[1] : vector<4xi1>
+// CHECK:         tandem.set_flag %{{.+}}[1] : vector<4xi1>
 tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
 ^bb0(%s: i64):
   %0 = arith.trunci %s : i64 to i32
@@ -71,6 +73,6 @@ tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<see
   %3 = arith.uitofp %1 : i32 to f64
   tandem.metric %3[0] : f64
   %4 = arith.cmpi sgt, %0, %1 : i32
-  tandem.raise %4[1] : i1
+  tandem.set_flag %4[1] : i1
   tandem.yield
 }

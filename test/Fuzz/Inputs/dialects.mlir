@@ -151,42 +151,90 @@ tandem.kernel @stored compute(<component, bf16>) tensors [#tandem.role<param "p"
   tandem.store %1, %p : !mcf.expansion<bf16 x 2>, !pair
   tandem.yield
 }
-tandem.kernel @planes compute(<f32, f32>) width(8) tensors [#tandem.role<param "p">]
+!scale = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
+!blocks = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
+
+tandem.step @planes compute(<f32, f32>) tensors [#tandem.role<param "p">]
     scalars [#tandem.role<seed "s">] prologue {
 ^bb0(%s: i64):
   %0 = arith.trunci %s : i64 to i32
   tandem.yield %0 : i32
-} body {
-^bb0(%p: !bf16, %seed: i32):
-  %0 = tandem.load_plane %p[0] : !bf16 -> vector<8xbf16>
-  %1 = tandem.load_plane %p[0] : !bf16 -> i16
-  %2 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
-  %3 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> vector<8xi32>
-  %6 = arith.cmpi sgt, %1, %1 : i16
-  tandem.raise %6[31] : i1
-  %7 = tandem.reduce max %3 group(8) : vector<8xi32>
-  %8 = tandem.reduce min %seed group(256) : i32
-  tandem.store_plane %1, %p[0] : i16, !bf16
-  tandem.yield
+} launches {
+  tandem.launch main width(8) body {
+  ^bb0(%p: !bf16, %seed: i32):
+    %0 = tandem.load_plane %p[0] : !bf16 -> vector<8xbf16>
+    %1 = tandem.load_plane %p[0] : !bf16 -> i16
+    %2 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
+    %dithered = tandem.random_bits dither %p seed(%seed, %seed) step(%seed) : !bf16 -> i32
+    %3 = tandem.random_bits %p seed(%seed, %seed) step(%seed) : !bf16 -> vector<8xi32>
+    %6 = arith.cmpi sgt, %1, %1 : i16
+    tandem.set_flag %6[31] : i1
+    %7 = tandem.reduce max %3 group(8) : vector<8xi32>
+    %8 = tandem.reduce min %seed group(256) : i32
+    tandem.store_plane %1, %p[0] : i16, !bf16
+    tandem.yield
+  }
 }
-tandem.kernel @phases compute(<f32, f32>) part(early) reductions(2)
+
+tandem.step @phases compute(<f32, f32>) reductions(2)
     tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>):
-  %0 = tandem.total[0] : f32
-  %1 = tandem.size : i64
-  tandem.partial sum %0[0] over model : f32
-  %2 = arith.bitcast %0 : f32 to i32
-  tandem.partial max %2[1] over tensor : i32
-  %3 = tandem.reduce sum %0 over tensor : f32
-  %4 = tandem.reduce min %2 over model : i32
+} launches {
+  tandem.launch reduction body {
+  ^bb0(%p: !scale):
+    %0 = tandem.size : i64
+    %1 = arith.uitofp %0 : i64 to f32
+    tandem.partial sum %1[0] over model : f32
+    tandem.yield
+  }
+  tandem.launch main body {
+  ^bb0(%p: !scale):
+    %0 = tandem.reduction_result[0] : f32
+    %1 = arith.bitcast %0 : f32 to i32
+    tandem.partial max %1[1] over tensor : i32
+    tandem.yield
+  }
+  tandem.launch epilogue per(tensor) body {
+  ^bb0(%p: !scale):
+    %0 = tandem.reduction_result[1] : i32
+    tandem.store_plane %0, %p[1] : i32, !scale
+    tandem.yield
+  }
+}
+
+tandem.step @rows compute(<f32, f32>) matrix block(64) reductions(1)
+    tensors [#tandem.role<param "p">] scalars [] prologue {
   tandem.yield
+} launches {
+  tandem.launch reduction body {
+  ^bb0(%p: !blocks):
+    %0 = arith.constant 1.0 : f32
+    tandem.partial sum %0[0] over row : f32
+    tandem.yield
+  }
+  tandem.launch main fused_with_previous body {
+  ^bb0(%p: !blocks):
+    %0 = tandem.load_reduction_result[0] over row : f32
+    %1 = tandem.size per row : i64
+    tandem.yield
+  }
+  tandem.launch epilogue per(row) width(8) body {
+  ^bb0(%p: !blocks):
+    %0 = tandem.load_reduction_result[0] over row : vector<8xf32>
+    tandem.yield
+  }
+}
+
+func.func @reductions(%x: f32, %y: i32) {
+  %0 = tandem.reduce sum %x over tensor : f32
+  %1 = tandem.reduce sum %x over tensor per row : f32
+  %2 = tandem.reduce min %y over model : i32
+  return
 }
 !delayed = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 4>>
 func.func @histories(%p: !delayed) {
-  %0 = tandem.recall %p[3] : !delayed
-  tandem.remember %0, %p[3] : !delayed
+  %0 = tandem.load_history %p[3] : !delayed
+  tandem.push_history %0, %p[3] : !delayed
   tandem.saturation %p : !delayed
   return
 }

@@ -49,11 +49,11 @@ tandem.kernel @history compute(<f32, f32>) tensors [#p] scalars [] prologue {
   %code = tandem.load_plane %p[0] : !history -> i8
   %wide = arith.extui %code : i8 to i32
   %amax = tandem.reduce max %wide over tensor : i32
-  %rest = tandem.recall %p[3] : !history
+  %rest = tandem.load_history %p[3] : !history
   %most = arith.maxui %amax, %rest : i32
   tandem.store_plane %code, %p[0] : i8, !history
   tandem.store_plane %most, %p[2] : i32, !history
-  tandem.remember %amax, %p[3] : !history
+  tandem.push_history %amax, %p[3] : !history
   tandem.yield
 }
 
@@ -148,94 +148,102 @@ tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {
 #c = #tandem.role<hyper "c">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 !master = !tandem.stored<tensor<?xf32>, #tandem.master<bf16>>
-tandem.kernel @scale compute(<f32, f32>) width(8) tensors [#p, #g] scalars [#b, #t, #c] prologue {
+tandem.step @scale compute(<f32, f32>) tensors [#p, #g] scalars [#b, #t, #c] prologue {
 ^bb0(%b: f64, %t: i64, %c: f64):
   %0 = arith.truncf %c : f64 to f32
   %1 = math.fpowi %b, %t : f64, i64
   %2 = arith.truncf %1 : f64 to f32
   tandem.yield %0, %2 : f32, f32
-} body {
-^bb0(%p: !master, %g: !bf16, %b: f32, %c: f32):
-  %0 = tandem.load_plane %p[1] : !master -> vector<8xf32>
-  %1 = tandem.load_plane %g[0] : !bf16 -> vector<8xi16>
-  %2 = vector.broadcast %b : f32 to vector<8xf32>
-  %3 = arith.mulf %0, %2 : vector<8xf32>
-  tandem.store_plane %1, %p[0] : vector<8xi16>, !master
-  tandem.store_plane %3, %p[1] : vector<8xf32>, !master
-  tandem.yield
+} launches {
+  tandem.launch main width(8) body {
+  ^bb0(%p: !master, %g: !bf16, %b: f32, %c: f32):
+    %0 = tandem.load_plane %p[1] : !master -> vector<8xf32>
+    %1 = tandem.load_plane %g[0] : !bf16 -> vector<8xi16>
+    %2 = vector.broadcast %b : f32 to vector<8xf32>
+    %3 = arith.mulf %0, %2 : vector<8xf32>
+    tandem.store_plane %1, %p[0] : vector<8xi16>, !master
+    tandem.store_plane %3, %p[1] : vector<8xf32>, !master
+    tandem.yield
+  }
 }
-tandem.kernel @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
+tandem.step @random compute(<f32, f32>) tensors [#p] scalars [#tandem.role<seed "s">] prologue {
 ^bb0(%s: i64):
   %0 = arith.trunci %s : i64 to i32
   tandem.yield %0 : i32
-} body {
-^bb0(%p: !bf16, %s: i32):
-  %0 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> i32
-  %1 = arith.trunci %0 : i32 to i16
-  tandem.store_plane %1, %p[0] : i16, !bf16
-  tandem.yield
+} launches {
+  tandem.launch main body {
+  ^bb0(%p: !bf16, %s: i32):
+    %0 = tandem.random_bits %p seed(%s, %s) step(%s) : !bf16 -> i32
+    %1 = arith.trunci %0 : i32 to i16
+    tandem.store_plane %1, %p[0] : i16, !bf16
+    tandem.yield
+  }
 }
-tandem.kernel @metric compute(<f32, f32>) width(2) tensors [#p] scalars [] prologue {
+tandem.step @metric compute(<f32, f32>) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !bf16):
-  %0 = tandem.load_plane %p[0] : !bf16 -> vector<2xi16>
-  %1 = arith.uitofp %0 : vector<2xi16> to vector<2xf64>
-  tandem.metric %1[0] : vector<2xf64>
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%p: !bf16):
+    %0 = tandem.load_plane %p[0] : !bf16 -> vector<2xi16>
+    %1 = arith.uitofp %0 : vector<2xi16> to vector<2xf64>
+    tandem.metric %1[0] : vector<2xf64>
+    tandem.yield
+  }
 }
-tandem.kernel @flag compute(<f32, f32>) width(2) tensors [#g] scalars [] prologue {
+tandem.step @flag compute(<f32, f32>) tensors [#g] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%g: !bf16):
-  %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
-  %1 = arith.constant dense<7> : vector<2xi16>
-  %2 = arith.cmpi sgt, %0, %1 : vector<2xi16>
-  tandem.raise %2[3] : vector<2xi1>
-  tandem.yield
+} launches {
+  tandem.launch main width(2) body {
+  ^bb0(%g: !bf16):
+    %0 = tandem.load_plane %g[0] : !bf16 -> vector<2xi16>
+    %1 = arith.constant dense<7> : vector<2xi16>
+    %2 = arith.cmpi sgt, %0, %1 : vector<2xi16>
+    tandem.set_flag %2[3] : vector<2xi1>
+    tandem.yield
+  }
 }
 
 // -----
 
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 #p = #tandem.role<param "p">
-tandem.kernel @sums compute(<f32, f32>) width(4) reductions(2) matrix tensors [#p] scalars [] prologue {
+tandem.step @sums compute(<f32, f32>) matrix reductions(2) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !m):
-  %x = tandem.load_plane %p[0] : !m -> vector<4xf32>
-  %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
-  tandem.partial sum %x[0] over row : vector<4xf32>
-  tandem.partial max %bits[1] over column : vector<4xi32>
-  tandem.yield
+} launches {
+  tandem.launch main width(4) body {
+  ^bb0(%p: !m):
+    %x = tandem.load_plane %p[0] : !m -> vector<4xf32>
+    %bits = arith.bitcast %x : vector<4xf32> to vector<4xi32>
+    tandem.partial sum %x[0] over row : vector<4xf32>
+    tandem.partial max %bits[1] over column : vector<4xi32>
+    tandem.yield
+  }
 }
 !b = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 64x64, scale = f32>>
-tandem.kernel @blocks_phase0 compute(<f32, f32>) width(8) part(early) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
+tandem.step @blocks compute(<f32, f32>) matrix block(64) reductions(1) tensors [#p] scalars [] prologue {
   tandem.yield
-} body {
-^bb0(%p: !b):
-  %x = tandem.load_plane %p[0] : !b -> vector<8xi8>
-  %y = arith.extui %x : vector<8xi8> to vector<8xi32>
-  tandem.partial max %y[0] over block : vector<8xi32>
-  tandem.yield
-}
-tandem.kernel @blocks compute(<f32, f32>) width(8) reductions(1) matrix block(64) tensors [#p] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !b):
-  %0 = tandem.load_total[0] over block : i32
-  %1 = arith.trunci %0 : i32 to i8
-  %2 = vector.broadcast %1 : i8 to vector<8xi8>
-  tandem.store_plane %2, %p[0] : vector<8xi8>, !b
-  tandem.yield
-}
-tandem.kernel @blocks_commit_blocks compute(<f32, f32>) width(8) part(commit) reductions(1) matrix block(64) per(block) tensors [#p] scalars [] prologue {
-  tandem.yield
-} body {
-^bb0(%p: !b):
-  %0 = tandem.load_total[0] over block : vector<8xi32>
-  tandem.store_plane %0, %p[1] : vector<8xi32>, !b
-  tandem.yield
+} launches {
+  tandem.launch reduction width(8) body {
+  ^bb0(%p: !b):
+    %x = tandem.load_plane %p[0] : !b -> vector<8xi8>
+    %y = arith.extui %x : vector<8xi8> to vector<8xi32>
+    tandem.partial max %y[0] over block : vector<8xi32>
+    tandem.yield
+  }
+  tandem.launch main width(8) body {
+  ^bb0(%p: !b):
+    %0 = tandem.load_reduction_result[0] over block : i32
+    %1 = arith.trunci %0 : i32 to i8
+    %2 = vector.broadcast %1 : i8 to vector<8xi8>
+    tandem.store_plane %2, %p[0] : vector<8xi8>, !b
+    tandem.yield
+  }
+  tandem.launch epilogue per(block) width(8) body {
+  ^bb0(%p: !b):
+    %0 = tandem.load_reduction_result[0] over block : vector<8xi32>
+    tandem.store_plane %0, %p[1] : vector<8xi32>, !b
+    tandem.yield
+  }
 }
 
 // -----

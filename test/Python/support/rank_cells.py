@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import tandem.torch as tt
 from tandem._convert import compile_written
-from tandem.torch import _notices, _optimizer
+from tandem.torch.optim import _notices, _optimizer
 
 RANKS, STEPS = 2, 3
 #: A norm that all gradients exceed.
@@ -385,5 +385,5 @@ if __name__ == "__main__":
     with open(f"{folder}/cells.json", encoding="utf-8") as file:
         cells = json.load(file)
     with open(f"{folder}/{rank}.json", "w", encoding="utf-8") as file:
-        json.dump([run(cell) for cell in cells], file)
+        json.dump({number: run(cell) for number, cell in cells.items()}, file)
     dist.destroy_process_group()

@@ -52,7 +52,7 @@ def describe(item, seconds):
     params = spec.params if spec else {}
     values = {name: value_key(name, value) for name, value in params.items()}
     thinning = dict(zip(("strength", "times"), mark.args)) | mark.kwargs if mark else {}
-    name = item.nodeid.removeprefix("test/Python/")
+    name = item.nodeid
     return Item(name, name.split("[")[0], values, seconds.get(name, 0.0), **thinning)
 
 

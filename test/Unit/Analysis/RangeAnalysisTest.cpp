@@ -19,7 +19,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/InitAllDialects.h"
-#include "tandem/Reference/InterpreterOperations.h"
+#include "tandem/Reference/Interpreter/Operations.h"
 
 #include "gtest/gtest.h"
 
@@ -28,7 +28,7 @@
 #include <random>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using reference::Format;
 using reference::Lane;
 using reference::SoftFloat;

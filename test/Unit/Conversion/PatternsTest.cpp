@@ -27,7 +27,7 @@
 #include "gtest/gtest.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 class PatternsTest : public testing::Test {

@@ -19,11 +19,11 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "tandem/InitAllPasses.h"
-#include "tandem/Reference/InterpreterValues.h"
+#include "tandem/Reference/Interpreter/Values.h"
 
 #include <random>
 
-namespace mlir::tandem::reference {
+namespace tandem::reference {
 
 class InterpreterAgreement : public InterpreterTest {
 protected:
@@ -131,14 +131,13 @@ private:
     PassManager manager(&context);
     EXPECT_TRUE(succeeded(parsePassPipeline(stage, manager)));
     EXPECT_TRUE(succeeded(manager.run(*module)));
-    EXPECT_EQ(llvm::toString(interpretKernel(first<KernelOp>(*module), state)),
-              "");
+    EXPECT_EQ(llvm::toString(runProgram(*module, state)), "");
     return state;
   }
 
   std::mt19937_64 random;
 };
 
-} // namespace mlir::tandem::reference
+} // namespace tandem::reference
 
 #endif // TANDEM_TEST_UNIT_REFERENCE_INTERPRETERAGREEMENT_H

@@ -14,11 +14,11 @@
 #include "InterpreterAgreement.h"
 
 #include "tandem/InitAllPasses.h"
-#include "tandem/Reference/InterpreterArithmetic.h"
+#include "tandem/Reference/Interpreter/Arithmetic.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::reference;
+using namespace tandem;
+using namespace tandem::reference;
 
 using Elements = std::vector<uint64_t>;
 
@@ -209,19 +209,20 @@ using InterpreterKernel = InterpreterTest;
 /// Four lanes on five elements: the last block is mostly padding.
 TEST_F(InterpreterKernel, PartialBlocks) {
   const char *text = R"mlir(
-tandem.kernel @k compute(<f32, f32>) width(4)
-    tensors [#tandem.role<param "p">] scalars [#tandem.role<hyper "lr">]
-    prologue {
+tandem.step @k compute(<f32, f32>)
+    tensors [#tandem.role<param "p">] scalars [#tandem.role<hyper "lr">] prologue {
 ^bb0(%lr: f64):
   %0 = arith.truncf %lr : f64 to f32
   tandem.yield %0 : f32
-} body {
-^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>, %lr: f32):
-  %s = vector.broadcast %lr : f32 to vector<4xf32>
-  %x = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> vector<4xf32>
-  %y = arith.mulf %x, %s : vector<4xf32>
-  tandem.store_plane %y, %p[0] : vector<4xf32>, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
-  tandem.yield
+} launches {
+  tandem.launch main width(4) body {
+  ^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>, %lr: f32):
+    %s = vector.broadcast %lr : f32 to vector<4xf32>
+    %x = tandem.load_plane %p[0] : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> vector<4xf32>
+    %y = arith.mulf %x, %s : vector<4xf32>
+    tandem.store_plane %y, %p[0] : vector<4xf32>, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
+    tandem.yield
+  }
 })mlir";
   MachineState state;
   state.hypers = {{"lr", 2}};
@@ -237,18 +238,19 @@ tandem.kernel @k compute(<f32, f32>) width(4)
 /// A vector of random bits is that of consecutive elements.
 TEST_F(InterpreterKernel, WideRandomBits) {
   const char *text = R"mlir(
-tandem.kernel @k compute(<f32, f32>) width(4)
-    tensors [#tandem.role<param "p">] scalars [#tandem.role<seed "s">]
-    prologue {
+tandem.step @k compute(<f32, f32>)
+    tensors [#tandem.role<param "p">] scalars [#tandem.role<seed "s">] prologue {
 ^bb0(%s: i64):
   %0 = arith.trunci %s : i64 to i32
   tandem.yield %0 : i32
-} body {
-^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>, %s: i32):
-  %x = tandem.random_bits %p seed(%s, %s) step(%s) : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> vector<4xi32>
-  %y = arith.trunci %x : vector<4xi32> to vector<4xi16>
-  tandem.store_plane %y, %p[0] : vector<4xi16>, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
-  tandem.yield
+} launches {
+  tandem.launch main width(4) body {
+  ^bb0(%p: !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>, %s: i32):
+    %x = tandem.random_bits %p seed(%s, %s) step(%s) : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> vector<4xi32>
+    %y = arith.trunci %x : vector<4xi32> to vector<4xi16>
+    tandem.store_plane %y, %p[0] : vector<4xi16>, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+    tandem.yield
+  }
 })mlir";
   MachineState state;
   state.seed = 3;
@@ -298,10 +300,11 @@ constexpr const char *kStages[] = {
     "tandem-form-kernel,tandem.kernel(tandem-apply-policy,tandem-lower-"
     "storage)",
     "tandem-to-kernel{strategy=%}",
-    "tandem-to-kernel{strategy=%},"
-    "tandem.kernel(tandem-emulate-floats{formats=bf16,f16,f8E4M3FN,f8E5M2}),"
+    "tandem-to-kernel{strategy=%},tandem-split-phases",
+    "tandem-to-kernel{strategy=%},tandem-split-phases,"
+    "tandem.step(tandem-emulate-floats{formats=bf16,f16,f8E4M3FN,f8E5M2}),"
     "canonicalize,cse,"
-    "tandem.kernel(tandem-widen{width=8}),canonicalize,cse",
+    "tandem.step(tandem-widen{width=8}),canonicalize,cse",
 };
 
 TEST_F(InterpreterAgreement, BuiltinGraphsAndStrategies) {

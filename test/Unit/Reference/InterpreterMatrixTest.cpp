@@ -15,8 +15,8 @@
 
 #include "llvm/ADT/bit.h"
 
-using namespace mlir::tandem;
-using namespace mlir::tandem::reference;
+using namespace tandem;
+using namespace tandem::reference;
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include "InterpreterAgreement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::reference;
+using namespace tandem;
+using namespace tandem::reference;
 
 using Elements = std::vector<uint64_t>;
 
@@ -315,18 +315,18 @@ std::string reduction(const std::string &operation, unsigned width) {
       width == 1 ? "i32" : "vector<" + std::to_string(width) + "xi32>";
   std::string spread = width == 1 ? "arith.addi %r, %zero : i32"
                                   : "vector.broadcast %r : i32 to " + bits;
-  return "tandem.kernel @k compute(<f32, f32>) width(" + std::to_string(width) +
-         ")\n    tensors [#tandem.role<param \"p\">, #tandem.role<state "
-         "\"q\">] scalars [] prologue {\n  tandem.yield\n} body {\n^bb0(%p: " +
-         stored + ", %q: " + stored + "):\n" +
-         "  %zero = arith.constant 0 : i32\n" +
+  return "tandem.step @k compute(<f32, f32>) tensors [#tandem.role<param "
+         "\"p\">, #tandem.role<state \"q\">] scalars [] prologue {\n  "
+         "tandem.yield\n} launches {\n  tandem.launch main width(" +
+         std::to_string(width) + ") body {\n^bb0(%p: " + stored +
+         ", %q: " + stored + "):\n" + "  %zero = arith.constant 0 : i32\n" +
          "  %x = tandem.load_plane %p[0] : " + stored + " -> " + lanes + "\n" +
          "  %b = arith.bitcast %x : " + lanes + " to " + bits + "\n" +
          "  %r = " + operation + " : " + bits + "\n  %s = " + spread + "\n" +
          "  %y = arith.bitcast %s : " + bits + " to " + lanes + "\n" +
          "  tandem.store_plane %x, %p[0] : " + lanes + ", " + stored + "\n" +
          "  tandem.store_plane %y, %q[0] : " + lanes + ", " + stored + "\n" +
-         "  tandem.yield\n}";
+         "  tandem.yield\n}}";
 }
 
 /// Eleven elements in groups of four: the last group has three.
@@ -469,12 +469,13 @@ constexpr const char *kStages[] = {
     "tandem-form-kernel,tandem.kernel(tandem-apply-policy,tandem-lower-"
     "storage)",
     "tandem-to-kernel{strategy=%}",
-    "tandem-to-kernel{strategy=%},"
-    "tandem.kernel(tandem-emulate-floats{formats=bf16,f16,f8E4M3FN,f8E5M2}),"
+    "tandem-to-kernel{strategy=%},tandem-split-phases",
+    "tandem-to-kernel{strategy=%},tandem-split-phases,"
+    "tandem.step(tandem-emulate-floats{formats=bf16,f16,f8E4M3FN,f8E5M2}),"
     "canonicalize,cse,"
-    "tandem.kernel(tandem-widen{width=16}),canonicalize,cse",
-    "tandem-to-kernel{strategy=%},"
-    "tandem.kernel(tandem-emulate-floats{formats=f8E4M3FN,f8E5M2},tandem-widen{"
+    "tandem.step(tandem-widen{width=16}),canonicalize,cse",
+    "tandem-to-kernel{strategy=%},tandem-split-phases,"
+    "tandem.step(tandem-emulate-floats{formats=f8E4M3FN,f8E5M2},tandem-widen{"
     "width=2})",
 };
 

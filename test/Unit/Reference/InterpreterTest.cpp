@@ -13,11 +13,11 @@
 
 #include "InterpreterTestUtils.h"
 
-#include "tandem/Reference/InterpreterArithmetic.h"
-#include "tandem/Reference/InterpreterStorage.h"
+#include "tandem/Reference/Interpreter/Arithmetic.h"
+#include "tandem/Reference/Interpreter/Storage.h"
 
-using namespace mlir::tandem;
-using namespace mlir::tandem::reference;
+using namespace tandem;
+using namespace tandem::reference;
 
 using Elements = std::vector<uint64_t>;
 

@@ -18,14 +18,14 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "tandem/InitAllDialects.h"
-#include "tandem/Reference/Interpreter.h"
+#include "tandem/Reference/Interpreter/Interpreter.h"
 #include "tandem/Support/Library.h"
 
 #include "gtest/gtest.h"
 
 #include <string>
 
-namespace mlir::tandem::reference {
+namespace tandem::reference {
 
 /// A plane of bf16 or other 16-bit elements.
 inline PlaneData halves(std::vector<uint64_t> elements) {
@@ -54,6 +54,13 @@ protected:
     return *module.getOps<OpTy>().begin();
   }
 
+  /// Interprets a module's kernel, or its step.
+  static llvm::Error runProgram(ModuleOp module, MachineState &state) {
+    if (module.getOps<StepOp>().empty())
+      return interpretKernel(first<KernelOp>(module), state);
+    return interpretStep(first<StepOp>(module), state);
+  }
+
   /// The text of a built-in file.
   static std::string builtin(llvm::StringRef name,
                              llvm::ArrayRef<LibraryFile> files) {
@@ -77,7 +84,7 @@ protected:
 
   std::string runKernel(llvm::StringRef text, MachineState &state) {
     OwningOpRef<ModuleOp> module = parse(text);
-    return llvm::toString(interpretKernel(first<KernelOp>(*module), state));
+    return llvm::toString(runProgram(*module, state));
   }
 
   /// Runs the first function; the message of an error counts as a failure.
@@ -101,6 +108,6 @@ protected:
   MLIRContext context;
 };
 
-} // namespace mlir::tandem::reference
+} // namespace tandem::reference
 
 #endif // TANDEM_TEST_UNIT_REFERENCE_INTERPRETERTESTUTILS_H

@@ -12,7 +12,7 @@
 
 #include "PTXTestUtils.h"
 
-using namespace mlir::tandem::reference;
+using namespace tandem::reference;
 
 namespace {
 

@@ -11,14 +11,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Reference/PTXEvaluator.h"
-#include "tandem/Reference/SoftFloat.h"
+#include "tandem/Reference/PTX/Evaluator.h"
+#include "tandem/Reference/SoftFloat/SoftFloat.h"
 
 #include "gtest/gtest.h"
 
 #include <random>
 
-using namespace mlir::tandem::reference;
+using namespace tandem::reference;
 
 namespace {
 

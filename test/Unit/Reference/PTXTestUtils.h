@@ -13,13 +13,13 @@
 #ifndef TANDEM_TEST_UNIT_REFERENCE_PTXTESTUTILS_H
 #define TANDEM_TEST_UNIT_REFERENCE_PTXTESTUTILS_H
 
-#include "tandem/Reference/PTXEvaluator.h"
+#include "tandem/Reference/PTX/Evaluator.h"
 
 #include "llvm/ADT/StringExtras.h"
 
 #include "gtest/gtest.h"
 
-namespace mlir::tandem::reference {
+namespace tandem::reference {
 
 /// The kernel `k(in, out)` with %rd20 = in, %rd21 = out and some registers.
 inline std::string wrap(llvm::StringRef body) {
@@ -99,6 +99,6 @@ inline uint64_t evaluate(llvm::StringRef opcode, char kind,
   return result.out[0];
 }
 
-} // namespace mlir::tandem::reference
+} // namespace tandem::reference
 
 #endif // TANDEM_TEST_UNIT_REFERENCE_PTXTESTUTILS_H

@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Reference/SoftFloat.h"
+#include "tandem/Reference/SoftFloat/SoftFloat.h"
 
 #include "llvm/ADT/bit.h"
 
@@ -21,7 +21,7 @@
 #include <cmath>
 #include <random>
 
-using namespace mlir::tandem::reference;
+using namespace tandem::reference;
 
 namespace {
 

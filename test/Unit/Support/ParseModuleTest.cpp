@@ -13,7 +13,7 @@
 #include "tandem/Support/ParseModule.h"
 #include "gtest/gtest.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 static std::optional<size_t> find(const std::string &text) {
   std::optional<MalformedText> malformed = findMalformedText("linalg." + text);

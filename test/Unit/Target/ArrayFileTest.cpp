@@ -20,7 +20,7 @@
 #include <random>
 
 using namespace llvm;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 

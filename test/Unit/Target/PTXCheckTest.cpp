@@ -24,7 +24,7 @@
 #include "gtest/gtest.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using llvm::Twine;
 
 namespace {
@@ -279,8 +279,8 @@ TEST(PTXCheckTest, certainFaultsOfLaterPartsCount) {
   options.target = "sm_90";
   auto kernel = llvm::cantFail(compile(options));
   Lowered lowered(kernel->info->ir, "sm_90");
-  std::string ptx = plant(kernel->ptx, "add.rn.f32", "// add.rn.f32",
-                          ".entry tandem_lamb_phase0(");
+  std::string ptx = plant(getBytes(*kernel->image).str(), "add.rn.f32",
+                          "// add.rn.f32", ".entry tandem_lamb_phase0(");
   llvm::Error error = lowered.check(ptx);
   EXPECT_TRUE(error.isA<PTXCountError>());
   EXPECT_TRUE(StringRef(llvm::toString(std::move(error)))

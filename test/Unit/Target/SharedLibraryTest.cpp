@@ -19,7 +19,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "gtest/gtest.h"
 
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// An object file whose function calls another one.
 static std::string compileCall(llvm::StringRef callee) {

@@ -15,7 +15,7 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using arith::CmpFPredicate;
 using arith::CmpIPredicate;
 
@@ -69,8 +69,8 @@ static uint64_t maxFiniteAsF32(FloatFormat format) {
   return (code << droppedBits(format)) + rebias;
 }
 
-Value mlir::tandem::roundLanes(SequenceBuilder &b, Value lanes,
-                               FloatFormat format, bool cleanNaN) {
+Value tandem::roundLanes(SequenceBuilder &b, Value lanes, FloatFormat format,
+                         bool cleanNaN) {
   if (format.exponentBits == 8)
     return roundBF16(b, lanes, cleanNaN);
   Value bits = b.bits(lanes);
@@ -91,9 +91,8 @@ Value mlir::tandem::roundLanes(SequenceBuilder &b, Value lanes,
   return b.bitcast(b.ori(rounded, sign), b.builder.getF32Type());
 }
 
-RoundedMagnitude mlir::tandem::roundByAnchor(SequenceBuilder &b,
-                                             Value magnitude,
-                                             FloatFormat format) {
+RoundedMagnitude tandem::roundByAnchor(SequenceBuilder &b, Value magnitude,
+                                       FloatFormat format) {
   Type f32 = b.builder.getF32Type();
   unsigned dropped = droppedBits(format);
   Value exponent = b.andi(magnitude, b.like(magnitude, f32Infinity));
@@ -158,7 +157,7 @@ static Value shiftDown(SequenceBuilder &b, Value value, Value amount) {
   return arith::ShRUIOp::create(b.builder, b.loc, value, amount);
 }
 
-/// To nearest.
+/// Rounds to nearest.
 static Value roundAligned(SequenceBuilder &b, AlignedMagnitude x,
                           FloatFormat format) {
   Value shift =
@@ -194,9 +193,9 @@ static Value roundUpperBits(SequenceBuilder &b, Value magnitude,
   return b.shr(magnitude, dropped);
 }
 
-Value mlir::tandem::roundMagnitude(SequenceBuilder &b, Value magnitude,
-                                   FloatFormat format, RoundingMode rounding,
-                                   Value random) {
+Value tandem::roundMagnitude(SequenceBuilder &b, Value magnitude,
+                             FloatFormat format, RoundingMode rounding,
+                             Value random) {
   if (format.bias > 127) {
     Value number = b.bitcast(magnitude, b.builder.getF32Type());
     Value power = b.real(number.getType(), std::ldexp(1.0, format.bias - 127));
@@ -221,8 +220,8 @@ Value mlir::tandem::roundMagnitude(SequenceBuilder &b, Value magnitude,
                 x.base);
 }
 
-Value mlir::tandem::unpackMagnitude(SequenceBuilder &b, Value code,
-                                    FloatFormat format) {
+Value tandem::unpackMagnitude(SequenceBuilder &b, Value code,
+                              FloatFormat format) {
   if (format.bias >= 127) {
     // The f32 has the same fields, up to a power of two.
     Value bits = b.shl(code, droppedBits(format));
@@ -260,8 +259,7 @@ static Value packMagnitude(SequenceBuilder &b, Value magnitude,
   return b.select(isSubnormal, subnormal, normal);
 }
 
-Value mlir::tandem::decodeLanes(SequenceBuilder &b, Value code,
-                                FloatFormat format) {
+Value tandem::decodeLanes(SequenceBuilder &b, Value code, FloatFormat format) {
   Type f32 = b.builder.getF32Type();
   Value bits = b.resize(code, b.builder.getI32Type());
   if (format.exponentBits == 8)
@@ -270,7 +268,7 @@ Value mlir::tandem::decodeLanes(SequenceBuilder &b, Value code,
   Value sign =
       b.shl(b.andi(bits, b.like(bits, format.signMask())), 32 - format.width());
   Value finite = b.bits(unpackMagnitude(b, magnitude, format));
-  // A NaN leaves its payload behind: lanes hold none in the bits bf16 drops.
+  // A NaN loses its payload: lanes hold none in the bits that bf16 drops.
   Value special = b.like(bits, f32QuietNaN);
   if (format.hasInfinity())
     special = b.select(b.compare(CmpIPredicate::eq, magnitude,
@@ -282,8 +280,7 @@ Value mlir::tandem::decodeLanes(SequenceBuilder &b, Value code,
   return b.bitcast(b.ori(result, sign), f32);
 }
 
-Value mlir::tandem::encodeLanes(SequenceBuilder &b, Value lanes,
-                                FloatFormat format) {
+Value tandem::encodeLanes(SequenceBuilder &b, Value lanes, FloatFormat format) {
   Value bits = b.bits(lanes);
   Type integer = b.builder.getIntegerType(format.width());
   if (format.exponentBits == 8)
@@ -317,7 +314,7 @@ static Value makeOdd(SequenceBuilder &b, Value value, Value inexact,
                    getElementTypeOrSelf(value.getType()));
 }
 
-Value mlir::tandem::roundToOddF32(SequenceBuilder &b, Value wide) {
+Value tandem::roundToOddF32(SequenceBuilder &b, Value wide) {
   Value narrow = b.convert(wide, b.builder.getF32Type());
   Value back = b.convert(narrow, b.builder.getF64Type());
   // Ordered: a NaN is exact.
@@ -326,7 +323,7 @@ Value mlir::tandem::roundToOddF32(SequenceBuilder &b, Value wide) {
   return makeOdd(b, narrow, inexact, grow);
 }
 
-Value mlir::tandem::fmaToOddF32(SequenceBuilder &b, Value x, Value y, Value z) {
+Value tandem::fmaToOddF32(SequenceBuilder &b, Value x, Value y, Value z) {
   Type f64 = b.builder.getF64Type();
   Value product = b.mul(b.convert(x, f64), b.convert(y, f64));
   Value addend = b.convert(z, f64);

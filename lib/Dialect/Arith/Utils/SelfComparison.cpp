@@ -14,7 +14,7 @@
 
 using namespace mlir;
 
-std::optional<bool> mlir::tandem::compareWithItself(arith::CmpFOp op) {
+std::optional<bool> tandem::compareWithItself(arith::CmpFOp op) {
   using Predicate = arith::CmpFPredicate;
   if (op.getLhs() != op.getRhs())
     return std::nullopt;

@@ -16,7 +16,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// `shape` with its element type replaced.
 static Type withElement(Type shape, Type element) {
@@ -116,7 +116,8 @@ Value SequenceBuilder::fromBits(Type type, uint64_t bits) {
   return make<arith::ConstantOp>(attr);
 }
 
-/// On integers: LLVM treats the payload of a float NaN as unspecified.
+/// Works on integers, since LLVM treats the payload of a float NaN as
+/// unspecified.
 Value SequenceBuilder::canonicalBits(Value value) {
   Type element = getElementTypeOrSelf(value.getType());
   FloatFormat format = FloatFormat::get(element);

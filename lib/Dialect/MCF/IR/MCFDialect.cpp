@@ -17,7 +17,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
-using namespace mlir::mcf;
+using namespace tandem::mcf;
 
 #include "tandem/Dialect/MCF/IR/MCFDialect.cpp.inc"
 #include "tandem/Dialect/MCF/IR/MCFEnums.cpp.inc"
@@ -36,18 +36,18 @@ void MCFDialect::initialize() {
       >();
 }
 
-bool mlir::mcf::isComponentFormat(Type type) {
+bool tandem::mcf::isComponentFormat(Type type) {
   return isa<BFloat16Type, Float16Type, Float32Type, Float8E4M3FNType,
              Float8E5M2Type>(type);
 }
 
-Type mlir::mcf::withElementType(Type shape, Type element) {
+Type tandem::mcf::withElementType(Type shape, Type element) {
   if (auto shaped = dyn_cast<ShapedType>(shape))
     return shaped.clone(element);
   return element;
 }
 
-Type mlir::mcf::getLeadingLike(Type type) {
+Type tandem::mcf::getLeadingLike(Type type) {
   auto expansion = dyn_cast<ExpansionType>(getElementTypeOrSelf(type));
   return expansion ? withElementType(type, expansion.getLeading()) : type;
 }
@@ -61,7 +61,8 @@ ExpansionType ExpansionType::get(Type component, unsigned length) {
   return get(component.getContext(), ArrayRef<Type>(components));
 }
 
-FailureOr<SmallVector<Type>> mlir::mcf::parseComponentList(AsmParser &parser) {
+FailureOr<SmallVector<Type>>
+tandem::mcf::parseComponentList(AsmParser &parser) {
   SmallVector<Type> components(1);
   if (parser.parseType(components[0]))
     return failure();
@@ -83,8 +84,8 @@ FailureOr<SmallVector<Type>> mlir::mcf::parseComponentList(AsmParser &parser) {
   return components;
 }
 
-void mlir::mcf::printComponentList(AsmPrinter &printer,
-                                   ArrayRef<Type> components) {
+void tandem::mcf::printComponentList(AsmPrinter &printer,
+                                     ArrayRef<Type> components) {
   if (llvm::all_equal(components))
     printer << components[0] << " x " << components.size();
   else

@@ -15,7 +15,7 @@
 #include "tandem/Dialect/MCF/IR/MCF.h"
 
 using namespace mlir;
-using namespace mlir::mcf;
+using namespace tandem::mcf;
 
 static ExpansionType expansionOf(Value value) {
   return cast<ExpansionType>(getElementTypeOrSelf(value.getType()));

@@ -14,7 +14,7 @@
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 Value scaled::clampMagnitude(SequenceBuilder &b, Value y, double largest) {
   Value bits = b.bits(y);
@@ -99,7 +99,8 @@ Value scaled::encodeFloat(SequenceBuilder &b, Value y, Value isFinite,
       format.specials == Specials::negative_zero)
     return b.select(isFinite, number, nan);
   Value isNaN = b.compare(arith::CmpFPredicate::UNO, y, y);
-  // Without special codes, what is not finite has become the largest number.
+  // Without special codes, every value that is not finite has become the
+  // largest number.
   if (format.specials == Specials::none)
     return b.select(isNaN, b.andi(code, magnitudes), number);
   Value sign = b.andi(top, b.like(top, format.signMask()));

@@ -18,16 +18,16 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::scaled;
-using mlir::tandem::FloatFormat;
-using mlir::tandem::RoundingMode;
-using mlir::tandem::SequenceBuilder;
+using namespace tandem::scaled;
+using tandem::FloatFormat;
+using tandem::RoundingMode;
+using tandem::SequenceBuilder;
 
 #include "tandem/Dialect/Scaled/IR/CodeInterface.cpp.inc"
 #include "tandem/Dialect/Scaled/IR/ScaledEnums.cpp.inc"
 
-ParseResult mlir::scaled::parseCode(AsmParser &parser,
-                                    CodeAttrInterface &code) {
+ParseResult tandem::scaled::parseCode(AsmParser &parser,
+                                      CodeAttrInterface &code) {
   SMLoc location = parser.getCurrentLocation();
   Attribute attr;
   OptionalParseResult result = parser.parseOptionalAttribute(attr);
@@ -43,11 +43,11 @@ ParseResult mlir::scaled::parseCode(AsmParser &parser,
                   "#scaled.softsign, #scaled.root, #scaled.dynamic and "
                   "#scaled.expanded, as in #scaled.float<f8E4M3FN>";
 }
-void mlir::scaled::printCode(AsmPrinter &printer, CodeAttrInterface code) {
+void tandem::scaled::printCode(AsmPrinter &printer, CodeAttrInterface code) {
   printer << code;
 }
 
-// How the code that is expanded is written: a float by its format alone.
+// Parses the code that is stretched; a float is written only as its format.
 static ParseResult parseStretched(AsmParser &parser, CodeAttrInterface &code) {
   SMLoc location = parser.getCurrentLocation();
   Type format;
@@ -70,7 +70,7 @@ static void printStretched(AsmPrinter &printer, CodeAttrInterface code) {
     printer << code;
 }
 
-// How the range of an expanded code is written: without f64's suffix.
+// Parses the range of a stretched code, which has no suffix for f64.
 static ParseResult parseRange(AsmParser &parser, FloatAttr &range) {
   double value = 0.0;
   if (parser.parseFloat(value))
@@ -221,7 +221,7 @@ Value PairCodeAttr::decode(SequenceBuilder &b, ValueRange codes, Value) const {
 /// The nearest integer of a value in [0, 255], ties to even, as i32 bits; what
 /// becomes of others is of no interest.
 static Value roundToInteger(SequenceBuilder &b, Value value) {
-  // From 2^23 on f32 holds integers alone.
+  // From 2^23 on, f32 holds only integers.
   Value anchor = b.real(value.getType(), 0x1p23);
   Value bits = b.bits(b.add(value, anchor));
   return b.andi(bits, b.like(bits, 0xFF));

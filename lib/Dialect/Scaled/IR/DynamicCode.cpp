@@ -23,9 +23,9 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::scaled;
-using mlir::tandem::RoundingMode;
-using mlir::tandem::SequenceBuilder;
+using namespace tandem::scaled;
+using tandem::RoundingMode;
+using tandem::SequenceBuilder;
 
 static constexpr unsigned numDecades = 7;
 static constexpr uint64_t mantissaMask = 0x007FFFFF;
@@ -35,7 +35,7 @@ static constexpr double powersOfTen[numDecades] = {1e0, 1e1, 1e2, 1e3,
                                                    1e4, 1e5, 1e6};
 
 namespace {
-/// What sets the two maps apart.
+/// The constants in which the two maps differ.
 struct Layout {
   /// The code of zero, one's rank, the code of NaN.
   uint64_t zero, one, nan;
@@ -184,7 +184,8 @@ static Value findNearest(SequenceBuilder &b, Value y, Value isNegative,
   Value isOne = isAtLeast(y, layout.getEnd(numDecades - 1));
   rank = b.select(isOne, constant(layout.one), rank);
   if (layout.isSigned()) {
-    // Of the part around the lost number, one half is nearer to each side.
+    // Each half of the part around the lost number is nearer to the number on
+    // its side.
     Value isLost =
         b.compare(arith::CmpIPredicate::eq, rank, constant(layout.getLost()));
     Value isBeyond = isAtLeast(magnitude, layout.getLostNegative());
@@ -207,8 +208,8 @@ static Value stretchBeyond(SequenceBuilder &b, Value level, Value last,
   return b.select(isBeyond, beyond, level);
 }
 
-/// What level is left to after the last decade's last number: 1 or, of
-/// negative values, the number after the lost one.
+/// Limits the last decade's level to the next number: 1 or, for negative
+/// values, the number after the lost one.
 static Value limitLastDecade(SequenceBuilder &b, Value level, Value isNegative,
                              const Layout &layout) {
   auto real = [&](double value) { return b.real(level.getType(), value); };

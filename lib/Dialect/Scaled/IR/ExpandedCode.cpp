@@ -16,10 +16,10 @@
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 
 using namespace mlir;
-using namespace mlir::scaled;
-using mlir::tandem::FloatFormat;
-using mlir::tandem::RoundingMode;
-using mlir::tandem::SequenceBuilder;
+using namespace tandem::scaled;
+using tandem::FloatFormat;
+using tandem::RoundingMode;
+using tandem::SequenceBuilder;
 
 LogicalResult
 ExpandedCodeAttr::verify(function_ref<InFlightDiagnostic()> emitError,

@@ -19,11 +19,11 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::scaled;
-using mlir::tandem::FloatFormat;
-using mlir::tandem::RoundingMode;
-using mlir::tandem::SequenceBuilder;
-using mlir::tandem::Specials;
+using namespace tandem::scaled;
+using tandem::FloatFormat;
+using tandem::RoundingMode;
+using tandem::SequenceBuilder;
+using tandem::Specials;
 
 //===----------------------------------------------------------------------===//
 // Parsing and printing
@@ -66,7 +66,7 @@ static ParseResult parseExponents(AsmParser &parser,
 }
 
 namespace {
-/// What is written of a minifloat.
+/// The parameters of a minifloat that are written in its text.
 struct Parameters {
   std::optional<unsigned> exponent, mantissa;
   std::optional<int64_t> bias;

@@ -14,7 +14,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
-using mlir::tandem::SequenceBuilder;
+using namespace tandem;
+using tandem::SequenceBuilder;
 
 // log2(1 + f) / f on [sqrt(1/2) - 1, sqrt(2) - 1], least relative error
 // 2^-25.2, coefficients rounded to f32.
@@ -34,7 +35,7 @@ Value scaled::buildLog2(SequenceBuilder &b, Value x) {
   Value field = b.andi(shifted, b.like(shifted, 0xFF800000));
   Value mantissa = b.bitcast(b.subi(bits, field), b.builder.getF32Type());
   Value f = b.sub(mantissa, b.real(mantissa.getType(), 1.0));
-  // e * 2^23 is an f32, and so is e: the fma rounds the sum alone.
+  // e * 2^23 is an f32, and so is e: the fma rounds only the sum.
   Value whole = b.toReal(field);
   Value fraction = b.mul(f, b.polynomial(f, log2Coefficients));
   return b.fma(whole, b.real(f.getType(), 0x1p-23), fraction);

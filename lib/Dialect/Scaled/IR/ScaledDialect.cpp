@@ -15,7 +15,7 @@
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 
 using namespace mlir;
-using namespace mlir::scaled;
+using namespace tandem::scaled;
 
 #include "tandem/Dialect/Scaled/IR/ScaledDialect.cpp.inc"
 

@@ -16,13 +16,13 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::scaled;
+using namespace tandem::scaled;
 
-bool mlir::scaled::isScaleType(Type type) {
+bool tandem::scaled::isScaleType(Type type) {
   return isa<Float32Type, BFloat16Type, Float16Type, Float8E8M0FNUType>(type);
 }
 
-ScaleRange mlir::scaled::getScaleRange(Type type, CodeAttrInterface code) {
+ScaleRange tandem::scaled::getScaleRange(Type type, CodeAttrInterface code) {
   double smallest = std::ldexp(1.0, -126);
   double largest = std::ldexp(1.0, 127 - std::ilogb(code.getLargest()));
   // E8M0 has the exponents of f32.

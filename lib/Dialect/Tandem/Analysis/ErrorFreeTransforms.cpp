@@ -19,7 +19,7 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 //===----------------------------------------------------------------------===//
 // Patterns
@@ -82,7 +82,7 @@ static std::optional<Transform> matchTwoProd(math::FmaOp op) {
   return Transform{TransformKind::two_prod, a, b, product, nullptr, op};
 }
 
-std::optional<Transform> mlir::tandem::matchTransform(Operation *op) {
+std::optional<Transform> tandem::matchTransform(Operation *op) {
   std::optional<Transform> transform;
   if (auto difference = dyn_cast<arith::SubFOp>(op))
     transform = matchFastTwoSum(difference);
@@ -102,7 +102,7 @@ std::optional<Transform> mlir::tandem::matchTransform(Operation *op) {
 // Proofs
 //===----------------------------------------------------------------------===//
 
-StringRef mlir::tandem::stringifyProof(Proof proof) {
+StringRef tandem::stringifyProof(Proof proof) {
   switch (proof) {
   case Proof::none:
     return "nothing is known of the operands' order";
@@ -141,8 +141,8 @@ static bool isTrail(const Transform &transform, const FloatRange &b) {
   });
 }
 
-Proof mlir::tandem::proveExact(const Transform &transform, const FloatRange &a,
-                               const FloatRange &b) {
+Proof tandem::proveExact(const Transform &transform, const FloatRange &a,
+                         const FloatRange &b) {
   FloatType type = transform.getType();
   if (a.isBottom() || b.isBottom())
     return Proof::none;
@@ -156,14 +156,14 @@ Proof mlir::tandem::proveExact(const Transform &transform, const FloatRange &a,
   return isTrail(transform, b) ? Proof::trail : Proof::none;
 }
 
-/// test/Python/test_proofs.py compares with the record.
+/// test/Python/verification/test_proofs.py compares with the record.
 static constexpr std::pair<Proof, StringLiteral> formatsWithLemmas[] = {
     {Proof::order, "bf16 f16 f32 f8E4M3FN f8E5M2"},
     {Proof::multiple, "bf16 f16 f32 f8E4M3FN f8E5M2"},
     {Proof::trail, "bf16 f16 f8E4M3FN f8E5M2"},
     {Proof::exponents, "bf16 f16 f8E4M3FN f8E5M2"}};
 
-bool mlir::tandem::hasLemmas(Proof proof, FloatType type) {
+bool tandem::hasLemmas(Proof proof, FloatType type) {
   std::string name;
   llvm::raw_string_ostream(name) << type;
   return llvm::any_of(formatsWithLemmas, [&](const auto &entry) {
@@ -172,7 +172,7 @@ bool mlir::tandem::hasLemmas(Proof proof, FloatType type) {
   });
 }
 
-Trail mlir::tandem::getTrail(const Transform &transform, Proof proof) {
+Trail tandem::getTrail(const Transform &transform, Proof proof) {
   // An error of rounding to nearest, or what a Fast2Sum gives in its place:
   // b' may be rounded once more, which doubles it at most. Its other form,
   // (a - x) + b, gives the same.

@@ -20,7 +20,7 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using llvm::APFloat;
 
 /// Zero is a multiple of everything.
@@ -30,13 +30,13 @@ static APFloat largestOf(FloatType type) {
   return APFloat::getLargest(type.getFloatSemantics());
 }
 
-unsigned mlir::tandem::getPrecision(FloatType type) {
+unsigned tandem::getPrecision(FloatType type) {
   return APFloat::semanticsPrecision(type.getFloatSemantics());
 }
-int mlir::tandem::getMinExponent(FloatType type) {
+int tandem::getMinExponent(FloatType type) {
   return APFloat::semanticsMinExponent(type.getFloatSemantics());
 }
-int mlir::tandem::getMinQuantum(FloatType type) {
+int tandem::getMinQuantum(FloatType type) {
   return getMinExponent(type) - int(getPrecision(type)) + 1;
 }
 
@@ -172,7 +172,7 @@ void FloatRange::print(llvm::raw_ostream &os) const {
 //===----------------------------------------------------------------------===//
 
 /// The range between an operation's results at the corners of its operands.
-/// Where one is NaN nothing is known.
+/// Returns the range that spans the corners, or the full range if one is NaN.
 static FloatRange fromCorners(FloatType type, ArrayRef<APFloat> corners,
                               int quantum, bool mayBeNaN) {
   FloatRange range;

@@ -23,7 +23,7 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using arith::CmpFPredicate;
 
 //===----------------------------------------------------------------------===//
@@ -132,9 +132,8 @@ static bool isOperandOfSum(Value part, Value sum) {
          llvm::is_contained(op->getOperands(), part);
 }
 
-/// What y + y' is beside a lead, if y is small beside one and y' beside
-/// another. A sum u = fl(c + d) is a multiple of half an ulp of c, even where
-/// it cancels.
+/// Returns the trail of y + y', if y trails one lead and y' trails another. A
+/// sum u = fl(c + d) is a multiple of half an ulp of c, even where it cancels.
 static std::optional<Trail> addTrail(const Trail &a, const Trail &b) {
   if (a.lead == b.lead)
     return Trail{a.lead, std::max(a.exponent, b.exponent) + 1,
@@ -230,8 +229,8 @@ LogicalResult RangeAnalysis::visitOperation(Operation *op, RangeRefs operands,
 void RangeAnalysis::visitNonControlFlowArguments(
     Operation *op, const RegionSuccessor &successor,
     ArrayRef<RangeLattice *> arguments, unsigned firstIndex) {
-  auto kernel = dyn_cast<KernelOp>(op);
-  if (!kernel || successor.getSuccessor() != &kernel.getBody())
+  auto kernel = dyn_cast<ProgramOpInterface>(op);
+  if (!kernel || successor.getSuccessor() != kernel.getBodyBlock().getParent())
     return setAllToEntryStates(arguments);
   unsigned numTensors = kernel.getNumTensors();
   setAllToEntryStates(arguments.take_front(numTensors));
@@ -257,7 +256,8 @@ static bool isUniform(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument)
     return false;
-  auto kernel = dyn_cast<KernelOp>(argument.getOwner()->getParentOp());
+  auto kernel =
+      dyn_cast<ProgramOpInterface>(argument.getOwner()->getParentOp());
   return kernel && argument.getOwner() == &kernel.getBodyBlock() &&
          argument.getArgNumber() >= kernel.getNumTensors();
 }

@@ -17,7 +17,7 @@
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 //===----------------------------------------------------------------------===//
 // Arguments and results
@@ -86,12 +86,12 @@ static bool isSavedRoles(Attribute value) {
 
 static bool isReductionScope(Attribute value) {
   auto name = dyn_cast<StringAttr>(value);
-  return name && (name == stringifyScope(Scope::tensor) ||
-                  name == stringifyScope(Scope::model));
+  return name && (name == stringifyGranularity(Granularity::tensor) ||
+                  name == stringifyGranularity(Granularity::model));
 }
 
 namespace {
-/// What an attribute of the dialect stands on, and what it says.
+/// The operations that may have a discardable attribute, and its valid values.
 struct Rule {
   StringRef name;
   bool (*isOwner)(Operation *);

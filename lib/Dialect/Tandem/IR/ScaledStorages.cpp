@@ -18,7 +18,7 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 //===----------------------------------------------------------------------===//
 // ScaledStorageAttr
@@ -44,8 +44,8 @@ static LogicalResult verifyHistory(function_ref<InFlightDiagnostic()> emitError,
   if (code.getRange())
     return emitError() << code
                        << " needs the smallest magnitude of the very "
-                          "values that it stores, of which a history "
-                          "knows nothing; leave out history = "
+                          "values that it stores, which a history does "
+                          "not have; leave out history = "
                        << history;
   return success();
 }
@@ -120,7 +120,7 @@ SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
   SmallVector<Plane> planes = getPlanesOf(getCode());
   bool isGiven = getRecipe() == scaled::Recipe::given;
   planes.push_back({".scale", getScale(), /*isRead=*/true, getGroup(),
-                    /*isRaw=*/true, /*isKept=*/isGiven,
+                    /*isRaw=*/true, /*isPersistent=*/isGiven,
                     /*isWritten=*/!isGiven});
   if (getCode().getRange())
     planes.push_back({".exponent", IntegerType::get(getContext(), 8),
@@ -134,8 +134,8 @@ SmallVector<Plane> ScaledStorageAttr::getPlanes() const {
   }
   if (!getHistory())
     return planes;
-  Plane next{".next_scale",  getScale(),     /*isRead=*/false, getGroup(),
-             /*isRaw=*/true, /*isKept=*/true};
+  Plane next{".next_scale",  getScale(),           /*isRead=*/false, getGroup(),
+             /*isRaw=*/true, /*isPersistent=*/true};
   Plane history = next;
   history.suffix = ".history";
   history.elementType = Float32Type::get(getContext());
@@ -223,25 +223,17 @@ public:
     if (storage.getTransposed())
       planes.push_back(planes.front());
     if (storage.getHistory())
-      planes.append(remember());
+      planes.append(pushHistory());
     return planes;
   }
 
 private:
   Value reduce(ReduceKind kind, Value magnitude) {
     Group group = storage.getGroup();
-    if (std::optional<Scope> scope = getScope(group))
-      return ReduceOp::create(b.builder, b.loc, kind, magnitude, *scope);
-    return ReduceOp::create(b.builder, b.loc, kind, magnitude, group.columns);
-  }
-
-  /// What a group is, if it is more than consecutive elements.
-  static std::optional<Scope> getScope(Group group) {
-    if (group.isTensor())
-      return Scope::tensor;
-    if (group.isRow())
-      return Scope::row;
-    return group.isBlock() ? std::optional(Scope::block) : std::nullopt;
+    if (group.getGranularity() == Granularity::group)
+      return ReduceOp::create(b.builder, b.loc, kind, magnitude, group.columns);
+    return ReduceOp::create(b.builder, b.loc, kind, magnitude,
+                            group.getGranularity());
   }
 
   Value findLargest() {
@@ -280,7 +272,7 @@ private:
   }
 
   /// The scale of the next store, and what the history gets.
-  SmallVector<Value> remember() {
+  SmallVector<Value> pushHistory() {
     Value amax = findLargest();
     Value largest =
         arith::MaxUIOp::create(b.builder, b.loc, amax, inputs.kept.back());
@@ -431,7 +423,7 @@ static Value buildHalfUlp(SequenceBuilder &b, Value wide, Type type) {
   uint64_t least = uint64_t(format.minExponent() + 127) << 23;
   exponent =
       arith::MaxUIOp::create(b.builder, b.loc, exponent, b.like(bits, least));
-  // Behind an infinity stands a residual of 0, which must stay 0.
+  // An infinity has a residual of 0, which must stay 0.
   exponent = arith::MinUIOp::create(b.builder, b.loc, exponent,
                                     b.like(bits, 0x7F000000));
   Value power = b.bitcast(exponent, b.builder.getF32Type());

@@ -18,7 +18,7 @@
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Names of the trailing planes of an expansion.
 static std::string trailingSuffix(unsigned index) {
@@ -37,7 +37,7 @@ static Value scaleByScalar(SequenceBuilder &b, Value x, Value scalar) {
   return b.convert(wide, getElementTypeOrSelf(x.getType()));
 }
 
-/// Each plane's value, widened exactly.
+/// Returns each plane's value, widened exactly.
 static SmallVector<Value> widenParts(OpBuilder &builder, Location loc,
                                      ValueRange planes) {
   SequenceBuilder b(builder, loc);
@@ -200,7 +200,8 @@ std::optional<PlaneSum> ExpansionStorageAttr::getPlaneSum() const {
   return PlaneSum{getExpansion().getLeading(), getExpansion().getLength()};
 }
 
-/// What follows an f32 is less than half a unit in its last place.
+/// The components after a leading f32 are less than half a unit in its last
+/// place.
 StorageAttrInterface ExpansionStorageAttr::getF32Equivalent() const {
   if (!getExpansion().getLeading().isF32())
     return *this;

@@ -16,7 +16,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// `tensor`, `row`, a number of elements, or the rows and columns of a block.
 static ParseResult parseGroup(AsmParser &parser, Group &group) {
@@ -100,7 +100,7 @@ static ParseResult parseRoleField(AsmParser &parser, RoleFields &fields) {
     }
   if (key == "per")
     if (std::optional<Granularity> per = symbolizeGranularity(value);
-        per && *per != Granularity::block) {
+        per && *per <= Granularity::column) {
       fields.per = *per;
       return success();
     }

@@ -18,7 +18,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 #include "tandem/Dialect/Tandem/IR/TandemDialect.cpp.inc"
 #include "tandem/Dialect/Tandem/IR/TandemEnums.cpp.inc"
@@ -42,19 +42,18 @@ void TandemDialect::initialize() {
       >();
 }
 
-bool mlir::tandem::needsMatrix(StorageAttrInterface storage) {
+bool tandem::needsMatrix(StorageAttrInterface storage) {
   return llvm::any_of(storage.getPlanes(), [](const Plane &plane) {
     return plane.group.isRow() || plane.group.isBlock() || plane.isTransposed;
   });
 }
 
-bool mlir::tandem::hasTranspose(StorageAttrInterface storage) {
+bool tandem::hasTranspose(StorageAttrInterface storage) {
   auto scaled = dyn_cast<ScaledStorageAttr>(storage);
   return scaled && scaled.getTransposed();
 }
 
-StorageAttrInterface
-mlir::tandem::withoutTranspose(StorageAttrInterface storage) {
+StorageAttrInterface tandem::withoutTranspose(StorageAttrInterface storage) {
   if (!hasTranspose(storage))
     return storage;
   auto scaled = cast<ScaledStorageAttr>(storage);
@@ -64,7 +63,7 @@ mlir::tandem::withoutTranspose(StorageAttrInterface storage) {
                                 scaled.getMargin(), /*transposed=*/false);
 }
 
-RoleAttr mlir::tandem::getRole(BlockArgument argument) {
+RoleAttr tandem::getRole(BlockArgument argument) {
   auto function =
       dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
   if (!function)

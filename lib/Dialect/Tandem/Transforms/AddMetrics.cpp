@@ -15,13 +15,13 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Uniforms.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_ADDMETRICS
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// f32(factor - 1) as a uniform value, the difference taken in f64.
 static Value getFactorMinusOne(KernelOp kernel, Value factor) {
@@ -73,8 +73,8 @@ private:
     else if (auto decay = dyn_cast<DecayOp>(op))
       factor = decay.getFactor();
     if (factor && !isa<BlockArgument>(factor))
-      return op->emitError("the factor must be uniform: made of "
-                           "hyperparameters and literals alone");
+      return op->emitError("the factor must be uniform: made only of "
+                           "hyperparameters and literals");
     if (factor)
       add(b.mul(b.convert(getFactorMinusOne(kernel, factor), f64),
                 b.convert(op->getOperand(0), f64)));
@@ -110,7 +110,7 @@ struct AddMetricsPass : public tandem::impl::AddMetricsBase<AddMetricsPass> {
     if (!sum)
       return failure();
     OpBuilder builder(kernel.getBodyBlock().getTerminator());
-    DescentOp::create(builder, store.getLoc(), sum, store.getTensor());
+    MeasureUpdateOp::create(builder, store.getLoc(), sum, store.getTensor());
     ++numMeasured;
     return success();
   }

@@ -15,13 +15,13 @@
 #include "tandem/Dialect/Tandem/Analysis/RangeAnalysis.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_ANALYZERANGES
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// A TwoSum holds the three operations of a Fast2Sum; they are part of it.
 static bool isPartOfTwoSum(const Transform &transform) {
@@ -65,7 +65,7 @@ static StringRef nameOf(TransformKind kind) {
   llvm_unreachable("every kind is listed");
 }
 
-/// What becomes of a two_sum, and why.
+/// Describes what a two_sum is rewritten to, and why.
 static std::string judgeTwoSum(FloatType type, Proof proof, bool isSumFinite) {
   std::string why = stringifyProof(proof).str();
   if (proof == Proof::none)
@@ -77,7 +77,7 @@ static std::string judgeTwoSum(FloatType type, Proof proof, bool isSumFinite) {
   return "proved, and shortened: " + why;
 }
 
-/// What becomes of a transform, and why.
+/// Describes what a transform is rewritten to, and why.
 static std::string judge(const Transform &transform, Proof proof,
                          bool isSumFinite) {
   if (transform.kind == TransformKind::two_sum)

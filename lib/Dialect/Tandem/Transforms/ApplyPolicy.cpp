@@ -16,13 +16,13 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Uniforms.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_APPLYPOLICY
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 //===----------------------------------------------------------------------===//
 // The f32 policy
@@ -94,7 +94,7 @@ private:
   /// The stored tensor to which a whole value belongs.
   llvm::DenseMap<Value, Value> owners;
   llvm::DenseMap<std::pair<Value, unsigned>, Value> splits;
-  /// What is made of reductions and uniform values alone, in f32.
+  /// The f32 values that are computed only from reductions and uniform values.
   llvm::DenseSet<Value> scalars;
   Pass::Statistic &rounded, &compensated;
 };
@@ -125,7 +125,7 @@ LogicalResult ComponentPolicy::convert(Operation *op) {
     return convertUpdate(op, ema.getFactor(), ema.getAddend());
   if (auto decay = dyn_cast<DecayOp>(op))
     return convertUpdate(op, decay.getFactor(), {});
-  if (isa<DescentOp, SaturationOp, MetricOp, RaiseOp>(op)) {
+  if (isa<MeasureUpdateOp, SaturationOp, MetricOp, SetFlagOp>(op)) {
     builder.clone(*op, mapping);
     return success();
   }
@@ -205,8 +205,8 @@ LogicalResult ComponentPolicy::convertUpdate(Operation *op, Value factor,
   if (factor) {
     auto uniform = dyn_cast<BlockArgument>(factor);
     if (!uniform)
-      return op->emitError("the factor must be uniform: made of "
-                           "hyperparameters and literals alone");
+      return op->emitError("the factor must be uniform: made only of "
+                           "hyperparameters and literals");
     UniformFactor forms{
         [&] { return Value(uniform); },
         [&](unsigned length) { return split(uniform, length); }};

@@ -16,15 +16,15 @@
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "llvm/Support/DebugLog.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_APPLYSTRATEGY
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 #define DEBUG_TYPE "tandem-apply-strategy"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Planes with an entry for each element; scales have one for each group.
 static unsigned countElementPlanes(StorageAttrInterface storage) {
@@ -58,7 +58,7 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
            << storage << ", but it is a vector with an entry per "
            << stringifyGranularity(role.getPer())
            << (hasTranspose(storage)
-                   ? ", of which there is no transpose; leave out transposed = "
+                   ? ", which has no transpose; leave out transposed = "
                      "true"
                    : ", which has no rows or blocks; use group = tensor or a "
                      "number");
@@ -67,8 +67,8 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
            << strategy.getSymName() << "' stores the "
            << stringifyRoleKind(role.getKind()) << " " << role.getName()
            << " as " << storage
-           << ", but matrix products take transposed copies of a layer's "
-              "tensors alone; leave out transposed = true";
+           << ", but matrix products take transposed copies only of a "
+              "layer's tensors; leave out transposed = true";
   return storage;
 }
 
@@ -131,7 +131,7 @@ static BlockArgument findHolder(func::FuncOp function, BlockArgument saved,
   return {};
 }
 
-/// What a function only reads is without its transposed copy.
+/// Drops the transposed copies of tensors that a function only reads.
 static void dropTransposes(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments()) {
     auto stored = dyn_cast<StoredType>(argument.getType());
@@ -172,8 +172,9 @@ static void rename(func::FuncOp function, StringAttr from, StringAttr to) {
   }
 }
 
-/// What is saved as an input or an output has it already is not written again:
-/// the backward pass restores that. Returns the number of such tensors.
+/// Does not write a saved tensor again that an input or output holds already:
+/// the backward pass restores it from there. Returns the number of such
+/// tensors.
 static unsigned shareTensors(func::FuncOp function) {
   Operation *terminator = function.getBody().front().getTerminator();
   SmallVector<func::FuncOp> backward = getBackward(function);

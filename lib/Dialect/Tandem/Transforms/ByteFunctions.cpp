@@ -19,7 +19,7 @@
 #include <functional>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 /// The bits of operands, in those of a result.
@@ -189,7 +189,7 @@ static Function getFunction(Operation *op) {
 // Evaluation
 //===----------------------------------------------------------------------===//
 
-bool mlir::tandem::canEvaluate(Operation *op) {
+bool tandem::canEvaluate(Operation *op) {
   // An f16 is only ever made of its bits and widened.
   bool hasHalf = isa<arith::BitcastOp, arith::ExtFOp>(op);
   auto isNarrow = [&](Type type) {
@@ -202,8 +202,8 @@ bool mlir::tandem::canEvaluate(Operation *op) {
          isNarrow(op->getResult(0).getType()) && getFunction(op);
 }
 
-ByteFunction mlir::tandem::evaluate(Operation *op,
-                                    ArrayRef<const ByteFunction *> operands) {
+ByteFunction tandem::evaluate(Operation *op,
+                              ArrayRef<const ByteFunction *> operands) {
   ByteFunction result;
   for (const ByteFunction *operand : operands) {
     result.hasRow |= operand->hasRow;

@@ -14,10 +14,11 @@
 #define TANDEM_LIB_DIALECT_TANDEM_TRANSFORMS_BYTEFUNCTIONS_H
 
 #include "mlir/IR/Operation.h"
+#include "tandem/Support/LLVM.h"
 #include <cfenv>
 #include <vector>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The bits of a scalar for each value of the bytes that it depends on, the
 /// column counting fastest.
@@ -49,6 +50,6 @@ private:
   std::fenv_t saved;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_DIALECT_TANDEM_TRANSFORMS_BYTEFUNCTIONS_H

@@ -14,13 +14,13 @@
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CHECKGRADIENTS
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// The launch's flag for gradients, TDM_FLAG_NON_FINITE of the runtime.
 static constexpr int64_t nonFiniteFlag = 0;
@@ -63,7 +63,7 @@ static void check(Value bits, FloatFormat format) {
   Value magnitude = b.andi(bits, b.like(bits, format.magnitudeMask()));
   Value isNotFinite = b.compare(arith::CmpIPredicate::sgt, magnitude,
                                 b.like(bits, format.maxFinite()));
-  RaiseOp::create(builder, b.loc, isNotFinite, nonFiniteFlag);
+  SetFlagOp::create(builder, b.loc, isNotFinite, nonFiniteFlag);
 }
 
 namespace {

@@ -15,30 +15,30 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CONNECTSAVES
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 /// A tensor that a forward pass keeps.
 struct Saved {
   Value value;
-  /// That of its first save.
+  /// The name in the first tandem.save of the value.
   StringAttr name;
   Granularity per;
-  /// The last of those that it is saved for.
+  /// The last of the consumers that it is saved for.
   Consumer consumer;
-  /// Where the backward pass has it.
+  /// The restored value in the backward pass.
   Value restored;
-  /// Whether it is kept for the linear layers behind.
+  /// Whether it is kept for the linear layers that follow.
   bool isForOthers = false;
 };
 
-/// What one function saves.
+/// The tensors that one function saves.
 class SavedTensors {
 public:
   LogicalResult add(SaveOp op);
@@ -245,7 +245,7 @@ struct ConnectSavesPass
     return success();
   }
 
-  /// What nothing restores is kept for nothing.
+  /// Reports saved tensors that nothing restores.
   LogicalResult checkRestored(func::FuncOp function, FlatSymbolRefAttr forward,
                               SavedTensors &tensors) {
     for (Saved &tensor : tensors.get())

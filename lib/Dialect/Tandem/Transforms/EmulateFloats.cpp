@@ -19,13 +19,13 @@
 #include "llvm/ADT/StringSet.h"
 #include <cmath>
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_EMULATEFLOATS
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Whether an fma is the residual of a product: an f32 fma then gives it
 /// exactly, or, where the product underflows f32, a number that rounds to the
@@ -44,16 +44,16 @@ static bool isSumError(Operation *op) {
 
 /// Operations whose f32 results are proved to be numbers of their format,
 /// unless they are not finite: there rounding changes nothing either.
-static llvm::DenseSet<Operation *> findExactOperations(KernelOp kernel) {
+static llvm::DenseSet<Operation *> findExactOperations(StepOp step) {
   SmallVector<Transform> transforms;
-  kernel.walk([&](Operation *op) {
+  step.walk([&](Operation *op) {
     if (std::optional<Transform> transform = matchTransform(op))
       transforms.push_back(*transform);
   });
   llvm::DenseSet<Operation *> exact;
   if (transforms.empty())
     return exact;
-  Ranges ranges(kernel);
+  Ranges ranges(step);
   for (const Transform &transform : transforms) {
     if (!hasLemmas(ranges.prove(transform), transform.getType()))
       continue;
@@ -345,8 +345,8 @@ Value Emulator::buildOnLanes(SequenceBuilder &b, Operation *op) {
 
 /// Replaces the NaNs of f32 uniform values by one without a payload, which a
 /// hyperparameter or a literal may have.
-static void dropPayloads(KernelOp kernel, ArrayRef<unsigned> uniforms) {
-  auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
+static void dropPayloads(StepOp step, ArrayRef<unsigned> uniforms) {
+  auto yield = cast<YieldOp>(step.getPrologueBlock().getTerminator());
   OpBuilder builder(yield);
   SequenceBuilder b(builder, yield.getLoc());
   for (unsigned index : uniforms) {
@@ -378,20 +378,25 @@ struct EmulateFloatsPass
       signalPassFailure();
   }
 
-  LogicalResult emulate(KernelOp kernel) {
-    llvm::DenseSet<Operation *> exact = findExactOperations(kernel);
+  LogicalResult emulate(StepOp step) {
+    llvm::DenseSet<Operation *> exact = findExactOperations(step);
+    Operation *yield = step.getPrologueBlock().getTerminator();
     SmallVector<unsigned> plain;
-    for (auto [index, uniform] : llvm::enumerate(kernel.getUniforms()))
-      if (uniform.getType().isF32())
+    for (auto [index, type] : llvm::enumerate(yield->getOperandTypes()))
+      if (type.isF32())
         plain.push_back(index);
-    // The body first: its argument types follow what the prologue yields.
-    Emulator body(names, halfConversions, exact, numRoundings, numElided);
     Emulator prologue(names, halfConversions, exact, numRoundings, numElided);
-    if (failed(body.run(kernel.getBodyBlock())) ||
-        failed(prologue.run(kernel.getPrologueBlock())))
+    bool needsCleanUniforms = false;
+    for (LaunchOp launch : step.getLaunchOps()) {
+      Emulator body(names, halfConversions, exact, numRoundings, numElided);
+      if (failed(body.run(launch.getBodyBlock())))
+        return failure();
+      needsCleanUniforms |= body.needsCleanArguments();
+    }
+    if (failed(prologue.run(step.getPrologueBlock())))
       return failure();
-    if (body.needsCleanArguments())
-      dropPayloads(kernel, plain);
+    if (needsCleanUniforms)
+      dropPayloads(step, plain);
     return success();
   }
 

@@ -24,15 +24,15 @@
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/DebugLog.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_FORMKERNEL
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 #define DEBUG_TYPE "tandem-form-kernel"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 //===----------------------------------------------------------------------===//
 // The prologue
@@ -99,7 +99,7 @@ private:
       if (!operands.back())
         return {};
     }
-    // Attributes are left behind: a fastmath flag may not cross.
+    // Attributes are not copied: a fastmath flag may not cross.
     return builder
         .create(op->getLoc(), op->getName().getIdentifier(), operands,
                 {widen(op->getResult(0).getType())})
@@ -141,10 +141,10 @@ private:
   LogicalResult fuseLinalg(linalg::LinalgOp op);
   LogicalResult fuseReduction(linalg::ReduceOp op);
   LogicalResult forward(Operation *op);
-  /// What a tensor of a graph of matrices has a value for, if not for all
-  /// alike.
+  /// Returns the granularity of a tensor in a graph of matrices; none if all
+  /// elements share a value.
   std::optional<Granularity> getGranularity(Value value);
-  /// What a dimension of a tensor counts.
+  /// Returns whether a dimension of a tensor counts rows or columns.
   std::optional<Granularity> getGranularityOfSize(tensor::DimOp dim);
   /// Notes the granularity that an operation's tensors agree on.
   LogicalResult joinGranularities(Operation *op);
@@ -168,7 +168,7 @@ private:
   IRMapping mapping;
   llvm::DenseMap<Value, Value> uniforms;
   SmallVector<Value> yielded;
-  /// What the graph's vectors have an entry for, in a graph of matrices.
+  /// The granularities of the vectors in a graph of matrices.
   llvm::DenseMap<Value, Granularity> vectors;
 };
 } // namespace
@@ -337,7 +337,8 @@ LogicalResult KernelFormer::fuse(Operation *op) {
          << op->getName() << "' cannot be fused into an element-wise kernel";
 }
 
-/// What all elements share is the same scalar as a tensor and alone.
+/// Maps a value that all elements share to one scalar, whether it is a tensor
+/// or not.
 LogicalResult KernelFormer::forward(Operation *op) {
   auto source = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   if (source && source.getRank() != 0)
@@ -420,7 +421,7 @@ LogicalResult KernelFormer::fuseSize(arith::IndexCastOp op) {
   return success();
 }
 
-/// What a reduction makes of its elements, if a graph may ask for it.
+/// Returns the kind of a reduction; none if a graph may not use it.
 static std::optional<ReduceKind> getKind(linalg::ReduceOp op) {
   Block &block = op.getCombiner().front();
   Operation &combiner = block.front();
@@ -466,17 +467,18 @@ static bool startsFromIdentity(linalg::ReduceOp op, ReduceKind kind) {
 
 /// The scope of a reduction: a row or a column where it leaves the other
 /// dimension, else what the graph names, a tensor's elements by default.
-static FailureOr<Scope> getScope(linalg::ReduceOp op) {
+static FailureOr<Granularity> getScope(linalg::ReduceOp op) {
   Attribute attr = op->getDiscardableAttr(TandemDialect::getScopeAttrName());
   auto type = cast<RankedTensorType>(op.getInputs()[0].getType());
   bool isWhole = int64_t(op.getDimensions().size()) == type.getRank();
   if (!isWhole && !attr)
-    return op.getDimensions()[0] == 1 ? Scope::row : Scope::column;
+    return op.getDimensions()[0] == 1 ? Granularity::row : Granularity::column;
   if (!isWhole)
     return op.emitError(
         "a reduction along rows or columns has no tandem.scope");
   // The dialect's verifier admits only these two.
-  return attr ? *symbolizeScope(cast<StringAttr>(attr)) : Scope::tensor;
+  return attr ? *symbolizeGranularity(cast<StringAttr>(attr))
+              : Granularity::tensor;
 }
 
 /// A sum, maximum or minimum over all elements of a tensor or of all tensors,
@@ -493,13 +495,13 @@ LogicalResult KernelFormer::fuseReduction(linalg::ReduceOp op) {
                         "tensor, or of each row or column of a matrix, by "
                         "arith.addf from zero, by arith.maximumf from -inf, or "
                         "by arith.minimumf from inf");
-  FailureOr<Scope> scope = getScope(op);
+  FailureOr<Granularity> scope = getScope(op);
   Value value = succeeded(scope) ? lookup(op.getInputs()[0], op) : Value();
   if (!value)
     return failure();
   std::optional<Granularity> per = getGranularity(op.getInputs()[0]);
   if (isMatrix && !per)
-    return op.emitError("reduces a vector of which nothing says whether it has "
+    return op.emitError("reduces a vector without saying whether it has "
                         "an entry per row or per column; let its size be a "
                         "tensor.dim of the matrix");
   bool isWhole = dimensions == type.getRank();
@@ -507,8 +509,7 @@ LogicalResult KernelFormer::fuseReduction(linalg::ReduceOp op) {
                                   isWhole && per ? *per : Granularity::element);
   mapping.map(op->getResult(0), result);
   if (!isWhole)
-    vectors[op->getResult(0)] =
-        *scope == Scope::row ? Granularity::row : Granularity::column;
+    vectors[op->getResult(0)] = *scope;
   return success();
 }
 
@@ -526,8 +527,8 @@ bool KernelFormer::isIndexedByPlace(linalg::LinalgOp op, OpOperand &operand) {
                                                   : Granularity::column));
 }
 
-/// Inlines the body of a linalg operation whose every tensor is indexed by the
-/// loop alone.
+/// Inlines the body of a linalg operation in which only the loop indexes the
+/// tensors.
 LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
   if (op.getNumParallelLoops() != op.getNumLoops())
     return op->emitError("a reduction in a graph is a linalg.reduce");
@@ -564,8 +565,8 @@ LogicalResult KernelFormer::fuseLinalg(linalg::LinalgOp op) {
   return success();
 }
 
-/// What the specification gives a meaning: it is on f32, on truth values, and
-/// on the sizes of tensors.
+/// Whether the specification defines an operation: it covers f32, truth values
+/// and the sizes of tensors.
 static bool isSpecified(Operation *op) {
   bool isKnown =
       isa<AccumulateOp, EmaOp, DecayOp, arith::AddFOp, arith::SubFOp,

@@ -17,19 +17,15 @@
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-bool mlir::tandem::isGraph(func::FuncOp function) {
+bool tandem::isGraph(func::FuncOp function) {
   return !function.isExternal() &&
          llvm::any_of(function.getArguments(),
                       [](BlockArgument arg) { return bool(getRole(arg)); });
 }
 
-static bool isWhole(KernelOp kernel) {
-  return kernel.getPart() == KernelPart::whole;
-}
-
-void mlir::tandem::keepKernel(ModuleOp module, StringRef name) {
+void tandem::keepKernel(ModuleOp module, StringRef name) {
   for (auto kernel : llvm::make_early_inc_range(module.getOps<KernelOp>()))
     if (!name.empty() && kernel.getSymName() != name)
       kernel.erase();
@@ -41,7 +37,7 @@ static llvm::Expected<Program> findGraph(ArrayRef<func::FuncOp> graphs,
   std::string known;
   for (func::FuncOp graph : graphs) {
     if (graph.getSymName() == name)
-      return Program{graph, {}};
+      return Program{graph, {}, {}};
     known += (known.empty() ? "'" : ", '") + graph.getSymName().str() + "'";
   }
   return llvm::createStringError("there is no graph '" + name +
@@ -50,41 +46,45 @@ static llvm::Expected<Program> findGraph(ArrayRef<func::FuncOp> graphs,
                                  (known.empty() ? "none" : known));
 }
 
-llvm::Expected<Program> mlir::tandem::findProgram(ModuleOp module,
-                                                  StringRef strategy,
-                                                  StringRef function) {
+llvm::Expected<Program> tandem::findProgram(ModuleOp module, StringRef strategy,
+                                            StringRef function) {
   auto graphs = llvm::filter_to_vector(module.getOps<func::FuncOp>(), isGraph);
   auto kernels = llvm::to_vector(module.getOps<KernelOp>());
+  auto steps = llvm::to_vector(module.getOps<StepOp>());
   if (!function.empty()) {
     auto found = findGraph(graphs, function);
     if (!found)
       return found.takeError();
     graphs = {found->graph};
     kernels.clear();
+    steps.clear();
   }
-  // The last phase stands for the others.
-  if (llvm::hasSingleElement(llvm::make_filter_range(kernels, isWhole)))
-    llvm::erase_if(kernels, [](KernelOp kernel) { return !isWhole(kernel); });
-  if (graphs.size() + kernels.size() != 1)
+  if (graphs.size() + kernels.size() + steps.size() != 1)
     return llvm::createStringError(
-        "expected one graph (a function with tandem.role arguments) or one "
-        "tandem.kernel, found " +
-        llvm::Twine(graphs.size()) + " graphs and " +
-        llvm::Twine(kernels.size()) +
-        " kernels; of several graphs give the name of one");
-  if (graphs.empty() && !strategy.empty())
+        "expected one graph (a function with tandem.role arguments), one "
+        "tandem.kernel or one tandem.step, found " +
+        llvm::Twine(graphs.size()) + " graphs, " + llvm::Twine(kernels.size()) +
+        " kernels and " + llvm::Twine(steps.size()) +
+        " steps; of several graphs give the name of one");
+  if (!graphs.empty()) {
+    if (strategy.empty())
+      return llvm::createStringError(
+          "graph '" + graphs[0].getSymName() + "' needs a strategy: one of " +
+          listNames(getStrategiesFor(module)) + ", or a file on the path");
+    return Program{graphs[0], {}, {}};
+  }
+  Program program{{},
+                  kernels.empty() ? KernelOp() : kernels[0],
+                  steps.empty() ? StepOp() : steps[0]};
+  if (!strategy.empty())
     return llvm::createStringError(
-        "kernel '" + kernels[0].getSymName() +
+        (program.kernel ? "kernel '" + program.kernel.getSymName()
+                        : "step '" + program.step.getSymName()) +
         "' has its storages; leave out the strategy '" + strategy + "'");
-  if (kernels.empty() && strategy.empty())
-    return llvm::createStringError(
-        "graph '" + graphs[0].getSymName() + "' needs a strategy: one of " +
-        listNames(getStrategiesFor(module)) + ", or a file on the path");
-  return graphs.empty() ? Program{{}, kernels[0]} : Program{graphs[0], {}};
+  return program;
 }
 
-SmallVector<BlockArgument>
-mlir::tandem::getUpdatedArguments(func::FuncOp function) {
+SmallVector<BlockArgument> tandem::getUpdatedArguments(func::FuncOp function) {
   return llvm::to_vector(
       llvm::make_filter_range(function.getArguments(), [](BlockArgument arg) {
         RoleAttr role = getRole(arg);
@@ -147,7 +147,7 @@ static bool hasRows(BlockArgument argument) {
          (role.isOfLayer() && getRank(argument) == 2);
 }
 
-bool mlir::tandem::isMatrixGraph(func::FuncOp function) {
+bool tandem::isMatrixGraph(func::FuncOp function) {
   // A reduction of some dimensions leaves an entry for each row or column.
   return llvm::any_of(function.getArguments(), hasRows) ||
          function
@@ -216,7 +216,7 @@ static LogicalResult verifyName(func::FuncOp function) {
          << "' needs a name of letters, digits, _ and $, as PTX has them";
 }
 
-LogicalResult mlir::tandem::verifyGraph(func::FuncOp function) {
+LogicalResult tandem::verifyGraph(func::FuncOp function) {
   if (failed(verifyName(function)))
     return failure();
   if (failed(verifyRoles(function)))
@@ -241,7 +241,7 @@ LogicalResult mlir::tandem::verifyGraph(func::FuncOp function) {
   return success();
 }
 
-Value mlir::tandem::resolve(Value value) {
+Value tandem::resolve(Value value) {
   while (true) {
     if (auto argument = dyn_cast<BlockArgument>(value)) {
       auto op = dyn_cast<linalg::LinalgOp>(argument.getOwner()->getParentOp());
@@ -288,7 +288,7 @@ static bool isUniform(Value value, llvm::SmallDenseMap<Value, bool> &known) {
   return known[value] = result;
 }
 
-bool mlir::tandem::isUniform(Value value) {
+bool tandem::isUniform(Value value) {
   llvm::SmallDenseMap<Value, bool> known;
   return ::isUniform(value, known);
 }

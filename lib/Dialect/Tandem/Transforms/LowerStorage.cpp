@@ -15,13 +15,13 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Uniforms.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_LOWERSTORAGE
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 /// Adds what a kernel's rounding by bits needs: the seed and the step as
@@ -111,8 +111,8 @@ struct LowerStoragePass
         if (failed(lowerStore(store, random)))
           return failure();
     }
-    for (auto op :
-         llvm::make_early_inc_range(kernel.getBodyBlock().getOps<DescentOp>()))
+    for (auto op : llvm::make_early_inc_range(
+             kernel.getBodyBlock().getOps<MeasureUpdateOp>()))
       if (failed(lowerDescent(op)))
         return failure();
     for (auto op : llvm::make_early_inc_range(
@@ -183,8 +183,8 @@ struct LowerStoragePass
         continue;
       ++numStores;
       if (plane.history)
-        RememberOp::create(builder, op.getLoc(), codes[index], op.getTensor(),
-                           index);
+        PushHistoryOp::create(builder, op.getLoc(), codes[index],
+                              op.getTensor(), index);
       else
         StorePlaneOp::create(builder, op.getLoc(), codes[index], op.getTensor(),
                              index);
@@ -194,18 +194,18 @@ struct LowerStoragePass
     return success();
   }
 
-  /// What earlier steps have left for the encoding.
+  /// Loads the values that earlier steps have stored for the encoding.
   SmallVector<Value> loadKept(OpBuilder &builder, StoreOp op) {
     SmallVector<Value> kept;
     StorageAttrInterface storage = op.getTensor().getType().getStorage();
     for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
       kept.push_back(Value());
-      if (!plane.isKept)
+      if (!plane.isPersistent)
         continue;
       ++numLoads;
       if (plane.history)
         kept.back() =
-            RecallOp::create(builder, op.getLoc(), op.getTensor(), index);
+            LoadHistoryOp::create(builder, op.getLoc(), op.getTensor(), index);
       else
         kept.back() = LoadPlaneOp::create(builder, op.getLoc(),
                                           getBitsType(plane.elementType),
@@ -233,7 +233,7 @@ struct LowerStoragePass
     return change;
   }
 
-  LogicalResult lowerDescent(DescentOp op) {
+  LogicalResult lowerDescent(MeasureUpdateOp op) {
     if (!loaded.contains(op.getTensor()) || !stored.contains(op.getTensor()))
       return op.emitOpError("measures the change between a tandem.load and a "
                             "tandem.store of its tensor, which has not both");
@@ -280,7 +280,7 @@ struct LowerStoragePass
 
   /// The planes as a tensor was loaded, and their codes as it was stored.
   llvm::DenseMap<Value, SmallVector<Value>> loaded, stored;
-  /// What an element adds to each metric.
+  /// The values that an element adds to each metric.
   SmallVector<Value> measured;
 };
 } // namespace

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the pass that prints how much memory forward passes keep
-// for their backward passes, and what could be computed again instead.
+// for their backward passes, and what could be recomputed instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,13 +16,13 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "llvm/Support/Format.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_PRINTSAVES
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 /// Bits for a token.
@@ -185,8 +185,8 @@ struct PrintSavesPass : public tandem::impl::PrintSavesBase<PrintSavesPass> {
     return success();
   }
 
-  /// What could be computed again of the rest, or is an output that others
-  /// might keep.
+  /// Prints the saved tensors that could be recomputed from the rest, and the
+  /// outputs that others might keep.
   static void printTrades(func::FuncOp function, int64_t unit,
                           llvm::raw_ostream &os) {
     Sources sources = findSources(function);

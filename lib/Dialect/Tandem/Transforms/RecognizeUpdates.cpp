@@ -16,15 +16,15 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "llvm/Support/DebugLog.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_RECOGNIZEUPDATES
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 #define DEBUG_TYPE "tandem-recognize-updates"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 
@@ -46,7 +46,8 @@ public:
     return distance;
   }
 
-  /// To be called when operations were erased: the cache is keyed by address.
+  /// Clears the cache, which is keyed by address. Must be called after erasing
+  /// operations.
   void forget() { known.clear(); }
 
 private:

@@ -18,9 +18,9 @@
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-/// How often an operation is executed for a row.
+/// Returns the number of times that an operation is executed for a row.
 static double countExecutions(Operation *op, int64_t columns) {
   if (auto owner = dyn_cast<linalg::LinalgOp>(op->getParentOp()))
     op = owner;
@@ -86,9 +86,9 @@ private:
 };
 } // namespace
 
-std::optional<Recomputation>
-mlir::tandem::findRecomputation(Value value, const Sources &sources,
-                                int64_t columns) {
+std::optional<Recomputation> tandem::findRecomputation(Value value,
+                                                       const Sources &sources,
+                                                       int64_t columns) {
   value = resolve(value);
   Walk walk(value, sources, columns);
   if (!walk.visit(value) || walk.found.sources.empty())

@@ -15,32 +15,33 @@
 #define TANDEM_LIB_DIALECT_TANDEM_TRANSFORMS_RECOMPUTATION_H
 
 #include "mlir/IR/Value.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <optional>
 
-namespace mlir::tandem {
+namespace tandem {
 
-/// How a tensor is computed of others.
+/// The sources and the cost of recomputing a tensor.
 struct Recomputation {
-  /// The names of the others.
+  /// The names of the tensors it is computed from.
   llvm::SetVector<StringRef> sources;
   /// Float operations for a row, and transcendental functions by their names.
   double operations = 0;
   llvm::MapVector<llvm::StringRef, double> functions;
 };
 
-/// Tensors that are there, resolved, and their names.
+/// The available tensors, resolved, and their names.
 using Sources = llvm::DenseMap<Value, StringRef>;
 
-/// How `value` is computed of the sources but itself; none where it is computed
-/// of other tensors too, or of none. Rows whose length is not known have
+/// Finds how to recompute `value` from the other sources; none if that needs
+/// further tensors, or no tensor at all. Rows of unknown length are counted as
 /// `columns` elements.
 std::optional<Recomputation>
 findRecomputation(Value value, const Sources &sources, int64_t columns);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_DIALECT_TANDEM_TRANSFORMS_RECOMPUTATION_H

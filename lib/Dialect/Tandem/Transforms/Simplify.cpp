@@ -16,13 +16,13 @@
 #include "tandem/Dialect/Arith/Utils/SelfComparison.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_SIMPLIFY
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Whether one value of a block stands before another.
 static bool isBefore(Value a, Value b) {

@@ -13,18 +13,19 @@
 
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 
+#include "mlir/IR/IRMapping.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "llvm/Support/DebugLog.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_SPLITPHASES
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 #define DEBUG_TYPE "tandem-split-phases"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static bool isReduction(Operation &op) {
   auto reduce = dyn_cast<ReduceOp>(op);
@@ -32,48 +33,45 @@ static bool isReduction(Operation &op) {
 }
 
 //===----------------------------------------------------------------------===//
-// What differs between elements
+// Values that differ between elements
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Along which axes of a matrix, or of a flat tensor all at once, values
+/// The axes of a matrix, or of a flat tensor all at once, along which values
 /// differ. The elements of a block need not differ where the blocks do.
-enum Variation : unsigned {
-  none = 0,
-  byRow = 1,
-  byColumn = 2,
-  byBlock = 4,
-  byElement = 7
-};
+enum Axes : unsigned { none = 0, rows = 1, columns = 2, blocks = 4, all = 7 };
 
-/// That of a plane's entries.
-unsigned getVariation(KernelOp kernel, Value tensor, const Plane &plane) {
-  if (plane.group.isTensor())
+/// Returns the axes along which values of a granularity differ.
+Axes getAxes(Granularity per) {
+  switch (per) {
+  case Granularity::element:
+  case Granularity::group:
+    return all;
+  case Granularity::row:
+    return rows;
+  case Granularity::column:
+    return columns;
+  case Granularity::block:
+    return blocks;
+  case Granularity::tensor:
+  case Granularity::model:
     return none;
-  if (plane.group.isRow())
-    return byRow;
-  if (plane.group.isBlock())
-    return byBlock;
-  unsigned index = cast<BlockArgument>(tensor).getArgNumber();
-  Granularity per = kernel.getTensorRole(index).getPer();
-  return per == Granularity::row      ? byRow
-         : per == Granularity::column ? byColumn
-                                      : byElement;
+  }
+  llvm_unreachable("every granularity is listed");
 }
 
-/// That of a reduction's results.
-unsigned getVariation(Scope scope) {
-  return scope == Scope::row      ? byRow
-         : scope == Scope::column ? byColumn
-         : scope == Scope::block  ? byBlock
-                                  : none;
+/// The axes along which a plane's entries differ.
+Axes getAxes(ProgramOpInterface program, Value tensor, const Plane &plane) {
+  Axes axes = getAxes(plane.group.getGranularity());
+  Granularity per = program.getTensorRole(getTensorNumber(tensor)).getPer();
+  return axes == all ? getAxes(per) : axes;
 }
 
 /// Finds along which axes the values of a body differ.
 class Variations {
 public:
-  explicit Variations(KernelOp kernel) : kernel(kernel) {
-    for (Operation &op : kernel.getBodyBlock())
+  explicit Variations(ProgramOpInterface program) : program(program) {
+    for (Operation &op : program.getBodyBlock())
       known[&op] = find(op);
   }
 
@@ -83,27 +81,27 @@ public:
 private:
   unsigned find(Operation &op) const {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
-      return getVariation(kernel, load.getTensor(), load.getPlaneInfo());
+      return getAxes(program, load.getTensor(), load.getPlaneInfo());
     if (auto bits = dyn_cast<RandomBitsOp>(op))
-      return getVariation(kernel, bits.getTensor(), Plane());
+      return getAxes(program, bits.getTensor(), Plane());
     if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.endsPhase())
-      return getVariation(reduce.getScope());
-    if (auto total = dyn_cast<LoadTotalOp>(op))
-      return getVariation(total.getScope());
+      return getAxes(reduce.getScope());
+    if (auto total = dyn_cast<LoadReductionResultOp>(op))
+      return getAxes(total.getScope());
     unsigned joined = none;
     for (Value operand : op.getOperands())
       joined |= of(operand);
     return joined;
   }
 
-  KernelOp kernel;
+  ProgramOpInterface program;
   llvm::DenseMap<Operation *, unsigned> known;
 };
 } // namespace
 
 static bool isWhole(ReduceOp reduce) {
-  return reduce.getScope() == Scope::tensor ||
-         reduce.getScope() == Scope::model;
+  return reduce.getScope() == Granularity::tensor ||
+         reduce.getScope() == Granularity::model;
 }
 
 /// Refuses to count elements that differ once for a row or column of them.
@@ -111,10 +109,7 @@ static LogicalResult checkCounted(KernelOp kernel) {
   Variations variations(kernel);
   for (auto reduce : kernel.getBodyBlock().getOps<ReduceOp>()) {
     Granularity per = reduce.getPer();
-    unsigned counted = per == Granularity::row      ? byRow
-                       : per == Granularity::column ? byColumn
-                                                    : byElement;
-    if (variations.of(reduce.getValue()) & ~counted)
+    if (variations.of(reduce.getValue()) & ~getAxes(per))
       return reduce.emitOpError("counts once per ")
              << stringifyGranularity(per)
              << " what differs between its elements; leave out 'per "
@@ -123,15 +118,16 @@ static LogicalResult checkCounted(KernelOp kernel) {
   return success();
 }
 
-/// A maximum may count once per row or column what differs between these alone.
+/// Lets a maximum count once per row or column a value that differs only
+/// between these.
 static void countOnce(KernelOp kernel) {
   Variations variations(kernel);
   for (auto reduce : kernel.getBodyBlock().getOps<ReduceOp>()) {
     unsigned varies = variations.of(reduce.getValue());
     if (!isWhole(reduce) || reduce.getKind() == ReduceKind::sum)
       continue;
-    if (varies == byRow || varies == byColumn)
-      reduce.setPer(varies == byRow ? Granularity::row : Granularity::column);
+    if (varies == rows || varies == columns)
+      reduce.setPer(varies == rows ? Granularity::row : Granularity::column);
   }
 }
 
@@ -143,7 +139,7 @@ static void reduceRowsFirst(KernelOp kernel) {
     OpBuilder builder(reduce);
     reduce.getValueMutable().assign(
         ReduceOp::create(builder, reduce.getLoc(), reduce.getKind(),
-                         reduce.getValue(), Scope::row));
+                         reduce.getValue(), Granularity::row));
     reduce.setPer(Granularity::row);
   }
 }
@@ -152,8 +148,8 @@ static void reduceRowsFirst(KernelOp kernel) {
 // Maxima and minima of numbers
 //===----------------------------------------------------------------------===//
 
-/// Unsigned integers in the order of numbers, -0 before +0; a NaN is behind all
-/// of them for a maximum, in front for a minimum.
+/// Unsigned integers in the order of numbers, -0 before +0; a NaN comes after
+/// all of them for a maximum, before them for a minimum.
 static Value buildKey(SequenceBuilder &b, Value number, bool isMax) {
   Value bits = b.bits(number);
   Value isNegative =
@@ -196,7 +192,7 @@ static void reduceKeys(KernelOp kernel) {
 // Launches
 //===----------------------------------------------------------------------===//
 
-/// What runs over rows or columns comes before what it has no part in.
+/// Orders reductions over rows or columns before the coarser ones.
 static unsigned getOrder(Granularity granularity) {
   return granularity == Granularity::row      ? 0
          : granularity == Granularity::column ? 1
@@ -231,7 +227,8 @@ public:
         if (Operation *source = operand.getDefiningOp())
           depth = std::max(depth, depths[source] + isReduction(*source));
       depths[&op] = depth;
-      // What is written stays as it was until the last phase has read it.
+      // Written tensors keep their old values until the last phase has read
+      // them.
       if (isReduction(op) || hasEffect(op))
         last.depth = std::max(last.depth, depth);
     }
@@ -251,21 +248,20 @@ public:
 
   /// Whether the last phase has an operation for its own sake.
   bool hasEffect(Operation &op) const {
-    return isa<StorePlaneOp, RememberOp, MetricOp, RaiseOp, PartialOp>(op) &&
-           !getShared(op);
+    return !wouldOpBeTriviallyDead(&op) && !getShared(op);
   }
 
-  /// The variation of an entry that elements share, if the operation writes
-  /// one.
+  /// The axes along which entries differ that elements share, if the operation
+  /// writes one.
   std::optional<unsigned> getShared(Operation &op) const {
-    if (isa<RememberOp>(op))
+    if (isa<PushHistoryOp>(op))
       return none;
     auto store = dyn_cast<StorePlaneOp>(op);
     if (!store)
       return std::nullopt;
-    unsigned variation = getVariation(op.getParentOfType<KernelOp>(),
-                                      store.getTensor(), store.getPlaneInfo());
-    return variation == byElement ? std::nullopt : std::optional(variation);
+    unsigned axes = getAxes(op.getParentOfType<ProgramOpInterface>(),
+                            store.getTensor(), store.getPlaneInfo());
+    return axes == all ? std::nullopt : std::optional(axes);
   }
 
 private:
@@ -275,71 +271,87 @@ private:
   SmallVector<Phase> reductions, phases;
 };
 
-/// Reduces a copy of a kernel to one of its parts.
-class PartBuilder {
+/// Builds the step of a kernel, launch by launch: each begins as a copy of the
+/// kernel's body.
+class StepBuilder {
 public:
-  PartBuilder(KernelOp kernel, const PhasePlan &plan)
-      : kernel(kernel), plan(plan) {}
-
-  KernelOp buildEarly(unsigned number, Phase phase) {
-    KernelOp part = clone("_phase" + llvm::Twine(number), KernelPart::early,
-                          phase.per, kernel);
-    buildReductions(part, phase);
-    keepOnly(part, [](Operation &op) { return isa<PartialOp>(op); });
-    return part;
+  StepBuilder(KernelOp kernel, const PhasePlan &plan)
+      : kernel(kernel), plan(plan), builder(kernel) {
+    step = StepOp::create(builder, kernel.getLoc(), kernel.getSymName(),
+                          kernel.getCompute(), kernel.getTensorRoles(),
+                          kernel.getScalarRoles(), kernel.getMatrix(),
+                          kernel.getBlock(), plan.getReductions().size());
+    step->setDiscardableAttrs(kernel->getDiscardableAttrDictionary());
+    kernel.getPrologue().cloneInto(&step.getPrologue(), mapping);
+    builder.setInsertionPointToStart(&step.getLaunches().emplaceBlock());
   }
 
-  /// Builds what writes the entries that elements share: all of them, those of
-  /// a row, a column or a block. There need be none.
-  LogicalResult buildCommit(Operation *&behind, unsigned shared,
-                            Granularity per, StringRef suffix) {
-    auto isWanted = [&](Operation &op) { return plan.getShared(op) == shared; };
-    if (llvm::none_of(kernel.getBodyBlock(), isWanted))
-      return success();
-    KernelOp part = clone(suffix, KernelPart::commit, per, behind);
-    // Every reduction is known by then.
-    buildReductions(part, Phase{~0u, Granularity::element});
-    keepOnly(part, isWanted);
-    Variations variations(part);
-    for (Operation &op : part.getBodyBlock())
-      if (isa<LoadPlaneOp, RandomBitsOp, LoadTotalOp>(op) &&
-          (variations.of(&op) & ~shared)) {
-        op.emitOpError("differs between the elements of a ")
-            << (per == Granularity::element ? "tensor"
-                                            : stringifyGranularity(per))
-            << ", but an entry that all of them share is made of it";
-        part.erase();
+  LogicalResult build() {
+    for (Phase phase : plan.getEarly())
+      buildReduction(phase);
+    buildMain();
+    // A tensor's own entries are read with those of its rows and blocks.
+    for (Granularity per : {Granularity::row, Granularity::column,
+                            Granularity::block, Granularity::tensor})
+      if (failed(buildEpilogue(per)))
         return failure();
-      }
-    behind = part;
     return success();
   }
 
-  /// The kernel itself becomes the last phase.
-  void buildLast() {
-    kernel.setReductions(plan.getReductions().size());
-    buildReductions(kernel, plan.getLast());
-    keepOnly(kernel, [&](Operation &op) { return plan.hasEffect(op); });
-  }
+  StepOp getStep() const { return step; }
 
 private:
-  KernelOp clone(const llvm::Twine &suffix, KernelPart kind, Granularity per,
-                 Operation *place) {
-    OpBuilder builder(kernel);
-    if (kind == KernelPart::commit)
-      builder.setInsertionPointAfter(place);
-    auto part = cast<KernelOp>(builder.clone(*kernel));
-    part.setSymName((kernel.getSymName() + suffix).str());
-    part.setPart(kind);
-    part.setPer(per);
-    part.setReductions(plan.getReductions().size());
-    return part;
+  void buildReduction(Phase phase) {
+    LaunchOp launch = createLaunch(LaunchRole::reduction, phase.per);
+    buildReductions(launch, phase);
+    keepOnly(launch, [](Operation &op) { return isa<PartialOp>(op); });
+  }
+
+  void buildMain() {
+    LaunchOp launch = createLaunch(LaunchRole::main, Granularity::element);
+    buildReductions(launch, plan.getLast());
+    keepOnly(launch, [&](Operation &op) { return plan.hasEffect(op); });
+  }
+
+  /// Builds the launch that writes the entries that elements share, one for
+  /// each row, column, block or tensor. Does nothing if there are none.
+  LogicalResult buildEpilogue(Granularity per) {
+    auto isWanted = [&](Operation &op) {
+      return plan.getShared(op) == getAxes(per);
+    };
+    if (llvm::none_of(kernel.getBodyBlock(), isWanted))
+      return success();
+    LaunchOp launch = createLaunch(LaunchRole::epilogue, per);
+    // Every reduction is known by then.
+    buildReductions(launch, Phase{~0u, Granularity::element});
+    keepOnly(launch, isWanted);
+    return verifyShared(launch);
+  }
+
+  /// Refuses a shared entry that is made of what differs between its elements.
+  LogicalResult verifyShared(LaunchOp launch) {
+    Granularity per = launch.getPer();
+    Variations variations(launch);
+    for (Operation &op : launch.getBodyBlock())
+      if (isa<LoadPlaneOp, RandomBitsOp, LoadReductionResultOp>(op) &&
+          (variations.of(&op) & ~getAxes(per)))
+        return op.emitOpError("differs between the elements of a ")
+               << stringifyGranularity(per)
+               << ", but an entry that all of them share is made of it";
+    return success();
+  }
+
+  LaunchOp createLaunch(LaunchRole role, Granularity per) {
+    auto launch = LaunchOp::create(builder, kernel.getLoc(), role, per);
+    IRMapping ofBody;
+    kernel.getBody().cloneInto(&launch.getBody(), ofBody);
+    return launch;
   }
 
   /// Reductions of this phase are made here, those of earlier ones are known.
-  void buildReductions(KernelOp part, Phase phase) {
+  void buildReductions(LaunchOp launch, Phase phase) {
     SmallVector<ReduceOp> reductions;
-    for (auto reduce : part.getBodyBlock().getOps<ReduceOp>())
+    for (auto reduce : launch.getBodyBlock().getOps<ReduceOp>())
       if (reduce.endsPhase())
         reductions.push_back(reduce);
     for (auto [index, reduce] : llvm::enumerate(reductions)) {
@@ -353,18 +365,19 @@ private:
   }
 
   static Value buildTotal(OpBuilder &builder, ReduceOp reduce, unsigned index) {
-    Scope scope = reduce.getScope();
-    if (scope == Scope::row || scope == Scope::column || scope == Scope::block)
-      return LoadTotalOp::create(builder, reduce.getLoc(), reduce.getType(),
-                                 index, scope);
-    return TotalOp::create(builder, reduce.getLoc(), reduce.getType(), index);
+    Granularity scope = reduce.getScope();
+    if (isWithinMatrix(scope))
+      return LoadReductionResultOp::create(builder, reduce.getLoc(),
+                                           reduce.getType(), index, scope);
+    return ReductionResultOp::create(builder, reduce.getLoc(), reduce.getType(),
+                                     index);
   }
 
-  /// Erases all but some operations and those that these need.
-  static void keepOnly(KernelOp part,
+  /// Erases all operations except some and those that these need.
+  static void keepOnly(LaunchOp launch,
                        llvm::function_ref<bool(Operation &)> isWanted) {
     SmallVector<Operation *> old;
-    for (Operation &op : part.getBodyBlock().without_terminator())
+    for (Operation &op : launch.getBodyBlock().without_terminator())
       old.push_back(&op);
     for (Operation *op : llvm::reverse(old))
       if (op->use_empty() && !isWanted(*op))
@@ -373,49 +386,50 @@ private:
 
   KernelOp kernel;
   const PhasePlan &plan;
+  OpBuilder builder;
+  StepOp step;
+  IRMapping mapping;
 };
 } // namespace
 
-/// Whether a phase reads a reduction beyond a row or block.
-static bool readsBeyondRows(KernelOp phase,
+/// Whether a launch reads a reduction beyond a row or block.
+static bool readsBeyondRows(LaunchOp launch,
                             const llvm::DenseSet<uint64_t> &reductions) {
-  return llvm::any_of(phase.getBodyBlock(), [&](Operation &op) {
-    if (auto total = dyn_cast<TotalOp>(op))
+  return llvm::any_of(launch.getBodyBlock(), [&](Operation &op) {
+    if (auto total = dyn_cast<ReductionResultOp>(op))
       return reductions.contains(total.getIndex());
-    auto total = dyn_cast<LoadTotalOp>(op);
-    return total && total.getScope() == Scope::column &&
+    auto total = dyn_cast<LoadReductionResultOp>(op);
+    return total && total.getScope() == Granularity::column &&
            reductions.contains(total.getIndex());
   });
 }
 
-/// Marks the phases that can run in the launch of the one before them, and
-/// counts the launches. Phases over rows cannot: their own sums would be of
-/// other chunks.
-static unsigned joinLaunches(ArrayRef<KernelOp> phases) {
+/// Fuses launches with those before them where they can run in one launch of
+/// the device, and counts what is left. Launches over rows cannot: their own
+/// sums would be of other chunks.
+static unsigned fuseLaunches(StepOp step) {
   bool wasAlongRows = false;
   unsigned launches = 0;
   llvm::DenseSet<uint64_t> made;
-  for (KernelOp phase : phases) {
-    bool isAlongRows =
-        phase.getMatrix() && phase.getPer() == Granularity::element;
-    bool continues =
-        wasAlongRows && isAlongRows && !readsBeyondRows(phase, made);
-    LDBG() << "'" << phase.getSymName() << "' runs per "
-           << stringifyGranularity(phase.getPer())
-           << (continues      ? ", in the launch of the phase before it"
-               : !isAlongRows ? ", in its own launch: not along rows"
+  for (LaunchOp launch : step.getLaunchOps()) {
+    if (launch.getRole() == LaunchRole::epilogue)
+      break;
+    bool isFused =
+        wasAlongRows && launch.isAlongRows() && !readsBeyondRows(launch, made);
+    LDBG() << "'" << launch.getFunctionName() << "' runs per "
+           << stringifyGranularity(launch.getPer())
+           << (isFused                 ? ", in the launch of the one before it"
+               : !launch.isAlongRows() ? ", in its own launch: not along rows"
                : !wasAlongRows
                    ? ", in its own launch: it is the first along rows"
-                   : ", in its own launch: it reads sums of other "
-                     "rows");
-    if (continues)
-      phase.setContinues(true);
-    else
+                   : ", in its own launch: it reads sums of other rows");
+    launch.setFusedWithPrevious(isFused);
+    if (!isFused)
       made.clear();
-    launches += !continues;
-    for (auto partial : phase.getBodyBlock().getOps<PartialOp>())
+    launches += !isFused;
+    for (auto partial : launch.getBodyBlock().getOps<PartialOp>())
       made.insert(partial.getIndex());
-    wasAlongRows = isAlongRows;
+    wasAlongRows = launch.isAlongRows();
   }
   return launches;
 }
@@ -425,7 +439,7 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
   void runOnOperation() override {
     for (auto kernel :
          llvm::make_early_inc_range(getOperation().getOps<KernelOp>()))
-      if (kernel.getPart() == KernelPart::whole && failed(split(kernel)))
+      if (failed(split(kernel)))
         return signalPassFailure();
   }
 
@@ -441,35 +455,16 @@ struct SplitPhasesPass : public tandem::impl::SplitPhasesBase<SplitPhasesPass> {
     LDBG() << "'" << kernel.getSymName() << "' has "
            << plan.getReductions().size() << " reductions, made by "
            << plan.getEarly().size() << " phases before the last one";
-    if (!needsParts(kernel, plan))
-      return success();
-    PartBuilder builder(kernel, plan);
-    SmallVector<KernelOp> phases;
-    for (auto [number, phase] : llvm::enumerate(plan.getEarly()))
-      phases.push_back(builder.buildEarly(number, phase));
-    // A tensor's own entries are read with those of its rows and blocks.
-    Operation *behind = kernel;
-    if (failed(builder.buildCommit(behind, byRow, Granularity::row,
-                                   "_commit_rows")) ||
-        failed(builder.buildCommit(behind, byColumn, Granularity::column,
-                                   "_commit_columns")) ||
-        failed(builder.buildCommit(behind, byBlock, Granularity::block,
-                                   "_commit_blocks")) ||
-        failed(
-            builder.buildCommit(behind, none, Granularity::element, "_commit")))
+    StepBuilder builder(kernel, plan);
+    LogicalResult result = builder.build();
+    if (failed(result)) {
+      builder.getStep().erase();
       return failure();
-    builder.buildLast();
-    phases.push_back(kernel);
-    numPhases += phases.size();
-    numLaunches += joinLaunches(phases);
+    }
+    kernel.erase();
+    numPhases += plan.getEarly().size() + 1;
+    numLaunches += fuseLaunches(builder.getStep());
     return success();
-  }
-
-  static bool needsParts(KernelOp kernel, const PhasePlan &plan) {
-    return !plan.getReductions().empty() ||
-           llvm::any_of(kernel.getBodyBlock(), [&](Operation &op) {
-             return plan.getShared(op).has_value();
-           });
   }
 };
 } // namespace

@@ -18,7 +18,7 @@
 #define DEBUG_TYPE "tandem-apply-strategy"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Whether a module has functions of layers, whose strategies are recipes.
 static bool isOfLayers(ModuleOp module) {
@@ -29,7 +29,7 @@ static bool isOfLayers(ModuleOp module) {
   return false;
 }
 
-ArrayRef<LibraryFile> mlir::tandem::getStrategiesFor(ModuleOp module) {
+ArrayRef<LibraryFile> tandem::getStrategiesFor(ModuleOp module) {
   return isOfLayers(module) ? getBuiltinRecipes() : getBuiltinStrategies();
 }
 
@@ -82,16 +82,14 @@ static FailureOr<StrategyOp> find(ModuleOp module, const Shelf &shelf,
   return op;
 }
 
-FailureOr<StrategyOp>
-mlir::tandem::findStrategy(ModuleOp module, StringRef name,
-                           ArrayRef<std::string> directories) {
+FailureOr<StrategyOp> tandem::findStrategy(ModuleOp module, StringRef name,
+                                           ArrayRef<std::string> directories) {
   if (isOfLayers(module))
     return findRecipe(module, name, directories);
   return find(module, {"strategy", getBuiltinStrategies()}, name, directories);
 }
 
-FailureOr<StrategyOp>
-mlir::tandem::findRecipe(ModuleOp module, StringRef name,
-                         ArrayRef<std::string> directories) {
+FailureOr<StrategyOp> tandem::findRecipe(ModuleOp module, StringRef name,
+                                         ArrayRef<std::string> directories) {
   return find(module, {"recipe", getBuiltinRecipes()}, name, directories);
 }

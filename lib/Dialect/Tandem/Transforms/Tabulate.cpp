@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the pass that looks up what a kernel computes from a
-// byte alone.
+// This file implements the pass that looks up what a kernel computes only from
+// a byte.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,18 +17,18 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "llvm/Support/DebugLog.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_TABULATE
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 #define DEBUG_TYPE "tandem-tabulate"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-/// What a lookup costs on a CPU, in operations of one cycle on a vector: a
-/// gather of 16 takes as long as two ports take for some 20 operations.
+/// The cost of a lookup on a CPU, in operations of one cycle on a vector: in
+/// the time of a gather of 16, two ports execute some 20 operations.
 static constexpr unsigned lookupCost = 20;
 
 static unsigned getCost(Operation *op) {
@@ -56,7 +56,8 @@ public:
 private:
   /// Notes an operation's sources, if it has no others.
   void visit(Operation *op);
-  /// Whether a value is an f32 of bytes alone that something else reads.
+  /// Whether a value is an f32 computed only from bytes and read by something
+  /// else.
   bool isRoot(Operation *op) const;
   /// The operations on the element's byte that lead to a value, in order, and
   /// those that they need.
@@ -190,7 +191,8 @@ void Tabulator::run() {
 namespace {
 struct TabulatePass : public tandem::impl::TabulateBase<TabulatePass> {
   void runOnOperation() override {
-    Tabulator(getOperation().getBodyBlock(), numTables).run();
+    for (LaunchOp launch : getOperation().getLaunchOps())
+      Tabulator(launch.getBodyBlock(), numTables).run();
   }
 };
 } // namespace

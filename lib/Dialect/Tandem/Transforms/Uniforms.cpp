@@ -13,10 +13,10 @@
 #include "tandem/Dialect/Tandem/Transforms/Uniforms.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
-Value mlir::tandem::getUniformSource(KernelOp kernel, Value uniform,
-                                     SequenceBuilder &b) {
+Value tandem::getUniformSource(KernelOp kernel, Value uniform,
+                               SequenceBuilder &b) {
   unsigned index =
       cast<BlockArgument>(uniform).getArgNumber() - kernel.getNumTensors();
   Value yielded = kernel.getPrologueBlock().getTerminator()->getOperand(index);
@@ -25,7 +25,7 @@ Value mlir::tandem::getUniformSource(KernelOp kernel, Value uniform,
   return b.convert(yielded, b.builder.getF64Type());
 }
 
-Value mlir::tandem::addUniform(KernelOp kernel, Value value) {
+Value tandem::addUniform(KernelOp kernel, Value value) {
   auto yield = cast<YieldOp>(kernel.getPrologueBlock().getTerminator());
   yield.getValuesMutable().append(value);
   return kernel.getBodyBlock().addArgument(value.getType(), value.getLoc());

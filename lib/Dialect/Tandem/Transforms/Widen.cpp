@@ -14,22 +14,22 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "llvm/Support/DebugLog.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_WIDEN
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 #define DEBUG_TYPE "tandem-widen"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 /// Rebuilds a body on vectors. Values that no element enters stay scalar and
 /// are broadcast where a vector operation uses them.
 class Widener {
 public:
-  Widener(KernelOp kernel, int64_t width, Pass::Statistic &widened)
+  Widener(LaunchOp kernel, int64_t width, Pass::Statistic &widened)
       : block(kernel.getBodyBlock()), width(width), widened(widened),
         builder(kernel.getContext()) {}
 
@@ -54,11 +54,11 @@ private:
   /// Whether an access is to an entry that many elements share.
   static bool isShared(Operation *op) {
     if (auto load = dyn_cast<LoadPlaneOp>(op))
-      return load.getSharing() != 1;
+      return load.getElementsPerEntry() != 1;
     if (auto store = dyn_cast<StorePlaneOp>(op))
-      return store.getSharing() != 1;
+      return store.getElementsPerEntry() != 1;
     // The elements of a row are computed together.
-    auto total = dyn_cast<LoadTotalOp>(op);
+    auto total = dyn_cast<LoadReductionResultOp>(op);
     return total && !total.differsInRow();
   }
 
@@ -85,8 +85,8 @@ private:
       return widenShared(op);
     if (auto reduce = dyn_cast<ReduceOp>(op))
       return widenReduce(reduce);
-    bool isSource = isa<LoadPlaneOp, LoadTotalOp, RandomBitsOp>(op);
-    bool isStore = isa<StorePlaneOp, MetricOp, RaiseOp, PartialOp>(op);
+    bool isSource = isa<LoadPlaneOp, LoadReductionResultOp, RandomBitsOp>(op);
+    bool isStore = isa<StorePlaneOp, MetricOp, SetFlagOp, PartialOp>(op);
     if (!isSource && !isStore &&
         llvm::none_of(op->getOperands(),
                       [&](Value value) { return isWide(value); })) {
@@ -137,12 +137,12 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
   using WidenBase::WidenBase;
 
   /// The fewest elements that share an entry of a plane.
-  static int64_t getSmallestGroup(KernelOp kernel) {
+  static int64_t getSmallestGroup(LaunchOp kernel) {
     int64_t smallest = std::numeric_limits<int64_t>::max();
     for (unsigned i = 0; i < kernel.getNumTensors(); ++i)
       for (const Plane &plane :
            kernel.getTensorType(i).getStorage().getPlanes()) {
-        int64_t sharing = kernel.getSharing(i, plane);
+        int64_t sharing = kernel.getElementsPerEntry(i, plane);
         if (sharing > 1)
           smallest = std::min(smallest, sharing);
       }
@@ -150,30 +150,34 @@ struct WidenPass : public tandem::impl::WidenBase<WidenPass> {
   }
 
   LogicalResult initialize(MLIRContext *context) override {
-    if (KernelOp::isWidth(width))
+    if (LaunchOp::isWidth(width))
       return success();
     return emitError(UnknownLoc::get(context),
                      "width must be a power of two up to ")
-           << KernelOp::maxWidth << ", got " << int64_t(width);
+           << LaunchOp::maxWidth << ", got " << int64_t(width);
   }
 
   void runOnOperation() override {
-    KernelOp kernel = getOperation();
-    int64_t lanes = std::min<int64_t>(width, getSmallestGroup(kernel));
-    LDBG() << "'" << kernel.getSymName() << "' takes " << lanes
+    for (LaunchOp launch : getOperation().getLaunchOps())
+      if (failed(widen(launch)))
+        return signalPassFailure();
+  }
+
+  LogicalResult widen(LaunchOp launch) {
+    int64_t lanes = std::min<int64_t>(width, getSmallestGroup(launch));
+    LDBG() << "'" << launch.getFunctionName() << "' takes " << lanes
            << " elements a step"
            << (lanes < width ? ", those of its smallest group" : "");
-    // A kernel that ends a step runs once for each tensor.
-    if (lanes == 1 || kernel.isPerTensor())
-      return;
-    if (kernel.getWidth() != 1) {
-      kernel.emitError("has width ")
-          << int64_t(kernel.getWidth()) << " already; run -tandem-widen once";
-      return signalPassFailure();
-    }
-    if (failed(Widener(kernel, lanes, numWidened).run()))
-      return signalPassFailure();
-    kernel.setWidth(lanes);
+    if (lanes == 1 || launch.isPerTensor())
+      return success();
+    if (launch.getWidth() != 1)
+      return launch.emitError("has width ")
+             << int64_t(launch.getWidth())
+             << " already; run -tandem-widen once";
+    if (failed(Widener(launch, lanes, numWidened).run()))
+      return failure();
+    launch.setWidth(lanes);
+    return success();
   }
 };
 } // namespace

@@ -15,8 +15,9 @@
 #define TANDEM_DIALECT_ARITH_UTILS_FLOATEMULATION_H
 
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Rounds f32 lanes to a format: nearest, ties to even, gradual underflow,
 /// overflow to infinity (to NaN where the format has none). The result is an
@@ -28,8 +29,8 @@ Value roundLanes(SequenceBuilder &b, Value lanes, FloatFormat format,
 /// The f32 value of a code of the format (an integer of its width). Exact.
 Value decodeLanes(SequenceBuilder &b, Value code, FloatFormat format);
 
-/// The code of f32 lanes that the format represents. Exact; but for bf16 a NaN
-/// is canonical.
+/// Returns the codes of f32 lanes that the format represents. Exact, except
+/// that a NaN becomes the canonical one in formats other than bf16.
 Value encodeLanes(SequenceBuilder &b, Value lanes, FloatFormat format);
 
 /// f64 to f32, rounding to odd: a later rounding to at most 22 bits is then
@@ -47,8 +48,8 @@ struct RoundedMagnitude {
 };
 
 /// Rounds an f32's magnitude bits to nearest, ties to even, by adding 2^n: the
-/// sum keeps the format's mantissa bits alone. There is a mantissa, `bias` is
-/// at most 127, and the number by 2^23 is an f32.
+/// sum keeps only the format's mantissa bits. There is a mantissa, `bias` is at
+/// most 127, and the number by 2^23 is an f32.
 RoundedMagnitude roundByAnchor(SequenceBuilder &b, Value magnitude,
                                FloatFormat format);
 
@@ -63,6 +64,6 @@ Value roundMagnitude(SequenceBuilder &b, Value magnitude, FloatFormat format,
 /// subnormal f32, which processors are slow with, unless the number is one.
 Value unpackMagnitude(SequenceBuilder &b, Value code, FloatFormat format);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_ARITH_UTILS_FLOATEMULATION_H

@@ -14,15 +14,16 @@
 #define TANDEM_DIALECT_ARITH_UTILS_SELFCOMPARISON_H
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Support/LLVM.h"
 #include <optional>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Returns what a comparison of a value with itself gives for NaN and for
 /// numbers alike, if it gives the same. LLVM knows, and drops what is computed
 /// for the other case.
 std::optional<bool> compareWithItself(arith::CmpFOp op);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_ARITH_UTILS_SELFCOMPARISON_H

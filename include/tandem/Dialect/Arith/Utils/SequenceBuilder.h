@@ -17,10 +17,12 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "tandem/Support/FloatFormat.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
-/// Bits of an f32: all but the sign, all of the exponent, a NaN.
+/// Bit patterns of an f32: every bit except the sign, the exponent's bits
+/// (which are infinity), and a quiet NaN.
 inline constexpr uint64_t f32Magnitude = 0x7FFFFFFF;
 inline constexpr uint64_t f32Infinity = 0x7F800000;
 inline constexpr uint64_t f32QuietNaN = 0x7FC00000;
@@ -103,6 +105,6 @@ private:
   }
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_ARITH_UTILS_SEQUENCEBUILDER_H

@@ -21,11 +21,12 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "tandem/Support/LLVM.h"
 
 #include "tandem/Dialect/MCF/IR/MCFDialect.h.inc"
 #include "tandem/Dialect/MCF/IR/MCFEnums.h.inc"
 
-namespace mlir::mcf {
+namespace tandem::mcf {
 /// Whether `type` is a format that a component may have.
 bool isComponentFormat(Type type);
 
@@ -39,7 +40,7 @@ void printComponentList(AsmPrinter &printer, ArrayRef<Type> components);
 /// The leading component's type of an expansion, in the expansion's shape;
 /// `type` itself where it holds no expansion (the verifier reports that).
 Type getLeadingLike(Type type);
-} // namespace mlir::mcf
+} // namespace tandem::mcf
 
 #define GET_TYPEDEF_CLASSES
 #include "tandem/Dialect/MCF/IR/MCFTypes.h.inc"

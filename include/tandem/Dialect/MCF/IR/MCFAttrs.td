@@ -17,7 +17,7 @@ def MCF_ComparePredicate : I32EnumAttr<"ComparePredicate",
       I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"lt", 1>,
       I32EnumAttrCase<"le", 2>, I32EnumAttrCase<"gt", 3>,
       I32EnumAttrCase<"ge", 4>]> {
-  let cppNamespace = "::mlir::mcf";
+  let cppNamespace = "::tandem::mcf";
 }
 
 #endif // TANDEM_DIALECT_MCF_IR_MCFATTRS_TD

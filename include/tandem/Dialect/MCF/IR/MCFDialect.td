@@ -13,7 +13,7 @@ include "mlir/IR/OpBase.td"
 
 def MCF_Dialect : Dialect {
   let name = "mcf";
-  let cppNamespace = "::mlir::mcf";
+  let cppNamespace = "::tandem::mcf";
   let summary = "Multi-component floats: unevaluated sums of low-precision numbers";
   let description = [{
     A multi-component float (MCF, also: floating-point expansion) represents a

@@ -20,7 +20,7 @@ class MCF_Op<string mnemonic, list<Trait> traits = []>
 /// The operand `name` has the leading component's format, in the result's shape.
 class LeadingOf<string expansion, string name>
     : TypesMatchWith<"'" # name # "' has the leading component's type of '" # expansion # "'",
-                     expansion, name, "::mlir::mcf::getLeadingLike($_self)">;
+                     expansion, name, "::tandem::mcf::getLeadingLike($_self)">;
 
 //===----------------------------------------------------------------------===//
 // Error-free transforms of two components
@@ -506,9 +506,8 @@ def MCF_ConvertOp : MCF_Op<"convert"> {
     From `<bf16, f8E5M2>` to `<bf16 x 2>` the trailing component becomes
     lo * 2^(e-8), exactly where the leading format can hold it; the other way
     it becomes the trailing format's saturating rounding of lo * 2^(8-e), with
-    e = max(exponent(hi), -126). Behind a hi that is not finite the trailing
-    component is read as it stands, and written as a zero of its sign, or as NaN
-    if it is not finite either.
+    e = max(exponent(hi), -126). If hi is not finite, the trailing component is read
+    unscaled, and written as a zero of its sign, or as NaN if it is not finite either.
 
     Constraint: (C1) both have the same leading format, shape and two
     components, and one of them is mixed.

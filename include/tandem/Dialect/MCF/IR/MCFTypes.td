@@ -56,12 +56,12 @@ def MCF_ExpansionType : TypeDef<MCF_Dialect, "Expansion",
 
 /// A scalar expansion, or a vector or tensor of them.
 def MCF_ExpansionLike : Type<
-    CPred<"::llvm::isa<::mlir::mcf::ExpansionType>(::mlir::getElementTypeOrSelf($_self))">,
+    CPred<"::llvm::isa<::tandem::mcf::ExpansionType>(::mlir::getElementTypeOrSelf($_self))">,
     "an expansion, or a vector or tensor of expansions">;
 
 /// A component, or a vector or tensor of them.
 def MCF_ComponentLike : Type<
-    CPred<"::mlir::mcf::isComponentFormat(::mlir::getElementTypeOrSelf($_self))">,
+    CPred<"::tandem::mcf::isComponentFormat(::mlir::getElementTypeOrSelf($_self))">,
     "a bf16, f16, f32, f8E4M3FN or f8E5M2 value, or a vector or tensor of them">;
 
 #endif // TANDEM_DIALECT_MCF_IR_MCFTYPES_TD

@@ -12,7 +12,7 @@
 include "mlir/IR/OpBase.td"
 
 def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
-  let cppNamespace = "::mlir::scaled";
+  let cppNamespace = "::tandem::scaled";
   let description = [{
     A code maps numbers of at most a largest magnitude to a few bits and back.
     With a scale s per group, x is stored as encode(RN32(prepare(x) * RN32(1/s)))
@@ -21,42 +21,42 @@ def Scaled_CodeInterface : AttrInterface<"CodeAttrInterface"> {
   }];
   let methods = [
     InterfaceMethod<"The arrays that hold the codes of a group, in order.",
-      "::llvm::SmallVector<::mlir::scaled::CodePlane>", "getPlanes">,
+      "::llvm::SmallVector<::tandem::scaled::CodePlane>", "getPlanes">,
     InterfaceMethod<"The largest magnitude that encode keeps apart from others.",
       "double", "getLargest">,
     InterfaceMethod<"The magnitude of the largest negative number.",
       "double", "getLargestNegative", (ins), [{}], [{ return $_attr.getLargest(); }]>,
     InterfaceMethod<"What is scaled in place of x (f32): x itself, or its root.",
-      "::mlir::Value", "prepare", (ins "::mlir::tandem::SequenceBuilder &":$b,
+      "::mlir::Value", "prepare", (ins "::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x)>,
     InterfaceMethod<"The inverse of prepare.",
-      "::mlir::Value", "finish", (ins "::mlir::tandem::SequenceBuilder &":$b,
+      "::mlir::Value", "finish", (ins "::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x)>,
     InterfaceMethod<[{The magnitude of x (f32) from which a group's scale is made, as f32
       bits: the largest one shall become the code's largest number.}],
-      "::mlir::Value", "measure", (ins "::mlir::tandem::SequenceBuilder &":$b,
+      "::mlir::Value", "measure", (ins "::tandem::SequenceBuilder &":$b,
         "::mlir::Value":$x), [{}], [{
-        return ::mlir::scaled::takeMagnitude(b, $_attr.prepare(b, x));
+        return ::tandem::scaled::takeMagnitude(b, $_attr.prepare(b, x));
       }]>,
     InterfaceMethod<[{The bits of the codes of a scaled value y (f32), one integer per
       plane, under what `inputs` tells of its element and its group.}],
       "::llvm::SmallVector<::mlir::Value>", "encode",
-      (ins "::mlir::tandem::SequenceBuilder &":$b, "::mlir::Value":$y,
-        "const ::mlir::scaled::CodeInputs &":$inputs)>,
+      (ins "::tandem::SequenceBuilder &":$b, "::mlir::Value":$y,
+        "const ::tandem::scaled::CodeInputs &":$inputs)>,
     InterfaceMethod<"The f32 that the bits of codes (one integer per plane) stand for.",
-      "::mlir::Value", "decode", (ins "::mlir::tandem::SequenceBuilder &":$b,
+      "::mlir::Value", "decode", (ins "::tandem::SequenceBuilder &":$b,
         "::mlir::ValueRange":$codes, "::mlir::Value":$exponent)>,
     InterfaceMethod<[{The range of magnitudes, largest by smallest, that a group's
       exponent stretches to the code's; none for codes without an exponent. The
       `exponent` of encode and decode is an i32 then, in eighths, else null.}],
       "std::optional<double>", "getRange", (ins), [{}], [{ return std::nullopt; }]>,
     InterfaceMethod<"How a number between two codes becomes one of them.",
-      "::mlir::tandem::RoundingMode", "getRounding", (ins), [{}], [{
-        return ::mlir::tandem::RoundingMode::nearest;
+      "::tandem::RoundingMode", "getRounding", (ins), [{}], [{
+        return ::tandem::RoundingMode::nearest;
       }]>,
     InterfaceMethod<[{The same code, but rounded to nearest where this one rounds by random
       bits.}],
-      "::mlir::scaled::CodeAttrInterface", "getNearest", (ins), [{}], [{
+      "::tandem::scaled::CodeAttrInterface", "getNearest", (ins), [{}], [{
         return $_attr;
       }]>,
   ];

@@ -14,8 +14,9 @@
 #define TANDEM_DIALECT_SCALED_IR_CODESEQUENCES_H
 
 #include "tandem/Dialect/Arith/Utils/FloatEmulation.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::scaled {
+namespace tandem::scaled {
 
 /// The bits of |y|, at most those of `largest`, also where y is not a number.
 Value clampMagnitude(tandem::SequenceBuilder &b, Value y, double largest);
@@ -48,6 +49,6 @@ Value encodeFloat(tandem::SequenceBuilder &b, Value y, Value isFinite,
 Value decodeFloat(tandem::SequenceBuilder &b, Value code,
                   tandem::FloatFormat format);
 
-} // namespace mlir::scaled
+} // namespace tandem::scaled
 
 #endif // TANDEM_DIALECT_SCALED_IR_CODESEQUENCES_H

@@ -15,8 +15,9 @@
 #define TANDEM_DIALECT_SCALED_IR_POWERS_H
 
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::scaled {
+namespace tandem::scaled {
 
 /// log2 of a positive normal f32. Zero has -127; subnormal numbers have some
 /// value of at most -126.
@@ -34,6 +35,6 @@ double foldLog2(float x);
 ///   2^x = 2^n * Q(f), Q of degree 6 by Horner's rule with fma.
 Value buildExp2(tandem::SequenceBuilder &b, Value x);
 
-} // namespace mlir::scaled
+} // namespace tandem::scaled
 
 #endif // TANDEM_DIALECT_SCALED_IR_POWERS_H

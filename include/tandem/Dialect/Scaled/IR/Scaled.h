@@ -22,9 +22,10 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
+#include "tandem/Support/LLVM.h"
 #include "tandem/Support/RoundingModeSyntax.h"
 
-namespace mlir::scaled {
+namespace tandem::scaled {
 /// One array of codes.
 struct CodePlane {
   /// Appended to the name of the tensor: "" or ".lo".
@@ -45,7 +46,7 @@ inline llvm::hash_code hash_value(const ExponentRange &range) {
   return llvm::hash_combine(range.least, range.most);
 }
 
-/// What a code is made of beside the scaled value.
+/// The inputs of an encoding besides the scaled value.
 struct CodeInputs {
   /// An i1: whether what was scaled is finite. Then the value saturates; else
   /// the code says NaN, or infinity where it has one.
@@ -76,7 +77,7 @@ inline constexpr int64_t maxMargin = 16;
 struct ScaleRange {
   double smallest, largest;
 };
-} // namespace mlir::scaled
+} // namespace tandem::scaled
 
 #include "tandem/Dialect/Scaled/IR/CodeInterface.h.inc"
 #include "tandem/Dialect/Scaled/IR/ScaledDialect.h.inc"
@@ -88,15 +89,15 @@ struct ScaleRange {
 #define GET_OP_CLASSES
 #include "tandem/Dialect/Scaled/IR/ScaledOps.h.inc"
 
-namespace mlir::scaled {
+namespace tandem::scaled {
 /// The range of scales of type `type` for `code`: the positive range of the
 /// type, and [2^-126, 2^(127 - floor(log2 L))], L the code's largest magnitude.
 ScaleRange getScaleRange(Type type, CodeAttrInterface code);
 
-/// How a code is written inside of another attribute; whoever writes something
-/// else is told the codes.
+/// Parses and prints a code nested in another attribute. The parser's error
+/// message lists the codes.
 ParseResult parseCode(AsmParser &parser, CodeAttrInterface &code);
 void printCode(AsmPrinter &printer, CodeAttrInterface code);
-} // namespace mlir::scaled
+} // namespace tandem::scaled
 
 #endif // TANDEM_DIALECT_SCALED_IR_SCALED_H

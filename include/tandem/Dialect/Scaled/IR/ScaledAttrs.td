@@ -18,12 +18,12 @@ include "tandem/Support/RoundingMode.td"
 def Scaled_Recipe : I32EnumAttr<"Recipe", "how a scale follows from the largest magnitude, or that it is given", [
   I32EnumAttrCase<"current", 0>, I32EnumAttrCase<"pow2", 1>,
   I32EnumAttrCase<"mx_floor", 2>, I32EnumAttrCase<"given", 3>]> {
-  let cppNamespace = "::mlir::scaled";
+  let cppNamespace = "::tandem::scaled";
 }
 
 def Scaled_Signedness : I32EnumAttr<"Signedness", "whether a code has negative numbers", [
   I32EnumAttrCase<"Signed", 0, "signed">, I32EnumAttrCase<"Unsigned", 1, "unsigned">]> {
-  let cppNamespace = "::mlir::scaled";
+  let cppNamespace = "::tandem::scaled";
 }
 
 /// A code; `own` names the methods for which it has no use of the default.
@@ -57,10 +57,9 @@ def Scaled_FloatCodeAttr : Scaled_Code<"FloatCode", "float", ["getRounding", "ge
 def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair", ["getRounding", "getNearest"]> {
   let summary = "two small floats, the second for what the first leaves";
   let description = [{
-    hi = fl(y), lo = fl(y - hi), +0 behind a hi that is not finite; read as
-    RN32(hi + lo). One scale serves both (Yu et al., *Collage*, appendix D, with
-    the scale of a group). With `stochastic` or `dither` bits decide how the second
-    is rounded.
+    hi = fl(y), lo = fl(y - hi), or +0 if hi is not finite; read as RN32(hi + lo). One
+    scale serves both (Yu et al., *Collage*, appendix D, with the scale of a group).
+    With `stochastic` or `dither` bits decide how the second is rounded.
 
     ```mlir
     #scaled.pair<f8E4M3FN>
@@ -107,12 +106,12 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRo
     most <= the exponent of the largest number.
   }];
   let parameters = (ins "unsigned":$exponent, "unsigned":$mantissa, "int64_t":$bias,
-                        "::mlir::tandem::Specials":$specials,
-                        "::mlir::tandem::RoundingMode":$rounding,
-                        "std::optional<::mlir::scaled::ExponentRange>":$exponents);
+                        "::tandem::Specials":$specials,
+                        "::tandem::RoundingMode":$rounding,
+                        "std::optional<::tandem::scaled::ExponentRange>":$exponents);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
-  let extraClassDeclaration = "::mlir::tandem::FloatFormat getFormat() const;";
+  let extraClassDeclaration = "::tandem::FloatFormat getFormat() const;";
 }
 
 def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic", ["getRounding", "getNearest", "getLargestNegative", "measure"]> {
@@ -121,11 +120,11 @@ def Scaled_DynamicCodeAttr : Scaled_Code<"DynamicCode", "dynamic", ["getRounding
     The dynamic map of Dettmers et al., *8-bit Optimizers via Block-wise
     Quantization*, as bitsandbytes lays it out: 0, 1, and in each decade
     [10^(i-7), 10^(i-6)], i = 0 to 6, the centres of 2^i (`signed`) or 2^(i+1)
-    (`unsigned`) equal parts; `signed` has the negatives of all but 1. The byte is
-    the number's index in ascending order, so that zero is 127 (`signed`) or 0.
-    Written is the nearest, or with `stochastic` or `dither` one of the two around
-    the value, in f32 arithmetic (see docs/Numerics.md). One number gives its code to
-    NaN, under `unsigned` to every negative value as well: 1 (`signed`, -0.979) or 254
+    (`unsigned`) equal parts; `signed` also has the negative of each except 1. The byte
+    is the number's index in ascending order, so that zero is 127 (`signed`) or 0.
+    Written is the nearest, or with `stochastic` or `dither` one of the two around the
+    value, in f32 arithmetic (see docs/Numerics.md). One number gives its code to NaN,
+    under `unsigned` to every negative value as well: 1 (`signed`, -0.979) or 254
     (`unsigned`, 0.996), where the numbers are closest together for their size.
 
     Since `signed` has no -1, a negative value counts for 1 / 0.99296875 of its
@@ -171,7 +170,7 @@ def Scaled_ExpandedCodeAttr : Scaled_Code<"ExpandedCode", "expanded", ["getRange
     Constraints: (C1) f8E4M3FN, f8E5M2 or `#scaled.dynamic`; (C2) the range is at
     least 2 and at most 2^64.
   }];
-  let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "FloatAttr":$ratio);
+  let parameters = (ins "::tandem::scaled::CodeAttrInterface":$code, "FloatAttr":$ratio);
   let assemblyFormat = "`<` custom<Stretched>($code) `,` `range` `=` custom<Range>($ratio) `>`";
   let genVerifyDecl = 1;
 }

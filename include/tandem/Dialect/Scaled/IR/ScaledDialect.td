@@ -13,7 +13,7 @@ include "mlir/IR/OpBase.td"
 
 def Scaled_Dialect : Dialect {
   let name = "scaled";
-  let cppNamespace = "::mlir::scaled";
+  let cppNamespace = "::tandem::scaled";
   let summary = "Scaled low-precision numbers: codes of a few bits and a scale for many";
   let description = [{
     A group of numbers is stored as one *scale* and a *code* of a few bits for

@@ -15,10 +15,11 @@
 #define TANDEM_DIALECT_TANDEM_ANALYSIS_ERRORFREETRANSFORMS_H
 
 #include "tandem/Dialect/Tandem/Analysis/FloatRange.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <optional>
 
-namespace mlir::tandem {
+namespace tandem {
 
 enum class TransformKind {
   /// x = a + b, y = b - (x - a).
@@ -60,8 +61,8 @@ enum class Proof {
 };
 StringRef stringifyProof(Proof proof);
 
-/// Of sums: that x - a is a number of the format. Of products: that the error
-/// is.
+/// Proves, if it can, that the format represents x - a (for a sum) or the error
+/// (for a product).
 Proof proveExact(const Transform &transform, const FloatRange &a,
                  const FloatRange &b);
 
@@ -70,9 +71,9 @@ Proof proveExact(const Transform &transform, const FloatRange &a,
 /// and proof_steps.py have them. Without, nothing may be rewritten.
 bool hasLemmas(Proof proof, FloatType type);
 
-/// What is known of a transform's error beside its result.
+/// Returns the bound on a transform's error relative to its result.
 Trail getTrail(const Transform &transform, Proof proof);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_TANDEM_ANALYSIS_ERRORFREETRANSFORMS_H

@@ -16,8 +16,9 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Value.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// A value that is small beside another: both finite, `lead` is a multiple of
 /// some power of two g with |value| <= 2^exponent * g. With `isUlp`, g is
@@ -34,8 +35,9 @@ struct Trail {
   }
 };
 
-/// Where a float lies if it is a number, and whether it may be none. Bounds are
-/// numbers of its format or infinities; the signs of zeros are not told apart.
+/// The interval of a float that is a number, and whether it may be NaN. Bounds
+/// are numbers of its format or infinities; the signs of zeros are not told
+/// apart.
 class FloatRange {
 public:
   /// Nothing known yet: the lattice's bottom.
@@ -92,7 +94,7 @@ public:
 
   /// Numbers of at least some size are multiples of its unit in the last place.
   void tighten(FloatType type);
-  /// Keeps the closer of two trails behind one lead.
+  /// Adds a trail, keeping only the closer of two trails of the same lead.
   void addTrail(const Trail &trail);
 };
 
@@ -102,6 +104,6 @@ unsigned getPrecision(FloatType type);
 int getMinExponent(FloatType type);
 int getMinQuantum(FloatType type);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_TANDEM_ANALYSIS_FLOATRANGE_H

@@ -15,8 +15,9 @@
 
 #include "mlir/Analysis/DataFlow/SparseAnalysis.h"
 #include "tandem/Dialect/Tandem/Analysis/ErrorFreeTransforms.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 class RangeLattice : public dataflow::Lattice<FloatRange> {
 public:
@@ -59,6 +60,6 @@ private:
   FloatRange nothing;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_TANDEM_ANALYSIS_RANGEANALYSIS_H

@@ -12,7 +12,7 @@
 include "mlir/IR/OpBase.td"
 
 def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
-  let cppNamespace = "::mlir::tandem";
+  let cppNamespace = "::tandem";
   let description = [{
     A storage says how one logical tensor lies in memory between kernels: its
     planes, and how a value is decoded from them and encoded into them. Bytes
@@ -25,18 +25,18 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
   }];
   let methods = [
     InterfaceMethod<"The planes, in the order of the tensor table.",
-      "::llvm::SmallVector<::mlir::tandem::Plane>", "getPlanes">,
+      "::llvm::SmallVector<::tandem::Plane>", "getPlanes">,
     InterfaceMethod<"Index of the plane that a framework reads as the value, if any.",
       "std::optional<unsigned>", "getVisiblePlane">,
     InterfaceMethod<"How a number between two stored ones becomes one of them.",
-      "::mlir::tandem::RoundingMode", "getRounding", (ins), [{}], [{
-        return ::mlir::tandem::RoundingMode::nearest;
+      "::tandem::RoundingMode", "getRounding", (ins), [{}], [{
+        return ::tandem::RoundingMode::nearest;
       }]>,
     InterfaceMethod<[{The type that a value has inside a kernel of a policy: f32
       under the f32 policy; a component or an expansion of the policy's format
       under the component policy; null if the storage does not work under the
       policy.}],
-      "::mlir::Type", "getValueType", (ins "const ::mlir::tandem::ComputeAttr &":$compute)>,
+      "::mlir::Type", "getValueType", (ins "const ::tandem::ComputeAttr &":$compute)>,
     InterfaceMethod<[{Decodes plane values into a value of `type`: f32, or the
       `getValueType`'s.}],
       "::mlir::Value", "decode", (ins "::mlir::OpBuilder &":$builder,
@@ -46,7 +46,7 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
       gets its newest value.}],
       "::llvm::SmallVector<::mlir::Value>", "encode", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::Value":$value,
-        "const ::mlir::tandem::EncodeInputs &":$inputs)>,
+        "const ::tandem::EncodeInputs &":$inputs)>,
     InterfaceMethod<[{Whether an element was encoded as the largest magnitude there
       is, an i1 made of what `encode` gave; null for storages without codes.}],
       "::mlir::Value", "isSaturated", (ins "::mlir::OpBuilder &":$builder,
@@ -54,53 +54,53 @@ def Tandem_StorageInterface : AttrInterface<"StorageAttrInterface"> {
     InterfaceMethod<"The f64 numbers whose sum is the stored value, from plane values.",
       "::llvm::SmallVector<::mlir::Value>", "getParts", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::ValueRange":$planes), [{}], [{
-        ::mlir::tandem::SequenceBuilder b(builder, loc);
+        ::tandem::SequenceBuilder b(builder, loc);
         ::mlir::Value value = $_attr.decode(builder, loc, planes, builder.getF32Type());
         return ::llvm::SmallVector<::mlir::Value>{b.convert(value, builder.getF64Type())};
       }]>,
     InterfaceMethod<"whole + addend, as the storage keeps it.",
       "::mlir::Value", "accumulate", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::Value":$whole, "::mlir::Value":$addend), [{}], [{
-        return ::mlir::tandem::SequenceBuilder(builder, loc).add(whole, addend);
+        return ::tandem::SequenceBuilder(builder, loc).add(whole, addend);
       }]>,
     InterfaceMethod<[{whole * factor, as the storage keeps it. The factor is
       available as an f32 scalar and as an expansion split from f64; a storage
       asks for the one it needs.}],
       "::mlir::Value", "decay", (ins "::mlir::OpBuilder &":$builder,
         "::mlir::Location":$loc, "::mlir::Value":$whole,
-        "const ::mlir::tandem::UniformFactor &":$factor), [{}], [{
-        return ::mlir::tandem::SequenceBuilder(builder, loc).mul(whole, factor.scalar());
+        "const ::tandem::UniformFactor &":$factor), [{}], [{
+        return ::tandem::SequenceBuilder(builder, loc).mul(whole, factor.scalar());
       }]>,
     InterfaceMethod<[{The storage that a conversion writes in place of this one: the same,
       but rounded to nearest where this one rounds by random bits, which depend on the
       step.}],
-      "::mlir::tandem::StorageAttrInterface", "getNearest", (ins), [{}], [{
+      "::tandem::StorageAttrInterface", "getNearest", (ins), [{}], [{
         return $_attr;
       }]>,
     InterfaceMethod<[{The format and the number of planes, if the stored value is their
       sum and there are no other planes.}],
-      "std::optional<::mlir::tandem::PlaneSum>", "getPlaneSum", (ins), [{}], [{
+      "std::optional<::tandem::PlaneSum>", "getPlaneSum", (ins), [{}], [{
         return std::nullopt;
       }]>,
     InterfaceMethod<[{A storage that works under the f32 policy and decodes to the same
       f32. Its planes are this storage's, or the first ones of them.}],
-      "::mlir::tandem::StorageAttrInterface", "getF32Equivalent", (ins), [{}], [{
+      "::tandem::StorageAttrInterface", "getF32Equivalent", (ins), [{}], [{
         return $_attr;
       }]>,
     InterfaceMethod<[{The same storage, but each scale that would be given is made from the
       values, since new memory has none yet.}],
-      "::mlir::tandem::StorageAttrInterface", "withFreshScales", (ins), [{}], [{
+      "::tandem::StorageAttrInterface", "withFreshScales", (ins), [{}], [{
         return $_attr;
       }]>,
     InterfaceMethod<[{The same codes under scales that are given, so that tensors can share
       them; null unless the storage is codes under f32 scales that do not depend on the
       smallest magnitude.}],
-      "::mlir::tandem::StorageAttrInterface", "withGivenScales", (ins), [{}], [{
+      "::tandem::StorageAttrInterface", "withGivenScales", (ins), [{}], [{
         return {};
       }]>,
     InterfaceMethod<[{The same storage without the planes that only the next store
       reads.}],
-      "::mlir::tandem::StorageAttrInterface", "withoutHistory", (ins), [{}], [{
+      "::tandem::StorageAttrInterface", "withoutHistory", (ins), [{}], [{
         return $_attr;
       }]>,
   ];

@@ -26,9 +26,12 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "tandem/Dialect/MCF/IR/MCF.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
+#include "tandem/Support/LLVM.h"
 #include <functional>
 
-namespace mlir::tandem {
+#include "tandem/Dialect/Tandem/IR/TandemEnums.h.inc"
+
+namespace tandem {
 class ComputeAttr;
 
 /// Elements of a tensor that share something: so many neighbours in each of so
@@ -45,6 +48,18 @@ struct Group {
   bool isTensor() const { return rows == all; }
   bool isRow() const { return columns == all && rows == 1; }
   bool isBlock() const { return rows > 1 && rows != all; }
+
+  /// Returns what a group of this shape covers: one element, a group of
+  /// neighbours in a row, a row, a block or the tensor.
+  Granularity getGranularity() const {
+    if (isTensor())
+      return Granularity::tensor;
+    if (isRow())
+      return Granularity::row;
+    if (isBlock())
+      return Granularity::block;
+    return columns > 1 ? Granularity::group : Granularity::element;
+  }
 
   bool operator==(const Group &other) const {
     return columns == other.columns && rows == other.rows;
@@ -68,13 +83,14 @@ struct Plane {
   /// Whether kernels load it as bits, which the storage takes apart itself.
   bool isRaw = false;
   /// Whether encoding reads what earlier steps have left.
-  bool isKept = false;
+  bool isPersistent = false;
   /// Whether encoding writes it.
   bool isWritten = true;
-  /// How many values an entry remembers, the newest first; 0 but for histories.
+  /// The number of values that an entry remembers, newest first; 0 except for
+  /// histories.
   int64_t history = 0;
-  /// Whether the matrix's columns lie one behind the other, not its rows: a
-  /// copy that is only written.
+  /// Whether the plane is stored column by column rather than row by row. Such
+  /// a plane is a copy that is only written.
   bool isTransposed = false;
 };
 
@@ -84,7 +100,7 @@ struct PlaneSum {
   unsigned count;
 };
 
-/// What encoding may depend on beside the value.
+/// The inputs of an encoding besides the value.
 struct EncodeInputs {
   /// An i32 in [0, 2^16), or null if the storage does not use random bits.
   Value randomBits;
@@ -104,11 +120,10 @@ struct UniformFactor {
   /// The factor as an expansion of so many components, split from f64.
   std::function<Value(unsigned length)> split;
 };
-} // namespace mlir::tandem
+} // namespace tandem
 
 #include "tandem/Dialect/Tandem/IR/StorageInterface.h.inc"
 #include "tandem/Dialect/Tandem/IR/TandemDialect.h.inc"
-#include "tandem/Dialect/Tandem/IR/TandemEnums.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "tandem/Dialect/Tandem/IR/TandemAttrs.h.inc"
@@ -116,17 +131,32 @@ struct UniformFactor {
 #define GET_TYPEDEF_CLASSES
 #include "tandem/Dialect/Tandem/IR/TandemTypes.h.inc"
 
+namespace tandem::detail {
+/// The implementations of ProgramOpInterface's methods.
+unsigned getNumMetrics(Block &body);
+int64_t getElementsPerEntry(RoleAttr role, const Plane &plane, Granularity per);
+} // namespace tandem::detail
+
+#include "tandem/Dialect/Tandem/IR/ProgramInterface.h.inc"
+
 #define GET_OP_CLASSES
 #include "tandem/Dialect/Tandem/IR/TandemOps.h.inc"
 
-namespace mlir::tandem {
+namespace tandem {
+/// Whether a matrix has several of them: rows, columns or blocks.
+inline bool isWithinMatrix(Granularity granularity) {
+  return granularity == Granularity::row ||
+         granularity == Granularity::column ||
+         granularity == Granularity::block;
+}
+
 /// The position of a tensor among those of its kernel.
 inline unsigned getTensorNumber(Value tensor) {
   return cast<BlockArgument>(tensor).getArgNumber();
 }
-} // namespace mlir::tandem
+} // namespace tandem
 
-namespace mlir::tandem {
+namespace tandem {
 /// The role of a graph argument, or null.
 RoleAttr getRole(BlockArgument argument);
 
@@ -138,6 +168,6 @@ bool needsMatrix(StorageAttrInterface storage);
 bool hasTranspose(StorageAttrInterface storage);
 /// The storage as it is read: without a transposed copy.
 StorageAttrInterface withoutTranspose(StorageAttrInterface storage);
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEM_H

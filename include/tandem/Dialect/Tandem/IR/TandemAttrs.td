@@ -21,7 +21,7 @@ include "tandem/Support/RoundingMode.td"
 
 class Tandem_Enum<string name, string summary, list<I32EnumAttrCase> cases>
     : I32EnumAttr<name, summary, cases> {
-  let cppNamespace = "::mlir::tandem";
+  let cppNamespace = "::tandem";
 }
 
 def Tandem_RoleKind : Tandem_Enum<"RoleKind", "what a graph argument is", [
@@ -51,17 +51,15 @@ def Tandem_Policy : Tandem_Enum<"Policy", "how the body of a kernel is computed"
 def Tandem_ReduceKind : Tandem_Enum<"ReduceKind", "what a reduction makes of its elements", [
   I32EnumAttrCase<"max", 0>, I32EnumAttrCase<"min", 1>, I32EnumAttrCase<"sum", 2>]>;
 
-def Tandem_Scope : Tandem_Enum<"Scope", "the elements that meet in a reduction", [
-  I32EnumAttrCase<"group", 0>, I32EnumAttrCase<"tensor", 1>,
-  I32EnumAttrCase<"model", 2>, I32EnumAttrCase<"row", 3>, I32EnumAttrCase<"column", 4>,
-  I32EnumAttrCase<"block", 5>]>;
-
-def Tandem_Granularity : Tandem_Enum<"Granularity", "what a matrix has a value for", [
+def Tandem_Granularity : Tandem_Enum<"Granularity",
+    "the elements that share one value, meet in a reduction or are one unit of a launch", [
   I32EnumAttrCase<"element", 0>, I32EnumAttrCase<"row", 1>, I32EnumAttrCase<"column", 2>,
-  I32EnumAttrCase<"block", 3>]>;
+  I32EnumAttrCase<"block", 3>, I32EnumAttrCase<"group", 4>, I32EnumAttrCase<"tensor", 5>,
+  I32EnumAttrCase<"model", 6>]>;
 
-def Tandem_KernelPart : Tandem_Enum<"KernelPart", "which launch of a graph's kernel", [
-  I32EnumAttrCase<"whole", 0>, I32EnumAttrCase<"early", 1>, I32EnumAttrCase<"commit", 2>]>;
+def Tandem_LaunchRole : Tandem_Enum<"LaunchRole", "what a launch does for its step", [
+  I32EnumAttrCase<"main", 0>, I32EnumAttrCase<"reduction", 1>,
+  I32EnumAttrCase<"epilogue", 2>]>;
 
 //===----------------------------------------------------------------------===//
 // Role and compute policy
@@ -125,7 +123,7 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
     }
     /// Whether a kernel reads a plane of the tensor, or writes it.
     bool readsPlane(const Plane &plane) const {
-      return plane.isKept || (plane.isRead && !isDestination());
+      return plane.isPersistent || (plane.isRead && !isDestination());
     }
     bool writesPlane(const Plane &plane) const {
       return isUpdated() && plane.isWritten;
@@ -267,10 +265,10 @@ def Tandem_ResidualStorageAttr : Tandem_Storage<"ResidualStorage", "residual",
   let description = [{
     hi = fl(x); with h half a unit in the last place of hi and L the integer's
     largest value, the residual is L * (x - hi) / h to the nearest integer, ties
-    to even, every operation rounded to f32; 0 behind a hi that is not finite.
-    Decoding: hi + (residual / L) * h (FlashOptim's 24- and 32-bit weights). With
-    `stochastic` or `dither` bits decide which of the two integers around it the
-    residual becomes; the visible copy is rounded to nearest all the same.
+    to even, every operation rounded to f32. It is 0 if hi is not finite. Decoding: hi +
+    (residual / L) * h (FlashOptim's 24- and 32-bit weights). With `stochastic` or
+    `dither` bits decide which of the two integers around it the residual becomes; the
+    visible copy is rounded to nearest all the same.
 
     ```mlir
     #tandem.residual<bf16, i8>
@@ -328,10 +326,10 @@ def Tandem_ScaledStorageAttr : Tandem_Storage<"ScaledStorage", "scaled",
     without a range; (C8) a margin belongs to a history and is 0 to 16; (C9) what is
     transposed is of codes with one plane and a scale for the tensor.
   }];
-  let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code, "Group":$group,
+  let parameters = (ins "::tandem::scaled::CodeAttrInterface":$code, "Group":$group,
                         "Type":$scale,
-                        DefaultValuedParameter<"::mlir::scaled::Recipe",
-                                               "::mlir::scaled::Recipe::current">:$recipe,
+                        DefaultValuedParameter<"::tandem::scaled::Recipe",
+                                               "::tandem::scaled::Recipe::current">:$recipe,
                         DefaultValuedParameter<"int64_t", "0">:$history,
                         DefaultValuedParameter<"int64_t", "0">:$margin,
                         DefaultValuedParameter<"bool", "false">:$transposed);
@@ -353,7 +351,7 @@ def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded",
 
     Constraint: (C1) the code has no range for a group to stretch.
   }];
-  let parameters = (ins "::mlir::scaled::CodeAttrInterface":$code);
+  let parameters = (ins "::tandem::scaled::CodeAttrInterface":$code);
   let assemblyFormat = "`<` custom<Code>($code) `>`";
 }
 

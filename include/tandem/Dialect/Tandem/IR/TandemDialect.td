@@ -13,7 +13,7 @@ include "mlir/IR/OpBase.td"
 
 def Tandem_Dialect : Dialect {
   let name = "tandem";
-  let cppNamespace = "::mlir::tandem";
+  let cppNamespace = "::tandem";
   let summary = "Roles, stored tensors, strategies and fused kernels";
   let description = [{
     The vocabulary in which a training graph says what its values *are*
@@ -44,8 +44,8 @@ def Tandem_Dialect : Dialect {
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::mcf::MCFDialect",
-                           "::mlir::scaled::ScaledDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::tandem::mcf::MCFDialect",
+                           "::tandem::scaled::ScaledDialect"];
   let extraClassDeclaration = [{
     /// The argument attribute that gives a graph argument its role.
     static constexpr StringRef getRoleAttrName() { return "tandem.role"; }
@@ -61,5 +61,8 @@ def Tandem_Dialect : Dialect {
     void registerTypes();
   }];
 }
+
+class Tandem_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Tandem_Dialect, mnemonic, traits>;
 
 #endif // TANDEM_DIALECT_TANDEM_IR_TANDEMDIALECT_TD

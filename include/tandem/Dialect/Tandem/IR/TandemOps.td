@@ -14,10 +14,8 @@ include "mlir/IR/RegionKindInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "tandem/Dialect/Tandem/IR/TandemAttrs.td"
+include "tandem/Dialect/Tandem/IR/TandemProgramOps.td"
 include "tandem/Dialect/Tandem/IR/TandemTypes.td"
-
-class Tandem_Op<string mnemonic, list<Trait> traits = []>
-    : Op<Tandem_Dialect, mnemonic, traits>;
 
 //===----------------------------------------------------------------------===//
 // Strategies
@@ -119,8 +117,8 @@ def Tandem_AccumulateOp : Tandem_UpdateOp<"accumulate"> {
 def Tandem_DecayOp : Tandem_UpdateOp<"decay"> {
   let summary = "multiply a state (s <- b * s), decay of a param or state";
   let description = [{
-    The factor is uniform: computed from hyperparameters and literals alone.
-    Storages with compensation multiply with the factor's two-component split.
+    The factor is uniform: computed only from hyperparameters and literals. Storages
+    with compensation multiply with the factor's two-component split.
 
     Example:
 
@@ -203,7 +201,7 @@ def Tandem_RestoreOp : Tandem_Op<"restore", [Pure]> {
 def Tandem_KeepOutputsOp
     : Tandem_Op<"keep_outputs", [HasParent<"::mlir::ModuleOp">,
                                  DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "keep what linear layers behind a layer keep";
+  let summary = "keep what the linear layers after a layer keep";
   let description = [{
     Has a layer's forward pass keep, besides its outputs, what the linear layers that take
     them keep: each output whose role has `consumer = linear` is also saved, as
@@ -265,131 +263,6 @@ def Tandem_EncodeOp : Tandem_Op<"encode", [Pure]> {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-def Tandem_KernelOp : Tandem_Op<"kernel", [Symbol, IsolatedFromAbove]> {
-  let summary = "a fused kernel: a scalar prologue and a body for one element";
-  let description = [{
-    The whole graph as one scalar program that runs for each element (SPMD).
-    The *prologue* computes the uniform values from the hyperparameters in f64,
-    once a launch; each value it yields becomes a 32-bit slot of the scalar row.
-    The *body* loads, computes and stores one element, or `width` consecutive
-    ones after `-tandem-widen`. Body arguments: the stored tensors, then the
-    prologue's values.
-
-    Constraints: (C1) one body argument per tensor role, of stored type,
-    followed by the types the prologue yields; (C2) one prologue argument per
-    scalar role, f64 for a hyper, i64 for a step or seed; (C3) uniform values
-    are f32, bf16, f16, f8E4M3FN, f8E5M2 or i32; (C4) width is a power of two up to
-    256; (C5) each storage has a value under the compute policy; (C6) each metric has an
-    index of its own, below 4096; (C7) each partial and total is one of the `reductions`,
-    of which there are at most 4096;
-    (C8) tensors, reductions, parts and scales per row, column or block belong to a
-    `matrix` kernel, which has no metrics; (C9) a block is a power of two from 16 to 256,
-    and the storages' blocks are of that size; (C10) a part that `continues` is a phase
-    over the elements of a `matrix` kernel; (C11) what has a transposed copy is an output
-    or saved; (C12) nothing is read behind a write of it, as all elements meet the old values.
-
-    A `matrix` kernel knows the rows and columns of its tensors: some have an entry
-    for each row or column, some reductions run along a row or a column. With
-    `block(B)` it also knows blocks of B rows and B columns.
-
-    A kernel with reductions over more than a group is launched in parts, which
-    `-tandem-split-phases` separates: phases that make reductions for later
-    ones (`early`), the last phase (`whole`, as is a kernel of one phase), and a
-    program that runs once for each tensor and writes what its elements share
-    (`commit`). A part `per(row)`, `per(column)` or `per(block)` runs once for each
-    of them. A phase that `continues` needs, of the reductions that the phases in front
-    of it make, only those of its own rows and blocks: it can go through some rows as
-    soon as they have, in one launch with them.
-
-    Example:
-
-    ```mlir
-    tandem.kernel @sgd compute(<f32, f32>)
-        tensors [#tandem.role<param "param">, #tandem.role<grad "grad">]
-        scalars [#tandem.role<hyper "lr">] prologue {
-    ^bb0(%lr: f64):
-      %0 = arith.negf %lr : f64
-      %1 = arith.truncf %0 : f64 to f32
-      tandem.yield %1 : f32
-    } body {
-    ^bb0(%param: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>,
-         %grad: !tandem.stored<tensor<?xf32>, #tandem.float<f32>>, %neg_lr: f32):
-      %p = tandem.load %param : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
-      %g = tandem.load %grad : !tandem.stored<tensor<?xf32>, #tandem.float<f32>> -> f32
-      %d = arith.mulf %neg_lr, %g : f32
-      %s = tandem.accumulate %p, %d : f32
-      tandem.store %s, %param : f32, !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
-      tandem.yield
-    }
-    ```
-  }];
-  let arguments = (ins SymbolNameAttr:$sym_name, Tandem_ComputeAttr:$compute,
-                       Tandem_RolesAttr:$tensor_roles, Tandem_RolesAttr:$scalar_roles,
-                       DefaultValuedAttr<I64Attr, "1">:$width,
-                       DefaultValuedAttr<Tandem_KernelPart, "KernelPart::whole">:$part,
-                       DefaultValuedAttr<I64Attr, "0">:$reductions,
-                       UnitAttr:$matrix,
-                       DefaultValuedAttr<I64Attr, "0">:$block,
-                       DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per,
-                       UnitAttr:$continues);
-  let regions = (region SizedRegion<1>:$prologue, SizedRegion<1>:$body);
-  let assemblyFormat = [{
-    $sym_name `compute` `(` $compute `)` (`width` `(` $width^ `)`)?
-    (`part` `(` $part^ `)`)? (`reductions` `(` $reductions^ `)`)?
-    (`matrix` $matrix^)? (`block` `(` $block^ `)`)? (`per` `(` $per^ `)`)?
-    (`continues` $continues^)? `tensors` $tensor_roles `scalars` $scalar_roles
-    `prologue` $prologue `body` $body attr-dict-with-keyword
-  }];
-  let hasRegionVerifier = 1;
-  let extraClassDeclaration = [{
-    /// The most elements that a step takes: those of the largest group.
-    static constexpr int64_t maxWidth = 256;
-    static bool isWidth(int64_t width) {
-      return width >= 1 && width <= maxWidth && llvm::isPowerOf2_64(width);
-    }
-    /// The most reductions, and metrics: the runtime's limit.
-    static constexpr uint64_t maxSums = 4096;
-
-    /// The role of the i-th tensor.
-    RoleAttr getTensorRole(unsigned index) {
-      return cast<RoleAttr>(getTensorRoles()[index]);
-    }
-    /// The stored type of the i-th tensor.
-    StoredType getTensorType(unsigned index);
-    /// Consecutive elements, rows, columns or blocks, as this part counts them, that share
-    /// an entry of a tensor's plane; 0 if the part cannot reach the tensor.
-    int64_t getSharing(unsigned tensor, const Plane &plane);
-    /// Whether this part runs once for each tensor.
-    bool isPerTensor() {
-      return getPart() == KernelPart::commit && getPer() == Granularity::element;
-    }
-    /// Position of the tensor's first plane among all planes.
-    unsigned getFirstPlane(unsigned tensor);
-    Block &getPrologueBlock() { return getPrologue().front(); }
-    Block &getBodyBlock() { return getBody().front(); }
-    unsigned getNumTensors() { return getTensorRoles().size(); }
-    /// The number of sums that the body measures, after -tandem-lower-storage.
-    unsigned getNumMetrics();
-    /// The body's uniform arguments.
-    Block::BlockArgListType getUniforms();
-  }];
-}
-
-def Tandem_YieldOp : Tandem_Op<"yield", [Terminator, Pure, HasParent<"KernelOp">]> {
-  let summary = "ends a kernel's prologue or body";
-  let description = [{
-    In the prologue its operands are the uniform values.
-
-    Example:
-
-    ```mlir
-    tandem.yield %1 : f32
-    ```
-  }];
-  let arguments = (ins Variadic<AnyType>:$values);
-  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
-}
-
 def Tandem_LoadOp : Tandem_Op<"load", [MemoryEffects<[MemRead]>]> {
   let summary = "the value of this element of a stored tensor";
   let description = [{
@@ -433,11 +306,11 @@ class Tandem_PlaneOp<string mnemonic, list<Trait> traits> : Tandem_Op<mnemonic, 
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// The plane, by the tensor's storage.
-    ::mlir::tandem::Plane getPlaneInfo() {
+    ::tandem::Plane getPlaneInfo() {
       return getTensor().getType().getStorage().getPlanes()[getPlane()];
     }
-    /// KernelOp::getSharing of the plane.
-    int64_t getSharing();
+    /// ProgramOpInterface::getElementsPerEntry of the plane.
+    int64_t getElementsPerEntry();
   }];
 }
 
@@ -477,7 +350,7 @@ def Tandem_StorePlaneOp : Tandem_PlaneOp<"store_plane", [MemoryEffects<[MemWrite
   let assemblyFormat = "$value `,` $tensor `[` $plane `]` attr-dict `:` type($value) `,` type($tensor)";
 }
 
-def Tandem_RecallOp : Tandem_PlaneOp<"recall", [MemoryEffects<[MemRead]>]> {
+def Tandem_LoadHistoryOp : Tandem_PlaneOp<"load_history", [MemoryEffects<[MemRead]>]> {
   let summary = "the largest value that a history keeps when it gets another";
   let description = [{
     All but the oldest value of the tensor's entry in a plane that is a history. What
@@ -488,7 +361,7 @@ def Tandem_RecallOp : Tandem_PlaneOp<"recall", [MemoryEffects<[MemRead]>]> {
     Example:
 
     ```mlir
-    %m = tandem.recall %w[3] : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16>>
+    %m = tandem.load_history %w[3] : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16>>
     ```
   }];
   let arguments = (ins Tandem_StoredType:$tensor, I64Attr:$plane);
@@ -496,7 +369,7 @@ def Tandem_RecallOp : Tandem_PlaneOp<"recall", [MemoryEffects<[MemRead]>]> {
   let assemblyFormat = "$tensor `[` $plane `]` attr-dict `:` type($tensor)";
 }
 
-def Tandem_RememberOp : Tandem_PlaneOp<"remember", [MemoryEffects<[MemRead, MemWrite]>]> {
+def Tandem_PushHistoryOp : Tandem_PlaneOp<"push_history", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "puts a value into a history, which forgets its oldest one";
   let description = [{
     The value, as the bits of an f32, comes before the others. It is the same for all
@@ -509,7 +382,7 @@ def Tandem_RememberOp : Tandem_PlaneOp<"remember", [MemoryEffects<[MemRead, MemW
     Example:
 
     ```mlir
-    tandem.remember %amax, %w[3] : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16>>
+    tandem.push_history %amax, %w[3] : !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 16>>
     ```
   }];
   let arguments = (ins I32:$value, Tandem_StoredType:$tensor, I64Attr:$plane);
@@ -520,8 +393,8 @@ def Tandem_SaturationOp : Tandem_Op<"saturation", [MemoryEffects<[MemRead, MemWr
   let summary = "counts the elements that a store made the largest number there is";
   let description = [{
     Adds 1 to a sum over the tensor for each element whose code, as this kernel has
-    stored it, stands for the code's largest magnitude: what FP8-LM's automatic
-    scaling looks at. It comes behind the store and becomes a `tandem.metric`.
+    stored it, stands for the code's largest magnitude; FP8-LM's automatic scaling uses
+    this count. The operation follows the store and becomes a `tandem.metric`.
 
     Constraint: (C1) the storage has codes: #tandem.scaled or #tandem.coded.
 
@@ -536,8 +409,8 @@ def Tandem_SaturationOp : Tandem_Op<"saturation", [MemoryEffects<[MemRead, MemWr
   let hasVerifier = 1;
 }
 
-def Tandem_DescentOp : Tandem_Op<"descent", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "measures how much of an intended update a store took up";
+def Tandem_MeasureUpdateOp : Tandem_Op<"measure_update", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "measures how much of an intended update reached the stored value";
   let description = [{
     With D the intended update and D_eff the change that this kernel's store
     made to the stored value ((hi' - hi) + (lo' - lo), in f64), adds to four
@@ -549,7 +422,7 @@ def Tandem_DescentOp : Tandem_Op<"descent", [MemoryEffects<[MemRead, MemWrite]>]
     Example:
 
     ```mlir
-    tandem.descent %d, %param : f64, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
+    tandem.measure_update %d, %param : f64, !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
     ```
   }];
   let arguments = (ins F64:$intended, Tandem_StoredType:$tensor);
@@ -596,11 +469,11 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
     group ends a phase, see `-tandem-split-phases`.
 
     Constraints: (C1) a group is a power of two from 2 to 256, and no smaller
-    than the kernel's width; (C2) `group` belongs to the scope `group` alone;
-    (C3) a sum is of f32 and over more than a group or a block, a maximum or minimum of
-    i32, or of f32 and over more than a group or a block; (C4) rows and columns belong to a
-    `matrix` kernel, blocks to one that has them; (C5) what counts once per row or column is over a
-    tensor or the model.
+    than the kernel's width; (C2) only the scope `group` has a `group`; (C3) a sum is of f32 and
+    over more than a group or a block, a maximum or minimum of i32, or of f32 and over more than a
+    group or a block; (C4) rows and columns belong to a `matrix` kernel, blocks to one that has
+    them; (C5) what counts once per row or column is over a tensor or the model; (C6) what is over
+    more than a group stands in a `tandem.kernel`.
 
     Example:
 
@@ -613,7 +486,7 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
   let arguments = (ins Tandem_ReduceKind:$kind,
                        AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32]>]>:$value,
                        DefaultValuedAttr<I64Attr, "0">:$group,
-                       DefaultValuedAttr<Tandem_Scope, "Scope::group">:$scope,
+                       DefaultValuedAttr<Tandem_Granularity, "Granularity::group">:$scope,
                        DefaultValuedAttr<Tandem_Granularity, "Granularity::element">:$per);
   let results = (outs AnyTypeOf<[I32, F32]>:$result);
   let assemblyFormat = [{
@@ -622,24 +495,25 @@ def Tandem_ReduceOp : Tandem_Op<"reduce", [Pure,
   }];
   let builders = [
     OpBuilder<(ins "ReduceKind":$kind, "Value":$value, "int64_t":$group)>,
-    OpBuilder<(ins "ReduceKind":$kind, "Value":$value, "Scope":$scope,
+    OpBuilder<(ins "ReduceKind":$kind, "Value":$value, "Granularity":$scope,
                    CArg<"Granularity", "Granularity::element">:$per)>,
   ];
   let extraClassDeclaration = [{
     /// Whether the result exists only when a launch has ended.
-    bool endsPhase() { return getScope() != Scope::group; }
+    bool endsPhase() { return getScope() != Granularity::group; }
   }];
   let hasVerifier = 1;
 }
 
-def Tandem_PartialOp : Tandem_Op<"partial", [MemoryEffects<[MemWrite]>]> {
+def Tandem_PartialOp : Tandem_Op<"partial", [HasParent<"LaunchOp">, MemoryEffects<[MemWrite]>]> {
   let summary = "this element's part of a reduction that ends with the launch";
   let description = [{
     What `-tandem-split-phases` makes of a `tandem.reduce` that is not over a group in the
-    kernel of its phase. The reductions of all phases are numbered together.
+    launch of its phase. The reductions of all launches are numbered together.
 
     Constraints: (C1) a sum is of f32 and over no block, a maximum or minimum of i32; (C2)
-    the scope is no group; (C3) it is a row, column or block in a matrix's elements alone.
+    the scope is no group; (C3) it is a row, column or block only in the elements of a
+    matrix.
 
     Example:
 
@@ -649,18 +523,18 @@ def Tandem_PartialOp : Tandem_Op<"partial", [MemoryEffects<[MemWrite]>]> {
   }];
   let arguments = (ins Tandem_ReduceKind:$kind,
                        AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32, F32]>]>:$value,
-                       ConfinedAttr<I64Attr, [IntNonNegative]>:$index, Tandem_Scope:$scope);
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$index, Tandem_Granularity:$scope);
   let assemblyFormat = "$kind $value `[` $index `]` `over` $scope attr-dict `:` type($value)";
   let extraClassDeclaration = [{
     /// Whether the rows of a tile leave it together, column by column.
     bool isDownColumns() {
-      return getScope() == Scope::column || getScope() == Scope::block;
+      return getScope() == Granularity::column || getScope() == Granularity::block;
     }
   }];
   let hasVerifier = 1;
 }
 
-def Tandem_TotalOp : Tandem_Op<"total", [Pure]> {
+def Tandem_ReductionResultOp : Tandem_Op<"reduction_result", [HasParent<"LaunchOp">, Pure]> {
   let summary = "the result of a reduction of an earlier phase";
   let description = [{
     For this element's tensor, or for the model.
@@ -668,7 +542,7 @@ def Tandem_TotalOp : Tandem_Op<"total", [Pure]> {
     Example:
 
     ```mlir
-    %norm = tandem.total[0] : f32
+    %norm = tandem.reduction_result[0] : f32
     ```
   }];
   let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$index);
@@ -676,30 +550,30 @@ def Tandem_TotalOp : Tandem_Op<"total", [Pure]> {
   let assemblyFormat = "`[` $index `]` attr-dict `:` type($result)";
 }
 
-def Tandem_LoadTotalOp : Tandem_Op<"load_total", [MemoryEffects<[MemRead]>]> {
+def Tandem_LoadReductionResultOp : Tandem_Op<"load_reduction_result", [HasParent<"LaunchOp">, MemoryEffects<[MemRead]>]> {
   let summary = "the result of an earlier phase's reduction over a row, column or block";
   let description = [{
     For the row, column or block of this element, which differ within a tensor where
-    those of `tandem.total` do not.
+    those of `tandem.reduction_result` do not.
 
-    Constraints: (C1) the scope is a row, a column or a block; (C2) a part per row,
+    Constraints: (C1) the scope is a row, a column or a block; (C2) a launch per row,
     column or block reads its own.
 
     Example:
 
     ```mlir
-    %sum = tandem.load_total[0] over row : f32
+    %sum = tandem.load_reduction_result[0] over row : f32
     ```
   }];
-  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$index, Tandem_Scope:$scope);
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$index, Tandem_Granularity:$scope);
   let results = (outs AnyTypeOf<[I32, F32, VectorOfAnyRankOf<[I32, F32]>]>:$result);
   let assemblyFormat = "`[` $index `]` `over` $scope attr-dict `:` type($result)";
   let extraClassDeclaration = [{
     /// Whether the elements that are computed together, those of a row within a
     /// block, have a result each.
     bool differsInRow() {
-      return getScope() == Scope::column ||
-             getOperation()->getParentOfType<KernelOp>().getPer() != Granularity::element;
+      return getScope() == Granularity::column ||
+             getOperation()->getParentOfType<LaunchOp>().getPer() != Granularity::element;
     }
   }];
   let hasVerifier = 1;
@@ -723,7 +597,7 @@ def Tandem_SizeOp : Tandem_Op<"size", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Tandem_RaiseOp : Tandem_Op<"raise", [MemoryEffects<[MemWrite]>]> {
+def Tandem_SetFlagOp : Tandem_Op<"set_flag", [MemoryEffects<[MemWrite]>]> {
   let summary = "raises a flag of the launch where a condition holds";
   let description = [{
     The flag is raised if the condition holds for any element of any tensor.
@@ -735,7 +609,7 @@ def Tandem_RaiseOp : Tandem_Op<"raise", [MemoryEffects<[MemWrite]>]> {
     Example:
 
     ```mlir
-    tandem.raise %is_not_finite[0] : i1
+    tandem.set_flag %is_not_finite[0] : i1
     ```
   }];
   let arguments = (ins AnyTypeOf<[I1, VectorOfAnyRankOf<[I1]>]>:$condition,
@@ -777,9 +651,9 @@ def Tandem_LookupOp : Tandem_Op<"lookup",
     !listconcat([Pure, SameOperandsAndResultShape], ElementwiseMappable.traits)> {
   let summary = "the entry of a table that bytes select";
   let description = [{
-    `-tandem-tabulate` puts it in the place of what is computed from bytes alone.
-    A second dimension is for a byte that the elements of a group share, which
-    comes first.
+    `-tandem-tabulate` substitutes it for a computation that depends only on bytes. A
+    second dimension is for a byte that the elements of a group share, which comes
+    first.
 
     Constraints: (C1) the table has 256 entries for each index, one or two; (C2)
     the result is of the table's element type.

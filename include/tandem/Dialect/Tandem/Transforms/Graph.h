@@ -16,18 +16,20 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/Support/Error.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Whether a function is a graph: any of its arguments has a role.
 bool isGraph(func::FuncOp function);
 
-/// What a module holds to be compiled or interpreted: a graph, or else the
-/// kernel that a graph becomes.
+/// The program of a module, to be compiled or interpreted: a graph, the kernel
+/// that a graph becomes, or the step that a kernel becomes.
 struct Program {
   func::FuncOp graph;
   KernelOp kernel;
+  StepOp step;
 };
 
 /// Finds the one program of a module. A graph needs a strategy's name; a kernel
@@ -58,9 +60,9 @@ SmallVector<BlockArgument> getUpdatedArguments(func::FuncOp function);
 /// of linalg operations and through tandem.decode and tandem.encode.
 Value resolve(Value value);
 
-/// Whether `value` depends on hyperparameters, step, seed and literals alone.
+/// Whether `value` depends only on hyperparameters, step, seed and literals.
 bool isUniform(Value value);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_TANDEM_TRANSFORMS_GRAPH_H

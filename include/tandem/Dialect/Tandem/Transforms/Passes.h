@@ -19,11 +19,12 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "tandem/Dialect/Tandem/Transforms/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_TANDEM_TRANSFORMS_PASSES_H

@@ -35,7 +35,7 @@ def RecognizeUpdates : Pass<"tandem-recognize-updates", "::mlir::func::FuncOp"> 
     %1 = tandem.accumulate %param, %d : tensor<?xf32>
     ```
   }];
-  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
   let statistics = [
     Statistic<"numAccumulates", "accumulates", "Number of accumulates recognized">,
     Statistic<"numEmas", "emas", "Number of exponential moving averages recognized">,
@@ -69,7 +69,7 @@ def ConnectSaves : Pass<"tandem-connect-saves", "::mlir::ModuleOp"> {
     }
     ```
   }];
-  let dependentDialects = ["::mlir::tandem::TandemDialect"];
+  let dependentDialects = ["::tandem::TandemDialect"];
   let statistics = [
     Statistic<"numSaved", "saved", "Number of tensors saved">,
     Statistic<"numShared", "shared", "Number of saves that share another one's tensor">,
@@ -107,7 +107,7 @@ def ApplyStrategy : Pass<"tandem-apply-strategy", "::mlir::ModuleOp"> {
   let options = [
     Option<"strategy", "strategy", "std::string", "\"\"", "Name of the strategy">,
   ];
-  let dependentDialects = ["::mlir::tandem::TandemDialect"];
+  let dependentDialects = ["::tandem::TandemDialect"];
   let statistics = [
     Statistic<"numStored", "stored", "Number of arguments given a storage">,
     Statistic<"numShared", "shared", "Number of saved tensors that an input or an output holds already">,
@@ -124,11 +124,11 @@ def PrintSaves : Pass<"tandem-print-saves", "::mlir::ModuleOp"> {
     `hidden`. What is stored once for a whole tensor is not counted. The module stays as
     it is.
 
-    Below are the tensors that a backward pass could compute again of others that it has,
+    Below are the tensors that a backward pass could recompute from others that it has,
     of what is saved and of inputs that it takes too: what that spares, and the float
     operations that it takes for each element, with transcendental functions by name.
     Each row takes the others as kept; operations that two share count in both. An output
-    that this function does not keep, but the one behind it may, spares what that one
+    that the next function may keep, and this one does not, saves what the next function
     would keep.
 
     Example: `test/Dialect/Tandem/print-saves.mlir`
@@ -144,8 +144,8 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
   let description = [{
     Replaces each function with a compute policy by a `tandem.kernel`: tensor
     operations and linalg bodies become the scalar arithmetic of one element;
-    everything computed from hyperparameters and literals alone moves to the
-    prologue, in f64, and is rounded to f32 where it meets an element.
+    everything computed only from hyperparameters and literals moves to the prologue, in
+    f64, and is rounded to f32 where it meets an element.
 
     A `linalg.reduce` that adds up all elements of a tensor becomes a
     `tandem.reduce` over the tensor; with the attribute `tandem.scope =
@@ -158,27 +158,27 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
 
     Example: `test/Dialect/Tandem/form-kernel.mlir`
   }];
-  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
   let statistics = [
     Statistic<"numKernels", "kernels", "Number of kernels formed">,
     Statistic<"numUniforms", "uniforms", "Number of uniform values moved to a prologue">,
   ];
 }
 
-def AddMetrics : Pass<"tandem-add-metrics", "::mlir::tandem::KernelOp"> {
+def AddMetrics : Pass<"tandem-add-metrics", "::tandem::KernelOp"> {
   let summary = "Measure the effective descent quality inside the kernel";
   let description = [{
     For each param, sums the addends of its named updates (and (b - 1) * s for
-    a decay by b) to the intended update, in f64, and adds a `tandem.descent`
-    behind its store. Kernels without this pass pay nothing.
+    a decay by b) to the intended update, in f64, and adds a `tandem.measure_update`
+    after its store. Kernels without this pass pay nothing.
 
     Example: `test/Dialect/Tandem/add-metrics.mlir`
   }];
-  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
   let statistics = [Statistic<"numMeasured", "measured", "Number of params measured">];
 }
 
-def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::tandem::KernelOp"> {
+def ApplyPolicy : Pass<"tandem-apply-policy", "::tandem::KernelOp"> {
   let summary = "Compute a kernel's body under its policy";
   let description = [{
     Under the f32 policy every operation stays in f32 and the named updates
@@ -192,7 +192,7 @@ def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::tandem::KernelOp"> {
 
     Example: `test/Dialect/Tandem/apply-policy.mlir`
   }];
-  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::mcf::MCFDialect",
+  let dependentDialects = ["::tandem::TandemDialect", "::tandem::mcf::MCFDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let statistics = [
     Statistic<"numRounded", "rounded", "Number of operations rounded to the component format">,
@@ -200,7 +200,7 @@ def ApplyPolicy : Pass<"tandem-apply-policy", "::mlir::tandem::KernelOp"> {
   ];
 }
 
-def LowerStorage : Pass<"tandem-lower-storage", "::mlir::tandem::KernelOp"> {
+def LowerStorage : Pass<"tandem-lower-storage", "::tandem::KernelOp"> {
   let summary = "Spell out decoding and encoding";
   let description = [{
     Replaces `tandem.load` by loads of the storage's planes and its decoding,
@@ -211,7 +211,7 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::tandem::KernelOp"> {
 
     Example: `test/Dialect/Tandem/lower-storage.mlir`
   }];
-  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::mcf::MCFDialect",
+  let dependentDialects = ["::tandem::TandemDialect", "::tandem::mcf::MCFDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let statistics = [
     Statistic<"numLoads", "loads", "Number of plane loads">,
@@ -219,12 +219,12 @@ def LowerStorage : Pass<"tandem-lower-storage", "::mlir::tandem::KernelOp"> {
   ];
 }
 
-def CheckGradients : Pass<"tandem-check-gradients", "::mlir::tandem::KernelOp"> {
+def CheckGradients : Pass<"tandem-check-gradients", "::tandem::KernelOp"> {
   let summary = "Report gradients that are not finite";
   let description = [{
-    Behind each load of a gradient's float plane, raises flag 0 of the launch if
-    the element is a NaN or an infinity: an integer comparison of its bits, which
-    are loaded instead. Kernels without this pass pay nothing.
+    After each load of a gradient's float plane, raises flag 0 of the launch if the
+    element is a NaN or an infinity: an integer comparison of its bits, which are loaded
+    instead. Kernels without this pass pay nothing.
 
     Example: `test/Dialect/Tandem/check-gradients.mlir`
 
@@ -234,11 +234,11 @@ def CheckGradients : Pass<"tandem-check-gradients", "::mlir::tandem::KernelOp"> 
     %bits = tandem.load_plane %grad[0] : !tandem.stored<tensor<?xf32>, #tandem.float<bf16>> -> i16
     %magnitude = arith.andi %bits, %c32767 : i16
     %is_not_finite = arith.cmpi sgt, %magnitude, %c32639 : i16
-    tandem.raise %is_not_finite[0] : i1
+    tandem.set_flag %is_not_finite[0] : i1
     %g = arith.bitcast %bits : i16 to bf16
     ```
   }];
-  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
   let statistics = [Statistic<"numChecked", "checked", "Number of plane loads checked">];
 }
 
@@ -256,9 +256,9 @@ def AnalyzeRanges : Pass<"tandem-analyze-ranges"> {
     x = a + b;  y = (a - x) + b
     ```
 
-    Everything else is left as it is, and so is a format of which the lemmas behind
-    these rules are not proved. What is proved of a transform that stays is used by
-    `-tandem-emulate-floats`.
+    Everything else is left unchanged, and so is every format for which the lemmas that
+    justify these rules are not proved. What is proved of a transform that stays is used
+    by `-tandem-emulate-floats`.
 
     A range is what operations give: constants, `max` and `min`, absolute values,
     squares and roots, decoded 8-bit floats, and of errors what they are beside
@@ -285,7 +285,7 @@ def AnalyzeRanges : Pass<"tandem-analyze-ranges"> {
   }];
   let options = [Option<"report", "report", "bool", "false",
                         "Make a remark for each error-free transform">];
-  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::tandem::TandemDialect", "::mlir::arith::ArithDialect"];
   let statistics = [
     Statistic<"numProved", "proved", "Number of transforms proved exact">,
     Statistic<"numGranted", "granted", "Number of Fast2Sums that are granted">,
@@ -294,7 +294,7 @@ def AnalyzeRanges : Pass<"tandem-analyze-ranges"> {
   ];
 }
 
-def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::tandem::KernelOp"> {
+def EmulateFloats : Pass<"tandem-emulate-floats", "::tandem::StepOp"> {
   let summary = "Compute small float formats exactly in f32 lanes";
   let description = [{
     A value of an emulated format lives in an f32 that holds it exactly. After
@@ -323,7 +323,7 @@ def EmulateFloats : Pass<"tandem-emulate-floats", "::mlir::tandem::KernelOp"> {
            "The target converts between f16 and f32">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-                           "::mlir::scaled::ScaledDialect"];
+                           "::tandem::scaled::ScaledDialect"];
   let statistics = [
     Statistic<"numRoundings", "roundings", "Number of rounding sequences">,
     Statistic<"numElided", "elided", "Number of results that are proved to need none">,
@@ -348,54 +348,55 @@ def Simplify : Pass<"tandem-simplify"> {
 def SplitPhases : Pass<"tandem-split-phases", "::mlir::ModuleOp"> {
   let summary = "Separate the launches of a kernel";
   let description = [{
-    A `tandem.reduce` over a tensor or the model exists only when a launch has
-    ended. A kernel that has one, or that writes an entry which a whole tensor
-    shares, becomes several, which are launched in this order:
+    Replaces each `tandem.kernel` by a `tandem.step`. A `tandem.reduce` over a tensor or
+    the model exists only when a launch has ended, so that a step has these launches, in
+    this order:
 
-    - a kernel for each phase that makes reductions for later ones, with a
+    - reductions: a launch for each phase that makes reductions for later ones, with a
       `tandem.partial` for each of its reductions and nothing that is written;
-    - the kernel itself, the last phase, which computes again what it needs of
-      the earlier ones and writes all elements;
-    - a kernel whose body runs once for each tensor and writes what its elements
-      share, when nobody reads the old entries any more.
+    - the main launch, which computes again what it needs of the earlier ones and writes
+      all elements;
+    - epilogues, which run once for each row, column, block or tensor and write what its
+      elements share, when no launch reads the old entries any more.
 
-    Reductions of earlier phases are read by `tandem.total`. No value is carried
-    from phase to phase otherwise: a phase reads its planes again.
+    A kernel without reductions and shared entries becomes a step of its main launch.
+    Reductions of earlier launches are read by `tandem.reduction_result` and `tandem.load_reduction_result`. No
+    value goes from launch to launch otherwise: a launch reads its planes again.
 
-    In a matrix kernel, a phase over elements that needs of the reductions of its
-    launch only those of its own rows and blocks `continues` it: it can run over some
-    rows as soon as the phase before it has, in one launch with it.
+    In a matrix kernel, a launch over elements that needs of the previous launch's
+    reductions only those of its own rows and blocks is `fused_with_previous`: it can run
+    over some rows as soon as the one before it has, in one launch with it.
 
     Example: `test/Dialect/Tandem/split-phases.mlir`, `split-matrices.mlir`
   }];
-  let dependentDialects = ["::mlir::tandem::TandemDialect"];
+  let dependentDialects = ["::tandem::TandemDialect"];
   let statistics = [
-    Statistic<"numPhases", "phases", "Number of phases of kernels split">,
+    Statistic<"numPhases", "phases", "Number of phases of all steps">,
     Statistic<"numLaunches", "launches", "Number of launches that these phases are">
   ];
 }
 
-def Tabulate : Pass<"tandem-tabulate", "::mlir::tandem::KernelOp"> {
-  let summary = "Look up what is computed from a byte alone";
+def Tabulate : Pass<"tandem-tabulate", "::tandem::StepOp"> {
+  let summary = "Look up what is computed only from a byte";
   let description = [{
-    An f32 that depends on a stored byte and constants alone, such as the number
-    that a code stands for, has 256 values; with a byte that a group shares, such
-    as the exponent of a range, 65536. Where computing it takes many operations, a
-    `tandem.lookup` takes their place. The table's entries are computed here by the
-    same operations, so that no bit changes.
+    An f32 that depends only on a stored byte and constants, such as the number that a
+    code stands for, has 256 values; with a byte that a group shares, such as the
+    exponent of a range, 65536. Where computing it takes many operations, a
+    `tandem.lookup` takes their place. The table's entries are computed here by the same
+    operations, so that no bit changes.
 
     For CPUs: their caches hold the tables.
 
     Example: `test/Dialect/Tandem/tabulate.mlir`
   }];
-  let dependentDialects = ["::mlir::tandem::TandemDialect"];
+  let dependentDialects = ["::tandem::TandemDialect"];
   let statistics = [Statistic<"numTables", "tables", "Number of tables">];
 }
 
-def Widen : Pass<"tandem-widen", "::mlir::tandem::KernelOp"> {
+def Widen : Pass<"tandem-widen", "::tandem::StepOp"> {
   let summary = "Compute several consecutive elements at once";
   let description = [{
-    Replaces every element-dependent scalar of the body by a vector of `width`
+    Replaces every element-dependent scalar of each launch's body by a vector of `width`
     elements; uniform values are broadcast. What the elements of a group share
     (the entry of a scale's plane, a reduction) stays a scalar; the width is at
     most the smallest group. The arithmetic of each element is unchanged.
@@ -403,7 +404,7 @@ def Widen : Pass<"tandem-widen", "::mlir::tandem::KernelOp"> {
     Example: `test/Dialect/Tandem/widen.mlir`
   }];
   let options = [Option<"width", "width", "int64_t", "8", "Elements per step, a power of two up to 256">];
-  let dependentDialects = ["::mlir::tandem::TandemDialect", "::mlir::vector::VectorDialect"];
+  let dependentDialects = ["::tandem::TandemDialect", "::mlir::vector::VectorDialect"];
   let statistics = [Statistic<"numWidened", "widened", "Number of operations widened">];
 }
 

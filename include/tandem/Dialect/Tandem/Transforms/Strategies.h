@@ -15,9 +15,10 @@
 #define TANDEM_DIALECT_TANDEM_TRANSFORMS_STRATEGIES_H
 
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/LLVM.h"
 #include "tandem/Support/Library.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The built-in strategies for a module's graphs: recipes for layers.
 ArrayRef<LibraryFile> getStrategiesFor(ModuleOp module);
@@ -34,6 +35,6 @@ FailureOr<StrategyOp> findStrategy(ModuleOp module, StringRef name,
 FailureOr<StrategyOp> findRecipe(ModuleOp module, StringRef name,
                                  ArrayRef<std::string> directories = {});
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_TANDEM_TRANSFORMS_STRATEGIES_H

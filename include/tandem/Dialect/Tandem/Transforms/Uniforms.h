@@ -16,8 +16,9 @@
 
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The f64 value in the prologue that a uniform argument of the body was
 /// rounded from; where it was not rounded, its exact f64 value.
@@ -26,6 +27,6 @@ Value getUniformSource(KernelOp kernel, Value uniform, SequenceBuilder &b);
 /// Yields a value from the prologue; returns the body's new argument for it.
 Value addUniform(KernelOp kernel, Value value);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_DIALECT_TANDEM_TRANSFORMS_UNIFORMS_H

@@ -1,0 +1,82 @@
+#===- test_activations.py - Measurements of activations --------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of benchmarks/activations on a small layer.
+#
+#===----------------------------------------------------------------------===#
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "benchmarks/activations"
+
+
+def by_path(name):
+    """A module of the folder, under a name that no other has."""
+    import importlib.util
+    sys.path.insert(0, str(FOLDER))
+    try:
+        spec = importlib.util.spec_from_file_location(f"activations_{name}", FOLDER / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(FOLDER))
+    return module
+
+
+def test_page_is_up_to_date():
+    page = by_path("activations_page")
+    assert page.PAGE.read_text() == page.render(page.RESULTS), (
+        "run benchmarks/activations/activations_page.py")
+
+
+def test_a_layer():
+    """A recipe keeps the bytes computed by hand: a layer of width 64, whose block is 128
+    wide."""
+    run = by_path("run")
+    unit = 32 * 64 * 2
+    kept = {name: run.kept_bytes(case.layer, case.forward) / unit
+            for name in ("bf16", "coat", "coat + recompute")
+            for case in [run.Case(name, 64, 32)]}
+    # Norms' inputs (2), gate, up (2 * 2) and the products' inputs (1 + 1 + 2; of the
+    # attention's its output is) go from 2 bytes to 1, and a scale of 2 for each 16 of norms
+    # and gates.
+    shared = kept["bf16"] - (2 + 4 + 4)
+    tensors = 3 * 4 / unit
+    scales = (2 + 4) / 16
+    assert kept["coat"] == pytest.approx(shared + (2 + 4 + 4) / 2 + 0.5 + scales + tensors, abs=0.1)
+    # The block's product: a byte for each element, and a scale.
+    assert kept["coat"] - kept["coat + recompute"] == pytest.approx(1 + 4 / unit)
+
+
+def test_groups():
+    """Fewer elements with a scale of their own, less error; tensors without a tail."""
+    granularity = by_path("granularity")
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((64, 256)).astype(np.float32) * np.exp2(
+        rng.uniform(-12, 0, (64, 16))).repeat(16, axis=1).astype(np.float32)
+    errors = [granularity.error([x], group) for group in ("tensor", "row", "16")]
+    assert errors[0] > errors[1] > errors[2] > 0
+    assert set(granularity.times(8, 256, 1)) == set(granularity.SCALINGS)
+
+
+def test_command(tmp_path):
+    environment = dict(os.environ, PYTHON=sys.executable)
+    done = subprocess.run(
+        [ROOT / "scripts/activations.sh", "--hidden", "64", "--tokens", "16", "--rounds", "1", "--steps", "2",
+         "--results", tmp_path], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "round 1 of 1" in done.stdout
+    page = (tmp_path / "Activations.md").read_text()
+    assert "Hidden size 64" in page and "| `coat` + recompute |" in page
+    assert "| linear layers |" in page and "| groups of 16 |" in page

@@ -1,0 +1,465 @@
+#===- test_quality.py - Measurements of quality ----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of benchmarks/quality on small inputs.
+#
+#===----------------------------------------------------------------------===#
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tandem
+
+pytest.importorskip("matplotlib")
+ml_dtypes = pytest.importorskip("ml_dtypes")
+
+ROOT = Path(__file__).resolve().parents[2]
+QUALITY = ROOT / "benchmarks/quality"
+RESULTS = ROOT / "benchmarks/results"
+sys.path.append(str(QUALITY))
+
+import exact_expansion  # noqa: E402
+import gradient_sum  # noqa: E402
+import moments  # noqa: E402
+import page  # noqa: E402
+import representation  # noqa: E402
+from round_trip import encode, expanded, round_trip, scaled  # noqa: E402
+
+#===----------------------------------------------------------------------===#
+# Storages
+#===----------------------------------------------------------------------===#
+
+
+def draw(count, seed=0):
+    return np.random.default_rng(seed).standard_normal(count).astype(np.float32)
+
+
+@pytest.mark.parametrize("storage, dtype", (
+    ("#tandem.float<bf16>", ml_dtypes.bfloat16),
+    (gradient_sum.E4M3, ml_dtypes.float8_e4m3fn)))
+def test_round_trip(storage, dtype):
+    values = draw(1000)
+    np.testing.assert_array_equal(round_trip(storage, values),
+                                  values.astype(dtype).astype(np.float32))
+
+
+def test_all_storages_of_a_table_differ():
+    """No two rows measure the same storage."""
+    for table in (representation.WEIGHTS, representation.MOMENTS, moments.FIRST,
+                  moments.SECOND):
+        assert len(set(table.values())) == len(table)
+
+#===----------------------------------------------------------------------===#
+# Moments
+#===----------------------------------------------------------------------===#
+
+
+def make_moments(sizes=(300, 1000)):
+    first = [draw(n, n) * np.float32(1e-3) for n in sizes]
+    second = [np.square(draw(n, n + 1)) * np.float32(1e-6) for n in sizes]
+    return moments.Moments(first, second)
+
+
+def test_error_of_what_is_lost():
+    """A v that becomes zero is counted apart; a v that was zero is not lost."""
+    ours = moments.Moments([np.float32([1, 2, 0])], [np.float32([4, 1, 0])])
+    first, second = np.float32([1.5, 2, 0]), np.float32([4, 0, 0])
+    error = ours.error(first, second)
+    assert error["lost"] == pytest.approx(1 / 3)
+    assert error["mse_kept"] == pytest.approx(0.25**2 / 2, rel=1e-6)
+    assert error["mse"] == pytest.approx((2 / moments.EPS) ** 2 / 3, rel=1e-3)
+
+
+def test_pairs():
+    """Every pair is measured by itself: m and v each by its own storage."""
+    ours = make_moments()
+    first = {name: moments.FIRST[name] for name in ("E4M3", "bf16")}
+    second = {name: moments.SECOND[name] for name in ("E5M2", "bf16")}
+    errors = moments.compare(ours, first, second)
+    for m, row in errors.items():
+        for v, error in row.items():
+            stored = [np.concatenate([round_trip(s, x) for x in tensors]).astype(float)
+                      for s, tensors in ((first[m], ours.first), (second[v], ours.second))]
+            expected = stored[0] / (np.sqrt(stored[1]) + moments.EPS)
+            assert error["mse"] == pytest.approx(np.mean((expected - ours.update) ** 2))
+    assert errors["E4M3"]["E5M2"]["mse"] > errors["bf16"]["bf16"]["mse"]
+
+
+def test_steps_of_k(monkeypatch):
+    monkeypatch.setattr(moments.Steps, "GRID", 12)
+    values, ratio = [draw(300), np.zeros(5, np.float32)], 28672.0
+    steps = moments.Steps(values, ratio)
+    storage = scaled(expanded("f8E4M3FN", ratio))
+    fine = np.concatenate([round_trip(storage, x) for x in values])
+    np.testing.assert_array_equal(steps.with_step(1), fine)
+    exponents = encode(storage, values[0])["x.exponent"]
+    assert exponents.min() > 8 and (exponents % 8).any()  # else nothing is tested
+    # Multiples of 8 leave k = 1, which a range of 2 gives all groups but constant ones.
+    assert (exponents < 16).all()
+    whole = scaled(expanded("f8E4M3FN", 2.0))
+    coarse = np.concatenate([round_trip(whole, x) for x in values])
+    np.testing.assert_array_equal(steps.with_step(8), coarse)
+
+
+def test_measure_of_moments(monkeypatch):
+    """All comparisons run, and have an entry for each of their rows."""
+    monkeypatch.setattr(moments.Steps, "GRID", 4)
+    monkeypatch.setattr(moments, "RANGES", (448.0, 28672.0, 229376.0))
+    monkeypatch.setattr(moments, "DYNAMIC_RANGES", (100.0, moments.DYNAMIC_RANGE))
+    result = moments.measure(make_moments((400,)))
+    assert list(result["pairs"]) == list(moments.FIRST)
+    assert all(list(row) == list(moments.SECOND) for row in result["pairs"].values())
+    assert "but" not in page.millionths(result["pairs"]["bf16"]["bf16"])
+    assert list(result["k"]["errors"]) == [str(step) for step in moments.K_STEPS]
+    text = page.moments_text(result | {"steps": 1, "parameters": 400,
+                                       "machine": MACHINE})
+    assert "**Step of k.**" in text
+
+#===----------------------------------------------------------------------===#
+# Representation
+#===----------------------------------------------------------------------===#
+
+MACHINE = {"date": "2026-01-01", "commit": "0" * 40, "changed_files": 0}
+
+
+def test_bits():
+    one = np.ones(4, np.float32)
+    assert representation.bits(one, one) is None
+    assert representation.bits(one, one * np.float32(1.25)) == pytest.approx(2)
+    assert representation.bits(one, one * 0) == 0
+    assert representation.bits(one, one * np.float32(np.inf)) == -math.inf
+    assert [page.bits_text(b) for b in (None, -math.inf, -0.0, 3.14)] == [
+        "exact", "inf", "0.0", "3.1"]
+
+
+def test_representation():
+    result = representation.measure(1024)
+    weights, exponents = result["weights"], result["exponents"]
+    assert set(weights["bf16 + remainder"]) == {None}
+    for exponent in (-100, 0, 100):
+        place = exponents.index(exponent)
+        # A value's error is even within half a unit of 2^-7: 2^-8 / sqrt(3) of the
+        # power of two below it, and less of itself.
+        assert 8.8 < weights["bf16"][place] < 9.8
+        assert weights["bf16 x 2"][place] > weights["bf16 + i8 residual"][place]
+    assert weights["f16"][exponents.index(16)] == -math.inf
+    spans = result["moments"]
+    assert spans["E4M3 expanded, R = 28672"][2] > spans["E4M3"][2] + 2
+    # Beyond its range an expansion has k = 1.
+    assert spans["E4M3 expanded, R = 28672"][40] == pytest.approx(
+        spans["E4M3"][40], rel=1e-3)
+
+#===----------------------------------------------------------------------===#
+# Sums of gradients
+#===----------------------------------------------------------------------===#
+
+
+def make_gradients(*ranks):
+    return gradient_sum.Gradients([[np.float32(rank)] for rank in ranks])
+
+
+def test_scales_are_shared():
+    gradients = gradient_sum.Gradients([[np.float32([448]), np.float32([1])],
+                                        [np.float32([449]), np.float32([1])]])
+    assert gradients.scales.tolist() == [[1, 2**-8], [2, 2**-8]]
+
+
+def test_post_scaling_overflows():
+    """448 and 448 are 896, which saturates at 448."""
+    gradients = make_gradients([448, 1], [448, 1])
+    post = gradient_sum.reduce(gradients, 2, 1.0)
+    assert post["overflow"] == 0.5 and post["underflow"] == 0
+    assert post["snr"] == pytest.approx(10 * math.log10((448**2 + 1) / 224**2))
+    assert post["snr_wide"] == math.inf
+
+
+def test_pre_scaling_underflows():
+    """Half of the smallest number rounds to zero, in a tie to even."""
+    gradients = make_gradients([416, 2**-9], [416, 2**-9])
+    pre, post = (gradient_sum.reduce(gradients, 2, mu) for mu in (0.5, 1.0))
+    assert pre["underflow"] == 0.5 and pre["overflow"] == 0
+    assert post["underflow"] == 0
+
+
+def test_partial_sums_are_rounded():
+    """256 + 8 + 8 is 256 in E4M3, 272 before."""
+    gradients = make_gradients([256], [8], [8])
+    found = gradient_sum.reduce(gradients, 3, 1.0)
+    assert found["snr"] == pytest.approx(10 * math.log10((272 / 16) ** 2))
+    assert found["snr_wide"] > 300
+
+
+def test_automatic_scaling():
+    automatic, gradients = gradient_sum.Automatic(), make_gradients(*[[400, 1]] * 4)
+    seen = [automatic.reduce(gradients, 4)["mu"] for _ in range(5)]
+    growth = gradient_sum.GROWTH
+    assert seen == pytest.approx([1, 0.5, 0.25, 0.25 * growth, 0.25 * growth**2])
+
+
+def test_measure_of_gradients():
+    """The last steps count, automatic scaling sees all."""
+    steps = [make_gradients([400, 1], [400, 1])] * 3
+    schemes = gradient_sum.measure(iter(steps), 3, [2], 1)
+    assert schemes["post-scaling"]["2"]["mu"] == 1
+    assert schemes["automatic"]["2"]["mu"] == pytest.approx(0.5 * gradient_sum.GROWTH)
+
+#===----------------------------------------------------------------------===#
+# Accumulated errors
+#===----------------------------------------------------------------------===#
+
+
+def test_accumulated(tmp_path):
+    """A storage is compared by itself, a strategy whole; those refused are left out."""
+    write_candidate(tmp_path, "same")
+    write_candidate(tmp_path, "low", "#tandem.float<bf16>")
+    found = json.loads(run_python("-c", """if True:
+        import accumulated, contextlib, dataclasses, json, sys
+        folder = sys.argv[1]
+        setting = dataclasses.replace(accumulated.config(True, 12, 3), stream_steps=12)
+        with contextlib.redirect_stdout(sys.stderr):
+            recorded = [accumulated.Recorded(accumulated.load_corpus(), setting)]
+            some = {tensor: dict(list(storages.items())[:2])
+                    for tensor, storages in accumulated.TENSORS.items()}
+            storages = accumulated.compare_storages(recorded, some)
+            whole = accumulated.compare_strategies(
+                recorded, ["fp32", "same", "low", "f16"],
+                [folder, str(accumulated.CANDIDATES)])
+        print(json.dumps([storages, whole]))""", tmp_path))
+    storages, whole = found
+    assert list(whole) == ["fp32", "same", "low"]
+    assert whole["same"] == whole["fp32"]
+    # The first storage of the weights is bf16.
+    assert storages["weight"]["bf16"] == whole["low"]
+    for errors in zip(*(whole[name]["errors"].values() for name in ("fp32", "low"))):
+        for part in ("table", "matrices"):
+            wide, low = (one[part] for one in errors)
+            assert len(wide) == 1 and wide[0] < 1e-3 and low[0] > 0.1
+        assert 0 < errors[1]["along"][0] < 0.9 < errors[0]["along"][0] < 1.1
+    assert [len(of) for of in storages.values()] == [2, 2, 2, 2]
+    assert storages["gradient"]["E4M3, 128"]["bytes_per_parameter"] == pytest.approx(
+        13 + 2 / 128)
+
+#===----------------------------------------------------------------------===#
+# Training
+#===----------------------------------------------------------------------===#
+
+CELLS = ["--quick", "--steps", "10", "--seeds", "0", "--lrs", "1e-3"]
+TWO = [*CELLS, "--strategies", "fp32,fp8-collage-plus"]
+
+
+def run_python(*arguments):
+    """A process of its own: the demo has a module `model`, as the tests do."""
+    pytest.importorskip("torch")
+    paths = [str(QUALITY), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1",
+             "PYTHONPATH": os.pathsep.join(paths)})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_cells(folder, *calls):
+    """The calls of runs.py with these arguments, one after the other."""
+    calls = [c if isinstance(c, dict) else {"arguments": c} for c in calls]
+    return json.loads(run_python(ROOT / "test/Python/support/run_cells.py",
+                                 json.dumps(calls), folder))
+
+
+def test_runs_resume(tmp_path):
+    spent, died, again, all_done, other = run_cells(
+        tmp_path, [*TWO, "--budget", "0"],
+        {"arguments": TWO, "dies_in": "fp8-collage-plus"}, TWO, TWO,
+        [*TWO, "--steps", "11"])
+    assert spent["status"] == 0 and "2 cells are left" in spent["out"]
+    assert spent["left"] is None
+    # A run that dies in its second cell keeps the first.
+    assert died["status"] == "died"
+    cells = died["left"]["cells"]
+    assert list(cells) == ["fp32"] and cells["fp32"]["0.001"]["0"]["train_loss"] > 0
+    assert again["status"] == 0
+    assert "[2/2] seed 0" in again["out"] and "[1/2]" not in again["out"]
+    both = again["left"]["cells"]
+    assert both["fp32"] == cells["fp32"]
+    assert both["fp8-collage-plus"]["0.001"]["0"]["bytes_per_parameter"] < 7
+    assert "all 2 cells are done" in all_done["out"]
+    assert all_done["left"]["cells"] == both
+    # Cells of other settings do not mix with them.
+    assert other["status"] == 1 and "--results" in other["out"]
+    assert other["left"] == all_done["left"]
+
+
+def test_runs_refusals(tmp_path):
+    """f16, a candidate, cannot hold the demo's eps; the others are run, and the page
+    says why."""
+    refused, *bad = run_cells(
+        tmp_path, [*CELLS, "--strategies", "f16,fp32"], ["--strategies", "fp23"],
+        ["--steps", "3"], ["--lrs", "fast"])
+    assert refused["status"] == 0 and list(refused["left"]["cells"]) == ["fp32"]
+    assert "eps" in refused["left"]["refused"]["f16"]
+    assert "- `f16`: " in page.page(tmp_path)
+    assert [one["status"] for one in bad] == [2, 2, 2]
+    for one, word in zip(bad, ("there is no fp23", "at least 10", "--lrs")):
+        assert word in one["out"]
+
+
+def write_candidate(folder, name="candidate", param="#tandem.float<f32>"):
+    (folder / f"{name}.mlir").write_text(f"""
+tandem.strategy @{name} compute(<f32, f32>) {{
+  tandem.assign param = {param}
+  tandem.assign grad = #tandem.float<f32>
+  tandem.assign state = #tandem.float<f32>
+}}""")
+
+
+def test_runs_of_candidates(tmp_path):
+    """Strategies of a folder are run beside the library's."""
+    (tmp_path / "candidates").mkdir()
+    write_candidate(tmp_path / "candidates", "ours")
+    path = ["--path", str(tmp_path / "candidates")]
+    found, unknown = run_cells(
+        tmp_path, [*CELLS, *path, "--strategies", "fp32,ours"],
+        [*CELLS, "--strategies", "ours"])
+    cells = found["left"]["cells"]
+    assert cells["ours"]["0.001"]["0"]["train_loss"] == (
+        cells["fp32"]["0.001"]["0"]["train_loss"])
+    assert unknown["status"] == 2 and "there is no ours" in unknown["out"]
+
+
+def cell(loss):
+    return {"validation_loss": loss, "lost_share": 0.0, "bytes_per_parameter": 6.0}
+
+
+def test_training_text():
+    """Gaps are those to fp32 with the same seed and rate."""
+    cells = {"fp32": {"0.001": {"0": cell(2.0), "1": cell(3.0)}, "0.002": {"0": cell(1.0)}},
+             "coat": {"0.001": {"0": cell(2.1), "1": cell(3.3)}, "0.002": {"0": cell(1.2)}},
+             "bf16": {"0.001": {"0": cell(None), "1": cell(3.3)}},
+             "flash": {"0.001": {"1": cell(2.5)}}}
+    result = {"machine": MACHINE, "cells": cells, "refused": {},
+              "setting": {"steps": 5, "quick": False, "torch": "2"}}
+    text = page.training_text({"quality_small": None, "quality": result})
+    assert "### The larger model" in text and "### The small model" not in text
+    assert ("| coat | 6 | 3 | 1.2000 | +0.2000 ± 0.1414 | +0.2000 | +0.2000 ± 0.1000 "
+            "| 0.0 % |") in text
+    assert "| bf16 | 6 | 2 |  | diverged |  | diverged | 0.0 % |" in text
+    assert "| flash | 6 | 1 |  | -0.5000 |  | -0.5000 | 0.0 % |" in text
+    assert "| fp32 | 6 | 3 | 1.0000 | +0.0000 ± 0.0000 |" in text
+    # The best of as many bytes is first, what diverged last.
+    places = [text.index(f"| {name} |") for name in ("flash", "fp32", "coat", "bf16")]
+    assert places == sorted(places)
+    cells["master-weights"] = {"0.001": {"0": cell(2.01), "1": cell(2.99)}}
+    text = page.training_text({"quality_small": result, "quality": None})
+    assert "off fp32 by +0.0000 ± 0.0141" in text
+
+def test_choice_text():
+    """The text names the winner and what it was compared with, with both of their measures."""
+    one = {"errors": {"0.999": {"table": [0.5, 0.7], "matrices": [0.25, 0.25],
+                                "along": [1.0, 1.0]}}}
+    cells = {name: {"0.001": {"0": cell(loss)}} for name, loss in
+             (("fp32", 1.0), ("residual-softsign-root", 1.25), ("coat", None))}
+    text = page.choice_text({"strategies": {"residual-softsign-root": one, "coat": one,
+                                            "adam8bit": one}},
+                            {"cells": cells})
+    assert "- **6 bytes:** `residual-softsign-root` (0.6, 0.25, +0.2500), against " in text
+    assert "`coat` (0.6, 0.25, diverged), `adam8bit` (0.6, 0.25, not trained)." in text
+    assert page.choice_text(None, {"cells": cells}) == ""
+
+#===----------------------------------------------------------------------===#
+# Memory
+#===----------------------------------------------------------------------===#
+
+LIVE_BYTES = json.loads((RESULTS / "live_bytes.json").read_text())["strategies"]
+
+
+def test_live_bytes_are_of_all_strategies():
+    assert list(LIVE_BYTES) == sorted(tandem.strategies())
+
+
+@pytest.mark.parametrize("strategy", LIVE_BYTES)
+def test_live_bytes(strategy):
+    """The page has what is measured now, which is what was derived except for what a whole
+    tensor has once."""
+    pytest.importorskip("torch")
+    import live_bytes
+    now = live_bytes.measure([strategy])[strategy]
+    assert now == LIVE_BYTES[strategy], "run benchmarks/quality/live_bytes.py"
+    kept, released = now["kept"], now["released"]
+    total = kept["weights"] + kept["gradients"] + kept["states"]
+    assert total == pytest.approx(kept["derived"], abs=1e-3)
+    assert released["measured"] == pytest.approx(released["derived"], abs=1e-3)
+
+#===----------------------------------------------------------------------===#
+# Expansion without roundings
+#===----------------------------------------------------------------------===#
+
+
+def test_exact_exponents():
+    """The largest j with ratio^j <= R^8, at thresholds that f64 cannot tell apart."""
+    ratio = np.float32([1, 2, 2.0000002, 1.9999999, 4, 229376, 229392, np.inf])
+    want = [128, 128, 127, 128, 64, 8, 8, 8]
+    assert exact_expansion.exact_exponents(ratio, 2.0**16).tolist() == [128, 128, 127, 128, 64,
+                                                                        8, 8, 8]
+    assert exact_expansion.exact_exponents(ratio[5:], 229376.0).tolist() == want[5:]
+
+
+def test_exact_codes():
+    """Nearest codes, ties to even; k = 1 is the code itself."""
+    y = np.float32([0, 2.0**-20, 1, 0.5, 232 / 448, 216 / 448])
+    codes = exact_expansion.exact_codes(y, np.full(len(y), 8))
+    numbers = ml_dtypes.float8_e4m3fn
+    assert codes.tolist() == (448 * y.astype(np.float64)).astype(numbers).view(np.uint8).tolist()
+    assert exact_expansion.exact_codes(np.float32([0.25]), np.array([16])).tolist() == [
+        int(np.array(28, numbers).view(np.uint8))]
+
+
+def test_exact_expansion_is_near():
+    """Kernels follow the exact rule but where a rounding tips the scale."""
+    parts = exact_expansion.synthetic(300)
+    for part in parts.values():
+        assert np.abs(part.flips).max() <= 1
+        one = exact_expansion.summary([part])
+        assert one["codes"] < 1e-4
+        assert one["error"] == pytest.approx(one["exact_error"], rel=1e-4)
+
+
+def test_rationale_has_the_figures():
+    """docs/Rationale.md says what the committed result does."""
+    result = json.loads((RESULTS / "exact_expansion.json").read_text())
+    text = " ".join((ROOT / "docs/Rationale.md").read_text().split())
+    assert exact_expansion.sentence(result) in text, "run benchmarks/quality/exact_expansion.py"
+
+#===----------------------------------------------------------------------===#
+# The page
+#===----------------------------------------------------------------------===#
+
+
+def test_page_is_up_to_date():
+    assert (ROOT / "docs/Quality.md").read_text() == page.page(RESULTS), \
+        "run benchmarks/quality/page.py"
+
+
+def test_script(tmp_path):
+    """scripts/quality.sh keeps what is there, trains, and writes the page."""
+    pytest.importorskip("torch")
+    for name in ("moments", "representation", "accumulated", "gradient_sum", "live_bytes"):
+        shutil.copy(RESULTS / f"{name}.json", tmp_path)
+    done = subprocess.run(
+        [ROOT / "scripts/quality.sh", *CELLS, "--strategies", "fp32", "--results",
+         tmp_path], capture_output=True, text=True,
+        env={**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(": done, ") == 5
+    text = (tmp_path / "Quality.md").read_text()
+    assert text.startswith((ROOT / "docs/Quality.md").read_text()[:2000])
+    assert "| fp32 | 16 | 1 |" in text
+    assert len(list((tmp_path / "images").glob("*.png"))) == 3

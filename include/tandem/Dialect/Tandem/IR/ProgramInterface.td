@@ -1,0 +1,77 @@
+//===- ProgramInterface.td - What kernels and launches share -*- tablegen -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_TANDEM_IR_PROGRAMINTERFACE_TD
+#define TANDEM_DIALECT_TANDEM_IR_PROGRAMINTERFACE_TD
+
+include "mlir/IR/OpBase.td"
+
+def Tandem_ProgramOpInterface : OpInterface<"ProgramOpInterface"> {
+  let cppNamespace = "::tandem";
+  let description = [{
+    An operation whose body computes the elements of stored tensors: a
+    `tandem.kernel`, or a `tandem.launch` of a `tandem.step`. The arguments of the
+    body are the stored tensors and then the uniform values, which a prologue yields.
+  }];
+  let methods = [
+    InterfaceMethod<"The policy under which the body is computed.",
+      "::tandem::ComputeAttr", "getCompute">,
+    InterfaceMethod<"The roles of the stored tensors.",
+      "::mlir::ArrayAttr", "getTensorRoles">,
+    InterfaceMethod<"The roles of the prologue's arguments.",
+      "::mlir::ArrayAttr", "getScalarRoles">,
+    InterfaceMethod<"Whether the tensors have rows and columns; else they are flat.",
+      "bool", "getMatrix">,
+    InterfaceMethod<"Rows, and columns, of a block; 0 without blocks.",
+      "uint64_t", "getBlock">,
+    InterfaceMethod<"The block that computes the uniform values.",
+      "::mlir::Block &", "getPrologueBlock">,
+    InterfaceMethod<"The block that computes one element, or `width` of them.",
+      "::mlir::Block &", "getBodyBlock">,
+    InterfaceMethod<"What the body runs once for.",
+      "::tandem::Granularity", "getPer", (ins), "",
+      "return ::tandem::Granularity::element;">,
+    InterfaceMethod<"Consecutive elements that the body computes at once.",
+      "uint64_t", "getWidth", (ins), "", "return 1;">,
+  ];
+  let extraSharedClassDeclaration = [{
+    unsigned getNumTensors() { return $_op.getTensorRoles().size(); }
+    /// The role of a tensor, and its type.
+    ::tandem::RoleAttr getTensorRole(unsigned tensor) {
+      return ::llvm::cast<::tandem::RoleAttr>($_op.getTensorRoles()[tensor]);
+    }
+    ::tandem::StoredType getTensorType(unsigned tensor) {
+      return ::llvm::cast<::tandem::StoredType>(
+          $_op.getBodyBlock().getArgument(tensor).getType());
+    }
+    /// Position of the tensor's first plane among all planes.
+    unsigned getFirstPlane(unsigned tensor) {
+      unsigned plane = 0;
+      for (unsigned i = 0; i < tensor; ++i)
+        plane += getTensorType(i).getStorage().getPlanes().size();
+      return plane;
+    }
+    /// The body's uniform arguments.
+    ::mlir::Block::BlockArgListType getUniforms() {
+      return $_op.getBodyBlock().getArguments().drop_front(getNumTensors());
+    }
+    /// The number of sums that the body measures, after -tandem-lower-storage.
+    unsigned getNumMetrics() {
+      return ::tandem::detail::getNumMetrics($_op.getBodyBlock());
+    }
+    /// Consecutive elements, rows, columns or blocks, whichever the body runs over,
+    /// that share an entry of a tensor's plane: a power of two, Group::all, or 0 if
+    /// the body cannot reach the entry.
+    int64_t getElementsPerEntry(unsigned tensor, const ::tandem::Plane &plane) {
+      return ::tandem::detail::getElementsPerEntry(
+          getTensorRole(tensor), plane, $_op.getPer());
+    }
+  }];
+}
+
+#endif // TANDEM_DIALECT_TANDEM_IR_PROGRAMINTERFACE_TD

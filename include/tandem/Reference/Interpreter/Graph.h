@@ -1,0 +1,157 @@
+//===- Graph.h - What a source graph says -----------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares how the reference interpreter reads source graphs: which
+// value an element comes from, which values are scalars, and by which steps a
+// param or state is updated.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REFERENCE_INTERPRETER_GRAPH_H
+#define TANDEM_REFERENCE_INTERPRETER_GRAPH_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "tandem/Dialect/Tandem/IR/Tandem.h"
+#include "tandem/Reference/Interpreter/Values.h"
+#include "tandem/Support/LLVM.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace tandem::reference {
+
+/// Returns the granularity of a value computed from two others: each element,
+/// row or column, or the tensor.
+Granularity join(Granularity a, Granularity b);
+
+/// A graph as element-wise arithmetic and sums; other linalg operations and
+/// splats only wrap it. In a graph of matrices some tensors have an entry for
+/// each row or column.
+class GraphReader {
+public:
+  explicit GraphReader(func::FuncOp graph) : graph(graph) {}
+
+  /// Whether the function is a graph: roles, results, element-wise operations.
+  llvm::Error check();
+  /// Whether `check` found rows and columns. All tensors are flat where not.
+  bool isMatrix() const { return hasRows; }
+
+  func::FuncOp getGraph() const { return graph; }
+  /// Tensor arguments, in order.
+  SmallVector<BlockArgument> getTensors() const;
+  /// The params and states among them, and their new values.
+  SmallVector<BlockArgument> getUpdated() const;
+  Value getNewValue(unsigned updated);
+
+  /// The scalar arithmetic, constant or function argument whose value an
+  /// element of `value` is.
+  Value getSource(Value value) const;
+
+  /// Whether a value is computed only from hyperparameters and literals. Takes
+  /// a source.
+  bool isUniform(Value source);
+  /// Whether a value is computed only from uniform values, sums and sizes, so
+  /// that it is an f32 under every policy.
+  bool isWide(Value source);
+  /// Returns what a source has one number for each of.
+  Granularity getGranularity(Value source);
+  /// Returns what a tensor with one dimension has entries for; none if the
+  /// graph does not say.
+  std::optional<Granularity> getEntries(Value vector);
+
+private:
+  llvm::Error checkArguments();
+  llvm::Error checkRanks();
+  llvm::Error checkResults();
+  llvm::Error checkNewValues();
+  llvm::Error checkOperation(Operation *op);
+  llvm::Error checkOperands(linalg::LinalgOp loop);
+  llvm::Error checkEntries(Operation *op);
+  bool isByPlace(linalg::LinalgOp loop, OpOperand &operand);
+  Granularity computeGranularity(Value source);
+  std::optional<Granularity> computeEntries(Value vector);
+
+  func::FuncOp graph;
+  bool hasRows = false;
+  llvm::DenseMap<Value, bool> uniform, wide;
+  llvm::DenseMap<Value, Granularity> granularities;
+  llvm::DenseMap<Value, std::optional<Granularity>> entries;
+};
+
+/// One step of an update, seen from the value it makes.
+struct UpdateStep {
+  /// The param or state.
+  BlockArgument state;
+  /// Its value before this step.
+  Value before;
+  /// before + addend or before - addend, where there is one...
+  Value addend;
+  bool isSubtracted = false;
+  /// ...else factor * before.
+  Value factor;
+  /// This product is the b * s in b * s + x. It is part of the step above it,
+  /// and no value of the state to anyone else.
+  bool isInsideSum = false;
+};
+
+/// Finds how each param and state is updated: the chain of sums s + d, s - d
+/// and products b * s with a uniform b that leads from its new value back to
+/// its old one. Where both sides of a sum lead back, the shorter way is the
+/// state's, the left one among equals. A step belongs to the first state whose
+/// chain it is on.
+class UpdateChains {
+public:
+  explicit UpdateChains(GraphReader &reader);
+
+  /// The step that makes a source, or null.
+  const UpdateStep *find(Value source) const;
+  /// Whether steps lead from the new value of a state to its old one.
+  bool isComplete(BlockArgument state) const;
+
+private:
+  using Distance = std::optional<unsigned>;
+
+  void follow(BlockArgument state, Value newValue);
+  UpdateStep describeStep(BlockArgument state, Operation *op);
+  /// The number of steps from a source back to a state, if there is a way.
+  Distance getDistance(BlockArgument state, Value source);
+  Distance computeDistance(BlockArgument state, Operation *op);
+  /// Whether the left operand of a product is the state's side.
+  bool isStateLeft(BlockArgument state, Operation *product);
+  Value operand(Operation *op, unsigned index) const {
+    return reader.getSource(op->getOperand(index));
+  }
+
+  GraphReader &reader;
+  llvm::DenseMap<Value, UpdateStep> steps;
+  llvm::DenseSet<Value> complete;
+  /// The distances for the state whose chain is being looked for.
+  llvm::DenseMap<Value, Distance> distances;
+};
+
+/// Evaluates scalar expressions in f64 and i64, in graph order. Float types in
+/// a graph mean real numbers, so that conversions between them vanish.
+class ScalarEvaluator {
+public:
+  explicit ScalarEvaluator(GraphReader &reader) : reader(reader) {}
+
+  void bind(BlockArgument argument, Number value) {
+    values.insert({argument, value});
+  }
+  llvm::Expected<Number> evaluate(Value source);
+
+private:
+  llvm::Expected<Number> evaluateOperation(Operation *op);
+  llvm::Expected<Number> evaluateConstant(Operation *op);
+
+  GraphReader &reader;
+  llvm::DenseMap<Value, Number> values;
+};
+
+} // namespace tandem::reference
+
+#endif // TANDEM_REFERENCE_INTERPRETER_GRAPH_H

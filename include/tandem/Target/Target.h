@@ -1,0 +1,112 @@
+//===- Target.h - What kernels are compiled for -----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares targets and their registry. A target compiles kernels to
+// images, which packages hold and the runtime loads. Projects outside of this
+// tree register their own beside those of registerAllTargets().
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TARGET_TARGET_H
+#define TANDEM_TARGET_TARGET_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "tandem-runtime/tandem_runtime.h"
+#include "tandem/Support/LLVM.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+#include <string>
+
+namespace tandem {
+
+/// All code of a kernel for one target. A tdm_image that owns its bytes.
+struct Image {
+  /// What the bytes are, by which a driver of the runtime knows them, and what
+  /// it takes to run them: "x86-64-v3".
+  std::string kind, target;
+  std::string data;
+  /// The version of the assembler that made machine code outside of this
+  /// process, and its optimization level; empty and 0 for other images.
+  std::string assembler;
+  unsigned level = 0;
+};
+
+/// Functions of a kernel in this process.
+class HostCode {
+public:
+  virtual ~HostCode();
+
+  /// The address of a function, which stays valid as long as this object.
+  virtual llvm::Expected<void *> lookup(llvm::StringRef symbol) = 0;
+};
+
+/// What a target makes of a kernel: an image, unless the code stays in this
+/// process.
+struct TargetCode {
+  Image image;
+  std::unique_ptr<HostCode> host;
+};
+
+/// What a target is asked for.
+struct TargetOptions {
+  /// One of the target's names.
+  std::string name;
+  /// The instruction set of code that stays in this process.
+  std::string isa = "native";
+  /// The elements that a step takes; 0 lets the target choose.
+  int64_t width = 0;
+};
+
+/// What kernels can be compiled for: a family of chips or instruction sets, of
+/// which each has a name.
+class Target {
+public:
+  virtual ~Target();
+
+  /// Whether kernels become images, which packages can hold.
+  virtual bool hasImages() const { return true; }
+
+  /// Whether `name`, such as "x86-64-v3", is one of this target's.
+  virtual bool hasName(llvm::StringRef name) const = 0;
+
+  /// The names, as messages list them: "x86-64, x86-64-v2".
+  virtual std::string listNames() const = 0;
+
+  /// Whether an image is what `compile` makes for `name`.
+  virtual bool isImage(llvm::StringRef name, const tdm_image &image) const {
+    return name == image.target;
+  }
+
+  /// Registers the dialects and translations that `compile` needs beside those
+  /// of registerAllDialects().
+  virtual void registerDialects(DialectRegistry &registry) const {}
+
+  /// Compiles the kernels of a module, as -tandem-split-phases leaves them. The
+  /// code has the entries and prologues of the launch ABI. Errors that are
+  /// emitted as diagnostics replace the one that is returned.
+  virtual llvm::Expected<TargetCode>
+  compile(ModuleOp kernels, const TargetOptions &options) const = 0;
+};
+
+/// Adds a target. Any thread may call this at any time; the target is never
+/// destroyed. A name that several targets have is the first one's.
+void registerTarget(std::unique_ptr<Target> target);
+
+/// Returns the target that has a name, or null.
+const Target *findTarget(llvm::StringRef name);
+
+/// Lists the names of all targets, for messages.
+std::string listTargets();
+
+/// Lists those of targets with images.
+std::string listImageTargets();
+
+} // namespace tandem
+
+#endif // TANDEM_TARGET_TARGET_H

@@ -1,0 +1,70 @@
+//===- Parser.h - Parser of PTX modules -------------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the parser of directives, kernels and statements.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_REFERENCE_PTX_PARSER_H
+#define TANDEM_LIB_REFERENCE_PTX_PARSER_H
+
+#include "Decoder.h"
+
+namespace tandem::reference::ptx {
+
+/// Recursive descent over the tokens; statements are decoded as they are read.
+class Parser {
+public:
+  explicit Parser(llvm::StringRef text);
+
+  llvm::Error parseModule();
+
+  std::string target;
+  std::vector<std::shared_ptr<const Kernel>> kernels;
+
+private:
+  /// Records the first complaint, at the current token; returns false.
+  bool fail(const llvm::Twine &complaint);
+  bool failAt(unsigned line, const llvm::Twine &complaint);
+  void advance() { token = lexer.next(); }
+  bool consume(char c);
+  bool expect(char c);
+  bool expectNumber(uint64_t &value);
+  bool expectName(llvm::StringRef &name);
+
+  bool parseDirective();
+  bool parseShared();
+  bool parseKernel();
+  bool parseParameters();
+  bool parseParameter();
+  bool parsePerformanceDirectives();
+  bool parseBody();
+  bool parseItem();
+  bool parseRegisters();
+  bool parsePragma();
+  bool parseLabelOrStatement();
+  bool parseGuard(Statement &statement);
+  bool parseOperands(Statement &statement);
+  bool parseOperand(Operand &operand);
+  bool parseNumberOperand(Operand &operand);
+  bool parseVector(Operand &operand);
+  bool parseAddress(Operand &operand);
+
+  llvm::StringRef text;
+  Lexer lexer;
+  Token token;
+  std::unique_ptr<KernelBuilder> builder;
+  /// Addresses of the shared variables, and their bytes together.
+  llvm::StringMap<uint64_t> shared;
+  uint64_t sharedBytes = 0;
+  std::string message;
+};
+
+} // namespace tandem::reference::ptx
+
+#endif // TANDEM_LIB_REFERENCE_PTX_PARSER_H

@@ -1,0 +1,81 @@
+//===- CPUTarget.cpp - Instruction sets of CPUs ---------------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the targets of CPUs: code for this process, and shared
+// libraries.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Pipelines/Pipelines.h"
+#include "tandem/Target/CPU.h"
+#include "tandem/Target/Target.h"
+
+using namespace mlir;
+using namespace tandem;
+
+LogicalResult tandem::lowerForCPU(ModuleOp kernels, llvm::StringRef isa,
+                                  int64_t width) {
+  PassManager manager(kernels.getContext());
+  CPUPipelineOptions pipeline;
+  pipeline.width = width ? width : getDefaultWidth(isa);
+  pipeline.halfConversions = hasHalfConversions(isa);
+  buildCPUPipeline(manager, pipeline);
+  return manager.run(kernels);
+}
+
+namespace {
+/// Code for this process.
+class JITTarget : public Target {
+public:
+  bool hasImages() const override { return false; }
+
+  bool hasName(llvm::StringRef name) const override { return name == "cpu"; }
+
+  std::string listNames() const override { return "cpu"; }
+
+  llvm::Expected<TargetCode>
+  compile(ModuleOp kernels, const TargetOptions &options) const override {
+    if (failed(lowerForCPU(kernels, options.isa, options.width)))
+      return llvm::createStringError("cannot lower the kernels for the CPU");
+    auto code = compileForCPU(kernels, options.isa);
+    if (!code)
+      return code.takeError();
+    return TargetCode{Image(), std::move(*code)};
+  }
+};
+
+/// Shared libraries for instruction sets.
+class LibraryTarget : public Target {
+public:
+  bool hasName(llvm::StringRef name) const override {
+    return isPortableISA(name);
+  }
+
+  std::string listNames() const override { return listPortableISAs(); }
+
+  llvm::Expected<TargetCode>
+  compile(ModuleOp kernels, const TargetOptions &options) const override {
+    if (failed(lowerForCPU(kernels, options.name, options.width)))
+      return llvm::createStringError("cannot lower the kernels for " +
+                                     options.name);
+    auto library = emitSharedLibrary(kernels, options.name);
+    if (!library)
+      return library.takeError();
+    TargetCode code;
+    code.image.kind = TDM_IMAGE_LIBRARY;
+    code.image.target = options.name;
+    code.image.data = std::move(*library);
+    return code;
+  }
+};
+} // namespace
+
+void tandem::registerCPUTargets() {
+  registerTarget(std::make_unique<JITTarget>());
+  registerTarget(std::make_unique<LibraryTarget>());
+}

@@ -1,0 +1,189 @@
+"""Swapping modules of an existing model for compressed ones."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from tandem import _tandem
+from tandem._kernel import directories
+from tandem.torch.nn import _candidates, _products
+from tandem.torch.nn import _modules as compressed
+from tandem.torch.nn._candidates import Unfit
+
+#: The name of the model itself in a report, as opposed to modules below it.
+_MODEL = "(the model)"
+
+
+@dataclass
+class Compression:
+    """The changes that :func:`compress_activations` made to a model."""
+
+    #: Modules that were swapped: their names, and what they are now.
+    swapped: dict[str, str] = field(default_factory=dict)
+    #: The modules, and functions that keep activations, that were not changed, and why.
+    left: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {what}" for name, what in self.swapped.items()]
+        lines += [f"{name}: left alone, {why}" for name, why in self.left.items()]
+        return "\n".join(lines)
+
+
+def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
+                         recompute: bool = False, products: str = "bf16",
+                         path: Sequence[str | os.PathLike] = ()) -> Compression:
+    """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and
+    cross entropies, in place, for modules that keep their activations as the recipe says.
+
+    It knows by their types :class:`torch.nn.RMSNorm`, :class:`torch.nn.LayerNorm`,
+    :class:`torch.nn.Linear`, :class:`torch.nn.SiLU`, :class:`torch.nn.GELU` and
+    :class:`torch.nn.CrossEntropyLoss` without weights. Other modules may compute the same: it finds
+    norms, SiLU and GELU by their names, and blocks by ``gate_proj``, ``up_proj`` and
+    ``down_proj``. It swaps each of those only if it has nothing that the new module would
+    lack, and a probe has shown that both have the same outputs and gradients, in training
+    and in evaluation mode.
+    The probe runs copies with drawn parameters and inputs, and keeps the state of random
+    generators. Parameters stay the same objects under the same names, so that optimizers go on
+    and checkpoints load.
+
+    With ``recompute`` gated blocks do not keep the product that goes into ``down_proj``.
+    The backward pass computes it again of what is kept of its two factors: one more pass
+    over them, a byte for each element less under ``coat`` (docs/Activations.md).
+
+    With ``products="fp8"`` linear layers multiply 8-bit floats where they can, see
+    :class:`tandem.torch.nn.Linear`. The recipe for them is "coat-fp8", under which norms and
+    activations write their codes as such products take them.
+
+    A second call gives modules of :mod:`tandem.torch.nn` the recipe, ``recompute`` and
+    ``products`` of that call; what its recipe remembers begins anew.
+
+    Returns:
+        what was swapped, and what was not changed and why. Functions that a model calls, such
+        as :func:`torch.nn.functional.silu`, are not modules and not listed, except the loss
+        function of a Hugging Face model.
+
+    Raises:
+        ValueError: if there is no such recipe or kind of products; the model is then as it was.
+    """
+    _tandem.check_recipe(recipe, directories(path))
+    if products not in _products.KINDS:
+        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
+    options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
+    swapping = _Swapping(model, options, products, recompute)
+    swapping.visit_model(model)
+    return swapping.done
+
+
+class _Swapping:
+    """One call's way through a model."""
+
+    def __init__(self, model: torch.nn.Module, options: dict, products: str, recompute: bool):
+        self.options, self.products, self.recompute = options, products, recompute
+        self.done = Compression()
+        #: The new modules of those that have come before.
+        self._made: dict[torch.nn.Module, torch.nn.Module] = {}
+        self._probes = _candidates.Probes(Counter(
+            id(p) for module in model.modules()
+            for p in module._parameters.values() if p is not None))
+
+    def visit_model(self, model: torch.nn.Module) -> None:
+        """Swaps what is below the model, which itself has no place of its own."""
+        if self._is_ours(model):
+            self._change(_MODEL, model)
+        elif _candidates.is_candidate(model):
+            self.done.left[_MODEL] = "it has no parent, in which another could take its place"
+        elif why := _candidates.not_served(model):
+            self.done.left[_MODEL] = why
+        self._visit_children(model, "")
+
+    def _visit_children(self, parent: torch.nn.Module, prefix: str) -> None:
+        """Swaps what is below a module, the outermost modules first."""
+        if why := _candidates.why_loss_is_left(parent):
+            self.done.left[f"{prefix}loss_function"] = why
+        for name, module in list(parent._modules.items()):
+            if module is not None:
+                module = self._visit(parent, name, prefix + name, module)
+                self._visit_children(module, f"{prefix}{name}.")
+
+    def _visit(self, parent: torch.nn.Module, name: str, full: str,
+               module: torch.nn.Module) -> torch.nn.Module:
+        """The module that has a name's place from now on."""
+        if self._is_ours(module):
+            self._change(full, module)
+            return module
+        try:
+            new = self._made.get(module) or self._new(module)
+        except Unfit as reason:
+            self.done.left[full] = str(reason)
+            return module
+        if new is None:
+            return module
+        self._made[module] = new
+        setattr(parent, name, new)
+        self.done.swapped[full] = f"{type(module).__name__} -> {self._description(new)}"
+        return new
+
+    def _is_ours(self, module: torch.nn.Module) -> bool:
+        return isinstance(module, compressed._Compressed | compressed.GatedMLP)
+
+    def _new(self, module: torch.nn.Module) -> torch.nn.Module | None:
+        """The module that takes another one's place, or None if it is none to be swapped.
+
+        Raises:
+            Unfit: if it looks like one, but has to stay.
+        """
+        build = self._probes.builder_of(module)
+        if build is None:
+            if why := _candidates.not_served(module):
+                raise Unfit(why)
+            return None
+        new = build(module, self.options)
+        self._set_extras(new)
+        return new
+
+    def _set_extras(self, module: torch.nn.Module) -> None:
+        """Gives a module what this call asks for besides the recipe."""
+        if isinstance(module, compressed.Linear):
+            module.products = self.products
+        elif isinstance(module, compressed.GatedMLP):
+            module.recompute = self.recompute and not _why_kept(module)
+
+    def _change(self, name: str, module: torch.nn.Module) -> None:
+        """Gives a module of an earlier call what this call asks for."""
+        before = self._state(module)
+        if isinstance(module, compressed._Compressed) and (
+                (module.recipe, module.path) != (self.options["recipe"], self.options["path"])):
+            module._set_recipe(**self.options)
+        self._set_extras(module)
+        if (after := self._state(module)) != before:
+            self.done.swapped[name] = f"{before} -> {after}"
+
+    def _state(self, module: torch.nn.Module) -> str:
+        """Returns the properties of a module that a second call may change, in words."""
+        if not isinstance(module, compressed._Compressed):
+            return self._description(module)
+        where = f" of {':'.join(module.path)}" if module.path else ""
+        products = f", {module.products} products" if isinstance(module, compressed.Linear) else ""
+        return f"{type(module).__name__} under {module.recipe}{where}{products}"
+
+    def _description(self, module: torch.nn.Module) -> str:
+        name = type(module).__name__
+        if not isinstance(module, compressed.GatedMLP):
+            return name
+        if module.recompute:
+            return f"{name}, whose product is computed again"
+        return f"{name}, which keeps its product for {_why_kept(module)}" if (
+            self.recompute and _why_kept(module)) else name
+
+
+def _why_kept(block: compressed.GatedMLP) -> str:
+    """Returns the reason not to recompute a block's product, if there is one."""
+    down = block.down_proj
+    if type(down) not in (compressed.Linear, torch.nn.Linear):
+        return f"a {type(down).__name__}"
+    return "the hooks of down_proj" if _candidates.has_hooks(down) else ""

@@ -1,0 +1,188 @@
+"""Modules that stand for PyTorch's, with their parameters: checkpoints load unchanged."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from tandem.torch.nn import functional as F
+from tandem.torch.nn._saved_inputs import LayerState
+from tandem.torch.nn.functional import Path, _by
+
+
+class _Compressed:
+    """The base class of modules with a recipe."""
+
+    def _set_recipe(self, recipe: str, path: Path) -> None:
+        self.recipe, self.path = recipe, tuple(os.fspath(p) for p in path)
+        #: The recipe's state between steps by plane, such as the scales of delayed scaling.
+        self._kept = LayerState()
+
+    def _apply(self, fn, recurse=True):
+        """Takes what is kept along, as ``.to("cuda")`` does parameters; its type stays."""
+        result = super()._apply(fn, recurse)
+        for name, kept in list(self._kept.items()):
+            device = fn(kept).device
+            if "meta" in (device.type, kept.device.type):
+                del self._kept[name]  # there are no values to take along
+            else:
+                self._kept[name] = kept.to(device)
+        return result
+
+    @property
+    def _options(self) -> dict:
+        return {"recipe": self.recipe, "path": self.path, "state": self._kept}
+
+
+class RMSNorm(_Compressed, torch.nn.RMSNorm):
+    """:class:`torch.nn.RMSNorm` over the last dimension."""
+
+    def __init__(self, normalized_shape, eps: float | None = None, device=None,
+                 dtype=None, *, recipe: str = "coat",
+                 path: Path = ()):
+        super().__init__(normalized_shape, eps, True, device, dtype)
+        if len(self.normalized_shape) != 1:
+            raise ValueError("RMSNorm normalizes the last dimension, got "
+                             f"normalized_shape={tuple(self.normalized_shape)}")
+        self._set_recipe(recipe, path)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(x, self.weight, self.eps, **self._options)
+
+
+class LayerNorm(_Compressed, torch.nn.LayerNorm):
+    """:class:`torch.nn.LayerNorm` over the last dimension, with weight and bias."""
+
+    def __init__(self, normalized_shape, eps: float = 1e-5, device=None, dtype=None, *,
+                 recipe: str = "coat", path: Path = ()):
+        super().__init__(normalized_shape, eps, True, True, device, dtype)
+        if len(self.normalized_shape) != 1:
+            raise ValueError("LayerNorm normalizes the last dimension, got "
+                             f"normalized_shape={tuple(self.normalized_shape)}")
+        self._set_recipe(recipe, path)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, self.weight, self.bias, self.eps, **self._options)
+
+
+class SiLU(_Compressed, torch.nn.Module):
+    """:class:`torch.nn.SiLU`."""
+
+    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.silu(x, **self._options)
+
+
+class GELU(_Compressed, torch.nn.Module):
+    """:class:`torch.nn.GELU`, by erf or approximated by tanh."""
+
+    def __init__(self, approximate: str = "none", *, recipe: str = "coat", path: Path = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+        _by("gelu", approximate)
+        self.approximate = approximate
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.gelu(x, approximate=self.approximate, **self._options)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+class CrossEntropyLoss(_Compressed, torch.nn.Module):
+    """:class:`torch.nn.CrossEntropyLoss` of a class for each row."""
+
+    def __init__(self, ignore_index: int = -100, reduction: str = "mean", *,
+                 recipe: str = "coat", path: Path = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+        self.ignore_index, self.reduction = ignore_index, reduction
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(x, target, self.ignore_index, self.reduction,
+                               **self._options)
+
+
+class SwiGLU(_Compressed, torch.nn.Module):
+    """silu(gate) * up."""
+
+    def __init__(self, *, recipe: str = "coat", path: Path = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+
+    def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return F.swiglu(gate, up, **self._options)
+
+    def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
+                    linear: torch.nn.Linear) -> torch.Tensor:
+        """linear(self(gate, up)), see :func:`functional.gated_linear`."""
+        return F.gated_linear("swiglu", gate, up, linear.weight, linear.bias, **self._options)
+
+
+class GeGLU(_Compressed, torch.nn.Module):
+    """gelu(gate) * up, with :class:`torch.nn.GELU` by erf or approximated by tanh."""
+
+    def __init__(self, approximate: str = "none", *, recipe: str = "coat", path: Path = ()):
+        super().__init__()
+        self._set_recipe(recipe, path)
+        _by("geglu", approximate)
+        self.approximate = approximate
+
+    def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return F.geglu(gate, up, approximate=self.approximate, **self._options)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+    def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
+                    linear: torch.nn.Linear) -> torch.Tensor:
+        """linear(self(gate, up)), see :func:`functional.gated_linear`."""
+        return F.gated_linear(_by("geglu", self.approximate), gate, up, linear.weight,
+                            linear.bias, **self._options)
+
+
+class Linear(_Compressed, torch.nn.Linear):
+    """:class:`torch.nn.Linear`, whose matrix products are PyTorch's own.
+
+    Modules that are given the same tensor, such as a query's, a key's and a value's,
+    keep it once. Under autocast it computes in autocast's type.
+
+    With ``products="fp8"`` products are of 8-bit floats where that is possible: on GPUs
+    from sm_89 on, of bfloat16 tensors (or under autocast to it), where rows of a batch,
+    ``in_features`` and ``out_features`` are multiples of 16; elsewhere they are PyTorch's
+    own. The recipe keeps inputs of linear layers in E4M3 with a scale for the tensor.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True,
+                 device=None, dtype=None, *, recipe: str = "coat",
+                 path: Path = (), products: str = "bf16"):
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self._set_recipe(recipe, path)
+        self.products = products
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.weight, self.bias, **self._options, products=self.products)
+
+
+class GatedMLP(torch.nn.Module):
+    """down_proj(act(gate_proj(x)) * up_proj(x)), as Hugging Face's Llama has it.
+
+    With ``recompute`` the product is not kept, but recomputed in the backward pass.
+    """
+
+    def __init__(self, gate_proj: torch.nn.Module, up_proj: torch.nn.Module,
+                 down_proj: torch.nn.Module, act: torch.nn.Module, *,
+                 recompute: bool = False):
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = gate_proj, up_proj, down_proj
+        self.act, self.recompute = act, recompute
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        if self.recompute:
+            return self.act.then_linear(gate, up, self.down_proj)
+        return self.down_proj(self.act(gate, up))

@@ -1,0 +1,125 @@
+"""Keeps the inputs of matrix products, whichever kernel has written them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from tandem._kernel import RoleKind
+from tandem.torch.nn._layer import Layer
+from tandem.torch.nn._stored import StoredTensor, executor_of, planes_of, rows_of
+
+
+class LayerState(dict[str, torch.Tensor]):
+    """The state of a module between steps: planes of scales, and whether linear layers take
+    what it keeps for them."""
+
+    def __init__(self):
+        super().__init__()
+        self._offer: Claim | None = None
+        self._offers = True
+
+    def offers(self, is_capturing: bool) -> bool:
+        """Whether the module's next kernel also keeps its outputs for linear layers: until
+        none has taken what was kept. A graph gets the kernel that has run before."""
+        if self._offer is not None and not self._offer.taken and not is_capturing:
+            self._offers = False
+        self._offer = None
+        return self._offers and torch.is_grad_enabled()
+
+    def remember(self, offer: SavedOutput) -> None:
+        """Takes note of what is offered to linear layers, and keeps none of it."""
+        self._offer = offer.taking
+
+
+@dataclass
+class Claim:
+    """Whether a linear layer has taken what was offered."""
+
+    taken: bool = False
+
+
+@dataclass
+class SavedOutput:
+    """A layer's output, as its kernel has kept it for linear layers."""
+
+    storage: str
+    #: By what follows the tensor's name in theirs.
+    planes: dict[str, torch.Tensor]
+    #: The output's state, which a write changes.
+    key: tuple
+    taking: Claim = field(default_factory=Claim)
+
+
+def _key(x: torch.Tensor) -> tuple:
+    executor = executor_of(x)
+    identity = id(x) if isinstance(x, StoredTensor) else x.data_ptr()
+    # A graph keeps it itself, whenever it runs.
+    return x._version, identity, executor.stream, executor.is_capturing
+
+
+class SavedInputs:
+    """Keeps inputs of matrix products; products of the same input share what is kept."""
+
+    def __init__(self):
+        self._last = threading.local()
+        self._offered = WeakTensorKeyDictionary()
+
+    def offer(self, x: torch.Tensor, storage: str, planes: dict[str, torch.Tensor]) -> SavedOutput:
+        """Has products of x keep these planes, if they would store it so."""
+        offer = self._offered[x] = SavedOutput(storage, planes, _key(x))
+        return offer
+
+    def keep(self, layer: Layer, state: dict, x: torch.Tensor) -> tuple:
+        """The planes that the backward pass needs, and the rows and columns."""
+        planes = self.planes(layer, state, x, copies=False)
+        role = layer.saved[0].role
+        return [planes[name.removeprefix(role)] for name in layer.restored], rows_of(x)
+
+    def planes(self, layer: Layer, state: dict, x: torch.Tensor,
+               copies: bool = True) -> dict[str, torch.Tensor]:
+        """The same by what follows the tensor's name in theirs, and with ``copies`` a
+        transposed one where the recipe has it."""
+        shape, key = rows_of(x), (layer, copies, *_key(x))
+        if kept := self._take(layer, x) or self._find(x, key):
+            return kept
+        planes = layer.forward.allocate(shape, x, (RoleKind.SAVED,)) | state
+        planes |= planes_of({"x": x})
+        layer.forward.run(shape, planes)
+        role = layer.saved[0].role
+        names = [*layer.restored, *([f"{role}.transposed"] if copies else [])]
+        kept = {name.removeprefix(role): planes[name] for name in names if name in planes}
+        self._remember(x, key, kept)
+        return kept
+
+    def _take(self, layer: Layer, x: torch.Tensor) -> dict[str, torch.Tensor] | None:
+        """Returns what the kernel that made the tensor has kept of it."""
+        offer = self._offered.get(x)
+        if offer is None or offer.key != _key(x) or (
+                layer.forward.storages.get("kept") != offer.storage):
+            return None
+        offer.taking.taken = True
+        return offer.planes
+
+    def _remember(self, x: torch.Tensor, key: tuple, kept: dict[str, torch.Tensor]) -> None:
+        """Notes what is kept of the last tensor. Only autograd decides how long that lives, but
+        where it needs one of two copies the other one waits for the next product of this
+        tensor."""
+        waiting = [kept[""]] if ".transposed" in kept else []
+        planes = {suffix: weakref.ref(plane) for suffix, plane in kept.items()}
+        self._last.kept = weakref.ref(x, lambda _: waiting.clear()), key, planes, waiting
+
+    def _find(self, x: torch.Tensor, key: tuple) -> dict[str, torch.Tensor] | None:
+        """Returns what is kept of the tensor, if it is the last one and unchanged."""
+        last, known, planes, _ = getattr(self._last, "kept", (None, None, {}, None))
+        if last is None or last() is not x or known != key:
+            return None
+        alive = {suffix: plane() for suffix, plane in planes.items()}
+        return None if any(plane is None for plane in alive.values()) else alive
+
+
+SAVED_INPUTS = SavedInputs()

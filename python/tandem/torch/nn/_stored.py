@@ -1,0 +1,145 @@
+"""Tensors that go from layer to layer in a recipe's storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from tandem._convert import Executor
+from tandem._kernel import Granularity, RoleKind
+from tandem._storages import described
+from tandem.torch import _executor
+from tandem.torch.nn._layer import Pass, decoder
+
+_SHARING = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+_VIEWING = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+
+
+class StoredTensor(torch.Tensor):
+    """A tensor as a layer's kernel has stored it: codes and their scales.
+
+    Layers of :mod:`tandem.torch.nn` read it as it is, and keep it as it is where their
+    recipe says so. To PyTorch it has the shape and the type of the values; whatever else
+    computes with it gets :meth:`decode`. It cannot be written.
+    """
+
+    @staticmethod
+    def __new__(cls, shape: torch.Size, dtype: torch.dtype, storage: str,
+                planes: Mapping[str, torch.Tensor]):
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype,
+                                                   device=planes[""].device)
+
+    def __init__(self, shape: torch.Size, dtype: torch.dtype, storage: str,
+                 planes: Mapping[str, torch.Tensor]):
+        #: The storage, as a strategy spells it.
+        self.storage = storage
+        #: Arrays by what follows the tensor's name in theirs: "" for codes, ".scale".
+        self.planes = dict(planes)
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, operation, types, args=(), kwargs=None):
+        if operation in _SHARING:
+            return args[0]._shared(args[0].shape)
+        if operation in _VIEWING and (shape := _rows_regrouped(*args)) is not None:
+            return args[0]._shared(shape)
+        kwargs = kwargs or {}
+        _refuse_writing(operation, args, kwargs)
+        args, kwargs = tree_map_only(cls, cls.decode, (args, kwargs))
+        return operation(*args, **kwargs)
+
+    def _shared(self, shape: torch.Size) -> StoredTensor:
+        return StoredTensor(shape, self.dtype, self.storage, self.planes)
+
+    def decode(self) -> torch.Tensor:
+        """The values, in this tensor's type."""
+        shape, step = rows_of(self), decoder(
+            self.storage, self.dtype, executor_of(self).target)
+        planes = {f"kept{suffix}": plane for suffix, plane in self.planes.items()}
+        planes |= step.allocate(shape, self.planes[""], (RoleKind.OUTPUT,))
+        step.run(shape, planes)
+        return planes["value"].view(self.shape)
+
+    def _copy(self) -> torch.Tensor:
+        """The values for what looks at memory, which is refused where gradients flow."""
+        return self.decode().requires_grad_(self.requires_grad)
+
+    def __dlpack__(self, **options):
+        return self._copy().__dlpack__(**options)
+
+    def __array__(self, *args, **options):
+        return self._copy().__array__(*args, **options)
+
+    def numpy(self, *, force: bool = False):
+        return self._copy().numpy(force=force)
+
+    def tolist(self) -> list:
+        return self.decode().tolist()
+
+    def __repr__(self, *, tensor_contents=None) -> str:
+        return f"StoredTensor({self.decode()!r}, storage={self.storage!r})"
+
+
+def _rows_regrouped(x: StoredTensor, shape: list[int]) -> torch.Size | None:
+    """The shape of a view with the same rows, or None."""
+    wanted = torch.empty(x.shape, device="meta").view(shape).shape
+    return wanted if wanted[-1:] == x.shape[-1:] else None
+
+
+def _refuse_writing(operation, args: tuple, kwargs: dict) -> None:
+    arguments = operation._schema.arguments
+    given = dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
+    for argument in arguments:
+        if argument.alias_info is not None and argument.alias_info.is_write and isinstance(
+                given.get(argument.name), StoredTensor):
+            raise RuntimeError(f"{operation} would write a StoredTensor, whose codes a backward "
+                               "pass may need; write into x.decode()")
+
+
+def rows_of(x: torch.Tensor) -> tuple[int, int]:
+    """Rows and columns, which are the last dimension."""
+    columns = x.shape[-1] if x.dim() else 1
+    return x.numel() // max(1, columns), columns
+
+
+def executor_of(x: torch.Tensor) -> Executor | None:
+    """Returns the executor of a tensor or its planes; None if no kernel runs there."""
+    return _executor.executor_of(x.planes[""] if isinstance(x, StoredTensor) else x)
+
+
+def decoded(x: torch.Tensor) -> torch.Tensor:
+    """The values of what may be stored."""
+    return x.decode() if isinstance(x, StoredTensor) else x
+
+
+def storages_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """The storages of those tensors that are stored."""
+    return {name: x.storage for name, x in tensors.items() if isinstance(x, StoredTensor)}
+
+
+def planes_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Returns the tensors that a kernel reads, by plane."""
+    planes = {}
+    for name, x in tensors.items():
+        planes |= ({f"{name}{suffix}": plane for suffix, plane in x.planes.items()}
+                   if isinstance(x, StoredTensor) else {name: x.contiguous()})
+    return planes
+
+
+def tensor_of(step: Pass, role: str, planes: Mapping[str, torch.Tensor],
+              shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+    """Returns the result of a pass as a tensor, which is stored unless its storage is plain.
+
+    What has an entry for each element has the type that is asked for.
+    """
+    if step.is_plain(role):
+        value = planes[role] if planes[role].shape == shape else planes[role].view(shape)
+        return value.to(dtype) if step.per[role] is Granularity.ELEMENT else value
+    # The history that a kernel keeps for its next launch is not part of the value.
+    storage = described(step.storages[role]).without_history
+    mine = {plane.name.removeprefix(role): planes[plane.name]
+            for plane in step.kernel.planes if plane.role == role and not plane.kept}
+    return StoredTensor(shape, dtype, storage, mine)

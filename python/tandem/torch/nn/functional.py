@@ -1,0 +1,407 @@
+"""Layers as functions, with what they keep for the backward pass compressed.
+
+>>> import torch, tandem.torch
+>>> x, weight = torch.randn(4, 512), torch.ones(512)
+>>> tandem.torch.nn.functional.rms_norm(x, weight, recipe="coat").shape
+torch.Size([4, 512])
+
+Each keeps what its recipe says (:func:`tandem.recipes`, or files on ``path``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import torch
+from torch.nn import functional
+
+from tandem._convert import CPU
+from tandem._kernel import RoleKind
+from tandem.torch.nn import _products, _custom_ops
+from tandem.torch.nn._autograd import LayerFunction, first_derivative
+from tandem.torch.nn._layer import Layer, compiled
+from tandem.torch.nn._saved_inputs import SAVED_INPUTS, LayerState
+from tandem.torch.nn._stored import (decoded, executor_of, planes_of, rows_of, storages_of,
+                                     tensor_of)
+
+
+Path = Sequence[str | os.PathLike]
+
+#: PyTorch's, of the type that it computes norms in.
+_EPSILON = torch.finfo(torch.float32).eps
+
+#: Keeps a function out of the graphs of torch.compile, which then runs it eagerly.
+_uncompiled = torch.compiler.disable
+
+
+def _layer(name: str, recipe: str, path: Path, vector_dtype: torch.dtype | None = None,
+           keeps: bool = False, **tensors: torch.Tensor) -> Layer:
+    """The layer for these tensors, where they are; they have one type and may be stored."""
+    x = next(iter(tensors.values()))
+    return compiled(name, recipe, x.dtype, vector_dtype or x.dtype,
+                    tuple(os.fspath(p) for p in path),
+                    tuple(sorted(storages_of(tensors).items())), executor_of(x).target, keeps)
+
+
+def _run(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
+         tensors: dict[str, torch.Tensor], vectors: dict[str, torch.Tensor] | None = None,
+         gradients: dict[str, str] | None = None):
+    """A layer's outputs. ``gradients`` names those that are not called "d<input>"."""
+    inputs = tensors | (vectors or {})
+    names = tuple((n, (gradients or {}).get(n, f"d{n}")) for n in inputs)
+    vector_dtype = next((v.dtype for v in (vectors or {}).values()), None)
+    if not torch.compiler.is_compiling():
+        return _launch(name, recipe, path, state, hypers, tensors, vector_dtype, names, inputs)
+    known = _custom_ops.described(name, recipe, tuple(path), *inputs.values(),
+                                  vector_dtype=vector_dtype)
+    if known:
+        return _custom_ops.run_layer(known, hypers, names, *inputs.values())
+    return _launch_apart(name, recipe, path, state, hypers, tensors, vector_dtype, names, inputs)
+
+
+def _launch(name: str, recipe: str, path: Path, state: dict | None, hypers: tuple,
+            tensors: dict[str, torch.Tensor], vector_dtype: torch.dtype | None, names: tuple,
+            inputs: dict[str, torch.Tensor]):
+    """Returns a layer's outputs, and keeps what the linear layers after it would keep if a
+    module remembers that they do."""
+    x, kept = next(iter(tensors.values())), {}
+    keeps = isinstance(state, LayerState) and state.offers(executor_of(x).is_capturing)
+    layer = _layer(name, recipe, path, vector_dtype, keeps, **tensors)
+    results = LayerFunction.apply(layer, hypers, _state(layer, state, x), names, kept,
+                                  *inputs.values())
+    outputs = results if isinstance(results, tuple) else (results,)
+    for role, y in zip(layer.forward.outputs, outputs, strict=True):
+        if role in kept:
+            storage = layer.forward.storages[f"{role}.kept"]
+            state.remember(SAVED_INPUTS.offer(y, storage, kept[role]))
+    return results
+
+
+@_uncompiled
+def _launch_apart(name: str, *arguments):
+    """The same after a break of a graph, where nothing has checked devices yet."""
+    _check_devices(name, **arguments[-1])
+    return _launch(name, *arguments)
+
+
+def _state(layer: Layer, state: dict | None, x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Returns a recipe's state between steps, the given one or an initial one."""
+    kept = layer.remembered
+    if not kept:
+        return {}
+    if state is None:
+        raise ValueError("the recipe keeps scales from step to step; give a dict for them "
+                         "as state, the same in each step")
+    executor = executor_of(x)
+    for plane in kept:
+        if plane.name not in state:
+            if executor.is_capturing:
+                raise RuntimeError(
+                    f"a CUDA graph would begin with {plane.name!r} anew whenever it runs; run "
+                    "a forward and a backward pass before the capture")
+            state[plane.name] = torch.zeros(plane.entries(1, 1), dtype=torch.float32,
+                                            device=x.device)
+        _check_devices(layer.name, x=x, **{plane.name: state[plane.name]})
+    return state
+
+
+def _check_devices(what: str, **tensors: torch.Tensor | None) -> None:
+    """Refuses tensors that no layer's kernel reaches, and those apart from the first."""
+    if torch.compiler.is_compiling():
+        return  # such tensors are not taken into graphs
+    first = None
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if (executor := executor_of(tensor)) is None:
+            raise ValueError(
+                f"{name} of {what} is on {tensor.device}, and tandem.torch.nn computes on "
+                "CPUs and CUDA devices; move it to one with .to(), or use torch.nn's module")
+        if first is None:
+            first = name, executor
+        elif executor is not first[1]:
+            raise ValueError(
+                f"{name} of {what} is on {tensor.device}, but {first[0]} is on "
+                f"{tensors[first[0]].device}; move one to the other with .to()")
+
+
+def _check_vectors(what: str, x: torch.Tensor, **vectors: torch.Tensor) -> None:
+    """Refuses vectors that do not have a number of one type for each column."""
+    dtype = next(iter(vectors.values())).dtype
+    for name, vector in vectors.items():
+        if vector.shape != x.shape[-1:] or vector.dtype != dtype:
+            raise ValueError(
+                f"{name} of {what} is {tuple(vector.shape)} of {vector.dtype}; for x, which is "
+                f"{tuple(x.shape)}, it must be {tuple(x.shape[-1:])} of {dtype}")
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
+             recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
+    """:func:`torch.nn.functional.rms_norm` over the last dimension."""
+    _check_devices("rms_norm", x=x, weight=weight)
+    _check_vectors("rms_norm", x, weight=weight)
+    eps = _EPSILON if eps is None else eps
+    return _run("rms_norm", recipe, path, state, (eps,), {"x": x}, {"weight": weight})
+
+
+def add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float | None = None, *,
+    recipe: str = "coat", path: Path = (), state: dict | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """x + residual, and its :func:`rms_norm`: what stands between a transformer's blocks."""
+    _check_devices("add_rms_norm", x=x, residual=residual, weight=weight)
+    _check_vectors("add_rms_norm", x, weight=weight)
+    if x.shape != residual.shape or x.dtype != residual.dtype:
+        raise ValueError(
+            f"x is {tuple(x.shape)} of {x.dtype}, residual is {tuple(residual.shape)} of "
+            f"{residual.dtype}; they must be alike")
+    eps = _EPSILON if eps is None else eps
+    return _run("add_rms_norm", recipe, path, state, (eps,), {"x": x, "residual": residual},
+                {"weight": weight}, {"residual": "dx"})
+
+
+def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *,
+               recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
+    """:func:`torch.nn.functional.layer_norm` over the last dimension."""
+    _check_devices("layer_norm", x=x, weight=weight, bias=bias)
+    _check_vectors("layer_norm", x, weight=weight, bias=bias)
+    return _run("layer_norm", recipe, path, state, (eps,), {"x": x},
+                {"weight": weight, "bias": bias})
+
+
+def _pointwise(name: str, x: torch.Tensor, recipe: str, path: Path,
+               state: dict | None) -> torch.Tensor:
+    _check_devices(name, x=x)
+    return _run(name, recipe, path, state, (), {"x": x})
+
+
+def silu(x: torch.Tensor, *, recipe: str = "coat", path: Path = (),
+         state: dict | None = None) -> torch.Tensor:
+    """:func:`torch.nn.functional.silu`."""
+    return _pointwise("silu", x, recipe, path, state)
+
+
+def _by(name: str, approximate: str) -> str:
+    """The layer of GELU or of what is made of it, by erf or by tanh."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"approximate is 'none', for erf, or 'tanh', got {approximate!r}")
+    return name if approximate == "none" else f"{name}_tanh"
+
+
+def gelu(x: torch.Tensor, *, approximate: str = "none", recipe: str = "coat", path: Path = (),
+         state: dict | None = None) -> torch.Tensor:
+    """:func:`torch.nn.functional.gelu`, by erf or approximated by tanh."""
+    return _pointwise(_by("gelu", approximate), x, recipe, path, state)
+
+
+def _gated(name: str, gate: torch.Tensor, up: torch.Tensor, recipe: str, path: Path,
+           state: dict | None) -> torch.Tensor:
+    _check_gated(name, gate, up)
+    return _run(name, recipe, path, state, (), {"gate": gate, "up": up})
+
+
+def _check_gated(name: str, gate: torch.Tensor, up: torch.Tensor) -> None:
+    _check_devices(name, gate=gate, up=up)
+    if gate.shape != up.shape or gate.dtype != up.dtype:
+        raise ValueError(
+            f"gate is {tuple(gate.shape)} of {gate.dtype}, up is {tuple(up.shape)} "
+            f"of {up.dtype}; they must be alike")
+
+
+def swiglu(gate: torch.Tensor, up: torch.Tensor, *, recipe: str = "coat", path: Path = (),
+           state: dict | None = None) -> torch.Tensor:
+    """silu(gate) * up."""
+    return _gated("swiglu", gate, up, recipe, path, state)
+
+
+def geglu(gate: torch.Tensor, up: torch.Tensor, *, approximate: str = "none",
+          recipe: str = "coat", path: Path = (), state: dict | None = None) -> torch.Tensor:
+    """gelu(gate) * up, see :func:`gelu`."""
+    return _gated(_by("geglu", approximate), gate, up, recipe, path, state)
+
+
+def _classes(x: torch.Tensor, target: torch.Tensor, ignore_index: int) -> torch.Tensor:
+    """Each row's class in f32, -1 for none."""
+    if x.dim() not in (1, 2) or target.shape != x.shape[:-1] or target.is_floating_point():
+        raise ValueError(
+            f"cross_entropy takes rows and a class for each: x is {tuple(x.shape)}, target "
+            f"is {tuple(target.shape)} of {target.dtype}; flatten both, classes last")
+    ignored = target == ignore_index
+    is_wrong = ~ignored & ((target < 0) | (target >= x.shape[-1]))
+    if executor_of(x) is not CPU:
+        # The host does not wait: as PyTorch's own, it is an assertion of the device.
+        torch._assert_async(~is_wrong.any(), "cross_entropy: a target is none of the classes, "
+                            "nor ignore_index")
+    elif is_wrong.any():
+        raise IndexError(f"target {int(target[is_wrong][0])} is none of {x.shape[-1]} "
+                         f"classes, nor ignore_index={ignore_index}")
+    return torch.where(ignored, -1, target).to(torch.float32)
+
+
+@_uncompiled
+def cross_entropy(
+    x: torch.Tensor, target: torch.Tensor, ignore_index: int = -100, reduction: str = "mean", *,
+    recipe: str = "coat", path: Path = (), state: dict | None = None,
+) -> torch.Tensor:
+    """:func:`torch.nn.functional.cross_entropy` of a class for each row of ``x``, which has
+    at most two dimensions and 2**24 classes.
+
+    Losses and their sum are computed in float32 and rounded to ``x``'s type at the end.
+    """
+    _check_devices("cross_entropy", x=x, target=target)
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction is 'mean', 'sum' or 'none', got {reduction!r}")
+    classes = _classes(x, target, ignore_index)
+    if x.shape[-1] > 1 << 24:
+        raise ValueError(f"cross_entropy knows 2**24 classes, got {x.shape[-1]}")
+    numbers = torch.arange(x.shape[-1], dtype=torch.float32, device=x.device)
+    losses = _run("cross_entropy", recipe, path, state, (), {"x": x},
+                  {"target": classes, "column": numbers})
+    if reduction == "none":
+        return losses.to(x.dtype)
+    total = losses.sum()
+    if reduction == "sum":
+        return total.to(x.dtype)
+    # The mean of no losses is NaN, but their gradients are zeros.
+    count = (classes >= 0).sum()
+    mean = total / count.clamp(min=1)
+    return torch.where(count > 0, mean, torch.nan).to(x.dtype)
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
+           recipe: str = "coat", path: Path = (), state: dict | None = None,
+           products: str = "bf16") -> torch.Tensor:
+    """:func:`torch.nn.functional.linear`; what is given the same tensor keeps it once.
+
+    With ``products="fp8"`` a GPU that has them computes its products of 8-bit floats: what
+    is kept of ``x``, and E4M3 codes of ``weight``; in the backward pass E5M2 codes of the
+    gradient. See :class:`Linear`.
+    """
+    _check_devices("linear", x=x, weight=weight, bias=bias)
+    wide = weight, bias
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    if torch.compiler.is_compiling():
+        known = products == "bf16" and _custom_ops.described("keep", recipe, tuple(path), x, weight)
+        if known and torch.is_grad_enabled() and weight.requires_grad:
+            return _custom_ops.TracedLinear.apply(known, x, weight, bias)
+        return functional.linear(x, weight, bias) if known else _linear_apart(
+            x, *wide, recipe=recipe, path=path, state=state, products=products)
+    if products != "bf16" and _fp8_layer(products, recipe, path, x, weight):
+        return _fp8_linear(x, *wide, recipe, path, state)
+    if not torch.is_grad_enabled() or not weight.requires_grad:
+        return functional.linear(x, weight, bias)
+    layer = _layer("keep", recipe, path, x=x)
+    return _LinearFunction.apply(layer, _state(layer, state, x), x, weight, bias)
+
+
+_linear_apart = _uncompiled(linear)
+
+
+def _fp8_layer(products: str, recipe: str, path: Path, x: torch.Tensor,
+               weight: torch.Tensor) -> bool:
+    """Whether products are those of 8-bit floats, which the recipe must then suit."""
+    if products not in _products.KINDS:
+        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
+    _products.check_recipe(_layer("keep", recipe, path, x=x))
+    return _products.can_multiply(x, weight)
+
+
+def _fp8_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, recipe: str,
+                path: Path, state: dict | None) -> torch.Tensor:
+    layer = _layer("keep", recipe, path, x=x)
+    with torch.no_grad():
+        planes = SAVED_INPUTS.planes(layer, _state(layer, state, x), x)
+    return _products.FP8Linear.apply(_products.Codes.of(planes, rows_of(x)), x, weight, bias)
+
+
+@_uncompiled
+def gated_linear(
+    name: str, gate: torch.Tensor, up: torch.Tensor, weight: torch.Tensor,
+    bias: torch.Tensor | None = None, *, recipe: str = "coat", path: Path = (),
+    state: dict | None = None,
+) -> torch.Tensor:
+    """:func:`linear` of "swiglu", "geglu" or "geglu_tanh", whose product is not kept: the
+    backward pass computes it again of what is kept of ``gate`` and ``up``."""
+    if name not in ("swiglu", "geglu", "geglu_tanh"):
+        raise ValueError(
+            f"gated_linear is of 'swiglu', 'geglu' or 'geglu_tanh', got {name!r}")
+    _check_gated(name, gate, up)
+    _check_devices("gated_linear", gate=gate, weight=weight, bias=bias)
+    if torch.is_autocast_enabled(gate.device.type):
+        dtype = torch.get_autocast_dtype(gate.device.type)
+        gate, up, weight = gate.to(dtype), up.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    layer = _layer(name, recipe, path, gate=gate, up=up)
+    return _GatedLinearFunction.apply(layer, _state(layer, state, gate), gate, up, weight, bias)
+
+
+class _LinearFunction(torch.autograd.Function):
+    """A matrix product that keeps its input as the recipe says."""
+
+    @staticmethod
+    def forward(ctx, layer: Layer, state: dict, x, weight, bias):
+        planes, ctx.shape = SAVED_INPUTS.keep(layer, state, x)
+        ctx.save_for_backward(weight, *planes)
+        ctx.layer, ctx.has_bias = layer, bias is not None
+        return functional.linear(decoded(x), weight, bias)
+
+    @staticmethod
+    @first_derivative
+    def backward(ctx, dy):
+        weight, *planes = ctx.saved_tensors
+        return None, None, *_custom_ops.linear_gradients(
+            decoded(dy), weight, lambda: _restore(ctx.layer, ctx.shape, planes),
+            ctx.needs_input_grad[2:], ctx.has_bias)
+
+
+def _restore(layer: Layer, shape: tuple[int, int], planes: list) -> torch.Tensor:
+    step = layer.backward
+    if step.storages[layer.restored[0]] == step.storages["value"]:
+        return planes[0].view(shape)
+    value = step.allocate(shape, planes[0], (RoleKind.OUTPUT,))
+    step.run(shape, dict(zip(layer.restored, planes, strict=True)) | value)
+    return value["value"].view(shape)
+
+
+class _GatedLinearFunction(torch.autograd.Function):
+    """Computes a gated activation and the matrix product after it."""
+
+    @staticmethod
+    def forward(ctx, layer: Layer, state: dict, gate, up, weight, bias):
+        ctx.shape, ctx.layer = rows_of(gate), layer
+        ctx.flows = not (gate.is_leaf or up.is_leaf)
+        step = layer.forward
+        planes = planes_of({"gate": gate, "up": up}) | step.allocate(
+            ctx.shape, gate, (RoleKind.OUTPUT, RoleKind.SAVED)) | state
+        step.run(ctx.shape, planes)
+        ctx.save_for_backward(weight, *(planes[name] for name in layer.restored))
+        y = tensor_of(step, "y", planes, gate.shape, gate.dtype)
+        return functional.linear(decoded(y), weight, bias)
+
+    @staticmethod
+    @first_derivative
+    def backward(ctx, dz):
+        layer, needs = ctx.layer, ctx.needs_input_grad[2:]
+        weight, *planes = ctx.saved_tensors
+        kept = dict(zip(layer.restored, planes, strict=True))
+        dz = decoded(dz)
+        rows = dz.reshape(-1, dz.shape[-1])
+        shape = (*dz.shape[:-1], ctx.shape[1])
+        dgate = dup = dweight = None
+        if needs[0] or needs[1]:
+            step = layer.backward_of({}, ctx.flows)
+            kept |= step.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
+            step.run(ctx.shape, kept | {"dy": (rows @ weight).contiguous()})
+            dgate, dup = (tensor_of(step, name, kept, shape, dz.dtype)
+                          for name in ("dgate", "dup"))
+        if needs[2]:
+            kept |= layer.again.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
+            layer.again.run(ctx.shape, kept)
+            y = tensor_of(layer.again, "y", kept, ctx.shape, dz.dtype)
+            dweight = rows.T @ decoded(y)
+        dbias = rows.sum(0) if needs[3] else None
+        return None, None, dgate, dup, dweight, dbias

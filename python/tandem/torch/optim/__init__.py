@@ -1,0 +1,22 @@
+"""Optimizers over compiled kernels, and their states.
+
+>>> import torch, tandem.torch
+>>> model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
+>>> opt = tandem.torch.optim.AdamW(model.parameters(), lr=1e-3, strategy="collage-plus")
+>>> opt.bytes_per_parameter
+12.0
+
+All of them are :class:`Optimizer`, which takes any optimizer graph, under any
+strategy, and derives the state of a parameter from the kernel's signature.
+"""
+
+from tandem.torch.optim._bitsandbytes import from_bitsandbytes, to_bitsandbytes
+from tandem.torch.optim._convert import convert_state
+from tandem.torch.optim._decode import DecodedWeights, decode_weights
+from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
+                                         RMSprop)
+from tandem.torch.optim._optimizer import Optimizer
+
+__all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "DecodedWeights", "LAMB", "Lion",
+           "Optimizer", "RMSprop", "SGD", "convert_state", "decode_weights",
+           "from_bitsandbytes", "to_bitsandbytes"]

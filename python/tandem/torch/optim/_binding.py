@@ -1,0 +1,579 @@
+"""A kernel's binding to the parameters that it updates, and to their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+
+import torch
+
+from tandem import _tandem
+from tandem._convert import CPU, Executor, Tensor, conversion, planes_of
+from tandem._finite_check import FiniteCheck
+from tandem._kernel import Kernel, Plane, Plan, RoleKind
+from tandem._storages import floats
+from tandem.torch._executor import torch_device
+from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, is_plane,
+                                  laid_out, rows_and_columns, rows_in_memory)
+
+
+class ParamBinding:
+    """A parameter bound to memory: the addresses of its planes.
+
+    A binding stays valid until the parameter, or a plane of its state, gets other
+    memory.
+    """
+
+    __slots__ = (
+        "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
+        "group", "index", "label", "binding", "like", "numel", "ordered", "param", "planes",
+        "pointers", "shape", "size", "state", "strides",
+    )
+
+    def __init__(self, binding: KernelBinding, index: int, group: int, param: torch.Tensor,
+                 state: dict | None, label: str):
+        self.binding, self.index, self.label = binding, index, label
+        #: The number of the param group, which says what the binding is.
+        self.group = group
+        self.param, self.state = param, state
+        #: The address of the weight, or None if only the state has it.
+        self.address = None if binding.hidden else param.data_ptr()
+        self.numel, self.size = param.numel(), binding.size_of(param)
+        self.shape = param.shape
+        self.dtype, self.grad_dtype = param.dtype, binding.grad_dtype
+        self.strides, self.contiguous = param.stride(), param.is_contiguous()
+        #: A tensor with the shape and the layout of the planes.
+        self.like = plane = empty_plane(binding.like(param, state), param.dtype, "meta")
+        #: Whether the parameter goes through a copy: one with gaps does.
+        self.copied = not binding.hidden and not is_plane(param, plane)
+        #: Whether planes and gradient are in C order, and else their strides.
+        self.ordered, self.grad_strides = plane.is_contiguous(), plane.stride()
+        names = list(binding.state_planes)
+        #: The planes of a state, in one call; twice the same where it has but one.
+        twice = names * 2 if len(names) == 1 else names
+        self.planes = itemgetter(*twice) if names else None
+        addresses = {name: state[name].data_ptr() for name in names}
+        #: In the kernel's order; the caller fills in the gradient's.
+        self.pointers = [
+            addresses.get(plane.name, self.address) for plane in binding.kernel.planes
+        ]
+
+    def watch(self, replay: _tandem.ReplayCache, launch: int, tensor: int,
+              counts: bool) -> None:
+        """Tells what looks at parameters where this one and its state are; `counts` says
+        whether its count of steps is a tensor."""
+        binding, names = self.binding, list(self.binding.state_planes)
+        if counts and binding.step:
+            names.append(binding.step)
+        replay.add(self.param, self.state, launch, tensor,
+                   [(name, self.state[name].data_ptr()) for name in names],
+                   self.param.grad)
+
+    def is_current(self, param: torch.Tensor) -> bool:
+        """Whether the parameter is where it was; its state has been looked at."""
+        if param.shape != self.shape:
+            return False
+        if self.address is None:
+            return (param is self.param and is_placeholder(param)
+                    and param.dtype is self.dtype)
+        return (
+            param is self.param
+            and param.data_ptr() == self.address
+            and param.dtype is self.dtype
+            and (param.is_contiguous() if self.contiguous
+                 else param.stride() == self.strides)
+        )
+
+    def address_of(self, grad: torch.Tensor) -> int | None:
+        """Returns the address at which the kernel can read the gradient; None if it must be
+        copied."""
+        if (
+            grad.dtype is self.grad_dtype
+            and grad.numel() == self.numel
+            and grad.layout is torch.strided
+            and (grad.is_contiguous() if self.ordered
+                 else grad.stride() == self.grad_strides)
+            and not grad.is_neg()
+        ):
+            return grad.data_ptr()
+        return None
+
+    def plane_of(self, grad: torch.Tensor) -> torch.Tensor:
+        """The gradient as the kernel reads it: itself, or a converted copy."""
+        check_grad(grad, self.param, lambda: self.label)
+        return laid_out(grad, self.like, self.grad_dtype)
+
+
+def check_grad(grad: torch.Tensor, param: torch.Tensor,
+               label: Callable[[], str]) -> None:
+    """Refuses gradients that no kernel reads."""
+    if grad.layout is not torch.strided:
+        raise RuntimeError(
+            f"the gradient of {label()} is sparse ({grad.layout}), which "
+            "Tandem's kernels do not read; use dense gradients (sparse=False) "
+            "or p.grad = p.grad.to_dense()"
+        )
+    if grad.shape != param.shape:
+        raise RuntimeError(
+            f"the gradient of {label()} has shape {tuple(grad.shape)}, the "
+            f"parameter {tuple(param.shape)}; compute it anew"
+        )
+
+
+class KernelBinding:
+    """One kernel, its plan, and what a step is about to run on it.
+
+    Args:
+        kernel: the kernel.
+        count: what the state calls its count of steps, if the kernel needs none.
+        executor: what it runs on.
+        model: the same binding of the CPU, if that is another.
+        codes: the binding without a copy of the weights, if this one's kernel writes one
+            beside codes; it knows of states.
+    """
+
+    def __init__(self, kernel: Kernel, count: str | None = None, executor: Executor = CPU,
+                 model: KernelBinding | None = None, codes: KernelBinding | None = None):
+        self.kernel, self.executor, self._model, self._codes = kernel, executor, model, codes
+        self.device = torch_device(executor)
+        self.plan = Plan(kernel, executor.device)
+        #: Checks the gradients before anything is written, if asked for.
+        self.check: FiniteCheck | None = None
+        weight, grad = _only(kernel, RoleKind.PARAM), _only(kernel, RoleKind.GRAD)
+        self._weights = planes_of(kernel, weight)
+        visible = [p for p in self._weights
+                   if p.visible and DTYPES[p.type] in WORKING]
+        #: Whether the weight is in the state, and parameters are what it decodes to.
+        self.hidden = not visible
+        self.weight_storage = kernel.storages[weight]
+        self._visible = None if self.hidden else visible[0]
+        self._param_at = None if self.hidden else kernel.planes.index(visible[0])
+        #: The types that parameters of this binding can have.
+        self.dtypes = ([torch.bfloat16, torch.float16] if self.hidden
+                       else [DTYPES[visible[0].type]])
+        #: The planes and the storage of the gradient.
+        self.grad_planes, self.grad_storage = planes_of(kernel, grad), kernel.storages[grad]
+        #: Whether a kernel encodes the gradient, which PyTorch has no type for.
+        self.encodes = (len(self.grad_planes) > 1
+                        or DTYPES[self.grad_planes[0].type] not in WORKING)
+        self.grad_dtype = None if self.encodes else DTYPES[self.grad_planes[0].type]
+        self._grads_at = [kernel.planes.index(plane) for plane in self.grad_planes
+                          if not plane.kept]
+        #: Planes that the optimizer keeps, by name.
+        self.state_planes: dict[str, Plane] = {
+            plane.name: plane for plane in kernel.planes if plane is not self._visible
+            and (plane.kept or plane not in self.grad_planes)
+        }
+        #: Whether encoding a gradient takes a state.
+        self.grad_is_kept = any(plane.kept for plane in self.grad_planes)
+        steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
+        #: The state's key for its count of steps, if it needs one.
+        self.step = steps[0] if steps else count
+        #: All that the state of a parameter holds.
+        self.state_names = [*filter(None, [self.step]), *self.state_planes]
+        #: The elements of the longest group with a scale of its own; 1 without groups.
+        self.group = max((p.group for p in kernel.planes if p.is_grouped), default=1)
+        self._bound: tuple = ()
+        self._probe: Plan | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets the step that was being prepared."""
+        self.bound_params: list[ParamBinding] = []
+        self.grads: list[tuple[int, ...]] = []
+        self.rows: list[int] = []
+        #: The rows of scalars: (param group, step, type of the weight).
+        self.table: list[tuple[int, int, torch.dtype]] = []
+        self._row_numbers: dict[tuple[int, int, torch.dtype], int] = {}
+        #: Counts of steps in a GPU's memory, by what stands for them in rows.
+        self.counters: dict[int, torch.Tensor] = {}
+        self._params: list[torch.Tensor] | None = None
+
+    @property
+    def params(self) -> list[torch.Tensor]:
+        """The parameters of the step."""
+        if self._params is None:
+            self._params = [bound.param for bound in self.bound_params]
+        return self._params
+
+    def row(self, group: int, step: int, dtype: torch.dtype) -> int:
+        """The number of a row of scalars, which is added if it is new."""
+        key = group, step, dtype
+        number = self._row_numbers.setdefault(key, len(self.table))
+        if number == len(self.table):
+            self.table.append(key)
+        return number
+
+    def size_of(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """A tensor's rows and columns as the kernel takes them."""
+        return (rows_and_columns(tensor) if self.kernel.is_matrix
+                else rows_in_memory(tensor, self.group))
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether the kernel writes a copy of weights that are in codes."""
+        return self._codes is not None
+
+    @property
+    def of_states(self) -> KernelBinding:
+        """The binding that states are made, checked and converted by."""
+        return self._codes or self
+
+    def bytes_per_parameter(self, releases: bool = False) -> float:
+        """Bytes of weight, gradient and states together, from their storages; without
+        the gradient if that is released."""
+        return sum(plane.bytes_per_element for plane in self.kernel.planes
+                   if plane.kept or not (releases and plane.kind is RoleKind.GRAD))
+
+    def is_weight(self, name: str) -> bool:
+        """Whether a plane is one of the weight's."""
+        return any(plane.name == name for plane in self._weights)
+
+    def _shape(self, plane: Plane, like: torch.Tensor) -> torch.Size:
+        """The parameter's shape, or an entry for each row, column or group."""
+        if plane.sets_size:
+            return like.shape
+        rows, columns = self.size_of(like)
+        return torch.Size([plane.entries(columns, rows)])
+
+    def empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
+        """Memory for one plane of a parameter."""
+        dtype = DTYPES[plane.type]
+        if plane.sets_size:
+            return empty_plane(like, dtype, self.device)
+        return torch.empty(self._shape(plane, like), dtype=dtype, device=self.device)
+
+    def _ordered(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a tensor in the layout of planes, in which a matrix is stored row by row."""
+        if not self.kernel.is_matrix:
+            return tensor
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+
+    def like(self, param: torch.Tensor, state: Mapping | None) -> torch.Tensor:
+        """Returns a tensor with the layout of the parameter's planes: itself, its codes, or a
+        matrix in C order."""
+        if self._codes:
+            return self._codes.like(param, state)
+        has_codes = self.hidden and state
+        return self._ordered(state[self._weights[0].name] if has_codes else param)
+
+    def initial_state(self, param: torch.Tensor) -> dict:
+        """The state of a parameter that has not taken a step.
+
+        States and residuals are zero; a master weight holds the parameter's value,
+        and so do codes, as far as they can.
+        """
+        like = self.like(param, None)
+        planes = {
+            name: self.empty(plane, like).zero_()
+            for name, plane in self.state_planes.items()
+        }
+        if self.hidden:
+            self.encode_weight(param, planes)
+        for plane in () if self.hidden else self._weights:
+            if plane.bits > self._visible.bits:
+                planes[plane.name].copy_(param)
+        return ({self.step: 0} if self.step else {}) | planes
+
+    def encode_weight(self, param: torch.Tensor, state: Mapping) -> None:
+        """Writes a parameter's value into the planes of its state."""
+        dense = laid_out(param.detach(), self.like(param, state), param.dtype)
+        self.convert([dense], _plain(param.dtype), [self._weight_of(state)],
+                     self.weight_storage, self._weights)
+
+    def decode_weights(self, states: Sequence[Mapping], dtype: torch.dtype,
+                       threads: int = 0) -> list[torch.Tensor]:
+        """The weights that these states hold."""
+        likes = [self._ordered(state[self._weights[0].name]) for state in states]
+        weights = [empty_plane(like, dtype, self.device) for like in likes]
+        self.convert([_dense(self._weights, self._weight_of(state), like)
+                      for state, like in zip(states, likes)],
+                     self.weight_storage, weights, _plain(dtype), [_plane_of(dtype)],
+                     threads)
+        return weights
+
+    def encode_grad(self, grad: torch.Tensor, like: torch.Tensor,
+                    planes: list[torch.Tensor] | None,
+                    state: Mapping | None) -> list[torch.Tensor]:
+        """The planes of a gradient but those in the state, or those given, to which it
+        has been added."""
+        dtype = grad.dtype if grad.dtype in WORKING else torch.float32
+        adds = planes is not None
+        if not adds:
+            planes = [self.empty(plane, like) for plane in self.grad_planes
+                      if not plane.kept]
+        self.convert([laid_out(grad, like, dtype)], _plain(dtype),
+                     [self.with_kept(planes, state)], self.grad_storage,
+                     self.grad_planes, adds=adds, fresh=False)
+        return planes
+
+    def with_kept(self, planes: Sequence[torch.Tensor],
+                  state: Mapping | None) -> list[torch.Tensor]:
+        """Returns all planes of a gradient, some from the state."""
+        rest = iter(planes)
+        return [state[plane.name] if plane.kept else next(rest)
+                for plane in self.grad_planes]
+
+    def decode_grad(self, planes: list[torch.Tensor], dtype: torch.dtype,
+                    state: Mapping | None):
+        """The gradient that these planes hold."""
+        grad = torch.empty_like(planes[0], dtype=dtype)
+        self.convert([self.with_kept(planes, state)], self.grad_storage, [grad],
+                     _plain(dtype), [_plane_of(dtype)])
+        return grad
+
+    def convert(self, sources: Sequence, source: str, targets: Sequence, target: str,
+                planes: Sequence[Plane], threads: int = 0, **options) -> None:
+        """:func:`convert` of the binding's tensors, which are where its kernel runs."""
+        options.setdefault("matrix", self.kernel.is_matrix)
+        convert(sources, source, targets, target, planes, threads, executor=self.executor,
+                group=self.group, **options)
+
+    def _weight_of(self, state: Mapping) -> list[torch.Tensor]:
+        return [state[plane.name] for plane in self._weights]
+
+    def check_state(self, state: Mapping, param: torch.Tensor, label: str,
+                    moves: bool = False) -> None:
+        """Refuses a state that is not one of this kernel; `moves` says whether its
+        planes go to the parameter's device first."""
+        if problem := self._problem(state, param, moves):
+            raise ValueError(
+                f"the state of {label} {problem}, as {self.kernel.name!r} under "
+                f"{self.kernel.strategy!r} needs; load a state of that graph and "
+                "strategy, or start anew with opt.state.pop(p)"
+            )
+
+    def _problem(self, state: Mapping, param: torch.Tensor, moves: bool) -> str | None:
+        """Returns what a state lacks to fit this kernel."""
+        if self.step and self.step not in state:
+            return f"lacks the count {self.step!r}"
+        measures = self._measures(state, param)
+        for name, plane in self.state_planes.items():
+            tensor, dtype = state.get(name), DTYPES[plane.type]
+            if not isinstance(tensor, torch.Tensor):
+                return f"lacks the plane {name!r}"
+            if tensor.dtype != dtype:
+                return f"has {name!r} as {tensor.dtype}, not {dtype}"
+            if tensor.shape != (shape := self._shape(plane, measures[plane.role])):
+                return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
+            if not moves and tensor.device != param.device:
+                return f"has {name!r} on {tensor.device}, not on {param.device}"
+        role = self._weights[0].role
+        for name in state:
+            # Bits of the weight that no kernel here would read, as after p.data.float().
+            if (name == role or name.startswith(f"{role}.")) and name not in self.state_planes:
+                return f"has {name!r}, not the weight by itself"
+        return None
+
+    def _measures(self, state: Mapping, param: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Returns a tensor with the layout of each tensor's planes, which may differ from the
+        parameter's: then its rows differ too."""
+        measures = {plane.role: param for plane in self.state_planes.values()}
+        for name, plane in self.state_planes.items():
+            tensor = state.get(name)
+            if plane.sets_size and isinstance(tensor, torch.Tensor) and (
+                    tensor.shape == param.shape):
+                measures[plane.role] = tensor
+        return measures
+
+    def bind(self, index: int, group: int, param: torch.Tensor, state: dict | None,
+             label: str) -> ParamBinding:
+        """Binds a parameter of a param group; its planes take the parameter's layout."""
+        if self.state_names:
+            self.of_states.check_state(state, param, label)
+            state.update(self.of_states.laid_out_state(param, state))
+        return ParamBinding(self, index, group, param, state, label)
+
+    def laid_out_state(self, param: torch.Tensor, state: Mapping) -> dict:
+        """A state of this kernel, all planes in one layout."""
+        state, like = dict(state), self.like(param, state)
+        for role in dict.fromkeys(p.role for p in self.state_planes.values()):
+            self._lay_out(role, state, like)
+        return state
+
+    def _lay_out(self, role: str, state: dict, like: torch.Tensor) -> None:
+        """Gives the planes of one tensor the layout of another.
+
+        Elements that share a scale are neighbours in memory, those of a row. Where these
+        become others, the values are decoded and encoded anew.
+        """
+        planes = [p for p in self.state_planes.values() if p.role == role]
+        tensors = [state[p.name] for p in planes]
+        regroups = any(p.is_grouped for p in planes) and not self.kernel.is_matrix
+        if regroups and not is_plane(tensors[0], empty_plane(
+                like, tensors[0].dtype, "meta")):
+            tensors = self._encoded_anew(role, planes, tensors, like)
+        for plane, tensor in zip(planes, tensors):
+            state[plane.name] = (
+                laid_out(tensor, like, DTYPES[plane.type]) if plane.sets_size
+                else tensor.contiguous()
+            )
+
+    def _encoded_anew(self, role: str, planes: Sequence[Plane], tensors: Sequence,
+                      like: torch.Tensor, has_rows: bool = True) -> list[torch.Tensor]:
+        """The planes of one tensor in another layout, by way of float32; `has_rows` says
+        whether groups begin anew in each row of those given."""
+        wide, storage = (empty_plane(tensors[0], torch.float32, self.device),
+                         self.kernel.storages[role])
+        self.convert([_dense(planes, tensors, tensors[0])], storage, [wide],
+                     _plain(torch.float32), [_plane_of(torch.float32)], matrix=False,
+                     has_rows=has_rows)
+        made = [self.empty(plane, like) for plane in planes]
+        self.convert([laid_out(wide, like, torch.float32)], _plain(torch.float32), [made],
+                     storage, planes, matrix=False,
+                     floor=role in self.kernel.second_moments)
+        return made
+
+    def with_rows(self, state: Mapping, param: torch.Tensor) -> dict:
+        """A state in which groups that share a scale went on from row to row, as before
+        version 3 of states, with groups that begin anew in each row."""
+        state = dict(state)
+        if self.kernel.is_matrix:
+            return state
+        for role in dict.fromkeys(p.role for p in self.state_planes.values()):
+            planes = [p for p in self.state_planes.values() if p.role == role]
+            tensors = [state.get(p.name) for p in planes]
+            if _go_on_over_rows(planes, tensors, param, self.group):
+                made = self._encoded_anew(role, planes, tensors, tensors[0], has_rows=False)
+                state |= {p.name: tensor for p, tensor in zip(planes, made)}
+        return state
+
+    def update_plan(self, staged: Mapping[int, int]) -> None:
+        """Tells the plan what has moved since the last step, if anything has."""
+        wanted = (self.bound_params, self.grads, self.rows, staged)
+        if wanted == self._bound:
+            return
+        self._bound = ()
+        pointers = self._pointers(staged)
+        self.plan.update(
+            [bound.size for bound in self.bound_params], pointers, rows=self.rows,
+            keys=[bound.index for bound in self.bound_params],
+        )
+        if self.check:
+            self.check.update([bound.size for bound in self.bound_params], pointers)
+        self._bound = wanted
+
+    def _pointers(self, staged: Mapping[int, int]) -> list[list[int]]:
+        """Returns the addresses of the planes of the step's parameters."""
+        pointers = []
+        for bound, grad in zip(self.bound_params, self.grads):
+            addresses = bound.pointers.copy()
+            if bound.index in staged:
+                addresses[self._param_at] = staged[bound.index]
+            for at, address in zip(self._grads_at, grad):
+                addresses[at] = address
+            pointers.append(addresses)
+        return pointers
+
+    def watch(self, replay: _tandem.ReplayCache) -> None:
+        """Has the step looked at whether it is the last one again."""
+        shapes = [bound.size for bound in self.bound_params]
+        replay.add_launch(
+            [rows for rows, _ in shapes], [columns for _, columns in shapes],
+            [bound.index for bound in self.bound_params], self.rows,
+            [address for addresses in self._pointers({}) for address in addresses],
+            self._grads_at[0])
+
+    def repeat(self, replay: _tandem.ReplayCache, number: int, on_device: bool) -> None:
+        """Takes over what has changed since the last step: gradients, and counts that
+        the host has."""
+        self._bound = ()
+        self.plan._native.update_replay(replay, number)
+        if self.check:
+            self.check.plan.update_gradients(replay, number)
+        if self.step and not on_device:
+            self.table = [(group, step + 1, dtype) for (group, _, dtype), step
+                          in zip(self.table, replay.steps(number), strict=True)]
+
+    def find_non_finite(self, threads: int) -> bool:
+        """Whether a gradient of the step is not finite, if somebody has asked."""
+        return bool(self.check and self.check.launch(threads))
+
+    def integers(self, step: int, seed: int) -> list[int]:
+        """The kernel's integer scalars, in launch order."""
+        return [seed if kind is RoleKind.SEED else step
+                for kind in self.kernel.integers.values()]
+
+    def check_scalars(self, hypers: Sequence[Sequence[float]],
+                      integers: Sequence[Sequence[int]]) -> None:
+        """Raises what a launch would raise about its rows."""
+        if self._model:
+            return self._model.check_scalars(hypers, integers)
+        if self._probe is None:
+            self._probe = Plan(self.kernel)
+            self._probe.update([], [])
+        self._probe.launch(hypers, integers, threads=1)
+
+
+def _go_on_over_rows(planes: Sequence[Plane], tensors: Sequence, param: torch.Tensor,
+                     longest: int) -> bool:
+    """Whether planes of a parameter's state are whole, and have groups that reach beyond
+    the ends of rows if each group has its full length."""
+    grouped = [plane for plane in planes if plane.is_grouped]
+    if not grouped or not all(isinstance(t, torch.Tensor) and t.dtype == DTYPES[p.type]
+                              and t.numel() == p.entries(param.numel())
+                              for p, t in zip(planes, tensors)):
+        return False
+    rows, columns = rows_in_memory(tensors[0], longest)
+    return (tensors[0].shape == param.shape and rows > 1
+            and any(columns % plane.group for plane in grouped))
+
+
+def _dense(planes: Sequence[Plane], tensors: Sequence[torch.Tensor], like: torch.Tensor):
+    """The planes of a tensor, without gaps and all in one layout."""
+    return [laid_out(tensor, like, tensor.dtype) if plane.sets_size
+            else tensor.contiguous() for plane, tensor in zip(planes, tensors)]
+
+
+def _only(kernel: Kernel, kind: RoleKind) -> str:
+    """The name of the graph's parameter, or of its gradient."""
+    roles = list(dict.fromkeys(p.role for p in kernel.planes if p.kind is kind))
+    if len(roles) != 1:
+        what = kind.name.lower()
+        raise ValueError(
+            f"graph {kernel.name!r} has {len(roles)} {what} arguments; a PyTorch "
+            f"optimizer needs one {what}"
+        )
+    return roles[0]
+
+
+#===------------------------------------------------------------------------===#
+# Conversions of tensors
+#===------------------------------------------------------------------------===#
+
+
+def _plain(dtype: torch.dtype) -> str:
+    """Returns the storage of a tensor of a type that modules compute in."""
+    return floats(WORKING[dtype])
+
+
+def _plane_of(dtype: torch.dtype) -> Plane:
+    return Plane(type=WORKING[dtype], bits=dtype.itemsize * 8)
+
+
+def _in_memory(tensor: torch.Tensor | Sequence[torch.Tensor],
+               size_of: Callable[[torch.Tensor], int | tuple[int, int]]) -> Tensor:
+    planes = [tensor] if isinstance(tensor, torch.Tensor) else tensor
+    return Tensor(size_of(planes[0]), [plane.data_ptr() for plane in planes])
+
+
+def convert(sources: Sequence, source: str, targets: Sequence, target: str,
+            planes: Sequence[Plane], threads: int = 0, *, adds: bool = False,
+            fresh: bool = True, matrix: bool = False, floor: bool = False,
+            has_rows: bool = True, group: int = 1, executor: Executor = CPU) -> None:
+    """Carries tensors, given by their planes, to another storage.
+
+    `planes` describes those of the targets. The first plane of each has an entry
+    for each element. `matrix` says whether the tensors are of a graph of matrices, `floor`
+    whether targets are second moments, `has_rows` whether groups begin anew in each row,
+    and `group` up to what length rows are joined. All tensors are on one device.
+    """
+    def size_of(tensor: torch.Tensor) -> int | tuple[int, int]:
+        if matrix:
+            return rows_and_columns(tensor)
+        return rows_in_memory(tensor, group) if has_rows else tensor.numel()
+
+    conversion(source, target, adds, fresh, matrix, floor, executor.target).run(
+        [_in_memory(t, size_of) for t in sources],
+        [_in_memory(t, size_of) for t in targets], planes,
+         threads or torch.get_num_threads(), executor)

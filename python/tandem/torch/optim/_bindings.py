@@ -1,0 +1,207 @@
+"""The bindings of an optimizer: which kernel updates which parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import NamedTuple
+
+import torch
+
+from tandem._convert import CPU, Executor
+from tandem._finite_check import FiniteCheck
+from tandem._kernel import Kernel, Rules
+from tandem.torch import _executor
+from tandem.torch._layout import is_placeholder
+from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim._companions import Companion, companion, keeps_f32_states, with_copy
+
+
+class Key(NamedTuple):
+    """The properties of a parameter that select its binding."""
+
+    strategy: str
+    #: Whether it has fewer dimensions than the graph's matrices.
+    is_vector: bool = False
+    #: Whether its weight is float32 beside a strategy of another type.
+    is_wide: bool = False
+    #: Whether its states are float32 where the strategy has codes.
+    is_small: bool = False
+    #: The executor that launches its kernel.
+    executor: Executor = CPU
+    #: The type of the copy that a step writes beside weights in codes, if it does.
+    copy: torch.dtype | None = None
+
+
+class KernelBindings:
+    """A binding for each way in which parameters are stored, and each device: those of the
+    strategies that param groups name, with companions of these for weights in float32 and
+    for states in float32; of each two where matrices and vectors differ in graph.
+
+    Args:
+        build: compiles a graph under a strategy for a target; the strategy's rules are the
+            fourth argument, None for one that is found by its name.
+        graph: the graph; one of matrices updates parameters of two dimensions.
+        strategy: the strategy of groups that name none.
+        vectors: the graph of parameters with fewer dimensions, if `graph` is one of
+            matrices.
+        count: what a state calls its count of steps where the kernel needs none, but
+            the optimizer does.
+        checks: whether steps look at gradients before they write.
+    """
+
+    def __init__(self, build: Callable[[str, str, str, Rules | None], Kernel], graph: str,
+                 strategy: str, vectors: str | None = None, count: str | None = None,
+                 checks: bool = False):
+        self._build, self._graphs, self.strategy = build, (graph, vectors), strategy
+        self._bindings: dict[Key, KernelBinding] = {}
+        #: The keys of companions' bindings, by those that ask for them, and what companions
+        #: are that have no file, by name and for matrices and vectors.
+        self._known: dict[Key, Key] = {}
+        self._rules: dict[tuple[str, bool], Rules | None] = {}
+        self._checks = checks
+        self.count = count
+        self.main = self[Key(strategy)]
+        #: The binding of vectors in the strategy's type, if they have a graph.
+        self.vectors = None if vectors is None else self[Key(strategy, is_vector=True)]
+        if self.vectors:
+            self._check_vectors(self.vectors.kernel)
+
+    def _check_vectors(self, kernel: Kernel) -> None:
+        if not has_rows(self.main.kernel):
+            raise ValueError(
+                f"{self.main.kernel.name!r} takes parameters of all shapes, and not only "
+                f"matrices; leave vectors={kernel.name!r} out"
+            )
+        if has_rows(kernel):
+            raise ValueError(
+                f"{kernel.name!r} updates matrices; pass vectors= a graph that does not"
+            )
+        for one in (self.main.kernel, kernel):
+            if sums_over_model(one):
+                raise ValueError(
+                    f"{one.name} sums over all parameters, but matrices and vectors are "
+                    "launched apart; sum over each tensor"
+                )
+
+    def __getitem__(self, key: Key) -> KernelBinding:
+        key = self._resolved(key)
+        if key not in self._bindings:
+            codes = self[key._replace(copy=None)] if key.copy else None
+            built_in = Companion(key.strategy, self._rules.get((key.strategy, key.is_vector)))
+            strategy = with_copy(codes.kernel, key.copy) if codes else built_in
+            kernel = self._build(self._graphs[key.is_vector], strategy.name,
+                                 key.executor.target, strategy.rules)
+            model = None if key.executor is CPU else self[key._replace(executor=CPU)]
+            binding = self._bindings[key] = KernelBinding(kernel, self.count, key.executor,
+                                                          model, codes)
+            if self._checks:
+                binding.check = FiniteCheck(kernel, key.executor.device)
+        return self._bindings[key]
+
+    def _resolved(self, key: Key) -> Key:
+        """The key of the binding itself, whose strategy may be a companion."""
+        if key.copy:
+            return self._resolved(key._replace(copy=None))._replace(copy=key.copy)
+        if not (key.is_wide or key.is_small):
+            return key
+        if key not in self._known:
+            own = key._replace(is_wide=False, is_small=False)
+            found = companion(self[own._replace(executor=CPU)].kernel, key.is_wide,
+                              key.is_small)
+            self._known[key] = own._replace(strategy=found.name) if found else own
+            if found:
+                self._rules[found.name, key.is_vector] = found.rules
+        return self._known[key]
+
+    def __iter__(self) -> Iterator[KernelBinding]:
+        """The bindings that have been asked for, :attr:`main` first."""
+        return iter(self._bindings.values())
+
+    def of_strategy(self, strategy: str) -> list[KernelBinding]:
+        """The bindings of a strategy itself, on the CPU: that of all parameters or matrices,
+        and that of vectors if they have a graph."""
+        keys = [Key(strategy), *([Key(strategy, is_vector=True)] if self.vectors else [])]
+        return [self[key] for key in keys]
+
+    @property
+    def counts(self) -> set[str]:
+        """Returns the keys under which states have their counts of steps."""
+        return {binding.step for binding in self.of_strategy(self.strategy) if binding.step}
+
+    @property
+    def hypers(self) -> dict[str, float | None]:
+        """The hyperparameters of all kernels and their defaults."""
+        bindings = reversed(self.of_strategy(self.strategy))
+        return dict(chain.from_iterable(binding.kernel.hypers.items() for binding in bindings))
+
+    def key_of(self, param: torch.Tensor, group: Mapping) -> Key | None:
+        """Returns the key of the binding for a parameter of a param group; None if there is
+        none."""
+        is_matrix, executor = has_rows(self.main.kernel), _executor.executor_of(param)
+        is_vector = is_matrix and param.dim() < 2
+        if executor is None or is_matrix and (
+                param.dim() > 2 or (is_vector and self.vectors is None)):
+            return None
+        strategy = group.get("strategy", self.strategy)
+        is_wide = param.dtype not in self[Key(strategy)].dtypes
+        if is_wide and param.dtype != torch.float32:
+            return None
+        return Key(strategy, is_vector, is_wide, self.is_small(param.shape, group), executor)
+
+    def is_small(self, shape: torch.Size, group: Mapping) -> bool:
+        """Whether a parameter keeps its states in float32. A sum over the model takes all
+        parameters in one launch, so that they are stored alike."""
+        return (keeps_f32_states(shape, group.get("min_8bit_size"))
+                and not sums_over_model(self.main.kernel))
+
+    def of(self, param: torch.Tensor, group: Mapping) -> KernelBinding | None:
+        """The binding that takes a parameter of a param group; None if none does."""
+        key = self.key_of(param, group)
+        return None if key is None else self[key]
+
+    def of_step(self, param: torch.Tensor, group: Mapping) -> KernelBinding:
+        """The binding that a parameter takes a step in, which one of :meth:`of` has: of
+        weights in codes, the kernel also reads and writes what the module computes with."""
+        key = self.key_of(param, group)
+        binding = self[key]
+        if binding.hidden and not is_placeholder(param):
+            return self[key._replace(copy=param.dtype)]
+        return binding
+
+    def refusal(self, param: torch.Tensor, label: str, strategy: str,
+                fix: str | None = None) -> Exception:
+        """Why no binding takes a parameter, and the way out."""
+        main = self[Key(strategy)]
+        types = main.dtypes
+        if param.is_complex():
+            return TypeError(
+                f"{label} is complex ({param.dtype}); "
+                + (fix or "optimize real and imaginary parts, torch.view_as_real(p)")
+            )
+        if param.dtype not in (*types, torch.float32):
+            return TypeError(
+                f"{label} is {param.dtype}, but strategy {strategy!r} keeps "
+                "weights " + (f"that decode to {' or '.join(map(str, types))}" if main.hidden
+                              else f"in {types[0]}")
+                + "; " + (fix or f"convert it with p.to({types[0]}), or choose a "
+                                 f"strategy whose weights are {param.dtype}")
+            )
+        fixes = ("pass vectors=, a graph for such parameters",
+                 "keep it as a matrix, p.flatten(1), or give it to another optimizer, such "
+                 "as tandem.torch.AdamW")
+        return ValueError(
+            f"{label} has the shape {tuple(param.shape)}, but {self.main.kernel.name} "
+            f"updates matrices{' and vectors' if self.vectors else ''}; "
+            + (fix or fixes[param.dim() > 2])
+        )
+
+
+def has_rows(kernel: Kernel) -> bool:
+    """Whether the graph itself updates matrices, and not only their scales."""
+    return kernel.is_matrix and not kernel.is_flat_graph
+
+
+def sums_over_model(kernel: Kernel) -> bool:
+    """Whether a step needs all parameters in one launch."""
+    return any(scope == "model" for _, scope, _ in kernel.reductions)

@@ -1,0 +1,562 @@
+"""State dicts of bitsandbytes' optimizers, read and written."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from tandem._convert import WIDE, WIDE_PLANE, Stored, kept_roles
+from tandem._kernel import RoleKind
+from tandem.torch._layout import empty_plane, laid_out, rows_in_memory
+from tandem.torch.optim import _checkpoint
+from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim._bindings import KernelBindings
+from tandem.torch.optim._convert import (_check, _identity, _bindings, _regrouped,
+                                         _source_bindings, _started, _with_rows)
+from tandem.torch.optim._dynamic_map import (BLOCK, dynamic_map, nan_code, recoded, sign_in,
+                                             sign_of)
+from tandem.torch.optim._groups import OPTIONS
+
+
+class _Peer(NamedTuple):
+    """An optimizer that both have."""
+
+    #: The name of bitsandbytes' optimizer in messages.
+    name: str
+    #: The number of states of a parameter.
+    states: int
+    #: The name in Tandem's param groups of the pair ``betas``, or of its first number; None if
+    #: the optimizer reads neither.
+    betas: str | None
+
+
+_PEERS = {
+    "adamw": _Peer("AdamW", 2, "betas"),
+    "adamw_decay_before": _Peer("AdamW", 2, "betas"),
+    "adamw_decay_after": _Peer("AdamW", 2, "betas"),
+    "adam": _Peer("Adam", 2, "betas"),
+    "lamb": _Peer("LAMB", 2, "betas"),
+    "lion": _Peer("Lion", 1, "betas"),
+    "sgd_momentum": _Peer("SGD", 1, "momentum"),
+    "rmsprop": _Peer("RMSprop", 1, "alpha"),
+    "adagrad": _Peer("Adagrad", 1, None),
+}
+#: The meaning of the second of bitsandbytes' betas where Tandem's groups have no pair.
+_SECOND = {"momentum": "dampening", "alpha": "momentum"}
+#: Options of AdEMAMix's groups, which those of other optimizers with two states have too.
+_ADEMAMIX = {"alpha": 0.0, "t_alpha": None, "t_beta3": None}
+#: The key under which newer releases hide tensors from FSDP.
+_WRAPPED = "__bnb_optimizer_quant_state__"
+#: Blocks had 2048 elements before bitsandbytes 0.44.
+_BLOCKS = (BLOCK, 2048)
+_FLAGS = ("amsgrad", "centered", "dampening", "maximize", "nesterov")
+
+#: Entries of a state that cannot be taken over, and the way out.
+_FOREIGN = {
+    "max1": "is of bitsandbytes' 8-bit code without blocks (block_wise=False); decode it, "
+            "state1 = qmap1[state1.long()] * max1 and likewise state2, and leave the qmaps "
+            "and maxima out",
+    "gnorm_vec": "has the norms of percentile_clipping, which Tandem does not do; leave "
+                 "'gnorm_vec' out of the states to go on without",
+    "exp_avg": "is of torch.optim; under strategy 'fp32' load_state_dict takes its state "
+               "dict as it is",
+}
+
+
+def _peer_of(graph: str) -> _Peer:
+    """bitsandbytes' optimizer of a graph."""
+    if graph not in _PEERS:
+        raise ValueError(
+            f"graph {graph!r} is of no optimizer that bitsandbytes has as well; those of "
+            f"both are {', '.join(_PEERS)}")
+    return _PEERS[graph]
+
+
+def _states(convert: Callable, bindings: KernelBindings, weights: Sequence[torch.Tensor],
+            groups: Sequence[Mapping], states: Mapping, graph: str) -> dict:
+    """Returns the converted state of each parameter that has one, by its key."""
+    keys = [(key, group) for group in groups for key in group["params"]]
+    made = {}
+    for index, (weight, (key, group)) in enumerate(zip(weights, keys)):
+        if state := states.get(key):
+            label = f"parameter {index}"
+            binding = _binding_of(bindings, weight, group, label)
+            made[key] = convert(binding, weight, state, graph, label)
+    return made
+
+
+def _state_roles(binding: KernelBinding) -> list[str]:
+    """The states of a graph, in order."""
+    states = {plane.role for plane in binding.kernel.planes if plane.kind is RoleKind.STATE}
+    return [role for role in kept_roles(binding.kernel) if role in states]
+
+
+#===------------------------------------------------------------------------===#
+# States of bitsandbytes
+#===------------------------------------------------------------------------===#
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """A state in bytes, with a scale for each block of 256 in C order."""
+
+    codes: torch.Tensor
+    qmap: torch.Tensor
+    signed: bool
+    scale: torch.Tensor
+
+    def decoded(self) -> torch.Tensor:
+        """The float32 values that bitsandbytes reads."""
+        scale = self.scale.repeat_interleave(BLOCK)[:self.codes.numel()]
+        return self.qmap[self.codes.int()] * scale.view(self.codes.shape)
+
+
+def _unwrapped(state: Mapping) -> dict:
+    """A parameter's state with all of its tensors in one dict."""
+    return {k: v for k, v in state.items() if k != _WRAPPED} | state.get(_WRAPPED, {})
+
+
+def _refuse_foreign(state: Mapping, graph: str, label: str) -> None:
+    """Refuses states of what Tandem does not do."""
+    for name, problem in _FOREIGN.items():
+        if name in state:
+            raise ValueError(f"the state of {label} {problem}")
+    if "unorm_vec" in state and graph != "lamb":
+        raise ValueError(
+            f"the state of {label} is of LAMB or LARS, which limit updates by their norm "
+            "('unorm_vec'); pass graph='lamb' for the one, and leave 'unorm_vec' out of the "
+            "states to go on without a limit")
+
+
+def _refuse_other_count(state: Mapping, graph: str, label: str) -> None:
+    """Refuses the states of an optimizer with another number of them."""
+    count, peer = sum(f"state{i}" in state for i in (1, 2)), _peer_of(graph)
+    if not count:
+        raise ValueError(f"the state of {label} has no 'state1'; pass what state_dict() "
+                         "of a bitsandbytes optimizer has returned")
+    if count != peer.states:
+        names = [repr(g) for g, p in _PEERS.items() if p.states == count]
+        raise ValueError(
+            f"the state of {label} has {'one tensor' if count == 1 else 'two tensors'}, but "
+            f"graph {graph!r} keeps {peer.states}; pass the graph of what bitsandbytes "
+            f"ran, graph=... with {', '.join(names[:-1])} or {names[-1]}")
+
+
+def _tensor(state: Mapping, name: str, label: str) -> torch.Tensor:
+    """One tensor of a parameter's state."""
+    tensor = state.get(name)
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"the state of {label} lacks the tensor {name!r}; pass it as "
+                         "bitsandbytes has saved it")
+    return tensor
+
+
+def _elements(state: Mapping, name: str, shape: torch.Size, label: str) -> torch.Tensor:
+    """The tensor with an entry for each element of the parameter."""
+    tensor = _tensor(state, name, label)
+    if tensor.shape != shape:
+        raise ValueError(
+            f"the state of {label} has {name!r} of shape {tuple(tensor.shape)}, the weight "
+            f"{tuple(shape)}; pass the weights in the optimizer's order (states of "
+            "AdEMAMix, and of shards, cannot be taken over)")
+    if tensor.dtype not in (torch.uint8, torch.float32):
+        raise ValueError(f"the state of {label} has {name!r} as {tensor.dtype}; "
+                         "bitsandbytes' are torch.uint8 or torch.float32")
+    if not tensor.is_contiguous():
+        raise ValueError(
+            f"the state of {label} has {name!r} with the strides {tensor.stride()}, which "
+            "bitsandbytes' GPU kernels read in the order of memory and others in that of "
+            "indices; pass it in C order, as .contiguous() makes it of the latter")
+    return tensor
+
+
+def _scale_of_blocks(absmax: torch.Tensor, size: int, name: str, label: str) -> torch.Tensor:
+    """A scale for each 256 elements; of longer blocks all parts have the same."""
+    for length in _BLOCKS:
+        if absmax.shape == (-(-size // length),):
+            scale = absmax.repeat_interleave(length // BLOCK)[:-(-size // BLOCK)]
+            return scale.to(torch.float32, copy=True)
+    raise ValueError(
+        f"the state of {label} has {name!r} of shape {tuple(absmax.shape)} for {size} "
+        f"elements, but blocks of 256, or of 2048 before bitsandbytes 0.44, are "
+        f"{-(-size // 256)} or {-(-size // 2048)}; pass the state of the whole parameter")
+
+
+def _moment(state: Mapping, number: int, weight: torch.Tensor,
+            label: str) -> _Codes | torch.Tensor:
+    """One of a parameter's states, in bytes or as float32 values."""
+    tensor = _elements(state, f"state{number}", weight.shape, label)
+    if tensor.dtype == torch.float32:
+        return tensor
+    qmap = _tensor(state, f"qmap{number}", label)
+    signed = sign_of(qmap)
+    if signed is None:
+        raise ValueError(
+            f"the state of {label} has a 'qmap{number}' that is not bitsandbytes' dynamic "
+            f"map; decode it, state{number} = qmap{number}[state{number}.long()] times its "
+            "scales, and pass that as float32")
+    absmax = _tensor(state, name := f"absmax{number}", label)
+    scale = _scale_of_blocks(absmax, weight.numel(), name, label)
+    return _Codes(tensor, qmap.to(tensor.device), signed, scale.to(tensor.device))
+
+
+def _step_of(state: Mapping, label: str) -> int:
+    """Returns the number of steps that a parameter has taken."""
+    try:
+        step = int(state["step"])
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        step = -1
+    if step < 0:
+        raise ValueError(f"the state of {label} has step={state.get('step')!r}; it must be "
+                         "the number of steps taken, which the update depends on")
+    return step
+
+
+#===------------------------------------------------------------------------===#
+# Param groups
+#===------------------------------------------------------------------------===#
+
+
+def _given(group: Mapping, name: str, index: int):
+    """An entry of a param group."""
+    if name not in group:
+        raise ValueError(f"param group {index} lacks {name!r}, which all of bitsandbytes' "
+                         "have; pass the param groups of the optimizer's state_dict()")
+    return group[name]
+
+
+def _refuse_options(group: Mapping, index: int) -> None:
+    """Refuses what groups of bitsandbytes may say, and its kernels do not do."""
+    for name in _FLAGS:
+        if group.get(name):
+            raise ValueError(
+                f"param group {index} has {name}={group[name]!r}, which bitsandbytes does "
+                f"not compute; leave it out to go on as bitsandbytes has trained")
+    for name, value in _ADEMAMIX.items():
+        if group.get(name, value) not in (value, None):
+            raise ValueError(f"param group {index} has {name}={group[name]!r}, as those of "
+                             "AdEMAMix have, which Tandem's library lacks; begin anew "
+                             "with an optimizer of both")
+
+
+def _pair(group: Mapping, index: int) -> tuple:
+    """The betas of a param group of bitsandbytes."""
+    betas = _given(group, "betas", index)
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise ValueError(f"param group {index} has betas={betas!r}; optimizers that "
+                         "Tandem has too have a pair of numbers")
+    return tuple(betas)
+
+
+def _averages(group: Mapping, peer: _Peer, index: int) -> dict:
+    """Returns the options of Tandem's param group that replace the betas."""
+    first, second = _pair(group, index)
+    if peer.betas == "betas":
+        return {"betas": (first, second)}
+    if peer.betas in _SECOND and second:
+        raise ValueError(
+            f"param group {index} has betas={(first, second)!r}; the second is "
+            f"{peer.name}'s {_SECOND[peer.betas]}, and bitsandbytes' kernels ignore it; "
+            f"put 0 there to go on as bitsandbytes has trained")
+    return {peer.betas: first} if peer.betas else {}
+
+
+def _refuse_decay(group: Mapping, graph: str, index: int) -> None:
+    """Adam with weight decay is two different optimizers."""
+    if graph == "adam" and group["weight_decay"]:
+        raise ValueError(
+            f"param group {index} has weight_decay={group['weight_decay']:g}, which "
+            "bitsandbytes' Adam takes off the weights, as AdamW does, and Tandem's adds to "
+            "gradients; convert from and to graph 'adamw', tandem.torch.AdamW")
+
+
+def _our_group(group: Mapping, graph: str, hypers: Iterable[str], index: int) -> dict:
+    """A param group of bitsandbytes as Tandem's optimizer has it."""
+    peer = _peer_of(graph)
+    _refuse_options(group, index)
+    scalars = {name: _given(group, name, index) for name in ("lr", "eps", "weight_decay")}
+    _refuse_decay(group, graph, index)
+    rest = {k: v for k, v in group.items()
+            if k not in (*scalars, "betas", *_ADEMAMIX, *_FLAGS)}
+    return {k: v for k, v in scalars.items() if k in hypers} | _averages(
+        group, peer, index) | {"maximize": False} | rest
+
+
+def _their_group(group: Mapping, graph: str, index: int) -> dict:
+    """A param group of Tandem's as bitsandbytes' optimizer has it."""
+    peer = _peer_of(graph)
+    if group.get("maximize"):
+        raise ValueError(f"param group {index} has maximize=True, which bitsandbytes does "
+                         "not compute; negate the loss there, and set maximize to False")
+    if group.get("lr_decay"):
+        raise ValueError(f"param group {index} has lr_decay={group['lr_decay']:g}, which "
+                         "bitsandbytes' Adagrad lacks; set it to 0, and let a scheduler "
+                         "lower lr")
+    _refuse_decay(group, graph, index)
+    betas = (tuple(map(float, group["betas"])) if peer.betas == "betas" else
+             (float(group[peer.betas]) if peer.betas else 0.0, 0.0))
+    ours = {"lr", "betas", "eps", "weight_decay", "lr_decay", "seed", peer.betas, *OPTIONS,
+            *_FLAGS}
+    return {
+        "lr": float(group["lr"]), "betas": betas, "eps": float(group.get("eps", 0.0)),
+        "weight_decay": float(group["weight_decay"]),
+    } | (_ADEMAMIX if peer.states == 2 else {}) | {
+        k: v for k, v in copy.deepcopy(dict(group)).items() if k not in ours}
+
+
+#===------------------------------------------------------------------------===#
+# From bitsandbytes
+#===------------------------------------------------------------------------===#
+
+
+def _refuse_negative(moment: _Codes, sign: bool, label: str) -> None:
+    """Second moments have no sign, though bitsandbytes keeps some under a map with one."""
+    blocks = moment.scale.repeat_interleave(BLOCK)[:moment.codes.numel()]
+    if moment.signed and not sign and bool(
+            ((moment.codes.flatten() < 127) & (blocks != 0)).any()):
+        raise ValueError(f"the state of {label} has negative second moments; pass the graph "
+                         "of what bitsandbytes ran, graph=...")
+
+
+def _stored(binding: KernelBinding, role: str, weight: torch.Tensor,
+            moment: _Codes | torch.Tensor, label: str) -> dict:
+    """The planes of a state in its binding: bytes where these are bitsandbytes' own, and
+    values else."""
+    stored, like = Stored.of(binding.kernel, role), binding.like(weight, None)
+    sign = sign_in(stored.storage, blockwise=True)
+    planes = [binding.empty(plane, like) for plane in stored.planes]
+    if isinstance(moment, _Codes) and sign is not None and _has_their_blocks(planes[0]):
+        _refuse_negative(moment, sign, label)
+        codes = recoded(moment.codes, moment.signed, sign, has_nan=True)
+        for plane, tensor in zip(planes, (codes.view(torch.int8), moment.scale)):
+            plane.copy_(tensor)
+    else:
+        values = moment.decoded() if isinstance(moment, _Codes) else moment
+        wide = laid_out(values.to(binding.device), like, torch.float32)
+        binding.convert([wide], WIDE, [planes], stored.storage, stored.planes,
+                        matrix=stored.matrix, floor=stored.floor)
+    return {plane.name: tensor for plane, tensor in zip(stored.planes, planes)}
+
+
+def _our_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, graph: str,
+               label: str) -> dict:
+    """The state of a parameter that bitsandbytes has trained."""
+    state = _unwrapped(state)
+    _refuse_foreign(state, graph, label)
+    _refuse_other_count(state, graph, label)
+    step, made = _step_of(state, label), _started(binding, weight, None, label)
+    for number, role in enumerate(_state_roles(binding), 1):
+        made |= _stored(binding, role, weight, _moment(state, number, weight, label), label)
+    return made | ({binding.step: step} if binding.step else {})
+
+
+def _check_theirs(state_dict: Mapping, weights: Sequence[torch.Tensor]) -> None:
+    """Refuses what is no state dict of bitsandbytes', or of other parameters."""
+    if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
+        raise TypeError("a state dict of bitsandbytes has 'state' and 'param_groups', got "
+                        f"{type(state_dict).__name__}; pass what state_dict() has returned")
+    if "tandem" in state_dict:
+        raise ValueError("the state dict is one of Tandem's already; load it as it is, or "
+                         "pass it to convert_state for another strategy")
+    count = sum(len(group["params"]) for group in state_dict["param_groups"])
+    if count != len(weights):
+        raise ValueError(
+            f"the state dict is of {count} parameters, but there are {len(weights)} "
+            "weights; pass all of the optimizer's, in its order")
+
+
+def _binding_of(bindings: KernelBindings, weight: torch.Tensor, group: Mapping,
+                label: str) -> KernelBinding:
+    """The binding of a weight, or the reason why there is none."""
+    binding = bindings.of(weight, group)
+    if binding is None:
+        raise bindings.refusal(weight, label, group["strategy"])
+    return binding
+
+
+@torch.no_grad()
+def from_bitsandbytes(
+    state_dict: Mapping,
+    weights: Iterable[torch.Tensor],
+    strategy: str | Sequence[str] = "adam8bit",
+    *,
+    graph: str = "adamw",
+    min_8bit_size: int | None = 4096,
+    path: Sequence[str | os.PathLike] = (),
+) -> dict:
+    """A state dict of a bitsandbytes optimizer as one of Tandem's.
+
+    Under ``adam8bit`` bytes stay as they are: the two have one code. Of 256 values
+    Tandem has 255, and NaN; the missing one becomes the nearest (docs/Torch.md says by
+    how much). Other strategies store the float32 values that bitsandbytes reads. Steps and
+    hyperparameters carry over; what Tandem does not compute is refused.
+
+    Args:
+        state_dict: what ``state_dict()`` of a bitsandbytes optimizer has returned, of
+            8 bits, 32 or both, paged or not, of any release with blocks.
+        weights: its parameters, or tensors of their shapes, types and values, in its
+            order. They are read where a strategy keeps a part of them in the state.
+        strategy: the strategy to go on under, or one for each param group.
+        graph: what the optimizer is, as bitsandbytes' state dict does not say: "adamw"
+            for :class:`AdamW` ("adamw_decay_before", "adamw_decay_after" with its
+            ``decay``), "adam", "lamb", "lion", "sgd_momentum", "rmsprop" or "adagrad".
+        min_8bit_size: that of all param groups, as of :class:`Optimizer`.
+        path: directories searched for strategies first.
+
+    Returns:
+        The state dict, for ``load_state_dict`` of an optimizer of that graph whose groups
+        have these strategies. What was passed stays as it is.
+
+    Raises:
+        ValueError: the state is of another optimizer or of other weights, has another
+            code, or has a setting that the two libraries do not compute alike.
+        TypeError: a weight is of a type that the strategy does not keep.
+    """
+    weights = list(weights)
+    _peer_of(graph)
+    _check_theirs(state_dict, weights)
+    groups = _regrouped(state_dict, strategy, min_8bit_size or 0)
+    names = [group["strategy"] for group in groups]
+    bindings = _bindings({"graph": graph}, {"graph": None, "vectors": None}, names, path)
+    groups = [_our_group(group, graph, bindings.hypers, index)
+              for index, group in enumerate(groups)]
+    states = _states(_our_state, bindings, weights, groups, state_dict["state"], graph)
+    return {**state_dict, "state": states, "param_groups": groups,
+            "tandem": _checkpoint.identity(bindings, names)}
+
+
+#===------------------------------------------------------------------------===#
+# To bitsandbytes
+#===------------------------------------------------------------------------===#
+
+
+def _refuse_binding(binding: KernelBinding, label: str) -> None:
+    """Refuses states that bitsandbytes has no place for."""
+    kernel = binding.kernel
+    fix = ("convert it first: tandem.torch.convert_state(state_dict, weights, 'adam8bit'), "
+           "or 'fp32-optim' for states of 32 bits")
+    for name, plane in binding.state_planes.items():
+        if plane.kind is not RoleKind.STATE:
+            raise ValueError(
+                f"the state of {label} under strategy {kernel.strategy!r} has a part of the "
+                f"weight or gradient, {name!r}, which bitsandbytes has no place for; {fix}")
+    for role in _state_roles(binding):
+        storage = kernel.storages[role]
+        if storage != WIDE and sign_in(storage, blockwise=True) is None:
+            raise ValueError(
+                f"strategy {kernel.strategy!r} stores {role!r} of {label} as {storage}, "
+                f"which bitsandbytes does not have; {fix}")
+
+
+def _has_their_blocks(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has bitsandbytes' blocks: in C order, from row to row."""
+    rows, columns = rows_in_memory(tensor, BLOCK)
+    return tensor.is_contiguous() and (rows == 1 or columns % BLOCK == 0)
+
+
+def _in_their_blocks(binding: KernelBinding, role: str, planes: list) -> list[torch.Tensor]:
+    """The planes of a state in codes, in bitsandbytes' blocks then."""
+    if _has_their_blocks(planes[0]):
+        return planes
+    stored = Stored.of(binding.kernel, role)
+    wide = empty_plane(planes[0], torch.float32, binding.device)
+    binding.convert([planes], stored.storage, [wide], WIDE, [WIDE_PLANE])
+    wide = wide.contiguous()
+    codes, scale = stored.planes
+    planes = [binding.empty(codes, wide),
+              torch.empty(scale.entries(wide.numel()), device=binding.device)]
+    binding.convert([wide], WIDE, [planes], stored.storage, stored.planes, floor=stored.floor,
+                    has_rows=False)
+    return planes
+
+
+def _refuse_nan(codes: torch.Tensor, sign: bool, role: str, label: str) -> None:
+    count = int((codes == nan_code(sign)).sum())
+    if count:
+        raise ValueError(
+            f"{count} elements of {role!r} of {label} are NaN, which bitsandbytes' codes do "
+            "not have; go back to a state from before, or start the parameter anew with "
+            "opt.state.pop(p)")
+
+
+def _their_planes(binding: KernelBinding, role: str, number: int, state: Mapping,
+                  label: str) -> dict:
+    """One of a parameter's states as bitsandbytes has it: what is float32 stays so."""
+    sign, signed = sign_in(binding.kernel.storages[role], blockwise=True), number == 1
+    first, *scale = [state[p.name] for p in Stored.of(binding.kernel, role).planes]
+    if sign is None:
+        return {f"state{number}": first.clone(memory_format=torch.contiguous_format)}
+    codes, scale = _in_their_blocks(binding, role, [first, *scale])
+    codes = codes.view(torch.uint8)
+    _refuse_nan(codes, sign, role, label)
+    return {
+        f"state{number}": recoded(codes, sign, signed, has_nan=False),
+        f"qmap{number}": dynamic_map(signed, codes.device),
+        f"absmax{number}": scale.clone(),
+    }
+
+
+def _their_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, graph: str,
+                 label: str) -> dict:
+    """The state of a parameter, for bitsandbytes."""
+    _refuse_binding(binding, label)
+    binding.check_state(state, weight, label)
+    state = binding.laid_out_state(weight, state)
+    # If a graph does not count steps, bitsandbytes asks whether this is the first one.
+    made = {"step": int(state[binding.step]) if binding.step else 1}
+    for number, role in enumerate(_state_roles(binding), 1):
+        made |= _their_planes(binding, role, number, state, label)
+    if graph == "lamb":  # Where a step puts the norm of its update.
+        made["unorm_vec"] = torch.zeros(1, device=weight.device)
+    return made
+
+
+@torch.no_grad()
+def to_bitsandbytes(
+    state_dict: dict,
+    weights: Iterable[torch.Tensor],
+    *,
+    path: Sequence[str | os.PathLike] = (),
+) -> dict:
+    """An optimizer's state dict as one of bitsandbytes' optimizer of the same kind.
+
+    States under bitsandbytes' code, as ``adam8bit`` has them, keep their bytes, and
+    those in float32 stay float32: its 8-bit optimizers go by the type of each state. What
+    has other storages is to be converted to these strategies first, by
+    :func:`convert_state`.
+
+    Args:
+        state_dict: what ``state_dict()`` of a :class:`tandem.torch.Optimizer` has
+            returned.
+        weights: its parameters, or tensors that hold their values, in its order.
+        path: directories searched for the strategies first.
+
+    Returns:
+        The state dict, for ``load_state_dict`` of ``bitsandbytes.optim.AdamW8bit`` and
+        the like, from release 0.44 on, with the weights as they are. What was passed
+        stays as it is.
+
+    Raises:
+        ValueError: bitsandbytes does not have the optimizer, a storage or an option; the
+            codes of a state have NaN; or the state is not of these weights.
+    """
+    weights, graphs = list(weights), {"graph": None, "vectors": None}
+    state_dict = _checkpoint.recoded(state_dict)
+    graph = _identity(state_dict, graphs)["graph"]
+    _peer_of(graph)
+    identity = state_dict["tandem"]
+    names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
+    bindings = _source_bindings(identity, graphs, names, path)
+    _check(state_dict, identity, bindings, weights)
+    state_dict = _with_rows(state_dict, bindings, names, weights)
+    sources = [group | {"strategy": name}
+               for group, name in zip(state_dict["param_groups"], names)]
+    states = _states(_their_state, bindings, weights, sources, state_dict["state"], graph)
+    groups = [_their_group(group, graph, index) for index, group in enumerate(sources)]
+    rest = {k: v for k, v in state_dict.items() if k != "tandem"}
+    return rest | {"state": states, "param_groups": groups}

@@ -1,0 +1,271 @@
+"""State dicts from one strategy to another."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import torch
+
+import tandem
+from tandem._convert import WIDE, WIDE_PLANE, Stored, compiled, kept_roles, planes_of
+from tandem._kernel import Rules
+from tandem.torch._layout import empty_plane, is_placeholder, laid_out
+from tandem.torch.optim import _checkpoint
+from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim._bindings import Key, KernelBindings
+from tandem.torch.optim._groups import check_options
+
+
+def _started(binding: KernelBinding, weight: torch.Tensor, state: dict | None, label: str) -> dict:
+    """The state of a parameter in one layout; that of a first step if it has none."""
+    if not binding.state_names:
+        return {}
+    if not state:
+        if is_placeholder(weight):
+            raise ValueError(
+                f"{label} has no state, and a weight that is decoded on demand has no "
+                "value without; pass the state dict of its optimizer"
+            )
+        return binding.initial_state(weight)
+    binding.check_state(state, weight, label)
+    return binding.laid_out_state(weight, state)
+
+
+def _followed(theirs: KernelBindings, key: Key, group: Mapping,
+              weight: torch.Tensor) -> tuple[KernelBinding, torch.dtype]:
+    """The binding and type of a weight in its new param group; what was kept in float32
+    beside a strategy of 16 bits stays so."""
+    strategy = group["strategy"]
+    types = theirs[Key(strategy)].dtypes
+    dtype = (torch.float32 if key.is_wide else
+             weight.dtype if weight.dtype in types else types[0])
+    binding = theirs[key._replace(strategy=strategy, is_wide=dtype not in types,
+                                  is_small=theirs.is_small(weight.shape, group))]
+    return binding, dtype
+
+
+def _planes(binding: KernelBinding, role: str, weight: torch.Tensor, state: dict) -> list:
+    """The planes of one tensor; the one that a state lacks is the weight."""
+    return [
+        state[plane.name] if plane.name in state
+        else laid_out(weight.detach(), binding.like(weight, state), weight.dtype)
+        for plane in planes_of(binding.kernel, role)
+    ]
+
+
+def _carry_role(role: str, source: KernelBinding, target: KernelBinding, planes: list,
+                like: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
+    """The planes of one tensor in another binding."""
+    ours, theirs = (Stored.of(binding.kernel, role) for binding in (source, target))
+    if ours.meets(theirs) and (source.group == target.group or not (
+            ours.is_grouped and theirs.is_grouped)):
+        binding = source if ours.is_grouped else target
+        tensors = [target.empty(plane, like) for plane in theirs.planes]
+        binding.convert([planes], ours.storage, [tensors], theirs.storage, theirs.planes,
+                        matrix=ours.matrix if ours.is_grouped else theirs.matrix,
+                        floor=theirs.floor)
+        return tensors
+    # Elements that share a scale here are not neighbours there.
+    wide = empty_plane(like, torch.float32, target.device)
+    source.convert([planes], ours.storage, [wide], WIDE, [WIDE_PLANE],
+                   matrix=ours.matrix)
+    like = target.like(weight, None)
+    tensors = [target.empty(plane, like) for plane in theirs.planes]
+    target.convert([laid_out(wide, like, torch.float32)], WIDE, [tensors],
+                   theirs.storage, theirs.planes, matrix=theirs.matrix, floor=theirs.floor)
+    return tensors
+
+
+def _carry(source: KernelBinding, weight: torch.Tensor, state: dict, target: KernelBinding,
+           dtype: torch.dtype) -> tuple[dict, torch.Tensor]:
+    """A parameter's state and weight in another binding."""
+    like, made = source.like(weight, state), {}
+    for role in kept_roles(source.kernel):
+        tensors = _carry_role(role, source, target, _planes(source, role, weight, state),
+                              like, weight)
+        made |= {plane.name: tensor
+                 for plane, tensor in zip(planes_of(target.kernel, role), tensors)}
+    # The state that gradients have left is of no use under another storage.
+    made |= {plane.name: target.empty(plane, like).zero_() for plane in target.grad_planes
+             if plane.kept}
+    new = {name: state.get(name, 0) if name == target.step else made[name]
+           for name in target.state_names}
+    if target.hidden:
+        return new, target.decode_weights([new], dtype)[0]
+    return new, next(t for name, t in made.items() if name not in new)
+
+
+def _identity(state_dict: dict, graphs: dict) -> dict:
+    """Returns the identity that a state dict records."""
+    identity = state_dict.get("tandem")
+    if identity is None:
+        raise ValueError(
+            "the state dict does not say which graph and strategy it is of; pass "
+            "what state_dict() of a tandem.torch optimizer has returned"
+        )
+    for key, graph in graphs.items():
+        name = identity.get(key)
+        if graph is None and name is not None and name not in tandem.graphs():
+            raise ValueError(
+                f"the state dict is of graph {name!r}, which the library lacks; pass "
+                f"its file or text, {key}=..."
+            )
+    return identity
+
+
+def _bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
+              path: Sequence[str | os.PathLike], rules: Mapping[str, Rules] = {}) -> KernelBindings:
+    """The bindings of a state dict's graphs, or of those given, under other strategies, some
+    of which have rules of their own."""
+    graph, vectors = (identity.get(key) if given is None else given
+                      for key, given in graphs.items())
+    return KernelBindings(lambda g, s, t, own: compiled(g, s, path, t, own or rules.get(s)), graph,
+                          strategies[0], vectors, identity.get("count"))
+
+
+def _source_bindings(identity: dict, graphs: Mapping, strategies: Sequence[str],
+                     path: Sequence[str | os.PathLike]) -> KernelBindings:
+    """The bindings that a state dict was made by, under strategies as it describes them: those
+    of the same name may store otherwise by now, or be gone."""
+    wide = _bindings(identity, graphs, ["fp32"], path)
+    rules = {name: found for name in dict.fromkeys(strategies)
+             if (found := _checkpoint.written(wide, identity, name))}
+    return _bindings(identity, graphs, strategies, path, rules)
+
+
+def _regrouped(state_dict: dict, strategy: str | Sequence[str],
+               min_8bit_size: int | None) -> list[dict]:
+    """The param groups of a state dict, with the strategies to convert to."""
+    groups = copy.deepcopy(state_dict["param_groups"])
+    names = [strategy] * len(groups) if isinstance(strategy, str) else list(strategy)
+    if len(names) != len(groups):
+        raise ValueError(f"there are {len(groups)} param groups, but {len(names)} "
+                         "strategies; give one for each, or one for all")
+    for index, (group, name) in enumerate(zip(groups, names)):
+        group["strategy"] = name
+        if min_8bit_size is not None:
+            group["min_8bit_size"] = min_8bit_size
+        check_options({"maximize": False, **group}, index)
+    return groups
+
+
+def _check(state_dict: dict, identity: dict, ours: KernelBindings, weights: list) -> None:
+    """Refuses a state that is not of the bindings found, or of other weights."""
+    names = _checkpoint.strategies_of(state_dict["param_groups"], identity)
+    found = _checkpoint.identity(ours, names)
+    if differing := _checkpoint.differences(identity, found, names):
+        raise ValueError(
+            f"the state dict is not of what graph {found['graph']!r} under strategy "
+            f"{_checkpoint.spelled(names)} is here (they differ in {', '.join(differing)}); "
+            "pass the graph and the path that it was made with"
+        )
+    count = sum(len(group["params"]) for group in state_dict["param_groups"])
+    if count != len(weights):
+        raise ValueError(
+            f"the state dict is of {count} parameters, but there are "
+            f"{len(weights)} weights; pass all of the optimizer's, in its order"
+        )
+
+
+def _with_rows(state_dict: Mapping, bindings: KernelBindings, strategies: Sequence[str],
+               weights: Sequence[torch.Tensor]) -> Mapping:
+    """A state dict of this version; its weights and bindings have been checked."""
+    groups = [{**group, "strategy": name}
+              for group, name in zip(state_dict["param_groups"], strategies)]
+    keys = [(key, group) for group in groups for key in group["params"]]
+    owners = ((key, bindings.of(weight, group), weight)
+              for weight, (key, group) in zip(weights, keys))
+    return _checkpoint.with_rows(state_dict, (owner for owner in owners if owner[1]))
+
+
+def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
+                 targets: Sequence[Mapping]) -> Iterator[tuple]:
+    """The key of each parameter in a state dict, its param group, and the one to be."""
+    for source, strategy, target in zip(sources, strategies, targets):
+        for key in source["params"]:
+            yield key, {**source, "strategy": strategy}, target
+
+
+def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor, state: dict | None,
+             source: Mapping, target: Mapping, index: int) -> tuple[dict, torch.Tensor]:
+    """A parameter's state and weight in its new param group."""
+    key = ours.key_of(weight, source)
+    if key is None and not state:
+        return {}, weight.detach()  # frozen; no kernel updates it
+    if key is None:
+        raise ours.refusal(weight, f"weight {index}", source["strategy"],
+                           "pass the weights as the optimizer had them")
+    state = _started(ours[key], weight, state, f"parameter {index}")
+    binding = ours[key]
+    if binding.hidden and not is_placeholder(weight) and _is_written(binding, weight, state):
+        binding = ours.of_step(weight, source)
+    return _carry(binding, weight, state, *_followed(theirs, key, target, weight))
+
+
+def _is_written(binding: KernelBinding, weight: torch.Tensor, state: dict) -> bool:
+    """Whether a weight is no longer what its codes decode to."""
+    return not torch.equal(binding.decode_weights([state], weight.dtype)[0], weight)
+
+
+@torch.no_grad()
+def convert_state(
+    state_dict: dict,
+    weights: Iterable[torch.Tensor],
+    strategy: str | Sequence[str],
+    *,
+    min_8bit_size: int | None = None,
+    graph: str | os.PathLike | None = None,
+    vectors: str | os.PathLike | None = None,
+    path: Sequence[str | os.PathLike] = (),
+) -> tuple[dict, list[torch.Tensor]]:
+    """An optimizer's state dict and its weights under other strategies.
+
+    Values are carried over as by :func:`tandem.convert_state`: exactly where the
+    new storage can hold them. Steps, seeds and all else in the param groups stay.
+    Weights that were float32 beside a strategy of 16 bits stay so. Which states are
+    float32 for their parameter's size follows from ``min_8bit_size``.
+
+    Args:
+        state_dict: what ``state_dict()`` of a :class:`tandem.torch.Optimizer` has
+            returned, under any strategy.
+        weights: its parameters, or tensors that hold their values, in its order.
+        strategy: the strategy to convert to, or one for each param group.
+        min_8bit_size: that of all param groups from now on, 0 for no bound; None leaves
+            it to be what it is.
+        graph: the graph's file or text, if it is not of the library.
+        vectors: the same of the graph of vectors.
+        path: directories searched for both strategies first.
+
+    Returns:
+        The state dict, for ``load_state_dict`` of an optimizer whose groups have the
+        new strategies, and the values of its parameters. What was passed stays as it is.
+
+    Raises:
+        ValueError: the state dict is of another graph or strategy than those found,
+            or of other weights.
+    """
+    graphs = {"graph": graph, "vectors": vectors}
+    state_dict = _checkpoint.recoded(state_dict)
+    identity, weights = _identity(state_dict, graphs), list(weights)
+    groups = _regrouped(state_dict, strategy, min_8bit_size)
+    before = _checkpoint.strategies_of(state_dict["param_groups"], identity)
+    after = [group["strategy"] for group in groups]
+    ours = _source_bindings(identity, graphs, before, path)
+    theirs = _bindings(identity, graphs, after, path)
+    _check(state_dict, identity, ours, weights)
+    state_dict = _with_rows(state_dict, ours, before, weights)
+    states, values = {}, []
+    for index, (weight, (key, *pair)) in enumerate(zip(
+            weights, _with_groups(state_dict["param_groups"], before, groups))):
+        state, value = _convert(ours, theirs, weight, state_dict["state"].get(key), *pair,
+                                index)
+        if state:
+            states[key] = state
+        values.append(value)
+    return state_dict | {
+        "state": states,
+        "param_groups": groups,
+        "tandem": _checkpoint.identity(theirs, after),
+    }, values

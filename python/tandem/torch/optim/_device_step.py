@@ -1,0 +1,178 @@
+"""Steps that the host does not follow: scalars, counts and whether to step at all are in
+the memory of GPUs, so that a CUDA graph can have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from tandem._convert import Executor
+from tandem._kernel import RoleKind
+from tandem.torch import _executor
+from tandem.torch.optim._binding import KernelBinding
+
+#: A number, or where one is.
+Scalar = float | torch.Tensor
+
+
+class Rows:
+    """A binding's rows of scalars in the memory of its GPU."""
+
+    def __init__(self, binding: KernelBinding):
+        kernel, count = binding.kernel, len(binding.table)
+        self.table = list(binding.table)
+        self.hypers = torch.empty((count, len(kernel.hypers)), dtype=torch.float64,
+                                  device=binding.device)
+        self.integers = torch.empty((count, len(kernel.integers)), dtype=torch.int64,
+                                    device=binding.device)
+        self._kinds = list(kernel.integers.values())
+        #: The numbers that are there already.
+        self._columns: list = [None] * (len(kernel.hypers) + len(kernel.integers))
+
+    def write(self, hypers: Sequence[Sequence[Scalar]], seeds: Sequence[int],
+              counters: Sequence[torch.Tensor]) -> list:
+        """Returns the operations that write the scalars of a step."""
+        work = []
+        for at, column in enumerate(zip(*hypers)):
+            work += self._fill(at, self.hypers[:, at], column)
+        for at, kind in enumerate(self._kinds):
+            target = self.integers[:, at]
+            if kind is RoleKind.SEED:
+                work += self._fill(self.hypers.shape[1] + at, target, seeds)
+            else:
+                work += [lambda to=to, counter=counter: torch.add(counter, 1, out=to)
+                         for to, counter in zip(target.unbind(), counters)]
+        return work
+
+    def _fill(self, at: int, target: torch.Tensor, column: Sequence[Scalar]) -> list:
+        """Returns the operations that write a column; none if it holds these numbers
+        already."""
+        if not any(isinstance(value, torch.Tensor) for value in column):
+            column = tuple(column)
+            if column == self._columns[at]:
+                return []
+            self._columns[at] = column
+            if len(set(column)) == 1:
+                return [lambda: target.fill_(column[0])]
+        return [
+            (lambda to=to, value=value: to.copy_(value.reshape(())))
+            if isinstance(value, torch.Tensor)
+            else (lambda to=to, value=value: to.fill_(value))
+            for to, value in zip(target.unbind(), column)
+        ]
+
+
+class DeviceStep:
+    """An optimizer's state, besides its plans, for steps that the host does not follow."""
+
+    def __init__(self):
+        self._rows: dict[KernelBinding, Rows] = {}
+        #: The rows that graphs read.
+        self._captured: list[Rows] = []
+        #: Two words for each GPU: whether the last step was skipped, and a zero.
+        self._words: dict[Executor, torch.Tensor] = {}
+
+    def run(self, optimizer, bindings: Sequence[KernelBinding]) -> None:
+        """Puts a step into the streams of the bindings' GPUs."""
+        _check(optimizer, bindings)
+        rows = [self._write(optimizer, binding) for binding in bindings]
+        executors = list(dict.fromkeys(binding.executor for binding in bindings))
+        skips = self._decide(bindings, executors, getattr(optimizer, "found_inf", None))
+        for binding, own in zip(bindings, rows):
+            with optimizer._explained(binding):
+                binding.plan.launch_on_device(
+                    own.hypers.data_ptr(), own.integers.data_ptr(), len(own.table),
+                    stream=binding.executor.stream, skip=_address(skips.get(binding.executor)))
+        for executor in executors:
+            counters = {id(c): c for binding in bindings if binding.executor is executor
+                        for c in binding.counters.values()}
+            _count(executor, list(counters.values()), skips.get(executor))
+
+    def _write(self, optimizer, binding: KernelBinding) -> Rows:
+        """Has the binding's GPU make the rows of this step."""
+        rows = self._rows.get(binding)
+        if binding.executor.is_capturing:
+            # A graph writes its own rows, all of them.
+            rows = Rows(binding)
+            self._captured.append(rows)
+        elif rows is None or rows.table != binding.table:
+            rows = self._rows[binding] = Rows(binding)
+        groups = optimizer.param_groups
+        for work in rows.write(
+                [_scalars(optimizer, binding, row[0]) for row in binding.table],
+                [int(groups[row[0]].get("seed", 0)) for row in binding.table],
+                [binding.counters[row[1]] for row in binding.table if binding.counters]):
+            binding.executor.call(work)
+        return rows
+
+    def _decide(self, bindings: Sequence[KernelBinding], executors: Sequence[Executor],
+                found_inf: torch.Tensor | None) -> dict[Executor, torch.Tensor]:
+        """For each GPU a word that is not 0 if the step shall be skipped."""
+        skips = {} if found_inf is None else {
+            executor: found_inf.to(_executor.torch_device(executor), non_blocking=True)
+            for executor in executors}
+        for binding in bindings:
+            if binding.check:
+                words = self._words_of(binding.executor)
+                binding.check.launch_async(binding.executor.stream,
+                                           _address(skips.get(binding.executor)), words.data_ptr())
+                skips[binding.executor] = words[:1]
+        if len(executors) > 1 and any(binding.check for binding in bindings):
+            _share(executors, skips)
+        return skips
+
+    def _words_of(self, executor: Executor) -> torch.Tensor:
+        if executor not in self._words:
+            self._words[executor] = torch.zeros(2, dtype=torch.int32,
+                                                device=_executor.torch_device(executor))
+        return self._words[executor]
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the last step was skipped, for which this waits."""
+        return any(bool(words[0]) for words in self._words.values())
+
+
+def _check(optimizer, bindings: Sequence[KernelBinding]) -> None:
+    """Refuses what a launch on the CPU would, of numbers that the host knows."""
+    for binding in bindings:
+        rows = [_scalars(optimizer, binding, row[0]) for row in binding.table]
+        if not any(isinstance(value, torch.Tensor) for row in rows for value in row):
+            with optimizer._explained(binding):
+                binding.check_scalars(rows, [binding.integers(1, 0)] * len(rows))
+
+
+def _scalars(optimizer, binding: KernelBinding, group: int) -> list[Scalar]:
+    """The hyperparameters of a row: numbers, and tensors that a GPU has."""
+    values = []
+    for name in binding.kernel.hypers:
+        value = optimizer._value(name, group)
+        is_there = (isinstance(value, torch.Tensor)
+                    and getattr(_executor.executor_of(value), "device", None))
+        values.append(value if is_there else optimizer._number(name, group))
+    return values
+
+
+def _address(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _share(executors: Sequence[Executor], skips: dict[Executor, torch.Tensor]) -> None:
+    """Has all GPUs skip what one of them skips."""
+    first = executors[0]
+    for executor in executors[1:]:
+        first.call(lambda word=skips[executor]: skips[first].bitwise_or_(
+            word.to(skips[first].device, non_blocking=True)))
+    for executor in executors[1:]:
+        executor.call(lambda word=skips[executor]: word.copy_(skips[first], non_blocking=True))
+
+
+def _count(executor: Executor, counters: list[torch.Tensor], skip: torch.Tensor | None) -> None:
+    """Counts a step, if it has not been skipped."""
+    if not counters:
+        return
+    if skip is None:
+        executor.call(lambda: torch._foreach_add_(counters, 1))
+    else:
+        executor.call(lambda: torch._foreach_add_(counters, (skip == 0).reshape(()).long()))

@@ -1,0 +1,74 @@
+"""Gradients that PyTorch has no type for: encoded as soon as they are there."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from tandem.torch.optim._binding import KernelBinding, check_grad
+
+#: The hook of each parameter; that of the newest optimizer takes the gradient.
+_hooks = WeakTensorKeyDictionary()
+
+
+class Gradients:
+    """The encoded gradients of an optimizer's parameters, until a step reads them."""
+
+    def __init__(self):
+        self._planes: dict[torch.Tensor, list[torch.Tensor]] = {}
+        #: The parameters whose gradients the next step takes from p.grad, and releases.
+        self._left: set[torch.Tensor] = set()
+
+    def watch(self, param: torch.Tensor, optimizer) -> None:
+        """From now on the optimizer takes what backward passes leave in p.grad."""
+        owner = weakref.ref(optimizer)
+
+        def take(param: torch.Tensor) -> None:
+            if (living := owner()) is not None:
+                living._take_gradient(param)
+
+        if known := _hooks.get(param):
+            known.remove()
+        _hooks[param] = param.register_post_accumulate_grad_hook(take)
+
+    @torch.no_grad()
+    def add(self, binding: KernelBinding, param: torch.Tensor, like: torch.Tensor,
+            state: dict | None, label: Callable[[], str]) -> None:
+        """Encodes p.grad, with what passes before it have left, and releases it."""
+        check_grad(param.grad, param, label)
+        self._planes[param] = binding.encode_grad(
+            param.grad, like, self._planes.get(param), state)
+        param.grad = None
+
+    def leave(self, param: torch.Tensor) -> None:
+        """Leaves p.grad to what reduces it over ranks, and to the step."""
+        self._left.add(param)
+
+    def get(self, param: torch.Tensor) -> list[torch.Tensor] | None:
+        """The planes of a parameter's gradient, if it has one."""
+        return self._planes.get(param)
+
+    def replace(self, param: torch.Tensor, planes: list[torch.Tensor]) -> None:
+        """Other planes of a gradient that there is."""
+        self._planes[param] = planes
+
+    def release(self, params: Iterable[torch.Tensor] | None = None) -> None:
+        """Forgets the gradients of these parameters, of all if None."""
+        for param in [*self._planes, *self._left] if params is None else params:
+            self._planes.pop(param, None)
+            self._left.discard(param)
+
+    def finish(self, params: Iterable[torch.Tensor]) -> None:
+        """Forgets the gradients that a step has taken, also those left in p.grad."""
+        for param in params:
+            if param in self._left:
+                param.grad = None
+            self.release([param])
+
+    @property
+    def bytes(self) -> int:
+        """Returns the bytes of all planes."""
+        return sum(plane.nbytes for planes in self._planes.values() for plane in planes)

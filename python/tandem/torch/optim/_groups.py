@@ -1,0 +1,213 @@
+"""Param groups: the strategy of each, how its parameters are stored, which way it steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+
+from tandem._convert import CPU
+from tandem._kernel import RoleKind
+from tandem.torch.optim._binding import KernelBinding
+
+#: Options of a param group that say which kernel updates its parameters, and what that
+#: reads.
+OPTIONS = ("strategy", "min_8bit_size", "maximize")
+
+
+def check_options(group: Mapping, index: int) -> None:
+    """Refuses values that these options cannot have."""
+    strategy, size, maximize = (group.get(name) for name in OPTIONS)
+    if not isinstance(strategy, str):
+        raise TypeError(f"strategy of param group {index} must be a strategy's name, got "
+                        f"{strategy!r}")
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
+        raise TypeError(f"min_8bit_size of param group {index} must be a number of "
+                        f"elements, or None for none, got {size!r}")
+    if size is not None and size < 0:
+        raise ValueError(f"min_8bit_size of param group {index} is {size}; it must be at "
+                         "least 0, which stands for no bound")
+    if not isinstance(maximize, bool):
+        raise TypeError(f"maximize of param group {index} must be True or False, got "
+                        f"{maximize!r}")
+
+
+def draws(bindings: Iterable[KernelBinding]) -> bool:
+    """Whether kernels round stochastically."""
+    return any(kind is RoleKind.SEED for binding in bindings
+               for kind in binding.kernel.integers.values())
+
+
+class Groups:
+    """The part of :class:`Optimizer` that handles param groups."""
+
+    def _begin_groups(self) -> None:
+        #: The place of each parameter by its identity: a group's number, and a position in it.
+        self._positions: dict[int, tuple[int, int]] = {}
+        #: The groups' values of OPTIONS when they were last read.
+        self._noted: list[tuple] = []
+
+    #===--------------------------------------------------------------------===#
+    # Groups and their bindings
+    #===--------------------------------------------------------------------===#
+
+    def _grouped(self) -> Iterator[tuple[int, torch.Tensor, dict]]:
+        """The index of each parameter, the parameter, and its group."""
+        index = 0
+        for group in self.param_groups:
+            for param in group["params"]:
+                yield index, param, group
+                index += 1
+
+    def _group_and_position(self, param: torch.Tensor) -> tuple[int, int] | None:
+        """The number of a parameter's group, and its position there; None if no group has
+        the parameter."""
+        position = self._positions.get(id(param))
+        if position is None or not self._is_at(param, *position):
+            self._positions = {id(p): (number, at) for number, group
+                               in enumerate(self.param_groups)
+                               for at, p in enumerate(group["params"])}
+            position = self._positions.get(id(param))
+        return position
+
+    def _is_at(self, param: torch.Tensor, number: int, at: int) -> bool:
+        """Whether a group still has the parameter there."""
+        groups = self.param_groups
+        return (number < len(groups) and at < len(groups[number]["params"])
+                and groups[number]["params"][at] is param)
+
+    def _position_of(self, param: torch.Tensor) -> tuple[int, int]:
+        """The index of a parameter and that of its group."""
+        number, at = self._group_and_position(param)
+        before = sum(len(group["params"]) for group in self.param_groups[:number])
+        return before + at, number
+
+    def _group_of(self, param: torch.Tensor) -> dict | None:
+        """The group of a parameter; None if no group has it."""
+        position = self._group_and_position(param)
+        return self.param_groups[position[0]] if position else None
+
+    def _binding_of(self, param: torch.Tensor) -> KernelBinding | None:
+        """The binding that takes a parameter; None if none does."""
+        group = self._group_of(param)
+        return self._bindings.of(param, group) if group else None
+
+    def _bindings_of(self, index: int) -> list[KernelBinding]:
+        """The bindings of a group's own strategy, which may be one that there is not."""
+        try:
+            return self._bindings.of_strategy(self.param_groups[index]["strategy"])
+        except ValueError as error:
+            raise ValueError(f"the strategy of param group {index}: {error}") from None
+
+    #===--------------------------------------------------------------------===#
+    # Changes
+    #===--------------------------------------------------------------------===#
+
+    def _options(self) -> list[tuple]:
+        """Returns the groups' current values of OPTIONS."""
+        return [tuple(map(group.get, OPTIONS)) for group in self.param_groups]
+
+    def _check_changes(self) -> None:
+        """Looks at groups whose options have changed since the last time.
+
+        Raises:
+            ValueError: the change would give states that there are another meaning.
+        """
+        now = self._options()
+        if now == self._noted:
+            return
+        for index, (before, after) in enumerate(zip(self._noted, now)):
+            if before != after:
+                self._check_group(index)
+                self._check_kept(index, dict(zip(OPTIONS, before)))
+        self._noted = now
+        self._forget()
+
+    def _check_change_of(self, param: torch.Tensor) -> None:
+        """The same if the parameter's own group has changed; backward passes have no time
+        to look at all of them for each parameter."""
+        position = self._group_and_position(param)
+        if position and (tuple(map(self.param_groups[position[0]].get, OPTIONS))
+                         != self._noted[position[0]]):
+            self._check_changes()
+
+    def _check_kept(self, index: int, before: Mapping) -> None:
+        """Refuses a change of a group after which its states would be stored otherwise."""
+        group = self.param_groups[index]
+        for param in group["params"]:
+            has_planes = self.state.get(param) or self._gradients.get(param) is not None
+            if has_planes and (self._bindings.of(param, before)
+                               is not self._bindings.of(param, group)):
+                break
+        else:
+            return
+        option = next(name for name in OPTIONS if before[name] != group[name])
+        given = ("strategies) with a strategy for each group" if option == "strategy" else
+                 f"{group['strategy']!r}, min_8bit_size={group[option] or 0})")
+        raise ValueError(
+            f"param group {index} now has {option}={group[option]!r}, but its states are "
+            f"stored as by {option}={before[option]!r}; set that again, and convert the "
+            f"state: tandem.torch.convert_state(optimizer.state_dict(), weights, {given}, "
+            "for an optimizer that begins so")
+
+    #===--------------------------------------------------------------------===#
+    # Bytes
+    #===--------------------------------------------------------------------===#
+
+    def _stored(self) -> Counter[KernelBinding]:
+        """Returns the number of trained elements that each binding stores. The CPU's binding
+        stands for those of GPUs, which store alike."""
+        counts: Counter[KernelBinding] = Counter()
+        for _, param, group in self._grouped():
+            key = self._bindings.key_of(param, group) if param.requires_grad else None
+            if key and param.numel():
+                counts[self._bindings[key._replace(executor=CPU)]] += param.numel()
+        return counts
+
+    @property
+    def bytes_per_parameter(self) -> float:
+        """Bytes of weight, gradient and states together, from their storages, on average
+        over the parameters that are trained; without the gradient where it is released.
+        If there are no such parameters, those that the strategy takes."""
+        counts = self._stored() or {self._bindings.main: 1}
+        total = sum(binding.bytes_per_parameter(self.gradient_release) * count
+                    for binding, count in counts.items())
+        return total / sum(counts.values())
+
+    def _describe_storages(self) -> list[str]:
+        """Returns the lines of :meth:`__repr__` about the storage of parameters."""
+        counts = self._stored() or {self._bindings.main: 0}
+        if len(counts) == 1:
+            (binding,) = counts
+            return [f"strategy: {binding.kernel.strategy} "
+                    f"({self.bytes_per_parameter:g} B/parameter)"]
+        return [f"strategies: {self.bytes_per_parameter:g} B/parameter", *(
+            f"    {binding.kernel.strategy}: {count} parameters, "
+            f"{binding.bytes_per_parameter(self.gradient_release):g} B each"
+            for binding, count in counts.items())]
+
+    #===--------------------------------------------------------------------===#
+    # The way of a step
+    #===--------------------------------------------------------------------===#
+
+    @staticmethod
+    def _refuse_to_maximize(binding: KernelBinding, number: int) -> None:
+        """Steps upwards take negated gradients, which codes may not have."""
+        if binding.encodes:
+            raise ValueError(
+                f"param group {number} has maximize=True, but strategy "
+                f"{binding.kernel.strategy!r} stores gradients in codes, which a step takes "
+                "as they are; negate the loss, or take a strategy with plain gradients")
+
+    @staticmethod
+    def _negated(params: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
+        """The negated gradients of parameters, by their identity.
+
+        No hyperparameter does the same: a negative lr would turn weight decay round too.
+        """
+        with_gradient = [param for param in params if param.grad is not None]
+        if not with_gradient:
+            return {}
+        negated = torch._foreach_neg([param.grad for param in with_gradient])
+        return dict(zip(map(id, with_gradient), negated))

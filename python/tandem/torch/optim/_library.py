@@ -1,0 +1,238 @@
+"""The optimizers that PyTorch users know, as graphs of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+
+from tandem.torch.optim._dropin import refuse, without_torch_options
+from tandem.torch.optim._optimizer import Optimizer
+
+
+def _given(**values) -> dict:
+    """The arguments that were given; the graph's defaults stand for the others."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_OPTIONS = """
+    Hyperparameters that are not given have the graph's defaults. Further arguments
+    are those of :class:`Optimizer`: ``strategy`` ("collage-plus"), ``path``,
+    ``seed``, ``threads``, ``metrics``, ``capturable``, ``skip_nonfinite``,
+    ``gradient_release``, ``min_8bit_size`` and ``maximize``. torch.optim's ``foreach``
+    and ``fused`` are taken and change nothing, since a step is one kernel; its
+    ``differentiable``, ``amsgrad`` and what else a kernel does not compute may be None,
+    False or 0.
+    """
+
+
+class _Library(Optimizer):
+    """An optimizer of the library, whose documentation ends with the options."""
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        cls.__doc__ = (cls.__doc__ or "") + _OPTIONS
+
+    def __init__(self, params: Iterable, graph: str, **options):
+        super().__init__(params, graph,
+                         **without_torch_options(type(self).__name__, options))
+
+
+class AdamW(_Library):
+    """AdamW (Loshchilov and Hutter 2019).
+
+    Args:
+        decay: where weight decay takes place: "inside" the update, as in Collage;
+            "before" it, as in torch.optim.AdamW; or "after" it.
+        eps_inside_root: whether epsilon is added under the root; only for decay
+            "inside".
+        max_norm: where the norm of all gradients together exceeds it, they are
+            scaled down to it in the same step, as by
+            torch.nn.utils.clip_grad_norm_; only for decay "inside".
+    """
+
+    def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
+                 weight_decay=None, *, decay: str = "inside",
+                 eps_inside_root: bool = False, max_norm=None, **options):
+        graphs = {"inside": "adamw", "before": "adamw_decay_before",
+                  "after": "adamw_decay_after"}
+        if decay not in graphs:
+            raise ValueError(
+                f"decay must be 'inside', 'before' or 'after', got {decay!r}"
+            )
+        graph = graphs[decay]
+        if max_norm is not None:
+            if decay != "inside" or eps_inside_root:
+                raise ValueError(
+                    "max_norm needs decay='inside' and eps_inside_root=False; for "
+                    "others, write the graph and pass it to tandem.torch.Optimizer"
+                )
+            graph = "adamw_clip"
+        if eps_inside_root:
+            if decay != "inside":
+                raise ValueError(
+                    f"eps_inside_root needs decay='inside', got decay={decay!r}; for "
+                    "both, write the graph and pass it to tandem.torch.Optimizer"
+                )
+            graph = "adamw_eps_inside_root"
+        hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                        max_norm=max_norm)
+        super().__init__(params, graph, **hypers, **options)
+
+
+class LAMB(_Library):
+    """LAMB (You et al. 2020): AdamW's update, scaled for each parameter tensor by
+    the norm of the parameter divided by that of the update."""
+
+    def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
+                 weight_decay=None, **options):
+        hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, "lamb", **hypers, **options)
+
+
+class Adam(_Library):
+    """Adam (Kingma and Ba 2015), with weight decay added to the gradient."""
+
+    def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
+                 weight_decay=None, **options):
+        hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, "adam", **hypers, **options)
+
+
+class SGD(_Library):
+    """Stochastic gradient descent, with weight decay added to the gradient.
+
+    Args:
+        momentum: 0 for none, which needs no state; then no group can have any.
+        nesterov: whether momentum looks ahead.
+    """
+
+    def __init__(self, params: Iterable, lr=None, momentum: float = 0.0, *,
+                 weight_decay=None, nesterov: bool = False, **options):
+        if nesterov and not momentum:
+            raise ValueError("nesterov needs a momentum above 0")
+        graph = "sgd_nesterov" if nesterov else "sgd_momentum" if momentum else "sgd"
+        hypers = _given(lr=lr, weight_decay=weight_decay)
+        if momentum:
+            hypers["momentum"] = momentum
+        super().__init__(params, graph, **hypers, **options)
+
+    def _check_flags(self, group: Mapping, index: int) -> None:
+        """Refuses also another kind of momentum than this was created with."""
+        ours = self.kernel.name == "sgd_nesterov"
+        if group.get("nesterov", ours) != ours:
+            raise ValueError(
+                f"param group {index} has nesterov={group['nesterov']!r}, but this SGD was "
+                f"created with nesterov={ours}; create another one")
+        super()._check_flags({k: v for k, v in group.items() if k != "nesterov"}, index)
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a param group; without momentum in SGD there is none in a group."""
+        if isinstance(param_group, dict) and "momentum" not in self.defaults:
+            if param_group.get("momentum"):
+                raise ValueError(
+                    "a param group has momentum, but this SGD was created without; "
+                    "pass a momentum to SGD, and 0 to the groups that have none"
+                )
+        super().add_param_group(param_group)
+
+
+class Lion(_Library):
+    """Lion (Chen et al. 2023), the sign of an interpolated momentum."""
+
+    def __init__(self, params: Iterable, lr=None, betas=None, weight_decay=None,
+                 **options):
+        hypers = _given(lr=lr, betas=betas, weight_decay=weight_decay)
+        super().__init__(params, "lion", **hypers, **options)
+
+
+class RMSprop(_Library):
+    """RMSprop (Hinton 2012), with weight decay added to the gradient."""
+
+    def __init__(self, params: Iterable, lr=None, alpha=None, eps=None,
+                 weight_decay=None, momentum: float = 0.0, **options):
+        refuse("RMSprop", "momentum", momentum)
+        hypers = _given(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, "rmsprop", **hypers, **options)
+
+
+class Adagrad(_Library):
+    """Adagrad (Duchi et al. 2011), with weight decay added to the gradient."""
+
+    def __init__(self, params: Iterable, lr=None, lr_decay=None, weight_decay=None, *,
+                 eps=None, **options):
+        hypers = _given(lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, "adagrad", **hypers, **options)
+
+
+def _with_flat_means(state_dict: dict) -> dict:
+    """A state dict of torch.optim.Adafactor with vectors in place of its matrices of one
+    column or row."""
+    means = ("row_var", -1), ("col_var", -2)
+    states = {key: dict(state) for key, state in state_dict["state"].items()}
+    for state in states.values():
+        for name, at in means:
+            if name in state and state[name].dim() == 2:
+                state[name] = state[name].squeeze(at)
+    return {**state_dict, "state": states}
+
+
+class Adafactor(_Library):
+    """Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor has it.
+
+    A matrix keeps its second moment as the means along rows and columns, a vector or
+    scalar keeps it for each element. Parameters with more dimensions are refused.
+
+    Args:
+        lr: the relative step size is this, or 1 / sqrt(step) where that is smaller.
+        beta2_decay: the second moment decays by 1 - step ** beta2_decay.
+        eps: what the second moment's root, and the root mean square of the weights,
+            are at least. None is the epsilon of the parameter's type.
+        d: updates with a larger root mean square are scaled down to it.
+    """
+
+    _COUNT = "step"
+
+    def __init__(self, params: Iterable, lr=None, beta2_decay=None, eps=None, d=None,
+                 weight_decay=None, **options):
+        if options.get("metrics"):
+            raise ValueError(
+                "Adafactor has no metrics, as kernels of matrices have none; leave "
+                "metrics=True out"
+            )
+        hypers = _given(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d,
+                        weight_decay=weight_decay)
+        super().__init__(params, "adafactor", vectors="adafactor_vector", **hypers,
+                         **options)
+
+    def _defaults(self) -> dict:
+        """Without what depends on the step; epsilon 1 depends on the type."""
+        defaults = super()._defaults()
+        del defaults["rho"], defaults["mixing"]
+        return defaults | {"beta2_decay": -0.8, "eps": (None, defaults["eps"][1])}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Takes over a state, also of torch.optim.Adafactor, whose means along rows and
+        columns have two dimensions."""
+        super().load_state_dict(state_dict if "tandem" in state_dict else
+                                _with_flat_means(state_dict))
+
+    def _hyper(self, name: str, index: int, step: int, dtype: torch.dtype) -> float:
+        if name == "rho":
+            return min(self._number("lr", index), 1 / step**0.5)
+        if name == "mixing":
+            return float(step) ** self._number("beta2_decay", index)
+        eps = self.param_groups[index]["eps"]
+        if name == "eps1" and isinstance(eps, Sequence) and eps and eps[0] is None:
+            return torch.finfo(dtype).eps
+        return super()._hyper(name, index, step, dtype)
+
+    def _check_group(self, index: int) -> None:
+        """Refuses also what no kernel looks at."""
+        super()._check_group(index)
+        for name, holds, domain in (
+                ("beta2_decay", lambda x: x <= 0, "at most 0"),
+                ("d", lambda x: x >= 1, "at least 1")):
+            if not holds(value := self._number(name, index)):
+                raise ValueError(
+                    f"{name!r} of param group {index} is {value:g}; it must be {domain}")

@@ -1,0 +1,65 @@
+"""Warnings of training that goes on without an error and without an effect."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+
+#: The warnings that this process has been given.
+_given: set[str] = set()
+
+
+def has_warned(kind: str) -> bool:
+    """Whether the process has been warned of a kind of problem, "codes" or "release".
+    Backward passes ask for each gradient."""
+    return kind in _given
+
+
+def _once(kind: str, text: str) -> None:
+    """Warns of one kind of problem once in a process."""
+    if not has_warned(kind):
+        _given.add(kind)
+        warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def warn_of_clipping(strategy: str, releases: bool) -> None:
+    """Says that nobody else will find gradients that the optimizer takes.
+
+    Args:
+        strategy: the strategy of a parameter whose gradient has been taken.
+        releases: whether backward passes take the steps.
+    """
+    if has_warned("release" if releases else "codes"):
+        return
+    if releases:
+        _once("release", (
+            "with gradient_release=True backward passes take the steps, and p.grad is None "
+            "after them: torch.nn.utils.clip_grad_norm_ and the clipping of trainers find "
+            "no gradients and clip nothing. Clip each gradient in p.register_hook, or "
+            "leave gradient_release out and pass max_norm= to the optimizer"))
+    else:
+        _once("codes", (
+            f"strategy {strategy!r} stores gradients in codes, and p.grad is None after a "
+            "backward pass: torch.nn.utils.clip_grad_norm_ and the clipping of trainers "
+            "find no gradients and clip nothing. To clip by the norm, pass max_norm= to "
+            "the optimizer (tandem.torch.AdamW has it)"))
+
+
+def warn_of_no_gradient(params: Sequence[torch.Tensor]) -> None:
+    """Says that an optimizer has never had a gradient.
+
+    Parameters without elements, as a rank may have, need none.
+    """
+    filled = [param for param in params if param.numel()]
+    if not filled:
+        return
+    reason = ("no backward pass has reached them" if any(p.requires_grad for p in filled)
+              else "none of them requires one")
+    warnings.warn(
+        f"step() finds no gradient in any of the optimizer's {len(filled)} parameters, and "
+        f"trains nothing: {reason}. If they are not the tensors that the model uses, as "
+        "where a wrapper has replaced these (FSDP, parallelize_module, .to) or a DTensor's "
+        "local tensor was passed, create the optimizer after that, from "
+        "model.parameters()", UserWarning, stacklevel=2)

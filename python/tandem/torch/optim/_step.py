@@ -1,0 +1,395 @@
+"""Steps of an optimizer: which kernels run over which memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from operator import is_
+
+import torch
+
+from tandem import _tandem
+from tandem.torch import _executor
+from tandem.torch._layout import is_placeholder, laid_out
+from tandem.torch.optim import _counters, _notices
+from tandem.torch.optim._binding import KernelBinding, ParamBinding, check_grad
+from tandem.torch.optim._bindings import sums_over_model
+
+
+class Steps:
+    """The part of :class:`Optimizer` that runs a step."""
+
+    @torch._disable_dynamo
+    def _update(self, only: torch.Tensor | None = None) -> None:
+        """Steps of all parameters that have a gradient, or of one of them."""
+        started: list[torch.Tensor] = []
+        try:
+            if only is None:
+                self._check_changes()
+            self._unscale()
+            if (only is None and self._replay is not None
+                    and self._replay.read(self.param_groups, self.state)):
+                self._repeat()
+            else:
+                self._run(started, only)
+        except BaseException:
+            self._forget()
+            for param in started:
+                self.state.pop(param, None)
+            raise
+
+    def _forget(self) -> None:
+        """Has the next step look at everything anew."""
+        self._bound, self._replay = [], None
+
+    def _run(self, started: list[torch.Tensor], only: torch.Tensor | None) -> None:
+        """One step; `started` gets the parameters whose state is new."""
+        self._replay = None
+        for binding in self._bindings:
+            binding.clear()
+        if self.capturable:
+            _counters.part(self)
+        converted = (self._collect(started) if only is None
+                     else self._collect_one(only, started))
+        bindings = self._running = [binding for binding in self._bindings if binding.bound_params]
+        self._check_model(bindings)
+        if not bindings and self._is_idle:
+            _notices.warn_of_no_gradient(list(self._params()))
+        self._is_idle = False
+        copies = {
+            bound.index: laid_out(bound.param, bound.like, bound.dtype)
+            for binding in bindings for bound in binding.bound_params if bound.copied
+        }
+        for binding in bindings:
+            with self._explained(binding):
+                binding.update_plan({i: c.data_ptr() for i, c in copies.items()})
+        self._settle(bindings, started, copies)
+        self._finish(bindings, self._launch(bindings), copies)
+        if only is None and bindings and not converted and not copies:
+            self._replay = self._watched(bindings)
+        del converted  # the kernels have read them
+
+    def _settle(self, bindings: list[KernelBinding], started: list[torch.Tensor],
+                copies: dict[int, torch.Tensor]) -> None:
+        """Gives parameters whose codes begin here what these decode to, so that the step
+        starts from the codes; before that, all that can be refused is."""
+        new = set(map(id, started))
+        begun = [bound for binding in bindings if binding.has_copy for bound in binding.bound_params
+                 if id(bound.param) in new]
+        for binding in bindings if begun and not self.capturable else ():
+            with self._explained(binding):
+                binding.check_scalars(*self._scalars(binding))
+        for bound in begun:
+            states = bound.binding.of_states
+            weight, = states.decode_weights([bound.state], bound.dtype, self.threads)
+            for to in filter(lambda to: to is not None, (bound.param, copies.get(bound.index))):
+                bound.binding.executor.call(lambda to=to, weight=weight: to.copy_(weight))
+
+    def _repeat(self) -> None:
+        """The last step again, over other gradients."""
+        for number, binding in enumerate(self._running):
+            with self._explained(binding):
+                binding.repeat(self._replay, number, self.capturable)
+        self._finish(self._running, self._launch(self._running), {})
+
+    def _watched(self, bindings: list[KernelBinding]) -> _tandem.ReplayCache | None:
+        """Returns a cache that detects that only gradients change in the next step, if
+        possible."""
+        if (not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+                or any(binding.hidden or binding.encodes for binding in bindings)):
+            return None
+        count = "" if self.capturable else bindings[0].step or ""
+        replay, places = _tandem.ReplayCache(torch.Tensor, count), {}
+        for number, binding in enumerate(bindings):
+            binding.watch(replay)
+            places |= {bound.index: (number, at) for at, bound in enumerate(binding.bound_params)}
+        try:
+            for index, param in enumerate(self._params()):
+                if index in places:
+                    self._bound[index].watch(replay, *places[index], self.capturable)
+                else:
+                    replay.add_idle(param)
+        except (BufferError, RuntimeError):
+            return None  # DLPack does not know such tensors
+        replay.set_states(self.param_groups, self.state)
+        return replay
+
+    def _check_model(self, bindings: list[KernelBinding]) -> None:
+        """Refuses to sum over a part of the model: each binding is a launch."""
+        if len(bindings) > 1 and sums_over_model(self.kernel):
+            bound_params = [binding.bound_params[0] for binding in bindings]
+            label, (one, other) = bound_params[1].label, bound_params[:2]
+            if bindings[0].executor is not bindings[1].executor:
+                raise ValueError(
+                    f"{self.kernel.name} sums over all parameters, but {label} is on "
+                    f"{other.param.device} and others are on {one.param.device}; keep "
+                    "all of them on one device"
+                )
+            raise ValueError(
+                f"{self.kernel.name} sums over all parameters, but "
+                + self._difference(other, one)
+            )
+
+    @staticmethod
+    def _difference(bound: ParamBinding, first: ParamBinding) -> str:
+        """Why a bound is not in another one's binding, and what to do about it."""
+        if bound.dtype != first.dtype:
+            return (f"{bound.label} is {bound.dtype} and others are {first.dtype}; give all "
+                    "of them one type, or choose a strategy that keeps weights in f32")
+        if bound.binding.hidden != first.binding.hidden:
+            decoded, other = (bound, first) if bound.binding.hidden else (first, bound)
+            return (f"{decoded.label} is decoded on demand and {other.label} is not; pass "
+                    "decode_weights a model that has all of them")
+        one, other = (s.binding.kernel.strategy for s in (bound, first))
+        return (f"{bound.label} is under strategy {one!r} and others are under {other!r}; "
+                "give all param groups one")
+
+    def _collect(self, started) -> list[torch.Tensor]:
+        """Fills the bindings, and returns the gradients that had to be converted."""
+        converted: list[torch.Tensor] = []
+        index, bound_params, has_new = -1, self._current_params(), False
+        for number, group in enumerate(self.param_groups):
+            known, row = None, 0
+            negated = self._negated(group["params"]) if group["maximize"] else None
+            for param in group["params"]:
+                index += 1
+                if not self._has_gradient(param):
+                    continue
+                bound = bound_params[index]
+                if bound is None or bound.group != number or not bound.is_current(param):
+                    bound_params[index] = bound = self._bind(index, number, param, started)
+                    has_new = True
+                grad = self._gradient_of(bound, number, negated, converted)
+                binding, step = self._enlist(bound, grad, converted)
+                if (binding, step, bound.dtype) != known:
+                    known = binding, step, bound.dtype
+                    row = binding.row(number, step, bound.dtype)
+                binding.rows.append(row)
+        if has_new:
+            self._states = [*self.state, *self.state.values()]
+            self._addresses = self._plane_addresses()
+        return converted
+
+    def _collect_one(self, param: torch.Tensor, started) -> list[torch.Tensor]:
+        """The same for one parameter, whose bound is not kept."""
+        converted: list[torch.Tensor] = []
+        index, number = self._position_of(param)
+        bound = self._bind(index, number, param, started)
+        negated = self._negated([param]) if self.param_groups[number]["maximize"] else None
+        grad = self._gradient_of(bound, number, negated, converted)
+        binding, step = self._enlist(bound, grad, converted)
+        binding.rows.append(binding.row(number, step, bound.dtype))
+        return converted
+
+    def _has_gradient(self, param: torch.Tensor) -> bool:
+        return param.grad is not None or self._gradients.get(param) is not None
+
+    def _gradient_of(self, bound: ParamBinding, number: int, negated: dict | None,
+                     converted: list) -> torch.Tensor | None:
+        """Returns the gradient that a step of a param group uses for p.grad; `negated` has the
+        negated ones, for a group that maximizes."""
+        if negated is None:
+            return bound.param.grad
+        self._refuse_to_maximize(bound.binding, number)
+        converted.append(negated[id(bound.param)])
+        return converted[-1]
+
+    def _enlist(self, bound: ParamBinding, grad: torch.Tensor | None,
+                converted: list) -> tuple[KernelBinding, int]:
+        """Adds a parameter with its gradient to its binding; also the step it takes."""
+        binding = bound.binding
+        if binding.encodes:
+            planes = None if grad is not None else self._gradients.get(bound.param)
+            addresses = self._encoded(bound, grad, planes, converted)
+        else:
+            address = bound.address_of(grad)
+            if address is None:
+                converted.append(bound.plane_of(grad))
+                address = converted[-1].data_ptr()
+            addresses = (address,)
+        binding.bound_params.append(bound)
+        binding.grads.append(addresses)
+        return binding, self._next_step(binding, bound)
+
+    def _next_step(self, binding: KernelBinding, bound: ParamBinding) -> int:
+        """The number of the step that the bound takes; what stands for it where only the
+        GPU knows."""
+        if not binding.step:
+            return 1
+        count = bound.state[binding.step]
+        if not self.capturable:
+            return int(count) + 1
+        binding.counters[id(count)] = count
+        return id(count)
+
+    @staticmethod
+    def _encoded(bound: ParamBinding, grad, planes, converted: list) -> tuple[int, ...]:
+        """Returns the addresses of a gradient's planes; a gradient in p.grad is encoded
+        first."""
+        if grad is not None:
+            check_grad(grad, bound.param, lambda: bound.label)
+            planes = bound.binding.encode_grad(grad, bound.like, None, bound.state)
+            converted += planes
+        return tuple(plane.data_ptr() for plane in planes)
+
+    def _current_params(self) -> list[ParamBinding | None]:
+        """A bound per parameter; none if a state or a plane has been replaced."""
+        states = [*self.state, *self.state.values()]
+        same = len(states) == len(self._states) and all(map(is_, states, self._states))
+        try:
+            same = same and self._plane_addresses() == self._addresses
+        except (KeyError, TypeError):
+            same = False  # a plane is gone; binding says which
+        if not same:
+            self._bound = []
+        count = sum(len(group["params"]) for group in self.param_groups)
+        self._bound += [None] * (count - len(self._bound))
+        return self._bound
+
+    def _plane_addresses(self) -> list[int]:
+        """Returns the current addresses of the planes of all bound_params."""
+        planes = [s.planes(s.state) for s in self._bound if s and s.planes]
+        return list(map(torch.Tensor.data_ptr, chain.from_iterable(planes)))
+
+    def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> ParamBinding:
+        """A bound for the parameter of a param group, whose state starts here if it has
+        none."""
+        label = self._label(index)
+        group = self.param_groups[number]
+        state = self._start(self._check_param(param, label, group), param, started)
+        binding = self._bindings.of_step(param, group)
+        return binding.bind(index, number, param, state, label)
+
+    def _start(self, binding: KernelBinding, param: torch.Tensor, started: list) -> dict | None:
+        """The state of a parameter, which starts here if it has none."""
+        state = self.state.get(param)
+        if not state and binding.state_names:
+            if is_placeholder(param):
+                raise RuntimeError(
+                    "the weights of a parameter were only in its state, which is "
+                    "gone; remove() what decode_weights returned before a parameter "
+                    "starts anew"
+                )
+            if self.capturable and binding.executor.is_capturing:
+                raise RuntimeError(
+                    "a parameter has no state yet, and a CUDA graph would begin it anew "
+                    "whenever it runs; take a step before the capture"
+                )
+            state = self.state[param]
+            state.update(binding.initial_state(param))
+            if self.capturable and binding.step:
+                state[binding.step] = self._fresh_counter(binding, started)
+            started.append(param)
+        return state
+
+    def _fresh_counter(self, binding: KernelBinding, started: list) -> torch.Tensor:
+        """The count of the parameters that start together on a GPU."""
+        for param in started:
+            if _executor.executor_of(param) is binding.executor:
+                return self.state[param][binding.step]
+        return _counters.new(0, binding.device)
+
+    #===--------------------------------------------------------------------===#
+    # Launches
+    #===--------------------------------------------------------------------===#
+
+    def _launch(self, bindings: list[KernelBinding]) -> bool:
+        """Runs the kernels; all that can be refused is, before the first writes.
+
+        Returns whether the step has been skipped, as far as the host knows.
+        """
+        if self.capturable:
+            self._device_step.run(self, bindings)
+            return False
+        threads = self.threads or torch.get_num_threads()
+        scalars = [self._scalars(binding) for binding in bindings]
+        for binding, given in zip(bindings, scalars):
+            if len(bindings) > 1 or binding.check:
+                with self._explained(binding):
+                    binding.check_scalars(*given)
+        self._skipped = any([binding.find_non_finite(threads) for binding in bindings])
+        if self._skipped:
+            return True
+        for binding, given in zip(bindings, scalars):
+            with self._explained(binding):
+                binding.executor.launch(binding.plan, *given, threads)
+        return False
+
+    def _scalars(self, binding: KernelBinding) -> tuple[list[list[float]], list[list[int]]]:
+        """The rows of hyperparameters and integers that the binding's parameters use."""
+        hypers = [self._row(binding, *row) for row in binding.table]
+        integers = [
+            binding.integers(step, int(self.param_groups[group].get("seed", 0)))
+            for group, step, _ in binding.table
+        ]
+        return hypers, integers
+
+    @contextmanager
+    def _explained(self, binding: KernelBinding, groups: list[int] | None = None) -> Iterator[None]:
+        """Says what the runtime refuses in terms of param groups, by default those of the
+        binding's rows, and parameters."""
+        try:
+            yield
+        except ValueError as error:
+            groups = groups or [row[0] for row in binding.table]
+            raise ValueError(self._explain(error, groups, binding.bound_params)) from None
+
+    @staticmethod
+    def _explain(error: ValueError, groups: list[int], bound_params: list[ParamBinding]) -> str:
+        """The runtime's message in terms of param groups and parameters."""
+        names = {"row": lambda row: f"param group {groups[row]}",
+                 "tensor": lambda tensor: bound_params[tensor].label}
+        return "".join(names[kind](index) if kind in names else text
+                       for kind, index, text in getattr(error, "parts", [("text", 0, str(error))]))
+
+    def _finish(self, bindings: list[KernelBinding], skipped: bool,
+                copies: dict[int, torch.Tensor]) -> None:
+        """Counts the step, and tells autograd that the weights have changed."""
+        for number, binding in enumerate(bindings):
+            if not skipped:
+                self._count(number, binding)
+                self._write_back(binding, copies)
+            if binding.encodes:
+                self._gradients.finish(bound.param for bound in binding.bound_params)
+            torch.autograd.graph.increment_version(binding.params)
+        self._measured = None if skipped else bindings
+
+    def _count(self, number: int, binding: KernelBinding) -> None:
+        """Stores how many steps there have been, where the host counts them."""
+        if not binding.step or self.capturable:
+            return
+        steps = [step for _, step, _ in binding.table]
+        if self._replay is not None:
+            self._replay.store(number, steps)
+            return
+        for bound, row in zip(binding.bound_params, binding.rows):
+            bound.state[binding.step] = steps[row]
+
+    def _write_back(self, binding: KernelBinding, copies: dict[int, torch.Tensor]) -> None:
+        """Gives parameters what kernels have written elsewhere."""
+        for bound in binding.bound_params if copies else ():
+            if bound.copied:
+                copy = copies[bound.index]
+                binding.executor.call(lambda bound=bound, copy=copy: bound.param.copy_(copy))
+
+    #===--------------------------------------------------------------------===#
+    # Gradients under a scale
+    #===--------------------------------------------------------------------===#
+
+    @torch.no_grad()
+    def _unscale(self) -> None:
+        """Divides gradients by the scale that torch.amp.GradScaler hands over."""
+        scale = getattr(self, "grad_scale", None)
+        if scale is None:
+            return
+        kinds: dict[tuple, list[torch.Tensor]] = {}
+        for param in self._params():
+            if param.grad is not None:
+                key = param.grad.device, param.grad.dtype
+                kinds.setdefault(key, []).append(param.grad)
+        inverse = scale.double().reciprocal().float()
+        for (device, _), grads in kinds.items():
+            torch._amp_foreach_non_finite_check_and_unscale_(
+                grads, torch.zeros_like(self.found_inf, device=device),
+                inverse.to(device, non_blocking=True))

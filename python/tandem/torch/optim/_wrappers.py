@@ -1,0 +1,165 @@
+"""Checks the wrappers of models and optimizers for combinations that do not work."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from tandem._kernel import Kernel
+from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim._bindings import sums_over_model
+
+
+def has_ranks() -> bool:
+    """Whether this process is one of the ranks of torch.distributed."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimizer inside of the wrappers that Accelerate and Lightning put around it.
+
+    Lightning's passes for an instance of the optimizer's class and reads its attributes, but
+    what is assigned to the wrapper does not reach the optimizer.
+    """
+    attributes = vars(optimizer)
+    inner = attributes.get("optimizer", attributes.get("_optimizer"))
+    return unwrapped(inner) if isinstance(inner, torch.optim.Optimizer) else optimizer
+
+
+#===------------------------------------------------------------------------===#
+# Shards
+#===------------------------------------------------------------------------===#
+
+
+def refuse_dtensor(param: torch.Tensor, label: str) -> None:
+    """Refuses a DTensor.
+
+    Raises:
+        TypeError: the parameter is a DTensor.
+    """
+    # Importing the module takes a while, and without it there are no DTensors.
+    module = sys.modules.get("torch.distributed.tensor")
+    if isinstance(param, getattr(module, "DTensor", ())):
+        raise TypeError(
+            f"{label} is a DTensor, as fully_shard (FSDP2) and parallelize_module make "
+            "them, which tandem.torch does not update yet. Do not pass its local tensor, "
+            "which gets no gradient; use DistributedDataParallel with "
+            "ZeroRedundancyOptimizer, or FullyShardedDataParallel (FSDP1)"
+        )
+
+
+def is_flattened(param: torch.Tensor) -> bool:
+    """Whether FullyShardedDataParallel (FSDP1) made the parameter a piece of a flat one,
+    or has such pieces in its place."""
+    return getattr(param, "_fsdp_flattened", False)
+
+
+def refuse_flattened(param: torch.Tensor, label: str) -> None:
+    """Refuses a parameter whose memory FSDP1 manages.
+
+    Raises:
+        ValueError: FSDP1 manages the parameter's memory.
+    """
+    if is_flattened(param):
+        raise ValueError(
+            f"{label} is sharded by FSDP1, which gathers and frees weights itself; leave "
+            "decode_weights out"
+        )
+
+
+def check_shard(param: torch.Tensor, label: str, binding: KernelBinding, releases: bool) -> None:
+    """Refuses a piece of a parameter that cannot be updated without the rest.
+
+    Args:
+        releases: whether backward passes take the steps.
+
+    Raises:
+        ValueError: the kernel needs the whole parameter or all of them, or backward
+            passes would step before FSDP1 has reduced the gradient.
+    """
+    if not is_flattened(param):
+        return
+    if releases:
+        raise ValueError(
+            f"{label} is sharded by FSDP1, which averages its gradient after "
+            "gradient_release=True would have taken the step; leave it out"
+        )
+    if reason := _whole_values(binding.kernel):
+        raise ValueError(
+            f"{label} is sharded by FSDP1, and each rank would compute {reason} from its "
+            "own shard; for FSDP1, take an optimizer and a strategy without such values, "
+            "as AdamW under 'collage-plus' or 'fp8-collage-plus' (clip with the model's "
+            "clip_grad_norm_), or give each rank whole parameters, with "
+            "DistributedDataParallel"
+        )
+
+
+def _whole_values(kernel: Kernel) -> str | None:
+    """Returns what a step computes from more than neighbouring elements."""
+    if sums_over_model(kernel):
+        return f"{kernel.name}'s sum over all parameters (max_norm)"
+    if kernel.is_matrix:
+        return f"{kernel.name}'s values for rows and columns"
+    if any(plane.is_whole_tensor for plane in kernel.planes):
+        return f"the scales that strategy {kernel.strategy!r} has for each tensor"
+    if kernel.reductions:
+        return f"{kernel.name}'s sums over each tensor"
+    return None
+
+
+#===------------------------------------------------------------------------===#
+# Parts of a model
+#===------------------------------------------------------------------------===#
+
+
+def refuse_part(kernel: Kernel) -> None:
+    """Refuses a sum over all parameters in an optimizer that is being created by a
+    ZeroRedundancyOptimizer, which gives each rank some of them.
+
+    Raises:
+        ValueError: there is such a sum.
+    """
+    if has_ranks() and sums_over_model(kernel) and _is_created_by_zero():
+        raise ValueError(
+            f"{kernel.name} sums over all parameters, and ZeroRedundancyOptimizer gives "
+            "each rank some of them; leave max_norm out, and clip with "
+            "torch.nn.utils.clip_grad_norm_ before the step"
+        )
+
+
+def _is_created_by_zero() -> bool:
+    """Whether a ZeroRedundancyOptimizer is among the callers, which leaves no other
+    trace on the optimizer that it creates."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    frame = sys._getframe(1)
+    while frame := frame.f_back:
+        if (frame.f_code.co_name == "_init_local_optimizer"
+                and isinstance(frame.f_locals.get("self"), ZeroRedundancyOptimizer)):
+            return True
+    return False
+
+
+#===------------------------------------------------------------------------===#
+# DistributedDataParallel
+#===------------------------------------------------------------------------===#
+
+
+def is_in_ddp(params: Iterable[torch.Tensor]) -> bool:
+    """Whether a DistributedDataParallel averages the gradient of a parameter.
+
+    It leaves no trace on parameters, so this looks at all objects, some 50 ms for a
+    million of them.
+    """
+    if not has_ranks():
+        return False
+    wanted = {id(param) for param in params}
+    return any(id(param) in wanted
+               for found in gc.get_objects()
+               if issubclass(type(found), DistributedDataParallel) and hasattr(found, "reducer")
+               for name, param in found.module.named_parameters()
+               if name not in found.parameters_to_ignore)

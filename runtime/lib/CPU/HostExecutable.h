@@ -1,0 +1,62 @@
+//===- HostExecutable.h - Code that is in this process ----------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares a kernel's code as functions of this process.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_CPU_HOSTEXECUTABLE_H
+#define TANDEM_RUNTIME_LIB_CPU_HOSTEXECUTABLE_H
+
+#include "Kernel.h"
+#include "tandem-runtime/tandem_package.h"
+
+namespace tandem::runtime {
+
+/// What functions of this process come from.
+class HostLibrary {
+public:
+  virtual ~HostLibrary() = default;
+
+  /// The address of a function, or NULL.
+  virtual void *find(const char *name) const = 0;
+};
+
+/// A function over chunks, and what these have.
+struct HostPart {
+  tdm_cpu_entry entry;
+  tdm_granularity per;
+};
+
+/// Functions of this process.
+class HostExecutable : public Executable {
+public:
+  /// Those of a description, which stay valid by the caller's care.
+  explicit HostExecutable(const tdm_kernel_desc &desc);
+  /// Finds those that \p info names.
+  static tdm_status link(const Kernel &kernel, const tdm_kernel_info &info,
+                         std::shared_ptr<const HostLibrary> library,
+                         std::shared_ptr<const Executable> &result);
+
+  std::unique_ptr<Plan>
+  createPlan(std::shared_ptr<const Kernel> kernel) const override;
+
+  tdm_cpu_prologue prologue = nullptr;
+  std::vector<HostPart> phases;
+  /// What follows the last phase, in this order; elements stand for tensors.
+  std::vector<HostPart> commits;
+
+private:
+  HostExecutable() = default;
+
+  std::shared_ptr<const HostLibrary> library;
+};
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_CPU_HOSTEXECUTABLE_H

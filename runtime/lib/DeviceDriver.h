@@ -1,0 +1,46 @@
+//===- DeviceDriver.h - Families of devices ---------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares device drivers and their list.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_LIB_DEVICEDRIVER_H
+#define TANDEM_RUNTIME_LIB_DEVICEDRIVER_H
+
+#include "Device.h"
+
+namespace tandem::runtime {
+
+/// A family of devices. What differs between devices is behind this, Device,
+/// Executable and Plan.
+class DeviceDriver {
+public:
+  virtual ~DeviceDriver() = default;
+
+  /// By which tdm_device_open finds it.
+  virtual const char *getName() const = 0;
+  /// Stores how many devices there are: none where the system lacks them.
+  virtual tdm_status count(int32_t &count) const = 0;
+  virtual tdm_status open(int32_t ordinal,
+                          std::shared_ptr<const Device> &device) const = 0;
+};
+
+/// The driver of the processors, and that of devices that code for them drives.
+const DeviceDriver &getCPUDriver();
+
+/// Finds a driver; \p function names the caller in a message.
+tdm_status findDriver(const char *function, const char *name,
+                      const DeviceDriver *&driver);
+
+/// Adds a driver, which is never destroyed, unless one has its name.
+tdm_status addDriver(std::unique_ptr<const DeviceDriver> driver);
+
+} // namespace tandem::runtime
+
+#endif // TANDEM_RUNTIME_LIB_DEVICEDRIVER_H

@@ -1,0 +1,159 @@
+#===- test_torch_saved_inputs.py - What linear layers keep -----*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that what linear layers keep is made by the kernel in
+# front of them, once, and only where they take it.
+#
+#===----------------------------------------------------------------------===#
+
+import weakref
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tandem
+import tandem.torch
+from tandem.torch import nn
+from tandem.torch.nn import _saved_inputs, _layer
+
+#: Recipes whose linear layers keep something else than a bf16 tensor itself.
+PLAIN = ("bf16", "coat-flow", "coat-fp8")
+CODED = [recipe for recipe in tandem.recipes() if recipe not in PLAIN]
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """The names of the kernels that run."""
+    names = []
+    run = _layer.Pass.run
+
+    def counted(self, shape, tensors, hypers=()):
+        names.append(self.kernel.name)
+        return run(self, shape, tensors, hypers)
+
+    monkeypatch.setattr(_layer.Pass, "run", counted)
+    return names
+
+
+def model(recipe="coat", norm=torch.nn.RMSNorm):
+    torch.manual_seed(1)
+    layers = torch.nn.Sequential(norm(64), torch.nn.Linear(64, 48), torch.nn.SiLU(),
+                                 torch.nn.Linear(48, 32)).to(torch.bfloat16)
+    tandem.torch.compress_activations(layers, recipe)
+    return layers
+
+
+def step(layers, x):
+    layers.zero_grad()
+    layers(x).float().square().mean().backward()
+    return [p.grad.clone() for p in layers.parameters()]
+
+
+def batch(seed=2):
+    return torch.randn(4, 6, 64, generator=torch.Generator().manual_seed(seed)).bfloat16()
+
+
+@pytest.mark.parametrize("norm", (torch.nn.RMSNorm, torch.nn.LayerNorm))
+@pytest.mark.parametrize("recipe", tandem.recipes())
+def test_nothing_passes_over_what_a_kernel_has_made(recipe, norm, launches):
+    layers = model(recipe, norm)
+    for _ in range(2):
+        launches.clear()
+        step(layers, batch())
+        forward = [name for name in launches if not name.endswith("_backward")]
+        name = "rms_norm" if norm is torch.nn.RMSNorm else "layer_norm"
+        # What keeps its input as it is launches nothing.
+        assert [n for n in forward if n != "keep"] == [name, "silu"]
+        assert forward.count("keep") == 0 or recipe in PLAIN
+
+
+@pytest.mark.parametrize("recipe", CODED)
+def test_codes_are_those_of_the_unrounded_output(recipe):
+    """In f32, where an output is not rounded, the codes are those that keeping it makes."""
+    weight = torch.linspace(0.5, 1.5, 64)
+    memory, x = _saved_inputs.LayerState(), batch().float().requires_grad_()
+    y = nn.rms_norm(x, weight, 1e-6, recipe=recipe, state=memory)
+    layer = nn.functional._layer("keep", recipe, (), x=y)
+    state = nn.functional._state(layer, {}, y)
+    apart, _ = _saved_inputs.SavedInputs().keep(layer, state, y.detach())
+    if recipe == "fp32":  # the output itself
+        assert memory._offer is None
+        return
+    offered = _saved_inputs.SAVED_INPUTS._offered[y]
+    assert offered.storage == layer.backward.storages["kept"] and not memory._offer.taken
+    got, shape = _saved_inputs.SAVED_INPUTS.keep(layer, {}, y)
+    assert shape == (24, 64) and memory._offer.taken
+    assert all(torch.equal(a, b) for a, b in zip(got, apart, strict=True))
+
+
+def test_gradients():
+    """Those of exact layers, as far as codes allow."""
+    torch.manual_seed(1)
+    exact = torch.nn.Sequential(torch.nn.RMSNorm(64), torch.nn.Linear(64, 48),
+                                torch.nn.SiLU(), torch.nn.Linear(48, 32)).bfloat16().double()
+    x = batch()
+    want = step(exact, x.double())
+    for got, w in zip(step(model(), x), want, strict=True):
+        assert (got.double() - w).norm() < 0.05 * w.norm()
+
+
+def test_what_nobody_takes_is_kept_once_only(launches):
+    """A norm in front of something else stops keeping codes for linear layers."""
+    norm = nn.RMSNorm(64)
+    names = []
+    for _ in range(3):
+        norm(batch().requires_grad_()).float().sum().backward()
+        names.append(norm._kept._offers)
+    assert names == [True, False, False]
+
+
+def test_without_gradients_nothing_is_kept():
+    layers = model()
+    with torch.no_grad():
+        layers(batch())
+    assert layers[0]._kept._offer is None
+    step(layers, batch())
+    assert layers[0]._kept._offers and layers[0]._kept._offer.taken
+
+
+def test_a_changed_output_is_kept_anew():
+    memory, linear = _saved_inputs.LayerState(), nn.Linear(64, 8)
+    y = nn.rms_norm(batch().float(), torch.ones(64), state=memory)
+    y.mul_(3)
+    linear(y).sum().backward()
+    assert not memory._offer.taken
+    want = y.sum((0, 1))
+    assert (linear.weight.grad[0] - want).norm() < 0.06 * want.norm()
+
+
+def test_linear_layers_of_another_recipe_keep_their_own():
+    norm, linear = nn.RMSNorm(64, recipe="coat"), nn.Linear(64, 8, recipe="mxfp8")
+    linear(norm(batch().float())).sum().backward()
+    assert not norm._kept._offer.taken and linear.weight.grad is not None
+
+
+def test_products_of_one_input_share_what_is_offered(launches):
+    norm, products = nn.RMSNorm(64), [nn.Linear(64, 8) for _ in range(3)]
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(
+            lambda x: kept.append(x.data_ptr()) or x, lambda x: x):
+        y = norm(batch().float())
+        total = sum(product(y) for product in products)
+    assert "keep" not in launches
+    codes = _saved_inputs.SAVED_INPUTS._offered[y].planes[""].data_ptr()
+    assert kept.count(codes) == 3
+    total.sum().backward()
+
+
+def test_what_is_offered_lives_as_long_as_the_output():
+    norm = nn.RMSNorm(64)
+    y = norm(batch().float())
+    before = len(_saved_inputs.SAVED_INPUTS._offered)
+    codes = weakref.ref(_saved_inputs.SAVED_INPUTS._offered[y].planes[""])
+    assert codes() is not None
+    del y
+    assert len(_saved_inputs.SAVED_INPUTS._offered) < before
+    assert codes() is None

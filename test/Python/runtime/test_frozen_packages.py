@@ -1,0 +1,101 @@
+#===- test_frozen_packages.py - Packages of earlier versions ---*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of packages that were written once and stay as they
+# are: those of this version of the format run with the bits of then, and those of others
+# are refused by their version.
+#
+#===----------------------------------------------------------------------===#
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import tandem
+from support import frozen
+from support.kernels import compiled, require_isa
+
+DATA = Path(__file__).resolve().parents[1] / "data/packages"
+#: The version of the format that this runtime reads, which is the one that it writes.
+VERSION = 4
+EXPECTED = {path.parent / file: kernels
+            for path in sorted(DATA.glob(f"format-{VERSION}/expected.json"))
+            for file, kernels in json.loads(path.read_text()).items()}
+OLDER = sorted(path for path in DATA.glob("*/*.tdm") if path not in EXPECTED)
+IMAGES = [(path, name, target) for path, kernels in EXPECTED.items()
+          for name, targets in kernels.items() for target in targets]
+
+
+def refusal(path):
+    """What is said of a package of another version."""
+    return (f"package '{re.escape(str(path))}': has format version "
+            f"{frozen.format_of(path)}, and this runtime reads version {VERSION}; ")
+
+
+def ids(values):
+    return [f"{path.parent.name}-{path.stem}-{'-'.join(rest)}" for path, *rest in values]
+
+
+def load(path, name, target):
+    """A kernel of a frozen package."""
+    options = {"target": target} if target.startswith("sm_") else {"isa": target}
+    return tandem.load(path, name, **options)
+
+
+def test_there_are_frozen_packages():
+    files = list(DATA.glob("*/*.tdm"))
+    assert len(EXPECTED) >= 3 and OLDER
+    assert sum(path.stat().st_size for path in files) < 400_000
+
+
+def test_the_version_is_the_one_that_is_written(tmp_path):
+    path = tmp_path / "kernel.tdm"
+    compiled("sgd", "fp32").save(path, ["x86-64"])
+    assert frozen.format_of(path) == VERSION
+
+
+@pytest.mark.parametrize("path", OLDER, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_packages_of_earlier_versions_are_refused(path):
+    """Their code reads records that no longer are what it knows."""
+    assert path.parent.name == f"format-{frozen.format_of(path)}"
+    with pytest.raises(ValueError, match=refusal(path) + "write it again with a newer compiler"):
+        tandem.load(path)
+
+
+@pytest.mark.parametrize("path, name, target", IMAGES, ids=ids(IMAGES))
+def test_a_frozen_package_computes_what_it_did(path, name, target):
+    if not target.startswith("sm_"):
+        require_isa(target)
+    kernel = load(path, name, target)
+    result = frozen.ptx_hash(kernel) if target.startswith("sm_") else frozen.run(kernel)
+    assert result == EXPECTED[path][name][target]
+
+
+def test_a_field_of_later_is_empty():
+    path = next(path for path in EXPECTED if path.name == "phases.tdm")
+    assert {plane.doc for plane in load(path, "clipped", "x86-64").planes} == {""}
+
+
+def test_a_frozen_kernel_is_compiled_again_from_its_text(tmp_path):
+    """For another target, by the compiler of today."""
+    path = next(path for path in EXPECTED if path.name == "phases.tdm")
+    kernel = load(path, "clipped", "x86-64")
+    kernel.save(tmp_path / "again.tdm", ["x86-64-v2", "sm_80"])
+    again = tandem.load(tmp_path / "again.tdm", isa="x86-64-v2")
+    assert frozen.run(again) == EXPECTED[path]["clipped"]["x86-64"]
+    assert tandem.load(tmp_path / "again.tdm", target="sm_80").signature == kernel.signature
+
+
+@pytest.mark.parametrize("other", (1, 999))
+def test_another_version_is_refused_by_name(other, tmp_path):
+    data = bytearray(next(iter(EXPECTED)).read_bytes())
+    data[8:12] = other.to_bytes(4, "little")
+    path = tmp_path / "other.tdm"
+    path.write_bytes(data)
+    advice = "use a newer runtime" if other > VERSION else "write it again with a newer compiler"
+    with pytest.raises(ValueError, match=refusal(path) + advice):
+        tandem.load(path)

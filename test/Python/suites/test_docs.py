@@ -1,0 +1,263 @@
+#===- test_docs.py - The documentation is true -----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of the documentation: what is generated is up to
+# date, examples run, links lead somewhere.
+#
+#===----------------------------------------------------------------------===#
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tandem
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/accuracy")]
+import library  # noqa: E402
+from accuracy_page import Results  # noqa: E402
+from common import load  # noqa: E402
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def generate_docs(root):
+    return subprocess.run([root / "scripts/generate-docs.sh", "--check"],
+                          capture_output=True, text=True)
+
+
+def blocks(page, language):
+    """The fenced blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(),
+                      re.MULTILINE | re.DOTALL)
+
+#===----------------------------------------------------------------------===#
+# Generated pages
+#===----------------------------------------------------------------------===#
+
+
+def test_generated():
+    result = generate_docs(ROOT)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("fault", ("changed", "missing", "left over"))
+def test_stale_is_found(fault, tmp_path):
+    for part in ("scripts", "docs/generated", "include/tandem"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    page = tmp_path / "docs/generated/MCFDialect.md"
+    if fault == "changed":
+        page.write_text(page.read_text().replace("mcf.grow", "mcf.shrink"))
+    elif fault == "missing":
+        page.unlink()
+    else:
+        page.with_name("Old.md").write_text("# Old\n")
+    result = generate_docs(tmp_path)
+    assert result.returncode == 1
+    assert "run scripts/generate-docs.sh" in result.stderr
+
+#===----------------------------------------------------------------------===#
+# Examples
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.parametrize("number", range(len(blocks("README.md", "python"))))
+def test_readme_python(number):
+    exec(blocks("README.md", "python")[number], {})
+
+
+def test_numerics_python():
+    """The rules of docs/Numerics.md, one after the other."""
+    names = {}
+    for block in blocks("docs/Numerics.md", "python"):
+        exec(block, names)
+
+
+def test_torch_python():
+    """The examples of docs/Torch.md, one after the other."""
+    pytest.importorskip("torch")
+    names = {}
+    for block in blocks("docs/Torch.md", "python"):
+        exec(block, names)
+
+
+def test_layers_python():
+    """The examples of docs/Layers.md, one after the other."""
+    pytest.importorskip("torch")
+    names = {}
+    for block in blocks("docs/Layers.md", "python"):
+        exec(block, names)
+
+
+def test_layer_of_ones_own(tmp_path):
+    """The layer and the recipe of docs/Layers.md, by modules' machinery."""
+    torch = pytest.importorskip("torch")
+    from tandem.torch.nn._autograd import LayerFunction
+    from tandem.torch.nn._layer import compiled
+    recipe, *_, layer = blocks("docs/Layers.md", "mlir")
+    (tmp_path / "coat-64.mlir").write_text(recipe)
+    x = torch.randn(5, 100, dtype=torch.float64, requires_grad=True)
+    narrow = x.detach().float().requires_grad_()
+    runs = compiled(layer, "coat-64", torch.float32, torch.float32, (str(tmp_path),))
+    dy = torch.randn(5, 100)
+    LayerFunction.apply(runs, (), {}, (("x", "dx"),), {}, narrow).backward(dy)
+    (x / x.abs().sum(1, keepdim=True)).backward(dy.double())
+    assert (narrow.grad - x.grad).norm() < 0.05 * x.grad.norm()
+    assert {p.name: p.bits for p in runs.saved} == {
+        "y.saved": 8, "y.saved.scale": 16, "sum": 32}
+
+
+@pytest.mark.parametrize(("index", "name"), ((1, "flow"), (2, "fp8")))
+def test_flow_of_ones_own(tmp_path, index, name):
+    """The recipes of docs/Layers.md that store what goes between layers."""
+    torch = pytest.importorskip("torch")
+    import tandem.torch
+    (tmp_path / f"my-{name}.mlir").write_text(blocks("docs/Layers.md", "mlir")[index])
+    x = torch.randn(6, 32)
+    mine = tandem.torch.nn.silu(x, recipe=f"my-{name}", path=(tmp_path,))
+    built_in = tandem.torch.nn.silu(x, recipe=f"coat-{name}")
+    assert mine.storage == built_in.storage and torch.equal(mine.decode(), built_in.decode())
+
+
+def test_packages_python(tmp_path, monkeypatch):
+    """The examples of docs/Packages.md, one after the other."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in blocks("docs/Packages.md", "python"):
+        exec(block, names)
+
+
+def test_conversion_python():
+    """The conversion that docs/Strategies.md shows."""
+    (block,) = [b for b in blocks("docs/Strategies.md", "python") if "convert_state" in b]
+    exec(block, {"np": np, "tandem": tandem})
+
+
+def test_readme_table():
+    """Bytes and errors in README are those that were measured."""
+    results = Results(load("accuracy"))
+    rows = re.findall(r"^\| `(.+)`.* \| ([\d.]+) \| ([\d.e-]+) \|$",
+                      (ROOT / "README.md").read_text(), re.MULTILINE)
+    peers = {"torch.optim.AdamW": "torch AdamW, bf16",
+             "bitsandbytes.optim.AdamW8bit": "bitsandbytes AdamW8bit, bf16"}
+    assert len(rows) == 5
+    for name, count, error in rows:
+        name = peers.get(name, name)
+        assert round(results.bytes[name], 3) == float(count), name
+        assert f"{results.mean(name):.2g}" == error, name
+
+
+def test_readme_counts():
+    """README says how many strategies there are."""
+    text = (ROOT / "README.md").read_text()
+    assert f"has {len(tandem.strategies())}, and a new one" in text
+    assert len(text.splitlines()) <= 150
+
+
+def test_library_page():
+    page = (ROOT / "docs/Library.md").read_text()
+    assert page == library.page(load("following"), Results(load("accuracy"))), (
+        "run benchmarks/library.py")
+    for name in tandem.strategies():
+        assert library.sentence(name).endswith("."), name
+
+
+def test_strategies_table():
+    """The table of strategies with scales has all of them, with their bytes."""
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \|",
+                      (ROOT / "docs/Strategies.md").read_text(), re.MULTILINE)
+    kernels = {name: tandem.compile("adamw", name) for name in tandem.strategies()}
+    assert sorted(name for name, _ in rows) == sorted(
+        name for name, kernel in kernels.items()
+        if any("#tandem.scaled" in storage for storage in kernel.storages.values()))
+    for name, count in rows:
+        assert round(kernels[name].bytes_per_parameter, 3) == float(count), name
+
+
+def write_example(directory):
+    """The files of docs/Strategies.md."""
+    graph, strategy, delayed = blocks("docs/Strategies.md", "mlir")
+    (directory / "delayed.mlir").write_text(delayed)
+    (directory / "sgd_averaged.mlir").write_text(graph)
+    (directory / "averaged.mlir").write_text(strategy)
+    return directory / "sgd_averaged.mlir"
+
+
+def test_example_agrees_with_the_interpreter(tmp_path):
+    graph = write_example(tmp_path)
+    kernel = tandem.compile(graph, "averaged", path=[tmp_path])
+    draw = np.random.default_rng(1)
+    planes = {plane.name: (draw.standard_normal(1000).astype(np.float32)
+                           .view(np.uint32) >> 16).astype(np.uint16)
+              for plane in kernel.planes}
+    for name in ("param.lo", "average.lo"):
+        planes[name][:] = 0
+    expected = {name: plane.copy() for name, plane in planes.items()}
+    for step in range(1, 4):
+        kernel(planes, lr=1e-3)
+        tandem.interpret(graph, "averaged", expected, {"lr": 1e-3, "decay": 0.999},
+                         path=[tmp_path], step=step)
+    for name, plane in planes.items():
+        np.testing.assert_array_equal(plane, expected[name], err_msg=name)
+    assert planes["average.lo"].any()
+
+
+def test_example_signature(tmp_path):
+    """What docs/Strategies.md shows is what the kernel says."""
+    graph = write_example(tmp_path)
+    signature = tandem.compile(graph, "averaged", path=[tmp_path]).signature
+    shown = (ROOT / "docs/Strategies.md").read_text()
+    assert "\n".join(signature.split("\n")[1:]) in shown
+
+
+def test_kernel_by_hand(tmp_path, monkeypatch):
+    """docs/MCF.md's kernel, by the two calls shown there: x + y + y."""
+    (tmp_path / "sum.mlir").write_text(blocks("docs/MCF.md", "mlir")[0])
+    monkeypatch.chdir(tmp_path)
+    names = {"x": 0x3F80, "x_lo": 0x3A80, "y": 0x3F80, "y_lo": 0x0000}
+    planes = {name: np.full(3, bits, np.uint16) for name, bits in names.items()}
+    exec(blocks("docs/MCF.md", "python")[0], {"tandem": tandem} | planes)
+    assert planes["x"].tolist() == [0x4040] * 3
+    assert planes["x_lo"].tolist() == [0x3A80] * 3
+
+
+@pytest.mark.parametrize("graph", tandem.graphs())
+def test_example_strategies_with_the_library(graph, tmp_path):
+    write_example(tmp_path)
+    tandem.compile(graph, "averaged", path=[tmp_path])
+    plain = tandem.compile(graph, "master-weights")
+    # Delayed scaling takes no phase of its own, but in matrices, whose elements meet
+    # in their rows before the rows do.
+    own = int(plain.is_matrix)
+    assert tandem.compile(graph, "delayed", path=[tmp_path]).phases == plain.phases + own
+
+
+#===----------------------------------------------------------------------===#
+# Links
+#===----------------------------------------------------------------------===#
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+            for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith(("http:", "https:")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file), target

@@ -1,0 +1,1 @@
+int a; // The word behind the flags.
