@@ -237,6 +237,14 @@ tandemStorageCreateWorking(const char *format, const char *codes);
 /// Null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateMatrixCodes(const char *format, bool isTransposed);
+/// Floats of `format`, "f32", "bf16" or "f16", that hold only numbers of the
+/// float `number`: "E8M3" has 8 exponent and 3 mantissa bits. `rounding` is
+/// "toward_zero", "nearest" or "stochastic"; `clamp` says which magnitudes that
+/// the exponent bits lack are clamped: "inside" (too small), "outside" (too
+/// large), "both" or "none". Null on failure.
+TANDEM_CAPI_EXPORTED TandemStorage *
+tandemStorageCreateMasked(const char *format, const char *number,
+                          const char *rounding, const char *clamp);
 TANDEM_CAPI_EXPORTED void tandemStorageDestroy(TandemStorage *storage);
 
 /// The storage as MLIR spells it. Strings live as long as the storage.

@@ -41,6 +41,13 @@ TandemStorage *tandemStorageCreateMatrixCodes(const char *format,
                                               bool isTransposed) {
   return createHandle(describeMatrixCodes(orElse(format, ""), isTransposed));
 }
+
+TandemStorage *tandemStorageCreateMasked(const char *format, const char *number,
+                                         const char *rounding,
+                                         const char *clamp) {
+  return createHandle(describeMasked(orElse(format, ""), orElse(number, ""),
+                                     orElse(rounding, ""), orElse(clamp, "")));
+}
 void tandemStorageDestroy(TandemStorage *storage) { delete storage; }
 
 const char *tandemStorageGetText(TandemStorage *storage) {

@@ -48,6 +48,14 @@ public:
         tandemStorageCreateMatrixCodes(format.c_str(), isTransposed));
   }
 
+  static std::unique_ptr<Storage> createMasked(const std::string &format,
+                                               const std::string &number,
+                                               const std::string &rounding,
+                                               const std::string &clamp) {
+    return std::make_unique<Storage>(tandemStorageCreateMasked(
+        format.c_str(), number.c_str(), rounding.c_str(), clamp.c_str()));
+  }
+
   const char *getText() const { return tandemStorageGetText(storage); }
   bool isCoded() const { return tandemStorageIsCoded(storage); }
   bool isPlain() const { return tandemStorageIsPlain(storage); }
@@ -85,6 +93,7 @@ void bindStorages(nb::module_ &m) {
       .def_static("floats", &Storage::createFloats)
       .def_static("working", &Storage::createWorking)
       .def_static("matrix_codes", &Storage::createMatrixCodes)
+      .def_static("masked", &Storage::createMasked)
       .def_prop_ro("text", &Storage::getText)
       .def_prop_ro("is_coded", &Storage::isCoded)
       .def_prop_ro("is_plain", &Storage::isPlain)

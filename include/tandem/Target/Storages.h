@@ -63,6 +63,19 @@ llvm::Expected<StorageDescription> describeWorking(llvm::StringRef format,
 llvm::Expected<StorageDescription> describeMatrixCodes(llvm::StringRef format,
                                                        bool isTransposed);
 
+/// Floats of `format` (f32, bf16 or f16) that hold only the numbers of a float
+/// with fewer bits, `number`: ExMy with x exponent and y mantissa bits, E8M3.
+///
+/// \param rounding how digits that the number lacks are dropped: toward_zero,
+/// nearest or stochastic.
+/// \param clamp which magnitudes beyond x exponent bits are clamped: those
+/// above the largest number ("outside"), those below the smallest normal one
+/// except zero ("inside"), "both" or "none". With 8 bits there are none.
+llvm::Expected<StorageDescription> describeMasked(llvm::StringRef format,
+                                                  llvm::StringRef number,
+                                                  llvm::StringRef rounding,
+                                                  llvm::StringRef clamp);
+
 } // namespace tandem
 
 #endif // TANDEM_TARGET_STORAGES_H

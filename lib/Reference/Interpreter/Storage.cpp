@@ -28,6 +28,8 @@ llvm::Error reference::checkKnown(StorageAttrInterface storage) {
     return checkKnown(scaled.getCode());
   if (auto coded = dyn_cast<CodedStorageAttr>(storage))
     return checkKnown(coded.getCode());
+  if (auto masked = dyn_cast<MaskedStorageAttr>(storage))
+    return checkKnown(masked.getCode());
   if (auto working = dyn_cast<WorkingStorageAttr>(storage))
     return checkKnown(working.getCodes());
   if (isa<FloatStorageAttr, ExpansionStorageAttr, KahanStorageAttr,
@@ -229,6 +231,15 @@ static Codes encodeFloat(FloatStorageAttr storage, const SoftFloat &value,
       roundByBits(value, format, storage.getRounding(), bits));
 }
 
+/// What the code keeps of a value, in the format.
+static Codes encodeMasked(MaskedStorageAttr storage, const SoftFloat &value,
+                          ElementRounding rounding) {
+  scaled::CodeAttrInterface code = storage.getCode();
+  Codes codes = encodeAlone(code, value, rounding);
+  SoftFloat number = finish(code, decode(code, codes, {}));
+  return writeComponents({number.convert(*getFormat(storage.getFormat()))});
+}
+
 /// `codes` with the working copy before them.
 static Codes addCopy(WorkingStorageAttr storage, Codes codes) {
   Format format = *getFormat(storage.getFormat());
@@ -243,6 +254,8 @@ Codes reference::encodeReal(StorageAttrInterface storage,
     return addCopy(working, encodeReal(working.getCodes(), exact, rounding));
   if (auto coded = dyn_cast<CodedStorageAttr>(storage))
     return encodeAlone(coded.getCode(), exact, rounding);
+  if (auto masked = dyn_cast<MaskedStorageAttr>(storage))
+    return encodeMasked(masked, exact, rounding);
   SoftFloat value = raiseToFloor(storage, exact, rounding);
   if (auto master = dyn_cast<MasterStorageAttr>(storage)) {
     Format visible = *getFormat(master.getFormat());

@@ -61,7 +61,7 @@ static StorageDescription describe(StorageAttrInterface storage) {
     result.planes.push_back(describePlane(
         plane, /*role=*/"", storage.getVisiblePlane() == index, result.texts));
   result.isCoded = isCoded(storage);
-  result.isPlain = isa<FloatStorageAttr>(storage);
+  result.isPlain = isa<FloatStorageAttr, MaskedStorageAttr>(storage);
   result.hasF32Value = hasF32Value(storage);
   result.dynamicCode = findDynamicCode(storage);
   result.plainGroup = getPlainGroup(storage);
@@ -140,4 +140,112 @@ tandem::describeMatrixCodes(StringRef format, bool isTransposed) {
         isTransposed);
   };
   return describeMade(session, format, make);
+}
+
+//===----------------------------------------------------------------------===//
+// Masked floats
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The widths of a float's fields.
+struct Widths {
+  unsigned exponent = 0, mantissa = 0;
+
+  /// Reads ExMy.
+  static std::optional<Widths> parse(StringRef text);
+};
+} // namespace
+
+std::optional<Widths> Widths::parse(StringRef text) {
+  Widths widths;
+  if (!text.consume_front("E") || text.consumeInteger(10, widths.exponent) ||
+      !text.consume_front("M") || text.consumeInteger(10, widths.mantissa) ||
+      !text.empty())
+    return std::nullopt;
+  return widths;
+}
+
+/// Returns the widths that a name stands for.
+static llvm::Expected<Widths> parseWidths(StringRef number) {
+  auto widths = Widths::parse(number);
+  if (!widths || widths->exponent < 2 || widths->exponent > 8 ||
+      widths->mantissa > 23)
+    return llvm::createStringError(
+        "there is no float '" + number +
+        "'; write ExMy with 2 to 8 exponent and 0 to 23 mantissa bits, such "
+        "as E8M3");
+  return *widths;
+}
+
+/// Refuses numbers with more bits than the floats that would hold them.
+static llvm::Error checkHeld(StringRef number, Widths widths, Type type) {
+  if (!isa<BFloat16Type, Float16Type, Float32Type>(type))
+    return llvm::Error::success(); // The storage's own verifier refuses these.
+  FloatFormat held = FloatFormat::get(type);
+  if (widths.exponent <= held.exponentBits &&
+      widths.mantissa <= held.mantissaBits)
+    return llvm::Error::success();
+  std::string text;
+  llvm::raw_string_ostream(text)
+      << type << " cannot hold the numbers of " << number << ", it is E"
+      << held.exponentBits << "M" << held.mantissaBits
+      << "; take fewer bits, or tensors of a wider type";
+  return llvm::createStringError(text);
+}
+
+/// Returns the exponents that are not clamped; none if all of f32's are left.
+static llvm::Expected<std::optional<scaled::ExponentRange>>
+findExponents(Widths widths, StringRef clamp) {
+  bool isInside = clamp == "inside" || clamp == "both";
+  bool isOutside = clamp == "outside" || clamp == "both";
+  if (!isInside && !isOutside && clamp != "none")
+    return llvm::createStringError(
+        "clamp is 'inside', 'outside', 'both' or 'none', got '" + clamp + "'");
+  int64_t bias = (int64_t(1) << (widths.exponent - 1)) - 1;
+  scaled::ExponentRange range{isInside ? 1 - bias : -126,
+                              isOutside ? bias : 127};
+  if (range == scaled::ExponentRange{-126, 127})
+    return std::nullopt;
+  return range;
+}
+
+/// The code of a masked float, which has f32's exponents.
+static scaled::CodeAttrInterface
+makeMask(function_ref<InFlightDiagnostic()> emitError, MLIRContext *context,
+         Widths widths, RoundingMode rounding,
+         std::optional<scaled::ExponentRange> exponents) {
+  Specials specials = widths.mantissa ? Specials::ieee : Specials::nan;
+  return scaled::MinifloatCodeAttr::getChecked(
+      emitError, context, /*exponent=*/8, widths.mantissa, /*bias=*/127,
+      specials, rounding, exponents);
+}
+
+llvm::Expected<StorageDescription> tandem::describeMasked(StringRef format,
+                                                          StringRef number,
+                                                          StringRef rounding,
+                                                          StringRef clamp) {
+  SessionModule session;
+  auto type = parseFormat(session, format);
+  if (!type)
+    return type.takeError();
+  auto widths = parseWidths(number);
+  if (!widths)
+    return widths.takeError();
+  if (llvm::Error error = checkHeld(number, *widths, *type))
+    return error;
+  auto exponents = findExponents(*widths, clamp);
+  if (!exponents)
+    return exponents.takeError();
+  auto mode = symbolizeRoundingMode(rounding);
+  if (!mode || *mode == RoundingMode::dither)
+    return llvm::createStringError(
+        "rounding is 'toward_zero', 'nearest' or 'stochastic', got '" +
+        rounding + "'");
+  return describeMade(session, format, [&](auto emitError, Type element) {
+    scaled::CodeAttrInterface code =
+        makeMask(emitError, session.getContext(), *widths, *mode, *exponents);
+    return code ? MaskedStorageAttr::getChecked(emitError, session.getContext(),
+                                                element, code)
+                : MaskedStorageAttr();
+  });
 }

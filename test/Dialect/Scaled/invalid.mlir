@@ -31,28 +31,33 @@ func.func private @dynamic_signedness() attributes {c = #scaled.dynamic<both>}
 
 // -----
 
-// expected-error @+1 {{a minifloat has 1 to 8 exponent bits, 0 to 10 mantissa bits and 2 to 15 of both, got 0 and 3}}
+// expected-error @+1 {{a minifloat has 1 to 8 exponent bits, 0 to 10 mantissa bits and 2 to 15 of both, or 8 exponent bits and up to 23 mantissa bits, got 0 and 3}}
 func.func private @minifloat_c1_exponent() attributes {c = #scaled.minifloat<exponent = 0, mantissa = 3>}
 
 // -----
 
-// expected-error @+1 {{a minifloat has 1 to 8 exponent bits, 0 to 10 mantissa bits and 2 to 15 of both, got 9 and 3}}
+// expected-error @+1 {{a minifloat has 1 to 8 exponent bits, 0 to 10 mantissa bits and 2 to 15 of both, or 8 exponent bits and up to 23 mantissa bits, got 9 and 3}}
 func.func private @minifloat_c1_wide() attributes {c = #scaled.minifloat<exponent = 9, mantissa = 3>}
 
 // -----
 
-// expected-error @+1 {{2 to 15 of both, got 4 and 11}}
+// expected-error @+1 {{2 to 15 of both, or 8 exponent bits and up to 23 mantissa bits, got 4 and 11}}
 func.func private @minifloat_c1_mantissa() attributes {c = #scaled.minifloat<exponent = 4, mantissa = 11>}
 
 // -----
 
-// expected-error @+1 {{2 to 15 of both, got 1 and 0}}
+// expected-error @+1 {{2 to 15 of both, or 8 exponent bits and up to 23 mantissa bits, got 1 and 0}}
 func.func private @minifloat_c1_narrow() attributes {c = #scaled.minifloat<exponent = 1, mantissa = 0>}
 
 // -----
 
-// expected-error @+1 {{2 to 15 of both, got 6 and 10}}
+// expected-error @+1 {{2 to 15 of both, or 8 exponent bits and up to 23 mantissa bits, got 6 and 10}}
 func.func private @minifloat_c1_both() attributes {c = #scaled.minifloat<exponent = 6, mantissa = 10>}
+
+// -----
+
+// expected-error @+1 {{or 8 exponent bits and up to 23 mantissa bits, got 8 and 24}}
+func.func private @minifloat_c1_f32() attributes {c = #scaled.minifloat<exponent = 8, mantissa = 24, specials = ieee>}
 
 // -----
 
@@ -66,7 +71,7 @@ func.func private @minifloat_c2_mantissa() attributes {c = #scaled.minifloat<exp
 
 // -----
 
-// expected-error @+1 {{8 exponent bits take specials = ieee, as f32 does}}
+// expected-error @+1 {{8 exponent bits take specials = ieee, as f32 does; without mantissa bits they take specials = nan}}
 func.func private @minifloat_c2_wide() attributes {c = #scaled.minifloat<exponent = 8, mantissa = 3, bias = 128>}
 
 // -----

@@ -215,6 +215,16 @@ func.func private @coded_c1() attributes {s = #tandem.coded<#scaled.expanded<f8E
 
 // -----
 
+// expected-error @+1 {{a masked float is f32, bf16 or f16, got 'f8E4M3FN'}}
+func.func private @masked_c1() attributes {s = #tandem.masked<f8E4M3FN, #scaled.minifloat<exponent = 4, mantissa = 2>>}
+
+// -----
+
+// expected-error @+1 {{#scaled.expanded<f8E4M3FN, range = 4.000000e+00> stretches the range of a group, and masked floats have no groups; use a code without a range}}
+func.func private @masked_c2() attributes {s = #tandem.masked<f32, #scaled.expanded<f8E4M3FN, range = 4.0>>}
+
+// -----
+
 // expected-error @+1 {{a history is of 1 to 1024 stores, or 0 for none, got 1025}}
 func.func private @scaled_c4_long() attributes {s = #tandem.scaled<#scaled.root, group = tensor, scale = f32, history = 1025>}
 

@@ -111,7 +111,7 @@ def test_generation_covers():
     assert sum(WHOLE in g.groups for g in graphs) > 5
     kinds = {type(r.storage).__name__ for g in graphs for r in g.roles}
     assert kinds == {"Plain", "Expansion", "Kahan", "Master", "Remainder", "Residual",
-                     "Scaled", "Coded"}
+                     "Scaled", "Coded", "Masked"}
     codes = {type(r.storage.code).__name__ for g in graphs for r in g.roles
              if hasattr(r.storage, "code")}
     assert codes == {"FloatCode", "PairCode", "ExpandedCode", "DynamicCode",

@@ -9,8 +9,8 @@
 #===----------------------------------------------------------------------===#
 """Codes of numbers up to a largest magnitude.
 
-A code answers: `planes` (suffix -> format, or "i8" and "i16" for what is no named
-float), `largest`, `prepare` and `finish` (what is scaled in place of the value,
+A code answers: `planes` (suffix -> format, or "i8", "i16" and "i32" for what is no
+named float), `largest`, `prepare` and `finish` (what is scaled in place of the value,
 and back), `encode` and `decode` of scaled values. A code with a `range` has an
 exponent for each group, in eighths, and one with `uses_random` 16 bits for each
 element, those that its `rounding` names; `encode` and `decode` of others ignore them.
@@ -445,7 +445,7 @@ class MinifloatCode(Code):
 
     @property
     def planes(self):
-        return {"": "i8" if self.format.bits <= 8 else "i16"}
+        return {"": f"i{8 * self.format.dtype.itemsize}"}
 
     @property
     def least(self):

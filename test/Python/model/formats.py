@@ -275,11 +275,8 @@ def raise_zeros(codes, positive, zero=0):
 #===----------------------------------------------------------------------===#
 
 
-@lru_cache(maxsize=None)
-def _table(name):
-    """The float32 value of every code of a format of at most 16 bits."""
-    fmt = lookup(name)
-    codes = np.arange(1 << fmt.bits, dtype=np.int64)
+def _values(fmt, codes):
+    """The float32 value of each code, an int64."""
     magnitude = codes & ~fmt.sign_bit
     field = magnitude >> fmt.mantissa_bits
     fraction = magnitude & ((1 << fmt.mantissa_bits) - 1)
@@ -290,9 +287,16 @@ def _table(name):
     if fmt.has_infinity:
         value[magnitude == fmt.infinity] = np.inf
     if fmt.specials == "negative_zero":
-        value[fmt.sign_bit] = np.nan
+        value[codes == fmt.sign_bit] = np.nan
     with np.errstate(invalid="ignore"):
         return np.where(codes & fmt.sign_bit, -value, value).astype(np.float32)
+
+
+@lru_cache(maxsize=None)
+def _table(name):
+    """The float32 value of every code of a format of at most 16 bits."""
+    fmt = lookup(name)
+    return _values(fmt, np.arange(1 << fmt.bits, dtype=np.int64))
 
 
 def decode(name, codes):
@@ -303,7 +307,8 @@ def decode(name, codes):
         raise TypeError(f"{name} codes are {fmt.dtype}, not {codes.dtype}")
     if name == "f32":
         return np.ascontiguousarray(codes).view(np.float32).copy()
-    return _table(name)[codes & ((1 << fmt.bits) - 1)]
+    codes = codes & ((1 << fmt.bits) - 1)
+    return _table(name)[codes] if fmt.bits <= 16 else _values(fmt, codes.astype(np.int64))
 
 
 def round_to(name, x):

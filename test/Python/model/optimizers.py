@@ -21,7 +21,7 @@ from .arithmetic import Arithmetic
 from .codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                     RootCode, SoftsignCode)
 from .metrics import tree_sum
-from .scaled import WHOLE, Coded, Residual, Scaled
+from .scaled import WHOLE, Coded, Masked, Residual, Scaled
 from .storage import (Draw, Expansion, Kahan, Master, Plain, PlainState, Remainder,
                       Storage)
 
@@ -206,6 +206,12 @@ def _scaled_table():
             Coded(MinifloatCode(8, 5, None, "ieee", "toward_zero")),
             Coded(MinifloatCode(8, 7, None, "ieee", "toward_zero", (-126, 63))),
             Coded(MinifloatCode(7, 3, specials="none", rounding="stochastic"))),
+        # TF32, and floats of which each is rounded to few bits.
+        "masked-floats": Strategy(
+            Masked("bf16", MinifloatCode(8, 3, None, "ieee", "toward_zero")),
+            Masked("f32", MinifloatCode(8, 10, None, "ieee")),
+            Masked("f32", MinifloatCode(8, 17, None, "ieee", "stochastic", (-126, 63))),
+            Masked("f16", MinifloatCode(5, 4, None, "ieee", "dither"))),
         "unscaled": Strategy(
             Coded(_E5M2), Coded(PairCode("f8E5M2")),
             Coded(SoftsignCode()), Coded(_UNSIGNED)),

@@ -30,7 +30,7 @@ ROW = 1 << 61
 
 def _dtype(format):
     """The unsigned type that holds a plane's entries."""
-    raw = {"i8": np.uint8, "i16": np.uint16, "f8E8M0FNU": np.uint8}
+    raw = {"i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "f8E8M0FNU": np.uint8}
     return np.dtype(raw[format]) if format in raw else lookup(format).dtype
 
 
@@ -321,6 +321,25 @@ class Coded(Storage):
 
     def components(self, planes, name):
         return [self.decode(planes, name).astype(np.float64)]
+
+
+@dataclass(frozen=True)
+class Masked(Storage):
+    """Floats that hold only numbers of a code."""
+
+    format: str
+    code: Code
+
+    @property
+    def suffixes(self):
+        return {"": self.format}
+
+    def decode(self, planes, name):
+        return self.take(planes, name)[0]
+
+    def encode(self, name, x, draw):
+        codes = Coded(self.code)
+        return self.put(name, [codes.decode(codes.encode(name, x, draw), name)])
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@
 #
 #===----------------------------------------------------------------------===#
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ from model import (GRAPHS, SCALED_STRATEGIES, Strategy, bytes_per_parameter, cas
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                          RootCode, SoftsignCode, f32_exp2, f32_log2)
 from model.formats import decode, encode
-from model.scaled import Coded, Residual, Scaled, choose_scale, decode_scale
+from model.scaled import Coded, Masked, Residual, Scaled, choose_scale, decode_scale
 from model.storage import Draw, Plain
 from support.codes import CODES, SCALES, SWAP, groups_of_values, values
 from support.kernels import (SEED, STEP, assert_kernel, assert_same, compiled,
@@ -327,6 +329,33 @@ def test_coded_storage(name, interpret, swap):
                         values(np.random.default_rng(11), 2003)])
     planes = {n: np.arange(len(x)).astype(d) for n, d in storage.planes("w").items()}
     check_swap(swap, f"{name}-coded", storage, planes, x, interpret=interpret)
+
+
+@pytest.mark.parametrize("interpret", (False, True))
+@pytest.mark.parametrize("format", ("f32", "bf16", "f16"))
+@pytest.mark.parametrize("name", [n for n, code in CODES.items() if not code.range])
+def test_masked_storage(name, format, interpret, swap):
+    """Floats that hold only numbers of a code: every kind of value."""
+    storage = Masked(format, CODES[name])
+    x = np.concatenate([groups_of_values(storage.code.largest)[:4000],
+                        half_precision("bf16")[:: 8 if interpret else 1],
+                        values(np.random.default_rng(12), 2003)])
+    planes = {"w": np.arange(len(x)).astype(storage.planes("w")["w"])}
+    check_swap(swap, f"{name}-masked-{format}", storage, planes, x, interpret=interpret)
+
+
+def test_masked_floats():
+    """The masks of the paper by hand: digits that are cut, magnitudes that are clamped."""
+    def masked(code, *x):
+        planes = Masked("f32", code).encode("w", np.array(x, np.float32), Draw())
+        return planes["w"].view(np.float32).tolist()
+
+    cut = MinifloatCode(8, 3, None, "ieee", "toward_zero")
+    assert masked(cut, 1.24, -1.99, 3e38, 0.0) == [1.125, -1.875, 1.75 * 2.0**127, 0.0]
+    inner = replace(cut, exponents=(-62, 127))
+    assert masked(inner, 1e-30, 0.0, 1e30) == [2.0**-62, 0.0, masked(cut, 1e30)[0]]
+    outer = replace(cut, exponents=(-126, 63))
+    assert masked(outer, -1e30, 1.0) == [-1.875 * 2.0**63, 1.0]
 
 
 @pytest.mark.parametrize("interpret", (False, True))

@@ -54,7 +54,10 @@ CODES = {"e4m3": FloatCode("f8E4M3FN"), "e5m2": FloatCode("f8E5M2"),
          "expanded-dither": ExpandedCode(FloatCode("f8E4M3FN", "dither"), 28672.0),
          "signed-expanded-dither": ExpandedCode(DynamicCode(True, "dither"), 1e6),
          "minifloat-dither": MinifloatCode(5, 6, None, "ieee", "dither"),
-         "wide-dither": MinifloatCode(8, 3, None, "ieee", "dither")}
+         "wide-dither": MinifloatCode(8, 3, None, "ieee", "dither"),
+         "tf32": MinifloatCode(8, 10, None, "ieee"),
+         "tf32-drawn": MinifloatCode(8, 10, None, "ieee", "stochastic"),
+         "e8m23": MinifloatCode(8, 23, None, "ieee", "dither")}
 SCALES = [("f32", "current"), ("bf16", "current"), ("f16", "current"),
           ("f32", "mx_floor"), ("f16", "pow2"), ("bf16", "pow2"),
           ("f8E8M0FNU", "pow2"), ("f8E8M0FNU", "mx_floor"),

@@ -20,7 +20,7 @@ import tandem
 from model import Strategy
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                          SoftsignCode)
-from model.scaled import ROW, WHOLE, Coded, Residual, Scaled
+from model.scaled import ROW, WHOLE, Coded, Masked, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 STEP, SEED = 7, 0x1234_5678_9ABC
@@ -189,6 +189,8 @@ def storage_text(storage):
                 f"history = {storage.history}, margin = {storage.margin}>")
     if isinstance(storage, Coded):
         return f"#tandem.coded<{code_text(storage.code)}>"
+    if isinstance(storage, Masked):
+        return f"#tandem.masked<{storage.format}, {code_text(storage.code)}>"
     assert isinstance(storage, Remainder)
     return "#tandem.remainder"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from model.codes import (DynamicCode, ExpandedCode, FloatCode, MinifloatCode, PairCode,
                          RootCode, SoftsignCode)
-from model.scaled import WHOLE, Coded, Residual, Scaled
+from model.scaled import WHOLE, Coded, Masked, Residual, Scaled
 from model.storage import Expansion, Kahan, Master, Plain, Remainder
 
 
@@ -163,9 +163,11 @@ def _any_rounding(rng, code):
 
 
 def _coded_storage(rng):
+    """Codes without a scale, or floats that are masked to them."""
     low = rng.choice(("f8E4M3FN", "f8E5M2", "f16"))
-    return Coded(_any_rounding(rng, rng.choice([
-        FloatCode(low), SoftsignCode(), DynamicCode(True), _minifloat(rng), _minifloat(rng)])))
+    code = _any_rounding(rng, rng.choice([
+        FloatCode(low), SoftsignCode(), DynamicCode(True), _minifloat(rng), _minifloat(rng)]))
+    return rng.choice([Coded(code), Masked(rng.choice(("f32", "bf16", "f16")), code)])
 
 
 def _scaled_storage(rng, kind):

@@ -171,6 +171,22 @@ TEST(StoragesTest, IsMade) {
   EXPECT_EQ(getText(tandemStorageCreateMatrixCodes("f8E5M2", true)),
             scaled("#scaled.float<f8E5M2>", "tensor",
                    "scale = f32, transposed = true"));
+  auto getMasked = [&](const char *number, const char *clamp) {
+    return getText(
+        tandemStorageCreateMasked("f32", number, "toward_zero", clamp));
+  };
+  EXPECT_EQ(getMasked("E8M3", "both"),
+            "#tandem.masked<f32, #scaled.minifloat<exponent = 8, mantissa = 3, "
+            "specials = ieee, rounding = toward_zero>>");
+  EXPECT_EQ(getMasked("E7M7", "both"),
+            "#tandem.masked<f32, #scaled.minifloat<exponent = 8, mantissa = 7, "
+            "specials = ieee, rounding = toward_zero, exponents = [-62, 63]>>");
+  EXPECT_EQ(getMasked("E7M0", "inside"),
+            "#tandem.masked<f32, #scaled.minifloat<exponent = 8, mantissa = 0, "
+            "rounding = toward_zero, exponents = [-62, 127]>>");
+  EXPECT_EQ(getMasked("E4M3", "outside"),
+            "#tandem.masked<f32, #scaled.minifloat<exponent = 8, mantissa = 3, "
+            "specials = ieee, rounding = toward_zero, exponents = [-126, 7]>>");
 }
 
 /// The message of what could not be read or made.
@@ -202,6 +218,30 @@ TEST(StoragesTest, RefusesWhatIsNone) {
             "#scaled.minifloat writes other formats");
   EXPECT_EQ(getError(tandemStorageCreateMatrixCodes("x", false)),
             "'x" + noFormat);
+}
+
+TEST(StoragesTest, RefusesMasks) {
+  auto getMaskError = [](const char *format, const char *number,
+                         const char *rounding = "nearest",
+                         const char *clamp = "both") {
+    return getError(tandemStorageCreateMasked(format, number, rounding, clamp));
+  };
+  std::string noFloat = "'; write ExMy with 2 to 8 exponent and 0 to 23 "
+                        "mantissa bits, such as E8M3";
+  for (std::string number :
+       {"", "bf16", "E8", "E9M3", "E1M3", "E8M24", "E8M3x", "e8m3", "E8M-3"})
+    EXPECT_EQ(getMaskError("f32", number.c_str()),
+              "there is no float '" + number + noFloat);
+  EXPECT_EQ(getMaskError("bf16", "E8M10"),
+            "'bf16' cannot hold the numbers of E8M10, it is E8M7; take fewer "
+            "bits, or tensors of a wider type");
+  EXPECT_EQ(getMaskError("f8E5M2", "E4M2"),
+            "a masked float is f32, bf16 or f16, got 'f8E5M2'");
+  EXPECT_EQ(getMaskError("f32", "E8M3", "dither"),
+            "rounding is 'toward_zero', 'nearest' or 'stochastic', got "
+            "'dither'");
+  EXPECT_EQ(getMaskError("f32", "E8M3", "nearest", "left"),
+            "clamp is 'inside', 'outside', 'both' or 'none', got 'left'");
 }
 
 //===----------------------------------------------------------------------===//

@@ -441,6 +441,13 @@ tandem.strategy @minifloat compute(<f32, f32>) {
   tandem.assign state = #tandem.coded<#scaled.minifloat<exponent = 6, mantissa = 1, specials = none, rounding = stochastic>>
 })mlir",
     R"mlir(
+tandem.strategy @masked compute(<f32, f32>) {
+  tandem.assign grad = #tandem.masked<bf16, #scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero, exponents = [-62, 63]>>
+  tandem.assign param = #tandem.masked<f32, #scaled.minifloat<exponent = 8, mantissa = 10, specials = ieee>>
+  tandem.assign state moment(second) = #tandem.masked<f32, #scaled.minifloat<exponent = 8, mantissa = 17, specials = ieee, rounding = stochastic>>
+  tandem.assign state = #tandem.masked<f16, #scaled.minifloat<exponent = 5, mantissa = 4, specials = ieee, rounding = dither>>
+})mlir",
+    R"mlir(
 tandem.strategy @wide compute(<f32, f32>) {
   tandem.assign grad = #tandem.float<f32>
   tandem.assign param = #tandem.residual<f16, i16>

@@ -170,11 +170,14 @@ static Value roundAligned(SequenceBuilder &b, AlignedMagnitude x,
   return b.addi(shiftDown(b, sum, shift), x.base);
 }
 
-/// The bits above the lowest `count`, 16 or more, with those added that make it
-/// round up. Dither rounds the fraction to 16 bits, so that what lies a
-/// rounding error below a number becomes that number.
+/// The bits above the lowest `count`, with those added that make it round up:
+/// fewer than 16 are compared with as many of the upper random bits. Dither
+/// rounds the fraction to 16 bits, so that what lies a rounding error below a
+/// number becomes that number.
 static Value shiftByBits(SequenceBuilder &b, Value bits, unsigned count,
                          RoundingMode rounding, Value random) {
+  if (count < 16)
+    return b.shr(b.addi(bits, b.shr(random, 16 - count)), count);
   Value added = b.shl(random, count - 16);
   if (rounding == RoundingMode::dither && count > 16)
     added = b.addi(added, b.like(added, uint64_t(1) << (count - 17)));
@@ -186,6 +189,8 @@ static Value roundUpperBits(SequenceBuilder &b, Value magnitude,
                             FloatFormat format, RoundingMode rounding,
                             Value random) {
   unsigned dropped = droppedBits(format);
+  if (dropped == 0)
+    return magnitude;
   if (drawsBits(rounding))
     return shiftByBits(b, magnitude, dropped, rounding, random);
   if (rounding == RoundingMode::nearest)

@@ -148,10 +148,13 @@ void MinifloatCodeAttr::print(AsmPrinter &printer) const {
 static LogicalResult verifyFields(function_ref<InFlightDiagnostic()> emitError,
                                   unsigned exponent, unsigned mantissa,
                                   Specials specials) {
-  if (exponent < 1 || exponent > 8 || mantissa > 10 ||
-      exponent + mantissa < 2 || exponent + mantissa > 15)
+  bool isNarrow =
+      mantissa <= 10 && exponent + mantissa >= 2 && exponent + mantissa <= 15;
+  if (exponent < 1 || exponent > 8 ||
+      !(isNarrow || (exponent == 8 && mantissa <= 23)))
     return emitError() << "a minifloat has 1 to 8 exponent bits, 0 to 10 "
-                          "mantissa bits and 2 to 15 of both, got "
+                          "mantissa bits and 2 to 15 of both, or 8 exponent "
+                          "bits and up to 23 mantissa bits, got "
                        << exponent << " and " << mantissa;
   bool isIEEE = specials == Specials::ieee;
   if (isIEEE && (exponent < 2 || mantissa < 1))
@@ -159,8 +162,10 @@ static LogicalResult verifyFields(function_ref<InFlightDiagnostic()> emitError,
            << "specials = ieee takes 2 exponent bits and 1 mantissa "
               "bit at least, got "
            << exponent << " and " << mantissa;
-  if (exponent == 8 && !isIEEE)
-    return emitError() << "8 exponent bits take specials = ieee, as f32 does";
+  bool isPowers = mantissa == 0 && specials == Specials::nan;
+  if (exponent == 8 && !isIEEE && !isPowers)
+    return emitError() << "8 exponent bits take specials = ieee, as f32 does; "
+                          "without mantissa bits they take specials = nan";
   return success();
 }
 
@@ -205,7 +210,8 @@ CodeAttrInterface MinifloatCodeAttr::getNearest() const {
 }
 
 SmallVector<CodePlane> MinifloatCodeAttr::getPlanes() const {
-  unsigned width = getFormat().width() <= 8 ? 8 : 16;
+  unsigned bits = getFormat().width();
+  unsigned width = bits <= 8 ? 8 : bits <= 16 ? 16 : 32;
   return {CodePlane{"", IntegerType::get(getContext(), width)}};
 }
 double MinifloatCodeAttr::getLargest() const {

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the storage interface for codes, scaled or not, and for
-// residuals in fractions of a unit in the last place.
+// This file implements the storage interface for codes, scaled or not, for
+// floats that are masked to a code's numbers, and for residuals in fractions of
+// a unit in the last place.
 //
 //===----------------------------------------------------------------------===//
 
@@ -354,11 +355,11 @@ Value CodedStorageAttr::decode(OpBuilder &builder, Location loc,
   return getCode().finish(b, getCode().decode(b, codes, Value()));
 }
 
-SmallVector<Value> CodedStorageAttr::encode(OpBuilder &builder, Location loc,
-                                            Value value,
-                                            const EncodeInputs &inputs) const {
-  SequenceBuilder b(builder, loc);
-  Value x = getCode().prepare(b, value);
+/// The codes of a value under a scale of 1.
+static SmallVector<Value> encodeAlone(SequenceBuilder &b,
+                                      scaled::CodeAttrInterface code,
+                                      Value value, const EncodeInputs &inputs) {
+  Value x = code.prepare(b, value);
   Value magnitude = scaled::takeMagnitude(b, x);
   scaled::CodeInputs ofCode;
   ofCode.isFinite = b.compare(arith::CmpIPredicate::ult, magnitude,
@@ -367,13 +368,67 @@ SmallVector<Value> CodedStorageAttr::encode(OpBuilder &builder, Location loc,
   if (inputs.hasFloor)
     ofCode.isPositive =
         b.compare(arith::CmpFPredicate::OGT, value, b.zero(value.getType()));
-  return getCode().encode(b, x, ofCode);
+  return code.encode(b, x, ofCode);
+}
+
+SmallVector<Value> CodedStorageAttr::encode(OpBuilder &builder, Location loc,
+                                            Value value,
+                                            const EncodeInputs &inputs) const {
+  SequenceBuilder b(builder, loc);
+  return encodeAlone(b, getCode(), value, inputs);
 }
 
 Value CodedStorageAttr::isSaturated(OpBuilder &builder, Location loc,
                                     ValueRange encoded) const {
   SequenceBuilder b(builder, loc);
   return isLargest(b, getCode(), encoded, Value());
+}
+
+//===----------------------------------------------------------------------===//
+// MaskedStorageAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+MaskedStorageAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                          Type format, scaled::CodeAttrInterface code) {
+  // (C1)
+  if (!format.isF32() && !isa<BFloat16Type, Float16Type>(format))
+    return emitError() << "a masked float is f32, bf16 or f16, got " << format;
+  // (C2)
+  if (code.getRange())
+    return emitError() << code
+                       << " stretches the range of a group, and masked floats "
+                          "have no groups; use a code without a range";
+  return success();
+}
+
+SmallVector<Plane> MaskedStorageAttr::getPlanes() const {
+  return {Plane{"", getFormat()}};
+}
+std::optional<unsigned> MaskedStorageAttr::getVisiblePlane() const { return 0; }
+Type MaskedStorageAttr::getValueType(const ComputeAttr &compute) const {
+  return compute.getPolicy() == Policy::f32 ? compute.getFormat() : Type();
+}
+RoundingMode MaskedStorageAttr::getRounding() const {
+  return getCode().getRounding();
+}
+
+StorageAttrInterface MaskedStorageAttr::getNearest() const {
+  return get(getContext(), getFormat(), getCode().getNearest());
+}
+
+Value MaskedStorageAttr::decode(OpBuilder &builder, Location loc,
+                                ValueRange planes, Type type) const {
+  return SequenceBuilder(builder, loc).convert(planes[0], type);
+}
+
+SmallVector<Value> MaskedStorageAttr::encode(OpBuilder &builder, Location loc,
+                                             Value value,
+                                             const EncodeInputs &inputs) const {
+  SequenceBuilder b(builder, loc);
+  SmallVector<Value> codes = encodeAlone(b, getCode(), value, inputs);
+  Value number = getCode().finish(b, getCode().decode(b, codes, Value()));
+  return {b.canonicalBits(b.convert(number, getFormat()))};
 }
 
 //===----------------------------------------------------------------------===//

@@ -76,8 +76,8 @@ def Scaled_PairCodeAttr : Scaled_Code<"PairCode", "pair", ["getRounding", "getNe
 def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRounding", "getNearest"]> {
   let summary = "a float of any few bits";
   let description = [{
-    A sign, `exponent` and `mantissa` bits in the low bits of an i8, of an i16
-    where they are more than 8; the bits above are 0, and ignored when read.
+    A sign, `exponent` and `mantissa` bits in the low bits of the smallest of i8, i16
+    and i32 that holds them; the bits above are 0, and ignored when read.
     With E and M the fields, a number is M * 2^(1 - bias - mantissa) where E = 0,
     else (2^mantissa + M) * 2^(E - bias - mantissa). `bias` is
     2^(exponent - 1) - 1 unless given. `specials` are the codes that are no
@@ -101,8 +101,8 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRo
     ```
 
     Constraints: (C1) 1 to 8 exponent bits, 0 to 10 mantissa bits, 2 to 15 of
-    both; (C2) `ieee` has 2 exponent bits and 1 mantissa bit at least, and 8
-    exponent bits take `ieee`; (C3) every number is an f32; (C4) 1 - bias <= least <=
+    both, or 8 exponent bits and up to 23 mantissa bits; (C2) `ieee` has 2 exponent bits and 1 mantissa bit at least, and 8
+    exponent bits take `ieee`, or `nan` without mantissa bits; (C3) every number is an f32; (C4) 1 - bias <= least <=
     most <= the exponent of the largest number.
   }];
   let parameters = (ins "unsigned":$exponent, "unsigned":$mantissa, "int64_t":$bias,

@@ -355,6 +355,26 @@ def Tandem_CodedStorageAttr : Tandem_Storage<"CodedStorage", "coded",
   let assemblyFormat = "`<` custom<Code>($code) `>`";
 }
 
+def Tandem_MaskedStorageAttr : Tandem_Storage<"MaskedStorage", "masked",
+    ["getRounding", "getNearest"]> {
+  let summary = "floats that hold only numbers of a code";
+  let description = [{
+    One plane of the format. Each value is what `#tandem.coded` with the same code
+    would store and decode again, rounded to nearest in the format. So a computation
+    sees the precision of the code while its arrays stay what a framework computes
+    with: the masks of *To FP8 and Back Again* (section 3.2).
+
+    ```mlir
+    #tandem.masked<bf16, #scaled.minifloat<exponent = 8, mantissa = 3, specials = ieee, rounding = toward_zero>>
+    ```
+
+    Constraints: (C1) the format is f32, bf16 or f16; (C2) the code has no range for
+    a group to stretch.
+  }];
+  let parameters = (ins "Type":$format, "::tandem::scaled::CodeAttrInterface":$code);
+  let assemblyFormat = "`<` $format `,` custom<Code>($code) `>`";
+}
+
 def Tandem_WorkingStorageAttr : Tandem_Storage<"WorkingStorage", "working",
     ["getRounding", "isSaturated", "getNearest", "withFreshScales", "withoutHistory"]> {
   let summary = "codes, and a visible copy of what they decode to";
