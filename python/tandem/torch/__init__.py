@@ -11,17 +11,21 @@ The packages are those of PyTorch: :mod:`tandem.torch.optim`, :mod:`tandem.torch
 """
 
 from tandem.torch import distributed, nn, optim
+from tandem.torch._schedule import (MaskSetting, PrecisionRaise, PrecisionSchedule,
+                                    RecipeSetting, StrategySetting)
 from tandem.torch._threads import share_threads
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
-from tandem.torch.nn import Compression, StoredTensor, compress_activations
+from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_activations,
+                             emulate)
 from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, DecodedWeights,
-                                Lion, Optimizer, RMSprop, convert_state, decode_weights,
-                                from_bitsandbytes, to_bitsandbytes)
+                                Lion, Optimizer, RMSprop, change_strategy, convert_state,
+                                decode_weights, from_bitsandbytes, to_bitsandbytes)
 
 share_threads()
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
-           "DecodedWeights", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",
-           "Ranks", "SGD", "StoredTensor", "compress_activations", "convert_state",
-           "decode_weights", "distributed", "from_bitsandbytes", "nn", "optim",
-           "to_bitsandbytes"]
+           "DecodedWeights", "Emulation", "GradientAllReduce", "LAMB", "Lion", "MaskSetting",
+           "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop", "Ranks",
+           "RecipeSetting", "SGD", "StoredTensor", "StrategySetting", "change_strategy",
+           "compress_activations", "convert_state", "decode_weights", "distributed", "emulate",
+           "from_bitsandbytes", "nn", "optim", "to_bitsandbytes"]

@@ -70,13 +70,19 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
     Raises:
         ValueError: if there is no such recipe or kind of products; the model is then as it was.
     """
-    _tandem.check_recipe(recipe, directories(path))
-    if products not in _products.KINDS:
-        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
+    check_compression(recipe, recompute=recompute, products=products, path=path)
     options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
     swapping = _Swapping(model, options, products, recompute)
     swapping.visit_model(model)
     return swapping.done
+
+
+def check_compression(recipe: str, *, recompute: bool = False, products: str = "bf16",
+                      path: Sequence[str | os.PathLike] = ()) -> None:
+    """Refuses what :func:`compress_activations` would refuse."""
+    _tandem.check_recipe(recipe, directories(path))
+    if products not in _products.KINDS:
+        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
 
 
 class _Swapping:

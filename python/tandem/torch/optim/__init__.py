@@ -11,6 +11,7 @@ strategy, and derives the state of a parameter from the kernel's signature.
 """
 
 from tandem.torch.optim._bitsandbytes import from_bitsandbytes, to_bitsandbytes
+from tandem.torch.optim._change import change_strategy
 from tandem.torch.optim._convert import convert_state
 from tandem.torch.optim._decode import DecodedWeights, decode_weights
 from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
@@ -18,5 +19,5 @@ from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, Ad
 from tandem.torch.optim._optimizer import Optimizer
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "DecodedWeights", "LAMB", "Lion",
-           "Optimizer", "RMSprop", "SGD", "convert_state", "decode_weights",
-           "from_bitsandbytes", "to_bitsandbytes"]
+           "Optimizer", "RMSprop", "SGD", "change_strategy", "convert_state",
+           "decode_weights", "from_bitsandbytes", "to_bitsandbytes"]

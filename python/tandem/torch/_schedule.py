@@ -1,0 +1,201 @@
+"""Precisions that change during a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from tandem.torch.nn._compress import check_compression, compress_activations
+from tandem.torch.nn._emulate import Formats, check_emulation, emulate
+from tandem.torch.optim._change import change_strategy, check_strategy
+from tandem.torch.optim._optimizer import Optimizer
+
+
+class Setting(Protocol):
+    """A property of a model or an optimizer that a schedule sets."""
+
+    def check(self, value: Any) -> None:
+        """Raises an error if the value could not be set."""
+
+    def set(self, value: Any) -> None:
+        """Sets the value."""
+
+
+class MaskSetting:
+    """The formats of masked products: what :func:`emulate` takes as ``format``.
+
+    Args:
+        model: the model whose linear layers are masked.
+        **options: the other arguments of :func:`emulate`, such as ``exclude``.
+    """
+
+    def __init__(self, model: torch.nn.Module, **options):
+        self.model, self.options = model, options
+
+    def check(self, value: Formats) -> None:
+        check_emulation(self.model, value, **self.options)
+
+    def set(self, value: Formats) -> None:
+        emulate(self.model, value, **self.options)
+
+
+class RecipeSetting:
+    """The recipe of compressed activations: what :func:`compress_activations` takes.
+
+    Args:
+        model: the model, whose layers the first recipe swaps.
+        **options: the other arguments of :func:`compress_activations`.
+    """
+
+    def __init__(self, model: torch.nn.Module, **options):
+        self.model, self.options = model, options
+
+    def check(self, value: str) -> None:
+        check_compression(value, **self.options)
+
+    def set(self, value: str) -> None:
+        compress_activations(self.model, value, **self.options)
+
+
+class StrategySetting:
+    """The strategy of an optimizer, whose states are converted at each change.
+
+    Args:
+        optimizer: an optimizer of :mod:`tandem.torch`.
+    """
+
+    def __init__(self, optimizer: Optimizer):
+        self.optimizer = optimizer
+
+    def check(self, value: str) -> None:
+        check_strategy(self.optimizer, value)
+
+    def set(self, value: str) -> None:
+        if any(group["strategy"] != value for group in self.optimizer.param_groups):
+            change_strategy(self.optimizer, value)
+
+
+def _check_values(setting: Setting, values: Sequence) -> None:
+    """Checks all values before the run begins."""
+    for value in values:
+        setting.check(value)
+
+
+class PrecisionSchedule:
+    """Sets precisions at given steps of a run.
+
+    >>> schedule = PrecisionSchedule(MaskSetting(model), {0: "E8M3", 6000: None})
+    >>> for batch in batches:
+    ...     train(batch)
+    ...     schedule.step()
+
+    All values are checked, and the first is set, when the schedule is created.
+
+    Args:
+        setting: what is set: a :class:`MaskSetting`, :class:`RecipeSetting` or
+            :class:`StrategySetting`, or any other object with ``check`` and ``set``.
+        values: the value from each step on, by the count of steps taken before. One of
+            them is for step 0.
+
+    Raises:
+        ValueError, TypeError: there is no value for step 0, a step is no integer of 0 or
+            more, or a value cannot be set.
+    """
+
+    def __init__(self, setting: Setting, values: Mapping[int, Any]):
+        for step in values:
+            if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+                raise ValueError(f"steps of a schedule are integers from 0 on, got {step!r}")
+        if 0 not in values:
+            raise ValueError("a schedule needs a value for step 0")
+        self.setting, self.values = setting, dict(sorted(values.items()))
+        self.last_step = 0
+        _check_values(setting, list(self.values.values()))
+        setting.set(self.value)
+
+    @property
+    def value(self) -> Any:
+        """The value of the present step."""
+        return next(value for step, value in reversed(self.values.items())
+                    if step <= self.last_step)
+
+    def step(self) -> bool:
+        """Counts a step, and sets the value of the next; returns whether it has changed."""
+        before = self.value
+        self.last_step += 1
+        if self.value == before:
+            return False
+        self.setting.set(self.value)
+        return True
+
+    def state_dict(self) -> dict:
+        """The count of steps."""
+        return {"last_step": self.last_step}
+
+    def load_state_dict(self, state_dict: Mapping) -> None:
+        """Goes on where another schedule was, and sets that step's value."""
+        self.last_step = state_dict["last_step"]
+        self.setting.set(self.value)
+
+
+class PrecisionRaise:
+    """Sets the next higher precision when a measurement crosses a bound.
+
+    >>> guard = PrecisionRaise(MaskSetting(model), ["E8M3", "E8M5", None], bound=0.5)
+    >>> guard.step(sharpness(logits, target).mean())
+
+    All values are checked, and the first is set, when the object is created.
+
+    Args:
+        setting: what is set, as for :class:`PrecisionSchedule`.
+        levels: the values, from the lowest precision to the highest.
+        bound: what the measurement must exceed, such as a sharpness in percent. A NaN
+            exceeds every bound.
+        patience: how many measurements in a row must exceed the bound.
+
+    Raises:
+        ValueError, TypeError: there are no levels, the bound is not finite, the patience
+            is no positive integer, or a level cannot be set.
+    """
+
+    def __init__(self, setting: Setting, levels: Sequence, bound: float, *, patience: int = 1):
+        if isinstance(levels, str) or not len(levels):
+            raise ValueError(f"levels is a list of values, lowest first, got {levels!r}")
+        if not math.isfinite(bound):
+            raise ValueError(f"bound must be a finite number, got {bound!r}")
+        if not isinstance(patience, int) or patience < 1:
+            raise ValueError(f"patience is a positive number of measurements, got {patience!r}")
+        self.setting, self.levels = setting, list(levels)
+        self.bound, self.patience = float(bound), patience
+        #: The index of the present level, and the measurements in a row beyond the bound.
+        self.level = self.num_exceeded = 0
+        _check_values(setting, self.levels)
+        setting.set(self.value)
+
+    @property
+    def value(self) -> Any:
+        """The value that is set."""
+        return self.levels[self.level]
+
+    def step(self, measurement: float) -> bool:
+        """Takes a measurement; returns whether it has raised the precision."""
+        measurement = float(measurement)
+        exceeds = measurement > self.bound or math.isnan(measurement)
+        self.num_exceeded = self.num_exceeded + 1 if exceeds else 0
+        if self.num_exceeded < self.patience or self.level + 1 == len(self.levels):
+            return False
+        self.level, self.num_exceeded = self.level + 1, 0
+        self.setting.set(self.value)
+        return True
+
+    def state_dict(self) -> dict:
+        """The level, and the measurements in a row beyond the bound."""
+        return {"level": self.level, "num_exceeded": self.num_exceeded}
+
+    def load_state_dict(self, state_dict: Mapping) -> None:
+        """Goes on where another object was, and sets that level."""
+        self.level, self.num_exceeded = state_dict["level"], state_dict["num_exceeded"]
+        self.setting.set(self.value)

@@ -1,0 +1,271 @@
+"""Linear layers whose products see fewer bits than their tensors have."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+
+from tandem.torch.nn import _modules as compressed
+from tandem.torch.nn._autograd import first_derivative
+from tandem.torch.nn._masks import Mask, check_options
+from tandem.torch.nn._stored import decoded, executor_of
+
+#: A format for all layers, or one for each pattern of names.
+Formats = str | None | Mapping[str, str | None]
+
+#: The attribute that holds the masks of a layer.
+_NAME = "emulation"
+#: The name of the model itself in a report.
+_MODEL = "(the model)"
+
+
+class Masks(NamedTuple):
+    """The masks of a linear layer: None for a pass that is computed as it was."""
+
+    forward: Mask | None
+    backward: Mask | None
+
+    @property
+    def keeps_masked(self) -> bool:
+        """Whether the backward pass multiplies what the forward pass has multiplied."""
+        return (self.forward == self.backward and self.forward is not None
+                and self.forward.is_repeatable)
+
+    def __str__(self) -> str:
+        forward, backward = (m.format if m else "unmasked" for m in self)
+        return forward if forward == backward else f"{forward} forward, {backward} backward"
+
+
+def _masked(mask: Mask | None, x: torch.Tensor) -> torch.Tensor:
+    return mask(x) if mask else decoded(x)
+
+
+#===------------------------------------------------------------------------===#
+# The product
+#===------------------------------------------------------------------------===#
+
+
+class _MaskedProduct(torch.autograd.Function):
+    """x @ weight.T: ``apply(masks, x, weight)``, with figures 4 and 11 of the paper. Masks
+    apply to both factors and to the result of each product."""
+
+    @staticmethod
+    def forward(ctx, masks: Masks, x, weight):
+        ctx.masks = masks
+        factors = [_masked(masks.forward, tensor) for tensor in (x, weight)]
+        kept = factors if masks.keeps_masked else (decoded(x), weight)
+        needs_x, needs_weight = ctx.needs_input_grad[1:]
+        ctx.save_for_backward(kept[0] if needs_weight else None, kept[1] if needs_x else None)
+        return _masked(masks.forward, functional.linear(*factors))
+
+    @staticmethod
+    @first_derivative
+    def backward(ctx, dy):
+        mask = ctx.masks.backward
+        factors = [tensor if tensor is None or ctx.masks.keeps_masked
+                   else _masked(mask, tensor) for tensor in ctx.saved_tensors]
+        x, weight = factors
+        dy = _masked(mask, dy)
+        dx = None if weight is None else _masked(mask, dy @ weight)
+        if x is None:
+            return None, dx, None
+        rows = dy.reshape(-1, dy.shape[-1])
+        return None, dx, _masked(mask, rows.T @ x.reshape(-1, x.shape[-1]))
+
+
+def masked_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,
+                  masks: Masks) -> torch.Tensor:
+    """:func:`torch.nn.functional.linear` whose product is masked; the bias is added to the
+    masked product."""
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    if executor_of(x) is None:
+        raise ValueError(f"x of a masked linear layer is on {x.device}, and masks are computed "
+                         "on CPUs and CUDA devices; move it to one with .to()")
+    y = _MaskedProduct.apply(masks, x, weight)
+    return y if bias is None else y + bias
+
+
+#===------------------------------------------------------------------------===#
+# Modules
+#===------------------------------------------------------------------------===#
+
+
+class EmulatedLinear(torch.nn.Linear):
+    """A :class:`torch.nn.Linear` that :func:`emulate` masks, until it is taken back."""
+
+    @torch.compiler.disable
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return masked_linear(x, self.weight, self.bias, getattr(self, _NAME))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, {_NAME}={getattr(self, _NAME)}"
+
+
+def _why_left(module: torch.nn.Module) -> str:
+    """Returns why a layer with products is not masked; empty if it is none or can be."""
+    if type(module) in (torch.nn.Linear, EmulatedLinear):
+        return "" if "forward" not in vars(module) else "it has a forward of its own"
+    if isinstance(module, compressed.GatedMLP) and module.recompute:
+        return "it computes its product with down_proj itself; use recompute=False"
+    if isinstance(module, compressed.Linear):
+        return ("it keeps its input as a recipe says; masks are for torch.nn.Linear, so "
+                "emulate before compressing activations and leave linear layers out")
+    if isinstance(module, torch.nn.Linear):
+        return f"{type(module).__name__} may compute more than a product"
+    if type(module).__name__ == "Conv1D":
+        return "it is no torch.nn.Linear; its weight is transposed"
+    return ""
+
+
+@dataclass
+class Emulation:
+    """What :func:`emulate` did to a model."""
+
+    #: The layers whose products are masked, and their formats.
+    masked: dict[str, str] = field(default_factory=dict)
+    #: Linear layers that are not masked, and why.
+    left: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {what}" for name, what in self.masked.items()]
+        return "\n".join(lines + [f"{name}: left, {why}" for name, why in self.left.items()])
+
+
+def _matches(name: str, patterns: Sequence[str]) -> str | None:
+    """The first pattern that a layer's name, or the end of it, matches."""
+    return next((p for p in patterns if fnmatch.fnmatchcase(name, p)
+                 or fnmatch.fnmatchcase(name, f"*.{p}")), None)
+
+
+class _Plan:
+    """The masks of each layer, checked before any layer changes."""
+
+    def __init__(self, model: torch.nn.Module, exclude: Sequence[str]):
+        self.left = {name or _MODEL: why for name, module in model.named_modules()
+                     if (why := _why_left(module))}
+        self.layers = {name or _MODEL: module for name, module in model.named_modules()
+                       if type(module) in (torch.nn.Linear, EmulatedLinear)
+                       and (name or _MODEL) not in self.left}
+        self.exclude = [exclude] if isinstance(exclude, str) else list(exclude)
+        if not self.layers:
+            raise ValueError(
+                f"{type(model).__name__} has no torch.nn.Linear whose products could be masked"
+                + "".join(f"; {name}: {why}" for name, why in self.left.items()))
+        self._check_patterns(self.exclude, "exclude")
+        self.left |= {name: f"exclude={pattern!r}" for name in self.layers
+                      if (pattern := _matches(name, self.exclude))}
+
+    def _check_patterns(self, patterns: Sequence[str], what: str) -> None:
+        """Refuses patterns that no layer matches, which are mostly misspelled."""
+        for pattern in patterns:
+            if not any(_matches(name, [pattern]) for name in self.layers):
+                raise ValueError(f"{what}: no linear layer matches {pattern!r}; there are "
+                                 + ", ".join(self.layers))
+
+    def formats(self, formats: Formats, what: str) -> dict[str, str | None]:
+        """The format of each layer that is not excluded."""
+        if not isinstance(formats, Mapping):
+            return {name: formats for name in self.layers if name not in self.left}
+        self._check_patterns(list(formats), what)
+        return {name: formats.get(_matches(name, list(formats)))
+                for name in self.layers if name not in self.left}
+
+    def passes(self, format: Formats, given: bool | Formats, what: str) -> dict:
+        """The format of each layer in one pass, which may have its own."""
+        if given is True:
+            return self.formats(format, "format")
+        return self.formats(None if given is False else given, what)
+
+
+def _check_masks(masks: Masks, module: torch.nn.Linear) -> None:
+    """Refuses formats that do not exist, or that the layer's tensors cannot hold."""
+    for mask in masks:
+        if mask is not None:
+            mask.storage(module.weight.dtype)
+
+
+def _planned(model: torch.nn.Module, format: Formats, forward: bool | Formats,
+             backward: bool | Formats, exclude: str | Sequence[str], rounding: str,
+             clamp: str) -> tuple[_Plan, dict[str, Masks]]:
+    """The layers of a model, and the masks of those that are not left, all of them checked."""
+    check_options(rounding, clamp)
+    plan = _Plan(model, exclude)
+    passes = (plan.passes(format, forward, "forward"), plan.passes(format, backward, "backward"))
+    masks = {name: Masks(*(formats[name] and Mask(formats[name], rounding, clamp)
+                           for formats in passes))
+             for name in passes[0]}
+    for name, wanted in masks.items():
+        _check_masks(wanted, plan.layers[name])
+    return plan, masks
+
+
+def check_emulation(model: torch.nn.Module, format: Formats, *, forward: bool | Formats = True,
+                    backward: bool | Formats = True, exclude: str | Sequence[str] = (),
+                    rounding: str = "toward_zero", clamp: str = "both") -> None:
+    """Refuses what :func:`emulate` would refuse."""
+    _planned(model, format, forward, backward, exclude, rounding, clamp)
+
+
+def _set_masks(module: torch.nn.Linear, masks: Masks) -> None:
+    if masks.forward or masks.backward:
+        module.__class__ = EmulatedLinear
+        setattr(module, _NAME, masks)
+    elif isinstance(module, EmulatedLinear):
+        delattr(module, _NAME)
+        module.__class__ = torch.nn.Linear
+
+
+def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats = True,
+            backward: bool | Formats = True, exclude: str | Sequence[str] = (),
+            rounding: str = "toward_zero", clamp: str = "both") -> Emulation:
+    """Has a model's linear layers compute their products as though floats had fewer bits.
+
+    Both factors and the result of each product of a :class:`torch.nn.Linear` are masked:
+    of the forward pass, and of both products of the backward pass. Sums inside a product
+    are PyTorch's, in float32. Weights, the bias, the residual path, norms, RoPE and
+    attention stay as they are ("To FP8 and Back Again", section 3.2, figures 3, 4 and 11).
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 8))
+    >>> print(tandem.torch.emulate(model, "E8M3", exclude="1"))
+    0: E8M3
+    1: left, exclude='1'
+
+    Args:
+        model: the model, which is changed in place; parameters stay the same objects.
+        format: "ExMy" for x exponent and y mantissa bits, 2 to 8 and 0 to 23; a mapping
+            from layers' names or patterns of :mod:`fnmatch` to formats, of which the
+            first match counts, None standing for no mask; None for all layers takes
+            back what earlier calls did.
+        forward: whether the forward pass is masked, or formats of its own for it.
+        backward: the same for the backward pass.
+        exclude: names or patterns of layers that stay as they are, such as "lm_head". A
+            pattern may also match the last parts of a name.
+        rounding: how mantissa bits are dropped: "toward_zero" masks them, as the paper
+            does, "nearest" rounds half to even, "stochastic" at random.
+        clamp: which magnitudes that x exponent bits lack are clamped: "inside" raises
+            those below the smallest normal number, except zero, to it; "outside" lowers
+            those above the largest number; "both", or "none".
+
+    Returns:
+        which layers are masked, and which are not and why.
+
+    Raises:
+        ValueError: formats, options and patterns that do not exist or match no layer, and
+            models without linear layers; the model is then as it was.
+        TypeError: weights of a type that no mask has.
+    """
+    plan, masks = _planned(model, format, forward, backward, exclude, rounding, clamp)
+    done = Emulation(left=plan.left)
+    for name, module in plan.layers.items():
+        _set_masks(module, masks.get(name, Masks(None, None)))
+        if isinstance(module, EmulatedLinear):
+            done.masked[name] = str(masks[name])
+    return done

@@ -1,0 +1,75 @@
+"""Masks: tensors of which each number has been reduced to fewer bits.
+
+The masks are those of "To FP8 and Back Again" (section 3.2): mantissa bits are cut off,
+and magnitudes that fewer exponent bits could not represent are clamped. A mask is one
+kernel, whose output is stored as ``#tandem.masked``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+from typing import NamedTuple
+
+import torch
+
+from tandem._kernel import RoleKind, Rules, compile_rules
+from tandem._storages import floats
+from tandem._tandem import Storage
+from tandem.torch.nn._layer import EDGES, Pass
+from tandem.torch.nn._stored import decoded, executor_of, rows_of
+
+#: How mantissa bits are dropped, and which magnitudes are clamped.
+ROUNDINGS = ("toward_zero", "nearest", "stochastic")
+CLAMPS = ("both", "inside", "outside", "none")
+
+
+def check_options(rounding: str, clamp: str) -> None:
+    """Refuses roundings and clamps that no mask has."""
+    for name, value, known in (("rounding", rounding, ROUNDINGS), ("clamp", clamp, CLAMPS)):
+        if value not in known:
+            raise ValueError(f"{name} is one of {', '.join(known)}, got {value!r}")
+
+
+class Mask(NamedTuple):
+    """A reduction of floats to fewer bits."""
+
+    #: "ExMy", x exponent and y mantissa bits.
+    format: str
+    rounding: str = "toward_zero"
+    clamp: str = "both"
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the same number always becomes the same number."""
+        return self.rounding != "stochastic"
+
+    def storage(self, dtype: torch.dtype) -> str:
+        """The storage of a tensor that is reduced so.
+
+        Raises:
+            ValueError: there is no such format, or floats of that type cannot hold it.
+            TypeError: the type is not that of a layer's tensors.
+        """
+        if dtype not in EDGES:
+            raise TypeError(f"masked tensors are float32, bfloat16 or float16, got {dtype}")
+        return Storage.masked(EDGES[dtype], *self).text
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """A new tensor with the reduced numbers of ``x``, which has no gradient."""
+        x = decoded(x).contiguous()
+        step, shape = _masker(self, x.dtype, executor_of(x).target), rows_of(x)
+        masked = torch.empty_like(x)
+        step.run(shape, {"kept": x, "value": masked})
+        return masked
+
+
+@functools.lru_cache(maxsize=None)
+def _masker(mask: Mask, dtype: torch.dtype, target: str) -> Pass:
+    """Returns the kernel that writes the reduced numbers of "kept" to "value"."""
+    rules = Rules("f32 f32", ((RoleKind.SAVED, None, floats(EDGES[dtype])),
+                              (RoleKind.OUTPUT, None, mask.storage(dtype))))
+    return Pass(compile_rules("keep", "mask", rules, target, function="keep_backward"))
+
+
+atexit.register(_masker.cache_clear)

@@ -1,0 +1,63 @@
+"""Strategies of an optimizer that change while it runs."""
+
+from __future__ import annotations
+
+import torch
+
+from tandem.torch._layout import is_placeholder
+from tandem.torch.optim._convert import convert_state
+from tandem.torch.optim._optimizer import Optimizer
+
+
+def check_strategy(optimizer: Optimizer, strategy: str) -> None:
+    """Refuses a strategy that an optimizer's parameters and states cannot change to.
+
+    Raises:
+        ValueError: the strategy does not exist or does not compile, the optimizer decodes
+            weights on demand, or gradients wait in planes.
+        TypeError: the strategy keeps weights of another type than a parameter has.
+    """
+    for index, param, group in optimizer._grouped():
+        if not param.requires_grad:
+            continue
+        label = optimizer._label(index)
+        if is_placeholder(param):
+            raise ValueError(f"{label} is decoded on demand, so its strategy cannot change; "
+                             "convert its state for a new optimizer: tandem.torch.convert_state")
+        if optimizer._gradients.get(param) is not None:
+            raise ValueError(f"the gradient of {label} is in codes of the strategy "
+                             f"{group['strategy']!r}; change it after step() or zero_grad()")
+        optimizer._check_param(param, label, {**group, "strategy": strategy})
+
+
+@torch.no_grad()
+def change_strategy(optimizer: Optimizer, strategy: str) -> None:
+    """Stores an optimizer's states, and what of its weights is in them, under another
+    strategy from now on.
+
+    Values are carried over as by :func:`convert_state`: exactly where the new storage can
+    hold them. Parameters stay the same objects with their types; their values become
+    what the new strategy makes of them. Counts of steps, seeds and hyperparameters stay.
+
+    Args:
+        optimizer: any :class:`Optimizer`, between two steps.
+        strategy: the strategy for all of its param groups.
+
+    Raises:
+        ValueError, TypeError: as :func:`check_strategy`; nothing has changed then.
+    """
+    check_strategy(optimizer, strategy)
+    recipe, params = optimizer._recipe, list(optimizer._params())
+    state_dict, values = convert_state(
+        optimizer.state_dict(), params, strategy, graph=recipe["graph"],
+        vectors=recipe["vectors"], path=recipe["path"])
+    for param, value in zip(params, values, strict=True):
+        if value.dtype != param.dtype:
+            raise TypeError(f"{strategy!r} would turn a parameter of {param.dtype} into one of "
+                            f"{value.dtype}; convert the model with .to() first")
+    optimizer.state.clear()
+    for group in optimizer.param_groups:
+        group["strategy"] = strategy
+    for param, value in zip(params, values, strict=True):
+        param.copy_(value)
+    optimizer.load_state_dict(state_dict)
