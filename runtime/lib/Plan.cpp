@@ -17,6 +17,8 @@
 #include "PairwiseSum.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <cstring>
 
 using namespace tandem::runtime;
@@ -145,6 +147,11 @@ double Plan::totalMetric(const uint64_t *workspace, int64_t metric) const {
   return sum.result();
 }
 
+/// Processors differ in the sign and payload of the NaN that a sum becomes.
+static double canonicalizeNaN(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
 tdm_status Plan::checkLaunched() const {
   if (launched)
     return TDM_OK;
@@ -171,9 +178,9 @@ tdm_status Plan::metrics(int64_t tensor, double *values, int64_t count) {
     return status;
   FloatEnvironment environment;
   for (int64_t metric = 0; metric < count; ++metric)
-    values[metric] = tensor == TDM_ALL_TENSORS
-                         ? totalMetric(workspace, metric)
-                         : tensorMetric(workspace, tensor, metric);
+    values[metric] = canonicalizeNaN(
+        tensor == TDM_ALL_TENSORS ? totalMetric(workspace, metric)
+                                  : tensorMetric(workspace, tensor, metric));
   return TDM_OK;
 }
 
