@@ -56,6 +56,23 @@ static void expectMetrics(tdm_plan *plan, int64_t tensor, double sum,
 using Metrics = DeviceTest;
 ON_EACH_DEVICE(Metrics);
 
+TEST_P(Metrics, NaNHasNoSignAndNoPayload) {
+  DeviceKernel kernel(device, GetParam(), sumDesc());
+  std::vector<float> numbers(5000, 1.0f);
+  const uint32_t negativeNaN = 0xFFC12345;
+  std::memcpy(&numbers[4500], &negativeNaN, sizeof(negativeNaN));
+  DeviceArray<float> values(device, numbers);
+  TensorList list;
+  list.add(numbers.size(), {values.data()});
+  OwnedPlan plan(kernel, list);
+  launchPlain(plan, 1);
+  double metrics[2];
+  for (int64_t tensor : {int64_t(0), int64_t(TDM_ALL_TENSORS)}) {
+    ASSERT_EQ(tdm_plan_metrics(plan, tensor, metrics, 2), TDM_OK);
+    EXPECT_EQ(bitsOf(metrics[0]), 0x7FF8000000000000u);
+  }
+}
+
 TEST_P(Metrics, OneTreeOverElementsThenTensors) {
   DeviceKernel kernel(device, GetParam(), sumDesc());
   const size_t sizes[] = {1, 17, 4097, 300000, 4096, 1000000, 40960};

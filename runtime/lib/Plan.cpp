@@ -18,8 +18,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <cstring>
+#include <limits>
 
 using namespace tandem::runtime;
 

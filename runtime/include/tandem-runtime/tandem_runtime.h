@@ -639,7 +639,8 @@ TDM_API tdm_status tdm_plan_flags(tdm_plan *plan, uint32_t *flags);
 /// \p tensor, or for TDM_ALL_TENSORS. \p count must be the kernel's
 /// workspace_doubles_per_chunk. Sums are balanced binary trees, neighbours
 /// first, padded with -0.0 to a power of two: over the chunks of a tensor, then
-/// over the tensors. A tensor without elements has -0.0.
+/// over the tensors. A tensor without elements has -0.0. A NaN
+/// is 0x7FF8000000000000.
 TDM_API tdm_status tdm_plan_metrics(tdm_plan *plan, int64_t tensor,
                                     double *values, int64_t count);
 
