@@ -15,7 +15,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "tandem/Pipelines/Pipelines.h"
-#include "tandem/Target/PTX.h"
+#include "tandem/Target/PTX/PTX.h"
 #include "tandem/Target/Target.h"
 
 using namespace mlir;

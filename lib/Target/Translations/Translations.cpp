@@ -22,7 +22,7 @@
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/Library.h"
 #include "tandem/Target/CPU.h"
-#include "tandem/Target/PTX.h"
+#include "tandem/Target/PTX/PTX.h"
 #include "tandem/Target/Package.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"

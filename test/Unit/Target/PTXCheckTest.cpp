@@ -19,7 +19,7 @@
 #include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/ParseModule.h"
 #include "tandem/Target/Compiler.h"
-#include "tandem/Target/PTX.h"
+#include "tandem/Target/PTX/PTX.h"
 
 #include "gtest/gtest.h"
 
