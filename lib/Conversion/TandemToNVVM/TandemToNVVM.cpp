@@ -12,8 +12,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "KernelBuilder.h"
+#include "SharedMemory.h"
 #include "WarpReduce.h"
-#include "tandem/Conversion/MemoryLimits.h"
 #include "tandem/Conversion/Passes.h"
 
 namespace tandem {
