@@ -27,11 +27,12 @@ includes=(-I include -I "$("$llvm_config" --includedir)")
 output=$(mktemp -d)
 trap 'rm -rf "$output"' EXIT
 
-# generate <file> <.td file> <arguments of mlir-tblgen...>
+# generate <file> <.td file, or - for standard input> <arguments of mlir-tblgen...>
 generate() {
   local name=$1 source=$2
   shift 2
-  "$tblgen" "${includes[@]}" "$@" "include/tandem/$source" -o "$output/$name"
+  [[ "$source" == - ]] || source=include/tandem/$source
+  "$tblgen" "${includes[@]}" "$@" "$source" -o "$output/$name"
 }
 
 generate MCFDialect.md Dialect/MCF/IR/MCFOps.td \
@@ -45,7 +46,11 @@ generate TandemDialect.md Dialect/Tandem/IR/TandemOps.td \
 generate StorageInterface.md Dialect/Tandem/IR/StorageInterface.td \
   --gen-attr-interface-docs
 generate TandemPasses.md Dialect/Tandem/Transforms/Passes.td --gen-pass-doc
-generate ConversionPasses.md Conversion/Passes.td --gen-pass-doc
+# One page has the conversions of all targets.
+generate ConversionPasses.md - --gen-pass-doc <<END
+include "tandem/Conversion/Passes.td"
+include "tandem/Conversion/TandemToNVVM/Passes.td"
+END
 # No table-of-contents marks, which only MLIR's site understands, no white space
 # at the ends of lines, no blank lines at the end.
 sed -i -e '/^\[TOC\]$/,+1d' -e 's/[[:space:]]*$//' "$output"/*.md

@@ -21,12 +21,9 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Removes what is computed twice or not at all. Both are exact: no fold that
-/// changes a bit exists without a fast-math flag, and the former drops those.
-template <typename OpTy>
-static void addCleanup(OpPassManager &manager) {
-  manager.addNestedPass<OpTy>(createSimplify());
-  manager.addNestedPass<OpTy>(createCSEPass());
+void tandem::addCleanup(OpPassManager &manager, StringRef operation) {
+  manager.nest(operation).addPass(createSimplify());
+  manager.nest(operation).addPass(createCSEPass());
 }
 
 void tandem::buildKernelPipeline(OpPassManager &manager,
@@ -52,13 +49,11 @@ void tandem::buildLoweringPipeline(OpPassManager &manager,
   manager.addNestedPass<KernelOp>(createConvertTranscendentalsToArith());
   manager.addNestedPass<KernelOp>(createConvertMCFToArith());
   manager.addNestedPass<KernelOp>(createConvertScaledToArith());
-  addCleanup<KernelOp>(manager);
+  addCleanup(manager, KernelOp::getOperationName());
   manager.addNestedPass<KernelOp>(createAnalyzeRanges());
 }
 
-/// Adds upstream's conversions, which lower the function that a kernel has
-/// become.
-static void addLLVMLowering(OpPassManager &manager) {
+void tandem::addLLVMLowering(OpPassManager &manager) {
   manager.addPass(createLoopInvariantCodeMotionPass());
   manager.addPass(createSCFToControlFlowPass());
   manager.addPass(createConvertVectorToLLVMPass());
@@ -78,27 +73,11 @@ void tandem::buildCPUPipeline(OpPassManager &manager,
   ConvertFloatCodesToArithOptions codes;
   codes.halfConversions = options.halfConversions;
   manager.addNestedPass<StepOp>(createConvertFloatCodesToArith(codes));
-  addCleanup<StepOp>(manager);
+  addCleanup(manager, StepOp::getOperationName());
   manager.addNestedPass<StepOp>(createTabulate());
   manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
-  addCleanup<StepOp>(manager);
+  addCleanup(manager, StepOp::getOperationName());
   manager.addPass(createConvertTandemToCPU());
-  addLLVMLowering(manager);
-}
-
-void tandem::buildNVVMPipeline(OpPassManager &manager,
-                               const NVVMPipelineOptions &options) {
-  manager.addPass(createSplitPhases());
-  EmulateFloatsOptions emulation;
-  emulation.formats = {"f8E4M3FN", "f8E5M2"};
-  manager.addNestedPass<StepOp>(createEmulateFloats(emulation));
-  addCleanup<StepOp>(manager);
-  manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
-  // Pairs of 8-bit floats by the chip, what it cannot convert in integers.
-  manager.addNestedPass<StepOp>(createConvertFloatCodesToNVVM({options.chip}));
-  manager.addNestedPass<StepOp>(createConvertFloatCodesToArith());
-  addCleanup<StepOp>(manager);
-  manager.addPass(createConvertTandemToNVVM());
   addLLVMLowering(manager);
 }
 
@@ -108,7 +87,4 @@ void tandem::registerPipelines() {
       buildKernelPipeline);
   PassPipelineRegistration<CPUPipelineOptions>(
       "tandem-to-cpu", "Kernel to the LLVM dialect for CPUs", buildCPUPipeline);
-  PassPipelineRegistration<NVVMPipelineOptions>(
-      "tandem-to-nvvm", "Kernel to the LLVM dialect for NVIDIA GPUs",
-      buildNVVMPipeline);
 }

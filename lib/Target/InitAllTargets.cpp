@@ -12,7 +12,7 @@
 
 #include "tandem/InitAllTargets.h"
 #include "tandem/Target/CPU.h"
-#include "tandem/Target/PTX.h"
+#include "tandem/Target/PTX/PTX.h"
 
 void tandem::registerAllTargets() {
   static bool once = [] {

@@ -41,6 +41,18 @@ void tandem::registerTarget(std::unique_ptr<Target> target) {
   registry.targets.push_back(std::move(target));
 }
 
+void tandem::forEachTarget(llvm::function_ref<void(const Target &)> visit) {
+  std::vector<const Target *> targets;
+  {
+    TargetRegistry &registry = TargetRegistry::get();
+    std::lock_guard<std::mutex> lock(registry.mutex);
+    for (const auto &target : registry.targets)
+      targets.push_back(target.get());
+  }
+  for (const Target *target : targets)
+    visit(*target);
+}
+
 const Target *tandem::findTarget(llvm::StringRef name) {
   TargetRegistry &registry = TargetRegistry::get();
   std::lock_guard<std::mutex> lock(registry.mutex);
@@ -51,12 +63,11 @@ const Target *tandem::findTarget(llvm::StringRef name) {
 }
 
 static std::string list(llvm::function_ref<bool(const Target &)> isWanted) {
-  TargetRegistry &registry = TargetRegistry::get();
-  std::lock_guard<std::mutex> lock(registry.mutex);
   std::vector<std::string> names;
-  for (const auto &target : registry.targets)
-    if (isWanted(*target))
-      names.push_back(target->listNames());
+  forEachTarget([&](const Target &target) {
+    if (isWanted(target))
+      names.push_back(target.listNames());
+  });
   return llvm::join(names, "; ");
 }
 

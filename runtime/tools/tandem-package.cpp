@@ -147,7 +147,7 @@ static std::string describeTarget(const tdm_image &image) {
 }
 
 static std::string describeMaking(const tdm_image &image) {
-  return *image.assembler ? std::string(", by ptxas ") + image.assembler +
+  return *image.assembler ? std::string(", by assembler ") + image.assembler +
                                 " -O" + std::to_string(image.level)
                           : "";
 }

@@ -166,7 +166,8 @@ private:
   }
 };
 
-/// What sm_80 computes by fma.
+/// Evaluates sums, differences and products by fma, as chips without bf16
+/// addition compute them.
 class FmaSumsPart : public PairPart<BF16, uint16_t, 3> {
 public:
   FmaSumsPart()

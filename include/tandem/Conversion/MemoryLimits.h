@@ -1,4 +1,4 @@
-//===- MemoryLimits.h - The memory of one thread or block -------*- C++ -*-===//
+//===- MemoryLimits.h - The memory that code may use ------------*- C++ -*-===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -19,16 +19,17 @@
 
 namespace tandem {
 
-/// Limits in bytes: the part of a CPU thread's stack that generated code may
-/// use (Linux gives a thread 8 MiB, which callers share), and the static shared
-/// memory that PTX allows a GPU block.
+/// The part of a CPU thread's stack that generated code may use, in bytes.
+/// Linux gives a thread 8 MiB, which callers share.
 constexpr uint64_t maxStackBytes = 2 << 20;
-constexpr uint64_t maxSharedBytes = 48 << 10;
 
-/// Whether each function of a module keeps within a thread's stack.
+/// Checks that the `bytes` that a function needs of some memory for its
+/// reductions are no more than `most`.
+LogicalResult verifyBytes(LLVM::LLVMFuncOp function, uint64_t bytes,
+                          uint64_t most, StringRef memory);
+
+/// Checks that each function of a module keeps within a thread's stack.
 LogicalResult verifyStack(ModuleOp module);
-/// Whether each function of a module keeps within a block's shared memory.
-LogicalResult verifySharedMemory(ModuleOp module);
 
 } // namespace tandem
 

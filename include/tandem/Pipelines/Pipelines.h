@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file declares the pipelines from graphs to kernels and from kernels to
-// each target.
+// CPUs, and the parts of those to other targets.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,14 +41,6 @@ struct CPUPipelineOptions : public PassPipelineOptions<CPUPipelineOptions> {
       llvm::cl::desc("The CPU converts between f16 and f32")};
 };
 
-/// Options of the pipeline from a kernel to the LLVM dialect for a GPU.
-struct NVVMPipelineOptions : public PassPipelineOptions<NVVMPipelineOptions> {
-  Option<int64_t> width{*this, "width", llvm::cl::init(8),
-                        llvm::cl::desc("Elements per thread and step")};
-  Option<std::string> chip{*this, "chip", llvm::cl::init("sm_90"),
-                           llvm::cl::desc("The NVIDIA chip")};
-};
-
 /// Graph -> strategy -> one kernel -> its policy's arithmetic on planes.
 void buildKernelPipeline(OpPassManager &manager,
                          const KernelPipelineOptions &options);
@@ -63,12 +55,17 @@ void buildLoweringPipeline(OpPassManager &manager,
 void buildCPUPipeline(OpPassManager &manager,
                       const CPUPipelineOptions &options);
 
-/// Kernel -> 8 elements a thread -> NVVM kernels with the launch ABI.
-void buildNVVMPipeline(OpPassManager &manager,
-                       const NVVMPipelineOptions &options);
-
-/// Registers -tandem-to-kernel, -tandem-to-cpu and -tandem-to-nvvm.
+/// Registers -tandem-to-kernel and -tandem-to-cpu.
 void registerPipelines();
+
+/// Adds passes that remove what is computed twice or not at all in operations
+/// of one name. Both are exact: no fold that changes a bit exists without a
+/// fast-math flag, and the former drops those.
+void addCleanup(OpPassManager &manager, StringRef operation);
+
+/// Adds upstream's conversions, which lower the function that a kernel has
+/// become.
+void addLLVMLowering(OpPassManager &manager);
 
 } // namespace tandem
 

@@ -83,9 +83,18 @@ public:
     return name == image.target;
   }
 
-  /// Registers the dialects and translations that `compile` needs beside those
-  /// of registerAllDialects().
+  /// Registers the dialects and their translations that `compile` needs beside
+  /// those that all targets share. Later calls of registerAllDialects() include
+  /// them.
   virtual void registerDialects(DialectRegistry &registry) const {}
+
+  /// Registers the target's own passes and pipelines, which tools offer. Later
+  /// calls of registerAllPasses() include them.
+  virtual void registerPasses() const {}
+
+  /// Registers the target's own translations for tandem-translate
+  /// (tandem/Target/Translations.h).
+  virtual void registerTranslations() const {}
 
   /// Compiles the kernels of a module, as -tandem-split-phases leaves them. The
   /// code has the entries and prologues of the launch ABI. Errors that are
@@ -97,6 +106,9 @@ public:
 /// Adds a target. Any thread may call this at any time; the target is never
 /// destroyed. A name that several targets have is the first one's.
 void registerTarget(std::unique_ptr<Target> target);
+
+/// Calls `visit` with each target, in the order of their registration.
+void forEachTarget(llvm::function_ref<void(const Target &)> visit);
 
 /// Returns the target that has a name, or null.
 const Target *findTarget(llvm::StringRef name);

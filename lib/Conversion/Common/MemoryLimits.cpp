@@ -1,4 +1,4 @@
-//===- MemoryLimits.cpp - The memory of one thread or block ---------------===//
+//===- MemoryLimits.cpp - The memory that code may use --------------------===//
 //
 // Part of the Tandem Project, under the Apache License v2.0 with LLVM
 // Exceptions. See LICENSE for license information.
@@ -12,16 +12,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Conversion/MemoryLimits.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
-#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace tandem;
 
-static LogicalResult verifyBytes(LLVM::LLVMFuncOp function, uint64_t bytes,
-                                 uint64_t most, StringRef memory) {
+LogicalResult tandem::verifyBytes(LLVM::LLVMFuncOp function, uint64_t bytes,
+                                  uint64_t most, StringRef memory) {
   if (bytes <= most)
     return success();
   return function.emitError("needs ")
@@ -41,26 +39,6 @@ LogicalResult tandem::verifyStack(ModuleOp module) {
                layout.getTypeSize(op.getElemType()).getFixedValue();
     });
     if (failed(verifyBytes(function, bytes, maxStackBytes, "a thread's stack")))
-      return failure();
-  }
-  return success();
-}
-
-LogicalResult tandem::verifySharedMemory(ModuleOp module) {
-  DataLayout layout(module);
-  SymbolTable symbols(module);
-  auto shared = unsigned(NVVM::NVVMMemorySpace::Shared);
-  for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
-    llvm::SmallPtrSet<Operation *, 4> used;
-    uint64_t bytes = 0;
-    function.walk([&](LLVM::AddressOfOp op) {
-      auto global = symbols.lookup<LLVM::GlobalOp>(op.getGlobalName());
-      if (global && global.getAddrSpace() == shared &&
-          used.insert(global).second)
-        bytes += layout.getTypeSize(global.getType()).getFixedValue();
-    });
-    if (failed(verifyBytes(function, bytes, maxSharedBytes,
-                           "a block's shared memory")))
       return failure();
   }
   return success();

@@ -11,16 +11,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Conversion/FloatCodesToNVVM.h"
+#include "tandem/Conversion/FloatCodesToNVVM/FloatCodesToNVVM.h"
 #include "tandem/Conversion/ExpandOperations.h"
-#include "tandem/Conversion/Passes.h"
+#include "tandem/Conversion/FloatCodesToNVVM/Chip.h"
+#include "tandem/Conversion/TandemToNVVM/Passes.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
-#include "tandem/Support/Chip.h"
 
 namespace tandem {
 #define GEN_PASS_DEF_CONVERTFLOATCODESTONVVM
-#include "tandem/Conversion/Passes.h.inc"
+#include "tandem/Conversion/TandemToNVVM/Passes.h.inc"
 } // namespace tandem
 
 using namespace mlir;

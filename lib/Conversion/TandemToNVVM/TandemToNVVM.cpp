@@ -12,13 +12,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "KernelBuilder.h"
+#include "SharedMemory.h"
 #include "WarpReduce.h"
-#include "tandem/Conversion/MemoryLimits.h"
-#include "tandem/Conversion/Passes.h"
+#include "tandem/Conversion/TandemToNVVM/Passes.h"
 
 namespace tandem {
 #define GEN_PASS_DEF_CONVERTTANDEMTONVVM
-#include "tandem/Conversion/Passes.h.inc"
+#include "tandem/Conversion/TandemToNVVM/Passes.h.inc"
 } // namespace tandem
 
 using namespace mlir;

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Target/PTX.h"
+#include "tandem/Target/PTX/PTX.h"
 #include "OpaqueArithmetic.h"
 #include "tandem/Target/LLVMLowering.h"
 #include "llvm/ADT/StringExtras.h"

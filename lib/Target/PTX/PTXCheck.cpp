@@ -11,11 +11,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Target/PTXCheck.h"
+#include "tandem/Target/PTX/PTXCheck.h"
 #include "ForbiddenIdioms.h"
 #include "PTXInstructions.h"
+#include "tandem/Conversion/FloatCodesToNVVM/Chip.h"
 #include "tandem/Conversion/LaunchABI.h"
-#include "tandem/Support/Chip.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 

@@ -12,10 +12,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "Assembler.h"
+#include "PTXTranslations.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
-#include "tandem/Pipelines/Pipelines.h"
-#include "tandem/Target/PTX.h"
+#include "tandem/Target/PTX/NVVMPipeline.h"
+#include "tandem/Target/PTX/PTX.h"
 #include "tandem/Target/Target.h"
 
 using namespace mlir;
@@ -54,6 +55,10 @@ public:
     registry.insert<NVVM::NVVMDialect>();
     registerNVVMDialectTranslation(registry);
   }
+
+  void registerPasses() const override { registerNVVMPipeline(); }
+
+  void registerTranslations() const override { registerPTXTranslations(); }
 
   llvm::Expected<TargetCode>
   compile(ModuleOp kernels, const TargetOptions &options) const override;

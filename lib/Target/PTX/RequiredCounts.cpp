@@ -14,12 +14,12 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "tandem/Conversion/FloatCodesToNVVM/Chip.h"
 #include "tandem/Conversion/LaunchABI.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/Scaled/IR/Scaled.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
-#include "tandem/Support/Chip.h"
-#include "tandem/Target/PTXCheck.h"
+#include "tandem/Target/PTX/PTXCheck.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

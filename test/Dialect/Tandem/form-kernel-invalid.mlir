@@ -376,7 +376,7 @@ func.func @sine(%p: !f32 {tandem.role = #p}) -> !f32
 #p = #tandem.role<param "p">
 !f32 = !tandem.stored<tensor<?xf32>, #tandem.float<f32>>
 
-// expected-error @+1 {{graph 'my-graph' needs a name of letters, digits, _ and $, as PTX has them}}
+// expected-error @+1 {{graph 'my-graph' needs a name of letters, digits, _ and $, as symbols of every target have them}}
 func.func @"my-graph"(%p: !f32 {tandem.role = #p}) -> !f32
     attributes {tandem.compute = #tandem.compute<f32, f32>} {
   return %p : !f32

@@ -17,7 +17,7 @@
 #include "mlir/Parser/Parser.h"
 #include "tandem/Conversion/ExpandOperations.h"
 #include "tandem/Conversion/FloatCodesToArith.h"
-#include "tandem/Conversion/FloatCodesToNVVM.h"
+#include "tandem/Conversion/FloatCodesToNVVM/FloatCodesToNVVM.h"
 #include "tandem/Conversion/MCFToArith.h"
 #include "tandem/Conversion/ScaledToArith.h"
 #include "tandem/Conversion/TranscendentalsToArith.h"

@@ -16,10 +16,10 @@
 #include "mlir/Pass/PassManager.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/InitAllDialects.h"
-#include "tandem/Pipelines/Pipelines.h"
 #include "tandem/Support/ParseModule.h"
 #include "tandem/Target/Compiler.h"
-#include "tandem/Target/PTX.h"
+#include "tandem/Target/PTX/NVVMPipeline.h"
+#include "tandem/Target/PTX/PTX.h"
 
 #include "gtest/gtest.h"
 

@@ -204,7 +204,7 @@ static LogicalResult verifyMatrices(func::FuncOp function) {
   return success();
 }
 
-/// Kernels are called as their graphs, in PTX too.
+/// Kernels are called as their graphs, in the code of every target.
 static LogicalResult verifyName(func::FuncOp function) {
   auto isPlain = [](char c) {
     return llvm::isAlnum(c) || c == '_' || c == '$';
@@ -213,7 +213,8 @@ static LogicalResult verifyName(func::FuncOp function) {
     return success();
   return function.emitError("graph '")
          << function.getSymName()
-         << "' needs a name of letters, digits, _ and $, as PTX has them";
+         << "' needs a name of letters, digits, _ and $, as symbols of every "
+            "target have them";
 }
 
 LogicalResult tandem::verifyGraph(func::FuncOp function) {

@@ -204,8 +204,8 @@ def Scaled_EncodeFloatOp
 
     With `exact`, x is granted to be what `scaled.decode_float` gives.
 
-    This is where targets differ: `-convert-float-codes-to-nvvm` uses the
-    conversions of a chip that has them, `-convert-float-codes-to-arith` spells
+    This is where targets differ: a target whose chips have these conversions
+    has a pass of its own that uses them; `-convert-float-codes-to-arith` spells
     them out in integers. Both give the same bits for every x.
 
     Constraints: (C1) the format is f8E4M3FN, f8E5M2 or f16; (C2) codes have its

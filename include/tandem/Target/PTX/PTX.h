@@ -10,11 +10,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_TARGET_PTX_H
-#define TANDEM_TARGET_PTX_H
+#ifndef TANDEM_TARGET_PTX_PTX_H
+#define TANDEM_TARGET_PTX_PTX_H
 
 #include "tandem/Support/LLVM.h"
-#include "tandem/Target/PTXCheck.h"
+#include "tandem/Target/PTX/PTXCheck.h"
 #include <string>
 
 namespace tandem {
@@ -41,4 +41,4 @@ translateToPTX(ModuleOp module, llvm::ArrayRef<PartRequirement> parts,
 
 } // namespace tandem
 
-#endif // TANDEM_TARGET_PTX_H
+#endif // TANDEM_TARGET_PTX_PTX_H

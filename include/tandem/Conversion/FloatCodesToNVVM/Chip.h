@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_SUPPORT_CHIP_H
-#define TANDEM_SUPPORT_CHIP_H
+#ifndef TANDEM_CONVERSION_FLOATCODESTONVVM_CHIP_H
+#define TANDEM_CONVERSION_FLOATCODESTONVVM_CHIP_H
 
 #include "llvm/ADT/StringRef.h"
 #include <optional>
@@ -33,4 +33,4 @@ struct Chip {
 
 } // namespace tandem
 
-#endif // TANDEM_SUPPORT_CHIP_H
+#endif // TANDEM_CONVERSION_FLOATCODESTONVVM_CHIP_H

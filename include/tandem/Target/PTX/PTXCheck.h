@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_TARGET_PTXCHECK_H
-#define TANDEM_TARGET_PTXCHECK_H
+#ifndef TANDEM_TARGET_PTX_PTXCHECK_H
+#define TANDEM_TARGET_PTX_PTXCHECK_H
 
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "tandem/Support/LLVM.h"
@@ -116,4 +116,4 @@ llvm::Error checkPTX(llvm::StringRef ptx, llvm::ArrayRef<PartRequirement> parts,
 
 } // namespace tandem
 
-#endif // TANDEM_TARGET_PTXCHECK_H
+#endif // TANDEM_TARGET_PTX_PTXCHECK_H

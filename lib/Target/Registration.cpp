@@ -16,7 +16,6 @@
 #include "mlir/Dialect/Func/Extensions/InlinerExtension.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -24,7 +23,6 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Transforms/Passes.h"
 #include "tandem/Conversion/Passes.h"
 #include "tandem/Dialect/MCF/IR/MCF.h"
@@ -32,26 +30,32 @@
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/InitAllPasses.h"
+#include "tandem/InitAllTargets.h"
 #include "tandem/Pipelines/Pipelines.h"
+#include "tandem/Target/Target.h"
 
 using namespace mlir;
 
 void tandem::registerAllDialects(DialectRegistry &registry) {
-  registry.insert<arith::ArithDialect, cf::ControlFlowDialect,
-                  func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
-                  math::MathDialect, mcf::MCFDialect, NVVM::NVVMDialect,
-                  scaled::ScaledDialect, scf::SCFDialect, TandemDialect,
-                  tensor::TensorDialect, vector::VectorDialect>();
+  registry
+      .insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+              linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
+              mcf::MCFDialect, scaled::ScaledDialect, scf::SCFDialect,
+              TandemDialect, tensor::TensorDialect, vector::VectorDialect>();
   func::registerInlinerExtension(registry);
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
-  registerNVVMDialectTranslation(registry);
+  registerAllTargets();
+  forEachTarget(
+      [&](const Target &target) { target.registerDialects(registry); });
 }
 
 void tandem::registerAllPasses() {
   registerTandemPasses();
   registerTandemConversionPasses();
   registerPipelines();
+  registerAllTargets();
+  forEachTarget([](const Target &target) { target.registerPasses(); });
   registerTransformsPasses();
   registerSCFToControlFlowPass();
   registerConvertControlFlowToLLVMPass();

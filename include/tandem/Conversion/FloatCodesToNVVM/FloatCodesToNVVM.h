@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_CONVERSION_FLOATCODESTONVVM_H
-#define TANDEM_CONVERSION_FLOATCODESTONVVM_H
+#ifndef TANDEM_CONVERSION_FLOATCODESTONVVM_FLOATCODESTONVVM_H
+#define TANDEM_CONVERSION_FLOATCODESTONVVM_FLOATCODESTONVVM_H
 
 #include "mlir/IR/PatternMatch.h"
 #include "tandem/Support/LLVM.h"
@@ -25,4 +25,4 @@ void populateFloatCodesToNVVMPatterns(RewritePatternSet &patterns);
 
 } // namespace tandem
 
-#endif // TANDEM_CONVERSION_FLOATCODESTONVVM_H
+#endif // TANDEM_CONVERSION_FLOATCODESTONVVM_FLOATCODESTONVVM_H

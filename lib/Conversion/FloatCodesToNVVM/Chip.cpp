@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Support/Chip.h"
+#include "tandem/Conversion/FloatCodesToNVVM/Chip.h"
 
 using namespace tandem;
 

@@ -1,0 +1,44 @@
+//===- NVVMPipeline.cpp - The pipeline to NVVM kernels --------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the pipeline from kernels to NVIDIA GPUs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/PTX/NVVMPipeline.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "tandem/Conversion/Passes.h"
+#include "tandem/Conversion/TandemToNVVM/Passes.h"
+#include "tandem/Dialect/Tandem/Transforms/Passes.h"
+#include "tandem/Pipelines/Pipelines.h"
+
+using namespace mlir;
+using namespace tandem;
+
+void tandem::buildNVVMPipeline(OpPassManager &manager,
+                               const NVVMPipelineOptions &options) {
+  manager.addPass(createSplitPhases());
+  EmulateFloatsOptions emulation;
+  emulation.formats = {"f8E4M3FN", "f8E5M2"};
+  manager.addNestedPass<StepOp>(createEmulateFloats(emulation));
+  addCleanup(manager, StepOp::getOperationName());
+  manager.addNestedPass<StepOp>(createWiden(WidenOptions{options.width}));
+  // Pairs of 8-bit floats by the chip, what it cannot convert in integers.
+  manager.addNestedPass<StepOp>(createConvertFloatCodesToNVVM({options.chip}));
+  manager.addNestedPass<StepOp>(createConvertFloatCodesToArith());
+  addCleanup(manager, StepOp::getOperationName());
+  manager.addPass(createConvertTandemToNVVM());
+  addLLVMLowering(manager);
+}
+
+void tandem::registerNVVMPipeline() {
+  registerTandemToNVVMPasses();
+  PassPipelineRegistration<NVVMPipelineOptions>(
+      "tandem-to-nvvm", "Kernel to the LLVM dialect for NVIDIA GPUs",
+      buildNVVMPipeline);
+}
