@@ -9,8 +9,7 @@ Usage: lint.py CHECK ROOT, where CHECK is one of
   format   C++ is as clang-format makes it
   hosts    the Python package holds no compiler: no MLIR text except in docstrings,
            and no regular expressions except over the names of Python's classes
-  english  comments and pages have none of the phrases that technical English lacks,
-           in the folders that are free of them
+  english  comments and pages have none of the phrases that technical English lacks
 
 Prints a line for each fault; fails if there is any.
 """
@@ -39,11 +38,9 @@ MLIR = re.compile(
 #: Looks for modules of other libraries by the names of their classes.
 MATCHERS = ("python/tandem/torch/nn/_candidates.py",)
 
-#: The files and folders whose English is checked.
-PROSE = ("README.md", "benchmarks/", "docs/", "include/tandem/Conversion/",
-         "include/tandem/Dialect/", "include/tandem/Reference/", "include/tandem/Support/",
-         "lib/Conversion/", "lib/Dialect/", "lib/Pipelines/", "lib/Reference/",
-         "lib/Support/", "python/tandem/")
+#: Pages at the root of the tree whose English is checked as that of the folders is.
+PAGES = ("README.md", "CONTRIBUTING.md")
+PROSE = TEXT + (".def", ".fbs")
 #: Phrases that are right although a pattern below finds them.
 #: The last is the name of a fault in a record of runs.
 SOUND = re.compile(r"\b(?:leaves?|left|let) (?:it |them )?alone\b|\bnot \w+ but for\b"
@@ -65,9 +62,11 @@ PHRASES = (
     (phrase(r"\bbut for\b"), "write 'except'"),
     (phrase(r"\balone(?=[.,;:)])"), "write 'only' before what it restricts"),
     (phrase(r"\bas (?:it|they) stands?\b"), "write 'unchanged' or leave it out"),
+    (phrase(r"\b(?:some|no)body(?:'s)?\b"), "say who: the caller, the user, another thread"),
 )
 COMMENT = re.compile(r"\s*(?:///?<?|#:?|r?\"\"\")\s*(.*)")
-HEADLESS = re.compile(r"(?:Of|That of|Those of)\b")
+#: How a comment begins that names a thing without saying what it is.
+HEADLESS = re.compile(r"(?:Of|That of|Those of|The same of|What|Who|How|By which|As many)\b")
 
 
 def find_files(root, suffixes):
@@ -173,9 +172,8 @@ def check_prose(path, text):
 
 
 def check_english(root):
-    for path in [root / "README.md", *find_files(root, CODE + (".md", ".py", ".td"))]:
-        if (path.exists() and root / "docs/generated" not in path.parents
-                and str(path.relative_to(root)).startswith(PROSE)):
+    for path in [*(root / page for page in PAGES), *find_files(root, PROSE)]:
+        if path.exists() and root / "docs/generated" not in path.parents:
             for number, fault in sorted(check_prose(path, path.read_text())):
                 yield Path(f"{path}:{number}"), fault
 
