@@ -106,11 +106,11 @@ def ConvertFloatCodesToNVVM : Pass<"convert-float-codes-to-nvvm"> {
 def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
   let summary = "Make a kernel a function of the launch ABI for CPUs";
   let description = [{
-    A kernel @k becomes two functions over raw pointers: @k, which loops over a
-    range of chunks and, in each, over blocks of `width` elements; and
-    @k_prologue, which computes rows of uniform values. A chunk's last, partial
-    block runs on a copy of its elements, so there is one body. A block begins by
-    fetching what later ones need.
+    A `tandem.step` @k becomes functions over raw pointers: one for each launch (@k is
+    the main one), which loops over a range of chunks and, in each, over blocks of
+    `width` elements; and @k_prologue, which computes rows of uniform values. A chunk's
+    last, partial block runs on a copy of its elements, so there is one body. A block
+    begins by fetching the elements that later ones need.
 
     The body's operations are put in an order in which few wait for the one
     before. Where all planes have 16 bits, wide values hold the even elements of
@@ -137,10 +137,10 @@ def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
 def ConvertTandemToNVVM : Pass<"convert-tandem-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Make a kernel a function of the launch ABI for NVIDIA GPUs";
   let description = [{
-    A kernel @k becomes two NVVM kernels with the launch ABI of the CPU: @k,
-    whose blocks stride over chunks and whose threads take `width` consecutive
-    elements with 128-bit accesses (element by element where a tensor is not
-    aligned or ends); and @k_prologue, for one thread. A thread's random bits are
+    A `tandem.step` @k becomes NVVM kernels with the launch ABI of the CPU: one for each
+    launch (@k is the main one), whose blocks stride over chunks and whose threads take
+    `width` consecutive elements with 128-bit accesses (element by element where a tensor
+    is not aligned or ends); and @k_prologue, for one thread. A thread's random bits are
     one Philox4x32-10, or two where its elements do not begin a group of eight.
 
     Sums of metrics meet in shuffles and in shared memory: such a kernel is

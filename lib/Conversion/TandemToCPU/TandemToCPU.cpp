@@ -32,7 +32,8 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// The distance of prefetches of planes, and their unit, in bytes.
+/// The number of bytes by which prefetches run ahead in a plane, and the bytes
+/// that one prefetch brings.
 static constexpr int64_t prefetchBytes = 1024, lineBytes = 64;
 
 namespace {
@@ -505,7 +506,8 @@ void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
                          columnScratch, bytes, /*isVolatile=*/false);
 }
 
-/// A row has one entry, the elements of a block of columns several.
+/// Loads the result of a reduction: one value for a row, and a value for each
+/// element in a block of columns.
 void CPUKernelBuilder::buildLoadResult(StageBlock &block,
                                        LoadReductionResultOp op) {
   const Chunk &chunk = block.chunk;
@@ -613,7 +615,8 @@ void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
     if (!plane.isStreamed() || (toScratch ? !plane.isRead : !plane.isWritten))
       continue;
     if (toScratch) {
-      // Lanes beyond the end compute on zeros; nobody reads them.
+      // Lanes beyond the end compute on zeros, and their results are not
+      // stored.
       Value zeros = b.integer(VectorType::get({width}, plane.bits), 0);
       LLVM::StoreOp::create(builder, loc, zeros, block, /*alignment=*/64);
     }
@@ -750,7 +753,8 @@ Value CPUKernelBuilder::getKeptSlot(const StageBlock &block, Value value) {
                              kept[value], ValueRange{offset});
 }
 
-/// The elements of this block, and of those of its group before it.
+/// Reduces the elements of this block, together with those of the earlier
+/// blocks of its group.
 void CPUKernelBuilder::buildReduce(StageBlock &block, ReduceOp op) {
   SequenceBuilder b(builder, loc);
   bool isMax = op.getKind() == ReduceKind::max;
