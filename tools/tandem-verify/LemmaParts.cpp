@@ -123,8 +123,9 @@ private:
   }
 };
 
-/// What lanes of f32 need not round in an ordered sum. Results are codes of the
-/// two differences and of the error; expected are those that are exact.
+/// The roundings that lanes of f32 may omit in an ordered sum. Results are
+/// codes of the two differences and of the error; expected are those that are
+/// exact.
 template <typename F, typename Code>
 class UnroundedPart : public PairPart<F, Code, 3> {
 public:
@@ -166,7 +167,7 @@ private:
   }
 };
 
-/// What sm_80 computes by fma.
+/// The sums and products that sm_80 computes by fma.
 class FmaSumsPart : public PairPart<BF16, uint16_t, 3> {
 public:
   FmaSumsPart()
@@ -190,7 +191,7 @@ public:
   }
 };
 
-/// A grow behind another Fast2Sum, where range analysis proves the last sum.
+/// A grow after another Fast2Sum, where range analysis proves the last sum.
 template <typename F>
 class GrownPart : public Part {
 public:
