@@ -38,7 +38,8 @@ MLIR = re.compile(
 #: Looks for modules of other libraries by the names of their classes.
 MATCHERS = ("python/tandem/torch/nn/_candidates.py",)
 
-#: Pages at the root of the tree whose English is checked as that of the folders is.
+#: Pages at the root of the tree whose English is checked, and the files in its folders.
+#: The lint and its own tests are not: they spell out the faults.
 PAGES = ("README.md", "CONTRIBUTING.md")
 PROSE = TEXT + (".def", ".fbs")
 #: Phrases that are right although a pattern below finds them.
@@ -60,13 +61,15 @@ PHRASES = (
      "write 'after' or 'following'"),
     (phrase(r"\bin front of\b"), "write 'before'"),
     (phrase(r"\bbut for\b"), "write 'except'"),
-    (phrase(r"\balone(?=[.,;:)])"), "write 'only' before what it restricts"),
+    (phrase(r"\b\w+ alone(?=[.,;:)])"), "write 'only' before what it restricts"),
     (phrase(r"\bas (?:it|they) stands?\b"), "write 'unchanged' or leave it out"),
     (phrase(r"\b(?:some|no)body(?:'s)?\b"), "say who: the caller, the user, another thread"),
 )
-COMMENT = re.compile(r"\s*(?:///?<?|#:?|r?\"\"\")\s*(.*)")
-#: How a comment begins that names a thing without saying what it is.
-HEADLESS = re.compile(r"(?:Of|That of|Those of|The same of|What|Who|How|By which|As many)\b")
+COMMENT = re.compile(r"\s*(?:///?<?|/\*+|#:?|r?\"\"\"|let summary = \")\s*(.*)")
+#: The beginnings of texts without a subject, and of those in which a question stands for
+#: one. A sentence that says what something is begins otherwise.
+HEADLESS = re.compile(r"(?:of|that of|those of|the same of|what|who|how|by which|as many)\b",
+                      re.IGNORECASE)
 
 
 def find_files(root, suffixes):
@@ -82,7 +85,7 @@ def find_files(root, suffixes):
 
 
 def check_test(text):
-    """What would let a test pass without testing."""
+    """Yields the faults that would let a test pass without testing."""
     commands = " ".join(RUN.findall(text) + DEFINE.findall(text))
     if not RUN.search(text):
         yield "has no RUN line"
@@ -149,13 +152,13 @@ def check_hosts(root):
 
 
 def find_headless(lines):
-    """The lines on which a comment begins without a subject."""
+    """The lines on which a comment begins without a subject, and its first sentence."""
     before = ""
     for number, line in enumerate(lines, 1):
         comment = COMMENT.match(line)
         text = comment.group(1) if comment else ""
         if HEADLESS.match(text) and not before:
-            yield number, text.split(".")[0]
+            yield number, text.split(".")[0].rstrip('";')
         before = text
 
 
@@ -173,7 +176,7 @@ def check_prose(path, text):
 
 def check_english(root):
     for path in [*(root / page for page in PAGES), *find_files(root, PROSE)]:
-        if path.exists() and root / "docs/generated" not in path.parents:
+        if path.exists() and not {root / "docs/generated", root / "test/lint"} & {*path.parents}:
             for number, fault in sorted(check_prose(path, path.read_text())):
                 yield Path(f"{path}:{number}"), fault
 

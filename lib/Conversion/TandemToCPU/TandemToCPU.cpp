@@ -32,8 +32,7 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// The number of bytes by which prefetches run ahead in a plane, and the bytes
-/// that one prefetch brings.
+/// The bytes by which a prefetch runs ahead, and the bytes that it brings.
 static constexpr int64_t prefetchBytes = 1024, lineBytes = 64;
 
 namespace {
@@ -506,8 +505,7 @@ void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
                          columnScratch, bytes, /*isVolatile=*/false);
 }
 
-/// Loads the result of a reduction: one value for a row, and a value for each
-/// element in a block of columns.
+/// Loads a reduction's result: one value for a row, several for columns.
 void CPUKernelBuilder::buildLoadResult(StageBlock &block,
                                        LoadReductionResultOp op) {
   const Chunk &chunk = block.chunk;
@@ -615,8 +613,7 @@ void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
     if (!plane.isStreamed() || (toScratch ? !plane.isRead : !plane.isWritten))
       continue;
     if (toScratch) {
-      // Lanes beyond the end compute on zeros, and their results are not
-      // stored.
+      // Lanes beyond the end compute on zeros; their results are dropped.
       Value zeros = b.integer(VectorType::get({width}, plane.bits), 0);
       LLVM::StoreOp::create(builder, loc, zeros, block, /*alignment=*/64);
     }
@@ -753,8 +750,7 @@ Value CPUKernelBuilder::getKeptSlot(const StageBlock &block, Value value) {
                              kept[value], ValueRange{offset});
 }
 
-/// Reduces the elements of this block, together with those of the earlier
-/// blocks of its group.
+/// Reduces the elements of this block and of its group's earlier blocks.
 void CPUKernelBuilder::buildReduce(StageBlock &block, ReduceOp op) {
   SequenceBuilder b(builder, loc);
   bool isMax = op.getKind() == ReduceKind::max;
