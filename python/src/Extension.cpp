@@ -64,8 +64,8 @@ static void check(tdm_status status) {
   throwValueError();
 }
 
-/// Calls \p call, and lets other threads of Python run meanwhile: it may wait for
-/// a device or a lock, or take long.
+/// Calls \p call, and lets other threads of Python run meanwhile: it may wait
+/// for a device or a lock, or take long.
 template <typename Call>
 static auto released(Call call) {
   nb::gil_scoped_release release;

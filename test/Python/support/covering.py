@@ -74,7 +74,6 @@ def by_file(items):
 def affordable(items):
     """Returns the items of a function that may be in a quick run: no slow item beside
     others, and none that is too slow."""
-    that is too slow."""
     fast = [item for item in items if item.seconds <= SLOW]
     cheapest = min(items, key=lambda item: item.seconds)
     return fast or [cheapest] * (cheapest.seconds <= TOO_SLOW)
