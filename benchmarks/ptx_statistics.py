@@ -130,7 +130,7 @@ def assemble(ptx: str, chip: str, entry: str) -> dict:
 
 
 def of_16_elements(strategy: str, chip: str, assembler: str | None) -> dict:
-    """The same of twice as many elements a thread, where codes fill 128 bits."""
+    """Statistics for twice as many elements per thread, where codes fill 128 bits."""
     kernel = tandem.compile("adamw", strategy, chip, width=16)
     one = {"instructions": vector_loop(kernel)["instructions"]}
     if assembler:

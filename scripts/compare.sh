@@ -15,7 +15,7 @@ results=benchmarks/results/comparison
 other=build/comparison/venv
 log=build/comparison/install.log
 
-# What an import of the framework needs, beside its own package.
+# The packages that an import of the framework needs, beside its own.
 declare -A packages=([jax]="jax jaxlib" [torch]=torch [triton]="triton torch")
 
 install() {

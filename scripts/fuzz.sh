@@ -10,7 +10,7 @@
 #   ptx        random optimizers and changed kernels, which the check of the PTX must take
 #   all        all of them, one after the other, each for so many minutes
 #
-# What is found of texts goes to build/fuzz, ready for `tandem-fuzz replay` and
+# Texts that show a fault go to build/fuzz, ready for `tandem-fuzz replay` and
 # tandem-reduce. The same seed gives the same input.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

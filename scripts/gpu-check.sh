@@ -43,7 +43,7 @@ run() {
     folder=$1
     shift
   fi
-  # What `stage` has compressed.
+  # Unpack the files that `stage` has compressed.
   [[ ! -f $folder/unpack.py ]] || "${PYTHON:-python3}" "$folder/unpack.py"
   if [[ -d $folder/packages && ! -x $folder/bin/gpu_check ]]; then
     build_check "$folder"

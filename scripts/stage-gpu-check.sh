@@ -65,7 +65,7 @@ find_nanobind() {
   fail "there is no nanobind; run scripts/setup.sh first"
 }
 
-# What CMake remembers of another Python is forgotten.
+# Configures the build, and has CMake forget what it remembers of another Python.
 configure() {
   local nanobind llvm
   nanobind=$(find_nanobind)
@@ -111,7 +111,8 @@ install_build() {
   cp -r "$headers/flatbuffers" "$folder/include/"
 }
 
-# What the steps of the check run, at its path in the repository. Add files here.
+# Copies the files that the steps of the check run, at their paths in the
+# repository. Add files here.
 copy_checks() {
   local files=(
     benchmarks/common.py

@@ -5,7 +5,7 @@
 #             Python tests those that cover every function and parameter's value
 #   --whole   also the products of parameters that an ordinary run thins
 #
-# What was left out is said. The last line of the output is `N passed, N failed`; the
+# The output says what was left out. Its last line is `N passed, N failed`; the
 # exit status is 0 if all passed and some ran.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -15,7 +15,7 @@ fail() {
   exit 1
 }
 
-# What pyenv's Python is linked to.
+# Makes a Debian root with the libraries that pyenv's Python is linked to.
 make_root() {
   [[ -e $root/etc/debian_version ]] && return
   debootstrap --variant=minbase --include=libffi8,liblzma5,zlib1g bookworm "$root"
@@ -40,7 +40,7 @@ add_folder() {
   cp -a "$folder" "$root/stage"
 }
 
-# What follows runs in the root. $1 is the Python there.
+# Prints the script that runs in the root. $1 is the Python there.
 run_there() {
   cat <<'SH'
 set -euo pipefail

@@ -27,7 +27,7 @@ for variable in ("PYTHONPATH", "TANDEM_MUTANT"):
 
 
 def opt_command():
-    """What a word matching the first pattern in RUN lines stands for."""
+    """The command that a word matching the first pattern in RUN lines stands for."""
     return os.path.join(config.tandem_tools_dir, "tandem-opt")
 
 

@@ -96,7 +96,7 @@ def compute(cases: list[Case], show=lambda done, all_cases: None) -> tuple[dict,
 
 
 def differences(recorded: dict[str, str], found: dict[str, str]) -> list[str]:
-    """What is not as it was, a line for each entry."""
+    """Returns a line for each entry that is not as recorded."""
     lines = []
     for name, value in found.items():
         if name not in recorded:
@@ -107,7 +107,7 @@ def differences(recorded: dict[str, str], found: dict[str, str]) -> list[str]:
 
 
 def changed_names(recorded: dict[str, str], cases: list[Case]) -> list[str]:
-    """What the library has and the record lacks, and the other way around."""
+    """Returns a line for each case that only the library or only the record has."""
     names = {case.name for case in cases}
     return ([f"{name}: not on record; scripts/bits.sh --write adds it"
              for name in sorted(names - recorded.keys())]
@@ -130,7 +130,7 @@ def _progress(record: str):
 
 
 def _select(cases: list[Case], options) -> list[Case]:
-    """What is asked for. A sample is one of all cases."""
+    """Returns the cases that the options ask for, of the sample or of all of them."""
     chosen = sample(cases) if options.sample else cases
     return [case for case in chosen if re.search(options.only, case.name)]
 

@@ -4,7 +4,7 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements the inputs on which recorded bits are computed. They are made
-# with integers alone, so that they are the same on every machine, with every version
+# only with integers, so that they are the same on every machine, with every version
 # of NumPy, and with every version of Tandem: neither a random generator nor a
 # conversion of ours takes part.
 #
@@ -26,7 +26,7 @@ FORMATS = {
     "f8E4M3FN": (4, 3, 0x7F, 0x7E), "f8E5M2": (5, 2, 0x7E, 0x7B),
 }
 
-#: What the elements of an input are: of everyday size; of many sizes, with zeros; and
+#: The kinds of an input's elements: of everyday size; of many sizes, with zeros; and
 #: with infinities, NaN, the largest and the smallest numbers among them.
 KINDS = ("ordinary", "wide", "special")
 
@@ -79,7 +79,7 @@ def numbers(type: str, kind: str, seed: int, count: int) -> np.ndarray:
         return (random % np.uint64(7) + np.uint64(124)).astype(np.uint8)
     if type == "i8":
         codes = (random >> np.uint64(16)).astype(np.uint8)
-        # Of the codes with a sign that is their NaN.
+        # Codes with a sign have 0x80 as their NaN.
         return codes if kind == "special" else np.where(codes == 0x80, np.uint8(0), codes)
     codes = _floats(type, kind, random)
     exponent_bits, mantissa_bits, *_ = FORMATS[type]
@@ -110,8 +110,8 @@ def shaped(plane, shape: tuple[int, int], values: np.ndarray, matrix: bool) -> n
 
 def fill(plane, shape: tuple[int, int], kind: str, seed: int) -> np.ndarray:
     """The entries of a plane that comes from outside: numbers, and powers of two as their
-    scales. What a number has beside its first plane begins as zero, but for a master
-    weight, which the first plane is a copy of."""
+    scales. The planes that a number has beside its first one begin as zero, except a
+    master weight, which the first plane is a copy of."""
     rows, columns = shape
     count, seed = plane.entries(columns, rows), seed_of(seed, plane.name)
     if plane.name.endswith("scale"):
@@ -152,5 +152,5 @@ class Digest:
 
     @property
     def text(self) -> str:
-        """64 bits of it, which are enough for what nobody forges."""
+        """The first 64 bits of the hash, which suffice since no one has a reason to forge it."""
         return self._sha.hexdigest()[:16]

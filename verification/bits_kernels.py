@@ -5,7 +5,7 @@
 #
 # This file implements the entries of the record of bits that kernels compute: graphs
 # under strategies, layers under recipes, and conversions between storages. They take
-# nothing but what the package offers everybody, since all behind it may be rebuilt.
+# only the interface that the package offers to everyone, since the rest may be rebuilt.
 #
 #===----------------------------------------------------------------------===#
 """Cases whose result is a hash."""
@@ -25,7 +25,7 @@ MATRICES = ((37, 45), (5, 300))
 #: The same, and blocks of 128 by 128 with parts of them.
 LAYER_SHAPES = (*MATRICES, (130, 140))
 
-#: What is given in place of defaults, which may be changed for other reasons.
+#: Values in place of defaults, which may be changed for other reasons.
 HYPERS = {"lr": 0.0123, "beta1": 0.9, "beta2": 0.95, "eps": 1e-6, "weight_decay": 0.1,
           "momentum": 0.9, "max_norm": 0.7, "rho": 0.01, "mixing": 0.3}
 SEED = 0x123456789ABC
@@ -40,7 +40,7 @@ class Case:
     """An entry of a record."""
 
     name: str
-    #: What of the library it is about; a sample has each at least once.
+    #: The names of the parts of the library that it covers; a sample has each at least once.
     features: frozenset[str]
     #: Its hash. Raises Unavailable where this machine cannot tell.
     run: Callable[[], str]

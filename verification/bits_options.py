@@ -98,7 +98,7 @@ def _run_plan(graph: str, strategy: str, skip_nonfinite: bool = False, **options
     return digest.text
 
 
-#: What runs a graph under a strategy with an option.
+#: The functions that run a graph under a strategy with an option.
 OPTIONS = {
     "isa=x86-64": lambda g, s: _with_isa(g, s, "x86-64"),
     "isa=x86-64-v3": lambda g, s: _with_isa(g, s, "x86-64-v3"),
@@ -113,7 +113,7 @@ OPTIONS = {
     "key and first": _placed,
     "a package": _loaded,
 }
-#: Of one pass, of two with a sum over the model or over a tensor, and of matrices.
+#: Graphs of one pass, of two with a sum over the model or over a tensor, and of matrices.
 OPTION_GRAPHS = ("adamw", "adamw_clip", "lamb", "adafactor")
 #: Expansions, groups under scales with random bits, and one scale for a tensor.
 OPTION_STRATEGIES = ("collage-plus", "coat", "fp8-lm")

@@ -123,8 +123,8 @@ class Kernel:
                 _split(out[1:-1] if out.startswith("(") else out)))
 
     def find_used(self, free):
-        """Values that results follow from, but for what operations named in `free`
-        follow from."""
+        """Returns the values that results follow from, except those that only the
+        operations named in `free` use."""
         used = set()
         for op in reversed(self.operations):
             if not op.results or op.results[0] in used and op.name not in free:
@@ -144,8 +144,8 @@ class Kernel:
 
 class Float:
     """A float as a term. Its bits, which a NaN's term does not have, are made
-    when somebody asks: by `derive`, or they are any that mean the term. What
-    payload a NaN has may follow from its `sources`."""
+    on demand: by `derive`, or they are any that mean the term. The payload of a
+    NaN may follow from its `sources`."""
 
     def __init__(self, type_name, term, bits=None, sources=(), derive=None):
         self.type, self.term, self.known = type_name, term, bits
@@ -166,7 +166,7 @@ class Context:
         options.set(Option.PRODUCE_MODELS, True)
         self.solver = bitwuzla.Bitwuzla(self.tm, options)
         if time_limit:
-            # Of the processor: others may use the machine, too.
+            # The limit is the processor's time, as others may use the machine, too.
             end = time.process_time() + time_limit
             self.solver.configure_terminator(lambda: time.process_time() > end)
         self.rne = self.tm.mk_rm_value(bitwuzla.RoundingMode.RNE)
@@ -325,7 +325,7 @@ class Context:
         following = self.ite(
             is_last, self.number("f64", str(form.bound)),
             self.convert_term(self.decode(type_name, high), "f64"))
-        # What is beyond the bound counts as one unit above it.
+        # A number beyond the bound counts as one unit above it.
         overflows = self.make(Kind.FP_GEQ, magnitude,
                               self.number("f64", str(form.bound)))
         between = self.make(
@@ -375,7 +375,7 @@ class Context:
                 for mode in (bitwuzla.RoundingMode.RTN, bitwuzla.RoundingMode.RTP)]
 
     def round_between(self, type_name, down, up, nearest):
-        """What two numbers of f32 enclose, rounded; `nearest` has its sign."""
+        """Rounds a number that two numbers of f32 enclose; `nearest` has its sign."""
         middle = self.make(
             Kind.FP_MUL, self.rne, self.number("f64", "0.5"),
             self.make(Kind.FP_ADD, self.rne, down, up))
@@ -387,8 +387,8 @@ class Context:
                           self.make(Kind.FP_IS_NAN, nearest))
 
     def product(self, a, b):
-        """Of two numbers of the format `factors`, exactly. There is one, whose factors
-        may be different terms, but not different numbers."""
+        """The exact product of two numbers of the format `factors`. There is only one
+        product, whose factors may be different terms, but not different numbers."""
         terms = [self.convert(x, "f64").term for x in (a, b)]
         if self.only_product is None:
             term = self.any_product(self.variable(product_width(self.factors)))
@@ -620,7 +620,7 @@ class Context:
         return self.bits_of(self.convert(x, format_name))
 
     def op_math_copysign(self, op, x, y):
-        """Of y its sign bit, also where it is NaN."""
+        """Takes the sign bit of y, also where y is NaN."""
         width = WIDTHS[y.type]
         sign = self.extract(self.bits_of(y), width - 1, width - 1)
         magnitude = self.make(Kind.FP_ABS, x.term)
@@ -653,7 +653,7 @@ class Context:
 
     @property
     def num_bits(self):
-        """Of all inputs."""
+        """The number of bits that all inputs have together."""
         return sum(bits.sort().bv_size() for _, bits in self.inputs.values())
 
     @property

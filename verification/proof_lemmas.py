@@ -5,7 +5,7 @@
 #
 # This file lists facts about all numbers of a format that the compiler relies on
 # where no pass that runs alone shows it: those of the range analysis, and those
-# behind the choice of instructions.
+# that justify the choice of instructions.
 #
 #===----------------------------------------------------------------------===#
 """`lemmas()` are the facts, each as premises and what follows from them."""
@@ -29,7 +29,7 @@ class Lemma:
     name: str
     promise: str
     format: str
-    #: Of a context and the format: the premises, as a list, and what follows.
+    #: Maps a context and the format to the premises, as a list, and the conclusion.
     claim: Callable
     is_quick: bool = False
     #: Functions that rely on it: a file and how their texts begin.
@@ -317,8 +317,8 @@ def _product_is_double(context, form):
 
 
 def claim_side(context, product, addend):
-    """What a TwoSum gives for the error is above zero, or below, if the sum is below
-    the exact one, or above."""
+    """The error that a TwoSum finds is above zero if the sum is below the exact one, and
+    below zero if the sum is above it."""
     add, sub = [lambda a, b, kind=kind: context.make(kind, context.rne, a, b)
                 for kind in (Kind.FP_ADD, Kind.FP_SUB)]
     total = add(product, addend)
@@ -411,7 +411,7 @@ _ANALYSIS = (
 
 _QUICK = {"larger", "trail"}
 
-#: What tandem-verify takes all pairs through.
+#: The lemmas that tandem-verify checks on all pairs.
 _RUN = {"trail-error", "trail-order", "trail-two-sum"}
 
 _FMA = "lib/Dialect/Arith/Utils/FloatEmulation.cpp", "Value tandem::fmaToOddF32("

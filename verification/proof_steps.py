@@ -37,8 +37,8 @@ HALF_CONVERSIONS = [
 
 
 class Programs:
-    """What tandem-opt makes of kernels, in the generic form; one process runs all
-    kernels that are known to need the same passes."""
+    """The programs that tandem-opt makes of kernels, in the generic form; one process
+    runs all kernels that are known to need the same passes."""
 
     def __init__(self):
         self.wanted, self.made = defaultdict(dict), {}
@@ -117,8 +117,8 @@ class Step:
     factors: Optional[str] = None
     #: Whether it is proved with each commit.
     is_quick: bool = False
-    #: What has to do where the solver finds nothing: a part of tandem-verify, or a
-    #: test, that takes all operands.
+    #: The substitute where the solver finds nothing: a part of tandem-verify, or a test,
+    #: that takes all operands.
     certificate: str = ""
 
     def __post_init__(self):
@@ -134,7 +134,7 @@ class Step:
         return PROGRAMS.get(self.source, [*self.prepare, *self.passes])
 
     def run(self, context):
-        """What both programs store."""
+        """Runs both programs, and returns the values that they store."""
         before, after = [context.run(Kernel(text, self.part), self.free)
                          for text in (self.before, self.after)]
         if self.assume:
@@ -166,7 +166,7 @@ def prove(step, time_limit):
 
 
 def hash_of(step):
-    """Of all that the solver is told, and of the code that relies on a lemma."""
+    """Hashes all that the solver is told, and the code that relies on a lemma."""
     text = oblige(step).text + getattr(step, "code_text", "")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -210,7 +210,7 @@ def _emulated_fmas():
 
 
 def _has_side(context):
-    """What the lemmas say of the product and the addend."""
+    """The conclusion of the lemmas for the product and the addend, or a failed premise."""
     _, product = context.only_product
     addend = context.convert(context.input("plane (2, 0)", context.factors), "f64")
     premises, conclusion = claim_side(context, product.term, addend.term)
@@ -265,8 +265,8 @@ def _sum_errors():
                    certificate="test/Unit/Support/SumErrorTest.cpp")
 
 
-#: What bounds the operands, so that the range analysis finds their order; the proof
-#: takes any operands.
+#: Constants that bound the operands, so that the range analysis finds their order; the
+#: proof takes any operands.
 _CONSTANTS = ("%one = arith.constant 1.0 : {0}\n%two = arith.constant 2.0 : {0}\n"
               "%minus_one = arith.constant -1.0 : {0}\n"
               "%big = arith.constant 128.0 : {0}\n")

@@ -38,7 +38,7 @@ DRIVER = ROOT / "build/lib/libtandem-ptx-driver.so"
 HARNESS = ROOT / "verification/ptx_tests"
 REPOSITORY = "https://github.com/vosen/ptx_tests"
 
-#: How many inputs a test of an emitted instruction gets, and another one.
+#: The numbers of inputs that a test of an emitted instruction gets, and any other test.
 COUNT, OTHERS = 1 << 22, 1 << 20
 SAMPLING = (
     "Tests of all values of 8, 16 or 32 bits, or all pairs of 16 bits, get all of them where "
@@ -56,10 +56,10 @@ _WHOLE_AMOUNTS = (
 DISPUTED = {name: _WHOLE_AMOUNTS
             for name in ("bfe_rng_s64", "bfe_rng_u64", "bfi_rng_b64")}
 
-#: What every test computes its addresses with.
+#: The instructions with which every test computes its addresses.
 _FRAME = Counter({"mov.u32": 3, "cvt.u64.u32": 1, "mad.wide.u32": 1})
 _ACCESSES = re.compile(r"(ld|st)\.|mad\.lo\.u64$|ret$")
-#: What a test needs beside the instructions that it is of.
+#: The instructions that a test needs beside the ones that it tests.
 _HELPERS = {"setp.ne.b16", "add.cc.u32", "addc.u32", "mov.b64", "selp.u32"}
 
 #===------------------------------------------------------------------------===#
@@ -124,7 +124,7 @@ def tested(row: dict) -> list[str]:
 
 
 def report(row: dict, names: list[str], is_emitted: bool) -> dict:
-    """What the results keep of a test."""
+    """Makes a test's entry in the results."""
     used = {name for text in row["sources"][:1] for name in instructions(text)}
     entry = {"instructions": names, "used": sorted(used), "emitted": is_emitted,
              "outcome": "failed" if row["failures"] else row["outcome"],
@@ -173,12 +173,12 @@ def coverage(known: dict, tests: dict) -> dict:
 
 
 def kept(test: dict) -> dict:
-    """What the results keep: not what is the same in nearly all."""
+    """Returns the fields that are kept, without the one that is the same in nearly all tests."""
     return {key: value for key, value in test.items() if key != "used"}
 
 
 def refusals(tests: dict) -> dict:
-    """How many tests of each operation the evaluator refused as unknown."""
+    """Counts, for each operation, the tests that the evaluator refused as unknown."""
     return dict(sorted(Counter(
         test.split("_")[0] for test, row in tests.items()
         if row["outcome"] == "refused").items()))

@@ -82,7 +82,7 @@ def unit_tests():
 
 
 def lit_tests():
-    """Those of what is built here, most of which `tandem-opt` runs."""
+    """Runs the lit tests of this build, most of which run `tandem-opt`."""
     lit = shutil.which("lit", path="/usr/lib/llvm-22/bin") or shutil.which("lit")
     yield run("lit tests", r"Passed\s*: (\d+)", sys.executable, lit, "-sv",
               "--filter-out=Fuzz/(arrays|package)", BUILD / "test")

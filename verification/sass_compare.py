@@ -80,8 +80,8 @@ _KERNEL = """.version {version}
 }}
 """
 
-#: How an operation may stand in PTX, and how often in each text. With optimization
-#: quotients by one divisor share its reciprocal, and constants are computed before.
+#: The forms that an operation may have in PTX, and their number in each text. With
+#: optimization, quotients by one divisor share its reciprocal, and constants are computed before.
 _ONE, _THREE = {"f32": "0f3F800000", "f64": "0d3FF0000000000000"}, "0f40400000"
 _FORMS = {
     ("div", "f32"): [(1, "div.rn.f32 %v3, %v0, %v1;"),
@@ -111,7 +111,7 @@ def _inline(entry: SASSEntry) -> Counter:
 
 @dataclass
 class Sequence:
-    """What ptxas makes of an operation: in place, and the function it calls."""
+    """The code that ptxas makes of an operation: in place, and the function it calls."""
     least: Counter
     most: Counter
     callee: str
@@ -152,7 +152,7 @@ _IGNORED |= {("widen", "bf16")}
 #: With optimization, neg and abs become modifiers of operands, and ptxas chooses
 #: between extremes and selections.
 _FREE = ("sign", "extreme", "extreme NaN")
-#: What is copied with a whole block only.
+#: The operations whose instructions are copied only with a whole block.
 _WHOLE = ("fma", "div", "sqrt", "rcp")
 
 

@@ -102,7 +102,7 @@ def _count_cvt(parts: list[str], counts: Counter) -> None:
 
 
 def count_ptx(instructions: list[str]) -> Counter:
-    """What an entry computes, by kind."""
+    """Counts the operations of an entry, by kind."""
     counts, constants = Counter(), _constants(instructions)
     for text in instructions:
         mnemonic = text.split(None, 1)[0]
@@ -168,7 +168,7 @@ def sass_entries(text: str) -> dict[str, SASSEntry]:
 
 @dataclass
 class SASSCounts:
-    """What a function computes; what else it has of instructions on floats."""
+    """The operations that a function computes, and its other instructions on floats."""
     kinds: Counter = field(default_factory=Counter)
     #: Instructions that no PTX instruction but division and root becomes.
     special: Counter = field(default_factory=Counter)

@@ -72,8 +72,8 @@ PROMISES = (
             "largest.",
             "f32-(exp|log|tanh|erf)"),
     Promise("Codes are written and read by their rules",
-            "Every f32 as each kind of code, and every code read. In the middle, the "
-            "rules of [Numerics.md](Numerics.md#codes) as plain C++.",
+            "Every f32 is written as each kind of code, and every code is read. The results are "
+            "compared with the rules of [Numerics.md](Numerics.md#codes), in plain C++.",
             f"{_CODES}-(write|read)"),
     Promise("Operations of double words have the bits of their listings",
             "Of the 8-bit formats all normalized operands with hi >= +0, of bf16 and f16 "
@@ -93,7 +93,7 @@ PROMISES = (
 
 @dataclass(frozen=True)
 class Check:
-    """What each commit is checked with."""
+    """A check of every commit."""
 
     promise: str
     how: str
@@ -225,5 +225,5 @@ GAPS = (
     "enough for a second rounding of these formats is a theorem (Figueroa 1995), and for "
     "fma another one (Boldo and Melquiond 2008), not a run.",
     "These runs compile for CPUs. PTX is executed by an evaluator in the tests, on fewer "
-    "operands, and by a real GPU only where somebody has run `scripts/gpu-check.sh`.",
+    "operands, and by a real GPU only where a user has run `scripts/gpu-check.sh`.",
 )

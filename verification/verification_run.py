@@ -30,7 +30,7 @@ RESULTS = ROOT / "verification/results"
 TOOL = ROOT / "build/bin/tandem-verify"
 #: A shard takes about so many seconds, the first so many units.
 SHARD_SECONDS, FIRST_UNITS = 60, 16
-#: How many units a quick run takes of each part, about.
+#: The approximate number of units that a quick run takes of each part.
 QUICK_UNITS = 32
 
 #===------------------------------------------------------------------------===#
@@ -67,7 +67,7 @@ def list_jobs(tool, pattern: str, isas) -> list[dict]:
 
 
 def key_of(job: dict) -> str:
-    """What an entry of a part on an instruction set is called."""
+    """The key of an entry: a part, and the instruction set that it ran on."""
     return f"{job['part']} {job['isa']}".strip()
 
 #===------------------------------------------------------------------------===#
@@ -109,9 +109,9 @@ class Results:
         return {"machine": machine(), "jobs": [], "parts": {}}
 
     def entry(self, job: dict, stride: int) -> dict:
-        """What is known of a job. What is complete stays; what has failed, is of other
-        code or of another share of the cases begins anew, and so does what another
-        commit or processor has begun."""
+        """Returns what is known of a job. A complete entry is kept. An entry begins anew if
+        it has failed, is of other code or of another share of the cases, or was begun at
+        another commit or on another processor."""
         now, old = machine(), self.read()["parts"].get(key_of(job))
         if old and is_of(old, job) and old["stride"] == stride and not old.get("failures"):
             same = (old["commit"], old.get("cpu")) == (now["commit"], now["cpu"])

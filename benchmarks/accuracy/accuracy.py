@@ -326,7 +326,7 @@ def parse() -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace, everyone: list[str]) -> list[str]:
-    """Who is measured: those that are asked for and can be."""
+    """Returns the contenders that are asked for and can be measured."""
     for name in options.contenders:
         if name not in everyone:
             raise SystemExit(f"error: there is no '{name}'; choose from {', '.join(everyone)}")

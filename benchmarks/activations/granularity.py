@@ -26,7 +26,7 @@ from language_model import data  # noqa: E402
 from language_model import model as demo  # noqa: E402
 from round_trip import round_trip, scaled  # noqa: E402
 
-#: Who shares a scale, from all elements of a tensor to 16 of a token.
+#: The elements that share a scale, from all elements of a tensor to 16 of a token.
 GROUPS = ("tensor", "128x128", "32x32", "row", "128", "64", "32", "16")
 CODE = "#scaled.float<f8E4M3FN>"
 

@@ -229,7 +229,7 @@ def measure_peer(contender: Contender, options) -> Iterator[dict]:
 
 
 def measure_layers(whose: str, options) -> Iterator[dict]:
-    """Times of both passes of somebody's layers over rows of 4096."""
+    """Times both passes of one library's layers over rows of 4096."""
     import layer_peers
 
     rows = []

@@ -1,4 +1,4 @@
-# How Tandem takes LLVM, MLIR and LLD, which TANDEM_STATIC_LLVM decides.
+# Links LLVM, MLIR and LLD in one of two ways, which TANDEM_STATIC_LLVM chooses.
 #
 # OFF: everything links the shared libMLIR and libLLVM, as Debian's own tools do.
 # ON:  libTandem contains what it needs of them and hides it, together with the

@@ -37,7 +37,7 @@ static void check(tdm_status status) {
 // Memory
 //===----------------------------------------------------------------------===//
 
-/* What a kernel's description says of its arguments. */
+/* Returns the description of a kernel, which says what its arguments are. */
 static const tdm_kernel_desc *describe(TandemKernel *kernel) {
   return tandemKernelGetInfo(kernel)->desc;
 }

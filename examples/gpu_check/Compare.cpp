@@ -86,7 +86,8 @@ static bool writeNumber(const char *type, float value, uint8_t *place) {
   return true;
 }
 
-/// From 2^-6 to 4, of both signs but for what follows from squares.
+/// Returns a number from 2^-6 to 4 in magnitude; it is negative only if
+/// \p isSigned, which is false for what follows from squares.
 static float randomNumber(std::mt19937 &random, bool isSigned) {
   uint32_t word = random();
   float value =
@@ -216,8 +217,9 @@ void Bound::swapTensors() {
 // Comparison
 //===----------------------------------------------------------------------===//
 
-/// Around powers of two and of several chunks. They lie behind each other, so
-/// that odd numbers put those that follow off all alignment but an element's.
+/// Returns shapes with sizes around powers of two and around several chunks.
+/// The tensors follow each other in memory, so that odd sizes leave the next
+/// ones aligned only to an element.
 static std::vector<Shape> shapesFor(const tdm_kernel_desc &desc,
                                     int64_t largest) {
   std::vector<Shape> shapes = {{1, 300000}, {1, 7}, {1, 4096},    {1, 0},

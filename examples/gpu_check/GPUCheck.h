@@ -27,7 +27,7 @@
 
 namespace gpucheck {
 
-/// What a kernel's check ends with; the others go on.
+/// Thrown to end the check of one kernel; the checks of others go on.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -84,7 +84,8 @@ size_t sizeOf(const tdm_kernel_desc &desc, Shape shape);
 /// Whether a device has so much memory left.
 bool fits(tdm_device *device, size_t bytes);
 
-/// What planes begin with: numbers of an ordinary size, or any bits at all.
+/// The initial contents of planes: numbers of an ordinary size, or any bits at
+/// all.
 enum class Fill { Numbers, Bits };
 
 /// The contents of all planes of some tensors, one array for each plane.
@@ -151,7 +152,7 @@ struct LargeResult {
   /// Why there are fewer elements, or not all of them are compared.
   std::string note;
   int64_t elements = 0;
-  /// How much of all bytes has been compared.
+  /// The share of all bytes that has been compared.
   double share = 0;
 };
 LargeResult compareLarge(tdm_device *cpu, tdm_device *gpu, tdm_kernel *onCPU,
@@ -213,7 +214,7 @@ struct ProductRow {
   bool isFast;
   /// "right", or why it is not.
   std::string verdict;
-  /// Of what the times are.
+  /// The size of the product that was timed.
   int64_t rows = 0, columns = 0, depth = 0;
   double milliseconds = 0, teraflops = 0;
 };

@@ -108,14 +108,15 @@ static tdm_product_desc describe(const ProductRow &row) {
           row.isFast};
 }
 
-/// How much of the sum of its products' magnitudes an element may lose. Tensor
-/// cores for 8-bit floats (Ada's and Hopper's) align 16 or 32 products and the
-/// sum so far to the largest of them and cut each at 13 bits below it. That sum
-/// goes into one in f32 after 128 products at the latest, and with fast sums at
-/// the end. A cut is less than 2^-13 of the largest, and with signs at random
-/// most of it cancels: mmaemu, a model of these sums by bits, loses at most
-/// 2^-12.6 with such factors and depths of 64 to 4096, with fast sums 2^-12.3
-/// at the depth below. A third of the elements lose more than f32's 2^-18.
+/// The share of the sum of its products' magnitudes that an element may lose.
+/// Tensor cores for 8-bit floats (Ada's and Hopper's) align 16 or 32 products
+/// and the sum so far to the largest of them and cut each at 13 bits below it.
+/// That sum goes into one in f32 after 128 products at the latest, and with
+/// fast sums at the end. A cut is less than 2^-13 of the largest, and with
+/// signs at random most of it cancels: mmaemu, a model of these sums by bits,
+/// loses at most 2^-12.6 with such factors and depths of 64 to 4096, with fast
+/// sums 2^-12.3 at the depth below. A third of the elements lose more than
+/// f32's 2^-18.
 static double lossOf(const ProductRow &row) {
   return row.x == TDM_FACTOR_BF16 ? 0x1p-18 : 0x1p-12;
 }

@@ -39,11 +39,12 @@ struct Row {
 /// The results of a run.
 struct Report {
   tdm_device_info device = {};
-  /// Of the copy within the device's memory.
+  /// The rate of the copy within the device's memory.
   double bytesPerSecond = 0;
   /// The images that were run: empty for those that the runtime prefers.
   std::string image;
-  /// Of launches of few and of many tensors, by their number.
+  /// The times of launches of few and of many tensors, by the number of
+  /// tensors.
   std::vector<std::pair<int, HostTimes>> host;
   std::vector<Row> rows;
   std::vector<ProductRow> products;

@@ -28,7 +28,7 @@ struct Modes {
        products = false, large = false;
 };
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
   std::vector<std::string> packages;
   std::string json;
@@ -165,7 +165,7 @@ private:
   void runMeasure(tdm_kernel *onGPU, const tdm_kernel_info &kernel, Row &row);
   bool isFine() const;
   bool isAbsent() const;
-  /// What is known so far, also if the next call never comes back.
+  /// Writes the results so far, in case the next call never comes back.
   void save() const;
 
   const Options &options;

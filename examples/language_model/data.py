@@ -3,7 +3,7 @@
 """Text that every machine with Python has: the standard library's sources.
 
 There is no tokenizer: each ASCII character that occurs is a symbol, and what is
-not ASCII counts as "?". The text depends on the Python version alone.
+not ASCII counts as "?". The text depends only on the Python version.
 """
 
 from __future__ import annotations

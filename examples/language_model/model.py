@@ -151,7 +151,7 @@ def make_model(
 
 
 def saved_bytes(model: Transformer, batch: tuple[torch.Tensor, torch.Tensor]) -> int:
-    """What autograd keeps between the passes, weights in any format aside."""
+    """Counts the bytes that autograd keeps between the passes, except weights in any format."""
     weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
     shapes = {shape for p in model.parameters() for shape in (p.shape, p.shape[::-1])}
     sizes = {}

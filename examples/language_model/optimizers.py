@@ -86,7 +86,7 @@ def make_optimizer(
         strategy=split_name(name)[0],
         metrics=metrics,
         path=path,
-        # What is measured is a strategy, in norms as well.
+        # The runs compare strategies, which therefore apply to norms as well.
         min_8bit_size=0,
     )
 

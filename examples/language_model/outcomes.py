@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 # Float32 and plain bf16, the three that docs/Library.md recommends, and the 8-bit
-# states of a paper; behind them what the demo trains by default.
+# states of a paper; after them come the others that the demo trains by default.
 PREFERRED = (
     "fp32",
     "bf16",

@@ -72,7 +72,7 @@ class Runs:
         self.steps = max(map(len, losses.values()))
 
     def style(self, strategy: str) -> dict[str, object]:
-        """How a strategy's line looks in every panel."""
+        """Returns the look of a strategy's line in every panel."""
         if strategy not in self.styles:
             return MUTED
         color, dashes = self.styles[strategy]

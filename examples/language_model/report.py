@@ -29,7 +29,7 @@ COLUMNS = (
 )
 LEGEND = """\
 saved KiB: the activations of a batch that autograd keeps for the backward pass.
-optimizer ms: median time of a step of the optimizer alone, without metrics.
+optimizer ms: median time of only the optimizer's step, without metrics.
 train loss: mean over the last twentieth of the run; losses in nats/character.
 EDQ ratio, lost updates: mean over all steps of the training.
 stream error: distance of the weights, with all that a strategy keeps of them,
@@ -80,7 +80,7 @@ def markdown_table(rows: list[list[str]]) -> str:
 
 
 def headline(config: Config, records: list[Record], seconds: float) -> str:
-    """What was run, in two lines."""
+    """Describes the run in two lines."""
     shape, hyper = config.shape, config.hyper
     return (
         f"{records[0].parameters} parameters (width {shape.width}, "
@@ -98,7 +98,7 @@ def as_json(
     errors: dict[str, StreamError],
     seconds: float,
 ) -> str:
-    """Every number behind the table and the plot."""
+    """Returns every number that the table and the plot show."""
     results = [
         dataclasses.asdict(record)
         | {

@@ -137,7 +137,7 @@ def replay_weights(
 
 
 def replay(strategy: str, stream: Stream, exact: list[torch.Tensor]) -> StreamError:
-    """How far a strategy's weights end from the exact ones."""
+    """Measures the distance from a strategy's final weights to the exact ones."""
     stored, visible = replay_weights(strategy, stream)
     return StreamError(
         relative_error(stored, exact, stream.weights),

@@ -41,7 +41,7 @@ class Config:
 
 @dataclasses.dataclass
 class Record:
-    """What one training run showed.
+    """The measurements of one training run.
 
     Lists have one entry per step, the two of the validation one per visit; step_ms
     is the wall time of a whole step with metrics, validation included.

@@ -1,4 +1,4 @@
-// What one layer of a Llama-style transformer keeps for its backward pass, token by token:
+// The tensors that one layer of a Llama-style transformer keeps for its backward pass, per token:
 // hidden size 3072, feed-forward size 8192. Its matrix products, its norms, its rotary embedding
 // and its attention are others' work, so that their tensors come in as inputs. Try
 //
@@ -47,8 +47,8 @@ func.func @llama_layer(
   // The rotary embedding of queries and keys.
   tandem.save %query as "rope_query" consumer(opaque) : tensor<?x3072xf32>
   tandem.save %key as "rope_key" consumer(opaque) : tensor<?x3072xf32>
-  // FlashAttention keeps what it takes, and what it gives, which the projection behind it
-  // takes in turn: one tensor, kept once (COAT, appendix D).
+  // FlashAttention keeps its inputs and its output, which the projection that follows takes in
+  // turn: one tensor, kept once (COAT, appendix D).
   tandem.save %turned_query as "flash_query" consumer(opaque) : tensor<?x3072xf32>
   tandem.save %turned_key as "flash_key" consumer(opaque) : tensor<?x3072xf32>
   tandem.save %value as "flash_value" consumer(opaque) : tensor<?x3072xf32>

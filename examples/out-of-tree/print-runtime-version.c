@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements a C program that links Tandem's runtime alone, and
+// This file implements a C program that links only Tandem's runtime, and
 // prints its version.
 //
 //===----------------------------------------------------------------------===//

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs a build of Tandem into a prefix, builds this project against the
-# prefix alone, and runs its tests. Both live in build/out-of-tree of the
+# Installs a build of Tandem into a prefix, builds this project against only
+# the prefix, and runs its tests. Both live in build/out-of-tree of the
 # repository, and a second run renews only what changed.
 set -euo pipefail
 

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements a C program that updates a small model by a kernel of a
-// package. It links Tandem's runtime alone, and knows nothing of the optimizer:
+// package. It links only Tandem's runtime, and knows nothing of the optimizer:
 // the package says which arrays there are, and what they hold.
 //
 // The model has three tensors, whose loss is half their squared distance from a
@@ -131,7 +131,7 @@ static void train(const tdm_kernel_info *info, tdm_kernel *kernel,
   tdm_plan_destroy(plan);
 }
 
-/* The weights of all tensors, one behind the other. */
+/* Writes the weights of all tensors, one after the other. */
 static void writeWeights(const tdm_kernel_info *info,
                          void *planes[NUM_TENSORS][MAX_PLANES],
                          const char *path) {

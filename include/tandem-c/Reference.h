@@ -55,8 +55,9 @@ typedef struct TandemHyperValue {
   double value;
 } TandemHyperValue;
 
-/// What the interpreter runs: a graph and its strategy, or a kernel at any
-/// stage and no strategy, as for tandemCompile; and one step.
+/// The options of an interpreter run, which makes one step of a graph with its
+/// strategy, or of a kernel at any stage without a strategy, as for
+/// tandemCompile.
 typedef struct TandemInterpretOptions {
   const char *graph;
   const char *strategy;

@@ -41,7 +41,7 @@ typedef struct TandemStorageRule {
   const char *storage;
 } TandemStorageRule;
 
-/// What to compile. Null strings and zeros mean the defaults.
+/// The options of a compilation. Null strings and zeros mean the defaults.
 typedef struct TandemCompileOptions {
   /// A built-in graph's name, the path of an .mlir file, or MLIR text of a
   /// graph or a tandem.kernel.
@@ -88,7 +88,7 @@ TANDEM_CAPI_EXPORTED TandemKernel *tandemKernelLoad(const char *path,
                                                     const char *isa);
 TANDEM_CAPI_EXPORTED void tandemKernelDestroy(TandemKernel *kernel);
 
-/// What to convert. Storages are attributes as MLIR spells them,
+/// The options of a conversion. Storages are attributes as MLIR spells them,
 /// "#tandem.float<bf16>", and opaque to hosts. A zeroed struct with the two
 /// storages compiles for the CPU.
 typedef struct TandemConversionOptions {
@@ -108,19 +108,19 @@ typedef struct TandemConversionOptions {
   const char *chip;
 } TandemConversionOptions;
 
-/// How tensors are converted.
+/// A compiled conversion of tensors.
 typedef struct TandemConversion {
   /// Takes, for each tensor, the first planes of the target and then the first
   /// ones of the source; the caller destroys it. Null if planes are copied bit
   /// for bit, each to the target's plane of the same number. It takes a matrix
   /// as one row unless it is a matrix kernel.
   TandemKernel *kernel;
-  /// How many planes of the target and of the source the kernel takes. The
-  /// caller makes the target's other planes zero, as it does those of a copy
-  /// that the source has no plane for.
+  /// The numbers of planes of the target and of the source that the kernel
+  /// takes. The caller makes the target's other planes zero, as it does those
+  /// of a copy that the source has no plane for.
   intptr_t numWritten, numRead;
-  /// How often the kernel runs. Before the first of several runs the caller
-  /// makes the target's planes zero that are kept (tdm_plane_desc).
+  /// The number of times that the kernel runs. Before the first of several runs
+  /// the caller makes the target's planes zero that are kept (tdm_plane_desc).
   int32_t numLaunches;
 } TandemConversion;
 
@@ -195,7 +195,7 @@ TANDEM_CAPI_EXPORTED int64_t tandemKernelGetNumEntries(TandemKernel *kernel,
 typedef struct TandemTensor {
   /// The name of its planes' role.
   const char *role;
-  /// How it is stored, as MLIR spells it.
+  /// Its storage, as MLIR spells it.
   const char *storage;
   /// Whether it is a second moment of gradients, which is never negative.
   bool isSecondMoment;
@@ -232,9 +232,9 @@ tandemStorageCreateFloats(const char *format);
 /// "f16"; null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateWorking(const char *format, const char *codes);
-/// What matrix products take: codes of an 8-bit float such as "f8E4M3FN" under
-/// an f32 scale for the tensor, and, if asked for, the codes of the transpose.
-/// Null on failure.
+/// The storage of the factors of matrix products: codes of an 8-bit float such
+/// as "f8E4M3FN" under an f32 scale for the tensor, and, if asked for, the
+/// codes of the transpose. Null on failure.
 TANDEM_CAPI_EXPORTED TandemStorage *
 tandemStorageCreateMatrixCodes(const char *format, bool isTransposed);
 /// Floats of `format`, "f32", "bf16" or "f16", that hold only numbers of the

@@ -21,7 +21,7 @@ struct TandemKernel {
   std::unique_ptr<tandem::CompiledKernel> kernel;
   /// Guards what follows.
   std::mutex mutex;
-  /// The tensors, once somebody has asked for them.
+  /// The tensors, once a caller has asked for them.
   std::optional<std::vector<tandem::KernelTensor>> tensors;
 };
 

@@ -2,8 +2,8 @@
 #column = affine_map<(i, j) -> (j)>
 #matrix = affine_map<(i, j) -> (i, j)>
 
-// A residual sum and the norm behind it: h = x + residual, and y the RMSNorm (Zhang and
-// Sennrich 2019) of h.
+// A fused residual add and norm: h = x + residual, and y the RMSNorm (Zhang and Sennrich
+// 2019) of h.
 func.func @add_rms_norm(
     %x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">},
     %residual: tensor<?x?xf32> {tandem.role = #tandem.role<input "residual">},

@@ -1,4 +1,4 @@
-// What a matrix product takes and its backward pass needs again.
+// Keeps the input of a matrix product, which its backward pass needs again.
 func.func @keep(%x: tensor<?x?xf32> {tandem.role = #tandem.role<input "x", consumer = linear>}) {
   tandem.save %x as "kept" consumer(linear) : tensor<?x?xf32>
   return

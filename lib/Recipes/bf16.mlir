@@ -1,5 +1,5 @@
-// What autocast keeps: bf16. An input that is one already is not kept twice. What there
-// is for each row or column stays f32.
+// Keeps what autocast keeps, in bf16. An input that is bf16 already is not kept twice.
+// Values with an entry for each row or column stay f32.
 tandem.strategy @bf16 compute(<f32, f32>) {
   tandem.assign saved per(row) = #tandem.float<f32>
   tandem.assign output per(row) = #tandem.float<f32>

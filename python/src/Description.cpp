@@ -17,7 +17,7 @@
 
 namespace nb = nanobind;
 
-/// A text that nobody has set is empty.
+/// Converts a text of a description; one that is not set becomes empty.
 static nb::object show(const char *text) { return nb::str(text ? text : ""); }
 template <typename Value>
 static nb::object show(Value value) {

@@ -64,8 +64,8 @@ static void check(tdm_status status) {
   throwValueError();
 }
 
-/// What \p call returns, while other threads of Python run: it may wait for a
-/// device or a lock, or take long.
+/// Calls \p call, and lets other threads of Python run meanwhile: it may wait
+/// for a device or a lock, or take long.
 template <typename Call>
 static auto released(Call call) {
   nb::gil_scoped_release release;
@@ -325,8 +325,8 @@ static void useOpenMP(uintptr_t address) {
                         reinterpret_cast<void *>(address)));
 }
 
-/// How tensors are converted: (kernel or None, planes of the target, planes of
-/// the source, launches).
+/// Compiles a conversion of tensors. Returns (kernel or None, planes of the
+/// target, planes of the source, launches).
 static nb::tuple compileConversion(const std::string &source,
                                    const std::string &target, bool adds,
                                    bool isFresh, bool isMatrix, bool hasFloor,

@@ -23,8 +23,8 @@
 #include <tuple>
 #include <vector>
 
-/// What DLPack says of a framework's tensor, without taking hold of it. The
-/// first fields of DLPackExchangeAPI, version 1.
+/// Reads a framework's tensor by DLPack without taking a reference to it. These
+/// are the first fields of DLPackExchangeAPI, version 1.
 struct TensorReader {
   struct Version {
     uint32_t major, minor;
@@ -65,7 +65,7 @@ public:
   /// states are these and no others.
   void setStates(nanobind::list groups, nanobind::dict states);
 
-  /// Whether everything is where it was, but for gradients and counts of steps.
+  /// Whether everything is where it was, except gradients and counts of steps.
   bool read(nanobind::list groups, nanobind::dict states);
   /// The number of steps that the tensors of each row have taken.
   std::vector<int64_t> steps(size_t launch) const;
@@ -74,11 +74,11 @@ public:
   const std::vector<tdm_tensor> &tensors(size_t launch) const {
     return launches[launch].tensors;
   }
-  /// The gradients alone, each a vector.
+  /// Only the gradients, each as a vector.
   std::vector<tdm_tensor> gradients(size_t launch) const;
 
 private:
-  /// How a tensor lies in memory.
+  /// The memory and the layout of a tensor.
   struct Place {
     nanobind::dlpack::dtype type;
     nanobind::dlpack::device device;
@@ -120,7 +120,7 @@ private:
   nanobind::object count, gradName, isNegName, paramsName;
   std::vector<Launch> launches;
   std::vector<Param> params;
-  /// Of the param groups.
+  /// The number of parameters in each param group.
   std::vector<size_t> sizes;
   std::vector<std::pair<PyObject *, PyObject *>> states;
 };

@@ -53,7 +53,7 @@ def _describe(plane: Plane, array: object) -> tuple[int, int, int, int, list[int
 def _describe_cuda(
     plane: Plane, interface: Mapping
 ) -> tuple[int, int, int, int, list[int], int]:
-    """The same of a CUDA array interface, which is about device 0."""
+    """Describes an array by its CUDA array interface, which is about device 0."""
     shape = list(interface["shape"])
     bits, count = 8 * int(interface["typestr"][2:]), math.prod(shape)
     dense, stride = [], bits // 8
@@ -123,7 +123,7 @@ def address_of(
                 raise TypeError(f"array {plane.name!r} must be {plane.type}, got {dtype}")
             array = array.view(f"u{array.itemsize}")
     address, count, code, bits, shape, _ = _describe(plane, array)
-    # As bits; int32 is the type of numbers that somebody has counted.
+    # Unsigned integers are taken as bits; so are signed ones, except int32, which holds counts.
     raw = bits == plane.bits and (code == 1 or (code == 0 and bits < 32))
     if not raw and (code, bits) not in _DLPACK[plane.type]:
         raise TypeError(

@@ -41,7 +41,7 @@ class Executor:
         return plan.launch(hypers, integers, threads=threads)
 
     def call(self, work) -> None:
-        """Does a framework's own work in its order."""
+        """Calls `work`, in the order of the other calls of this executor."""
         work()
 
     def copy(self, to: int, source: int, bytes: int) -> None:
@@ -121,7 +121,7 @@ class Conversion:
 
     @staticmethod
     def _clear(executor, targets, planes) -> None:
-        """Makes targets remember nothing."""
+        """Sets the planes of targets that carry over between steps to zero."""
         for target in targets:
             for plane, address in zip(planes, target.addresses):
                 if plane.kept and target.bytes(plane):
@@ -161,8 +161,8 @@ def _stamp(file: str) -> tuple:
 
 def compile_written(graph: str | os.PathLike, strategy: str, rules: Rules | None,
                     target: str, path: Sequence[str | os.PathLike], **options) -> Kernel:
-    """tandem.compile under a strategy of these rules; None for one that is found by its
-    name."""
+    """Compiles a graph under a strategy that consists of `rules`, or, if they are None, under
+    the strategy that is found by its name."""
     if rules is None:
         return _kernel.compile(graph, strategy, target, path=path, **options)
     return _kernel.compile_rules(graph, strategy, rules, target, **options)

@@ -94,7 +94,7 @@ class Plane:
 
     @property
     def shared_by(self) -> str:
-        """Who shares an entry: "each 128", "the tensor", "each row", "each 64x64"."""
+        """The elements that share an entry: "each 128", "the tensor", "each row", "each 64x64"."""
         if self.is_whole_tensor:
             return "the tensor"
         if self.group == WHOLE_ROW:
@@ -740,7 +740,7 @@ def _to_text(name: str, value: str | os.PathLike) -> str:
 
 
 def directories(path: Sequence[str | os.PathLike]) -> list[str]:
-    """The directories that strategies are searched in, all of which must be there."""
+    """Returns the directories in which strategies are searched, and refuses missing ones."""
     if isinstance(path, (str, bytes)):
         raise TypeError("path is a list of directories, not one string")
     found = [_to_text("path", directory) for directory in path]

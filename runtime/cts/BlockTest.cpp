@@ -228,7 +228,7 @@ TEST(BlocksError, Descriptions) {
         desc.reductions = wrong;
       },
       "reduction 0 has scope 4; a phase over the elements of a matrix reduces "
-      "rows, columns and, but for sums, a kernel's blocks, any other one "
+      "rows, columns and, except for sums, a kernel's blocks, any other one "
       "tensors or the model");
   expectRefused(
       [](tdm_kernel_desc &desc) {

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file tests what the runtime does while a stream is being captured, by
-// itself or by somebody else, and copies beside streams that do not wait for
+// itself or by another thread, and copies beside streams that do not wait for
 // the legacy default stream.
 //
 //===----------------------------------------------------------------------===//

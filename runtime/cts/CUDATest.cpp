@@ -64,7 +64,7 @@ protected:
     tdm_async_args args = {sizeof(args), stream, hypers, &step, 1, 0,
                            skip,         nullptr};
     tdm_status status = tdm_plan_launch_async(*plan, &args);
-    // What has been copied is not looked at again.
+    // The launch has copied its arguments and does not read them again.
     hypers[0] = std::numeric_limits<double>::quiet_NaN();
     return status;
   }
@@ -287,7 +287,7 @@ TEST_P(CUDA, ALaunchIsSkippedByTheFlagsOfOthers) {
     EXPECT_EQ(flags, isBad ? TDM_FLAG_NON_FINITE : 0u);
     expectAll(param, isBad ? 0.0f : -1.0f);
   }
-  // What others have found stays.
+  // A value that other launches have found is kept.
   for (const void *skip : {static_cast<const void *>(foundInf.data()),
                            static_cast<const void *>(words.data())}) {
     foundInf.write({1.0f});

@@ -20,7 +20,7 @@
 using namespace tandem::cts;
 
 namespace {
-/// What the driver has loaded and not given back.
+/// The number of images that the driver has loaded and not given back.
 int loaded = 0;
 
 /// A driver of two devices. Its images have the kind "named" and a target of

@@ -44,13 +44,14 @@ FAKE_CUDA_API void failCall(long more, int result);
 FAKE_CUDA_API std::string failedCall();
 FAKE_CUDA_API void failNothing();
 
-/// How many calls there have been of a function.
+/// The number of calls of a function so far.
 FAKE_CUDA_API long callsOf(const std::string &name);
 
-/// What is wrong with the calls since the last question; empty if nothing is.
+/// The faults of the calls since the last question; empty if there are none.
 FAKE_CUDA_API std::string takeViolations();
 
-/// What has not been given back: "2 allocations, 1 event"; empty if nothing.
+/// The objects that have not been given back: "2 allocations, 1 event"; empty
+/// if there are none.
 FAKE_CUDA_API std::string living();
 
 /// The devices that there are, and their compute capability.
@@ -78,7 +79,8 @@ typedef int (*fake_cuda_executor)(const char *ptx, const char *entry,
                                   uint32_t threads, const uint64_t *ranges,
                                   int64_t num_ranges);
 FAKE_CUDA_API void fake_cuda_set_executor(fake_cuda_executor executor);
-/// What takeViolations and living return, until the next call on this thread.
+/// As takeViolations and living; the text is valid until the next call on this
+/// thread.
 FAKE_CUDA_API const char *fake_cuda_violations(void);
 FAKE_CUDA_API const char *fake_cuda_living(void);
 

@@ -44,7 +44,8 @@ enum Error {
   errorUnknown = 999
 };
 
-/// How a capture began, or how a thread handles the captures of others.
+/// The mode in which a capture began, or in which a thread handles the captures
+/// of others.
 enum CaptureMode {
   captureGlobal = 0,
   captureThreadLocal = 1,
@@ -140,7 +141,7 @@ struct State {
   /// it is captured.
   int checkLegacyStream(const char *name);
   int invalidate(StreamState &stream, const char *name, int result);
-  /// How this thread handles captures.
+  /// The mode in which this thread handles captures.
   static int &captureMode();
   StreamState *findStream(void *handle);
   int enqueue(const char *name, void *stream, Work work);

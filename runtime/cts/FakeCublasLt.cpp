@@ -50,7 +50,7 @@ struct Desc {
   }
 };
 
-/// A matrix whose columns lie one behind the other.
+/// A matrix whose columns are contiguous, one after the other.
 struct Layout {
   int type;
   uint64_t rows, columns;
@@ -167,7 +167,7 @@ static bool isMatrix(const Layout &layout, const void *data) {
          reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
 
-/// What kinds of products there are.
+/// Checks that a product is of a kind that cuBLASLt has.
 static const char *checkKinds(const Desc &desc, const Layout &a,
                               const Layout &b, const Layout &d) {
   bool isNarrow = a.type != bf16;

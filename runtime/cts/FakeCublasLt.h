@@ -18,14 +18,16 @@
 #include <cstddef>
 
 extern "C" {
-/// What the library says its version is, 120500 by default.
+/// Sets the version that the library reports, 120500 by default.
 FAKE_CUDA_API void fake_cublaslt_set_version(size_t number);
-/// What is wrong with the calls since the last question, until the next one on
-/// this thread; empty if nothing is.
+/// The faults of the calls since the last question, valid until the next one on
+/// this thread; empty if there are none.
 FAKE_CUDA_API const char *fake_cublaslt_violations(void);
-/// How many handles, descriptions and the like have not been given back.
+/// The number of handles, descriptions and the like that have not been given
+/// back.
 FAKE_CUDA_API long fake_cublaslt_living(void);
-/// How many products have been computed, and were asked for with fast sums.
+/// The number of products that have been computed, and of those that were asked
+/// for with fast sums.
 FAKE_CUDA_API long fake_cublaslt_products(void);
 FAKE_CUDA_API long fake_cublaslt_fast(void);
 }

@@ -474,8 +474,8 @@ TEST_CODE Tile tileOf(const Tile &band, int64_t rows, int64_t number) {
   return tile;
 }
 
-/// What a GPU does where phases are one launch: a band's tiles one after
-/// another, both phases of each band.
+/// Runs phases of one launch as a GPU does: a band's tiles one after another,
+/// both phases of each band.
 TEST_CODE void goThroughBands(const void *tensors, const void *bands,
                               const uint32_t *scalars, void *workspace,
                               uint32_t *flags, int64_t begin, int64_t end) {

@@ -301,7 +301,7 @@ TEST(MatricesError, Descriptions) {
         desc.num_reductions = 1;
       },
       "reduction 0 has scope 0; a phase over the elements of a matrix reduces "
-      "rows, columns and, but for sums, a kernel's blocks, any other one "
+      "rows, columns and, except for sums, a kernel's blocks, any other one "
       "tensors or the model");
 }
 
@@ -321,7 +321,7 @@ TEST(MatricesError, Continuations) {
   auto message = [](int phase) {
     return "phase " + std::to_string(phase) +
            " continues a launch; only a phase over the elements of a matrix "
-           "does, behind another one";
+           "does, after another one";
   };
   expectRefused(
       [](tdm_kernel_desc &desc) {

@@ -101,11 +101,11 @@ TEST_P(Metrics, ATensorDoesNotDependOnItsNeighbours) {
   auto numbers = randomFloats(50000, 4, spread);
   DeviceArray<float> values(device, numbers),
       many(device, std::vector<float>(9000000, 1.0f));
-  TensorList alone, among;
-  alone.add(50000, {values.data()});
+  TensorList single, among;
+  single.add(50000, {values.data()});
   among.add(50000, {values.data()});
   among.add(9000000, {many.data()});
-  OwnedPlan small(kernel, alone), large(kernel, among);
+  OwnedPlan small(kernel, single), large(kernel, among);
   EXPECT_GT(launchPlain(small, 1).chunks, 1);
   launchPlain(large, 2);
   expectMetrics(small, 0, referenceSum(numbers), 50000);

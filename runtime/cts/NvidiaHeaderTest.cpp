@@ -35,8 +35,8 @@ using namespace tandem::runtime::cuda;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What NVIDIA's headers call a handle, an enumeration or a structure; void for
-/// what is the language's.
+/// The name in NVIDIA's headers of a handle, an enumeration or a structure;
+/// void for a type of the language.
 template <typename Ours>
 struct Counterpart {
   using Type = void;

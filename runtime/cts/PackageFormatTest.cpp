@@ -143,7 +143,7 @@ TEST(PackageFormatTest, RefusesAFirstPhaseThatContinues) {
   expectKernelRefused(
       [](package::KernelT &k) { k.phases[0]->continues = true; },
       "kernel 'count': phase 0 continues a launch; only a phase over the "
-      "elements of a matrix does, behind another one");
+      "elements of a matrix does, after another one");
 }
 
 TEST(PackageFormatTest, RefusesTwoCommitsOfAKind) {

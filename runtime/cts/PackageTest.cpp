@@ -27,7 +27,7 @@ static package::PackageT describeWithCode(int step) {
   return package;
 }
 
-/// What a launch makes of a zero.
+/// The value that a launch turns a zero into.
 static int count(tdm_kernel *kernel) {
   std::vector<uint8_t> bytes(5000);
   TensorList tensors;

@@ -140,7 +140,7 @@ protected:
   size_t y = 0;
 };
 
-/// What needs the libraries that stand in for the driver and for cuBLASLt.
+/// Tests that need the libraries that stand in for the driver and for cuBLASLt.
 class StandInProduct : public Product {};
 } // namespace
 

@@ -66,7 +66,7 @@ TEST_F(TensorError, PartsOfMessages) {
             "kernel 'sgd': <1 0>: plane 'param', which the kernel writes, "
             "shares 32 bytes with plane 'param' of <1 1>; give each its own "
             "memory");
-  // What does not fit is left out, and counted.
+  // Parts that do not fit are left out, but counted.
   tdm_message_part part = {};
   EXPECT_EQ(tdm_last_error_parts(&part, 1), 5u);
   EXPECT_EQ(std::string(part.text, part.size), "kernel 'sgd': ");
@@ -243,7 +243,7 @@ protected:
 
 TEST_F(TensorGroups, Launch) {
   list[0].first = 64;
-  // Its two entries lie directly behind the three of the first.
+  // Its two entries directly follow the three of the first.
   list.add(33, {&codes[70], &scales[3]});
   OwnedPlan plan(kernel, list);
   ASSERT_EQ(tdm_plan_launch(plan, nullptr, nullptr, 1, 2, nullptr), TDM_OK)

@@ -57,9 +57,9 @@ std::string nameOfDriver(const testing::TestParamInfo<const char *> &info);
 /// Whether the driver is the library that stands in for it.
 bool isFakeDriver();
 
-/// What a package would tell of a kernel with code for CUDA. With the library
-/// that stands in for the driver it is PTX that only names functions, which are
-/// registered there.
+/// The image that a package would hold for a kernel with code for CUDA. With
+/// the library that stands in for the driver it is PTX that only names
+/// functions, which are registered there.
 class TestCode {
 public:
   explicit TestCode(const tdm_kernel_desc &desc, const Totals &totals = {});

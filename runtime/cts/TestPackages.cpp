@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements the writing of packages for tests, by the schema alone.
+// This file implements the writing of packages for tests, using only the
+// schema.
 //
 //===----------------------------------------------------------------------===//
 

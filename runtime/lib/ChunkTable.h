@@ -23,7 +23,7 @@ namespace tandem::runtime {
 using Chunk = tdm_launch_chunk;
 using Tile = tdm_launch_tile;
 
-/// How finely a device is to have its work.
+/// The limits within which a device wants its work to be cut.
 struct CutLimits {
   /// Chunks that keep the whole device at work.
   int64_t enough;
@@ -32,7 +32,7 @@ struct CutLimits {
   int64_t maxRows, minRows;
 };
 
-/// How a matrix is cut into tiles.
+/// The way in which a matrix is cut into tiles.
 struct Tiling {
   int64_t rows, columns;
   /// The rows and columns of a tile, powers of two.
@@ -72,7 +72,7 @@ public:
   int64_t size() const { return count; }
   /// The number of the first chunk of \p tensor, also for one past the end.
   int64_t firstOf(int64_t tensor) const { return firsts[tensor]; }
-  /// How a tensor has been cut into tiles.
+  /// The way in which a tensor has been cut into tiles.
   const Tiling &tiling(int64_t tensor) const { return tilings[tensor]; }
   /// The record of a tile or a band.
   const Tile &tile(int64_t index) const {

@@ -35,11 +35,11 @@ public:
   virtual tdm_status copy(void *to, const void *from, size_t bytes) const = 0;
   virtual tdm_status synchronize() const = 0;
 
-  /// How well an image serves the device, which gets the one of the highest
-  /// rank; 0 if it cannot run it.
+  /// Ranks how well an image serves the device, which gets the one of the
+  /// highest rank; 0 if it cannot run it.
   virtual int64_t rank(const tdm_image &image) const = 0;
-  /// What to compile a kernel for that has no image for the device: "this
-  /// device or an earlier one".
+  /// Names a target for a kernel without an image for the device: "this device
+  /// or an earlier one".
   virtual const char *getAdvice() const = 0;
   /// Brings the functions that \p info names from an image to the device.
   virtual tdm_status load(const Kernel &kernel, const tdm_kernel_info &info,

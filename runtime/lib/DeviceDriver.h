@@ -17,13 +17,13 @@
 
 namespace tandem::runtime {
 
-/// A family of devices. What differs between devices is behind this, Device,
-/// Executable and Plan.
+/// A family of devices. This class, Device, Executable and Plan hide what
+/// differs between devices.
 class DeviceDriver {
 public:
   virtual ~DeviceDriver() = default;
 
-  /// By which tdm_device_open finds it.
+  /// The name that tdm_device_open takes to find the driver.
   virtual const char *getName() const = 0;
   /// Stores how many devices there are: none where the system lacks them.
   virtual tdm_status count(int32_t &count) const = 0;

@@ -117,7 +117,7 @@ static int64_t rowsOf(const tdm_plane_desc &plane) {
   return plane.rows ? int64_t(plane.rows) : 1;
 }
 
-/// Of a power of two.
+/// Returns the binary logarithm of \p size, which is a power of two.
 static int logarithmOf(int64_t size) {
   int bits = 0;
   while (int64_t(1) << bits < size)
@@ -212,7 +212,7 @@ static tdm_status checkContinuations(const Kernel &kernel) {
     if (kernel.phases[i].continues && !isPossible)
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << "phase " << i << " continues a launch; only a phase over the "
-             << "elements of a matrix does, behind another one";
+             << "elements of a matrix does, after another one";
   }
   return TDM_OK;
 }
@@ -305,8 +305,9 @@ static tdm_status copyParts(Kernel &kernel, const tdm_kernel_info &info) {
   return TDM_OK;
 }
 
-/// Of a matrix kernel, rows, columns and blocks meet over tiles, tensors over
-/// what each row or column has left.
+/// Whether a reduction's phase can combine what the scope names: in a matrix
+/// kernel a phase over tiles reduces rows, columns and blocks, and a phase over
+/// rows or columns reduces tensors.
 static bool isInScope(const Kernel &kernel, const tdm_reduction_desc &desc) {
   if (!kernel.matrix)
     return desc.scope <= TDM_SCOPE_MODEL;
@@ -341,9 +342,9 @@ static tdm_status copyReductions(Kernel &kernel, const tdm_kernel_desc &desc) {
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << "reduction " << i << " has scope " << int(reduction.scope)
              << "; a phase over the elements of a matrix reduces rows, columns "
-             << "and, but for sums, a kernel's blocks, any other one tensors "
-                "or "
-             << "the model";
+             << "and, except for sums, a kernel's blocks, any other one "
+                "tensors "
+             << "or the model";
     kernel.reductions.push_back(
         {reduction.kind, reduction.phase, reduction.scope});
   }

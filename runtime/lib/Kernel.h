@@ -48,18 +48,18 @@ struct Plane {
 
   /// The bytes that an element is aligned to, a power of two.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
-  /// As many groups as \p places begin: places / group, rounded up, without a
-  /// division. Updates are to be fast.
+  /// The number of groups that \p places elements fill: places / group, rounded
+  /// up. It is computed without a division, since updates shall be fast.
   int64_t groupsOf(int64_t places) const {
     return (places >> groupBits) + ((places & (group - 1)) != 0);
   }
-  /// The same of rows.
+  /// The number of groups of rows that \p places rows fill.
   int64_t rowGroupsOf(int64_t places) const {
     return (places >> rowBits) + ((places & (rows - 1)) != 0);
   }
 };
 
-/// What has chunks of its own: the tdm_granularity values.
+/// The number of tdm_granularity values, each of which has chunks of its own.
 constexpr int numGranularities = TDM_NUM_VALUES(TDM_GRANULARITIES);
 
 /// A hyperparameter and its domain.
@@ -103,7 +103,7 @@ public:
   createPlan(std::shared_ptr<const Kernel> kernel) const = 0;
 };
 
-/// What runs over all chunks of elements, rows or columns.
+/// A part of the kernel that runs over all chunks of elements, rows or columns.
 struct Phase {
   tdm_granularity per;
   /// Whether it can run over some rows when the phase before it has.

@@ -17,7 +17,8 @@
 
 using namespace tandem::runtime;
 
-/// Kernels load whole vectors, which may reach behind the last entry.
+/// The entries that a kernel may read past the last one, as it loads whole
+/// vectors.
 static constexpr size_t padding = 64;
 
 AxisParts::AxisParts(const Kernel &kernel, const ChunkTable &tiles,

@@ -25,7 +25,7 @@ namespace tandem::runtime {
 class AxisParts {
 public:
   AxisParts() = default;
-  /// Those of \p count tensors, which \p tiles has cut.
+  /// Lays out the parts of \p count tensors, which \p tiles has cut.
   AxisParts(const Kernel &kernel, const ChunkTable &tiles, int64_t count);
 
   /// Writes where a tensor's parts of each reduction are, if \p parts is where
@@ -36,7 +36,7 @@ public:
   /// Brings the parts of a reduction of all tensors together in place of the
   /// first ones.
   void reduce(size_t reduction, tdm_reduction_kind kind, uint32_t *parts) const;
-  /// The same of the rows of a band.
+  /// Reduces the parts of a band's rows in the same way.
   void reduceRows(size_t reduction, tdm_reduction_kind kind, const Tile &band,
                   uint32_t *parts) const;
 

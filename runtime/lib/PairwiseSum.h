@@ -23,7 +23,8 @@ template <typename T>
 class PairwiseSum {
 public:
   void add(T value) {
-    // As many subtrees are complete as there are trailing ones in the count.
+    // The trailing ones of the count are as many as the subtrees that this
+    // value completes.
     for (uint64_t bits = count++; bits & 1; bits >>= 1)
       value = partial[--depth] + value;
     partial[depth++] = value;

@@ -19,9 +19,10 @@
 
 namespace tandem::runtime {
 
-/// What follows from the shapes of a plan's tensors.
+/// The data that follow from the shapes of a plan's tensors.
 struct Layout {
-  /// Of elements or tiles, and in a matrix kernel of rows and columns.
+  /// The chunks for each tdm_granularity: of elements (tiles in a matrix
+  /// kernel) and, in a matrix kernel, of rows, columns and blocks.
   ChunkTable chunks[numGranularities];
   /// Bands of tiles, over which phases that continue each other run.
   ChunkTable bands;
@@ -72,7 +73,7 @@ protected:
 
     bool areByRows() const { return end > first + 1; }
   };
-  /// Those of the launch that begins with \p phase.
+  /// The phases of the launch that begins with \p phase.
   Phases launchFrom(uint32_t phase) const {
     return {phase, layout.runsByRows ? kernel->endOfLaunch(phase) : phase + 1};
   }

@@ -242,7 +242,7 @@ static int64_t planeWord(const tdm_tensor &tensor, size_t plane) {
   return present ? reinterpret_cast<int64_t>(tensor.planes[plane]) : 0;
 }
 
-/// What a tensor's record says before a plan fills in the rest.
+/// Makes the fields of a tensor's record that do not depend on a plan.
 static tdm_launch_tensor makeHead(const Kernel &kernel,
                                   const tdm_tensor &tensor) {
   tdm_launch_tensor head = {};

@@ -90,7 +90,7 @@ private:
   /// The intervals' beginnings and numbers, sorted; and room for sorting them.
   std::vector<SortKey> order, orderRoom;
   int64_t recordWords = 0, numPlanes = 0;
-  /// Of the kernel.
+  /// The rows and columns of the kernel's blocks; 0 if it has none.
   int64_t block = 0;
   int64_t count = 0;
   int64_t needRows = 0;

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements tandem-package, which shows the content of packages and
-// writes the code in them to files. It needs the runtime alone.
+// writes the code in them to files. It needs only the runtime.
 //
 //===----------------------------------------------------------------------===//
 
@@ -71,7 +71,7 @@ static std::string describeAccess(uint32_t access) {
 #define NAME(enumerator, name) #name,
 static const char *const places[] = {TDM_GRANULARITIES(NAME)};
 
-/// Who shares an entry of a plane.
+/// Names the elements that share an entry of a plane.
 static std::string describeSharers(const tdm_plane_desc &plane) {
   if (plane.group == TDM_WHOLE_TENSOR)
     return "for the tensor";
@@ -251,7 +251,7 @@ static void printAll(const std::string &path, const Desc *descs,
     printFields(path + "[" + std::to_string(i) + "]", descs[i]);
 }
 
-/// Prints each field of the description but for the images.
+/// Prints each field of the description except the images.
 static void printFields(const tdm_kernel_info &desc) {
   std::string path = desc.name;
   TDM_KERNEL_INFO_FIELDS(PRINT, PRINT)

@@ -72,7 +72,8 @@ static std::vector<std::string> makeFiles() {
 
 static bool isNpy(StringRef file) { return file.starts_with("\x93NUMPY"); }
 
-/// Where the header's text is: behind the length, 2 bytes or 8.
+/// Returns the place and the length of the header's text, which follows its
+/// length of 2 or 8 bytes.
 static std::pair<size_t, size_t> getHeader(StringRef file) {
   if (isNpy(file))
     return {10, llvm::support::endian::read16le(file.data() + 8)};

@@ -75,7 +75,7 @@ namespace {
 struct Outcome {
   /// Accepted, or else refused with a message.
   bool isAccepted = false;
-  /// What should not be.
+  /// The fault that was found, or empty.
   std::string fault;
 };
 } // namespace
@@ -86,7 +86,8 @@ static Outcome refuse(bool hasMessage) {
 }
 static Outcome blame(const Twine &fault) { return {false, fault.str()}; }
 
-/// What is read and valid is printed, read again and printed the same.
+/// Parses a text. If it is valid, it is printed, parsed again and printed the
+/// same.
 static Outcome tryParser(StringRef text) {
   Session session;
   auto module = parseSourceString<ModuleOp>(text, &session.context);

@@ -65,7 +65,7 @@ static void limitProcess(const Limits &limits) {
   if (!LLVM_ADDRESS_SANITIZER_BUILD)
     setrlimit(RLIMIT_AS, &memory);
   setrlimit(RLIMIT_CORE, &core);
-  // What a crash prints is of no use for texts at random.
+  // The output of a crash is of no use for random texts.
   int nothing = open("/dev/null", O_WRONLY);
   dup2(nothing, STDERR_FILENO);
 }

@@ -20,12 +20,12 @@
 namespace tandem::fuzz {
 
 struct Finding {
-  /// What came of the case: "crash: Segmentation fault", "hang".
+  /// The outcome of the case: "crash: Segmentation fault", "hang".
   std::string what;
   std::string text;
 };
 
-/// What a case may say of itself.
+/// The report of a case on itself.
 class Case {
 public:
   virtual ~Case() = default;
@@ -37,7 +37,7 @@ public:
 
 struct Limits {
   double seconds;
-  /// Of one case, after which it hangs.
+  /// The time of one case, after which it counts as a hang.
   unsigned secondsPerCase = 20;
   uint64_t bytes = uint64_t(4) << 30;
 };

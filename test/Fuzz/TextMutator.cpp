@@ -69,7 +69,7 @@ TextMutator::TextMutator(std::vector<std::string> sources) {
   dictionary.assign(all.begin(), all.end());
 }
 
-/// What programs tend to be wrong about.
+/// Numbers that programs tend to handle wrongly.
 static const char *const numbers[] = {
     "0",    "1",        "-1",         "2",          "3",
     "7",    "31",       "32",         "64",         "65",
@@ -81,7 +81,8 @@ static const char *const numbers[] = {
 std::string TextMutator::makeWord(StringRef old, Random &random) const {
   if (llvm::isDigit(old[0]) && !random.oneIn(4))
     return random.choose(numbers);
-  // Of the same kind, for otherwise few texts have a meaning.
+  // The word is replaced by one of the same kind, for otherwise few texts have
+  // a meaning.
   for (int i = 0; i < 64; ++i) {
     const std::string &word = random.choose(dictionary);
     if (word[0] == old[0] || (isLetter(old[0]) && isLetter(word[0])) || i == 63)

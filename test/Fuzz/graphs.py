@@ -7,7 +7,7 @@
 # chips, grids, or the passes up to any stage with clean-ups in between) and compares
 # every bit with the reference interpreter of the source graph.
 #
-# What differs is kept as a case: its graph, and a file with all else, with which
+# A difference is kept as a case: its graph, and a file with all else, with which
 # `graphs.py --case CASE GRAPH` is the test of tandem-reduce.
 #
 #===----------------------------------------------------------------------===#
@@ -35,11 +35,11 @@ from support.random_examples import KEY, SEED, STEP, Example  # noqa: E402
 
 TANDEM_OPT = Path(tandem._tandem.__file__).parents[2] / "bin/tandem-opt"
 CLEANUPS = ["-cse", "-tandem-simplify"]
-#: Behind the strategy. A stage up to any of them can be interpreted.
+#: The passes that follow the strategy. A stage up to any of them can be interpreted.
 STAGES = ["-tandem-form-kernel", "-tandem-apply-policy", "-tandem-lower-storage",
           "-convert-mcf-to-arith", "-convert-scaled-to-arith", "-tandem-analyze-ranges",
           "-tandem-split-phases", "-tandem-emulate-floats", "-tandem-widen"]
-#: What only one way refuses, and says so.
+#: Parts of the messages of cases that only one of the two refuses.
 REFUSED = ("there is no intended update to measure", "run -tandem-apply-policy first")
 
 
@@ -153,7 +153,7 @@ def make_case(seed):
 
 
 def difference(case, text):
-    """What differs between the way and the interpreter, or "". Both may refuse."""
+    """Returns the difference between the way and the interpreter, or "". Both may refuse."""
     def planes():
         return {n: np.array(p, dtype) for n, (dtype, p) in case["planes"].items()}
     got, want = planes(), planes()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Mutation:
     name: str
-    #: What the fault does.
+    #: The effect of the fault.
     fault: str
     file: str
     find: str

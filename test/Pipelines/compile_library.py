@@ -25,7 +25,7 @@ def lower(tool, graphs, strategy, passes):
 
 
 def find_faults(names, output):
-    """What is wrong with lowered graphs."""
+    """Yields the faults of lowered graphs."""
     for name in names:
         for symbol in (f"@tandem_{name}(", f"@tandem_{name}_prologue("):
             if output.count(f"llvm.func {symbol}") != 1:

@@ -1,4 +1,4 @@
-// What range analysis proves in Collage's AdamW: the second sum in the growth of the
+// Range analysis proves this in Collage's AdamW: the second sum in the growth of the
 // second moment. It needs nothing of the planes, which may hold anything. Remarks
 // are at the graph's operations.
 // RUN: tandem-opt %tandem_src_root/lib/Graphs/adamw.mlir -tandem-to-kernel=strategy=collage-plus -tandem-analyze-ranges=report 2>&1 >/dev/null | FileCheck %s

@@ -1,4 +1,4 @@
-// What depends on constants only is folded, by whichever pass comes first: its
+// A value of constants only is folded, by whichever pass comes first: its
 // roundings need not be executed. Those of elements are still counted.
 
 // RUN: tandem-translate %s --chip=sm_90 --tandem-to-ptx -o %t.good

@@ -9,8 +9,7 @@ Usage: lint.py CHECK ROOT, where CHECK is one of
   format   C++ is as clang-format makes it
   hosts    the Python package holds no compiler: no MLIR text except in docstrings,
            and no regular expressions except over the names of Python's classes
-  english  comments and pages have none of the phrases that technical English lacks,
-           in the folders that are free of them
+  english  comments and pages have none of the phrases that technical English lacks
 
 Prints a line for each fault; fails if there is any.
 """
@@ -39,11 +38,10 @@ MLIR = re.compile(
 #: Looks for modules of other libraries by the names of their classes.
 MATCHERS = ("python/tandem/torch/nn/_candidates.py",)
 
-#: The files and folders whose English is checked.
-PROSE = ("README.md", "benchmarks/", "docs/", "include/tandem/Conversion/",
-         "include/tandem/Dialect/", "include/tandem/Reference/", "include/tandem/Support/",
-         "lib/Conversion/", "lib/Dialect/", "lib/Pipelines/", "lib/Reference/",
-         "lib/Support/", "python/tandem/")
+#: Pages at the root of the tree whose English is checked, and the files in its folders.
+#: The lint and its own tests are not: they spell out the faults.
+PAGES = ("README.md", "CONTRIBUTING.md")
+PROSE = TEXT + (".def", ".fbs")
 #: Phrases that are right although a pattern below finds them.
 #: The last is the name of a fault in a record of runs.
 SOUND = re.compile(r"\b(?:leaves?|left|let) (?:it |them )?alone\b|\bnot \w+ but for\b"
@@ -63,11 +61,15 @@ PHRASES = (
      "write 'after' or 'following'"),
     (phrase(r"\bin front of\b"), "write 'before'"),
     (phrase(r"\bbut for\b"), "write 'except'"),
-    (phrase(r"\balone(?=[.,;:)])"), "write 'only' before what it restricts"),
+    (phrase(r"\b\w+ alone(?=[.,;:)])"), "write 'only' before what it restricts"),
     (phrase(r"\bas (?:it|they) stands?\b"), "write 'unchanged' or leave it out"),
+    (phrase(r"\b(?:some|no)body(?:'s)?\b"), "say who: the caller, the user, another thread"),
 )
-COMMENT = re.compile(r"\s*(?:///?<?|#:?|r?\"\"\")\s*(.*)")
-HEADLESS = re.compile(r"(?:Of|That of|Those of)\b")
+COMMENT = re.compile(r"\s*(?:///?<?|/\*+|#:?|r?\"\"\"|let summary = \")\s*(.*)")
+#: The beginnings of texts without a subject, and of those in which a question stands for
+#: one. A sentence that says what something is begins otherwise.
+HEADLESS = re.compile(r"(?:of|that of|those of|the same of|what|who|how|by which|as many)\b",
+                      re.IGNORECASE)
 
 
 def find_files(root, suffixes):
@@ -83,7 +85,7 @@ def find_files(root, suffixes):
 
 
 def check_test(text):
-    """What would let a test pass without testing."""
+    """Yields the faults that would let a test pass without testing."""
     commands = " ".join(RUN.findall(text) + DEFINE.findall(text))
     if not RUN.search(text):
         yield "has no RUN line"
@@ -150,13 +152,13 @@ def check_hosts(root):
 
 
 def find_headless(lines):
-    """The lines on which a comment begins without a subject."""
+    """The lines on which a comment begins without a subject, and its first sentence."""
     before = ""
     for number, line in enumerate(lines, 1):
         comment = COMMENT.match(line)
         text = comment.group(1) if comment else ""
         if HEADLESS.match(text) and not before:
-            yield number, text.split(".")[0]
+            yield number, text.split(".")[0].rstrip('";')
         before = text
 
 
@@ -173,9 +175,8 @@ def check_prose(path, text):
 
 
 def check_english(root):
-    for path in [root / "README.md", *find_files(root, CODE + (".md", ".py", ".td"))]:
-        if (path.exists() and root / "docs/generated" not in path.parents
-                and str(path.relative_to(root)).startswith(PROSE)):
+    for path in [*(root / page for page in PAGES), *find_files(root, PROSE)]:
+        if path.exists() and not {root / "docs/generated", root / "test/lint"} & {*path.parents}:
             for number, fault in sorted(check_prose(path, path.read_text())):
                 yield Path(f"{path}:{number}"), fault
 

@@ -354,7 +354,7 @@ static Storage makeRemainder() {
                           uint16_t(bits)};
   };
   auto read = [](Storage::Codes codes) {
-    // A zero that somebody else has written over the upper half.
+    // A zero that other code has written over the upper half.
     if ((codes[0] & 0x7FFF) == 0 && codes[1] >= 0x8000)
       return toFloat(uint32_t(codes[0]) << 16);
     auto high = uint16_t(codes[0] - (codes[1] >> 15));

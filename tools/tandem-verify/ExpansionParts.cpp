@@ -300,7 +300,8 @@ private:
           normalized.push_back({uint8_t(high), uint8_t(low)});
   }
 
-  /// Those with hi >= +0 come first; behind them are no more units.
+  /// Returns the pair of a unit. Pairs with hi >= +0 come first, and only they
+  /// have units.
   std::pair<uint8_t, uint8_t> getPositive(size_t index) const {
     return normalized[std::min(index, normalized.size() - 1)];
   }

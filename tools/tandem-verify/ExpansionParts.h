@@ -31,7 +31,7 @@ enum class Expansion {
   Renormalize
 };
 
-/// What stands beside the first operand, x: nothing, a component a, or another
+/// The operand beside the first one, x: none, a component a, or another
 /// expansion y.
 enum class Other { None, Component, Expansion };
 
@@ -77,7 +77,7 @@ TANDEM_LANES Two applyListing(Two x, Two y) {
 }
 
 /// |result - exact| / |exact|. Operands have so few bits between their first
-/// and last that each line is exact but for the quotients at the end.
+/// and last that each line is exact, except for the quotients at the end.
 template <Expansion op>
 TANDEM_LANES Reals findError(Two x, Two y, Two z) {
   Reals error, size, whole = y.x + y.y;

@@ -71,7 +71,7 @@ public:
 template <typename F>
 class StructuredTriples : public FmaPart<F, uint16_t> {
 public:
-  /// Of the second factor's significands, one in `step` is taken.
+  /// Takes one in `step` of the second factor's significands.
   StructuredTriples(llvm::StringRef format, unsigned step)
       : FmaPart<F, uint16_t>(format, describe(format, step)), step(step) {
     addPlaces();

@@ -123,8 +123,9 @@ private:
   }
 };
 
-/// What lanes of f32 need not round in an ordered sum. Results are codes of the
-/// two differences and of the error; expected are those that are exact.
+/// The roundings that lanes of f32 may omit in an ordered sum. Results are
+/// codes of the two differences and of the error; expected are those that are
+/// exact.
 template <typename F, typename Code>
 class UnroundedPart : public PairPart<F, Code, 3> {
 public:
@@ -191,7 +192,7 @@ public:
   }
 };
 
-/// A grow behind another Fast2Sum, where range analysis proves the last sum.
+/// A grow after another Fast2Sum, where range analysis proves the last sum.
 template <typename F>
 class GrownPart : public Part {
 public:

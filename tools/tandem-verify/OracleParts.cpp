@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements the parts that hold the oracle's arithmetic, which is
-// fast, against the reference's, which computes with integers alone.
+// fast, against the reference's, which computes only with integers.
 //
 //===----------------------------------------------------------------------===//
 

@@ -34,12 +34,12 @@ enum class Operation {
 struct OperationInfo {
   Operation operation;
   const char *name;
-  /// What makes %r, with {0} for the format.
+  /// The MLIR text that computes %r, with {0} for the format.
   const char *text;
   bool isTransform;
 };
 
-/// What is known of a pair and its result.
+/// Facts about a pair and its result.
 enum Fact : int64_t {
   /// Operands and leading result are finite.
   Counted = 1,
@@ -72,8 +72,8 @@ static const OperationInfo operations[] = {
     {Operation::TwoProdDekker, "two_prod_dekker",
      "%r = mcf.two_prod_dekker %a, %b : !mcf.expansion<{0} x 2>", true}};
 
-/// What -tandem-analyze-ranges makes of a two_sum: it must have those bits
-/// where a is a multiple of b's ulp and x is finite.
+/// The sum that -tandem-analyze-ranges makes of a two_sum: it must have those
+/// bits where a is a multiple of b's ulp and x is finite.
 template <typename F>
 static TANDEM_LANES Two addOrdered(Reals a, Reals b) {
   Two sum = Listings<F>::orderedTwoSum(a, b);
@@ -106,8 +106,8 @@ static TANDEM_LANES Two apply(Reals a, Reals b) {
     return L::twoProdDekker(a, b);
 }
 
-/// What docs/MCF.md grants of the operations: exactness under a condition, and
-/// for products that no more than half of the smallest number is lost.
+/// The promises of docs/MCF.md for the operations: exactness under a condition,
+/// and for products that no more than half of the smallest number is lost.
 template <typename F, Operation op>
 static TANDEM_LANES Words findFacts(Reals a, Reals b, Two got) {
   constexpr bool isSum = op == Operation::FastTwoSum ||

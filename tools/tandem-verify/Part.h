@@ -76,10 +76,10 @@ struct Worst {
   std::string at;
 };
 
-/// What was found in some units.
+/// The findings in some units.
 struct Findings {
   uint64_t cases = 0, failures = 0;
-  /// Of all results, the same in whatever order and shards they came.
+  /// A hash of all results, the same in whatever order and shards they came.
   uint64_t hash = 0;
   /// The failure in the first of the cases that failed.
   uint64_t firstPosition = 0;
@@ -94,7 +94,7 @@ struct Findings {
                llvm::function_ref<std::string()> describe);
 };
 
-/// A part: cases in units, each of which can be done alone.
+/// A part: cases in units, each of which can be done by itself.
 class Part {
 public:
   Part(std::string name, std::string description)

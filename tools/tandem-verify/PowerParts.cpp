@@ -126,7 +126,8 @@ public:
              [=](size_t i) { storeFloats(r + i, log2(loadFloatBits(x + i))); });
   }
 
-  /// Of normal numbers; 1 has the logarithm 0.
+  /// Measures the error for normal numbers. For 1, whose logarithm is 0, any
+  /// other result counts as an error of one ulp.
   void measure(const Block &block, Findings &findings) const override {
     if (block.unit < 0x80)
       return;

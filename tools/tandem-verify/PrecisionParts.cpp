@@ -59,7 +59,7 @@ public:
     this->evaluate(block, block.results);
   }
 
-  /// What the listing gives, if it is a number; its error is measured.
+  /// Expects the listing's result if it is a number; its error is measured.
   void expect(Block &block) const override {
     for (size_t k = 0; k < block.results.size(); ++k) {
       auto *from = block.results[k].template get<uint16_t>();

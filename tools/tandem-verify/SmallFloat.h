@@ -27,7 +27,7 @@ namespace tandem::verify {
 constexpr size_t numLanes = 8;
 typedef double Reals __attribute__((vector_size(64)));
 typedef uint64_t Words __attribute__((vector_size(64)));
-/// What a comparison gives: 0 or -1.
+/// The result of a comparison: 0 or -1 in each lane.
 typedef int64_t Mask __attribute__((vector_size(64)));
 
 constexpr double powerOfTwo(int exponent) {
@@ -113,7 +113,7 @@ struct SmallFloat {
   static constexpr uint64_t nanCode = (uint64_t(1) << (width - 1)) - 1;
   static constexpr uint64_t infinityCode =
       IsIEEE ? ((uint64_t(1) << ExponentBits) - 1) << MantissaBits : nanCode;
-  /// What numbers beyond the largest round to.
+  /// The value that numbers beyond the largest round to.
   static constexpr double beyond =
       IsIEEE ? infinity : std::numeric_limits<double>::quiet_NaN();
 

@@ -42,7 +42,7 @@ struct Options {
   cl::opt<uint64_t> begin{"begin", cl::init(0), cl::cat(category),
                           cl::desc("The first unit of the shard")};
   cl::opt<uint64_t> end{"end", cl::init(~uint64_t(0)), cl::cat(category),
-                        cl::desc("The unit behind the last; all by default")};
+                        cl::desc("The unit after the last; all by default")};
   cl::opt<uint64_t> stride{"stride", cl::init(1), cl::cat(category),
                            cl::desc("Take one unit in so many")};
   cl::opt<unsigned> threads{"threads", cl::init(1), cl::cat(category),
@@ -159,7 +159,7 @@ static llvm::Expected<bool> runPart(const Options &options, const Parts &parts,
   shard.expectation = *expectation;
   if (options.flip.getNumOccurrences())
     shard.flip = options.flip;
-  // Of all threads: other work on the machine does not count.
+  // This is the time of all threads; other work on the machine does not count.
   std::clock_t start = std::clock();
   auto findings = run(part, shard);
   if (!findings)

@@ -23,7 +23,7 @@ tandem.kernel @component compute(<component, bf16>) tensors [#p] scalars [#tande
   tandem.yield
 }
 
-// What is exact does not count.
+// Exact operations do not count.
 // CHECK-LABEL: tandem.kernel @exact compute(<f32, f32>)
 // CHECK:       attributes {roundings = {bf16 = 1 : i64, f32 = 1 : i64}}
 // REMARK:      [[@LINE+1]]:{{[0-9]+}}: remark: kernel 'exact' computes in 'f32': 1 roundings to it for each element

@@ -125,8 +125,9 @@ public:
   /// totals of earlier phases, entries that the tensor's elements share.
   void mapShared(const Chunk &chunk, IRMapping &mapping);
 
-  /// Whether a value is loaded with its chunk's record: nothing but a commit
-  /// writes what all elements of a tensor share.
+  /// Whether a value is loaded only once, with its chunk's record. This holds
+  /// for an entry that all elements of a tensor share: only an epilogue writes
+  /// it.
   static bool isLoadedOnce(LoadPlaneOp op);
 
   /// The largest of the values that stay in the history at `entry`.
@@ -157,8 +158,8 @@ public:
     Type bits;
     unsigned bytes;
     bool isRead, isWritten;
-    /// Consecutive elements (rows or columns of a part per row or column) that
-    /// share an entry.
+    /// The number of consecutive elements that share an entry; in a part that
+    /// runs over rows or columns, the number of consecutive rows or columns.
     int64_t group;
     /// The granularity of the tensor's entries, and the group of those that
     /// share one entry of the plane.

@@ -86,11 +86,11 @@ def ConvertFloatCodesToArith : Pass<"convert-float-codes-to-arith"> {
 def ConvertTandemToCPU : Pass<"convert-tandem-to-cpu", "::mlir::ModuleOp"> {
   let summary = "Make a kernel a function of the launch ABI for CPUs";
   let description = [{
-    A kernel @k becomes two functions over raw pointers: @k, which loops over a
-    range of chunks and, in each, over blocks of `width` elements; and
-    @k_prologue, which computes rows of uniform values. A chunk's last, partial
-    block runs on a copy of its elements, so there is one body. A block begins by
-    fetching what later ones need.
+    A `tandem.step` @k becomes functions over raw pointers: one for each launch (@k is
+    the main one), which loops over a range of chunks and, in each, over blocks of
+    `width` elements; and @k_prologue, which computes rows of uniform values. A chunk's
+    last, partial block runs on a copy of its elements, so there is one body. A block
+    begins by fetching the elements that later ones need.
 
     The body's operations are put in an order in which few wait for the one
     before. Where all planes have 16 bits, wide values hold the even elements of

@@ -28,8 +28,8 @@ struct LibraryFile {
   llvm::StringRef text;
 };
 
-/// The .mlir files of lib/Graphs and lib/Strategies, by name without suffix:
-/// optimizers, and how what they update is stored.
+/// Returns the .mlir files of lib/Graphs (optimizers) and lib/Strategies
+/// (storages of the tensors that they update), named without their suffix.
 llvm::ArrayRef<LibraryFile> getBuiltinGraphs();
 llvm::ArrayRef<LibraryFile> getBuiltinStrategies();
 /// Returns the files of lib/Layers (layers with their backward passes) and

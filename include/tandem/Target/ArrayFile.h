@@ -37,7 +37,7 @@ namespace tandem {
 // Arrays
 //===----------------------------------------------------------------------===//
 
-/// What one element of an array is.
+/// The type of an array's elements.
 enum class DType : uint8_t {
   Bool,
   U8,
@@ -110,8 +110,9 @@ struct Array {
   int64_t getElementSize() const { return getSize(type); }
   int64_t getNumElements() const { return bytes.size() / getElementSize(); }
 
-  /// Takes the same bits for another type: bf16 for the u16 of a .npy file.
-  /// False, and nothing changed, where the widths differ.
+  /// Changes the type to another one of the same width without changing bits,
+  /// such as from the u16 of a .npy file to bf16. If the widths differ, changes
+  /// nothing and returns false.
   bool reinterpret(DType newType);
 
   /// The elements as a C++ type of the same width.
@@ -166,7 +167,8 @@ llvm::Error makeArrayError(llvm::StringRef file, llvm::StringRef array,
                            const llvm::Twine &problem,
                            const llvm::Twine &remedy);
 
-/// What makes an array unfit for any file: its size or its bool values.
+/// Returns an error if an array fits no file format, because of its size or its
+/// bool values.
 llvm::Error checkArray(llvm::StringRef file, llvm::StringRef name,
                        const Array &array);
 

@@ -32,7 +32,7 @@ struct CompileOptions {
   std::string function;
   /// A strategy's name for a graph, empty for a kernel, which has its storages.
   std::string strategy;
-  /// What the description calls the strategy, if not by its name.
+  /// The name of the strategy in the description, if it is not `strategy`.
   std::string strategyTitle;
   /// Directories searched for strategies before the built-in ones.
   std::vector<std::string> path;
@@ -63,8 +63,8 @@ struct CompileOptions {
 
 /// A kernel and its code for one target.
 struct CompiledKernel {
-  /// What a caller must know. It shares the ownership of what it points to,
-  /// such as the package that the kernel comes from.
+  /// The description of the kernel for its callers. It shares the ownership of
+  /// what it points to, such as the package that the kernel comes from.
   std::shared_ptr<const tdm_kernel_info> info;
   /// The description's image for `target`; null if the code stays in this
   /// process, or is chosen from a package when it is loaded.
@@ -73,7 +73,8 @@ struct CompiledKernel {
   std::unique_ptr<HostCode> code;
   void *entry = nullptr;
   void *prologue = nullptr;
-  /// Its phases before the last, which `entry` is, and what ends it.
+  /// The functions of the phases before the last one, which is `entry`, and of
+  /// the parts that follow it.
   std::vector<void *> earlyEntries, commits;
   /// Elements per step that were asked for; 0 lets each target choose.
   int64_t width = 0;
@@ -96,7 +97,7 @@ compile(const CompileOptions &options);
 /// A tensor of a kernel.
 struct KernelTensor {
   std::string role;
-  /// How it is stored: "#tandem.float<bf16>".
+  /// Its storage, as MLIR spells it: "#tandem.float<bf16>".
   std::string storage;
   /// Whether it is a second moment of gradients, which is never negative.
   bool isSecondMoment;

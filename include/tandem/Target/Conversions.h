@@ -37,19 +37,20 @@ struct ConversionOptions {
   std::string chip = "cpu";
 };
 
-/// How tensors are converted.
+/// A compiled conversion of tensors.
 struct CompiledConversion {
   /// Takes the target's planes and then the source's. It takes matrices as flat
   /// tensors where all elements are alike, whatever was asked for. Null where
   /// planes are copied bit for bit, each to the target's plane of the same
   /// number.
   std::unique_ptr<CompiledKernel> kernel;
-  /// How many planes of the target and of the source, from the first one, the
-  /// kernel takes. The target's others become zero, as do those of a copy that
-  /// the source has no plane for.
+  /// The numbers of planes of the target and of the source, from the first one,
+  /// that the kernel takes. The target's other planes become zero, as do those
+  /// of a copy that the source has no plane for.
   unsigned numWritten = 0, numRead = 0;
-  /// How often the kernel runs. If that is more than once, planes that are kept
-  /// are zero before: the first run only finds how large a scale has to be.
+  /// The number of times that the kernel runs. If that is more than once,
+  /// planes that are kept are zero before: the first run only finds how large a
+  /// scale has to be.
   unsigned numLaunches = 1;
 };
 

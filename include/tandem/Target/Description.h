@@ -117,7 +117,8 @@ inline bool hasEntryPerElement(const tdm_plane_desc &plane) {
   return plane.group <= 1 && plane.per == TDM_PER_ELEMENT;
 }
 
-/// Who shares an entry: "each 128", "the tensor", "each row", "each 128x128".
+/// Names the elements that share an entry: "each 128", "the tensor", "each
+/// row", "each 128x128".
 std::string getSharers(const tdm_plane_desc &plane);
 
 /// The length of a plane's array for a tensor of so many rows and columns;

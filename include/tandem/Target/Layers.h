@@ -117,9 +117,9 @@ private:
   OwningOpRef<ModuleOp> module;
   /// The recipe's symbol in the module.
   std::string symbol;
-  /// In the order of LayerPass.
+  /// The functions of the layer, in the order of LayerPass.
   std::vector<LayerFunction> functions;
-  /// How plain tensors are stored.
+  /// The storages of plain tensors, by granularity.
   SmallVector<std::pair<Granularity, StorageAttrInterface>, 3> edges;
   bool byFlow = false;
 };

@@ -21,7 +21,7 @@ namespace tandem {
 
 /// A kernel of a package.
 struct PackageEntry {
-  /// By which it is found.
+  /// The name by which hosts find the kernel.
   std::string name;
   const CompiledKernel *kernel;
 };

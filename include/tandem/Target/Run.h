@@ -40,8 +40,8 @@ struct RunOptions {
   /// Hyperparameters by name.
   std::map<std::string, double> hypers;
   int64_t steps = 1, seed = 0;
-  /// The number of the first step; without it, the one behind the step that
-  /// the files of the states name, else 1.
+  /// The number of the first step; without it, the step after the one that the
+  /// files of the states name, else 1.
   std::optional<int64_t> firstStep;
   /// The tensor's random-number key, and its first element's index in the
   /// unsharded tensor.

@@ -41,9 +41,9 @@ struct StorageDescription {
   int64_t plainGroup = 0;
   /// The same codes under f32 scales that are given; empty if it has none.
   std::string withGivenScales;
-  /// The same without what only the next store reads.
+  /// The same storage without the planes that only the next store reads.
   std::string withoutHistory;
-  /// The same without a transposed copy.
+  /// The same storage without a transposed copy.
   std::string withoutTranspose;
 };
 

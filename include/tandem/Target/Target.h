@@ -27,8 +27,8 @@ namespace tandem {
 
 /// All code of a kernel for one target. A tdm_image that owns its bytes.
 struct Image {
-  /// What the bytes are, by which a driver of the runtime knows them, and what
-  /// it takes to run them: "x86-64-v3".
+  /// The format of the bytes, which drivers of the runtime know by this name,
+  /// and the instruction set or chip that they run on: "x86-64-v3".
   std::string kind, target;
   std::string data;
   /// The version of the assembler that made machine code outside of this
@@ -46,14 +46,14 @@ public:
   virtual llvm::Expected<void *> lookup(llvm::StringRef symbol) = 0;
 };
 
-/// What a target makes of a kernel: an image, unless the code stays in this
+/// The code that a target makes of a kernel: an image, unless it stays in this
 /// process.
 struct TargetCode {
   Image image;
   std::unique_ptr<HostCode> host;
 };
 
-/// What a target is asked for.
+/// The options of a compilation for a target.
 struct TargetOptions {
   /// One of the target's names.
   std::string name;
@@ -63,8 +63,8 @@ struct TargetOptions {
   int64_t width = 0;
 };
 
-/// What kernels can be compiled for: a family of chips or instruction sets, of
-/// which each has a name.
+/// A family of chips or instruction sets that kernels can be compiled for. Each
+/// of its members has a name.
 class Target {
 public:
   virtual ~Target();
@@ -96,9 +96,10 @@ public:
   /// (tandem/Target/Translations.h).
   virtual void registerTranslations() const {}
 
-  /// Compiles the kernels of a module, as -tandem-split-phases leaves them. The
-  /// code has the entries and prologues of the launch ABI. Errors that are
-  /// emitted as diagnostics replace the one that is returned.
+  /// Compiles the `tandem.step` operations of a module, which
+  /// -tandem-split-phases creates. The code has the entries and prologues of
+  /// the launch ABI. Errors that are emitted as diagnostics replace the one
+  /// that is returned.
   virtual llvm::Expected<TargetCode>
   compile(ModuleOp kernels, const TargetOptions &options) const = 0;
 };

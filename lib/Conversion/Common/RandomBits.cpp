@@ -175,8 +175,9 @@ Value tandem::buildRandomBits(SequenceBuilder &b, const RandomSource &source,
 // Dithered bits
 //===----------------------------------------------------------------------===//
 
-/// From element to element. Of 60,000 random odd numbers it keeps neighbours
-/// along a column of common row lengths apart best.
+/// The factor of an element's number in the dither. Among 60,000 random odd
+/// numbers it best keeps neighbours along a column apart, for common row
+/// lengths.
 static constexpr uint64_t elementFactor = 0x6107DA4D;
 /// 2^32 divided by the golden ratio.
 static constexpr uint64_t goldenStep = 0x9E3779B9;

@@ -32,7 +32,7 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 
-/// The distance of prefetches of planes, and their unit, in bytes.
+/// The bytes by which a prefetch runs ahead, and the bytes that it brings.
 static constexpr int64_t prefetchBytes = 1024, lineBytes = 64;
 
 namespace {
@@ -505,7 +505,7 @@ void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
                          columnScratch, bytes, /*isVolatile=*/false);
 }
 
-/// A row has one entry, the elements of a block of columns several.
+/// Loads a reduction's result: one value for a row, several for columns.
 void CPUKernelBuilder::buildLoadResult(StageBlock &block,
                                        LoadReductionResultOp op) {
   const Chunk &chunk = block.chunk;
@@ -613,7 +613,7 @@ void CPUKernelBuilder::copyTail(ArrayRef<Value> pointers, Value count,
     if (!plane.isStreamed() || (toScratch ? !plane.isRead : !plane.isWritten))
       continue;
     if (toScratch) {
-      // Lanes beyond the end compute on zeros; nobody reads them.
+      // Lanes beyond the end compute on zeros; their results are dropped.
       Value zeros = b.integer(VectorType::get({width}, plane.bits), 0);
       LLVM::StoreOp::create(builder, loc, zeros, block, /*alignment=*/64);
     }
@@ -750,7 +750,7 @@ Value CPUKernelBuilder::getKeptSlot(const StageBlock &block, Value value) {
                              kept[value], ValueRange{offset});
 }
 
-/// The elements of this block, and of those of its group before it.
+/// Reduces the elements of this block and of its group's earlier blocks.
 void CPUKernelBuilder::buildReduce(StageBlock &block, ReduceOp op) {
   SequenceBuilder b(builder, loc);
   bool isMax = op.getKind() == ReduceKind::max;

@@ -59,8 +59,8 @@ bool TileStages::isBoundary(Operation *op) const {
   return reduce && int64_t(reduce.getGroup()) > width;
 }
 
-/// Each operation as early as its operands allow; then those that only later
-/// stages read as late as these do.
+/// Assigns each operation to the earliest stage that its operands allow, then
+/// moves those that only later stages read to the latest stage possible.
 void TileStages::assignStages(Block &body) {
   for (Operation &op : body.without_terminator()) {
     unsigned stage = 0;

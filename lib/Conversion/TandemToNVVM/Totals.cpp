@@ -18,7 +18,8 @@ using namespace tandem;
 
 static constexpr int64_t totalBytes = 4;
 
-/// Neighbours first, then pairs of pairs; what is missing changes nothing.
+/// Joins the parts in a tree, neighbours first, then pairs of pairs. A part
+/// without a partner stays unchanged.
 void tandem::joinParts(LaunchBuilder &launch, SequenceBuilder &b,
                        const Chunk &chunk, PartialOp op, Value position) {
   OpBuilder &builder = b.builder;

@@ -77,7 +77,8 @@ bool reference::isCompensated(StorageAttrInterface storage) {
   return isa<ExpansionStorageAttr, KahanStorageAttr>(storage);
 }
 
-/// The storage under scales, be it beside a working copy; or null.
+/// Returns the storage under scales, also where a working copy stands before
+/// it; null if there is none.
 static ScaledStorageAttr getScaled(StorageAttrInterface storage) {
   if (auto working = dyn_cast<WorkingStorageAttr>(storage))
     storage = working.getCodes();

@@ -121,7 +121,8 @@ public:
                std::string &why);
 
 private:
-  /// Who touched a byte last, and in which interval between barriers.
+  /// The last accesses to a byte: the intervals between barriers in which it
+  /// was written and read, and the threads that did so.
   struct Use {
     uint64_t written = 0, read = 0;
     uint32_t writer = 0, reader = 0;

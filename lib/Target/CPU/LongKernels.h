@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file declares what keeps the compile time of long kernels nearly linear.
+// This file declares a function that keeps the compile time of long kernels
+// nearly linear.
 //
 //===----------------------------------------------------------------------===//
 

@@ -43,8 +43,8 @@ using namespace lld::elf;
 BitcodeCompiler::BitcodeCompiler(Ctx &) {}
 BitcodeCompiler::~BitcodeCompiler() = default;
 
-/// What is linked are objects that Tandem has compiled, so that no input leads
-/// here. If a defect did, the link would fail.
+/// Fails the link. Tandem links only objects that it has compiled, so that no
+/// input leads here unless there is a defect.
 void BitcodeCompiler::add(BitcodeFile &) {
   lld::error("this LLD links no bitcode");
 }

@@ -21,12 +21,12 @@ LLD_HAS_DRIVER(elf)
 
 using namespace tandem;
 
-/// What LLVM may call for itself, and every process has.
+/// The functions that LLVM may call of its own accord, and every process has.
 static constexpr llvm::StringLiteral allowedCalls[] = {"memcpy", "memmove",
                                                        "memset"};
 
-/// What processors without the instruction call. C's library has it correctly
-/// rounded.
+/// The functions that code calls on processors without the instruction. They
+/// are correctly rounded in the C library.
 static constexpr llvm::StringLiteral mathCalls[] = {"fma", "fmaf"};
 
 /// Whether code calls functions of C's mathematical library. An error if it
@@ -55,7 +55,8 @@ static llvm::Expected<bool> callsMath(llvm::StringRef object) {
   return result;
 }
 
-/// LLD keeps its state in globals, and clears it behind itself.
+/// Runs LLD, which keeps its state in globals and clears it when it is done, so
+/// that only one thread may run it at a time.
 static llvm::Error runLinker(llvm::ArrayRef<const char *> arguments) {
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);

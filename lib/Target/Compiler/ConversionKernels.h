@@ -20,9 +20,9 @@
 
 namespace tandem {
 
-/// What a kernel reads and writes: states "to0", "to1", ... and gradients
-/// "from0", "from1", ..., in this order. All storages work under the f32
-/// policy.
+/// The tensors that a kernel reads and writes: states "to0", "to1", ... and
+/// gradients "from0", "from1", ..., in this order. All storages work under the
+/// f32 policy.
 struct ConversionTensors {
   SmallVector<StorageAttrInterface> targets, sources;
   /// Whether tensors are matrices, whose groups begin anew in each row.
@@ -51,8 +51,8 @@ OwningOpRef<ModuleOp> buildRenormalization(MLIRContext *context,
 OwningOpRef<ModuleOp> buildSum(MLIRContext *context,
                                const ConversionTensors &tensors);
 
-/// A kernel that loads each source and does nothing with it.
-/// -tandem-check-gradients has it look at what it loads.
+/// Builds a kernel that loads each source and does nothing with it. The pass
+/// -tandem-check-gradients makes it look at what it loads.
 OwningOpRef<ModuleOp> buildLoads(MLIRContext *context,
                                  const ConversionTensors &tensors);
 

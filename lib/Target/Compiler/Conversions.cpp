@@ -139,7 +139,8 @@ private:
 
   const ConversionOptions &options;
   StorageAttrInterface source, target;
-  /// What the planes of the source and of the target add up to.
+  /// The sums that the planes of the source and of the target stand for; none
+  /// where a storage is no sum of planes.
   std::optional<PlaneSum> ours, theirs;
 };
 } // namespace

@@ -99,7 +99,7 @@ tdm_plane_desc tandem::describePlane(const Plane &plane, StringRef role,
   return desc;
 }
 
-/// What a tensor is, in words.
+/// Describes a tensor in words.
 static std::string describeTensor(RoleAttr role) {
   switch (role.getMoment()) {
   case Moment::none:

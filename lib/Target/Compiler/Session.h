@@ -50,7 +50,8 @@ private:
   ScopedDiagnosticHandler handler;
 };
 
-/// A module of the session's context, which nobody else uses meanwhile.
+/// A module of the session's context, which it locks: other threads wait until
+/// the object is destroyed.
 struct SessionModule {
   /// Without a module, which the caller builds.
   SessionModule()

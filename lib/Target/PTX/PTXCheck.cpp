@@ -239,8 +239,9 @@ bool EntryReader::isConstant(StringRef operand, PackedFormat format,
   return (*value & 0xFFFF) == bits;
 }
 
-/// What a bf16 fma stands for where there is no bf16 addition: a + b is
-/// fma(a, 1, b), a - b is fma(b, -1, a), a * b is fma(a, b, -0).
+/// Returns the operation that a bf16 fma stands for where there is no bf16
+/// addition: a + b is fma(a, 1, b), a - b is fma(b, -1, a), a * b is fma(a, b,
+/// -0).
 RoundingOp EntryReader::classifyFMA(const PTXInstruction &instruction,
                                     PackedFormat format) const {
   auto operands = instruction.getOperands();
@@ -264,7 +265,7 @@ RoundingOp EntryReader::classifyFMA(const PTXInstruction &instruction,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// How often a step may execute an operation.
+/// The bounds of how often a step executes an operation.
 struct CountRange {
   int64_t least = 0, most = 0;
 

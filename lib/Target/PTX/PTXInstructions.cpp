@@ -78,7 +78,7 @@ private:
     return true;
   }
 
-  /// Braces in front of a statement are scopes.
+  /// Starts a statement. Braces before it open and close scopes.
   void startStatement(char c) {
     if (c == '{') {
       ++depth;

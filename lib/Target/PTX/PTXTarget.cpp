@@ -23,7 +23,7 @@ using namespace mlir;
 using namespace tandem;
 
 namespace {
-/// What a name such as "sm_90" or "cubin-O0:sm_90" means.
+/// The parts of a target's name such as "sm_90" or "cubin-O0:sm_90".
 struct Name {
   static Name parse(llvm::StringRef text);
 

@@ -154,8 +154,9 @@ private:
     return isa_and_nonnull<arith::SelectOp, math::CopySignOp>(source);
   }
 
-  /// What lies beyond the largest number may be told apart after the
-  /// conversion: then one serves several.
+  /// Whether an encoding of the same value has been counted. Values beyond the
+  /// largest number may be told apart after the conversion, so that one
+  /// conversion serves several encodings.
   bool isEncodedBefore(Operation &op) {
     auto encode = dyn_cast<scaled::EncodeFloatOp>(op);
     return encode &&

@@ -212,7 +212,8 @@ static Expected<std::vector<std::string>> listNpyFiles(StringRef path) {
   return files;
 }
 
-/// What stands in a directory while its files get their names.
+/// Returns the path of the file that marks a directory as incomplete while its
+/// files get their names.
 static std::string getMark(StringRef path) {
   SmallString<128> mark(path);
   sys::path::append(mark, ".tandem-incomplete");

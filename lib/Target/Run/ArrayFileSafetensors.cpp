@@ -26,7 +26,7 @@ static constexpr StringLiteral metadataKey("__metadata__");
 static constexpr StringLiteral
     rewrite("write the file again with a safetensors library");
 
-/// What the format's own library accepts.
+/// The largest header that the format's own library accepts, in bytes.
 static constexpr uint64_t maxHeaderSize = 100'000'000;
 
 static StringRef getSafetensorsName(DType type) {

@@ -36,11 +36,11 @@ public:
   std::vector<void *> getPointers(int64_t step);
   /// The array of a plane other than a gradient.
   const Array &get(const std::string &plane) const { return arrays.at(plane); }
-  /// What the kernel writes.
+  /// The arrays that the kernel writes.
   ArrayMap getResults() const;
-  /// What a file says of the results: graph, strategy, step, storages.
+  /// The metadata of the results' file: graph, strategy, step, storages.
   ArrayMetadata describeResults(int64_t lastStep) const;
-  /// The step that is given, else the one behind that of the files of states.
+  /// The step that is given, else the one after that of the files of states.
   int64_t getFirstStep() const;
 
 private:
@@ -73,7 +73,7 @@ private:
   const tdm_kernel_info &info;
   const RunOptions &options;
   ArrayMap arrays;
-  /// How the kernel stores each tensor.
+  /// The kernel's storage of each tensor, by the tensor's role.
   std::map<std::string, std::string> storages;
   /// The last step that states in files have seen, and the file that says so.
   std::optional<int64_t> lastStep;

@@ -19,8 +19,9 @@ using llvm::Twine;
 
 static constexpr StringRef storagePrefix = "tandem.storage.";
 
-/// What the bytes of a state mean. In version 1, which files do not name, code
-/// 1 of the signed dynamic code and code 254 of the unsigned one were numbers.
+/// The version of how a state's bytes are read. In version 1, which files do
+/// not name, code 1 of the signed dynamic code and code 254 of the unsigned one
+/// were numbers.
 static constexpr int64_t stateVersion = 2;
 
 static std::string lookup(const ArrayMetadata &metadata,

@@ -28,7 +28,7 @@ extern "C" {
 typedef struct tdm_driver {
   /// sizeof(tdm_driver).
   size_t struct_size;
-  /// By which tdm_device_open finds the driver.
+  /// The name that tdm_device_open takes to find the driver.
   const char *name;
   void *context;
   /// Stores how many devices there are: none where the system lacks them.
@@ -36,8 +36,8 @@ typedef struct tdm_driver {
   /// Fills what is known of device number \p ordinal; the driver's name and the
   /// ordinal are there already, and the rest is 0.
   tdm_status (*query)(void *context, int32_t ordinal, tdm_device_info *info);
-  /// How well an image serves the device: 0 if the device cannot run it. The
-  /// one of the highest rank is loaded.
+  /// Ranks how well an image serves the device: 0 if the device cannot run it.
+  /// The image of the highest rank is loaded.
   int64_t (*rank)(void *context, int32_t ordinal, const tdm_image *image);
   /// Loads an image, whose bytes are what its hash says, and stores in \p code
   /// what the next two take.

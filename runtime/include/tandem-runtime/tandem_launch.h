@@ -40,8 +40,8 @@ typedef uint32_t tdm_launch_scalar;
 /// f32 sum, or an unsigned maximum or minimum.
 typedef uint32_t tdm_launch_total;
 
-/// What a chunk contributes to a reduction of its tensor (the lower 32 bits) or
-/// to a metric (an f64).
+/// The contribution of a chunk to a reduction of its tensor (the lower 32 bits)
+/// or to a metric (an f64).
 typedef uint64_t tdm_launch_part;
 
 /// The words that `flags` points to. On a CPU each thread has its own.

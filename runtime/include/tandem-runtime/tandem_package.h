@@ -49,7 +49,8 @@ TDM_API tdm_status tdm_package_open_memory(const void *bytes, size_t size,
 /// tdm_package_kernel has told of it does not. NULL is allowed.
 TDM_API void tdm_package_close(tdm_package *package);
 
-/// What wrote the package: "tandem 0.1.0, LLVM 22.1.8"; empty for NULL.
+/// The compiler that wrote the package, such as "tandem 0.1.0, LLVM 22.1.8";
+/// empty for NULL.
 TDM_API const char *tdm_package_compiler(const tdm_package *package);
 
 /// The number of kernels, at least 1; 0 for NULL.
@@ -61,7 +62,7 @@ TDM_API uint32_t tdm_package_num_kernels(const tdm_package *package);
 typedef struct tdm_kernel_info {
   /// sizeof(tdm_kernel_info), set by the caller.
   size_t struct_size;
-  /// By which tdm_package_load finds it.
+  /// The name that tdm_package_load takes to find the kernel.
   const char *name;
   /// The names of the graph and of the strategy, which may be empty.
   const char *graph;
@@ -85,7 +86,8 @@ typedef struct tdm_kernel_info {
   uint32_t flags;
 } tdm_kernel_info;
 
-/// Its fields but for the description, lists and their lengths.
+/// The fields of a tdm_kernel_info, except the description, the lists and
+/// their lengths.
 #define TDM_KERNEL_INFO_FIELDS(VALUE, FLAG)                                    \
   VALUE(name)                                                                  \
   VALUE(graph)                                                                 \

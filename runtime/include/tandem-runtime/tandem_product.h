@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-/// What a factor's elements are.
+/// The format of a factor's elements.
 typedef enum tdm_factor {
   TDM_FACTOR_E4M3 = 0,
   TDM_FACTOR_E5M2 = 1,
@@ -63,11 +63,12 @@ typedef struct tdm_product_args {
   void *stream;
   const void *x;
   const void *w;
-  /// What x and w are multiplied by, read when the product is computed; NULL
-  /// where they are bf16.
+  /// The addresses of the scales that x and w are multiplied by, read when the
+  /// product is computed; NULL for factors in bf16.
   const float *x_scale;
   const float *w_scale;
-  /// As many bf16 numbers as y has columns, or NULL if there is no bias.
+  /// The address of one bf16 number for each column of y, or NULL if there is
+  /// no bias.
   const void *bias;
   void *y;
   /// Memory for sums, which no other work uses at the time; 32 MiB are enough

@@ -81,7 +81,7 @@ TDM_API const char *tdm_status_string(tdm_status status);
 /// this thread. A call that succeeds leaves it as it was.
 TDM_API const char *tdm_last_error(void);
 
-/// What a part of a message is.
+/// The kinds of parts that a message consists of.
 typedef enum tdm_message_kind {
   /// Plain text.
   TDM_MESSAGE_TEXT = 0,
@@ -113,7 +113,7 @@ TDM_API size_t tdm_last_error_parts(tdm_message_part *parts, size_t capacity);
 /// A device that kernels run on. Any number of threads may use it.
 typedef struct tdm_device tdm_device;
 
-/// What is known of a device.
+/// The properties of a device.
 typedef struct tdm_device_info {
   /// sizeof(tdm_device_info), set by the caller.
   size_t struct_size;
@@ -122,7 +122,7 @@ typedef struct tdm_device_info {
   int32_t ordinal;
   /// The vendor's name of it.
   char name[128];
-  /// What code is compiled for, such as "cpu".
+  /// The target that code for the device is compiled for, such as "cpu".
   char target[16];
   /// Bytes of memory, 0 for a CPU.
   uint64_t memory;
@@ -175,8 +175,8 @@ TDM_API void tdm_device_close(tdm_device *device);
 
 /// Processes the chunks [chunk_begin, chunk_end) of the chunk table. Chunk c
 /// owns num_reductions slots of 8 bytes of \p workspace and, in the last phase,
-/// workspace_doubles_per_chunk more, which lie behind those of the chunks
-/// before it. \p flags belongs to the calling thread; the entry ORs TDM_FLAG_*
+/// workspace_doubles_per_chunk more; its slots follow those of chunk c - 1.
+/// \p flags belongs to the calling thread; the entry ORs TDM_FLAG_*
 /// bits into it. May run on many threads at once.
 typedef void (*tdm_cpu_entry)(const void *tensors, const void *chunks,
                               const uint32_t *scalars, void *workspace,
@@ -188,13 +188,13 @@ typedef void (*tdm_cpu_entry)(const void *tensors, const void *chunks,
 typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
                                  uint32_t *scalars, int64_t rows);
 
-// On a GPU an entry has the same arguments; its blocks, of 256 threads but for
-// the prologue's one, share the range of chunks among them. \p flags has two
-// words: the launch's flags, and one that is 0 unless the launch shall do
-// nothing. What the runtime computes on a CPU is done by more kernels:
+// On a GPU an entry has the same arguments, and its blocks share the range of
+// chunks. A block has 256 threads; the prologue runs in a single thread.
+// \p flags has two words: the launch's flags, and one that is 0 unless the
+// launch shall do nothing. Further kernels do what the runtime computes by
+// itself on a CPU:
 //   <entry>_totals       the totals of a phase's reductions over tensors and
-//   the
-//                        model, for tensors [chunk_begin, chunk_end)
+//                        the model, for tensors [chunk_begin, chunk_end)
 //   <entry>_model        then those over the model, in one block
 //   <entry>_row_totals, <entry>_column_totals
 //                        reductions along rows and columns, over the chunks of
@@ -202,7 +202,7 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 //   <entry>_bands        the phase and those that continue it, over bands: the
 //                        records of tiles of all columns, through which a block
 //                        goes in tiles of 2048, each with the parts of rows
-//                        that begin num_rows entries behind the one before it;
+//                        that begin num_rows entries after the one before it;
 //                        reductions along rows are then complete
 
 /// Flag of a launch: a gradient held a NaN or an infinity. For kernels compiled
@@ -231,8 +231,9 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 /// The number of values of an enumeration, given by its list.
 #define TDM_NUM_VALUES(LIST) (0 LIST(TDM_COUNT_ENUMERATOR))
 
-/// What a plane has entries for, or a phase runs over: elements, or the rows,
-/// columns or square blocks of a matrix. No plane is TDM_PER_BLOCK.
+/// The units that a plane has entries for or that a phase runs over: elements,
+/// or the rows, columns or square blocks of a matrix. No plane is
+/// TDM_PER_BLOCK.
 #define TDM_GRANULARITIES(VALUE)                                               \
   VALUE(TDM_PER_ELEMENT, element)                                              \
   VALUE(TDM_PER_ROW, row)                                                      \
@@ -242,7 +243,7 @@ typedef enum tdm_granularity {
   TDM_GRANULARITIES(TDM_ENUMERATOR)
 } tdm_granularity;
 
-/// What an argument of a graph is.
+/// The roles of a graph's arguments.
 #define TDM_ROLES(VALUE)                                                       \
   VALUE(TDM_ROLE_PARAM, param)                                                 \
   VALUE(TDM_ROLE_GRAD, grad)                                                   \
@@ -297,8 +298,9 @@ typedef struct tdm_plane_desc {
   uint32_t visible;
   /// Nonzero if storing a value reads what earlier steps have left.
   uint32_t kept;
-  /// What the tensor is and how it is stored, for people: "second moment of the
-  /// gradients, stored as #tandem.float<bf16>"; empty if nobody has said it.
+  /// A description for people of what the tensor is and how it is stored, such
+  /// as "second moment of the gradients, stored as #tandem.float<bf16>"; empty
+  /// if the graph has none.
   const char *doc;
 } tdm_plane_desc;
 
@@ -333,8 +335,8 @@ typedef struct tdm_hyper_desc {
   /// A positive value below this one is refused, while zero is not: for an
   /// epsilon that would round to zero in the kernel's format. 0 for no bound.
   double min_positive;
-  /// For hosts: nonzero if a launch may use \c default_value where nobody gives
-  /// a value.
+  /// For hosts: nonzero if a launch may use \c default_value where the caller
+  /// gives no value.
   uint32_t has_default;
   double default_value;
 } tdm_hyper_desc;
@@ -348,9 +350,9 @@ typedef struct tdm_hyper_desc {
   FLAG(max_open)                                                               \
   VALUE(min_positive)
 
-/// What a reduction makes of the parts that each chunk leaves in its slot:
-/// the largest or smallest of 32-bit unsigned integers, or the sum of floats, a
-/// balanced binary tree over the chunks, as in tdm_plan_metrics.
+/// The kinds of reductions of the parts that each chunk leaves in its slot: the
+/// largest or smallest of 32-bit unsigned integers, or the sum of floats, which
+/// is a balanced binary tree over the chunks, as in tdm_plan_metrics.
 #define TDM_REDUCTION_KINDS(VALUE)                                             \
   VALUE(TDM_REDUCTION_MAX, max)                                                \
   VALUE(TDM_REDUCTION_MIN, min)                                                \
@@ -359,8 +361,9 @@ typedef enum tdm_reduction_kind {
   TDM_REDUCTION_KINDS(TDM_ENUMERATOR)
 } tdm_reduction_kind;
 
-/// What meets in a reduction: the elements of a tensor or of all of them, or
-/// those of each row, column or block of a matrix. A block has no sum.
+/// The elements that a reduction combines: those of a tensor, those of all
+/// tensors, or those of each row, column or block of a matrix. A block has no
+/// sum.
 #define TDM_SCOPES(VALUE)                                                      \
   VALUE(TDM_SCOPE_TENSOR, tensor)                                              \
   VALUE(TDM_SCOPE_MODEL, model)                                                \
@@ -369,7 +372,7 @@ typedef enum tdm_reduction_kind {
   VALUE(TDM_SCOPE_BLOCK, block)
 typedef enum tdm_scope { TDM_SCOPES(TDM_ENUMERATOR) } tdm_scope;
 
-/// A reduction. Its total is known from the phase behind its own on.
+/// A reduction. Its total is known in the phases that follow its own.
 typedef struct tdm_reduction_desc {
   tdm_reduction_kind kind;
   /// The phase that leaves the parts: the number of an entry in
@@ -398,9 +401,9 @@ typedef struct tdm_integer_desc {
   VALUE(min)                                                                   \
   VALUE(kind)
 
-/// What the runtime needs to know of a compiled kernel. Everything that it
-/// points to is copied, but the code of \c entry and \c prologue must outlive
-/// the kernel and its plans.
+/// The description of a compiled kernel from which the runtime creates a
+/// tdm_kernel. Everything that it points to is copied, but the code of \c entry
+/// and \c prologue must outlive the kernel and its plans.
 typedef struct tdm_kernel_desc {
   /// sizeof(tdm_kernel_desc).
   size_t struct_size;
@@ -434,14 +437,14 @@ typedef struct tdm_kernel_desc {
   /// The reductions, in the order of a chunk's slots and of a tensor's totals.
   uint32_t num_reductions;
   const tdm_reduction_desc *reductions;
-  /// Runs behind the last phase over the tensors [chunk_begin, chunk_end), not
+  /// Runs after the last phase over the tensors [chunk_begin, chunk_end), not
   /// over chunks; NULL if the kernel has no such part.
   tdm_cpu_entry commit;
   /// Nonzero for a matrix kernel, which knows the rows and columns of tensors.
   /// It records no metrics.
   uint32_t matrix;
-  /// Of each early entry, the tdm_granularity of what it runs over; NULL for
-  /// elements alone. \c entry runs over elements.
+  /// The tdm_granularity that each early entry runs over; NULL if all of them
+  /// run over elements. \c entry always runs over elements.
   const uint32_t *early_granularities;
   /// Run before \c commit over the rows and over the columns of all tensors;
   /// NULL if the kernel has no such part.
@@ -453,18 +456,18 @@ typedef struct tdm_kernel_desc {
   /// Run before \c commit over the blocks of all tensors; NULL if the kernel
   /// has no such part.
   tdm_cpu_entry commit_blocks;
-  /// Of each phase, the early entries and then \c entry, whether it needs of
-  /// what its launch has made before only what belongs to its own rows and
-  /// blocks, so that the runtime may run it over some rows as soon as the phase
-  /// before it is through with them. Both are over elements of a matrix. NULL
-  /// if none does.
+  /// One value for each phase (the early entries, then \c entry), nonzero if
+  /// the phase reads, of the results of its launch, only those of its own rows
+  /// and blocks. The runtime may then run it over some rows as soon as the
+  /// phase before it has finished them. Both phases run over the elements of a
+  /// matrix. NULL if no phase has this property.
   const uint32_t *continues;
   /// For hosts: nonzero if the graph itself knows no rows and columns: those of
   /// a matrix then matter to scales only.
   uint32_t flat_graph;
 } tdm_kernel_desc;
 
-/// Its fields but for code, lists and their lengths.
+/// The fields of a tdm_kernel_desc, except code, lists and their lengths.
 #define TDM_KERNEL_DESC_FIELDS(VALUE, FLAG)                                    \
   VALUE(num_scalars)                                                           \
   VALUE(workspace_doubles_per_chunk)                                           \
@@ -485,7 +488,8 @@ TDM_API tdm_status tdm_kernel_create(const tdm_kernel_desc *desc,
 
 /// All code of a kernel for one target.
 typedef struct tdm_image {
-  /// What the bytes are, which drivers know: TDM_IMAGE_LIBRARY, for example.
+  /// The format of the bytes, which drivers know: TDM_IMAGE_LIBRARY, for
+  /// example.
   const char *kind;
   /// The instruction set or chip: "x86-64-v3", "sm_90".
   const char *target;
@@ -494,7 +498,7 @@ typedef struct tdm_image {
   /// SHA-256 of the data, 32 bytes, checked when the image is loaded; or NULL.
   const uint8_t *sha256;
   /// For hosts: of machine code for a GPU, the version of its assembler, such
-  /// as "13.0.88"; empty or NULL for other images, and where nobody knows.
+  /// as "13.0.88"; empty or NULL for other images, and where it is unknown.
   const char *assembler;
   /// Its optimization level, 0 to 3; 0 for other images.
   uint32_t level;
@@ -504,7 +508,7 @@ typedef struct tdm_image {
 typedef struct tdm_part_info {
   const char *entry;
   tdm_granularity per;
-  /// As in tdm_kernel_desc; 0 but for phases.
+  /// As in tdm_kernel_desc for a phase; 0 for other parts.
   uint32_t continues;
 } tdm_part_info;
 
@@ -542,7 +546,7 @@ typedef struct tdm_tensor {
   void *const *planes;
 } tdm_tensor;
 
-/// What a launch reports.
+/// The report of a launch.
 typedef struct tdm_launch_info {
   /// sizeof(tdm_launch_info), set by the caller.
   size_t struct_size;
@@ -602,8 +606,8 @@ typedef struct tdm_async_args {
   size_t struct_size;
   /// The CUstream to launch on; NULL is the default one.
   void *stream;
-  /// As in tdm_plan_launch; copied before the call returns, but for those on
-  /// the device.
+  /// As in tdm_plan_launch. They are copied before the call returns, unless
+  /// they are on the device.
   const double *hypers;
   const int64_t *integers;
   int64_t rows;
@@ -620,12 +624,12 @@ typedef struct tdm_async_args {
   void *flags;
 } tdm_async_args;
 
-/// Runs the kernel once over all tensors, behind what the stream has to do, and
-/// does not wait for it. Launches of a plan share its memory: the caller orders
-/// those on different streams. After an update the tables are copied on the
-/// same stream. While the stream is captured, arguments must be on the device;
-/// the captured launch keeps the tensors that the plan has now, and the plan
-/// must live as long as the graph.
+/// Runs the kernel once over all tensors, after the work that the stream
+/// already has, and does not wait for it. Launches of a plan share its memory:
+/// the caller orders those on different streams. After an update the tables are
+/// copied on the same stream. While the stream is captured, arguments must be
+/// on the device; the captured launch keeps the tensors that the plan has now,
+/// and the plan must live as long as the graph.
 TDM_API tdm_status tdm_plan_launch_async(tdm_plan *plan,
                                          const tdm_async_args *args);
 

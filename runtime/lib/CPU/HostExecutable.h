@@ -18,7 +18,7 @@
 
 namespace tandem::runtime {
 
-/// What functions of this process come from.
+/// The owner of functions that are loaded into this process.
 class HostLibrary {
 public:
   virtual ~HostLibrary() = default;
@@ -36,9 +36,9 @@ struct HostPart {
 /// Functions of this process.
 class HostExecutable : public Executable {
 public:
-  /// Those of a description, which stay valid by the caller's care.
+  /// Takes the functions of \p desc; the caller keeps them valid.
   explicit HostExecutable(const tdm_kernel_desc &desc);
-  /// Finds those that \p info names.
+  /// Finds the functions that \p info names.
   static tdm_status link(const Kernel &kernel, const tdm_kernel_info &info,
                          std::shared_ptr<const HostLibrary> library,
                          std::shared_ptr<const Executable> &result);
@@ -48,7 +48,8 @@ public:
 
   tdm_cpu_prologue prologue = nullptr;
   std::vector<HostPart> phases;
-  /// What follows the last phase, in this order; elements stand for tensors.
+  /// The parts that run after the last phase, in this order; a part with the
+  /// granularity of elements runs over tensors.
   std::vector<HostPart> commits;
 
 private:

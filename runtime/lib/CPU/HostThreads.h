@@ -18,11 +18,11 @@
 
 namespace tandem::runtime {
 
-/// What tdm_use_threads was given.
+/// The threads of the host that tdm_use_threads has been given.
 class HostThreads {
 public:
-  /// Those that launches of this process go to, or NULL. A fork leaves the
-  /// host's threads behind.
+  /// The threads that launches of this process run on, or NULL. A fork leaves
+  /// the host's threads behind.
   static const HostThreads *current();
 
   /// Has launches go to them; without a function, to the runtime's own.

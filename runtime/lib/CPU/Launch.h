@@ -28,7 +28,7 @@ public:
   /// returns how many took part.
   int run(int threads);
 
-  /// What the chunks have raised.
+  /// The flags that the chunks have raised, TDM_FLAG_* bits.
   uint32_t getFlags() const { return flags.load(std::memory_order_relaxed); }
 
 protected:
@@ -39,7 +39,7 @@ private:
   void work();
 
   const int64_t numChunks;
-  /// How many chunks a thread takes at a time.
+  /// The number of chunks that a thread takes at a time.
   int64_t grain = 1;
   std::atomic<int64_t> next{0};
   std::atomic<uint32_t> flags{0};

@@ -18,8 +18,8 @@
 
 namespace tandem::runtime {
 
-/// How good an instruction set is among those that this processor has; 0 if it
-/// lacks it, or if its name is unknown.
+/// The rank of an instruction set among those that this processor has; 0 if the
+/// processor lacks it, or if its name is unknown.
 int rankInstructionSet(const char *target);
 
 /// A shared library in this process.

@@ -33,7 +33,7 @@ struct ThreadPool::Job {
 
   Work work;
   void *context;
-  /// How many more workers may join.
+  /// The number of workers that may still join.
   int wanted;
   int inside = 0;
   int joined = 0;
@@ -103,7 +103,7 @@ void ThreadPool::workerLoop() {
     lock.unlock();
     job.work(job.context);
     lock.lock();
-    // The job dies once its thread sees that nobody is inside, so notify it
+    // The job dies once its thread sees that no worker is inside, so notify it
     // before the mutex is released.
     if (--job.inside == 0)
       job.left.notify_one();

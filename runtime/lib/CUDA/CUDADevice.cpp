@@ -85,7 +85,8 @@ tdm_status CUDADevice::open() {
 }
 
 CUDADevice::~CUDADevice() {
-  // What fails now has been taken down with the process.
+  // These calls fail only if the process's context is gone already; nothing is
+  // left to release then.
   if (copyStream)
     release([&] { driver.streamDestroy(copyStream); });
   if (context)

@@ -50,7 +50,7 @@ public:
 
   /// Runs \p body with the device's context as this thread's. While it runs,
   /// the thread may allocate, load, and wait for events although a stream is
-  /// being captured, by itself or by somebody else.
+  /// being captured, by itself or by another thread.
   template <typename Body>
   tdm_status inContext(Body body) const {
     if (tdm_status status = driver.call(driver.ctxPushCurrent, context))
@@ -153,7 +153,7 @@ public:
   char *data() const { return static_cast<char *>(memory); }
   size_t size() const { return bytes; }
 
-  /// From now on the memory is in use until the stream has come here.
+  /// Marks the memory as in use until \p stream has reached this point.
   tdm_status use(Stream stream);
   /// Waits until the device has used it.
   tdm_status wait() const;

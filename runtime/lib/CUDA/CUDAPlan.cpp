@@ -18,7 +18,7 @@
 using namespace tandem::runtime;
 using namespace tandem::runtime::cuda;
 
-/// Two pairs of words, a pair 16 bytes: a launch that nobody can skip has the
+/// Two pairs of words, a pair 16 bytes: a launch that cannot be skipped has the
 /// second, whose second word is always 0.
 static constexpr size_t pairBytes = 16, wordsBytes = 2 * pairBytes;
 
@@ -109,9 +109,10 @@ Plan::Places CUDAPlan::getPlaces() {
 }
 
 CutLimits CUDAPlan::getCutLimits() const {
-  // Of eight blocks a multiprocessor, each has some chunks, so that none waits
-  // long for the others at the end. A tile costs more to begin; and it leaves
-  // an entry of each column's sum, which is to be little beside its elements.
+  // With eight blocks per multiprocessor, each block gets some chunks, so that
+  // none waits long for the others at the end. A tile costs more to begin, and
+  // it leaves an entry for each column's sum, which should be little compared
+  // with the elements of the column.
   int64_t perMultiprocessor = 64;
   if (kernel->matrix)
     perMultiprocessor = kernel->reducesColumns() ? 4 : 16;
@@ -149,7 +150,7 @@ tdm_status CUDAPlan::copyTables(Stream stream, size_t bytes,
                       static_cast<const void *>(buffer->data()), bytes, stream))
     return status;
   tdm_status status = buffer->use(stream);
-  // Nobody would know when the buffer is free again.
+  // Without the mark, the time when the buffer is free again would be unknown.
   if (status)
     driver.streamSynchronize(stream);
   return status;
@@ -346,7 +347,7 @@ tdm_status CUDAPlan::checkAsync(const tdm_async_args &args) const {
     return kernel->fail(TDM_INVALID_ARGUMENT)
            << "flags is at " << args.flags
            << ", which is not aligned to words of 4 bytes; align it";
-  // What the device holds is unknown here.
+  // Arguments that lie on the device cannot be checked here.
   int64_t rows = args.on_device && areGiven ? 0 : args.rows;
   if (tdm_status status =
           kernel->checkArguments(args.hypers, args.integers, rows))

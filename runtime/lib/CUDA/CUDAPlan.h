@@ -23,10 +23,10 @@ namespace tandem::runtime::cuda {
 /// All that a plan has in the device's memory, in one piece.
 struct Tables {
   DeviceMemory memory;
-  /// What the host writes comes first: the words of flags, the records of
-  /// tensors, then of chunks.
+  /// The part that the host writes comes first: the words of flags, the records
+  /// of tensors, then the records of chunks.
   Address words = 0, tensors = 0, chunks[numGranularities] = {}, bands = 0;
-  /// The bytes of the host's part, and those of it in front of the chunks.
+  /// The size of the host's part in bytes, and of what precedes its chunks.
   size_t hostBytes = 0, headBytes = 0;
   Address scalars = 0, workspace = 0, totals = 0, axisParts = 0;
   /// The rows that there is room for.
@@ -56,7 +56,7 @@ public:
   tdm_status launchAsync(const tdm_async_args &args) override;
 
 private:
-  /// What all kernels of a launch have in common.
+  /// The arguments that all kernels of a launch have in common.
   struct Launch {
     Stream stream;
     Address flags;

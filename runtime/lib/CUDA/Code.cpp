@@ -32,7 +32,7 @@ using namespace tandem::runtime::cuda;
 static constexpr char ptxKind[] = "PTX", cubinKind[] = "cubin";
 
 namespace {
-/// What a target stands for: sm_90a is capability 90 and nothing else.
+/// The meaning of a target's name: sm_90a is capability 90 and nothing else.
 struct Target {
   explicit Target(const char *text) {
     if (std::strncmp(text, "sm_", 3) != 0)
@@ -42,7 +42,7 @@ struct Target {
     isSpecific = *end != '\0';
   }
 
-  /// How well an image serves a device: 0 not at all.
+  /// The rank of an image for a device; 0 if the device cannot run it.
   int rank(const char *kind, int device) const {
     bool isOwn = capability == device;
     bool isEarlier = !isSpecific && capability > 0 && capability <= device;

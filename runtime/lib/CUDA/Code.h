@@ -24,7 +24,7 @@ constexpr int blockThreads = 256;
 /// A function of a GPU, none where there is nothing to do.
 struct Part {
   Function function = nullptr;
-  /// As many blocks as the device runs at a time.
+  /// The number of blocks that the device runs at a time.
   int64_t mostBlocks = 1;
 };
 
@@ -34,10 +34,10 @@ struct PhaseParts {
   Part entry, totals, model, rowTotals, columnTotals, bands;
 };
 
-/// A part behind the last phase.
+/// A part that runs after the last phase.
 struct CommitPart {
   Part part;
-  /// Elements stand for tensors.
+  /// The unit that the part runs over; elements stand for tensors.
   tdm_granularity per;
 };
 

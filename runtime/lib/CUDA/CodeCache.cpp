@@ -113,7 +113,8 @@ private:
   int descriptor;
 };
 
-/// Stands before the code: of what it is, and its digest.
+/// The header that precedes the code in a file: a digest of what the code was
+/// made from, and one of the code.
 struct Header {
   char magic[8];
   Digest key, digest;

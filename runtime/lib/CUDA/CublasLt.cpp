@@ -32,8 +32,8 @@ static constexpr const char *defaultLibraries[] = {"libcublasLt.so.13",
                                                    "libcublasLt.so.12"};
 #endif
 
-/// How names of libraries begin that lie beside cuBLASLt, or whose environment
-/// of Python may have it.
+/// The first letters of the names of libraries that lie beside cuBLASLt, or
+/// whose Python environment may have it.
 static constexpr const char *neighbours[] = {"libcublas", "libcudart",
                                              "libtorch", "libtandem_runtime"};
 /// Where NVIDIA's packages have it in an environment of Python: that of CUDA
@@ -72,7 +72,8 @@ void *Search::open(const std::string &name) {
   return handle;
 }
 
-/// A framework's own may be where nobody else looks.
+/// Finds a library that a framework has loaded from a place that this search
+/// does not know.
 void *Search::findLoaded() {
   for (const char *name : defaultLibraries)
     if (void *handle = findLoadedLibrary(name))

@@ -22,9 +22,9 @@ namespace tandem::runtime::cuda {
 
 /// A product of matrices of one size.
 ///
-/// cuBLASLt has columns one behind the other where we have rows, so that it
-/// computes the transpose of y: w's transpose times x, of which it sees
-/// transposes, too.
+/// cuBLASLt stores matrices column by column where the runtime has rows, so
+/// that it computes the transpose of y: the transpose of w times x, both of
+/// which it also sees transposed.
 class Product {
 public:
   Product(std::shared_ptr<const CublasLtSession> session,
@@ -62,7 +62,7 @@ private:
   MatmulDesc operation = nullptr;
   MatrixLayout x = nullptr, w = nullptr, y = nullptr;
   Algorithm algorithm = {};
-  /// What the algorithm was found for.
+  /// The bytes of workspace for which the algorithm was found.
   size_t workspaceBytes = 0;
   bool isFound = false;
 };

@@ -28,7 +28,7 @@ ArgumentRing::allocate(const std::shared_ptr<const CUDADevice> &device,
   size_t rounded = (bytes / alignment + 1) * alignment;
   slotBytes = taken = 0;
   slotsPerSegment = std::clamp<size_t>(segmentBytes / rounded, 1, maxSlots);
-  // What launches are reading is given back when they have read it.
+  // A segment that launches still read is released once they have read it.
   for (SharedMemory &segment : segments) {
     segment = SharedMemory();
     if (tdm_status status = segment.allocate(device, rounded * slotsPerSegment))

@@ -38,7 +38,7 @@ private:
   SharedMemory segments[numSegments];
   SharedMemory *current = nullptr;
   size_t slotBytes = 0, slotsPerSegment = 0;
-  /// How many slots have been taken.
+  /// The number of slots that have been taken.
   size_t taken = 0;
 };
 

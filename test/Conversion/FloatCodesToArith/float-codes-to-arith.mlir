@@ -59,7 +59,7 @@ func.func @nearest(%x: vector<4xf32>) -> vector<4xi8> {
   return %q : vector<4xi8>
 }
 
-// What is a number of the format is not rounded.
+// A number of the format is not rounded.
 // CHECK-LABEL: func.func @exact(
 // CHECK-COUNT-1: arith.addf
 // CHECK-NOT:     arith.subf
@@ -81,7 +81,7 @@ func.func @read(%q: i8) -> f32 {
   return %x : f32
 }
 
-// The number behind a code is the sum less the anchor, with x's sign.
+// The number that a code stands for is the sum less the anchor, with x's sign.
 // CHECK-LABEL: func.func @read_back(
 // CHECK-SAME:      %[[X:.+]]: f32, %[[FINITE:.+]]: i1)
 // CHECK-DAG:     %[[NAN:.+]] = arith.constant 0x7FC00000 : f32

@@ -7,7 +7,7 @@
 // SM80-NOT: nvvm.
 // NAME: error: chip 'hopper' is not written like sm_90
 
-// What is not finite goes in as NaN. The first operand is the upper byte. Where
+// A value that is not finite goes in as NaN. The first operand is the upper byte. Where
 // the magnitude of a byte plus 1 has its top bit, it is NaN: its sign is cleared.
 // CHECK-LABEL: func.func @saturating(
 // CHECK-SAME:      %[[X:.+]]: vector<4xf32>, %[[FINITE:.+]]: vector<4xi1>)

@@ -498,7 +498,7 @@ func.func @read_expanded_dynamic(%q: i8, %s: f32, %j: i8) -> f32 {
 }
 
 // The significand, shifted down where its exponent is below the format's least
-// (121 in an f32), has 20 bits behind the unit, to whose upper 16 the random bits
+// (121 in an f32), has 20 bits below the unit, to whose upper 16 the random bits
 // are added; the exponent stands above, and above all the sign. A number's magnitude stops at 448.
 // CHECK-LABEL: func.func @minifloat_stochastic(
 // CHECK-SAME:      %{{.+}}: f32, %{{.+}}: f32, %[[R:.+]]: i32)

@@ -124,7 +124,7 @@ tandem.step @blocks compute(<f32, f32>) matrix block(64) reductions(1) tensors [
 
 // A row is a column of the transpose: the row's number moves the plane's pointer, and a
 // column's place is as many times the number of rows. A block goes there one by one,
-// those behind the last column not at all.
+// except for elements after the last column.
 // CHECK-LABEL: llvm.func @tandem_transposed(
 // CHECK:         %[[SCRATCH:.+]] = llvm.alloca %{{.+}} x vector<4xi8>
 // CHECK:         scf.for

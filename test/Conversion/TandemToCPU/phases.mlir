@@ -51,7 +51,7 @@ tandem.step @norm compute(<f32, f32>) reductions(2) tensors [#p] scalars [] prol
   }
 }
 
-// What ends a step runs over tensors, those without elements left out.
+// The epilogue of a step runs over tensors, those without elements left out.
 // CHECK-LABEL: llvm.func @tandem_scale_commit
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64)
 // CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[END]]

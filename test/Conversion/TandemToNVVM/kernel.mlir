@@ -23,7 +23,7 @@
 // CHECK-DAG:     %[[BLOCK64:.+]] = arith.extui %[[BLOCK]]
 // CHECK-DAG:     %[[BLOCKS64:.+]] = arith.extui %[[BLOCKS]]
 // CHECK-DAG:     %[[FIRST_CHUNK:.+]] = arith.addi %[[BEGIN]], %[[BLOCK64]]
-// A word behind the launch's flags has it do nothing.
+// A word after the launch's flags has it do nothing.
 // CHECK-DAG:     %[[SKIP_AT:.+]] = llvm.getelementptr %[[FLAGS]][4]
 // CHECK-DAG:     %[[SKIP:.+]] = llvm.load %[[SKIP_AT]]
 // CHECK-DAG:     %[[RUNS:.+]] = arith.cmpi eq, %[[SKIP]], %{{.+}} : i32

@@ -3,8 +3,8 @@
 !m = !tandem.stored<tensor<?x?xf32>, #tandem.float<f32>>
 #p = #tandem.role<param "p">
 
-// What tiles leave of rows and of columns is brought together by a thread for
-// each: neighbours first, then pairs of pairs, in place of the first part.
+// A thread for each row and each column joins the parts that tiles leave of it:
+// neighbours first, then pairs of pairs, in place of the first part.
 // CHECK-LABEL: llvm.func @tandem_sums_row_totals
 // CHECK:         scf.while
 // CHECK:           scf.for

@@ -4,7 +4,7 @@
 !scaled = !tandem.stored<tensor<?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>>
 #p = #tandem.role<param "p">
 
-// Behind a phase, a block for each tensor reduces the parts of its chunks...
+// After a phase, a block for each tensor reduces the parts of its chunks...
 // CHECK-LABEL: llvm.func @tandem_norm_phase0_totals
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
 // CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]]

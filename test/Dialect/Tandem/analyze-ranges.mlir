@@ -40,7 +40,7 @@ tandem.kernel @shortened compute(<f32, f32>) tensors [#p, #p] scalars [] prologu
   tandem.yield
 }
 
-// What the prologue yields has the range there, also where the analysis starts at the
+// A value that the prologue yields has the range there, also where the analysis starts at the
 // kernel.
 // CHECK-LABEL: tandem.kernel @uniform
 // CHECK:         ^bb0(%{{.+}}: !{{.+}}, %[[A:.+]]: f32):
@@ -146,8 +146,8 @@ tandem.kernel @lanes compute(<component, bf16>) tensors [#p, #p] scalars [] prol
   tandem.yield
 }
 
-// How small the error of a Fast2Sum of f32 is has no proof: what follows from it
-// shortens nothing.
+// There is no proof of how small the error of a Fast2Sum of f32 is: conclusions from it
+// shorten nothing.
 // CHECK-LABEL: tandem.kernel @no_lemma
 // CHECK-COUNT-3: arith.addf
 tandem.kernel @no_lemma compute(<f32, f32>) tensors [#p, #p] scalars [] prologue {
@@ -227,7 +227,7 @@ tandem.kernel @multiple compute(<component, bf16>) tensors [#p, #p] scalars [] p
   tandem.yield
 }
 
-// The second sum of a grow behind another Fast2Sum: what is added to u is made of
+// The second sum of a grow after another Fast2Sum: the addend of u is made of
 // the errors of u and of a sum that went into u.
 // LANES-LABEL: tandem.step @trail
 // LANES-COUNT-12: arith.andi
@@ -344,7 +344,7 @@ tandem.kernel @parts compute(<component, bf16>) tensors [#p, #p] scalars [] prol
   tandem.yield
 }
 
-// What may be something else, too, is no second part.
+// A value that may also be something else is no second part.
 tandem.kernel @no_parts compute(<component, bf16>) tensors [#p, #p] scalars [] prologue {
   tandem.yield
 } body {

@@ -8,7 +8,7 @@ tandem.strategy @mine compute(<f32, f32>) {
   tandem.assign saved = #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, transposed = true>
 }
 
-// What is only read is without its copy. An input that has one holds what is saved without.
+// A tensor that is only read is without its copy. If an input has one, the saved tensor has none.
 // CHECK-LABEL: func.func @forward(
 // CHECK-SAME:    %{{[^:]+}}: !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32>> {tandem.role = #tandem.role<input "x">}
 // CHECK-NOT:     saved "x"

@@ -29,7 +29,7 @@ func.func @no_forward(%dx: tensor<?xf32> {tandem.role = #tandem.role<output "dx"
 
 // expected-error @+1 {{restores what a forward pass has saved; name that graph, of the same module: tandem.forward = @name}}
 func.func @unknown_forward(%dx: tensor<?xf32> {tandem.role = #tandem.role<output "dx">}) -> tensor<?xf32>
-    attributes {tandem.forward = @nobody} {
+    attributes {tandem.forward = @unknown} {
   %x = tandem.restore "x" : tensor<?xf32>
   return %x : tensor<?xf32>
 }

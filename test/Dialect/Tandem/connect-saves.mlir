@@ -5,8 +5,8 @@
 #row = affine_map<(i, j) -> (i)>
 #matrix = affine_map<(i, j) -> (i, j)>
 
-// What is saved is a destination and a result. A name that an input has gets a suffix;
-// what is saved twice is stored once, for the stricter consumer.
+// A saved value is a destination and a result. A name that an input has gets a suffix;
+// a value that is saved twice is stored once, for the stricter consumer.
 // CHECK-LABEL: func.func @forward(
 // CHECK-SAME:      %[[X:[^:]+]]: tensor<?x?xf32> {tandem.role = #tandem.role<input "x">}
 // CHECK-SAME:      %[[Y:[^:]+]]: tensor<?x?xf32> {tandem.role = #tandem.role<output "y">}

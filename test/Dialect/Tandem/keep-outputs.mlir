@@ -2,8 +2,8 @@
 // RUN: tandem-opt %s -tandem-connect-saves -tandem-apply-strategy=strategy=coat | FileCheck %s -check-prefix=COAT
 // RUN: tandem-opt %s -tandem-connect-saves -tandem-apply-strategy=strategy=bf16 | FileCheck %s -check-prefix=SHARED
 
-// What linear layers take is saved too, whether or not something restores it; a sum of the
-// residual stream is not.
+// Outputs that linear layers take are saved too, whether or not something restores them; a
+// sum of the residual stream is not.
 // CHECK-NOT: tandem.keep_outputs
 tandem.keep_outputs @forward
 
@@ -46,7 +46,7 @@ func.func @backward(
   return %new_dx : tensor<?x?xf32>
 }
 
-// What the layer's own backward pass restores is stored once, for the stricter consumer.
+// An output that the layer's own backward pass restores is stored once, for the stricter consumer.
 tandem.keep_outputs @root
 
 // CHECK-LABEL: func.func @root(

@@ -197,7 +197,7 @@ tandem.kernel @coded compute(<f32, f32>) tensors [#p] scalars [] prologue {
 
 !transposed = !tandem.stored<tensor<?x?xf32>, #tandem.scaled<#scaled.float<f8E4M3FN>, group = tensor, scale = f32, history = 2, transposed = true>>
 
-// The code goes to both planes, in front of what the next store needs.
+// The code goes to both planes, before the values that the next store needs.
 // CHECK-LABEL: tandem.kernel @transposed
 // CHECK:       ^bb0(%{{.+}}: !tandem{{.+}}, %[[Y:.+]]: !tandem
 // CHECK:         %[[NEXT:.+]] = tandem.load_plane %[[Y]][3] {{.+}} -> i32

@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -tandem-simplify | FileCheck %s
 
-// What folds is exact, what is dead disappears; x + 0.0 is not x for x = -0.0.
+// Folds are exact, and dead operations disappear; x + 0.0 is not x for x = -0.0.
 
 // CHECK-LABEL: func.func @exact
 // CHECK-SAME: (%[[X:.+]]: bf16)

@@ -32,7 +32,7 @@
 // CHECK-NEXT:    tandem.yield
 // CHECK-NEXT:  }{{$}}
 
-// What is kept for each row and each column is written when nobody reads it.
+// Entries that are kept for each row and each column are written when no launch reads them.
 // CHECK:       tandem.launch epilogue per(row) body
 // CHECK:         %[[SUM:.+]] = tandem.load_reduction_result[0] over row : f32
 // CHECK:         tandem.store_plane %{{.+}}, %arg1[0]

@@ -12,7 +12,7 @@
 #p = #tandem.role<param "p">
 !bf16 = !tandem.stored<tensor<?xf32>, #tandem.float<bf16>>
 
-// What no element enters stays scalar and is broadcast once.
+// A value that depends on no element stays scalar and is broadcast once.
 // CHECK-LABEL: tandem.step @mixed
 // CHECK:         arith.truncf %{{.+}} : f64 to f32
 // CHECK:         tandem.launch main width(4) body

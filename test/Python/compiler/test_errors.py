@@ -642,7 +642,7 @@ def test_counts_are_no_floats():
 
 
 def test_one_array_twice_is_interpreted():
-    """What is read and not written does not come back."""
+    """An array that is read and not written does not come back."""
     array = np.ones(4, np.float32)
     tandem.interpret("sgd", "fp32", {"param": array, "grad": array}, SGD_HYPERS)
     assert (array == 0.5).all()
@@ -654,7 +654,7 @@ def test_one_array_twice_is_interpreted():
 
 
 def drawn(run):
-    """What a step that rounds at random leaves."""
+    """The results of a step that rounds at random."""
     arrays = {"param": np.full(64, 0x3F80, np.uint16), "grad": np.full(64, 0x3A80, np.uint16)}
     run(arrays)
     return arrays["param"].tobytes()

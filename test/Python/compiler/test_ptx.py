@@ -184,7 +184,7 @@ def vector_accesses(kernel, kind):
 
 
 def accesses_of(plane):
-    """How eight elements of a plane are reached: 32 bits each take two accesses."""
+    """The widths of the accesses to eight elements of a plane: 32 bits each take two."""
     return [128, 128] if plane.bits == 32 else [8 * plane.bits]
 
 
@@ -231,7 +231,7 @@ def cpu_metrics(kernel, tensors, rows):
 
 
 def same_sums(got, want):
-    """Equal bits, but for NaN, of which a sum may hold any."""
+    """Whether bits are equal, except those of NaN, of which a sum may hold any."""
     got, want = np.array(got), np.array(want)
     return (np.isnan(got) & np.isnan(want)
             | (got.view(np.uint64) == want.view(np.uint64))).all()

@@ -1,4 +1,4 @@
-#===- test_random_graphs.py - Graphs nobody has seen -----------*- Python -*-===#
+#===- test_random_graphs.py - Graphs made at random ------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#

@@ -149,7 +149,7 @@ def test_changed_code_is_found(body, change, problem, monkeypatch):
 
 
 def test_maximum_of_a_value_and_itself():
-    """What ptxas left of max(max(x, -x), y) in pytorch/pytorch#190973."""
+    """The code that ptxas left of max(max(x, -x), y) in pytorch/pytorch#190973."""
     function = sass_counts.SASSFunction("k", ["VIMNMX3 R167, R8, R8, R167, !PT",
                                               "VIMNMX3 R1, R8, R9, R167, !PT"])
     assert sass_counts.count_sass(function).faults == [

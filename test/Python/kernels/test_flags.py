@@ -55,7 +55,7 @@ def positions(size):
 
 
 def with_special(strategy, size):
-    """States whose gradient is finite but for one element."""
+    """States whose gradient is finite except for one element."""
     name = STRATEGIES[strategy].grad.format
     for place in positions(size):
         for code in specials(name):

@@ -23,7 +23,7 @@ LAYERS = {"rms_norm": {"eps": 1e-6}, "add_rms_norm": {"eps": 1e-6}, "layer_norm"
           "gelu": {}, "gelu_tanh": {}, "swiglu": {}, "geglu": {}, "geglu_tanh": {}, "cross_entropy": {}, "rope": {}, "keep": {}}
 SHAPES = ((1, 1), (3, 15), (2, 17), (5, 64), (2, 1000), (70, 33))
 KINDS = ("ordinary", "zeros", "huge", "subnormal", "special")
-#: What the interpreter calls an input that the compiler does not keep twice.
+#: The interpreter's names of inputs that the compiler does not keep twice.
 SHARED = {"keep": {"x": "kept"}}
 
 DTYPES = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16, "i16": np.uint16}
@@ -116,7 +116,7 @@ def by_ptx(kernel, planes, shape, by_rows=True):
 
 
 def backward_planes(layer, recipe, forward, shape, rng):
-    """What the backward pass begins with, and which of it are the forward's inputs."""
+    """The first planes of the backward pass, and those of them that are the forward's inputs."""
     kernel = compiled(f"{layer}_backward", recipe)
     planes = planes_for(kernel, shape, "ordinary", rng)
     for plane in kernel.planes:
@@ -148,7 +148,7 @@ def test_passes_against_the_interpreter(layer, recipe, kind):
 @pytest.mark.parametrize("recipe", tandem.recipes())
 @pytest.mark.parametrize("layer", ("swiglu", "geglu", "geglu_tanh"))
 def test_outputs_again(layer, recipe):
-    """What restores the same tensors; under fp32, the very output."""
+    """The function restores the same tensors; under fp32, the very output."""
     function = f"{layer}_again"
     for seed, shape in enumerate(SHAPES):
         rng = np.random.default_rng(seed)
@@ -209,7 +209,7 @@ def test_phases_of_rows_are_one_launch(function, phases, recipe):
 
 
 def test_a_scale_of_all_rows_ends_a_launch():
-    """What is encoded by it needs every row first."""
+    """An encoding by the scale needs every row first."""
     for recipe in ("te-current", "coat"):
         kernel = compiled("keep", recipe)
         assert (kernel.phases, kernel.launches) == (3, 3)

@@ -38,7 +38,7 @@ def hypers_of(graph, **changed):
 
 
 def by_torch(planes, grads, **options):
-    """What torch.optim.Adafactor makes of f32 planes, after each step."""
+    """The results of torch.optim.Adafactor on f32 planes, after each step."""
     torch = pytest.importorskip("torch")
     param = torch.from_numpy(planes["param"].view(np.float32).copy())
     optimizer = torch.optim.Adafactor([param], **options)
@@ -216,7 +216,7 @@ def test_first():
 
 @pytest.mark.parametrize("seed", GENERATED)
 def test_random_graphs(seed, tmp_path):
-    """The interpreter and NumPy agree on graphs nobody has seen."""
+    """The interpreter and NumPy agree on graphs made at random."""
     example = generate(seed, Draw(SEED, 5, 0, STEP))
     (tmp_path / "random.mlir").write_text(strategy_text("random", example.strategy))
     got, _ = interpreted(example.text, "random", example.planes, {}, key=5,

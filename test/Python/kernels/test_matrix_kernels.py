@@ -173,7 +173,7 @@ func.func @alike(%w: tensor<?x?xf32> {{tandem.role = #tandem.role<param "w">}},
 
 _BROADCAST = """%v = linalg.broadcast ins(%total : tensor<f32>) outs({} : tensor<?xf32>)
       dimensions = [0]"""
-# What the entries are, and along which axis they are counted.
+# The values of the entries, and the axis along which they are counted.
 VECTORS = {
     "splat per row": ("%v = tensor.splat %value[%rows] : tensor<?xf32>", 0),
     "splat per column": ("%v = tensor.splat %value[%columns] : tensor<?xf32>", 1),

@@ -419,7 +419,7 @@ def test_remainder_is_exact():
 
 
 def test_a_zero_over_a_remainder_is_zero():
-    """Zeros that somebody else has written, beside every remainder."""
+    """Zeros that other code has written, beside every remainder."""
     low = np.arange(1 << 16, dtype=np.uint16)
     for high in (0, 0x8000):
         planes = {"w": np.full_like(low, high), "w.remainder": low}

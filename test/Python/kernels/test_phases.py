@@ -63,7 +63,7 @@ def rows_of(graph, strategy):
 
 
 def want_of(graph, strategy, tensors, rows):
-    """What the model says; tensors take turns with the rows."""
+    """The model's results; tensors take turns with the rows."""
     return steps(graph, ALL[strategy], tensors,
                  [rows[i % len(rows)] for i in range(len(tensors))],
                  [Draw(SEED, i, 0, STEP) for i in range(len(tensors))])
@@ -113,7 +113,7 @@ def test_kinds(graph, strategy, path):
 
 
 def constant_planes(graph, strategy, size, **of_roles):
-    """Planes of roles that are constant but for one element: (constant, element)."""
+    """Planes of roles that are constant except for one element: (constant, element)."""
     planes = {}
     for role in GRAPHS[graph].roles:
         constant, element = of_roles.get(role, (1e-3, 1e-3))
@@ -305,7 +305,7 @@ def test_metrics(graph, strategy):
 @pytest.mark.parametrize("group", (32, WHOLE))
 @pytest.mark.parametrize("graph", ("sgd_momentum", "adamw"))
 def test_metrics_under_given_scales(graph, group, tmp_path):
-    """A scale that no step writes is that of the value before and behind it."""
+    """A scale that no step writes holds for the value before and after the step."""
     drawn = Strategy(Plain("f32"), Scaled(CODES["e4m3"], group, "f32", "pow2"), Plain("f32"),
                      Plain("f32"))
     given = replace(drawn, param=replace(drawn.param, recipe="given"))
@@ -376,7 +376,7 @@ def swap_cases(storage):
 
 
 def check_swaps(storage, tmp_path):
-    """What values become, and what old planes were."""
+    """Values become codes, and old planes are decoded, as the model says."""
     strategy = Strategy(Plain("f32"), storage, Plain("f32"), Plain("f32"))
     (tmp_path / "swapped.mlir").write_text(strategy_text("swapped", strategy))
     kernel = tandem.compile(SWAP, "swapped", path=[tmp_path])
@@ -531,7 +531,7 @@ tandem.kernel @by_hand compute(<f32, f32>) tensors [#p, #q] scalars [] prologue 
 
 
 def by_hand(tensors, kind, scope):
-    """What BY_HAND does, in NumPy."""
+    """The steps of BY_HAND, in NumPy."""
     extreme = {"max": np.max, "min": np.min}[kind]
 
     def over(f, parts):
@@ -608,7 +608,7 @@ needs_tandem_opt = pytest.mark.skipif(not TANDEM_OPT.exists(),
 
 
 def optimized(text, *passes):
-    """What tandem-opt makes of MLIR text."""
+    """The output of tandem-opt for MLIR text."""
     done = subprocess.run([TANDEM_OPT, *passes], input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -123,7 +123,7 @@ def test_given_scales_are_only_read(compile_swap):
 
 
 def test_tensors_may_share_a_given_scale(compile_swap):
-    """Since nobody writes it."""
+    """No kernel writes such a scale."""
     kernel = compile_swap(Scaled(E4M3, WHOLE, "f32", "given"))
     scale = encode("f32", np.array([2.0], np.float32))
     tensors = [{"w": np.zeros(n, np.uint8), "g": np.full(n, 3.0, np.float32),
@@ -215,7 +215,7 @@ def test_two_stages(compile_swap):
         x[:-1:9] = rng.choice([0.0, np.nan, np.inf], len(x[:-1:9]))
         tensors.append(x.astype(np.float32))
     scales = []
-    # Of softsign the scale is the largest magnitude itself.
+    # The scale of softsign is the largest magnitude itself.
     for storage in (Scaled(SoftsignCode(), group, "f32") for group in (16, WHOLE)):
         planes = [zeros(storage, len(x)) | {"g": x.view(np.uint32),
                                             "read": np.zeros(len(x), np.uint32)}

@@ -113,7 +113,7 @@ def test_other_reductions(changed, why, diagnostic):
 
 
 def test_elements_that_meet():
-    """A graph is element-wise but for its sums; the interpreter says what is not."""
+    """A graph is element-wise except for its sums; the interpreter says what is not."""
     def graph(body, type="tensor<?xf32>"):
         return f"""
             func.func @graph(%p: {type} {{tandem.role = #tandem.role<param "p">}}) -> {type} {{

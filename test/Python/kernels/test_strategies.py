@@ -173,7 +173,7 @@ INSIDE = """  %r, %q = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>,
 
 @pytest.mark.parametrize("storage", (Expansion("bf16"), Kahan("bf16")), ids=storage_text)
 def test_spelling_changes_no_bit(tmp_path, storage):
-    """How a graph is divided into operations on tensors says nothing."""
+    """The division of a graph into operations on tensors changes nothing."""
     rng = np.random.default_rng(1)
 
     def values():
@@ -223,7 +223,7 @@ def test_path_hides_the_library(tmp_path):
 
 
 def test_grow_is_the_models(tmp_path):
-    """One accumulation alone, against the operation itself."""
+    """A single accumulation is compared with the operation itself."""
     rng = np.random.default_rng(2)
     k = mcf.Arithmetic("bf16")
     planes = Expansion("bf16").encode("p", rng.standard_normal(400).astype(np.float32),

@@ -76,7 +76,7 @@ def by_cpu(kernel, planes, **options):
 
 
 def by_ptx(kernel, planes, shape, offset=0, **options):
-    """With transposed copies so many bytes behind an aligned address."""
+    """With transposed copies that begin `offset` bytes after an aligned address."""
     copy = {name: aligned_copy(plane.reshape(-1), offset * name.endswith(".transposed"))
             for name, plane in planes.items()}
     launch(kernel, [Tensor(copy, shape=shape)], [LAYERS[kernel.name]], blocks=2, **options)
@@ -136,7 +136,7 @@ def test_threads():
 
 
 def test_scales_of_earlier_steps():
-    """Behind the copy lie the planes of delayed scaling."""
+    """The planes of delayed scaling follow the copy."""
     kernel = compiled("keep", options=", history = 3")
     planes = planes_for(kernel, (9, 17))
     first = by_cpu(kernel, planes)

@@ -94,7 +94,7 @@ def _encode_saturating(format, y, finite, rounding="nearest", random=None):
 
 
 class Code:
-    """What the codes share."""
+    """The interface of the codes, and the parts that they share."""
 
     planes = {"": "i8"}
     largest = 1.0
@@ -279,7 +279,7 @@ def nearest_f32(x):
                                                int(f.view(np.uint32)) & 1))
 
 
-# What brings a decade to 1, exact.
+# The powers of ten that bring each decade to 1, exact.
 _POWERS_OF_TEN = (10.0 ** np.arange(6, -1, -1)).astype(_F32)
 
 
@@ -340,7 +340,7 @@ class DynamicCode(Code):
 
     @property
     def least(self):
-        """What is smaller in magnitude is zero."""
+        """The magnitude below which a value becomes zero."""
         return nearest_f32(self.exact(0, 0) / 2)
 
     def _rank(self, a):

@@ -20,7 +20,7 @@ class Format:
     """A binary format; everything else follows from these facts.
 
     `specials`: "ieee" has infinities and NaNs, "nan" a NaN of all ones and no
-    infinity, "negative_zero" a NaN in the place of -0, "none" numbers alone.
+    infinity, "negative_zero" a NaN in the place of -0, "none" only numbers.
     """
 
     name: str

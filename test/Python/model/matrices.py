@@ -64,7 +64,7 @@ def storage_of(strategy, role, per, shape):
 
 
 def _plane_shape(group, rows, shape):
-    """How many entries a plane has where `group` elements of `rows` rows share one."""
+    """The shape of a plane where `group` elements of `rows` rows share an entry."""
     if group in (WHOLE, ROW):
         return (-1,)
     return (*(-(-n // rows) for n in shape[:-1]), -(-shape[-1] // group))
@@ -115,7 +115,7 @@ class MatrixKernel(Kernel):
         return new
 
     def sum(self, x):
-        """Of a vector's entries, or of all elements: along the rows first."""
+        """Adds up a vector's entries, or all elements: along the rows first."""
         return tree_sum(self.row_sums(x)) if x.ndim == 2 else super().sum(x)
 
     def row_sums(self, x):

@@ -345,7 +345,7 @@ class Kernel:
         return self.accumulate(role, x)
 
     def sum(self, x):
-        """Of all elements, in float32 under every policy; of those of each row first."""
+        """Adds up all elements, in float32 under every policy; those of each row first."""
         rows = x.astype(np.float32).reshape(-1, self.columns or max(1, x.size))
         return tree_sum(tree_sum(rows))
 
@@ -563,7 +563,7 @@ def plane_entries(graph, strategy, size):
 
 
 def takes_whole_tensors(graph, strategy):
-    """Whether elements of a tensor meet, so that no shard can be launched alone."""
+    """Whether elements of a tensor meet, so that no shard can be launched by itself."""
     return GRAPHS[graph].reduces or WHOLE in plane_groups(graph, strategy).values()
 
 
@@ -578,7 +578,7 @@ def bytes_per_parameter(graph, strategy):
 
 
 def flags(graph, strategy, planes):
-    """What a launch raises: bit 0 if a float plane of a gradient that it reads holds
+    """The flags of a launch: bit 0 if a float plane of a gradient that it reads holds
     a NaN or an infinity."""
     gradients = [r for r in GRAPHS[graph].roles if r.startswith("grad")]
     return int(any(not np.isfinite(value).all() for role in gradients

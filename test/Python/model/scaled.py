@@ -4,7 +4,7 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements the storages of 8-bit strategies: codes that share a scale
-# in groups of elements, codes alone, and a float with a residual in fractions of
+# in groups of elements, codes without one, and a float with a residual in fractions of
 # its ulp.
 #
 #===----------------------------------------------------------------------===#
@@ -24,7 +24,7 @@ from .storage import smallest, Storage, format_range
 _F32 = np.float32
 # The group of a scale that all elements of a tensor share.
 WHOLE = 1 << 62
-# That of a scale which those of a row share.
+# The group of a scale that the elements of a row share.
 ROW = 1 << 61
 
 
@@ -247,7 +247,7 @@ class Scaled(Storage):
         return choose_scale(amax, self.code, self.scale, self.recipe)
 
     def _remember(self, planes, name, amax):
-        """What delayed scaling leaves for the next store."""
+        """Stores the history of delayed scaling for the next store."""
         old = planes[name + ".history"]
         if not len(old):
             return {name + s: planes[name + s] for s in (".next_scale", ".history")}
@@ -283,7 +283,7 @@ class Scaled(Storage):
         return {name + s: c for s, c in zip(self.code.planes, codes)} | shared
 
     def saturated(self, planes, name):
-        """How many elements have the code of the largest magnitude."""
+        """The number of elements that have the code of the largest magnitude."""
         size = len(planes[name])
         return _count_largest(self.code, planes, name, self._exponents(planes, name, size))
 
@@ -293,7 +293,7 @@ class Scaled(Storage):
 
 @dataclass(frozen=True)
 class Coded(Storage):
-    """Codes alone, as though their scale were 1."""
+    """Codes without a scale, as though it were 1."""
 
     code: Code
 
@@ -316,7 +316,7 @@ class Coded(Storage):
         return {name + s: c for s, c in zip(self.code.planes, codes)}
 
     def saturated(self, planes, name):
-        """How many elements have the code of the largest magnitude."""
+        """The number of elements that have the code of the largest magnitude."""
         return _count_largest(self.code, planes, name)
 
     def components(self, planes, name):

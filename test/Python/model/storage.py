@@ -26,7 +26,7 @@ from .philox import half_words
 
 @dataclass(frozen=True)
 class Draw:
-    """What a store rounds by: the bits, and whether what is positive stays so.
+    """The inputs of rounding: the bits, and whether a positive number stays positive.
 
     `number` is the tensor's among those of its graph, in the order of the graph's
     arguments. With `floor`, as second moments have it, a positive value that would
@@ -146,7 +146,7 @@ def smallest(name):
 
 
 class Storage:
-    """What the storages share."""
+    """The interface of the storages, and the parts that they share."""
 
     def planes(self, name):
         """Plane name -> dtype of its bits."""

@@ -52,7 +52,7 @@ def units(a, b):
 
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic_table(name):
-    """The codes are bitsandbytes', but for the one that became the NaN."""
+    """The codes are bitsandbytes', except for the one that became the NaN."""
     code = DYNAMIC[name]
     got, want = code.decode([EVERY_BYTE]), dynamic_map(code.signed)
     assert len(want) == 256 and not np.signbit(got[code.zero])

@@ -106,7 +106,7 @@ def lookup_dtype(storage, suffix):
 
 
 def floored(role):
-    """How a conversion stores a tensor: a second moment has a floor."""
+    """The rounding of a tensor in a conversion: a second moment has a floor."""
     return Draw(floor=MOMENT.get(role) == "second")
 
 
@@ -259,7 +259,7 @@ def start_of(graph, strategy):
 
 @pytest.mark.parametrize("graph", tandem.graphs())
 def test_graphs(graph):
-    """What a converted state trains on is the same state, where nothing is lost."""
+    """A converted state trains on as the same state, where nothing is lost."""
     start, hypers = start_of(graph, ALL["master-weights"])
     kernel = tandem.compile(graph, "remainder")
     planes = as_bits(tandem.convert_state(graph, start, "master-weights", "remainder"))
@@ -272,7 +272,7 @@ def test_graphs(graph):
 
 
 MATRIX_STRATEGIES = ALL | TENSOR_STRATEGIES
-#: What differs in its groups: none, of a row, of a matrix, and of several lengths.
+#: Pairs that differ in their groups: none, of a row, of a matrix, and of several lengths.
 MATRIX_PAIRS = sorted({pair for hub in ("fp32", "fp8-collage-plus", "fp8-lm")
                        for name in ("bf16", "collage-plus", "coat", "flash", "fp8-lm",
                                     "minifloat", "tensor-and-groups", "remainder")
@@ -387,7 +387,7 @@ def scaled_text(code, group=128, scale="bf16"):
     (scaled_text("#scaled.expanded<f8E4M3FN, range = 229376.0>"), 0.28, 1.13),
 ])
 def test_a_second_conversion(storage, changed, growth, tmp_path):
-    """What docs/Strategies.md says of going to another strategy and back."""
+    """The promise of docs/Strategies.md for going to another strategy and back."""
     (tmp_path / "codes.mlir").write_text(
         "tandem.strategy @codes compute(<f32, f32>) {\n"
         f"  tandem.assign param = {storage}\n  tandem.assign grad = #tandem.float<f32>\n}}\n")

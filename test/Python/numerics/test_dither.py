@@ -198,7 +198,7 @@ class EveryBit(storage.Draw):
 
 @pytest.mark.parametrize("kind", ("i8", "i16"))
 def test_dither_of_residuals(kind):
-    """What is nearest leaves a fraction of half its ulp, of either sign. An f32 is too
+    """Rounding to nearest leaves a fraction of half an ulp, of either sign. An f32 is too
     short for more than 2^-8 of a step of i16."""
     kept, rng = Residual("bf16", kind, "dither"), np.random.default_rng(33)
     x = rng.standard_normal(20).astype(np.float32)
@@ -271,7 +271,7 @@ def test_dynamic_dithers_to_neighbours(name):
     code, y = replace(DYNAMIC[name], rounding="dither"), dynamic_inputs(DYNAMIC[name])
     value, codes = dynamic_values(code)
     y = y[(y >= value[0]) & (y <= 1)]
-    # A level that is a rank but for its own rounding may count for either side.
+    # A level that is a rank except for its own rounding may count for either side.
     slack = 2.0**-20 * np.abs(f64(y))
     below = np.searchsorted(value, y - slack, side="right") - 1
     above = np.searchsorted(value, y + slack)
@@ -364,7 +364,7 @@ FLOORED = {str(kept): kept for kept in ROUNDED} | {
 
 @pytest.mark.parametrize("kept", FLOORED.values(), ids=FLOORED)
 def test_floor(kept):
-    """Of positive numbers none becomes zero, and nothing else changes."""
+    """No positive number becomes zero, and nothing else changes."""
     rng = np.random.default_rng(38)
     x = np.exp2(rng.uniform(-149, 0, 64)).astype(np.float32)
     x[:16] = rng.choice([0.0, 1.0, 1e-45], 16)
@@ -378,7 +378,7 @@ def test_floor(kept):
     assert np.any((before == 0) & (x > 0)) and np.all(after[x > 0] > 0)
     for n in names:
         assert np.all(raised[n][x == 0] == zero[n][0])
-    # What was lost has become the smallest number, what was not has stayed.
+    # A lost number has become the smallest one, and others have stayed.
     lost = (before == 0) & (x > 0)
     assert np.all(after[~lost] == before[~lost])
     groups = np.arange(64) // 16
@@ -388,7 +388,7 @@ def test_floor(kept):
 
 
 def test_floor_is_the_second_moments():
-    """By the f32 policy alone."""
+    """It is used only under the f32 policy."""
     plain = storage.Plain("bf16")
     planes = {"grad": 0, "param": 0x3F80, "exp_avg": 1, "exp_avg_sq": 1}
     planes = {name: np.full(4, code, np.uint16) for name, code in planes.items()}

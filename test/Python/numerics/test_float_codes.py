@@ -105,7 +105,7 @@ def any_nan(planes):
 
 
 def model(format):
-    """What the model of the formats makes of the planes."""
+    """The planes that the model of the formats computes."""
     planes = planes_of(format)
     x = planes["x"].view(np.float32)
     largest = decode(format, np.array([lookup(format).largest], lookup(format).dtype))

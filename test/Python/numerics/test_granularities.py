@@ -189,7 +189,7 @@ def test_tiles_agree(tiles):
 
 @pytest.mark.parametrize("strategy", ("rows", "blocks-16", "mixed"))
 def test_on_a_device(strategy):
-    """The runtime's tables for CUDA, with the PTX evaluator behind the driver."""
+    """The runtime's tables for CUDA, with the PTX evaluator in the place of the device."""
     gpu, kernel = FakeGPU(), compiled("adamw", strategy, "sm_90")
     before = states("adamw", strategy, PTX_SHAPES)
     arrays = [gpu.arrays({n: p.reshape(-1) for n, p in planes.items()})
@@ -220,7 +220,7 @@ def test_package(strategy, tmp_path):
 
 @pytest.mark.parametrize("strategy", TABLE)
 def test_signature(strategy):
-    """What a user is told of the arrays, and how many entries they have."""
+    """The user is told of the arrays, and how many entries they have."""
     kernel = compiled("adamw", strategy)
     assert kernel.is_matrix and kernel.is_flat_graph
     planes = matrix_state("adamw", TABLE[strategy], "ordinary", (70, 300))
@@ -308,7 +308,7 @@ def test_interpreter_needs_matrices(strategy):
 # From strategy to strategy
 #===----------------------------------------------------------------------===#
 
-# What has no groups, groups of flat tensors, rows, and blocks of two sizes.
+# Strategies without groups, with groups of flat tensors, rows, and blocks of two sizes.
 NAMES = ("fp32", "coat", "rows", "blocks-16", "blocks-128", "mixed", "given")
 ALL = LIBRARY | {name: (STRATEGIES | SCALED_LIBRARY)[name] for name in ("fp32", "coat")}
 

@@ -116,7 +116,7 @@ def test_roots(format):
 
 
 def worst_sum(format, is_larger):
-    """Of grow, with each normalized pair and each component that is larger, or is not."""
+    """The worst of grow, with each normalized pair and each component that is larger, or is not."""
     high, low = all_normalized(format)
     finite = all_codes(format)[np.isfinite(decode(format, all_codes(format)))]
     index, a = product(np.flatnonzero(high < 0x80), finite)

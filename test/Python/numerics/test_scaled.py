@@ -395,7 +395,7 @@ def test_residual(name, swap):
               for n, d in storage.planes("w").items()}
     planes["w"][:1 << 16] = np.arange(1 << 16)
     check_swap(swap, name, storage, planes, x)
-    # What was encoded, decoded.
+    # Then the encoded values, decoded.
     check_swap(swap, name, storage, storage.encode("w", x, Draw()), x)
 
 
@@ -449,7 +449,7 @@ def test_exponents_fill_the_range(code, bound):
 
 
 def test_exponents_of_extremes():
-    """Nothing to fill, one magnitude alone, and a scale below all magnitudes."""
+    """Nothing to fill, a single magnitude, and a scale below all magnitudes."""
     storage = Scaled(CODES["expanded"], 16, "f16")
     x = np.zeros((5, 16), np.float32)
     x[1, :3] = np.nan, np.inf, -np.inf

@@ -45,7 +45,7 @@ def in_f64(function, x):
 
 
 def ulps(got, exact):
-    """How far f32 numbers are from f64 ones, in units in the last place of those."""
+    """The distance of f32 numbers from f64 ones, in units in the last place of those."""
     exponent = np.maximum(np.frexp(exact)[1], -125)
     return np.abs(got.astype(np.float64) - exact) / np.ldexp(1.0, exponent - 24)
 

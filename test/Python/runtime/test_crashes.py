@@ -60,7 +60,7 @@ def kill_everywhere(library, directory, command, prepare, check):
 
 
 def read(path):
-    """What tandem-run reads of a path: its arrays, or why it refuses them."""
+    """Reads a path by tandem-run: returns its arrays, or the reason why it refuses them."""
     copy = path.with_name("copy.safetensors")
     done = subprocess.run(
         [BIN / "tandem-run", "adam", "--strategy=fp32", "--set=lr=0", "--set=beta1=0",
@@ -71,7 +71,7 @@ def read(path):
 
 @pytest.fixture
 def step(tmp_path):
-    """A step of tandem-run: its command but for the output, its input, its result."""
+    """A step of tandem-run: its command except the output, its input, its result."""
     np.save(tmp_path / "grad.npy", np.full(5000, 0.5, np.float32))
     (tmp_path / "start").mkdir()
     for name, value in OLD.items():
@@ -117,7 +117,7 @@ def test_arrays_in_a_directory(crash_library, step, tmp_path, is_new):
     # Three files that are opened, written and renamed, and the mark.
     assert count >= 12 and seen == ({"refused"} if is_new else {"refused", 0})
     assert contents(output) == allowed[1]
-    # What a killed process left is no obstacle.
+    # The files that a killed process left are no obstacle.
     restore(output, start)
     (output / ".tandem-incomplete").touch()
     assert read(output)[0]

@@ -189,7 +189,7 @@ DLPACK_CODES = {"bf16": 4, "f16": 2, "f32": 2, "f8E4M3FN": 10, "f8E5M2": 12,
 @pytest.mark.parametrize("graph, strategy", [("adamw", "coat"), ("adamw", "remainder"),
                                              ("sgd", "fp8-lm"), ("adamw", "f16")])
 def test_a_call_takes_dlpack(gpu, graph, strategy):
-    """Of the plane's own type, and of integers."""
+    """A call takes arrays of the plane's own type, and of integers."""
     planes = examples(graph, strategy)[0]
     hypers = cases.hypers(graph, LIBRARY[strategy])
     want = run(compiled(graph, strategy), planes, hypers)
@@ -208,7 +208,7 @@ def test_a_call_takes_dlpack(gpu, graph, strategy):
 
 
 class Interface:
-    """What an array on the device says of itself."""
+    """The CUDA array interface of an array on the device."""
 
     def __init__(self, array, **changes):
         self.__cuda_array_interface__ = array.__cuda_array_interface__ | changes

@@ -35,7 +35,7 @@ def embed(made_once):
 
 @pytest.fixture(scope="module")
 def arrays(embed, tmp_path_factory):
-    """What the program prints and, by prefix, the functions that read its arrays."""
+    """The program's output and, by prefix, the functions that read its arrays."""
     folder = tmp_path_factory.mktemp("arrays")
     run = subprocess.run([embed, folder], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

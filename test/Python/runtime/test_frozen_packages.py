@@ -31,7 +31,7 @@ IMAGES = [(path, name, target) for path, kernels in EXPECTED.items()
 
 
 def refusal(path):
-    """What is said of a package of another version."""
+    """The message that refuses a package of another version."""
     return (f"package '{re.escape(str(path))}': has format version "
             f"{frozen.format_of(path)}, and this runtime reads version {VERSION}; ")
 

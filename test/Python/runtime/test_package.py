@@ -50,7 +50,7 @@ def planes_of(kernel, seed):
 
 
 def hypers_of(kernel):
-    """Defaults, but for an epsilon that would be zero in f16."""
+    """The defaults, except an epsilon that would be zero in f16."""
     return {n: 0.9 if default is None else max(default, 1e-6) if n == "eps" else default
             for n, default in kernel.hypers.items()}
 
@@ -266,14 +266,14 @@ def test_code_that_is_not_there_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def update(made_once):
-    """examples/package, built against the runtime alone."""
+    """examples/package, built against only the runtime."""
     return made_once("package", lambda folder: build_example(
         ROOT / "examples/package", folder, [ROOT / "runtime/include"],
         [RUNTIME])) / "update"
 
 
 def train(kernel, steps):
-    """What examples/package/update.c does."""
+    """Does in Python what examples/package/update.c does."""
     sizes = (1000, 4096, 37)
     tensors = [{p.name: np.zeros(p.entries(size), STORAGE[p.bits]) for p in kernel.planes}
                for size in sizes]
@@ -326,7 +326,7 @@ def test_only_kernels_are_saved(tmp_path, kernels):
 
 
 def test_a_symbolic_link_stays_one(tmp_path):
-    """What is written under its name is the file that it stands for."""
+    """A file that is written under the link's name is the file that it stands for."""
     (tmp_path / "there").mkdir()
     (tmp_path / "there/real.tdm").write_bytes(b"old")
     link = tmp_path / "link.tdm"

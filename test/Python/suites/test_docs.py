@@ -210,7 +210,7 @@ def test_example_agrees_with_the_interpreter(tmp_path):
 
 
 def test_example_signature(tmp_path):
-    """What docs/Strategies.md shows is what the kernel says."""
+    """The signature in docs/Strategies.md is the kernel's."""
     graph = write_example(tmp_path)
     signature = tandem.compile(graph, "averaged", path=[tmp_path]).signature
     shown = (ROOT / "docs/Strategies.md").read_text()

@@ -27,7 +27,8 @@ class Item:
     function: str
     values: dict = field(default_factory=dict)
     seconds: float = 0.0
-    #: How many values an ordinary run combines in every way, and how often; None for all.
+    #: The number of values that an ordinary run combines in every way, and how often; None
+    #: for all.
     strength: int | None = None
     times: int = 1
 
@@ -71,8 +72,8 @@ def by_file(items):
 
 
 def affordable(items):
-    """What of a function may be in a quick run: no slow item beside others, and none
-    that is too slow."""
+    """Returns the items of a function that may be in a quick run: no slow item beside
+    others, and none that is too slow."""
     fast = [item for item in items if item.seconds <= SLOW]
     cheapest = min(items, key=lambda item: item.seconds)
     return fast or [cheapest] * (cheapest.seconds <= TOO_SLOW)
@@ -98,7 +99,7 @@ def too_slow(items):
 
 
 def values_of_slow(items):
-    """How many values of files' parameters only items have that are left out as slow."""
+    """The number of values of files' parameters that only slow items, left out, have."""
     def values(some):
         return {(file, *value) for file, own in by_file(some).items()
                 for item in own for value in item.values.items()}

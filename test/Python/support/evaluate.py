@@ -255,5 +255,5 @@ def evaluate_model(graph, tensors, hypers, draws):
 
 
 def evaluate(graph, planes, hypers, step=1, seed=0, key=0, first=0):
-    """The same of one tensor."""
+    """Evaluates a graph on one tensor."""
     return evaluate_model(graph, [planes], hypers, [Draw(seed, key, first, step)])[0]

@@ -129,8 +129,8 @@ class _Versioned(ctypes.Structure):
 
 
 class DLPackArray:
-    """What a framework hands out of an array on a GPU: DLPack of some type, and nothing
-    else. The memory begins a few bytes in front of the array."""
+    """An array on a GPU as a framework hands it out: DLPack of some type, and nothing
+    else. The memory begins a few bytes before the array."""
 
     def __init__(self, array, code, device=0, read_only=False):
         self._array, like = array, array._like

@@ -50,7 +50,7 @@ def run(kernel) -> str:
 
 
 def results(path: Path) -> dict:
-    """What the images of a package's kernels give: hashes by kernel and target."""
+    """The results of the images of a package's kernels: hashes by kernel and target."""
     targets, kernels = PACKAGES[path.name]
     chips = [target for target in targets if target.startswith("sm_")]
     return {name: {isa: run(tandem.load(path, name, isa=isa))

@@ -128,7 +128,7 @@ class _Writer:
         return inputs
 
     def outputs_of(self, segment, index):
-        """What later segments or the results read; at least one."""
+        """The values that later segments or the results read; at least one."""
         used = {a for node in self.graph.nodes if self.home[node] != index
                 for a in node.args} | {role.result for role in self.graph.updated}
         return [node for node in segment if node in used] or [segment[-1]]
@@ -176,7 +176,7 @@ class _Writer:
                   f"{group('outs', outs)} {{")
 
     def segments(self):
-        """Runs of operations on tensors; what is shared stands alone."""
+        """Runs of operations on tensors; a shared value has a segment of its own."""
         result, room = [], 0
         for node in self.graph.nodes:
             if room == 0 or node.is_shared or result[-1][0].is_shared:

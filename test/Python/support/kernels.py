@@ -7,7 +7,7 @@
 # compare planes.
 #
 #===----------------------------------------------------------------------===#
-"""Compiled kernels by name, cached; launches that leave their input alone."""
+"""Compiled kernels by name, cached; launches that do not change their input."""
 
 import zlib
 from functools import lru_cache
@@ -32,7 +32,7 @@ STRATEGY_PATH = Path(__file__).resolve().parents[1] / "Inputs/strategies"
 def compiled(graph, strategy, target="cpu", isa="native", width=0, path=(),
              metrics=False, flags=False):
     """tandem.compile, once per process for the same arguments; STRATEGY_PATH is searched
-    behind the path."""
+    after the path."""
     return tandem.compile(graph, strategy, target, path=(*path, STRATEGY_PATH), isa=isa,
                           width=width, metrics=metrics, flags=flags)
 
@@ -83,7 +83,7 @@ def assert_same(got, want, context=""):
 
 
 def check_all(got, before, want, context):
-    """Each tensor's planes are as before but for those that are wanted otherwise."""
+    """Checks that each tensor's planes are as before, except those that are to change."""
     for i, (planes, new) in enumerate(zip(before, want)):
         assert_same(got[i], planes | new, f"{context}, tensor {i}")
 
@@ -100,7 +100,7 @@ def assert_kernel(kernel, planes, want, hypers, context, **options):
 # Instruction sets
 #===----------------------------------------------------------------------===#
 
-# What each level has beyond the one before, as the system names it.
+# The features that each level adds to the one before, as the system names them.
 _NEEDS = {
     "x86-64": set(),
     "x86-64-v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"},

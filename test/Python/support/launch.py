@@ -62,7 +62,7 @@ class Tensor:
 
 @dataclass
 class Launched:
-    """What a launch leaves beside the planes."""
+    """The results of a launch beside the planes."""
 
     flags: int
     chunks: list
@@ -111,7 +111,7 @@ def chunk_records(tensors, chunk_size, per, block):
 
 
 def element_records(tensors, chunk_size):
-    """The same of a flat tensor's elements; each of its rows has chunks of its own."""
+    """Records of a flat tensor's elements; each of its rows has chunks of its own."""
     return [(index, row, begin, min(begin + chunk_size, columns))
             for index, (rows, columns) in enumerate(t.shape or (1, t.size) for t in tensors)
             for row in range(rows) for begin in range(0, columns, chunk_size)]
@@ -140,7 +140,7 @@ class Tiles:
                 if columns for r in range(0, rows, self.rows)]
 
     def counts(self, tensor):
-        """Of how many tiles the parts of a row and those of a column are."""
+        """The numbers of tiles that have parts of a row, and of a column."""
         rows, columns = tensor.shape
         return -(-columns // self.columns), -(-rows // self.rows)
 
@@ -156,7 +156,7 @@ class WithPTX:
 
 
 def own_range(chunks, index):
-    """The first of a tensor's chunks, and the one behind the last."""
+    """The first of a tensor's chunks, and the one after the last."""
     first = sum(chunk[0] < index for chunk in chunks)
     return [first, first + sum(chunk[0] == index for chunk in chunks)]
 
@@ -217,7 +217,7 @@ def scalar_rows(kernel, rows):
     return slots
 
 
-#: What the launch of several phases runs over.
+#: The name of the range that the launch of several phases runs over.
 BANDS = "bands"
 
 

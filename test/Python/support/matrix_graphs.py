@@ -38,7 +38,7 @@ _UNARY = ("math.sqrt", "arith.negf", "math.absf")
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What an SSA value is. One that is made of sums and literals alone is wide."""
+    """An SSA value. One that is made only of sums and literals is wide."""
 
     name: str
     per: str
@@ -53,12 +53,12 @@ class MatrixExample:
     strategy: Strategy = None
     planes: dict = field(default_factory=dict)
     want: dict = field(default_factory=dict)
-    #: What was done, for tests of the generator.
+    #: The features that were drawn, for tests of the generator.
     features: set = field(default_factory=set)
 
 
 def _join(a, b):
-    """What a value of two values differs between."""
+    """The granularity of a value that is made of two values."""
     return b if a in ("tensor", b) else a if b == "tensor" else "element"
 
 

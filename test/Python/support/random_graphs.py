@@ -41,7 +41,7 @@ class Node:
 
     @property
     def is_shared(self):
-        """Whether it is made of scalars, sums and sizes alone."""
+        """Whether it is made only of scalars, sums and sizes."""
         if self.is_leaf:
             return self.op != "tensor"
         return self.op == "sum" or all(a.is_shared for a in self.args)
@@ -97,7 +97,7 @@ class RandomGraph:
 
     @property
     def groups(self):
-        """How many elements share an entry of some plane."""
+        """The numbers of elements that share an entry of some plane."""
         return {group for role in self.roles
                 for group in role.storage.plane_groups(role.name).values()}
 

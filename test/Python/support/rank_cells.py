@@ -365,7 +365,7 @@ def train(cell):
 
 
 def run(cell):
-    """What becomes of a cell: "right", or an error, a warning or other weights."""
+    """Runs a cell and returns its outcome: "right", or an error, a warning or other weights."""
     _notices._given.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -22,7 +22,7 @@ TRAIN = runs.train
 
 
 class Died(Exception):
-    """What ends a cell from outside."""
+    """Raised where a cell is ended from outside."""
 
 
 def call(arguments: list[str], folder: pathlib.Path, dies_in: str = "") -> dict:

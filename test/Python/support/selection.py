@@ -16,9 +16,9 @@ import pytest
 
 from support.covering import CHOICES, Item, too_slow, values_of_slow
 
-#: What scripts/record_durations.py writes: the seconds of items that take long.
+#: The file that scripts/record_durations.py writes: the seconds of items that take long.
 DURATIONS = Path(__file__).parents[1] / "Inputs/durations.json"
-#: How many of a function's seeds a quick run takes.
+#: The number of a function's seeds that a quick run takes.
 SEEDS = 10
 MARKER = ("thinned(strength, times=1): an ordinary run takes items with every combination "
           "of so many parameters' values, so many times; --whole takes all")
@@ -38,7 +38,7 @@ def pytest_configure(config):
 
 
 def value_key(name, value):
-    """What equal values of a parameter have in common; objects are equal to themselves.
+    """A key that equal values of a parameter have in common; objects are equal to themselves.
     Seeds are samples: a few stand for all."""
     if name == "seed" and isinstance(value, int):
         return value % SEEDS
@@ -47,7 +47,7 @@ def value_key(name, value):
 
 
 def describe(item, seconds):
-    """What the choice is made from."""
+    """Collects the properties of an item from which the choice is made."""
     spec, mark = getattr(item, "callspec", None), item.get_closest_marker("thinned")
     params = spec.params if spec else {}
     values = {name: value_key(name, value) for name, value in params.items()}
@@ -57,7 +57,7 @@ def describe(item, seconds):
 
 
 def summary(mode, chosen, described):
-    """What is said of tests that did not run, or nothing."""
+    """A text about the tests that did not run, or nothing."""
     if len(chosen) == len(described):
         return ""
     lines = [f"{mode}: {len(chosen)} of {len(described)} tests"]

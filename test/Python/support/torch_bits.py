@@ -59,7 +59,7 @@ def placeholders(count):
 
 
 def set_gradients(params, seed):
-    """Random gradients that depend on the seed alone."""
+    """Random gradients that depend only on the seed."""
     generator = torch.Generator().manual_seed(seed)
     for param in params:
         grad = torch.randn(param.shape, generator=generator) * 1e-2

@@ -80,7 +80,7 @@ class TorchGPU(FakeGPU):
 
     @contextmanager
     def captures(self):
-        """What happens in it becomes a graph, which is yielded."""
+        """Records the work in the block as a graph, which is yielded."""
         graph = Graph(self)
         self.library.fake_cuda_begin_capture(self.stream)
         try:
@@ -90,7 +90,7 @@ class TorchGPU(FakeGPU):
 
 
 class Graph:
-    """What torch.cuda.CUDAGraph would be."""
+    """A stand-in for torch.cuda.CUDAGraph."""
 
     def __init__(self, gpu):
         self._gpu, self.number = gpu, None

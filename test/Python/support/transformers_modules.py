@@ -100,7 +100,7 @@ CONFIGURATIONS = list(modules_of("configuration_"))
 
 
 def arguments(kind, config):
-    """What a class's constructor has to be given."""
+    """The arguments that a class's constructor has to be given."""
     values = {}
     for name, parameter in list(inspect.signature(kind.__init__).parameters.items())[1:]:
         is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)

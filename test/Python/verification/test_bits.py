@@ -26,7 +26,7 @@ from bits_kernels import Case  # noqa: E402
 
 PARTS = {part: (record, make) for record, parts in bits.RECORDS.items()
          for part, make in parts.items()}
-#: Of code, which takes longest to make, every so manieth case of the sample is compared.
+#: One in so many cases of the sample is compared for code, which takes longest to make.
 STRIDES = {"ptx": 2, "objects": 4}
 
 #===------------------------------------------------------------------------===#

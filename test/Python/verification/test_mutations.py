@@ -37,7 +37,8 @@ def test_the_list_is_of_the_present_sources():
 
 
 def has_comma_outside(text):
-    """Of all parentheses. `c ? (a, b) : (c, d)` would not be two arguments."""
+    """Whether there is a comma outside of all parentheses. `c ? (a, b) : (c, d)` would not be
+    two arguments."""
     outside, depth = "", 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -55,7 +56,7 @@ def test_switched_faults_keep_the_original():
 
 
 def test_results_are_of_the_present_list():
-    """What has been run was found, and by a test of the list; the page says of the
+    """Each fault that was run was found, and by a test of the list; the page says of the
     rest that it has not been run."""
     rows = mutate.load(mutate.RESULTS)
     assert rows

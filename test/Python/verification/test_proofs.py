@@ -34,7 +34,7 @@ RECORD = read_record()
 PROGRAM_STEPS = [name for name, step in STEPS.items() if isinstance(step, Step)]
 LEMMAS = [name for name in STEPS if name not in PROGRAM_STEPS]
 
-#: Which lemmas are behind the range analysis's proofs, and behind what is made of
+#: The lemmas that justify the range analysis's proofs, and what is made of
 #: the transforms: a shorter TwoSum, and roundings left out in lanes.
 SUMS = ["order", "undo", "negate", "shorten", "elide-difference", "elide-rest"]
 LEMMAS_OF = {"order": ["larger", *SUMS], "multiple": SUMS,
@@ -150,7 +150,7 @@ def test_nothing_is_rewritten_without_lemmas():
 
 
 def test_range_analysis_has_lemmas():
-    """What it calls a proof has one."""
+    """Each of the proofs that it names has a lemma."""
     header = "include/tandem/Dialect/Tandem/Analysis/ErrorFreeTransforms.h"
     enum = re.search(r"enum class Proof \{(.*?)\n\};", (ROOT / header).read_text(), re.S)
     names = re.findall(r"^  (\w+),?$", enum[1], re.M)
@@ -161,7 +161,7 @@ def test_range_analysis_has_lemmas():
                for form in FORMATS)
 
 
-#: What is wrong without one of its premises.
+#: Lemmas that are wrong without one of their premises.
 NEEDED = [("order-f8E5M2", 3), ("undo-f8E5M2", 3), ("residual-f8E5M2", 5), ("trail-f8E5M2", 3),
           ("trail-product-f8E5M2", 3), ("larger-f8E5M2", 1)]
 

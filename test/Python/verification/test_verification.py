@@ -54,7 +54,7 @@ def names(pattern):
 #===----------------------------------------------------------------------===#
 
 
-# What is run of which parts: one unit in `stride`. Odd strides take operands of
+# The share of each part that is run: one unit in `stride`. Odd strides take operands of
 # both signs and all exponents.
 RUNS = {
     "oracle-bytes": (f"oracle-{BYTES}", 1),
@@ -170,14 +170,14 @@ def test_driver_continues(tmp_path):
     for key in ("cases", "hash", "failures"):
         assert entry[key] == whole[key]
     assert entry["done"] == entry["units"] == 256
-    # What is done is not done again.
+    # A unit that is done is not done again.
     again = drive(tmp_path, *pattern)
     assert "[1/1]" not in again.stdout and "done" in again.stdout
     assert "no part" in drive(tmp_path, "--parts", "nothing").stderr
 
 
 def test_other_code_begins_anew(tmp_path):
-    """What is on record is of the code that the compiler makes."""
+    """The recorded results hold for the code that the compiler made then."""
     pattern = ["--parts", "f8E5M2-(add|sub)"]
     assert drive(tmp_path, *pattern).returncode == 0
     assert drive(tmp_path, *pattern, "--stale").returncode == 0

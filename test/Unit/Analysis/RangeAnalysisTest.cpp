@@ -116,7 +116,7 @@ private:
     addFastTwoSum(b, sum, error);
   }
 
-  /// A product of an expansion, the errors behind it.
+  /// Adds a product of an expansion, and the errors that follow it.
   void addProduct(SequenceBuilder &b) {
     if (random() % 2)
       addTwoSum(b, pick(), pick());
@@ -220,7 +220,7 @@ public:
         }
   }
 
-  /// How often each proof was found.
+  /// The number of times that each proof was found.
   const std::map<Proof, size_t> &getNumProofs() const { return numProofs; }
 
   void run(ArrayRef<SoftFloat> arguments) {
@@ -308,7 +308,7 @@ private:
         << reference::describe(trail.lead);
   }
 
-  /// What is not rounded would not be changed by rounding.
+  /// Checks that rounding would not change a value that is not rounded.
   void checkTransform(const Transform &transform) {
     llvm::APFloat exact = get(transform.result).getAPFloat();
     auto status = llvm::APFloat::opOK;

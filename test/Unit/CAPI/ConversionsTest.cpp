@@ -42,7 +42,7 @@ struct KernelDeleter {
 };
 using Kernel = std::unique_ptr<TandemKernel, KernelDeleter>;
 
-/// What is done with a kernel's planes, given by their addresses.
+/// A function that is called with the addresses of a kernel's planes.
 class Launch {
 public:
   Launch(const Kernel &kernel, std::vector<void *> planes, int64_t columns,
@@ -132,7 +132,8 @@ TEST(ConversionsTest, CopiesWhatIsStoredAlike) {
 }
 
 TEST(ConversionsTest, RoundsToNearest) {
-  // What rounds by random bits is converted as what rounds to nearest is.
+  // A storage that rounds by random bits is converted as one that rounds to
+  // nearest.
   const char *pairs[][2] = {
       {"#tandem.float<bf16, dither>", "#tandem.float<bf16>"},
       {"#tandem.residual<bf16, i8, stochastic>", "#tandem.residual<bf16, i8>"},
@@ -159,7 +160,7 @@ TEST(ConversionsTest, RoundsToNearest) {
     EXPECT_TRUE(Conversion(drawing, nearest).isCopy()) << drawing;
     EXPECT_TRUE(Conversion(nearest, drawing).isCopy()) << drawing;
   }
-  // What rounds toward zero does so without bits, and goes on.
+  // A storage that rounds toward zero does so without bits, and goes on.
   const char *truncated = "#tandem.coded<#scaled.minifloat<exponent = 4, "
                           "mantissa = 2, rounding = toward_zero>>";
   EXPECT_FALSE(Conversion(truncated, pairs[4][1]).isCopy());
@@ -178,7 +179,7 @@ TEST(ConversionsTest, CarriesSumsExactly) {
   Launch(conversion.kernel, {to[0], to[1], to[2], from}, 3);
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(widen(to[0][i]) + (widen(to[1][i]) + widen(to[2][i])), from[i]);
-  // Behind an infinity there is nothing.
+  // The planes after an infinity are zero.
   EXPECT_EQ(widen(to[0][2]), infinity);
   EXPECT_EQ(to[1][2], 0);
   EXPECT_EQ(to[2][2], 0);

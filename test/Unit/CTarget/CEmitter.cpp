@@ -144,8 +144,8 @@ std::string FunctionEmitter::getAddress(LLVM::GEPOp op) {
          std::to_string(getBytes(op.getElemType()));
 }
 
-/// What an operation computes, of the type of its result but for the bits that
-/// integers have too many; empty if it is not known.
+/// Returns the expression of an operation, of the type of its result except for
+/// the excess bits of integers; empty if the operation is not known.
 std::string FunctionEmitter::getExpression(Operation &op) {
   SmallVector<std::string> on;
   for (Value operand : op.getOperands())

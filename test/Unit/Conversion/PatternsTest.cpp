@@ -51,7 +51,7 @@ protected:
     return count;
   }
 
-  /// How many operations have a name that begins so.
+  /// The number of operations whose name begins with \p prefix.
   unsigned count(llvm::StringRef prefix) {
     unsigned result = 0;
     module->walk([&](Operation *op) {

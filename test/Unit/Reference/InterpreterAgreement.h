@@ -69,7 +69,7 @@ protected:
     return graphs;
   }
 
-  /// What launches start from, without planes.
+  /// The state that launches start from, without planes.
   MachineState start;
   /// Whether floats are ordinary numbers. Else every bit pattern is as likely,
   /// so that NaNs, infinities, subnormals and components out of order all come

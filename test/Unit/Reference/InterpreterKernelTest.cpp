@@ -284,7 +284,7 @@ tandem.kernel @k compute(<f32, f32>) tensors [#tandem.role<param "p">]
   EXPECT_TRUE(mentions(runKernel(text, state), "must not be negative"));
   state.hypers = {{"lr", 1}};
   EXPECT_TRUE(mentions(runKernel(text, state), "operation 'math.sin'"));
-  // What was stored before the error is undone.
+  // A store before the error is undone.
   EXPECT_EQ(state.planes["p"].elements, Elements{0x7F800001});
 }
 

@@ -201,7 +201,7 @@ TEST_F(InterpreterScaled, CodesByBits) {
             184u);
 }
 
-/// What is positive is not written as zero.
+/// A positive number is not written as zero.
 TEST_F(InterpreterScaled, Floors) {
   for (auto [code, smallest] :
        {std::pair("#scaled.root", 1u), std::pair("#scaled.softsign", 1u),
@@ -244,7 +244,7 @@ TEST_F(InterpreterScaled, MinifloatCodes) {
   EXPECT_EQ(quantize(code, "i8", 0xC0399999), 12u);
   EXPECT_EQ(quantize(code, "i8", kInf), 6u);
   EXPECT_EQ(dequantize(code, "i8", 14), kInf | 0x80000000);
-  // Magnitudes of exponents 0 and 1: what is below 1, but for zero, counts
+  // Magnitudes of exponents 0 and 1: a number below 1, except zero, counts
   // as 1.
   code = minifloat("specials = none, exponents = [0, 1]");
   EXPECT_EQ(quantize(code, "i8", 0x00000001), 2u);
@@ -270,7 +270,7 @@ TEST_F(InterpreterScaled, Scales) {
   EXPECT_EQ(scale(e4m3, "current", "f32", 0x43E08000), 0x3F804925u);
   EXPECT_EQ(scale(e4m3, "current", "bf16", 0x43E08000), 0x3F80u);
   EXPECT_EQ(scale(e4m3, "current", "f16", 0x43E08000), 0x3C02u);
-  // Of a code that rounds by bits, the next one up.
+  // For a code that rounds by bits, the scale is the next one up.
   std::string dither = "#scaled.float<f8E4M3FN, dither>";
   EXPECT_EQ(scale(dither, "current", "bf16", 0x43E08000), 0x3F81u);
   EXPECT_EQ(scale(dither, "current", "f16", 0x43E08000), 0x3C03u);

@@ -172,7 +172,7 @@ TEST_F(InterpreterStep, MasterWeights) {
   ASSERT_EQ(runBuiltin("adamw", "master-weights", state), "");
   EXPECT_EQ(get(state, "param.master"), Elements{0x3F7FC002});
   EXPECT_EQ(get(state, "param"), Elements{kOne});
-  // Somebody has written 2.
+  // Other code has written 2.
   written.planes["param"] = halves({0x4000});
   ASSERT_EQ(runBuiltin("adamw", "master-weights", written), "");
   EXPECT_EQ(get(written, "param.master"), Elements{0x3FFFE000}); // 2 - 2^-10
@@ -331,7 +331,7 @@ TEST_F(InterpreterChains, Decay) {
             (Elements{kHalf, kTiny}));
 }
 
-/// The product within an ema is nobody else's: they read fl(b * leading(s)).
+/// The product within an ema is only the sum's: others read fl(b * leading(s)).
 /// Here b is just below a tie, which the low component crosses: the product is
 /// (0.5 + 2^-8, -7 * 2^-12), but fl(b * 1) is 0.5.
 TEST_F(InterpreterChains, ProductInsideASum) {

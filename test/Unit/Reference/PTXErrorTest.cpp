@@ -93,7 +93,7 @@ TEST(PTXErrors, Operands) {
   expectRefused("ld.global.v2.b32 {%w1, %w2, %w3}, [%rd1];",
                 "needs a vector of 2");
   expectRefused("ld.global.b32 %w1, [%w2];", "is not a 64-bit register");
-  expectRefused("ld.param.b64 %rd1, [nobody];", "unknown parameter");
+  expectRefused("ld.param.b64 %rd1, [absent];", "unknown parameter");
   expectRefused("ld.local.b32 %w1, [%rd1];", "not '.local'");
   expectRefused("atom.shared.add.u32 %w1, [%rd1], 1;",
                 "atomic access to shared memory is not known");

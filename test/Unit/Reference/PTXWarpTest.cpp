@@ -104,7 +104,7 @@ TEST(PTXWarp, SharedMemory) {
       (kWriteSlot + "bar.sync 0;\nld.shared.b32 %w1, [slots+20];").str(), 64);
   EXPECT_EQ(result.error, "");
   EXPECT_EQ(result.out[63], 12u);
-  // A kernel's own variable lies behind the module's.
+  // A kernel's own variable follows the module's.
   result = runBlock(".shared .b32 own;\nmov.b64 %d2, own;\n"
                     "mov.b64 {%w1, %w2}, %d2;",
                     1);
@@ -126,7 +126,7 @@ TEST(PTXWarp, SharedMemoryFaults) {
   };
   expectRace(kWriteSlot + kReadSlot, "store");
   expectRace("st.shared.b32 [slots], %w0;", "store");
-  // The barrier in front of the reads does not order the writes behind them.
+  // The barrier before the reads does not order the writes that follow them.
   expectRace(kWriteSlot + "bar.sync 0;\n" + kReadSlot +
                  "st.shared.b32 [%d3], %w1;",
              "load");

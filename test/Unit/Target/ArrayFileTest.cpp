@@ -253,7 +253,7 @@ TEST(Npy, WrittenAsNumPyDoes) {
   EXPECT_EQ(printed(array), bytes);
 }
 
-/// What ml_dtypes and older versions of Python and NumPy write.
+/// The headers that ml_dtypes and older versions of Python and NumPy write.
 TEST(Npy, OtherHeaders) {
   auto parse = [](StringRef header, StringRef data,
                   StringRef version = StringRef("\1\0", 2)) {

@@ -218,7 +218,7 @@ TEST(PTXCheckTest, lostOperationsAreRefused) {
       ops[i]->getResult(0).replaceAllUsesWith(ops[i]->getOperand(1));
       if (isErased)
         ops[i]->erase();
-      // What only the lost operation needed goes with it.
+      // Operands that only the lost operation needed go with it.
       EXPECT_TRUE(StringRef(getMessage(lowered.translate()))
                       .starts_with("the PTX of 'f' is not the kernel's "
                                    "arithmetic:\n  add and sub " +

@@ -87,7 +87,8 @@ TEST(TargetTest, UnknownNamesListAllTargets) {
 }
 
 namespace {
-/// A program called ptxas in front of all others, for the life of a test.
+/// A program called ptxas that is found before all others, for the life of a
+/// test.
 class StandInAssembler : public testing::Test {
 protected:
   void SetUp() override {

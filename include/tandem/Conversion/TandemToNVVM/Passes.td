@@ -34,10 +34,10 @@ def ConvertFloatCodesToNVVM : Pass<"convert-float-codes-to-nvvm"> {
 def ConvertTandemToNVVM : Pass<"convert-tandem-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Make a kernel a function of the launch ABI for NVIDIA GPUs";
   let description = [{
-    A kernel @k becomes two NVVM kernels with the launch ABI of the CPU: @k,
-    whose blocks stride over chunks and whose threads take `width` consecutive
-    elements with 128-bit accesses (element by element where a tensor is not
-    aligned or ends); and @k_prologue, for one thread. A thread's random bits are
+    A `tandem.step` @k becomes NVVM kernels with the launch ABI of the CPU: one for each
+    launch (@k is the main one), whose blocks stride over chunks and whose threads take
+    `width` consecutive elements with 128-bit accesses (element by element where a tensor
+    is not aligned or ends); and @k_prologue, for one thread. A thread's random bits are
     one Philox4x32-10, or two where its elements do not begin a group of eight.
 
     Sums of metrics meet in shuffles and in shared memory: such a kernel is

@@ -82,7 +82,8 @@ SoftFloat measure(scaled::CodeAttrInterface code, const SoftFloat &value);
 /// One of the two integers around a level of at least 0.
 uint64_t roundLevel(const SoftFloat &level, uint16_t random);
 
-/// The dynamic code, a byte: of the nearest number, or by bits.
+/// The dynamic code of `y`, a byte: that of the nearest number, or, by random
+/// bits, that of one of its two neighbours.
 uint64_t encodeDynamic(bool isSigned, const SoftFloat &y, bool isFinite);
 uint64_t encodeDynamicByBits(bool isSigned, const SoftFloat &y, bool isFinite,
                              uint16_t random);

@@ -126,7 +126,7 @@ struct BoundTensors {
 llvm::Expected<BoundTensors>
 bindTensors(llvm::ArrayRef<RoleAttr> roles,
             llvm::ArrayRef<StorageAttrInterface> storages, MachineState &state);
-/// The same of a graph of matrices; their planes have two dimensions.
+/// Binds the tensors of a graph of matrices, whose planes have two dimensions.
 llvm::Expected<BoundTensors>
 bindMatrices(llvm::ArrayRef<RoleAttr> roles,
              llvm::ArrayRef<StorageAttrInterface> storages,

@@ -57,7 +57,7 @@ struct RequiredCounts {
   /// Metrics and partial sums, each of which a block adds up over its step and
   /// its chunk: those in f64 and those in f32.
   int64_t sums = 0, singleSums = 0;
-  /// Partial sums of rows, each of which a block adds up over its step alone.
+  /// Partial sums of rows, each of which a block adds up over a single step.
   int64_t rowSums = 0;
   /// Partial sums of columns, each of which a thread adds up over the rows of a
   /// tile.
@@ -75,10 +75,10 @@ struct PartRequirement {
   bool continues = false;
 };
 
-/// Counts the arithmetic of the parts of a module's kernels as
-/// -tandem-split-phases leaves them: scalar bodies on planes. Formats that no
-/// GPU computes in are counted as the f32 sequences that stand for them,
-/// conversions that the chip has as such.
+/// Counts the arithmetic of the launches of a module's `tandem.step`
+/// operations, which -tandem-split-phases creates and whose bodies are scalar
+/// operations on planes. A format that no GPU computes in is counted as the f32
+/// sequence that stands for it, a conversion that the chip has as itself.
 llvm::Expected<std::vector<PartRequirement>>
 countRequired(ModuleOp module, llvm::StringRef chip);
 
@@ -100,11 +100,12 @@ public:
 ///     and f16 divisions and roots are f32 ones and a rounding; before sm_90 a
 ///     bf16 addition is an fma by 1, a subtraction an fma by -1, a product an
 ///     fma with -0.
+///     fma with -0.
 ///     Each sum takes the additions of one tree over the block's elements
-///     and, but for rows, two for the steps of the chunk;
+///     and, except for sums of rows, two for the steps of the chunk;
 ///   - every instruction on floats is one of a known list, rounds to nearest
-///     even where it rounds, and does not flush, approximate or saturate, but
-///     for f32 to 8-bit floats;
+///     even where it rounds, and does not flush, approximate or saturate,
+///     except from f32 to 8-bit floats;
 ///   - there is no call that could hide arithmetic;
 ///   - there is none of the sequences of instructions that some release of
 ///     ptxas is known to compile wrongly.

@@ -145,8 +145,10 @@ static std::optional<Trail> addTrail(const Trail &a, const Trail &b) {
   return std::nullopt;
 }
 
-/// y * v is small beside lead * v, where somebody computes that. Half an ulp of
-/// a subnormal lead is nothing; more may not be small beside it.
+/// Notes that y * v is small beside lead * v, if the program computes both.
+/// This holds only for up to half an ulp of the lead: half an ulp of a
+/// subnormal lead rounds to zero, but a larger number may not be small beside
+/// it.
 static void addProductTrails(arith::MulFOp op, Value small, Value factor,
                              const FloatRange &range, FloatRange &result) {
   for (const Trail &trail : range.trails) {

@@ -228,7 +228,7 @@ LogicalResult StorePlaneOp::verify() {
                      getValue().getType());
 }
 
-/// (C1) of recall and remember.
+/// Verifies constraint (C1) of recall and remember: the plane is a history.
 static LogicalResult verifyHistory(Operation *op, StoredType tensor,
                                    uint64_t plane) {
   if (failed(verifyExists(op, tensor, plane)))

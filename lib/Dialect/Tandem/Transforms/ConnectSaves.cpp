@@ -210,7 +210,7 @@ struct ConnectSavesPass
     ++numSaved;
   }
 
-  /// Makes arguments of what a function restores.
+  /// Replaces each value that a function restores by a new argument.
   LogicalResult restore(func::FuncOp function) {
     SmallVector<RestoreOp> ops(function.getBody().front().getOps<RestoreOp>());
     auto forward = function->getAttrOfType<FlatSymbolRefAttr>(

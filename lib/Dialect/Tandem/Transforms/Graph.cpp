@@ -265,7 +265,8 @@ Value tandem::resolve(Value value) {
   }
 }
 
-/// The same of values that are known, by what they resolve to.
+/// Whether a value is uniform. \p known caches the answers for the values that
+/// operands resolve to.
 static bool isUniform(Value value, llvm::SmallDenseMap<Value, bool> &known) {
   value = resolve(value);
   if (auto argument = dyn_cast<BlockArgument>(value)) {

@@ -373,7 +373,8 @@ private:
                                      index);
   }
 
-  /// Erases all operations except some and those that these need.
+  /// Erases all operations except those that \p isWanted names and the ones
+  /// that they need.
   static void keepOnly(LaunchOp launch,
                        llvm::function_ref<bool(Operation &)> isWanted) {
     SmallVector<Operation *> old;

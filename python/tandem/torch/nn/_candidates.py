@@ -358,7 +358,7 @@ class Probes:
 
 def _first_alike(module: torch.nn.Module, ways: Mapping[str, Builder],
                  inputs: Inputs) -> Builder | Unfit:
-    """The first way that a probe proves, or why there is none."""
+    """Returns the first builder that a probe proves right, or the reasons why there is none."""
     reasons = []
     for build in ways.values():
         try:

@@ -57,7 +57,7 @@ def _(key, names, tensors, rows, columns, hypers):
 
 
 def _is_function(layer: Layer) -> bool:
-    """Whether plain tensors come of plain tensors, and always the same."""
+    """Whether a layer maps plain tensors to plain tensors, and depends on nothing else."""
     steps = layer.forward, layer.backward
     return not layer.remembered and all(
         step.is_plain(name) for step in steps for name in step.outputs) and not any(

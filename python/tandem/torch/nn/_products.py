@@ -111,8 +111,8 @@ _weights = WeakTensorKeyDictionary()
 
 
 def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
-    """The same of a weight, once as long as it does not change; a graph makes them
-    whenever it runs."""
+    """Returns the codes of a weight, which are kept until the weight changes. A CUDA graph
+    makes them anew whenever it runs."""
     executor = executor_of(weight)
     if executor.is_capturing:
         return quantize(weight, "f8E4M3FN", copy)
@@ -169,7 +169,7 @@ class FP8Linear(torch.autograd.Function):
         ctx.save_for_backward(*saved, *(codes.transposed if needs_x else (None, None)))
         ctx.types = weight.dtype, None if bias is None else bias.dtype
         if bias is not None:
-            # At an address that cuBLASLt takes.
+            # The copy has an address that is aligned as cuBLASLt requires.
             bias = bias.detach().to(torch.bfloat16, copy=True).contiguous()
         y = multiply(kept[:2], codes[:2], bias, fast=True)
         return y.view(*x.shape[:-1], weight.shape[0])

@@ -28,7 +28,7 @@ from tandem.torch.nn._stored import (decoded, executor_of, planes_of, rows_of, s
 
 Path = Sequence[str | os.PathLike]
 
-#: PyTorch's, of the type that it computes norms in.
+#: PyTorch's default epsilon of norms: the machine epsilon of f32, in which it computes them.
 _EPSILON = torch.finfo(torch.float32).eps
 
 #: Keeps a function out of the graphs of torch.compile, which then runs it eagerly.
@@ -80,7 +80,7 @@ def _launch(name: str, recipe: str, path: Path, state: dict | None, hypers: tupl
 
 @_uncompiled
 def _launch_apart(name: str, *arguments):
-    """The same after a break of a graph, where nothing has checked devices yet."""
+    """Launches a layer outside of a torch.compile graph, where devices are yet to be checked."""
     _check_devices(name, **arguments[-1])
     return _launch(name, *arguments)
 

@@ -50,8 +50,8 @@ class AbsentWeight(torch.nn.Parameter):
 
 
 def leave(param: torch.Tensor, decoder) -> None:
-    """Has reads of a parameter go to its decoder from now on; other classes of parameters
-    than PyTorch's own stay as they are."""
+    """Redirects reads of a parameter to its decoder. Parameters whose class is not
+    PyTorch's own are left unchanged."""
     if type(param) is torch.nn.Parameter:
         param.__class__ = AbsentWeight
         param._decoder = weakref.ref(decoder)

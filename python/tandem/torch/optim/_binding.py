@@ -60,7 +60,7 @@ class ParamBinding:
 
     def watch(self, replay: _tandem.ReplayCache, launch: int, tensor: int,
               counts: bool) -> None:
-        """Tells what looks at parameters where this one and its state are; `counts` says
+        """Tells the cache of replays where this parameter and its state are; `counts` says
         whether its count of steps is a tensor."""
         binding, names = self.binding, list(self.binding.state_planes)
         if counts and binding.step:
@@ -70,7 +70,8 @@ class ParamBinding:
                    self.param.grad)
 
     def is_current(self, param: torch.Tensor) -> bool:
-        """Whether the parameter is where it was; its state has been looked at."""
+        """Whether the parameter has its memory, type and layout as when it was bound. The
+        caller has checked its state."""
         if param.shape != self.shape:
             return False
         if self.address is None:
@@ -486,7 +487,8 @@ class KernelBinding:
                           in zip(self.table, replay.steps(number), strict=True)]
 
     def find_non_finite(self, threads: int) -> bool:
-        """Whether a gradient of the step is not finite, if somebody has asked."""
+        """Whether a gradient of the step is not finite; False if the optimizer does not
+        check gradients."""
         return bool(self.check and self.check.launch(threads))
 
     def integers(self, step: int, seed: int) -> list[int]:

@@ -15,7 +15,7 @@ from tandem._storages import described, floats
 from tandem._tandem import Storage
 from tandem.torch._layout import WORKING
 
-#: The storage of what nothing is saved on.
+#: The storage of tensors that are not compressed.
 F32 = floats("f32")
 
 

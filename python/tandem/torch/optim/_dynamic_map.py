@@ -1,4 +1,4 @@
-"""The dynamic code of bitsandbytes beside that of Tandem."""
+"""Conversions between the dynamic code of bitsandbytes and that of Tandem."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def _once(kind: str, text: str) -> None:
 
 
 def warn_of_clipping(strategy: str, releases: bool) -> None:
-    """Says that nobody else will find gradients that the optimizer takes.
+    """Warns that code outside of the optimizer does not see the gradients that it takes.
 
     Args:
         strategy: the strategy of a parameter whose gradient has been taken.

@@ -40,7 +40,7 @@ class Steps:
             raise
 
     def _forget(self) -> None:
-        """Has the next step look at everything anew."""
+        """Forgets all bound parameters, so that the next step binds them again."""
         self._bound, self._replay = [], None
 
     def _run(self, started: list[torch.Tensor], only: torch.Tensor | None) -> None:
@@ -72,8 +72,8 @@ class Steps:
 
     def _settle(self, bindings: list[KernelBinding], started: list[torch.Tensor],
                 copies: dict[int, torch.Tensor]) -> None:
-        """Gives parameters whose codes begin here what these decode to, so that the step
-        starts from the codes; before that, all that can be refused is."""
+        """Sets parameters whose codes begin here to the values that the codes decode to, so
+        that the step starts from the codes. All checks that can refuse the step run first."""
         new = set(map(id, started))
         begun = [bound for binding in bindings if binding.has_copy for bound in binding.bound_params
                  if id(bound.param) in new]
@@ -87,7 +87,7 @@ class Steps:
                 bound.binding.executor.call(lambda to=to, weight=weight: to.copy_(weight))
 
     def _repeat(self) -> None:
-        """The last step again, over other gradients."""
+        """Repeats the last step over other gradients."""
         for number, binding in enumerate(self._running):
             with self._explained(binding):
                 binding.repeat(self._replay, number, self.capturable)
@@ -133,7 +133,8 @@ class Steps:
 
     @staticmethod
     def _difference(bound: ParamBinding, first: ParamBinding) -> str:
-        """Why a bound is not in another one's binding, and what to do about it."""
+        """Explains why two bound parameters have different kernel bindings, and how to
+        give them the same one."""
         if bound.dtype != first.dtype:
             return (f"{bound.label} is {bound.dtype} and others are {first.dtype}; give all "
                     "of them one type, or choose a strategy that keeps weights in f32")
@@ -172,7 +173,8 @@ class Steps:
         return converted
 
     def _collect_one(self, param: torch.Tensor, started) -> list[torch.Tensor]:
-        """The same for one parameter, whose bound is not kept."""
+        """Collects the gradient of one parameter, whose binding is not kept for later
+        steps."""
         converted: list[torch.Tensor] = []
         index, number = self._position_of(param)
         bound = self._bind(index, number, param, started)
@@ -197,7 +199,10 @@ class Steps:
 
     def _enlist(self, bound: ParamBinding, grad: torch.Tensor | None,
                 converted: list) -> tuple[KernelBinding, int]:
-        """Adds a parameter with its gradient to its binding; also the step it takes."""
+        """Adds a bound parameter and its gradient to the launch of its kernel.
+
+        Returns the kernel's binding, and the step as :meth:`_next_step` gives it.
+        """
         binding = bound.binding
         if binding.encodes:
             planes = None if grad is not None else self._gradients.get(bound.param)
@@ -213,8 +218,8 @@ class Steps:
         return binding, self._next_step(binding, bound)
 
     def _next_step(self, binding: KernelBinding, bound: ParamBinding) -> int:
-        """The number of the step that the bound takes; what stands for it where only the
-        GPU knows."""
+        """Returns the number of the step that a bound parameter takes. If only the GPU
+        knows the number, returns the identity of the tensor that counts the steps."""
         if not binding.step:
             return 1
         count = bound.state[binding.step]
@@ -234,7 +239,8 @@ class Steps:
         return tuple(plane.data_ptr() for plane in planes)
 
     def _current_params(self) -> list[ParamBinding | None]:
-        """A bound per parameter; none if a state or a plane has been replaced."""
+        """Returns the binding of each parameter, None for one that has yet to be bound.
+        If a state or a plane has been replaced, all are to be bound again."""
         states = [*self.state, *self.state.values()]
         same = len(states) == len(self._states) and all(map(is_, states, self._states))
         try:
@@ -248,13 +254,13 @@ class Steps:
         return self._bound
 
     def _plane_addresses(self) -> list[int]:
-        """Returns the current addresses of the planes of all bound_params."""
+        """Returns the current addresses of the planes of all bound parameters."""
         planes = [s.planes(s.state) for s in self._bound if s and s.planes]
         return list(map(torch.Tensor.data_ptr, chain.from_iterable(planes)))
 
     def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> ParamBinding:
-        """A bound for the parameter of a param group, whose state starts here if it has
-        none."""
+        """Binds a parameter of a param group to its memory. Its state starts here if it
+        has none."""
         label = self._label(index)
         group = self.param_groups[number]
         state = self._start(self._check_param(param, label, group), param, started)
@@ -295,7 +301,7 @@ class Steps:
     #===--------------------------------------------------------------------===#
 
     def _launch(self, bindings: list[KernelBinding]) -> bool:
-        """Runs the kernels; all that can be refused is, before the first writes.
+        """Runs the kernels, after all checks that can refuse the step.
 
         Returns whether the step has been skipped, as far as the host knows.
         """

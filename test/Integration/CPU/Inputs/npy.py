@@ -1,4 +1,4 @@
-"""Writes and prints .npy files with the standard library alone.
+"""Writes and prints .npy files with only the standard library.
 
 npy.py write DIR NAME:TYPE=VALUE,... creates DIR/NAME.npy, of f32, f64 or bf16
 values (bf16 as 16-bit integers); of a matrix where slashes end its rows.

@@ -1,4 +1,4 @@
-"""Cuts .safetensors files with the standard library alone.
+"""Cuts .safetensors files with only the standard library.
 
 safetensors.py only FILE NAME,... TARGET keeps some arrays, and the metadata.
 safetensors.py mark FILE KEY=VALUE TARGET changes an entry of the metadata; "KEY=" drops it.

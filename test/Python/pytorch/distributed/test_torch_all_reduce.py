@@ -119,7 +119,7 @@ def encoded(optimizer, param):
 
 
 def work_on(rank, ranks, name, path, steps=1, **options):
-    """What a rank has behind some steps: its gradients' planes, weights and mu."""
+    """The state of a rank after some steps: its gradients' planes, weights and mu."""
     torch.set_num_threads(1)
     optimizer = tt.AdamW(parameters(SHAPES, torch.bfloat16), lr=1e-2,
                          strategy=f"sent-{name}", path=[path])
@@ -193,7 +193,7 @@ def test_threads(name, count, path):
 
 @pytest.mark.parametrize("mu", (0.25, 1.3))
 def test_mu(mu, path):
-    """The scale is divided by it, so that the mean is what it was but for rounding."""
+    """The scale is divided by it, so that the mean stays the same, up to rounding."""
     ranks = Threads(2)
     results = ranks.run(lambda r: work_on(r, Rank(ranks, r), "tensor", path,
                                           scaling=tt.AutomaticScaling(mu=mu)))
@@ -276,7 +276,7 @@ def test_channels_last(path):
         return before, optimizer.gradient(p)
 
     for before, after in ranks.run(work):
-        # E4M3 of twice the number may saturate, but for that the mean of two is one.
+        # E4M3 of twice the number may saturate; otherwise the mean of two is one.
         assert (before == after).float().mean() > 0.9
 
 

@@ -35,8 +35,8 @@ RIGHT = "right"
 
 @dataclass(frozen=True)
 class Cell:
-    """What is trained in which way, and what becomes of it: the reference's bits, or a
-    message with this in it."""
+    """A model, a way to train it, and the outcome: the reference's bits, or a message
+    with this in it."""
 
     wrapper: str
     strategy: str = PLAIN
@@ -130,7 +130,7 @@ def run_cells(folder, numbers):
 
 @pytest.fixture(scope="module")
 def results(request, made_once):
-    """What becomes of each cell that this session has, on both ranks."""
+    """The outcome of each cell that this session has, on both ranks."""
     numbers = [item.callspec.params["number"] for item in request.session.items
                if item.path == request.path and item.originalname == "test_cell"]
     folder = made_once("ranks", lambda folder: run_cells(folder, numbers))
@@ -262,7 +262,7 @@ def column_of(cell):
 
 
 def outcome(wrappers, column):
-    """What the table says about some wrappers: cells of one column agree."""
+    """The table's text about some wrappers: cells of one column agree."""
     found = {"right" if cell.expected == RIGHT else
              "error" if "Error" in cell.expected else "warning"
              for cell in CELLS if cell.wrapper in wrappers and column_of(cell) == column}

@@ -207,7 +207,7 @@ def test_messages_stay():
 
 
 def test_places_are_looked_at():
-    """What is apart from its input is in no graph, and in no kernel."""
+    """A tensor that is apart from the layer's input is in no graph, and in no kernel."""
     norm = torch.compile(nn.rms_norm, backend="eager")
     with pytest.raises(ValueError, match="weight of rms_norm is on meta"):
         norm(torch.ones(2, 8), torch.ones(8, device="meta"), 1e-6)

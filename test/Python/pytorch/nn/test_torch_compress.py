@@ -217,7 +217,7 @@ def test_blocks_in_16_bits_are_compared_exactly(dtype):
 @pytest.mark.parametrize("make", (
     lambda: Scaled(0.5), Clamped, lambda: Block(QuickGELU)))
 def test_weights_do_not_hide_differences(make):
-    """Those of a new layer may be zeros, and those on meta are nothing."""
+    """Weights of a new layer may be zeros, and those on meta have no values."""
     module = make()
     torch.nn.init.zeros_(module.down_proj.weight)
     assert_left(module, "relative error")
@@ -225,7 +225,7 @@ def test_weights_do_not_hide_differences(make):
 
 
 def test_each_layer_is_probed_by_itself():
-    """What is known of one holds for those with the same attributes only."""
+    """A result for one layer holds only for layers with the same attributes."""
     model = torch.nn.Sequential(Scaled(1), Scaled(2), Scaled(1), Scaled(2))
     done = tandem.torch.compress_activations(model)
     assert [type(m) for m in model] == [nn.GatedMLP, Scaled, nn.GatedMLP, Scaled]

@@ -150,7 +150,7 @@ def test_writing_is_refused():
 
 
 def test_a_residual_stream_that_is_stored(tmp_path):
-    """What one norm gives the next reads, and keeps without another copy."""
+    """The output of a norm is read by the next one, and kept without another copy."""
     options = recipe_file(tmp_path, "stream", f"output consumer(nonlinear) = {GROUPS}",
                           "output per(column) = #tandem.float<f32>")
     torch.manual_seed(3)
@@ -171,7 +171,7 @@ def test_a_residual_stream_that_is_stored(tmp_path):
 
 
 def test_transposed_copies():
-    """Layers and PyTorch's products read the rows alone; nothing but the copies is new."""
+    """Layers and PyTorch's products read only the rows; nothing but the copies is new."""
     results = []
     for recipe in ("coat-flow", "coat-fp8"):
         torch.manual_seed(7)

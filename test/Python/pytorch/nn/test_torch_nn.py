@@ -333,7 +333,7 @@ def test_delayed_scaling_remembers():
 
 
 def test_nothing_outlives_a_step():
-    """What is kept for products of one input is freed with the graph."""
+    """The tensors that are kept for products of one input are freed with the graph."""
     layer = nn.Linear(512, 16, recipe="coat")
     x = torch.randn(64, 512)
     y = layer(x)
@@ -479,8 +479,8 @@ def test_products_are_computed_again(recipe, act):
     y.backward(torch.randn(y.shape, generator=torch.Generator().manual_seed(5)))
     for (name, p), q in zip(kept.named_parameters(), model.parameters()):
         assert torch.equal(p.grad, q.grad) or name == "mlp.down_proj.weight"
-    # Of each element, and the tensor's scale, to which te-delayed adds the next one and
-    # 16 magnitudes.
+    # The difference is that of each element, and the tensor's scale, to which te-delayed
+    # adds the next one and 16 magnitudes.
     difference = saved_bytes(lambda: kept(x)) - saved_bytes(lambda: model(x))
     element, tensor = {"fp32": (4, 0), "bf16": (2, 0), "coat": (1, 4), "te-delayed": (1, 72)}[recipe]
     assert difference == element * 6 * 96 + tensor
@@ -609,7 +609,7 @@ def test_epsilon_that_is_not_given(dtype):
 @pytest.mark.parametrize("recipe", ("fp32", "bf16", "coat"))
 @pytest.mark.parametrize("name", ("LayerNorm", "RMSNorm", "SiLU", "SwiGLU"))
 def test_outputs_may_be_written(name, recipe):
-    """In place, as those of PyTorch's modules, where nobody needs them as they were."""
+    """In place, as those of PyTorch's modules, where no backward pass needs the old values."""
     ours, _ = pair(name, recipe)
     inputs = inputs_of(name)
     want = torch.autograd.grad(ours(*inputs).relu().sum(), inputs)

@@ -72,7 +72,7 @@ def assert_same(got, want):
 
 
 def assert_same_on(gpu, use, launches=True):
-    """What `use` makes on the GPU has the bits of what it makes on the CPU."""
+    """Checks that the results of `use` on the GPU have the bits of those on the CPU."""
     want = use()
     gpu.launched.clear()
     with gpu.holds_torch():
@@ -94,7 +94,7 @@ def test_modules(gpu, name, recipe):
         module = make(name, recipe)
         return step(module, inputs_of(name)) + step(module, inputs_of(name, (7, WIDTH)))
 
-    # What a linear layer keeps as it is, no kernel writes or reads.
+    # A tensor that a linear layer keeps unchanged is neither written nor read by a kernel.
     assert_same_on(gpu, use, launches=(name, recipe) != ("Linear", "fp32"))
 
 
@@ -212,7 +212,7 @@ def test_random_bits(gpu, tmp_path):
 
 
 def test_delayed_scaling(gpu):
-    """What is kept from step to step is beside the tensors, and moves with a module."""
+    """The history from step to step is beside the tensors, and moves with a module."""
     def steps(layer, sizes):
         return [g for size in sizes for g in step(
             layer, [(torch.ones(4, WIDTH) * size).requires_grad_()])]
@@ -384,7 +384,7 @@ def test_a_graph_has_the_bits_of_steps(gpu, pool, name, recipe):
 
 
 def test_a_graph_remembers(gpu, pool):
-    """What delayed scaling keeps changes whenever it runs."""
+    """The history of delayed scaling changes whenever the graph runs."""
     x, sizes = torch.ones(4, WIDTH), (1.0, 64.0, 3.0, 0.5)
     want = make("Linear", "te-delayed")
     for size in sizes:

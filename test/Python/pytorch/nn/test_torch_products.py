@@ -31,7 +31,7 @@ def gpu():
 
 @pytest.fixture(autouse=True)
 def products(gpu, monkeypatch):
-    """How many products have been computed since the test began."""
+    """The number of products that have been computed since the test began."""
     monkeypatch.setenv("TANDEM_CUBLASLT", str(_LIBRARY))
     library = ctypes.CDLL(str(_LIBRARY))
     library.fake_cublaslt_violations.restype = ctypes.c_char_p
@@ -58,14 +58,14 @@ def step(layer, x, seed=3):
 
 
 def values(x, code):
-    """What the CPU's codes of a matrix stand for, in f64."""
+    """The values of the CPU's codes of a matrix, in f64."""
     codes, scale, _ = _products.quantize(x.detach(), code)
     kind = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}[code]
     return codes.view(kind).double() * scale.double()
 
 
 def expected(layer, x, dy):
-    """What comes of codes of the CPU, in f64, rounded once."""
+    """The products of codes of the CPU, in f64, rounded once."""
     x, dy = x.detach().reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
     a, b = values(x, "f8E4M3FN"), values(layer.weight, "f8E4M3FN")
     d = values(dy, "f8E5M2")
@@ -143,8 +143,8 @@ def test_codes_of_layers_in_front(gpu, products, quantized, turned, recipe):
     with gpu.holds_torch():
         got, dy = step(layers, x)
     assert products() == 6
-    # What goes into the second product, the gradient from behind it, and the first input,
-    # which another kernel makes codes of.
+    # The input of the second product, its output's gradient, and the first input, which
+    # another kernel makes codes of.
     assert sorted(turned) == ([] if recipe == "coat-fp8" else [(16, 64), (16, 96), (16, 96)])
     # The first input, two weights and the last gradient.
     assert sorted(quantized) == [(16, 48), (16, 64), (48, 96), (96, 64)]
@@ -223,8 +223,8 @@ def test_one_input_is_kept_once(gpu, quantized, recipe):
 
 
 def test_only_what_is_multiplied_is_kept(gpu):
-    """Of x the transposed codes, of the weight too; nothing for gradients that nobody
-    wants."""
+    """The transposed codes of x and of the weight; nothing for gradients that are not
+    wanted."""
     layer, x = make(recipe="coat-fp8", bias=False), input_of()
     with gpu.holds_torch():
         rows, scale, turned, weight, _ = layer(x).grad_fn.saved_tensors

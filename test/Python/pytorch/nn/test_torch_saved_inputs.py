@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the tests that what linear layers keep is made by the kernel in
-# front of them, once, and only where they take it.
+# This file implements the tests that the inputs which linear layers keep are made by the
+# kernel before them, once, and only where the layers take them.
 #
 #===----------------------------------------------------------------------===#
 
@@ -65,7 +65,7 @@ def test_nothing_passes_over_what_a_kernel_has_made(recipe, norm, launches):
         step(layers, batch())
         forward = [name for name in launches if not name.endswith("_backward")]
         name = "rms_norm" if norm is torch.nn.RMSNorm else "layer_norm"
-        # What keeps its input as it is launches nothing.
+        # A layer that keeps its input unchanged launches nothing.
         assert [n for n in forward if n != "keep"] == [name, "silu"]
         assert forward.count("keep") == 0 or recipe in PLAIN
 
@@ -90,7 +90,7 @@ def test_codes_are_those_of_the_unrounded_output(recipe):
 
 
 def test_gradients():
-    """Those of exact layers, as far as codes allow."""
+    """The gradients are those of exact layers, as far as codes allow."""
     torch.manual_seed(1)
     exact = torch.nn.Sequential(torch.nn.RMSNorm(64), torch.nn.Linear(64, 48),
                                 torch.nn.SiLU(), torch.nn.Linear(48, 32)).bfloat16().double()
@@ -101,7 +101,7 @@ def test_gradients():
 
 
 def test_what_nobody_takes_is_kept_once_only(launches):
-    """A norm in front of something else stops keeping codes for linear layers."""
+    """A norm before another kind of layer stops keeping codes for linear layers."""
     norm = nn.RMSNorm(64)
     names = []
     for _ in range(3):

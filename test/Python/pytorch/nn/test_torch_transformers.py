@@ -65,7 +65,7 @@ def largest_error(new, old):
 
 
 def swapped(module):
-    """What takes a module's place, or None, and why."""
+    """The module that takes a module's place, or None, and the reason."""
     model = torch.nn.ModuleDict({"it": copy.deepcopy(module)})
     done = tandem.torch.compress_activations(model, "fp32")
     assert "it" in done.swapped or "it" in done.left

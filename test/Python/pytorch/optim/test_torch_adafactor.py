@@ -88,7 +88,7 @@ def kernel_of(dim, strategy):
 
 
 def first_planes(kernel, strategy, param):
-    """What a kernel takes before the first step; weights in codes are converted."""
+    """The planes of a kernel before the first step; weights in codes are converted."""
     rows, columns = param.shape if kernel.is_matrix else (1, param.numel())
     # Also the scales of nothing are zero before the first step.
     planes = {p.name: np.zeros(tuple(param.shape) if p.sets_size and kernel.is_matrix
@@ -194,7 +194,7 @@ def test_layouts(name, strategy):
 
 
 def test_a_parameter_that_changes_its_shape():
-    """As many elements are not the same rows and columns."""
+    """The same number of elements may have other rows and columns."""
     (p,) = params = parameters([(6, 4)])
     optimizer = make("collage-plus", params=params)
     train(optimizer, [0])
@@ -358,7 +358,7 @@ def test_decoded_on_demand(strategy):
 
 
 class OneRank:
-    """What has no others to ask."""
+    """A process group of one rank."""
 
     size = 1
 

@@ -160,7 +160,7 @@ def test_nearest_codes(source, target, has_nan):
 
 
 def test_error_of_the_missing_value():
-    """What docs/Torch.md says of it."""
+    """The bound that docs/Torch.md gives for it."""
     for signed, code, other, share in ((True, 1, 0, 0.0144), (False, 254, 255, 0.0036)):
         values = exact_values(signed)
         assert recoded(torch.tensor([code], dtype=torch.uint8), signed, signed,
@@ -219,7 +219,7 @@ def test_states(graph, dtype):
 
 
 def test_values():
-    """Tandem reads what bitsandbytes reads, but for the last bits and the missing value."""
+    """Tandem reads what bitsandbytes reads, except the last bits and the missing value."""
     (param,), theirs = parameters(SHAPES[:1]), state_dict_of(shapes=SHAPES[:1])
     state = tt.from_bitsandbytes(theirs, [param])
     wide, _ = tt.convert_state(state, [param], "fp32")
@@ -305,7 +305,7 @@ def test_of_32_bits():
         assert got["param_groups"][0][name] == value, name
 
 
-# The byte of bitsandbytes for the second moment alone.
+# A strategy that has the byte of bitsandbytes only for the second moment.
 EXPANDED = """
 tandem.strategy @expanded compute(<f32, f32>) {
   tandem.assign param = #tandem.float<bf16>
@@ -478,7 +478,7 @@ def test_all_codes_come_back():
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_written(graph):
-    """What bitsandbytes' load_state_dict and steps look for."""
+    """Everything that bitsandbytes' load_state_dict and steps look for is there."""
     params = parameters(SHAPES)
     optimizer = make(graph, params, weight_decay=0.0)
     train(optimizer, range(3))

@@ -37,7 +37,7 @@ def type_of(strategy):
 
 def make(strategy, params=None, **options):
     params = parameters(SHAPES, type_of(strategy)) if params is None else params
-    # What f16 can hold, since hyperparameters are carried over too; codes everywhere.
+    # The values fit f16, since hyperparameters are carried over too; codes are everywhere.
     options = {"min_8bit_size": 0, "path": [STRATEGY_PATH]} | options
     return tt.AdamW(params, lr=1e-2, eps=1e-4, strategy=strategy, **options)
 
@@ -113,7 +113,7 @@ def test_weights_in_float32_stay():
 
 
 def test_before_the_first_step():
-    """What the new strategy keeps beside the weight is there from the start."""
+    """The planes that the new strategy keeps beside the weight are there from the start."""
     optimizer = make("fp32")
     other = converted(optimizer, "collage-plus")
     for p, q in zip(params_of(optimizer), params_of(other)):

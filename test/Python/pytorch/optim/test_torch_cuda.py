@@ -53,7 +53,7 @@ def make(optimizer, strategy="collage-plus", shapes=SHAPES, **options):
 
 
 def both(gpu, build, use):
-    """What `use` makes of an optimizer on the GPU, and of one on the CPU."""
+    """The results of `use` for an optimizer on the GPU, and for one on the CPU."""
     want = build()
     use(want)
     with gpu.holds_torch():
@@ -151,7 +151,7 @@ def test_decoded_weights(gpu):
 
 @pytest.mark.parametrize("strategy", ("collage-plus", "bf16-stochastic", "flash", "fp8-lm"))
 def test_steps_inside_of_backward_passes(gpu, strategy):
-    """Of each parameter alone, on one GPU and on two, among parameters on the CPU."""
+    """Each parameter steps by itself, on one GPU and on two, among parameters on the CPU."""
     def use(optimizer):
         for seed in range(3):
             generator = torch.Generator().manual_seed(seed)
@@ -173,7 +173,7 @@ def test_steps_inside_of_backward_passes(gpu, strategy):
         assert_same_bits(got, want)
 
 
-class Alone:
+class OneRank:
     """The one rank of a run."""
 
     size = 1
@@ -190,7 +190,7 @@ class Alone:
 
 def test_sums_over_ranks(gpu):
     def use(optimizer):
-        reduce = tt.GradientAllReduce(optimizer, ranks=Alone(), scaling=tt.AutomaticScaling())
+        reduce = tt.GradientAllReduce(optimizer, ranks=OneRank(), scaling=tt.AutomaticScaling())
         for seed in range(2):
             generator = torch.Generator().manual_seed(seed)
             sum((p.float() * torch.randn(p.shape, generator=generator)).sum()
@@ -243,7 +243,7 @@ def test_conversions_of_states(gpu):
 
 
 class OfCUDA:
-    """What a parameter on a GPU says of where it is."""
+    """The attributes by which a parameter on a GPU says where it is."""
 
     is_cpu, is_cuda = False, True
 

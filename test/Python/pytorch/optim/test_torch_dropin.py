@@ -28,7 +28,7 @@ DATABASE = {info.optim_cls.__name__: info for info in optim_db
             if info.optim_cls.__name__ in OURS}
 INPUTS = [(name, given.kwargs) for name, info in DATABASE.items()
           for given in info.optim_inputs_func(device="cpu")]
-#: What the kernels do not compute, and a part of the reason.
+#: Options that the kernels do not have, and a part of the reason.
 REFUSED = {"amsgrad": "keeps no largest second moment", "dampening": "adds the whole gradient",
            "centered": "keeps no average of gradients",
            "initial_accumulator_value": "begins as zeros"}
@@ -55,7 +55,7 @@ def run(optimizer, params, steps=4):
 @pytest.mark.parametrize("how", [{}, {"foreach": False}, {"foreach": None, "fused": None},
                                  {"differentiable": False, "foreach": True}])
 def test_inputs(name, options, how):
-    """The steps of torch.optim, but for the last bits."""
+    """The steps of torch.optim, except the last bits."""
     shapes, generator = [(3, 4), (5,)], torch.Generator().manual_seed(1)
     params = [torch.nn.Parameter(torch.randn(s, generator=generator)) for s in shapes]
     copies = [torch.nn.Parameter(p.detach().clone()) for p in params]

@@ -235,7 +235,7 @@ def test_conversions(source, target, bound):
     ("master-weights", "fp32"), ("remainder", "fp32"), ("fp32-optim", "fp32"),
     ("f16-master-weights", "fp32")])
 def test_float32_weights_have_the_states_of_the_strategy(strategy, same):
-    """What is kept beside a narrow weight has nothing to add, and is not there."""
+    """Planes that refine a narrow weight have nothing to add, and are not there."""
     ours, want = (tt.AdamW(parameters([(64, 70), (9,)], torch.float32), lr=1e-2, strategy=name,
                            min_8bit_size=0) for name in (strategy, same))
     train(ours, range(3))

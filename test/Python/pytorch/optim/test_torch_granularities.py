@@ -59,7 +59,7 @@ def as_matrix(tensor):
 
 
 def planes_of(optimizer, param):
-    """What the model takes: elements in rows."""
+    """The model's planes: elements in rows."""
     planes = {name: bits(plane) for name, plane in optimizer.state[param].items()
               if name != "step"}
     if not optimizer._binding_of(param).hidden:

@@ -261,7 +261,7 @@ def test_bytes_are_those_of_all_groups():
 
 
 def test_text_of_one_strategy():
-    """That of the groups, not what others would have."""
+    """The text shows the group's strategy, not what other groups would have."""
     text = repr(tt.AdamW(groups_of(["remainder"])))
     assert "    strategy: remainder (14 B/parameter)\n" in text
     assert "    strategy: remainder\n" in text and "collage-plus" not in text
@@ -605,7 +605,7 @@ def test_maximize_needs_plain_gradients():
     with pytest.raises(ValueError, match=message):
         optimizer.step()
     assert_same_bits(optimizer, before)
-    # Those of weights that are kept in float32 are plain.
+    # The gradients of weights that are kept in float32 are plain.
     wide = tt.AdamW(parameters(SHAPES, torch.float32), strategy="fp8-lm", maximize=True)
     train(wide, [0])
 

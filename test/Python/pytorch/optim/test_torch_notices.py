@@ -26,7 +26,7 @@ CODES = {"strategy": "fp8-collage-plus", "min_8bit_size": 0}
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    """Nobody has been warned yet."""
+    """Forgets all warnings that have been given."""
     monkeypatch.setattr(_notices, "_given", set())
 
 
@@ -100,7 +100,7 @@ def test_nothing_requires_a_gradient():
 
 @pytest.mark.parametrize("options", ({}, {"gradient_release": True}, CODES))
 def test_a_step_without_a_backward_pass(options):
-    """Once there has been a gradient, steps without one are nobody's mistake."""
+    """Once there has been a gradient, steps without one are not a mistake."""
     model = model_of()
     model[0].requires_grad_(False)
     optimizer = tt.AdamW(model.parameters(), **options)
@@ -148,7 +148,7 @@ def test_averages(trained, options):
 
 
 def test_reads(trained):
-    """What reads a weight without needing a gradient gets it."""
+    """A read of a weight that does not need a gradient gets its values."""
     model, twin, _, handle = trained
     with torch.no_grad():
         for p, q in zip(model.parameters(), twin.parameters()):

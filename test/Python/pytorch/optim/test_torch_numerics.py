@@ -36,7 +36,7 @@ ALL = sorted({(g, "collage-plus") for g in GRAPHS} | {("adamw", s) for s in VISI
 
 
 def initial_planes(graph, strategy, param):
-    """The planes before the first step: zero, but for a master copy."""
+    """The planes before the first step: zero, except a master copy."""
     entries = plane_entries(graph, strategy, param.numel())
     planes = {name: np.zeros(entries[name], dtype)
               for name, dtype in plane_types(graph, strategy).items()}

@@ -237,7 +237,7 @@ def test_state_dicts_are_those_of_others():
     ("flash", 5.25), ("flash-32", 6.25), ("coat-bf16", 4.078125), ("fp32", 12),
     ("residual-softsign-root", 5.25), ("fp8-collage-plus", 5.09375)])
 def test_bytes_per_parameter(strategy, expected):
-    """Derived without the gradient, and measured but for one gradient at a time."""
+    """Derived without the gradient, and measured with one gradient at a time."""
     model = model_of(dtype_for(strategy), bias=False)
     most = []
     for p in model.parameters():  # before the optimizer's own hooks
@@ -259,7 +259,7 @@ def test_bytes_per_parameter(strategy, expected):
 
 @pytest.mark.parametrize("release", [False, True])
 def test_one_gradient_at_a_time(release):
-    """What autograd hands over is gone when the next one comes."""
+    """A gradient that autograd has handed over is gone when the next one comes."""
     model, alive, counts = model_of(bias=False), [], []
 
     def note(grad):

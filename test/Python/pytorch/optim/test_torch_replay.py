@@ -51,7 +51,7 @@ def to_channels_last(optimizer):
     params_of(optimizer)[4].data = params_of(optimizer)[4].data.t().contiguous().t()
 
 
-#: What happens between two steps, with their gradients set.
+#: Changes between two steps, with their gradients set.
 CHANGES = {
     "nothing": lambda o: None,
     "a rate": lambda o: o.param_groups[1].update(lr=0.5),

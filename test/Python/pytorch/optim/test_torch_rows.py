@@ -251,7 +251,7 @@ def of_version_2(params):
 def test_states_of_version_2_are_loaded():
     params = parameters(OLD)
     optimizer, (state, values) = make("adam8bit", params), of_version_2(params)
-    # As many scales as now, but of other elements.
+    # There are as many scales as now, but of other elements.
     assert state["state"][1]["exp_avg.scale"].shape == (2,)
     optimizer.load_state_dict(state)
     new, _ = tt.convert_state(state, params, "fp32-optim")

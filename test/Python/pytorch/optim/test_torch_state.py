@@ -141,7 +141,7 @@ func.func @mine(
 
 
 def test_a_graph_of_the_users():
-    """Names, states and hyperparameters come from the signature alone."""
+    """Names, states and hyperparameters come only from the signature."""
     with pytest.raises(ValueError, match="required optimization parameter rate"):
         tt.Optimizer(parameters([(5,)]), HEAVY_BALL, "bf16")
     (p,) = params = parameters([(5,)])

@@ -1,5 +1,5 @@
-"""Weights that somebody else writes between steps: what is written is where the next step
-starts from, wherever a strategy keeps the weight."""
+"""Weights that other code writes between steps: the next step starts from the written
+values, wherever a strategy keeps the weight."""
 
 import copy
 
@@ -230,7 +230,7 @@ def test_sums_over_weights_some_of_which_are_decoded_on_demand():
 
 
 def test_the_copy_is_one_plane():
-    """What a step launches has the copy; what is saved and counted has not."""
+    """A step launches the copy's plane; saved and counted planes do not include it."""
     model, optimizer = trained("fp8-collage-plus")
     assert not any("working" in name for name in optimizer.state[model.weight])
     assert optimizer.bytes_per_parameter < 6.3

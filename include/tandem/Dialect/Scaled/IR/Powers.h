@@ -26,7 +26,7 @@ namespace tandem::scaled {
 ///   log2(x) = RN(e + RN(f * P(f))), P of degree 8 by Horner's rule with fma.
 Value buildLog2(tandem::SequenceBuilder &b, Value x);
 
-/// The same of a constant.
+/// Computes log2(x) of a constant in the same way.
 double foldLog2(float x);
 
 /// 2^x for x up to 126; less than -100 and NaN count as -100.

@@ -34,7 +34,7 @@ struct CodePlane {
   Type elementType;
 };
 
-/// The exponents that stored magnitudes but zero have.
+/// The range of the exponents of stored magnitudes other than zero.
 struct ExponentRange {
   int64_t least, most;
 
@@ -60,7 +60,7 @@ struct CodeInputs {
   Value isPositive;
 };
 
-/// Refuses toward_zero, which `what` does not know.
+/// Emits an error if `rounding` is toward_zero, which `what` does not support.
 LogicalResult verifyRounding(function_ref<InFlightDiagnostic()> emitError,
                              StringRef what, tandem::RoundingMode rounding);
 

@@ -24,7 +24,7 @@ def Scaled_Like1 : AnyTypeOf<[I1, VectorOfAnyRankOf<[I1]>], "i1 or vector of i1"
 def Scaled_ScaleType : AnyTypeOf<[F32, BF16, F16, F8E8M0FNU], "f32, bf16, f16 or f8E8M0FNU">;
 
 def Scaled_MagnitudeOp : Scaled_Op<"magnitude", [SameOperandsAndResultShape]> {
-  let summary = "what an element contributes to its group's largest magnitude";
+  let summary = "compute an element's contribution to its group's largest magnitude";
   let description = [{
     The f32 bits of measure(x), where `measure` is the code's, or 0 if that is not
     finite. For most codes it is |x|, for `#scaled.root` the square root; under
@@ -44,7 +44,7 @@ def Scaled_MagnitudeOp : Scaled_Op<"magnitude", [SameOperandsAndResultShape]> {
 }
 
 def Scaled_LeastOp : Scaled_Op<"least", [SameOperandsAndResultShape]> {
-  let summary = "what an element contributes to its group's smallest magnitude";
+  let summary = "compute an element's contribution to its group's smallest magnitude";
   let description = [{
     The f32 bits of |x|, or all ones if x is zero or not finite.
 

@@ -24,9 +24,9 @@ public:
   using Lattice::Lattice;
 };
 
-/// Finds the range of each float from the operations that lead to it. What a
-/// kernel is given (planes, hyperparameters) is any value: nobody checks
-/// planes, nor hyperparameters that lie on a device.
+/// Finds the range of each float from the operations that lead to it. The
+/// inputs of a kernel (planes, hyperparameters) may have any value: planes are
+/// not checked, nor are hyperparameters that lie on a device.
 class RangeAnalysis
     : public dataflow::SparseForwardDataFlowAnalysis<RangeLattice> {
 public:

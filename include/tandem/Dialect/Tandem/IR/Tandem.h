@@ -34,8 +34,8 @@
 namespace tandem {
 class ComputeAttr;
 
-/// Elements of a tensor that share something: so many neighbours in each of so
-/// many neighbouring rows.
+/// The elements of a tensor that share something: `columns` neighbours in each
+/// of `rows` neighbouring rows.
 struct Group {
   static constexpr int64_t all = int64_t(1) << 62;
 
@@ -104,8 +104,9 @@ struct PlaneSum {
 struct EncodeInputs {
   /// An i32 in [0, 2^16), or null if the storage does not use random bits.
   Value randomBits;
-  /// For each plane that is kept its entry, as bits; of a history the largest
-  /// of the values that stay in it, as an i32. Null for the others.
+  /// One value for each plane: the entry of a plane that is kept, as bits; for
+  /// a history the largest of the values that stay in it, as an i32; null for
+  /// any other plane.
   llvm::SmallVector<Value> kept;
   /// Whether a positive value must not become zero, as a second moment must
   /// not: it is stored as the smallest positive number at least.

@@ -71,7 +71,7 @@ class Tandem_Attr<string name, string attrMnemonic, list<Trait> traits = []>
 }
 
 def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
-  let summary = "what a graph argument is, and its name";
+  let summary = "the kind and the name of a graph's argument";
   let description = [{
     `kind` is `param`, `grad`, `state` (tensors of an optimizer), `input`, `output`
     (tensors of a layer; an output is a destination, whose old value nothing reads),
@@ -134,7 +134,7 @@ def Tandem_RoleAttr : Tandem_Attr<"Role", "role"> {
 def Tandem_RolesAttr : TypedArrayAttrBase<Tandem_RoleAttr, "array of #tandem.role">;
 
 def Tandem_ComputeAttr : Tandem_Attr<"Compute", "compute"> {
-  let summary = "how the body of a kernel is computed";
+  let summary = "the precision in which the body of a kernel is computed";
   let description = [{
     `component`: every graph operation is computed in f32 and rounded once to
     the component format (Collage, section 4). `f32`: stored values are decoded
@@ -230,8 +230,8 @@ def Tandem_MasterStorageAttr : Tandem_Storage<"MasterStorage", "master"> {
   let description = [{
     Kernels write both; the visible value is fl(master) (Micikevicius et al. 2018;
     Collage's option D). Where the visible copy is another number than fl(master),
-    somebody has written it since the last step, and it is the value; elsewhere the
-    master is.
+    code outside of the kernel has written it since the last step, and the copy is the
+    value; elsewhere the master is.
 
     ```mlir
     #tandem.master<bf16>
@@ -250,7 +250,7 @@ def Tandem_RemainderStorageAttr : Tandem_Storage<"RemainderStorage", "remainder"
     0xFFFF; decode ((hi - (lo >> 15)) mod 2^16) << 16 | lo: exact for every
     f32. hi is the bf16 nearest to the value, ties away from zero (two patterns
     would share a code under ties to even). A zero hi beside lo >= 0x8000, which no
-    encoding makes, is a zero that somebody else has written, and decodes to it.
+    encoding makes, is a zero that code outside of the kernel has written, and decodes to it.
 
     ```mlir
     #tandem.remainder
@@ -381,9 +381,9 @@ def Tandem_WorkingStorageAttr : Tandem_Storage<"WorkingStorage", "working",
   let description = [{
     The planes of `codes`, and before them `.working`: the rounded value, for a
     framework that computes with it. Where the copy is another number than what the
-    codes decode to, rounded, somebody has written it since the last step, and it is
-    the value; elsewhere the codes are. So a step takes what was loaded, clamped or
-    averaged in the copy, and codes keep what the copy has no bits for.
+    codes decode to, rounded, code outside of the kernel has written it since the last
+    step, and the copy is the value; elsewhere the codes are. So a step takes what was
+    loaded, clamped or averaged in the copy, and codes keep what the copy has no bits for.
 
     ```mlir
     #tandem.working<bf16, #tandem.scaled<#scaled.float<f8E4M3FN>, group = 128, scale = f32>>

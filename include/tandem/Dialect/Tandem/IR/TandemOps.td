@@ -23,7 +23,7 @@ include "tandem/Dialect/Tandem/IR/TandemTypes.td"
 
 def Tandem_StrategyOp : Tandem_Op<"strategy", [Symbol, NoTerminator, SingleBlock,
     IsolatedFromAbove, NoRegionArguments]> {
-  let summary = "how the values of a graph are stored and computed";
+  let summary = "choose the storages and the arithmetic of a graph's values";
   let description = [{
     A strategy is data: an ordered list of `tandem.assign` rules and a compute
     policy. The first rule that matches a role gives it its storage. Strategies
@@ -182,7 +182,7 @@ def Tandem_SaveOp : Tandem_Op<"save", [MemoryEffects<[MemWrite]>]> {
 }
 
 def Tandem_RestoreOp : Tandem_Op<"restore", [Pure]> {
-  let summary = "what the forward pass has kept";
+  let summary = "restore a value that the forward pass has saved";
   let description = [{
     The value that a `tandem.save` of the function named by `tandem.forward` has kept,
     as good as its storage is.
@@ -201,12 +201,13 @@ def Tandem_RestoreOp : Tandem_Op<"restore", [Pure]> {
 def Tandem_KeepOutputsOp
     : Tandem_Op<"keep_outputs", [HasParent<"::mlir::ModuleOp">,
                                  DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "keep what the linear layers after a layer keep";
+  let summary = "save a layer's outputs for the linear layers that take them";
   let description = [{
-    Has a layer's forward pass keep, besides its outputs, what the linear layers that take
-    them keep: each output whose role has `consumer = linear` is also saved, as
-    "<name>.kept", and as the strategy stores what is `saved consumer(linear)`. So it is
-    quantized by the kernel that makes it. Nothing restores it: its planes go to the linear
+    Makes a layer's forward pass save, besides its outputs, the values that the linear
+    layers which take them need for their backward passes: each output whose role has
+    `consumer = linear` is also saved, as "<name>.kept", in the storage that the strategy
+    gives to `saved consumer(linear)`. So the kernel that makes an output also quantizes
+    it. No function restores the saved values: their planes go to the linear layers.
     layers.
 
     Constraint: (C1) the symbol is a function of the same module.

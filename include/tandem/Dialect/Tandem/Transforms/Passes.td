@@ -147,15 +147,17 @@ def FormKernel : Pass<"tandem-form-kernel", "::mlir::ModuleOp"> {
     everything computed only from hyperparameters and literals moves to the prologue, in
     f64, and is rounded to f32 where it meets an element.
 
-    A `linalg.reduce` that adds up all elements of a tensor becomes a
-    `tandem.reduce` over the tensor; with the attribute `tandem.scope =
-    "model"`, over the tensors of the launch. What is computed from its result
-    (`tensor.extract`, `tensor.splat`, arithmetic on f32) is the same for all
-    elements.
+    A `linalg.reduce` of all elements of a tensor (a sum, maximum or minimum) becomes a
+    `tandem.reduce` over the tensor; with the attribute `tandem.scope = "model"`, over
+    all tensors of the launch. Values computed from its result (`tensor.extract`,
+    `tensor.splat`, arithmetic on f32) are the same for all elements.
 
-    A graph that is otherwise no element-wise function of its tensors (a gather,
-    a broadcast of a tensor) is refused with a diagnostic.
+    A graph of matrices becomes a matrix kernel. Its `linalg.reduce` may also run along
+    rows or columns, its vectors have an entry for each row or for each column, and its
+    linalg operations may read such a vector beside a matrix.
 
+    Any other graph that is no element-wise function of its tensors (a gather, a
+    transposition) is refused with a diagnostic.
     Example: `test/Dialect/Tandem/form-kernel.mlir`
   }];
   let dependentDialects = ["::tandem::TandemDialect", "::mlir::arith::ArithDialect"];

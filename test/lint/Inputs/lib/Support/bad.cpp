@@ -9,3 +9,19 @@ int b;
 int c;
 // Depends on bytes alone. They are read as they stand.
 int d;
+
+/// The same of two words.
+int e;
+/// What a word holds.
+int f;
+// Who has written it.
+int g;
+/* How it is read. */
+int h;
+/// By which it is found.
+int i;
+/// As many as there are words.
+int j;
+// A word that nobody reads, and somebody's
+// own, somebody wrote.
+int k;

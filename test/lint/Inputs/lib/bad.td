@@ -1,0 +1,3 @@
+def Bad : Op<"bad"> {
+  let summary = "what the operation makes";
+}

@@ -1,1 +1,0 @@
-int a; // The word behind the flags.

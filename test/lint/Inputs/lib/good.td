@@ -1,0 +1,3 @@
+def Good : Op<"good"> {
+  let summary = "an operation that says what it makes";
+}
