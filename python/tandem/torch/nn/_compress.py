@@ -36,6 +36,7 @@ class Compression:
 
 def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
                          recompute: bool = False, products: str = "bf16",
+                         strict: bool = False,
                          path: Sequence[str | os.PathLike] = ()) -> Compression:
     """Swaps a model's norms, activations, gated feed-forward blocks, linear layers and
     cross entropies, in place, for modules that keep their activations as the recipe says.
@@ -55,12 +56,13 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
     The backward pass computes it again of what is kept of its two factors: one more pass
     over them, a byte for each element less under ``coat`` (docs/Activations.md).
 
-    With ``products="fp8"`` linear layers multiply 8-bit floats where they can, see
-    :class:`tandem.torch.nn.Linear`. The recipe for them is "coat-fp8", under which norms and
+    With ``products="fp8"`` linear layers multiply 8-bit floats where they can, with a warning
+    or under ``strict`` an error where they cannot, see :class:`tandem.torch.nn.Linear`. The
+    recipe for them is "coat-fp8", under which norms and
     activations write their codes as such products take them.
 
-    A second call gives modules of :mod:`tandem.torch.nn` the recipe, ``recompute`` and
-    ``products`` of that call; what its recipe remembers begins anew.
+    A second call gives modules of :mod:`tandem.torch.nn` the recipe, ``recompute``,
+    ``products`` and ``strict`` of that call; what its recipe remembers begins anew.
 
     Returns:
         what was swapped, and what was not changed and why. Functions that a model calls, such
@@ -72,24 +74,25 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
     """
     check_compression(recipe, recompute=recompute, products=products, path=path)
     options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
-    swapping = _Swapping(model, options, products, recompute)
+    swapping = _Swapping(model, options, products, recompute, strict)
     swapping.visit_model(model)
     return swapping.done
 
 
 def check_compression(recipe: str, *, recompute: bool = False, products: str = "bf16",
-                      path: Sequence[str | os.PathLike] = ()) -> None:
+                      strict: bool = False, path: Sequence[str | os.PathLike] = ()) -> None:
     """Refuses what :func:`compress_activations` would refuse."""
     _tandem.check_recipe(recipe, directories(path))
-    if products not in _products.KINDS:
-        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
+    _products.check_kind(products)
 
 
 class _Swapping:
     """One call's way through a model."""
 
-    def __init__(self, model: torch.nn.Module, options: dict, products: str, recompute: bool):
-        self.options, self.products, self.recompute = options, products, recompute
+    def __init__(self, model: torch.nn.Module, options: dict, products: str,
+                 recompute: bool = False, strict: bool = False):
+        self.options, self.products = options, products
+        self.recompute, self.strict = recompute, strict
         self.done = Compression()
         #: The new modules of those that have come before.
         self._made: dict[torch.nn.Module, torch.nn.Module] = {}
@@ -131,6 +134,7 @@ class _Swapping:
             return module
         self._made[module] = new
         setattr(parent, name, new)
+        _name(new, full)
         self.done.swapped[full] = f"{type(module).__name__} -> {self._description(new)}"
         return new
 
@@ -155,7 +159,7 @@ class _Swapping:
     def _set_extras(self, module: torch.nn.Module) -> None:
         """Gives a module what this call asks for besides the recipe."""
         if isinstance(module, compressed.Linear):
-            module.products = self.products
+            module.products, module.strict = self.products, self.strict
         elif isinstance(module, compressed.GatedMLP):
             module.recompute = self.recompute and not _why_kept(module)
 
@@ -166,6 +170,7 @@ class _Swapping:
                 (module.recipe, module.path) != (self.options["recipe"], self.options["path"])):
             module._set_recipe(**self.options)
         self._set_extras(module)
+        _name(module, name)
         if (after := self._state(module)) != before:
             self.done.swapped[name] = f"{before} -> {after}"
 
@@ -174,7 +179,7 @@ class _Swapping:
         if not isinstance(module, compressed._Compressed):
             return self._description(module)
         where = f" of {':'.join(module.path)}" if module.path else ""
-        products = f", {module.products} products" if isinstance(module, compressed.Linear) else ""
+        products = _described_products(module) if isinstance(module, compressed.Linear) else ""
         return f"{type(module).__name__} under {module.recipe}{where}{products}"
 
     def _description(self, module: torch.nn.Module) -> str:
@@ -185,6 +190,16 @@ class _Swapping:
             return f"{name}, whose product is computed again"
         return f"{name}, which keeps its product for {_why_kept(module)}" if (
             self.recompute and _why_kept(module)) else name
+
+
+def _name(module: torch.nn.Module, name: str) -> None:
+    """Has a linear layer's warnings call it by its first name in a model."""
+    if isinstance(module, compressed.Linear) and not module._label:
+        module._label = name
+
+
+def _described_products(linear: compressed.Linear) -> str:
+    return f", {linear.products} products{' or an error' if linear.strict else ''}"
 
 
 def _why_kept(block: compressed.GatedMLP) -> str:

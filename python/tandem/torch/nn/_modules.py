@@ -7,6 +7,7 @@ import os
 import torch
 
 from tandem.torch.nn import functional as F
+from tandem.torch.nn._products import check_kind
 from tandem.torch.nn._saved_inputs import LayerState
 from tandem.torch.nn.functional import Path, _by
 
@@ -120,7 +121,8 @@ class SwiGLU(_Compressed, torch.nn.Module):
     def then_linear(self, gate: torch.Tensor, up: torch.Tensor,
                     linear: torch.nn.Linear) -> torch.Tensor:
         """linear(self(gate, up)), see :func:`functional.gated_linear`."""
-        return F.gated_linear("swiglu", gate, up, linear.weight, linear.bias, **self._options)
+        return F.gated_linear("swiglu", gate, up, linear.weight, linear.bias, **self._options,
+                              **_products_of(linear))
 
 
 class GeGLU(_Compressed, torch.nn.Module):
@@ -142,7 +144,7 @@ class GeGLU(_Compressed, torch.nn.Module):
                     linear: torch.nn.Linear) -> torch.Tensor:
         """linear(self(gate, up)), see :func:`functional.gated_linear`."""
         return F.gated_linear(_by("geglu", self.approximate), gate, up, linear.weight,
-                            linear.bias, **self._options)
+                              linear.bias, **self._options, **_products_of(linear))
 
 
 class Linear(_Compressed, torch.nn.Linear):
@@ -151,21 +153,34 @@ class Linear(_Compressed, torch.nn.Linear):
     Modules that are given the same tensor, such as a query's, a key's and a value's,
     keep it once. Under autocast it computes in autocast's type.
 
-    With ``products="fp8"`` products are of 8-bit floats where that is possible: on GPUs
-    from sm_89 on, of bfloat16 tensors (or under autocast to it), where rows of a batch,
-    ``in_features`` and ``out_features`` are multiples of 16; elsewhere they are PyTorch's
-    own. The recipe keeps inputs of linear layers in E4M3 with a scale for the tensor.
+    With ``products="fp8"`` products are of 8-bit floats: on a CPU whatever the sizes and the
+    type are, in f32 of what codes stand for; on GPUs from sm_89 on, of bfloat16 tensors (or
+    under autocast to it), where rows of a batch, ``in_features`` and ``out_features`` are
+    multiples of 16. Elsewhere they are PyTorch's own, of which a warning names the layer and
+    the reason once, and with ``strict`` an error. The recipe keeps inputs of linear layers in
+    E4M3 with a scale for the tensor.
     """
+
+    #: The name in a model, for warnings.
+    _label = ""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True,
                  device=None, dtype=None, *, recipe: str = "coat",
-                 path: Path = (), products: str = "bf16"):
+                 path: Path = (), products: str = "bf16", strict: bool = False):
         super().__init__(in_features, out_features, bias, device, dtype)
         self._set_recipe(recipe, path)
-        self.products = products
+        check_kind(products)
+        self.products, self.strict = products, strict
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, self.weight, self.bias, **self._options, products=self.products)
+        return F.linear(x, self.weight, self.bias, **self._options, **_products_of(self))
+
+
+def _products_of(linear: torch.nn.Linear) -> dict:
+    """Returns what a module, which may be PyTorch's, says of its products."""
+    if not isinstance(linear, Linear):
+        return {}
+    return {"products": linear.products, "strict": linear.strict, "label": linear._label}
 
 
 class GatedMLP(torch.nn.Module):

@@ -1,16 +1,20 @@
-"""Matrix products of 8-bit floats on GPUs, which the runtime computes by cuBLASLt."""
+"""Matrix products of 8-bit floats: on GPUs the runtime has cuBLASLt compute them, on CPUs
+PyTorch's products of f32 compute them of what the codes stand for."""
 
 from __future__ import annotations
 
 import atexit
 import functools
+import warnings
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem import _tandem
+from tandem._convert import CPU
 from tandem._kernel import RoleKind, Rules, compile_rules
 from tandem._storages import described, floats
 from tandem._tandem import Storage
@@ -21,8 +25,9 @@ from tandem.torch.nn._stored import StoredTensor, decoded, executor_of, rows_of
 #: The types of a linear layer's products.
 KINDS = ("bf16", "fp8")
 
-#: The runtime's numbers of factors.
+#: The runtime's numbers of factors, and PyTorch's types of them.
 _FACTORS = {"f8E4M3FN": 0, "f8E5M2": 1}
+_TYPES = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}
 
 _WORKSPACE, _ALIGNED, _MULTIPLE = 32 << 20, 256, 16
 
@@ -38,14 +43,60 @@ def check_recipe(layer: Layer) -> None:
             f"an f32 scale for the tensor, such as 'coat-fp8'; that of {layer.name} does not")
 
 
-def can_multiply(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Whether there are products of 8-bit floats of this input, where it is."""
-    executor = executor_of(x)
-    if executor.device is None or int(executor.target.removeprefix("sm_")) < 89:
+def check_kind(products: str) -> None:
+    """Refuses a kind of products that there is not."""
+    if products not in KINDS:
+        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
+
+
+def is_served(x: torch.Tensor, weight: torch.Tensor, label: str, strict: bool) -> bool:
+    """Whether there are products of 8-bit floats of this input, where it is. Where a GPU has
+    none, a warning says so once for each layer and kind of reason, or a ``strict`` layer an
+    error.
+
+    Products of empty matrices are PyTorch's: they are the same in all types.
+    """
+    if not x.numel() or not weight.numel():
         return False
-    sizes = x.numel() // max(1, x.shape[-1]), *weight.shape
-    return x.dtype is torch.bfloat16 and all(
-        size and size % _MULTIPLE == 0 for size in sizes)
+    if executor_of(x) is CPU:
+        return True
+    if not (found := _why_not(x, weight)):
+        return True
+    kind, reason = found
+    text = (f"{label or _unnamed(weight)} was given products='fp8', but multiplies in "
+            f"{str(x.dtype).removeprefix('torch.')}: {reason}")
+    if strict:
+        raise ValueError(f"{text}; change that, or leave strict=True out")
+    if (label or weight.shape, kind) not in _warned:
+        _warned.add((label or weight.shape, kind))
+        warnings.warn(text, UserWarning, stacklevel=4)
+    return False
+
+
+#: The layers and kinds of reasons that the process has been warned of.
+_warned: set[tuple] = set()
+
+
+def _unnamed(weight: torch.Tensor) -> str:
+    outputs, inputs = weight.shape
+    return f"a linear layer of {inputs} inputs and {outputs} outputs"
+
+
+def _why_not(x: torch.Tensor, weight: torch.Tensor) -> tuple[str, str] | None:
+    """Returns the kind of the reason why a GPU has no such products, and the reason."""
+    target = executor_of(x).target
+    if int(target.removeprefix("sm_")) < 89:
+        return "chip", (f"its tensors are on a GPU of {target}, and GPUs have products of 8-bit "
+                        "floats from sm_89 on")
+    if x.dtype is not torch.bfloat16:
+        return "type", ("on a GPU products of 8-bit floats take tensors of bfloat16, or "
+                        "autocast to it")
+    sizes = rows_of(x)[0], *weight.shape[::-1]
+    if any(size % _MULTIPLE for size in sizes):
+        rows, inputs, outputs = sizes
+        return "sizes", (f"it has {rows} rows, {inputs} inputs and {outputs} outputs, and on a "
+                         f"GPU each of these has to be a multiple of {_MULTIPLE}")
+    return None
 
 
 #===------------------------------------------------------------------------===#
@@ -78,9 +129,9 @@ class Codes(NamedTuple):
     @property
     def transposed(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Codes of the transpose and the scale: cuBLASLt's products sum along the rows of
-        both factors."""
-        turned = self.rows.t().contiguous() if self.turned is None else self.turned
-        return turned, self.scale
+        both factors. A CPU's take a view."""
+        turned = self.rows.t() if self.turned is None else self.turned
+        return turned if executor_of(turned) is CPU else turned.contiguous(), self.scale
 
 
 @functools.lru_cache(maxsize=None)
@@ -94,12 +145,15 @@ def _quantizer(code: str, copy: bool, dtype: torch.dtype, target: str) -> Pass:
 
 def quantize(x: torch.Tensor, code: str, copy: bool = False) -> Codes:
     """The codes of a matrix, and the scale that they share, with a transposed ``copy`` if
-    one is wanted; a layer may have stored it so."""
-    shape = rows_of(x)
+    one is wanted, which is for GPUs; a layer may have stored it so."""
+    shape, copy = rows_of(x), copy and executor_of(x) is not CPU
     if (isinstance(x, StoredTensor)
             and described(x.storage).without_transpose == _storage(code)):
         return Codes.of(x.planes, shape)
     x = decoded(x).contiguous()
+    if x.dtype not in EDGES:
+        raise TypeError(f"products of 8-bit floats are of tensors and weights of float32, "
+                        f"bfloat16 or float16, got {x.dtype}")
     step = _quantizer(code, copy, x.dtype, executor_of(x).target)
     planes = step.allocate(shape, x, (RoleKind.SAVED,))
     step.run(shape, {"x": x} | planes)
@@ -114,6 +168,7 @@ def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
     """Returns the codes of a weight, which are kept until the weight changes. A CUDA graph
     makes them anew whenever it runs."""
     executor = executor_of(weight)
+    copy = copy and executor is not CPU
     if executor.is_capturing:
         return quantize(weight, "f8E4M3FN", copy)
     key = weight._version, weight.data_ptr(), executor, executor.stream
@@ -140,9 +195,36 @@ atexit.register(_quantizer.cache_clear)
 
 
 def multiply(x: tuple, w: tuple, bias: torch.Tensor | None = None, *, of: str = "f8E4M3FN",
-             fast: bool = False) -> torch.Tensor:
-    """x @ w.T + bias in bf16: x and w are codes in rows, and scales; x's codes are ``of``
-    some type and w's E4M3."""
+             fast: bool = False, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    """x @ w.T + bias in a type, on a GPU in bf16: x and w are codes in rows, and scales; x's
+    codes are ``of`` some type and w's E4M3."""
+    if bias is not None:
+        # At an address that cuBLASLt takes.
+        bias = bias.detach().to(dtype, copy=True).contiguous()
+    if executor_of(x[0]) is CPU:
+        return _multiply_in_f32(x, w, bias, of).to(dtype)
+    return _multiply_by_cublaslt(x, w, bias, of, fast)
+
+
+def _multiply_in_f32(x: tuple, w: tuple, bias: torch.Tensor | None, of: str) -> torch.Tensor:
+    """The same in f32, on a CPU. A product of two codes is exact there; after the sums of these,
+    the product of the scales is rounded, then the product with it, then the sum with the
+    bias."""
+    (x, x_scale), (w, w_scale) = x, w
+    with torch.autocast("cpu", enabled=False):
+        y = values_of(x, of) @ values_of(w, "f8E4M3FN").t()
+        y.mul_(x_scale * w_scale)
+        return y if bias is None else y.add_(bias.float())
+
+
+def values_of(codes: torch.Tensor, code: str) -> torch.Tensor:
+    """What codes stand for under a scale of 1, which f32 has exactly."""
+    return codes.view(_TYPES[code]).to(torch.float32)
+
+
+def _multiply_by_cublaslt(x: tuple, w: tuple, bias: torch.Tensor | None, of: str,
+                          fast: bool) -> torch.Tensor:
+    """The same in bf16, on a GPU."""
     (x, x_scale), (w, w_scale), executor = x, w, executor_of(x[0])
     y = torch.empty(x.shape[0], w.shape[0], dtype=torch.bfloat16, device=x.device)
     workspace = torch.empty(_WORKSPACE + _ALIGNED, dtype=torch.uint8, device=x.device)
@@ -168,10 +250,8 @@ class FP8Linear(torch.autograd.Function):
             saved = saved._replace(rows=None)
         ctx.save_for_backward(*saved, *(codes.transposed if needs_x else (None, None)))
         ctx.types = weight.dtype, None if bias is None else bias.dtype
-        if bias is not None:
-            # The copy has an address that is aligned as cuBLASLt requires.
-            bias = bias.detach().to(torch.bfloat16, copy=True).contiguous()
-        y = multiply(kept[:2], codes[:2], bias, fast=True)
+        ctx.dtype, ctx.shape = x.dtype, x.shape
+        y = multiply(kept[:2], codes[:2], bias, fast=True, dtype=x.dtype)
         return y.view(*x.shape[:-1], weight.shape[0])
 
     @staticmethod
@@ -179,14 +259,72 @@ class FP8Linear(torch.autograd.Function):
     def backward(ctx, dy):
         *kept, weight, weight_scale = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[1:]
+        options = {"of": "f8E5M2", "dtype": ctx.dtype}
         grad = quantize(dy, "f8E5M2", copy=needs_weight)
         dx = dweight = dbias = None
         if needs_x:
-            dx = multiply(grad[:2], (weight, weight_scale), of="f8E5M2")
-            dx = dx.view(*dy.shape[:-1], -1)
+            dx = multiply(grad[:2], (weight, weight_scale), **options).view(ctx.shape)
         if needs_weight:
-            dweight = multiply(grad.transposed, Codes(*kept).transposed, of="f8E5M2")
+            dweight = multiply(grad.transposed, Codes(*kept).transposed, **options)
             dweight = dweight.to(ctx.types[0])
         if needs_bias:
             dbias = decoded(dy).reshape(-1, dy.shape[-1]).sum(0).to(ctx.types[1])
         return None, dx, dweight, dbias
+
+
+#===------------------------------------------------------------------------===#
+# Products of what is computed again
+#===------------------------------------------------------------------------===#
+
+
+class PlainProducts:
+    """A linear layer's three products by PyTorch, for a layer whose input is not kept."""
+
+    @staticmethod
+    def output(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None):
+        """x @ weight.T + bias."""
+        return functional.linear(decoded(x), weight, bias)
+
+    @staticmethod
+    def factor(dy: torch.Tensor, copy: bool) -> torch.Tensor:
+        """The output's gradient as :meth:`to_input` and, with ``copy``, :meth:`to_weight` take
+        it."""
+        return decoded(dy).reshape(-1, dy.shape[-1])
+
+    @staticmethod
+    def to_input(dy: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The input's gradient, in rows."""
+        return (dy @ weight).contiguous()
+
+    @staticmethod
+    def to_weight(dy: torch.Tensor, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The weight's gradient."""
+        return dy.T @ decoded(x)
+
+
+class FP8Products:
+    """The same of 8-bit floats, the types of which are those of :class:`FP8Linear`."""
+
+    @staticmethod
+    def output(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None):
+        """x @ weight.T + bias."""
+        codes, of_weight = quantize(x, "f8E4M3FN"), quantized_weight(weight)
+        y = multiply(codes[:2], of_weight[:2], bias, fast=True, dtype=x.dtype)
+        return y.view(*x.shape[:-1], weight.shape[0])
+
+    @staticmethod
+    def factor(dy: torch.Tensor, copy: bool) -> Codes:
+        """The output's gradient in codes."""
+        return quantize(dy, "f8E5M2", copy)
+
+    @staticmethod
+    def to_input(dy: Codes, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The input's gradient, in rows."""
+        turned = quantized_weight(weight, copy=True).transposed
+        return multiply(dy[:2], turned, of="f8E5M2", dtype=dtype)
+
+    @staticmethod
+    def to_weight(dy: Codes, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The weight's gradient."""
+        turned = quantize(x, "f8E4M3FN", copy=True).transposed
+        return multiply(dy.transposed, turned, of="f8E5M2", dtype=dtype)

@@ -271,13 +271,15 @@ def cross_entropy(
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
            recipe: str = "coat", path: Path = (), state: dict | None = None,
-           products: str = "bf16") -> torch.Tensor:
+           products: str = "bf16", strict: bool = False, label: str = "") -> torch.Tensor:
     """:func:`torch.nn.functional.linear`; what is given the same tensor keeps it once.
 
-    With ``products="fp8"`` a GPU that has them computes its products of 8-bit floats: what
-    is kept of ``x``, and E4M3 codes of ``weight``; in the backward pass E5M2 codes of the
-    gradient. See :class:`Linear`.
+    With ``products="fp8"`` its products are of 8-bit floats: what is kept of ``x``, and E4M3
+    codes of ``weight``; in the backward pass E5M2 codes of the gradient. Where a GPU has no
+    such products, a warning says so once and calls the layer by its ``label``, or with
+    ``strict`` an error. See :class:`Linear`.
     """
+    _products.check_kind(products)
     _check_devices("linear", x=x, weight=weight, bias=bias)
     wide = weight, bias
     if torch.is_autocast_enabled(x.device.type):
@@ -289,8 +291,9 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
         if known and torch.is_grad_enabled() and weight.requires_grad:
             return _custom_ops.TracedLinear.apply(known, x, weight, bias)
         return functional.linear(x, weight, bias) if known else _linear_apart(
-            x, *wide, recipe=recipe, path=path, state=state, products=products)
-    if products != "bf16" and _fp8_layer(products, recipe, path, x, weight):
+            x, *wide, recipe=recipe, path=path, state=state, products=products, strict=strict,
+            label=label)
+    if products == "fp8" and _is_fp8(recipe, path, x, weight, label, strict):
         return _fp8_linear(x, *wide, recipe, path, state)
     if not torch.is_grad_enabled() or not weight.requires_grad:
         return functional.linear(x, weight, bias)
@@ -301,13 +304,11 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
 _linear_apart = _uncompiled(linear)
 
 
-def _fp8_layer(products: str, recipe: str, path: Path, x: torch.Tensor,
-               weight: torch.Tensor) -> bool:
+def _is_fp8(recipe: str, path: Path, x: torch.Tensor, weight: torch.Tensor, label: str,
+            strict: bool) -> bool:
     """Whether products are those of 8-bit floats, which the recipe must then suit."""
-    if products not in _products.KINDS:
-        raise ValueError(f"products is 'bf16' or 'fp8', got {products!r}")
     _products.check_recipe(_layer("keep", recipe, path, x=x))
-    return _products.can_multiply(x, weight)
+    return _products.is_served(x, weight, label, strict)
 
 
 def _fp8_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, recipe: str,
@@ -322,21 +323,37 @@ def _fp8_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
 def gated_linear(
     name: str, gate: torch.Tensor, up: torch.Tensor, weight: torch.Tensor,
     bias: torch.Tensor | None = None, *, recipe: str = "coat", path: Path = (),
-    state: dict | None = None,
+    state: dict | None = None, products: str = "bf16", strict: bool = False, label: str = "",
 ) -> torch.Tensor:
     """:func:`linear` of "swiglu", "geglu" or "geglu_tanh", whose product is not kept: the
     backward pass computes it again of what is kept of ``gate`` and ``up``."""
     if name not in ("swiglu", "geglu", "geglu_tanh"):
         raise ValueError(
             f"gated_linear is of 'swiglu', 'geglu' or 'geglu_tanh', got {name!r}")
+    _products.check_kind(products)
     _check_gated(name, gate, up)
     _check_devices("gated_linear", gate=gate, weight=weight, bias=bias)
+    wide = weight, bias
     if torch.is_autocast_enabled(gate.device.type):
         dtype = torch.get_autocast_dtype(gate.device.type)
         gate, up, weight = gate.to(dtype), up.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
+    kind = _products.PlainProducts
+    if products == "fp8" and _is_fp8(recipe, path, gate, weight, label, strict):
+        _check_without_history(recipe, path, gate)
+        kind, (weight, bias) = _products.FP8Products, wide
     layer = _layer(name, recipe, path, gate=gate, up=up)
-    return _GatedLinearFunction.apply(layer, _state(layer, state, gate), gate, up, weight, bias)
+    return _GatedLinearFunction.apply(layer, _state(layer, state, gate), kind, gate, up, weight,
+                                      bias)
+
+
+def _check_without_history(recipe: str, path: Path, x: torch.Tensor) -> None:
+    """Refuses a recipe whose scales of what linear layers take follow from earlier steps."""
+    if _layer("keep", recipe, path, x=x).remembered:
+        raise ValueError(
+            f"recipe {recipe!r} makes scales of earlier steps, and a gated block with "
+            "recompute=True and products='fp8' codes its product by the largest magnitude "
+            "of this step, twice; take 'te-current' or 'coat', or leave recompute out")
 
 
 class _LinearFunction(torch.autograd.Function):
@@ -368,40 +385,42 @@ def _restore(layer: Layer, shape: tuple[int, int], planes: list) -> torch.Tensor
 
 
 class _GatedLinearFunction(torch.autograd.Function):
-    """Computes a gated activation and the matrix product after it."""
+    """Computes a gated activation and the matrix product after it, of some kind."""
 
     @staticmethod
-    def forward(ctx, layer: Layer, state: dict, gate, up, weight, bias):
-        ctx.shape, ctx.layer = rows_of(gate), layer
+    def forward(ctx, layer: Layer, state: dict, products, gate, up, weight, bias):
+        ctx.shape, ctx.layer, ctx.products = rows_of(gate), layer, products
         ctx.flows = not (gate.is_leaf or up.is_leaf)
+        ctx.dtype, ctx.bias_dtype = gate.dtype, None if bias is None else bias.dtype
         step = layer.forward
         planes = planes_of({"gate": gate, "up": up}) | step.allocate(
             ctx.shape, gate, (RoleKind.OUTPUT, RoleKind.SAVED)) | state
         step.run(ctx.shape, planes)
         ctx.save_for_backward(weight, *(planes[name] for name in layer.restored))
         y = tensor_of(step, "y", planes, gate.shape, gate.dtype)
-        return functional.linear(decoded(y), weight, bias)
+        return products.output(y, weight, bias)
 
     @staticmethod
     @first_derivative
     def backward(ctx, dz):
-        layer, needs = ctx.layer, ctx.needs_input_grad[2:]
+        layer, products, needs = ctx.layer, ctx.products, ctx.needs_input_grad[3:]
         weight, *planes = ctx.saved_tensors
         kept = dict(zip(layer.restored, planes, strict=True))
-        dz = decoded(dz)
-        rows = dz.reshape(-1, dz.shape[-1])
+        factor = products.factor(dz, needs[2])
         shape = (*dz.shape[:-1], ctx.shape[1])
         dgate = dup = dweight = None
         if needs[0] or needs[1]:
-            step = layer.backward_of({}, ctx.flows)
-            kept |= step.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
-            step.run(ctx.shape, kept | {"dy": (rows @ weight).contiguous()})
-            dgate, dup = (tensor_of(step, name, kept, shape, dz.dtype)
+            step, dy = layer.backward_of({}, ctx.flows), products.to_input(
+                factor, weight, ctx.dtype)
+            kept |= step.allocate(ctx.shape, dy, (RoleKind.OUTPUT,))
+            step.run(ctx.shape, kept | {"dy": dy})
+            dgate, dup = (tensor_of(step, name, kept, shape, ctx.dtype)
                           for name in ("dgate", "dup"))
         if needs[2]:
-            kept |= layer.again.allocate(ctx.shape, dz, (RoleKind.OUTPUT,))
+            kept |= layer.again.allocate(ctx.shape, planes[0], (RoleKind.OUTPUT,))
             layer.again.run(ctx.shape, kept)
-            y = tensor_of(layer.again, "y", kept, ctx.shape, dz.dtype)
-            dweight = rows.T @ decoded(y)
-        dbias = rows.sum(0) if needs[3] else None
-        return None, None, dgate, dup, dweight, dbias
+            y = tensor_of(layer.again, "y", kept, ctx.shape, ctx.dtype)
+            dweight = products.to_weight(factor, y, ctx.dtype).to(weight.dtype)
+        dbias = decoded(dz).reshape(-1, dz.shape[-1]).sum(0).to(
+            ctx.bias_dtype) if needs[3] else None
+        return None, None, None, dgate, dup, dweight, dbias

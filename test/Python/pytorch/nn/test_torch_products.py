@@ -9,6 +9,7 @@
 #
 #===----------------------------------------------------------------------===#
 
+import contextlib
 import ctypes
 
 import pytest
@@ -174,22 +175,90 @@ def test_without_gradients(gpu, products):
         assert torch.equal(y, layer(x)) and products() == 2
 
 
+@pytest.fixture
+def unwarned(monkeypatch):
+    """The process has been warned of nothing."""
+    monkeypatch.setattr(_products, "_warned", set())
+
+
 @pytest.mark.parametrize("rows,inputs,outputs", ((24, 64, 48), (32, 40, 48), (32, 64, 20)))
-def test_sizes_that_are_pytorchs(gpu, products, rows, inputs, outputs):
+def test_sizes_that_are_pytorchs(gpu, products, unwarned, rows, inputs, outputs):
+    """A warning names the layer and the sizes, once."""
     layer, x = make(inputs, outputs), input_of(rows, inputs)
+    layer.products = "bf16"
     want, _ = step(layer, x)
+    layer.products = "fp8"
+    text = (f"a linear layer of {inputs} inputs and {outputs} outputs was given "
+            f"products='fp8', but multiplies in bfloat16: it has {rows} rows, {inputs} inputs "
+            f"and {outputs} outputs, and on a GPU each of these has to be a multiple of 16")
     with gpu.holds_torch():
-        got, _ = step(layer, x)
+        with pytest.warns(UserWarning) as warned:
+            got, _ = step(layer, x)
+        assert [str(w.message) for w in warned] == [text]
+        step(layer, x)
     assert products() == 0 and all(map(torch.equal, got, want))
 
 
-def test_elsewhere_products_are_pytorchs(gpu, products):
-    layer, x = make(), input_of()
-    assert torch.equal(layer(x), nn.linear(x, layer.weight, layer.bias)) and products() == 0
+def test_types_that_are_pytorchs(gpu, products, unwarned):
+    layer = make(dtype=torch.float32)
+    x = input_of().detach().float()
+    with gpu.holds_torch(), pytest.warns(UserWarning, match="multiplies in float32: on a GPU "
+                                         "products of 8-bit floats take tensors of bfloat16"):
+        y = layer(x)
+    exact = torch.nn.functional.linear(x, layer.weight, layer.bias)
+    assert products() == 0 and torch.equal(y, exact)
+
+
+def test_gpus_without_such_products(gpu, products, unwarned, monkeypatch):
+    monkeypatch.setattr(gpu.executors[0], "target", "sm_80")
+    x, weight = input_of(), make().weight
     with gpu.holds_torch():
-        wide = make(dtype=torch.float32)
-        wide(x.detach().float())
-    assert products() == 0
+        for _ in range(2):
+            kind, why = _products._why_not(x, weight)
+            assert kind == "chip" and why == (
+                "its tensors are on a GPU of sm_80, and GPUs have products of 8-bit floats from "
+                "sm_89 on")
+
+
+def test_each_layer_of_a_model_is_named(gpu, unwarned, recwarn):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 40), torch.nn.Linear(40, 64)).bfloat16()
+    tandem.torch.compress_activations(model, "te-current", products="fp8")
+    with gpu.holds_torch():
+        model(input_of())
+        model(input_of())
+    assert [str(w.message).split(" was")[0] for w in recwarn] == ["0", "1"]
+
+
+def test_strict_layers(gpu, products, recwarn):
+    layer = make(64, 40, strict=True)
+    with gpu.holds_torch(), pytest.raises(ValueError, match="40 outputs, and on a GPU each of "
+                                          "these .*; change that, or leave strict=True out"):
+        layer(input_of())
+    model = torch.nn.Sequential(torch.nn.Linear(64, 40), torch.nn.SiLU()).bfloat16()
+    tandem.torch.compress_activations(model, "te-current", products="fp8", strict=True)
+    with gpu.holds_torch(), pytest.raises(ValueError, match="^0 was given products='fp8'"):
+        model(input_of())
+    layer(input_of())  # on a CPU there are such products
+    with gpu.holds_torch():
+        assert layer(input_of(0)).shape == (0, 40)  # of nothing all products are the same
+    assert products() == 0 and not recwarn.list
+
+
+@pytest.mark.parametrize("recipe", ("coat", "coat-fp8", "te-current"))
+def test_recomputed_products(gpu, products, recipe):
+    """Gated blocks multiply codes, too, and the GPU's are the CPU's."""
+    results, inputs = [], [input_of(32, 64, seed).detach() for seed in (1, 2)]
+    for holds in (gpu.holds_torch, contextlib.nullcontext):
+        gate, up = (x.clone().requires_grad_() for x in inputs)
+        weight = make(bias=False).weight
+        with holds():
+            y = nn.gated_linear("swiglu", gate, up, weight, recipe=recipe, products="fp8")
+            grads = torch.autograd.grad(y.float().square().sum(), (gate, up, weight))
+        results.append([y.detach(), *grads])
+    assert products() == 3
+    for on_gpu, on_cpu in zip(*results, strict=True):
+        assert torch.allclose(on_gpu.float(), on_cpu.float(), rtol=2**-7, atol=1e-3)
+        assert (on_gpu != on_cpu).float().mean() < 0.01
 
 
 def test_weights_are_coded_once(gpu, monkeypatch):
@@ -292,9 +361,15 @@ def test_refusals(gpu, monkeypatch):
     x = input_of()
     with pytest.raises(ValueError, match="products is 'bf16' or 'fp8', got 'fp4'"):
         nn.linear(x, make().weight, products="fp4")
+    with pytest.raises(ValueError, match="products is 'bf16' or 'fp8', got 'fp4'"):
+        nn.Linear(64, 48, products="fp4")
     for recipe in ("bf16", "mxfp8", "block-128"):
         with pytest.raises(ValueError, match="takes a recipe that keeps inputs of linear"):
             make(recipe=recipe)(x)
+    with pytest.raises(ValueError, match="'te-delayed' makes scales of earlier steps, and a "
+                       "gated block with recompute=True"):
+        nn.gated_linear("swiglu", x, x, make().weight, recipe="te-delayed", state={},
+                        products="fp8")
     monkeypatch.setenv("TANDEM_CUBLASLT", "/nowhere/libcublasLt.so")
     _products._product.cache_clear()
     with gpu.holds_torch(), pytest.raises(RuntimeError, match="there is no cuBLASLt: "):
