@@ -11,6 +11,7 @@ The packages are those of PyTorch: :mod:`tandem.torch.optim`, :mod:`tandem.torch
 """
 
 from tandem.torch import distributed, nn, optim
+from tandem.torch._fp8_lm import FP8LM, fp8_lm
 from tandem.torch._threads import share_threads
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import Compression, StoredTensor, compress_activations
@@ -21,7 +22,7 @@ from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Deco
 share_threads()
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
-           "DecodedWeights", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",
+           "DecodedWeights", "FP8LM", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",
            "Ranks", "SGD", "StoredTensor", "compress_activations", "convert_state",
-           "decode_weights", "distributed", "from_bitsandbytes", "nn", "optim",
+           "decode_weights", "distributed", "fp8_lm", "from_bitsandbytes", "nn", "optim",
            "to_bitsandbytes"]
