@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,6 +13,7 @@ from tandem.torch.distributed import AutomaticScaling, GradientAllReduce
 from tandem.torch.nn import _candidates, _products
 from tandem.torch.nn._compress import _MODEL, Compression, _Swapping
 from tandem.torch.nn._layer import compiled
+from tandem.torch.nn._patterns import check_patterns, is_named
 from tandem.torch.optim import AdamW
 
 #: The strategies that are no part of the library, since only a level takes them.
@@ -142,44 +141,19 @@ def _check_options(options: Mapping) -> None:
 
 def _layers(model: torch.nn.Module, exclude: Sequence[str]) -> dict[str, torch.nn.Module]:
     """The linear layers to be converted, by name."""
-    if isinstance(exclude, str):
-        raise TypeError(f"exclude is a list of names, such as [{exclude!r}], not one string")
     layers = {name: module for name, module in model.named_modules(remove_duplicate=False)
               if isinstance(module, torch.nn.Linear)}
     if not layers:
         raise ValueError(f"{type(model).__name__} has no linear layer, whose products could be "
                          "FP8")
-    excluded = set()
-    for pattern in exclude:
-        found = {name for name in layers if _is_named(name, pattern)}
-        if not found:
-            raise ValueError(_no_match(pattern, model, layers))
-        excluded |= {layers[name] for name in found}
+    check_patterns(exclude, layers, model, "exclude")
+    excluded = {layer for name, layer in layers.items()
+                if any(is_named(name, pattern) for pattern in exclude)}
     left = {name: layer for name, layer in layers.items() if layer not in excluded}
     if not left:
         raise ValueError("exclude leaves no linear layer whose products could be FP8; its "
                          f"patterns are {list(exclude)!r}")
     return left
-
-
-def _is_named(name: str, pattern: str) -> bool:
-    """Whether a pattern matches a module's name or that of one around it."""
-    parts = name.split(".")
-    return any(fnmatch.fnmatchcase(".".join(parts[:count]), pattern)
-               for count in range(1, len(parts) + 1))
-
-
-def _no_match(pattern: str, model: torch.nn.Module, layers: Mapping) -> str:
-    names = [name for name, _ in model.named_modules() if any(
-        layer == name or layer.startswith(f"{name}.") for layer in layers)]
-    last = {name: name.rsplit(".", 1)[-1] for name in names}
-    near = [name for name in names if last[name] == pattern]
-    near += difflib.get_close_matches(pattern, names, 5, 0.5)
-    near += [name for name in names
-             if difflib.get_close_matches(pattern, [last[name]], 1, 0.6)]
-    near = list(dict.fromkeys(near or layers))[:5]
-    return (f"exclude has {pattern!r}, which is no linear layer of the model, nor a module with "
-            f"one; near names are {', '.join(map(repr, near))}")
 
 
 class _Converting(_Swapping):
