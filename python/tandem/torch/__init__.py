@@ -8,9 +8,11 @@
 
 The packages are those of PyTorch: :mod:`tandem.torch.optim`, :mod:`tandem.torch.nn` and
 :mod:`tandem.torch.distributed`. Except for layers, their names are here as well.
+So is :func:`sharpness`, the PyTorch form of :func:`tandem.sharpness`.
 """
 
 from tandem.torch import distributed, nn, optim
+from tandem.torch._sharpness import sharpness
 from tandem.torch._threads import share_threads
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import Compression, StoredTensor, compress_activations
@@ -24,4 +26,4 @@ __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compres
            "DecodedWeights", "GradientAllReduce", "LAMB", "Lion", "Optimizer", "RMSprop",
            "Ranks", "SGD", "StoredTensor", "compress_activations", "convert_state",
            "decode_weights", "distributed", "from_bitsandbytes", "nn", "optim",
-           "to_bitsandbytes"]
+           "sharpness", "to_bitsandbytes"]
