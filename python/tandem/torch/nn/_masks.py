@@ -72,7 +72,8 @@ def _storage(mask: Mask, type: str) -> str:
 @functools.lru_cache(maxsize=None)
 def _masker(mask: Mask, dtype: torch.dtype, target: str) -> Pass:
     """Returns the kernel that writes the reduced numbers of "kept" to "value"."""
-    rules = Rules("f32 f32", ((RoleKind.SAVED, None, floats(EDGES[dtype])),
+    edge = floats(EDGES[dtype])
+    rules = Rules("f32 f32", ((RoleKind.INPUT, None, edge), (RoleKind.SAVED, None, edge),
                               (RoleKind.OUTPUT, None, mask.storage(dtype))))
     return Pass(compile_rules("keep", "mask", rules, target, function="keep_backward"))
 

@@ -50,11 +50,7 @@ def change_strategy(optimizer: Optimizer, strategy: str) -> None:
     recipe, params = optimizer._recipe, list(optimizer._params())
     state_dict, values = convert_state(
         optimizer.state_dict(), params, strategy, graph=recipe["graph"],
-        vectors=recipe["vectors"], path=recipe["path"])
-    for param, value in zip(params, values, strict=True):
-        if value.dtype != param.dtype:
-            raise TypeError(f"{strategy!r} would turn a parameter of {param.dtype} into one of "
-                            f"{value.dtype}; convert the model with .to() first")
+        vectors=recipe["vectors"], path=recipe["path"], keep_types=True)
     optimizer.state.clear()
     for group in optimizer.param_groups:
         group["strategy"] = strategy

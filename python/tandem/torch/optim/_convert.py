@@ -33,13 +33,13 @@ def _started(binding: KernelBinding, weight: torch.Tensor, state: dict | None, l
     return binding.laid_out_state(weight, state)
 
 
-def _followed(theirs: KernelBindings, key: Key, group: Mapping,
-              weight: torch.Tensor) -> tuple[KernelBinding, torch.dtype]:
+def _followed(theirs: KernelBindings, key: Key, group: Mapping, weight: torch.Tensor,
+              keep_types: bool) -> tuple[KernelBinding, torch.dtype]:
     """The binding and type of a weight in its new param group; what was kept in float32
     beside a strategy of 16 bits stays so."""
     strategy = group["strategy"]
     types = theirs[Key(strategy)].dtypes
-    dtype = (torch.float32 if key.is_wide else
+    dtype = (torch.float32 if key.is_wide or keep_types and weight.dtype is torch.float32 else
              weight.dtype if weight.dtype in types else types[0])
     binding = theirs[key._replace(strategy=strategy, is_wide=dtype not in types,
                                   is_small=theirs.is_small(weight.shape, group))]
@@ -189,7 +189,8 @@ def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
 
 
 def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor, state: dict | None,
-             source: Mapping, target: Mapping, index: int) -> tuple[dict, torch.Tensor]:
+             source: Mapping, target: Mapping, index: int,
+             keep_types: bool) -> tuple[dict, torch.Tensor]:
     """A parameter's state and weight in its new param group."""
     key = ours.key_of(weight, source)
     if key is None and not state:
@@ -201,7 +202,7 @@ def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor,
     binding = ours[key]
     if binding.hidden and not is_placeholder(weight) and _is_written(binding, weight, state):
         binding = ours.of_step(weight, source)
-    return _carry(binding, weight, state, *_followed(theirs, key, target, weight))
+    return _carry(binding, weight, state, *_followed(theirs, key, target, weight, keep_types))
 
 
 def _is_written(binding: KernelBinding, weight: torch.Tensor, state: dict) -> bool:
@@ -219,6 +220,7 @@ def convert_state(
     graph: str | os.PathLike | None = None,
     vectors: str | os.PathLike | None = None,
     path: Sequence[str | os.PathLike] = (),
+    keep_types: bool = False,
 ) -> tuple[dict, list[torch.Tensor]]:
     """An optimizer's state dict and its weights under other strategies.
 
@@ -237,6 +239,8 @@ def convert_state(
         graph: the graph's file or text, if it is not of the library.
         vectors: the same of the graph of vectors.
         path: directories searched for both strategies first.
+        keep_types: whether float32 weights stay so where the new strategy has weights of
+            16 bits; otherwise only those do that were float32 beside such a strategy.
 
     Returns:
         The state dict, for ``load_state_dict`` of an optimizer whose groups have the
@@ -260,7 +264,7 @@ def convert_state(
     for index, (weight, (key, *pair)) in enumerate(zip(
             weights, _with_groups(state_dict["param_groups"], before, groups))):
         state, value = _convert(ours, theirs, weight, state_dict["state"].get(key), *pair,
-                                index)
+                                index, keep_types)
         if state:
             states[key] = state
         values.append(value)
