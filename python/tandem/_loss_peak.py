@@ -10,7 +10,7 @@ import numpy as np
 from tandem._sharpness import ConvergenceWarning, Options
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
-#: How many logits are widened to float64 at a time.
+#: The number of logits that are widened to float64 at a time.
 _BLOCK = 1 << 20
 #: No logit may come near float64's largest number, 1.8e308.
 _LARGEST = 1e307
@@ -22,7 +22,7 @@ _NEGLIGIBLE = 1e-14
 _LARGEST_SCALE = 1e250
 #: The part of the maximum that may be missing from what a search finds.
 _SHORTFALL = 1e-6
-#: How many sequences a message names.
+#: The number of sequences that a message names.
 _NAMED = 4
 
 #===----------------------------------------------------------------------===#
@@ -117,7 +117,7 @@ def _log_softmax(y: np.ndarray) -> np.ndarray:
 
 
 def _log_sum_exp(x: np.ndarray) -> np.ndarray:
-    """The same of rows that may hold nothing, only minus infinity."""
+    """Log-sum-exp of each row; a row may hold nothing but minus infinity."""
     top = np.maximum(x.max(1), -_LARGEST)
     return top + np.log(np.exp(x - top[:, None]).sum(1))
 
@@ -177,7 +177,7 @@ class _Box:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a search has found, whether SciPy calls that converged, and its message."""
+    """The result of a search, whether SciPy calls it converged, and SciPy's message."""
 
     rise: float
     converged: bool
@@ -228,7 +228,7 @@ def _search_logits(box: _Box, settings: dict, optimize):
 
 def _search_all(y: np.ndarray, targets: np.ndarray, largest: np.ndarray, options: Options,
                 optimize) -> tuple[np.ndarray, dict[int, str]]:
-    """What searches in each row find, and of which rows one must be told."""
+    """Searches in each row; returns the rises, and messages for the rows that need one."""
     rises, told = np.empty(len(y)), {}
     for at, (row, target) in enumerate(zip(y, targets)):
         found = _search(_Box(row, int(target), options.epsilon), options, optimize)

@@ -104,7 +104,7 @@ def last_tokens(logits, target) -> tuple:
 
 @dataclass(frozen=True)
 class Options:
-    """What :func:`sharpness` takes besides logits and targets."""
+    """The arguments of :func:`sharpness` besides logits and targets."""
 
     epsilon: float
     method: str

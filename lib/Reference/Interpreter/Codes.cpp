@@ -109,7 +109,9 @@ static Minifloat getMinifloat(MinifloatCodeAttr code) {
                    std::nullopt,
                    std::nullopt};
   if (auto exponents = code.getExponents()) {
-    format.least = exponents->least;
+    // Subnormal numbers stay below the format's own smallest exponent.
+    if (exponents->least != 1 - format.bias)
+      format.least = exponents->least;
     format.most = exponents->most;
   }
   return format;
@@ -249,9 +251,9 @@ Codes reference::encode(CodeAttrInterface code, const SoftFloat &y,
     return encodeExpanded(expanded, y, isFinite, context);
   uint64_t bits = encodeOne(code, y, isFinite, context);
   auto minifloat = dyn_cast<MinifloatCodeAttr>(code);
-  if (context.isFloored && bits == 0 && minifloat && minifloat.getExponents())
-    return {encodeOne(code, powerOfTwo(minifloat.getExponents()->least),
-                      isFinite, context)};
+  if (context.isFloored && bits == 0 && minifloat)
+    if (std::optional<int> least = getMinifloat(minifloat).least)
+      return {encodeOne(code, powerOfTwo(*least), isFinite, context)};
   auto dynamic = dyn_cast<DynamicCodeAttr>(code);
   uint64_t zero = dynamic && isSigned(dynamic) ? 127 : 0;
   return {context.isFloored && bits == zero ? zero + 1 : bits};

@@ -232,7 +232,7 @@ static Codes encodeFloat(FloatStorageAttr storage, const SoftFloat &value,
       roundByBits(value, format, storage.getRounding(), bits));
 }
 
-/// What the code keeps of a value, in the format.
+/// Returns the number that the code keeps of a value, in the format.
 static Codes encodeMasked(MaskedStorageAttr storage, const SoftFloat &value,
                           ElementRounding rounding) {
   scaled::CodeAttrInterface code = storage.getCode();

@@ -448,8 +448,15 @@ class MinifloatCode(Code):
         return {"": f"i{8 * self.format.dtype.itemsize}"}
 
     @property
+    def _raised(self):
+        """The exponent that smaller magnitudes are raised to; None where subnormal
+        numbers stay."""
+        own = self.format.min_exponent
+        return self.exponents[0] if self.exponents and self.exponents[0] != own else None
+
+    @property
     def least(self):
-        return _F32(2.0**self.exponents[0]) if self.exponents else None
+        return None if self._raised is None else _F32(2.0**self._raised)
 
     @property
     def largest(self):
@@ -460,13 +467,12 @@ class MinifloatCode(Code):
 
     @property
     def small(self):
-        return 2.0**(self.exponents[0] if self.exponents else self.format.min_exponent)
+        return 2.0**(self.format.min_exponent if self._raised is None else self._raised)
 
     def _magnitude(self, y):
         a = np.minimum(np.abs(y), _F32(self.largest))
-        if self.exponents:
-            least = _F32(2.0**self.exponents[0])
-            a = np.where((a > 0) & (a < least), least, a)
+        if self.least is not None:
+            a = np.where((a > 0) & (a < self.least), self.least, a)
         return a
 
     def _special(self, y):

@@ -355,7 +355,7 @@ def test_masked_floats():
     inner = replace(cut, exponents=(-62, 127))
     assert masked(inner, 1e-30, 0.0, 1e30) == [2.0**-62, 0.0, masked(cut, 1e30)[0]]
     outer = replace(cut, exponents=(-126, 63))
-    assert masked(outer, -1e30, 1.0) == [-1.875 * 2.0**63, 1.0]
+    assert masked(outer, -1e30, 1.0, 2.0**-127) == [-1.875 * 2.0**63, 1.0, 2.0**-127]
 
 
 @pytest.mark.parametrize("interpret", (False, True))

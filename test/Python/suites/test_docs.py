@@ -148,7 +148,7 @@ def test_sharpness_python(capsys):
 
 
 def test_sharpness_table():
-    """What docs/Sharpness.md says that searches find among 100 tokens."""
+    """Searches among 100 tokens find what docs/Sharpness.md says."""
     pytest.importorskip("scipy")
     rows = re.findall(r"^\| (0\.\d+) \| ([\d.]+)% \| [\d.]+% \| 100% \|$",
                       (ROOT / "docs/Sharpness.md").read_text(), re.MULTILINE)

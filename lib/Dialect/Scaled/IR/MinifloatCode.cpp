@@ -225,21 +225,30 @@ double MinifloatCodeAttr::getLargest() const {
 Value MinifloatCodeAttr::prepare(SequenceBuilder &, Value x) const { return x; }
 Value MinifloatCodeAttr::finish(SequenceBuilder &, Value x) const { return x; }
 
+/// The exponent that smaller magnitudes are raised to, if that is not the
+/// format's own, below which subnormal numbers follow.
+static std::optional<int64_t> getRaisedExponent(MinifloatCodeAttr code) {
+  auto exponents = code.getExponents();
+  if (!exponents || exponents->least == code.getFormat().minExponent())
+    return std::nullopt;
+  return exponents->least;
+}
+
 SmallVector<Value> MinifloatCodeAttr::encode(SequenceBuilder &b, Value y,
                                              const CodeInputs &inputs) const {
   FloatFormat format = getFormat();
-  double smallest = getExponents() ? std::ldexp(1.0, getExponents()->least)
-                                   : format.decode(1);
+  std::optional<int64_t> raised = getRaisedExponent(*this);
+  double smallest = raised ? std::ldexp(1.0, *raised) : format.decode(1);
   y = raiseToSmallest(b, y, inputs.isPositive, static_cast<float>(smallest));
   Value magnitude = clampMagnitude(b, y, getLargest());
-  if (getExponents()) {
-    float least = std::ldexp(1.0f, getExponents()->least);
-    Value raised = arith::MaxUIOp::create(
+  if (raised) {
+    float least = std::ldexp(1.0f, *raised);
+    Value atLeast = arith::MaxUIOp::create(
         b.builder, b.loc, magnitude,
         b.like(magnitude, llvm::bit_cast<uint32_t>(least)));
     Value isZero =
         b.compare(arith::CmpIPredicate::eq, magnitude, b.like(magnitude, 0));
-    magnitude = b.select(isZero, magnitude, raised);
+    magnitude = b.select(isZero, magnitude, atLeast);
   }
   Value random = orientBits(b, y, inputs.random, getRounding());
   Value code =

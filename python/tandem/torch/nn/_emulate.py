@@ -127,7 +127,7 @@ def _why_left(module: torch.nn.Module) -> str:
 
 @dataclass
 class Emulation:
-    """What :func:`emulate` did to a model."""
+    """The changes that :func:`emulate` made to a model."""
 
     #: The layers whose products are masked, and their formats.
     masked: dict[str, str] = field(default_factory=dict)

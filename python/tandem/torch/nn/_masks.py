@@ -19,7 +19,7 @@ from tandem._tandem import Storage
 from tandem.torch.nn._layer import EDGES, Pass
 from tandem.torch.nn._stored import decoded, executor_of, rows_of
 
-#: How mantissa bits are dropped, and which magnitudes are clamped.
+#: The ways to drop mantissa bits, and the magnitudes that may be clamped.
 ROUNDINGS = ("toward_zero", "nearest", "stochastic")
 CLAMPS = ("both", "inside", "outside", "none")
 

@@ -218,7 +218,7 @@ def _multiply_in_f32(x: tuple, w: tuple, bias: torch.Tensor | None, of: str) -> 
 
 
 def values_of(codes: torch.Tensor, code: str) -> torch.Tensor:
-    """What codes stand for under a scale of 1, which f32 has exactly."""
+    """The numbers that codes stand for under a scale of 1, which f32 holds exactly."""
     return codes.view(_TYPES[code]).to(torch.float32)
 
 
@@ -303,7 +303,7 @@ class PlainProducts:
 
 
 class FP8Products:
-    """The same of 8-bit floats, the types of which are those of :class:`FP8Linear`."""
+    """The products of 8-bit floats, of the types that :class:`FP8Linear` has."""
 
     @staticmethod
     def output(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None):

@@ -92,7 +92,8 @@ def Scaled_MinifloatCodeAttr : Scaled_Code<"MinifloatCode", "minifloat", ["getRo
     `dither` (which draw bits as `#tandem.float<bf16, stochastic>` and
     `#tandem.float<bf16, dither>` do) or `toward_zero`; finite values saturate. With `exponents = [least, most]`
     magnitudes but zero are at least 2^least and at most the number before
-    2^(most + 1) when they are stored.
+    2^(most + 1) when they are stored; with the format's own smallest exponent,
+    1 - bias, as least, subnormal numbers stay.
 
     ```mlir
     #scaled.minifloat<exponent = 4, mantissa = 2>
