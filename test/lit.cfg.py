@@ -42,6 +42,7 @@ if os.environ.get("TANDEM_VERIFY_ROUNDTRIP"):
 config.substitutions.append((word, opt_command()))
 config.substitutions.append(("%python", f'"{config.python_executable}"'))
 config.substitutions.append(("%tandem_src_root", config.tandem_src_root))
+config.substitutions.append(("%capi", os.path.join(config.test_exec_root, "CAPI")))
 
 for tool in ("mlir-translate", "llc", "clang-format"):
     if shutil.which(tool, path=config.environment["PATH"]):

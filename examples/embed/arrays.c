@@ -22,9 +22,25 @@ void fail(const char *message) {
   exit(1);
 }
 
+/* Ends the program with the compiler's message, in which what it names, such as
+ * a strategy, is in brackets. */
+static void failToCompile(void) {
+  tdm_message_part parts[32];
+  size_t count = tandemGetLastErrorParts(parts, 32);
+  fprintf(stderr, "embed: ");
+  for (size_t i = 0; i < count && i < 32; ++i)
+    fprintf(stderr, parts[i].kind == TDM_MESSAGE_TEXT ? "%.*s" : "[%.*s]",
+            (int)parts[i].size, parts[i].text);
+  TandemError error = tandemGetLastErrorInfo();
+  if (error.line)
+    fprintf(stderr, " (line %d of %s)", (int)error.line, error.file);
+  fprintf(stderr, "\n");
+  exit(1);
+}
+
 void *orFail(void *handle) {
   if (!handle)
-    fail(tandemGetLastError());
+    failToCompile();
   return handle;
 }
 
@@ -197,7 +213,7 @@ static void convertStored(const Arrays *from, const Stored *source,
                                      .hasFloor = target->isSecondMoment};
   TandemConversion conversion;
   if (!tandemCompileConversion(&options, &conversion))
-    fail(tandemGetLastError());
+    failToCompile();
   for (intptr_t i = 0; i < target->count; ++i)
     if (i >= conversion.numWritten || target->isKept[i])
       memset(target->planes[i], 0, target->bytes[i]);

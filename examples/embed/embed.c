@@ -132,13 +132,13 @@ static void compareStep(const Arrays *old, Arrays *stored) {
   free(got);
 }
 
-static void runAdamW(const char *directory) {
-  TandemKernel *wide = compileAdamW("fp32"), *coat = compileAdamW("coat");
-  Arrays old = allocate(wide, 1, SIZE), stored = allocate(coat, 1, SIZE);
+static void runAdamW(const char *directory, const char *strategy) {
+  TandemKernel *wide = compileAdamW("fp32"), *narrow = compileAdamW(strategy);
+  Arrays old = allocate(wide, 1, SIZE), stored = allocate(narrow, 1, SIZE);
   printf("%s, %g and %g bytes per parameter\n",
-         tandemKernelGetInfo(coat)->graph,
+         tandemKernelGetInfo(narrow)->graph,
          tandemKernelGetBytesPerParameter(wide),
-         tandemKernelGetBytesPerParameter(coat));
+         tandemKernelGetBytesPerParameter(narrow));
   drawState(&old);
   dump(&old, directory, "fp32");
   const char *roles[] = {"param", "grad", "exp_avg", "exp_avg_sq"};
@@ -157,7 +157,7 @@ static void runAdamW(const char *directory) {
   release(&old);
   release(&stored);
   tandemKernelDestroy(wide);
-  tandemKernelDestroy(coat);
+  tandemKernelDestroy(narrow);
 }
 
 //===----------------------------------------------------------------------===//
@@ -246,12 +246,12 @@ static void runRMSNorm(const char *directory) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 2) {
-    fprintf(stderr, "usage: embed [DIRECTORY]\n");
+  if (argc > 3) {
+    fprintf(stderr, "usage: embed [DIRECTORY [STRATEGY]]\n");
     return 2;
   }
-  const char *directory = argc == 2 ? argv[1] : NULL;
-  runAdamW(directory);
+  const char *directory = argc > 1 ? argv[1] : NULL;
+  runAdamW(directory, argc > 2 ? argv[2] : "coat");
   runRMSNorm(directory);
   return isExceeded;
 }

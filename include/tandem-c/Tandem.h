@@ -8,22 +8,17 @@
 //
 // This file declares the C API: compile a graph under a strategy, ask for its
 // description and its code. Functions that can fail return null or false and
-// leave a message for tandemGetLastError in the calling thread.
+// leave an error (tandem-c/Error.h) in the calling thread.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TANDEM_C_TANDEM_H
 #define TANDEM_C_TANDEM_H
 
+#include "tandem-c/Error.h"
 #include "tandem-runtime/tandem_package.h"
 #include <stdbool.h>
 #include <stdint.h>
-
-#if defined(_WIN32)
-#define TANDEM_CAPI_EXPORTED
-#else
-#define TANDEM_CAPI_EXPORTED __attribute__((visibility("default")))
-#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,9 +66,6 @@ typedef struct TandemCompileOptions {
   /// The compute policy under these rules: "f32 f32" or "component bf16".
   const char *compute;
 } TandemCompileOptions;
-
-/// The message of the last failure in this thread.
-TANDEM_CAPI_EXPORTED const char *tandemGetLastError(void);
 
 /// Compiles; null on failure.
 TANDEM_CAPI_EXPORTED TandemKernel *
@@ -176,8 +168,6 @@ tandemSavePackage(const char *path, TandemKernel *const *kernels,
 /// D != 0, for the intended update D and the effective update D_eff.
 TANDEM_CAPI_EXPORTED const tdm_kernel_info *
 tandemKernelGetInfo(TandemKernel *kernel);
-/// "cpu" or the chip.
-TANDEM_CAPI_EXPORTED const char *tandemKernelGetTarget(TandemKernel *kernel);
 /// The code for the kernel's target; null for cpu.
 TANDEM_CAPI_EXPORTED const tdm_image *
 tandemKernelGetImage(TandemKernel *kernel);
@@ -207,11 +197,6 @@ typedef struct TandemTensor {
 TANDEM_CAPI_EXPORTED intptr_t tandemKernelGetNumTensors(TandemKernel *kernel);
 TANDEM_CAPI_EXPORTED TandemTensor tandemKernelGetTensor(TandemKernel *kernel,
                                                         intptr_t index);
-
-/// CPU code, functions of the launch ABI; null for other targets and where it
-/// comes from a package. Valid as long as the kernel.
-TANDEM_CAPI_EXPORTED void *tandemKernelGetEntry(TandemKernel *kernel);
-TANDEM_CAPI_EXPORTED void *tandemKernelGetPrologue(TandemKernel *kernel);
 
 /// The runtime's handle of a kernel on a device, the CPU if it is null. The
 /// caller destroys it with tdm_kernel_destroy before the kernel; null on
@@ -329,10 +314,12 @@ tandemLayerCreate(const TandemLayerOptions *options);
 TANDEM_CAPI_EXPORTED void tandemLayerDestroy(TandemLayer *layer);
 
 /// The functions of a layer.
+#define TANDEM_LAYER_PASSES(VALUE)                                             \
+  VALUE(TandemLayerForward, forward)                                           \
+  VALUE(TandemLayerBackward, backward)                                         \
+  VALUE(TandemLayerRecompute, recompute)
 typedef enum TandemLayerPass {
-  TandemLayerForward = 0,
-  TandemLayerBackward = 1,
-  TandemLayerRecompute = 2
+  TANDEM_LAYER_PASSES(TDM_ENUMERATOR)
 } TandemLayerPass;
 
 /// An output of a function. Strings live as long as the layer.

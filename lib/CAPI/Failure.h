@@ -13,11 +13,14 @@
 #ifndef TANDEM_LIB_CAPI_FAILURE_H
 #define TANDEM_LIB_CAPI_FAILURE_H
 
+#include "tandem-c/Error.h"
 #include "llvm/Support/Error.h"
 
 namespace tandem {
-/// Keeps the message for tandemGetLastError in this thread.
-void setLastError(llvm::Error error);
+/// Keeps the error for tandemGetLastError in this thread. The kind is that of
+/// errors without fields.
+void setLastError(llvm::Error error,
+                  TandemErrorKind kind = TandemErrorInternal);
 } // namespace tandem
 
 #endif // TANDEM_LIB_CAPI_FAILURE_H

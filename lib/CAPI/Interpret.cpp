@@ -19,6 +19,7 @@
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Reference/Interpreter/Interpreter.h"
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Support/ParseModule.h"
 #include "tandem/Target/Compiler.h"
 
@@ -30,17 +31,20 @@ namespace {
 /// Keeps the first diagnostic that is emitted while it lives.
 class FirstDiagnostic {
 public:
-  explicit FirstDiagnostic(MLIRContext *context)
-      : handler(context, [this](Diagnostic &diagnostic) {
-          if (message.empty())
-            message = diagnostic.str();
+  /// The kind is that of an error that does not tell its own.
+  FirstDiagnostic(MLIRContext *context, TandemErrorKind kind)
+      : error(kind), handler(context, [this](Diagnostic &diagnostic) {
+          if (error.isEmpty())
+            error.add(diagnostic, /*withPlace=*/false);
           return success();
         }) {}
 
-  llvm::Error takeError() { return llvm::createStringError(message); }
+  llvm::Error takeError() {
+    return llvm::make_error<CompilerError>(std::move(error));
+  }
 
 private:
-  std::string message;
+  CompilerError error;
   ScopedDiagnosticHandler handler;
 };
 } // namespace
@@ -48,7 +52,7 @@ private:
 /// Parses MLIR text; diagnostics become the error's message.
 static llvm::Expected<OwningOpRef<ModuleOp>>
 parse(MLIRContext &context, StringRef text, StringRef name) {
-  FirstDiagnostic diagnostic(&context);
+  FirstDiagnostic diagnostic(&context, TandemErrorGraph);
   auto module = parseModule(text, &context, name);
   if (!module)
     return diagnostic.takeError();
@@ -61,7 +65,7 @@ static llvm::Error interpret(func::FuncOp graph, StringRef name,
   std::vector<std::string> directories;
   for (intptr_t i = 0; i < options.pathLength; ++i)
     directories.push_back(options.path[i]);
-  FirstDiagnostic diagnostic(graph.getContext());
+  FirstDiagnostic diagnostic(graph.getContext(), TandemErrorStrategy);
   auto strategy =
       findStrategy(graph->getParentOfType<ModuleOp>(), name, directories);
   if (failed(strategy))
@@ -121,7 +125,8 @@ static llvm::Error interpret(const TandemInterpretOptions &options,
   PassManager manager(&context);
   manager.addPass(createConnectSaves());
   if (failed(manager.run(**module)))
-    return llvm::createStringError("the graph's saves cannot be connected");
+    return ErrorBuilder(TandemErrorGraph)
+           << "the graph's saves cannot be connected";
   auto program =
       findProgram(**module, strategy, options.function ? options.function : "");
   if (!program)
@@ -152,6 +157,6 @@ bool tandemInterpret(const TandemInterpretOptions *options,
   llvm::Error error = interpret(*options, {planes, size_t(numPlanes)});
   if (!error)
     return true;
-  setLastError(std::move(error));
+  setLastError(std::move(error), TandemErrorArgument);
   return false;
 }

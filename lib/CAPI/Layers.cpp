@@ -13,6 +13,7 @@
 #include "tandem/Target/Layers.h"
 #include "Failure.h"
 #include "Handles.h"
+#include "tandem/Support/CompilerError.h"
 
 using namespace tandem;
 
@@ -102,10 +103,10 @@ TandemKernel *tandemLayerCompile(TandemLayer *layer,
                                  const TandemLayerPassOptions *options) {
   std::optional<LayerPass> pass = getPass(options->pass);
   if (!pass) {
-    setLastError(llvm::createStringError(
-        "pass " + llvm::Twine(int64_t(options->pass)) +
-        " is none of TandemLayerForward, TandemLayerBackward and "
-        "TandemLayerRecompute"));
+    setLastError(ErrorBuilder(TandemErrorArgument)
+                 << "pass " + llvm::Twine(int64_t(options->pass)) +
+                        " is none of TandemLayerForward, TandemLayerBackward "
+                        "and TandemLayerRecompute");
     return nullptr;
   }
   LayerPassOptions wanted;

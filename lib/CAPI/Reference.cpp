@@ -51,6 +51,6 @@ int64_t tandemEvaluatePTX(const char *ptx, const char *kernel,
                         blocks, threads, {buffers, size_t(numBuffers)});
   if (count)
     return *count;
-  setLastError(count.takeError());
+  setLastError(count.takeError(), TandemErrorArgument);
   return -1;
 }

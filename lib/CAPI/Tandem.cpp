@@ -19,14 +19,6 @@
 
 using namespace tandem;
 
-static thread_local std::string lastError;
-
-void tandem::setLastError(llvm::Error error) {
-  lastError = llvm::toString(std::move(error));
-}
-
-const char *tandemGetLastError(void) { return lastError.c_str(); }
-
 std::string tandem::orElse(const char *text, const char *fallback) {
   return text ? text : fallback;
 }
@@ -92,9 +84,6 @@ bool tandemSavePackage(const char *path, TandemKernel *const *kernels,
 const tdm_kernel_info *tandemKernelGetInfo(TandemKernel *kernel) {
   return kernel->kernel->info.get();
 }
-const char *tandemKernelGetTarget(TandemKernel *kernel) {
-  return kernel->kernel->target.c_str();
-}
 const tdm_image *tandemKernelGetImage(TandemKernel *kernel) {
   return kernel->kernel->image;
 }
@@ -122,13 +111,6 @@ intptr_t tandemKernelGetNumTensors(TandemKernel *kernel) {
 TandemTensor tandemKernelGetTensor(TandemKernel *kernel, intptr_t index) {
   const KernelTensor &tensor = (*kernel->tensors)[index];
   return {tensor.role.c_str(), tensor.storage.c_str(), tensor.isSecondMoment};
-}
-
-void *tandemKernelGetEntry(TandemKernel *kernel) {
-  return kernel->kernel->entry;
-}
-void *tandemKernelGetPrologue(TandemKernel *kernel) {
-  return kernel->kernel->prologue;
 }
 
 static tdm_kernel *orNull(llvm::Expected<tdm_kernel *> handle) {

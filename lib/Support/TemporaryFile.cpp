@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Support/TemporaryFile.h"
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Support/PendingFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -19,25 +20,27 @@ using namespace tandem;
 
 llvm::Error TemporaryFile::create(llvm::StringRef suffix) {
   if (auto error = llvm::sys::fs::createTemporaryFile("tandem", suffix, path))
-    return llvm::createStringError(
-        "no temporary file can be made: " + error.message() +
-        "; set TMPDIR to a directory with room");
+    return ErrorBuilder(TandemErrorIO)
+           << "no temporary file can be made: " + error.message() +
+                  "; set TMPDIR to a directory with room";
   remover.setFile(path);
   return llvm::Error::success();
 }
 
 llvm::Error TemporaryFile::write(llvm::StringRef bytes) const {
   if (llvm::Error error = writeWholeFile(path, bytes))
-    return llvm::createStringError("cannot write '" + path +
-                                   "': " + llvm::toString(std::move(error)) +
-                                   "; set TMPDIR to a directory with room");
+    return ErrorBuilder(TandemErrorIO)
+           << "cannot write '" << Named{TDM_MESSAGE_FILE, path}
+           << "': " + llvm::toString(std::move(error)) +
+                  "; set TMPDIR to a directory with room";
   return llvm::Error::success();
 }
 
 llvm::Expected<std::string> TemporaryFile::read() const {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
-    return llvm::createStringError("cannot read '" + path +
-                                   "': " + buffer.getError().message());
+    return ErrorBuilder(TandemErrorIO)
+           << "cannot read '" << Named{TDM_MESSAGE_FILE, path}
+           << "': " + buffer.getError().message();
   return (*buffer)->getBuffer().str();
 }

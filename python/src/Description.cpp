@@ -13,7 +13,6 @@
 
 #include "Description.h"
 #include <algorithm>
-#include <string>
 
 namespace nb = nanobind;
 
@@ -71,39 +70,35 @@ nb::dict getFields(const tdm_kernel_info &desc) {
   return fields;
 }
 
-/// "PARAM" for "param".
-static std::string toUpper(std::string name) {
+std::string toUpper(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) {
     return static_cast<char>(std::toupper(c));
   });
   return name;
 }
 
-#define ADD_VALUE(enumerator, name)                                            \
-  type.value(toUpper(#name).c_str(), enumerator);
-
 void bindDescription(nb::module_ &m) {
   {
     nb::enum_<tdm_role> type(m, "RoleKind", nb::is_arithmetic(),
                              "What an argument of a graph is.");
-    TDM_ROLES(ADD_VALUE)
+    TDM_ROLES(TANDEM_ADD_VALUE)
   }
   {
     nb::enum_<tdm_granularity> type(
         m, "Granularity", nb::is_arithmetic(),
         "What a tensor has entries for, or a phase runs over.");
-    TDM_GRANULARITIES(ADD_VALUE)
+    TDM_GRANULARITIES(TANDEM_ADD_VALUE)
   }
   {
     nb::enum_<tdm_reduction_kind> type(
         m, "ReductionKind", nb::is_arithmetic(),
         "What a reduction makes of its elements.");
-    TDM_REDUCTION_KINDS(ADD_VALUE)
+    TDM_REDUCTION_KINDS(TANDEM_ADD_VALUE)
   }
   {
     nb::enum_<tdm_scope> type(m, "Scope", nb::is_arithmetic(),
                               "What meets in a reduction.");
-    TDM_SCOPES(ADD_VALUE)
+    TDM_SCOPES(TANDEM_ADD_VALUE)
   }
   m.attr("ACCESS_READ") = TDM_ACCESS_READ;
   m.attr("ACCESS_WRITE") = TDM_ACCESS_WRITE;

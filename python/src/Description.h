@@ -16,6 +16,7 @@
 
 #include "tandem-runtime/tandem_package.h"
 #include <nanobind/nanobind.h>
+#include <string>
 
 /// The fields of a kernel and of its description that are no lists.
 nanobind::dict getFields(const tdm_kernel_info &info);
@@ -33,6 +34,14 @@ nanobind::list getAllFields(const Desc *descs, uint32_t count) {
     result.append(getFields(descs[i]));
   return result;
 }
+
+/// "PARAM" for "param".
+std::string toUpper(std::string name);
+
+/// Adds a value of an enumeration's list, such as TDM_ROLES, to the
+/// nanobind::enum_ `type`.
+#define TANDEM_ADD_VALUE(enumerator, name)                                     \
+  type.value(toUpper(#name).c_str(), enumerator);
 
 /// Adds the runtime's enumerations and constants.
 void bindDescription(nanobind::module_ &m);

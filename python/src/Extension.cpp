@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Description.h"
+#include "Errors.h"
 #include "LaunchABI.h"
 #include "Layers.h"
 #include "ReplayCache.h"
@@ -34,35 +35,6 @@
 
 namespace nb = nanobind;
 using namespace nb::literals;
-
-/// Raises a ValueError whose `parts` are (kind, index, text) of each part of
-/// the message, where kind is "text", "tensor" or "row".
-[[noreturn]] static void throwValueError() {
-  static const char *const kinds[] = {"text", "tensor", "row"};
-  std::vector<tdm_message_part> parts(tdm_last_error_parts(nullptr, 0));
-  tdm_last_error_parts(parts.data(), parts.size());
-  nb::list list;
-  for (const tdm_message_part &part : parts)
-    list.append(nb::make_tuple(kinds[part.kind], part.index,
-                               nb::str(part.text, part.size)));
-  nb::object error = nb::handle(PyExc_ValueError)(tdm_last_error());
-  error.attr("parts") = list;
-  PyErr_SetObject(PyExc_ValueError, error.ptr());
-  throw nb::python_error();
-}
-
-/// Raises the runtime's error as the Python exception of its kind.
-static void check(tdm_status status) {
-  if (status == TDM_OK)
-    return;
-  if (status == TDM_OUT_OF_MEMORY)
-    throw nb::python_error(
-        (PyErr_SetString(PyExc_MemoryError, tdm_last_error()),
-         nb::python_error()));
-  if (status == TDM_UNAVAILABLE || status == TDM_DEVICE_ERROR)
-    throw std::runtime_error(tdm_last_error());
-  throwValueError();
-}
 
 /// Calls \p call, and lets other threads of Python run meanwhile: it may wait
 /// for a device or a lock, or take long.
@@ -247,7 +219,7 @@ public:
     intptr_t count =
         released([&] { return tandemKernelGetNumTensors(kernel); });
     if (count < 0)
-      throw nb::value_error(tandemGetLastError());
+      throwCompilerError();
     nb::list result;
     for (intptr_t i = 0; i < count; ++i) {
       TandemTensor t = tandemKernelGetTensor(kernel, i);
@@ -282,8 +254,7 @@ public:
       return tandemKernelCreateRuntimeKernel(kernel,
                                              device ? device->device : nullptr);
     });
-    if (!created)
-      throw nb::value_error(tandemGetLastError());
+    orThrow(created);
     auto [entry, isNew] = handles.try_emplace(place, created);
     if (!isNew) // Another thread was faster.
       released([&] { tdm_kernel_destroy(created); });
@@ -297,8 +268,7 @@ private:
   std::map<std::pair<std::string, int32_t>, tdm_kernel *> handles;
 
   void prepare() {
-    if (!kernel)
-      throw nb::value_error(tandemGetLastError());
+    orThrow(kernel);
     // A kernel that this machine cannot run is refused at once.
     if (tandemKernelGetImage(kernel))
       return;
@@ -336,7 +306,7 @@ static nb::tuple compileConversion(const std::string &source,
                                      chip.c_str()};
   TandemConversion conversion = {};
   if (!released([&] { return tandemCompileConversion(&options, &conversion); }))
-    throw nb::value_error(tandemGetLastError());
+    throwCompilerError();
   std::unique_ptr<Kernel> kernel;
   if (conversion.kernel)
     kernel = std::make_unique<Kernel>(conversion.kernel);
@@ -374,8 +344,7 @@ static void save(const std::string &path, const std::vector<Kernel *> &kernels,
                              handles.size(), targetTexts.data(),
                              targetTexts.size());
   });
-  if (!saved)
-    throw nb::value_error(tandemGetLastError());
+  orThrow(saved);
 }
 
 /// A list of tensors that a kernel updates in one call.
@@ -551,7 +520,7 @@ static int64_t evaluatePTX(
                              buffers.size());
   });
   if (count < 0)
-    throw nb::value_error(tandemGetLastError());
+    throwCompilerError();
   return count;
 }
 
@@ -594,7 +563,7 @@ static uint32_t interpret(
   if (!released([&] {
         return tandemInterpret(&options, planes.data(), planes.size());
       }))
-    throw nb::value_error(tandemGetLastError());
+    throwCompilerError();
   return flags;
 }
 

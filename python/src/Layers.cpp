@@ -11,6 +11,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Layers.h"
+#include "Description.h"
+#include "Errors.h"
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -41,7 +43,7 @@ public:
   bool storesByFlow() const { return tandemLayerStoresByFlow(layer); }
 
   /// A handle of the pass's kernel, null after a failure.
-  TandemKernel *compile(int pass, const Stored &stored,
+  TandemKernel *compile(TandemLayerPass pass, const Stored &stored,
                         bool hasPlainOutputs) const;
 
 private:
@@ -85,14 +87,13 @@ Layer::Layer(const std::string &text, const std::string &recipe,
     nb::gil_scoped_release release;
     layer = tandemLayerCreate(&options);
   }
-  if (!layer)
-    throw nb::value_error(tandemGetLastError());
+  orThrow(layer);
 }
 
-TandemKernel *Layer::compile(int pass, const Stored &stored,
+TandemKernel *Layer::compile(TandemLayerPass pass, const Stored &stored,
                              bool hasPlainOutputs) const {
   std::vector<TandemStoredInput> inputs = getInputs(stored);
-  TandemLayerPassOptions options = {TandemLayerPass(pass), inputs.data(),
+  TandemLayerPassOptions options = {pass, inputs.data(),
                                     intptr_t(inputs.size()), hasPlainOutputs};
   nb::gil_scoped_release release;
   return tandemLayerCompile(layer, &options);
@@ -108,11 +109,12 @@ static void checkRecipe(const std::string &recipe,
     isFound = tandemCheckRecipe(recipe.c_str(), directories.data(),
                                 directories.size());
   }
-  if (!isFound)
-    throw nb::value_error(tandemGetLastError());
+  orThrow(isFound);
 }
 
 void bindLayers(nb::module_ &m, MakeKernel makeKernel) {
+  nb::enum_<TandemLayerPass> type(m, "LayerPass", "The functions of a layer.");
+  TANDEM_LAYER_PASSES(TANDEM_ADD_VALUE)
   nb::class_<Layer>(m, "Layer")
       .def(nb::init<const std::string &, const std::string &,
                     const std::vector<std::string> &, const std::string &,
@@ -120,7 +122,7 @@ void bindLayers(nb::module_ &m, MakeKernel makeKernel) {
                     const std::string &>())
       .def_prop_ro("name", &Layer::getName)
       .def_prop_ro("stores_by_flow", &Layer::storesByFlow)
-      .def("compile", [makeKernel](const Layer &layer, int pass,
+      .def("compile", [makeKernel](const Layer &layer, TandemLayerPass pass,
                                    const Stored &stored, bool hasPlainOutputs) {
         return makeKernel(layer.compile(pass, stored, hasPlainOutputs));
       });

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Storages.h"
+#include "Errors.h"
 #include "tandem-c/Tandem.h"
 #include <memory>
 #include <nanobind/stl/optional.h>
@@ -25,8 +26,7 @@ class Storage {
 public:
   /// Takes a handle; a null one raises the last error.
   explicit Storage(TandemStorage *storage) : storage(storage) {
-    if (!storage)
-      throw nb::value_error(tandemGetLastError());
+    orThrow(storage);
   }
   explicit Storage(const std::string &text)
       : Storage(tandemStorageParse(text.c_str())) {}

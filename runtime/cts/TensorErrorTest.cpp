@@ -45,9 +45,9 @@ protected:
 
 } // namespace
 
-/// The latest message in parts, with "<kind index>" for tensors and rows.
+/// The latest message in parts, with "<kind index>" for what is not plain text.
 static std::string describeParts() {
-  tdm_message_part parts[8];
+  tdm_message_part parts[16];
   size_t count = tdm_last_error_parts(parts, std::size(parts));
   std::ostringstream text;
   for (size_t i = 0; i < count; ++i)
@@ -63,14 +63,33 @@ TEST_F(TensorError, PartsOfMessages) {
   tdm_plan *plan = nullptr;
   EXPECT_EQ(tdm_plan_create(kernel, list.data(), 2, &plan), TDM_OVERLAP);
   EXPECT_EQ(describeParts(),
-            "kernel 'sgd': <1 0>: plane 'param', which the kernel writes, "
-            "shares 32 bytes with plane 'param' of <1 1>; give each its own "
+            "kernel 'sgd': <1 0>: plane '<3 0>', which the kernel writes, "
+            "shares 32 bytes with plane '<3 0>' of <1 1>; give each its own "
             "memory");
+  tdm_message_part all[9];
+  EXPECT_EQ(tdm_last_error_parts(all, 9), 9u);
+  EXPECT_EQ(std::string(all[3].text, all[3].size), "param");
   // Parts that do not fit are left out, but counted.
   tdm_message_part part = {};
-  EXPECT_EQ(tdm_last_error_parts(&part, 1), 5u);
+  EXPECT_EQ(tdm_last_error_parts(&part, 1), 9u);
   EXPECT_EQ(std::string(part.text, part.size), "kernel 'sgd': ");
-  EXPECT_EQ(tdm_last_error_parts(nullptr, 0), 5u);
+  EXPECT_EQ(tdm_last_error_parts(nullptr, 0), 9u);
+}
+
+TEST_F(TensorError, PartsNameScalars) {
+  OwnedPlan plan(kernel, list);
+  double hypers[] = {0.1, 2};
+  int64_t step = 1;
+  EXPECT_EQ(tdm_plan_launch(plan, hypers, &step, 1, 1, nullptr),
+            TDM_OUT_OF_DOMAIN);
+  EXPECT_EQ(describeParts(), "kernel 'sgd': hyper '<4 1>' of <2 0> is 2; it "
+                             "must be at least 0 and less than 1");
+  hypers[1] = 0;
+  step = 0;
+  EXPECT_EQ(tdm_plan_launch(plan, hypers, &step, 1, 1, nullptr),
+            TDM_OUT_OF_DOMAIN);
+  EXPECT_EQ(describeParts(), "kernel 'sgd': integer '<5 0>' of <2 0> is 0; it "
+                             "must be at least 1");
 }
 
 TEST_F(TensorError, NullArguments) {

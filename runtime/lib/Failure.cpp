@@ -21,7 +21,7 @@ using namespace tandem::runtime;
 
 namespace {
 
-/// A tensor or row in a message.
+/// A part of a message that is not plain text.
 struct Mark {
   tdm_message_kind kind;
   int64_t index;
@@ -33,7 +33,7 @@ struct Message {
   char text[1024];
   size_t size;
   /// In the order of the text.
-  Mark marks[4];
+  Mark marks[8];
   size_t numMarks;
 
   void append(const char *begin, size_t length) {
@@ -41,6 +41,12 @@ struct Message {
     std::memcpy(text + size, begin, length);
     size += length;
     text[size] = '\0';
+  }
+
+  /// Makes a part of the text from \p begin to its end.
+  void mark(tdm_message_kind kind, int64_t index, size_t begin) {
+    if (numMarks < std::size(marks))
+      marks[numMarks++] = {kind, index, begin, size};
   }
 };
 
@@ -70,21 +76,40 @@ Failure &Failure::operator<<(double value) {
   return *this;
 }
 
-Failure &Failure::appendPart(tdm_message_kind kind, const char *name,
-                             int64_t index) {
+Failure &Failure::appendNumber(tdm_message_kind kind, const char *what,
+                               int64_t index) {
   size_t begin = message.size;
-  *this << name << index;
-  if (message.numMarks < std::size(message.marks))
-    message.marks[message.numMarks++] = {kind, index, begin, message.size};
+  *this << what << index;
+  message.mark(kind, index, begin);
+  return *this;
+}
+
+Failure &Failure::appendName(tdm_message_kind kind, int64_t index,
+                             const char *name) {
+  size_t begin = message.size;
+  *this << name;
+  message.mark(kind, index, begin);
   return *this;
 }
 
 Failure &Failure::operator<<(TensorNumber tensor) {
-  return appendPart(TDM_MESSAGE_TENSOR, "tensor ", tensor.index);
+  return appendNumber(TDM_MESSAGE_TENSOR, "tensor ", tensor.index);
 }
 
 Failure &Failure::operator<<(RowNumber row) {
-  return appendPart(TDM_MESSAGE_ROW, "row ", row.index);
+  return appendNumber(TDM_MESSAGE_ROW, "row ", row.index);
+}
+
+Failure &Failure::operator<<(PlaneName plane) {
+  return appendName(TDM_MESSAGE_PLANE, plane.index, plane.name);
+}
+
+Failure &Failure::operator<<(HyperName hyper) {
+  return appendName(TDM_MESSAGE_HYPER, hyper.index, hyper.name);
+}
+
+Failure &Failure::operator<<(IntegerName integer) {
+  return appendName(TDM_MESSAGE_INTEGER, integer.index, integer.name);
 }
 
 Failure &Failure::operator<<(const void *address) {

@@ -33,6 +33,21 @@ struct RowNumber {
   int64_t index;
 };
 
+/// A plane, hyperparameter or integer of the kernel, in a message: its number
+/// and its name.
+struct PlaneName {
+  int64_t index;
+  const char *name;
+};
+struct HyperName {
+  int64_t index;
+  const char *name;
+};
+struct IntegerName {
+  int64_t index;
+  const char *name;
+};
+
 /// Replaces this thread's message while it is built with <<, and converts to
 /// its status:
 ///   return Failure(TDM_INVALID_ARGUMENT) << TensorNumber{i} << ": rows ...";
@@ -47,6 +62,10 @@ public:
   /// Append "tensor 3" and "row 3", each a part of its own.
   Failure &operator<<(TensorNumber tensor);
   Failure &operator<<(RowNumber row);
+  /// Append a name, a part of its own.
+  Failure &operator<<(PlaneName plane);
+  Failure &operator<<(HyperName hyper);
+  Failure &operator<<(IntegerName integer);
   /// Appends an address in hexadecimal.
   Failure &operator<<(const void *address);
   template <typename T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
@@ -60,7 +79,8 @@ public:
   operator tdm_status() const { return status; }
 
 private:
-  Failure &appendPart(tdm_message_kind kind, const char *name, int64_t index);
+  Failure &appendNumber(tdm_message_kind kind, const char *what, int64_t index);
+  Failure &appendName(tdm_message_kind kind, int64_t index, const char *name);
   Failure &appendSigned(int64_t value);
   Failure &appendUnsigned(uint64_t value);
 

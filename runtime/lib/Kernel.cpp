@@ -36,54 +36,54 @@ static tdm_status checkPlane(const Kernel &kernel, const tdm_plane_desc &plane,
   if (!plane.name)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "plane " << index << " has no name; set tdm_plane_desc.name";
+  PlaneName name{index, plane.name};
   bool powerOfTwo = plane.bits && !(plane.bits & (plane.bits - 1));
   if (!powerOfTwo || plane.bits > 64)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has " << plane.bits
+           << "plane '" << name << "' has " << plane.bits
            << " bits per element; use 1, 2, 4, 8, 16, 32 or 64";
   if (!plane.access || plane.access & ~(TDM_ACCESS_READ | TDM_ACCESS_WRITE))
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has access " << plane.access
+           << "plane '" << name << "' has access " << plane.access
            << "; use TDM_ACCESS_READ, TDM_ACCESS_WRITE or both";
   bool isSize = plane.group != TDM_WHOLE_TENSOR && plane.group != TDM_WHOLE_ROW;
   if (isSize && (plane.group & (plane.group - 1) || plane.group > maxGroup))
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has an entry for each "
-           << plane.group << " elements; use a power of two of at most "
-           << maxGroup << ", TDM_WHOLE_ROW or TDM_WHOLE_TENSOR";
+           << "plane '" << name << "' has an entry for each " << plane.group
+           << " elements; use a power of two of at most " << maxGroup
+           << ", TDM_WHOLE_ROW or TDM_WHOLE_TENSOR";
   if (plane.per > TDM_PER_COLUMN)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has granularity " << int(plane.per)
+           << "plane '" << name << "' has granularity " << int(plane.per)
            << "; use a tdm_granularity";
   if (plane.per != TDM_PER_ELEMENT && !kernel.matrix)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has entries for rows or columns, "
+           << "plane '" << name << "' has entries for rows or columns, "
            << "which only a matrix kernel knows; set tdm_kernel_desc.matrix";
   if (plane.group == TDM_WHOLE_ROW &&
       (!kernel.matrix || plane.per != TDM_PER_ELEMENT))
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has an entry for each row, which "
+           << "plane '" << name << "' has an entry for each row, which "
            << "only the elements of a matrix kernel have; set "
            << "tdm_kernel_desc.matrix and TDM_PER_ELEMENT";
   bool isBlock = plane.rows == plane.group && plane.rows == kernel.block &&
                  plane.per == TDM_PER_ELEMENT;
   if (plane.rows > 1 && !isBlock)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has an entry for each "
-           << plane.rows << " rows of " << plane.group << " elements, but the "
+           << "plane '" << name << "' has an entry for each " << plane.rows
+           << " rows of " << plane.group << " elements, but the "
            << "kernel's blocks are of " << kernel.block
            << "; set rows and group to tdm_kernel_desc.block";
   bool hasElements = kernel.matrix && plane.per == TDM_PER_ELEMENT &&
                      plane.group <= 1 && plane.history <= 1;
   if (plane.transposed && !hasElements)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name
-           << "' is transposed, but has no entry for "
+           << "plane '" << name << "' is transposed, but has no entry for "
            << "each element of a matrix; set tdm_kernel_desc.matrix and group "
               "1";
   if (plane.history > maxValues)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "plane '" << plane.name << "' has " << plane.history
+           << "plane '" << name << "' has " << plane.history
            << " values an entry; use at most " << maxValues;
   return TDM_OK;
 }
@@ -93,15 +93,16 @@ static tdm_status checkHyperDesc(const Kernel &kernel,
   if (!hyper.name)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << "hyper " << index << " has no name; set tdm_hyper_desc.name";
+  HyperName name{index, hyper.name};
   bool open = hyper.min_open || hyper.max_open;
   if (!(hyper.min < hyper.max) && !(hyper.min == hyper.max && !open))
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "hyper '" << hyper.name << "' has an empty domain from "
-           << hyper.min << " to " << hyper.max << "; set min below max";
+           << "hyper '" << name << "' has an empty domain from " << hyper.min
+           << " to " << hyper.max << "; set min below max";
   if (!(hyper.min_positive >= 0))
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "hyper '" << hyper.name << "' has min_positive "
-           << hyper.min_positive << "; use 0 or a positive value";
+           << "hyper '" << name << "' has min_positive " << hyper.min_positive
+           << "; use 0 or a positive value";
   return TDM_OK;
 }
 
@@ -454,22 +455,34 @@ static void describeDomain(Failure &failure, const Hyper &hyper) {
     failure << "a number";
 }
 
-tdm_status Kernel::checkHyper(const Hyper &hyper, double value,
-                              int64_t row) const {
+tdm_status Kernel::checkHyper(size_t index, double value, int64_t row) const {
+  const Hyper &hyper = hypers[index];
+  HyperName name{int64_t(index), hyper.name.c_str()};
   if (!hyper.contains(value)) {
     Failure failure = fail(TDM_OUT_OF_DOMAIN);
-    failure << "hyper '" << hyper.name << "' of " << RowNumber{row} << " is "
-            << value << "; it must be ";
+    failure << "hyper '" << name << "' of " << RowNumber{row} << " is " << value
+            << "; it must be ";
     describeDomain(failure, hyper);
     return failure;
   }
   if (value > 0 && value < hyper.minPositive)
     return fail(TDM_OUT_OF_DOMAIN)
-           << "hyper '" << hyper.name << "' of " << RowNumber{row} << " is "
-           << value << ", which this kernel's format would round to zero; use "
+           << "hyper '" << name << "' of " << RowNumber{row} << " is " << value
+           << ", which this kernel's format would round to zero; use "
            << (hyper.contains(0) ? "0 or " : "") << "at least "
            << hyper.minPositive;
   return TDM_OK;
+}
+
+tdm_status Kernel::checkInteger(size_t index, int64_t value,
+                                int64_t row) const {
+  const Integer &integer = integers[index];
+  if (value >= integer.min)
+    return TDM_OK;
+  return fail(TDM_OUT_OF_DOMAIN)
+         << "integer '" << IntegerName{int64_t(index), integer.name.c_str()}
+         << "' of " << RowNumber{row} << " is " << value
+         << "; it must be at least " << integer.min;
 }
 
 tdm_status Kernel::checkArguments(const double *values, const int64_t *counts,
@@ -480,21 +493,20 @@ tdm_status Kernel::checkArguments(const double *values, const int64_t *counts,
   if (rows && !hypers.empty() && !values)
     return fail(TDM_INVALID_ARGUMENT)
            << "hypers is NULL; pass " << rows << " rows of " << hypers.size()
-           << " values, the first of them '" << hypers[0].name << "'";
+           << " values, the first of them '"
+           << HyperName{0, hypers[0].name.c_str()} << "'";
   if (rows && !integers.empty() && !counts)
     return fail(TDM_INVALID_ARGUMENT)
            << "integers is NULL; pass " << rows << " rows of "
            << integers.size() << " values, the first of them '"
-           << integers[0].name << "'";
+           << IntegerName{0, integers[0].name.c_str()} << "'";
   for (int64_t row = 0; row < rows; ++row) {
-    for (const Hyper &hyper : hypers)
-      if (tdm_status status = checkHyper(hyper, *values++, row))
+    for (size_t i = 0; i < hypers.size(); ++i)
+      if (tdm_status status = checkHyper(i, *values++, row))
         return status;
-    for (const Integer &integer : integers)
-      if (int64_t value = *counts++; value < integer.min)
-        return fail(TDM_OUT_OF_DOMAIN)
-               << "integer '" << integer.name << "' of " << RowNumber{row}
-               << " is " << value << "; it must be at least " << integer.min;
+    for (size_t i = 0; i < integers.size(); ++i)
+      if (tdm_status status = checkInteger(i, *counts++, row))
+        return status;
   }
   return TDM_OK;
 }

@@ -166,6 +166,11 @@ struct Kernel {
   /// The most rows of arguments that a launch takes.
   static constexpr int64_t maxRows = int64_t(1) << 31;
 
+  /// A plane's name in a message.
+  PlaneName getPlaneName(int64_t plane) const {
+    return {plane, planes[plane].name.c_str()};
+  }
+
   /// A failure whose message begins with the kernel's name.
   Failure fail(tdm_status status) const;
   /// Puts the kernel's name before the latest failure's message.
@@ -178,7 +183,8 @@ struct Kernel {
                             int64_t rows) const;
 
 private:
-  tdm_status checkHyper(const Hyper &hyper, double value, int64_t row) const;
+  tdm_status checkHyper(size_t index, double value, int64_t row) const;
+  tdm_status checkInteger(size_t index, int64_t value, int64_t row) const;
 };
 
 /// Checks \p desc, which has its code, and copies it to \p kernel.

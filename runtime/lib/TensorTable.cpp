@@ -64,21 +64,23 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
   int64_t elements = tensor.rows * tensor.columns;
   if (!pointer)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << TensorNumber{count} << ": plane '" << plane.name
+           << TensorNumber{count} << ": plane '" << kernel.getPlaneName(index)
            << "' is NULL but the tensor has " << elements
            << " elements; pass the plane's memory";
   auto address = reinterpret_cast<uintptr_t>(pointer);
   if (address & (plane.alignment() - 1))
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << TensorNumber{count} << ": plane '" << plane.name << "' is at "
-           << pointer << ", which is not aligned to its elements of "
-           << plane.alignment() << " bytes; align it";
+           << TensorNumber{count} << ": plane '" << kernel.getPlaneName(index)
+           << "' is at " << pointer
+           << ", which is not aligned to its elements of " << plane.alignment()
+           << " bytes; align it";
   // The first condition keeps bytesOf from overflowing.
   if (elements >= plane.maxElements ||
       address + bytesOf(kernel, plane, tensor) < address)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << TensorNumber{count} << ": plane '" << plane.name << "' of "
-           << elements << " elements does not fit into memory; correct rows "
+           << TensorNumber{count} << ": plane '" << kernel.getPlaneName(index)
+           << "' of " << elements
+           << " elements does not fit into memory; correct rows "
            << "and columns";
   return TDM_OK;
 }
@@ -131,18 +133,20 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
            << ", inside of a row of " << tensor.columns
            << " elements, where groups begin anew; shard at multiples of "
            << tensor.columns;
-  for (const Plane &plane : kernel.planes)
-    if (tensor.first && plane.isWholeTensor())
+  for (size_t i = 0; i < kernel.planes.size(); ++i)
+    if (const Plane &plane = kernel.planes[i];
+        tensor.first && plane.isWholeTensor())
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << TensorNumber{index} << ": first is " << tensor.first
-             << ", but plane '" << plane.name << "' has one entry for a whole "
-             << "tensor; pass the unsharded tensor";
+             << ", but plane '" << kernel.getPlaneName(i)
+             << "' has one entry for a whole tensor; pass the unsharded tensor";
     else if (!isWholeRows && tensor.first % plane.group)
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << TensorNumber{index} << ": first is " << tensor.first
              << ", inside of a group of " << plane.group
-             << " elements that share an entry of plane '" << plane.name
-             << "'; shard at multiples of " << plane.group;
+             << " elements that share an entry of plane '"
+             << kernel.getPlaneName(i) << "'; shard at multiples of "
+             << plane.group;
   if (tensor.scalar_row >= Kernel::maxRows)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << TensorNumber{index} << ": scalar_row is " << tensor.scalar_row
@@ -161,7 +165,7 @@ tdm_status TensorTable::check(const Kernel &kernel,
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << TensorNumber{count} << ": planes is NULL; pass "
            << kernel.planes.size() << " pointers, the first of them '"
-           << kernel.planes[0].name << "'";
+           << kernel.getPlaneName(0) << "'";
   for (uint32_t plane = 0; plane < kernel.planes.size(); ++plane)
     if (tdm_status status = checkPlane(kernel, tensor, plane))
       return status;
@@ -179,9 +183,9 @@ static tdm_status failOverlap(const Kernel &kernel, const Interval &a,
   uintptr_t bytes = std::min(a.end, b.end) - std::max(a.begin, b.begin);
   return kernel.fail(TDM_OVERLAP)
          << TensorNumber{written.tensor} << ": plane '"
-         << kernel.planes[written.plane].name
+         << kernel.getPlaneName(written.plane)
          << "', which the kernel writes, shares " << bytes
-         << " bytes with plane '" << kernel.planes[other.plane].name << "' of "
+         << " bytes with plane '" << kernel.getPlaneName(other.plane) << "' of "
          << TensorNumber{other.tensor} << "; give each its own memory";
 }
 

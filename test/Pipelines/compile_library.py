@@ -1,7 +1,8 @@
 """Lowers every graph of the library under every strategy to both targets.
 
-Usage: compile_library.py SOURCE_ROOT TANDEM_OPT [OPTION...]. One run takes all graphs under
-one strategy. Fails where a run fails, or leaves a graph without its functions
+Usage: compile_library.py SHARD/SHARDS SOURCE_ROOT TANDEM_OPT [OPTION...]. Takes every
+SHARDS-th strategy, from number SHARD, which counts from 1. One run of the tool takes all
+graphs under one strategy. Fails where a run fails, or leaves a graph without its functions
 or with operations that are not LLVM's.
 """
 
@@ -34,7 +35,8 @@ def find_faults(names, output):
         yield f"{operation} is left"
 
 
-def main(root, *tool):
+def main(part, root, *tool):
+    shard, shards = map(int, part.split("/"))
     library = Path(root) / "lib"
     graphs = {path.stem: path.read_text()
               for path in sorted((library / "Graphs").glob("*.mlir"))}
@@ -43,7 +45,7 @@ def main(root, *tool):
         print(f"no graphs or no strategies in {library}")
         return 1
     failed = 0
-    for strategy in strategies:
+    for strategy in strategies[shard - 1::shards]:
         for target, passes in TARGETS.items():
             output, error = lower(tool, graphs, strategy, passes)
             faults = [error] if error else list(find_faults(graphs, output))

@@ -15,6 +15,7 @@
 #include "SharedLibrary.h"
 #include "X86Packing.h"
 #include "X86Rounding.h"
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Target/LLVMLowering.h"
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
@@ -67,8 +68,9 @@ describeMachine(llvm::StringRef isa) {
     return builder.takeError();
   if (isa != "native") {
     if (!isPortableISA(isa))
-      return llvm::createStringError("unknown instruction set '" + isa +
-                                     "'; expected one of " + listISAs());
+      return ErrorBuilder(TandemErrorTarget)
+             << "unknown instruction set '" << Named{TDM_MESSAGE_TARGET, isa}
+             << "'; expected one of " + listISAs();
     builder->setCPU(isa.str());
     builder->getFeatures() = llvm::SubtargetFeatures();
   }

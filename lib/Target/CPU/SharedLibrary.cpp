@@ -12,6 +12,7 @@
 
 #include "SharedLibrary.h"
 #include "lld/Common/Driver.h"
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Support/TemporaryFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Object/ObjectFile.h"
@@ -46,10 +47,10 @@ static llvm::Expected<bool> callsMath(llvm::StringRef object) {
         llvm::is_contained(allowedCalls, *name))
       continue;
     if (!llvm::is_contained(mathCalls, *name))
-      return llvm::createStringError(
-          "the kernel's code calls '" + *name +
-          "', which a package cannot carry; compile it in the process that "
-          "runs it");
+      return ErrorBuilder(TandemErrorTarget)
+             << "the kernel's code calls '" + *name +
+                    "', which a package cannot carry; compile it in the "
+                    "process that runs it";
     result = true;
   }
   return result;

@@ -35,18 +35,19 @@ llvm::Expected<std::string> tandem::loadGraph(StringRef graph) {
   if (graph.ends_with(".mlir")) {
     auto buffer = llvm::MemoryBuffer::getFile(graph);
     if (!buffer)
-      return llvm::createStringError("cannot read graph '" + graph +
-                                     "': " + buffer.getError().message());
+      return ErrorBuilder(TandemErrorIO)
+             << "cannot read graph '" << Named{TDM_MESSAGE_FILE, graph}
+             << "': " + buffer.getError().message();
     return (*buffer)->getBuffer().str();
   }
   for (ArrayRef<LibraryFile> files : {getBuiltinGraphs(), getBuiltinLayers()})
     if (auto text = findInLibrary(graph, {}, files))
       return text->text;
-  return llvm::createStringError(
-      "unknown graph '" + graph + "'; built-in ones are " +
-      listNames(getBuiltinGraphs()) + " and, of layers, " +
-      listNames(getBuiltinLayers()) +
-      "; or give the path of an .mlir file, or MLIR text");
+  return ErrorBuilder(TandemErrorGraph)
+         << "unknown graph '" << Named{TDM_MESSAGE_GRAPH, graph}
+         << "'; built-in ones are " + listNames(getBuiltinGraphs()) +
+                " and, of layers, " + listNames(getBuiltinLayers()) +
+                "; or give the path of an .mlir file, or MLIR text";
 }
 
 /// Brings the module's program to one kernel on planes.
@@ -61,16 +62,16 @@ static llvm::Error lowerToKernel(ModuleOp module, const CompileOptions &options,
   pipeline.metrics = options.metrics;
   pipeline.flags = options.flags;
   if (program->step)
-    return llvm::createStringError(
-        "'" + program->step.getSymName() +
-        "' is a step, whose launches are separated already; compile the kernel "
-        "as it was before -tandem-split-phases");
+    return ErrorBuilder(TandemErrorGraph)
+           << "'" << Named{TDM_MESSAGE_GRAPH, program->step.getSymName()}
+           << "' is a step, whose launches are separated already; compile the "
+              "kernel as it was before -tandem-split-phases";
   if (program->kernel) {
     buildLoweringPipeline(manager, pipeline);
   } else {
     auto strategy = findStrategy(module, options.strategy, options.path);
     if (failed(strategy))
-      return diagnostics.takeError();
+      return diagnostics.takeError(TandemErrorStrategy);
     pipeline.strategy = strategy->getSymName().str();
     buildKernelPipeline(manager, pipeline);
   }
@@ -121,7 +122,7 @@ static llvm::Expected<TargetCode> compileFor(SessionModule &session,
   if (code || session.diagnostics.isEmpty())
     return code;
   llvm::consumeError(code.takeError());
-  return session.diagnostics.takeError();
+  return session.diagnostics.takeError(TandemErrorTarget);
 }
 
 /// Adds the code for the target of `options`.
@@ -153,17 +154,19 @@ static llvm::Error checkNames(const tdm_kernel_info &info) {
   llvm::for_each(getIntegers(info), add);
   if (repeated.empty())
     return llvm::Error::success();
-  return llvm::createStringError("kernel '" + Twine(info.graph) +
-                                 "' takes two arguments named '" + repeated +
-                                 "'; give each role a name of its own");
+  return ErrorBuilder(TandemErrorGraph)
+         << "kernel '" << Named{TDM_MESSAGE_GRAPH, info.graph}
+         << "' takes two arguments named '" << Named{TDM_MESSAGE_ROLE, repeated}
+         << "'; give each role a name of its own";
 }
 
 llvm::Error tandem::checkTarget(StringRef target) {
   registerAllTargets();
   if (findTarget(target))
     return llvm::Error::success();
-  return llvm::createStringError("unknown target '" + target + "'; expected " +
-                                 listTargets());
+  return ErrorBuilder(TandemErrorTarget)
+         << "unknown target '" << Named{TDM_MESSAGE_TARGET, target}
+         << "'; expected " + listTargets();
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
@@ -181,10 +184,10 @@ tandem::compileModule(SessionModule &session, const CompileOptions &options) {
   if (llvm::Error error = checkNames(info))
     return error;
   if (options.metrics && info.desc->workspace_doubles_per_chunk == 0)
-    return llvm::createStringError(
-        "kernel '" + kernel.getSymName() +
-        "' stores no param by named updates, so that there is nothing to "
-        "measure; compile it without metrics");
+    return ErrorBuilder(TandemErrorArgument)
+           << "kernel '" << Named{TDM_MESSAGE_GRAPH, kernel.getSymName()}
+           << "' stores no param by named updates, so that there is nothing to "
+              "measure; compile it without metrics";
   std::string text;
   llvm::raw_string_ostream(text) << module;
   description->setIR(text);
@@ -234,9 +237,9 @@ llvm::Expected<Image> tandem::compileImage(const CompiledKernel &kernel,
   if (llvm::Error error = checkTarget(name))
     return error;
   if (!findTarget(name)->hasImages())
-    return llvm::createStringError("code for '" + name +
-                                   "' stays in this process; an image is for " +
-                                   listImageTargets());
+    return ErrorBuilder(TandemErrorTarget)
+           << "code for '" << Named{TDM_MESSAGE_TARGET, name}
+           << "' stays in this process; an image is for " + listImageTargets();
   SessionModule session(kernel.info->ir, "kernel");
   if (!session.module)
     return session.diagnostics.takeError();
@@ -256,6 +259,6 @@ llvm::Expected<std::string> tandem::emitLLVMIR(const CompiledKernel &kernel,
   if (llvm::Error error = splitPhases(*session.module, session.diagnostics))
     return error;
   if (failed(lowerForCPU(*session.module, isa, kernel.width)))
-    return session.diagnostics.takeError();
+    return session.diagnostics.takeError(TandemErrorTarget);
   return emitLLVMIR(*session.module, isa);
 }

@@ -63,7 +63,7 @@ static llvm::Error checkTensors(const ConversionTensors &tensors) {
 static llvm::Expected<std::unique_ptr<CompiledKernel>>
 compileBuilt(SessionModule &session, StringRef chip, bool flags = false) {
   if (failed(verify(*session.module)))
-    return session.diagnostics.takeError();
+    return session.diagnostics.takeError(TandemErrorStorage);
   CompileOptions options;
   options.target = chip.str();
   options.flags = flags;
@@ -167,8 +167,8 @@ llvm::Expected<std::unique_ptr<CompiledKernel>>
 tandem::compileSum(llvm::ArrayRef<std::string> sources, StringRef target,
                    StringRef chip) {
   if (sources.empty())
-    return llvm::createStringError(
-        "a sum has no sources; give the storage of one at least");
+    return ErrorBuilder(TandemErrorArgument)
+           << "a sum has no sources; give the storage of one at least";
   if (llvm::Error error = checkTarget(chip))
     return error;
   SessionModule session;
@@ -207,10 +207,10 @@ llvm::Expected<std::unique_ptr<CompiledKernel>>
 tandem::compileFiniteCheck(const CompiledKernel &kernel) {
   std::vector<unsigned> planes = getCheckedPlanes(*kernel.info);
   if (planes.empty())
-    return llvm::createStringError(
-        getTitle(*kernel.info) +
-        " has no gradients in floats, the only ones that can hold NaN; run it "
-        "without a check");
+    return ErrorBuilder(TandemErrorGraph)
+           << getTitle(*kernel.info) +
+                  " has no gradients in floats, the only ones that can hold "
+                  "NaN; run it without a check";
   SessionModule session;
   ConversionTensors tensors;
   for (unsigned plane : planes) {

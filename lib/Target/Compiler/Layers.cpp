@@ -44,25 +44,32 @@ static LayerFunction describe(func::FuncOp function) {
   return result;
 }
 
+static Named nameOf(func::FuncOp function) {
+  return {TDM_MESSAGE_GRAPH, function.getSymName()};
+}
+
 /// Refuses functions that do not restore what one forward pass saves.
 static llvm::Error checkRestoring(MutableArrayRef<func::FuncOp> restoring) {
   if (restoring.empty())
-    return llvm::createStringError(
-        "a layer has two functions, the backward pass with the attribute " +
-        TandemDialect::getForwardAttrName() + " = @name of the other");
+    return ErrorBuilder(TandemErrorGraph)
+           << "a layer has two functions, the backward pass with the "
+              "attribute " +
+                  TandemDialect::getForwardAttrName() + " = @name of the other";
   if (restoring.size() > 2)
-    return llvm::createStringError(
-        "a layer has a backward pass and, after it, at most one function that "
-        "computes its outputs again; '" +
-        restoring[2].getSymName() + "' is one more");
+    return ErrorBuilder(TandemErrorGraph)
+           << "a layer has a backward pass and, after it, at most one function "
+              "that computes its outputs again; '"
+           << nameOf(restoring[2]) << "' is one more";
   StringAttr first = getForwardName(restoring.front());
   StringAttr last = getForwardName(restoring.back());
   if (first == last)
     return llvm::Error::success();
-  return llvm::createStringError(
-      "'" + restoring.front().getSymName() + "' restores what '" +
-      first.getValue() + "' saves, and '" + restoring.back().getSymName() +
-      "' what '" + last.getValue() + "' does; a layer has one forward pass");
+  return ErrorBuilder(TandemErrorGraph)
+         << "'" << nameOf(restoring.front()) << "' restores what '"
+         << Named{TDM_MESSAGE_GRAPH, first.getValue()} << "' saves, and '"
+         << nameOf(restoring.back()) << "' what '"
+         << Named{TDM_MESSAGE_GRAPH, last.getValue()}
+         << "' does; a layer has one forward pass";
 }
 
 llvm::Error Layer::findFunctions(ModuleOp module) {
@@ -77,9 +84,10 @@ llvm::Error Layer::findFunctions(ModuleOp module) {
     return function.getSymNameAttr() == name;
   });
   if (forward == graphs.end())
-    return llvm::createStringError(
-        "'" + restoring.front().getSymName() + "' restores what '" +
-        name.getValue() + "' saves, but the module has no graph of this name");
+    return ErrorBuilder(TandemErrorGraph)
+           << "'" << nameOf(restoring.front()) << "' restores what '"
+           << Named{TDM_MESSAGE_GRAPH, name.getValue()}
+           << "' saves, but the module has no graph of this name";
   functions.push_back(describe(*forward));
   for (func::FuncOp function : restoring)
     functions.push_back(describe(function));
@@ -113,10 +121,12 @@ static llvm::Error checkStored(StringRef layer, ArrayRef<StoredInput> stored,
                                ArrayRef<StringRef> inputs) {
   for (const StoredInput &input : stored)
     if (!llvm::is_contained(inputs, input.name))
-      return llvm::createStringError(
-          "'" + layer + "' has no input '" + input.name +
-          "' that could be stored as " + input.storage + "; its inputs are " +
-          (inputs.empty() ? "none" : llvm::join(inputs, ", ")));
+      return ErrorBuilder(TandemErrorArgument)
+             << "'" << Named{TDM_MESSAGE_GRAPH, layer} << "' has no input '"
+             << Named{TDM_MESSAGE_ROLE, input.name}
+             << "' that could be stored as "
+             << Named{TDM_MESSAGE_STORAGE, input.storage} << "; its inputs are "
+             << (inputs.empty() ? "none" : llvm::join(inputs, ", "));
   return llvm::Error::success();
 }
 
@@ -168,7 +178,7 @@ void Layer::addEdges(OpBuilder &builder, RoleKind kind, StringRef name) const {
 llvm::Error Layer::addRecipe(SessionModule &session) {
   auto recipe = findRecipe(*session.module, options.recipe, options.path);
   if (failed(recipe))
-    return session.diagnostics.takeError();
+    return session.diagnostics.takeError(TandemErrorStrategy);
   symbol = recipe->getSymName().str();
   if (llvm::Error error = makeEdges(session))
     return error;
@@ -246,11 +256,13 @@ Layer::~Layer() {
 static llvm::Error checkGradients(const tdm_kernel_info &info) {
   for (const tdm_plane_desc &plane : getPlanes(info))
     if (plane.kind == TDM_ROLE_OUTPUT && plane.kept)
-      return llvm::createStringError(
-          "recipe '" + Twine(info.strategy) +
-          "' keeps scales of the gradient '" + plane.role +
-          "' from step to step, and a backward pass has no place for them; "
-          "give tandem.assign output flow(gradient) a storage without history");
+      return ErrorBuilder(TandemErrorStrategy)
+             << "recipe '" << Named{TDM_MESSAGE_STRATEGY, info.strategy}
+             << "' keeps scales of the gradient '"
+             << Named{TDM_MESSAGE_ROLE, plane.role}
+             << "' from step to step, and a backward pass has no place for "
+                "them; give tandem.assign output flow(gradient) a storage "
+                "without history";
   return llvm::Error::success();
 }
 
@@ -258,11 +270,11 @@ llvm::Expected<std::unique_ptr<CompiledKernel>>
 Layer::compile(const LayerPassOptions &wanted) const {
   const LayerFunction *function = getFunction(wanted.pass);
   if (!function)
-    return llvm::createStringError(
-        "layer '" + functions.front().name +
-        "' has no function that computes its outputs again; such a function "
-        "comes after the backward pass, with the same " +
-        TandemDialect::getForwardAttrName());
+    return ErrorBuilder(TandemErrorGraph)
+           << "layer '" << Named{TDM_MESSAGE_GRAPH, functions.front().name}
+           << "' has no function that computes its outputs again; such a "
+              "function comes after the backward pass, with the same " +
+                  TandemDialect::getForwardAttrName();
   SessionModule session;
   session.module = module.get().clone();
   if (llvm::Error error = addPassRules(session, *function, wanted))
@@ -287,5 +299,5 @@ llvm::Error tandem::checkRecipe(StringRef recipe, ArrayRef<std::string> path) {
   session.module = ModuleOp::create(UnknownLoc::get(session.getContext()));
   return succeeded(findRecipe(*session.module, recipe, path))
              ? llvm::Error::success()
-             : session.diagnostics.takeError();
+             : session.diagnostics.takeError(TandemErrorStrategy);
 }

@@ -30,15 +30,15 @@ static llvm::Expected<ComputeAttr> parseCompute(SessionModule &session,
     format = parseType(formatName, session.getContext());
   }
   if (!policy || !format)
-    return llvm::createStringError(
-        "'" + text +
-        "' is no compute policy; policies are 'f32 f32' and 'component' with "
-        "bf16, f16 or f32");
+    return ErrorBuilder(TandemErrorStrategy)
+           << "'" + text +
+                  "' is no compute policy; policies are 'f32 f32' and "
+                  "'component' with bf16, f16 or f32";
   Location unknown = UnknownLoc::get(session.getContext());
   auto compute = ComputeAttr::getChecked([&] { return emitError(unknown); },
                                          session.getContext(), *policy, format);
   if (!compute)
-    return session.diagnostics.takeError();
+    return session.diagnostics.takeError(TandemErrorStrategy);
   return compute;
 }
 
@@ -58,9 +58,9 @@ llvm::Error tandem::addStrategy(SessionModule &session,
   if (options.rules.empty())
     return llvm::Error::success();
   if (options.strategy.empty())
-    return llvm::createStringError(
-        "there are rules, but the strategy that they make has no name; give "
-        "it one");
+    return ErrorBuilder(TandemErrorArgument)
+           << "there are rules, but the strategy that they make has no name; "
+              "give it one";
   auto compute = parseCompute(session, options.compute);
   if (!compute)
     return compute.takeError();
@@ -77,6 +77,7 @@ llvm::Error tandem::addStrategy(SessionModule &session,
       return storage.takeError();
     addRule(builder, rule.kind, rule.name, *storage);
   }
-  return succeeded(verify(strategy)) ? llvm::Error::success()
-                                     : session.diagnostics.takeError();
+  return succeeded(verify(strategy))
+             ? llvm::Error::success()
+             : session.diagnostics.takeError(TandemErrorStrategy);
 }

@@ -13,6 +13,7 @@
 #include "Session.h"
 #include "tandem/InitAllDialects.h"
 #include "tandem/Support/ParseModule.h"
+#include <utility>
 
 using namespace mlir;
 using namespace tandem;
@@ -33,27 +34,19 @@ Session::Session() {
 DiagnosticCollector::DiagnosticCollector(MLIRContext *context)
     : handler(context, [this](Diagnostic &diagnostic) {
         if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
-          add(diagnostic);
+          error.add(diagnostic, /*withPlace=*/true);
         return success();
       }) {}
 
-llvm::Error DiagnosticCollector::takeError() {
-  std::string message = std::move(text);
-  text.clear();
-  return llvm::createStringError(message.empty() ? "compilation failed"
-                                                 : message);
-}
-
-void DiagnosticCollector::add(Diagnostic &diagnostic) {
-  llvm::raw_string_ostream stream(text);
-  if (!text.empty())
-    stream << "\n";
-  // Line 0 stands for all of the text.
-  if (auto location = dyn_cast<FileLineColLoc>(diagnostic.getLocation());
-      location && location.getLine())
-    stream << location.getFilename().getValue() << ":" << location.getLine()
-           << ":" << location.getColumn() << ": ";
-  stream << diagnostic;
+llvm::Error DiagnosticCollector::takeError(TandemErrorKind kind) {
+  CompilerError taken = std::exchange(error, CompilerError(TandemErrorNone));
+  if (taken.isEmpty()) {
+    taken.kind = TandemErrorInternal;
+    taken.addText("compilation failed");
+  }
+  if (taken.kind == TandemErrorNone)
+    taken.kind = kind;
+  return llvm::make_error<CompilerError>(std::move(taken));
 }
 
 SessionModule::SessionModule(llvm::StringRef text, llvm::StringRef name)

@@ -17,6 +17,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Target/Compiler.h"
 #include <mutex>
 
@@ -39,14 +40,13 @@ class DiagnosticCollector {
 public:
   explicit DiagnosticCollector(MLIRContext *context);
 
-  bool isEmpty() const { return text.empty(); }
-  /// The errors so far, of which there are none afterwards.
-  llvm::Error takeError();
+  bool isEmpty() const { return error.isEmpty(); }
+  /// The errors so far, of which there are none afterwards. The kind is that of
+  /// errors that do not tell theirs.
+  llvm::Error takeError(TandemErrorKind kind = TandemErrorGraph);
 
 private:
-  void add(Diagnostic &diagnostic);
-
-  std::string text;
+  CompilerError error{TandemErrorNone};
   ScopedDiagnosticHandler handler;
 };
 

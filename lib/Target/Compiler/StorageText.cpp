@@ -47,8 +47,9 @@ tandem::parseStorage(SessionModule &session, StringRef text) {
   }
   if (auto storage = dyn_cast_if_present<StorageAttrInterface>(attribute))
     return storage;
-  return llvm::createStringError("cannot read storage '" + text +
-                                 "': " + findError(attribute, message));
+  return ErrorBuilder(TandemErrorStorage)
+         << "cannot read storage '" << Named{TDM_MESSAGE_STORAGE, text}
+         << "': " + findError(attribute, message);
 }
 
 llvm::Expected<Type> tandem::parseFormat(SessionModule &session,
@@ -58,9 +59,10 @@ llvm::Expected<Type> tandem::parseFormat(SessionModule &session,
   Type type = parseType(text, session.getContext());
   if (isa_and_present<FloatType>(type))
     return type;
-  return llvm::createStringError("'" + text +
-                                 "' is no float format; formats are f32, "
-                                 "bf16, f16, f8E4M3FN and f8E5M2");
+  return ErrorBuilder(TandemErrorStorage)
+         << "'" << Named{TDM_MESSAGE_FORMAT, text}
+         << "' is no float format; formats are f32, bf16, f16, f8E4M3FN and "
+            "f8E5M2";
 }
 
 llvm::Expected<StorageAttrInterface> tandem::makeFloats(SessionModule &session,
@@ -73,7 +75,7 @@ llvm::Expected<StorageAttrInterface> tandem::makeFloats(SessionModule &session,
       [&] { return emitError(unknown); }, session.getContext(), *type,
       RoundingMode::nearest);
   if (!storage)
-    return session.diagnostics.takeError();
+    return session.diagnostics.takeError(TandemErrorStorage);
   return cast<StorageAttrInterface>(storage);
 }
 
@@ -85,5 +87,6 @@ std::string tandem::printStorage(StorageAttrInterface storage) {
 
 llvm::Error tandem::makeStorageError(StorageAttrInterface storage,
                                      const Twine &problem) {
-  return llvm::createStringError(printStorage(storage) + " " + problem);
+  return ErrorBuilder(TandemErrorStorage)
+         << Named{TDM_MESSAGE_STORAGE, printStorage(storage)} << " " + problem;
 }

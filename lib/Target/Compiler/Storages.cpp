@@ -101,7 +101,7 @@ static llvm::Expected<StorageDescription> describeMade(
   StorageAttrInterface storage =
       make([&] { return emitError(unknown); }, *type);
   if (!storage)
-    return session.diagnostics.takeError();
+    return session.diagnostics.takeError(TandemErrorStorage);
   return describe(storage);
 }
 
@@ -170,10 +170,10 @@ static llvm::Expected<Widths> parseWidths(StringRef number) {
   auto widths = Widths::parse(number);
   if (!widths || widths->exponent < 2 || widths->exponent > 8 ||
       widths->mantissa > 23)
-    return llvm::createStringError(
-        "there is no float '" + number +
-        "'; write ExMy with 2 to 8 exponent and 0 to 23 mantissa bits, such "
-        "as E8M3");
+    return ErrorBuilder(TandemErrorStorage)
+           << "there is no float '" << Named{TDM_MESSAGE_FORMAT, number}
+           << "'; write ExMy with 2 to 8 exponent and 0 to 23 mantissa bits, "
+              "such as E8M3";
   return *widths;
 }
 
@@ -185,12 +185,14 @@ static llvm::Error checkHeld(StringRef number, Widths widths, Type type) {
   if (widths.exponent <= held.exponentBits &&
       widths.mantissa <= held.mantissaBits)
     return llvm::Error::success();
-  std::string text;
-  llvm::raw_string_ostream(text)
-      << type << " cannot hold the numbers of " << number << ", it is E"
-      << held.exponentBits << "M" << held.mantissaBits
-      << "; take fewer bits, or tensors of a wider type";
-  return llvm::createStringError(text);
+  std::string name;
+  llvm::raw_string_ostream(name) << type;
+  return ErrorBuilder(TandemErrorStorage)
+         << Named{TDM_MESSAGE_FORMAT, name} << " cannot hold the numbers of "
+         << Named{TDM_MESSAGE_FORMAT, number}
+         << ", it is E" + Twine(held.exponentBits) + "M" +
+                Twine(held.mantissaBits) +
+                "; take fewer bits, or tensors of a wider type";
 }
 
 /// Returns the exponents that are not clamped; none if all of f32's are left.
@@ -199,8 +201,9 @@ findExponents(Widths widths, StringRef clamp) {
   bool isInside = clamp == "inside" || clamp == "both";
   bool isOutside = clamp == "outside" || clamp == "both";
   if (!isInside && !isOutside && clamp != "none")
-    return llvm::createStringError(
-        "clamp is 'inside', 'outside', 'both' or 'none', got '" + clamp + "'");
+    return ErrorBuilder(TandemErrorArgument)
+           << "clamp is 'inside', 'outside', 'both' or 'none', got '" + clamp +
+                  "'";
   int64_t bias = (int64_t(1) << (widths.exponent - 1)) - 1;
   scaled::ExponentRange range{isInside ? 1 - bias : -126,
                               isOutside ? bias : 127};
@@ -238,9 +241,9 @@ llvm::Expected<StorageDescription> tandem::describeMasked(StringRef format,
     return exponents.takeError();
   auto mode = symbolizeRoundingMode(rounding);
   if (!mode || *mode == RoundingMode::dither)
-    return llvm::createStringError(
-        "rounding is 'toward_zero', 'nearest' or 'stochastic', got '" +
-        rounding + "'");
+    return ErrorBuilder(TandemErrorArgument)
+           << "rounding is 'toward_zero', 'nearest' or 'stochastic', got '" +
+                  rounding + "'";
   return describeMade(session, format, [&](auto emitError, Type element) {
     scaled::CodeAttrInterface code =
         makeMask(emitError, session.getContext(), *widths, *mode, *exponents);

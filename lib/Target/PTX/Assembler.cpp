@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Assembler.h"
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Support/TemporaryFile.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -25,11 +26,11 @@ llvm::Expected<Assembler> Assembler::find(StringRef target, StringRef chip) {
   auto program = llvm::sys::findProgramByName("ptxas");
   if (program)
     return Assembler(std::move(*program));
-  return llvm::createStringError(
-      "target '" + target +
-      "' needs ptxas, which is not on PATH; add the directory where CUDA has "
-      "it, or use target '" +
-      chip + "', which is PTX");
+  return ErrorBuilder(TandemErrorTarget)
+         << "target '" << Named{TDM_MESSAGE_TARGET, target}
+         << "' needs ptxas, which is not on PATH; add the directory where CUDA "
+            "has it, or use target '"
+         << Named{TDM_MESSAGE_TARGET, chip} << "', which is PTX";
 }
 
 bool Assembler::run(ArrayRef<StringRef> arguments, StringRef printed) const {

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Target/Package.h"
 
 using namespace mlir;
@@ -37,10 +38,11 @@ findImage(const tdm_kernel_info &info, StringRef path, StringRef name) {
       return &image;
     others.push_back(image.target);
   }
-  return llvm::createStringError(
-      "package '" + path + "' has no code for " + name + "; it has " +
-      (others.empty() ? "none" : "that for " + llvm::join(others, ", ")) +
-      "; write it again with target " + name);
+  return ErrorBuilder(TandemErrorTarget)
+         << "package '" << Named{TDM_MESSAGE_FILE, path} << "' has no code for "
+         << Named{TDM_MESSAGE_TARGET, name} << "; it has "
+         << (others.empty() ? "none" : "that for " + llvm::join(others, ", "))
+         << "; write it again with target " << Named{TDM_MESSAGE_TARGET, name};
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
@@ -48,7 +50,7 @@ tandem::loadKernel(StringRef path, StringRef name, StringRef target,
                    StringRef isa) {
   if (llvm::Error error = checkTarget(target))
     return error;
-  auto fail = [] { return llvm::createStringError(tdm_last_error()); };
+  auto fail = [] { return takeRuntimeError(TandemErrorIO); };
   tdm_package *package = nullptr;
   if (tdm_package_open(path.str().c_str(), &package) != TDM_OK)
     return fail();

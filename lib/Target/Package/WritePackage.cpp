@@ -13,6 +13,7 @@
 
 #include "Package_generated.h"
 #include "tandem/InitAllTargets.h"
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Support/PendingFile.h"
 #include "tandem/Target/Package.h"
 #include "llvm/ADT/StringSet.h"
@@ -132,20 +133,23 @@ chooseTargets(ArrayRef<std::string> names, ArrayRef<PackageEntry> entries) {
       unique.insert(entry.kernel->target);
   for (StringRef name : unique)
     if (!hasImages(name))
-      return llvm::createStringError("a package has no target '" + name +
-                                     "'; expected " + listImageTargets());
+      return ErrorBuilder(TandemErrorTarget)
+             << "a package has no target '" << Named{TDM_MESSAGE_TARGET, name}
+             << "'; expected " + listImageTargets();
   return std::vector<std::string>(unique.begin(), unique.end());
 }
 
 static llvm::Error checkNames(ArrayRef<PackageEntry> entries) {
   if (entries.empty())
-    return llvm::createStringError("a package needs a kernel; give one");
+    return ErrorBuilder(TandemErrorArgument)
+           << "a package needs a kernel; give one";
   llvm::StringSet<> names;
   for (const PackageEntry &entry : entries)
     if (entry.name.empty() || !names.insert(entry.name).second)
-      return llvm::createStringError("two kernels of a package are called '" +
-                                     entry.name +
-                                     "'; give each a name of its own");
+      return ErrorBuilder(TandemErrorArgument)
+             << "two kernels of a package are called '"
+             << Named{TDM_MESSAGE_GRAPH, entry.name}
+             << "'; give each a name of its own";
   return llvm::Error::success();
 }
 
@@ -198,8 +202,8 @@ llvm::Error tandem::savePackage(ArrayRef<PackageEntry> entries,
   llvm::Error error = writeWholeFile(path, *bytes);
   if (!error)
     return error;
-  return llvm::createStringError(
-      "cannot write package '" + path +
-      "': " + llvm::toString(std::move(error)) +
-      "; check the directory's permissions and free space");
+  return ErrorBuilder(TandemErrorIO)
+         << "cannot write package '" << Named{TDM_MESSAGE_FILE, path}
+         << "': " + llvm::toString(std::move(error)) +
+                "; check the directory's permissions and free space";
 }

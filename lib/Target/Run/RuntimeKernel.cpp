@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Target/Run.h"
 
 using namespace mlir;
@@ -19,7 +20,7 @@ using namespace tandem;
 static llvm::Expected<tdm_kernel *> check(tdm_status status,
                                           tdm_kernel *&handle) {
   if (status != TDM_OK)
-    return llvm::createStringError(tdm_last_error());
+    return takeRuntimeError(TandemErrorTarget);
   return handle;
 }
 
@@ -44,12 +45,12 @@ static llvm::Expected<tdm_kernel *> createHere(const CompiledKernel &kernel,
   tdm_device_info where = {};
   where.struct_size = sizeof(where);
   if (device && tdm_device_query(device, &where) != TDM_OK)
-    return llvm::createStringError(tdm_last_error());
+    return takeRuntimeError(TandemErrorTarget);
   if (device && llvm::StringRef(where.target) != kernel.target)
-    return llvm::createStringError(
-        "kernel '" + llvm::Twine(kernel.info->graph) +
-        "' was compiled for this process; compile it for '" + where.target +
-        "'");
+    return ErrorBuilder(TandemErrorTarget)
+           << "kernel '" << Named{TDM_MESSAGE_GRAPH, kernel.info->graph}
+           << "' was compiled for this process; compile it for '"
+           << Named{TDM_MESSAGE_TARGET, where.target} << "'";
   tdm_kernel_desc desc = *kernel.info->desc;
   auto early = llvm::map_to_vector(kernel.earlyEntries, [](void *code) {
     return reinterpret_cast<tdm_cpu_entry>(code);

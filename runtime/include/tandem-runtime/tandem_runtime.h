@@ -81,23 +81,47 @@ TDM_API const char *tdm_status_string(tdm_status status);
 /// this thread. A call that succeeds leaves it as it was.
 TDM_API const char *tdm_last_error(void);
 
-/// The kinds of parts that a message consists of.
+// Each enumeration is declared by a list, VALUE(enumerator, name), so that
+// other languages and messages take its values and names from here. Packages
+// store the numbers, which count from 0: new values go to the end.
+#define TDM_ENUMERATOR(enumerator, name) enumerator,
+#define TDM_COUNT_ENUMERATOR(enumerator, name) +1
+/// The number of values of an enumeration, given by its list.
+#define TDM_NUM_VALUES(LIST) (0 LIST(TDM_COUNT_ENUMERATOR))
+
+/// The kinds of parts that a message consists of. The runtime's messages have
+/// the first six: plain text; "tensor 3" of the caller's list; "row 3" of the
+/// caller's hyperparameters and integers; and the name of a plane, a
+/// hyperparameter or an integer of the kernel. Those of the compiler
+/// (tandem-c/Error.h) name a role (a graph's argument), a graph, layer or
+/// kernel, a strategy or recipe, a storage, a float format, a target, or a
+/// file.
+#define TDM_MESSAGE_KINDS(VALUE)                                               \
+  VALUE(TDM_MESSAGE_TEXT, text)                                                \
+  VALUE(TDM_MESSAGE_TENSOR, tensor)                                            \
+  VALUE(TDM_MESSAGE_ROW, row)                                                  \
+  VALUE(TDM_MESSAGE_PLANE, plane)                                              \
+  VALUE(TDM_MESSAGE_HYPER, hyper)                                              \
+  VALUE(TDM_MESSAGE_INTEGER, integer)                                          \
+  VALUE(TDM_MESSAGE_ROLE, role)                                                \
+  VALUE(TDM_MESSAGE_GRAPH, graph)                                              \
+  VALUE(TDM_MESSAGE_STRATEGY, strategy)                                        \
+  VALUE(TDM_MESSAGE_STORAGE, storage)                                          \
+  VALUE(TDM_MESSAGE_FORMAT, format)                                            \
+  VALUE(TDM_MESSAGE_TARGET, target)                                            \
+  VALUE(TDM_MESSAGE_FILE, file)
 typedef enum tdm_message_kind {
-  /// Plain text.
-  TDM_MESSAGE_TEXT = 0,
-  /// "tensor 3": a tensor of the caller's list.
-  TDM_MESSAGE_TENSOR = 1,
-  /// "row 3": a row of the caller's hyperparameters and integers.
-  TDM_MESSAGE_ROW = 2
+  TDM_MESSAGE_KINDS(TDM_ENUMERATOR)
 } tdm_message_kind;
 
-/// A part of a message. A host that knows tensors and rows by other names puts
-/// those in place of the text.
+/// A part of a message. A host that knows things by other names puts those in
+/// place of the text. The text of all parts is the message.
 typedef struct tdm_message_part {
   tdm_message_kind kind;
-  /// The number of the tensor or row; 0 for plain text.
+  /// The number of the tensor, row, plane, hyperparameter or integer; 0 for
+  /// other parts.
   int64_t index;
-  /// The part's text, \c size bytes of tdm_last_error().
+  /// The part's text, \c size bytes of the message.
   const char *text;
   size_t size;
 } tdm_message_part;
@@ -222,14 +246,6 @@ typedef void (*tdm_cpu_prologue)(const double *hypers, const int64_t *integers,
 #define TDM_WHOLE_TENSOR 0xFFFFFFFFu
 /// The group of a plane of elements with one entry for each row of a matrix.
 #define TDM_WHOLE_ROW 0xFFFFFFFEu
-
-// Each enumeration is declared by a list, VALUE(enumerator, name), so that
-// other languages and messages take its values and names from here. Packages
-// store the numbers, which count from 0: new values go to the end.
-#define TDM_ENUMERATOR(enumerator, name) enumerator,
-#define TDM_COUNT_ENUMERATOR(enumerator, name) +1
-/// The number of values of an enumeration, given by its list.
-#define TDM_NUM_VALUES(LIST) (0 LIST(TDM_COUNT_ENUMERATOR))
 
 /// The units that a plane has entries for or that a phase runs over: elements,
 /// or the rows, columns or square blocks of a matrix. No plane is

@@ -63,9 +63,16 @@ def test_the_page_shows_the_program():
     blocks = re.findall(r"^```c\n(.*?)^```$", (ROOT / "docs/Embedding.md").read_text(),
                         re.MULTILINE | re.DOTALL)
     sources = [path.read_text() for path in EXAMPLE.glob("*.c")]
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         assert any(block in source for source in sources), block
+
+
+def test_an_error_has_parts(embed, tmp_path):
+    """The program puts what a message names into brackets."""
+    run = subprocess.run([embed, tmp_path, "coat-none"], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert run.stderr.startswith("embed: unknown strategy '[coat-none]'; built-in ones are ")
 
 
 def test_it_is_a_program_in_c(embed):

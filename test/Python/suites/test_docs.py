@@ -74,6 +74,15 @@ def test_readme_python(number):
     exec(blocks("README.md", "python")[number], {})
 
 
+@pytest.mark.parametrize("number", range(len(blocks("docs/Python.md", "python"))))
+def test_python_page(number):
+    """The examples of docs/Python.md, each by itself."""
+    text = blocks("docs/Python.md", "python")[number]
+    if "import torch" in text:
+        pytest.importorskip("torch")
+    exec(text, {})
+
+
 def test_numerics_python():
     """The rules of docs/Numerics.md, one after the other."""
     names = {}

@@ -14,6 +14,7 @@
 #include "tandem/Dialect/Tandem/Transforms/Graph.h"
 #include "tandem/Dialect/Tandem/Transforms/Passes.h"
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
+#include "tandem/Support/CompilerError.h"
 #include "llvm/Support/DebugLog.h"
 
 namespace tandem {
@@ -33,29 +34,48 @@ static unsigned countElementPlanes(StorageAttrInterface storage) {
   });
 }
 
+static Named nameOf(StrategyOp strategy) {
+  return {TDM_MESSAGE_STRATEGY, strategy.getSymName()};
+}
+
+static Named nameOf(RoleAttr role) {
+  return {TDM_MESSAGE_ROLE, role.getName().getValue()};
+}
+
+/// Begins a diagnostic: "strategy 'NAME' stores "ROLE" as STORAGE".
+static InFlightDiagnostic emitStoreError(func::FuncOp function,
+                                         StrategyOp strategy, RoleAttr role,
+                                         StorageAttrInterface storage,
+                                         StringRef stores = " stores \"",
+                                         StringRef as = "\" as ") {
+  std::string text;
+  llvm::raw_string_ostream(text) << storage;
+  return function.emitError("strategy '")
+         << nameOf(strategy) << "'" << Twine(stores) << nameOf(role)
+         << Twine(as) << Named{TDM_MESSAGE_STORAGE, text};
+}
+
 /// The storage a strategy gives a role, or a diagnostic.
 static FailureOr<StorageAttrInterface>
 findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
   StorageAttrInterface storage = strategy.getStorage(role);
   if (!storage)
     return function.emitError("strategy '")
-           << strategy.getSymName() << "' has no rule for the "
-           << stringifyRoleKind(role.getKind()) << " " << role.getName()
-           << "; add a tandem.assign that matches it";
+           << nameOf(strategy) << "' has no rule for the "
+           << stringifyRoleKind(role.getKind()) << " \"" << nameOf(role)
+           << "\"; add a tandem.assign that matches it";
   if (!storage.getValueType(strategy.getCompute()))
-    return function.emitError("strategy '")
-           << strategy.getSymName() << "' stores " << role.getName() << " as "
-           << storage << ", which cannot be computed under the "
+    return emitStoreError(function, strategy, role, storage)
+           << ", which cannot be computed under the "
            << stringifyPolicy(strategy.getCompute().getPolicy())
            << " policy of " << strategy.getCompute().getFormat();
   if (role.getKind() == RoleKind::grad && countElementPlanes(storage) != 1)
-    return function.emitError("strategy '")
-           << strategy.getSymName() << "' stores the grad " << role.getName()
-           << " in " << storage << "; a gradient has one plane beside scales";
+    return emitStoreError(function, strategy, role, storage,
+                          " stores the grad \"", "\" in ")
+           << "; a gradient has one plane beside scales";
   if (role.getPer() != Granularity::element && needsMatrix(storage))
-    return function.emitError("strategy '")
-           << strategy.getSymName() << "' stores " << role.getName() << " as "
-           << storage << ", but it is a vector with an entry per "
+    return emitStoreError(function, strategy, role, storage)
+           << ", but it is a vector with an entry per "
            << stringifyGranularity(role.getPer())
            << (hasTranspose(storage)
                    ? ", which has no transpose; leave out transposed = "
@@ -63,10 +83,10 @@ findStorage(func::FuncOp function, StrategyOp strategy, RoleAttr role) {
                    : ", which has no rows or blocks; use group = tensor or a "
                      "number");
   if (hasTranspose(storage) && !role.isOfLayer())
-    return function.emitError("strategy '")
-           << strategy.getSymName() << "' stores the "
-           << stringifyRoleKind(role.getKind()) << " " << role.getName()
-           << " as " << storage
+    return emitStoreError(
+               function, strategy, role, storage,
+               (" stores the " + stringifyRoleKind(role.getKind()) + " \"")
+                   .str())
            << ", but matrix products take transposed copies only of a "
               "layer's tensors; leave out transposed = true";
   return storage;
@@ -83,8 +103,8 @@ static FailureOr<unsigned> storeArguments(func::FuncOp function,
     if (!role.isTensor())
       continue;
     if (isa<StoredType>(argument.getType()))
-      return function.emitError("argument ")
-             << role.getName() << " already has a storage";
+      return function.emitError("argument \"")
+             << nameOf(role) << "\" already has a storage";
     auto storage = findStorage(function, strategy, role);
     if (failed(storage))
       return failure();

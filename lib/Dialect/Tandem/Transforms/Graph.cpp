@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
+#include "tandem/Support/CompilerError.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -40,10 +41,10 @@ static llvm::Expected<Program> findGraph(ArrayRef<func::FuncOp> graphs,
       return Program{graph, {}, {}};
     known += (known.empty() ? "'" : ", '") + graph.getSymName().str() + "'";
   }
-  return llvm::createStringError("there is no graph '" + name +
-                                 "' (a function with tandem.role arguments); "
-                                 "there are " +
-                                 (known.empty() ? "none" : known));
+  return ErrorBuilder(TandemErrorGraph)
+         << "there is no graph '" << Named{TDM_MESSAGE_GRAPH, name}
+         << "' (a function with tandem.role arguments); there are "
+         << (known.empty() ? "none" : known);
 }
 
 llvm::Expected<Program> tandem::findProgram(ModuleOp module, StringRef strategy,
@@ -60,27 +61,32 @@ llvm::Expected<Program> tandem::findProgram(ModuleOp module, StringRef strategy,
     steps.clear();
   }
   if (graphs.size() + kernels.size() + steps.size() != 1)
-    return llvm::createStringError(
-        "expected one graph (a function with tandem.role arguments), one "
-        "tandem.kernel or one tandem.step, found " +
-        llvm::Twine(graphs.size()) + " graphs, " + llvm::Twine(kernels.size()) +
-        " kernels and " + llvm::Twine(steps.size()) +
-        " steps; of several graphs give the name of one");
+    return ErrorBuilder(TandemErrorGraph)
+           << "expected one graph (a function with tandem.role arguments), one "
+              "tandem.kernel or one tandem.step, found " +
+                  Twine(graphs.size()) + " graphs, " + Twine(kernels.size()) +
+                  " kernels and " + Twine(steps.size()) +
+                  " steps; of several graphs give the name of one";
   if (!graphs.empty()) {
     if (strategy.empty())
-      return llvm::createStringError(
-          "graph '" + graphs[0].getSymName() + "' needs a strategy: one of " +
-          listNames(getStrategiesFor(module)) + ", or a file on the path");
+      return ErrorBuilder(TandemErrorStrategy)
+             << "graph '" << Named{TDM_MESSAGE_GRAPH, graphs[0].getSymName()}
+             << "' needs a strategy: one of " +
+                    listNames(getStrategiesFor(module)) +
+                    ", or a file on the path";
     return Program{graphs[0], {}, {}};
   }
   Program program{{},
                   kernels.empty() ? KernelOp() : kernels[0],
                   steps.empty() ? StepOp() : steps[0]};
   if (!strategy.empty())
-    return llvm::createStringError(
-        (program.kernel ? "kernel '" + program.kernel.getSymName()
-                        : "step '" + program.step.getSymName()) +
-        "' has its storages; leave out the strategy '" + strategy + "'");
+    return ErrorBuilder(TandemErrorStrategy)
+           << (program.kernel ? "kernel '" : "step '")
+           << Named{TDM_MESSAGE_GRAPH, program.kernel
+                                           ? program.kernel.getSymName()
+                                           : program.step.getSymName()}
+           << "' has its storages; leave out the strategy '"
+           << Named{TDM_MESSAGE_STRATEGY, strategy} << "'";
   return program;
 }
 

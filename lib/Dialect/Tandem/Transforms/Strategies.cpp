@@ -12,6 +12,7 @@
 
 #include "tandem/Dialect/Tandem/Transforms/Strategies.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Support/CompilerError.h"
 #include "tandem/Support/ParseModule.h"
 #include "llvm/Support/DebugLog.h"
 
@@ -53,8 +54,9 @@ static FailureOr<LibraryText> findText(MLIRContext *context, const Shelf &shelf,
     LDBG() << shelf.what << " '" << name << "' comes from " << text->file;
     return *text;
   }
-  return error() << "unknown " << shelf.what << " '" << name
-                 << "'; built-in ones are " << listNames(shelf.files)
+  return error() << "unknown " << shelf.what << " '"
+                 << Named{TDM_MESSAGE_STRATEGY, name} << "'; built-in ones are "
+                 << listNames(shelf.files)
                  << "; others are files <name>.mlir on the search path, or "
                     "defined in the module";
 }
@@ -75,7 +77,7 @@ static FailureOr<StrategyOp> find(ModuleOp module, const Shelf &shelf,
   if (!op)
     return emitError(FileLineColLoc::get(context, text->file, 1, 1),
                      "the file of ")
-           << shelf.what << " '" << name
+           << shelf.what << " '" << Named{TDM_MESSAGE_STRATEGY, name}
            << "' does not define tandem.strategy @\"" << name << "\"";
   op->remove();
   SymbolTable(module).insert(op);

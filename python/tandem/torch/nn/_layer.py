@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import enum
 import functools
 import os
 import threading
@@ -20,6 +19,8 @@ from tandem.torch import _executor
 
 #: The types of a module's tensors, and the compiler's names for them.
 EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+
+LayerPass = _tandem.LayerPass
 
 #: The types that hold a plane's entries. 8-bit codes are bytes to PyTorch.
 HOLDERS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16,
@@ -132,14 +133,6 @@ class Pass:
         return described(self.storages[role]).is_plain
 
 
-class _Function(enum.IntEnum):
-    """The functions of a layer."""
-
-    FORWARD = 0
-    BACKWARD = 1
-    RECOMPUTE = 2
-
-
 class Layer:
     """A layer of the library, or MLIR text of one, under a recipe, for the CPU or a chip.
 
@@ -156,7 +149,7 @@ class Layer:
         self._recipe, self._target = recipe, target
         self._backward: dict[tuple, Pass] = {}
         self.name = self._native.name
-        self.forward = self._compile(_Function.FORWARD)
+        self.forward = self._compile(LayerPass.FORWARD)
         self.backward = self.backward_of({}, flows=False)
         #: The planes that the backward pass needs of the forward pass, by name: what it
         #: has saved, and inputs that are kept as they are.
@@ -171,10 +164,10 @@ class Layer:
         #: The planes that a recipe keeps from step to step.
         self.remembered = [plane for plane in self.forward.kernel.planes if plane.kept]
 
-    def _compile(self, function: _Function, stored: Mapping[str, str] | None = None,
+    def _compile(self, function: LayerPass, stored: Mapping[str, str] | None = None,
                  plain: bool = False) -> Pass:
         """One function, whose outputs are ``plain`` or stored as the recipe says."""
-        native = self._native.compile(int(function), list((stored or {}).items()), plain)
+        native = self._native.compile(function, list((stored or {}).items()), plain)
         return Pass(Kernel(native, self._recipe, self._target))
 
     def backward_of(self, stored: Mapping[str, str], flows: bool) -> Pass:
@@ -183,13 +176,13 @@ class Layer:
         flows = flows and self._native.stores_by_flow
         key = (*sorted(stored.items()), flows)
         if key not in self._backward:
-            self._backward[key] = self._compile(_Function.BACKWARD, stored, not flows)
+            self._backward[key] = self._compile(LayerPass.BACKWARD, stored, not flows)
         return self._backward[key]
 
     @functools.cached_property
     def again(self) -> Pass:
         """The output once more, of what the forward pass has saved."""
-        return self._compile(_Function.RECOMPUTE)
+        return self._compile(LayerPass.RECOMPUTE)
 
     @property
     def saved(self) -> list[Plane]:
