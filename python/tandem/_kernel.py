@@ -181,7 +181,7 @@ class Kernel:
     def launches(self) -> int:
         """Launches of a step that follow each other: phases between which only values of
         the same rows pass are one."""
-        return sum(not phase["continues"] for phase in self._native.phases)
+        return sum(not phase["fused_with_previous"] for phase in self._native.phases)
 
     @property
     def is_matrix(self) -> bool:

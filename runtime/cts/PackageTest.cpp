@@ -275,8 +275,8 @@ TEST(PackageTest, RefusesCodeWithoutAFunction) {
   expectNotLoaded(described, TDM_INVALID_PACKAGE,
                   "its code has no function 'tandem_counts'; compile it again");
   described = describeWithCode(1);
-  described.kernels[0]->commits.push_back(std::make_unique<package::PartT>());
-  described.kernels[0]->commits[0]->entry = "tandem_count_commit";
+  described.kernels[0]->epilogues.push_back(std::make_unique<package::PartT>());
+  described.kernels[0]->epilogues[0]->entry = "tandem_count_commit";
   expectNotLoaded(described, TDM_INVALID_PACKAGE,
                   "its code has no function 'tandem_count_commit'");
 }

@@ -107,7 +107,7 @@ public:
 struct Phase {
   tdm_granularity per;
   /// Whether it can run over some rows when the phase before it has.
-  bool continues = false;
+  bool fusedWithPrevious = false;
 };
 
 /// A kernel, immutable once it is created.
@@ -138,17 +138,18 @@ struct Kernel {
   uint32_t lastPhase() const {
     return static_cast<uint32_t>(phases.size()) - 1;
   }
-  /// The phase behind those that can be one launch, which begins with \p phase.
+  /// The phase after those that can be one launch, which begins with \p phase.
   uint32_t endOfLaunch(uint32_t phase) const {
     do
       ++phase;
-    while (phase < phases.size() && phases[phase].continues);
+    while (phase < phases.size() && phases[phase].fusedWithPrevious);
     return phase;
   }
-  /// Whether any phase continues the one before it.
-  bool hasContinuations() const {
-    return std::any_of(phases.begin(), phases.end(),
-                       [](const Phase &phase) { return phase.continues; });
+  /// Whether any phase is fused with the previous one.
+  bool hasFusedPhases() const {
+    return std::any_of(phases.begin(), phases.end(), [](const Phase &phase) {
+      return phase.fusedWithPrevious;
+    });
   }
   /// Whether any reduction is along columns.
   bool reducesColumns() const {

@@ -161,12 +161,12 @@ static void addCode(const tdm_kernel_info &info, Table &table) {
         made += (made.empty() ? "makes the " : ", the ") +
                 describeReduction(desc.reductions[i]);
     const tdm_part_info &part = info.phases[phase];
-    table.add({part.continues ? "and phase" : "phase", part.entry, "",
+    table.add({part.fused_with_previous ? "and phase" : "phase", part.entry, "",
                places[part.per], made});
   }
-  for (uint32_t i = 0; i < info.num_commits; ++i)
-    table.add({"commit", info.commits[i].entry, "",
-               info.commits[i].per ? places[info.commits[i].per] : "tensor",
+  for (uint32_t i = 0; i < info.num_epilogues; ++i)
+    table.add({"epilogue", info.epilogues[i].entry, "",
+               info.epilogues[i].per ? places[info.epilogues[i].per] : "tensor",
                ""});
   for (uint32_t i = 0; i < info.num_images; ++i) {
     const tdm_image &image = info.images[i];
@@ -262,7 +262,7 @@ static void printFields(const tdm_kernel_info &desc) {
   printAll(path + ".reductions", desc.desc->reductions,
            desc.desc->num_reductions);
   printAll(path + ".phases", desc.phases, desc.num_phases);
-  printAll(path + ".commits", desc.commits, desc.num_commits);
+  printAll(path + ".epilogues", desc.epilogues, desc.num_epilogues);
 }
 
 //===----------------------------------------------------------------------===//

@@ -270,7 +270,7 @@ void KernelDescription::addLaunches(StepOp step) {
   reductions.resize(step.getReductions());
   for (LaunchOp launch : step.getLaunchOps()) {
     if (launch.getRole() == LaunchRole::epilogue) {
-      commits.push_back(getPart(launch));
+      epilogues.push_back(getPart(launch));
       continue;
     }
     uint32_t phase = phases.size();
@@ -279,18 +279,18 @@ void KernelDescription::addLaunches(StepOp step) {
           static_cast<tdm_reduction_kind>(op.getKind()), phase,
           getRuntimeScope(op.getScope())};
     phases.push_back(getPart(launch));
-    earlyGranularities.push_back(phases.back().per);
-    continues.push_back(phases.back().continues);
+    reductionGranularities.push_back(phases.back().per);
+    fusedWithPrevious.push_back(phases.back().fused_with_previous);
   }
   desc.reductions = reductions.data();
   desc.num_reductions = reductions.size();
-  desc.num_early_entries = phases.size() - 1;
-  desc.early_granularities = earlyGranularities.data();
-  desc.continues = continues.data();
+  desc.num_reduction_entries = phases.size() - 1;
+  desc.reduction_granularities = reductionGranularities.data();
+  desc.fused_with_previous = fusedWithPrevious.data();
   info.phases = phases.data();
   info.num_phases = phases.size();
-  info.commits = commits.data();
-  info.num_commits = commits.size();
+  info.epilogues = epilogues.data();
+  info.num_epilogues = epilogues.size();
 }
 
 void KernelDescription::addImage(Image added) {

@@ -376,7 +376,7 @@ typedef enum tdm_scope { TDM_SCOPES(TDM_ENUMERATOR) } tdm_scope;
 typedef struct tdm_reduction_desc {
   tdm_reduction_kind kind;
   /// The phase that leaves the parts: the number of an entry in
-  /// \c early_entries, or num_early_entries for \c entry.
+  /// \c reduction_entries, or num_reduction_entries for \c entry.
   uint32_t phase;
   tdm_scope scope;
 } tdm_reduction_desc;
@@ -426,42 +426,42 @@ typedef struct tdm_kernel_desc {
   const tdm_hyper_desc *hypers;
   /// The integers, in the order of a row.
   const tdm_integer_desc *integers;
-  /// The compiled function over chunks.
+  /// The compiled function of the main launch, which runs over chunks.
   tdm_cpu_entry entry;
   /// The compiled scalar prologue; may be NULL if \c num_scalars is 0.
   tdm_cpu_prologue prologue;
-  /// Phases before the last one, which \c entry is: each runs over all chunks,
-  /// and the next one when all of them are done.
-  const tdm_cpu_entry *early_entries;
-  uint32_t num_early_entries;
+  /// The functions of the launches before the main one: each runs over all
+  /// chunks, and the next one when all of them are done.
+  const tdm_cpu_entry *reduction_entries;
+  uint32_t num_reduction_entries;
   /// The reductions, in the order of a chunk's slots and of a tensor's totals.
   uint32_t num_reductions;
   const tdm_reduction_desc *reductions;
   /// Runs after the last phase over the tensors [chunk_begin, chunk_end), not
   /// over chunks; NULL if the kernel has no such part.
-  tdm_cpu_entry commit;
+  tdm_cpu_entry epilogue;
   /// Nonzero for a matrix kernel, which knows the rows and columns of tensors.
   /// It records no metrics.
   uint32_t matrix;
-  /// The tdm_granularity that each early entry runs over; NULL if all of them
-  /// run over elements. \c entry always runs over elements.
-  const uint32_t *early_granularities;
-  /// Run before \c commit over the rows and over the columns of all tensors;
+  /// The tdm_granularity that each reduction entry runs over; NULL if all of
+  /// them run over elements. \c entry always runs over elements.
+  const uint32_t *reduction_granularities;
+  /// Run before \c epilogue over the rows and over the columns of all tensors;
   /// NULL if the kernel has no such part.
-  tdm_cpu_entry commit_rows;
-  tdm_cpu_entry commit_columns;
+  tdm_cpu_entry epilogue_rows;
+  tdm_cpu_entry epilogue_columns;
   /// The rows and columns of a block of a matrix kernel, a power of two from 16
   /// to 256; 0 if it has none.
   uint32_t block;
-  /// Run before \c commit over the blocks of all tensors; NULL if the kernel
+  /// Run before \c epilogue over the blocks of all tensors; NULL if the kernel
   /// has no such part.
-  tdm_cpu_entry commit_blocks;
-  /// One value for each phase (the early entries, then \c entry), nonzero if
-  /// the phase reads, of the results of its launch, only those of its own rows
-  /// and blocks. The runtime may then run it over some rows as soon as the
+  tdm_cpu_entry epilogue_blocks;
+  /// One value for each phase (the reduction entries, then \c entry), nonzero
+  /// if the phase reads, of the results of its launch, only those of its own
+  /// rows and blocks. The runtime may then run it over some rows as soon as the
   /// phase before it has finished them. Both phases run over the elements of a
   /// matrix. NULL if no phase has this property.
-  const uint32_t *continues;
+  const uint32_t *fused_with_previous;
   /// For hosts: nonzero if the graph itself knows no rows and columns: those of
   /// a matrix then matter to scales only.
   uint32_t flat_graph;
@@ -509,13 +509,13 @@ typedef struct tdm_part_info {
   const char *entry;
   tdm_granularity per;
   /// As in tdm_kernel_desc for a phase; 0 for other parts.
-  uint32_t continues;
+  uint32_t fused_with_previous;
 } tdm_part_info;
 
 #define TDM_PART_FIELDS(VALUE, FLAG)                                           \
   VALUE(entry)                                                                 \
   VALUE(per)                                                                   \
-  FLAG(continues)
+  FLAG(fused_with_previous)
 
 /// Destroys \p kernel. Plans made from it stay usable. NULL is allowed.
 TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);
