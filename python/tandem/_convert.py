@@ -124,7 +124,7 @@ class Conversion:
         """Sets the planes of targets that carry over between steps to zero."""
         for target in targets:
             for plane, address in zip(planes, target.addresses):
-                if plane.kept and target.bytes(plane):
+                if plane.persistent and target.bytes(plane):
                     executor.clear(address, target.bytes(plane))
 
     @staticmethod

@@ -65,7 +65,7 @@ TEST(PackageTest, TellsOfItsKernels) {
   EXPECT_STREQ(info.desc->planes[0].name, "count");
   EXPECT_EQ(info.desc->planes[0].bits, 8u);
   EXPECT_EQ(info.desc->planes[0].kind, TDM_ROLE_STATE);
-  EXPECT_EQ(info.desc->planes[0].kept, 1u);
+  EXPECT_EQ(info.desc->planes[0].persistent, 1u);
   EXPECT_EQ(info.desc->planes[0].visible, 0u);
   EXPECT_STREQ(info.desc->planes[0].type, "i8");
   EXPECT_STREQ(info.desc->planes[0].doc, "a count");

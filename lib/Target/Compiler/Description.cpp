@@ -94,7 +94,7 @@ tdm_plane_desc tandem::describePlane(const Plane &plane, StringRef role,
   desc.kind = TDM_ROLE_STATE;
   desc.type = texts.add(print(plane.elementType));
   desc.visible = isVisible;
-  desc.kept = plane.isPersistent;
+  desc.persistent = plane.isPersistent;
   desc.doc = "";
   return desc;
 }

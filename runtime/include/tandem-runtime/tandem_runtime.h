@@ -297,7 +297,7 @@ typedef struct tdm_plane_desc {
   /// Nonzero if a framework reads this plane as the tensor's value.
   uint32_t visible;
   /// Nonzero if storing a value reads what earlier steps have left.
-  uint32_t kept;
+  uint32_t persistent;
   /// A description for people of what the tensor is and how it is stored, such
   /// as "second moment of the gradients, stored as #tandem.float<bf16>"; empty
   /// if the graph has none.
@@ -317,7 +317,7 @@ typedef struct tdm_plane_desc {
   VALUE(kind)                                                                  \
   VALUE(type)                                                                  \
   FLAG(visible)                                                                \
-  FLAG(kept)                                                                   \
+  FLAG(persistent)                                                             \
   VALUE(doc)
 
 /// One hyperparameter and its domain. NaN lies outside of every domain.
