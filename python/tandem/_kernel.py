@@ -455,9 +455,10 @@ class Plan:
         self.kernel = kernel
         self.device = device
         self._native = _tandem.Plan(kernel._native, device and device._native)
-        self._check = self._words = None
+        self._check = self._skip_flag = None
         if skip_nonfinite:
-            self._check, self._words = FiniteCheck(kernel, device), device and SkipFlag(device)
+            self._check = FiniteCheck(kernel, device)
+            self._skip_flag = device and SkipFlag(device)
 
     def update(
         self,
@@ -554,8 +555,8 @@ class Plan:
         """Launches any check of gradients; returns the address of the word for skipping."""
         if not self._check:
             return skip
-        self._check.launch_async(stream, skip, self._words.address)
-        return self._words.address
+        self._check.launch_async(stream, skip, self._skip_flag.address)
+        return self._skip_flag.address
 
     def flags(self) -> int:
         """The flags of the latest launch, for which this waits."""
