@@ -238,7 +238,7 @@ class Stored:
             return (plane.entries(rows * columns),)
         if not self.matrix or plane.group in (WHOLE_TENSOR, WHOLE_ROW):
             return (plane.entries(columns, rows),)
-        return -(-rows // plane.rows), -(-columns // plane.group)
+        return plane.groups(columns, rows)
 
 
 #: A value between two storages that no one kernel knows.

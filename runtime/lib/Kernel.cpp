@@ -105,18 +105,6 @@ static tdm_status checkHyperDesc(const Kernel &kernel,
   return TDM_OK;
 }
 
-static int64_t groupOf(const tdm_plane_desc &plane) {
-  if (plane.group == TDM_WHOLE_TENSOR || plane.group == TDM_WHOLE_ROW)
-    return Plane::all;
-  return plane.group ? int64_t(plane.group) : 1;
-}
-
-static int64_t rowsOf(const tdm_plane_desc &plane) {
-  if (plane.group == TDM_WHOLE_TENSOR)
-    return Plane::all;
-  return plane.rows ? int64_t(plane.rows) : 1;
-}
-
 /// Returns the binary logarithm of \p size, which is a power of two.
 static int logarithmOf(int64_t size) {
   int bits = 0;
@@ -135,8 +123,12 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (tdm_status status = checkPlane(kernel, plane, i))
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
-    int64_t group = groupOf(plane), rows = rowsOf(plane);
-    int64_t values = std::max<int64_t>(plane.history, 1);
+    tdm_plane_sharing sharing;
+    tdm_plane_get_sharing(&plane, &sharing);
+    bool isPerRow = plane.per == TDM_PER_ROW;
+    int64_t group = isPerRow ? sharing.rows : sharing.columns;
+    int64_t rows = plane.per == TDM_PER_ELEMENT ? sharing.rows : 1;
+    int64_t values = sharing.values;
     constexpr int64_t max = std::numeric_limits<int64_t>::max();
     int64_t eighths = std::min(max / (plane.bits * values), max / 8) - 8;
     kernel.planes.push_back({plane.name, int64_t(plane.bits), written, group,

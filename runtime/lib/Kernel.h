@@ -42,14 +42,14 @@ struct Plane {
   int64_t maxElements;
 
   /// The group of a plane with one entry for a row or a tensor.
-  static constexpr int64_t all = int64_t(1) << 62;
+  static constexpr int64_t all = TDM_WHOLE_AXIS;
 
   bool isWholeTensor() const { return rows == all; }
 
   /// The bytes that an element is aligned to, a power of two.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
   /// The number of groups that \p places elements fill: places / group, rounded
-  /// up. It is computed without a division, since updates shall be fast.
+  /// up.
   int64_t groupsOf(int64_t places) const {
     return (places >> groupBits) + ((places & (group - 1)) != 0);
   }

@@ -73,17 +73,9 @@ static const char *const places[] = {TDM_GRANULARITIES(NAME)};
 
 /// Names the elements that share an entry of a plane.
 static std::string describeSharers(const tdm_plane_desc &plane) {
-  if (plane.group == TDM_WHOLE_TENSOR)
-    return "for the tensor";
-  if (plane.group == TDM_WHOLE_ROW)
-    return "for each row";
-  if (plane.rows > 1)
-    return "for each block of " + std::to_string(plane.rows) + "x" +
-           std::to_string(plane.group);
-  std::string place = places[plane.per];
-  if (plane.group > 1)
-    return "for each " + std::to_string(plane.group) + " " + place + "s";
-  return plane.per == TDM_PER_ELEMENT ? "" : "for each " + place;
+  tdm_plane_sharing sharing;
+  tdm_plane_get_sharing(&plane, &sharing);
+  return *sharing.text ? std::string("for ") + sharing.text : "";
 }
 
 static std::string describeDomain(const tdm_hyper_desc &hyper) {

@@ -121,11 +121,6 @@ inline bool hasEntryPerElement(const tdm_plane_desc &plane) {
 /// row", "each 128x128".
 std::string getSharers(const tdm_plane_desc &plane);
 
-/// The length of a plane's array for a tensor of so many rows and columns;
-/// groups of a matrix begin anew in each row.
-int64_t getNumEntries(const tdm_plane_desc &plane, int64_t rows,
-                      int64_t columns);
-
 /// The bits of a plane for each element of a large tensor; 0 for what rows,
 /// columns and tensors share.
 double getBitsPerElement(const tdm_plane_desc &plane);

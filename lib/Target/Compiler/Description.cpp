@@ -129,34 +129,9 @@ void KernelDescription::addPlanes(KernelOp kernel, unsigned tensor) {
 }
 
 std::string tandem::getSharers(const tdm_plane_desc &plane) {
-  if (plane.group == TDM_WHOLE_TENSOR)
-    return "the tensor";
-  if (plane.group == TDM_WHOLE_ROW)
-    return "each row";
-  std::string size = std::to_string(plane.group);
-  if (plane.per == TDM_PER_ELEMENT)
-    return "each " + (plane.rows > 1 ? size + "x" + size : size);
-  std::string place =
-      stringifyGranularity(static_cast<Granularity>(plane.per)).str();
-  return "each " + (plane.group <= 1 ? place : size + " " + place + "s");
-}
-
-int64_t tandem::getNumEntries(const tdm_plane_desc &plane, int64_t rows,
-                              int64_t columns) {
-  auto divide = [](int64_t places, int64_t group) {
-    return places / group + (places % group != 0);
-  };
-  int64_t values = std::max(plane.history, 1u);
-  int64_t group = std::max(plane.group, 1u), height = std::max(plane.rows, 1u);
-  if (plane.per == TDM_PER_ELEMENT && plane.group == TDM_WHOLE_TENSOR)
-    return rows && columns ? values : 0;
-  if (plane.group == TDM_WHOLE_TENSOR || plane.group == TDM_WHOLE_ROW)
-    group = std::numeric_limits<int64_t>::max();
-  if (plane.per == TDM_PER_ROW)
-    return divide(rows, group) * values;
-  if (plane.per == TDM_PER_COLUMN)
-    return divide(columns, group) * values;
-  return divide(rows, height) * divide(columns, group) * values;
+  tdm_plane_sharing sharing;
+  tdm_plane_get_sharing(&plane, &sharing);
+  return sharing.text;
 }
 
 double tandem::getBitsPerElement(const tdm_plane_desc &plane) {

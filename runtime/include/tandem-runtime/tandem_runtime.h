@@ -320,6 +320,33 @@ typedef struct tdm_plane_desc {
   FLAG(persistent)                                                             \
   VALUE(doc)
 
+/// All rows or all columns of a tensor, in a tdm_plane_sharing.
+#define TDM_WHOLE_AXIS (INT64_C(1) << 62)
+
+/// The elements that share an entry of a plane.
+typedef struct tdm_plane_sharing {
+  /// An entry belongs to so many consecutive rows and columns, of which the
+  /// last ones may be fewer, or to TDM_WHOLE_AXIS of them. 0 if the entries are
+  /// those of columns or of rows, so that the number of the others does not
+  /// matter.
+  int64_t rows, columns;
+  /// The values that each entry has: 1, or the length of the history.
+  int64_t values;
+  /// The elements in words: "each 128", "each 64x64", "each 128 rows", "each
+  /// row", "the tensor"; empty if each element has an entry of its own.
+  char text[32];
+} tdm_plane_sharing;
+
+/// Stores in \p sharing the elements that share an entry of \p plane.
+TDM_API void tdm_plane_get_sharing(const tdm_plane_desc *plane,
+                                   tdm_plane_sharing *sharing);
+
+/// Returns the length of a plane's array, in elements of the array, for a
+/// tensor of so many rows and columns: one value or more for each entry. A
+/// tensor of a kernel that knows no rows is one row.
+TDM_API int64_t tdm_plane_num_entries(const tdm_plane_desc *plane, int64_t rows,
+                                      int64_t columns);
+
 /// One hyperparameter and its domain. NaN lies outside of every domain.
 typedef struct tdm_hyper_desc {
   /// The name that messages use, such as "lr".
