@@ -154,7 +154,7 @@ typedef struct Stored {
   intptr_t count;
   void *planes[MAX_PLANES];
   size_t bytes[MAX_PLANES];
-  bool isKept[MAX_PLANES];
+  bool isPersistent[MAX_PLANES];
 } Stored;
 
 static Stored getStored(const Arrays *arrays, const char *role) {
@@ -173,7 +173,7 @@ static Stored getStored(const Arrays *arrays, const char *role) {
       continue;
     stored.planes[stored.count] = arrays->planes[i];
     stored.bytes[stored.count] = arrays->bytes[i];
-    stored.isKept[stored.count++] = plane->kept;
+    stored.isPersistent[stored.count++] = plane->persistent;
   }
   if (!stored.storage)
     fail("a kernel lacks a tensor that this program asks for");
@@ -215,7 +215,7 @@ static void convertStored(const Arrays *from, const Stored *source,
   if (!tandemCompileConversion(&options, &conversion))
     failToCompile();
   for (intptr_t i = 0; i < target->count; ++i)
-    if (i >= conversion.numWritten || target->isKept[i])
+    if (i >= conversion.numWritten || target->isPersistent[i])
       memset(target->planes[i], 0, target->bytes[i]);
   if (conversion.kernel)
     runConversion(&conversion, from->rows, from->columns, source, target);

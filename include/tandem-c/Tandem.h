@@ -112,7 +112,7 @@ typedef struct TandemConversion {
   /// of a copy that the source has no plane for.
   intptr_t numWritten, numRead;
   /// The number of times that the kernel runs. Before the first of several runs
-  /// the caller makes the target's planes zero that are kept (tdm_plane_desc).
+  /// the caller makes the target's persistent planes (tdm_plane_desc) zero.
   int32_t numLaunches;
 } TandemConversion;
 

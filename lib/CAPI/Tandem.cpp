@@ -92,8 +92,8 @@ double tandemKernelGetBytesPerParameter(TandemKernel *kernel) {
 }
 int64_t tandemKernelGetNumEntries(TandemKernel *kernel, intptr_t index,
                                   int64_t rows, int64_t columns) {
-  return getNumEntries(kernel->kernel->info->desc->planes[index], rows,
-                       columns);
+  return tdm_plane_num_entries(&kernel->kernel->info->desc->planes[index], rows,
+                               columns);
 }
 
 intptr_t tandemKernelGetNumTensors(TandemKernel *kernel) {

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// This file implements what Python sees of a kernel's description. It names no
-// field and no value: those are the lists of the runtime's header.
+// This file implements what Python sees of a kernel's description. Fields and
+// values are those of the lists in the runtime's header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,6 +32,25 @@ nb::dict getFields(const tdm_plane_desc &desc) {
   // 0 stands for 1.
   fields["group"] = show(std::max(desc.group, 1u));
   fields["rows"] = show(std::max(desc.rows, 1u));
+  return fields;
+}
+
+static nb::dict getSharing(nb::handle plane) {
+  auto read = [&](const char *field) {
+    return nb::cast<uint32_t>(nb::int_(plane.attr(field)));
+  };
+  tdm_plane_desc desc = {};
+  desc.group = read("group");
+  desc.rows = read("rows");
+  desc.history = read("history");
+  desc.per = static_cast<tdm_granularity>(read("per"));
+  tdm_plane_sharing sharing;
+  tdm_plane_get_sharing(&desc, &sharing);
+  nb::dict fields;
+  fields["rows"] = sharing.rows;
+  fields["columns"] = sharing.columns;
+  fields["values"] = sharing.values;
+  fields["text"] = sharing.text;
   return fields;
 }
 
@@ -105,5 +124,8 @@ void bindDescription(nb::module_ &m) {
   m.attr("NON_FINITE") = TDM_FLAG_NON_FINITE;
   m.attr("WHOLE_TENSOR") = TDM_WHOLE_TENSOR;
   m.attr("WHOLE_ROW") = TDM_WHOLE_ROW;
+  m.attr("WHOLE_AXIS") = TDM_WHOLE_AXIS;
+  m.def("get_sharing", getSharing, nb::arg("plane"),
+        "The fields of the tdm_plane_sharing of a plane.");
   m.attr("PLANE_DEFAULTS") = getFields(tdm_plane_desc());
 }

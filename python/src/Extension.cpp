@@ -210,8 +210,8 @@ public:
   nb::list phases() const {
     return getAllFields(getInfo().phases, getInfo().num_phases);
   }
-  nb::list commits() const {
-    return getAllFields(getInfo().commits, getInfo().num_commits);
+  nb::list epilogues() const {
+    return getAllFields(getInfo().epilogues, getInfo().num_epilogues);
   }
 
   /// (role, storage, whether it is a second moment) per tensor.
@@ -615,7 +615,7 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro("checked_planes", &Kernel::checkedPlanes)
       .def("compile_finite_check", &Kernel::compileFiniteCheck)
       .def_prop_ro("phases", &Kernel::phases)
-      .def_prop_ro("commits", &Kernel::commits)
+      .def_prop_ro("epilogues", &Kernel::epilogues)
       .def_prop_ro("reductions", &Kernel::reductions)
       .def_prop_ro("planes", &Kernel::planes)
       .def_prop_ro("hypers", &Kernel::hypers)

@@ -45,13 +45,13 @@ dltensor ReplayCache::describe(nb::handle tensor) const {
   return described;
 }
 
-ReplayCache::Place ReplayCache::placeOf(const dltensor &tensor) {
+ReplayCache::Layout ReplayCache::layoutOf(const dltensor &tensor) {
   return {tensor.dtype, tensor.device,
           std::vector(tensor.shape, tensor.shape + tensor.ndim),
           std::vector(tensor.strides, tensor.strides + tensor.ndim)};
 }
 
-bool ReplayCache::find(PyObject *tensor, const Place &place,
+bool ReplayCache::find(PyObject *tensor, const Layout &layout,
                        void *&address) const {
   if (!PyType_IsSubtype(Py_TYPE(tensor), type))
     return false;
@@ -61,14 +61,14 @@ bool ReplayCache::find(PyObject *tensor, const Place &place,
     PyErr_Clear();
     return false;
   }
-  if (found.dtype != place.type ||
-      found.device.device_type != place.device.device_type ||
-      found.device.device_id != place.device.device_id ||
-      static_cast<size_t>(found.ndim) != place.shape.size())
+  if (found.dtype != layout.type ||
+      found.device.device_type != layout.device.device_type ||
+      found.device.device_id != layout.device.device_id ||
+      static_cast<size_t>(found.ndim) != layout.shape.size())
     return false;
-  for (size_t i = 0; i < place.shape.size(); ++i)
-    if (found.shape[i] != place.shape[i] ||
-        (found.strides[i] != place.strides[i] && found.shape[i] != 1))
+  for (size_t i = 0; i < layout.shape.size(); ++i)
+    if (found.shape[i] != layout.shape[i] ||
+        (found.strides[i] != layout.strides[i] && found.shape[i] != 1))
       return false;
   address = static_cast<char *>(found.data) + found.byte_offset;
   return true;
@@ -107,8 +107,8 @@ void ReplayCache::add(
   added.tensor = param.ptr();
   added.state = state.is_none() ? nullptr : state.ptr();
   added.address = static_cast<char *>(described.data) + described.byte_offset;
-  added.place = placeOf(described);
-  added.gradient = placeOf(describe(gradient));
+  added.layout = layoutOf(described);
+  added.gradient = layoutOf(describe(gradient));
   added.launch = static_cast<int64_t>(launch);
   added.index = static_cast<int64_t>(tensor);
   for (const auto &[name, address] : planes)
@@ -202,8 +202,8 @@ bool ReplayCache::readParam(Param &param) {
   if (param.launch < 0)
     return true;
   void *address = nullptr;
-  return find(param.tensor, param.place, address) && address == param.address &&
-         readPlanes(param) && readStep(param);
+  return find(param.tensor, param.layout, address) &&
+         address == param.address && readPlanes(param) && readStep(param);
 }
 
 bool ReplayCache::sameStates(PyObject *all) const {

@@ -52,7 +52,7 @@ public:
                    const std::vector<int64_t> &rows,
                    const std::vector<uintptr_t> &pointers, size_t gradient);
 
-  /// Adds a parameter, in the order of the param groups, and its place in a
+  /// Adds a parameter, in the order of the param groups, and its layout in a
   /// launch; `planes` are the names and addresses in its state. `layout` is a
   /// tensor with the strides of the gradient.
   void add(nanobind::handle param, nanobind::handle state, size_t launch,
@@ -78,8 +78,8 @@ public:
   std::vector<tdm_tensor> gradients(size_t launch) const;
 
 private:
-  /// The memory and the layout of a tensor.
-  struct Place {
+  /// Where and how the elements of a tensor lie.
+  struct Layout {
     nanobind::dlpack::dtype type;
     nanobind::dlpack::device device;
     std::vector<int64_t> shape, strides;
@@ -97,16 +97,16 @@ private:
   struct Param {
     PyObject *tensor, *state;
     void *address;
-    Place place, gradient;
+    Layout layout, gradient;
     /// Negative for a parameter without a gradient.
     int64_t launch, index;
     std::vector<std::pair<nanobind::object, void *>> planes;
   };
 
   nanobind::dlpack::dltensor describe(nanobind::handle tensor) const;
-  static Place placeOf(const nanobind::dlpack::dltensor &tensor);
-  /// The address of a tensor in that place; false if it is in another.
-  bool find(PyObject *tensor, const Place &place, void *&address) const;
+  static Layout layoutOf(const nanobind::dlpack::dltensor &tensor);
+  /// The address of a tensor of that layout; false if it has another.
+  bool find(PyObject *tensor, const Layout &layout, void *&address) const;
   bool readParam(Param &param);
   bool readGradient(Param &param);
   bool isNegative(nanobind::handle tensor) const;

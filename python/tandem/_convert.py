@@ -124,7 +124,7 @@ class Conversion:
         """Sets the planes of targets that carry over between steps to zero."""
         for target in targets:
             for plane, address in zip(planes, target.addresses):
-                if plane.kept and target.bytes(plane):
+                if plane.persistent and target.bytes(plane):
                     executor.clear(address, target.bytes(plane))
 
     @staticmethod
@@ -238,7 +238,7 @@ class Stored:
             return (plane.entries(rows * columns),)
         if not self.matrix or plane.group in (WHOLE_TENSOR, WHOLE_ROW):
             return (plane.entries(columns, rows),)
-        return -(-rows // plane.rows), -(-columns // plane.group)
+        return plane.groups(columns, rows)
 
 
 #: A value between two storages that no one kernel knows.

@@ -50,14 +50,14 @@ class FiniteCheck:
         """The flags that the gradients raise, for which this waits."""
         return self.plan.launch([], [], 1, threads)
 
-    def launch_async(self, stream: int, skip: int, words: int) -> None:
-        """Has the GPU set two words to what the next launch shall skip for: what `skip`
-        says, and the flags that the gradients raise."""
-        self.plan.launch_on_device(0, 0, 1, stream, skip, words)
+    def launch_async(self, stream: int, skip: int, flags: int) -> None:
+        """Has the GPU set the two words at `flags` to what the next launch shall skip for:
+        what `skip` says, and the flags that the gradients raise."""
+        self.plan.launch_on_device(0, 0, 1, stream, skip, flags)
 
 
 class SkipFlag:
-    """Two words in the memory of a GPU."""
+    """The two words in the memory of a GPU that a :class:`FiniteCheck` sets."""
 
     def __init__(self, device):
         self._native = device._native

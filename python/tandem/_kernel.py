@@ -66,21 +66,20 @@ class Plane:
         """Whether the kernel writes the array."""
         return bool(self.access & _tandem.ACCESS_WRITE)
 
+    def groups(self, columns: int, rows: int = 1) -> tuple[int, int]:
+        """How many groups of rows and of columns share an entry each, in a matrix, or a
+        tensor of so many elements. Sizes may be symbolic."""
+        sharing = _tandem.get_sharing(self)
+        return tuple(
+            1 if not size else min(1, places) if size == _tandem.WHOLE_AXIS else -(-places // size)
+            for places, size in ((rows, sharing["rows"]), (columns, sharing["columns"])))
+
     def entries(self, columns: int, rows: int = 1) -> int:
         """The length of the array for a matrix, or a tensor of so many elements.
 
         Groups begin anew in each row.
         """
-        places = {Granularity.ROW: rows, Granularity.COLUMN: columns}.get(self.per)
-        if places is not None:
-            entries = -(-places // self.group)
-        elif self.is_whole_tensor:
-            entries = min(1, rows * columns)
-        elif self.group == WHOLE_ROW:
-            entries = rows * min(1, columns)
-        else:
-            entries = -(-rows // self.rows) * -(-columns // self.group)
-        return entries * (self.history or 1)
+        return math.prod(self.groups(columns, rows)) * (self.history or 1)
 
     @property
     def is_whole_tensor(self) -> bool:
@@ -94,15 +93,9 @@ class Plane:
 
     @property
     def shared_by(self) -> str:
-        """The elements that share an entry: "each 128", "the tensor", "each row", "each 64x64"."""
-        if self.is_whole_tensor:
-            return "the tensor"
-        if self.group == WHOLE_ROW:
-            return "each row"
-        if self.per == Granularity.ELEMENT:
-            return f"each {self.group}" + (f"x{self.rows}" if self.rows > 1 else "")
-        place = self.per.name.lower()
-        return f"each {place}" if self.group == 1 else f"each {self.group} {place}s"
+        """The elements that share an entry: "each 128", "the tensor", "each row", "each 64x64";
+        empty if each element has an entry of its own."""
+        return _tandem.get_sharing(self)["text"]
 
     @property
     def bytes_per_element(self) -> float:
@@ -181,7 +174,7 @@ class Kernel:
     def launches(self) -> int:
         """Launches of a step that follow each other: phases between which only values of
         the same rows pass are one."""
-        return sum(not phase["continues"] for phase in self._native.phases)
+        return sum(not phase["fused_with_previous"] for phase in self._native.phases)
 
     @property
     def is_matrix(self) -> bool:
@@ -209,7 +202,7 @@ class Kernel:
         for plane in self.planes:
             access = ("r" if plane.read else "-") + ("w" if plane.written else "-")
             several = f" x {plane.history}" if plane.history else ""
-            shared = "" if plane.sets_size else f" for {plane.shared_by}"
+            shared = f" for {plane.shared_by}" if plane.shared_by else ""
             turned = ", transposed" if plane.transposed else ""
             lines.append(f"  {access} {plane.name}: {plane.type}{several}{shared}{turned}")
         for name, default in self.hypers.items():
@@ -455,9 +448,10 @@ class Plan:
         self.kernel = kernel
         self.device = device
         self._native = _tandem.Plan(kernel._native, device and device._native)
-        self._check = self._words = None
+        self._check = self._skip_flag = None
         if skip_nonfinite:
-            self._check, self._words = FiniteCheck(kernel, device), device and SkipFlag(device)
+            self._check = FiniteCheck(kernel, device)
+            self._skip_flag = device and SkipFlag(device)
 
     def update(
         self,
@@ -554,8 +548,8 @@ class Plan:
         """Launches any check of gradients; returns the address of the word for skipping."""
         if not self._check:
             return skip
-        self._check.launch_async(stream, skip, self._words.address)
-        return self._words.address
+        self._check.launch_async(stream, skip, self._skip_flag.address)
+        return self._skip_flag.address
 
     def flags(self) -> int:
         """The flags of the latest launch, for which this waits."""

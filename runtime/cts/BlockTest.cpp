@@ -67,9 +67,9 @@ static void fillTiles(const void *tensors, const void *chunks, const uint32_t *,
   });
 }
 
-static void commitBlocks(const void *tensors, const void *chunks,
-                         const uint32_t *, void *, uint32_t *, int64_t begin,
-                         int64_t end) {
+static void epilogueBlocks(const void *tensors, const void *chunks,
+                           const uint32_t *, void *, uint32_t *, int64_t begin,
+                           int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     Record record = recordOf(tensors, chunk.tensor);
     for (int64_t i = chunk.begin; i < chunk.end; ++i)
@@ -77,7 +77,7 @@ static void commitBlocks(const void *tensors, const void *chunks,
   });
 }
 
-static const tdm_cpu_entry early[] = {reduceTiles};
+static const tdm_cpu_entry reductionEntries[] = {reduceTiles};
 static const tdm_reduction_desc reductions[] = {
     {TDM_REDUCTION_MAX, 0, TDM_SCOPE_BLOCK}};
 
@@ -93,13 +93,13 @@ static tdm_kernel_desc blockDesc() {
   desc.num_planes = numPlanes;
   desc.planes = planes;
   desc.entry = fillTiles;
-  desc.early_entries = early;
-  desc.num_early_entries = 1;
+  desc.reduction_entries = reductionEntries;
+  desc.num_reduction_entries = 1;
   desc.reductions = reductions;
   desc.num_reductions = 1;
   desc.matrix = 1;
   desc.block = block;
-  desc.commit_blocks = commitBlocks;
+  desc.epilogue_blocks = epilogueBlocks;
   return desc;
 }
 
@@ -220,7 +220,8 @@ TEST(BlocksError, Descriptions) {
         desc.block = 0;
         desc.num_planes = 1;
       },
-      "commit_blocks belongs to a kernel of blocks; set tdm_kernel_desc.block");
+      "epilogue_blocks belongs to a kernel of blocks; set "
+      "tdm_kernel_desc.block");
   expectRefused(
       [](tdm_kernel_desc &desc) {
         static const tdm_reduction_desc wrong[] = {

@@ -125,9 +125,9 @@ TEST_F(StandInCode, Descriptions) {
   expect("phases is NULL but num_phases is 1");
   fake.info.num_phases = 0;
   expect("there is no last phase over elements; pass the launches of a step");
-  fake.info.num_commits = 2;
-  fake.info.commits = nullptr;
-  expect("commits is NULL but num_commits is 2");
+  fake.info.num_epilogues = 2;
+  fake.info.epilogues = nullptr;
+  expect("epilogues is NULL but num_epilogues is 2");
   fake.info.images = nullptr;
   expect("images is NULL but num_images is 1");
   tdm_part_info parts[] = {{nullptr, TDM_PER_ELEMENT},
@@ -148,8 +148,8 @@ TEST_F(StandInCode, Descriptions) {
          "TDM_PER_ELEMENT but in a matrix kernel");
   desc.matrix = 0;
   parts[0] = {"tandem_none", TDM_PER_ELEMENT};
-  fake.info.commits = parts;
-  fake.info.num_commits = 1;
+  fake.info.epilogues = parts;
+  fake.info.num_epilogues = 1;
   expectRefused(TDM_INVALID_PACKAGE,
                 "its code has no function 'tandem_none'; compile it again");
   fake.info = whole;

@@ -271,8 +271,9 @@ TEST_CODE void writeEntry(const void *tensors, const void *chunks,
 }
 
 /// The entry becomes the largest magnitude of all tensors.
-TEST_CODE void commitEntry(const void *tensors, const void *, const uint32_t *,
-                           void *, uint32_t *, int64_t begin, int64_t end) {
+TEST_CODE void epilogueEntry(const void *tensors, const void *,
+                             const uint32_t *, void *, uint32_t *,
+                             int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     Record record = recordOf(tensors, t);
     if (record.head.rows && record.head.columns)
@@ -397,9 +398,9 @@ TEST_CODE void fillRows(const void *tensors, const void *chunks,
   });
 }
 
-TEST_CODE void commitRows(const void *tensors, const void *chunks,
-                          const uint32_t *, void *, uint32_t *, int64_t begin,
-                          int64_t end) {
+TEST_CODE void epilogueRows(const void *tensors, const void *chunks,
+                            const uint32_t *, void *, uint32_t *, int64_t begin,
+                            int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     Record record = recordOf(tensors, chunk.tensor);
     for (int64_t row = chunk.begin; row < chunk.end; ++row)
@@ -408,9 +409,9 @@ TEST_CODE void commitRows(const void *tensors, const void *chunks,
 }
 
 /// The larger of each pair of columns.
-TEST_CODE void commitColumns(const void *tensors, const void *chunks,
-                             const uint32_t *, void *, uint32_t *,
-                             int64_t begin, int64_t end) {
+TEST_CODE void epilogueColumns(const void *tensors, const void *chunks,
+                               const uint32_t *, void *, uint32_t *,
+                               int64_t begin, int64_t end) {
   forEach<Chunk>(chunks, begin, end, [=](const Chunk &chunk, int64_t) {
     Record record = recordOf(tensors, chunk.tensor);
     for (int64_t i = chunk.begin; i < chunk.end; i += 2) {

@@ -24,7 +24,7 @@ using namespace tandem::cts::matrices;
 // A kernel of three phases
 //===----------------------------------------------------------------------===//
 
-static const tdm_cpu_entry early[] = {sumTiles, sumRows};
+static const tdm_cpu_entry reductionEntries[] = {sumTiles, sumRows};
 static const uint32_t granularities[] = {TDM_PER_ELEMENT, TDM_PER_ROW};
 static const tdm_reduction_desc reductions[] = {
     {TDM_REDUCTION_SUM, 0, TDM_SCOPE_ROW},
@@ -43,14 +43,14 @@ static tdm_kernel_desc matrixDesc() {
   desc.num_planes = numPlanes;
   desc.planes = planes;
   desc.entry = fillTiles;
-  desc.early_entries = early;
-  desc.num_early_entries = 2;
-  desc.early_granularities = granularities;
+  desc.reduction_entries = reductionEntries;
+  desc.num_reduction_entries = 2;
+  desc.reduction_granularities = granularities;
   desc.reductions = reductions;
   desc.num_reductions = numReductions;
   desc.matrix = 1;
-  desc.commit_rows = commitRows;
-  desc.commit_columns = commitColumns;
+  desc.epilogue_rows = epilogueRows;
+  desc.epilogue_columns = epilogueColumns;
   return desc;
 }
 
@@ -188,22 +188,22 @@ static const Totals rowwiseTotals = {{"_phase0_row_totals", rowTotals},
 
 /// The sums of rows and what needs them are one launch.
 static tdm_kernel_desc rowwiseDesc() {
-  static const uint32_t continues[] = {0, 1};
+  static const uint32_t fusedWithPrevious[] = {0, 1};
   static const tdm_reduction_desc ofRows[] = {
       reductions[0], reductions[1], {TDM_REDUCTION_MAX, 0, TDM_SCOPE_ROW}};
   tdm_kernel_desc desc = matrixDesc();
   desc.name = "rowwise";
   desc.entry = fillRows;
-  desc.num_early_entries = 1;
+  desc.num_reduction_entries = 1;
   desc.reductions = ofRows;
-  desc.continues = continues;
+  desc.fused_with_previous = fusedWithPrevious;
   return desc;
 }
 
 static tdm_kernel_desc visitedDesc() {
   static const tdm_cpu_entry visited[] = {visit<0, sumTiles>};
   tdm_kernel_desc desc = rowwiseDesc();
-  desc.early_entries = visited;
+  desc.reduction_entries = visited;
   desc.entry = visit<1, fillRows>;
   return desc;
 }
@@ -289,9 +289,9 @@ TEST(MatricesError, Descriptions) {
   expectRefused(
       [](tdm_kernel_desc &desc) {
         static const uint32_t wrong[] = {TDM_PER_ELEMENT, 3};
-        desc.early_granularities = wrong;
+        desc.reduction_granularities = wrong;
       },
-      "early entry 1 has granularity 3; use a tdm_granularity, and "
+      "reduction entry 1 has granularity 3; use a tdm_granularity, and "
       "TDM_PER_ELEMENT but in a matrix kernel");
   expectRefused(
       [](tdm_kernel_desc &desc) {
@@ -317,42 +317,44 @@ TEST(MatricesError, TransposedPlanesHaveElements) {
       "matrix; set tdm_kernel_desc.matrix and group 1");
 }
 
-TEST(MatricesError, Continuations) {
+TEST(MatricesError, FusedPhases) {
   auto message = [](int phase) {
     return "phase " + std::to_string(phase) +
-           " continues a launch; only a phase over the elements of a matrix "
-           "does, after another one";
+           " is fused with the previous one; only a phase over the elements of "
+           "a "
+           "matrix can be, after another one";
   };
   expectRefused(
       [](tdm_kernel_desc &desc) {
         static const uint32_t first[] = {1, 0, 0};
-        desc.continues = first;
+        desc.fused_with_previous = first;
       },
       message(0));
   static const uint32_t perColumn[] = {TDM_PER_ELEMENT, TDM_PER_COLUMN};
   expectRefused(
       [](tdm_kernel_desc &desc) {
         static const uint32_t second[] = {0, 1, 0};
-        desc.early_granularities = perColumn;
-        desc.continues = second;
+        desc.reduction_granularities = perColumn;
+        desc.fused_with_previous = second;
       },
       message(1));
   expectRefused(
       [](tdm_kernel_desc &desc) {
         static const uint32_t last[] = {0, 0, 1};
-        desc.early_granularities = perColumn;
-        desc.continues = last;
+        desc.reduction_granularities = perColumn;
+        desc.fused_with_previous = last;
       },
       message(2));
 }
 
 TEST(MatricesError, RowsBelongToMatrices) {
   tdm_kernel_desc desc = countDesc();
-  desc.commit_rows = commitRows;
+  desc.epilogue_rows = epilogueRows;
   tdm_kernel *kernel = nullptr;
-  expectFailure(tdm_kernel_create(&desc, &kernel), TDM_INVALID_ARGUMENT,
-                "kernel 'count': commit_rows and commit_columns belong to a "
-                "matrix kernel; set tdm_kernel_desc.matrix");
+  expectFailure(
+      tdm_kernel_create(&desc, &kernel), TDM_INVALID_ARGUMENT,
+      "kernel 'count': epilogue_rows and epilogue_columns belong to a "
+      "matrix kernel; set tdm_kernel_desc.matrix");
 }
 
 TEST(MatricesError, Shards) {

@@ -139,19 +139,19 @@ TEST(PackageFormatTest, RefusesWritingPhasesOfRows) {
       "describes kernel 'count' by values");
 }
 
-TEST(PackageFormatTest, RefusesAFirstPhaseThatContinues) {
+TEST(PackageFormatTest, RefusesAFirstPhaseThatIsFused) {
   expectKernelRefused(
-      [](package::KernelT &k) { k.phases[0]->continues = true; },
-      "kernel 'count': phase 0 continues a launch; only a phase over the "
-      "elements of a matrix does, after another one");
+      [](package::KernelT &k) { k.phases[0]->fused_with_previous = true; },
+      "kernel 'count': phase 0 is fused with the previous one; only a phase "
+      "over the elements of a matrix can be, after another one");
 }
 
-TEST(PackageFormatTest, RefusesTwoCommitsOfAKind) {
+TEST(PackageFormatTest, RefusesTwoEpiloguesOfAKind) {
   expectKernelRefused(
       [](package::KernelT &k) {
         for (int i = 0; i < 2; ++i) {
-          k.commits.push_back(std::make_unique<package::PartT>());
-          k.commits[i]->entry = "tandem_count";
+          k.epilogues.push_back(std::make_unique<package::PartT>());
+          k.epilogues[i]->entry = "tandem_count";
         }
       },
       "describes kernel 'count' by values");
@@ -180,11 +180,12 @@ TEST(PackageFormatTest, RefusesWhatNoKernelHas) {
                       "kernel 'count': hyper 'lr' has an empty domain");
   expectKernelRefused(
       [](package::KernelT &k) {
-        k.commits.push_back(std::make_unique<package::PartT>());
-        k.commits[0]->entry = "tandem_count_commit";
-        k.commits[0]->per = TDM_PER_ROW;
+        k.epilogues.push_back(std::make_unique<package::PartT>());
+        k.epilogues[0]->entry = "tandem_count_commit";
+        k.epilogues[0]->per = TDM_PER_ROW;
       },
-      "commit 0 has granularity 1; use a tdm_granularity, and TDM_PER_ELEMENT "
+      "epilogue 0 has granularity 1; use a tdm_granularity, and "
+      "TDM_PER_ELEMENT "
       "but in a matrix kernel");
 }
 

@@ -48,14 +48,14 @@ static package::PackageT describeAll() {
   package::KernelT &kernel = *package.kernels[0];
   kernel.matrix = true;
   for (auto per : {TDM_PER_ROW, TDM_PER_COLUMN, TDM_PER_ELEMENT}) {
-    kernel.commits.push_back(std::make_unique<package::PartT>());
-    kernel.commits.back()->entry = "tandem_commit";
-    kernel.commits.back()->per = per;
+    kernel.epilogues.push_back(std::make_unique<package::PartT>());
+    kernel.epilogues.back()->entry = "tandem_commit";
+    kernel.epilogues.back()->per = per;
   }
   kernel.phases.insert(kernel.phases.begin(),
                        std::make_unique<package::PartT>());
   kernel.phases[0]->entry = "tandem_phase0";
-  kernel.phases[1]->continues = true;
+  kernel.phases[1]->fused_with_previous = true;
   kernel.reductions.push_back(std::make_unique<package::ReductionT>());
   kernel.reductions[0]->scope = TDM_SCOPE_ROW;
   addImage(package, "some code");
@@ -115,12 +115,13 @@ static void touchArguments(const tdm_kernel_info &info) {
 static void touchCode(const tdm_kernel_info &info) {
   const tdm_kernel_desc &desc = *info.desc;
   touch(desc.reductions, desc.num_reductions * sizeof(*desc.reductions));
-  touch(desc.early_granularities, desc.num_early_entries * sizeof(uint32_t));
-  touch(desc.continues, info.num_phases * sizeof(uint32_t));
+  touch(desc.reduction_granularities,
+        desc.num_reduction_entries * sizeof(uint32_t));
+  touch(desc.fused_with_previous, info.num_phases * sizeof(uint32_t));
   for (uint32_t i = 0; i < info.num_phases; ++i)
     touch(info.phases[i].entry);
-  for (uint32_t i = 0; i < info.num_commits; ++i)
-    touch(info.commits[i].entry);
+  for (uint32_t i = 0; i < info.num_epilogues; ++i)
+    touch(info.epilogues[i].entry);
   for (uint32_t i = 0; i < info.num_images; ++i) {
     touch(info.images[i].target);
     touch(info.images[i].data, info.images[i].size);

@@ -65,7 +65,7 @@ TEST(PackageTest, TellsOfItsKernels) {
   EXPECT_STREQ(info.desc->planes[0].name, "count");
   EXPECT_EQ(info.desc->planes[0].bits, 8u);
   EXPECT_EQ(info.desc->planes[0].kind, TDM_ROLE_STATE);
-  EXPECT_EQ(info.desc->planes[0].kept, 1u);
+  EXPECT_EQ(info.desc->planes[0].persistent, 1u);
   EXPECT_EQ(info.desc->planes[0].visible, 0u);
   EXPECT_STREQ(info.desc->planes[0].type, "i8");
   EXPECT_STREQ(info.desc->planes[0].doc, "a count");
@@ -275,8 +275,8 @@ TEST(PackageTest, RefusesCodeWithoutAFunction) {
   expectNotLoaded(described, TDM_INVALID_PACKAGE,
                   "its code has no function 'tandem_counts'; compile it again");
   described = describeWithCode(1);
-  described.kernels[0]->commits.push_back(std::make_unique<package::PartT>());
-  described.kernels[0]->commits[0]->entry = "tandem_count_commit";
+  described.kernels[0]->epilogues.push_back(std::make_unique<package::PartT>());
+  described.kernels[0]->epilogues[0]->entry = "tandem_count_commit";
   expectNotLoaded(described, TDM_INVALID_PACKAGE,
                   "its code has no function 'tandem_count_commit'");
 }

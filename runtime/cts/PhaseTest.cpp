@@ -35,7 +35,7 @@ static float treeSum(const float *values, int64_t count) {
   return treeSum(values, half) + treeSum(values + half, count - half);
 }
 
-static const tdm_cpu_entry early[] = {phases::reduceEntry};
+static const tdm_cpu_entry reductionEntries[] = {phases::reduceEntry};
 static const tdm_reduction_desc reductions[] = {
     {TDM_REDUCTION_SUM, 0, TDM_SCOPE_TENSOR},
     {TDM_REDUCTION_MAX, 0, TDM_SCOPE_MODEL},
@@ -51,11 +51,11 @@ static tdm_kernel_desc phasesDesc() {
   desc.num_planes = phases::numPlanes;
   desc.planes = planes;
   desc.entry = phases::writeEntry;
-  desc.early_entries = early;
-  desc.num_early_entries = 1;
+  desc.reduction_entries = reductionEntries;
+  desc.num_reduction_entries = 1;
   desc.reductions = reductions;
   desc.num_reductions = phases::numReductions;
-  desc.commit = phases::commitEntry;
+  desc.epilogue = phases::epilogueEntry;
   return desc;
 }
 
@@ -176,14 +176,14 @@ static void expectRefused(void (*edit)(tdm_kernel_desc &),
 }
 
 TEST(PhasesError, Descriptions) {
-  expectRefused([](tdm_kernel_desc &desc) { desc.early_entries = nullptr; },
-                "early_entries is NULL but num_early_entries is 1");
+  expectRefused([](tdm_kernel_desc &desc) { desc.reduction_entries = nullptr; },
+                "reduction_entries is NULL but num_reduction_entries is 1");
   expectRefused(
       [](tdm_kernel_desc &desc) {
         static const tdm_cpu_entry none[] = {nullptr};
-        desc.early_entries = none;
+        desc.reduction_entries = none;
       },
-      "early entry 0 is NULL; pass the compiled function");
+      "reduction entry 0 is NULL; pass the compiled function");
   expectRefused([](tdm_kernel_desc &desc) { desc.reductions = nullptr; },
                 "reductions is NULL but num_reductions is 3");
   expectRefused([](tdm_kernel_desc &desc) { desc.num_reductions = 5000; },

@@ -101,25 +101,27 @@ TestCode::TestCode(const tdm_kernel_desc &desc, const Totals &totals) {
   names.reserve(100);
   std::string base = std::string("tandem_") + desc.name;
   ptx = ".version 8.0\n.target sm_80\n.address_size 64\n";
-  auto continues = [&](uint32_t phase) {
-    return desc.continues ? desc.continues[phase] : 0;
+  auto fusedWithPrevious = [&](uint32_t phase) {
+    return desc.fused_with_previous ? desc.fused_with_previous[phase] : 0;
   };
-  for (uint32_t i = 0; i < desc.num_early_entries; ++i) {
-    uint32_t per = desc.early_granularities ? desc.early_granularities[i] : 0;
+  for (uint32_t i = 0; i < desc.num_reduction_entries; ++i) {
+    uint32_t per =
+        desc.reduction_granularities ? desc.reduction_granularities[i] : 0;
     phases.push_back(
-        {add(base + "_phase" + std::to_string(i), desc.early_entries[i]),
-         static_cast<tdm_granularity>(per), continues(i)});
+        {add(base + "_phase" + std::to_string(i), desc.reduction_entries[i]),
+         static_cast<tdm_granularity>(per), fusedWithPrevious(i)});
   }
   phases.push_back({add(base, desc.entry), TDM_PER_ELEMENT,
-                    continues(desc.num_early_entries)});
-  if (desc.commit_rows)
-    commits.push_back(
-        {add(base + "_commit_rows", desc.commit_rows), TDM_PER_ROW});
-  if (desc.commit_columns)
-    commits.push_back(
-        {add(base + "_commit_columns", desc.commit_columns), TDM_PER_COLUMN});
-  if (desc.commit)
-    commits.push_back({add(base + "_commit", desc.commit), TDM_PER_ELEMENT});
+                    fusedWithPrevious(desc.num_reduction_entries)});
+  if (desc.epilogue_rows)
+    epilogues.push_back(
+        {add(base + "_commit_rows", desc.epilogue_rows), TDM_PER_ROW});
+  if (desc.epilogue_columns)
+    epilogues.push_back(
+        {add(base + "_commit_columns", desc.epilogue_columns), TDM_PER_COLUMN});
+  if (desc.epilogue)
+    epilogues.push_back(
+        {add(base + "_commit", desc.epilogue), TDM_PER_ELEMENT});
   for (const auto &[suffix, entry] : totals)
     add(base + suffix, entry);
   if (desc.prologue) {
@@ -140,8 +142,8 @@ TestCode::TestCode(const tdm_kernel_desc &desc, const Totals &totals) {
   info.desc = &desc;
   info.phases = phases.data();
   info.num_phases = static_cast<uint32_t>(phases.size());
-  info.commits = commits.data();
-  info.num_commits = static_cast<uint32_t>(commits.size());
+  info.epilogues = epilogues.data();
+  info.num_epilogues = static_cast<uint32_t>(epilogues.size());
   info.images = images.data();
   info.num_images = 1;
   info.flags = TDM_FLAG_NON_FINITE;

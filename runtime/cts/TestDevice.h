@@ -74,7 +74,7 @@ private:
   static void checkRealPTX(const std::string &name);
 
   std::vector<std::string> names;
-  std::vector<tdm_part_info> phases, commits;
+  std::vector<tdm_part_info> phases, epilogues;
 };
 
 /// Owns a kernel on a device.

@@ -30,7 +30,7 @@ package::PackageT cts::describeCount() {
   plane->access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
   plane->group = 1;
   plane->kind = TDM_ROLE_STATE;
-  plane->kept = true;
+  plane->persistent = true;
   auto hyper = std::make_unique<package::HyperT>();
   hyper->name = "lr";
   hyper->max = INFINITY;

@@ -106,18 +106,6 @@ static tdm_status checkHyperDesc(const Kernel &kernel,
   return TDM_OK;
 }
 
-static int64_t groupOf(const tdm_plane_desc &plane) {
-  if (plane.group == TDM_WHOLE_TENSOR || plane.group == TDM_WHOLE_ROW)
-    return Plane::all;
-  return plane.group ? int64_t(plane.group) : 1;
-}
-
-static int64_t rowsOf(const tdm_plane_desc &plane) {
-  if (plane.group == TDM_WHOLE_TENSOR)
-    return Plane::all;
-  return plane.rows ? int64_t(plane.rows) : 1;
-}
-
 /// Returns the binary logarithm of \p size, which is a power of two.
 static int logarithmOf(int64_t size) {
   int bits = 0;
@@ -136,8 +124,12 @@ static tdm_status copyPlanes(Kernel &kernel, const tdm_kernel_desc &desc) {
     if (tdm_status status = checkPlane(kernel, plane, i))
       return status;
     bool written = plane.access & TDM_ACCESS_WRITE;
-    int64_t group = groupOf(plane), rows = rowsOf(plane);
-    int64_t values = std::max<int64_t>(plane.history, 1);
+    tdm_plane_sharing sharing;
+    tdm_plane_get_sharing(&plane, &sharing);
+    bool isPerRow = plane.per == TDM_PER_ROW;
+    int64_t group = isPerRow ? sharing.rows : sharing.columns;
+    int64_t rows = plane.per == TDM_PER_ELEMENT ? sharing.rows : 1;
+    int64_t values = sharing.values;
     constexpr int64_t max = std::numeric_limits<int64_t>::max();
     int64_t eighths = std::min(max / (plane.bits * values), max / 8) - 8;
     kernel.planes.push_back({plane.name, int64_t(plane.bits), written, group,
@@ -202,53 +194,57 @@ static tdm_status checkFunctions(Kernel &kernel, const tdm_kernel_desc &desc) {
   return TDM_OK;
 }
 
-/// Checks which phases continue the launch of the one before them.
-static tdm_status checkContinuations(const Kernel &kernel) {
+/// Checks which phases are fused with the previous ones.
+static tdm_status checkFusedPhases(const Kernel &kernel) {
   for (size_t i = 0; i < kernel.phases.size(); ++i) {
     auto isOfElements = [&](size_t phase) {
       return kernel.phases[phase].per == TDM_PER_ELEMENT;
     };
     bool isPossible =
         kernel.matrix && i > 0 && isOfElements(i) && isOfElements(i - 1);
-    if (kernel.phases[i].continues && !isPossible)
+    if (kernel.phases[i].fusedWithPrevious && !isPossible)
       return kernel.fail(TDM_INVALID_ARGUMENT)
-             << "phase " << i << " continues a launch; only a phase over the "
-             << "elements of a matrix does, after another one";
+             << "phase " << i
+             << " is fused with the previous one; only a phase "
+             << "over the elements of a matrix can be, after another one";
   }
   return TDM_OK;
 }
 
 static tdm_status copyPhases(Kernel &kernel, const tdm_kernel_desc &desc) {
-  if (desc.num_early_entries && !desc.early_entries)
+  if (desc.num_reduction_entries && !desc.reduction_entries)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "early_entries is NULL but num_early_entries is "
-           << desc.num_early_entries;
-  for (uint32_t i = 0; i < desc.num_early_entries; ++i) {
-    if (!desc.early_entries[i])
+           << "reduction_entries is NULL but num_reduction_entries is "
+           << desc.num_reduction_entries;
+  for (uint32_t i = 0; i < desc.num_reduction_entries; ++i) {
+    if (!desc.reduction_entries[i])
       return kernel.fail(TDM_INVALID_ARGUMENT)
-             << "early entry " << i << " is NULL; pass the compiled function";
-    uint32_t per = desc.early_granularities ? desc.early_granularities[i] : 0;
+             << "reduction entry " << i
+             << " is NULL; pass the compiled function";
+    uint32_t per =
+        desc.reduction_granularities ? desc.reduction_granularities[i] : 0;
     if (per > TDM_PER_COLUMN || (per && !kernel.matrix))
       return kernel.fail(TDM_INVALID_ARGUMENT)
-             << "early entry " << i << " has granularity " << per
+             << "reduction entry " << i << " has granularity " << per
              << "; use a tdm_granularity, and TDM_PER_ELEMENT but in a matrix "
              << "kernel";
     kernel.phases.push_back({static_cast<tdm_granularity>(per)});
   }
   kernel.phases.push_back({TDM_PER_ELEMENT});
-  for (size_t i = 0; desc.continues && i < kernel.phases.size(); ++i)
-    kernel.phases[i].continues = desc.continues[i] != 0;
-  return checkContinuations(kernel);
+  for (size_t i = 0; desc.fused_with_previous && i < kernel.phases.size(); ++i)
+    kernel.phases[i].fusedWithPrevious = desc.fused_with_previous[i] != 0;
+  return checkFusedPhases(kernel);
 }
 
-static tdm_status checkCommits(Kernel &kernel, const tdm_kernel_desc &desc) {
-  if (desc.commit_blocks && !kernel.block)
+static tdm_status checkEpilogues(Kernel &kernel, const tdm_kernel_desc &desc) {
+  if (desc.epilogue_blocks && !kernel.block)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "commit_blocks belongs to a kernel of blocks; set "
+           << "epilogue_blocks belongs to a kernel of blocks; set "
            << "tdm_kernel_desc.block";
-  if ((desc.commit_rows || desc.commit_columns) && !kernel.matrix)
+  if ((desc.epilogue_rows || desc.epilogue_columns) && !kernel.matrix)
     return kernel.fail(TDM_INVALID_ARGUMENT)
-           << "commit_rows and commit_columns belong to a matrix kernel; set "
+           << "epilogue_rows and epilogue_columns belong to a matrix kernel; "
+              "set "
            << "tdm_kernel_desc.matrix";
   return TDM_OK;
 }
@@ -279,7 +275,7 @@ static tdm_status checkList(const Kernel &kernel, const void *list,
 static tdm_status copyParts(Kernel &kernel, const tdm_kernel_info &info) {
   const std::tuple<const void *, uint32_t, const char *> lists[] = {
       {info.phases, info.num_phases, "phases"},
-      {info.commits, info.num_commits, "commits"}};
+      {info.epilogues, info.num_epilogues, "epilogues"}};
   for (auto [list, count, name] : lists)
     if (tdm_status status = checkList(kernel, list, count, name))
       return status;
@@ -296,12 +292,12 @@ static tdm_status copyParts(Kernel &kernel, const tdm_kernel_info &info) {
     if (tdm_status status = checkPart(kernel, info.phases[i], "phase", i))
       return status;
     kernel.phases.push_back(
-        {info.phases[i].per, info.phases[i].continues != 0});
+        {info.phases[i].per, info.phases[i].fused_with_previous != 0});
   }
-  if (tdm_status status = checkContinuations(kernel))
+  if (tdm_status status = checkFusedPhases(kernel))
     return status;
-  for (uint32_t i = 0; i < info.num_commits; ++i)
-    if (tdm_status status = checkPart(kernel, info.commits[i], "commit", i))
+  for (uint32_t i = 0; i < info.num_epilogues; ++i)
+    if (tdm_status status = checkPart(kernel, info.epilogues[i], "epilogue", i))
       return status;
   return TDM_OK;
 }
@@ -398,7 +394,7 @@ tandem::runtime::createKernel(const tdm_kernel_desc *desc,
     return status;
   auto result = std::make_shared<Kernel>();
   for (auto copy :
-       {copyShared, checkFunctions, copyPhases, checkCommits, copyReductions})
+       {copyShared, checkFunctions, copyPhases, checkEpilogues, copyReductions})
     if (tdm_status status = copy(*result, *desc))
       return status;
   result->executable = std::make_shared<HostExecutable>(*desc);

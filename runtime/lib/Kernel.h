@@ -42,14 +42,14 @@ struct Plane {
   int64_t maxElements;
 
   /// The group of a plane with one entry for a row or a tensor.
-  static constexpr int64_t all = int64_t(1) << 62;
+  static constexpr int64_t all = TDM_WHOLE_AXIS;
 
   bool isWholeTensor() const { return rows == all; }
 
   /// The bytes that an element is aligned to, a power of two.
   int64_t alignment() const { return bits < 8 ? 1 : bits / 8; }
   /// The number of groups that \p places elements fill: places / group, rounded
-  /// up. It is computed without a division, since updates shall be fast.
+  /// up.
   int64_t groupsOf(int64_t places) const {
     return (places >> groupBits) + ((places & (group - 1)) != 0);
   }
@@ -107,7 +107,7 @@ public:
 struct Phase {
   tdm_granularity per;
   /// Whether it can run over some rows when the phase before it has.
-  bool continues = false;
+  bool fusedWithPrevious = false;
 };
 
 /// A kernel, immutable once it is created.
@@ -138,17 +138,18 @@ struct Kernel {
   uint32_t lastPhase() const {
     return static_cast<uint32_t>(phases.size()) - 1;
   }
-  /// The phase behind those that can be one launch, which begins with \p phase.
+  /// The phase after those that can be one launch, which begins with \p phase.
   uint32_t endOfLaunch(uint32_t phase) const {
     do
       ++phase;
-    while (phase < phases.size() && phases[phase].continues);
+    while (phase < phases.size() && phases[phase].fusedWithPrevious);
     return phase;
   }
-  /// Whether any phase continues the one before it.
-  bool hasContinuations() const {
-    return std::any_of(phases.begin(), phases.end(),
-                       [](const Phase &phase) { return phase.continues; });
+  /// Whether any phase is fused with the previous one.
+  bool hasFusedPhases() const {
+    return std::any_of(phases.begin(), phases.end(), [](const Phase &phase) {
+      return phase.fusedWithPrevious;
+    });
   }
   /// Whether any reduction is along columns.
   bool reducesColumns() const {

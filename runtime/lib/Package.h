@@ -71,8 +71,8 @@ private:
   std::vector<tdm_hyper_desc> hypers;
   std::vector<tdm_integer_desc> integers;
   std::vector<tdm_reduction_desc> reductions;
-  std::vector<tdm_part_info> phases, commits;
-  std::vector<uint32_t> earlyGranularities, continues;
+  std::vector<tdm_part_info> phases, epilogues;
+  std::vector<uint32_t> reductionGranularities, fusedWithPrevious;
   std::vector<tdm_image> images;
   tdm_kernel_desc desc = {};
   tdm_kernel_info info = {};

@@ -61,10 +61,10 @@ areKnown(const flatbuffers::Vector<flatbuffers::Offset<Table>> &tables) {
   return true;
 }
 
-/// Whether there are launches, and at most one commit of a kind.
+/// Whether there are launches, and at most one epilogue of a kind.
 static bool hasValidParts(const package::Kernel &kernel) {
   bool seen[numGranularities] = {};
-  for (const package::Part *part : *kernel.commits())
+  for (const package::Part *part : *kernel.epilogues())
     if (std::exchange(seen[part->per()], true))
       return false;
   uint32_t count = kernel.phases()->size();
@@ -75,7 +75,7 @@ static bool hasValidParts(const package::Kernel &kernel) {
 static bool hasValidFields(const package::Kernel &kernel) {
   return areKnown(*kernel.planes()) && areKnown(*kernel.integers()) &&
          areKnown(*kernel.reductions()) && areKnown(*kernel.phases()) &&
-         areKnown(*kernel.commits()) && areKnown(*kernel.images()) &&
+         areKnown(*kernel.epilogues()) && areKnown(*kernel.images()) &&
          hasValidParts(kernel);
 }
 
@@ -222,18 +222,19 @@ void PackedKernel::addArguments(const package::Kernel &kernel) {
 void PackedKernel::addParts(const package::Kernel &kernel) {
   decodeAll(*kernel.reductions(), reductions);
   decodeAll(*kernel.phases(), phases);
-  decodeAll(*kernel.commits(), commits);
+  decodeAll(*kernel.epilogues(), epilogues);
   for (size_t i = 0; i + 1 < phases.size(); ++i)
-    earlyGranularities.push_back(phases[i].per);
+    reductionGranularities.push_back(phases[i].per);
   for (const tdm_part_info &phase : phases)
-    continues.push_back(phase.continues);
+    fusedWithPrevious.push_back(phase.fused_with_previous);
   desc.reductions = reductions.data();
   desc.num_reductions = static_cast<uint32_t>(reductions.size());
-  desc.num_early_entries = static_cast<uint32_t>(earlyGranularities.size());
-  desc.early_granularities = earlyGranularities.data();
-  desc.continues = continues.data();
+  desc.num_reduction_entries =
+      static_cast<uint32_t>(reductionGranularities.size());
+  desc.reduction_granularities = reductionGranularities.data();
+  desc.fused_with_previous = fusedWithPrevious.data();
   info.phases = phases.data();
   info.num_phases = static_cast<uint32_t>(phases.size());
-  info.commits = commits.data();
-  info.num_commits = static_cast<uint32_t>(commits.size());
+  info.epilogues = epilogues.data();
+  info.num_epilogues = static_cast<uint32_t>(epilogues.size());
 }

@@ -30,7 +30,7 @@ Layout Plan::makeLayout(int64_t count) const {
   auto &[elements, rows, columns, blocks] = next.chunks;
   int64_t most;
   if (kernel->matrix) {
-    next.runsByRows = kernel->hasContinuations() &&
+    next.runsByRows = kernel->hasFusedPhases() &&
                       elements.assignBandedTiles(*kernel, staged, limits);
     if (next.runsByRows)
       next.bands.assignBands(elements);

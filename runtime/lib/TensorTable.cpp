@@ -36,14 +36,13 @@ static int64_t divideUp(int64_t count, int64_t size) {
   return count / size + (count % size != 0);
 }
 
-/// The entries of a plane. Groups begin anew in each row.
+/// The entries of a plane: tdm_plane_num_entries without a division, as updates
+/// shall be fast.
 static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
                          const tdm_tensor &tensor) {
   if (plane.per != TDM_PER_ELEMENT)
     return plane.groupsOf(plane.per == TDM_PER_ROW ? tensor.rows
                                                    : tensor.columns);
-  if (plane.isWholeTensor())
-    return tensor.rows * tensor.columns != 0;
   return plane.rowGroupsOf(tensor.rows) * plane.groupsOf(tensor.columns);
 }
 

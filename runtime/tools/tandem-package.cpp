@@ -73,17 +73,9 @@ static const char *const places[] = {TDM_GRANULARITIES(NAME)};
 
 /// Names the elements that share an entry of a plane.
 static std::string describeSharers(const tdm_plane_desc &plane) {
-  if (plane.group == TDM_WHOLE_TENSOR)
-    return "for the tensor";
-  if (plane.group == TDM_WHOLE_ROW)
-    return "for each row";
-  if (plane.rows > 1)
-    return "for each block of " + std::to_string(plane.rows) + "x" +
-           std::to_string(plane.group);
-  std::string place = places[plane.per];
-  if (plane.group > 1)
-    return "for each " + std::to_string(plane.group) + " " + place + "s";
-  return plane.per == TDM_PER_ELEMENT ? "" : "for each " + place;
+  tdm_plane_sharing sharing;
+  tdm_plane_get_sharing(&plane, &sharing);
+  return *sharing.text ? std::string("for ") + sharing.text : "";
 }
 
 static std::string describeDomain(const tdm_hyper_desc &hyper) {
@@ -161,12 +153,12 @@ static void addCode(const tdm_kernel_info &info, Table &table) {
         made += (made.empty() ? "makes the " : ", the ") +
                 describeReduction(desc.reductions[i]);
     const tdm_part_info &part = info.phases[phase];
-    table.add({part.continues ? "and phase" : "phase", part.entry, "",
+    table.add({part.fused_with_previous ? "and phase" : "phase", part.entry, "",
                places[part.per], made});
   }
-  for (uint32_t i = 0; i < info.num_commits; ++i)
-    table.add({"commit", info.commits[i].entry, "",
-               info.commits[i].per ? places[info.commits[i].per] : "tensor",
+  for (uint32_t i = 0; i < info.num_epilogues; ++i)
+    table.add({"epilogue", info.epilogues[i].entry, "",
+               info.epilogues[i].per ? places[info.epilogues[i].per] : "tensor",
                ""});
   for (uint32_t i = 0; i < info.num_images; ++i) {
     const tdm_image &image = info.images[i];
@@ -262,7 +254,7 @@ static void printFields(const tdm_kernel_info &desc) {
   printAll(path + ".reductions", desc.desc->reductions,
            desc.desc->num_reductions);
   printAll(path + ".phases", desc.phases, desc.num_phases);
-  printAll(path + ".commits", desc.commits, desc.num_commits);
+  printAll(path + ".epilogues", desc.epilogues, desc.num_epilogues);
 }
 
 //===----------------------------------------------------------------------===//

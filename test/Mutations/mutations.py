@@ -371,8 +371,8 @@ MUTATIONS = [
     _mutation(
         "commit-missing", "what a whole tensor has is not written at the end of a step",
         "runtime/lib/CPU/CPUPlan.cpp",
-        "if (commit.per == TDM_PER_ELEMENT)",
-        'if (isMutant("commit-missing")) continue; if (commit.per == TDM_PER_ELEMENT)',
+        "if (epilogue.per == TDM_PER_ELEMENT)",
+        'if (isMutant("commit-missing")) continue; if (epilogue.per == TDM_PER_ELEMENT)',
         "cts:Phase*", "pytest:kernels/test_phases.py -k test_tensor_wide"),
     _mutation(
         "chunk-twice", "two threads take one chunk",

@@ -73,9 +73,9 @@ struct CompiledKernel {
   std::unique_ptr<HostCode> code;
   void *entry = nullptr;
   void *prologue = nullptr;
-  /// The functions of the phases before the last one, which is `entry`, and of
-  /// the parts that follow it.
-  std::vector<void *> earlyEntries, commits;
+  /// The functions of the launches before the main one, which is `entry`, and
+  /// of the epilogues after it.
+  std::vector<void *> reductionEntries, epilogues;
   /// Elements per step that were asked for; 0 lets each target choose.
   int64_t width = 0;
   /// As in the options.

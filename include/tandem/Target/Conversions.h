@@ -49,7 +49,7 @@ struct CompiledConversion {
   /// of a copy that the source has no plane for.
   unsigned numWritten = 0, numRead = 0;
   /// The number of times that the kernel runs. If that is more than once,
-  /// planes that are kept are zero before: the first run only finds how large a
+  /// persistent planes are zero before: the first run only finds how large a
   /// scale has to be.
   unsigned numLaunches = 1;
 };

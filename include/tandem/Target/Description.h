@@ -66,8 +66,8 @@ private:
   std::vector<tdm_hyper_desc> hypers;
   std::vector<tdm_integer_desc> integers;
   std::vector<tdm_reduction_desc> reductions;
-  std::vector<tdm_part_info> phases, commits;
-  std::vector<uint32_t> earlyGranularities, continues;
+  std::vector<tdm_part_info> phases, epilogues;
+  std::vector<uint32_t> reductionGranularities, fusedWithPrevious;
   std::deque<Image> codes;
   std::vector<tdm_image> images;
   tdm_kernel_desc desc = {};
@@ -95,8 +95,8 @@ getReductions(const tdm_kernel_info &info) {
 inline llvm::ArrayRef<tdm_part_info> getPhases(const tdm_kernel_info &info) {
   return {info.phases, info.num_phases};
 }
-inline llvm::ArrayRef<tdm_part_info> getCommits(const tdm_kernel_info &info) {
-  return {info.commits, info.num_commits};
+inline llvm::ArrayRef<tdm_part_info> getEpilogues(const tdm_kernel_info &info) {
+  return {info.epilogues, info.num_epilogues};
 }
 inline llvm::ArrayRef<tdm_image> getImages(const tdm_kernel_info &info) {
   return {info.images, info.num_images};
@@ -120,11 +120,6 @@ inline bool hasEntryPerElement(const tdm_plane_desc &plane) {
 /// Names the elements that share an entry: "each 128", "the tensor", "each
 /// row", "each 128x128".
 std::string getSharers(const tdm_plane_desc &plane);
-
-/// The length of a plane's array for a tensor of so many rows and columns;
-/// groups of a matrix begin anew in each row.
-int64_t getNumEntries(const tdm_plane_desc &plane, int64_t rows,
-                      int64_t columns);
 
 /// The bits of a plane for each element of a large tensor; 0 for what rows,
 /// columns and tensors share.

@@ -71,7 +71,7 @@ private:
   Results loadHistory(LoadHistoryOp op) const;
   Results pushHistory(PushHistoryOp op, const Datum &value) const;
   Results drawBits(RandomBitsOp op, Operands operands) const;
-  Results raise(SetFlagOp op, const Datum &condition);
+  Results setFlag(SetFlagOp op, const Datum &condition);
 
   const BoundTensor &getTensor(Value value) const {
     return bound.tensors[cast<BlockArgument>(value).getArgNumber()];
@@ -120,8 +120,7 @@ KernelMemory::execute(Operation *op, Operands operands) {
           [&](auto loaded) { return this->loadHistory(loaded); })
       .Case<PushHistoryOp>(
           [&](auto pushed) { return this->pushHistory(pushed, *operands[0]); })
-      .Case<SetFlagOp>(
-          [&](auto raise) { return this->raise(raise, *operands[0]); })
+      .Case<SetFlagOp>([&](auto set) { return setFlag(set, *operands[0]); })
       .Case<RandomBitsOp>([&](auto draw) { return drawBits(draw, operands); })
       .Case<ReductionResultOp>([&](auto total) {
         return Results{{Lane{*totals[total.getIndex()]}}};
@@ -223,7 +222,7 @@ Results KernelMemory::pushHistory(PushHistoryOp op, const Datum &value) const {
 // Flags and random bits
 //===----------------------------------------------------------------------===//
 
-Results KernelMemory::raise(SetFlagOp op, const Datum &condition) {
+Results KernelMemory::setFlag(SetFlagOp op, const Datum &condition) {
   for (unsigned i = 0, e = countLanes(op.getCondition().getType()); i < e; ++i)
     if (isInside(i) && getBits(getLane(condition, i).front()))
       state.flags |= uint32_t(1) << op.getFlag();

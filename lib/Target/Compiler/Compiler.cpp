@@ -90,14 +90,14 @@ static llvm::Error lookupCode(CompiledKernel &result) {
     place = *address;
     return llvm::Error::success();
   };
-  auto phases = getPhases(*result.info), commits = getCommits(*result.info);
-  result.earlyEntries.resize(phases.size() - 1);
-  for (auto [phase, place] : llvm::zip(phases, result.earlyEntries))
+  auto phases = getPhases(*result.info), epilogues = getEpilogues(*result.info);
+  result.reductionEntries.resize(phases.size() - 1);
+  for (auto [phase, place] : llvm::zip(phases, result.reductionEntries))
     if (auto error = find(phase.entry, place))
       return error;
-  result.commits.resize(commits.size());
-  for (auto [commit, place] : llvm::zip(commits, result.commits))
-    if (auto error = find(commit.entry, place))
+  result.epilogues.resize(epilogues.size());
+  for (auto [epilogue, place] : llvm::zip(epilogues, result.epilogues))
+    if (auto error = find(epilogue.entry, place))
       return error;
   if (auto error = find(phases.back().entry, result.entry))
     return error;

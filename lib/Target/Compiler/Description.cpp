@@ -94,7 +94,7 @@ tdm_plane_desc tandem::describePlane(const Plane &plane, StringRef role,
   desc.kind = TDM_ROLE_STATE;
   desc.type = texts.add(print(plane.elementType));
   desc.visible = isVisible;
-  desc.kept = plane.isPersistent;
+  desc.persistent = plane.isPersistent;
   desc.doc = "";
   return desc;
 }
@@ -129,34 +129,9 @@ void KernelDescription::addPlanes(KernelOp kernel, unsigned tensor) {
 }
 
 std::string tandem::getSharers(const tdm_plane_desc &plane) {
-  if (plane.group == TDM_WHOLE_TENSOR)
-    return "the tensor";
-  if (plane.group == TDM_WHOLE_ROW)
-    return "each row";
-  std::string size = std::to_string(plane.group);
-  if (plane.per == TDM_PER_ELEMENT)
-    return "each " + (plane.rows > 1 ? size + "x" + size : size);
-  std::string place =
-      stringifyGranularity(static_cast<Granularity>(plane.per)).str();
-  return "each " + (plane.group <= 1 ? place : size + " " + place + "s");
-}
-
-int64_t tandem::getNumEntries(const tdm_plane_desc &plane, int64_t rows,
-                              int64_t columns) {
-  auto divide = [](int64_t places, int64_t group) {
-    return places / group + (places % group != 0);
-  };
-  int64_t values = std::max(plane.history, 1u);
-  int64_t group = std::max(plane.group, 1u), height = std::max(plane.rows, 1u);
-  if (plane.per == TDM_PER_ELEMENT && plane.group == TDM_WHOLE_TENSOR)
-    return rows && columns ? values : 0;
-  if (plane.group == TDM_WHOLE_TENSOR || plane.group == TDM_WHOLE_ROW)
-    group = std::numeric_limits<int64_t>::max();
-  if (plane.per == TDM_PER_ROW)
-    return divide(rows, group) * values;
-  if (plane.per == TDM_PER_COLUMN)
-    return divide(columns, group) * values;
-  return divide(rows, height) * divide(columns, group) * values;
+  tdm_plane_sharing sharing;
+  tdm_plane_get_sharing(&plane, &sharing);
+  return sharing.text;
 }
 
 double tandem::getBitsPerElement(const tdm_plane_desc &plane) {
@@ -270,7 +245,7 @@ void KernelDescription::addLaunches(StepOp step) {
   reductions.resize(step.getReductions());
   for (LaunchOp launch : step.getLaunchOps()) {
     if (launch.getRole() == LaunchRole::epilogue) {
-      commits.push_back(getPart(launch));
+      epilogues.push_back(getPart(launch));
       continue;
     }
     uint32_t phase = phases.size();
@@ -279,18 +254,18 @@ void KernelDescription::addLaunches(StepOp step) {
           static_cast<tdm_reduction_kind>(op.getKind()), phase,
           getRuntimeScope(op.getScope())};
     phases.push_back(getPart(launch));
-    earlyGranularities.push_back(phases.back().per);
-    continues.push_back(phases.back().continues);
+    reductionGranularities.push_back(phases.back().per);
+    fusedWithPrevious.push_back(phases.back().fused_with_previous);
   }
   desc.reductions = reductions.data();
   desc.num_reductions = reductions.size();
-  desc.num_early_entries = phases.size() - 1;
-  desc.early_granularities = earlyGranularities.data();
-  desc.continues = continues.data();
+  desc.num_reduction_entries = phases.size() - 1;
+  desc.reduction_granularities = reductionGranularities.data();
+  desc.fused_with_previous = fusedWithPrevious.data();
   info.phases = phases.data();
   info.num_phases = phases.size();
-  info.commits = commits.data();
-  info.num_commits = commits.size();
+  info.epilogues = epilogues.data();
+  info.num_epilogues = epilogues.size();
 }
 
 void KernelDescription::addImage(Image added) {

@@ -255,7 +255,7 @@ Layer::~Layer() {
 /// Refuses gradients that are stored under scales of earlier steps.
 static llvm::Error checkGradients(const tdm_kernel_info &info) {
   for (const tdm_plane_desc &plane : getPlanes(info))
-    if (plane.kind == TDM_ROLE_OUTPUT && plane.kept)
+    if (plane.kind == TDM_ROLE_OUTPUT && plane.persistent)
       return ErrorBuilder(TandemErrorStrategy)
              << "recipe '" << Named{TDM_MESSAGE_STRATEGY, info.strategy}
              << "' keeps scales of the gradient '"

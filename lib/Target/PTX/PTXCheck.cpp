@@ -510,7 +510,7 @@ llvm::Error PTXReader::checkBands(llvm::ArrayRef<PartRequirement> parts) const {
 static llvm::ArrayRef<PartRequirement>
 takeLaunch(llvm::ArrayRef<PartRequirement> parts) {
   size_t count = 1;
-  while (count < parts.size() && parts[count].continues)
+  while (count < parts.size() && parts[count].fusedWithPrevious)
     ++count;
   return parts.take_front(count);
 }
@@ -528,7 +528,7 @@ llvm::Error tandem::checkPTX(StringRef ptx,
   for (size_t i = 0; i < parts.size(); ++i) {
     error = choose(std::move(error), reader.check(parts[i]));
     auto launch = takeLaunch(parts.drop_front(i));
-    if (launch.size() > 1 && !parts[i].continues)
+    if (launch.size() > 1 && !parts[i].fusedWithPrevious)
       error = choose(std::move(error), reader.checkBands(launch));
   }
   return error;

@@ -87,7 +87,7 @@ static std::unique_ptr<schema::KernelT> packKernel(const PackageEntry &entry) {
   encodeAll(getIntegers(info), kernel->integers);
   encodeAll(getReductions(info), kernel->reductions);
   encodeAll(getPhases(info), kernel->phases);
-  encodeAll(getCommits(info), kernel->commits);
+  encodeAll(getEpilogues(info), kernel->epilogues);
   return kernel;
 }
 

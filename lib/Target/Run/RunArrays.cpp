@@ -220,7 +220,7 @@ llvm::Error RunArrays::checkShared() const {
     auto found = arrays.find(plane.name);
     if (hasEntryPerElement(plane) || found == arrays.end())
       continue;
-    int64_t entries = getNumEntries(plane, rows, columns);
+    int64_t entries = tdm_plane_num_entries(&plane, rows, columns);
     bool isOfThem = plane.per == TDM_PER_ELEMENT &&
                     plane.group != TDM_WHOLE_TENSOR &&
                     plane.group != TDM_WHOLE_ROW;
@@ -305,7 +305,7 @@ llvm::Error RunArrays::create(const tdm_plane_desc &plane) {
   const Array &model = arrays.at(sizedBy);
   auto shape = model.shape;
   if (!hasEntryPerElement(plane))
-    shape = {getNumEntries(plane, rows, columns)};
+    shape = {tdm_plane_num_entries(&plane, rows, columns)};
   else if (plane.transposed)
     shape = {columns, rows};
   auto array = Array::create(getFileType(plane), shape);

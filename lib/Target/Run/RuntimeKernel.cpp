@@ -24,17 +24,17 @@ static llvm::Expected<tdm_kernel *> check(tdm_status status,
   return handle;
 }
 
-/// Where a commit's code belongs.
-static tdm_cpu_entry &getCommit(tdm_kernel_desc &desc, tdm_granularity per) {
+/// Where an epilogue's code belongs.
+static tdm_cpu_entry &getEpilogue(tdm_kernel_desc &desc, tdm_granularity per) {
   switch (per) {
   case TDM_PER_ELEMENT:
-    return desc.commit;
+    return desc.epilogue;
   case TDM_PER_ROW:
-    return desc.commit_rows;
+    return desc.epilogue_rows;
   case TDM_PER_COLUMN:
-    return desc.commit_columns;
+    return desc.epilogue_columns;
   case TDM_PER_BLOCK:
-    return desc.commit_blocks;
+    return desc.epilogue_blocks;
   }
   llvm_unreachable("every granularity is listed");
 }
@@ -52,15 +52,16 @@ static llvm::Expected<tdm_kernel *> createHere(const CompiledKernel &kernel,
            << "' was compiled for this process; compile it for '"
            << Named{TDM_MESSAGE_TARGET, where.target} << "'";
   tdm_kernel_desc desc = *kernel.info->desc;
-  auto early = llvm::map_to_vector(kernel.earlyEntries, [](void *code) {
-    return reinterpret_cast<tdm_cpu_entry>(code);
-  });
+  auto reductions =
+      llvm::map_to_vector(kernel.reductionEntries, [](void *code) {
+        return reinterpret_cast<tdm_cpu_entry>(code);
+      });
   desc.entry = reinterpret_cast<tdm_cpu_entry>(kernel.entry);
   desc.prologue = reinterpret_cast<tdm_cpu_prologue>(kernel.prologue);
-  desc.early_entries = early.data();
-  for (auto [commit, code] :
-       llvm::zip(getCommits(*kernel.info), kernel.commits))
-    getCommit(desc, commit.per) = reinterpret_cast<tdm_cpu_entry>(code);
+  desc.reduction_entries = reductions.data();
+  for (auto [epilogue, code] :
+       llvm::zip(getEpilogues(*kernel.info), kernel.epilogues))
+    getEpilogue(desc, epilogue.per) = reinterpret_cast<tdm_cpu_entry>(code);
   tdm_kernel *handle = nullptr;
   return check(tdm_kernel_create(&desc, &handle), handle);
 }

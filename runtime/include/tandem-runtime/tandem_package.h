@@ -77,10 +77,10 @@ typedef struct tdm_kernel_info {
   /// the last one writes, and what follows them.
   const char *prologue;
   const tdm_part_info *phases;
-  const tdm_part_info *commits;
+  const tdm_part_info *epilogues;
   const tdm_image *images;
   uint32_t num_phases;
-  uint32_t num_commits;
+  uint32_t num_epilogues;
   uint32_t num_images;
   /// The TDM_FLAG_* bits that a launch may raise.
   uint32_t flags;

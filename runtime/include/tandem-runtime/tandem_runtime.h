@@ -313,7 +313,7 @@ typedef struct tdm_plane_desc {
   /// Nonzero if a framework reads this plane as the tensor's value.
   uint32_t visible;
   /// Nonzero if storing a value reads what earlier steps have left.
-  uint32_t kept;
+  uint32_t persistent;
   /// A description for people of what the tensor is and how it is stored, such
   /// as "second moment of the gradients, stored as #tandem.float<bf16>"; empty
   /// if the graph has none.
@@ -333,8 +333,35 @@ typedef struct tdm_plane_desc {
   VALUE(kind)                                                                  \
   VALUE(type)                                                                  \
   FLAG(visible)                                                                \
-  FLAG(kept)                                                                   \
+  FLAG(persistent)                                                             \
   VALUE(doc)
+
+/// All rows or all columns of a tensor, in a tdm_plane_sharing.
+#define TDM_WHOLE_AXIS (INT64_C(1) << 62)
+
+/// The elements that share an entry of a plane.
+typedef struct tdm_plane_sharing {
+  /// An entry belongs to so many consecutive rows and columns, of which the
+  /// last ones may be fewer, or to TDM_WHOLE_AXIS of them. 0 if the entries are
+  /// those of columns or of rows, so that the number of the others does not
+  /// matter.
+  int64_t rows, columns;
+  /// The values that each entry has: 1, or the length of the history.
+  int64_t values;
+  /// The elements in words: "each 128", "each 64x64", "each 128 rows", "each
+  /// row", "the tensor"; empty if each element has an entry of its own.
+  char text[32];
+} tdm_plane_sharing;
+
+/// Stores in \p sharing the elements that share an entry of \p plane.
+TDM_API void tdm_plane_get_sharing(const tdm_plane_desc *plane,
+                                   tdm_plane_sharing *sharing);
+
+/// Returns the length of a plane's array, in elements of the array, for a
+/// tensor of so many rows and columns: one value or more for each entry. A
+/// tensor of a kernel that knows no rows is one row.
+TDM_API int64_t tdm_plane_num_entries(const tdm_plane_desc *plane, int64_t rows,
+                                      int64_t columns);
 
 /// One hyperparameter and its domain. NaN lies outside of every domain.
 typedef struct tdm_hyper_desc {
@@ -392,7 +419,7 @@ typedef enum tdm_scope { TDM_SCOPES(TDM_ENUMERATOR) } tdm_scope;
 typedef struct tdm_reduction_desc {
   tdm_reduction_kind kind;
   /// The phase that leaves the parts: the number of an entry in
-  /// \c early_entries, or num_early_entries for \c entry.
+  /// \c reduction_entries, or num_reduction_entries for \c entry.
   uint32_t phase;
   tdm_scope scope;
 } tdm_reduction_desc;
@@ -442,42 +469,42 @@ typedef struct tdm_kernel_desc {
   const tdm_hyper_desc *hypers;
   /// The integers, in the order of a row.
   const tdm_integer_desc *integers;
-  /// The compiled function over chunks.
+  /// The compiled function of the main launch, which runs over chunks.
   tdm_cpu_entry entry;
   /// The compiled scalar prologue; may be NULL if \c num_scalars is 0.
   tdm_cpu_prologue prologue;
-  /// Phases before the last one, which \c entry is: each runs over all chunks,
-  /// and the next one when all of them are done.
-  const tdm_cpu_entry *early_entries;
-  uint32_t num_early_entries;
+  /// The functions of the launches before the main one: each runs over all
+  /// chunks, and the next one when all of them are done.
+  const tdm_cpu_entry *reduction_entries;
+  uint32_t num_reduction_entries;
   /// The reductions, in the order of a chunk's slots and of a tensor's totals.
   uint32_t num_reductions;
   const tdm_reduction_desc *reductions;
   /// Runs after the last phase over the tensors [chunk_begin, chunk_end), not
   /// over chunks; NULL if the kernel has no such part.
-  tdm_cpu_entry commit;
+  tdm_cpu_entry epilogue;
   /// Nonzero for a matrix kernel, which knows the rows and columns of tensors.
   /// It records no metrics.
   uint32_t matrix;
-  /// The tdm_granularity that each early entry runs over; NULL if all of them
-  /// run over elements. \c entry always runs over elements.
-  const uint32_t *early_granularities;
-  /// Run before \c commit over the rows and over the columns of all tensors;
+  /// The tdm_granularity that each reduction entry runs over; NULL if all of
+  /// them run over elements. \c entry always runs over elements.
+  const uint32_t *reduction_granularities;
+  /// Run before \c epilogue over the rows and over the columns of all tensors;
   /// NULL if the kernel has no such part.
-  tdm_cpu_entry commit_rows;
-  tdm_cpu_entry commit_columns;
+  tdm_cpu_entry epilogue_rows;
+  tdm_cpu_entry epilogue_columns;
   /// The rows and columns of a block of a matrix kernel, a power of two from 16
   /// to 256; 0 if it has none.
   uint32_t block;
-  /// Run before \c commit over the blocks of all tensors; NULL if the kernel
+  /// Run before \c epilogue over the blocks of all tensors; NULL if the kernel
   /// has no such part.
-  tdm_cpu_entry commit_blocks;
-  /// One value for each phase (the early entries, then \c entry), nonzero if
-  /// the phase reads, of the results of its launch, only those of its own rows
-  /// and blocks. The runtime may then run it over some rows as soon as the
+  tdm_cpu_entry epilogue_blocks;
+  /// One value for each phase (the reduction entries, then \c entry), nonzero
+  /// if the phase reads, of the results of its launch, only those of its own
+  /// rows and blocks. The runtime may then run it over some rows as soon as the
   /// phase before it has finished them. Both phases run over the elements of a
   /// matrix. NULL if no phase has this property.
-  const uint32_t *continues;
+  const uint32_t *fused_with_previous;
   /// For hosts: nonzero if the graph itself knows no rows and columns: those of
   /// a matrix then matter to scales only.
   uint32_t flat_graph;
@@ -525,13 +552,13 @@ typedef struct tdm_part_info {
   const char *entry;
   tdm_granularity per;
   /// As in tdm_kernel_desc for a phase; 0 for other parts.
-  uint32_t continues;
+  uint32_t fused_with_previous;
 } tdm_part_info;
 
 #define TDM_PART_FIELDS(VALUE, FLAG)                                           \
   VALUE(entry)                                                                 \
   VALUE(per)                                                                   \
-  FLAG(continues)
+  FLAG(fused_with_previous)
 
 /// Destroys \p kernel. Plans made from it stay usable. NULL is allowed.
 TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);

@@ -184,11 +184,11 @@ int CPUPlan::runPhases(int threads, uint32_t &flags) {
                        : run(code.phases[phases.first], threads, flags);
     reduceAll(phases);
   }
-  for (const HostPart &commit : code.commits)
-    if (commit.per == TDM_PER_ELEMENT)
-      runTensors(commit.entry, flags);
+  for (const HostPart &epilogue : code.epilogues)
+    if (epilogue.per == TDM_PER_ELEMENT)
+      runTensors(epilogue.entry, flags);
     else
-      run(commit, threads, flags);
+      run(epilogue, threads, flags);
   return participants;
 }
 

@@ -18,19 +18,20 @@ using namespace tandem::runtime;
 
 HostExecutable::HostExecutable(const tdm_kernel_desc &desc)
     : prologue(desc.prologue) {
-  for (uint32_t i = 0; i < desc.num_early_entries; ++i) {
-    uint32_t per = desc.early_granularities ? desc.early_granularities[i] : 0;
+  for (uint32_t i = 0; i < desc.num_reduction_entries; ++i) {
+    uint32_t per =
+        desc.reduction_granularities ? desc.reduction_granularities[i] : 0;
     phases.push_back(
-        {desc.early_entries[i], static_cast<tdm_granularity>(per)});
+        {desc.reduction_entries[i], static_cast<tdm_granularity>(per)});
   }
   phases.push_back({desc.entry, TDM_PER_ELEMENT});
-  const HostPart wanted[] = {{desc.commit_rows, TDM_PER_ROW},
-                             {desc.commit_columns, TDM_PER_COLUMN},
-                             {desc.commit_blocks, TDM_PER_BLOCK},
-                             {desc.commit, TDM_PER_ELEMENT}};
+  const HostPart wanted[] = {{desc.epilogue_rows, TDM_PER_ROW},
+                             {desc.epilogue_columns, TDM_PER_COLUMN},
+                             {desc.epilogue_blocks, TDM_PER_BLOCK},
+                             {desc.epilogue, TDM_PER_ELEMENT}};
   for (const HostPart &part : wanted)
     if (part.entry)
-      commits.push_back(part);
+      epilogues.push_back(part);
 }
 
 tdm_status HostExecutable::link(const Kernel &kernel,
@@ -53,8 +54,8 @@ tdm_status HostExecutable::link(const Kernel &kernel,
     linked->prologue = reinterpret_cast<tdm_cpu_prologue>(find(info.prologue));
   for (uint32_t i = 0; i < info.num_phases; ++i)
     linked->phases.push_back(findPart(info.phases[i]));
-  for (uint32_t i = 0; i < info.num_commits; ++i)
-    linked->commits.push_back(findPart(info.commits[i]));
+  for (uint32_t i = 0; i < info.num_epilogues; ++i)
+    linked->epilogues.push_back(findPart(info.epilogues[i]));
   if (missing)
     return kernel.failMissing(missing);
   linked->library = std::move(library);

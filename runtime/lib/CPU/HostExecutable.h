@@ -50,7 +50,7 @@ public:
   std::vector<HostPart> phases;
   /// The parts that run after the last phase, in this order; a part with the
   /// granularity of elements runs over tensors.
-  std::vector<HostPart> commits;
+  std::vector<HostPart> epilogues;
 
 private:
   HostExecutable() = default;

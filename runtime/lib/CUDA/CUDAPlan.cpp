@@ -255,11 +255,11 @@ tdm_status CUDAPlan::runTotals(uint32_t phase, bool areRowsKnown,
   return TDM_OK;
 }
 
-tdm_status CUDAPlan::runCommits(Launch launch) {
-  for (const CommitPart &commit : code.commits) {
-    tdm_status status = commit.per == TDM_PER_ELEMENT
-                            ? runTensors(commit.part, blockThreads, launch)
-                            : runChunks(commit.part, commit.per, launch);
+tdm_status CUDAPlan::runEpilogues(Launch launch) {
+  for (const EpiloguePart &epilogue : code.epilogues) {
+    tdm_status status = epilogue.per == TDM_PER_ELEMENT
+                            ? runTensors(epilogue.part, blockThreads, launch)
+                            : runChunks(epilogue.part, epilogue.per, launch);
     if (status)
       return status;
   }
@@ -379,7 +379,7 @@ tdm_status CUDAPlan::launchOn(const tdm_async_args &args) {
        phases = launchFrom(phases.end))
     if (tdm_status status = runPhases(phases, launch))
       return status;
-  return runCommits(launch);
+  return runEpilogues(launch);
 }
 
 tdm_status CUDAPlan::launchAsync(const tdm_async_args &args) {

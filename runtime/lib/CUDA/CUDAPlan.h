@@ -88,7 +88,7 @@ private:
   /// Makes the totals of a phase's reductions, but those of rows that are
   /// known.
   tdm_status runTotals(uint32_t phase, bool areRowsKnown, Launch launch);
-  tdm_status runCommits(Launch launch);
+  tdm_status runEpilogues(Launch launch);
   /// Runs a part over the chunks of a table, or over tensors.
   tdm_status runChunks(const Part &part, tdm_granularity per, Launch launch);
   tdm_status runTensors(const Part &part, int64_t perBlock, Launch launch);

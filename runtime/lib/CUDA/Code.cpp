@@ -221,17 +221,17 @@ tdm_status Code::findParts(const Kernel &kernel, const tdm_kernel_info &info) {
       return status;
     if (tdm_status status = findTotals(kernel, i, entry))
       return status;
-    bool continues = i > 0 && info.phases[i].continues;
-    if (!continues && kernel.endOfLaunch(i) > i + 1)
+    bool fusedWithPrevious = i > 0 && info.phases[i].fused_with_previous;
+    if (!fusedWithPrevious && kernel.endOfLaunch(i) > i + 1)
       if (tdm_status status = find(kernel, std::string(entry) + "_bands",
                                    blockThreads, phases[i].bands))
         return status;
   }
-  commits.resize(info.num_commits);
-  for (uint32_t i = 0; i < info.num_commits; ++i) {
-    commits[i].per = info.commits[i].per;
-    if (tdm_status status =
-            find(kernel, info.commits[i].entry, blockThreads, commits[i].part))
+  epilogues.resize(info.num_epilogues);
+  for (uint32_t i = 0; i < info.num_epilogues; ++i) {
+    epilogues[i].per = info.epilogues[i].per;
+    if (tdm_status status = find(kernel, info.epilogues[i].entry, blockThreads,
+                                 epilogues[i].part))
       return status;
   }
   return TDM_OK;

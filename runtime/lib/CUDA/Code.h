@@ -35,7 +35,7 @@ struct PhaseParts {
 };
 
 /// A part that runs after the last phase.
-struct CommitPart {
+struct EpiloguePart {
   Part part;
   /// The unit that the part runs over; elements stand for tensors.
   tdm_granularity per;
@@ -59,7 +59,7 @@ public:
   const std::shared_ptr<const CUDADevice> device;
   Part prologue;
   std::vector<PhaseParts> phases;
-  std::vector<CommitPart> commits;
+  std::vector<EpiloguePart> epilogues;
   uint32_t flags = 0;
 
 private:

@@ -560,11 +560,11 @@ def by_hand_tensors(sizes):
 @pytest.mark.parametrize("scope", ("tensor", "model"))
 @pytest.mark.parametrize("kind", ("max", "min"))
 def test_by_hand(kind, scope):
-    """A kernel of three phases and a commit, on both targets."""
+    """A kernel of three phases and an epilogue, on both targets."""
     text = BY_HAND.format(kind=kind, scope=scope)
     tensors = by_hand_tensors((1, 5000, 3, 64, 70001))
     kernel = tandem.compile(text)
-    assert kernel.phases == 3 and kernel._native.commits
+    assert kernel.phases == 3 and kernel._native.epilogues
     want = by_hand(tensors, kind, scope)
     for threads in (1, 2):
         check_all(run_plan(kernel, tensors, [{}], threads=threads), tensors, want, "CPU")

@@ -91,7 +91,7 @@ def test_one_pass(compile_swap):
     assert (current.phases, delayed.phases) == (2, 1)
     assert "-w w.next_scale" not in delayed.signature
     assert "  rw w.history: f32 x 8 for the tensor" in delayed.signature.splitlines()
-    assert [p.kept for p in delayed.planes if p.role == "w"] == [False, False, True, True]
+    assert [p.persistent for p in delayed.planes if p.role == "w"] == [False, False, True, True]
 
 
 def test_wrong_history(compile_swap):

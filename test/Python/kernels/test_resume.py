@@ -61,7 +61,7 @@ def gradients(kernel, strategy, steps):
     for number, step in enumerate(steps, 1):
         state = cases.state("adamw", LIBRARY[strategy], "ordinary", SIZE, seed=step)
         planes |= {f"{p.name}.{number}": state[p.name] for p in kernel.planes
-                   if p.kind.name == "GRAD" and not p.kept}
+                   if p.kind.name == "GRAD" and not p.persistent}
     return planes
 
 
@@ -84,7 +84,7 @@ def test_tandem_run_resumes(strategy, tmp_path):
     kernel = compiled("adamw", strategy)
     state = cases.state("adamw", LIBRARY[strategy], "ordinary", SIZE, seed=0)
     write_arrays(tmp_path / "start", {
-        p.name: state[p.name] for p in kernel.planes if p.kept or p.kind.name != "GRAD"})
+        p.name: state[p.name] for p in kernel.planes if p.persistent or p.kind.name != "GRAD"})
     steps = range(1, 2 * HALF + 1)
     ends = []
     for name, start, part in [("whole", "start", steps), ("first", "start", steps[:HALF]),

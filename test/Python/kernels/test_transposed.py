@@ -57,7 +57,7 @@ def planes_for(kernel, shape, seed=0):
         else:
             kind = {8: np.uint8, 16: np.uint16, 32: np.uint32}[plane.bits]
             planes[plane.name] = np.full(count, 0x7B, kind)
-        if plane.kept:
+        if plane.persistent:
             planes[plane.name][:] = 0
         if plane.sets_size:
             planes[plane.name] = planes[plane.name].reshape(

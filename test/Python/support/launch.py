@@ -224,15 +224,15 @@ BANDS = "bands"
 def phase_names(kernel, by_rows):
     """The kernels of a step in order: (name, what it runs over, or None: tensors)."""
     phases = kernel._native.phases
-    continues = [by_rows and phase["continues"] for phase in phases] + [False]
+    is_fused = [by_rows and phase["fused_with_previous"] for phase in phases] + [False]
     for phase, part in enumerate(phases):
         last = phase + 1 == kernel.phases
         name = f"tandem_{kernel.name}" + ("" if last else f"_phase{phase}")
-        if continues[phase + 1] and not continues[phase]:
+        if is_fused[phase + 1] and not is_fused[phase]:
             yield name + "_bands", BANDS
-        elif not continues[phase]:
+        elif not is_fused[phase]:
             yield name, part["per"]
-        in_bands = continues[phase] or continues[phase + 1]
+        in_bands = is_fused[phase] or is_fused[phase + 1]
         own = {scope for _, scope, of in kernel.reductions if of == phase}
         if own & {"tensor", "model"}:
             yield name + "_totals", None
@@ -242,7 +242,7 @@ def phase_names(kernel, by_rows):
             yield name + "_row_totals", Granularity.ROW
         if "column" in own:
             yield name + "_column_totals", Granularity.COLUMN
-    for part in kernel._native.commits:
+    for part in kernel._native.epilogues:
         yield part["entry"], part["per"] or None
 
 

@@ -53,7 +53,7 @@ TEST(StoragesTest, HasPlanes) {
   const tdm_plane_desc &history = *tandemStorageGetPlane(storage.get(), 4);
   EXPECT_EQ(history.history, 4u);
   EXPECT_EQ(history.group, TDM_WHOLE_TENSOR);
-  EXPECT_TRUE(history.kept && !history.visible);
+  EXPECT_TRUE(history.persistent && !history.visible);
   EXPECT_TRUE(history.access & TDM_ACCESS_READ);
 }
 

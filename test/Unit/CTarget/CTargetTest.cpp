@@ -54,8 +54,8 @@ public:
       : info(info), sizes(sizes) {
     for (int64_t size : sizes)
       for (const tdm_plane_desc &plane : getPlanes(info))
-        bytes.emplace_back((getNumEntries(plane, 1, size) * plane.bits + 7) /
-                           8);
+        bytes.emplace_back(
+            (tdm_plane_num_entries(&plane, 1, size) * plane.bits + 7) / 8);
     fill("param", 1, 0.5f);
   }
 

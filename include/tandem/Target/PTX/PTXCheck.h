@@ -68,11 +68,12 @@ struct RequiredCounts {
   int64_t prologueFMAs = 0;
 };
 
-/// A part of a kernel, and whether it continues the launch of the one before.
+/// A part of a kernel, and whether it is fused with the launch of the previous
+/// one.
 struct PartRequirement {
   std::string name;
   RequiredCounts counts;
-  bool continues = false;
+  bool fusedWithPrevious = false;
 };
 
 /// Counts the arithmetic of the launches of a module's `tandem.step`

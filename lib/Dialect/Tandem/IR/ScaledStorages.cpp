@@ -249,9 +249,10 @@ private:
                                    storage.getMargin());
   }
 
-  /// A given scale is the only plane that is kept, the next one the first.
+  /// A given scale is the only persistent plane, the next one the first.
   Value getKnownScale() {
-    Value bits = *llvm::find_if(inputs.kept, [](Value kept) { return kept; });
+    Value bits =
+        *llvm::find_if(inputs.persistent, [](Value entry) { return entry; });
     return scaled::GivenScaleOp::create(
         b.builder, b.loc, b.bitcast(bits, storage.getScale()), code);
   }
@@ -275,8 +276,8 @@ private:
   /// The scale of the next store, and what the history gets.
   SmallVector<Value> pushHistory() {
     Value amax = findLargest();
-    Value largest =
-        arith::MaxUIOp::create(b.builder, b.loc, amax, inputs.kept.back());
+    Value largest = arith::MaxUIOp::create(b.builder, b.loc, amax,
+                                           inputs.persistent.back());
     // Without a number to follow, the scale stays.
     Value isZero =
         b.compare(arith::CmpIPredicate::eq, largest, b.like(largest, 0));

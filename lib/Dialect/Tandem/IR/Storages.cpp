@@ -436,13 +436,13 @@ WorkingStorageAttr::encode(OpBuilder &builder, Location loc, Value value,
                            const EncodeInputs &inputs) const {
   SequenceBuilder b(builder, loc);
   EncodeInputs own = inputs;
-  own.kept.erase(own.kept.begin());
+  own.persistent.erase(own.persistent.begin());
   SmallVector<Value> encoded = getCodes().encode(builder, loc, value, own);
   // A plane that no step writes, such as a given scale, is as it was.
   SmallVector<Value> planes;
-  for (auto [code, kept, plane] :
-       llvm::zip(encoded, own.kept, getCodes().getPlanes())) {
-    Value bits = code ? code : kept;
+  for (auto [code, before, plane] :
+       llvm::zip(encoded, own.persistent, getCodes().getPlanes())) {
+    Value bits = code ? code : before;
     planes.push_back(plane.isRaw ? bits : b.bitcast(bits, plane.elementType));
   }
   Value decoded = getCodes().decode(builder, loc, planes, value.getType());

@@ -284,15 +284,17 @@ uint64_t LaunchOp::getBlock() { return getStep().getBlock(); }
 uint64_t LaunchOp::getReductions() { return getStep().getReductions(); }
 Block &LaunchOp::getPrologueBlock() { return getStep().getPrologueBlock(); }
 
+/// The functions of epilogues end in this word. Packages name them so.
+static constexpr StringLiteral epilogueSuffix = "_commit";
+
 std::string LaunchOp::getFunctionName() {
   std::string name = getStep().getSymName().str();
   if (getRole() == LaunchRole::main)
     return name;
   if (getRole() == LaunchRole::epilogue)
-    return isPerTensor()
-               ? name + "_commit"
-               : (name + "_commit_" + stringifyGranularity(getPer()) + "s")
-                     .str();
+    return (name + epilogueSuffix +
+            (isPerTensor() ? "" : "_" + stringifyGranularity(getPer()) + "s"))
+        .str();
   auto launches = getStep().getLaunchOps();
   auto number = std::distance(launches.begin(), llvm::find(launches, *this));
   return name + "_phase" + std::to_string(number);

@@ -175,7 +175,7 @@ struct LowerStoragePass
         return failure();
       bits = *drawn;
     }
-    EncodeInputs inputs{bits, loadKept(builder, op), hasFloor(op)};
+    EncodeInputs inputs{bits, loadPersistent(builder, op), hasFloor(op)};
     SmallVector<Value> codes =
         storage.encode(builder, op.getLoc(), op.getValue(), inputs);
     for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
@@ -195,23 +195,23 @@ struct LowerStoragePass
   }
 
   /// Loads the values that earlier steps have stored for the encoding.
-  SmallVector<Value> loadKept(OpBuilder &builder, StoreOp op) {
-    SmallVector<Value> kept;
+  SmallVector<Value> loadPersistent(OpBuilder &builder, StoreOp op) {
+    SmallVector<Value> entries;
     StorageAttrInterface storage = op.getTensor().getType().getStorage();
     for (auto [index, plane] : llvm::enumerate(storage.getPlanes())) {
-      kept.push_back(Value());
+      entries.push_back(Value());
       if (!plane.isPersistent)
         continue;
       ++numLoads;
       if (plane.history)
-        kept.back() =
+        entries.back() =
             LoadHistoryOp::create(builder, op.getLoc(), op.getTensor(), index);
       else
-        kept.back() = LoadPlaneOp::create(builder, op.getLoc(),
-                                          getBitsType(plane.elementType),
-                                          op.getTensor(), index);
+        entries.back() = LoadPlaneOp::create(builder, op.getLoc(),
+                                             getBitsType(plane.elementType),
+                                             op.getTensor(), index);
     }
-    return kept;
+    return entries;
   }
 
   /// The change of the stored value: the differences of its parts, summed.

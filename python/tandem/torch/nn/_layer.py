@@ -162,7 +162,7 @@ class Layer:
         self.for_others = [plane for plane in self.forward.planes(RoleKind.SAVED)
                            if plane.name not in self.restored]
         #: The planes that a recipe keeps from step to step.
-        self.remembered = [plane for plane in self.forward.kernel.planes if plane.kept]
+        self.remembered = [plane for plane in self.forward.kernel.planes if plane.persistent]
 
     def _compile(self, function: LayerPass, stored: Mapping[str, str] | None = None,
                  plain: bool = False) -> Pass:

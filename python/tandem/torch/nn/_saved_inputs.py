@@ -20,20 +20,20 @@ class LayerState(dict[str, torch.Tensor]):
 
     def __init__(self):
         super().__init__()
-        self._offer: Claim | None = None
+        self._claim: Claim | None = None
         self._offers = True
 
     def offers(self, is_capturing: bool) -> bool:
         """Whether the module's next kernel also keeps its outputs for linear layers: until
         none has taken what was kept. A graph gets the kernel that has run before."""
-        if self._offer is not None and not self._offer.taken and not is_capturing:
+        if self._claim is not None and not self._claim.taken and not is_capturing:
             self._offers = False
-        self._offer = None
+        self._claim = None
         return self._offers and torch.is_grad_enabled()
 
     def remember(self, offer: SavedOutput) -> None:
         """Takes note of what is offered to linear layers, and keeps none of it."""
-        self._offer = offer.taking
+        self._claim = offer.claim
 
 
 @dataclass
@@ -52,7 +52,7 @@ class SavedOutput:
     planes: dict[str, torch.Tensor]
     #: The output's state, which a write changes.
     key: tuple
-    taking: Claim = field(default_factory=Claim)
+    claim: Claim = field(default_factory=Claim)
 
 
 def _key(x: torch.Tensor) -> tuple:
@@ -102,7 +102,7 @@ class SavedInputs:
         if offer is None or offer.key != _key(x) or (
                 layer.forward.storages.get("kept") != offer.storage):
             return None
-        offer.taking.taken = True
+        offer.claim.taken = True
         return offer.planes
 
     def _remember(self, x: torch.Tensor, key: tuple, kept: dict[str, torch.Tensor]) -> None:

@@ -141,5 +141,5 @@ def tensor_of(step: Pass, role: str, planes: Mapping[str, torch.Tensor],
     # The history that a kernel keeps for its next launch is not part of the value.
     storage = described(step.storages[role]).without_history
     mine = {plane.name.removeprefix(role): planes[plane.name]
-            for plane in step.kernel.planes if plane.role == role and not plane.kept}
+            for plane in step.kernel.planes if plane.role == role and not plane.persistent}
     return StoredTensor(shape, dtype, storage, mine)

@@ -159,14 +159,14 @@ class KernelBinding:
                         or DTYPES[self.grad_planes[0].type] not in WORKING)
         self.grad_dtype = None if self.encodes else DTYPES[self.grad_planes[0].type]
         self._grads_at = [kernel.planes.index(plane) for plane in self.grad_planes
-                          if not plane.kept]
+                          if not plane.persistent]
         #: Planes that the optimizer keeps, by name.
         self.state_planes: dict[str, Plane] = {
             plane.name: plane for plane in kernel.planes if plane is not self._visible
-            and (plane.kept or plane not in self.grad_planes)
+            and (plane.persistent or plane not in self.grad_planes)
         }
         #: Whether encoding a gradient takes a state.
-        self.grad_is_kept = any(plane.kept for plane in self.grad_planes)
+        self.grad_is_persistent = any(plane.persistent for plane in self.grad_planes)
         steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
         #: The state's key for its count of steps, if it needs one.
         self.step = steps[0] if steps else count
@@ -224,7 +224,7 @@ class KernelBinding:
         """Bytes of weight, gradient and states together, from their storages; without
         the gradient if that is released."""
         return sum(plane.bytes_per_element for plane in self.kernel.planes
-                   if plane.kept or not (releases and plane.kind is RoleKind.GRAD))
+                   if plane.persistent or not (releases and plane.kind is RoleKind.GRAD))
 
     def is_weight(self, name: str) -> bool:
         """Whether a plane is one of the weight's."""
@@ -302,24 +302,24 @@ class KernelBinding:
         adds = planes is not None
         if not adds:
             planes = [self.empty(plane, like) for plane in self.grad_planes
-                      if not plane.kept]
+                      if not plane.persistent]
         self.convert([laid_out(grad, like, dtype)], _plain(dtype),
-                     [self.with_kept(planes, state)], self.grad_storage,
+                     [self.with_persistent(planes, state)], self.grad_storage,
                      self.grad_planes, adds=adds, fresh=False)
         return planes
 
-    def with_kept(self, planes: Sequence[torch.Tensor],
+    def with_persistent(self, planes: Sequence[torch.Tensor],
                   state: Mapping | None) -> list[torch.Tensor]:
         """Returns all planes of a gradient, some from the state."""
         rest = iter(planes)
-        return [state[plane.name] if plane.kept else next(rest)
+        return [state[plane.name] if plane.persistent else next(rest)
                 for plane in self.grad_planes]
 
     def decode_grad(self, planes: list[torch.Tensor], dtype: torch.dtype,
                     state: Mapping | None):
         """The gradient that these planes hold."""
         grad = torch.empty_like(planes[0], dtype=dtype)
-        self.convert([self.with_kept(planes, state)], self.grad_storage, [grad],
+        self.convert([self.with_persistent(planes, state)], self.grad_storage, [grad],
                      _plain(dtype), [_plane_of(dtype)])
         return grad
 

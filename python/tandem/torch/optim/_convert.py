@@ -89,7 +89,7 @@ def _carry(source: KernelBinding, weight: torch.Tensor, state: dict, target: Ker
                  for plane, tensor in zip(planes_of(target.kernel, role), tensors)}
     # The state that gradients have left is of no use under another storage.
     made |= {plane.name: target.empty(plane, like).zero_() for plane in target.grad_planes
-             if plane.kept}
+             if plane.persistent}
     new = {name: state.get(name, 0) if name == target.step else made[name]
            for name in target.state_names}
     if target.hidden:

@@ -71,7 +71,7 @@ class DeviceStep:
         #: The rows that graphs read.
         self._captured: list[Rows] = []
         #: Two words for each GPU: whether the last step was skipped, and a zero.
-        self._words: dict[Executor, torch.Tensor] = {}
+        self._flags: dict[Executor, torch.Tensor] = {}
 
     def run(self, optimizer, bindings: Sequence[KernelBinding]) -> None:
         """Puts a step into the streams of the bindings' GPUs."""
@@ -114,24 +114,24 @@ class DeviceStep:
             for executor in executors}
         for binding in bindings:
             if binding.check:
-                words = self._words_of(binding.executor)
+                flags = self._flags_of(binding.executor)
                 binding.check.launch_async(binding.executor.stream,
-                                           _address(skips.get(binding.executor)), words.data_ptr())
-                skips[binding.executor] = words[:1]
+                                           _address(skips.get(binding.executor)), flags.data_ptr())
+                skips[binding.executor] = flags[:1]
         if len(executors) > 1 and any(binding.check for binding in bindings):
             _share(executors, skips)
         return skips
 
-    def _words_of(self, executor: Executor) -> torch.Tensor:
-        if executor not in self._words:
-            self._words[executor] = torch.zeros(2, dtype=torch.int32,
+    def _flags_of(self, executor: Executor) -> torch.Tensor:
+        if executor not in self._flags:
+            self._flags[executor] = torch.zeros(2, dtype=torch.int32,
                                                 device=_executor.torch_device(executor))
-        return self._words[executor]
+        return self._flags[executor]
 
     @property
     def skipped(self) -> bool:
         """Whether the last step was skipped, for which this waits."""
-        return any(bool(words[0]) for words in self._words.values())
+        return any(bool(flags[0]) for flags in self._flags.values())
 
 
 def _check(optimizer, bindings: Sequence[KernelBinding]) -> None:

@@ -511,7 +511,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         if self._leaves_gradient(param):
             self._gradients.leave(param)
             return
-        state = (self._start(binding, param, []) if binding.grad_is_kept
+        state = (self._start(binding, param, []) if binding.grad_is_persistent
                  else self.state.get(param))
         like = empty_plane(binding.like(param, state), param.dtype, "meta")
         self._gradients.add(binding, param, like, state, lambda: self._name(param))

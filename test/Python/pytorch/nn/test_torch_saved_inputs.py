@@ -80,12 +80,12 @@ def test_codes_are_those_of_the_unrounded_output(recipe):
     state = nn.functional._state(layer, {}, y)
     apart, _ = _saved_inputs.SavedInputs().keep(layer, state, y.detach())
     if recipe == "fp32":  # the output itself
-        assert memory._offer is None
+        assert memory._claim is None
         return
     offered = _saved_inputs.SAVED_INPUTS._offered[y]
-    assert offered.storage == layer.backward.storages["kept"] and not memory._offer.taken
+    assert offered.storage == layer.backward.storages["kept"] and not memory._claim.taken
     got, shape = _saved_inputs.SAVED_INPUTS.keep(layer, {}, y)
-    assert shape == (24, 64) and memory._offer.taken
+    assert shape == (24, 64) and memory._claim.taken
     assert all(torch.equal(a, b) for a, b in zip(got, apart, strict=True))
 
 
@@ -114,9 +114,9 @@ def test_without_gradients_nothing_is_kept():
     layers = model()
     with torch.no_grad():
         layers(batch())
-    assert layers[0]._kept._offer is None
+    assert layers[0]._kept._claim is None
     step(layers, batch())
-    assert layers[0]._kept._offers and layers[0]._kept._offer.taken
+    assert layers[0]._kept._offers and layers[0]._kept._claim.taken
 
 
 def test_a_changed_output_is_kept_anew():
@@ -124,7 +124,7 @@ def test_a_changed_output_is_kept_anew():
     y = nn.rms_norm(batch().float(), torch.ones(64), state=memory)
     y.mul_(3)
     linear(y).sum().backward()
-    assert not memory._offer.taken
+    assert not memory._claim.taken
     want = y.sum((0, 1))
     assert (linear.weight.grad[0] - want).norm() < 0.06 * want.norm()
 
@@ -132,7 +132,7 @@ def test_a_changed_output_is_kept_anew():
 def test_linear_layers_of_another_recipe_keep_their_own():
     norm, linear = nn.RMSNorm(64, recipe="coat"), nn.Linear(64, 8, recipe="mxfp8")
     linear(norm(batch().float())).sum().backward()
-    assert not norm._kept._offer.taken and linear.weight.grad is not None
+    assert not norm._kept._claim.taken and linear.weight.grad is not None
 
 
 def test_products_of_one_input_share_what_is_offered(launches):

@@ -104,10 +104,10 @@ struct PlaneSum {
 struct EncodeInputs {
   /// An i32 in [0, 2^16), or null if the storage does not use random bits.
   Value randomBits;
-  /// One value for each plane: the entry of a plane that is kept, as bits; for
+  /// One value for each plane: the entry of a persistent plane, as bits; for
   /// a history the largest of the values that stay in it, as an i32; null for
   /// any other plane.
-  llvm::SmallVector<Value> kept;
+  llvm::SmallVector<Value> persistent;
   /// Whether a positive value must not become zero, as a second moment must
   /// not: it is stored as the smallest positive number at least.
   bool hasFloor = false;
