@@ -96,7 +96,7 @@ def _split(text):
 
 
 class Kernel:
-    """The body, or the prologue, of a module's one kernel."""
+    """The body, or the prologue, of a module's one kernel, or of a step's one launch."""
 
     def __init__(self, text, part="body"):
         prologue, body = text.split("\n  }, {\n", 1)
@@ -107,6 +107,8 @@ class Kernel:
         for line in lines:
             if line.strip().startswith("})"):
                 break
+            if line.strip().startswith('"tandem.launch"'):
+                continue
             if line.strip().startswith("^bb0("):
                 self.arguments = [
                     tuple(argument.split(": ", 1)) for argument in

@@ -25,9 +25,11 @@ from proof_lemmas import (FORMATS, ROOT, bias, claim_exact_sum, claim_negated, c
 
 TANDEM_OPT = ROOT / "build/bin/tandem-opt"
 
-EMULATE = ["-tandem-emulate-floats=formats=bf16,f16,f8E4M3FN,f8E5M2",
+EMULATE = ["-tandem-split-phases",
+           "-tandem-emulate-floats=formats=bf16,f16,f8E4M3FN,f8E5M2",
            "-convert-float-codes-to-arith", "-tandem-simplify", "-cse"]
 HALF_CONVERSIONS = [
+    "-tandem-split-phases",
     '-tandem-emulate-floats=formats=bf16,f16,f8E4M3FN,f8E5M2 half-conversions',
     "-convert-float-codes-to-arith=half-conversions", "-tandem-simplify", "-cse"]
 
