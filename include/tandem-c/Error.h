@@ -43,7 +43,7 @@ typedef enum TandemErrorKind {
   TANDEM_ERROR_KINDS(TDM_ENUMERATOR)
 } TandemErrorKind;
 
-/// What is known of a failure. Strings are empty and numbers 0 where there is
+/// The fields of a failure. Strings are empty and numbers 0 where there is
 /// nothing to tell.
 typedef struct TandemError {
   TandemErrorKind kind;
@@ -56,8 +56,8 @@ typedef struct TandemError {
   const char *operation;
 } TandemError;
 
-/// The message of the last failure in this thread, and what is known of it.
-/// They are valid until the thread's next failure.
+/// The message of the last failure in this thread, and its fields. They are
+/// valid until the thread's next failure.
 TANDEM_CAPI_EXPORTED const char *tandemGetLastError(void);
 TANDEM_CAPI_EXPORTED TandemError tandemGetLastErrorInfo(void);
 /// Writes the parts of tandemGetLastError(), up to `capacity` of them, and

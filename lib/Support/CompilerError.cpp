@@ -28,7 +28,7 @@ Diagnostic &tandem::operator<<(Diagnostic &diagnostic, const Named &thing) {
   return diagnostic << Twine(thing.name);
 }
 
-/// What the argument of a diagnostic names; plain text if nothing.
+/// Returns the kind of thing that the argument of a diagnostic names.
 static tdm_message_kind getArgumentKind(Diagnostic &diagnostic,
                                         unsigned position) {
   ArrayRef<DiagnosticArgument> marks = diagnostic.getMetadata();

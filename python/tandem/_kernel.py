@@ -601,9 +601,7 @@ def compile(
             "rms_norm", or the backward pass, "rms_norm_backward".
 
     Raises:
-        ValueError: what does not compile, with the compiler's diagnostics. It has the
-            attributes ``kind``, ``parts``, ``file``, ``line``, ``column`` and
-            ``operation`` (docs/Python.md).
+        ValueError: what does not compile, with diagnostics and their fields (docs/Python.md).
     """
     native = _tandem.Kernel(
         _to_text("graph", graph), _to_text("strategy", strategy or ""), directories(path),

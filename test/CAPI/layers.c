@@ -50,7 +50,7 @@ static void testQuestions(TandemLayer *layer) {
   puts("questions");
 }
 
-/// What the backward pass restores is in planes of the forward pass.
+/// The backward pass restores planes that the forward pass has.
 static void testPasses(TandemKernel *forward, TandemKernel *backward) {
   const tdm_kernel_desc *first = tandemKernelGetInfo(forward)->desc;
   const tdm_kernel_desc *second = tandemKernelGetInfo(backward)->desc;
