@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // This file implements what Python knows of the records of a launch: the
-// offsets of their fields, from the header that the compiler and the runtime
-// use.
+// offsets of their fields and the names of functions, from the header that the
+// compiler and the runtime use.
 //
 //===----------------------------------------------------------------------===//
 
@@ -67,6 +67,20 @@ static nb::dict describeFlags() {
   return fields;
 }
 
+#define CONSTANT(name) constants[#name] = TDM_LAUNCH_##name
+
+static nb::dict describeConstants() {
+  nb::dict constants;
+  CONSTANT(PADDING);
+  CONSTANT(PROLOGUE);
+  CONSTANT(TOTALS);
+  CONSTANT(MODEL);
+  CONSTANT(ROW_TOTALS);
+  CONSTANT(COLUMN_TOTALS);
+  CONSTANT(BANDS);
+  return constants;
+}
+
 void bindLaunchABI(nb::module_ &m) {
   nb::dict records;
   records["tensor"] =
@@ -75,4 +89,5 @@ void bindLaunchABI(nb::module_ &m) {
   records["tile"] = nb::make_tuple(sizeof(tdm_launch_tile), describeTile());
   records["flags"] = nb::make_tuple(sizeof(tdm_launch_flags), describeFlags());
   m.attr("launch_abi") = records;
+  m.attr("launch_constants") = describeConstants();
 }

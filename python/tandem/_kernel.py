@@ -67,8 +67,8 @@ class Plane:
         return bool(self.access & _tandem.ACCESS_WRITE)
 
     def groups(self, columns: int, rows: int = 1) -> tuple[int, int]:
-        """How many groups of rows and of columns share an entry each, in a matrix, or a
-        tensor of so many elements. Sizes may be symbolic."""
+        """The numbers of groups of rows and of columns that share an entry, in a matrix or
+        a tensor of so many elements, which may be symbolic."""
         sharing = _tandem.get_sharing(self)
         return tuple(
             1 if not size else min(1, places) if size == _tandem.WHOLE_AXIS else -(-places // size)

@@ -13,6 +13,7 @@
 #include "TestDevice.h"
 
 #include "FakeCUDA.h"
+#include "tandem-runtime/tandem_launch.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -115,17 +116,19 @@ TestCode::TestCode(const tdm_kernel_desc &desc, const Totals &totals) {
                     fusedWithPrevious(desc.num_reduction_entries)});
   if (desc.epilogue_rows)
     epilogues.push_back(
-        {add(base + "_commit_rows", desc.epilogue_rows), TDM_PER_ROW});
+        {add(base + TDM_LAUNCH_EPILOGUE "_rows", desc.epilogue_rows),
+         TDM_PER_ROW});
   if (desc.epilogue_columns)
     epilogues.push_back(
-        {add(base + "_commit_columns", desc.epilogue_columns), TDM_PER_COLUMN});
+        {add(base + TDM_LAUNCH_EPILOGUE "_columns", desc.epilogue_columns),
+         TDM_PER_COLUMN});
   if (desc.epilogue)
     epilogues.push_back(
-        {add(base + "_commit", desc.epilogue), TDM_PER_ELEMENT});
+        {add(base + TDM_LAUNCH_EPILOGUE, desc.epilogue), TDM_PER_ELEMENT});
   for (const auto &[suffix, entry] : totals)
     add(base + suffix, entry);
   if (desc.prologue) {
-    std::string name = base + "_prologue";
+    std::string name = base + TDM_LAUNCH_PROLOGUE;
     checkRealPTX(name);
     ptx += ".visible .entry " + name + "(\n)\n.maxntid 1, 1, 1\n{\n}\n";
     if (isFakeDriver())

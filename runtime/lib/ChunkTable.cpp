@@ -18,8 +18,7 @@
 
 using namespace tandem::runtime;
 
-/// The most columns of a tile.
-static constexpr int64_t maxColumns = 2048;
+static constexpr int64_t maxColumns = TDM_LAUNCH_TILE_COLUMNS;
 /// The most elements of a chunk that has no whole rows to keep together.
 static constexpr int64_t largestChunk = 1 << 16;
 static constexpr int64_t maxInt64 = std::numeric_limits<int64_t>::max();

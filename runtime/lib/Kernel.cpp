@@ -14,6 +14,7 @@
 #include "Kernel.h"
 
 #include "CPU/HostExecutable.h"
+#include "tandem-runtime/tandem_launch.h"
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +27,7 @@ using namespace tandem::runtime;
 // Descriptions
 //===----------------------------------------------------------------------===//
 
-static constexpr uint32_t maxMetrics = 4096;
+static constexpr uint32_t maxMetrics = TDM_LAUNCH_MAX_SUMS;
 /// Chunks begin at multiples of it, so that none splits a group.
 static constexpr uint32_t maxGroup = 4096;
 static constexpr uint32_t maxValues = 1 << 16;
@@ -350,13 +351,15 @@ static tdm_status copyReductions(Kernel &kernel, const tdm_kernel_desc &desc) {
 
 static tdm_status copyBlock(Kernel &kernel, const tdm_kernel_desc &desc) {
   kernel.block = desc.block;
-  bool isSize = kernel.block >= 16 && kernel.block <= 256 &&
+  bool isSize = kernel.block >= TDM_LAUNCH_MIN_BLOCK &&
+                kernel.block <= TDM_LAUNCH_MAX_BLOCK &&
                 !(kernel.block & (kernel.block - 1));
   if (!kernel.block || (isSize && kernel.matrix))
     return TDM_OK;
   return kernel.fail(TDM_INVALID_ARGUMENT)
-         << "block is " << kernel.block << "; use a power of two from 16 to "
-         << "256, in a matrix kernel, or 0";
+         << "block is " << kernel.block << "; use a power of two from "
+         << TDM_LAUNCH_MIN_BLOCK << " to " << TDM_LAUNCH_MAX_BLOCK
+         << ", in a matrix kernel, or 0";
 }
 
 //===----------------------------------------------------------------------===//

@@ -17,10 +17,6 @@
 
 using namespace tandem::runtime;
 
-/// The entries that a kernel may read past the last one, as it loads whole
-/// vectors.
-static constexpr size_t padding = 64;
-
 AxisParts::AxisParts(const Kernel &kernel, const ChunkTable &tiles,
                      int64_t count)
     : numReductions(kernel.reductions.size()) {
@@ -37,7 +33,7 @@ AxisParts::AxisParts(const Kernel &kernel, const ChunkTable &tiles,
       else if (reduction.scope == TDM_SCOPE_BLOCK)
         range = {entries, tiling.blockCount(kernel.block), 1};
       if (reduction.isWithinMatrix())
-        entries += range.extent * range.count + padding;
+        entries += range.extent * range.count + TDM_LAUNCH_PADDING;
       ranges.push_back(range);
     }
 }

@@ -18,6 +18,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
+#include "tandem-runtime/tandem_launch.h"
 #include "tandem/Conversion/RandomBits.h"
 #include "tandem/Support/LLVM.h"
 
@@ -33,10 +34,10 @@ enum : unsigned { tensors, chunks, scalars, workspace, flags, begin, end };
 } // namespace EntryArgument
 
 /// The most columns of a tile, the chunk of a matrix kernel, and the most rows,
-/// which are a block's in a kernel of blocks. A GPU's registers have less room
-/// for the levels of columns' sums.
-constexpr int64_t maxTileColumns = 2048;
-constexpr int64_t maxTileRowsOfCPU = 64, maxTileRowsOfGPU = 16;
+/// which are a block's in a kernel of blocks.
+constexpr int64_t maxTileColumns = TDM_LAUNCH_TILE_COLUMNS;
+constexpr int64_t maxTileRowsOfCPU = TDM_LAUNCH_TILE_ROWS;
+constexpr int64_t maxTileRowsOfGPU = TDM_LAUNCH_TILE_ROWS_GPU;
 inline int64_t getMaxTileRows(LaunchOp kernel, int64_t withoutBlocks) {
   return kernel.getBlock() ? kernel.getBlock() : withoutBlocks;
 }

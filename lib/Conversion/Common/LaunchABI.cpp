@@ -24,11 +24,14 @@ static constexpr int64_t slotBytes = sizeof(tdm_launch_scalar);
 static constexpr int64_t totalBytes = sizeof(tdm_launch_total);
 static constexpr int64_t partBytes = sizeof(tdm_launch_part);
 
+static_assert(KernelOp::maxSums == TDM_LAUNCH_MAX_SUMS,
+              "the dialect and the launch ABI have one limit");
+
 std::string tandem::getEntryName(StringRef kernel) {
   return ("tandem_" + kernel).str();
 }
 std::string tandem::getPrologueName(StringRef kernel) {
-  return ("tandem_" + kernel + "_prologue").str();
+  return ("tandem_" + kernel + TDM_LAUNCH_PROLOGUE).str();
 }
 
 /// Returns the value of an element that an operation reads, writes or reduces;

@@ -24,7 +24,7 @@
 namespace tandem {
 
 /// Threads per block that the generated kernels are launched with.
-constexpr int32_t blockSize = 256;
+constexpr int32_t blockSize = TDM_LAUNCH_BLOCK_THREADS;
 
 /// Makes a function a kernel for blocks of so many threads.
 void markKernel(LLVM::LLVMFuncOp function, int32_t threads);

@@ -63,7 +63,7 @@ static void buildBands(ArrayRef<LaunchOp> phases) {
   Location loc = first.getLoc();
   LaunchBuilder launch(first, builder);
   LLVM::LLVMFuncOp entry =
-      launch.createEntry(first.getFunctionName() + "_bands");
+      launch.createEntry(first.getFunctionName() + TDM_LAUNCH_BANDS);
   markKernel(entry, blockSize);
   builder.setInsertionPointToStart(&entry.getBody().front());
   SequenceBuilder b(builder, loc);

@@ -141,7 +141,7 @@ void TotalsBuilder::reduceRange(Value begin, Value end,
 }
 
 void TotalsBuilder::buildTotals(ArrayRef<PartialOp> reduced) {
-  LLVM::LLVMFuncOp entry = enter("_totals", reduced);
+  LLVM::LLVMFuncOp entry = enter(TDM_LAUNCH_TOTALS, reduced);
   SequenceBuilder b(builder, loc);
   auto [begin, end] = launch.getRangeUnlessSkipped(entry);
   auto tensors =
@@ -168,7 +168,7 @@ void TotalsBuilder::buildTotals(ArrayRef<PartialOp> reduced) {
 /// Only the first thread writes: a model has few tensors compared with its
 /// elements.
 void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
-  LLVM::LLVMFuncOp entry = enter("_model", reduced);
+  LLVM::LLVMFuncOp entry = enter(TDM_LAUNCH_MODEL, reduced);
   Value first, last;
   std::tie(first, last) = launch.getRangeUnlessSkipped(entry);
   reduceRange(
@@ -232,8 +232,9 @@ void TotalsBuilder::build() {
     builder.setInsertionPoint(kernel.getStep());
     buildModel(ofModel);
   }
-  for (auto [suffix, reduced] : {std::pair("_row_totals", ArrayRef(ofRows)),
-                                 {"_column_totals", ArrayRef(ofColumns)}})
+  for (auto [suffix, reduced] :
+       {std::pair(TDM_LAUNCH_ROW_TOTALS, ArrayRef(ofRows)),
+        {TDM_LAUNCH_COLUMN_TOTALS, ArrayRef(ofColumns)}})
     if (!reduced.empty()) {
       builder.setInsertionPoint(kernel.getStep());
       buildAxis(suffix, reduced);

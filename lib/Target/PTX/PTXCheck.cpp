@@ -503,7 +503,7 @@ llvm::Error PTXReader::checkBands(llvm::ArrayRef<PartRequirement> parts) const {
     expected[unsigned(RoundingOp::add)][unsigned(RoundingFormat::f32)].add(
         {joins, joins});
   }
-  return compare(parts.front().name + "_bands", expected);
+  return compare(parts.front().name + TDM_LAUNCH_BANDS, expected);
 }
 
 /// The parts of one launch, which begins with the first.

@@ -32,6 +32,51 @@
 extern "C" {
 #endif
 
+//===----------------------------------------------------------------------===//
+// Limits
+//===----------------------------------------------------------------------===//
+
+/// The most columns of a tile.
+#define TDM_LAUNCH_TILE_COLUMNS 2048
+/// The most rows of a tile in a kernel without blocks. On a GPU, whose
+/// registers have less room for the levels of columns' sums, there are fewer.
+#define TDM_LAUNCH_TILE_ROWS 64
+#define TDM_LAUNCH_TILE_ROWS_GPU 16
+/// The least and the most rows and columns of a block, which are a power of
+/// two.
+#define TDM_LAUNCH_MIN_BLOCK 16
+#define TDM_LAUNCH_MAX_BLOCK 256
+/// The totals past the last one of a row, column or block that a kernel may
+/// read, as it loads whole vectors.
+#define TDM_LAUNCH_PADDING 64
+/// The most reductions of a kernel, and the most metrics.
+#define TDM_LAUNCH_MAX_SUMS 4096
+/// The most threads of a GPU's block. Each function except the prologue, which
+/// a single thread runs, can be launched with as many.
+#define TDM_LAUNCH_BLOCK_THREADS 256
+
+//===----------------------------------------------------------------------===//
+// Names of functions
+//===----------------------------------------------------------------------===//
+
+/// The prologue's name is that of the kernel's main function with this suffix;
+/// an epilogue's has TDM_LAUNCH_EPILOGUE, for rows, columns and blocks followed
+/// by "_rows", "_columns" or "_blocks".
+#define TDM_LAUNCH_PROLOGUE "_prologue"
+#define TDM_LAUNCH_EPILOGUE "_commit"
+/// Further functions of a launch on a GPU: what makes the totals of its
+/// reductions over tensors and over the model, along rows and along columns,
+/// and the launch of it and those fused with it, over bands.
+#define TDM_LAUNCH_TOTALS "_totals"
+#define TDM_LAUNCH_MODEL "_model"
+#define TDM_LAUNCH_ROW_TOTALS "_row_totals"
+#define TDM_LAUNCH_COLUMN_TOTALS "_column_totals"
+#define TDM_LAUNCH_BANDS "_bands"
+
+//===----------------------------------------------------------------------===//
+// Records
+//===----------------------------------------------------------------------===//
+
 /// A value that the prologue has computed for a row of scalars: the bits of at
 /// most 32-bit integers and floats.
 typedef uint32_t tdm_launch_scalar;
@@ -58,8 +103,8 @@ typedef struct tdm_launch_flags {
 /// a total for each row (column) from each tile that has a share in it; once
 /// the reduction is known, it replaces the parts of the first tile. For a
 /// reduction over blocks they are a total for each block, row by row. Kernels
-/// may read 64 totals past the last. For any other reduction the address is
-/// NULL.
+/// may read TDM_LAUNCH_PADDING totals past the last. For any other reduction
+/// the address is NULL.
 ///
 /// A flat tensor is one row, unless its groups would reach beyond the ends of
 /// its rows.
@@ -105,9 +150,9 @@ typedef struct tdm_launch_chunk {
   int64_t begin, end;
 } tdm_launch_chunk;
 
-/// A rectangle of a matrix: at most 2048 columns and 64 rows (16 on a GPU), or
-/// as many rows as a block has in a kernel of blocks. It begins at multiples of
-/// powers of two.
+/// A rectangle of a matrix: at most TDM_LAUNCH_TILE_COLUMNS columns and
+/// TDM_LAUNCH_TILE_ROWS rows, or as many rows as a block has in a kernel of
+/// blocks. It begins at multiples of powers of two.
 typedef struct tdm_launch_tile {
   int64_t tensor;
   int64_t first_row, end_row, first_column, end_column;

@@ -15,6 +15,7 @@
 
 #include "HostExecutable.h"
 #include "Plan.h"
+#include "tandem-runtime/tandem_launch.h"
 
 namespace tandem::runtime {
 
@@ -32,7 +33,9 @@ public:
 private:
   tdm_status place(const Layout *next) override;
   Places getPlaces() override { return {totals.data(), axisParts.data()}; }
-  CutLimits getCutLimits() const override { return {64, 64, 1}; }
+  CutLimits getCutLimits() const override {
+    return {64, TDM_LAUNCH_TILE_ROWS, 1};
+  }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
 

@@ -118,7 +118,8 @@ CutLimits CUDAPlan::getCutLimits() const {
     perMultiprocessor = kernel->reducesColumns() ? 4 : 16;
   // Kernels store eight transposed rows at once.
   int64_t minRows = kernel->transposes ? 8 : 1;
-  return {device->getMultiprocessors() * perMultiprocessor, 16, minRows};
+  return {device->getMultiprocessors() * perMultiprocessor,
+          TDM_LAUNCH_TILE_ROWS_GPU, minRows};
 }
 
 //===----------------------------------------------------------------------===//

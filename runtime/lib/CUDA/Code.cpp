@@ -199,10 +199,10 @@ tdm_status Code::findTotals(const Kernel &kernel, uint32_t phase,
     }
   PhaseParts &parts = phases[phase];
   const std::tuple<bool, const char *, Part *> wanted[] = {
-      {ofTensors, "_totals", &parts.totals},
-      {ofModel, "_model", &parts.model},
-      {ofRows, "_row_totals", &parts.rowTotals},
-      {ofColumns, "_column_totals", &parts.columnTotals}};
+      {ofTensors, TDM_LAUNCH_TOTALS, &parts.totals},
+      {ofModel, TDM_LAUNCH_MODEL, &parts.model},
+      {ofRows, TDM_LAUNCH_ROW_TOTALS, &parts.rowTotals},
+      {ofColumns, TDM_LAUNCH_COLUMN_TOTALS, &parts.columnTotals}};
   for (auto [isWanted, suffix, part] : wanted)
     if (isWanted)
       if (tdm_status status = find(kernel, entry + suffix, blockThreads, *part))
@@ -223,8 +223,9 @@ tdm_status Code::findParts(const Kernel &kernel, const tdm_kernel_info &info) {
       return status;
     bool fusedWithPrevious = i > 0 && info.phases[i].fused_with_previous;
     if (!fusedWithPrevious && kernel.endOfLaunch(i) > i + 1)
-      if (tdm_status status = find(kernel, std::string(entry) + "_bands",
-                                   blockThreads, phases[i].bands))
+      if (tdm_status status =
+              find(kernel, std::string(entry) + TDM_LAUNCH_BANDS, blockThreads,
+                   phases[i].bands))
         return status;
   }
   epilogues.resize(info.num_epilogues);

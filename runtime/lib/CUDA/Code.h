@@ -15,11 +15,12 @@
 
 #include "CUDADevice.h"
 #include "Kernel.h"
+#include "tandem-runtime/tandem_launch.h"
 
 namespace tandem::runtime::cuda {
 
 /// Threads of a block of every function but the prologue.
-constexpr int blockThreads = 256;
+constexpr int blockThreads = TDM_LAUNCH_BLOCK_THREADS;
 
 /// A function of a GPU, none where there is nothing to do.
 struct Part {

@@ -19,6 +19,10 @@ import numpy as np
 from tandem import _tandem
 from tandem._kernel import Granularity
 
+#: Suffixes of functions, and the totals that kernels may read past the last one.
+CONSTANTS = _tandem.launch_constants
+PADDING = CONSTANTS["PADDING"]
+
 
 def aligned(count, dtype, offset=0):
     """An array of zeros whose address is `offset` elements past 16 bytes."""
@@ -166,9 +170,9 @@ def part_addresses(kernel, tensor, index, tiles, regions):
     counts = tiles.counts(tensor)
     for i, (_, scope, _) in enumerate(kernel.reductions):
         axis = {"row": 0, "column": 1}.get(scope)
-        entries = 0 if axis is None else tensor.shape[axis] * counts[axis] + 64
+        entries = 0 if axis is None else tensor.shape[axis] * counts[axis] + PADDING
         if scope == "block":
-            entries = tensor.extent(Granularity.BLOCK, kernel.info["block"]) + 64
+            entries = tensor.extent(Granularity.BLOCK, kernel.info["block"]) + PADDING
         yield regions.add(f"parts[{i}][{index}]", aligned(entries, np.uint32), True)
 
 
@@ -212,7 +216,7 @@ def scalar_rows(kernel, rows):
     parameters = [regions.table("hypers", np.ravel(hypers), np.float64),
                   regions.table("integers", np.ravel(integers), np.int64),
                   regions.add("scalars", slots, True), len(rows)]
-    _tandem.evaluate_ptx(kernel.ptx, f"tandem_{kernel.name}_prologue", parameters, 1,
+    _tandem.evaluate_ptx(kernel.ptx, f"tandem_{kernel.name}{CONSTANTS['PROLOGUE']}", parameters, 1,
                          1, regions.list)
     return slots
 
@@ -229,19 +233,19 @@ def phase_names(kernel, by_rows):
         last = phase + 1 == kernel.phases
         name = f"tandem_{kernel.name}" + ("" if last else f"_phase{phase}")
         if is_fused[phase + 1] and not is_fused[phase]:
-            yield name + "_bands", BANDS
+            yield name + CONSTANTS["BANDS"], BANDS
         elif not is_fused[phase]:
             yield name, part["per"]
         in_bands = is_fused[phase] or is_fused[phase + 1]
         own = {scope for _, scope, of in kernel.reductions if of == phase}
         if own & {"tensor", "model"}:
-            yield name + "_totals", None
+            yield name + CONSTANTS["TOTALS"], None
         if "model" in own:
-            yield name + "_model", None
+            yield name + CONSTANTS["MODEL"], None
         if "row" in own and not in_bands:
-            yield name + "_row_totals", Granularity.ROW
+            yield name + CONSTANTS["ROW_TOTALS"], Granularity.ROW
         if "column" in own:
-            yield name + "_column_totals", Granularity.COLUMN
+            yield name + CONSTANTS["COLUMN_TOTALS"], Granularity.COLUMN
     for part in kernel._native.epilogues:
         yield part["entry"], part["per"] or None
 
@@ -291,7 +295,7 @@ def launch(kernel, tensors, rows, chunk_size=64, blocks=1, threads=32,
         work = [0, len(tensors)] if per is None else [0, len(chunks[per])]
         if per == Granularity.ELEMENT and chunk_range:
             work = list(chunk_range)
-        grid = 1 if name.endswith("_model") else blocks
+        grid = 1 if name.endswith(CONSTANTS["MODEL"]) else blocks
         _tandem.evaluate_ptx(
             kernel.ptx, name, [parameters[0], table, *parameters[1:], *work], grid,
             threads, regions.list)

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem-runtime/tandem_launch.h"
 #include "tandem/Dialect/Tandem/IR/Tandem.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -59,11 +60,12 @@ int64_t tandem::detail::getElementsPerEntry(RoleAttr role, const Plane &plane,
 /// Blocks: (C7) of a kernel.
 static LogicalResult verifyBlocks(ProgramOpInterface op) {
   int64_t size = op.getBlock();
-  bool isSize = size >= 16 && size <= 256 && llvm::isPowerOf2_64(size);
+  bool isSize = size >= TDM_LAUNCH_MIN_BLOCK && size <= TDM_LAUNCH_MAX_BLOCK &&
+                llvm::isPowerOf2_64(size);
   if (size && (!isSize || !op.getMatrix()))
-    return op->emitOpError("a block is a power of two from 16 to 256, in a "
-                           "matrix kernel, got ")
-           << size;
+    return op->emitOpError("a block is a power of two from ")
+           << TDM_LAUNCH_MIN_BLOCK << " to " << TDM_LAUNCH_MAX_BLOCK
+           << ", in a matrix kernel, got " << size;
   for (unsigned i = 0; i < op.getNumTensors(); ++i)
     for (const Plane &plane : op.getTensorType(i).getStorage().getPlanes())
       if (plane.group.isBlock() && plane.group.rows != size)
@@ -284,15 +286,12 @@ uint64_t LaunchOp::getBlock() { return getStep().getBlock(); }
 uint64_t LaunchOp::getReductions() { return getStep().getReductions(); }
 Block &LaunchOp::getPrologueBlock() { return getStep().getPrologueBlock(); }
 
-/// The functions of epilogues end in this word. Packages name them so.
-static constexpr StringLiteral epilogueSuffix = "_commit";
-
 std::string LaunchOp::getFunctionName() {
   std::string name = getStep().getSymName().str();
   if (getRole() == LaunchRole::main)
     return name;
   if (getRole() == LaunchRole::epilogue)
-    return (name + epilogueSuffix +
+    return (name + TDM_LAUNCH_EPILOGUE +
             (isPerTensor() ? "" : "_" + stringifyGranularity(getPer()) + "s"))
         .str();
   auto launches = getStep().getLaunchOps();
