@@ -10,8 +10,9 @@ from tandem._convert import convert_state
 from tandem._kernel import (NON_FINITE, WHOLE_ROW, WHOLE_TENSOR, Device, Kernel, Plane, Plan,
                             compile, graphs, interpret, layers, load,
                             recipes, save, strategies)
+from tandem._sharpness import ConvergenceWarning, sharpness
 
-__all__ = ["Device", "Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_ROW", "WHOLE_TENSOR",
-           "compile", "convert_state", "graphs", "interpret", "layers", "load",
-           "recipes", "save", "strategies"]
+__all__ = ["ConvergenceWarning", "Device", "Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_ROW",
+           "WHOLE_TENSOR", "compile", "convert_state", "graphs", "interpret", "layers", "load",
+           "recipes", "save", "sharpness", "strategies"]
 __version__ = "0.1.0"

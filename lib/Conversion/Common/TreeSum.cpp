@@ -13,6 +13,7 @@
 #include "tandem/Conversion/TreeSum.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "tandem/Conversion/Reductions.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -72,14 +73,8 @@ Value tandem::sumLanes(SequenceBuilder &b, Value value, Value count) {
   auto type = dyn_cast<VectorType>(value.getType());
   if (!type)
     return value;
-  int64_t width = type.getNumElements();
-  auto indexType = VectorType::get({width}, b.builder.getI64Type());
-  Value lanes = arith::ConstantOp::create(
-      b.builder, b.loc,
-      DenseElementsAttr::get(indexType, ArrayRef<int64_t>(llvm::to_vector(
-                                            llvm::seq<int64_t>(0, width)))));
-  Value limit = vector::BroadcastOp::create(b.builder, b.loc, indexType, count);
-  Value exists = b.compare(CmpIPredicate::slt, lanes, limit);
+  Value lanes = buildLaneNumbers(b, type.clone(count.getType()));
+  Value exists = buildLaneMask(b, lanes, count);
   return sumLanes(b, b.select(exists, value, b.real(type, -0.0)));
 }
 

@@ -17,10 +17,11 @@
 #include "Tables.h"
 #include "TileStages.h"
 #include "TransposedStore.h"
-#include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Conversion/LaunchBodyBuilder.h"
 #include "tandem/Conversion/MemoryLimits.h"
 #include "tandem/Conversion/PaddingLanes.h"
 #include "tandem/Conversion/Passes.h"
+#include "tandem/Conversion/Reductions.h"
 #include "tandem/Conversion/TreeSum.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
@@ -36,33 +37,57 @@ using namespace tandem;
 static constexpr int64_t prefetchBytes = 1024, lineBytes = 64;
 
 namespace {
+/// A block of one stage, of the tile at `tile`.
+struct StageBlock : BodyBlock {
+  StageBlock(const Chunk &chunk, unsigned stage, Value tile, Value index,
+             SmallVector<Value> pointers, IRMapping &mapping)
+      : BodyBlock{chunk, index, mapping}, stage(stage), tile(tile),
+        pointers(std::move(pointers)) {}
+
+  unsigned stage;
+  Value tile;
+  /// The addresses of the block's entries, one for each plane.
+  SmallVector<Value> pointers;
+};
+
 /// Builds the loop over chunks and, inside, over blocks of `width` elements.
-class CPUKernelBuilder {
+class CPUKernelBuilder : public LaunchBodyBuilder<StageBlock> {
 public:
-  explicit CPUKernelBuilder(LaunchOp kernel)
-      : kernel(kernel), builder(kernel.getStep()), launch(kernel, builder),
-        loc(kernel.getLoc()), width(kernel.getWidth()),
-        planes(launch.getPlanes()), lanes(kernel), stages(kernel),
+  CPUKernelBuilder(LaunchOp kernel, OpBuilder &builder)
+      : LaunchBodyBuilder(kernel, builder), lanes(kernel), stages(kernel),
         order(schedule(kernel.getBodyBlock())) {}
 
-  void build();
-
 private:
-  /// A block of one stage: elements from `index` on, of the tile at `tile`.
-  struct StageBlock {
-    const Chunk &chunk;
-    unsigned stage;
-    Value tile, index;
-    SmallVector<Value> pointers;
-    IRMapping mapping;
-  };
+  void prepare(LLVM::LLVMFuncOp entry) override;
+  scf::ForOp createLoop(LLVM::LLVMFuncOp entry) override {
+    return launch.createRange(entry);
+  }
+  void buildChunk(LLVM::LLVMFuncOp entry, Chunk chunk,
+                  Value chunkIndex) override;
+  /// Builds the loop over a tile's rows.
+  void buildTile(LLVM::LLVMFuncOp entry, const Chunk &tile) override;
+  void buildTensor(const Chunk &tensor) override;
+  Value buildLoad(StageBlock &block, LoadPlaneOp op) override;
+  void buildStore(StageBlock &block, StorePlaneOp op) override;
+  /// Adds a block of a row to what the rows above it have left.
+  void addToColumns(StageBlock &block, PartialOp op) override;
+  void addToReduction(StageBlock &block, Operation *op) override;
+  void setFlag(StageBlock &block, SetFlagOp op) override { carry(block, op); }
+  void buildReduce(StageBlock &block, ReduceOp op) override;
+  void buildArithmetic(StageBlock &block, Operation *op) override;
+  Value getEntry(StageBlock &block, unsigned plane) override {
+    return block.pointers[plane];
+  }
+  SmallVector<int64_t> getLaneElements() override {
+    return lanes.getElements(width);
+  }
+  Value extendLanes(SequenceBuilder &b, Value narrow) override {
+    return lanes.extend(b, narrow);
+  }
 
   void createScratch();
   void createKept();
   SmallVector<Value> getPointers(const Chunk &chunk, Value index);
-  void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
-  /// A chunk of a matrix, row by row.
-  void buildMatrixTile(LLVM::LLVMFuncOp entry, Value chunkIndex);
   /// Finds what is loaded once for a row.
   void findRowLoads();
   void loadRow(const Chunk &row);
@@ -71,7 +96,8 @@ private:
   /// Builds a loop that carries which flags have been set and the extremes.
   void buildLoop(Value begin, Value end, int64_t step,
                  function_ref<void(Value)> build);
-  void buildTile(const Chunk &chunk, Value tile);
+  /// Runs each stage over all blocks of the tile before the next.
+  void buildStages(const Chunk &chunk, Value tile);
   /// Fetches what a later block will need: a block's arithmetic hides the loads
   /// of the next, and there are more streams than hardware prefetchers follow.
   void prefetch(ArrayRef<Value> pointers);
@@ -81,10 +107,9 @@ private:
   /// Builds the operations of a block's stage that the tile's elements share,
   /// or the others.
   void buildBody(StageBlock &block, bool isShared = false);
-  void buildOperation(StageBlock &block, Operation *op);
-  void buildReduce(StageBlock &block, ReduceOp op);
-  Value buildDraw(const StageBlock &block, RandomBitsOp op);
-  void buildStore(StageBlock &block, StorePlaneOp op);
+  /// Builds an operation after the values that it needs, and keeps its results
+  /// for later stages.
+  void buildStaged(StageBlock &block, Operation *op);
   /// ORs the flags whose conditions held anywhere into the thread's.
   void storeFlag(LLVM::LLVMFuncOp entry, SetFlagOp op, Value condition);
   /// The value that a carried operation starts from in a chunk.
@@ -103,8 +128,6 @@ private:
   /// Writes the chunk's sums to its slots of the workspace.
   void storeSums(const Chunk &chunk, Value slots);
   void createColumns();
-  /// Adds a block of a row to what the rows above it have left.
-  void addToColumns(StageBlock &block, PartialOp op);
   TreeSum getColumnSum(PartialOp op, Value offset);
   /// Writes a tile's parts of the columns' reductions.
   void storeColumns(const Chunk &tile);
@@ -113,20 +136,11 @@ private:
   void storeBlocks(const Chunk &tile, PartialOp op);
   /// Reduces the block that begins at a column.
   Value reduceBlock(const Chunk &tile, PartialOp op, Value first);
-  void buildLoadResult(StageBlock &block, LoadReductionResultOp op);
-  /// A launch that runs once for each tensor.
-  void buildEpilogue(LLVM::LLVMFuncOp entry);
   /// Copies the first `count` elements between planes and scratch.
   void copyTail(ArrayRef<Value> pointers, Value count, bool toScratch);
   /// Returns a mask of the block's elements that the chunk has.
   Value laneExists(const StageBlock &block);
 
-  LaunchOp kernel;
-  OpBuilder builder;
-  LaunchBuilder launch;
-  Location loc;
-  int64_t width;
-  ArrayRef<LaunchBuilder::PlaneInfo> planes;
   EvenOddLayout lanes;
   /// One block of elements per plane, where a chunk's partial block is
   /// computed.
@@ -168,40 +182,20 @@ void CPUKernelBuilder::createScratch() {
             : Value());
 }
 
-void CPUKernelBuilder::build() {
-  // The launches of a step have the same prologue.
-  if (kernel.getRole() == LaunchRole::main)
-    launch.createPrologue();
-  LLVM::LLVMFuncOp entry = launch.createEntry();
-  builder.setInsertionPointToStart(&entry.getBody().front());
+void CPUKernelBuilder::prepare(LLVM::LLVMFuncOp entry) {
   if (kernel.isPerTensor())
-    return buildEpilogue(entry);
+    return;
   createScratch();
   createKept();
   createSums();
   createColumns();
   findRowLoads();
-  scf::ForOp chunks = launch.createRange(entry);
-  LLVM::ReturnOp::create(builder, loc, ValueRange());
-  builder.setInsertionPoint(chunks.getBody()->getTerminator());
-  if (kernel.isAlongRows())
-    buildMatrixTile(entry, chunks.getInductionVar());
-  else
-    buildChunk(entry, chunks.getInductionVar());
 }
 
-void CPUKernelBuilder::buildEpilogue(LLVM::LLVMFuncOp entry) {
-  scf::ForOp tensors = launch.createRange(entry);
-  LLVM::ReturnOp::create(builder, loc, ValueRange());
-  builder.setInsertionPoint(tensors.getBody()->getTerminator());
-  Chunk chunk = launch.readTensor(entry, tensors.getInductionVar());
-  // A tensor without elements has no planes.
-  SequenceBuilder b(builder, loc);
-  auto branch = scf::IfOp::create(
-      builder, loc,
-      b.compare(arith::CmpIPredicate::ne, chunk.size, launch.i64(0)));
-  builder.setInsertionPointToStart(branch.thenBlock());
-  StageBlock block{chunk, /*stage=*/0, Value(), Value(), chunk.planes, {}};
+void CPUKernelBuilder::buildTensor(const Chunk &tensor) {
+  IRMapping mapping;
+  StageBlock block(tensor, /*stage=*/0, Value(), Value(), tensor.planes,
+                   mapping);
   buildBody(block);
 }
 
@@ -217,16 +211,14 @@ void CPUKernelBuilder::buildLoop(Value begin, Value end, int64_t step,
   carried.assign(loop.getResults().begin(), loop.getResults().end());
 }
 
-void CPUKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
-  Chunk chunk = launch.readChunk(entry, chunkIndex);
+void CPUKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Chunk chunk,
+                                  Value chunkIndex) {
   buildElements(
       entry, chunk,
       launch.getSlots(entry.getArgument(EntryArgument::workspace), chunkIndex));
 }
 
-void CPUKernelBuilder::buildMatrixTile(LLVM::LLVMFuncOp entry,
-                                       Value chunkIndex) {
-  Chunk tile = launch.readTile(entry, chunkIndex);
+void CPUKernelBuilder::buildTile(LLVM::LLVMFuncOp entry, const Chunk &tile) {
   auto rows = scf::ForOp::create(builder, loc, tile.firstRow, tile.endRow,
                                  launch.i64(1));
   {
@@ -255,11 +247,12 @@ void CPUKernelBuilder::findRowLoads() {
 void CPUKernelBuilder::loadRow(const Chunk &row) {
   if (rowLoads.empty())
     return;
-  StageBlock head{
-      row, /*stage=*/0, row.begin, row.begin, getPointers(row, row.begin), {}};
+  IRMapping mapping;
+  StageBlock head(row, /*stage=*/0, row.begin, row.begin,
+                  getPointers(row, row.begin), mapping);
   for (Operation *op : rowLoads)
-    buildOperation(head, op);
-  ofRow = head.mapping;
+    buildStaged(head, op);
+  ofRow = mapping;
 }
 
 void CPUKernelBuilder::buildElements(LLVM::LLVMFuncOp entry, const Chunk &chunk,
@@ -267,7 +260,7 @@ void CPUKernelBuilder::buildElements(LLVM::LLVMFuncOp entry, const Chunk &chunk,
   for (Operation *op : carriers)
     carried.push_back(getIdentity(op));
   buildLoop(chunk.begin, chunk.end, stages.getTile(),
-            [&](Value tile) { buildTile(chunk, tile); });
+            [&](Value tile) { buildStages(chunk, tile); });
   storeSums(chunk, slots);
   storeCarried(entry, chunk, slots);
 }
@@ -288,15 +281,7 @@ Value CPUKernelBuilder::getIdentity(Operation *op) {
   SequenceBuilder b(builder, loc);
   Type type = op->getOperand(0).getType();
   auto partial = dyn_cast<PartialOp>(op);
-  bool isMin = partial && partial.getKind() == ReduceKind::min;
-  return isMin ? b.integer(type, ~uint64_t(0)) : b.zero(type);
-}
-
-/// Joins two maxima or minima.
-static Value join(SequenceBuilder &b, PartialOp op, Value x, Value y) {
-  if (op.getKind() == ReduceKind::max)
-    return arith::MaxUIOp::create(b.builder, b.loc, x, y);
-  return arith::MinUIOp::create(b.builder, b.loc, x, y);
+  return partial ? buildIdentity(b, partial.getKind(), type) : b.zero(type);
 }
 
 /// Joins this block's lanes with those of the blocks before it.
@@ -308,23 +293,24 @@ void CPUKernelBuilder::carry(StageBlock &block, Operation *op) {
   if (width > 1 && (partial || mayHoldInPadding(cast<SetFlagOp>(op))))
     value =
         b.select(laneExists(block), lanes.inOrder(b, value), getIdentity(op));
-  before = partial ? join(b, partial, before, value) : b.ori(before, value);
+  before = partial ? buildJoin(b, partial.getKind(), before, value)
+                   : b.ori(before, value);
 }
 
-static vector::CombiningKind getCombiningKind(Operation *op) {
-  auto partial = dyn_cast<PartialOp>(op);
-  if (!partial)
-    return vector::CombiningKind::OR;
-  return partial.getKind() == ReduceKind::max ? vector::CombiningKind::MAXUI
-                                              : vector::CombiningKind::MINUI;
+/// Joins the lanes of a carried value.
+static Value joinLanes(SequenceBuilder &b, Operation *op, Value lanes) {
+  if (auto partial = dyn_cast<PartialOp>(op))
+    return buildExtreme(b, partial.getKind(), lanes);
+  return vector::ReductionOp::create(b.builder, b.loc,
+                                     vector::CombiningKind::OR, lanes);
 }
 
 void CPUKernelBuilder::storeCarried(LLVM::LLVMFuncOp entry, const Chunk &chunk,
                                     Value slots) {
+  SequenceBuilder b(builder, loc);
   for (auto [op, value] : llvm::zip(carriers, carried)) {
     if (isa<VectorType>(value.getType()))
-      value = vector::ReductionOp::create(builder, loc, getCombiningKind(op),
-                                          value);
+      value = joinLanes(b, op, value);
     if (auto setFlag = dyn_cast<SetFlagOp>(op))
       storeFlag(entry, setFlag, value);
     else
@@ -355,13 +341,19 @@ void CPUKernelBuilder::createSums() {
     auto partial = dyn_cast<PartialOp>(op);
     if (partial && partial.isDownColumns())
       continue;
-    bool isSum = partial && partial.getKind() == ReduceKind::sum;
-    if (isSum || isa<MetricOp>(op)) {
+    if (isa<MetricOp>(op) || (partial && getReduction(partial).isSum())) {
       sums.insert({&op, BlockSum(launch, b, op.getOperand(0).getType())});
     } else if (partial || isa<SetFlagOp>(op)) {
       carriers.push_back(&op);
     }
   }
+}
+
+void CPUKernelBuilder::addToReduction(StageBlock &block, Operation *op) {
+  if (sums.contains(op))
+    addToSum(block, op);
+  else
+    carry(block, op);
 }
 
 void CPUKernelBuilder::addToSum(StageBlock &block, Operation *op) {
@@ -431,8 +423,8 @@ void CPUKernelBuilder::addToColumns(StageBlock &block, PartialOp op) {
   Value before =
       b.select(isFirst, getIdentity(op),
                launch.load(place, value.getType(), /*offset=*/0, entryBytes));
-  LLVM::StoreOp::create(builder, loc, join(b, op, before, value), place,
-                        entryBytes);
+  LLVM::StoreOp::create(builder, loc, buildJoin(b, op.getKind(), before, value),
+                        place, entryBytes);
 }
 
 void CPUKernelBuilder::storeColumns(const Chunk &tile) {
@@ -478,12 +470,12 @@ Value CPUKernelBuilder::reduceBlock(const Chunk &tile, PartialOp op,
             launch.advance(columns[op], b.subi(index, tile.begin), entryBytes);
         Value next = launch.load(place, op.getValue().getType(), /*offset=*/0,
                                  entryBytes);
-        scf::YieldOp::create(builder, loc, join(b, op, state[0], next));
+        scf::YieldOp::create(builder, loc,
+                             buildJoin(b, op.getKind(), state[0], next));
       });
   if (width == 1)
     return loop.getResult(0);
-  return vector::ReductionOp::create(builder, loc, getCombiningKind(op),
-                                     loop.getResult(0));
+  return buildExtreme(b, op.getKind(), loop.getResult(0));
 }
 
 /// Stores a block's entries; those past the last column are another tile's.
@@ -505,19 +497,6 @@ void CPUKernelBuilder::storeColumn(const Chunk &tile, PartialOp op,
                          columnScratch, bytes, /*isVolatile=*/false);
 }
 
-/// Loads a reduction's result: one value for a row, several for columns.
-void CPUKernelBuilder::buildLoadResult(StageBlock &block,
-                                       LoadReductionResultOp op) {
-  const Chunk &chunk = block.chunk;
-  Value position = op.differsInRow() ? block.index
-                   : op.getScope() == Granularity::block
-                       ? launch.getBlock(chunk, chunk.row, block.index)
-                       : chunk.row;
-  Value place = launch.getAxisTotal(chunk, op.getIndex(), position);
-  block.mapping.map(op.getResult(),
-                    launch.load(place, op.getType(), /*offset=*/0, entryBytes));
-}
-
 /// Memory for what one stage leaves to the next.
 void CPUKernelBuilder::createKept() {
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
@@ -533,8 +512,7 @@ void CPUKernelBuilder::createKept() {
                stages.getTile() / int64_t(reduce.getGroup()));
 }
 
-/// Runs each stage over all blocks of the tile before the next.
-void CPUKernelBuilder::buildTile(const Chunk &chunk, Value tile) {
+void CPUKernelBuilder::buildStages(const Chunk &chunk, Value tile) {
   IRMapping shared = ofRow;
   if (stages.getCount() == 1)
     return buildBlock(chunk, /*stage=*/0, tile, tile, shared);
@@ -542,9 +520,8 @@ void CPUKernelBuilder::buildTile(const Chunk &chunk, Value tile) {
   Value end = arith::MinSIOp::create(
       builder, loc, b.addi(tile, launch.i64(stages.getTile())), chunk.end);
   for (unsigned stage = 0; stage < stages.getCount(); ++stage) {
-    StageBlock head{chunk, stage, tile, tile, getPointers(chunk, tile), shared};
+    StageBlock head(chunk, stage, tile, tile, getPointers(chunk, tile), shared);
     buildBody(head, /*isShared=*/true);
-    shared = head.mapping;
     buildLoop(tile, end, width, [&](Value index) {
       buildBlock(chunk, stage, tile, index, shared);
     });
@@ -564,8 +541,9 @@ SmallVector<Value> CPUKernelBuilder::getPointers(const Chunk &chunk,
 void CPUKernelBuilder::buildBlock(const Chunk &chunk, unsigned stage,
                                   Value tile, Value index,
                                   const IRMapping &shared) {
-  StageBlock block{chunk, stage, tile, index, getPointers(chunk, index),
-                   shared};
+  IRMapping mapping = shared;
+  StageBlock block(chunk, stage, tile, index, getPointers(chunk, index),
+                   mapping);
   if (width == 1)
     return buildBody(block);
   if (stage == 0)
@@ -632,9 +610,7 @@ Value CPUKernelBuilder::laneExists(const StageBlock &block) {
   auto type = VectorType::get({width}, i32);
   Value limit =
       vector::BroadcastOp::create(builder, loc, type, b.resize(count, i32));
-  SmallVector<int32_t> lanes = llvm::to_vector(llvm::seq<int32_t>(0, width));
-  Value numbers = arith::ConstantOp::create(
-      builder, loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(lanes)));
+  Value numbers = buildLaneNumbers(b, type);
   return b.compare(arith::CmpIPredicate::slt, numbers, limit);
 }
 
@@ -645,73 +621,46 @@ void CPUKernelBuilder::buildBody(StageBlock &block, bool isShared) {
                   stages.isShared(op) == isShared && !rowLoads.contains(op);
     bool isUniform = op->getNumResults() && stages.isUniform(op->getResult(0));
     if (isHere && !isUniform)
-      buildOperation(block, op);
+      buildStaged(block, op);
   }
 }
 
-void CPUKernelBuilder::buildOperation(StageBlock &block, Operation *op) {
+void CPUKernelBuilder::buildStaged(StageBlock &block, Operation *op) {
   for (Value operand : op->getOperands())
     provide(block, operand);
+  buildOperation(block, op);
+  for (Value result : op->getResults())
+    if (stages.isKept(result))
+      LLVM::StoreOp::create(builder, loc, block.mapping.lookup(result),
+                            getKeptSlot(block, result));
+}
+
+void CPUKernelBuilder::buildArithmetic(StageBlock &block, Operation *op) {
   SequenceBuilder b(builder, loc);
   auto &mapping = block.mapping;
   auto define = [&](Value value) { mapping.map(op->getResult(0), value); };
-  auto planeOf = [&](auto access) {
-    return launch.getPlaneIndex(access.getTensor(), access.getPlane());
-  };
-  if (auto load = dyn_cast<LoadPlaneOp>(op)) {
-    Value from = block.pointers[planeOf(load)];
-    define(LLVM::LoadOp::create(builder, loc, load.getType(), from,
-                                planes[planeOf(load)].bytes));
-  } else if (auto store = dyn_cast<StorePlaneOp>(op)) {
-    buildStore(block, store);
-  } else if (auto total = dyn_cast<LoadReductionResultOp>(op)) {
-    buildLoadResult(block, total);
-  } else if (columns.contains(op)) {
-    addToColumns(block, cast<PartialOp>(op));
-  } else if (auto loaded = dyn_cast<LoadHistoryOp>(op)) {
-    define(launch.loadHistory(loaded, block.pointers[planeOf(loaded)]));
-  } else if (auto pushed = dyn_cast<PushHistoryOp>(op)) {
-    launch.pushHistory(pushed, block.pointers[planeOf(pushed)],
-                       mapping.lookup(pushed.getValue()));
-  } else if (sums.contains(op)) {
-    addToSum(block, op);
-  } else if (llvm::is_contained(carriers, op)) {
-    carry(block, op);
-  } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
-    buildReduce(block, reduce);
-  } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {
-    define(buildDraw(block, draw));
-  } else if (auto lookup = dyn_cast<LookupOp>(op)) {
+  if (auto lookup = dyn_cast<LookupOp>(op))
     define(buildLookup(
         b, lookup, llvm::map_to_vector(lookup.getIndices(), [&](Value index) {
           return mapping.lookup(index);
         })));
-  } else if (lanes.isExtension(op)) {
+  else if (lanes.isExtension(op))
     define(lanes.extend(b, mapping.lookup(op->getOperand(0))));
-  } else if (lanes.isTruncation(op)) {
+  else if (lanes.isTruncation(op))
     define(lanes.truncate(b, mapping.lookup(op->getOperand(0))));
-  } else {
+  else
     builder.clone(*op, mapping);
-  }
-  for (Value result : op->getResults())
-    if (stages.isKept(result))
-      LLVM::StoreOp::create(builder, loc, mapping.lookup(result),
-                            getKeptSlot(block, result));
 }
 
-Value CPUKernelBuilder::buildDraw(const StageBlock &block, RandomBitsOp op) {
-  SequenceBuilder b(builder, loc);
-  RandomSource source =
-      block.chunk.getRandomSource(b, op, block.index, block.mapping);
-  if (op.getDither())
-    return buildDitherBits(b, source, getTensorNumber(op.getTensor()),
-                           lanes.getElements(width));
-  return lanes.extend(b, buildRandomBits(b, source, width));
+Value CPUKernelBuilder::buildLoad(StageBlock &block, LoadPlaneOp op) {
+  unsigned plane = planeOf(op);
+  return LLVM::LoadOp::create(builder, loc, op.getType(), block.pointers[plane],
+                              planes[plane].bytes);
 }
 
 void CPUKernelBuilder::buildStore(StageBlock &block, StorePlaneOp op) {
   SequenceBuilder b(builder, loc);
-  unsigned plane = launch.getPlaneIndex(op.getTensor(), op.getPlane());
+  unsigned plane = planeOf(op);
   Value value = block.mapping.lookup(op.getValue());
   if (planes[plane].isTransposed && width > 1)
     storeTransposed(b, launch, block.chunk, plane, block.index, value,
@@ -753,16 +702,12 @@ Value CPUKernelBuilder::getKeptSlot(const StageBlock &block, Value value) {
 /// Reduces the elements of this block and of its group's earlier blocks.
 void CPUKernelBuilder::buildReduce(StageBlock &block, ReduceOp op) {
   SequenceBuilder b(builder, loc);
-  bool isMax = op.getKind() == ReduceKind::max;
-  uint64_t identity = isMax ? 0 : ~uint64_t(0);
+  ReduceKind kind = op.getKind();
   Value value = block.mapping.lookup(op.getValue());
   if (width > 1) {
     Value exists = laneExists(block);
-    value = b.select(exists, value, b.like(value, identity));
-    value = vector::ReductionOp::create(builder, loc,
-                                        isMax ? vector::CombiningKind::MAXUI
-                                              : vector::CombiningKind::MINUI,
-                                        value);
+    value = b.select(exists, value, buildIdentity(b, kind, value.getType()));
+    value = buildExtreme(b, kind, value);
   }
   if (!stages.isBoundary(op)) {
     block.mapping.map(op.getResult(), value);
@@ -772,12 +717,9 @@ void CPUKernelBuilder::buildReduce(StageBlock &block, ReduceOp op) {
   Value inGroup =
       b.andi(b.subi(block.index, block.tile), launch.i64(op.getGroup() - 1));
   Value isFirst = b.compare(arith::CmpIPredicate::eq, inGroup, launch.i64(0));
-  Value before = b.select(isFirst, b.like(value, identity),
+  Value before = b.select(isFirst, buildIdentity(b, kind, value.getType()),
                           launch.load(slot, op.getType()));
-  Value both =
-      isMax ? arith::MaxUIOp::create(builder, loc, before, value).getResult()
-            : arith::MinUIOp::create(builder, loc, before, value).getResult();
-  LLVM::StoreOp::create(builder, loc, both, slot);
+  LLVM::StoreOp::create(builder, loc, buildJoin(b, kind, before, value), slot);
 }
 
 namespace {
@@ -788,8 +730,10 @@ struct ConvertTandemToCPUPass
     if (failed(verifyLowered(module)))
       return signalPassFailure();
     for (auto step : llvm::make_early_inc_range(module.getOps<StepOp>())) {
-      for (LaunchOp launch : step.getLaunchOps())
-        CPUKernelBuilder(launch).build();
+      for (LaunchOp launch : step.getLaunchOps()) {
+        OpBuilder builder(step);
+        CPUKernelBuilder(launch, builder).build();
+      }
       numKernels += llvm::range_size(step.getLaunchOps());
       step.erase();
     }

@@ -37,7 +37,7 @@ static Value declareShared(SequenceBuilder &b, LaunchOp kernel, StringRef name,
 
 BlockReductions::BlockReductions(SequenceBuilder &b, LaunchOp kernel,
                                  StringRef name, LaunchBuilder &launch,
-                                 ArrayRef<Item> items, int64_t maxThreads)
+                                 ArrayRef<Reduction> items, int64_t maxThreads)
     : launch(launch), items(items), maxWarps(maxThreads / warpSize) {
   Type i32 = b.builder.getI32Type();
   thread = NVVM::ThreadIdXOp::create(b.builder, b.loc, i32);
@@ -58,21 +58,6 @@ BlockReductions::BlockReductions(SequenceBuilder &b, LaunchOp kernel,
   }
 }
 
-Value BlockReductions::getIdentity(SequenceBuilder &b, const Item &item) {
-  if (item.isSum())
-    return b.real(item.type, -0.0);
-  return b.integer(item.type, item.kind == ReduceKind::max ? 0 : ~uint64_t(0));
-}
-
-Value BlockReductions::join(SequenceBuilder &b, const Item &item, Value x,
-                            Value y) {
-  if (item.isSum())
-    return b.add(x, y);
-  if (item.kind == ReduceKind::max)
-    return arith::MaxUIOp::create(b.builder, b.loc, x, y);
-  return arith::MinUIOp::create(b.builder, b.loc, x, y);
-}
-
 void BlockReductions::buildForThread(SequenceBuilder &b, Value number,
                                      function_ref<void()> build) {
   Value isFirst =
@@ -85,15 +70,16 @@ void BlockReductions::buildForThread(SequenceBuilder &b, Value number,
 
 /// Every warp computes the block's value from the slots of all.
 Value BlockReductions::reduceWarps(SequenceBuilder &b, unsigned index) {
-  const Item &item = items[index];
+  const Reduction &item = items[index];
   Value slot = b.andi(lane, b.like(lane, maxWarps - 1));
   Value exists = b.compare(arith::CmpIPredicate::ult, slot, numWarps);
   Value place = launch.advance(
       warpSlots[index], b.resize(slot, b.builder.getI64Type()), slotBytes);
-  Value value =
-      b.select(exists, launch.load(place, item.type), getIdentity(b, item));
-  return reduceLanes(b, value, maxWarps,
-                     [&](Value x, Value y) { return join(b, item, x, y); });
+  Value value = b.select(exists, launch.load(place, item.type),
+                         buildIdentity(b, item.kind, item.type));
+  return reduceLanes(b, value, maxWarps, [&](Value x, Value y) {
+    return buildJoin(b, item.kind, x, y);
+  });
 }
 
 SmallVector<Value> BlockReductions::reduceBlock(SequenceBuilder &b,
@@ -102,7 +88,7 @@ SmallVector<Value> BlockReductions::reduceBlock(SequenceBuilder &b,
   SmallVector<Value> ofWarp, ofBlock;
   for (auto [index, value] : llvm::zip(chosen, values))
     ofWarp.push_back(reduceLanes(b, value, warpSize, [&](Value x, Value y) {
-      return join(b, items[index], x, y);
+      return buildJoin(b, items[index].kind, x, y);
     }));
   Value warpIndex = b.resize(warp, b.builder.getI64Type());
   buildForThread(b, lane, [&] {

@@ -15,6 +15,7 @@
 #define TANDEM_LIB_CONVERSION_TANDEMTONVVM_BLOCKREDUCTIONS_H
 
 #include "WarpReduce.h"
+#include "tandem/Conversion/Reductions.h"
 #include "tandem/Conversion/TreeSum.h"
 
 namespace tandem {
@@ -24,28 +25,13 @@ namespace tandem {
 /// number of threads is a power of two of whole warps.
 class BlockReductions {
 public:
-  /// A reduction and its type: f32 or f64 for a sum, else i32.
-  struct Item {
-    ReduceKind kind;
-    Type type;
-
-    bool isSum() const { return kind == ReduceKind::sum; }
-  };
-
   /// Declares the shared memory under `name`; thread numbers are read where `b`
   /// stands.
   BlockReductions(SequenceBuilder &b, LaunchOp kernel, StringRef name,
-                  LaunchBuilder &launch, ArrayRef<Item> items,
+                  LaunchBuilder &launch, ArrayRef<Reduction> items,
                   int64_t maxThreads);
 
-  ArrayRef<Item> getItems() const { return items; }
-
-  /// Returns the value from which a thread's maximum or minimum starts; -0.0
-  /// for a sum.
-  static Value getIdentity(SequenceBuilder &b, const Item &item);
-
-  /// Joins two maxima or minima.
-  static Value join(SequenceBuilder &b, const Item &item, Value x, Value y);
+  ArrayRef<Reduction> getItems() const { return items; }
 
   /// Adds step number `step`: a value of this thread for each sum, in order.
   void addStep(SequenceBuilder &b, ArrayRef<Value> values, Value step);
@@ -70,7 +56,7 @@ private:
                       function_ref<void()> build);
 
   LaunchBuilder &launch;
-  SmallVector<Item> items;
+  SmallVector<Reduction> items;
   /// The numbers of the sums and of the others.
   SmallVector<unsigned> sums, extremes;
   int64_t maxWarps;

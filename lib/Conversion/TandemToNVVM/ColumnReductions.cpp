@@ -11,8 +11,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "ColumnReductions.h"
-#include "BlockReductions.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Conversion/Reductions.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -31,11 +31,7 @@ SmallVector<Value> ColumnReductions::getInitial(SequenceBuilder &b) {
     Type type = op.getValue().getType();
     if (op.getScope() == Granularity::block)
       type = getElementTypeOrSelf(type);
-    if (isSum(op))
-      values.append(numLevels, b.real(type, -0.0));
-    else
-      values.push_back(
-          b.integer(type, op.getKind() == ReduceKind::max ? 0 : ~uint64_t(0)));
+    values.append(getNumValues(op), buildIdentity(b, op.getKind(), type));
   }
   return values;
 }
@@ -43,7 +39,7 @@ SmallVector<Value> ColumnReductions::getInitial(SequenceBuilder &b) {
 SmallVector<SmallVector<Value>> ColumnReductions::split(ValueRange state) {
   SmallVector<SmallVector<Value>> parts;
   for (PartialOp op : ops) {
-    unsigned count = isSum(op) ? numLevels : 1;
+    unsigned count = getNumValues(op);
     parts.emplace_back(state.take_front(count));
     state = state.drop_front(count);
   }
@@ -79,11 +75,10 @@ SmallVector<Value> ColumnReductions::add(SequenceBuilder &b, ValueRange state,
                                          ArrayRef<Value> values, Value row) {
   SmallVector<Value> next;
   for (auto [op, levels, value] : llvm::zip(ops, split(state), values)) {
-    BlockReductions::Item item{op.getKind(), value.getType()};
     if (isSum(op))
       llvm::append_range(next, carry(b, levels, value, row, /*level=*/0));
     else
-      next.push_back(BlockReductions::join(b, item, levels[0], value));
+      next.push_back(buildJoin(b, op.getKind(), levels[0], value));
   }
   return next;
 }

@@ -41,6 +41,9 @@ public:
 
 private:
   static bool isSum(PartialOp op) { return op.getKind() == ReduceKind::sum; }
+  unsigned getNumValues(PartialOp op) const {
+    return isSum(op) ? numLevels : 1;
+  }
   /// Carries a value up from a level like a binary counter.
   SmallVector<Value> carry(SequenceBuilder &b, ArrayRef<Value> levels,
                            Value value, Value row, unsigned level);

@@ -12,7 +12,6 @@
 
 #include "KernelBuilder.h"
 #include "Totals.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -42,33 +41,40 @@ void NVVMKernelBuilder::begin(StringRef name) {
       reductions || !kernel.getBodyBlock().getOps<ReduceOp>().empty();
 }
 
-void NVVMKernelBuilder::build() {
-  // The launches of a step have the same prologue.
-  if (kernel.getRole() == LaunchRole::main)
-    markKernel(launch.createPrologue(), 1);
-  createTotals(kernel, builder);
-  LLVM::LLVMFuncOp entry = launch.createEntry();
+void NVVMKernelBuilder::finishPrologue(LLVM::LLVMFuncOp prologue) {
+  markKernel(prologue, 1);
+}
+
+void NVVMKernelBuilder::createOthers() { createTotals(kernel, builder); }
+
+void NVVMKernelBuilder::finishEntry(LLVM::LLVMFuncOp entry) {
   markKernel(entry, blockSize);
-  builder.setInsertionPointToStart(&entry.getBody().front());
-  SequenceBuilder b(builder, loc);
-  Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
+}
+
+void NVVMKernelBuilder::prepare(LLVM::LLVMFuncOp entry) {
+  blockIndex = sreg<NVVM::BlockIdXOp>();
+  numBlocks = sreg<NVVM::GridDimXOp>();
   begin(entry.getSymName().str() + "_parts");
-  if (kernel.isPerTensor())
-    return buildEpilogue(entry);
-  auto [first, end] = launch.getRangeUnlessSkipped(entry);
-  auto chunks =
-      scf::ForOp::create(builder, loc, b.addi(first, block), end, blocks);
-  LLVM::ReturnOp::create(builder, loc, ValueRange());
-  builder.setInsertionPoint(chunks.getBody()->getTerminator());
-  if (kernel.isAlongRows())
-    buildTile(entry, launch.readTile(entry, chunks.getInductionVar()));
-  else
-    buildChunk(entry, chunks.getInductionVar());
+}
+
+scf::ForOp NVVMKernelBuilder::createLoop(LLVM::LLVMFuncOp entry) {
+  SequenceBuilder b(builder, loc);
+  if (!kernel.isPerTensor()) {
+    auto [first, end] = launch.getRangeUnlessSkipped(entry);
+    return scf::ForOp::create(builder, loc, b.addi(first, blockIndex), end,
+                              numBlocks);
+  }
+  blockIndex = sreg<NVVM::BlockIdXOp>();
+  numBlocks = sreg<NVVM::GridDimXOp>();
+  Value first = b.addi(b.muli(blockIndex, threads), thread);
+  auto [begin, end] = launch.getRangeUnlessSkipped(entry);
+  return scf::ForOp::create(builder, loc, b.addi(begin, first), end,
+                            b.muli(numBlocks, threads));
 }
 
 /// The values of the kernel's body that a block reduces.
 void NVVMKernelBuilder::buildReductions(StringRef name) {
-  SmallVector<BlockReductions::Item> items;
+  SmallVector<Reduction> items;
   columns.emplace(kernel, launch);
   for (Operation &op : kernel.getBodyBlock()) {
     auto partial = dyn_cast<PartialOp>(op);
@@ -76,51 +82,37 @@ void NVVMKernelBuilder::buildReductions(StringRef name) {
     if (isColumn || (!partial && !isa<MetricOp>(op)))
       continue;
     reduced.push_back(&op);
-    items.push_back({partial ? partial.getKind() : ReduceKind::sum,
-                     getElementTypeOrSelf(op.getOperand(0).getType())});
+    items.push_back(getReduction(&op));
   }
   SequenceBuilder b(builder, loc);
   if (!reduced.empty())
     reductions.emplace(b, kernel, name, launch, items, blockSize);
 }
 
-void NVVMKernelBuilder::buildEpilogue(LLVM::LLVMFuncOp entry) {
-  SequenceBuilder b(builder, loc);
-  Value block = sreg<NVVM::BlockIdXOp>(), blocks = sreg<NVVM::GridDimXOp>();
-  Value first = b.addi(b.muli(block, threads), thread);
-  auto [begin, end] = launch.getRangeUnlessSkipped(entry);
-  auto tensors = scf::ForOp::create(builder, loc, b.addi(begin, first), end,
-                                    b.muli(blocks, threads));
-  LLVM::ReturnOp::create(builder, loc, ValueRange());
-  builder.setInsertionPoint(tensors.getBody()->getTerminator());
-  Chunk chunk = launch.readTensor(entry, tensors.getInductionVar());
-  auto branch = scf::IfOp::create(
-      builder, loc,
-      b.compare(arith::CmpIPredicate::ne, chunk.size, launch.i64(0)));
-  builder.setInsertionPointToStart(branch.thenBlock());
-  launch.mapShared(chunk, mapping);
-  for (Operation &op : kernel.getBodyBlock().without_terminator()) {
-    auto accessed = [&] { return toGlobal(chunk.planes[planeOf(&op)]); };
-    if (isa<ReductionResultOp, SizeOp>(op))
-      continue;
-    if (auto load = dyn_cast<LoadPlaneOp>(op))
-      mapping.map(load.getResult(),
-                  LLVM::LoadOp::create(builder, loc, load.getType(), accessed())
-                      .getResult());
-    else if (auto store = dyn_cast<StorePlaneOp>(op))
-      LLVM::StoreOp::create(builder, loc, mapping.lookup(store.getValue()),
-                            accessed());
-    else if (auto loaded = dyn_cast<LoadHistoryOp>(op))
-      mapping.map(loaded.getResult(), launch.loadHistory(loaded, accessed()));
-    else if (auto pushed = dyn_cast<PushHistoryOp>(op))
-      launch.pushHistory(pushed, accessed(), mapping.lookup(pushed.getValue()));
-    else
-      builder.clone(op, mapping);
-  }
+void NVVMKernelBuilder::buildTensor(const Chunk &tensor) {
+  launch.mapShared(tensor, mapping);
+  BodyBlock block{tensor, Value(), mapping};
+  for (Operation &op : kernel.getBodyBlock().without_terminator())
+    if (!isa<ReductionResultOp, SizeOp>(op))
+      buildOperation(block, &op);
 }
 
-void NVVMKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex) {
-  Chunk chunk = launch.readChunk(entry, chunkIndex);
+Value NVVMKernelBuilder::getEntry(BodyBlock &block, unsigned plane) {
+  return toGlobal(block.chunk.planes[plane]);
+}
+
+Value NVVMKernelBuilder::buildLoad(BodyBlock &block, LoadPlaneOp op) {
+  return LLVM::LoadOp::create(builder, loc, op.getType(),
+                              getEntry(block, planeOf(op)));
+}
+
+void NVVMKernelBuilder::buildStore(BodyBlock &block, StorePlaneOp op) {
+  LLVM::StoreOp::create(builder, loc, mapping.lookup(op.getValue()),
+                        getEntry(block, planeOf(op)));
+}
+
+void NVVMKernelBuilder::buildChunk(LLVM::LLVMFuncOp entry, Chunk chunk,
+                                   Value chunkIndex) {
   Value isAligned = prepareChunk(chunk);
   scf::ForOp steps = buildSteps(chunk, isAligned);
   storeFlags(entry, steps.getResults().take_front(flagSetters.size()));
@@ -151,7 +143,7 @@ scf::ForOp NVVMKernelBuilder::buildSteps(const Chunk &chunk, Value isAligned) {
     initial.push_back(launch.i64(0));
     for (const auto &item : reductions->getItems())
       if (!item.isSum())
-        initial.push_back(BlockReductions::getIdentity(b, item));
+        initial.push_back(buildIdentity(b, item.kind, item.type));
   }
   // Threads that meet in sums or shuffles take as many steps as the first one.
   return scf::ForOp::create(
@@ -178,8 +170,7 @@ SmallVector<Value> NVVMKernelBuilder::advanceState(const Chunk &chunk,
   auto *extreme = extremes.begin();
   for (const auto &item : reductions->getItems())
     if (!item.isSum())
-      next.push_back(
-          BlockReductions::join(b, item, state[next.size()], *extreme++));
+      next.push_back(buildJoin(b, item.kind, state[next.size()], *extreme++));
   return next;
 }
 
@@ -201,12 +192,4 @@ void NVVMKernelBuilder::storeFlags(LLVM::LLVMFuncOp entry,
 Value NVVMKernelBuilder::toGlobal(Value pointer) {
   auto global = LLVM::LLVMPointerType::get(builder.getContext(), 1);
   return LLVM::AddrSpaceCastOp::create(builder, loc, global, pointer);
-}
-
-unsigned NVVMKernelBuilder::planeOf(Operation *access) {
-  return llvm::TypeSwitch<Operation *, unsigned>(access)
-      .Case<LoadPlaneOp, StorePlaneOp, LoadHistoryOp, PushHistoryOp>(
-          [&](auto op) {
-            return launch.getPlaneIndex(op.getTensor(), op.getPlane());
-          });
 }

@@ -18,7 +18,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "tandem/Conversion/LaunchABI.h"
+#include "tandem/Conversion/LaunchBodyBuilder.h"
 #include "tandem/Dialect/Arith/Utils/SequenceBuilder.h"
 
 namespace tandem {
@@ -38,20 +38,38 @@ Value readRegister(OpBuilder &builder, Location loc) {
 
 /// Builds a kernel whose blocks stride over chunks and whose threads take
 /// `width` consecutive elements a step.
-class NVVMKernelBuilder {
+class NVVMKernelBuilder : public LaunchBodyBuilder<> {
 public:
-  NVVMKernelBuilder(LaunchOp kernel, OpBuilder &builder)
-      : kernel(kernel), builder(builder), launch(kernel, builder),
-        loc(kernel.getLoc()), width(kernel.getWidth()),
-        planes(launch.getPlanes()) {}
-
-  void build();
+  using LaunchBodyBuilder::LaunchBodyBuilder;
 
   /// Runs a GPU block over a band's tiles, and joins their parts of its rows.
   /// The next phase, if there is one, may read the results of this one.
   void buildBand(LLVM::LLVMFuncOp entry, Value bandIndex, bool isLast);
 
 private:
+  void finishPrologue(LLVM::LLVMFuncOp prologue) override;
+  void finishEntry(LLVM::LLVMFuncOp entry) override;
+  void createOthers() override;
+  void prepare(LLVM::LLVMFuncOp entry) override;
+  scf::ForOp createLoop(LLVM::LLVMFuncOp entry) override;
+  void buildChunk(LLVM::LLVMFuncOp entry, Chunk chunk,
+                  Value chunkIndex) override;
+  /// A chunk of a matrix, row by row: the block's threads span its columns.
+  void buildTile(LLVM::LLVMFuncOp entry, const Chunk &tile) override;
+  /// A thread has a tensor for itself.
+  void buildTensor(const Chunk &tensor) override;
+  Value buildLoad(BodyBlock &block, LoadPlaneOp op) override;
+  void buildStore(BodyBlock &block, StorePlaneOp op) override;
+  void addToColumns(BodyBlock &block, PartialOp op) override;
+  void addToReduction(BodyBlock &block, Operation *op) override;
+  void setFlag(BodyBlock &block, SetFlagOp op) override;
+  /// All threads of a group get its result.
+  void buildReduce(BodyBlock &block, ReduceOp op) override;
+  Value getEntry(BodyBlock &block, unsigned plane) override;
+  /// Threads past the last element read the first ones.
+  Value getReadIndex(BodyBlock &block) override;
+  Value castPointer(Value pointer) override { return toGlobal(pointer); }
+
   template <typename OpTy>
   Value sreg() {
     return readRegister<OpTy>(builder, loc);
@@ -62,9 +80,6 @@ private:
   /// Prepares to build where the builder stands; `name` is that of the shared
   /// memory.
   void begin(StringRef name);
-  void buildChunk(LLVM::LLVMFuncOp entry, Value chunkIndex);
-  /// A chunk of a matrix, row by row: the block's threads span its columns.
-  void buildTile(LLVM::LLVMFuncOp entry, const Chunk &tile);
   /// The threads join the parts of a band's rows, if there are any.
   bool joinRows(const Chunk &band);
   /// A row of a tile; its results are those of the loop over rows.
@@ -88,8 +103,6 @@ private:
   void storeBlock(const Chunk &tile, Value index, PartialOp op, Value total);
   /// The first of this thread's columns.
   Value getColumn(const Chunk &tile);
-  Value buildLoadResult(const Chunk &chunk, Value index,
-                        LoadReductionResultOp op);
   /// Builds the loop over a chunk's steps. Its results: for each
   /// tandem.set_flag whether this thread's elements did; with reductions the
   /// number of steps, and this thread's maxima and minima.
@@ -101,11 +114,8 @@ private:
   /// Reduces this thread's lanes; those beyond the chunk's end take no part.
   Value reduceExisting(const Chunk &chunk, Value index, Value value,
                        ReduceKind kind);
-  void prepareReduced(const Chunk &chunk, Value index, Operation &op);
   void storeReduced(LLVM::LLVMFuncOp entry, Value chunkIndex,
                     ValueRange results);
-  /// A kernel that runs once for each tensor, a thread for each.
-  void buildEpilogue(LLVM::LLVMFuncOp entry);
   /// ORs the flags that this thread set into the launch's.
   void storeFlags(LLVM::LLVMFuncOp entry, ValueRange conditions);
   Value toGlobal(Value pointer);
@@ -113,13 +123,8 @@ private:
   SmallVector<Value> loadWide(const Chunk &chunk, Value index);
   SmallVector<Value> loadLanes(const Chunk &chunk, Value index);
   void buildStores(const Chunk &chunk, Value index, Value isWide);
-  /// The result of a group, in all of its threads.
-  Value buildReduce(const Chunk &chunk, Value index, ReduceOp op);
-  /// The bits that decide how the elements from `index` on are rounded.
-  Value buildDraw(const Chunk &chunk, Value index, RandomBitsOp op);
   /// The entries that groups share are written by their first threads.
   void buildSharedStores(const Chunk &chunk, Value index);
-  unsigned planeOf(Operation *access);
   int64_t getAlignment(unsigned plane) const;
   Value laneExists(const Chunk &chunk, Value index, int64_t lane);
   Value lanesExist(const Chunk &chunk, Value index);
@@ -129,16 +134,12 @@ private:
   void forExistingLanes(const Chunk &chunk, Value index,
                         function_ref<void(Value, int64_t)> build);
 
-  LaunchOp kernel;
-  OpBuilder &builder;
-  LaunchBuilder launch;
-  Location loc;
-  int64_t width;
-  ArrayRef<LaunchBuilder::PlaneInfo> planes;
   SmallVector<LoadPlaneOp> loads;
   SmallVector<StorePlaneOp> stores;
   SmallVector<SetFlagOp> flagSetters;
-  Value thread, threads;
+  /// The indices of this block of threads and of this thread in it, and how
+  /// many there are of both.
+  Value blockIndex, numBlocks, thread, threads;
   /// Whether the threads of a warp meet in each step.
   bool isCollective = false;
   /// The metrics and partials, if there are any.

@@ -84,42 +84,43 @@ void NVVMKernelBuilder::buildStep(const Chunk &chunk, Value index,
   SmallVector<Value> loaded = buildLoads(chunk, index, isWide);
   for (auto [op, value] : llvm::zip(loads, loaded))
     mapping.map(op.getResult(), value);
-  for (Operation &op : kernel.getBodyBlock().without_terminator()) {
-    if (isa<LoadPlaneOp, StorePlaneOp, ReductionResultOp, SizeOp>(op))
-      continue;
-    auto partial = dyn_cast<PartialOp>(op);
-    if (auto total = dyn_cast<LoadReductionResultOp>(op)) {
-      mapping.map(total.getResult(), buildLoadResult(chunk, index, total));
-    } else if (partial && partial.isDownColumns()) {
-      Value value = mapping.lookup(partial.getValue());
-      bool isBlock = partial.getScope() == Granularity::block;
-      ofColumns.push_back(
-          isBlock ? reduceExisting(chunk, index, value, partial.getKind())
-                  : value);
-    } else if (isa<MetricOp, PartialOp>(op)) {
-      prepareReduced(chunk, index, op);
-    } else if (auto setFlag = dyn_cast<SetFlagOp>(op)) {
-      flagsByStep.push_back(anyExisting(chunk, index, setFlag));
-    } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
-      mapping.map(op.getResult(0), buildReduce(chunk, index, reduce));
-    } else if (auto draw = dyn_cast<RandomBitsOp>(op)) {
-      mapping.map(draw.getResult(), buildDraw(chunk, index, draw));
-    } else {
-      builder.clone(op, mapping);
-    }
-  }
+  BodyBlock block{chunk, index, mapping};
+  for (Operation &op : kernel.getBodyBlock().without_terminator())
+    if (!isa<LoadPlaneOp, StorePlaneOp, ReductionResultOp, SizeOp>(op))
+      buildOperation(block, &op);
   buildStores(chunk, index, isWide);
   buildSharedStores(chunk, index);
 }
 
-Value NVVMKernelBuilder::buildDraw(const Chunk &chunk, Value index,
-                                   RandomBitsOp op) {
+void NVVMKernelBuilder::addToColumns(BodyBlock &block, PartialOp op) {
+  Value value = mapping.lookup(op.getValue());
+  bool isOfBlock = op.getScope() == Granularity::block;
+  ofColumns.push_back(
+      isOfBlock ? reduceExisting(block.chunk, block.index, value, op.getKind())
+                : value);
+}
+
+/// Prepares this thread's part of the metric or the partial.
+void NVVMKernelBuilder::addToReduction(BodyBlock &block, Operation *op) {
   SequenceBuilder b(builder, loc);
-  RandomSource source = chunk.getRandomSource(b, op, index, mapping);
-  if (op.getDither())
-    return buildDitherBits(b, source, getTensorNumber(op.getTensor()),
-                           llvm::to_vector(llvm::seq<int64_t>(0, width)));
-  return b.resize(buildRandomBits(b, source, width), builder.getI32Type());
+  Value value = mapping.lookup(op->getOperand(0));
+  Reduction reduction = getReduction(op);
+  if (reduction.isSum())
+    summands.push_back(
+        sumLanes(b, value, b.subi(block.chunk.end, block.index)));
+  else
+    extremes.push_back(
+        reduceExisting(block.chunk, block.index, value, reduction.kind));
+}
+
+void NVVMKernelBuilder::setFlag(BodyBlock &block, SetFlagOp op) {
+  flagsByStep.push_back(anyExisting(block.chunk, block.index, op));
+}
+
+Value NVVMKernelBuilder::getReadIndex(BodyBlock &block) {
+  SequenceBuilder b(builder, loc);
+  return b.select(laneExists(block.chunk, block.index, 0), block.index,
+                  block.chunk.begin);
 }
 
 SmallVector<Value> NVVMKernelBuilder::buildLoads(const Chunk &chunk,
@@ -255,48 +256,27 @@ void NVVMKernelBuilder::buildSharedStores(const Chunk &chunk, Value index) {
   }
 }
 
-Value NVVMKernelBuilder::buildReduce(const Chunk &chunk, Value index,
-                                     ReduceOp op) {
+void NVVMKernelBuilder::buildReduce(BodyBlock &block, ReduceOp op) {
   SequenceBuilder b(builder, loc);
-  BlockReductions::Item item{op.getKind(), op.getType()};
-  Value value =
-      reduceExisting(chunk, index, mapping.lookup(op.getValue()), op.getKind());
-  return reduceLanes(
+  Value value = reduceExisting(block.chunk, block.index,
+                               mapping.lookup(op.getValue()), op.getKind());
+  value = reduceLanes(
       b, value, int64_t(op.getGroup()) / width,
-      [&](Value x, Value y) { return BlockReductions::join(b, item, x, y); });
+      [&](Value x, Value y) { return buildJoin(b, op.getKind(), x, y); });
+  mapping.map(op.getResult(), value);
 }
 
 Value NVVMKernelBuilder::lanesExist(const Chunk &chunk, Value index) {
   SequenceBuilder b(builder, loc);
-  auto type = VectorType::get({width}, builder.getI64Type());
-  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, width));
-  Value numbers = arith::ConstantOp::create(
-      builder, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lanes)));
-  Value limit =
-      vector::BroadcastOp::create(builder, loc, type, b.subi(chunk.end, index));
-  return b.compare(arith::CmpIPredicate::slt, numbers, limit);
+  Value lanes =
+      buildLaneNumbers(b, VectorType::get({width}, builder.getI64Type()));
+  return buildLaneMask(b, lanes, b.subi(chunk.end, index));
 }
 
 Value NVVMKernelBuilder::reduceExisting(const Chunk &chunk, Value index,
                                         Value value, ReduceKind kind) {
   SequenceBuilder b(builder, loc);
-  bool isMax = kind == ReduceKind::max;
   value = b.select(lanesExist(chunk, index), value,
-                   b.like(value, isMax ? 0 : ~uint64_t(0)));
-  return vector::ReductionOp::create(builder, loc,
-                                     isMax ? vector::CombiningKind::MAXUI
-                                           : vector::CombiningKind::MINUI,
-                                     value);
-}
-
-/// This thread's part of a metric or a partial.
-void NVVMKernelBuilder::prepareReduced(const Chunk &chunk, Value index,
-                                       Operation &op) {
-  SequenceBuilder b(builder, loc);
-  Value value = mapping.lookup(op.getOperand(0));
-  auto partial = dyn_cast<PartialOp>(op);
-  if (!partial || partial.getKind() == ReduceKind::sum)
-    summands.push_back(sumLanes(b, value, b.subi(chunk.end, index)));
-  else
-    extremes.push_back(reduceExisting(chunk, index, value, partial.getKind()));
+                   buildIdentity(b, kind, value.getType()));
+  return buildExtreme(b, kind, value);
 }

@@ -135,10 +135,9 @@ void NVVMKernelBuilder::storeColumn(const Chunk &tile, Value index,
 void NVVMKernelBuilder::storeBlock(const Chunk &tile, Value index, PartialOp op,
                                    Value total) {
   SequenceBuilder b(builder, loc);
-  BlockReductions::Item item{op.getKind(), total.getType()};
   total =
       reduceLanes(b, total, kernel.getBlock() / width, [&](Value x, Value y) {
-        return BlockReductions::join(b, item, x, y);
+        return buildJoin(b, op.getKind(), x, y);
       });
   Value inBlock = b.andi(index, launch.i64(kernel.getBlock() - 1));
   Value isFirst = b.compare(arith::CmpIPredicate::eq, inBlock, launch.i64(0));
@@ -149,19 +148,4 @@ void NVVMKernelBuilder::storeBlock(const Chunk &tile, Value index, PartialOp op,
   Value place = launch.getAxisTotal(
       tile, op.getIndex(), launch.getBlock(tile, tile.firstRow, index));
   LLVM::StoreOp::create(builder, loc, total, toGlobal(place));
-}
-
-/// A row has one entry, and a block one for all elements of a step, which else
-/// have several. Threads past the last element read the first ones.
-Value NVVMKernelBuilder::buildLoadResult(const Chunk &chunk, Value index,
-                                         LoadReductionResultOp op) {
-  SequenceBuilder b(builder, loc);
-  Value position = chunk.row;
-  if (op.differsInRow() || op.getScope() == Granularity::block)
-    position = b.select(laneExists(chunk, index, 0), index, chunk.begin);
-  if (!op.differsInRow() && op.getScope() == Granularity::block)
-    position = launch.getBlock(chunk, chunk.row, position);
-  Value place = launch.getAxisTotal(chunk, op.getIndex(), position);
-  return launch.load(toGlobal(place), op.getType(), /*offset=*/0,
-                     /*alignment=*/4);
 }

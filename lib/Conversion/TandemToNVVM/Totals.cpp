@@ -27,8 +27,7 @@ void tandem::joinParts(LaunchBuilder &launch, SequenceBuilder &b,
   bool isRow = op.getScope() == Granularity::row;
   Value count = isRow ? chunk.partsOfRow : chunk.partsOfColumn;
   Value extent = isRow ? chunk.rows : chunk.columns;
-  BlockReductions::Item item{op.getKind(),
-                             getElementTypeOrSelf(op.getValue().getType())};
+  Reduction item = getReduction(op);
   auto place = [&](Value part) {
     return launch.getAxisTotal(chunk, op.getIndex(),
                                b.addi(b.muli(part, extent), position));
@@ -45,9 +44,8 @@ void tandem::joinParts(LaunchBuilder &launch, SequenceBuilder &b,
             inner, loc, launch.i64(0), b.subi(count, state[0]), next,
             ValueRange(), [&](OpBuilder &, Location, Value part, ValueRange) {
               Value left = place(part), right = place(b.addi(part, state[0]));
-              Value both =
-                  BlockReductions::join(b, item, launch.load(left, item.type),
-                                        launch.load(right, item.type));
+              Value both = buildJoin(b, item.kind, launch.load(left, item.type),
+                                     launch.load(right, item.type));
               LLVM::StoreOp::create(builder, loc, both, left);
               scf::YieldOp::create(builder, loc);
             });
@@ -99,10 +97,9 @@ LLVM::LLVMFuncOp TotalsBuilder::enter(StringRef suffix,
   LLVM::LLVMFuncOp entry = launch.createEntry(name);
   markKernel(entry, blockSize);
   builder.setInsertionPointToStart(&entry.getBody().front());
-  SmallVector<BlockReductions::Item> items;
+  SmallVector<Reduction> items;
   for (PartialOp op : reduced)
-    items.push_back(
-        {op.getKind(), getElementTypeOrSelf(op.getValue().getType())});
+    items.push_back(getReduction(op));
   SequenceBuilder b(builder, loc);
   if (!items.empty())
     reductions.emplace(b, kernel, getEntryName(name) + "_parts", launch, items,
@@ -114,12 +111,12 @@ void TotalsBuilder::reduceRange(Value begin, Value end,
                                 function_ref<Value(Value, unsigned)> read,
                                 function_ref<void(ArrayRef<Value>)> finish) {
   SequenceBuilder b(builder, loc);
-  ArrayRef<BlockReductions::Item> items = reductions->getItems();
+  ArrayRef<Reduction> items = reductions->getItems();
   Value thread = sreg<NVVM::ThreadIdXOp>(), threads = sreg<NVVM::BlockDimXOp>();
   SmallVector<Value> initial{launch.i64(0)};
   for (const auto &item : items)
     if (!item.isSum())
-      initial.push_back(BlockReductions::getIdentity(b, item));
+      initial.push_back(buildIdentity(b, item.kind, item.type));
   auto loop = scf::ForOp::create(
       builder, loc, begin, end, threads, initial,
       [&](OpBuilder &, Location, Value position, ValueRange state) {
@@ -130,12 +127,11 @@ void TotalsBuilder::reduceRange(Value begin, Value end,
         SmallVector<Value> sums, next{b.addi(state[0], launch.i64(1))};
         for (auto [number, item] : llvm::enumerate(items)) {
           Value value = b.select(exists, read(safe, number),
-                                 BlockReductions::getIdentity(b, item));
+                                 buildIdentity(b, item.kind, item.type));
           if (item.isSum())
             sums.push_back(value);
           else
-            next.push_back(
-                BlockReductions::join(b, item, state[next.size()], value));
+            next.push_back(buildJoin(b, item.kind, state[next.size()], value));
         }
         reductions->addStep(b, sums, state[0]);
         scf::YieldOp::create(builder, loc, next);

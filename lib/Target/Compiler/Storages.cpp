@@ -216,8 +216,8 @@ makeMask(function_ref<InFlightDiagnostic()> emitError, MLIRContext *context,
          std::optional<scaled::ExponentRange> exponents) {
   Specials specials = widths.mantissa ? Specials::ieee : Specials::nan;
   return scaled::MinifloatCodeAttr::getChecked(
-      emitError, context, /*exponent=*/8, widths.mantissa, /*bias=*/127,
-      specials, rounding, exponents);
+      emitError, context, /*exponent=*/8u, widths.mantissa,
+      /*bias=*/int64_t(127), specials, rounding, exponents);
 }
 
 llvm::Expected<StorageDescription> tandem::describeMasked(StringRef format,

@@ -8,11 +8,14 @@
 
 The packages are those of PyTorch: :mod:`tandem.torch.optim`, :mod:`tandem.torch.nn` and
 :mod:`tandem.torch.distributed`. Except for layers, their names are here as well.
+So is :func:`sharpness`, the PyTorch form of :func:`tandem.sharpness`.
 """
 
 from tandem.torch import distributed, nn, optim
+from tandem.torch._fp8_lm import FP8LM, fp8_lm
 from tandem.torch._schedule import (MaskSetting, PrecisionRaise, PrecisionSchedule,
                                     RecipeSetting, StrategySetting)
+from tandem.torch._sharpness import sharpness
 from tandem.torch._threads import share_threads
 from tandem.torch.distributed import AutomaticScaling, GradientAllReduce, Ranks
 from tandem.torch.nn import (Compression, Emulation, StoredTensor, compress_activations,
@@ -24,8 +27,9 @@ from tandem.torch.optim import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Deco
 share_threads()
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
-           "DecodedWeights", "Emulation", "GradientAllReduce", "LAMB", "Lion", "MaskSetting",
-           "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop", "Ranks",
-           "RecipeSetting", "SGD", "StoredTensor", "StrategySetting", "change_strategy",
-           "compress_activations", "convert_state", "decode_weights", "distributed", "emulate",
-           "from_bitsandbytes", "nn", "optim", "to_bitsandbytes"]
+           "DecodedWeights", "Emulation", "FP8LM", "GradientAllReduce", "LAMB", "Lion",
+           "MaskSetting", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
+           "Ranks", "RecipeSetting", "SGD", "StoredTensor", "StrategySetting",
+           "change_strategy", "compress_activations", "convert_state", "decode_weights",
+           "distributed", "emulate", "fp8_lm", "from_bitsandbytes", "nn", "optim",
+           "sharpness", "to_bitsandbytes"]

@@ -150,7 +150,7 @@ tdm_status CUDAPlan::copyTables(Stream stream, size_t bytes,
                       static_cast<const void *>(buffer->data()), bytes, stream))
     return status;
   tdm_status status = buffer->use(stream);
-  // Without the mark, the time when the buffer is free again would be unknown.
+  // A buffer that is not marked as in use has to be free at once.
   if (status)
     driver.streamSynchronize(stream);
   return status;

@@ -22,6 +22,7 @@ import tandem
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/accuracy")]
 import library  # noqa: E402
+import sharpness  # noqa: E402
 from accuracy_page import Results  # noqa: E402
 from common import load  # noqa: E402
 
@@ -132,6 +133,29 @@ def test_packages_python(tmp_path, monkeypatch):
     names = {}
     for block in blocks("docs/Packages.md", "python"):
         exec(block, names)
+
+
+def test_sharpness_python(capsys):
+    """The examples of docs/Sharpness.md, one after the other, and what they print."""
+    pytest.importorskip("torch")
+    pytest.importorskip("scipy")
+    names = {}
+    for block in blocks("docs/Sharpness.md", "python"):
+        exec(block, names)
+    (shown,) = blocks("docs/Sharpness.md", "text")
+    # Older versions of SciPy write underscores in their messages.
+    assert capsys.readouterr().out.replace("_", " ") == shown
+
+
+def test_sharpness_table():
+    """What docs/Sharpness.md says that searches find among 100 tokens."""
+    pytest.importorskip("scipy")
+    rows = re.findall(r"^\| (0\.\d+) \| ([\d.]+)% \| [\d.]+% \| 100% \|$",
+                      (ROOT / "docs/Sharpness.md").read_text(), re.MULTILINE)
+    assert [float(p) for p, _ in rows] == list(sharpness.PROBABILITIES)
+    for probability, shown in rows:
+        found = sharpness.found_share(float(probability), 100, scale=False)
+        assert abs(100 * found - float(shown)) < 0.5, probability
 
 
 def test_conversion_python():

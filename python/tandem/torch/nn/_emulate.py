@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from torch.nn import functional
 from tandem.torch.nn import _modules as compressed
 from tandem.torch.nn._autograd import first_derivative
 from tandem.torch.nn._masks import Mask, check_options
+from tandem.torch.nn._patterns import check_patterns, is_named
 from tandem.torch.nn._stored import decoded, executor_of
 
 #: A format for all layers, or one for each pattern of names.
@@ -140,9 +140,8 @@ class Emulation:
 
 
 def _matches(name: str, patterns: Sequence[str]) -> str | None:
-    """The first pattern that a layer's name, or the end of it, matches."""
-    return next((p for p in patterns if fnmatch.fnmatchcase(name, p)
-                 or fnmatch.fnmatchcase(name, f"*.{p}")), None)
+    """The first pattern that matches a layer's name or that of a module around it."""
+    return next((pattern for pattern in patterns if is_named(name, pattern)), None)
 
 
 class _Plan:
@@ -154,27 +153,20 @@ class _Plan:
         self.layers = {name or _MODEL: module for name, module in model.named_modules()
                        if type(module) in (torch.nn.Linear, EmulatedLinear)
                        and (name or _MODEL) not in self.left}
-        self.exclude = [exclude] if isinstance(exclude, str) else list(exclude)
+        self.model = model
         if not self.layers:
             raise ValueError(
                 f"{type(model).__name__} has no torch.nn.Linear whose products could be masked"
                 + "".join(f"; {name}: {why}" for name, why in self.left.items()))
-        self._check_patterns(self.exclude, "exclude")
-        self.left |= {name: f"exclude={pattern!r}" for name in self.layers
-                      if (pattern := _matches(name, self.exclude))}
-
-    def _check_patterns(self, patterns: Sequence[str], what: str) -> None:
-        """Refuses patterns that no layer matches, which are mostly misspelled."""
-        for pattern in patterns:
-            if not any(_matches(name, [pattern]) for name in self.layers):
-                raise ValueError(f"{what}: no linear layer matches {pattern!r}; there are "
-                                 + ", ".join(self.layers))
+        check_patterns(exclude, self.layers, model, "exclude")
+        self.left |= {name: f"exclude has {pattern!r}" for name in self.layers
+                      if (pattern := _matches(name, exclude))}
 
     def formats(self, formats: Formats, what: str) -> dict[str, str | None]:
         """The format of each layer that is not excluded."""
         if not isinstance(formats, Mapping):
             return {name: formats for name in self.layers if name not in self.left}
-        self._check_patterns(list(formats), what)
+        check_patterns(list(formats), self.layers, self.model, what)
         return {name: formats.get(_matches(name, list(formats)))
                 for name in self.layers if name not in self.left}
 
@@ -193,7 +185,7 @@ def _check_masks(masks: Masks, module: torch.nn.Linear) -> None:
 
 
 def _planned(model: torch.nn.Module, format: Formats, forward: bool | Formats,
-             backward: bool | Formats, exclude: str | Sequence[str], rounding: str,
+             backward: bool | Formats, exclude: Sequence[str], rounding: str,
              clamp: str) -> tuple[_Plan, dict[str, Masks]]:
     """The layers of a model, and the masks of those that are not left, all of them checked."""
     check_options(rounding, clamp)
@@ -208,7 +200,7 @@ def _planned(model: torch.nn.Module, format: Formats, forward: bool | Formats,
 
 
 def check_emulation(model: torch.nn.Module, format: Formats, *, forward: bool | Formats = True,
-                    backward: bool | Formats = True, exclude: str | Sequence[str] = (),
+                    backward: bool | Formats = True, exclude: Sequence[str] = (),
                     rounding: str = "toward_zero", clamp: str = "both") -> None:
     """Refuses what :func:`emulate` would refuse."""
     _planned(model, format, forward, backward, exclude, rounding, clamp)
@@ -224,7 +216,7 @@ def _set_masks(module: torch.nn.Linear, masks: Masks) -> None:
 
 
 def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats = True,
-            backward: bool | Formats = True, exclude: str | Sequence[str] = (),
+            backward: bool | Formats = True, exclude: Sequence[str] = (),
             rounding: str = "toward_zero", clamp: str = "both") -> Emulation:
     """Has a model's linear layers compute their products as though floats had fewer bits.
 
@@ -234,20 +226,20 @@ def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats 
     attention stay as they are ("To FP8 and Back Again", section 3.2, figures 3, 4 and 11).
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 8))
-    >>> print(tandem.torch.emulate(model, "E8M3", exclude="1"))
+    >>> print(tandem.torch.emulate(model, "E8M3", exclude=["1"]))
     0: E8M3
-    1: left, exclude='1'
+    1: left, exclude has '1'
 
     Args:
         model: the model, which is changed in place; parameters stay the same objects.
         format: "ExMy" for x exponent and y mantissa bits, 2 to 8 and 0 to 23; a mapping
-            from layers' names or patterns of :mod:`fnmatch` to formats, of which the
+            from modules' names or patterns of :mod:`fnmatch` to formats, of which the
             first match counts, None standing for no mask; None for all layers takes
             back what earlier calls did.
         forward: whether the forward pass is masked, or formats of its own for it.
         backward: the same for the backward pass.
-        exclude: names or patterns of layers that stay as they are, such as "lm_head". A
-            pattern may also match the last parts of a name.
+        exclude: names of modules, or patterns, such as "lm_head" or "layers.0.*"; the
+            layers within a module of such a name stay as they are as well.
         rounding: how mantissa bits are dropped: "toward_zero" masks them, as the paper
             does, "nearest" rounds half to even, "stochastic" at random.
         clamp: which magnitudes that x exponent bits lack are clamped: "inside" raises
@@ -260,7 +252,7 @@ def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats 
     Raises:
         ValueError: formats, options and patterns that do not exist or match no layer, and
             models without linear layers; the model is then as it was.
-        TypeError: weights of a type that no mask has.
+        TypeError: weights of a type that no mask has, and ``exclude`` that is one string.
     """
     plan, masks = _planned(model, format, forward, backward, exclude, rounding, clamp)
     done = Emulation(left=plan.left)

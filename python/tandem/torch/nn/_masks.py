@@ -53,7 +53,7 @@ class Mask(NamedTuple):
         """
         if dtype not in EDGES:
             raise TypeError(f"masked tensors are float32, bfloat16 or float16, got {dtype}")
-        return Storage.masked(EDGES[dtype], *self).text
+        return _storage(self, EDGES[dtype])
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """A new tensor with the reduced numbers of ``x``, which has no gradient."""
@@ -62,6 +62,11 @@ class Mask(NamedTuple):
         masked = torch.empty_like(x)
         step.run(shape, {"kept": x, "value": masked})
         return masked
+
+
+@functools.lru_cache(maxsize=None)
+def _storage(mask: Mask, type: str) -> str:
+    return Storage.masked(type, *mask).text
 
 
 @functools.lru_cache(maxsize=None)

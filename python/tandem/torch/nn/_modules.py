@@ -161,6 +161,7 @@ class Linear(_Compressed, torch.nn.Linear):
     E4M3 with a scale for the tensor.
     """
 
+    products, strict = "bf16", False
     #: The name in a model, for warnings.
     _label = ""
 

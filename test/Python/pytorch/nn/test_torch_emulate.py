@@ -147,7 +147,7 @@ def test_takes_back_and_keeps_everything_else():
     state = {name: (id(p), p.clone()) for name, p in net.named_parameters()}
     report = tandem.torch.emulate(net, "E8M3", exclude=["lm_head"])
     assert sorted(report.masked) == sorted(f"layers.{i}.{j}" for i in range(3) for j in (1, 3))
-    assert report.left == {"lm_head": "exclude='lm_head'"}
+    assert report.left == {"lm_head": "exclude has 'lm_head'"}
     assert set(report.masked.values()) == {"E8M3"}
     assert "emulation=E8M3" in repr(net) and isinstance(net["layers"][0][1], torch.nn.Linear)
     assert set(net.state_dict()) == set(state)
@@ -241,9 +241,10 @@ def test_leaves_what_computes_more():
 REFUSED = [
     (("E9M3",), {}, "there is no float 'E9M3'; write ExMy"),
     (("E1M3",), {}, "there is no float 'E1M3'"), (("fp8",), {}, "there is no float 'fp8'"),
-    (("E8M3",), {"exclude": ["head"]}, "exclude: no linear layer matches 'head'; there are layers.0.1"),
-    (({"layers.9.*": "E8M3"},), {}, "format: no linear layer matches 'layers.9.*'"),
-    (("E8M3",), {"backward": {"x": "E8M3"}}, "backward: no linear layer matches 'x'"),
+    (("E8M3",), {"exclude": ["head"]}, "exclude has 'head', which is no linear layer of the model, nor a module with one; near "
+     "names are 'lm_head'"),
+    (({"layers.9.*": "E8M3"},), {}, "format has 'layers.9.*', which is no linear"),
+    (("E8M3",), {"backward": {"x": "E8M3"}}, "backward has 'x', which is no linear layer"),
     (("E8M3",), {"forward": "E8M99"}, "there is no float 'E8M99'"),
     (("E8M3",), {"rounding": "up"}, "rounding is one of toward_zero, nearest, stochastic, got 'up'"),
     (("E8M3",), {"clamp": "left"}, "clamp is one of both, inside, outside, none, got 'left'"),
@@ -264,5 +265,7 @@ def test_refuses_narrow_tensors_and_models_without_products():
         tandem.torch.emulate(narrow, "E8M10")
     with pytest.raises(TypeError, match="float32, bfloat16 or float16, got torch.float64"):
         tandem.torch.emulate(torch.nn.Linear(8, 8, dtype=torch.float64), "E8M3")
+    with pytest.raises(TypeError, match=r"exclude is a list of names, such as \['0'\]"):
+        tandem.torch.emulate(torch.nn.Sequential(torch.nn.Linear(8, 8)), "E8M3", exclude="0")
     with pytest.raises(ValueError, match="Sequential has no torch.nn.Linear"):
         tandem.torch.emulate(torch.nn.Sequential(torch.nn.ReLU()), "E8M3")

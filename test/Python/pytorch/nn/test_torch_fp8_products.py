@@ -241,6 +241,7 @@ def test_scales_of_earlier_steps():
     assert (layer(second) - exact).norm() < 0.06 * exact.norm()
 
 
+@pytest.mark.filterwarnings("ignore:.*stores gradients in codes")
 @pytest.mark.parametrize("strategy", ("collage-plus", "fp8-lm", "master-weights"))
 def test_a_step_of_an_optimizer_renews_the_codes(strategy):
     layer, x = make(64, 64), drawn(8, 64, seed=2, dtype=torch.bfloat16)

@@ -212,12 +212,12 @@ def test_types_that_are_pytorchs(gpu, products, unwarned):
 def test_gpus_without_such_products(gpu, products, unwarned, monkeypatch):
     monkeypatch.setattr(gpu.executors[0], "target", "sm_80")
     x, weight = input_of(), make().weight
+    why = "its tensors are on a GPU of sm_80, and GPUs have products of 8-bit floats from sm_89 on"
     with gpu.holds_torch():
-        for _ in range(2):
-            kind, why = _products._why_not(x, weight)
-            assert kind == "chip" and why == (
-                "its tensors are on a GPU of sm_80, and GPUs have products of 8-bit floats from "
-                "sm_89 on")
+        with pytest.warns(UserWarning, match=f"^here was given .*: {why}$"):
+            assert not _products.is_served(x, weight, "here", strict=False)
+        with pytest.raises(ValueError, match=f"^here .*: {why}; change that"):
+            _products.is_served(x, weight, "here", strict=True)
 
 
 def test_each_layer_of_a_model_is_named(gpu, unwarned, recwarn):

@@ -1,0 +1,244 @@
+"""The levels of FP8-LM (Peng et al. 2023), each as one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+
+from tandem import _tandem
+from tandem._kernel import directories
+from tandem.torch.distributed import AutomaticScaling, GradientAllReduce
+from tandem.torch.nn import _candidates, _products
+from tandem.torch.nn._compress import _MODEL, Compression, _Swapping
+from tandem.torch.nn._layer import compiled
+from tandem.torch.nn._patterns import check_patterns, is_named
+from tandem.torch.optim import AdamW
+
+#: The strategies that are no part of the library, since only a level takes them.
+_STRATEGIES = os.path.join(os.path.dirname(__file__), "strategies")
+
+#: The strategy of converted weights, by level.
+_LEVELS = {"O1": "fp8-lm-o1", "O2": "fp8-lm"}
+
+#: The strategy of the other parameters, by their type.
+_OTHERS = {torch.bfloat16: "master-weights", torch.float16: "f16-master-weights",
+           torch.float32: "fp32"}
+
+
+class FP8LM(AdamW):
+    """The optimizer that :func:`fp8_lm` returns.
+
+    Its first param group has the weights of the converted layers, the others have the other
+    parameters, by type.
+    """
+
+    #: The sum of gradients over ranks that each step begins with; None for one process.
+    all_reduce: GradientAllReduce | None = None
+
+    #: The layers that were converted, where this was created.
+    converted: Compression | None = None
+
+    def _update(self, only: torch.Tensor | None = None) -> None:
+        if self.all_reduce is not None:  # which no optimizer has that releases gradients
+            self.all_reduce()
+        super()._update(only)
+
+
+def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
+           exclude: Sequence[str] = (), *, recipe: str = "te-current",
+           path: Sequence[str | os.PathLike] = (), strict: bool = False, ranks=None,
+           **options) -> FP8LM:
+    """Converts a model's linear layers in place, and returns the AdamW that trains it as a level
+    of FP8-LM says.
+
+    ======  ========  ================  ==================  ======  ===========================
+    level   products  weight gradients  their sum of ranks  weight  moments
+    ======  ========  ================  ==================  ======  ===========================
+    O1      FP8       E4M3              E4M3                f16     f32, f32
+    O2      FP8       E4M3              E4M3                f16     E4M3, f16
+    ======  ========  ================  ==================  ======  ===========================
+
+    Each 8-bit or f16 tensor has a scale. These are weights of linear layers; biases, norms,
+    embeddings and ``exclude`` have f32 moments, and f32 master weights beside them if they are
+    bfloat16 or float16. Layers that ``exclude`` names stay as they are. With ``max_norm``, whose
+    sum is of all parameters under one strategy, all of them have the level's types.
+
+    Where torch.distributed is initialized when this is called, each step begins with a
+    :class:`GradientAllReduce` with :class:`AutomaticScaling`, ``optimizer.all_reduce``: keep
+    its ``state_dict()`` in checkpoints, too.
+
+    Level O3 keeps weights for products in FP8 and gives each rank whole tensors of weights and
+    states (the paper's section 2.3). It is refused.
+
+    Args:
+        model: its linear layers' weights are bfloat16 or float16.
+        level: "O1" or "O2".
+        lr: AdamW's, as the further ``options``: ``betas``, ``eps``, ``weight_decay``,
+            ``max_norm`` and those of :class:`tandem.torch.AdamW`, except ``strategy``.
+        exclude: names of modules, or patterns as of :mod:`fnmatch`, such as "lm_head" or
+            "layers.0.*"; the layers within a module of such a name are excluded as well.
+        recipe: how converted layers keep their inputs, see
+            :class:`tandem.torch.nn.Linear`.
+        path: directories searched for recipes first.
+        strict: whether layers are refused that cannot multiply 8-bit floats on their GPU.
+        ranks: as of :class:`GradientAllReduce`; given, gradients are added up over them.
+
+    Raises:
+        ValueError: there is no such level or recipe, a pattern excludes no layer, or a layer
+            cannot be converted. The model is then as it was.
+    """
+    _check_level(level)
+    _check_options(options)
+    _tandem.check_recipe(recipe, directories(path))
+    layers = _layers(model, exclude)
+    settings = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
+    _products.check_recipe(compiled("keep", recipe, torch.bfloat16, torch.bfloat16,
+                                    settings["path"]))
+    swapping = _Converting(model, layers, settings, strict)
+    swapping.check()
+    options = options | ({} if lr is None else {"lr": lr})
+    groups = _groups(model, layers, level)
+    if options.get("max_norm") is not None:
+        groups = _as_one(groups)
+    optimizer = FP8LM(groups, strategy=_LEVELS[level],
+                      path=[*path, _STRATEGIES], **options)
+    if ranks is not None or _has_ranks():
+        optimizer.all_reduce = GradientAllReduce(optimizer, ranks, AutomaticScaling())
+    swapping.visit_model(model)
+    optimizer.converted = swapping.done
+    return optimizer
+
+
+def _has_ranks() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+#===------------------------------------------------------------------------===#
+# Checks
+#===------------------------------------------------------------------------===#
+
+
+def _check_level(level: str) -> None:
+    if level == "O3":
+        raise ValueError(
+            "level 'O3' distributes whole tensors of FP8 weights and optimizer states over "
+            "ranks (ZeRO), and gathers the weights of a layer in FP8; tandem.torch has no such "
+            "partition. Take level='O2', which has the same types of gradients and states, and "
+            "adds up gradients over ranks in FP8")
+    if level not in _LEVELS:
+        raise ValueError(f"level is 'O1' or 'O2', got {level!r}")
+
+
+def _check_options(options: Mapping) -> None:
+    if "strategy" in options:
+        raise ValueError(
+            f"fp8_lm takes no strategy, since a level is one; to train with strategy="
+            f"{options['strategy']!r}, call tandem.torch.compress_activations(model, "
+            "products='fp8') and create tandem.torch.AdamW")
+
+
+def _layers(model: torch.nn.Module, exclude: Sequence[str]) -> dict[str, torch.nn.Module]:
+    """The linear layers to be converted, by name."""
+    layers = {name: module for name, module in model.named_modules(remove_duplicate=False)
+              if isinstance(module, torch.nn.Linear)}
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no linear layer, whose products could be "
+                         "FP8")
+    check_patterns(exclude, layers, model, "exclude")
+    excluded = {layer for name, layer in layers.items()
+                if any(is_named(name, pattern) for pattern in exclude)}
+    left = {name: layer for name, layer in layers.items() if layer not in excluded}
+    if not left:
+        raise ValueError("exclude leaves no linear layer whose products could be FP8; its "
+                         f"patterns are {list(exclude)!r}")
+    return left
+
+
+class _Converting(_Swapping):
+    """A model's way to linear layers with products of 8-bit floats, and no other change."""
+
+    def __init__(self, model: torch.nn.Module, layers: Mapping[str, torch.nn.Module],
+                 settings: dict, strict: bool):
+        super().__init__(model, settings, "fp8", strict=strict)
+        self._model, self._layers = model, layers
+        self._wanted = set(layers.values())
+
+    def check(self) -> None:
+        """Refuses a model one of whose layers cannot be converted."""
+        for name, layer in self._layers.items():
+            if why := self._why_not(layer):
+                fix = f", or add {name!r} to exclude" if name else ""
+                raise ValueError(f"{name or 'the model'} cannot be converted: {why}; change "
+                                 f"that{fix}")
+
+    def _why_not(self, layer: torch.nn.Module) -> str | None:
+        if layer.weight.dtype not in (torch.bfloat16, torch.float16):
+            return (f"its weight is {layer.weight.dtype}, and FP8-LM's are half precision, as "
+                    "model.to(torch.bfloat16) makes them")
+        if self._is_ours(layer):
+            return None
+        if layer is self._model:
+            return ("it is a linear layer itself, without a module around it in which another "
+                    "could take its place")
+        try:
+            if self._probes.builder_of(layer) is None:
+                return f"it is a {type(layer).__name__}, which may compute something else"
+        except _candidates.Unfit as reason:
+            return str(reason)
+        return None
+
+    def visit_model(self, model: torch.nn.Module) -> None:
+        """Converts the layers."""
+        if model in self._wanted:
+            self._change(_MODEL, model)
+        self._visit_children(model, "")
+
+    def _visit_children(self, parent: torch.nn.Module, prefix: str) -> None:
+        for name, module in list(parent._modules.items()):
+            if module is None:
+                continue
+            if module in self._wanted:
+                self._visit(parent, name, prefix + name, module)
+            else:
+                self._visit_children(module, f"{prefix}{name}.")
+
+
+#===------------------------------------------------------------------------===#
+# Param groups
+#===------------------------------------------------------------------------===#
+
+
+def _groups(model: torch.nn.Module, layers: Mapping[str, torch.nn.Module],
+            level: str) -> list[dict]:
+    """The weights of layers, then the other parameters that are trained, by type."""
+    weights = _trained(layer.weight for layer in layers.values())
+    if not weights:
+        raise ValueError("no weight of the layers to be converted requires a gradient")
+    known = set(map(id, weights))
+    groups: dict[str, list[torch.Tensor]] = {}
+    for name, param in model.named_parameters():
+        if param.requires_grad and id(param) not in known:
+            if param.dtype not in _OTHERS:
+                raise TypeError(f"{name} is {param.dtype}, and parameters that stay as they are "
+                                "are bfloat16, float16 or float32")
+            groups.setdefault(_OTHERS[param.dtype], []).append(param)
+    return [{"params": weights, "strategy": _LEVELS[level]},
+            *({"params": params, "strategy": name} for name, params in groups.items())]
+
+
+def _as_one(groups: Sequence[dict]) -> list[dict]:
+    """The same parameters under the first group's strategy, which they must all fit."""
+    params = [param for group in groups for param in group["params"]]
+    if len(types := {param.dtype for param in params}) > 1:
+        raise ValueError(
+            "max_norm takes parameters of one type, whose gradients have one storage; the "
+            f"model has {', '.join(sorted(map(str, types)))}: convert it to one with "
+            "model.to(), or leave max_norm out")
+    return [{"params": params, "strategy": groups[0]["strategy"]}]
+
+
+def _trained(params: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Those that require gradients, each once."""
+    return list({id(p): p for p in params if p.requires_grad}.values())
