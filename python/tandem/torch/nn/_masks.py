@@ -60,7 +60,7 @@ class Mask(NamedTuple):
         x = decoded(x).contiguous()
         step, shape = _masker(self, x.dtype, executor_of(x).target), rows_of(x)
         masked = torch.empty_like(x)
-        step.run(shape, {"kept": x, "value": masked})
+        step.run(shape, {"x": x, "value": masked})
         return masked
 
 
@@ -71,8 +71,9 @@ def _storage(mask: Mask, type: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def _masker(mask: Mask, dtype: torch.dtype, target: str) -> Pass:
-    """Returns the kernel that writes the reduced numbers of "kept" to "value"."""
-    rules = Rules("f32 f32", ((RoleKind.SAVED, None, floats(EDGES[dtype])),
+    """Returns the kernel that writes the reduced numbers of "x" to "value"."""
+    edge = floats(EDGES[dtype])
+    rules = Rules("f32 f32", ((RoleKind.INPUT, None, edge), (RoleKind.SAVED, None, edge),
                               (RoleKind.OUTPUT, None, mask.storage(dtype))))
     return Pass(compile_rules("keep", "mask", rules, target, function="keep_backward"))
 
