@@ -57,7 +57,7 @@ RUN_YOUR_OWN = """
 import tandem.torch
 
 schedule = tandem.torch.PrecisionSchedule(
-    tandem.torch.MaskSetting(model, exclude="lm_head"), {0: "E8M3", 6000: None})
+    tandem.torch.MaskSetting(model, exclude=["lm_head"]), {0: "E8M3", 6000: None})
 for inputs, targets in batches:
     train(model, inputs, targets)
     schedule.step()

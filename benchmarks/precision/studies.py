@@ -218,12 +218,12 @@ EXPONENTS = {
     "E7M7": {"format": "E7M7"},
     "E7M7, inside": {"format": "E7M7", "clamp": "inside"},
     "E7M7, outside": {"format": "E7M7", "clamp": "outside"},
-    "E7M7, LM head unmasked": {"format": "E7M7", "exclude": "lm_head"},
+    "E7M7, LM head unmasked": {"format": "E7M7", "exclude": ["lm_head"]},
     "E5M7": {"format": "E5M7"},
     "E4M7": {"format": "E4M7"},
     "E4M7, inside": {"format": "E4M7", "clamp": "inside"},
     "E4M7, outside": {"format": "E4M7", "clamp": "outside"},
-    "E4M7, LM head unmasked": {"format": "E4M7", "exclude": "lm_head"},
+    "E4M7, LM head unmasked": {"format": "E4M7", "exclude": ["lm_head"]},
     "E3M7": {"format": "E3M7"},
 }
 FP8 = {

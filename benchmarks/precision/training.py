@@ -24,7 +24,7 @@ from torch.func import functional_call
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples/language_model"))
 
-from data import Corpus, batches  # noqa: E402
+from data import Corpus, batches, load_corpus  # noqa: E402,F401
 from llama import Llama, Shape, make_model  # noqa: E402
 from optimizers import DTYPES  # noqa: E402
 from progress import Progress  # noqa: E402

@@ -86,7 +86,7 @@ def test_positions_are_relative():
 
 def test_masks_reach_every_layer():
     model = make_model(11, Shape(16, 2, 2, 8), seed=0)
-    done = tandem.torch.emulate(model, "E8M3", exclude="lm_head")
+    done = tandem.torch.emulate(model, "E8M3", exclude=["lm_head"])
     assert len(done.masked) == 2 * 5 and list(done.left) == ["lm_head"]
 
 
