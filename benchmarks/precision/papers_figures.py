@@ -111,9 +111,9 @@ def landscape(result: dict, path: pathlib.Path) -> None:
     save_figure(figure, path)
 
 
-#: The plot of each study, the file names of which are papers-STUDY.png.
-PLOTS = {"exponents": losses, "spikes": seeds, "seeds": seeds, "landscape": landscape,
-         "fp8-lm-head": losses, "long": losses}
+#: The plot of each study, docs/images/papers-STUDY.png.
+PLOTS = {"exponents": losses, "sharpness": losses, "spikes": seeds, "seeds": seeds,
+         "landscape": landscape, "fp8-lm-head": losses, "long": losses}
 
 
 def write(results: dict[str, dict | None], folder: pathlib.Path) -> None:
