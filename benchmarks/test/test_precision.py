@@ -46,7 +46,9 @@ def corpus():
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread(corpus, monkeypatch):
+    """Tests share the text, and leave PyTorch's threads as they were."""
+    monkeypatch.setattr(runs, "load_corpus", lambda: corpus)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -388,6 +390,20 @@ BOTH_WAYS = {
 }
 
 
+def compared(check):
+    """The variants whose cells a check asks for."""
+    asked = set()
+
+    class Asked(checks.Cells):
+        def of(self, variant, lr=None):
+            asked.add(variant)
+            return super().of(variant, lr)
+
+    check.holds(Asked(next(good for name, (good, _) in BOTH_WAYS.items()
+                           if checks.CHECKS[name] is check)))
+    return asked
+
+
 @pytest.mark.parametrize("name", checks.CHECKS)
 def test_check_both_ways(name):
     good, bad = BOTH_WAYS[name]
@@ -395,7 +411,10 @@ def test_check_both_ways(name):
     assert checks.outcome(check, good) == "holds"
     assert checks.outcome(check, bad) == "fails"
     assert checks.outcome(check, None) == "not run"
-    assert check.study in STUDIES
+    for variant in good["cells"]:
+        if variant in compared(check):
+            partial = {"cells": {v: c for v, c in bad["cells"].items() if v != variant}}
+            assert checks.outcome(check, partial) == "not run"
 
 
 def test_seeds_are_compared_in_pairs():
