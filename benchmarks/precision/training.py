@@ -1,0 +1,235 @@
+#===- training.py - Training runs of the studies ---------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements one training run, and the figures that studies take of it.
+#
+#===----------------------------------------------------------------------===#
+"""Trains the model, and measures losses, spikes, divergence and sharpness."""
+
+import dataclasses
+import math
+import pathlib
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tandem
+import tandem.torch
+import torch
+from torch.func import functional_call
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples/language_model"))
+
+from data import Corpus, batches, load_corpus  # noqa: E402,F401
+from llama import Llama, Shape, make_model  # noqa: E402
+from optimizers import DTYPES  # noqa: E402
+from progress import Progress  # noqa: E402
+
+#: Points of a curve that are kept.
+CURVE_POINTS = 60
+#: A spike's bound: so many deviations above the median of so many losses before it.
+SPIKE_DEVIATIONS, SPIKE_WINDOW = 6.0, 64
+#: A run has diverged if it ends so many nats above its lowest smoothed loss.
+DIVERGED_NATS = 0.3
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A run, except for its precision."""
+
+    shape: Shape
+    batch: int
+    steps: int
+    lr: float
+    seed: int = 0
+    warmup: int = 50
+    final_share: float = 0.1  # of the learning rate, at the end
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.1
+    clip: float | None = 1.0
+    drifts: bool = False  # whether batches come from a window that moves over the text
+
+    def lr_at(self, step: int) -> float:
+        """Linear warm-up, then half a cosine; step from 0."""
+        if step < self.warmup:
+            return self.lr * (step + 1) / self.warmup
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        low = self.final_share
+        return self.lr * (low + (1 - low) * 0.5 * (1 + math.cos(math.pi * done)))
+
+    def draw(self, corpus: Corpus) -> Iterator:
+        """The batches, which the seed fixes."""
+        context = self.shape.context
+        if not self.drifts:
+            return batches(corpus.train, self.steps, self.batch, context, self.seed)
+        return drifting(corpus.train, self.steps, self.batch, context, self.seed)
+
+
+#: The share of the text from which batches are drawn at a time, where they drift.
+WINDOW = 0.1
+
+
+def drifting(text: np.ndarray, count: int, batch: int, context: int, seed: int) -> Iterator:
+    """Batches from a window that moves over the text once, so that the data change."""
+    size = max(int(WINDOW * len(text)), context + 2)
+    for step in range(count):
+        first = (len(text) - size) * step // count
+        yield from batches(text[first:first + size], 1, batch, context, seed * count + step)
+
+
+def parameter_dtype(strategy: str) -> torch.dtype:
+    """The type of the weights that a strategy shows to the model."""
+    planes = tandem.compile("adamw", strategy).planes
+    return next((DTYPES[p.type] for p in planes if p.name == "param" and p.visible),
+                torch.bfloat16)
+
+
+#===------------------------------------------------------------------------===#
+# A run
+#===------------------------------------------------------------------------===#
+
+
+class Run:
+    """A model in training.
+
+    Weights of a strategy that are bf16 are computed with in f32, so that strategies differ
+    only in their optimizers.
+    """
+
+    def __init__(self, setting: Setting, corpus: Corpus, strategy: str = "fp32",
+                 prepare: Callable[[Llama], object] | None = None):
+        self.setting, self.corpus = setting, corpus
+        self.model = make_model(len(corpus.vocabulary), setting.shape, setting.seed)
+        self.model.to(parameter_dtype(strategy))
+        self.prepared = prepare(self.model) if prepare else None
+        self.optimizer = self._optimizer(strategy)
+        self.losses: list[float] = []
+        self._batches = setting.draw(corpus)
+
+    def _optimizer(self, strategy: str) -> torch.optim.Optimizer:
+        if isinstance(self.prepared, torch.optim.Optimizer):
+            return self.prepared
+        setting = self.setting
+        return tandem.torch.AdamW(
+            self.model.parameters(), lr=setting.lr, betas=setting.betas,
+            weight_decay=setting.weight_decay, strategy=strategy, max_norm=setting.clip,
+            min_8bit_size=0)
+
+    @property
+    def parameters(self) -> int:
+        return sum(p.numel() for p in self.model.parameters())
+
+    def logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The logits of the model, its weights in f32."""
+        if all(p.dtype == torch.float32 for p in self.model.parameters()):
+            return self.model(inputs)
+        if isinstance(self.prepared, torch.optim.Optimizer):
+            return self.model(inputs).float()  # which computes with its own weights
+        wide = {name: p.float() for name, p in self.model.named_parameters()}
+        return functional_call(self.model, wide, (inputs,))
+
+    def loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        logits = self.logits(inputs)
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def step(self) -> float:
+        """Takes one step; returns the loss before it."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.setting.lr_at(len(self.losses))
+        self.optimizer.zero_grad()
+        loss = self.loss(*next(self._batches))
+        loss.backward()
+        self.optimizer.step()
+        self.losses.append(loss.item())
+        return self.losses[-1]
+
+    def train(self, name: str, visit: Callable[[int], None] = lambda step: None) -> None:
+        """Takes the remaining steps, each followed by a visit; a loss that is not finite
+        ends the run."""
+        progress = Progress(name, self.setting.steps)
+        for step in range(len(self.losses) + 1, self.setting.steps + 1):
+            loss = self.step()
+            visit(step)
+            progress.update(step, f"loss {loss:.3f}")
+            if not math.isfinite(loss):
+                break
+        progress.finish(f"loss {self.losses[-1]:.3f}")
+
+    @torch.no_grad()
+    def validation_loss(self, count: int = 16) -> float:
+        """Mean loss over batches that are the same for every run."""
+        drawn = batches(self.corpus.validation, count, 16, self.setting.shape.context, seed=1)
+        return statistics.fmean(self.loss(*batch).item() for batch in drawn)
+
+    @torch.no_grad()
+    def sharpness(self, epsilons: tuple[float, ...], count: int = 4) -> dict[str, float | None]:
+        """The mean sharpness over last tokens of the validation text, by epsilon. The exact
+        maximum, which the paper's search approaches."""
+        parts = [(self.logits(inputs)[:, -1].double(), targets[:, -1]) for inputs, targets in
+                 batches(self.corpus.validation, count, 64, self.setting.shape.context, seed=2)]
+        logits, targets = (torch.cat(part).numpy() for part in zip(*parts))
+        if not np.isfinite(logits).all():
+            return {f"{epsilon:g}": None for epsilon in epsilons}
+        return {f"{epsilon:g}": float(np.mean(tandem.sharpness(
+            logits, targets, epsilon=epsilon, method="exact"))) for epsilon in epsilons}
+
+
+#===------------------------------------------------------------------------===#
+# Figures
+#===------------------------------------------------------------------------===#
+
+
+def number(value: float) -> float | None:
+    """JSON has no NaN: a run that diverged has no loss."""
+    return round(value, 5) if math.isfinite(value) else None
+
+
+def final_loss(losses: list[float]) -> float:
+    """The mean of the last twentieth."""
+    return statistics.fmean(losses[-max(10, len(losses) // 20):])
+
+
+def curve(losses: list[float], points: int = CURVE_POINTS) -> list[float | None]:
+    """Means of equal parts of a run."""
+    edges = np.linspace(0, len(losses), min(points, len(losses)) + 1).astype(int)
+    return [number(statistics.fmean(losses[a:b])) for a, b in zip(edges, edges[1:])]
+
+
+def smoothed(losses: list[float], window: int) -> np.ndarray:
+    """Running means, of windows that lie within the run."""
+    window = min(window, len(losses))
+    return np.convolve(losses, np.full(window, 1 / window), "valid")
+
+
+def diverged(losses: list[float]) -> bool:
+    """Whether a run ends with a loss that is not finite or far above its lowest."""
+    if not all(map(math.isfinite, losses)):
+        return True
+    window = max(10, len(losses) // 20)
+    return bool(final_loss(losses) > smoothed(losses, window).min() + DIVERGED_NATS)
+
+
+def spikes(losses: list[float]) -> int:
+    """Counts the losses that rise above the bound of those before them; losses that stay
+    above it are one spike. Deviations are 1.4826 median absolute deviations."""
+    found, above = 0, False
+    for index in range(SPIKE_WINDOW, len(losses)):
+        window = np.array(losses[index - SPIKE_WINDOW:index])
+        middle = np.median(window)
+        deviation = 1.4826 * np.median(np.abs(window - middle))
+        bound = middle + SPIKE_DEVIATIONS * deviation
+        is_above = bool(not losses[index] <= bound)  # as NaN is
+        found, above = found + (is_above and not above), is_above
+    return found
+
+
+def figures(run: Run) -> dict:
+    """The figures that every study keeps of a run."""
+    losses = run.losses
+    return {"train_loss": number(final_loss(losses)), "steps": len(losses),
+            "validation_loss": number(run.validation_loss()), "diverged": diverged(losses),
+            "spikes": spikes(losses), "parameters": run.parameters, "curve": curve(losses)}
