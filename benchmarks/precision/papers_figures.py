@@ -62,7 +62,7 @@ def sharpness(result: dict | None, path: pathlib.Path) -> None:
     right.set_title("here: the toy model", fontsize=10)
     for axes in (left, right):
         axes.set_xlabel("steps")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     left.set_ylabel("sharpness in percent")
     left.legend(fontsize=8, frameon=False)
     save_figure(figure, path)

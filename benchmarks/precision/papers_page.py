@@ -217,8 +217,8 @@ NOTES = {
     "*outside* lowers those that are too large.",
     "spikes": "The paper's learning rates are 4e-4 and 4e-3; ours are ten times as high, since small "
     "models take higher ones.",
-    "seeds": "TF32 is E8M10. The learning rate is ten times the other studies', since none of these "
-    "runs would diverge otherwise.",
+    "seeds": "TF32 is E8M10. The learning rate is ten times that of most other studies, so that runs "
+    "diverge sooner if they do.",
     "fp8-lm-head": "FP8 is `tandem.torch.fp8_lm(model, \"O1\")`: E4M3 products with f32 sums, E4M3 "
     "gradients of weights, f16 weights. bf16 is E8M7 masks over f32 weights. Gradients are not clipped.",
     "long": "Batches come from a tenth of the text that moves over it once, so that the data change. "
