@@ -213,11 +213,24 @@ tandem::compile(const CompileOptions &options) {
   return compileModule(session, options);
 }
 
+/// Returns the error of a kernel's text that has not been read. Packages keep
+/// the text of the compiler that wrote them.
+static llvm::Error checkKernel(SessionModule &session) {
+  if (session.module)
+    return llvm::Error::success();
+  auto error = std::make_unique<CompilerError>(
+      CompilerError::from(session.diagnostics.takeError()));
+  error->addText("; a package of an earlier version spells its kernel "
+                 "otherwise: its code runs, but code for other targets takes "
+                 "the graph, compiled again");
+  return llvm::Error(std::move(error));
+}
+
 llvm::Expected<std::vector<KernelTensor>>
 tandem::getTensors(const CompiledKernel &kernel) {
   SessionModule session(kernel.info->ir, "kernel");
-  if (!session.module)
-    return session.diagnostics.takeError();
+  if (llvm::Error error = checkKernel(session))
+    return error;
   std::vector<KernelTensor> tensors;
   KernelOp op = *session.module->getOps<KernelOp>().begin();
   for (unsigned i = 0; i < op.getNumTensors(); ++i) {
@@ -241,8 +254,8 @@ llvm::Expected<Image> tandem::compileImage(const CompiledKernel &kernel,
            << "code for '" << Named{TDM_MESSAGE_TARGET, name}
            << "' stays in this process; an image is for " + listImageTargets();
   SessionModule session(kernel.info->ir, "kernel");
-  if (!session.module)
-    return session.diagnostics.takeError();
+  if (llvm::Error error = checkKernel(session))
+    return error;
   if (llvm::Error error = splitPhases(*session.module, session.diagnostics))
     return error;
   auto code = compileFor(session, {name.str(), "native", kernel.width});
@@ -254,8 +267,8 @@ llvm::Expected<Image> tandem::compileImage(const CompiledKernel &kernel,
 llvm::Expected<std::string> tandem::emitLLVMIR(const CompiledKernel &kernel,
                                                StringRef isa) {
   SessionModule session(kernel.info->ir, "kernel");
-  if (!session.module)
-    return session.diagnostics.takeError();
+  if (llvm::Error error = checkKernel(session))
+    return error;
   if (llvm::Error error = splitPhases(*session.module, session.diagnostics))
     return error;
   if (failed(lowerForCPU(*session.module, isa, kernel.width)))

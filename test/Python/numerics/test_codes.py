@@ -257,8 +257,9 @@ def test_minifloat_stochastic(code):
 
 def masked(y, exponents, mantissa):
     """"To FP8 and Back Again", section 3.2: magnitudes thresholded to the least
-    and the most, the mantissa's other bits masked."""
-    least = np.float32(2.0**exponents[0])
+    and the most, the mantissa's other bits masked. Subnormal numbers stay where f32's
+    smallest exponent is the least."""
+    least = np.float32(0 if exponents[0] == -126 else 2.0**exponents[0])
     most = np.float32((2 - 2.0**-mantissa) * 2.0**exponents[1])
     a = np.where(y == 0, y, np.clip(np.abs(y), least, most)).astype(np.float32)
     bits = a.view(np.uint32) & np.uint32(-(1 << 23 - mantissa) & 0xFFFFFFFF)

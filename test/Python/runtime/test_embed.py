@@ -143,5 +143,5 @@ def test_it_says_what_it_cannot_do(embed, tmp_path):
     run = subprocess.run([embed, tmp_path / "nowhere"], capture_output=True, text=True)
     assert run.returncode == 1
     assert run.stderr == "embed: an array cannot be written to the directory\n"
-    run = subprocess.run([embed, "a", "b"], capture_output=True, text=True)
+    run = subprocess.run([embed, "a", "coat", "c"], capture_output=True, text=True)
     assert run.returncode == 2 and "usage: embed" in run.stderr

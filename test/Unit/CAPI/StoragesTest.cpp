@@ -233,7 +233,7 @@ TEST(StoragesTest, RefusesMasks) {
     EXPECT_EQ(getMaskError("f32", number.c_str()),
               "there is no float '" + number + noFloat);
   EXPECT_EQ(getMaskError("bf16", "E8M10"),
-            "'bf16' cannot hold the numbers of E8M10, it is E8M7; take fewer "
+            "bf16 cannot hold the numbers of E8M10, it is E8M7; take fewer "
             "bits, or tensors of a wider type");
   EXPECT_EQ(getMaskError("f8E5M2", "E4M2"),
             "a masked float is f32, bf16 or f16, got 'f8E5M2'");

@@ -383,7 +383,7 @@ TEST_F(InterpreterMatrix, Graphs) {
   %s = tensor.extract %t[] : tensor<f32>
   %nr = tensor.splat %s[%rows] : tensor<?xf32>)mlir" +
              rest,
-         square, "nothing says whether they are a row's or a column's");
+         square, "without saying whether they are a row's or a column's");
 }
 
 TEST_F(InterpreterMatrix, Ranks) {

@@ -244,10 +244,15 @@ TEST_F(InterpreterScaled, MinifloatCodes) {
   EXPECT_EQ(quantize(code, "i8", 0xC0399999), 12u);
   EXPECT_EQ(quantize(code, "i8", kInf), 6u);
   EXPECT_EQ(dequantize(code, "i8", 14), kInf | 0x80000000);
-  // Magnitudes of exponents 0 and 1: a number below 1, except zero, counts
-  // as 1.
+  // Magnitudes of exponents 0 and 1: 5 saturates at 3, and 0.5 stays, since 0
+  // is the format's own smallest exponent.
   code = minifloat("specials = none, exponents = [0, 1]");
-  EXPECT_EQ(quantize(code, "i8", 0x00000001), 2u);
+  EXPECT_EQ(quantize(code, "i8", 0x00000001), 0u);
+  EXPECT_EQ(quantize(code, "i8", 0x3F000000), 1u);
+  EXPECT_EQ(quantize(code, "i8", 0x40A00000), 5u);
+  // Magnitudes of exponent 1: a number below 2, except zero, counts as 2.
+  code = minifloat("specials = none, exponents = [1, 1]");
+  EXPECT_EQ(quantize(code, "i8", 0x00000001), 4u);
   EXPECT_EQ(quantize(code, "i8", 0x00000000), 0u);
   EXPECT_EQ(quantize(code, "i8", 0x40A00000), 5u);
 }

@@ -227,7 +227,9 @@ torch.distributed.destroy_process_group()
 def test_processes(path):
     """Two processes and gloo, three steps."""
     script = path / "worker.py"
-    script.write_text(WORKER.format(path=sys.path))
+    # The tests' own modules come first: examples have modules of the same names.
+    own = [entry for entry in sys.path if entry.endswith("test/Python")]
+    script.write_text(WORKER.format(path=[*own, *sys.path]))
     workers = [subprocess.Popen([sys.executable, script, str(rank), path],
                                 stderr=subprocess.PIPE, text=True) for rank in range(2)]
     for worker in workers:
