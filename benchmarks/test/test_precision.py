@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "benchmarks/precision"), str(ROOT / "benchmarks")]
 
 import checks  # noqa: E402
 import landscape  # noqa: E402
+import overhead  # noqa: E402
 import papers_page  # noqa: E402
 import runs  # noqa: E402
 import studies  # noqa: E402
@@ -493,3 +494,14 @@ def test_script(tmp_path):
     assert checked.stdout.count(": not run. ") == len(checks.CHECKS)
     bad = papers("spikes", "--steps", "3")
     assert bad.returncode == 2 and "--steps 3" in bad.stderr
+
+
+def test_overhead(capsys):
+    threads = torch.get_num_threads()
+    try:
+        overhead.main(["--widths", "32", "--tokens", "16", "--repeats", "3"])
+    finally:
+        torch.set_num_threads(threads)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and lines[1].startswith("width 32, E8M3: ")
+    assert all(float(line.rsplit(" ", 1)[1]) > 0 for line in lines[1:])
