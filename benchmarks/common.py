@@ -9,6 +9,7 @@
 #===----------------------------------------------------------------------===#
 """Machine, results and tensor sizes."""
 
+import argparse
 import datetime
 import json
 import os
@@ -16,6 +17,7 @@ import pathlib
 import statistics
 import subprocess
 import time
+from collections.abc import Callable
 
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -158,3 +160,14 @@ def median_ms(function, repetitions: int = 11) -> float:
     """Median milliseconds of a call, the first one left out."""
     function()
     return 1e3 * statistics.median(seconds(function) for _ in range(repetitions))
+
+
+def write_page(description: str, own: pathlib.Path,
+               write: Callable[[pathlib.Path, pathlib.Path], pathlib.Path]) -> None:
+    """The command line of a page's script: ``write`` makes it from a folder of results, in
+    docs if those are the project's ``own``; a trial's page stays beside its results."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--results", type=pathlib.Path, default=own,
+                        help="the folder to read (default: %(default)s)")
+    folder = parser.parse_args().results
+    print(f"wrote {write(folder, HERE.parent / 'docs' if folder.resolve() == own else folder)}")

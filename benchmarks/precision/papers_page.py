@@ -8,7 +8,6 @@
 #===----------------------------------------------------------------------===#
 """Writes docs/Papers.md and its plots from the JSON of the studies."""
 
-import argparse
 import math
 import pathlib
 import statistics
@@ -18,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import papers_figures  # noqa: E402
 from checks import CHECKS, outcome  # noqa: E402
-from common import HERE, load, machine_text, table  # noqa: E402
+from common import load, machine_text, table, write_page  # noqa: E402
 from landscape import minima  # noqa: E402
 from paper import RUNS, TABLE_1, TABLE_1_STEPS, TABLE_2, TABLE_3  # noqa: E402
 from reasons import REASONS  # noqa: E402
@@ -310,15 +309,5 @@ def write(results: pathlib.Path, docs: pathlib.Path) -> pathlib.Path:
     return docs / "Papers.md"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=pathlib.Path, default=FOLDER,
-                        help="the folder to read (default: %(default)s)")
-    folder = parser.parse_args().results
-    # Results of a trial in another folder stay there.
-    own = folder.resolve() == FOLDER
-    print(f"wrote {write(folder, HERE.parent / 'docs' if own else folder)}")
-
-
 if __name__ == "__main__":
-    main()
+    write_page(__doc__, FOLDER, write)

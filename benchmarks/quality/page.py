@@ -8,7 +8,6 @@
 #===----------------------------------------------------------------------===#
 """Writes docs/Quality.md and its plots from the JSON of this folder's scripts."""
 
-import argparse
 import math
 import pathlib
 import statistics
@@ -17,7 +16,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import figures  # noqa: E402
-from common import HERE, RESULTS, load, table  # noqa: E402
+from common import RESULTS, load, table, write_page  # noqa: E402
 
 INTRODUCTION = """# Quality
 
@@ -667,15 +666,5 @@ def write(results: pathlib.Path, docs: pathlib.Path) -> pathlib.Path:
     return docs / "Quality.md"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=pathlib.Path, default=RESULTS,
-                        help="the folder to read (default: %(default)s)")
-    folder = parser.parse_args().results
-    # Results of a trial in another folder stay there.
-    own = folder.resolve() == RESULTS
-    print(f"wrote {write(folder, HERE.parent / 'docs' if own else folder)}")
-
-
 if __name__ == "__main__":
-    main()
+    write_page(__doc__, RESULTS, write)
