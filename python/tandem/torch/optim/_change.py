@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from tandem.torch._layout import is_placeholder
@@ -51,9 +53,20 @@ def change_strategy(optimizer: Optimizer, strategy: str) -> None:
     state_dict, values = convert_state(
         optimizer.state_dict(), params, strategy, graph=recipe["graph"],
         vectors=recipe["vectors"], path=recipe["path"], keep_types=True)
+    states = dict(optimizer.state)
+    before = [group["strategy"] for group in optimizer.param_groups]
     optimizer.state.clear()
-    for group in optimizer.param_groups:
-        group["strategy"] = strategy
+    _set_strategies(optimizer, [strategy] * len(before))
+    try:
+        optimizer.load_state_dict(state_dict)
+    except Exception:
+        _set_strategies(optimizer, before)
+        optimizer.state.update(states)
+        raise
     for param, value in zip(params, values, strict=True):
         param.copy_(value)
-    optimizer.load_state_dict(state_dict)
+
+
+def _set_strategies(optimizer: Optimizer, strategies: Sequence[str]) -> None:
+    for group, strategy in zip(optimizer.param_groups, strategies, strict=True):
+        group["strategy"] = strategy

@@ -103,3 +103,29 @@ def test_refuses_gradients_in_codes():
     optimizer.step()
     optimizer.zero_grad()
     tandem.torch.change_strategy(optimizer, "bf16")
+
+
+def test_refuses_weights_that_are_decoded_on_demand():
+    model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
+    optimizer = tandem.torch.AdamW(model.parameters(), strategy="fp8-lm", min_8bit_size=0)
+    decoded = tandem.torch.decode_weights(model, optimizer)
+    with pytest.raises(ValueError, match="parameter 0.* is decoded on demand"):
+        tandem.torch.change_strategy(optimizer, "bf16")
+    del decoded
+
+
+def test_a_state_that_does_not_load_leaves_all_as_it_was(monkeypatch):
+    params = weights("fp32")
+    optimizer = tandem.torch.AdamW(params, strategy="fp32")
+    advance(optimizer, params, 2, seed=5)
+    state, values = planes(optimizer, params), [p.clone() for p in params]
+
+    def fail(state_dict):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(optimizer, "load_state_dict", fail)
+    with pytest.raises(RuntimeError, match="no memory"):
+        tandem.torch.change_strategy(optimizer, "coat")
+    assert optimizer.param_groups[0]["strategy"] == "fp32"
+    assert_same(planes(optimizer, params), state)
+    assert all(torch.equal(p, v) for p, v in zip(params, values))
