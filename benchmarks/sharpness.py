@@ -24,7 +24,7 @@ SEARCHES = {"exact": {"method": "exact"}, "search": {}, "scale=False": {"scale":
 
 
 def logits_with(probability: float, vocabulary: int, seed: int) -> np.ndarray:
-    """Normal logits of deviation 3, of which token 0 has a probability."""
+    """Draws normal logits of standard deviation 3; token 0 gets the probability."""
     y = np.random.default_rng(seed).normal(0, 3, vocabulary)
     y[0] = np.log(np.exp(y[1:]).sum()) + math.log(probability / (1 - probability))
     return y
