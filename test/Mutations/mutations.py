@@ -372,7 +372,7 @@ MUTATIONS = [
         "commit-missing", "what a whole tensor has is not written at the end of a step",
         "runtime/lib/CPU/CPUPlan.cpp",
         "if (epilogue.per == TDM_PER_ELEMENT)",
-        'if (isMutant("commit-missing")) continue; if (epilogue.per == TDM_PER_ELEMENT)',
+        'if (isMutant("commit-missing")) continue; else if (epilogue.per == TDM_PER_ELEMENT)',
         "cts:Phase*", "pytest:kernels/test_phases.py -k test_tensor_wide"),
     _mutation(
         "chunk-twice", "two threads take one chunk",
