@@ -363,24 +363,42 @@ public:
   Plan(const Plan &) = delete;
   Plan &operator=(const Plan &) = delete;
 
+  /// How a tensor is spread over ranks: the row length and the number of the
+  /// shard, and where each shard starts and the last one ends.
+  using Sharding = std::tuple<int64_t, int64_t, std::vector<int64_t>>;
+
   /// One entry per tensor; `pointers` holds the planes of all tensors in turn.
+  /// Tensors without a sharding are whole.
   void update(const std::vector<int64_t> &heights,
               const std::vector<int64_t> &widths,
               const std::vector<int64_t> &firsts,
               const std::vector<int64_t> &keys,
               const std::vector<int64_t> &rows,
-              const std::vector<uintptr_t> &pointers) {
+              const std::vector<uintptr_t> &pointers,
+              const std::vector<std::optional<Sharding>> &shardings) {
     size_t count = heights.size(), planes = kernel->getInfo().desc->num_planes;
     if (widths.size() != count || firsts.size() != count ||
         keys.size() != count || rows.size() != count ||
-        pointers.size() != count * planes)
+        pointers.size() != count * planes ||
+        (!shardings.empty() && shardings.size() != count))
       throw nb::value_error("the lists of a plan differ in length");
     std::vector<tdm_tensor> tensors(count);
+    std::vector<tdm_sharding> spread(shardings.size());
     for (size_t i = 0; i < count; ++i)
       tensors[i] = {
           heights[i], widths[i],
           firsts[i],  keys[i],
-          rows[i],    reinterpret_cast<void *const *>(&pointers[i * planes])};
+          rows[i],    reinterpret_cast<void *const *>(&pointers[i * planes]),
+          nullptr};
+    for (size_t i = 0; i < shardings.size(); ++i)
+      if (const auto &sharding = shardings[i]) {
+        const auto &[rowLength, shard, starts] = *sharding;
+        if (starts.empty())
+          throw nb::value_error("a sharding has no starts");
+        spread[i] = {rowLength, static_cast<int64_t>(starts.size()) - 1, shard,
+                     starts.data()};
+        tensors[i].sharding = &spread[i];
+      }
     setTensors(std::move(tensors));
   }
 
@@ -394,6 +412,16 @@ public:
     setTensors(cache.gradients(launch));
   }
 
+  /// Sets what adds up words over ranks: it is called with a writable
+  /// memoryview of bytes; None for nothing.
+  void setExchange(nb::object function) {
+    check(released([&] {
+      return tdm_plan_set_exchange(
+          plan, function.is_none() ? nullptr : callExchange, this);
+    }));
+    exchange = std::move(function);
+  }
+
   /// Runs one step; returns the flags.
   uint32_t launch(const std::vector<double> &hypers,
                   const std::vector<int64_t> &integers, int64_t rows,
@@ -401,7 +429,7 @@ public:
     checkRows(hypers, integers, rows);
     tdm_launch_info info = {};
     info.struct_size = sizeof(info);
-    check(released([&] {
+    checkExchanged(released([&] {
       return tdm_plan_launch(plan, hypers.data(), integers.data(), rows,
                              threads, &info);
     }));
@@ -440,13 +468,37 @@ public:
     if (values.empty())
       throw nb::value_error(
           "the kernel measures nothing; compile it with metrics=True");
-    check(released([&] {
+    checkExchanged(released([&] {
       return tdm_plan_metrics(plan, tensor, values.data(), values.size());
     }));
     return values;
   }
 
 private:
+  static int callExchange(void *host, uint32_t *words, size_t count) {
+    auto &self = *static_cast<Plan *>(host);
+    nb::gil_scoped_acquire acquired;
+    try {
+      self.exchange(nb::steal(
+          PyMemoryView_FromMemory(reinterpret_cast<char *>(words),
+                                  count * sizeof(uint32_t), PyBUF_WRITE)));
+    } catch (nb::python_error &error) {
+      self.exchangeError.emplace(std::move(error));
+      return 1;
+    }
+    return 0;
+  }
+
+  /// Raises what the exchange has raised, or what the runtime says.
+  void checkExchanged(tdm_status status) {
+    if (exchangeError) {
+      nb::python_error error = std::move(*exchangeError);
+      exchangeError.reset();
+      throw error;
+    }
+    check(status);
+  }
+
   /// The list is the call's own: other threads may call in the meantime.
   void setTensors(std::vector<tdm_tensor> list) {
     check(released(
@@ -475,7 +527,9 @@ private:
     check(released([&] { return tdm_plan_launch_async(plan, &args); }));
   }
 
-  nb::object owner;
+  nb::object owner, exchange;
+  /// What the exchange has raised in a launch.
+  std::optional<nb::python_error> exchangeError;
   Kernel *kernel;
   tdm_plan *plan = nullptr;
 };
@@ -640,6 +694,7 @@ NB_MODULE(_tandem, m) {
       .def(nb::init<nb::object, Device *>(), "kernel"_a,
            "device"_a.none() = nb::none())
       .def("update", &Plan::update)
+      .def("set_exchange", &Plan::setExchange, "function"_a.none())
       .def("update_replay", &Plan::updateReplay)
       .def("update_gradients", &Plan::updateGradients)
       .def("launch", &Plan::launch)

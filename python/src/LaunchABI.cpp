@@ -25,7 +25,7 @@ static nb::dict describeTensor() {
   nb::dict fields;
   FIELD(tdm_launch_tensor, rows);
   FIELD(tdm_launch_tensor, columns);
-  FIELD(tdm_launch_tensor, row_length);
+  FIELD(tdm_launch_tensor, num_elements);
   FIELD(tdm_launch_tensor, first);
   FIELD(tdm_launch_tensor, key);
   FIELD(tdm_launch_tensor, scalar_row);

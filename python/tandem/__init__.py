@@ -7,9 +7,9 @@
 """
 
 from tandem._convert import convert_state
+from tandem._interpret import interpret
 from tandem._kernel import (NON_FINITE, WHOLE_ROW, WHOLE_TENSOR, Device, Kernel, Plane, Plan,
-                            compile, graphs, interpret, layers, load,
-                            recipes, save, strategies)
+                            compile, graphs, layers, load, recipes, save, strategies)
 from tandem._sharpness import ConvergenceWarning, sharpness
 
 __all__ = ["ConvergenceWarning", "Device", "Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_ROW",

@@ -44,7 +44,7 @@ class FiniteCheck:
         counts = [size[0] * size[1] if isinstance(size, tuple) else size for size in sizes]
         zeros = [0] * len(counts)
         self.plan.update([1] * len(counts), counts, zeros, zeros, zeros,
-                         [addresses[at] for addresses in pointers for at in self._planes])
+                         [addresses[at] for addresses in pointers for at in self._planes], [])
 
     def launch(self, threads: int = 0) -> int:
         """The flags that the gradients raise, for which this waits."""

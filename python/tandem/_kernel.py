@@ -6,11 +6,11 @@ import functools
 import math
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem import _tandem
-from tandem._arrays import address_of, is_read_only, ordinal_of
+from tandem._arrays import address_of, ordinal_of
 from tandem._finite_check import FiniteCheck, SkipFlag
 
 #: Flag of a launch (``compile(flags=True)``): a gradient held a NaN or an infinity.
@@ -275,12 +275,12 @@ class Kernel:
         """The value of an integer scalar. Seeds default to 0; steps have no default,
         since each call needs another one."""
         if kind is RoleKind.SEED:
-            return _to_integer(name, values.get(name, 0))
+            return to_integer(name, values.get(name, 0))
         if name not in values:
             raise TypeError(
                 f"{self._title} depends on the number of the step; pass {name}=1 to the "
                 "first call, and one more to each call after it")
-        return _to_step(name, values[name])
+        return to_step(name, values[name])
 
     def __call__(
         self,
@@ -308,8 +308,8 @@ class Kernel:
         plan = Plan(self, self._device_of(arrays))
         if plan.device:
             plan.device.synchronize()
-        plan.update([shape], [list(addresses.values())], keys=[_to_integer("key", key)],
-                    firsts=[_to_integer("first", first)])
+        plan.update([shape], [list(addresses.values())], keys=[to_integer("key", key)],
+                    firsts=[to_integer("first", first)])
         return plan.launch([hypers], [integers], threads=threads)
 
     def _device_of(self, arrays: Mapping[str, object]) -> Device | None:
@@ -413,7 +413,7 @@ class Device:
     """A device of a driver of the runtime, by its number: by default a GPU."""
 
     def __init__(self, ordinal: int = 0, driver: str = "cuda"):
-        self._native = _tandem.Device(_to_text("driver", driver), ordinal)
+        self._native = _tandem.Device(to_text("driver", driver), ordinal)
         self.ordinal: int = self._native.ordinal
         self.name: str = self._native.name
         #: The target that kernels are compiled for, such as "sm_90".
@@ -423,7 +423,7 @@ class Device:
     @staticmethod
     def count(driver: str = "cuda") -> int:
         """Returns the number of devices of a driver, which is 0 where its library is missing."""
-        return _tandem.device_count(_to_text("driver", driver))
+        return _tandem.device_count(to_text("driver", driver))
 
     def synchronize(self) -> None:
         """Waits until the device has done all its work."""
@@ -431,6 +431,11 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<tandem.Device {self.ordinal}: {self.name} ({self.target})>"
+
+
+#: How a tensor is spread over ranks: the length of its rows and the number of this shard,
+#: and where each shard starts and the last one ends, in elements of the unsharded tensor.
+Sharding = tuple[int, int, Sequence[int]]
 
 
 class Plan:
@@ -461,12 +466,15 @@ class Plan:
         rows: Sequence[int] | None = None,
         keys: Sequence[int] | None = None,
         firsts: Sequence[int] | None = None,
+        shardings: Sequence[Sharding | None] = (),
     ) -> None:
         """Sets the tensors: element counts and, per tensor, its planes' addresses.
 
         Groups that share a scale begin anew in each row of a tensor whose size is
         (rows, columns), as those of a kernel of matrices are; a count is one row.
-        ``rows`` says which row of scalars each tensor uses (default 0).
+        ``rows`` says which row of scalars each tensor uses (default 0), ``firsts`` the
+        number of its first element in the unsharded tensor, and ``shardings`` how a tensor
+        is spread over ranks that exchange what the kernel reduces.
         """
         if self._check:
             self._check.update(sizes, pointers)
@@ -479,7 +487,14 @@ class Plan:
             list(range(count) if keys is None else keys),
             list(rows or [0] * count),
             [address for planes in pointers for address in planes],
+            list(shardings),
         )
+
+    def set_exchange(self, exchange: Callable[[memoryview], None] | None) -> None:
+        """Sets the function that adds up unsigned 32-bit words over the ranks, in place; a
+        launch over sharded tensors calls it for what it reduces, and so does
+        :meth:`metrics`. What it raises, they raise."""
+        self._native.set_exchange(exchange)
 
     def launch(
         self,
@@ -604,9 +619,9 @@ def compile(
         ValueError: what does not compile, with diagnostics and their fields (docs/Python.md).
     """
     native = _tandem.Kernel(
-        _to_text("graph", graph), _to_text("strategy", strategy or ""), directories(path),
-        _to_text("target", target), _to_text("isa", isa), width, metrics, flags,
-        _to_text("function", function), [], "",
+        to_text("graph", graph), to_text("strategy", strategy or ""), directories(path),
+        to_text("target", target), to_text("isa", isa), width, metrics, flags,
+        to_text("function", function), [], "",
     )
     return Kernel(native, strategy, target)
 
@@ -624,7 +639,7 @@ def compile_rules(graph: str | os.PathLike, strategy: str, rules: Rules, target:
                   *, metrics: bool = False, function: str = "") -> Kernel:
     """:func:`compile` under a strategy that is called so and consists of these rules."""
     native = _tandem.Kernel(
-        _to_text("graph", graph), _to_text("strategy", strategy), [], target, "native", 0,
+        to_text("graph", graph), to_text("strategy", strategy), [], target, "native", 0,
         metrics, False, function, [(int(kind), *rule) for kind, *rule in rules.storages],
         rules.compute,
     )
@@ -659,9 +674,9 @@ def save(
         if not isinstance(kernel, Kernel):
             raise TypeError("kernels are those of tandem.compile or tandem.load, got "
                             f"{kernel!r}")
-    names = [_to_text("a kernel's name", name)
+    names = [to_text("a kernel's name", name)
              for name in (kernels if is_named else [kernel.name for kernel in chosen])]
-    _tandem.save(_to_text("path", path), [kernel._native for kernel in chosen], names,
+    _tandem.save(to_text("path", path), [kernel._native for kernel in chosen], names,
                  list(targets))
 
 
@@ -684,7 +699,7 @@ def load(
         ValueError: a file that is no package, damaged or of another version, or has
             no such kernel, or no code for this machine.
     """
-    native = _tandem.Kernel(_to_text("path", path), _to_text("name", name), target, isa)
+    native = _tandem.Kernel(to_text("path", path), to_text("name", name), target, isa)
     return Kernel(native, native.info["strategy"] or None, target)
 
 
@@ -698,7 +713,7 @@ def strategies() -> list[str]:
     return _tandem.strategies()
 
 
-def _to_integer(name: str, value: int) -> int:
+def to_integer(name: str, value: int) -> int:
     """The 64 bits of an integer, signed or not, as a signed one."""
     try:
         number = operator.index(value)
@@ -709,9 +724,9 @@ def _to_integer(name: str, value: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-def _to_step(name: str, value: int) -> int:
+def to_step(name: str, value: int) -> int:
     """The number of a step, whose 64 bits have a sign."""
-    number = _to_integer(name, value)
+    number = to_integer(name, value)
     if number < 0 < operator.index(value):
         raise ValueError(f"{name} is {value}; it must be less than 2**63")
     return number
@@ -719,13 +734,13 @@ def _to_step(name: str, value: int) -> int:
 
 def _to_threads(threads: int) -> int:
     """A number of threads that the runtime can be asked for."""
-    number = _to_integer("threads", threads)
+    number = to_integer("threads", threads)
     if not 0 <= number <= 1024:
         raise ValueError(f"threads is {number}; pass 0 for one per core, or 1 to 1024")
     return number
 
 
-def _to_text(name: str, value: str | os.PathLike) -> str:
+def to_text(name: str, value: str | os.PathLike) -> str:
     """A text that C can hold to its end."""
     text = os.fspath(value)
     if "\0" in text:
@@ -737,7 +752,7 @@ def directories(path: Sequence[str | os.PathLike]) -> list[str]:
     """Returns the directories in which strategies are searched, and refuses missing ones."""
     if isinstance(path, (str, bytes)):
         raise TypeError("path is a list of directories, not one string")
-    found = [_to_text("path", directory) for directory in path]
+    found = [to_text("path", directory) for directory in path]
     for directory in found:
         if not os.path.isdir(directory):
             raise ValueError(f"path has {directory!r}, which is no directory; name those "
@@ -753,42 +768,3 @@ def layers() -> list[str]:
 def recipes() -> list[str]:
     """Names of the built-in recipes, the strategies of layers."""
     return _tandem.recipes()
-
-
-def interpret(
-    graph: str | os.PathLike,
-    strategy: str | None,
-    arrays: Mapping[str, object],
-    hypers: Mapping[str, float],
-    *,
-    path: Sequence[str | os.PathLike] = (),
-    step: int = 1,
-    seed: int = 0,
-    key: int = 0,
-    first: int = 0,
-    function: str = "",
-) -> int:
-    """Runs one step in the reference interpreter, updating arrays in place, and
-    returns the launch's flags.
-
-    The interpreter applies the numerical specification to the source graph by
-    itself, in integer arithmetic; it shares no code with the compiler's
-    lowerings and is their oracle. Arrays hold the planes' bits. They are one
-    tensor, and a sum over the model is one over it; in a graph of matrices those of
-    a matrix have two dimensions. A ``tandem.kernel``, and the ``tandem.step``
-    that it becomes, at any stage up to ``-tandem-widen``, run unchanged; their strategy is None.
-    """
-    step = _to_step("step", step)
-    if step < 1:
-        raise ValueError(f"step is {step}; it must be at least 1")
-    for name, array in arrays.items():
-        if is_read_only(array):
-            raise ValueError(f"array {name!r} is read-only, and the interpreter updates "
-                             "arrays in place; pass a writable copy")
-    return _tandem.interpret(
-        _to_text("graph", graph), _to_text("strategy", strategy or ""), directories(path),
-        list(arrays.items()),
-        [(name, float(value)) for name, value in hypers.items()],
-        step, _to_integer("seed", seed) % 2**64, _to_integer("key", key),
-        _to_integer("first", first), _to_text("function", function),
-    )

@@ -368,7 +368,8 @@ TEST(MatricesError, Shards) {
       tdm_plan_create(kernel, list.data(), list.size(), &plan),
       TDM_INVALID_ARGUMENT,
       "kernel 'matrix': tensor 0: first is 4, but the kernel works on "
-      "whole tensors; pass the unsharded tensor");
+      "whole tensors; pass the unsharded tensor, or the sharding of this "
+      "one");
 }
 
 TEST(MatricesError, RowsOverlap) {

@@ -49,9 +49,10 @@ TEST(PackageFormatTest, RefusesForeignFiles) {
 
 TEST(PackageFormatTest, RefusesOtherVersions) {
   std::string content = pack(describeCount());
-  expectRefused(addHeader(content, TDM_PACKAGE_VERSION + 1),
-                "has format version 5, and this runtime reads version 4; use a "
-                "newer runtime");
+  expectRefused(
+      addHeader(content, TDM_PACKAGE_VERSION + 1),
+      "has format version 6, and this runtime reads versions 4 to 5; use a "
+      "newer runtime");
   expectRefused(addHeader(content, 0), "write it again with a newer compiler");
 }
 

@@ -11,56 +11,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TestDevice.h"
+#include "PhaseKernel.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 using namespace tandem::cts;
-
-//===----------------------------------------------------------------------===//
-// A kernel of two phases
-//===----------------------------------------------------------------------===//
-
-/// The balanced tree over so many values, neighbours first.
-static float treeSum(const float *values, int64_t count) {
-  if (count <= 0)
-    return -0.0f;
-  if (count == 1)
-    return values[0];
-  int64_t half = 1;
-  while (2 * half < count)
-    half *= 2;
-  return treeSum(values, half) + treeSum(values + half, count - half);
-}
-
-static const tdm_cpu_entry reductionEntries[] = {phases::reduceEntry};
-static const tdm_reduction_desc reductions[] = {
-    {TDM_REDUCTION_SUM, 0, TDM_SCOPE_TENSOR},
-    {TDM_REDUCTION_MAX, 0, TDM_SCOPE_MODEL},
-    {TDM_REDUCTION_MIN, 0, TDM_SCOPE_TENSOR}};
-
-static tdm_kernel_desc phasesDesc() {
-  constexpr uint32_t access = TDM_ACCESS_READ | TDM_ACCESS_WRITE;
-  static const tdm_plane_desc planes[] = {
-      {"value", 32, access, 1}, {"entry", 32, access, TDM_WHOLE_TENSOR}};
-  tdm_kernel_desc desc = {};
-  desc.struct_size = sizeof(desc);
-  desc.name = "phases";
-  desc.num_planes = phases::numPlanes;
-  desc.planes = planes;
-  desc.entry = phases::writeEntry;
-  desc.reduction_entries = reductionEntries;
-  desc.num_reduction_entries = 1;
-  desc.reductions = reductions;
-  desc.num_reductions = phases::numReductions;
-  desc.epilogue = phases::epilogueEntry;
-  return desc;
-}
-
-static const Totals totals = {{"_phase0_totals", phases::totalsEntry},
-                              {"_phase0_model", phases::modelEntry}};
 
 //===----------------------------------------------------------------------===//
 // Launches
@@ -70,7 +27,7 @@ using Phases = DeviceTest;
 ON_EACH_DEVICE(Phases);
 
 TEST_P(Phases, TotalsOfTensorsAndOfAll) {
-  DeviceKernel kernel(device, GetParam(), phasesDesc(), totals);
+  DeviceKernel kernel(device, GetParam(), phasesDesc(), phasesTotals);
   const std::vector<size_t> sizes = {1, 4097, 300000, 0, 65536};
   for (int threads : {1, 2, 5}) {
     std::vector<DeviceArray<float>> values;
@@ -101,7 +58,7 @@ TEST_P(Phases, TotalsOfTensorsAndOfAll) {
 }
 
 TEST_P(Phases, APlanCanBeLaunchedAgainWithOtherMemory) {
-  DeviceKernel kernel(device, GetParam(), phasesDesc(), totals);
+  DeviceKernel kernel(device, GetParam(), phasesDesc(), phasesTotals);
   DeviceArray<float> first(device, {1, 2, 3}), second(device, {10, 20, 30}),
       entry(device, {0}), other(device, {0});
   TensorList list, moved;
@@ -131,14 +88,16 @@ TEST(PhasesError, AShardHasNoTotals) {
   expectFailure(tdm_plan_create(kernel, list.data(), 1, &plan),
                 TDM_INVALID_ARGUMENT,
                 "kernel 'phases': tensor 0: first is 32, but the kernel works "
-                "on whole tensors; pass the unsharded tensor");
+                "on whole tensors; pass the unsharded tensor, or the sharding "
+                "of this one");
   tdm_kernel_desc desc = phasesDesc();
   desc.num_reductions = 0;
   OwnedKernel entryOnly(desc);
   expectFailure(tdm_plan_create(entryOnly, list.data(), 1, &plan),
                 TDM_INVALID_ARGUMENT,
                 "kernel 'phases': tensor 0: first is 32, but plane 'entry' has "
-                "one entry for a whole tensor; pass the unsharded tensor");
+                "one entry for a whole tensor; pass the unsharded tensor, or "
+                "the sharding of this one");
 }
 
 /// An entry of several values takes the memory of all of them.

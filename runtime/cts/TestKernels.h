@@ -58,7 +58,7 @@ class TensorList {
 public:
   tdm_tensor &add(int64_t columns, const std::vector<void *> &planes) {
     pointers.push_back(planes);
-    tensors.push_back({1, columns, 0, 0, 0, nullptr});
+    tensors.push_back({1, columns, 0, 0, 0, nullptr, nullptr});
     return tensors.back();
   }
   const tdm_tensor *data() {

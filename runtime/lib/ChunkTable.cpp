@@ -56,7 +56,11 @@ void ChunkTable::assign(const TensorTable &tensors, tdm_granularity per,
   int64_t size = chunkElements(tensors, per, enough);
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
-    appendRow(tensor, /*row=*/0, tensors.extent(tensor, per), size);
+    int64_t most = per == TDM_PER_ROW
+                       ? std::min(size, tensors.tree(tensor).getAlignment())
+                       : size;
+    sizes.push_back(most);
+    appendRow(tensor, /*row=*/0, tensors.extent(tensor, per), most);
   }
   firsts.push_back(count);
 }
@@ -70,9 +74,14 @@ void ChunkTable::assignElements(const Kernel &kernel,
     // The sum of a tensor is the tree over the sums of its chunks, which are to
     // be those of its rows.
     int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
-    bool isWhole = hasSums && rows > 1;
+    bool isWhole = hasSums && tensors.isCut(tensor);
+    int64_t most = isWhole ? std::max<int64_t>(columns, 1)
+                   : hasSums
+                       ? std::min(size, tensors.tree(tensor).getAlignment())
+                       : size;
+    sizes.push_back(isWhole ? 1 : most);
     for (int64_t row = 0; row < rows; ++row)
-      appendRow(tensor, row, columns, isWhole ? columns : size);
+      appendRow(tensor, row, columns, most);
   }
   firsts.push_back(count);
 }
@@ -92,12 +101,13 @@ static Tiling cutBlocks(int64_t rows, int64_t columns, int64_t elements,
 /// Whole rows where they are short, so many that a tile is a chunk's size; or,
 /// in bands, so many that all tiles beside each other are.
 static Tiling cut(int64_t rows, int64_t columns, int64_t elements,
-                  CutLimits limits, bool isBanded) {
+                  CutLimits limits, int64_t alignment, bool isBanded) {
   Tiling tiling{rows, columns, 1, 1};
   while (tiling.tileColumns < std::min(columns, maxColumns))
     tiling.tileColumns *= 2;
   int64_t width = isBanded ? std::max<int64_t>(1, columns) : tiling.tileColumns;
-  while (tiling.tileRows < std::min(rows, limits.maxRows) &&
+  int64_t most = std::min(limits.maxRows, alignment);
+  while (tiling.tileRows < std::min(rows, most) &&
          (tiling.tileRows < limits.minRows ||
           2 * tiling.tileRows * width <= elements))
     tiling.tileRows *= 2;
@@ -109,8 +119,10 @@ void ChunkTable::appendTiles(const TensorTable &tensors, int64_t elements,
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
     firsts.push_back(count);
     int64_t rows = tensors.rows(tensor), columns = tensors.columns(tensor);
-    Tiling t = block ? cutBlocks(rows, columns, elements, block, isBanded)
-                     : cut(rows, columns, elements, limits, isBanded);
+    int64_t alignment = tensors.tree(tensor).getAlignment();
+    Tiling t = block
+                   ? cutBlocks(rows, columns, elements, block, isBanded)
+                   : cut(rows, columns, elements, limits, alignment, isBanded);
     tilings.push_back(t);
     for (int64_t down = 0; down < t.downCount(); ++down)
       for (int64_t across = 0; across < t.acrossCount(); ++across) {

@@ -72,6 +72,9 @@ public:
   int64_t size() const { return count; }
   /// The number of the first chunk of \p tensor, also for one past the end.
   int64_t firstOf(int64_t tensor) const { return firsts[tensor]; }
+  /// How many of a sum's leaves, elements or rows, a chunk of a tensor has that
+  /// is not the last.
+  int64_t leavesOf(int64_t tensor) const { return sizes[tensor]; }
   /// The way in which a tensor has been cut into tiles.
   const Tiling &tiling(int64_t tensor) const { return tilings[tensor]; }
   /// The record of a tile or a band.
@@ -88,7 +91,7 @@ private:
   void appendTiles(const TensorTable &tensors, int64_t elements,
                    CutLimits limits, int64_t block, bool isBanded);
 
-  std::vector<int64_t> words, firsts;
+  std::vector<int64_t> words, firsts, sizes;
   std::vector<Tiling> tilings;
   int64_t count = 0;
 };

@@ -173,6 +173,8 @@ const char *tdm_status_string(tdm_status status) {
     return "device error";
   case TDM_INVALID_PACKAGE:
     return "invalid package";
+  case TDM_EXCHANGE_ERROR:
+    return "exchange error";
   }
   return "unknown status";
 }

@@ -411,6 +411,7 @@ tdm_status tandem::runtime::describeKernel(const tdm_kernel_info &info,
     return status;
   if (tdm_status status = copyParts(kernel, info))
     return status;
+  kernel.knowsWholeSize = !info.format || info.format >= 5;
   return copyReductions(kernel, *info.desc);
 }
 

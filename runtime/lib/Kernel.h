@@ -128,6 +128,22 @@ struct Kernel {
                          return reduction.kind == TDM_REDUCTION_SUM;
                        });
   }
+  /// Whether the shards of a tensor have to tell each other their parts of a
+  /// reduction: not those of whole rows or blocks, or of what all shards have.
+  bool spansShards(const Reduction &reduction) const {
+    if (reduction.isWithinMatrix())
+      return reduction.scope == TDM_SCOPE_COLUMN;
+    return phases[reduction.phase].per != TDM_PER_COLUMN;
+  }
+  /// Whether shards of tensors have anything to tell each other.
+  bool spansShards() const {
+    return numMetrics || std::any_of(reductions.begin(), reductions.end(),
+                                     [&](const Reduction &reduction) {
+                                       return spansShards(reduction);
+                                     });
+  }
+  /// Whether the code knows how many rows an unsharded tensor has.
+  bool knowsWholeSize = true;
   bool matrix;
   /// Whether any plane is transposed.
   bool transposes = false;

@@ -55,7 +55,8 @@ static uint32_t add(uint32_t x, uint32_t y) {
   return bits;
 }
 
-static uint32_t join(tdm_reduction_kind kind, uint32_t x, uint32_t y) {
+uint32_t tandem::runtime::join(tdm_reduction_kind kind, uint32_t x,
+                               uint32_t y) {
   if (kind == TDM_REDUCTION_SUM)
     return add(x, y);
   return kind == TDM_REDUCTION_MAX ? std::max(x, y) : std::min(x, y);
@@ -74,14 +75,24 @@ void AxisParts::Range::reduce(tdm_reduction_kind kind, int64_t first,
     }
 }
 
-void AxisParts::reduce(size_t reduction, tdm_reduction_kind kind,
-                       uint32_t *parts) const {
-  for (size_t i = reduction; i < ranges.size(); i += numReductions)
-    ranges[i].reduce(kind, 0, ranges[i].extent, parts);
+void AxisParts::reduce(int64_t tensor, size_t reduction,
+                       tdm_reduction_kind kind, uint32_t *parts) const {
+  const Range &range = rangeOf(tensor, reduction);
+  range.reduce(kind, 0, range.extent, parts);
+}
+
+uint32_t *AxisParts::reduceParts(int64_t tensor, size_t reduction,
+                                 tdm_reduction_kind kind, int64_t first,
+                                 int64_t end, uint32_t *parts) const {
+  Range range = rangeOf(tensor, reduction);
+  range.begin += first * range.extent;
+  range.count = end - first;
+  range.reduce(kind, 0, range.extent, parts);
+  return parts + range.begin;
 }
 
 void AxisParts::reduceRows(size_t reduction, tdm_reduction_kind kind,
                            const Tile &band, uint32_t *parts) const {
-  ranges[band.tensor * numReductions + reduction].reduce(kind, band.first_row,
-                                                         band.end_row, parts);
+  rangeOf(band.tensor, reduction)
+      .reduce(kind, band.first_row, band.end_row, parts);
 }

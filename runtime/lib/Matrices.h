@@ -33,12 +33,27 @@ public:
   void link(int64_t tensor, tdm_launch_total *parts,
             tdm_launch_total **addresses) const;
 
-  /// Brings the parts of a reduction of all tensors together in place of the
-  /// first ones.
-  void reduce(size_t reduction, tdm_reduction_kind kind, uint32_t *parts) const;
+  /// Brings the parts of a reduction of a tensor together in place of the first
+  /// ones.
+  void reduce(int64_t tensor, size_t reduction, tdm_reduction_kind kind,
+              uint32_t *parts) const;
   /// Reduces the parts of a band's rows in the same way.
   void reduceRows(size_t reduction, tdm_reduction_kind kind, const Tile &band,
                   uint32_t *parts) const;
+
+  /// The rows or columns of a reduction of a tensor.
+  int64_t extentOf(int64_t tensor, size_t reduction) const {
+    return rangeOf(tensor, reduction).extent;
+  }
+  /// Brings the parts [first, end) of a reduction of a tensor together in place
+  /// of the first, and returns that.
+  uint32_t *reduceParts(int64_t tensor, size_t reduction,
+                        tdm_reduction_kind kind, int64_t first, int64_t end,
+                        uint32_t *parts) const;
+  /// The place of a tensor's results of a reduction.
+  uint32_t *resultsOf(int64_t tensor, size_t reduction, uint32_t *parts) const {
+    return parts + rangeOf(tensor, reduction).begin;
+  }
 
   /// The number of entries.
   size_t size() const { return entries; }
@@ -53,12 +68,18 @@ private:
     void reduce(tdm_reduction_kind kind, int64_t first, int64_t end,
                 uint32_t *parts) const;
   };
+  const Range &rangeOf(int64_t tensor, size_t reduction) const {
+    return ranges[tensor * numReductions + reduction];
+  }
 
   size_t entries = 0;
   /// By tensors, then by reductions.
   std::vector<Range> ranges;
   size_t numReductions = 0;
 };
+
+/// Two values of a reduction together.
+uint32_t join(tdm_reduction_kind kind, uint32_t x, uint32_t y);
 
 } // namespace tandem::runtime
 

@@ -40,11 +40,13 @@ tdm_status Package::failAgain(tdm_status status) const {
 //===----------------------------------------------------------------------===//
 
 tdm_status Package::checkVersion(const PackageHeader &header) const {
-  if (header.version == TDM_PACKAGE_VERSION)
+  if (header.version >= TDM_OLDEST_PACKAGE_VERSION &&
+      header.version <= TDM_PACKAGE_VERSION)
     return TDM_OK;
   Failure failure = fail(TDM_INVALID_PACKAGE);
   failure << "has format version " << header.version
-          << ", and this runtime reads version " << TDM_PACKAGE_VERSION;
+          << ", and this runtime reads versions " << TDM_OLDEST_PACKAGE_VERSION
+          << " to " << TDM_PACKAGE_VERSION;
   if (header.version > TDM_PACKAGE_VERSION)
     return failure << "; use a newer runtime, or write the package with the "
                       "compiler of this one";
@@ -125,6 +127,7 @@ tdm_status Package::read(AlignedBytes bytes, std::string name,
     return status;
   auto *content = package::GetPackage(result->bytes.data() + sizeof(header));
   result->compiler = content->compiler()->c_str();
+  result->version = header.version;
   if (tdm_status status = result->addKernels(*content))
     return status;
   package = std::move(result);

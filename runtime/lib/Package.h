@@ -58,7 +58,7 @@ private:
 /// are the package's.
 class PackedKernel {
 public:
-  explicit PackedKernel(const package::Kernel &kernel);
+  PackedKernel(const package::Kernel &kernel, uint32_t version);
   PackedKernel(const PackedKernel &) = delete;
 
   const tdm_kernel_info &getInfo() const { return info; }
@@ -110,6 +110,7 @@ private:
   AlignedBytes bytes;
   std::string name;
   const char *compiler = "";
+  uint32_t version = 0;
   std::vector<std::unique_ptr<PackedKernel>> kernels;
 };
 

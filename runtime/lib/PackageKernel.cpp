@@ -90,7 +90,7 @@ tdm_status Package::addKernel(const package::Kernel &kernel) {
       return fail(TDM_INVALID_PACKAGE)
              << "has two kernels '" << kernel.name()->c_str()
              << "'; write it again with names of their own";
-  kernels.push_back(std::make_unique<PackedKernel>(kernel));
+  kernels.push_back(std::make_unique<PackedKernel>(kernel, version));
   Kernel checked;
   if (describeKernel(kernels.back()->getInfo(), checked) == TDM_OK)
     return TDM_OK;
@@ -196,10 +196,11 @@ decodeAll(const flatbuffers::Vector<flatbuffers::Offset<Table>> &tables,
     decode(*table, result.emplace_back());
 }
 
-PackedKernel::PackedKernel(const package::Kernel &kernel) {
+PackedKernel::PackedKernel(const package::Kernel &kernel, uint32_t version) {
   decode(kernel, desc);
   decode(kernel, info);
   info.desc = &desc;
+  info.format = version;
   addArguments(kernel);
   addParts(kernel);
   decodeAll(*kernel.images(), images);

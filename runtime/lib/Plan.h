@@ -32,6 +32,8 @@ struct Layout {
   int64_t workspaceSlots = 0;
   /// One for each tensor and reduction.
   int64_t numTotals = 0;
+  /// Whether reductions of sharded tensors go to other ranks.
+  bool isExchanged = false;
 };
 
 /// A kernel bound to a list of tensors.
@@ -49,6 +51,9 @@ public:
 
   /// Has the device run the kernel.
   virtual tdm_status launchAsync(const tdm_async_args &args) = 0;
+
+  /// Sets what exchanges words between ranks.
+  tdm_status setExchange(tdm_exchange_fn function, void *host);
 
   /// The flags of the latest launch.
   tdm_status flags(uint32_t &flags);
@@ -91,6 +96,8 @@ protected:
   virtual tdm_status place(const Layout *next) = 0;
   virtual Places getPlaces() = 0;
   virtual CutLimits getCutLimits() const = 0;
+  /// Whether launches can exchange values with other ranks between phases.
+  virtual bool canExchange() const { return false; }
   /// The slots that the latest launch has left.
   virtual tdm_status readWorkspace(const uint64_t *&slots) = 0;
   virtual tdm_status readFlags(uint32_t &flags) = 0;
@@ -103,6 +110,9 @@ protected:
   tdm_status checkRows(int64_t rows) const;
   tdm_status checkLaunch(int64_t rows, int32_t threads,
                          const tdm_launch_info *info) const;
+  tdm_status checkExchange() const;
+  /// Adds words up over the ranks, if there are any.
+  tdm_status exchangeWords(std::vector<uint32_t> &words);
   /// Rows of scalars that the tensors read.
   int64_t usedRows() const {
     return kernel->numScalars ? tensors.scalarRows() : 0;
@@ -123,11 +133,21 @@ private:
   };
 
   Layout makeLayout(int64_t count) const;
+  tdm_status checkStaged() const;
   tdm_status checkLaunched() const;
+  double chunkMetric(const uint64_t *workspace, int64_t metric, int64_t first,
+                     int64_t end) const;
   double tensorMetric(const uint64_t *workspace, int64_t tensor,
                       int64_t metric) const;
   double totalMetric(const uint64_t *workspace, int64_t metric) const;
+  std::vector<uint32_t> makeMetricParts(const uint64_t *workspace) const;
+  /// Makes the metrics of sharded tensors from those of all ranks.
+  tdm_status exchangeMetrics(const uint64_t *workspace);
 
+  tdm_exchange_fn exchange = nullptr;
+  void *exchangeHost = nullptr;
+  /// The metrics of sharded tensors: of each tensor's nodes all metrics.
+  std::vector<double> shardMetrics;
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
 };
 

@@ -38,8 +38,7 @@ static int64_t divideUp(int64_t count, int64_t size) {
 
 /// The entries of a plane: tdm_plane_num_entries without a division, as updates
 /// shall be fast.
-static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
-                         const tdm_tensor &tensor) {
+static int64_t entriesOf(const Plane &plane, const tdm_tensor &tensor) {
   if (plane.per != TDM_PER_ELEMENT)
     return plane.groupsOf(plane.per == TDM_PER_ROW ? tensor.rows
                                                    : tensor.columns);
@@ -48,9 +47,8 @@ static int64_t entriesOf(const Kernel &kernel, const Plane &plane,
 
 /// The bytes of a plane, by way of whole bytes of every eight elements: the
 /// bits of a plane may not fit into 64 bits where its bytes do.
-static int64_t bytesOf(const Kernel &kernel, const Plane &plane,
-                       const tdm_tensor &tensor) {
-  int64_t entries = entriesOf(kernel, plane, tensor) * plane.values;
+static int64_t bytesOf(const Plane &plane, const tdm_tensor &tensor) {
+  int64_t entries = entriesOf(plane, tensor) * plane.values;
   int64_t wholeBytes = entries / 8 * plane.bits;
   return wholeBytes + (entries % 8 * plane.bits + 7) / 8;
 }
@@ -75,7 +73,7 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
            << " bytes; align it";
   // The first condition keeps bytesOf from overflowing.
   if (elements >= plane.maxElements ||
-      address + bytesOf(kernel, plane, tensor) < address)
+      address + bytesOf(plane, tensor) < address)
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << TensorNumber{count} << ": plane '" << kernel.getPlaneName(index)
            << "' of " << elements
@@ -91,11 +89,53 @@ static bool hasRows(const Kernel &kernel, const tdm_tensor &tensor) {
   auto endsInside = [&](const Plane &plane) {
     return !plane.isWholeTensor() && (tensor.columns & (plane.group - 1));
   };
-  if (kernel.matrix || tensor.rows <= 1)
+  int64_t rows =
+      tensor.sharding ? unshardedRows(*tensor.sharding) : tensor.rows;
+  if (kernel.matrix || rows <= 1)
     return kernel.matrix;
   bool isPowerOfTwo = !(tensor.columns & (tensor.columns - 1));
   return (kernel.hasSums() && !isPowerOfTwo) ||
          std::any_of(kernel.planes.begin(), kernel.planes.end(), endsInside);
+}
+
+/// Checks that shards of rows are whole groups and blocks of rows, and that all
+/// ranks write what all of them have.
+static tdm_status checkShardedPlanes(const Kernel &kernel,
+                                     const tdm_tensor &tensor, int64_t index) {
+  if (tdm_status status = checkSharding(kernel, tensor, index))
+    return status;
+  Sharding sharding(tensor.sharding);
+  auto isCutAt = [&](int64_t rows) {
+    return sharding.rowLength &&
+           std::any_of(sharding.starts.begin(), sharding.starts.end() - 1,
+                       [&](int64_t start) {
+                         return start / sharding.rowLength % rows;
+                       });
+  };
+  if (kernel.block && isCutAt(kernel.block))
+    return kernel.fail(TDM_INVALID_ARGUMENT)
+           << TensorNumber{index} << ": a shard begins inside of a block of "
+           << kernel.block << " rows; shard at multiples of " << kernel.block
+           << " rows";
+  bool isEmpty = !tensor.rows || !tensor.columns;
+  for (size_t i = 0; i < kernel.planes.size(); ++i) {
+    const Plane &plane = kernel.planes[i];
+    int64_t rows = plane.per == TDM_PER_ROW ? plane.group : plane.rows;
+    bool isOfAll = plane.per == TDM_PER_COLUMN || rows == Plane::all;
+    if (!isOfAll && rows > 1 && isCutAt(rows))
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << TensorNumber{index} << ": a shard begins inside of " << rows
+             << " rows that share an entry of plane '" << kernel.getPlaneName(i)
+             << "'; shard at multiples of " << rows << " rows";
+    if (isEmpty && sharding.starts.back() && plane.written && isOfAll)
+      return kernel.fail(TDM_INVALID_ARGUMENT)
+             << TensorNumber{index} << ": shard " << sharding.shard
+             << " is empty, so that its entries of plane '"
+             << kernel.getPlaneName(i)
+             << "' would not follow those of other ranks; spread the tensor "
+             << "over fewer ranks";
+  }
+  return TDM_OK;
 }
 
 /// Checks all but the planes.
@@ -120,11 +160,15 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
            << TensorNumber{index} << ": first is " << tensor.first
            << ", so that the index of the last element overflows 64 bits; "
            << "correct first";
-  if (tensor.first && (!kernel.reductions.empty() || kernel.matrix))
+  if (tensor.sharding)
+    if (tdm_status status = checkShardedPlanes(kernel, tensor, index))
+      return status;
+  if (tensor.first && !tensor.sharding &&
+      (!kernel.reductions.empty() || kernel.matrix))
     return kernel.fail(TDM_INVALID_ARGUMENT)
            << TensorNumber{index} << ": first is " << tensor.first
            << ", but the kernel works on whole tensors; pass the unsharded "
-           << "tensor";
+           << "tensor, or the sharding of this one";
   bool isWholeRows = hasRows(kernel, tensor);
   if (isWholeRows && tensor.columns && tensor.first % tensor.columns)
     return kernel.fail(TDM_INVALID_ARGUMENT)
@@ -134,12 +178,15 @@ static tdm_status checkSizes(const Kernel &kernel, const tdm_tensor &tensor,
            << tensor.columns;
   for (size_t i = 0; i < kernel.planes.size(); ++i)
     if (const Plane &plane = kernel.planes[i];
-        tensor.first && plane.isWholeTensor())
+        tensor.first && plane.isWholeTensor() && !tensor.sharding)
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << TensorNumber{index} << ": first is " << tensor.first
              << ", but plane '" << kernel.getPlaneName(i)
-             << "' has one entry for a whole tensor; pass the unsharded tensor";
-    else if (!isWholeRows && tensor.first % plane.group)
+             << "' has one entry for a whole tensor; pass the unsharded "
+                "tensor, "
+             << "or the sharding of this one";
+    else if (!isWholeRows && !plane.isWholeTensor() &&
+             tensor.first % plane.group)
       return kernel.fail(TDM_INVALID_ARGUMENT)
              << TensorNumber{index} << ": first is " << tensor.first
              << ", inside of a group of " << plane.group
@@ -252,7 +299,9 @@ static tdm_launch_tensor makeHead(const Kernel &kernel,
   bool isCut = hasRows(kernel, tensor);
   head.rows = isCut ? tensor.rows : 1;
   head.columns = isCut ? tensor.columns : tensor.rows * tensor.columns;
-  head.row_length = tensor.columns;
+  head.num_elements = tensor.sharding
+                          ? tensor.sharding->starts[tensor.sharding->num_shards]
+                          : tensor.rows * tensor.columns;
   head.first = tensor.first;
   head.key = tensor.key;
   head.scalar_row = tensor.scalar_row;
@@ -262,6 +311,13 @@ static tdm_launch_tensor makeHead(const Kernel &kernel,
 void TensorTable::append(const Kernel &kernel, const tdm_tensor &tensor) {
   words.resize(words.size() + recordWords);
   record(count) = makeHead(kernel, tensor);
+  shardings.emplace_back(tensor.sharding);
+  cut.push_back(hasRows(kernel, tensor));
+  const Sharding &sharding = shardings.back();
+  trees.push_back(
+      sharding.isWhole()
+          ? ShardTree()
+          : ShardTree(sharding, cut.back() ? sharding.rowLength : 1));
   int64_t elements = tensor.rows * tensor.columns;
   for (uint32_t i = 0; i < kernel.planes.size(); ++i) {
     int64_t word = planeWord(tensor, i);
@@ -269,8 +325,8 @@ void TensorTable::append(const Kernel &kernel, const tdm_tensor &tensor) {
     auto begin = static_cast<uintptr_t>(word);
     const Plane &plane = kernel.planes[i];
     if (elements)
-      intervals.push_back({begin, begin + bytesOf(kernel, plane, tensor), count,
-                           i, plane.written});
+      intervals.push_back(
+          {begin, begin + bytesOf(plane, tensor), count, i, plane.written});
   }
   if (tensor.scalar_row >= needRows) {
     needRows = tensor.scalar_row + 1;
@@ -290,6 +346,9 @@ tdm_status TensorTable::assign(const Kernel &kernel, const tdm_tensor *tensors,
            << "tensors is NULL; pass " << newCount << " tensors";
   words.clear();
   intervals.clear();
+  shardings.clear();
+  trees.clear();
+  cut.clear();
   block = kernel.block;
   numPlanes = static_cast<int64_t>(kernel.planes.size());
   recordWords =
@@ -307,7 +366,7 @@ static bool isHeadOf(const tdm_launch_tensor &head, const Kernel &kernel,
                      const tdm_tensor &tensor) {
   tdm_launch_tensor other = makeHead(kernel, tensor);
   auto fields = [](const tdm_launch_tensor &head) {
-    return std::tie(head.rows, head.columns, head.row_length, head.first,
+    return std::tie(head.rows, head.columns, head.num_elements, head.first,
                     head.key, head.scalar_row);
   };
   return fields(head) == fields(other);
@@ -319,7 +378,8 @@ bool TensorTable::holds(const Kernel &kernel, const tdm_tensor *tensors,
     return false;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t *planes = &words[i * recordWords + headWords];
-    if (!isHeadOf(record(i), kernel, tensors[i]))
+    if (!shardings[i].isThatOf(tensors[i]) ||
+        !isHeadOf(record(i), kernel, tensors[i]))
       return false;
     for (int64_t plane = 0; plane < numPlanes; ++plane)
       if (planes[plane] != planeWord(tensors[i], plane))
@@ -342,7 +402,14 @@ bool TensorTable::sameShapes(const TensorTable &other) const {
   if (count != other.count)
     return false;
   for (int64_t i = 0; i < count; ++i)
-    if (rows(i) != other.rows(i) || columns(i) != other.columns(i))
+    if (rows(i) != other.rows(i) || columns(i) != other.columns(i) ||
+        shardings[i] != other.shardings[i])
       return false;
   return true;
+}
+
+bool TensorTable::isSharded() const {
+  return std::any_of(
+      shardings.begin(), shardings.end(),
+      [](const Sharding &sharding) { return !sharding.isWhole(); });
 }

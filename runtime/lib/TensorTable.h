@@ -14,7 +14,7 @@
 #ifndef TANDEM_RUNTIME_LIB_TENSORTABLE_H
 #define TANDEM_RUNTIME_LIB_TENSORTABLE_H
 
-#include "Kernel.h"
+#include "Sharding.h"
 #include "tandem-runtime/tandem_launch.h"
 
 namespace tandem::runtime {
@@ -72,6 +72,14 @@ public:
   /// The number of elements, rows, columns or blocks, none of a tensor without
   /// elements.
   int64_t extent(int64_t tensor, tdm_granularity per) const;
+  /// How a tensor is spread over ranks.
+  const Sharding &sharding(int64_t tensor) const { return shardings[tensor]; }
+  /// The tree over a tensor's elements, or over its rows if they are cut apart.
+  const ShardTree &tree(int64_t tensor) const { return trees[tensor]; }
+  /// Whether the rows of a tensor are cut apart.
+  bool isCut(int64_t tensor) const { return cut[tensor]; }
+  /// Whether any tensor is.
+  bool isSharded() const;
   /// The number of scalar rows that the tensors need.
   int64_t scalarRows() const { return needRows; }
   /// A tensor that needs the last of those rows.
@@ -87,6 +95,9 @@ private:
   /// The records, with the addresses of each.
   std::vector<int64_t> words;
   std::vector<Interval> intervals;
+  std::vector<Sharding> shardings;
+  std::vector<ShardTree> trees;
+  std::vector<bool> cut;
   /// The intervals' beginnings and numbers, sorted; and room for sorting them.
   std::vector<SortKey> order, orderRoom;
   int64_t recordWords = 0, numPlanes = 0;

@@ -280,7 +280,11 @@ static int forEachKernel(const tdm_package *package, Print print) {
 }
 
 static int show(const tdm_package *package, const char *path) {
-  std::printf("%s: format %u, written by %s\n", path, TDM_PACKAGE_VERSION,
+  tdm_kernel_info first = {};
+  first.struct_size = sizeof(first);
+  if (tdm_package_kernel(package, 0, &first))
+    return fail(tdm_last_error());
+  std::printf("%s: format %u, written by %s\n", path, first.format,
               tdm_package_compiler(package));
   return forEachKernel(package, [](const tdm_kernel_info &info) {
     std::printf("\n");

@@ -56,6 +56,8 @@ struct Chunk {
   SmallVector<Value> uniforms;
   /// The number of the tensor's rows, columns and elements.
   Value rows, columns, size;
+  /// The number of the unsharded tensor's elements, if the kernel asks for it.
+  Value wholeSize;
   /// The rows of a tile, which covers columns `begin` to `end` of some rows,
   /// and the positions of its first parts among those of all rows or columns.
   Value firstRow, endRow, rowParts, columnParts;
@@ -179,6 +181,8 @@ public:
 
 private:
   void findPlanes();
+  /// Reads the number of the unsharded tensor's elements, if the body asks.
+  Value readWholeSize(Value record);
   /// Loads what the tensor's elements share.
   void loadEntries(Chunk &chunk);
   /// Returns the offset of a row's entries in a plane from the tensor's first

@@ -281,6 +281,15 @@ bool LaunchBuilder::isLoadedOnce(LoadPlaneOp op) {
   return op.getPlaneInfo().group.isTensor();
 }
 
+Value LaunchBuilder::readWholeSize(Value record) {
+  auto sizes = kernel.getBodyBlock().getOps<SizeOp>();
+  bool isRead = llvm::any_of(
+      sizes, [](SizeOp op) { return op.getPer() != Granularity::column; });
+  return isRead ? load(record, builder.getI64Type(),
+                       offsetof(tdm_launch_tensor, num_elements))
+                : Value();
+}
+
 Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   SequenceBuilder b(builder, loc);
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
@@ -294,6 +303,7 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   chunk.rows = word(offsetof(tdm_launch_tensor, rows));
   chunk.columns = word(offsetof(tdm_launch_tensor, columns));
   chunk.size = b.muli(chunk.rows, chunk.columns);
+  chunk.wholeSize = readWholeSize(record);
   chunk.first = word(offsetof(tdm_launch_tensor, first));
   chunk.key =
       b.resize(word(offsetof(tdm_launch_tensor, key)), builder.getI32Type());
@@ -314,14 +324,19 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
   return chunk;
 }
 
-static Value getSize(const Chunk &chunk, Granularity per) {
+/// The unsharded tensor's elements, rows or columns.
+static Value getSize(SequenceBuilder &b, const Chunk &chunk, Granularity per) {
   switch (per) {
-  case Granularity::row:
-    return chunk.rows;
+  case Granularity::row: {
+    // A tensor may have no columns, and a division by zero would trap.
+    Value columns = arith::MaxUIOp::create(b.builder, b.loc, chunk.columns,
+                                           b.like(chunk.columns, 1));
+    return arith::DivUIOp::create(b.builder, b.loc, chunk.wholeSize, columns);
+  }
   case Granularity::column:
     return chunk.columns;
   case Granularity::element:
-    return chunk.size;
+    return chunk.wholeSize;
   default:
     llvm_unreachable("tandem.size counts elements, rows or columns");
   }
@@ -330,8 +345,9 @@ static Value getSize(const Chunk &chunk, Granularity per) {
 void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
   for (auto [uniform, value] : llvm::zip(kernel.getUniforms(), chunk.uniforms))
     mapping.map(Value(uniform), value);
+  SequenceBuilder b(builder, loc);
   for (auto op : kernel.getBodyBlock().getOps<SizeOp>())
-    mapping.map(op.getResult(), getSize(chunk, op.getPer()));
+    mapping.map(op.getResult(), getSize(b, chunk, op.getPer()));
   for (auto [op, value] : llvm::zip(
            kernel.getBodyBlock().getOps<ReductionResultOp>(), chunk.known))
     mapping.map(op.getResult(), value);

@@ -111,8 +111,9 @@ typedef struct tdm_launch_flags {
 typedef struct tdm_launch_tensor {
   /// The size. Elements of a row are consecutive.
   int64_t rows, columns;
-  /// The length of a row of the unsharded tensor, in elements.
-  int64_t row_length;
+  /// The number of elements of the unsharded tensor; a matrix has as many rows
+  /// of `columns` as they fill.
+  int64_t num_elements;
   /// The number of the first element in the unsharded tensor: random bits and
   /// groups count from there.
   int64_t first;
@@ -141,7 +142,8 @@ static inline int64_t tdm_launch_tensor_size(int64_t planes,
 
 /// A range of a row's elements or, in a launch over rows, columns or blocks of
 /// a matrix, of these. It begins at a multiple of a power of two, at least
-/// 4096, that depends on the sizes of the tensors only.
+/// 4096, that depends on the sizes of the tensors only; less where the shards
+/// of a tensor begin at smaller multiples and the kernel adds them up.
 typedef struct tdm_launch_chunk {
   int64_t tensor;
   /// The row that `begin` and `end` count the elements of; 0 in launches over

@@ -25,8 +25,11 @@
 extern "C" {
 #endif
 
-/// The version of packages that this runtime reads.
-#define TDM_PACKAGE_VERSION 4u
+/// The version of packages that the compiler writes, and the oldest that this
+/// runtime reads. Before version 5, kernels knew nothing of the rows of an
+/// unsharded tensor: they do not take shards of what they reduce.
+#define TDM_PACKAGE_VERSION 5u
+#define TDM_OLDEST_PACKAGE_VERSION 4u
 
 /// The kinds of images that packages store as numbers, which count from 0.
 /// Others are stored by their names, under the number that follows.
@@ -84,6 +87,8 @@ typedef struct tdm_kernel_info {
   uint32_t num_images;
   /// The TDM_FLAG_* bits that a launch may raise.
   uint32_t flags;
+  /// The version of the package that the kernel is from; 0 if it is from none.
+  uint32_t format;
 } tdm_kernel_info;
 
 /// The fields of a tdm_kernel_info, except the description, the lists and

@@ -67,7 +67,9 @@ typedef enum tdm_status {
   TDM_DEVICE_ERROR = 7,
   /// A package cannot be read: it is no package, damaged, or of another
   /// version.
-  TDM_INVALID_PACKAGE = 8
+  TDM_INVALID_PACKAGE = 8,
+  /// What the host brought to exchange values between ranks failed.
+  TDM_EXCHANGE_ERROR = 9
 } tdm_status;
 
 /// Returns TDM_RUNTIME_VERSION as the library was built with it.
@@ -567,6 +569,20 @@ TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);
 // Plans
 //===----------------------------------------------------------------------===//
 
+/// How a tensor is spread over ranks, in consecutive shards of whole rows; a
+/// tensor of one row is cut anywhere.
+typedef struct tdm_sharding {
+  /// The length of a row of the unsharded tensor, in elements.
+  int64_t row_length;
+  /// The number of shards, some of which may be empty, and which of them the
+  /// tensor of this launch is.
+  int64_t num_shards, shard;
+  /// The number of the first element of each shard, and then that of elements
+  /// of the unsharded tensor: num_shards + 1 values, from 0 on. Multiples of
+  /// the row length if the tensor has several rows.
+  const int64_t *starts;
+} tdm_sharding;
+
 /// One tensor of a launch, or one shard of it. Tensors without elements are
 /// fine, and need no planes.
 typedef struct tdm_tensor {
@@ -575,9 +591,8 @@ typedef struct tdm_tensor {
   /// The number of columns. Groups of elements that share an entry of a plane
   /// begin anew in each row.
   int64_t columns;
-  /// The index of element 0 in the unsharded tensor, and 0 where the kernel has
-  /// reductions. A multiple of every plane's group or, where the columns are
-  /// not, of the columns.
+  /// The index of element 0 in the unsharded tensor. A multiple of every
+  /// plane's group or, where the columns are not, of the columns.
   int64_t first;
   /// The tensor's key for random numbers.
   int64_t key;
@@ -587,6 +602,10 @@ typedef struct tdm_tensor {
   /// to rows or to columns entries, or to an entry for each group of them, the
   /// last of which may be shorter.
   void *const *planes;
+  /// The other shards of a tensor whose values the kernel reduces; NULL for a
+  /// whole tensor, and for a kernel without reductions. It is copied. What has
+  /// an entry for the tensor or for each column is then the same on all ranks.
+  const tdm_sharding *sharding;
 } tdm_tensor;
 
 /// The report of a launch.
@@ -615,6 +634,22 @@ TDM_API tdm_status tdm_plan_create(const tdm_kernel *kernel,
 /// comparison; one with the same sizes allocates nothing and keeps the chunks.
 TDM_API tdm_status tdm_plan_update(tdm_plan *plan, const tdm_tensor *tensors,
                                    int64_t count);
+
+/// Adds \p words up over the ranks, as unsigned 32-bit integers, element by
+/// element, and leaves the sums in their place. Of each word at most one rank
+/// has another value than 0. Returns 0, or another number if that failed.
+/// \p host is the caller's.
+typedef int (*tdm_exchange_fn)(void *host, uint32_t *words, size_t count);
+
+/// Gives \p plan the way in which ranks exchange what the launches have reduced
+/// of sharded tensors: launches, and tdm_plan_metrics, call \p exchange on
+/// their own thread, on every rank as often and with as many words. Totals then
+/// have the bits of a launch over the unsharded tensors. Ranks pass their
+/// tensors in the same order. If it fails, so does the launch, with
+/// TDM_EXCHANGE_ERROR, and what the arrays hold is unspecified. NULL, as in the
+/// beginning: sharded tensors cannot be reduced.
+TDM_API tdm_status tdm_plan_set_exchange(tdm_plan *plan,
+                                         tdm_exchange_fn exchange, void *host);
 
 /// Runs the kernel once over all tensors and waits for it. \p hypers holds
 /// \p rows rows of num_hypers doubles and \p integers as many rows of

@@ -75,37 +75,145 @@ private:
 };
 } // namespace
 
-/// Makes the totals of one reduction from what the chunks have left.
-void CPUPlan::reduce(size_t index) {
+/// The total of what the chunks [first, end) have left of a reduction.
+uint32_t CPUPlan::reduceChunks(size_t index, int64_t first, int64_t end) const {
   const Reduction &reduction = kernel->reductions[index];
-  if (reduction.isWithinMatrix())
-    return layout.axisParts.reduce(index, reduction.kind, axisParts.data());
-  const ChunkTable &chunks = layout.chunks[kernel->phases[reduction.phase].per];
-  size_t count = kernel->reductions.size();
   int64_t slots = kernel->slotsPerChunk(reduction.phase);
+  Total total(reduction.kind);
+  for (int64_t chunk = first; chunk < end; ++chunk)
+    total.add(static_cast<uint32_t>(workspace[chunk * slots + index]));
+  return total.result();
+}
+
+int64_t CPUPlan::partWords(size_t index, int64_t tensor) const {
+  return kernel->reductions[index].scope == TDM_SCOPE_COLUMN
+             ? tensors.sharding(tensor).rowLength
+             : 1;
+}
+
+void CPUPlan::writePart(size_t index, int64_t tensor, size_t node,
+                        uint32_t *words) {
+  const Reduction &reduction = kernel->reductions[index];
+  const ShardTree &tree = tensors.tree(tensor);
+  if (reduction.scope == TDM_SCOPE_COLUMN) {
+    int64_t rows = layout.chunks[TDM_PER_ELEMENT].tiling(tensor).tileRows;
+    auto [first, end] = tree.chunksOf(node, rows);
+    int64_t count = partWords(index, tensor);
+    if (first == end)
+      std::fill_n(words, count, Total(reduction.kind).result());
+    else
+      std::copy_n(layout.axisParts.reduceParts(tensor, index, reduction.kind,
+                                               first, end, axisParts.data()),
+                  count, words);
+    return;
+  }
+  const ChunkTable &chunks = layout.chunks[kernel->phases[reduction.phase].per];
+  int64_t before = chunks.firstOf(tensor);
+  auto [first, end] = tree.chunksOf(node, chunks.leavesOf(tensor));
+  // The chunks of kernels without sums need not be leaves of the tree.
+  if (reduction.kind != TDM_REDUCTION_SUM) {
+    bool isFirst = node == tree.own().first;
+    first = 0;
+    end = isFirst ? chunks.firstOf(tensor + 1) - before : 0;
+  }
+  *words = reduceChunks(index, before + first, before + end);
+}
+
+void CPUPlan::appendParts(size_t index) {
+  if (!kernel->spansShards(kernel->reductions[index]))
+    return;
+  for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    const ShardTree &tree = tensors.tree(tensor);
+    int64_t words = partWords(index, tensor);
+    size_t begin = shardParts.size();
+    shardParts.resize(begin + tree.size() * words);
+    for (size_t node = tree.own().first; node < tree.own().second; ++node)
+      writePart(index, tensor, node, &shardParts[begin + node * words]);
+  }
+}
+
+/// Makes the total of a tensor's parts in place of the first.
+static void combineParts(const ShardTree &tree, tdm_reduction_kind kind,
+                         int64_t count, uint32_t *words) {
+  tree.combine([&](size_t left, size_t right) {
+    for (int64_t i = 0; i < count; ++i)
+      words[left * count + i] =
+          join(kind, words[left * count + i], words[right * count + i]);
+  });
+}
+
+uint32_t CPUPlan::reduceTensor(size_t index, int64_t tensor, uint32_t *&words) {
+  const Reduction &reduction = kernel->reductions[index];
+  const ShardTree &tree = tensors.tree(tensor);
+  if (tree.isWhole() || !kernel->spansShards(reduction)) {
+    const ChunkTable &chunks =
+        layout.chunks[kernel->phases[reduction.phase].per];
+    return reduceChunks(index, chunks.firstOf(tensor),
+                        chunks.firstOf(tensor + 1));
+  }
+  combineParts(tree, reduction.kind, 1, words);
+  uint32_t result = *words;
+  words += tree.size();
+  return result;
+}
+
+void CPUPlan::reduceAxis(size_t index, int64_t tensor, uint32_t *&words) {
+  const Reduction &reduction = kernel->reductions[index];
+  const ShardTree &tree = tensors.tree(tensor);
+  if (tree.isWhole() || !kernel->spansShards(reduction))
+    return layout.axisParts.reduce(tensor, index, reduction.kind,
+                                   axisParts.data());
+  int64_t count = partWords(index, tensor);
+  combineParts(tree, reduction.kind, count, words);
+  if (tensors.elements(tensor))
+    std::copy_n(words, count,
+                layout.axisParts.resultsOf(tensor, index, axisParts.data()));
+  words += tree.size() * count;
+}
+
+uint32_t *CPUPlan::reduce(size_t index, uint32_t *words) {
+  const Reduction &reduction = kernel->reductions[index];
+  size_t count = kernel->reductions.size();
   Total all(reduction.kind);
   for (int64_t tensor = 0; tensor < tensors.size(); ++tensor) {
-    Total total(reduction.kind);
-    int64_t end = chunks.firstOf(tensor + 1);
-    for (int64_t chunk = chunks.firstOf(tensor); chunk < end; ++chunk)
-      total.add(static_cast<uint32_t>(workspace[chunk * slots + index]));
-    totals[tensor * count + index] = total.result();
-    all.add(total.result());
+    if (reduction.isWithinMatrix()) {
+      reduceAxis(index, tensor, words);
+      continue;
+    }
+    totals[tensor * count + index] = reduceTensor(index, tensor, words);
+    all.add(totals[tensor * count + index]);
   }
   if (reduction.scope == TDM_SCOPE_MODEL)
     for (int64_t tensor = 0; tensor < tensors.size(); ++tensor)
       totals[tensor * count + index] = all.result();
+  return words;
 }
 
-void CPUPlan::reduceAll(Phases phases) {
-  FloatEnvironment environment;
-  for (size_t i = 0; i < kernel->reductions.size(); ++i) {
-    const Reduction &reduction = kernel->reductions[i];
-    bool isKnown = phases.areByRows() && reduction.scope == TDM_SCOPE_ROW;
-    if (reduction.phase >= phases.first && reduction.phase < phases.end &&
-        !isKnown)
-      reduce(i);
+/// Whether phases have made a reduction whose total is not known yet.
+bool CPUPlan::isMadeAfter(Phases phases, size_t index) const {
+  const Reduction &reduction = kernel->reductions[index];
+  bool isKnown = phases.areByRows() && reduction.scope == TDM_SCOPE_ROW;
+  return reduction.phase >= phases.first && reduction.phase < phases.end &&
+         !isKnown;
+}
+
+tdm_status CPUPlan::reduceAll(Phases phases) {
+  size_t count = kernel->reductions.size();
+  shardParts.clear();
+  if (layout.isExchanged) {
+    FloatEnvironment environment;
+    for (size_t i = 0; i < count; ++i)
+      if (isMadeAfter(phases, i))
+        appendParts(i);
   }
+  if (tdm_status status = exchangeWords(shardParts))
+    return status;
+  FloatEnvironment environment;
+  uint32_t *words = shardParts.data();
+  for (size_t i = 0; i < count; ++i)
+    if (isMadeAfter(phases, i))
+      words = reduce(i, words);
+  return TDM_OK;
 }
 
 /// A launch of one phase.
@@ -175,21 +283,21 @@ int CPUPlan::run(const HostPart &part, int threads, uint32_t &flags) {
   return participants;
 }
 
-int CPUPlan::runPhases(int threads, uint32_t &flags) {
-  int participants = 1;
+tdm_status CPUPlan::runPhases(int threads, uint32_t &flags, int &participants) {
   for (Phases phases = launchFrom(0); phases.first < kernel->phases.size();
        phases = launchFrom(phases.end)) {
     participants = phases.areByRows()
                        ? runByRows(phases, threads, flags)
                        : run(code.phases[phases.first], threads, flags);
-    reduceAll(phases);
+    if (tdm_status status = reduceAll(phases))
+      return status;
   }
   for (const HostPart &epilogue : code.epilogues)
     if (epilogue.per == TDM_PER_ELEMENT)
       runTensors(epilogue.entry, flags);
     else
       run(epilogue, threads, flags);
-  return participants;
+  return TDM_OK;
 }
 
 void CPUPlan::runTensors(tdm_cpu_entry entry, uint32_t &flags) {
@@ -209,6 +317,8 @@ tdm_status CPUPlan::launch(const double *hypers, const int64_t *integers,
     return status;
   if (tdm_status status = checkLaunch(rows, threads, info))
     return status;
+  if (tdm_status status = checkExchange())
+    return status;
   int64_t usedRows = this->usedRows();
   size_t numScalars = usedRows * kernel->numScalars;
   if (scalars.size() < numScalars)
@@ -218,7 +328,9 @@ tdm_status CPUPlan::launch(const double *hypers, const int64_t *integers,
     code.prologue(hypers, integers, scalars.data(), usedRows);
   }
   uint32_t flags = 0;
-  int participants = runPhases(threads, flags);
+  int participants = 1;
+  if (tdm_status status = runPhases(threads, flags, participants))
+    return status;
   launched = true;
   latestFlags = flags;
   if (info) {

@@ -36,6 +36,7 @@ private:
   CutLimits getCutLimits() const override {
     return {64, TDM_LAUNCH_TILE_ROWS, 1};
   }
+  bool canExchange() const override { return true; }
   tdm_status readWorkspace(const uint64_t *&slots) override;
   tdm_status readFlags(uint32_t &flags) override;
 
@@ -43,7 +44,7 @@ private:
   class BandLaunch;
 
   /// Runs the chunks of all phases, then what each tensor ends with.
-  int runPhases(int threads, uint32_t &flags);
+  tdm_status runPhases(int threads, uint32_t &flags, int &participants);
   int run(const HostPart &part, int threads, uint32_t &flags);
   /// Runs phases of one launch over bands of rows.
   int runByRows(Phases phases, int threads, uint32_t &flags);
@@ -51,8 +52,20 @@ private:
   void runRange(const HostPart &part, int64_t begin, int64_t end,
                 uint32_t *flags);
   /// Makes the totals of the reductions of phases, unless the bands have.
-  void reduceAll(Phases phases);
-  void reduce(size_t reduction);
+  tdm_status reduceAll(Phases phases);
+  bool isMadeAfter(Phases phases, size_t reduction) const;
+  /// Makes the total of a reduction of each tensor; \p words are the parts of
+  /// all shards, and returns those after them.
+  uint32_t *reduce(size_t reduction, uint32_t *words);
+  uint32_t reduceChunks(size_t reduction, int64_t first, int64_t end) const;
+  uint32_t reduceTensor(size_t reduction, int64_t tensor, uint32_t *&words);
+  void reduceAxis(size_t reduction, int64_t tensor, uint32_t *&words);
+  /// Puts this rank's parts of a reduction into the words for all ranks.
+  void appendParts(size_t reduction);
+  void writePart(size_t reduction, int64_t tensor, size_t node,
+                 uint32_t *words);
+  /// The words of a part of a reduction: one, or one for each column.
+  int64_t partWords(size_t reduction, int64_t tensor) const;
   /// Runs a part over tensors.
   void runTensors(tdm_cpu_entry entry, uint32_t &flags);
 
@@ -60,6 +73,8 @@ private:
   std::vector<uint32_t> scalars;
   std::vector<uint64_t> workspace;
   std::vector<uint32_t> totals, axisParts;
+  /// The words that ranks exchange after a launch.
+  std::vector<uint32_t> shardParts;
   uint32_t latestFlags = 0;
 };
 

@@ -583,6 +583,8 @@ def Tandem_LoadReductionResultOp : Tandem_Op<"load_reduction_result", [HasParent
 def Tandem_SizeOp : Tandem_Op<"size", [Pure]> {
   let summary = "the number of elements, rows or columns of this element's tensor";
   let description = [{
+    They are those of the unsharded tensor, where a launch has a shard of it.
+
     Constraint: (C1) it counts elements, rows or columns.
 
     Example:

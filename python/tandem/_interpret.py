@@ -1,0 +1,49 @@
+"""The reference interpreter, the oracle of the compiler's lowerings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from tandem import _tandem
+from tandem._arrays import is_read_only
+from tandem._kernel import directories, to_integer, to_step, to_text
+
+
+def interpret(
+    graph: str | os.PathLike,
+    strategy: str | None,
+    arrays: Mapping[str, object],
+    hypers: Mapping[str, float],
+    *,
+    path: Sequence[str | os.PathLike] = (),
+    step: int = 1,
+    seed: int = 0,
+    key: int = 0,
+    first: int = 0,
+    function: str = "",
+) -> int:
+    """Runs one step in the reference interpreter, updating arrays in place, and
+    returns the launch's flags.
+
+    The interpreter applies the numerical specification to the source graph by
+    itself, in integer arithmetic; it shares no code with the compiler's
+    lowerings and is their oracle. Arrays hold the planes' bits. They are one
+    tensor, and a sum over the model is one over it; in a graph of matrices those of
+    a matrix have two dimensions. A ``tandem.kernel``, and the ``tandem.step``
+    that it becomes, at any stage up to ``-tandem-widen``, run unchanged; their strategy is None.
+    """
+    step = to_step("step", step)
+    if step < 1:
+        raise ValueError(f"step is {step}; it must be at least 1")
+    for name, array in arrays.items():
+        if is_read_only(array):
+            raise ValueError(f"array {name!r} is read-only, and the interpreter updates "
+                             "arrays in place; pass a writable copy")
+    return _tandem.interpret(
+        to_text("graph", graph), to_text("strategy", strategy or ""), directories(path),
+        list(arrays.items()),
+        [(name, float(value)) for name, value in hypers.items()],
+        step, to_integer("seed", seed) % 2**64, to_integer("key", key),
+        to_integer("first", first), to_text("function", function),
+    )

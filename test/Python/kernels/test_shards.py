@@ -1,0 +1,289 @@
+#===- test_shards.py - Tensors that are spread over ranks ------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that launches over shards of tensors, which exchange
+# what they reduce, have the bits of one launch over the whole tensors. Threads stand for
+# ranks.
+#
+#===----------------------------------------------------------------------===#
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import tandem
+from support.kernels import STRATEGY_PATH, assert_same, integers_of, strategy_text
+from tandem._kernel import Granularity, RoleKind
+
+TYPES = {"bf16": np.uint16, "f16": np.uint16, "f32": np.float32, "i8": np.int8,
+         "i16": np.int16}
+#: Matrices and vectors: rows of one element and many, powers of two and not.
+SHAPES = ((64, 96), (40, 256), (7, 1), (1, 300), (13, 130), (1, 8192), (256, 64))
+
+
+class Ranks:
+    """Threads that add up words, as the runtime asks of ranks."""
+
+    def __init__(self, count):
+        self.count, self.parts = count, [None] * count
+        self.words = 0
+        self._barrier = threading.Barrier(count, timeout=60)
+
+    def exchange(self, rank):
+        def add_up(view):
+            words = np.frombuffer(view, np.uint32)
+            self.parts[rank] = words.copy()
+            self._barrier.wait()
+            total = np.sum(self.parts, axis=0, dtype=np.uint32)
+            self._barrier.wait()
+            words[:] = total
+            self.words = len(words)
+        return add_up
+
+    def run(self, work):
+        """Calls work(rank) on each, and returns the results."""
+        with ThreadPoolExecutor(self.count) as pool:
+            return list(pool.map(work, range(self.count)))
+
+
+def make_plane(plane, shape, rng):
+    """A plane's first contents: gradients and weights as they come, zero states."""
+    count = plane.entries(shape[1], shape[0])
+    if plane.kind not in (RoleKind.PARAM, RoleKind.GRAD):
+        return np.zeros(count, TYPES.get(plane.type, np.uint8))
+    if plane.type == "f32":
+        scale = 1.0 if plane.sets_size else 0.0
+        return (1 + scale * (rng.standard_normal(count) - 1)).astype(np.float32)
+    if plane.type == "bf16":
+        return (rng.standard_normal(count).astype(np.float32).view(np.uint32) >> 16
+                ).astype(np.uint16)
+    return rng.integers(0, 100, count).astype(TYPES.get(plane.type, np.uint8))
+
+
+def is_of_all(plane):
+    """Whether all shards have the same entries of a plane."""
+    return plane.is_whole_tensor or plane.per == Granularity.COLUMN
+
+
+def cut_plane(plane, array, shape, first, end):
+    """A shard's part of a plane: of rows [first, end), or of so many elements of a row."""
+    if is_of_all(plane):
+        return array.copy()
+    def entries(places):
+        return plane.entries(places) if shape[0] == 1 else plane.entries(shape[1], places)
+    return array[entries(first):entries(first) + entries(end - first)].copy()
+
+
+def starts_of(kernel, shape, count, rng):
+    """Where shards start, in rows, or in elements of the only row; some are empty."""
+    grouped = [p for p in kernel.planes if p.is_grouped]
+    unit = max([p.rows for p in kernel.planes if p.per == Granularity.ELEMENT
+                and not p.is_whole_tensor and p.rows] + [1])
+    if shape[0] == 1:
+        unit = max([p.group for p in grouped if p.group < 2**16] + [unit])
+    places = shape[1] if shape[0] == 1 else shape[0]
+    shared = any(p.written and is_of_all(p) for p in kernel.planes)
+    points = range(unit if shared else 0, places + (0 if shared else 1), unit)
+    if shared and len(points) < count - 1:
+        return None
+    inner = (rng.sample(points, count - 1) if shared
+             else [rng.choice(points) for _ in range(count - 1)])
+    return [0, *sorted(inner), places]
+
+
+class Model:
+    """Tensors of a kernel, and their launches as a whole and in shards."""
+
+    def __init__(self, kernel, shapes, seed=0):
+        rng = np.random.default_rng(seed)
+        self.kernel, self.shapes = kernel, shapes
+        self.whole = [{p.name: make_plane(p, shape, rng) for p in kernel.planes}
+                      for shape in shapes]
+        self.grads = [{p.name: [make_plane(p, shape, rng) for _ in range(2)]
+                       for p in kernel.planes if p.kind == RoleKind.GRAD}
+                      for shape in shapes]
+
+    def launch(self, plan, step, threads):
+        hypers = {"max_norm": 1.0, "lr": 0.01}
+        given = {k: v for k, v in hypers.items() if k in self.kernel.hypers}
+        values, integers = self.kernel.scalars(given | integers_of(self.kernel, step + 1))
+        plan.launch([values], [integers], threads=threads)
+
+    def pointers(self, arrays):
+        return [[planes[p.name].ctypes.data for p in self.kernel.planes] for planes in arrays]
+
+    def run_whole(self, metrics):
+        arrays = [{n: p.copy() for n, p in planes.items()} for planes in self.whole]
+        plan, sums = tandem.Plan(self.kernel), []
+        for step in range(2):
+            for planes, grads in zip(arrays, self.grads):
+                for name, values in grads.items():
+                    planes[name][:] = values[step]
+            plan.update(list(self.shapes), self.pointers(arrays))
+            self.launch(plan, step, 2)
+            sums.append(plan.metrics() if metrics else None)
+        return arrays, sums
+
+    def run_rank(self, ranks, rank, starts, metrics):
+        shards = [(begins[rank], begins[rank + 1]) for begins in starts]
+        by_name = {p.name: p for p in self.kernel.planes}
+
+        def part(name, array, i):
+            return cut_plane(by_name[name], array, self.shapes[i], *shards[i])
+
+        arrays = [{n: part(n, p, i) for n, p in planes.items()}
+                  for i, planes in enumerate(self.whole)]
+        sizes, firsts, shardings = [], [], []
+        for shape, begins, (first, end) in zip(self.shapes, starts, shards):
+            unit = 1 if shape[0] == 1 else shape[1]
+            sizes.append((1, end - first) if shape[0] == 1 else (end - first, shape[1]))
+            firsts.append(first * unit)
+            shardings.append((shape[1], rank, [b * unit for b in begins]))
+        plan, sums = tandem.Plan(self.kernel), []
+        plan.set_exchange(ranks.exchange(rank))
+        for step in range(2):
+            for i, (planes, grads) in enumerate(zip(arrays, self.grads)):
+                for name, values in grads.items():
+                    planes[name][:] = part(name, values[step], i)
+            plan.update(sizes, self.pointers(arrays), firsts=firsts, shardings=shardings)
+            self.launch(plan, step, 1 + rank % 2)
+            sums.append(plan.metrics() if metrics else None)
+        return arrays, sums
+
+    def check(self, count, seed, metrics=False):
+        rng = random.Random(seed)
+        starts = [starts_of(self.kernel, shape, count, rng) for shape in self.shapes]
+        kept = [i for i, s in enumerate(starts) if s is not None]
+        self.shapes = [self.shapes[i] for i in kept]
+        self.whole, self.grads = [self.whole[i] for i in kept], [self.grads[i] for i in kept]
+        starts = [starts[i] for i in kept]
+        want, want_sums = self.run_whole(metrics)
+        ranks = Ranks(count)
+        got = ranks.run(lambda rank: self.run_rank(ranks, rank, starts, metrics))
+        for rank, (arrays, sums) in enumerate(got):
+            assert sums == want_sums
+            for i, planes in enumerate(arrays):
+                cut = {p.name: cut_plane(p, want[i][p.name], self.shapes[i],
+                                         starts[i][rank], starts[i][rank + 1])
+                       for p in self.kernel.planes}
+                bits = {n: a.view(f"u{a.itemsize}") for n, a in cut.items()}
+                assert_same({n: a.view(f"u{a.itemsize}") for n, a in planes.items()}, bits,
+                            f"rank {rank} of {count}, {self.shapes[i]} at {starts[i]}")
+
+
+#: Sums over the model and tensors, rows and columns; scales of each kind.
+CASES = [("adamw_clip", "collage-plus"), ("adamw_clip", "fp8-lm"), ("adamw_clip", "coat"),
+         ("adamw", "fp8-lm"), ("adamw", "fp8-lm-delayed"),
+         ("adamw", "bf16-stochastic"),
+         ("lamb", "fp32"), ("lamb", "collage-plus"), ("lamb", "coat"),
+         ("adafactor", "fp32"), ("adafactor", "collage-plus"), ("adafactor", "bf16-stochastic"),
+         ("adafactor", "coat")]
+
+
+@pytest.mark.parametrize("ranks", (2, 3, 5))
+@pytest.mark.parametrize("graph, strategy", CASES)
+def test_has_the_bits_of_one_launch(graph, strategy, ranks):
+    kernel = tandem.compile(graph, strategy, path=[STRATEGY_PATH])
+    shapes = [s for s in SHAPES if s[0] > 1 or graph != "adafactor"]
+    for seed in range(3):
+        Model(kernel, shapes, seed).check(ranks, seed)
+
+
+#: Scales of whole rows and of blocks, and one that remembers its history.
+SCALES = {"rows": "group = row", "blocks": "group = 32x32", "tensor": "group = tensor, history = 4"}
+STRATEGY = """tandem.strategy @{name} compute(<f32, f32>) {{
+  tandem.assign param = #tandem.float<f32>
+  tandem.assign grad = #tandem.float<f32>
+  tandem.assign state = #tandem.scaled<#scaled.float<f8E4M3FN>, {scale}, scale = f32>
+}}
+"""
+
+
+@pytest.mark.parametrize("ranks", (2, 3))
+@pytest.mark.parametrize("name, graph", [
+    *[(name, graph) for name in SCALES for graph in ("adamw", "adamw_clip")],
+    ("tensor", "adafactor")])
+def test_scales_of_every_kind(name, graph, ranks, tmp_path):
+    (tmp_path / f"{name}.mlir").write_text(STRATEGY.format(name=name, scale=SCALES[name]))
+    kernel = tandem.compile(graph, name, path=[tmp_path])
+    for seed in range(3):
+        Model(kernel, [(128, 96), (96, 33), (200, 64)], seed).check(ranks, seed)
+
+
+@pytest.mark.parametrize("ranks", (2, 4))
+def test_metrics_are_those_of_the_whole(ranks):
+    kernel = tandem.compile("adamw", "collage-plus", metrics=True)
+    for seed in range(4):
+        Model(kernel, SHAPES, seed).check(ranks, seed, metrics=True)
+
+
+
+def test_ranks_send_little():
+    """Of a tensor a rank tells about twice the logarithm of its rows or elements."""
+    kernel = tandem.compile("adamw_clip", "collage-plus")
+    model, ranks = Model(kernel, [(4096, 24)]), Ranks(4)
+    starts = [[0, 1000, 2000, 3000, 4096]]
+    ranks.run(lambda rank: model.run_rank(ranks, rank, starts, False))
+    assert 4 <= ranks.words <= 4 * 2 * 12
+
+
+#===----------------------------------------------------------------------===#
+# Errors
+#===----------------------------------------------------------------------===#
+
+
+def plan_of(graph="adamw_clip", strategy="collage-plus"):
+    kernel = tandem.compile(graph, strategy)
+    model = Model(kernel, [(8, 64)])
+    plan = tandem.Plan(kernel)
+
+    def update(size=(4, 64), first=0, sharding=(64, 0, [0, 256, 512])):
+        plan.update([size], model.pointers(model.whole), firsts=[first],
+                    shardings=[sharding])
+    return model, plan, update
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (dict(first=256), "are not shard 0, which has 256 elements from 0 on"),
+    (dict(size=(3, 64)), "3 rows of 64 columns from element 0 on are not shard 0"),
+    (dict(sharding=(64, 2, [0, 256, 512])), "it is shard 2 of 2"),
+    (dict(sharding=(64, 0, [0, 300, 512])), "starts at 300, inside of a row of 64"),
+    (dict(sharding=(64, 0, [0, 256, 128])), "shard 2 starts at 128; starts must ascend"),
+    (dict(sharding=(64, 0, [64, 256])), "shard 0 starts at 64; starts must ascend from 0"),
+])
+def test_bad_shardings(arguments, message):
+    _, _, update = plan_of()
+    with pytest.raises(ValueError, match=message):
+        update(**arguments)
+
+
+def test_shards_without_an_exchange():
+    model, plan, update = plan_of()
+    update()
+    with pytest.raises(ValueError, match="the plan has no exchange between ranks"):
+        model.launch(plan, 0, 1)
+
+
+def test_what_the_exchange_raises():
+    model, plan, update = plan_of()
+    update()
+
+    def fail(_):
+        raise TimeoutError("rank 1 is gone")
+
+    plan.set_exchange(fail)
+    before = {name: array.copy() for name, array in model.whole[0].items()}
+    with pytest.raises(TimeoutError, match="rank 1 is gone"):
+        model.launch(plan, 0, 1)
+    assert_same(model.whole[0], before)
+
+
+def test_an_empty_shard_of_shared_entries():
+    _, _, update = plan_of("adamw", "fp8-lm")
+    with pytest.raises(ValueError, match="shard 0 is empty.*spread the tensor over fewer"):
+        update((0, 64), 0, (64, 0, [0, 0, 512]))
