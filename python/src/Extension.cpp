@@ -528,7 +528,7 @@ private:
   }
 
   nb::object owner, exchange;
-  /// What the exchange has raised in a launch.
+  /// The exception that the exchange has raised in a launch.
   std::optional<nb::python_error> exchangeError;
   Kernel *kernel;
   tdm_plan *plan = nullptr;

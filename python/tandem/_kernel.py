@@ -433,8 +433,8 @@ class Device:
         return f"<tandem.Device {self.ordinal}: {self.name} ({self.target})>"
 
 
-#: How a tensor is spread over ranks: the length of its rows and the number of this shard,
-#: and where each shard starts and the last one ends, in elements of the unsharded tensor.
+#: A shard of a tensor: the length of the tensor's rows, the number of the shard, and where
+#: each shard starts and the last one ends, in elements of the unsharded tensor.
 Sharding = tuple[int, int, Sequence[int]]
 
 

@@ -72,8 +72,8 @@ public:
   int64_t size() const { return count; }
   /// The number of the first chunk of \p tensor, also for one past the end.
   int64_t firstOf(int64_t tensor) const { return firsts[tensor]; }
-  /// How many of a sum's leaves, elements or rows, a chunk of a tensor has that
-  /// is not the last.
+  /// The number of a sum's leaves, elements or rows, in each chunk of a tensor
+  /// except the last.
   int64_t leavesOf(int64_t tensor) const { return sizes[tensor]; }
   /// The way in which a tensor has been cut into tiles.
   const Tiling &tiling(int64_t tensor) const { return tilings[tensor]; }

@@ -71,7 +71,7 @@ public:
   /// The numbers of this rank's nodes: from the first up to, but excluding, the
   /// second.
   std::pair<size_t, size_t> own() const { return {ownBegin, ownEnd}; }
-  /// Of this shard's chunks of so many leaves, those of one of its nodes.
+  /// Returns the range of a node among this shard's chunks of so many leaves.
   std::pair<int64_t, int64_t> chunksOf(size_t node, int64_t leaves) const;
   /// The largest power of two of leaves that shards begin at multiples of.
   int64_t getAlignment() const { return alignment; }

@@ -72,7 +72,7 @@ public:
   /// The number of elements, rows, columns or blocks, none of a tensor without
   /// elements.
   int64_t extent(int64_t tensor, tdm_granularity per) const;
-  /// How a tensor is spread over ranks.
+  /// The shards of a tensor.
   const Sharding &sharding(int64_t tensor) const { return shardings[tensor]; }
   /// The tree over a tensor's elements, or over its rows if they are cut apart.
   const ShardTree &tree(int64_t tensor) const { return trees[tensor]; }

@@ -68,7 +68,7 @@ typedef enum tdm_status {
   /// A package cannot be read: it is no package, damaged, or of another
   /// version.
   TDM_INVALID_PACKAGE = 8,
-  /// What the host brought to exchange values between ranks failed.
+  /// The host's function that exchanges values between ranks failed.
   TDM_EXCHANGE_ERROR = 9
 } tdm_status;
 
@@ -569,8 +569,8 @@ TDM_API void tdm_kernel_destroy(tdm_kernel *kernel);
 // Plans
 //===----------------------------------------------------------------------===//
 
-/// How a tensor is spread over ranks, in consecutive shards of whole rows; a
-/// tensor of one row is cut anywhere.
+/// The shards of a tensor that lies on several ranks: whole rows each, in their
+/// order; a tensor of one row is cut anywhere.
 typedef struct tdm_sharding {
   /// The length of a row of the unsharded tensor, in elements.
   int64_t row_length;

@@ -224,7 +224,7 @@ def test_metrics_are_those_of_the_whole(ranks):
 
 
 def test_ranks_send_little():
-    """Of a tensor a rank tells about twice the logarithm of its rows or elements."""
+    """A rank tells about twice the logarithm of its rows or elements."""
     kernel = tandem.compile("adamw_clip", "collage-plus")
     model, ranks = Model(kernel, [(4096, 24)]), Ranks(4)
     starts = [[0, 1000, 2000, 3000, 4096]]
