@@ -188,6 +188,11 @@ class Kernel:
         return self.info["flat_graph"]
 
     @property
+    def measures(self) -> bool:
+        """Whether launches record metrics."""
+        return bool(self.info["workspace_doubles_per_chunk"])
+
+    @property
     def reductions(self) -> tuple[tuple[str, str, int], ...]:
         """The reductions that phases compute for later ones: ("sum", "model", phase)."""
         return tuple(

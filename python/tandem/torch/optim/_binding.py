@@ -10,9 +10,12 @@ import torch
 from tandem import _tandem
 from tandem._convert import CPU, Executor, Tensor, conversion, planes_of
 from tandem._finite_check import FiniteCheck
-from tandem._kernel import Kernel, Plane, Plan, RoleKind
+from tandem._kernel import Kernel, Plane, Plan, RoleKind, Sharding
 from tandem._storages import floats
+from tandem.torch._exchange import Exchange
 from tandem.torch._executor import torch_device
+from tandem.torch._shards import Shard, is_dtensor, local_of, local_state, shard_of
+from tandem.torch.optim._cuts import GATHERED, cut_of, is_shared, reason_for_rows
 from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, is_plane,
                                   laid_out, rows_and_columns, rows_in_memory)
 
@@ -26,8 +29,8 @@ class ParamBinding:
 
     __slots__ = (
         "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
-        "group", "index", "label", "binding", "like", "numel", "ordered", "param", "planes",
-        "pointers", "shape", "size", "state", "strides",
+        "first", "gathers", "group", "index", "label", "binding", "like", "local", "numel", "ordered",
+        "param", "planes", "pointers", "shape", "shard", "sharding", "size", "state", "strides",
     )
 
     def __init__(self, binding: KernelBinding, index: int, group: int, param: torch.Tensor,
@@ -36,16 +39,24 @@ class ParamBinding:
         #: The number of the param group, which says what the binding is.
         self.group = group
         self.param, self.state = param, state
+        #: How ranks share the parameter, and this rank's piece of it: of a plain tensor, all.
+        self.shard, self.local = shard_of(param), (param := local_of(param))
+        #: The number of its first element, and how the kernel takes it for a shard.
+        self.first, self.sharding = binding.place_of(self.shard)
+        #: Whether each rank updates all of the parameter, and takes its piece.
+        self.gathers = self.shard is not None and binding.gathers(self.shard)
+        measure = self.shard.measure(param.dtype) if self.gathers else param
+        state = state and local_state(state)
         #: The address of the weight, or None if only the state has it.
         self.address = None if binding.hidden else param.data_ptr()
-        self.numel, self.size = param.numel(), binding.size_of(param)
+        self.numel, self.size = measure.numel(), binding.size_of(measure)
         self.shape = param.shape
         self.dtype, self.grad_dtype = param.dtype, binding.grad_dtype
         self.strides, self.contiguous = param.stride(), param.is_contiguous()
         #: A tensor with the shape and the layout of the planes.
-        self.like = plane = empty_plane(binding.like(param, state), param.dtype, "meta")
+        self.like = plane = empty_plane(binding.like(measure, state), param.dtype, "meta")
         #: Whether the parameter goes through a copy: one with gaps does.
-        self.copied = not binding.hidden and not is_plane(param, plane)
+        self.copied = not binding.hidden and (self.gathers or not is_plane(param, plane))
         #: Whether planes and gradient are in C order, and else their strides.
         self.ordered, self.grad_strides = plane.is_contiguous(), plane.stride()
         names = list(binding.state_planes)
@@ -72,18 +83,28 @@ class ParamBinding:
     def is_current(self, param: torch.Tensor) -> bool:
         """Whether the parameter has its memory, type and layout as when it was bound. The
         caller has checked its state."""
+        is_same, param = param is self.param, local_of(param)
         if param.shape != self.shape:
             return False
         if self.address is None:
-            return (param is self.param and is_placeholder(param)
-                    and param.dtype is self.dtype)
+            return is_same and is_placeholder(param) and param.dtype is self.dtype
         return (
-            param is self.param
+            is_same
             and param.data_ptr() == self.address
             and param.dtype is self.dtype
             and (param.is_contiguous() if self.contiguous
                  else param.stride() == self.strides)
         )
+
+    def staged(self) -> torch.Tensor:
+        """A copy of the parameter as the kernel takes it; of one that is gathered, all ranks
+        ask for it together."""
+        whole = self.shard.gather(self.param.detach()) if self.gathers else self.local
+        return laid_out(whole, self.like, self.dtype)
+
+    def take(self, copy: torch.Tensor) -> None:
+        """Gives the parameter what a kernel has written into such a copy."""
+        self.local.copy_(self.shard.piece_of(copy) if self.gathers else copy)
 
     def address_of(self, grad: torch.Tensor) -> int | None:
         """Returns the address at which the kernel can read the gradient; None if it must be
@@ -101,7 +122,7 @@ class ParamBinding:
 
     def plane_of(self, grad: torch.Tensor) -> torch.Tensor:
         """The gradient as the kernel reads it: itself, or a converted copy."""
-        check_grad(grad, self.param, lambda: self.label)
+        check_grad(grad, self.like, lambda: self.label)
         return laid_out(grad, self.like, self.grad_dtype)
 
 
@@ -174,6 +195,8 @@ class KernelBinding:
         self.state_names = [*filter(None, [self.step]), *self.state_planes]
         #: The elements of the longest group with a scale of its own; 1 without groups.
         self.group = max((p.group for p in kernel.planes if p.is_grouped), default=1)
+        #: Adds up over ranks what the step reduces, if they share its parameters.
+        self.exchange: Exchange | None = None
         self._bound: tuple = ()
         self._probe: Plan | None = None
         self.clear()
@@ -258,12 +281,56 @@ class KernelBinding:
         has_codes = self.hidden and state
         return self._ordered(state[self._weights[0].name] if has_codes else param)
 
+    def place_of(self, shard: Shard | None) -> tuple[int, Sharding | None]:
+        """The number of this rank's first element, and what a plan is told of the shards; a
+        tensor that each rank has, or whose pieces are not rows, is one to itself."""
+        if (shard is None or shard.is_whole or shard.starts is None or not shard.is_in_c_order
+                or self.gathers(shard)):
+            return 0, None
+        _, columns = self.size_of(torch.empty(shard.shape, device="meta"))
+        return shard.first, (columns, shard.index, (*shard.starts, shard.shape.numel()))
+
+    def _spread(self, state: Mapping, param: torch.Tensor) -> dict:
+        """A state's planes as the parameter is spread over ranks: DTensors if it is one, with
+        the parameter's first dimension where they have entries for its rows."""
+        if (shard := shard_of(param)) is None:
+            return dict(state)
+        return {name: self._beside(shard, self.state_planes[name], value)
+                if name in self.state_planes and not is_dtensor(value) else value
+                for name, value in state.items()}
+
+    def _beside(self, shard: Shard, plane: Plane, local: torch.Tensor) -> torch.Tensor:
+        if self.gathers(shard):
+            return shard.replicated(local)
+        if plane.sets_size:
+            return shard.like(local)
+        rows, size = (shard.shape or (1,))[0], self.size_of(shard.measure(torch.float32))
+        count = plane.entries(size[1], size[0])
+        if is_shared(plane) or shard.bounds is None or count % rows:
+            return shard.replicated(local)
+        return shard.beside(local.reshape(-1, count // rows), torch.Size([rows, count // rows]))
+
+    def gathers(self, shard: Shard) -> bool:
+        """Whether each rank updates all of a small DTensor, since pieces cannot be updated
+        apart; its state is then on all ranks."""
+        reason = reason_for_rows(self) if not shard.is_whole else None
+        return (reason is not None and shard.shape.numel() <= GATHERED
+                and cut_of(shard, self) is not None)
+
+    def updated(self, param: torch.Tensor) -> torch.Tensor:
+        """The tensor that a rank updates of a parameter: its piece, or all of it."""
+        shard = shard_of(param)
+        if shard is not None and self.gathers(shard):
+            return shard.gather(param.detach())
+        return local_of(param)
+
     def initial_state(self, param: torch.Tensor) -> dict:
         """The state of a parameter that has not taken a step.
 
         States and residuals are zero; a master weight holds the parameter's value,
         and so do codes, as far as they can.
         """
+        whole, param = param, self.updated(param)
         like = self.like(param, None)
         planes = {
             name: self.empty(plane, like).zero_()
@@ -274,17 +341,19 @@ class KernelBinding:
         for plane in () if self.hidden else self._weights:
             if plane.bits > self._visible.bits:
                 planes[plane.name].copy_(param)
-        return ({self.step: 0} if self.step else {}) | planes
+        return ({self.step: 0} if self.step else {}) | self._spread(planes, whole)
 
     def encode_weight(self, param: torch.Tensor, state: Mapping) -> None:
         """Writes a parameter's value into the planes of its state."""
+        param, state = self.updated(param), local_state(state)
         dense = laid_out(param.detach(), self.like(param, state), param.dtype)
         self.convert([dense], _plain(param.dtype), [self._weight_of(state)],
                      self.weight_storage, self._weights)
 
     def decode_weights(self, states: Sequence[Mapping], dtype: torch.dtype,
                        threads: int = 0) -> list[torch.Tensor]:
-        """The weights that these states hold."""
+        """The weights that these states hold, on this rank."""
+        states = list(map(local_state, states))
         likes = [self._ordered(state[self._weights[0].name]) for state in states]
         weights = [empty_plane(like, dtype, self.device) for like in likes]
         self.convert([_dense(self._weights, self._weight_of(state), like)
@@ -312,7 +381,7 @@ class KernelBinding:
                   state: Mapping | None) -> list[torch.Tensor]:
         """Returns all planes of a gradient, some from the state."""
         rest = iter(planes)
-        return [state[plane.name] if plane.persistent else next(rest)
+        return [local_of(state[plane.name]) if plane.persistent else next(rest)
                 for plane in self.grad_planes]
 
     def decode_grad(self, planes: list[torch.Tensor], dtype: torch.dtype,
@@ -337,14 +406,17 @@ class KernelBinding:
                     moves: bool = False) -> None:
         """Refuses a state that is not one of this kernel; `moves` says whether its
         planes go to the parameter's device first."""
-        if problem := self._problem(state, param, moves):
+        shard, own = shard_of(param), local_of(param)
+        like = shard.measure(own.dtype) if shard and self.gathers(shard) else own
+        if problem := self._problem(local_state(state), like, own.device, moves):
             raise ValueError(
                 f"the state of {label} {problem}, as {self.kernel.name!r} under "
                 f"{self.kernel.strategy!r} needs; load a state of that graph and "
                 "strategy, or start anew with opt.state.pop(p)"
             )
 
-    def _problem(self, state: Mapping, param: torch.Tensor, moves: bool) -> str | None:
+    def _problem(self, state: Mapping, param: torch.Tensor, device: torch.device,
+                 moves: bool) -> str | None:
         """Returns what a state lacks to fit this kernel."""
         if self.step and self.step not in state:
             return f"lacks the count {self.step!r}"
@@ -355,10 +427,12 @@ class KernelBinding:
                 return f"lacks the plane {name!r}"
             if tensor.dtype != dtype:
                 return f"has {name!r} as {tensor.dtype}, not {dtype}"
-            if tensor.shape != (shape := self._shape(plane, measures[plane.role])):
+            shape = self._shape(plane, measures[plane.role])
+            # Of a DTensor, entries have the parameter's first dimension.
+            if tensor.shape != shape and (plane.sets_size or tensor.numel() != shape.numel()):
                 return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
-            if not moves and tensor.device != param.device:
-                return f"has {name!r} on {tensor.device}, not on {param.device}"
+            if not moves and tensor.device != device:
+                return f"has {name!r} on {tensor.device}, not on {device}"
         role = self._weights[0].role
         for name in state:
             # Bits of the weight that no kernel here would read, as after p.data.float().
@@ -382,7 +456,12 @@ class KernelBinding:
         """Binds a parameter of a param group; its planes take the parameter's layout."""
         if self.state_names:
             self.of_states.check_state(state, param, label)
-            state.update(self.of_states.laid_out_state(param, state))
+            own, shard = local_state(state), shard_of(param)
+            like = (shard.measure(param.dtype) if shard and self.gathers(shard)
+                    else local_of(param))
+            laid = self.of_states.laid_out_state(like, own)
+            moved = {name: value for name, value in laid.items() if value is not own.get(name)}
+            state.update(self.of_states._spread(moved, param))
         return ParamBinding(self, index, group, param, state, label)
 
     def laid_out_state(self, param: torch.Tensor, state: Mapping) -> dict:
@@ -439,6 +518,34 @@ class KernelBinding:
                 state |= {p.name: tensor for p, tensor in zip(planes, made)}
         return state
 
+    @property
+    def is_spread(self) -> bool:
+        """Whether any parameter of the step is a DTensor."""
+        return any(bound.shard is not None for bound in self.bound_params)
+
+    def _connect(self) -> Exchange | None:
+        """What the ranks that share the step's parameters exchange its reductions by; None
+        where they have nothing to tell each other."""
+        spread = [bound for bound in self.bound_params if bound.sharding is not None]
+        if not spread or not (self.kernel.reductions or self.kernel.measures or self.check):
+            return None
+        group = spread[0].shard.group
+        for bound in spread:
+            if bound.shard.group is not group:
+                raise ValueError(
+                    f"{self.kernel.name} reduces parameters over ranks in one launch, but "
+                    f"{spread[0].label} and {bound.label} are on different device meshes; "
+                    "shard all of them over one, or give each mesh an optimizer")
+        return self.exchange if self.exchange and self.exchange.group is group else Exchange(group)
+
+    def check_ranks(self, scalars: object) -> None:
+        """Refuses a step in which ranks that reduce together disagree, on all of them."""
+        if self.exchange:
+            self.exchange.check(self.kernel.name, (
+                self.kernel.name, self.kernel.strategy, self.rows, scalars,
+                [(bound.index, bound.shard and bound.shard.shape, bound.shard or bound.shape,
+                  bound.sharding and bound.sharding[2]) for bound in self.bound_params]))
+
     def update_plan(self, staged: Mapping[int, int]) -> None:
         """Tells the plan what has moved since the last step, if anything has."""
         wanted = (self.bound_params, self.grads, self.rows, staged)
@@ -446,9 +553,13 @@ class KernelBinding:
             return
         self._bound = ()
         pointers = self._pointers(staged)
+        self.exchange = self._connect()
+        self.plan.set_exchange(self.exchange)
         self.plan.update(
             [bound.size for bound in self.bound_params], pointers, rows=self.rows,
             keys=[bound.index for bound in self.bound_params],
+            firsts=[bound.first for bound in self.bound_params],
+            shardings=[bound.sharding for bound in self.bound_params],
         )
         if self.check:
             self.check.update([bound.size for bound in self.bound_params], pointers)
@@ -489,7 +600,8 @@ class KernelBinding:
     def find_non_finite(self, threads: int) -> bool:
         """Whether a gradient of the step is not finite; False if the optimizer does not
         check gradients."""
-        return bool(self.check and self.check.launch(threads))
+        found = bool(self.check and self.check.launch(threads))
+        return self.exchange.any(found) if self.check and self.exchange else found
 
     def integers(self, step: int, seed: int) -> list[int]:
         """The kernel's integer scalars, in launch order."""

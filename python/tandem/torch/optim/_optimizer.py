@@ -15,6 +15,7 @@ from tandem._convert import CPU, compiled
 from tandem._kernel import Rules
 from tandem.torch import _executor
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
+from tandem.torch._shards import local_of
 from tandem.torch.optim import _checkpoint, _counters, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding
 from tandem.torch.optim._bindings import KernelBindings, sums_over_model
@@ -341,7 +342,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     def _check_param(self, param: torch.Tensor, label: str, group: Mapping) -> KernelBinding:
         """The parameter's binding, or the reason why it cannot be updated."""
         self._check_device(param, label)
-        _wrappers.refuse_dtensor(param, label)
+        whole, param = param, local_of(param)
         if param.layout is not torch.strided:
             raise TypeError(
                 f"{label} is sparse ({param.layout}); only dense parameters can be "
@@ -357,8 +358,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
                 f"{label} has elements that share memory (strides "
                 f"{param.stride()}); pass a copy, p.contiguous()"
             )
-        binding = self._binding(param, label, group)
-        _wrappers.check_shard(param, label, binding, self.gradient_release)
+        binding = self._binding(whole, label, group)
+        _wrappers.check_shard(whole, label, binding, self.gradient_release)
         return binding
 
     def _check_device(self, param: torch.Tensor, label: str) -> None:
@@ -555,7 +556,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     #===--------------------------------------------------------------------===#
 
     def live_bytes(self) -> dict[str, int]:
-        """Bytes of memory that are taken now.
+        """Bytes of memory that are taken now, on this rank.
 
         ``weights``: parameters as they are stored, their parts in the state
         included; ``working``: weights decoded for modules, where they are stored
@@ -568,13 +569,13 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             binding = self._bindings.of(param, group)
             hidden = param.requires_grad and binding and binding.hidden
             if not is_placeholder(param) and not (decoder and decoder.has(param)):
-                total["working" if hidden else "weights"] += param.nbytes
+                total["working" if hidden else "weights"] += local_of(param).nbytes
             if param.grad is not None:
-                total["gradients"] += param.grad.nbytes
+                total["gradients"] += local_of(param.grad).nbytes
             for name, plane in self.state.get(param, {}).items():
                 if isinstance(plane, torch.Tensor) and name not in self._bindings.counts:
                     part = "weights" if binding and binding.is_weight(name) else "states"
-                    total[part] += plane.nbytes
+                    total[part] += local_of(plane).nbytes
         total["gradients"] += self._gradients.bytes
         if decoder:
             total["working"] += decoder.bytes

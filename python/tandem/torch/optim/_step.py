@@ -11,8 +11,9 @@ import torch
 
 from tandem import _tandem
 from tandem.torch import _executor
-from tandem.torch._layout import is_placeholder, laid_out
-from tandem.torch.optim import _counters, _notices
+from tandem.torch._layout import is_placeholder
+from tandem.torch._shards import address_of, local_of
+from tandem.torch.optim import _counters, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding, check_grad
 from tandem.torch.optim._bindings import sums_over_model
 
@@ -58,7 +59,7 @@ class Steps:
             _notices.warn_of_no_gradient(list(self._params()))
         self._is_idle = False
         copies = {
-            bound.index: laid_out(bound.param, bound.like, bound.dtype)
+            bound.index: bound.staged()
             for binding in bindings for bound in binding.bound_params if bound.copied
         }
         for binding in bindings:
@@ -83,8 +84,9 @@ class Steps:
         for bound in begun:
             states = bound.binding.of_states
             weight, = states.decode_weights([bound.state], bound.dtype, self.threads)
-            for to in filter(lambda to: to is not None, (bound.param, copies.get(bound.index))):
-                bound.binding.executor.call(lambda to=to, weight=weight: to.copy_(weight))
+            bound.binding.executor.call(lambda bound=bound, weight=weight: bound.take(weight))
+            if (copy := copies.get(bound.index)) is not None:
+                bound.binding.executor.call(lambda to=copy, weight=weight: to.copy_(weight))
 
     def _repeat(self) -> None:
         """Repeats the last step over other gradients."""
@@ -97,7 +99,8 @@ class Steps:
         """Returns a cache that detects that only gradients change in the next step, if
         possible."""
         if (not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-                or any(binding.hidden or binding.encodes for binding in bindings)):
+                or any(binding.hidden or binding.encodes or binding.is_spread
+                       for binding in bindings)):
             return None
         count = "" if self.capturable else bindings[0].step or ""
         replay, places = _tandem.ReplayCache(torch.Tensor, count), {}
@@ -191,10 +194,16 @@ class Steps:
                      converted: list) -> torch.Tensor | None:
         """Returns the gradient that a step of a param group uses for p.grad; `negated` has the
         negated ones, for a group that maximizes."""
-        if negated is None:
-            return bound.param.grad
-        self._refuse_to_maximize(bound.binding, number)
-        converted.append(negated[id(bound.param)])
+        if negated is not None:
+            self._refuse_to_maximize(bound.binding, number)
+            converted.append(negated[id(bound.param)])
+        grad = bound.param.grad if negated is None else converted[-1]
+        if bound.shard is None or grad is None:
+            return grad
+        _wrappers.check_placements(grad, bound.shard, bound.label)
+        if not bound.gathers:
+            return local_of(grad)
+        converted.append(bound.shard.gather(grad))
         return converted[-1]
 
     def _enlist(self, bound: ParamBinding, grad: torch.Tensor | None,
@@ -233,7 +242,7 @@ class Steps:
         """Returns the addresses of a gradient's planes; a gradient in p.grad is encoded
         first."""
         if grad is not None:
-            check_grad(grad, bound.param, lambda: bound.label)
+            check_grad(grad, bound.like, lambda: bound.label)
             planes = bound.binding.encode_grad(grad, bound.like, None, bound.state)
             converted += planes
         return tuple(plane.data_ptr() for plane in planes)
@@ -256,7 +265,7 @@ class Steps:
     def _plane_addresses(self) -> list[int]:
         """Returns the current addresses of the planes of all bound parameters."""
         planes = [s.planes(s.state) for s in self._bound if s and s.planes]
-        return list(map(torch.Tensor.data_ptr, chain.from_iterable(planes)))
+        return list(map(address_of, chain.from_iterable(planes)))
 
     def _bind(self, index: int, number: int, param: torch.Tensor, started: list) -> ParamBinding:
         """Binds a parameter of a param group to its memory. Its state starts here if it
@@ -310,6 +319,8 @@ class Steps:
             return False
         threads = self.threads or torch.get_num_threads()
         scalars = [self._scalars(binding) for binding in bindings]
+        for binding, given in zip(bindings, scalars):
+            binding.check_ranks(given)
         for binding, given in zip(bindings, scalars):
             if len(bindings) > 1 or binding.check:
                 with self._explained(binding):
@@ -377,7 +388,7 @@ class Steps:
         for bound in binding.bound_params if copies else ():
             if bound.copied:
                 copy = copies[bound.index]
-                binding.executor.call(lambda bound=bound, copy=copy: bound.param.copy_(copy))
+                binding.executor.call(lambda bound=bound, copy=copy: bound.take(copy))
 
     #===--------------------------------------------------------------------===#
     # Gradients under a scale
@@ -393,7 +404,7 @@ class Steps:
         for param in self._params():
             if param.grad is not None:
                 key = param.grad.device, param.grad.dtype
-                kinds.setdefault(key, []).append(param.grad)
+                kinds.setdefault(key, []).append(local_of(param.grad))
         inverse = scale.double().reciprocal().float()
         for (device, _), grads in kinds.items():
             torch._amp_foreach_non_finite_check_and_unscale_(

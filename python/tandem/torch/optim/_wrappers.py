@@ -10,8 +10,10 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from tandem._kernel import Kernel
+from tandem.torch._shards import Shard, shard_of
 from tandem.torch.optim._binding import KernelBinding
 from tandem.torch.optim._bindings import sums_over_model
+from tandem.torch.optim._cuts import cut_of, reason_for_rows
 
 
 def has_ranks() -> bool:
@@ -35,21 +37,46 @@ def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 #===------------------------------------------------------------------------===#
 
 
-def refuse_dtensor(param: torch.Tensor, label: str) -> None:
-    """Refuses a DTensor.
+def check_placements(grad: torch.Tensor, shard: Shard, label: str) -> None:
+    """Refuses a gradient that is spread otherwise than its parameter.
 
     Raises:
-        TypeError: the parameter is a DTensor.
+        RuntimeError: it is no DTensor of the same mesh and placements.
     """
-    # Importing the module takes a while, and without it there are no DTensors.
-    module = sys.modules.get("torch.distributed.tensor")
-    if isinstance(param, getattr(module, "DTensor", ())):
-        raise TypeError(
-            f"{label} is a DTensor, as fully_shard (FSDP2) and parallelize_module make "
-            "them, which tandem.torch does not update yet. Do not pass its local tensor, "
-            "which gets no gradient; use DistributedDataParallel with "
-            "ZeroRedundancyOptimizer, or FullyShardedDataParallel (FSDP1)"
-        )
+    other = shard_of(grad)
+    if other is None or other.mesh != shard.mesh or other.placements != shard.placements:
+        raise RuntimeError(
+            f"the gradient of {label} is {'no DTensor' if other is None else f'spread as {other}'}"
+            f", the parameter is spread as {shard}; redistribute it, p.grad = "
+            "p.grad.redistribute(p.device_mesh, p.placements)")
+
+
+def check_dtensor(shard: Shard, label: str, binding: KernelBinding, releases: bool) -> None:
+    """Refuses a DTensor of which ranks have pieces that the kernel cannot update.
+
+    Which are refused follows from the whole tensor and its placements, so that all ranks
+    raise the same.
+
+    Args:
+        releases: whether backward passes take the steps.
+
+    Raises:
+        ValueError: pieces are not whole rows, or cut what shares an entry.
+    """
+    if releases:
+        raise ValueError(
+            f"{label} is a DTensor, whose gradient ranks reduce after gradient_release=True "
+            "would have taken the step; leave it out")
+    if shard.is_partial:
+        raise ValueError(f"{label} is a DTensor that is spread as {shard}, a sum over ranks; "
+                         "redistribute it before the optimizer is created")
+    reason = None if shard.is_whole else reason_for_rows(binding)
+    cut = reason and cut_of(shard, binding)
+    if cut and not binding.gathers(shard):
+        raise ValueError(
+            f"{label} {cut}, and {reason}; shard its rows evenly, as fully_shard does over a "
+            "number of ranks that divides them, or give it a param group of its own whose "
+            "strategy has no such values, as strategy='collage-plus'")
 
 
 def is_flattened(param: torch.Tensor) -> bool:
@@ -81,6 +108,8 @@ def check_shard(param: torch.Tensor, label: str, binding: KernelBinding, release
         ValueError: the kernel needs the whole parameter or all of them, or backward
             passes would step before FSDP1 has reduced the gradient.
     """
+    if (shard := shard_of(param)) is not None:
+        check_dtensor(shard, label, binding, releases)
     if not is_flattened(param):
         return
     if releases:

@@ -1,0 +1,276 @@
+"""The piece of a parameter that a DTensor has on this rank, and where it lies in the whole."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+
+import torch
+
+#: The classes of tensors that are no DTensors, which most parameters have.
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+
+
+def is_dtensor(tensor: object) -> bool:
+    """Whether a tensor is a DTensor, as ``fully_shard`` (FSDP2) and ``parallelize_module``
+    make them."""
+    if type(tensor) in _PLAIN:
+        return False
+    # Importing the module takes a while, and without it there are no DTensors.
+    module = sys.modules.get("torch.distributed.tensor")
+    return isinstance(tensor, getattr(module, "DTensor", ()))
+
+
+def local_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A DTensor's piece on this rank, which shares its memory; any other tensor itself."""
+    if not is_dtensor(tensor):
+        return tensor
+    local = tensor._local_tensor
+    wait = getattr(local, "trigger_wait", None)  # a collective may be under way
+    return wait() if wait else local
+
+
+def shard_of(tensor: torch.Tensor) -> Shard | None:
+    """How a DTensor is spread over ranks; None for any other tensor."""
+    if not is_dtensor(tensor):
+        return None
+    return _shard(tensor.shape, tensor.stride(), tuple(tensor.placements), tensor.device_mesh)
+
+
+@lru_cache(maxsize=4096)
+def _shard(shape, stride, placements, mesh) -> Shard:
+    return Shard(shape, stride, placements, mesh)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A tensor that is spread over the ranks of a device mesh, and this rank's piece.
+
+    All but :attr:`index` and what follows from it is the same on every rank, so that all of
+    them come to the same decisions.
+
+    Attributes:
+        shape: that of the whole tensor.
+        stride: that of the whole tensor, in elements.
+        placements: how each dimension of the mesh divides it.
+        mesh: the DeviceMesh.
+    """
+
+    shape: torch.Size
+    stride: tuple[int, ...]
+    placements: tuple
+    mesh: object
+
+    @cached_property
+    def dims(self) -> tuple[int, ...]:
+        """The dimensions of the mesh that divide the tensor: with more than one rank, and a
+        placement other than Replicate."""
+        return tuple(dim for dim, placement in enumerate(self.placements)
+                     if self.mesh.size(dim) > 1 and not placement.is_replicate())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each rank has all of the tensor."""
+        return not self.dims
+
+    @cached_property
+    def is_partial(self) -> bool:
+        """Whether the tensor is a sum, or the like, of the ranks' tensors."""
+        return any(placement.is_partial() for placement in self.placements)
+
+    @cached_property
+    def bounds(self) -> tuple[tuple[int, int], ...] | None:
+        """The first row of each piece and the number of its rows, by ascending rows; None if
+        pieces are not rows that follow each other. A piece may be empty.
+
+        Rows are what an index into the first dimension selects; a vector's have one
+        element. A tensor that is on all ranks is one piece.
+        """
+        order = None if self.is_partial else self._order()
+        rows = self.shape[0] if self.shape else 1
+        return None if order is None else tuple(
+            self._rows_at(rows, order, place) for place in self._places(order))
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...] | None:
+        """The global ranks that have the pieces, in the order of :attr:`bounds`: those that
+        this rank shares a replica of the tensor with."""
+        order, own = self._order(), self.mesh.get_coordinate()
+        if order is None or own is None:
+            return None
+        places = (dict(zip(order, place)) for place in self._places(order))
+        return tuple(int(self.mesh.mesh[tuple(place.get(dim, at) for dim, at in enumerate(own))])
+                     for place in places)
+
+    @cached_property
+    def index(self) -> int | None:
+        """This rank's place in :attr:`bounds`; None if these do not say, or if the rank is
+        not in the mesh."""
+        if self.bounds is None or (own := self.mesh.get_coordinate()) is None:
+            return None
+        order = self._order()
+        return list(self._places(order)).index(tuple(own[dim] for dim in order))
+
+    @property
+    def first_row(self) -> int | None:
+        """The first row of this rank's piece."""
+        return None if self.index is None else self.bounds[self.index][0]
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows of this rank's piece."""
+        return None if self.index is None else self.bounds[self.index][1]
+
+    @cached_property
+    def row_length(self) -> int:
+        """The elements of a row."""
+        return math.prod(self.shape[1:])
+
+    @cached_property
+    def starts(self) -> tuple[int, ...] | None:
+        """The number of each piece's first element in the whole tensor."""
+        return self.bounds and tuple(row * self.row_length for row, _ in self.bounds)
+
+    @property
+    def first(self) -> int:
+        """The number of this rank's first element in the whole tensor; 0 where pieces are not
+        rows, so that elements have no numbers."""
+        return 0 if self.index is None else self.starts[self.index]
+
+    def gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The whole of a DTensor that is spread so, which all ranks ask for together."""
+        return local_of(tensor) if self.is_whole else tensor.full_tensor().contiguous()
+
+    def piece_of(self, whole: torch.Tensor) -> torch.Tensor:
+        """This rank's piece of a tensor that it has in full."""
+        from torch.distributed.tensor import distribute_tensor
+
+        if self.is_whole:
+            return whole
+        if self.bounds is not None and self.shape:
+            return whole.narrow(0, self.first_row, self.rows)
+        return local_of(distribute_tensor(whole, self.mesh, self.placements, src_data_rank=None))
+
+    def measure(self, dtype: torch.dtype) -> torch.Tensor:
+        """A tensor of the whole's shape and layout that takes no memory."""
+        return torch.empty_strided(self.shape, self.stride, dtype=dtype, device="meta")
+
+    @cached_property
+    def is_in_c_order(self) -> bool:
+        """Whether the rows of the whole tensor follow each other in memory."""
+        return torch.empty_strided(self.shape, self.stride, device="meta").is_contiguous()
+
+    @cached_property
+    def group(self):
+        """The process group that the pieces are spread over; None if each rank has all.
+
+        Where several dimensions of the mesh divide the tensor, the first use makes a group
+        of them, for which all ranks of the mesh must ask. Its ranks are in the order of the
+        mesh, which :attr:`ranks` translates.
+        """
+        if len(self.dims) < 2:
+            return self.mesh.get_group(self.dims[0]) if self.dims else None
+        names = self.mesh.mesh_dim_names
+        if names is None:
+            raise ValueError("the device mesh's dimensions have no names, by which a group of "
+                             "several is made; pass mesh_dim_names= to init_device_mesh")
+        return self.mesh[tuple(names[dim] for dim in self.dims)]._flatten().get_group()
+
+    def __str__(self) -> str:
+        """The placements, as messages name them."""
+        return f"({', '.join(map(str, self.placements))})"
+
+    #===--------------------------------------------------------------------===#
+    # The order in which the mesh divides rows
+    #===--------------------------------------------------------------------===#
+
+    def _order(self) -> tuple[int, ...] | None:
+        """The dimensions of the mesh that divide rows, in the order in which they do; None if
+        one divides something else.
+
+        A strided shard, as of FSDP over tensor parallelism, comes after the dimensions that
+        follow it in the mesh.
+        """
+        order: tuple[int, ...] = ()
+        for dim in reversed(self.dims):
+            placement = self.placements[dim]
+            factor = getattr(placement, "split_factor", None)
+            if getattr(placement, "dim", None) != 0:
+                return None
+            if factor is None:
+                order = (dim, *order)
+            elif factor == math.prod(map(self.mesh.size, order)):
+                order = (*order, dim)
+            else:
+                return None
+        return order
+
+    def _places(self, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """The coordinates of the pieces, by ascending rows."""
+        return product(*(range(self.mesh.size(dim)) for dim in order))
+
+    def _rows_at(self, rows: int, order: Sequence[int], place: Sequence[int]) -> tuple[int, int]:
+        """The first row and the number of rows at these coordinates. Each division is that of
+        torch.chunk."""
+        first = 0
+        for dim, at in zip(order, place):
+            length = -(-rows // self.mesh.size(dim))
+            before = min(at * length, rows)
+            first, rows = first + before, min(length, rows - before)
+        return first, rows
+
+    #===--------------------------------------------------------------------===#
+    # Tensors beside it
+    #===--------------------------------------------------------------------===#
+
+    def like(self, local: torch.Tensor) -> torch.Tensor:
+        """The DTensor of a piece with an element for each of this rank's."""
+        return self._joined(local, self.shape, self.stride, self.placements)
+
+    def beside(self, local: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+        """The DTensor of this rank's piece of a tensor with fewer elements.
+
+        Args:
+            local: the piece.
+            shape: that of the whole, whose first dimension is divided as that of the
+                parameter; on ranks that have the whole parameter, that of `local`.
+        """
+        from torch.distributed.tensor import Replicate
+
+        placements = (Replicate(),) * self.mesh.ndim if self.is_whole else self.placements
+        if not local.numel():
+            local = local.reshape(0, *shape[1:])
+        stride = torch.empty(shape, device="meta").stride()
+        return self._joined(local, shape, stride, placements)
+
+    def replicated(self, local: torch.Tensor) -> torch.Tensor:
+        """The DTensor of what each rank has in full."""
+        from torch.distributed.tensor import DTensor, Replicate
+
+        return DTensor.from_local(local, self.mesh, (Replicate(),) * self.mesh.ndim,
+                                  run_check=False)
+
+    def _joined(self, local, shape, stride, placements) -> torch.Tensor:
+        from torch.distributed.tensor import DTensor
+
+        return DTensor.from_local(local, self.mesh, placements, run_check=False,
+                                  shape=shape, stride=stride)
+
+
+#===------------------------------------------------------------------------===#
+# Memory on this rank
+#===------------------------------------------------------------------------===#
+
+
+def local_state(state: Mapping) -> dict:
+    """A parameter's state with the pieces of its DTensors that this rank has."""
+    return {name: local_of(value) for name, value in state.items()}
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """The address of this rank's piece of a tensor."""
+    return local_of(tensor).data_ptr()

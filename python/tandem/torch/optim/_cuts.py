@@ -1,0 +1,69 @@
+"""What of a parameter's pieces a kernel can update apart: pieces of whole rows, groups and
+blocks."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tandem._kernel import Granularity, Plane, RoleKind
+from tandem.torch._shards import Shard
+
+if TYPE_CHECKING:
+    from tandem.torch.optim._binding import KernelBinding
+
+import torch
+
+#: The elements of the largest parameter that ranks gather where its pieces cannot be updated
+#: apart, as those of biases.
+GATHERED = 1 << 16
+
+
+def is_shared(plane: Plane) -> bool:
+    """Whether all shards of a tensor have the same entries of a plane, if shards are rows."""
+    return plane.is_whole_tensor or plane.per == Granularity.COLUMN
+
+
+def reason_for_rows(binding: KernelBinding) -> str | None:
+    """Returns what a step computes from an element's place or from its neighbours."""
+    kernel = binding.kernel
+    if any(plane.is_grouped or plane.is_whole_tensor or plane.per != Granularity.ELEMENT
+           for plane in kernel.planes):
+        return f"strategy {kernel.strategy!r} has scales that elements of rows share"
+    if any(kind is RoleKind.SEED for kind in kernel.integers.values()):
+        return f"strategy {kernel.strategy!r} draws random bits by the number of an element"
+    if kernel.is_matrix or kernel.reductions or kernel.measures:
+        return f"{kernel.name} computes values from several elements"
+    return None
+
+
+@lru_cache(maxsize=4096)
+def cut_of(shard: Shard, binding: KernelBinding) -> str | None:
+    """Returns what the pieces of a DTensor cut apart that belongs together, in words that
+    follow the name of a parameter; None if each can be updated by itself.
+
+    It follows from the whole tensor and its placements, so that all ranks find the same.
+    """
+    if shard.bounds is None or not shard.is_in_c_order:
+        return f"is spread as {shard}, in pieces that are not whole rows"
+    unit = _shared_elements(binding, shard.shape)
+    if any(start % unit for start in shard.starts if start < shard.shape.numel()):
+        return (f"of shape {tuple(shard.shape)} is cut inside of {unit} elements that belong "
+                "together")
+    if (any(map(is_shared, (p for p in binding.kernel.planes if p.written)))
+            and not all(rows for _, rows in shard.bounds)):
+        return (f"of shape {tuple(shard.shape)} leaves a rank without rows, where scales of all "
+                "of them would not be kept")
+    return None
+
+
+def _shared_elements(binding: KernelBinding, shape: torch.Size) -> int:
+    """Returns the number of elements of a tensor of which multiples can be cut off: rows, of
+    which several may share entries, or groups of a vector."""
+    rows, columns = binding.size_of(torch.empty(shape, device="meta"))
+    grouped = [plane for plane in binding.kernel.planes
+               if plane.is_grouped and plane.per != Granularity.COLUMN]
+    if rows == 1:
+        return max((plane.group for plane in grouped), default=1)
+    return columns * max((plane.group if plane.per == Granularity.ROW else max(plane.rows, 1)
+                          for plane in grouped), default=1)
