@@ -26,13 +26,15 @@ class ParamBinding:
 
     __slots__ = (
         "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
-        "group", "index", "label", "binding", "like", "numel", "ordered", "param", "planes",
+        "group", "index", "key", "label", "binding", "like", "numel", "ordered", "param", "planes",
         "pointers", "shape", "size", "state", "strides",
     )
 
     def __init__(self, binding: KernelBinding, index: int, group: int, param: torch.Tensor,
                  state: dict | None, label: str):
         self.binding, self.index, self.label = binding, index, label
+        #: The number that its random bits depend on.
+        self.key = index
         #: The number of the param group, which says what the binding is.
         self.group = group
         self.param, self.state = param, state
@@ -448,7 +450,7 @@ class KernelBinding:
         pointers = self._pointers(staged)
         self.plan.update(
             [bound.size for bound in self.bound_params], pointers, rows=self.rows,
-            keys=[bound.index for bound in self.bound_params],
+            keys=[bound.key for bound in self.bound_params],
         )
         if self.check:
             self.check.update([bound.size for bound in self.bound_params], pointers)
@@ -471,7 +473,7 @@ class KernelBinding:
         shapes = [bound.size for bound in self.bound_params]
         replay.add_launch(
             [rows for rows, _ in shapes], [columns for _, columns in shapes],
-            [bound.index for bound in self.bound_params], self.rows,
+            [bound.key for bound in self.bound_params], self.rows,
             [address for addresses in self._pointers({}) for address in addresses],
             self._grads_at[0])
 
