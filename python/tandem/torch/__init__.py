@@ -12,7 +12,7 @@ So is :func:`sharpness`, the PyTorch form of :func:`tandem.sharpness`.
 """
 
 from tandem.torch import distributed, nn, optim
-from tandem.torch._fp8_lm import FP8LM, ShardedFP8LM, fp8_lm
+from tandem.torch._fp8_lm import FP8LM, fp8_lm
 from tandem.torch._schedule import (MaskSetting, PrecisionRaise, PrecisionSchedule,
                                     RecipeSetting, StrategySetting)
 from tandem.torch._sharpness import sharpness
@@ -29,7 +29,7 @@ share_threads()
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "AutomaticScaling", "Compression",
            "DecodedWeights", "Emulation", "FP8LM", "GradientAllReduce", "LAMB", "Lion",
            "MaskSetting", "Optimizer", "PrecisionRaise", "PrecisionSchedule", "RMSprop",
-           "Ranks", "RecipeSetting", "SGD", "ShardedFP8LM", "StoredTensor", "StrategySetting",
+           "Ranks", "RecipeSetting", "SGD", "StoredTensor", "StrategySetting",
            "change_strategy", "compress_activations", "convert_state", "decode_weights",
            "distributed", "emulate", "fp8_lm", "from_bitsandbytes", "nn", "optim",
            "sharpness", "to_bitsandbytes"]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
 from tandem import _tandem
 from tandem._kernel import directories
-from tandem.torch.distributed import (AutomaticScaling, GradientAllReduce,
-                                      ZeroRedundancyOptimizer)
+from tandem.torch.distributed import AutomaticScaling, GradientAllReduce
 from tandem.torch.nn import _candidates, _products
 from tandem.torch.nn._compress import _MODEL, Compression, _Swapping
 from tandem.torch.nn._layer import compiled
 from tandem.torch.nn._patterns import check_patterns, is_named
 from tandem.torch.optim import AdamW
+
+if TYPE_CHECKING:
+    from tandem.torch.distributed import ShardedFP8LM
 
 #: The strategies that are no part of the library, since only a level takes them.
 _STRATEGIES = os.path.join(os.path.dirname(__file__), "strategies")
@@ -45,47 +48,6 @@ class FP8LM(AdamW):
         if self.all_reduce is not None:  # which no optimizer has that releases gradients
             self.all_reduce()
         super()._update(only)
-
-
-class ShardedFP8LM(ZeroRedundancyOptimizer):
-    """The optimizer that :func:`fp8_lm` returns for level O3: each rank has the master weights
-    and the moments of some tensors, and sends the weights of converted layers in E4M3.
-
-    Its first param group has the weights of the converted layers, the others have the other
-    parameters, by type. It is a :class:`tandem.torch.distributed.ZeroRedundancyOptimizer`.
-    """
-
-    #: The layers that were converted, where this was created.
-    converted: Compression | None = None
-
-    def __init__(self, groups: Sequence[dict], ranks, **options):
-        groups = [dict(group) for group in groups]
-        super().__init__(groups, AdamW, ranks, weight_codes=groups[0]["params"], **options)
-        # This one is the last to be created, and encodes the gradients of all parameters.
-        self._encoder = AdamW([dict(group) for group in groups], **options)
-        #: The sum of gradients over ranks that each step begins with.
-        self.all_reduce = GradientAllReduce(self._encoder, ranks, AutomaticScaling())
-
-    def step(self, closure=None, **kwargs):
-        """Adds up gradients over the ranks, updates this rank's parameters, and sends them."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        self.all_reduce()
-        for param, rank in self._rank_of.items():
-            planes = self._encoder._gradients.get(param)
-            if planes is not None and rank == self.rank:
-                self.optim._gradients.replace(param, planes)
-        self._encoder._gradients.release()
-        super().step(**kwargs)
-        return loss
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """As torch.optim's; encoded gradients are released."""
-        super().zero_grad(set_to_none)
-        self._encoder._gradients.release()
-        self.optim._gradients.release()
 
 
 def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
@@ -158,6 +120,7 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
 def _optimizer(groups: Sequence[dict], level: str, ranks, **options) -> FP8LM | ShardedFP8LM:
     """The optimizer of a level, with sums over ranks if there are any."""
     if level == "O3":
+        from tandem.torch.distributed import ShardedFP8LM
         return ShardedFP8LM(groups, ranks, strategy=_LEVELS[level], **options)
     optimizer = FP8LM(groups, strategy=_LEVELS[level], **options)
     if ranks is not None or _has_ranks():

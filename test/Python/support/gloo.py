@@ -39,7 +39,7 @@ def run_ranks(module, names, ranks, folder, timeout=240):
 
 
 def _outcome(function):
-    """What a function returns. Where it fails the rank ends, so that others do not wait for it."""
+    """The result of a function. Where it fails the rank ends, so that others do not wait for it."""
     try:
         return function()
     except BaseException:

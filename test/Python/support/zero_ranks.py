@@ -53,7 +53,7 @@ def train(params, optimizer, steps, first=0):
 
 
 def _compare(name, strategy):
-    """What is wrong with the weights and states of a rank after three steps, if anything."""
+    """Says whether a rank has the weights and states of one process after three steps."""
     options = OPTIONS | {"strategy": strategy}
     ours, theirs = (parameters(SHAPES, dtype_for(strategy)) for _ in range(2))
     zero = ZeroRedundancyOptimizer(ours, getattr(tt, name), **options)
@@ -147,7 +147,7 @@ def few():
 
 
 def weight_codes():
-    """What is sent are the codes of the weights that one process would have."""
+    """Codes that are sent are those of the weights that one process would have."""
     options, e4m3 = OPTIONS | {"strategy": "fp8-lm"}, codec("f8E4M3FN")
     ours, theirs = parameters(SHAPES), parameters(SHAPES)
     zero = ZeroRedundancyOptimizer(ours, tt.AdamW, weight_codes=ours[:5], **options)

@@ -1,8 +1,22 @@
-"""Training on several ranks: sums of encoded gradients, and states of whole tensors."""
+"""Training on several ranks: sums of encoded gradients, states of whole tensors, and layers that
+are divided among ranks."""
+
+from importlib import import_module
 
 from tandem.torch.distributed._all_reduce import AutomaticScaling, GradientAllReduce, Ranks
-from tandem.torch.distributed._zero import (ZeroRedundancyOptimizer, greedy_partition,
-                                            stored_bytes)
 
-__all__ = ["AutomaticScaling", "GradientAllReduce", "Ranks", "ZeroRedundancyOptimizer",
-           "greedy_partition", "stored_bytes"]
+#: Where the names are that need a PyTorch with torch.distributed, whose parts take a while to
+#: import.
+_MODULES = {
+    "FP8ColwiseParallel": "_parallel", "FP8RowwiseParallel": "_parallel",
+    "FP8SequenceParallel": "_parallel", "GatheredTensor": "_parallel",
+    "ShardedFP8LM": "_sharded_fp8_lm", "ZeroRedundancyOptimizer": "_zero",
+    "greedy_partition": "_zero", "stored_bytes": "_zero"}
+
+__all__ = ["AutomaticScaling", "GradientAllReduce", "Ranks", *_MODULES]
+
+
+def __getattr__(name: str):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

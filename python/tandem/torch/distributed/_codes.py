@@ -8,6 +8,7 @@ import torch
 
 from tandem._kernel import WHOLE_TENSOR, Plane
 from tandem._storages import described, floats
+from tandem._tandem import Storage
 from tandem.torch import _executor
 from tandem.torch._layout import DTYPES, WORKING
 from tandem.torch.optim._binding import convert
@@ -26,8 +27,9 @@ class Codec:
 
     def __init__(self, code: str):
         self.dtype = DTYPES[code]
-        self._own = f"#tandem.scaled<#scaled.float<{code}>, group = tensor, scale = f32>"
-        self._given = described(self._own).with_given_scales
+        #: The storage of codes with a scale of their own, which FP8 products take as well.
+        self.storage = Storage.matrix_codes(code, False).text
+        self._given = described(self.storage).with_given_scales
         self._planes = [Plane(type=code, bits=8), Plane(group=WHOLE_TENSOR)]
 
     def encode(self, x: torch.Tensor, scale: torch.Tensor | None = None,
@@ -41,7 +43,7 @@ class Codec:
         own = torch.zeros(1, device=x.device) if scale is None else scale
         if x.numel():
             convert([x], floats(WORKING[x.dtype]), [[codes, own]],
-                    self._own if scale is None else self._given, self._planes,
+                    self.storage if scale is None else self._given, self._planes,
                     fresh=scale is None, has_rows=False, executor=_executor.executor_of(x))
         return codes, own
 

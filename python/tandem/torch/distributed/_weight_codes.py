@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WeightCodes:
-    """What a :class:`ZeroRedundancyOptimizer` sends of some parameters (FP8-LM, section 2.3).
+    """The codes in which a :class:`ZeroRedundancyOptimizer` sends some weights (FP8-LM, section 2.3).
 
     Between steps these parameters hold on all ranks what the codes decode to. The weight that
     the owner updates is in its optimizer's state; for a step :meth:`restore` puts it back.
