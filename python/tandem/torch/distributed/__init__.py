@@ -19,4 +19,9 @@ __all__ = ["AutomaticScaling", "GradientAllReduce", "Ranks", *_MODULES]
 def __getattr__(name: str):
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    try:
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{name} needs {error.name}, which this PyTorch lacks; take one that is "
+                          "built with torch.distributed, from 2.5 on") from error
+    return getattr(module, name)

@@ -33,7 +33,8 @@ class GatheredTensor(StoredTensor):
     """Activations of all ranks as they were gathered: E4M3 codes and one scale.
 
     Layers of :mod:`tandem.torch.nn` whose recipe has the same storage keep it as it is; whatever
-    else computes with it gets the values. The gather's backward pass sums the ranks' gradients.
+    else computes with it gets the values. The gather's backward pass adds up the ranks' gradients,
+    so each rank has to compute another part of the features with it, as column-wise layers do.
     """
 
     def _shared(self, shape: torch.Size) -> GatheredTensor:
