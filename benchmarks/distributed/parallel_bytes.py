@@ -93,7 +93,7 @@ def _linears(column, row) -> dict:
 
 
 PLANS = {"bf16": bf16_plan, "codes": coded_plan}
-#: What operations of torch.distributed are called, and do; the first that fits.
+#: The collectives by a part of the names of torch.distributed's operations; the first that fits.
 KINDS = {"gather": "all-gather", "scatter": "reduce-scatter", "alltoall": "all-to-all",
          "all_to_all": "all-to-all", "reduce": "all-reduce"}
 

@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(HERE / "distributed"))
+sys.path[:0] = [str(HERE), str(HERE / "distributed")]
 import common
 import zero_balance
 

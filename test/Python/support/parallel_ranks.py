@@ -67,7 +67,7 @@ def part(x, dim=1):
 
 
 def encoded(x, code):
-    """What one process makes of a whole tensor."""
+    """The values that one process has of a whole tensor after encoding it."""
     return codec(code).decode(*codec(code).encode(x.contiguous()), x.dtype)
 
 
