@@ -185,6 +185,29 @@ class Small(torch.nn.Module):
         return self.down(self.norm(self.up(x)).relu())
 
 
+def under_ddp():
+    """DistributedDataParallel averages gradients; parameters may be views of buckets."""
+    for strategy, views in (("fp8-lm", False), ("collage-plus", True)):
+        model, reference = Small(), Small()
+        wrapped = torch.nn.parallel.DistributedDataParallel(model)
+        options = OPTIONS | {"strategy": strategy}
+        zero = ZeroRedundancyOptimizer(wrapped.parameters(), tt.AdamW,
+                                       parameters_as_bucket_view=views, **options)
+        alone = tt.AdamW(reference.parameters(), **options)
+        for step in range(3):
+            torch.manual_seed(10 * step + dist.get_rank())
+            wrapped(torch.randn(4, 32).bfloat16()).float().square().mean().backward()
+            for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+                theirs.grad = ours.grad.clone()
+            zero.step()
+            zero.zero_grad()
+            alone.step()
+            alone.zero_grad()
+            if not equal(model.parameters(), reference.parameters()):
+                return f"other weights under {strategy} after step {step}"
+    return "right"
+
+
 def level_o3():
     """FP8-LM's level O3 against its strategy in one process, on the same sums of gradients."""
     torch.manual_seed(dist.get_rank())
@@ -230,6 +253,9 @@ def refusals():
         "bucket": lambda: ZeroRedundancyOptimizer(
             [*params, torch.nn.Parameter(torch.zeros(3))], tt.AdamW,
             parameters_as_bucket_view=True),
+        "shapes": lambda: ZeroRedundancyOptimizer(
+            parameters([(3 + dist.get_rank(),), (2,)]), tt.AdamW),
+        "seeds": lambda: ZeroRedundancyOptimizer(params, tt.AdamW, seed=dist.get_rank()),
         "visible": lambda: ZeroRedundancyOptimizer(params, tt.AdamW, weight_codes=params),
         "unknown": lambda: ZeroRedundancyOptimizer(
             params, tt.AdamW, weight_codes=parameters([(3,)]), strategy="fp8-lm"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Sequence
 
 import torch
+import torch.distributed as dist
 from torch.distributed import optim as torch_optim
 
 from tandem._kernel import RoleKind
@@ -93,7 +95,7 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
     Raises:
         TypeError: ``optimizer_class`` is none of Tandem's, or ``weight_codes`` has something
             that is no parameter of this optimizer.
-        ValueError: ``overlap_with_ddp``, ``max_norm``, views of a bucket with several dtypes,
+        ValueError: ranks differ in what they pass; ``overlap_with_ddp``, ``max_norm``, views of a bucket with several dtypes,
             or what the optimizer refuses itself.
     """
 
@@ -110,8 +112,22 @@ class ZeroRedundancyOptimizer(torch_optim.ZeroRedundancyOptimizer):
         self._tandem_class, self._tandem_options = optimizer_class, defaults
         super().__init__(params, optimizer_class, process_group, parameters_as_bucket_view,
                          **defaults)
+        self._check_ranks()
         if coded := list(weight_codes):
             self._codes = WeightCodes(self, coded)
+
+    def _check_ranks(self) -> None:
+        """Refuses, on every rank, what the ranks were given in different ways."""
+        given = [[(tuple(p.shape), str(p.dtype), p.requires_grad) for p in group["params"]]
+                 + [group.get(name) for name in ("strategy", "seed", "min_8bit_size")]
+                 for group in self.param_groups]
+        number = zlib.crc32(repr(given).encode())
+        ends = torch.tensor([number, -number], device=self._default_device)
+        dist.all_reduce(ends, dist.ReduceOp.MAX, self.process_group)
+        if ends[0] != -ends[1]:
+            raise ValueError("ranks have given ZeroRedundancyOptimizer other parameters, in shape, "
+                             "order or dtype, or other strategies or seeds; create the model and "
+                             "the optimizer alike on every rank")
 
     #===--------------------------------------------------------------------===#
     # The partition

@@ -22,7 +22,8 @@ from tandem.torch.optim import _wrappers
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("torch has no gloo here", allow_module_level=True)
 
-NAMES = ("cases", "groups", "checkpoints", "few", "weight_codes", "level_o3", "refusals")
+NAMES = ("cases", "groups", "checkpoints", "few", "under_ddp", "weight_codes", "level_o3",
+         "refusals")
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,8 @@ def test_strategies(two):
     ("overlap", "overlap_with_ddp=True needs PyTorch's functional optimizers"),
     ("max_norm", "adamw_clip sums over all parameters.*leave max_norm out"),
     ("bucket", "these are torch.bfloat16, torch.float32; leave it out"),
+    ("shapes", "ranks have given .* other parameters.*alike on every rank"),
+    ("seeds", "ranks have given .* or other strategies or seeds"),
     ("visible", "weight_codes needs a strategy that keeps weights in its state.*'collage-plus'"),
     ("unknown", "a tensor that is none of the optimizer's parameters"),
     ("views", "weight_codes sends parameters one by one; leave parameters_as_bucket_view")])
