@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,11 +17,14 @@ from tandem.torch.nn._layer import compiled
 from tandem.torch.nn._patterns import check_patterns, is_named
 from tandem.torch.optim import AdamW
 
+if TYPE_CHECKING:
+    from tandem.torch.distributed import ShardedFP8LM
+
 #: The strategies that are no part of the library, since only a level takes them.
 _STRATEGIES = os.path.join(os.path.dirname(__file__), "strategies")
 
 #: The strategy of converted weights, by level.
-_LEVELS = {"O1": "fp8-lm-o1", "O2": "fp8-lm"}
+_LEVELS = {"O1": "fp8-lm-o1", "O2": "fp8-lm", "O3": "fp8-lm"}
 
 #: The strategy of the other parameters, by their type.
 _OTHERS = {torch.bfloat16: "master-weights", torch.float16: "f16-master-weights",
@@ -49,7 +53,7 @@ class FP8LM(AdamW):
 def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
            exclude: Sequence[str] = (), *, recipe: str = "te-current",
            path: Sequence[str | os.PathLike] = (), strict: bool = False, ranks=None,
-           **options) -> FP8LM:
+           **options) -> FP8LM | ShardedFP8LM:
     """Converts a model's linear layers in place, and returns the AdamW that trains it as a level
     of FP8-LM says.
 
@@ -58,6 +62,7 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
     ======  ========  ================  ==================  ======  ===========================
     O1      FP8       E4M3              E4M3                f16     f32, f32
     O2      FP8       E4M3              E4M3                f16     E4M3, f16
+    O3      FP8       E4M3              E4M3                f16     E4M3, f16 (of own tensors)
     ======  ========  ================  ==================  ======  ===========================
 
     Each 8-bit or f16 tensor has a scale. These are weights of linear layers; biases, norms,
@@ -69,12 +74,14 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
     :class:`GradientAllReduce` with :class:`AutomaticScaling`, ``optimizer.all_reduce``: keep
     its ``state_dict()`` in checkpoints, too.
 
-    Level O3 keeps weights for products in FP8 and gives each rank whole tensors of weights and
-    states (the paper's section 2.3). It is refused.
+    Level O3 is for several ranks (the paper's section 2.3). Each rank has the f16 weights and the
+    moments of whole tensors, as :class:`tandem.torch.distributed.ZeroRedundancyOptimizer` divides
+    them, and sends the weights of converted layers to the others in E4M3. Models compute with
+    these, and hold what they decode to in the parameters' type, 2 bytes for each element.
 
     Args:
         model: its linear layers' weights are bfloat16 or float16.
-        level: "O1" or "O2".
+        level: "O1", "O2" or "O3".
         lr: AdamW's, as the further ``options``: ``betas``, ``eps``, ``weight_decay``,
             ``max_norm`` and those of :class:`tandem.torch.AdamW`, except ``strategy``.
         exclude: names of modules, or patterns as of :mod:`fnmatch`, such as "lm_head" or
@@ -83,11 +90,13 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
             :class:`tandem.torch.nn.Linear`.
         path: directories searched for recipes first.
         strict: whether layers are refused that cannot multiply 8-bit floats on their GPU.
-        ranks: as of :class:`GradientAllReduce`; given, gradients are added up over them.
+        ranks: as of :class:`GradientAllReduce`; given, gradients are added up over them. For O3
+            a process group, or None for all processes.
 
     Raises:
         ValueError: there is no such level or recipe, a pattern excludes no layer, or a layer
-            cannot be converted. The model is then as it was.
+            cannot be converted; or O3 gets ``max_norm``. The model is then as it was.
+        RuntimeError: O3 without torch.distributed's processes.
     """
     _check_level(level)
     _check_options(options)
@@ -102,12 +111,20 @@ def fp8_lm(model: torch.nn.Module, level: str = "O2", lr: float | None = None,
     groups = _groups(model, layers, level)
     if options.get("max_norm") is not None:
         groups = _as_one(groups)
-    optimizer = FP8LM(groups, strategy=_LEVELS[level],
-                      path=[*path, _STRATEGIES], **options)
-    if ranks is not None or _has_ranks():
-        optimizer.all_reduce = GradientAllReduce(optimizer, ranks, AutomaticScaling())
+    optimizer = _optimizer(groups, level, ranks, path=[*path, _STRATEGIES], **options)
     swapping.visit_model(model)
     optimizer.converted = swapping.done
+    return optimizer
+
+
+def _optimizer(groups: Sequence[dict], level: str, ranks, **options) -> FP8LM | ShardedFP8LM:
+    """The optimizer of a level, with sums over ranks if there are any."""
+    if level == "O3":
+        from tandem.torch.distributed import ShardedFP8LM
+        return ShardedFP8LM(groups, ranks, strategy=_LEVELS[level], **options)
+    optimizer = FP8LM(groups, strategy=_LEVELS[level], **options)
+    if ranks is not None or _has_ranks():
+        optimizer.all_reduce = GradientAllReduce(optimizer, ranks, AutomaticScaling())
     return optimizer
 
 
@@ -121,14 +138,12 @@ def _has_ranks() -> bool:
 
 
 def _check_level(level: str) -> None:
-    if level == "O3":
-        raise ValueError(
-            "level 'O3' distributes whole tensors of FP8 weights and optimizer states over "
-            "ranks (ZeRO), and gathers the weights of a layer in FP8; tandem.torch has no such "
-            "partition. Take level='O2', which has the same types of gradients and states, and "
-            "adds up gradients over ranks in FP8")
     if level not in _LEVELS:
-        raise ValueError(f"level is 'O1' or 'O2', got {level!r}")
+        raise ValueError(f"level is 'O1', 'O2' or 'O3', got {level!r}")
+    if level == "O3" and not _has_ranks():
+        raise RuntimeError("level 'O3' divides tensors among ranks, and torch.distributed has none "
+                           "here; call torch.distributed.init_process_group first, or take "
+                           "level='O2'")
 
 
 def _check_options(options: Mapping) -> None:

@@ -1,5 +1,27 @@
-"""Training on several ranks: sums of encoded gradients."""
+"""Training on several ranks: sums of encoded gradients, states of whole tensors, and layers that
+are divided among ranks."""
+
+from importlib import import_module
 
 from tandem.torch.distributed._all_reduce import AutomaticScaling, GradientAllReduce, Ranks
 
-__all__ = ["AutomaticScaling", "GradientAllReduce", "Ranks"]
+#: Where the names are that need a PyTorch with torch.distributed, whose parts take a while to
+#: import.
+_MODULES = {
+    "FP8ColwiseParallel": "_parallel", "FP8RowwiseParallel": "_parallel",
+    "FP8SequenceParallel": "_parallel", "GatheredTensor": "_parallel",
+    "ShardedFP8LM": "_sharded_fp8_lm", "ZeroRedundancyOptimizer": "_zero",
+    "greedy_partition": "_zero", "stored_bytes": "_zero"}
+
+__all__ = ["AutomaticScaling", "GradientAllReduce", "Ranks", *_MODULES]
+
+
+def __getattr__(name: str):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{name} needs {error.name}, which this PyTorch lacks; take one that is "
+                          "built with torch.distributed, from 2.5 on") from error
+    return getattr(module, name)

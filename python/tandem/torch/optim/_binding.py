@@ -29,13 +29,16 @@ class ParamBinding:
 
     __slots__ = (
         "address", "contiguous", "copied", "dtype", "grad_dtype", "grad_strides",
-        "first", "gathers", "group", "index", "label", "binding", "like", "local", "numel", "ordered",
-        "param", "planes", "pointers", "shape", "shard", "sharding", "size", "state", "strides",
+        "first", "gathers", "group", "index", "key", "label", "binding", "like", "local", "numel",
+        "ordered", "param", "planes", "pointers", "shape", "shard", "sharding", "size", "state",
+        "strides",
     )
 
     def __init__(self, binding: KernelBinding, index: int, group: int, param: torch.Tensor,
                  state: dict | None, label: str):
         self.binding, self.index, self.label = binding, index, label
+        #: The number that its random bits depend on.
+        self.key = index
         #: The number of the param group, which says what the binding is.
         self.group = group
         self.param, self.state = param, state
@@ -557,7 +560,7 @@ class KernelBinding:
         self.plan.set_exchange(self.exchange)
         self.plan.update(
             [bound.size for bound in self.bound_params], pointers, rows=self.rows,
-            keys=[bound.index for bound in self.bound_params],
+            keys=[bound.key for bound in self.bound_params],
             firsts=[bound.first for bound in self.bound_params],
             shardings=[bound.sharding for bound in self.bound_params],
         )
@@ -582,7 +585,7 @@ class KernelBinding:
         shapes = [bound.size for bound in self.bound_params]
         replay.add_launch(
             [rows for rows, _ in shapes], [columns for _, columns in shapes],
-            [bound.index for bound in self.bound_params], self.rows,
+            [bound.key for bound in self.bound_params], self.rows,
             [address for addresses in self._pointers({}) for address in addresses],
             self._grads_at[0])
 

@@ -187,6 +187,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         self._sends_codes = False
         #: Whether steps have found no gradient so far.
         self._is_idle = True
+        #: The indices of parameters, by identity, in an optimizer of which this is a part.
+        self._indices: dict[int, int] = {}
         #: Decodes the weights of modules on demand, if asked for.
         self._decoder = None
         #: The parameters with a state, their states, and the addresses of all

@@ -274,7 +274,9 @@ class Steps:
         group = self.param_groups[number]
         state = self._start(self._check_param(param, label, group), param, started)
         binding = self._bindings.of_step(param, group)
-        return binding.bind(index, number, param, state, label)
+        bound = binding.bind(index, number, param, state, label)
+        bound.key = self._indices.get(id(param), index)
+        return bound
 
     def _start(self, binding: KernelBinding, param: torch.Tensor, started: list) -> dict | None:
         """The state of a parameter, which starts here if it has none."""

@@ -1,0 +1,59 @@
+#===- test_distributed.py - Results of several ranks -----------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of benchmarks/distributed: what is committed is what the
+# programs compute, and the page has these numbers.
+#
+#===----------------------------------------------------------------------===#
+
+import pathlib
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+HERE = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(HERE), str(HERE / "distributed")]
+import common
+import zero_balance
+
+RESULTS = HERE / "results" / "distributed"
+PAGE = HERE.parent / "docs" / "Distributed.md"
+
+
+def page():
+    return PAGE.read_text(encoding="utf-8")
+
+
+def test_balance_is_what_is_committed():
+    known = common.load("zero_balance", RESULTS)["models"]
+    for model in zero_balance.MODELS:
+        assert zero_balance.balance(model, "fp8-lm") == known[model]["fp8-lm"]
+
+
+def test_greedy_is_balanced():
+    """No rank has more than the mean and the largest tensor; greedy is never the worst."""
+    for strategies in common.load("zero_balance", RESULTS)["models"].values():
+        for ways in strategies.values():
+            assert ways["greedy"]["max"] == min(way["max"] for way in ways.values())
+
+
+def test_page_of_the_balance():
+    for model, strategies in common.load("zero_balance", RESULTS)["models"].items():
+        ways = strategies["fp8-lm"]
+        numbers = " | ".join(f"{ways[way][key] / 1e9:.3f}" for way in
+                             ("greedy", "in order", "in turn") for key in ("min", "max"))
+        assert f"| {numbers} |" in next(row for row in page().split("\n")
+                                        if row.startswith(f"| {model}"))
+        low, high = zero_balance.PAPER[model]
+        assert f"| {high - low:.2f} |" in page()
+
+
+def test_page_of_the_bytes():
+    for ranks, result in common.load("parallel_bytes", RESULTS)["ranks"].items():
+        wide, codes = (result[plan]["bytes per token and width"] for plan in ("bf16", "codes"))
+        assert f"| {ranks} | {wide:.3f} | {codes:.3f} | {result['ratio']:.3f} |" in page()
+        assert result["ratio"] == pytest.approx(codes / wide)

@@ -1,0 +1,112 @@
+"""Collectives that carry 8-bit codes: all-gather, reduce-scatter, all-reduce.
+
+torch.distributed transports bytes; Tandem's conversions encode and decode (:class:`Codec`).
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from tandem.torch.distributed._codes import Codec
+
+#: PyTorch has renamed it; before 2.13 it has only the older name.
+_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+#: The scale of a slice that has nothing but zeros, infinities and NaN, and asks for none.
+_NO_SCALE = 0.0
+
+
+def _own_scale(x: torch.Tensor, codec: Codec) -> torch.Tensor:
+    """The scale that a slice asks for; 0 if it has no finite number other than 0."""
+    scale = codec.encode(x)[1]
+    has_numbers = (x.isfinite() & (x != 0)).any()
+    return torch.where(has_numbers, scale, torch.full_like(scale, _NO_SCALE))
+
+
+def shared_scale(x: torch.Tensor, codec: Codec, group: dist.ProcessGroup,
+                 label: str) -> torch.Tensor:
+    """The scale of a tensor of which each rank has a slice: the one that a single process would
+    choose for the whole, by a maximum over 12 bytes.
+
+    Raises:
+        ValueError: slices differ in size; on every rank.
+    """
+    count = float(x.numel())
+    scale = _own_scale(x, codec) if x.numel() else torch.zeros(1, device=x.device)
+    told = torch.cat([scale.double(), scale.new_tensor([count, -count], dtype=torch.float64)])
+    dist.all_reduce(told, dist.ReduceOp.MAX, group)
+    most, least = told[1].item(), -told[2].item()
+    if most != least:
+        raise ValueError(f"the input of {label} has {least:.0f} elements on one rank and {most:.0f} "
+                         "on another; slices that are gathered as codes are of one size: pad the "
+                         "sequence to a multiple of the number of ranks")
+    found = told[:1].float()
+    return torch.where(found == _NO_SCALE, torch.ones_like(found), found)
+
+
+def all_gather(x: torch.Tensor, dim: int, codec: Codec, group: dist.ProcessGroup,
+               label: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The codes and the scale of the ranks' slices, one after the other along a dimension.
+
+    They are the bits that one process would encode the whole tensor to.
+    """
+    x = x.contiguous()
+    scale = shared_scale(x, codec, group, label)
+    own = codec.encode(x, scale)[0].view(torch.uint8)
+    size = dist.get_world_size(group)
+    parts = own.new_empty((size, *own.shape))
+    _gather(parts.view(-1), own.view(-1), group)
+    whole = parts.flatten(0, 1) if dim == 0 else torch.cat(parts.unbind(), dim)
+    return whole.contiguous().view(codec.dtype), scale
+
+
+def reduce_scatter(x: torch.Tensor, dim: int, codec: Codec, group: dist.ProcessGroup,
+                   label: str) -> torch.Tensor:
+    """This rank's slice of the sum of the ranks' tensors, in their type.
+
+    Each rank encodes its tensor once, under a scale of its own; slices of codes are exchanged,
+    decoded, and added up in f32 in the order of the ranks. The sum is rounded once.
+
+    Raises:
+        ValueError: the dimension cannot be divided by the number of ranks.
+    """
+    size = dist.get_world_size(group)
+    if x.shape[dim] % size:
+        raise ValueError(
+            f"dimension {dim} of {label} has {x.shape[dim]} entries, which {size} ranks cannot "
+            f"share evenly; pad it to a multiple of {size}")
+    parts = torch.stack(x.chunk(size, dim))
+    codes, scale = codec.encode(parts)
+    received = torch.empty_like(codes).view(torch.uint8)
+    dist.all_to_all_single(received.view(-1), codes.view(torch.uint8).view(-1), group=group)
+    scales = torch.empty(size, device=x.device)
+    _gather(scales, scale, group)
+    total = None
+    for part, own in zip(received.view(codec.dtype).unbind(), scales.split(1)):
+        value = codec.decode(part.contiguous(), own, torch.float32)
+        total = value if total is None else total.add_(value)
+    return total.to(x.dtype)
+
+
+def all_reduce(x: torch.Tensor, codec: Codec, group: dist.ProcessGroup,
+               label: str) -> torch.Tensor:
+    """The sum of the ranks' tensors on each of them: a reduce-scatter of their elements, whose
+    sums are encoded again, under a scale that all ranks share, and gathered."""
+    size = dist.get_world_size(group)
+    flat = x.flatten()
+    padded = torch.nn.functional.pad(flat, (0, -len(flat) % size))
+    own = reduce_scatter(padded, 0, codec, group, label)
+    codes, scale = all_gather(own, 0, codec, group, label)
+    return codec.decode(codes, scale, x.dtype)[:len(flat)].view(x.shape)
+
+
+def sum_in_order(x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+    """The sum of the ranks' tensors in f32, in the order of the ranks, rounded to their type;
+    for vectors, which travel as they are."""
+    parts = x.new_empty((dist.get_world_size(group), x.numel()))
+    _gather(parts.view(-1), x.contiguous().view(-1), group)
+    total = parts[0].float()
+    for part in parts[1:]:
+        total = total + part.float()
+    return total.to(x.dtype).view(x.shape)

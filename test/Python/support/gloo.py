@@ -1,0 +1,64 @@
+#===- gloo.py - Several gloo ranks in a test -------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements running functions of a module on several gloo ranks. Run as a
+# program it is one of the ranks.
+#
+#===----------------------------------------------------------------------===#
+"""`run_ranks`: what functions of a support module return on each rank."""
+
+import datetime
+import importlib
+import json
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+
+def run_ranks(module, names, ranks, folder, timeout=240):
+    """Calls functions, of no argument, of a module in this folder, one after the other on so
+    many ranks. For each name a list of what the ranks returned, which JSON can hold."""
+    start = (f"import runpy, sys; sys.path[:0] = {sys.path!r}; sys.argv = sys.argv[1:]; "
+             "runpy.run_path(sys.argv[0], run_name='__main__')")
+    workers = [subprocess.Popen(
+        [sys.executable, "-c", start, __file__, module, ",".join(names), str(rank), str(ranks),
+         folder], stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
+    try:
+        for worker in workers:
+            _, problems = worker.communicate(timeout=timeout)
+            assert worker.returncode == 0, problems
+    finally:
+        for worker in workers:
+            worker.kill()
+    results = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(ranks)]
+    return {name: [result[name] for result in results] for name in names}
+
+
+def _outcome(function):
+    """The result of a function. Where it fails the rank ends, so that others do not wait for it."""
+    try:
+        return function()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _main(module, names, rank, ranks, folder):
+    import torch
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.FileStore(f"{folder}/store", int(ranks)), rank=int(rank),
+        world_size=int(ranks), timeout=datetime.timedelta(seconds=60))
+    functions = importlib.import_module(module)
+    results = {name: _outcome(getattr(functions, name)) for name in names.split(",")}
+    Path(folder, f"{rank}.json").write_text(json.dumps(results))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
