@@ -309,8 +309,10 @@ class KernelBinding:
             return shard.like(local)
         rows, size = (shard.shape or (1,))[0], self.size_of(shard.measure(torch.float32))
         count = plane.entries(size[1], size[0])
-        if is_shared(plane) or shard.bounds is None or count % rows:
+        if is_shared(plane) or shard.bounds is None:
             return shard.replicated(local)
+        if count % rows:
+            return shard.beside(local, torch.Size([count]))
         return shard.beside(local.reshape(-1, count // rows), torch.Size([rows, count // rows]))
 
     def gathers(self, shard: Shard) -> bool:

@@ -16,7 +16,7 @@ import torch
 
 #: The elements of the largest parameter that ranks gather where its pieces cannot be updated
 #: apart, as those of biases.
-GATHERED = 1 << 16
+GATHERED = 1 << 18
 
 
 def is_shared(plane: Plane) -> bool:
@@ -50,11 +50,24 @@ def cut_of(shard: Shard, binding: KernelBinding) -> str | None:
     if any(start % unit for start in shard.starts if start < shard.shape.numel()):
         return (f"of shape {tuple(shard.shape)} is cut inside of {unit} elements that belong "
                 "together")
+    if not _joins_alike(binding, shard):
+        return (f"of shape {tuple(shard.shape)} has short rows, of which its pieces would join "
+                "others into groups than the whole does")
     if (any(map(is_shared, (p for p in binding.kernel.planes if p.written)))
             and not all(rows for _, rows in shard.bounds)):
         return (f"of shape {tuple(shard.shape)} leaves a rank without rows, where scales of all "
                 "of them would not be kept")
     return None
+
+
+def _joins_alike(binding: KernelBinding, shard: Shard) -> bool:
+    """Whether rows that are shorter than a group are joined in each piece as in the whole."""
+    if not any(plane.is_grouped for plane in binding.kernel.planes):
+        return True
+    def columns_of(rows: int) -> int:
+        return binding.size_of(torch.empty(rows, *shard.shape[1:], device="meta"))[1]
+    return len(shard.shape) < 2 or all(
+        columns_of(rows) == columns_of(shard.shape[0]) for _, rows in shard.bounds if rows)
 
 
 def _shared_elements(binding: KernelBinding, shape: torch.Size) -> int:

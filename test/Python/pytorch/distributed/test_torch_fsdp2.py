@@ -1,0 +1,108 @@
+#===- test_torch_fsdp2.py - Optimizers of DTensors -------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of optimizers over DTensors, as fully_shard (FSDP2) makes
+# them: weights and states have the bits of one process, however many ranks there are.
+#
+#===----------------------------------------------------------------------===#
+
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("torch has no gloo here", allow_module_level=True)
+
+from support.fsdp2_ranks import CASES
+from support.gloo import run_ranks
+
+MODULE = "support.fsdp2_ranks"
+CHECKED = ("fsdp2", "wide", "full", "disagree", "nan_on_one_rank", "other_placements", "columns")
+RELEASED = "ValueError: parameter 0 .*gradient_release=True would have taken the step; leave it out"
+
+
+@pytest.fixture(scope="module")
+def two(made_once):
+    """What each function returns on two ranks."""
+    import json
+
+    def run(folder):
+        (folder / "results").write_text(json.dumps(run_ranks(MODULE, CHECKED, 2, folder)))
+    return json.loads((made_once("fsdp2", run) / "results").read_text())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_has_the_bits_of_one_process(name, two):
+    for rank in two["fsdp2"]:
+        if name == "release":
+            assert re.search(RELEASED, rank[name])
+        else:
+            assert rank[name] == []
+
+
+def test_wide_weights(two):
+    assert two["wide"] == [[], []]
+
+
+def test_full_state_dicts(two):
+    (sharded, plain, again), other = two["full"]
+    assert sharded == plain == again and other == two["full"][0]
+
+
+def test_ranks_that_differ_raise_on_all(two):
+    for rank in two["disagree"]:
+        assert all(re.match("RuntimeError: ranks are about to take different steps with adamw_clip",
+                            found) for found in rank)
+
+
+def test_a_nan_on_one_rank_skips_the_step_of_all(two):
+    assert two["nan_on_one_rank"] == [[True, True]] * 2
+
+
+def test_a_gradient_of_other_placements(two):
+    assert all(re.search(r"the gradient of parameter 0 .* is spread as .*, the parameter is spread "
+                         r"as .*; redistribute it", found) for found in two["other_placements"])
+
+
+def test_columns_that_are_spread(two):
+    assert all(re.search("in pieces that are not whole rows, and strategy 'coat' has scales .*"
+                         "; shard its rows evenly", found) for found in two["columns"])
+
+
+#===----------------------------------------------------------------------===#
+# More ranks
+#===----------------------------------------------------------------------===#
+
+
+@pytest.mark.thinned(0)
+@pytest.mark.parametrize("ranks", (3, 4))
+def test_more_ranks(ranks, tmp_path):
+    found = run_ranks(MODULE, ["fsdp2"], ranks, tmp_path)["fsdp2"]
+    for rank in found:
+        assert {name: problems for name, problems in rank.items() if name != "release"} == {
+            name: [] for name in CASES if name != "release"}
+
+
+@pytest.mark.thinned(0)
+def test_meshes_of_two_dimensions(tmp_path):
+    found = run_ranks(MODULE, ["hybrid", "tensor_parallel"], 4, tmp_path)
+    for rank in found["hybrid"]:
+        assert all(problems == [] for problems in rank.values()), rank
+    for rank in found["tensor_parallel"]:
+        error = rank.pop("max_norm")
+        assert re.search("parameter 0 and parameter 2 are on different device meshes", error)
+        assert all(problems == [] for problems in rank.values()), rank
+
+
+def test_checkpoints_go_to_other_ranks(tmp_path):
+    """Saved on three ranks, loaded on two."""
+    folders = [tmp_path / name for name in ("three", "two")]
+    for folder in folders:
+        folder.mkdir()
+    saved = run_ranks(MODULE, ["save"], 3, folders[0])["save"]
+    loaded = run_ranks(MODULE, ["load"], 2, folders[1])["load"]
+    assert saved == [saved[0]] * 3 and loaded == [saved[0]] * 2

@@ -1,0 +1,326 @@
+#===- fsdp2_ranks.py - Optimizers of DTensors ------------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements what test_torch_fsdp2.py runs on several gloo ranks: training under
+# fully_shard beside one process that has the same reduced gradients.
+#
+#===----------------------------------------------------------------------===#
+"""Functions for `support.gloo.run_ranks`."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_optimizer_state_dict,
+                                                     set_optimizer_state_dict)
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
+from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
+                                               parallelize_module)
+
+import tandem.torch as tt
+
+#: Rows that no number of ranks divides, and vectors whose pieces cut groups of scales.
+SIZES = (24, 133, 256)
+
+
+class Model(torch.nn.Module):
+    def __init__(self, dtype=torch.bfloat16):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.norm, self.last = (
+            torch.nn.Linear(SIZES[0], SIZES[1]), torch.nn.LayerNorm(SIZES[1]),
+            torch.nn.Linear(SIZES[1], SIZES[2]))
+        self.to(dtype)
+
+    def forward(self, x):
+        return self.last(self.norm(self.first(x)))
+
+
+def optimizer_of(params, strategy, optimizer="AdamW", **options):
+    return getattr(tt, optimizer)(params, strategy=strategy, lr=0.01, **options)
+
+
+def gather(tensor):
+    """All of a tensor's bits, on every rank; gloo knows few types."""
+    if not isinstance(tensor, DTensor):
+        return tensor.detach().reshape(-1).view(torch.uint8)
+    local = tensor.to_local().detach().contiguous()
+    if all(placement.is_replicate() for placement in tensor.placements):
+        return local.reshape(-1).view(torch.uint8)
+    shape, size = tensor.shape, local.element_size()
+    stride = torch.empty(*shape, size, device="meta").stride()
+    bits = local.view(torch.uint8).reshape(*local.shape, size)
+    return DTensor.from_local(bits, tensor.device_mesh, tensor.placements, run_check=False,
+                              shape=torch.Size([*shape, size]), stride=stride
+                              ).full_tensor().reshape(-1)
+
+
+def differences(model, optimizer, whole, reference):
+    """The weights and planes of states that differ from those of one process."""
+    found = []
+    for (name, param), want in zip(model.named_parameters(), whole.parameters()):
+        if not torch.equal(gather(param), gather(want)):
+            found.append(name)
+        for key, value in reference.state[want].items():
+            own = optimizer.state[param][key]
+            same = (torch.equal(gather(own), gather(value)) if isinstance(value, torch.Tensor)
+                    else own == value)
+            found += [] if same else [f"{name} {key}"]
+    return found
+
+
+def backward(model, step, part=0):
+    """The loss of this rank's part of a batch."""
+    generator = torch.Generator().manual_seed(100 * step + 10 * part + dist.get_rank())
+    x = torch.randn(4, SIZES[0], generator=generator)
+    model(x.to(next(model.parameters()).dtype)).float().square().mean().backward()
+
+
+def train(model, strategy, steps=3, clips=False, parts=1, dtype=torch.bfloat16, **options):
+    """Trains under the ranks and in one process, which takes the reduced gradients."""
+    whole = Model(dtype)
+    optimizer = optimizer_of(model.parameters(), strategy, **options)
+    reference = optimizer_of(whole.parameters(), strategy, **options)
+    for step in range(steps):
+        for part in range(parts):
+            backward(model, step, part)
+        if clips:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+        for param, want in zip(model.parameters(), whole.parameters()):
+            want.grad = param.grad.full_tensor() if isinstance(param.grad, DTensor) else param.grad
+        for each in (optimizer, reference):
+            each.step()
+            each.zero_grad()
+    found = differences(model, optimizer, whole, reference)
+    if options.get("metrics") and optimizer.metrics() != reference.metrics():
+        found.append("metrics")
+    return found
+
+
+def outcome(make, strategy, **options):
+    """Parts with other bits than one process has, or the error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return train(make(), strategy, **options)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+
+#===----------------------------------------------------------------------===#
+# FSDP2
+#===----------------------------------------------------------------------===#
+
+
+def sharded(dtype=torch.bfloat16, **options):
+    model = Model(dtype)
+    for layer in (model.first, model.last):
+        fully_shard(layer, **options)
+    return fully_shard(model, **options)
+
+
+#: Each storage and each sum: (strategy, options).
+CASES = {
+    "collage-plus": ("collage-plus", {}),
+    "accumulated": ("collage-plus", {"parts": 2}),
+    "clipped": ("collage-plus", {"clips": True}),
+    "coat": ("coat", {"min_8bit_size": 0}),
+    "adam8bit": ("adam8bit", {"min_8bit_size": 0}),
+    "random bits": ("bf16-stochastic", {}),
+    "flash": ("flash", {}),
+    "weights in codes": ("fp8-collage-plus", {"min_8bit_size": 0}),
+    "scales of tensors": ("fp8-lm", {"min_8bit_size": 0}),
+    "softsign": ("dither-softsign-root", {"min_8bit_size": 0}),
+    "max_norm": ("collage-plus", {"max_norm": 0.5}),
+    "max_norm, scales": ("coat", {"max_norm": 0.5}),
+    "metrics": ("collage-plus", {"metrics": True, "skip_nonfinite": True}),
+    "maximize": ("collage-plus", {"maximize": True}),
+    "LAMB": ("coat", {"optimizer": "LAMB", "min_8bit_size": 0}),
+    "Adafactor": ("collage-plus", {"optimizer": "Adafactor"}),
+    "Adafactor, scales": ("coat", {"optimizer": "Adafactor", "min_8bit_size": 0}),
+    "release": ("collage-plus", {"gradient_release": True}),
+}
+
+
+def fsdp2():
+    return {name: outcome(sharded, strategy, **options)
+            for name, (strategy, options) in CASES.items()}
+
+
+def wide():
+    """Parameters in f32, and gradients that are reduced in f32."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    return outcome(lambda: sharded(torch.float32, mp_policy=policy), "fp32", dtype=torch.float32)
+
+
+#===----------------------------------------------------------------------===#
+# Meshes of two dimensions
+#===----------------------------------------------------------------------===#
+
+
+def hybrid_model():
+    mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2),
+                            mesh_dim_names=("replicate", "shard"))
+    return sharded(mesh=mesh)
+
+
+def hybrid():
+    names = ("collage-plus", "coat", "max_norm, scales", "scales of tensors", "Adafactor")
+    return {name: outcome(hybrid_model, CASES[name][0], **CASES[name][1]) for name in names}
+
+
+def tensor_parallel_model():
+    mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("dp", "tp"))
+    model = Model()
+    parallelize_module(model, mesh["tp"], {
+        "first": ColwiseParallel(output_layouts=Replicate()),
+        "last": RowwiseParallel(input_layouts=Replicate())})
+    return fully_shard(model, mesh=mesh["dp"])
+
+
+def tensor_parallel():
+    names = ("collage-plus", "flash", "coat", "random bits", "max_norm")
+    return {name: outcome(tensor_parallel_model, CASES[name][0], **CASES[name][1])
+            for name in names}
+
+
+#===----------------------------------------------------------------------===#
+# Checkpoints
+#===----------------------------------------------------------------------===#
+
+KEPT = {"plain": ("collage-plus", {}), "groups": ("coat", {"min_8bit_size": 0}),
+        "tensors": ("fp8-lm", {"min_8bit_size": 0}), "f32": ("master-weights", {})}
+
+
+def _folder(name):
+    return str(Path(sys.argv[-1]).parent / name)
+
+
+def _hash(optimizer, model):
+    """A number of all bits of the states."""
+    total = 0
+    for param in model.parameters():
+        for name, value in sorted(optimizer.state[param].items()):
+            bits = gather(value) if isinstance(value, torch.Tensor) else torch.tensor([value])
+            weights = torch.arange(1, len(bits) + 1) % 9973
+            total = (total * 31 + int((bits.long() * weights).sum())) % 2**61
+    return total
+
+
+def save():
+    """Trains, and saves states by torch.distributed.checkpoint."""
+    found = {}
+    for name, (strategy, options) in KEPT.items():
+        model = sharded()
+        optimizer = optimizer_of(model.parameters(), strategy, **options)
+        for step in range(2):
+            backward(model, step)
+            optimizer.step()
+            optimizer.zero_grad()
+        dcp.save({"optim": get_optimizer_state_dict(model, optimizer)}, checkpoint_id=_folder(name))
+        found[name] = _hash(optimizer, model)
+    return found
+
+
+def load():
+    """Loads them into a new optimizer on other ranks."""
+    found = {}
+    for name, (strategy, options) in KEPT.items():
+        model = sharded()
+        optimizer = optimizer_of(model.parameters(), strategy, **options)
+        before = [gather(param) for param in model.parameters()]
+        state = {"optim": get_optimizer_state_dict(model, optimizer)}
+        # Its empty step leaves no trace on the weights.
+        assert all(torch.equal(gather(p), b) for p, b in zip(model.parameters(), before))
+        dcp.load(state, checkpoint_id=_folder(name))
+        set_optimizer_state_dict(model, optimizer, state["optim"])
+        found[name] = _hash(optimizer, model)
+        backward(model, 5)
+        optimizer.step()
+    return found
+
+
+def full():
+    """A full state dict loads into an optimizer of one process, and back."""
+    model, whole = sharded(), Model()
+    optimizer = optimizer_of(model.parameters(), "collage-plus")
+    backward(model, 0)
+    optimizer.step()
+    options = StateDictOptions(full_state_dict=True)
+    state = get_optimizer_state_dict(model, optimizer, options=options)
+    plain = optimizer_of(whole.parameters(), "collage-plus")
+    set_optimizer_state_dict(whole, plain, state, options=options)
+    other = sharded()
+    again = optimizer_of(other.parameters(), "collage-plus")
+    set_optimizer_state_dict(other, again, state, options=options)
+    return [_hash(optimizer, model), _hash(plain, whole), _hash(again, other)]
+
+
+#===----------------------------------------------------------------------===#
+# Ranks that differ
+#===----------------------------------------------------------------------===#
+
+
+def disagree():
+    """Other hyperparameters, or no gradient, on one rank, where all reduce together."""
+    found = []
+    for case in ("lr", "gradient"):
+        model = sharded()
+        optimizer = optimizer_of(model.parameters(), "collage-plus", max_norm=1.0)
+        backward(model, 0)
+        if dist.get_rank() == 1 and case == "lr":
+            optimizer.param_groups[0]["lr"] = 0.5
+        if dist.get_rank() == 1 and case == "gradient":
+            model.norm.bias.grad = None
+        try:
+            optimizer.step()
+            found.append("no error")
+        except Exception as error:
+            found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def nan_on_one_rank():
+    """One element that is NaN, in one rank's shard: all skip the step."""
+    model = sharded()
+    optimizer = optimizer_of(model.parameters(), "collage-plus", skip_nonfinite=True)
+    backward(model, 0)
+    before = [gather(param) for param in model.parameters()]
+    if dist.get_rank() == 0:
+        model.first.weight.grad.to_local()[0, 0] = torch.nan
+    optimizer.step()
+    same = all(torch.equal(gather(p), b) for p, b in zip(model.parameters(), before))
+    return [optimizer.skipped, same]
+
+
+def other_placements():
+    """A gradient that is spread otherwise than its parameter."""
+    model = sharded()
+    optimizer = optimizer_of(model.parameters(), "collage-plus")
+    backward(model, 0)
+    grad = model.first.weight.grad
+    model.first.weight.grad = DTensor.from_local(
+        grad.full_tensor()[:, :grad.shape[1]], grad.device_mesh, [Replicate()], run_check=False)
+    try:
+        optimizer.step()
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def columns():
+    """A large matrix whose columns are spread, under scales of rows' groups."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    whole = torch.zeros(1024, 512, dtype=torch.bfloat16)
+    param = torch.nn.Parameter(torch.distributed.tensor.distribute_tensor(whole, mesh, [Shard(1)]))
+    try:
+        optimizer_of([param], "coat")
+    except ValueError as error:
+        return str(error)
+    return "no error"
