@@ -238,8 +238,8 @@ NOTES = {
     "diverge sooner if they do.",
     "fp8-lm-head": "FP8 is `tandem.torch.fp8_lm(model, \"O1\")`: E4M3 products with f32 sums, E4M3 "
     "gradients of weights, f16 weights. bf16 is E8M7 masks over f32 weights. Gradients are not clipped.",
-    "long": "Under `bf16` the distance from f32 grows for as long as the run goes on, for two reasons. "
-    "Updates of less than half a step of a bf16 weight are lost, and a bf16 second moment stops "
+    "long": "Under `bf16` the distance from f32 grows from 0.04 nats after 3,000 steps to 0.15 at the end. "
+    "Two reasons are known: updates of less than half a step of a bf16 weight are lost, and a bf16 second moment stops "
     "[following](Following.md) its average at a beta2 of 0.999. `bf16-dither` has both in no more bytes, rounded so "
     "that they are right on average; `remainder` splits an f32 weight into two halves and has f32 "
     "moments; `collage-plus` keeps what rounding loses of both in a second bf16.\n\n"

@@ -496,8 +496,8 @@ def test_answers_come_first():
     assert "- **" not in nothing
     result = long_losses(1.5, **{"flash-f16": 1.2})
     text = papers_answers.answers(dict.fromkeys(STUDIES) | {"long": result})
-    assert "bf16 weights and states ends at a loss of 1.500, and in f32 at 1.000" in text
-    healed, rest = text.split("These strategies heal it: ")[1].split(". These do not: ")
+    assert "bf16 weights and states ends at a loss of 1.500, in f32 at 1.000" in text
+    healed, rest = text.split("end where f32 does: ")[1].split(". These do not: ")
     assert "`remainder` (1.000)" in healed and "`flash-f16` (1.200)" in rest
     masked = sharp(("E8M1",), **dict.fromkeys(STUDIES["sharpness"].variants, (1, 1))
                    | {"E8M0": (1, 2)})
