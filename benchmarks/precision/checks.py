@@ -76,11 +76,14 @@ class Cells:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """An ordering that the paper reports."""
+    """An ordering that the paper reports, or one of this project's own."""
 
     study: str
     claim: str
     holds: Callable[[Cells], bool]
+    #: The source, where it is not the paper: "users", or "ours" of formats that the paper
+    #: does not have.
+    source: str = ""
 
 
 def trains(cells: Cells, variant: str, reference: str = "E8M7") -> bool:
@@ -115,10 +118,10 @@ def rises(cells: Cells) -> bool:
     return growth[0] > SAME_RATIO and in_order(growth)
 
 
-def falls_after_switch(cells: Cells) -> bool:
+def falls_after_switch(variant: str) -> Callable[[Cells], bool]:
     """Whether sharpness ends below its value at the switch."""
-    return all(_at_switch(cell) > SAME_RATIO * _last(cell)
-               for cell in cells.of("E8M3, then bf16").values())
+    return lambda cells: all(_at_switch(cell) > SAME_RATIO * _last(cell)
+                             for cell in cells.of(variant).values())
 
 
 def _at_switch(cell: dict) -> float:
@@ -130,9 +133,9 @@ def _last(cell: dict) -> float:
     return cell["checkpoints"][-1]["sharpness"][f"{EPSILON:g}"]
 
 
-def is_smooth(cells: Cells) -> bool:
-    return all(minima(plane["losses"]) == 1 for cell in cells.of("E8M3").values()
-               for plane in cell["planes"])
+def is_smooth(variant: str) -> Callable[[Cells], bool]:
+    return lambda cells: all(minima(plane["losses"]) == 1 for cell in cells.of(variant).values()
+                             for plane in cell["planes"])
 
 
 def lm_head_order(cells: Cells) -> bool:
@@ -145,12 +148,14 @@ def plateaus(cells: Cells) -> bool:
     return cells.loss("bf16") > 1.02 * cells.loss("fp32")
 
 
+def healed_bound(cells: Cells) -> float:
+    """The largest loss of a strategy that ends where f32 does."""
+    exact, plain = cells.loss("fp32"), cells.loss("bf16")
+    return max(exact + HEALED_SHARE * max(0.0, plain - exact), 1.01 * exact)
+
+
 def heals(*strategies: str) -> Callable[[Cells], bool]:
-    def check(cells: Cells) -> bool:
-        exact, plain = cells.loss("fp32"), cells.loss("bf16")
-        bound = exact + HEALED_SHARE * max(0.0, plain - exact)
-        return max(map(cells.loss, strategies)) <= max(bound, 1.01 * exact)
-    return check
+    return lambda cells: max(map(cells.loss, strategies)) <= healed_bound(cells)
 
 
 CHECKS = {
@@ -175,33 +180,56 @@ CHECKS = {
     "sharpness-epsilon": Check(
         "sharpness", "The order is the same at all five epsilons (table 2).",
         lambda cells: all([sharper(epsilon)(cells) for epsilon in EPSILONS])),
+    "sharpness-lower": Check(
+        "sharpness", "At the end E8M0 is sharper than E8M1, and E8M1 than E8M7; E8M0 diverges.",
+        lambda cells: in_order([cells.sharpness(name) for name in ("E8M0", "E8M1", "E8M7")])
+        and any(cell["diverged"] for cell in cells.of("E8M0").values()), "ours"),
     "sharpness-diverges": Check(
         "sharpness", "E8M3 and E8M4 diverge, E8M7 does not (figures 7 and 8).",
         lambda cells: [any(cell["diverged"] for cell in cells.of(name).values())
                        for name in ("E8M3", "E8M4", "E8M7")] == [True, True, False]),
     "recovery-falls": Check(
-        "recovery", "After the switch from E8M3 to bf16 sharpness falls.", falls_after_switch),
+        "recovery", "After the switch from E8M3 to bf16 sharpness falls.",
+        falls_after_switch("E8M3, then bf16")),
+    "recovery-lower": Check(
+        "recovery", "After the switch from E8M0 to bf16 sharpness falls.",
+        falls_after_switch("E8M0, then bf16"), "ours"),
     "spikes-more": Check(
         "spikes", "E8M5 has more loss spikes than bf16 at ten times the learning rate.",
         lambda cells: more(cells, "E8M5", "bf16", "spikes", 4e-2)),
+    "spikes-lower": Check(
+        "spikes", "E8M1 has more loss spikes than bf16 at ten times the learning rate.",
+        lambda cells: more(cells, "E8M1", "bf16", "spikes", 4e-2), "ours"),
     "spikes-none-diverge": Check(
-        "spikes", "No run diverges.",
+        "spikes", "No run of E8M5 and bf16 diverges.",
         lambda cells: not sum(sum(total(cells, "E8M5", "bf16", "diverged", lr))
                               for lr in STUDIES["spikes"].full.lrs)),
     "seeds-diverge": Check(
         "seeds", "More seeds diverge in bf16 (18 of 188) than in TF32 (0 of 70).",
         lambda cells: more(cells, "bf16", "TF32", "diverged")),
     "landscape-smooth": Check(
-        "landscape", "The landscape looks smooth at both checkpoints, which here means that it "
-        "has one minimum.", is_smooth),
+        "landscape", "E8M3's landscape looks smooth at both checkpoints, which here means that it "
+        "has one minimum.", is_smooth("E8M3")),
+    "landscape-lower": Check(
+        "landscape", "E8M0's landscape looks smooth at both checkpoints, while the run diverges.",
+        is_smooth("E8M0"), "ours"),
+    "landscape-unmasked": Check(
+        "landscape", "E8M0's landscape looks smooth at both checkpoints if its losses are computed "
+        "in f32.",
+        is_smooth("E8M0, plane in f32"), "ours"),
     "fp8-order": Check(
         "fp8-lm-head", "FP8 products with the LM head end above those without it, and these "
         "above bf16.", lm_head_order),
     "long-plateau": Check(
-        "long", "bf16 AdamW ends above f32 (reports of users).", plateaus),
+        "long", "bf16 AdamW ends above f32.", plateaus, "users"),
     "long-heals": Check(
         "long", "`bf16-dither`, `remainder` and `collage-plus` end where f32 does.",
-        heals("bf16-dither", "remainder", "collage-plus")),
+        heals("bf16-dither", "remainder", "collage-plus"), "ours"),
+    "long-recommended": Check(
+        "long", "The recommended `remainder`, `flash-f16` and `dither-softsign-root` end where f32 "
+        "does, also with activations stored as the recipe `coat` says.",
+        heals("remainder", "flash-f16", "dither-softsign-root", "fp32, coat", "flash-f16, coat"),
+        "ours"),
 }
 
 

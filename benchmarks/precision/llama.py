@@ -40,9 +40,10 @@ class Norm(nn.Module):
     def __init__(self, width: int):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
+        self.eps = 1e-5  # by which compress_activations knows a norm
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), 1e-5)
+        return functional.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.eps)
 
 
 def rotations(shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:

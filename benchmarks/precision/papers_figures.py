@@ -17,6 +17,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
+from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from common import save_figure  # noqa: E402
@@ -53,9 +54,10 @@ def sharpness(result: dict | None, path: pathlib.Path) -> None:
     left.set_title("the paper: Llama 7B, table 1", fontsize=10)
     if result is None:
         right.text(0.5, 0.5, "not run yet", ha="center", transform=right.transAxes)
-    for index, name in enumerate(TABLE_1 if result else ()):
-        if name in result["cells"]:
-            points = first_cells(result)[name]["checkpoints"]
+    cells = first_cells(result) if result else {}
+    for index, name in enumerate([*TABLE_1, *sorted(cells.keys() - TABLE_1.keys(), reverse=True)]):
+        if name in cells:
+            points = cells[name]["checkpoints"]
             right.plot([point["step"] for point in points],
                        _floats([point["sharpness"]["0.0005"] for point in points]),
                        label=name, marker="o", markersize=4, **_style(index))
@@ -64,56 +66,120 @@ def sharpness(result: dict | None, path: pathlib.Path) -> None:
         axes.set_xlabel("steps")
         axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     left.set_ylabel("sharpness in percent")
-    left.legend(fontsize=8, frameon=False)
+    for axes in (left, right) if cells else (left,):
+        axes.legend(fontsize=8, frameon=False)
     save_figure(figure, path)
 
 
-def losses(result: dict, path: pathlib.Path) -> None:
-    """The losses of each variant's first cell."""
-    figure, axes = plt.subplots(figsize=(8.5, 3.8))
-    for index, (name, cell) in enumerate(first_cells(result).items()):
+def curves(result: dict) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Steps and losses of each variant's first cell. Variants with the same losses share a
+    name."""
+    names: dict[tuple, list[str]] = {}
+    cells = first_cells(result)
+    for name, cell in cells.items():
+        names.setdefault((cell["steps"], *cell["curve"]), []).append(name)
+    found = {}
+    for (steps, *values), same in names.items():
+        places = (np.arange(len(values)) + 0.5) * steps / len(values)
+        found["\n= ".join(same)] = places, np.array(_floats(values))
+    return found
+
+
+def losses(result: dict, path: pathlib.Path, reference: str | None = None,
+           top: float = math.inf) -> None:
+    """The losses of each variant's first cell, and how far they are above the reference's,
+    the first variant's unless it is named, up to so many nats."""
+    found = curves(result)
+    lead = next(label for label in found
+                if reference is None or reference in label.split("\n= "))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 3.8))
+    for index, (label, (steps, values)) in enumerate(found.items()):
+        left.plot(steps, np.minimum(values, TOP_NATS), **_style(index))
+        common = min(len(values), len(found[lead][1]))
+        above = values[:common] - found[lead][1][:common]
+        right.plot(steps[:common], np.where(above > top, math.nan, above), label=label,
+                   **_style(index))
+    is_cut = any((values > TOP_NATS).any() for _, values in found.values())
+    left.set_ylabel(f"loss in nats{f', cut off at {TOP_NATS:g}' if is_cut else ''}")
+    right.set_ylabel(f"nats above {lead.split(chr(10))[0]}")
+    for axes in (left, right):
+        axes.set_xlabel("steps")
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+    right.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    save_figure(figure, path)
+
+
+def sharpness_losses(result: dict, path: pathlib.Path) -> None:
+    """The losses of the formats, compared with bf16's."""
+    losses(result, path, "E8M7", top=0.3)
+
+
+def seeds(result: dict, path: pathlib.Path) -> None:
+    """The losses of all seeds: a column for each variant, a row for each rate."""
+    cells = result["cells"]
+    rates = list(dict.fromkeys(lr for by_lr in cells.values() for lr in by_lr))
+    figure, grid = plt.subplots(len(rates), len(cells), sharex=True, sharey=True, squeeze=False,
+                                figsize=(3.2 * len(cells), 2.8 * len(rates)))
+    for column, (name, by_lr) in zip(grid.T, cells.items()):
+        for axes, lr in zip(column, rates):
+            _curves(axes, by_lr.get(lr, {}).values())
+            axes.set_title(f"{name}, lr {lr}", fontsize=10)
+        column[-1].set_xlabel("steps")
+    for row in grid:
+        row[0].set_ylabel("loss in nats")
+    save_figure(figure, path)
+
+
+def _curves(axes, cells) -> None:
+    """The losses of some cells, which differ in their seeds."""
+    for index, cell in enumerate(cells):
         values = np.minimum(_floats(cell["curve"]), TOP_NATS)
-        steps = (np.arange(len(values)) + 0.5) * cell["steps"] / len(values)
-        axes.plot(steps, values, label=name, **_style(index))
+        axes.plot((np.arange(len(values)) + 0.5) * cell["steps"] / len(values), values,
+                  color=COLOURS[index % len(COLOURS)], linewidth=0.8)
+
+
+def recovery(result: dict, path: pathlib.Path) -> None:
+    """Sharpness by step, on a logarithmic scale, and the switch."""
+    figure, axes = plt.subplots(figsize=(8.5, 3.8))
+    cells = first_cells(result)
+    for index, (name, cell) in enumerate(cells.items()):
+        points = cell["checkpoints"]
+        axes.plot([point["step"] for point in points],
+                  _floats([point["sharpness"]["0.0005"] for point in points]),
+                  label=name, marker="o", markersize=4, **_style(index))
+    axes.axvline(next(iter(cells.values()))["switch"], color="gray", linewidth=1, linestyle=":",
+                 label="the switch")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
     axes.set_xlabel("steps")
-    axes.set_ylabel("loss in nats")
+    axes.set_ylabel("sharpness in percent")
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     save_figure(figure, path)
 
 
-def seeds(result: dict, path: pathlib.Path) -> None:
-    """The losses of all seeds, a panel for each variant and rate."""
-    panels = [(name, lr, by_seed) for name, by_lr in result["cells"].items()
-              for lr, by_seed in by_lr.items()]
-    figure, grid = plt.subplots(1, len(panels), sharey=True, squeeze=False,
-                                figsize=(2.9 * len(panels), 3.2))
-    for axes, (name, lr, by_seed) in zip(grid[0], panels):
-        for index, cell in enumerate(by_seed.values()):
-            values = np.minimum(_floats(cell["curve"]), TOP_NATS)
-            axes.plot((np.arange(len(values)) + 0.5) * cell["steps"] / len(values), values,
-                      color=COLOURS[index % len(COLOURS)], linewidth=0.8)
-        axes.set_title(f"{name}, lr {lr}", fontsize=10)
-        axes.set_xlabel("steps")
-    grid[0][0].set_ylabel("loss in nats")
-    save_figure(figure, path)
-
-
 def landscape(result: dict, path: pathlib.Path) -> None:
-    """The planes of losses at the checkpoints."""
-    planes = next(iter(first_cells(result).values()))["planes"]
-    figure, panels = plt.subplots(1, len(planes), figsize=(4.6 * len(planes), 4), squeeze=False)
-    for axes, plane in zip(panels[0], planes):
-        values = np.array([_floats(row) for row in plane["losses"]])
-        places = np.linspace(-1, 1, len(values))
-        drawn = axes.contourf(places, places, np.log(values), levels=24, cmap="viridis")
-        figure.colorbar(drawn, ax=axes, label="log of the loss")
-        axes.set_title(f"step {plane['step']}", fontsize=10)
+    """The planes of losses at the checkpoints, a row for each variant."""
+    cells = first_cells(result)
+    count = max(len(cell["planes"]) for cell in cells.values())
+    figure, grid = plt.subplots(len(cells), count, squeeze=False,
+                                figsize=(4.6 * count, 3.8 * len(cells)))
+    for panels, (name, cell) in zip(grid, cells.items()):
+        for axes, plane in zip(panels, cell["planes"]):
+            values = np.array([_floats(row) for row in plane["losses"]])
+            places = np.linspace(-1, 1, len(values))
+            drawn = axes.contourf(places, places, np.log(values), levels=24, cmap="viridis")
+            figure.colorbar(drawn, ax=axes, label="log of the loss")
+            axes.set_title(f"{name}, step {plane['step']}", fontsize=10)
+            axes.set_xlabel("second direction")
+        panels[0].set_ylabel("first direction")
     save_figure(figure, path)
 
 
 #: The plot of each study, docs/images/papers-STUDY.png.
-PLOTS = {"exponents": losses, "sharpness": losses, "spikes": seeds, "seeds": seeds,
-         "landscape": landscape, "fp8-lm-head": losses, "long": losses}
+PLOTS = {"exponents": losses, "sharpness": sharpness_losses, "recovery": recovery,
+         "spikes": seeds, "seeds": seeds, "landscape": landscape, "fp8-lm-head": losses,
+         "long": losses}
 
 
 def write(results: dict[str, dict | None], folder: pathlib.Path) -> None:

@@ -160,15 +160,20 @@ def recovery(setting, corpus, options, label) -> dict:
 
 
 def landscape(setting, corpus, options, label) -> dict:
-    """Trains under masks, with the loss on a plane around two checkpoints."""
-    run = Run(setting, corpus, prepare=masks({"format": options["format"]}))
+    """Trains under masks, with the loss on a plane around two checkpoints, under the same
+    masks or others."""
+    set_masks = masks({"format": options["format"]})
+    run = Run(setting, corpus, prepare=set_masks)
+    set_plane_masks = masks({"format": options.get("plane", options["format"])})
     steps = [round(share * setting.steps) for share in LANDSCAPES]
     planes = []
 
     def visit(step: int) -> None:
         if step in steps:
-            planes.append({"step": step, "sharpness": run.sharpness((EPSILON,)),
-                           "losses": grid(run, options["points"])})
+            found = {"step": step, "sharpness": run.sharpness((EPSILON,))}
+            set_plane_masks(run.model)
+            planes.append(found | {"losses": grid(run, options["points"])})
+            set_masks(run.model)
 
     run.train(label, visit)
     return figures(run) | {"planes": planes}
@@ -239,6 +244,7 @@ LONG = {
     "collage-plus": {"strategy": "collage-plus"},
     "flash-f16": {"strategy": "flash-f16"},
     "dither-softsign-root": {"strategy": "dither-softsign-root"},
+    "fp32, coat": {"strategy": "fp32", "recipe": "coat"},
     "flash-f16, coat": {"strategy": "flash-f16", "recipe": "coat"},
 }
 
@@ -248,17 +254,18 @@ STUDIES = {
         Scale(500, 1), Scale(40, 1, shape=SMALL)),
     "sharpness": Study(
         "figure 7, tables 1 and 2", "Sharpness under fewer mantissa bits", sharpness,
-        formats("E8M3", "E8M4", "E8M5", "E8M6", "E8M7"),
+        formats("E8M3", "E8M4", "E8M5", "E8M6", "E8M7", "E8M2", "E8M1", "E8M0"),
         Scale(2000, 1), Scale(60, 1, shape=SMALL)),
     "recovery": Study(
         "table 3", "Recovery in bf16", recovery,
         {"E8M3, then bf16": {"first": "E8M3", "then": "E8M7"},
          "E8M3": {"first": "E8M3", "then": "E8M3"},
-         "bf16": {"first": "E8M7", "then": "E8M7"}},
+         "bf16": {"first": "E8M7", "then": "E8M7"},
+         "E8M0, then bf16": {"first": "E8M0", "then": "E8M7"}},
         Scale(2000, 1), Scale(60, 1, shape=SMALL)),
     "spikes": Study(
         "figure 9", "Loss spikes over seeds and learning rates", masked,
-        {"E8M5": {"format": "E8M5"}, "bf16": {"format": "E8M7"}},
+        {"E8M5": {"format": "E8M5"}, "bf16": {"format": "E8M7"}, "E8M1": {"format": "E8M1"}},
         Scale(400, 18, (4e-3, 4e-2)), Scale(80, 2, (4e-3, 4e-2), SMALL)),
     "seeds": Study(
         "figure 1", "Divergence over seeds", masked,
@@ -266,7 +273,8 @@ STUDIES = {
         Scale(400, 18, (4e-2,)), Scale(60, 2, (4e-2,), SMALL)),
     "landscape": Study(
         "figure 2", "Loss landscapes", landscape,
-        {"E8M3": {"format": "E8M3", "points": 11}},
+        {"E8M3": {"format": "E8M3", "points": 11}, "E8M0": {"format": "E8M0", "points": 11},
+         "E8M0, plane in f32": {"format": "E8M0", "plane": None, "points": 11}},
         Scale(1000, 1), Scale(40, 1, shape=SMALL)),
     "fp8-lm-head": Study(
         "figure 6", "FP8-LM's level O1 with and without the LM head", fp8_lm_head, FP8,

@@ -28,12 +28,13 @@ sys.path[:0] = [str(ROOT / "benchmarks/precision"), str(ROOT / "benchmarks")]
 import checks  # noqa: E402
 import landscape  # noqa: E402
 import overhead  # noqa: E402
+import papers_answers  # noqa: E402
 import papers_page  # noqa: E402
 import runs  # noqa: E402
 import studies  # noqa: E402
 import training  # noqa: E402
 from llama import Shape, make_model  # noqa: E402
-from reasons import REASONS  # noqa: E402
+from reasons import CAVEATS, REASONS  # noqa: E402
 from studies import STUDIES  # noqa: E402
 
 import tandem.torch  # noqa: E402
@@ -333,9 +334,9 @@ def sharp(diverged=(), **by_variant):
     return made_up(**{name: cell(name, values) for name, values in by_variant.items()})
 
 
-def recovered(*values):
-    result = sharp(**{"E8M3, then bf16": values})
-    result["cells"]["E8M3, then bf16"]["0.004"]["0"]["switch"] = 1
+def recovered(variant, *values):
+    result = sharp(**{variant: values})
+    result["cells"][variant]["0.004"]["0"]["switch"] = 1
     return result
 
 
@@ -348,13 +349,14 @@ def counts(key, first, second, lr="0.04", others=None):
     return {"cells": cells}
 
 
-def planes(*grids):
-    return made_up(E8M3={"planes": [{"losses": grid} for grid in grids]})
+def planes(*grids, variant="E8M3"):
+    return made_up(**{variant: {"planes": [{"losses": grid} for grid in grids]}})
 
 
-def long_losses(bf16, healed):
-    return losses(**{"fp32": 1.0, "bf16": bf16, "bf16-dither": 1.0, "remainder": 1.0,
-                     "collage-plus": healed})
+def long_losses(bf16, **others):
+    healed = ("fp32", "bf16-dither", "remainder", "collage-plus", "flash-f16",
+              "dither-softsign-root", "fp32, coat", "flash-f16, coat")
+    return losses(**dict.fromkeys(healed, 1.0) | {"bf16": bf16} | others)
 
 
 def fp8_losses(plain, without, head):
@@ -376,18 +378,31 @@ BOTH_WAYS = {
     "sharpness-rises": (sharp(**FALLING), sharp(**FALLING | {"E8M3": (9, 9)})),
     "sharpness-epsilon": (sharp(**FALLING), sharp(**LEVEL)),
     "sharpness-diverges": (sharp(("E8M3", "E8M4"), **FALLING), sharp(("E8M3",), **FALLING)),
-    "recovery-falls": (recovered(1, 3, 2), recovered(1, 3, 3)),
+    "sharpness-lower": (sharp(("E8M0",), E8M0=(1, 9), E8M1=(1, 5), E8M7=(1, 1)),
+                        sharp((), E8M0=(1, 9), E8M1=(1, 5), E8M7=(1, 1))),
+    "recovery-falls": (recovered("E8M3, then bf16", 1, 3, 2),
+                       recovered("E8M3, then bf16", 1, 3, 3)),
+    "recovery-lower": (recovered("E8M0, then bf16", 1, 3, 2),
+                       recovered("E8M0, then bf16", 1, 3, 3)),
     "spikes-more": (counts("spikes", ("E8M5", 3), ("bf16", 2)),
                     counts("spikes", ("E8M5", 2), ("bf16", 2))),
+    "spikes-lower": (counts("spikes", ("E8M1", 3), ("bf16", 2)),
+                     counts("spikes", ("E8M1", 2), ("bf16", 2))),
     "spikes-none-diverge": (
         counts("diverged", ("E8M5", False), ("bf16", False), others="0.004"),
         counts("diverged", ("E8M5", True), ("bf16", False), others="0.004")),
     "seeds-diverge": (counts("diverged", ("bf16", True), ("TF32", False)),
                       counts("diverged", ("bf16", False), ("TF32", False))),
     "landscape-smooth": (planes(BOWL, BOWL), planes(BOWL, ROUGH)),
+    "landscape-lower": (planes(BOWL, BOWL, variant="E8M0"), planes(BOWL, ROUGH, variant="E8M0")),
+    "landscape-unmasked": (planes(BOWL, variant="E8M0, plane in f32"),
+                           planes(ROUGH, variant="E8M0, plane in f32")),
     "fp8-order": (fp8_losses(1, 2, 3), fp8_losses(1, 3, 2)),
-    "long-plateau": (long_losses(1.5, 1.0), long_losses(1.0, 1.0)),
-    "long-heals": (long_losses(1.5, 1.1), long_losses(1.5, 1.2)),
+    "long-plateau": (long_losses(1.5), long_losses(1.0)),
+    "long-heals": (long_losses(1.5, **{"collage-plus": 1.1}),
+                   long_losses(1.5, **{"collage-plus": 1.2})),
+    "long-recommended": (long_losses(1.5, **{"fp32, coat": 1.1}),
+                         long_losses(1.5, **{"fp32, coat": 1.2})),
 }
 
 
@@ -452,6 +467,7 @@ def test_check_exits(tmp_path, monkeypatch, capsys, reasons, status):
 def test_reasons_are_of_orderings_that_fail():
     found = checks.outcomes(runs.FOLDER)
     assert not {name for name in REASONS if found[name] != "fails"}, "remove these reasons"
+    assert not {name for name in CAVEATS if found[name] != "holds"}, "remove these caveats"
     assert not checks.unexplained(found), "run scripts/papers.sh --check"
 
 #===----------------------------------------------------------------------===#
@@ -470,6 +486,46 @@ def test_verdicts_stand_on_the_page(tmp_path, monkeypatch):
     none = papers_page.Shown("seeds", tmp_path)
     assert "**Not run yet.**" in papers_page.section("seeds", none)
     assert "`scripts/papers.sh seeds`" in papers_page.section("seeds", none)
+
+
+def test_answers_come_first():
+    """The page's first lines say what was found, and nothing of studies that were not run."""
+    nothing = papers_answers.answers(dict.fromkeys(STUDIES))
+    total = sum(not check.source for check in checks.CHECKS.values())
+    assert f"**Of the paper's {total} results, 0 reproduce here and 0 do not, {total} have" in nothing
+    assert "- **" not in nothing
+    result = long_losses(1.5, **{"flash-f16": 1.2})
+    text = papers_answers.answers(dict.fromkeys(STUDIES) | {"long": result})
+    assert "bf16 weights and states ends at a loss of 1.500, in f32 at 1.000" in text
+    healed, rest = text.split("end where f32 does: ")[1].split(". These do not: ")
+    assert "`remainder` (1.000)" in healed and "`flash-f16` (1.200)" in rest
+    masked = sharp(("E8M1",), **dict.fromkeys(STUDIES["sharpness"].variants, (1, 1))
+                   | {"E8M0": (1, 2)})
+    for name, by_lr in masked["cells"].items():
+        by_lr["0.004"]["0"]["train_loss"] = 2.25 if name == "E8M3" else 2.0
+    text = papers_answers.mantissas(masked)
+    assert "0.250 (E8M3)" in text and "E8M1 diverges." in text
+    assert text.endswith("Sharpness rises by half or more only under E8M0 (2.0 times).")
+
+
+def exponent_cells(**bad):
+    names = [*STUDIES["exponents"].variants]
+    return losses(**dict.fromkeys(names, 2.0) | bad)
+
+
+def test_exponents_answer():
+    text = papers_answers.exponents(exponent_cells(E3M7=4.0, **{"E4M7, inside": 4.0}))
+    assert "trains in E7M7, E5M7 and E4M7, but not in E3M7. What stops E4M7 is the clamp from inside;" in text
+    text = papers_answers.exponents(exponent_cells())
+    assert "but not in any other. What stops E4M7 is the clamp from neither side;" in text
+
+
+def test_plots_name_equal_curves_together():
+    cell = {"steps": 4, "curve": [2.0, 1.0]}
+    result = made_up(a=cell, b=dict(cell), c=cell | {"curve": [2.0, None]})
+    found = papers_page.papers_figures.curves(result)
+    assert list(found) == ["a\n= b", "c"]
+    assert np.isnan(found["c"][1][1]) and list(found["c"][0]) == [1.0, 3.0]
 
 
 def test_page_is_up_to_date():

@@ -84,6 +84,15 @@ def _check_values(setting: Setting, values: Sequence) -> None:
         setting.check(value)
 
 
+def _count(state_dict: Mapping, key: str, bound: float = math.inf) -> int:
+    """A count of a state dict, which is checked before anything is set."""
+    count = state_dict.get(key)
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < bound:
+        raise ValueError(f"the state has {key}={count!r}, which this object cannot have; load "
+                         "the state_dict() of one that was created with the same arguments")
+    return count
+
+
 class PrecisionSchedule:
     """Sets precisions at given steps of a run.
 
@@ -136,8 +145,12 @@ class PrecisionSchedule:
         return {"last_step": self.last_step}
 
     def load_state_dict(self, state_dict: Mapping) -> None:
-        """Goes on where another schedule was, and sets that step's value."""
-        self.last_step = state_dict["last_step"]
+        """Goes on where another schedule was, and sets that step's value.
+
+        Raises:
+            ValueError: the state is none of a schedule; nothing has changed then.
+        """
+        self.last_step = _count(state_dict, "last_step")
         self.setting.set(self.value)
 
 
@@ -196,6 +209,11 @@ class PrecisionRaise:
         return {"level": self.level, "num_exceeded": self.num_exceeded}
 
     def load_state_dict(self, state_dict: Mapping) -> None:
-        """Goes on where another object was, and sets that level."""
-        self.level, self.num_exceeded = state_dict["level"], state_dict["num_exceeded"]
+        """Goes on where another object was, and sets that level.
+
+        Raises:
+            ValueError: the state has a level that there is not; nothing has changed then.
+        """
+        self.level, self.num_exceeded = (_count(state_dict, "level", len(self.levels)),
+                                         _count(state_dict, "num_exceeded"))
         self.setting.set(self.value)

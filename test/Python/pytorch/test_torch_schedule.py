@@ -124,6 +124,31 @@ def test_refuses_states_that_cannot_convert():
     assert isinstance(model[0], torch.nn.RMSNorm) and not hasattr(model[0], "recipe")
 
 
+def test_refuses_other_kinds_of_values():
+    model = net()
+    with pytest.raises(TypeError, match="a recipe is a name such as 'coat', got None"):
+        PrecisionSchedule(RecipeSetting(model), {0: "coat", 5: None})
+    optimizer = tandem.torch.AdamW(model.parameters())
+    with pytest.raises(TypeError, match="a strategy is a name such as 'fp32', got None"):
+        PrecisionSchedule(StrategySetting(optimizer), {0: "fp32", 5: None})
+    foreign = StrategySetting(torch.optim.AdamW(model.parameters()))
+    with pytest.raises(TypeError, match="AdamW has no strategy; take an optimizer of tandem"):
+        PrecisionSchedule(foreign, {0: "fp32"})
+    assert isinstance(model[0], torch.nn.RMSNorm) and not hasattr(model[0], "recipe")
+
+
+def test_refuses_states_of_others():
+    model = net()
+    schedule = PrecisionSchedule(MaskSetting(model), {0: "E8M3", 2: None})
+    for state in ({}, {"last_step": -1}, {"last_step": "2"}):
+        with pytest.raises(ValueError, match="the state has last_step="):
+            schedule.load_state_dict(state)
+    guard = PrecisionRaise(MaskSetting(model), ["E8M3", "E8M5"], bound=0.5)
+    with pytest.raises(ValueError, match="the state has level=2, which this object cannot have"):
+        guard.load_state_dict({"level": 2, "num_exceeded": 0})
+    assert schedule.last_step == guard.level == 0 and formats(model) == ["E8M3", "E8M3"]
+
+
 @pytest.mark.parametrize("levels, options, message", [
     ([], {"bound": 1.0}, "levels is a list of values, lowest first"),
     ("E8M3", {"bound": 1.0}, "levels is a list of values, lowest first, got 'E8M3'"),

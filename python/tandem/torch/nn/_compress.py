@@ -71,6 +71,7 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
 
     Raises:
         ValueError: if there is no such recipe or kind of products; the model is then as it was.
+        TypeError: if the recipe is no string.
     """
     check_compression(recipe, recompute=recompute, products=products, path=path)
     options = {"recipe": recipe, "path": tuple(os.fspath(p) for p in path)}
@@ -82,6 +83,9 @@ def compress_activations(model: torch.nn.Module, recipe: str = "coat", *,
 def check_compression(recipe: str, *, recompute: bool = False, products: str = "bf16",
                       strict: bool = False, path: Sequence[str | os.PathLike] = ()) -> None:
     """Refuses what :func:`compress_activations` would refuse."""
+    if not isinstance(recipe, str):
+        raise TypeError(f"a recipe is a name such as 'coat', got {recipe!r}; under 'fp32' layers "
+                        "keep everything exactly")
     _tandem.check_recipe(recipe, directories(path))
     _products.check_kind(products)
 

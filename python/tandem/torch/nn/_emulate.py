@@ -166,15 +166,40 @@ class _Plan:
         """The format of each layer that is not excluded."""
         if not isinstance(formats, Mapping):
             return {name: formats for name in self.layers if name not in self.left}
-        check_patterns(list(formats), self.layers, self.model, what)
+        self._check_mapping(list(formats), what)
         return {name: formats.get(_matches(name, list(formats)))
                 for name in self.layers if name not in self.left}
+
+    def _check_mapping(self, patterns: Sequence[str], what: str) -> None:
+        """Refuses mappings that say nothing, or of which a part has no effect."""
+        if not patterns:
+            raise ValueError(f"{what} is an empty mapping; give formats by names or patterns of "
+                             "layers, or format=None to take masks back")
+        check_patterns(patterns, self.layers, self.model, what)
+        counts = {_matches(name, patterns) for name in self.layers}
+        for pattern in patterns:
+            if pattern not in counts:
+                raise ValueError(
+                    f"{what} has {pattern!r} after patterns that match all of its layers, and the "
+                    "first match counts; put it before them")
 
     def passes(self, format: Formats, given: bool | Formats, what: str) -> dict:
         """The format of each layer in one pass, which may have its own."""
         if given is True:
             return self.formats(format, "format")
         return self.formats(None if given is False else given, what)
+
+
+def _check_effect(plan: _Plan, format: Formats, forward: bool | Formats,
+                  backward: bool | Formats) -> None:
+    """Refuses calls that ask for masks and would set none."""
+    if format is not None and forward is False and backward is False:
+        raise ValueError("forward and backward are both False, so that nothing would be masked; "
+                         "leave one of them out, or pass format=None to take masks back")
+    asked = [format if given is True else given for given in (forward, backward)]
+    if plan.layers.keys() <= plan.left.keys() and any(x not in (None, False) for x in asked):
+        raise ValueError("exclude leaves no layer whose products could be masked; shorten it, or "
+                         "pass format=None to take masks back")
 
 
 def _check_masks(masks: Masks, module: torch.nn.Linear) -> None:
@@ -190,9 +215,10 @@ def _planned(model: torch.nn.Module, format: Formats, forward: bool | Formats,
     """The layers of a model, and the masks of those that are not left, all of them checked."""
     check_options(rounding, clamp)
     plan = _Plan(model, exclude)
+    _check_effect(plan, format, forward, backward)
     passes = (plan.passes(format, forward, "forward"), plan.passes(format, backward, "backward"))
-    masks = {name: Masks(*(formats[name] and Mask(formats[name], rounding, clamp)
-                           for formats in passes))
+    masks = {name: Masks(*(None if (wanted := formats[name]) is None
+                           else Mask(wanted, rounding, clamp) for formats in passes))
              for name in passes[0]}
     for name, wanted in masks.items():
         _check_masks(wanted, plan.layers[name])
@@ -250,9 +276,11 @@ def emulate(model: torch.nn.Module, format: Formats, *, forward: bool | Formats 
         which layers are masked, and which are not and why.
 
     Raises:
-        ValueError: formats, options and patterns that do not exist or match no layer, and
+        ValueError: formats, options and patterns that do not exist, match no layer or come
+            after others that match the same layers, formats that would mask nothing, and
             models without linear layers; the model is then as it was.
-        TypeError: weights of a type that no mask has, and ``exclude`` that is one string.
+        TypeError: weights of a type that no mask has, formats that are no strings, and
+            ``exclude`` that is no list of names.
     """
     plan, masks = _planned(model, format, forward, backward, exclude, rounding, clamp)
     done = Emulation(left=plan.left)

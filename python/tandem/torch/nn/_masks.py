@@ -49,8 +49,10 @@ class Mask(NamedTuple):
 
         Raises:
             ValueError: there is no such format, or floats of that type cannot hold it.
-            TypeError: the type is not that of a layer's tensors.
+            TypeError: the format is no string, or the type is not that of a layer's tensors.
         """
+        if not isinstance(self.format, str):
+            raise TypeError(f"a format is a string such as 'E8M3', got {self.format!r}")
         if dtype not in EDGES:
             raise TypeError(f"masked tensors are float32, bfloat16 or float16, got {dtype}")
         return _storage(self, EDGES[dtype])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 
@@ -21,8 +21,12 @@ def check_patterns(patterns: Sequence[str], layers: Iterable[str], model: torch.
     """Refuses patterns that match none of a model's layers, which are mostly misspelled."""
     if isinstance(patterns, str):
         raise TypeError(f"{what} is a list of names, such as [{patterns!r}], not one string")
+    if not isinstance(patterns, Collection):
+        raise TypeError(f"{what} is a list of names, such as ['lm_head'], got {patterns!r}")
     layers = list(layers)
     for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TypeError(f"{what} has {pattern!r}; names of modules are strings")
         if not any(is_named(name, pattern) for name in layers):
             raise ValueError(_no_match(pattern, model, layers, what))
 

@@ -17,8 +17,14 @@ def check_strategy(optimizer: Optimizer, strategy: str) -> None:
     Raises:
         ValueError: the strategy does not exist or does not compile, the optimizer decodes
             weights on demand, or gradients wait in planes.
-        TypeError: the strategy keeps weights of another type than a parameter has.
+        TypeError: the strategy keeps weights of another type than a parameter has or is no
+            string, or the optimizer is none of :mod:`tandem.torch`.
     """
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} has no strategy; take an optimizer of "
+                        "tandem.torch, such as tandem.torch.AdamW")
+    if not isinstance(strategy, str):
+        raise TypeError(f"a strategy is a name such as 'fp32', got {strategy!r}")
     for index, param, group in optimizer._grouped():
         if not param.requires_grad:
             continue

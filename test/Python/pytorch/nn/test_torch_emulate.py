@@ -151,7 +151,7 @@ def test_takes_back_and_keeps_everything_else():
     assert set(report.masked.values()) == {"E8M3"}
     assert "emulation=E8M3" in repr(net) and isinstance(net["layers"][0][1], torch.nn.Linear)
     assert set(net.state_dict()) == set(state)
-    assert not tandem.torch.emulate(net, None).masked
+    assert not tandem.torch.emulate(net, None, exclude=["*"]).masked
     assert {name: (type(module), id(module)) for name, module in net.named_modules()} == before
     for name, p in net.named_parameters():
         assert id(p) == state[name][0] and torch.equal(p, state[name][1])
@@ -248,6 +248,13 @@ REFUSED = [
     (("E8M3",), {"forward": "E8M99"}, "there is no float 'E8M99'"),
     (("E8M3",), {"rounding": "up"}, "rounding is one of toward_zero, nearest, stochastic, got 'up'"),
     (("E8M3",), {"clamp": "left"}, "clamp is one of both, inside, outside, none, got 'left'"),
+    (("",), {}, "there is no float ''"), (({"lm_head": ""},), {}, "there is no float ''"),
+    (({},), {}, "format is an empty mapping"),
+    (({"*": "E8M3", "lm_head": None},), {}, "format has 'lm_head' after patterns that match all "
+     "of its layers"),
+    (("E8M3",), {"exclude": ["*"]}, "exclude leaves no layer"),
+    ((None,), {"backward": "E8M3", "exclude": ["*"]}, "exclude leaves no layer"),
+    (("E8M3",), {"forward": False, "backward": False}, "forward and backward are both False"),
 ]
 
 
@@ -267,5 +274,13 @@ def test_refuses_narrow_tensors_and_models_without_products():
         tandem.torch.emulate(torch.nn.Linear(8, 8, dtype=torch.float64), "E8M3")
     with pytest.raises(TypeError, match=r"exclude is a list of names, such as \['0'\]"):
         tandem.torch.emulate(torch.nn.Sequential(torch.nn.Linear(8, 8)), "E8M3", exclude="0")
+    for exclude in (None, iter(["0"])):  # which could be read only once
+        with pytest.raises(TypeError, match="exclude is a list of names, such as .*, got <?[lN]"):
+            tandem.torch.emulate(model(), "E8M3", exclude=exclude)
+    with pytest.raises(TypeError, match="exclude has 0; names of modules are strings"):
+        tandem.torch.emulate(model(), "E8M3", exclude=[0])
+    for format in (8, True, {"*": 8}):
+        with pytest.raises(TypeError, match="a format is a string such as 'E8M3', got (8|True)"):
+            tandem.torch.emulate(model(), format)
     with pytest.raises(ValueError, match="Sequential has no torch.nn.Linear"):
         tandem.torch.emulate(torch.nn.Sequential(torch.nn.ReLU()), "E8M3")
