@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.tensor import DTensor, distribute_module, init_device_mesh
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 import tandem.torch as tt
@@ -296,16 +296,17 @@ def fsdp2(cell):
     return model, optimizer_of(model.parameters(), cell), Reference(cell)
 
 
+def decoded_fsdp2(cell):
+    model, optimizer, reference = fsdp2(cell)
+    tt.decode_weights(model, optimizer)
+    return model, optimizer, reference
+
+
 def fsdp2_after_optimizer(cell):
     model = Model()
     optimizer = optimizer_of(model.parameters(), cell)
     fully_shard(model)
     return model, optimizer, Reference(cell)
-
-
-def dtensor(cell):
-    model = distribute_module(Model(), init_device_mesh("cpu", (RANKS,)))
-    return model, optimizer_of(model.parameters(), cell), Reference(cell)
 
 
 def dtensor_local(cell):
@@ -320,8 +321,8 @@ WRAPPERS = {
     "DDP, decode_weights": decoded_ddp, "DDP, GradientAllReduce": ddp_and_all_reduce,
     "ZeRO": zero, "FSDP1": fsdp1, "FSDP1, flat": fsdp1_flat,
     "FSDP1, decode_weights": decoded_fsdp1, "FSDP2": fsdp2,
-    "FSDP2 after the optimizer": fsdp2_after_optimizer, "DTensor": dtensor,
-    "DTensor, local": dtensor_local,
+    "FSDP2, decode_weights": decoded_fsdp2,
+    "FSDP2 after the optimizer": fsdp2_after_optimizer, "DTensor, local": dtensor_local,
 }
 
 

@@ -86,11 +86,16 @@ def is_flattened(param: torch.Tensor) -> bool:
 
 
 def refuse_flattened(param: torch.Tensor, label: str) -> None:
-    """Refuses a parameter whose memory FSDP1 manages.
+    """Refuses a parameter whose memory FSDP1 or FSDP2 manages.
 
     Raises:
-        ValueError: FSDP1 manages the parameter's memory.
+        ValueError: one of them manages the parameter's memory.
     """
+    if shard_of(param) is not None:
+        raise ValueError(
+            f"{label} is a DTensor, whose weights fully_shard gathers and frees itself; leave "
+            "decode_weights out"
+        )
     if is_flattened(param):
         raise ValueError(
             f"{label} is sharded by FSDP1, which gathers and frees weights itself; leave "

@@ -56,7 +56,6 @@ def cells_of(wrapper, strategies, modes, **more):
 
 
 RELEASE, MAX_NORM = {"gradient_release": True}, {"max_norm": 1.0}
-DTENSOR = "TypeError: parameter 0 is a DTensor.*use DistributedDataParallel"
 NO_GRADIENT = r"step\(\) finds no gradient in any of the optimizer's 4 parameters.*{}.*" \
     r"create the optimizer after that, from model.parameters\(\)"
 SHARDED = "ValueError: parameter 0 is sharded by FSDP1, and each rank would compute {} " \
@@ -103,10 +102,16 @@ CELLS = [
       for wrapper in ("FSDP1", "FSDP1, flat")],
     Cell("FSDP1, decode_weights", "fp8-collage-plus", expected=r"ValueError: parameter \d "
          "is sharded by FSDP1, .*; leave decode_weights out"),
+    Cell("FSDP2", CODES, options=MAX_NORM),
+    Cell("FSDP2", optimizer="LAMB"), Cell("FSDP2", optimizer="Adafactor"),
+    Cell("FSDP2", options=RELEASE, expected="ValueError: parameter 0 is a DTensor, whose gradient "
+         "ranks reduce after gradient_release=True would have taken the step; leave it out"),
+    Cell("FSDP2, decode_weights", "fp8-collage-plus", expected=r"ValueError: parameter \d is a "
+         "DTensor, whose weights fully_shard gathers and frees itself; leave decode_weights out"),
     *[Cell(wrapper, strategy, expected=expected)
       for strategy in (PLAIN, CODES, "fp8-collage-plus")
       for wrapper, expected in (
-          ("FSDP2", DTENSOR), ("DTensor", DTENSOR),
+          ("FSDP2", RIGHT),
           ("FSDP2 after the optimizer",
            NO_GRADIENT.format("no backward pass has reached them")),
           ("DTensor, local", NO_GRADIENT.format("none of them requires one")))],
@@ -241,7 +246,7 @@ ROWS = {
     "`ZeroRedundancyOptimizer`": ("ZeRO",),
     "`FullyShardedDataParallel` (FSDP1)": (
         "FSDP1", "FSDP1, flat", "FSDP1, decode_weights"),
-    "`fully_shard` (FSDP2), DTensors": ("FSDP2", "DTensor"),
+    "`fully_shard` (FSDP2)": ("FSDP2", "FSDP2, decode_weights"),
     "an optimizer created before `fully_shard`, or of a DTensor's local tensors": (
         "FSDP2 after the optimizer", "DTensor, local"),
 }
