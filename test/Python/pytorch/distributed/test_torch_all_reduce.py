@@ -10,7 +10,6 @@
 
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from model.formats import decode, encode
 from model.scaled import WHOLE, Scaled
 from model.storage import Draw, Plain, nearest
 from support.kernels import write_strategies
+from support.thread_ranks import Threads, one_rank
 from support.torch_bits import bits, parameters, params_of
 
 SHAPES = [(150,), (1, 279), (0, 3), (1,), (1, 2100)]
@@ -34,6 +34,8 @@ GRADS = {
     "groups": Scaled(E4M3, 32, "f32"),
     "e5m2": Scaled(FloatCode("f8E5M2"), WHOLE, "f32"),
     "softsign": Scaled(SoftsignCode(), 64, "f32"),
+    "narrow": Scaled(SoftsignCode(), 64, "bf16"),
+    "f16": Scaled(E4M3, 32, "f16"),
     "drawn": Scaled(MinifloatCode(4, 2, rounding="stochastic"), WHOLE, "f32", "pow2"),
     "history": Scaled(E4M3, WHOLE, "f32", "pow2", history=3, margin=1),
 }
@@ -50,57 +52,6 @@ def path(tmp_path_factory):
 #===----------------------------------------------------------------------===#
 # Ranks
 #===----------------------------------------------------------------------===#
-
-
-class Threads:
-    """The ranks of one process: what GradientAllReduce takes for a process group."""
-
-    def __init__(self, size):
-        self.size, self._barrier, self._given = size, threading.Barrier(size), {}
-
-    def exchange(self, rank, tensor):
-        """The tensors of all ranks."""
-        self._given[rank] = tensor.clone()
-        self._barrier.wait()
-        given = [self._given[r] for r in range(self.size)]
-        self._barrier.wait()
-        return given
-
-    def run(self, work):
-        """work(rank) on every rank, at the same time."""
-        results, errors = [None] * self.size, []
-
-        def target(number):
-            try:
-                results[number] = work(number)
-            except BaseException as error:
-                errors.append(error)
-                self._barrier.abort()
-
-        threads = [threading.Thread(target=target, args=(r,)) for r in range(self.size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
-        return results
-
-
-class Rank:
-    """One of them."""
-
-    def __init__(self, threads, number):
-        self._threads, self._number, self.size = threads, number, threads.size
-
-    def max(self, tensor):
-        tensor.copy_(torch.stack(self.gather(tensor)).max(0).values)
-
-    def sum(self, tensor):
-        tensor.copy_(torch.stack(self.gather(tensor)).sum(0))
-
-    def gather(self, tensor):
-        return self._threads.exchange(self._number, tensor)
 
 
 def gradient(shape, seed, scale=1.0):
@@ -137,23 +88,52 @@ def work_on(rank, ranks, name, path, steps=1, **options):
 #===----------------------------------------------------------------------===#
 
 
+def entries_per_scale(storage, size):
+    """The elements that share each scale of a flat tensor."""
+    if storage.group == WHOLE:
+        return [slice(0, size)] if size else []
+    return [slice(i, i + storage.group) for i in range(0, size, storage.group)]
+
+
+def own_scales(storage, planes, values):
+    """A rank's scales, which say nothing where no finite number but zero is."""
+    scales = decode(storage.scale, planes["g.scale"]).copy()
+    for i, part in enumerate(entries_per_scale(storage, len(values))):
+        if not np.any(np.isfinite(values[part]) & (values[part] != 0)):
+            scales[i] = 0
+    return scales
+
+
+def shared_scales(storage, own, mu, count):
+    """The scales of sums and of means, and where no rank has said anything."""
+    most = np.max(own, axis=0)
+    scale = np.clip(most / np.float32(mu), count * np.float32(2.0**-126), np.float32(2.0**112))
+    mean = (scale / np.float32(count)).astype(np.float32)
+    if storage.scale != "f32":
+        bits_of_mean = encode(storage.scale, mean)
+        mean = decode(storage.scale,
+                      bits_of_mean + (decode(storage.scale, bits_of_mean) < mean))
+        scale = mean * np.float32(count)
+    return scale.astype(np.float32), np.where(most > 0, mean, 1).astype(np.float32)
+
+
 def model_of(storage, values, mu=1.0):
     """(codes, scale, saturated) of the mean of values, one array for each rank, all
-    rounded to nearest."""
+    rounded to nearest: decoded, added in f32 in the order of ranks, encoded once."""
     storage, draw = nearest(storage), Draw()
     own = [storage.encode("g", x, draw) for x in values]
     given = Scaled(storage.code, storage.group, "f32", "given")
-    scale = np.max([decode("f32", planes["g.scale"]) for planes in own], axis=0)
-    scale = np.maximum(scale / np.float32(mu), np.float32(2.0**-126)).astype(np.float32)
+    scales = [own_scales(storage, planes, storage.decode(planes, "g")) for planes in own]
+    scale, mean = shared_scales(storage, scales, mu, len(values))
     shared = {"g.scale": encode("f32", scale)}
     sent = [given.renew(shared, "g", storage.decode(planes, "g"), draw) for planes in own]
-    count, total = sum(given.saturated(planes, "g") for planes in sent), sent[0]
+    count = sum(given.saturated(planes, "g") for planes in sent)
+    total = given.decode(sent[0], "g")
     for planes in sent[1:]:
         with np.errstate(all="ignore"):
-            added = given.decode(total, "g") + given.decode(planes, "g")
-        total = given.renew(shared, "g", added, draw)
-        count += given.saturated(total, "g")
-    return total["g"], encode("f32", (scale / np.float32(len(values)))), count
+            total = total + given.decode(planes, "g")
+    total = given.renew(shared, "g", total, draw)
+    return total["g"], encode(storage.scale, mean), count + given.saturated(total, "g")
 
 
 def check_model(planes, name, count, step=0, mu=1.0):
@@ -170,7 +150,7 @@ def check_model(planes, name, count, step=0, mu=1.0):
 
 
 def total_values(count):
-    return sum(int(np.prod(shape)) for shape in SHAPES) * (2 * count - 1)
+    return sum(int(np.prod(shape)) for shape in SHAPES) * (count + 1)
 
 
 #===----------------------------------------------------------------------===#
@@ -182,7 +162,7 @@ def total_values(count):
 @pytest.mark.parametrize("name", [n for n in GRADS if n != "history"])
 def test_threads(name, count, path):
     ranks = Threads(count)
-    results = ranks.run(lambda r: work_on(r, Rank(ranks, r), name, path))
+    results = ranks.run(lambda r: work_on(r.rank, r, name, path))
     saturated = check_model(results[0][0], name, count)
     for planes, weights, reduce in results:
         for one, other in zip(planes, results[0][0]):
@@ -195,7 +175,7 @@ def test_threads(name, count, path):
 def test_mu(mu, path):
     """The scale is divided by it, so that the mean stays the same, up to rounding."""
     ranks = Threads(2)
-    results = ranks.run(lambda r: work_on(r, Rank(ranks, r), "tensor", path,
+    results = ranks.run(lambda r: work_on(r.rank, r, "tensor", path,
                                           scaling=tt.AutomaticScaling(mu=mu)))
     saturated = check_model(results[0][0], "tensor", 2, mu=mu)
     halves = saturated > 1e-5 * total_values(2)
@@ -239,7 +219,7 @@ def test_processes(path):
     assert all(np.array_equal(first[n], second[n]) for n in first.files)
     ranks = Threads(2)
     planes, weights, reduce = ranks.run(lambda r: work_on(
-        r, Rank(ranks, r), "tensor", path, steps=3, scaling=tt.AutomaticScaling()))[0]
+        r.rank, r, "tensor", path, steps=3, scaling=tt.AutomaticScaling()))[0]
     assert first["mu"] == reduce.scaling.mu and first["saturated"] == reduce.saturated
     for i, (p, w) in enumerate(zip(planes, weights)):
         assert np.array_equal(first[f"codes{i}"], p[0])
@@ -254,9 +234,9 @@ def test_wide_gradients(path):
     def work(rank):
         wide, narrow = torch.nn.Parameter(torch.zeros(5)), parameters([(40,)], torch.bfloat16)
         optimizer = tt.AdamW([wide, *narrow], strategy="sent-tensor", path=[path])
-        ((rank + 1) * wide).sum().backward()
-        backward(narrow, rank)
-        tt.GradientAllReduce(optimizer, Rank(ranks, rank))()
+        ((rank.rank + 1) * wide).sum().backward()
+        backward(narrow, rank.rank)
+        tt.GradientAllReduce(optimizer, rank)()
         return wide.grad, encoded(optimizer, narrow[0])
 
     (first, codes), (second, others) = ranks.run(work)
@@ -274,7 +254,7 @@ def test_channels_last(path):
         optimizer = tt.AdamW([p], strategy="sent-tensor", path=[path])
         (p * gradient(p.shape, 0)).sum().backward()
         before = optimizer.gradient(p)
-        tt.GradientAllReduce(optimizer, Rank(ranks, rank))()
+        tt.GradientAllReduce(optimizer, rank)()
         return before, optimizer.gradient(p)
 
     for before, after in ranks.run(work):
@@ -285,20 +265,20 @@ def test_channels_last(path):
 def test_nothing_to_send(path):
     optimizer = tt.AdamW(parameters([(4,)], torch.bfloat16), strategy="sent-tensor",
                          path=[path])
-    tt.GradientAllReduce(optimizer, Rank(Threads(1), 0))()
+    tt.GradientAllReduce(optimizer, one_rank())()
     assert optimizer.gradient(params_of(optimizer)[0]) is None
 
 
-@pytest.mark.parametrize("strategy", ("collage-plus", "sent-bf16", "sent-expanded"))
+@pytest.mark.parametrize("strategy", ("collage-plus", "sent-e8m0", "sent-expanded"))
 def test_other_storages_are_refused(strategy, tmp_path):
     from model.codes import ExpandedCode
     write_strategies(tmp_path, {
-        "sent-bf16": Strategy(Scaled(E4M3, WHOLE, "bf16"), *WIDE),
+        "sent-e8m0": Strategy(Scaled(E4M3, 32, "f8E8M0FNU", "pow2"), *WIDE),
         "sent-expanded": Strategy(Scaled(ExpandedCode(E4M3, 4.0), 16, "f32"), *WIDE)})
     optimizer = tt.AdamW(parameters([(4,)], torch.bfloat16), strategy=strategy,
                          path=[tmp_path])
     with pytest.raises(ValueError, match="takes a strategy that stores them as "
-                       "#tandem.scaled with scale = f32 and a code without a range"):
+                       "#tandem.scaled with scale = f32, bf16 or f16 and a code without a range"):
         tt.GradientAllReduce(optimizer)
 
 
@@ -374,7 +354,7 @@ def test_mu_is_in_the_state_dict(path):
     def make(scaling):
         optimizer = tt.AdamW(parameters([(4,)], torch.bfloat16), strategy="sent-tensor",
                              path=[path])
-        return tt.GradientAllReduce(optimizer, Rank(Threads(1), 0), scaling)
+        return tt.GradientAllReduce(optimizer, one_rank(), scaling)
 
     one, other = make(tt.AutomaticScaling(0.25, 7, 3.0)), make(tt.AutomaticScaling())
     one.scaling.update(0, 1)

@@ -1,0 +1,258 @@
+"""Sums of codes over ranks: each rank adds up a slice of all, and sends the sums."""
+
+from __future__ import annotations
+
+import atexit
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from tandem import _kernel, _tandem
+from tandem._convert import Executor
+from tandem._kernel import WHOLE_TENSOR
+from tandem._storages import described
+from tandem.torch.distributed._ranks import Ranks
+
+#: The scales that all codes without a range can have, if no sum takes them out of it.
+LEAST, MOST = 2.0**-126, 2.0**112
+
+
+@dataclass(frozen=True)
+class Storages:
+    """The storage that gradients have, and the same one with scales that are given.
+
+    Attributes:
+        source: the storage as MLIR spells it, without delayed scaling.
+        given: the storage of codes on their way, under f32 scales.
+        group: the elements of a row that share a scale, WHOLE_TENSOR for all of a tensor.
+        scale: the type of scales in the source.
+    """
+
+    source: str
+    given: str
+    group: int
+    scale: torch.dtype
+
+    @staticmethod
+    def of(storage: str, group: int, scale: torch.dtype) -> Storages | None:
+        """The storages of gradients that are stored so; None if they cannot be sent."""
+        if scale not in (torch.float32, torch.bfloat16, torch.float16):
+            return None
+        source = described(storage).without_history
+        # On their way all codes have f32 scales, which a sum can be divided by.
+        given = described(re.sub(r"scale = \w+", "scale = f32", source)).with_given_scales
+        return given and Storages(source, given, group, scale)
+
+    def scales_of(self, rows: int, columns: int) -> int:
+        """How many scales a tensor has."""
+        if self.group == WHOLE_TENSOR:
+            return min(1, rows * columns)
+        return rows * -(-columns // self.group)
+
+    def rounded(self, scales: torch.Tensor, ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The scales of sums, and of their means, which the storage's type has.
+
+        A mean's scale is the sum's over the number of ranks. Where the type is a 16-bit one
+        it is rounded up, and the sum's is the multiple of that.
+        """
+        scales = scales.clamp(min=ranks * max(LEAST, _least(self.scale)), max=MOST)
+        means = scales / ranks
+        if self.scale != torch.float32:
+            narrow = means.to(self.scale)
+            up = (narrow.view(torch.int16) + (narrow.float() < means)).view(self.scale)
+            # Beyond f16's largest number values saturate.
+            means = up.nan_to_num(posinf=torch.finfo(self.scale).max)
+            scales = means.float() * ranks
+        return scales, means
+
+
+def _least(scale: torch.dtype) -> float:
+    """The least scale of a type."""
+    return 2.0**-24 if scale == torch.float16 else LEAST
+
+
+class Adder:
+    """Stores sums of tensors under scales that are given, in one kernel."""
+
+    def __init__(self, sources: Sequence[str], target: str, executor: Executor):
+        self._executor = executor
+        self._kernel = _kernel.Kernel(
+            _tandem.compile_sum(sources, target, executor.target), None, executor.target)
+
+    def run(self, sizes: Sequence, addresses: Sequence[Sequence[int]], threads: int) -> int:
+        """Writes the codes of the sums of tensors with these rows and columns, given by the
+        addresses of the sum's planes and the sources'; how many codes have become the largest
+        number, for which this waits."""
+        if not sizes:
+            return 0
+        plan = self._executor.plan(self._kernel)
+        plan.update(sizes, addresses)
+        self._executor.launch(plan, [[]], [[]], threads)
+        return int(plan.metrics()[0])
+
+
+@lru_cache(maxsize=None)
+def adder(sources: tuple[str, ...], target: str, executor: Executor) -> Adder:
+    """The adder, compiled once per process: its time grows by 6 ms for each source."""
+    return Adder(sources, target, executor)
+
+
+# The extension reports kernels that outlive the interpreter.
+atexit.register(adder.cache_clear)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Neighbouring elements of a bucket whose scales are neighbours.
+
+    Attributes:
+        rows: the number of rows, which groups begin anew with.
+        columns: the length of each.
+        first: the number of the first element in the bucket.
+        scale: the number of its first scale in the bucket.
+    """
+
+    rows: int
+    columns: int
+    first: int
+    scale: int
+
+
+class Layout:
+    """The tensors of a bucket, whose elements and scales are concatenated.
+
+    Args:
+        storages: how all of them are stored.
+        sizes: (rows, columns) of each.
+    """
+
+    def __init__(self, storages: Storages, sizes: Sequence[tuple[int, int]]):
+        self.storages, self.sizes = storages, list(sizes)
+        self.elements = [rows * columns for rows, columns in sizes]
+        self.scales = [storages.scales_of(*size) for size in sizes]
+
+    def bounds(self, count: int) -> list[int]:
+        """The first element of each of so many slices, and the end of the last one.
+
+        A slice begins where a group does; if there are fewer groups than slices, some are
+        empty.
+        """
+        total = sum(self.elements)
+        return [self._group_start(total * i // count) for i in range(count)] + [total]
+
+    def _group_start(self, element: int) -> int:
+        """The first element of the group that an element belongs to."""
+        if self.storages.group == WHOLE_TENSOR:
+            return element
+        first = 0
+        for size, (_, columns) in zip(self.elements, self.sizes):
+            if element < first + size:
+                return element - (element - first) % columns % self.storages.group
+            first += size
+        return element
+
+    def pieces(self, start: int, end: int) -> list[Piece]:
+        """What lies between two bounds, in order."""
+        found, first, scale = [], 0, 0
+        for (rows, columns), size, scales in zip(self.sizes, self.elements, self.scales):
+            own = max(start - first, 0), min(end - first, size)
+            if own[0] < own[1]:
+                found += [Piece(p.rows, p.columns, first + p.first, scale + p.scale)
+                          for p in self._cut(columns, *own)]
+            first, scale = first + size, scale + scales
+        return found
+
+    def _cut(self, columns: int, start: int, end: int) -> Iterator[Piece]:
+        """The part of a row, the whole rows and the part of a row that are between two
+        elements of a tensor."""
+        group = self.storages.group
+        if group == WHOLE_TENSOR:
+            yield Piece(1, end - start, start, 0)
+            return
+        each = -(-columns // group)
+        while start < end:
+            row, column = divmod(start, columns)
+            rows = (end - start) // columns if column == 0 else 0
+            width = columns if rows else min(end, (row + 1) * columns) - start
+            yield Piece(max(rows, 1), width, start, row * each + column // group)
+            start += max(rows, 1) * width
+
+
+class CodeSum:
+    """Adds up the codes of a bucket over ranks, under scales that all of them have.
+
+    Args:
+        ranks: the ranks.
+        layout: the bucket's tensors.
+        executor: where they are.
+        threads: how many threads each kernel takes; no bit depends on it.
+
+    Attributes:
+        saturated: how many codes have become the largest number: of this rank's values, and
+            of its slice of the sums.
+    """
+
+    def __init__(self, ranks: Ranks, layout: Layout, executor: Executor, threads: int):
+        self._ranks, self._layout = ranks, layout
+        self._executor, self._threads = executor, threads
+        self.saturated = 0
+
+    def encode(self, source: str, planes: Sequence[Sequence[torch.Tensor]],
+               scales: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """This rank's codes under the shared scales.
+
+        Args:
+            source: the storage of the tensors' planes, as MLIR spells it.
+            planes: those of each tensor.
+            scales: the f32 scales, concatenated.
+            dtype: the type of codes.
+        """
+        codes = torch.empty(sum(self._layout.elements), dtype=dtype, device=scales.device)
+        wholes = self._layout.pieces(0, len(codes))
+        addresses = self._addresses(wholes, codes, scales)
+        planes = [own for own, size in zip(planes, self._layout.elements) if size]
+        for own, tensors in zip(addresses, planes):
+            own += [plane.data_ptr() for plane in tensors]
+        self._run((source,), wholes, addresses)
+        return codes
+
+    def add_up(self, codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        """The codes of all ranks' sums: of each slice a rank adds up the values in f32, in the
+        order of the ranks, and encodes the sum once."""
+        bounds = self._layout.bounds(self._ranks.size)
+        size = codes.element_size()
+        lengths = [(end - start) * size for start, end in zip(bounds, bounds[1:])]
+        given = self._ranks.all_to_all(codes.view(torch.uint8), lengths)
+        sums = self._sums(given.view(codes.dtype), scales, bounds)
+        return self._ranks.all_gather(sums.view(torch.uint8), lengths).view(codes.dtype)
+
+    def _sums(self, given: torch.Tensor, scales: torch.Tensor,
+              bounds: Sequence[int]) -> torch.Tensor:
+        """This rank's slice of the sums, of those that all ranks have given."""
+        start, end = bounds[self._ranks.rank:self._ranks.rank + 2]
+        sums = given.new_empty(end - start)
+        pieces = self._layout.pieces(start, end)
+        addresses = self._addresses(pieces, sums, scales, start)
+        for rank in range(self._ranks.size):
+            first = start - rank * len(sums)
+            for own, more in zip(addresses, self._addresses(pieces, given, scales, first)):
+                own += more
+        self._run((self._layout.storages.given,) * self._ranks.size, pieces, addresses)
+        return sums
+
+    @staticmethod
+    def _addresses(pieces: Sequence[Piece], codes: torch.Tensor, scales: torch.Tensor,
+                   first: int = 0) -> list[list[int]]:
+        """The planes of pieces, of codes that begin with this element."""
+        return [[codes.data_ptr() + (piece.first - first) * codes.element_size(),
+                 scales.data_ptr() + piece.scale * scales.element_size()]
+                for piece in pieces]
+
+    def _run(self, sources: tuple[str, ...], pieces: Sequence[Piece],
+             addresses: Sequence[Sequence[int]]) -> None:
+        kernel = adder(sources, self._layout.storages.given, self._executor)
+        self.saturated += kernel.run([(piece.rows, piece.columns) for piece in pieces],
+                                     addresses, self._threads)
