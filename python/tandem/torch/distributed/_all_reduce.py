@@ -113,7 +113,7 @@ class GradientAllReduce:
             "layouts of parameters": [e.param.stride() for e in entries],
             "types of parameters": [e.param.dtype for e in entries],
             "names of parameters": [e.label for e in entries],
-            "strategies": [(strategy, least, e.storages)
+            "strategies": [(strategy, least, e.storages and e.storages.source)
                            for (_, strategy, least), e in zip(known, entries)],
             "seeds": [group.get("seed") for group in self._optimizer.param_groups],
             "bucket_cap_mb": self._most / MIB,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch.nn.functional import pad
 
-from tandem._kernel import WHOLE_ROW, WHOLE_TENSOR
 from tandem._storages import described, floats
 from tandem.torch import _executor
 from tandem.torch.distributed._codes import CodeSum, Layout, Storages
@@ -118,24 +116,13 @@ def buckets_of(entries: Sequence[Entry], most: int) -> list[Bucket]:
 
 
 def _scales_of(entry: Entry, planes: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The f32 scales of a gradient; 0 for a group that has no finite number but zeros, whose
-    own scale is 1 and would say that the numbers of other ranks are small."""
-    scales = planes[1].flatten().float()
-    ones = scales == 1
-    if not ones.any():
-        return scales
-    wide = torch.empty_like(planes[0], dtype=torch.float32)
-    entry.binding.convert([planes], entry.storages.source, [wide], floats("f32"), [])
-    values = wide.as_strided((wide.numel(),), (1,))
-    has_value = values.isfinite() & (values != 0)
-    if entry.storages.group == WHOLE_TENSOR:
-        has_value = has_value.any().view(1)
-    else:
-        rows, columns = entry.size
-        group = entry.storages.group
-        padded = pad(has_value.view(rows, columns), (0, -columns % group))
-        has_value = padded.view(-1, group).any(1)
-    return scales.where(~ones | has_value, 0.0)
+    """The f32 scales of a gradient, as far as they say something."""
+    def values() -> torch.Tensor:
+        wide = torch.empty_like(planes[0], dtype=torch.float32)
+        entry.binding.convert([planes], entry.storages.source, [wide], floats("f32"), [])
+        return wide.as_strided((wide.numel(),), (1,))
+
+    return entry.storages.known(planes[1].flatten().float(), entry.size, values)
 
 
 class _Message:
@@ -259,8 +246,7 @@ class BucketMean:
         storages = entries[0].storages
         own = [self._gradients.get(entry.param) or _zeros(entry) for entry in entries]
         largest = torch.cat(most)
-        scales, means = storages.rounded(largest / self._mu, self._ranks.size)
-        means = means.where(largest > 0, 1.0)
+        scales, means = storages.shared(largest, self._mu, self._ranks.size)
         work = CodeSum(self._ranks, Layout(storages, [entry.size for entry in entries]),
                        _executor.executor_of(largest), self._threads)
         codes = work.encode(storages.source, own, scales, own[0][0].dtype)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import atexit
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
+from torch.nn.functional import pad
 
 from tandem import _kernel, _tandem
 from tandem._convert import Executor
@@ -52,13 +53,44 @@ class Storages:
             return min(1, rows * columns)
         return rows * -(-columns // self.group)
 
-    def rounded(self, scales: torch.Tensor, ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def known(self, scales: torch.Tensor, size: tuple[int, int],
+              values: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """The scales of one tensor as far as they say something.
+
+        A group without a finite number but zeros has the scale 1, which would make the
+        numbers of other ranks look small; it becomes 0 here.
+
+        Args:
+            scales: all scales of the tensor, in f32.
+            size: its rows and columns.
+            values: returns its values, as a flat tensor.
+        """
+        ones = scales == 1
+        if not ones.any():
+            return scales
+        wide, (rows, columns) = values(), size
+        has_value = wide.isfinite() & (wide != 0)
+        if self.group == WHOLE_TENSOR:
+            has_value = has_value.any().view(1)
+        else:
+            padded = pad(has_value.view(rows, columns), (0, -columns % self.group))
+            has_value = padded.view(-1, self.group).any(1)
+        return scales.where(~ones | has_value, 0.0)
+
+    def shared(self, largest: torch.Tensor, mu: float,
+               ranks: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The scales of sums, and of their means, which the storage's type has.
 
         A mean's scale is the sum's over the number of ranks. Where the type is a 16-bit one
-        it is rounded up, and the sum's is the multiple of that.
+        it is rounded up, and the sum's is the multiple of that. Where no rank has a number
+        but zeros, the mean has the scale 1.
+
+        Args:
+            largest: the largest of the ranks' scales, in f32.
+            mu: FP8-LM's factor.
+            ranks: the number of ranks.
         """
-        scales = scales.clamp(min=ranks * max(LEAST, _least(self.scale)), max=MOST)
+        scales = (largest / mu).clamp(min=ranks * _least(self.scale), max=MOST)
         means = scales / ranks
         if self.scale != torch.float32:
             narrow = means.to(self.scale)
@@ -66,7 +98,7 @@ class Storages:
             # Beyond f16's largest number values saturate.
             means = up.nan_to_num(posinf=torch.finfo(self.scale).max)
             scales = means.float() * ranks
-        return scales, means
+        return scales, means.where(largest > 0, 1.0)
 
 
 def _least(scale: torch.dtype) -> float:

@@ -110,10 +110,10 @@ def check_alike(ranks: Ranks, facts: Mapping[str, object], device: torch.device)
     most, least = both.cpu().view(2, -1)
     if different := [name for name, high, low in zip(facts, most, -least) if high != low]:
         raise RuntimeError(
-            "the ranks do not have the same " + ", ".join(different) + "; rank "
-            f"{ranks.rank} has " + "; ".join(_shown(facts[name]) for name in different)
-            + ". Create the model, the optimizer and what sends its gradients with the same "
-            "arguments on every rank")
+            "the ranks do not have the same " + ", ".join(different) + "; the "
+            f"{different[0]} of rank {ranks.rank}: {_shown(facts[different[0]])}. Create the "
+            "model, the optimizer and what sends its gradients with the same arguments on "
+            "every rank")
 
 
 def _digest(fact: object) -> int:

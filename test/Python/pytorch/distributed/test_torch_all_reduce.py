@@ -19,10 +19,11 @@ torch = pytest.importorskip("torch")
 import tandem.torch as tt
 from model import Strategy
 from model.codes import FloatCode, MinifloatCode, SoftsignCode
-from model.formats import decode, encode
+from model.formats import encode
 from model.scaled import WHOLE, Scaled
-from model.storage import Draw, Plain, nearest
+from model.storage import Draw, Plain
 from support.kernels import write_strategies
+from support.sum_model import model_of
 from support.thread_ranks import Threads, one_rank
 from support.torch_bits import bits, parameters, params_of
 
@@ -86,54 +87,6 @@ def work_on(rank, ranks, name, path, steps=1, **options):
 #===----------------------------------------------------------------------===#
 # The model
 #===----------------------------------------------------------------------===#
-
-
-def entries_per_scale(storage, size):
-    """The elements that share each scale of a flat tensor."""
-    if storage.group == WHOLE:
-        return [slice(0, size)] if size else []
-    return [slice(i, i + storage.group) for i in range(0, size, storage.group)]
-
-
-def own_scales(storage, planes, values):
-    """A rank's scales, which say nothing where no finite number but zero is."""
-    scales = decode(storage.scale, planes["g.scale"]).copy()
-    for i, part in enumerate(entries_per_scale(storage, len(values))):
-        if not np.any(np.isfinite(values[part]) & (values[part] != 0)):
-            scales[i] = 0
-    return scales
-
-
-def shared_scales(storage, own, mu, count):
-    """The scales of sums and of means, and where no rank has said anything."""
-    most = np.max(own, axis=0)
-    scale = np.clip(most / np.float32(mu), count * np.float32(2.0**-126), np.float32(2.0**112))
-    mean = (scale / np.float32(count)).astype(np.float32)
-    if storage.scale != "f32":
-        bits_of_mean = encode(storage.scale, mean)
-        mean = decode(storage.scale,
-                      bits_of_mean + (decode(storage.scale, bits_of_mean) < mean))
-        scale = mean * np.float32(count)
-    return scale.astype(np.float32), np.where(most > 0, mean, 1).astype(np.float32)
-
-
-def model_of(storage, values, mu=1.0):
-    """(codes, scale, saturated) of the mean of values, one array for each rank, all
-    rounded to nearest: decoded, added in f32 in the order of ranks, encoded once."""
-    storage, draw = nearest(storage), Draw()
-    own = [storage.encode("g", x, draw) for x in values]
-    given = Scaled(storage.code, storage.group, "f32", "given")
-    scales = [own_scales(storage, planes, storage.decode(planes, "g")) for planes in own]
-    scale, mean = shared_scales(storage, scales, mu, len(values))
-    shared = {"g.scale": encode("f32", scale)}
-    sent = [given.renew(shared, "g", storage.decode(planes, "g"), draw) for planes in own]
-    count = sum(given.saturated(planes, "g") for planes in sent)
-    total = given.decode(sent[0], "g")
-    for planes in sent[1:]:
-        with np.errstate(all="ignore"):
-            total = total + given.decode(planes, "g")
-    total = given.renew(shared, "g", total, draw)
-    return total["g"], encode(storage.scale, mean), count + given.saturated(total, "g")
 
 
 def check_model(planes, name, count, step=0, mu=1.0):
