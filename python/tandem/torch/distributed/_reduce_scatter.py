@@ -11,7 +11,7 @@ from tandem._storages import floats
 from tandem.torch import _executor
 from tandem.torch._layout import WORKING
 from tandem.torch.distributed._ddp_hook import storages_of
-from tandem.torch.distributed._ranks import Ranks
+from tandem.torch.distributed._ranks import Ranks, is_transport
 
 
 class FP8ReduceScatter:
@@ -59,7 +59,7 @@ class FP8ReduceScatter:
         Args:
             output_tensor: the part of this rank.
             input_tensor: the parts of all ranks, of equal lengths.
-            group: the process group.
+            group: the process group, or what has the methods of :class:`Ranks`.
             op: ReduceOp.SUM or ReduceOp.AVG.
             async_op: must be False.
 
@@ -70,7 +70,8 @@ class FP8ReduceScatter:
         self._check(input_tensor, op, async_op)
         if not output_tensor.numel():
             return
-        ranks, executor = Ranks(group), _executor.executor_of(input_tensor)
+        ranks = group if is_transport(group) else Ranks(group)
+        executor = _executor.executor_of(input_tensor)
         codes, scales = self._encode(input_tensor, ranks.size, executor)
         codes = ranks.all_to_all(codes.view(torch.uint8).flatten(),
                                  [output_tensor.numel()] * ranks.size)

@@ -236,6 +236,168 @@ def test_other_storages_are_refused(strategy, tmp_path):
 
 
 #===----------------------------------------------------------------------===#
+# Slices, buckets and what ranks lack
+#===----------------------------------------------------------------------===#
+
+
+def reduced(rank, shapes, name, path, grads, **options):
+    """The optimizer after a sum of the gradients that grads(rank, i, shape) returns; None
+    where a rank has none."""
+    torch.set_num_threads(1)
+    params = parameters(shapes, torch.bfloat16)
+    optimizer = tt.AdamW(params, strategy=f"sent-{name}", path=[path], min_8bit_size=0)
+    reduce = tt.GradientAllReduce(optimizer, rank, **options)
+    for i, p in enumerate(params):
+        if (grad := grads(rank.rank, i, p.shape)) is not None:
+            (p * grad).sum().backward()
+    reduce()
+    return optimizer, reduce
+
+
+def planes_of(optimizer):
+    found = [optimizer._gradients.get(p) for p in params_of(optimizer)]
+    return [planes and [bits(plane) for plane in planes] for planes in found]
+
+
+def same(one, other):
+    return all((a is None and b is None) or all(map(np.array_equal, a, b))
+               for a, b in zip(one, other))
+
+
+@pytest.mark.parametrize("count, name", [(2, "tensor"), (5, "groups"), (7, "narrow"),
+                                         (16, "groups"), (16, "tensor")])
+def test_rows_and_slices(count, name, path):
+    """Groups begin anew with each row, and slices may cut tensors and rows; some are empty."""
+    shapes, storage = [(5, 70), (3,), (2, 65)], GRADS[name]
+
+    def value(rank, i, shape):
+        return gradient(shape, 10 * rank + i, 2.0 ** (i - rank % 3))
+
+    ranks = Threads(count)
+    results = ranks.run(lambda r: planes_of(reduced(r, shapes, name, path, value)[0]))
+    assert all(same(planes, results[0]) for planes in results)
+    for i, shape in enumerate(shapes):
+        rows = shape[0] if len(shape) > 1 and storage.group != WHOLE else 1
+        values = [value(r, i, shape).float().numpy().reshape(rows, -1) for r in range(count)]
+        for row in range(rows):
+            codes, scale, _ = model_of(storage, [v[row] for v in values])
+            got = [plane.reshape(rows, -1)[row] for plane in results[0][i]]
+            assert np.array_equal(got[0], codes) and np.array_equal(got[1], scale)
+
+
+def test_more_ranks_than_elements(path):
+    ranks = Threads(6)
+    results = ranks.run(lambda r: planes_of(reduced(
+        r, [(2,), (0,), (1,)], "tensor", path, lambda rank, i, s: gradient(s, rank))[0]))
+    codes, scale, _ = model_of(
+        GRADS["tensor"], [gradient((2,), r).float().numpy() for r in range(6)])
+    for planes in results:
+        assert np.array_equal(planes[0][0], codes) and np.array_equal(planes[0][1], scale)
+
+
+@pytest.mark.parametrize("overlap", (False, True))
+@pytest.mark.parametrize("size", (25, 1e-4))
+def test_a_rank_without_a_gradient(size, overlap, path):
+    """It has zeros; what no rank has stays None. Zeros do not make the numbers of others
+    small, whose scales are far below the 1 of zeros."""
+    shapes = [(5, 70), (130,), (9,)]
+
+    def value(rank, i, shape):
+        if i == 2 or (i == 1 and rank != 1):
+            return None
+        return gradient(shape, 10 * rank + i, 2.0**-30)
+
+    ranks = Threads(3)
+    results = ranks.run(lambda r: planes_of(reduced(
+        r, shapes, "groups", path, value, bucket_cap_mb=size, overlap=overlap)[0]))
+    zeros = np.zeros(130, np.float32)
+    one = gradient((130,), 11, 2.0**-30).float().numpy()
+    codes, scale, _ = model_of(GRADS["groups"], [zeros, one, zeros])
+    for planes in results:
+        assert same(planes, results[0]) and planes[2] is None
+        assert np.array_equal(planes[1][0], codes) and np.array_equal(planes[1][1], scale)
+        assert np.count_nonzero(planes[1][0]) > 100
+
+
+@pytest.mark.parametrize("name", ("tensor", "groups", "narrow"))
+def test_a_nan_of_one_rank_is_one_of_all(name, path):
+    def value(rank, i, shape):
+        grad = gradient(shape, rank)
+        if rank == 1:
+            grad[3] = torch.nan
+        return grad
+
+    for gradients in Threads(3).run(lambda r: (lambda o: [o.gradient(p) for p in params_of(o)])(
+            reduced(r, [(130,)], name, path, value)[0])):
+        assert gradients[0].isnan().tolist() == [i == 3 for i in range(130)]
+
+
+def test_wide_gradients_are_added_in_f32_in_the_order_of_ranks(path):
+    """And rounded once."""
+    values = [gradient((301,), r, 2.0**r) for r in range(5)]
+
+    def work(rank):
+        (p,) = parameters([(301,)], torch.bfloat16)
+        optimizer = tt.AdamW([p], strategy="sent-tensor", path=[path])
+        p.grad = values[rank.rank].clone()
+        tt.GradientAllReduce(optimizer, rank)()
+        return p.grad
+
+    total = values[0].float().numpy()
+    for value in values[1:]:
+        total = total + value.float().numpy()
+    for grad in Threads(5).run(work):
+        assert np.array_equal(bits(grad), encode("bf16", total / np.float32(5)))
+
+
+def test_kinds_that_differ(path):
+    """A gradient put into p.grad by hand on one rank only."""
+    def work(rank):
+        params = parameters([(40,)], torch.bfloat16)
+        optimizer = tt.AdamW(params, strategy="sent-tensor", path=[path])
+        backward(params, rank.rank)
+        if rank.rank:
+            params[0].grad = torch.ones(40, dtype=torch.bfloat16)
+        with pytest.raises(RuntimeError, match="parameter 0 is in codes on one rank and "
+                           "torch.bfloat16 in p.grad on another"):
+            tt.GradientAllReduce(optimizer, rank)()
+
+    Threads(2).run(work)
+
+
+@pytest.mark.parametrize("count", (2, 4, 16))
+def test_bytes(count, path):
+    """Two bytes a parameter and rank, less what a rank keeps; the scales and what ranks tell
+    each other first are a few bytes a tensor."""
+    def work(rank):
+        reduced(rank, [(64, 256)] * 2, "tensor", path, lambda r, i, s: gradient(s, r))
+        return rank.sent, rank.received
+
+    size = 2 * 64 * 256
+    for sent, received in Threads(count).run(work):
+        assert 0 < sent - 2 * size * (count - 1) / count < 400
+        assert 0 < received - 2 * size * (count - 1) / count < 400
+
+
+@pytest.mark.parametrize("size", (0, -1.0))
+def test_wrong_sizes_of_buckets(size, path):
+    optimizer = tt.AdamW(parameters([(4,)], torch.bfloat16), strategy="sent-tensor",
+                         path=[path])
+    with pytest.raises(ValueError, match="bucket_cap_mb is .*more than 0"):
+        tt.GradientAllReduce(optimizer, one_rank(), bucket_cap_mb=size)
+
+
+@pytest.mark.parametrize("make, problem", [
+    (lambda d: d.FP8CompressState(one_rank(), dtype=torch.int8), "dtype is torch.int8"),
+    (lambda d: d.FP8CompressState(one_rank(), group_size=8), "group_size is 8"),
+    (lambda d: d.FP8ReduceScatter(group_size=None), "group_size is None"),
+    (lambda d: d.FP8ReduceScatter(torch.float32), "dtype is torch.float32")])
+def test_wrong_codes(make, problem):
+    with pytest.raises(ValueError, match=problem):
+        make(tt.distributed)
+
+
+#===----------------------------------------------------------------------===#
 # Delayed scaling
 #===----------------------------------------------------------------------===#
 
