@@ -47,7 +47,7 @@ def all_reduce(rank, strategy: str) -> None:
 
 
 class Bucket:
-    """What DistributedDataParallel gives to a hook."""
+    """A stand-in for the bucket that DistributedDataParallel gives to a hook."""
 
     def __init__(self, rank: int):
         self._buffer = torch.cat([gradient(shape, 10 * rank + i).flatten()
@@ -79,7 +79,7 @@ def reduce_scatter(rank) -> None:
 
 
 def ways() -> dict:
-    """What is counted, by name."""
+    """The sums that are counted, by name."""
     sums = {f"GradientAllReduce, {strategy}": (lambda rank, s=strategy: all_reduce(rank, s))
             for strategy in STRATEGIES}
     return sums | {"fp8_compress_hook": ddp_hook, "FP8ReduceScatter": reduce_scatter}

@@ -95,7 +95,7 @@ def ddp(rank, poison=False, **options):
 
 
 def ddp_grouped(rank):
-    return ddp(rank, group_size=16, dtype=torch.float8_e5m2)
+    return ddp(rank, strategy="dither-softsign-root")
 
 
 def ddp_automatic(rank):
@@ -206,7 +206,7 @@ def fsdp2(rank):
 
     plain, model = model_of(), model_of()
     fully_shard(model)
-    model.set_custom_reduce_scatter(FP8ReduceScatter(group_size=32))
+    model.set_custom_reduce_scatter(FP8ReduceScatter())
     own = local(plain, rank)
     loss_of(model, rank).backward()
     return own, [p.grad.to_local() for p in model.parameters()]

@@ -44,7 +44,7 @@ class Threads:
             thread.start()
         for thread in threads:
             thread.join()
-        # What has failed first, and not that the others then waited in vain.
+        # The first failure, and not that the others then waited in vain.
         errors.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
         if errors:
             raise errors[0]

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 import torch
 
-from tandem.torch.distributed._buckets import Bucket, BucketMean, Entry, buckets_of, storages_of
+from tandem.torch.distributed._buckets import Bucket, BucketMean, Entry, buckets_of
+from tandem.torch.distributed._codes import Storages
 from tandem.torch.distributed._ranks import Ranks, is_transport
 from tandem.torch.distributed._scaling import AutomaticScaling
 from tandem.torch.distributed._streams import Handover
@@ -74,7 +75,7 @@ class GradientAllReduce:
             raise ValueError(f"bucket_cap_mb is {bucket_cap_mb}; it must be more than 0")
         self._optimizer, self.scaling = optimizer, scaling
         for binding in self._encoding():
-            storages_of(binding)
+            Storages.of(binding.kernel)
         self._ranks = ranks if is_transport(ranks) else Ranks(ranks, private=overlap)
         optimizer._sends_codes = True
         #: The share of values that saturated the last time.
@@ -128,7 +129,7 @@ class GradientAllReduce:
         label = self._optimizer._label(index)
         _wrappers.refuse_dtensor(param, label)
         binding = self._optimizer._binding(param, label, group)
-        return Entry(param, label, binding, storages_of(binding) if binding.encodes else None)
+        return Entry(param, label, binding, Storages.of(binding.kernel) if binding.encodes else None)
 
     def _watch(self, entries: list[Entry]) -> None:
         """From now on backward passes tell which gradients are complete."""
@@ -216,7 +217,7 @@ class GradientAllReduce:
     @torch.no_grad()
     def _average(self, mean: BucketMean, bucket: Bucket, facts: dict,
                  handover: Handover) -> Handover:
-        """What the thread does for a bucket. After a failure, which all ranks have, it does
+        """Averages a bucket in the thread. After a failure, which all ranks have, it does
         nothing more."""
         if self._failed:
             return handover

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tandem._storages import described, floats
+from tandem._storages import floats
 from tandem.torch import _executor
 from tandem.torch.distributed._codes import CodeSum, Layout, Storages
 from tandem.torch.distributed._ranks import Ranks, check_alike
@@ -18,33 +18,6 @@ from tandem.torch.optim._optimizer import Optimizer
 _WIDE = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 #: The kinds of a gradient: none, codes, and from there on those of `_WIDE`.
 _NONE, _CODES = -(2**30), 0
-
-
-def storages_of(binding: KernelBinding) -> Storages:
-    """How a binding's gradients are stored, and sent.
-
-    Raises:
-        ValueError: they are stored so that they cannot be sent.
-    """
-    storage, planes = described(binding.grad_storage), binding.grad_planes
-    scales = [plane for plane in planes if plane.name.endswith(".scale")]
-    found = scales and Storages.of(storage.text, scales[0].group, _dtype_of(scales[0].type))
-    if not found:
-        raise ValueError(
-            f"strategy {binding.kernel.strategy!r} stores gradients as {storage.text}; to "
-            "add them up under shared scales takes a strategy that stores them as "
-            "#tandem.scaled with scale = f32, bf16 or f16 and a code without a range, such "
-            "as 'fp8-lm'")
-    if binding.kernel.is_matrix and any(plane.is_grouped for plane in planes):
-        raise ValueError(
-            f"strategy {binding.kernel.strategy!r} stores gradients of matrices as "
-            f"{storage.text}, with groups in each row; to add them up under shared "
-            "scales takes one scale for a tensor, group = tensor")
-    return found
-
-
-def _dtype_of(type: str) -> torch.dtype | None:
-    return {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}.get(type)
 
 
 @dataclass
@@ -75,7 +48,7 @@ class Entry:
 
     @property
     def scales(self) -> int:
-        """How many scales its gradient has, as it is sent."""
+        """Returns the number of scales that its gradient has, as it is sent."""
         return self.storages.scales_of(*self.size) if self.storages else 0
 
 
@@ -213,7 +186,7 @@ class BucketMean:
     def __init__(self, optimizer: Optimizer, ranks: Ranks, mu: float, threads: int):
         self._gradients, self._ranks = optimizer._gradients, ranks
         self._mu, self._threads = mu, threads
-        #: How many codes saturated, and how many elements there were.
+        #: The numbers of codes that saturated, and of elements.
         self.saturated = self.values = 0
 
     def run(self, bucket: Bucket, facts: Mapping[str, object]) -> None:
@@ -249,7 +222,7 @@ class BucketMean:
         scales, means = storages.shared(largest, self._mu, self._ranks.size)
         work = CodeSum(self._ranks, Layout(storages, [entry.size for entry in entries]),
                        _executor.executor_of(largest), self._threads)
-        codes = work.encode(storages.source, own, scales, own[0][0].dtype)
+        codes = work.encode(storages.source, own, scales)
         sums = work.add_up(codes, scales)
         parts = zip(entries, own, sums.split([e.param.numel() for e in entries]),
                     means.split([e.scales for e in entries]))

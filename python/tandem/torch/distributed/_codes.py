@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import re
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ import torch
 from torch.nn.functional import pad
 
 from tandem import _kernel, _tandem
-from tandem._convert import Executor
-from tandem._kernel import WHOLE_TENSOR
+from tandem._convert import Executor, compiled, planes_of
+from tandem._kernel import WHOLE_TENSOR, Kernel, RoleKind
 from tandem._storages import described
+from tandem.torch._layout import DTYPES
 from tandem.torch.distributed._ranks import Ranks
 
 #: The scales that all codes without a range can have, if no sum takes them out of it.
@@ -28,28 +29,60 @@ class Storages:
 
     Attributes:
         source: the storage as MLIR spells it, without delayed scaling.
-        given: the storage of codes on their way, under f32 scales.
+        given: the storage of codes on their way, under f32 scales, which any number of ranks
+            can divide.
         group: the elements of a row that share a scale, WHOLE_TENSOR for all of a tensor.
+        code: the type of codes.
         scale: the type of scales in the source.
     """
 
     source: str
     given: str
     group: int
+    code: torch.dtype
     scale: torch.dtype
 
     @staticmethod
-    def of(storage: str, group: int, scale: torch.dtype) -> Storages | None:
-        """The storages of gradients that are stored so; None if they cannot be sent."""
-        if scale not in (torch.float32, torch.bfloat16, torch.float16):
-            return None
-        source = described(storage).without_history
-        # On their way all codes have f32 scales, which a sum can be divided by.
-        given = described(re.sub(r"scale = \w+", "scale = f32", source)).with_given_scales
-        return given and Storages(source, given, group, scale)
+    def of(kernel: Kernel) -> Storages:
+        """The storages of the gradients that a kernel of an optimizer reads.
+
+        Raises:
+            ValueError: they are stored so that they cannot be sent.
+        """
+        role = next(plane.role for plane in kernel.planes if plane.kind is RoleKind.GRAD)
+        storage, planes = described(kernel.storages[role]), planes_of(kernel, role)
+        if storage.with_given_scales is None:
+            raise ValueError(
+                f"strategy {kernel.strategy!r} stores gradients as {storage.text}; to "
+                "add them up under shared scales takes a strategy that stores them as "
+                "#tandem.scaled with scale = f32, bf16 or f16 and a code without a range, such "
+                "as 'fp8-lm'")
+        if kernel.is_matrix and any(plane.is_grouped for plane in planes):
+            raise ValueError(
+                f"strategy {kernel.strategy!r} stores gradients of matrices as "
+                f"{storage.text}, with groups in each row; to add them up under shared "
+                "scales takes one scale for a tensor, group = tensor")
+        code, scale = planes[:2]
+        return Storages(storage.without_history, storage.with_given_scales, scale.group,
+                        DTYPES[code.type], DTYPES[scale.type])
+
+    @staticmethod
+    def of_strategy(strategy: str, path: Sequence[str | os.PathLike]) -> Storages:
+        """The storages of a strategy's gradients.
+
+        Args:
+            strategy: a strategy's name, built in or ``<name>.mlir`` on ``path``.
+            path: directories searched for strategies first.
+
+        Raises:
+            ValueError: there is no such strategy, or its gradients cannot be sent.
+        """
+        if isinstance(path, (str, bytes)):
+            raise TypeError("path is a list of directories, not one string")
+        return Storages.of(compiled("adamw", strategy, path))
 
     def scales_of(self, rows: int, columns: int) -> int:
-        """How many scales a tensor has."""
+        """Returns the number of scales of a tensor."""
         if self.group == WHOLE_TENSOR:
             return min(1, rows * columns)
         return rows * -(-columns // self.group)
@@ -191,7 +224,7 @@ class Layout:
         return element
 
     def pieces(self, start: int, end: int) -> list[Piece]:
-        """What lies between two bounds, in order."""
+        """Returns what lies between two bounds, in order."""
         found, first, scale = [], 0, 0
         for (rows, columns), size, scales in zip(self.sizes, self.elements, self.scales):
             own = max(start - first, 0), min(end - first, size)
@@ -237,16 +270,16 @@ class CodeSum:
         self.saturated = 0
 
     def encode(self, source: str, planes: Sequence[Sequence[torch.Tensor]],
-               scales: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+               scales: torch.Tensor) -> torch.Tensor:
         """This rank's codes under the shared scales.
 
         Args:
             source: the storage of the tensors' planes, as MLIR spells it.
             planes: those of each tensor.
             scales: the f32 scales, concatenated.
-            dtype: the type of codes.
         """
-        codes = torch.empty(sum(self._layout.elements), dtype=dtype, device=scales.device)
+        codes = torch.empty(sum(self._layout.elements), dtype=self._layout.storages.code,
+                            device=scales.device)
         wholes = self._layout.pieces(0, len(codes))
         addresses = self._addresses(wholes, codes, scales)
         planes = [own for own, size in zip(planes, self._layout.elements) if size]

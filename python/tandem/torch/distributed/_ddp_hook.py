@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from tandem._convert import Executor, Tensor, conversion
-from tandem._kernel import WHOLE_TENSOR
 from tandem._storages import floats
 from tandem.torch import _executor
 from tandem.torch._layout import WORKING
@@ -16,52 +17,35 @@ from tandem.torch.distributed._ranks import Ranks, check_alike, is_transport
 from tandem.torch.distributed._scaling import AutomaticScaling
 from tandem.torch.distributed._streams import Handover
 
-#: The codes that can be sent, by PyTorch's types.
-_CODES = {torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2"}
-
-
-def storages_of(dtype: torch.dtype, group_size: int | None) -> Storages:
-    """How gradients of codes of a type are sent.
-
-    Raises:
-        ValueError: there are no such codes or groups.
-    """
-    if dtype not in _CODES:
-        raise ValueError(f"dtype is {dtype}; gradients are sent in torch.float8_e4m3fn or "
-                         "torch.float8_e5m2")
-    if group_size is not None and (not isinstance(group_size, int) or group_size < 16):
-        raise ValueError(f"group_size is {group_size!r}; it is a number of elements that "
-                         "share a scale, from 16, or None for one scale for each gradient")
-    group = "tensor" if group_size is None else group_size
-    storage = (f"#tandem.scaled<#scaled.float<{_CODES[dtype]}>, group = {group}, "
-               "scale = f32, recipe = pow2>")
-    return Storages.of(storage, group_size or WHOLE_TENSOR, torch.float32)
-
 
 class FP8CompressState:
-    """What :func:`fp8_compress_hook` needs to know, and keeps from step to step.
+    """The settings of :func:`fp8_compress_hook`, and what it keeps from step to step.
 
     All ranks create it together, since it creates a process group for a thread of its own.
 
     Args:
         process_group: the ranks, None for all processes, or what has the methods of
             :class:`Ranks`.
-        dtype: the codes, torch.float8_e4m3fn or torch.float8_e5m2.
-        group_size: how many elements of a gradient share a scale, from 16; None for all.
+        strategy: a strategy's name; its gradients' codes are those that are sent, and its
+            scales for each tensor or group of elements are shared. Gradients in a bucket are
+            flat, so that groups go on from row to row.
         scaling: what chooses FP8-LM's factor mu; None leaves it at 1.
+        path: directories searched for strategies first.
 
     Attributes:
         saturated: the share of values and sums that saturated in the last step but one
             whose buckets have been sent; it is known when the next one begins.
 
     Raises:
-        ValueError: there are no such codes or groups, or this process is not in the group.
+        ValueError: there is no such strategy, its gradients are no codes or have a range,
+            or this process is not in the group.
     """
 
-    def __init__(self, process_group=None, dtype: torch.dtype = torch.float8_e4m3fn,
-                 group_size: int | None = None, scaling: AutomaticScaling | None = None):
-        self.dtype, self.scaling, self.saturated = dtype, scaling, 0.0
-        self.storages = storages_of(dtype, group_size)
+    def __init__(self, process_group=None, strategy: str = "fp8-lm",
+                 scaling: AutomaticScaling | None = None, *,
+                 path: Sequence[str | os.PathLike] = ()):
+        self.scaling, self.saturated = scaling, 0.0
+        self.storages = Storages.of_strategy(strategy, path)
         self._ranks = (process_group if is_transport(process_group)
                        else Ranks(process_group, private=True))
         self._worker = ThreadPoolExecutor(1, "tandem-ddp-hook")
@@ -82,7 +66,7 @@ class FP8CompressState:
 
     @torch.no_grad()
     def _work(self, future, handover, index, buffer, gradients, threads) -> None:
-        """What the thread does for a bucket; a failure, which all ranks have, ends the step."""
+        """Averages a bucket in the thread; a failure, which all ranks have, ends the step."""
         try:
             with handover.stream():
                 if index == 0:
@@ -114,9 +98,9 @@ class FP8CompressState:
             "types of gradients": buffer.dtype, "codes": self.storages.source, "factors mu": mu,
         }, buffer.device)
         mean = _GradientMean(self.storages, gradients, threads)
-        largest = mean.scales(self.dtype).view(torch.int32)
+        largest = mean.scales().view(torch.int32)
         self._ranks.max(largest)
-        work = mean.average(self._ranks, largest.view(torch.float32), mu, self.dtype)
+        work = mean.average(self._ranks, largest.view(torch.float32), mu)
         self._counts[0] += work.saturated
         self._counts[1] += sum(mean.layout.elements)
 
@@ -169,25 +153,26 @@ class _GradientMean:
         parts = zip(codes.split(self.layout.elements), scales.split(self.layout.scales))
         return [[code.data_ptr(), scale.data_ptr()] for code, scale in parts]
 
-    def scales(self, dtype: torch.dtype) -> torch.Tensor:
-        """The f32 scales that this rank would have, as far as they say something."""
-        codes = torch.empty(sum(self.layout.elements), dtype=dtype, device=self._device)
-        scales = torch.empty(sum(self.layout.scales), device=self._device)
-        self._convert(self._type, self._wide(), self.layout.storages.source,
-                      self._coded(codes, scales))
+    def scales(self) -> torch.Tensor:
+        """The scales, in f32, that this rank would have, as far as they say something."""
+        storages = self.layout.storages
+        codes = torch.empty(sum(self.layout.elements), dtype=storages.code, device=self._device)
+        scales = torch.empty(sum(self.layout.scales), dtype=storages.scale, device=self._device)
+        self._convert(self._type, self._wide(), storages.source, self._coded(codes, scales))
+        scales = scales.float()
         parts = zip(scales.split(self.layout.scales), self.layout.sizes, self._gradients)
         return torch.cat([scales[:0], *(
-            self.layout.storages.known(part, size, lambda grad=grad: grad.as_strided(
+            storages.known(part, size, lambda grad=grad: grad.as_strided(
                 (grad.numel(),), (1,)).float()) for part, size, grad in parts)])
 
-    def average(self, ranks: Ranks, largest: torch.Tensor, mu: float,
-                dtype: torch.dtype) -> CodeSum:
+    def average(self, ranks: Ranks, largest: torch.Tensor, mu: float) -> CodeSum:
         """Writes the means over the ranks, of which these are the largest scales, to the
         gradients."""
         scales, means = self.layout.storages.shared(largest, mu, ranks.size)
         work = CodeSum(ranks, self.layout, self._executor, self._threads)
-        codes = work.encode(self._type, [[grad] for grad in self._gradients], scales, dtype)
-        sums = work.add_up(codes, scales)
+        codes = work.encode(self._type, [[grad] for grad in self._gradients], scales)
+        # Addresses keep no tensor alive.
+        sums, means = work.add_up(codes, scales), means.float()
         self._convert(self.layout.storages.given, self._coded(sums, means), self._type,
                       self._wide())
         return work

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
 
 from tandem._convert import Executor, Tensor, conversion
+from tandem._kernel import WHOLE_TENSOR
 from tandem._storages import floats
 from tandem.torch import _executor
 from tandem.torch._layout import WORKING
-from tandem.torch.distributed._ddp_hook import storages_of
+from tandem.torch.distributed._codes import Storages
 from tandem.torch.distributed._ranks import Ranks, is_transport
 
 
@@ -22,27 +24,30 @@ class FP8ReduceScatter:
 
     for each module that ``fully_shard`` was called for; it takes a PyTorch whose
     ``FSDPModule`` has ``set_custom_reduce_scatter``. A rank encodes what each other rank is
-    to have, with one f32 scale for `group_size` neighbours of the flat, padded buffer, whose
-    groups begin with each rank's part. The codes and the scales are exchanged; a rank decodes
+    to have, with one scale for so many neighbours of the flat, padded buffer as the strategy's
+    groups have; they begin with each rank's part. The codes and the scales are exchanged; a rank decodes
     what it gets, adds it up in f32 in the order of the ranks, divides where FSDP2 wants the
     mean, and rounds once to the type in which FSDP2 reduces. So for N ranks it sends and
-    receives (1 + 4 / group_size) (N - 1) / N bytes a parameter. Shards are not encoded
+    receives (N - 1) / N bytes a parameter, and the scales. Shards are not encoded
     again. The all-reduce over replicas of HSDP stays as it is.
 
     Args:
-        dtype: the codes, torch.float8_e4m3fn or torch.float8_e5m2.
-        group_size: how many elements share a scale, from 16.
+        strategy: the name of a strategy that stores gradients in codes with a scale for each
+            group of neighbours; those are sent.
+        path: directories searched for strategies first.
 
     Raises:
-        ValueError: there are no such codes or groups.
+        ValueError: there is no such strategy, or it stores gradients otherwise.
     """
 
-    def __init__(self, dtype: torch.dtype = torch.float8_e4m3fn, group_size: int = 128):
-        if group_size is None:
-            raise ValueError("group_size is None, but a flat buffer has several parameters, "
-                             "which cannot share one scale; give a number, such as 128")
-        self._dtype, self._group = dtype, group_size
-        self._storages = storages_of(dtype, group_size)
+    def __init__(self, strategy: str = "fp8-collage-light", *,
+                 path: Sequence[str | os.PathLike] = ()):
+        self._storages = Storages.of_strategy(strategy, path)
+        if self._storages.group == WHOLE_TENSOR:
+            raise ValueError(
+                f"strategy {strategy!r} has one scale for each gradient, but a flat buffer has "
+                "several parameters, which cannot share one; take a strategy with groups, such "
+                "as 'fp8-collage-light'")
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype,
                  device: torch.device) -> torch.Tensor:
@@ -73,12 +78,16 @@ class FP8ReduceScatter:
         ranks = group if is_transport(group) else Ranks(group)
         executor = _executor.executor_of(input_tensor)
         codes, scales = self._encode(input_tensor, ranks.size, executor)
-        codes = ranks.all_to_all(codes.view(torch.uint8).flatten(),
-                                 [output_tensor.numel()] * ranks.size)
-        scales = ranks.all_to_all(scales.flatten(), [scales.shape[1]] * ranks.size)
+        codes, scales = (self._exchange(ranks, plane) for plane in (codes, scales))
         total = self._add_up(codes, scales, output_tensor, ranks.size, executor)
         output_tensor.copy_(total / ranks.size if op == torch.distributed.ReduceOp.AVG
                             else total)
+
+    @staticmethod
+    def _exchange(ranks: Ranks, rows: torch.Tensor) -> torch.Tensor:
+        """This rank's row of each rank's tensor, as rows of bytes."""
+        sent = rows.view(torch.uint8)
+        return ranks.all_to_all(sent.flatten(), [sent.shape[1]] * ranks.size)
 
     @staticmethod
     def _check(tensor: torch.Tensor, op, async_op: bool) -> None:
@@ -98,10 +107,12 @@ class FP8ReduceScatter:
                 executor: Executor) -> tuple[torch.Tensor, torch.Tensor]:
         """The codes and scales of each rank's part, in rows."""
         length = tensor.numel() // count
-        codes = torch.empty(count, length, dtype=self._dtype, device=tensor.device)
-        scales = torch.empty(count, -(-length // self._group), device=tensor.device)
+        storages = self._storages
+        codes = torch.empty(count, length, dtype=storages.code, device=tensor.device)
+        scales = torch.empty(count, -(-length // storages.group), dtype=storages.scale,
+                             device=tensor.device)
         size = count, length
-        conversion(floats(WORKING[tensor.dtype]), self._storages.source, fresh=False,
+        conversion(floats(WORKING[tensor.dtype]), storages.source, fresh=False,
                    chip=executor.target).run(
             [Tensor(size, [tensor.data_ptr()])],
             [Tensor(size, [codes.data_ptr(), scales.data_ptr()])],

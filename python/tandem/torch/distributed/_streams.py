@@ -46,7 +46,7 @@ class Handover:
             yield
 
     def give(self, planes: Iterable[torch.Tensor]) -> None:
-        """What the stream has written for the other thread."""
+        """Holds what the stream has written for the other thread."""
         self._planes, self._done = list(planes), self._event()
 
     def take(self) -> None:

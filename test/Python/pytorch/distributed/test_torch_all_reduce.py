@@ -388,10 +388,9 @@ def test_wrong_sizes_of_buckets(size, path):
 
 
 @pytest.mark.parametrize("make, problem", [
-    (lambda d: d.FP8CompressState(one_rank(), dtype=torch.int8), "dtype is torch.int8"),
-    (lambda d: d.FP8CompressState(one_rank(), group_size=8), "group_size is 8"),
-    (lambda d: d.FP8ReduceScatter(group_size=None), "group_size is None"),
-    (lambda d: d.FP8ReduceScatter(torch.float32), "dtype is torch.float32")])
+    (lambda d: d.FP8CompressState(one_rank(), "collage-plus"), "'collage-plus' stores"),
+    (lambda d: d.FP8ReduceScatter("fp8-lm"), "'fp8-lm' has one scale for each gradient"),
+    (lambda d: d.FP8ReduceScatter("bf16"), "'bf16' stores gradients as")])
 def test_wrong_codes(make, problem):
     with pytest.raises(ValueError, match=problem):
         make(tt.distributed)
