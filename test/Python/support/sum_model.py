@@ -34,7 +34,7 @@ def own_scales(storage, planes, values):
 
 def shared_scales(storage, own, mu, count):
     """The scales of sums and of means, and where no rank has said anything."""
-    most = np.max(own, axis=0)
+    most, mu = np.max(own, axis=0), mu or 1 / count
     scale = np.clip(most / np.float32(mu), count * np.float32(2.0**-126), np.float32(2.0**112))
     mean = (scale / np.float32(count)).astype(np.float32)
     if storage.scale != "f32":
@@ -45,7 +45,7 @@ def shared_scales(storage, own, mu, count):
     return scale.astype(np.float32), np.where(most > 0, mean, 1).astype(np.float32)
 
 
-def model_of(storage, values, mu=1.0):
+def model_of(storage, values, mu=None):
     """(codes, scale, saturated) of the mean of values, one array for each rank, all
     rounded to nearest: decoded, added in f32 in the order of ranks, encoded once."""
     storage, draw = nearest(storage), Draw()
@@ -70,7 +70,7 @@ def summed(storage, values, scale):
     return total["g"], sum(given.saturated(planes, "g") for planes in [*sent, total])
 
 
-def mean_of_values(storage, values, mu=1.0):
+def mean_of_values(storage, values, mu=None):
     """The mean, in f32, of wide gradients that are encoded once before the sum."""
     own = [storage.encode("g", x, Draw()) for x in values]
     scales = [own_scales(storage, planes, x) for planes, x in zip(own, values)]

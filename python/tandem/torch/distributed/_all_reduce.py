@@ -50,7 +50,7 @@ class GradientAllReduce:
             scales in f32, bf16 or f16, as "fp8-lm", in one of its param groups at least.
         ranks: a process group of torch.distributed, None for all processes, or what
             has the methods of :class:`Ranks`.
-        scaling: what chooses mu; None leaves it at 1.
+        scaling: what chooses mu; None for 1 / N, with which no sum saturates.
         overlap: whether a bucket is sent as soon as a backward pass has completed it, from
             a thread of its own, while the pass goes on. Other backward passes before the
             call then belong inside of :meth:`no_sync`. It creates a process group, so that
@@ -233,7 +233,7 @@ class GradientAllReduce:
 
     @property
     def _mu(self) -> float:
-        return self.scaling.mu if self.scaling else 1.0
+        return self.scaling.mu if self.scaling else 1 / self._ranks.size
 
     def _refuse_ddp(self, params: list[torch.Tensor]) -> None:
         """Refuses gradients that DistributedDataParallel has written after they had been

@@ -29,7 +29,7 @@ class FP8CompressState:
         strategy: a strategy's name; its gradients' codes are those that are sent, and its
             scales for each tensor or group of elements are shared. Gradients in a bucket are
             flat, so that groups go on from row to row.
-        scaling: what chooses FP8-LM's factor mu; None leaves it at 1.
+        scaling: what chooses FP8-LM's factor mu; None for 1 / N, with which no sum saturates.
         path: directories searched for strategies first.
 
     Attributes:
@@ -92,7 +92,7 @@ class FP8CompressState:
 
     def _average(self, index: int, buffer: torch.Tensor, gradients: list[torch.Tensor],
                  threads: int) -> None:
-        mu = self.scaling.mu if self.scaling else 1.0
+        mu = self.scaling.mu if self.scaling else 1 / self._ranks.size
         check_alike(self._ranks, {
             "gradients in a bucket": (index, [tuple(grad.shape) for grad in gradients]),
             "types of gradients": buffer.dtype, "codes": self.storages.source, "factors mu": mu,

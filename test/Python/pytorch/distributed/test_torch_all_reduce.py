@@ -89,7 +89,7 @@ def work_on(rank, ranks, name, path, steps=1, **options):
 #===----------------------------------------------------------------------===#
 
 
-def check_model(planes, name, count, step=0, mu=1.0):
+def check_model(planes, name, count, step=0, mu=None):
     """The planes of all parameters; how many values saturated."""
     saturated = 0
     for i, shape in enumerate(SHAPES):

@@ -43,7 +43,7 @@ def wide(tensor):
     return tensor.float().numpy().ravel()
 
 
-def check_ddp(found, name, storage, mus=(1.0,) * sum_ranks.STEPS):
+def check_ddp(found, name, storage, mus=(None,) * sum_ranks.STEPS):
     """p.grad is what the model makes of the ranks' own gradients, on every rank."""
     for step, mu in enumerate(mus):
         owns, results = zip(*(rank[name][step][:2] for rank in found))

@@ -210,10 +210,10 @@ def test_gradients_of_ranks():
         for p, q in zip(params_of(together), trained(*apart)):
             for x in (p, q):
                 (x.float() * torch.linspace(-1, 1, x.numel()).view(x.shape)).sum().backward()
-        reduce = tt.GradientAllReduce(together, rank)
+        reduce = tt.GradientAllReduce(together, rank, tt.AutomaticScaling())
         reduce()
         for optimizer in (apart[0], apart[2]):
-            tt.GradientAllReduce(optimizer, rank)()
+            tt.GradientAllReduce(optimizer, rank, tt.AutomaticScaling())()
         for optimizer in (together, *apart):
             optimizer.step()
         assert 0 < reduce.saturated < 1
