@@ -53,6 +53,18 @@ static int64_t getPlainGroup(StorageAttrInterface storage) {
              : 0;
 }
 
+/// The codes of a storage under given f32 scales, whichever floats its scales
+/// are; null if it has no such codes.
+static StorageAttrInterface getGivenScales(StorageAttrInterface storage) {
+  auto scaled = dyn_cast<ScaledStorageAttr>(storage);
+  if (scaled && (scaled.getScale().isBF16() || scaled.getScale().isF16()))
+    storage = ScaledStorageAttr::get(
+        storage.getContext(), scaled.getCode(), scaled.getGroup(),
+        Float32Type::get(storage.getContext()), scaled.getRecipe(),
+        scaled.getHistory(), scaled.getMargin(), scaled.getTransposed());
+  return storage.withGivenScales();
+}
+
 /// Describes a storage while its context is the session's own.
 static StorageDescription describe(StorageAttrInterface storage) {
   StorageDescription result;
@@ -65,7 +77,7 @@ static StorageDescription describe(StorageAttrInterface storage) {
   result.hasF32Value = hasF32Value(storage);
   result.dynamicCode = findDynamicCode(storage);
   result.plainGroup = getPlainGroup(storage);
-  if (StorageAttrInterface given = storage.withGivenScales())
+  if (StorageAttrInterface given = getGivenScales(storage))
     result.withGivenScales = printStorage(given);
   result.withoutHistory = printStorage(storage.withoutHistory());
   result.withoutTranspose = printStorage(withoutTranspose(storage));

@@ -22,7 +22,7 @@ import tandem.torch.nn as tnn
 import tandem.torch.nn.functional as F
 from tandem.torch.distributed import (FP8ColwiseParallel, FP8RowwiseParallel,
                                       FP8SequenceParallel, GatheredTensor)
-from tandem.torch.distributed._codes import codec
+from tandem.torch.distributed._codec import codec
 from tandem.torch.distributed._parallel import _stored
 from support.zero_ranks import equal
 

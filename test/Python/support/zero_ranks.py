@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 import tandem.torch as tt
 from tandem.torch.distributed import ZeroRedundancyOptimizer, stored_bytes
-from tandem.torch.distributed._codes import codec
+from tandem.torch.distributed._codec import codec
 from support.torch_bits import parameters
 
 SHAPES = [(24, 40), (40,), (130, 33), (7,), (64, 65), (1,), (33, 9)]

@@ -1,9 +1,13 @@
-"""Training on several ranks: sums of encoded gradients, states of whole tensors, and layers that
-are divided among ranks."""
+"""Training on several ranks: sums of gradients in 8 bits, states of whole tensors, and layers
+that are divided among ranks."""
 
 from importlib import import_module
 
-from tandem.torch.distributed._all_reduce import AutomaticScaling, GradientAllReduce, Ranks
+from tandem.torch.distributed._all_reduce import GradientAllReduce
+from tandem.torch.distributed._ddp_hook import FP8CompressState, fp8_compress_hook
+from tandem.torch.distributed._ranks import Ranks
+from tandem.torch.distributed._reduce_scatter import FP8ReduceScatter
+from tandem.torch.distributed._scaling import AutomaticScaling
 
 #: Where the names are that need a PyTorch with torch.distributed, whose parts take a while to
 #: import.
@@ -13,7 +17,8 @@ _MODULES = {
     "ShardedFP8LM": "_sharded_fp8_lm", "ZeroRedundancyOptimizer": "_zero",
     "greedy_partition": "_zero", "stored_bytes": "_zero"}
 
-__all__ = ["AutomaticScaling", "GradientAllReduce", "Ranks", *_MODULES]
+__all__ = ["AutomaticScaling", "FP8CompressState", "FP8ReduceScatter", "GradientAllReduce",
+           "Ranks", "fp8_compress_hook", *_MODULES]
 
 
 def __getattr__(name: str):

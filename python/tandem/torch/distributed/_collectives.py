@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from tandem.torch.distributed._codes import Codec
+from tandem.torch.distributed._codec import Codec
 
 #: PyTorch has renamed it; before 2.13 it has only the older name.
 _gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor

@@ -17,7 +17,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from torch.nn import functional
 
 from tandem.torch.distributed import _collectives
-from tandem.torch.distributed._codes import codec
+from tandem.torch.distributed._codec import codec
 from tandem.torch.nn import _modules, functional as F
 from tandem.torch.nn._autograd import first_derivative
 from tandem.torch.nn._stored import StoredTensor, decoded

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from tandem.torch.distributed._codes import codec
+from tandem.torch.distributed._codec import codec
 from tandem.torch.optim._optimizer import _bits
 
 if TYPE_CHECKING:

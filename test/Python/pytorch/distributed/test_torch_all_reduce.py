@@ -10,7 +10,6 @@
 
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -20,10 +19,12 @@ torch = pytest.importorskip("torch")
 import tandem.torch as tt
 from model import Strategy
 from model.codes import FloatCode, MinifloatCode, SoftsignCode
-from model.formats import decode, encode
+from model.formats import encode
 from model.scaled import WHOLE, Scaled
-from model.storage import Draw, Plain, nearest
+from model.storage import Draw, Plain
 from support.kernels import write_strategies
+from support.sum_model import model_of
+from support.thread_ranks import Threads, one_rank
 from support.torch_bits import bits, parameters, params_of
 
 SHAPES = [(150,), (1, 279), (0, 3), (1,), (1, 2100)]
@@ -34,6 +35,8 @@ GRADS = {
     "groups": Scaled(E4M3, 32, "f32"),
     "e5m2": Scaled(FloatCode("f8E5M2"), WHOLE, "f32"),
     "softsign": Scaled(SoftsignCode(), 64, "f32"),
+    "narrow": Scaled(SoftsignCode(), 64, "bf16"),
+    "f16": Scaled(E4M3, 32, "f16"),
     "drawn": Scaled(MinifloatCode(4, 2, rounding="stochastic"), WHOLE, "f32", "pow2"),
     "history": Scaled(E4M3, WHOLE, "f32", "pow2", history=3, margin=1),
 }
@@ -50,57 +53,6 @@ def path(tmp_path_factory):
 #===----------------------------------------------------------------------===#
 # Ranks
 #===----------------------------------------------------------------------===#
-
-
-class Threads:
-    """The ranks of one process: what GradientAllReduce takes for a process group."""
-
-    def __init__(self, size):
-        self.size, self._barrier, self._given = size, threading.Barrier(size), {}
-
-    def exchange(self, rank, tensor):
-        """The tensors of all ranks."""
-        self._given[rank] = tensor.clone()
-        self._barrier.wait()
-        given = [self._given[r] for r in range(self.size)]
-        self._barrier.wait()
-        return given
-
-    def run(self, work):
-        """work(rank) on every rank, at the same time."""
-        results, errors = [None] * self.size, []
-
-        def target(number):
-            try:
-                results[number] = work(number)
-            except BaseException as error:
-                errors.append(error)
-                self._barrier.abort()
-
-        threads = [threading.Thread(target=target, args=(r,)) for r in range(self.size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
-        return results
-
-
-class Rank:
-    """One of them."""
-
-    def __init__(self, threads, number):
-        self._threads, self._number, self.size = threads, number, threads.size
-
-    def max(self, tensor):
-        tensor.copy_(torch.stack(self.gather(tensor)).max(0).values)
-
-    def sum(self, tensor):
-        tensor.copy_(torch.stack(self.gather(tensor)).sum(0))
-
-    def gather(self, tensor):
-        return self._threads.exchange(self._number, tensor)
 
 
 def gradient(shape, seed, scale=1.0):
@@ -137,26 +89,7 @@ def work_on(rank, ranks, name, path, steps=1, **options):
 #===----------------------------------------------------------------------===#
 
 
-def model_of(storage, values, mu=1.0):
-    """(codes, scale, saturated) of the mean of values, one array for each rank, all
-    rounded to nearest."""
-    storage, draw = nearest(storage), Draw()
-    own = [storage.encode("g", x, draw) for x in values]
-    given = Scaled(storage.code, storage.group, "f32", "given")
-    scale = np.max([decode("f32", planes["g.scale"]) for planes in own], axis=0)
-    scale = np.maximum(scale / np.float32(mu), np.float32(2.0**-126)).astype(np.float32)
-    shared = {"g.scale": encode("f32", scale)}
-    sent = [given.renew(shared, "g", storage.decode(planes, "g"), draw) for planes in own]
-    count, total = sum(given.saturated(planes, "g") for planes in sent), sent[0]
-    for planes in sent[1:]:
-        with np.errstate(all="ignore"):
-            added = given.decode(total, "g") + given.decode(planes, "g")
-        total = given.renew(shared, "g", added, draw)
-        count += given.saturated(total, "g")
-    return total["g"], encode("f32", (scale / np.float32(len(values)))), count
-
-
-def check_model(planes, name, count, step=0, mu=1.0):
+def check_model(planes, name, count, step=0, mu=None):
     """The planes of all parameters; how many values saturated."""
     saturated = 0
     for i, shape in enumerate(SHAPES):
@@ -170,7 +103,7 @@ def check_model(planes, name, count, step=0, mu=1.0):
 
 
 def total_values(count):
-    return sum(int(np.prod(shape)) for shape in SHAPES) * (2 * count - 1)
+    return sum(int(np.prod(shape)) for shape in SHAPES) * (count + 1)
 
 
 #===----------------------------------------------------------------------===#
@@ -182,7 +115,7 @@ def total_values(count):
 @pytest.mark.parametrize("name", [n for n in GRADS if n != "history"])
 def test_threads(name, count, path):
     ranks = Threads(count)
-    results = ranks.run(lambda r: work_on(r, Rank(ranks, r), name, path))
+    results = ranks.run(lambda r: work_on(r.rank, r, name, path))
     saturated = check_model(results[0][0], name, count)
     for planes, weights, reduce in results:
         for one, other in zip(planes, results[0][0]):
@@ -195,7 +128,7 @@ def test_threads(name, count, path):
 def test_mu(mu, path):
     """The scale is divided by it, so that the mean stays the same, up to rounding."""
     ranks = Threads(2)
-    results = ranks.run(lambda r: work_on(r, Rank(ranks, r), "tensor", path,
+    results = ranks.run(lambda r: work_on(r.rank, r, "tensor", path,
                                           scaling=tt.AutomaticScaling(mu=mu)))
     saturated = check_model(results[0][0], "tensor", 2, mu=mu)
     halves = saturated > 1e-5 * total_values(2)
@@ -239,7 +172,7 @@ def test_processes(path):
     assert all(np.array_equal(first[n], second[n]) for n in first.files)
     ranks = Threads(2)
     planes, weights, reduce = ranks.run(lambda r: work_on(
-        r, Rank(ranks, r), "tensor", path, steps=3, scaling=tt.AutomaticScaling()))[0]
+        r.rank, r, "tensor", path, steps=3, scaling=tt.AutomaticScaling()))[0]
     assert first["mu"] == reduce.scaling.mu and first["saturated"] == reduce.saturated
     for i, (p, w) in enumerate(zip(planes, weights)):
         assert np.array_equal(first[f"codes{i}"], p[0])
@@ -254,9 +187,9 @@ def test_wide_gradients(path):
     def work(rank):
         wide, narrow = torch.nn.Parameter(torch.zeros(5)), parameters([(40,)], torch.bfloat16)
         optimizer = tt.AdamW([wide, *narrow], strategy="sent-tensor", path=[path])
-        ((rank + 1) * wide).sum().backward()
-        backward(narrow, rank)
-        tt.GradientAllReduce(optimizer, Rank(ranks, rank))()
+        ((rank.rank + 1) * wide).sum().backward()
+        backward(narrow, rank.rank)
+        tt.GradientAllReduce(optimizer, rank)()
         return wide.grad, encoded(optimizer, narrow[0])
 
     (first, codes), (second, others) = ranks.run(work)
@@ -274,7 +207,7 @@ def test_channels_last(path):
         optimizer = tt.AdamW([p], strategy="sent-tensor", path=[path])
         (p * gradient(p.shape, 0)).sum().backward()
         before = optimizer.gradient(p)
-        tt.GradientAllReduce(optimizer, Rank(ranks, rank))()
+        tt.GradientAllReduce(optimizer, rank)()
         return before, optimizer.gradient(p)
 
     for before, after in ranks.run(work):
@@ -285,21 +218,182 @@ def test_channels_last(path):
 def test_nothing_to_send(path):
     optimizer = tt.AdamW(parameters([(4,)], torch.bfloat16), strategy="sent-tensor",
                          path=[path])
-    tt.GradientAllReduce(optimizer, Rank(Threads(1), 0))()
+    tt.GradientAllReduce(optimizer, one_rank())()
     assert optimizer.gradient(params_of(optimizer)[0]) is None
 
 
-@pytest.mark.parametrize("strategy", ("collage-plus", "sent-bf16", "sent-expanded"))
+@pytest.mark.parametrize("strategy", ("collage-plus", "sent-e8m0", "sent-expanded"))
 def test_other_storages_are_refused(strategy, tmp_path):
     from model.codes import ExpandedCode
     write_strategies(tmp_path, {
-        "sent-bf16": Strategy(Scaled(E4M3, WHOLE, "bf16"), *WIDE),
+        "sent-e8m0": Strategy(Scaled(E4M3, 32, "f8E8M0FNU", "pow2"), *WIDE),
         "sent-expanded": Strategy(Scaled(ExpandedCode(E4M3, 4.0), 16, "f32"), *WIDE)})
     optimizer = tt.AdamW(parameters([(4,)], torch.bfloat16), strategy=strategy,
                          path=[tmp_path])
     with pytest.raises(ValueError, match="takes a strategy that stores them as "
-                       "#tandem.scaled with scale = f32 and a code without a range"):
+                       "#tandem.scaled with scale = f32, bf16 or f16 and a code without a range"):
         tt.GradientAllReduce(optimizer)
+
+
+#===----------------------------------------------------------------------===#
+# Slices, buckets and what ranks lack
+#===----------------------------------------------------------------------===#
+
+
+def reduced(rank, shapes, name, path, grads, **options):
+    """The optimizer after a sum of the gradients that grads(rank, i, shape) returns; None
+    where a rank has none."""
+    torch.set_num_threads(1)
+    params = parameters(shapes, torch.bfloat16)
+    optimizer = tt.AdamW(params, strategy=f"sent-{name}", path=[path], min_8bit_size=0)
+    reduce = tt.GradientAllReduce(optimizer, rank, **options)
+    for i, p in enumerate(params):
+        if (grad := grads(rank.rank, i, p.shape)) is not None:
+            (p * grad).sum().backward()
+    reduce()
+    return optimizer, reduce
+
+
+def planes_of(optimizer):
+    found = [optimizer._gradients.get(p) for p in params_of(optimizer)]
+    return [planes and [bits(plane) for plane in planes] for planes in found]
+
+
+def same(one, other):
+    return all((a is None and b is None) or all(map(np.array_equal, a, b))
+               for a, b in zip(one, other))
+
+
+@pytest.mark.parametrize("count, name", [(2, "tensor"), (5, "groups"), (7, "narrow"),
+                                         (16, "groups"), (16, "tensor")])
+def test_rows_and_slices(count, name, path):
+    """Groups begin anew with each row, and slices may cut tensors and rows; some are empty."""
+    shapes, storage = [(5, 70), (3,), (2, 65)], GRADS[name]
+
+    def value(rank, i, shape):
+        return gradient(shape, 10 * rank + i, 2.0 ** (i - rank % 3))
+
+    ranks = Threads(count)
+    results = ranks.run(lambda r: planes_of(reduced(r, shapes, name, path, value)[0]))
+    assert all(same(planes, results[0]) for planes in results)
+    for i, shape in enumerate(shapes):
+        rows = shape[0] if len(shape) > 1 and storage.group != WHOLE else 1
+        values = [value(r, i, shape).float().numpy().reshape(rows, -1) for r in range(count)]
+        for row in range(rows):
+            codes, scale, _ = model_of(storage, [v[row] for v in values])
+            got = [plane.reshape(rows, -1)[row] for plane in results[0][i]]
+            assert np.array_equal(got[0], codes) and np.array_equal(got[1], scale)
+
+
+def test_more_ranks_than_elements(path):
+    ranks = Threads(6)
+    results = ranks.run(lambda r: planes_of(reduced(
+        r, [(2,), (0,), (1,)], "tensor", path, lambda rank, i, s: gradient(s, rank))[0]))
+    codes, scale, _ = model_of(
+        GRADS["tensor"], [gradient((2,), r).float().numpy() for r in range(6)])
+    for planes in results:
+        assert np.array_equal(planes[0][0], codes) and np.array_equal(planes[0][1], scale)
+
+
+@pytest.mark.parametrize("overlap", (False, True))
+@pytest.mark.parametrize("size", (25, 1e-4))
+def test_a_rank_without_a_gradient(size, overlap, path):
+    """It has zeros; what no rank has stays None. Zeros do not make the numbers of others
+    small, whose scales are far below the 1 of zeros."""
+    shapes = [(5, 70), (130,), (9,)]
+
+    def value(rank, i, shape):
+        if i == 2 or (i == 1 and rank != 1):
+            return None
+        return gradient(shape, 10 * rank + i, 2.0**-30)
+
+    ranks = Threads(3)
+    results = ranks.run(lambda r: planes_of(reduced(
+        r, shapes, "groups", path, value, bucket_cap_mb=size, overlap=overlap)[0]))
+    zeros = np.zeros(130, np.float32)
+    one = gradient((130,), 11, 2.0**-30).float().numpy()
+    codes, scale, _ = model_of(GRADS["groups"], [zeros, one, zeros])
+    for planes in results:
+        assert same(planes, results[0]) and planes[2] is None
+        assert np.array_equal(planes[1][0], codes) and np.array_equal(planes[1][1], scale)
+        assert np.count_nonzero(planes[1][0]) > 100
+
+
+@pytest.mark.parametrize("name", ("tensor", "groups", "narrow"))
+def test_a_nan_of_one_rank_is_one_of_all(name, path):
+    def value(rank, i, shape):
+        grad = gradient(shape, rank)
+        if rank == 1:
+            grad[3] = torch.nan
+        return grad
+
+    for gradients in Threads(3).run(lambda r: (lambda o: [o.gradient(p) for p in params_of(o)])(
+            reduced(r, [(130,)], name, path, value)[0])):
+        assert gradients[0].isnan().tolist() == [i == 3 for i in range(130)]
+
+
+def test_wide_gradients_are_added_in_f32_in_the_order_of_ranks(path):
+    """And rounded once."""
+    values = [gradient((301,), r, 2.0**r) for r in range(5)]
+
+    def work(rank):
+        (p,) = parameters([(301,)], torch.bfloat16)
+        optimizer = tt.AdamW([p], strategy="sent-tensor", path=[path])
+        p.grad = values[rank.rank].clone()
+        tt.GradientAllReduce(optimizer, rank)()
+        return p.grad
+
+    total = values[0].float().numpy()
+    for value in values[1:]:
+        total = total + value.float().numpy()
+    for grad in Threads(5).run(work):
+        assert np.array_equal(bits(grad), encode("bf16", total / np.float32(5)))
+
+
+def test_kinds_that_differ(path):
+    """A gradient put into p.grad by hand on one rank only."""
+    def work(rank):
+        params = parameters([(40,)], torch.bfloat16)
+        optimizer = tt.AdamW(params, strategy="sent-tensor", path=[path])
+        backward(params, rank.rank)
+        if rank.rank:
+            params[0].grad = torch.ones(40, dtype=torch.bfloat16)
+        with pytest.raises(RuntimeError, match="parameter 0 is in codes on one rank and "
+                           "torch.bfloat16 in p.grad on another"):
+            tt.GradientAllReduce(optimizer, rank)()
+
+    Threads(2).run(work)
+
+
+@pytest.mark.parametrize("count", (2, 4, 16))
+def test_bytes(count, path):
+    """Two bytes a parameter and rank, less what a rank keeps; the scales and what ranks tell
+    each other first are a few bytes a tensor."""
+    def work(rank):
+        reduced(rank, [(64, 256)] * 2, "tensor", path, lambda r, i, s: gradient(s, r))
+        return rank.sent, rank.received
+
+    size = 2 * 64 * 256
+    for sent, received in Threads(count).run(work):
+        assert 0 < sent - 2 * size * (count - 1) / count < 400
+        assert 0 < received - 2 * size * (count - 1) / count < 400
+
+
+@pytest.mark.parametrize("size", (0, -1.0))
+def test_wrong_sizes_of_buckets(size, path):
+    optimizer = tt.AdamW(parameters([(4,)], torch.bfloat16), strategy="sent-tensor",
+                         path=[path])
+    with pytest.raises(ValueError, match="bucket_cap_mb is .*more than 0"):
+        tt.GradientAllReduce(optimizer, one_rank(), bucket_cap_mb=size)
+
+
+@pytest.mark.parametrize("make, problem", [
+    (lambda d: d.FP8CompressState(one_rank(), "collage-plus"), "'collage-plus' stores"),
+    (lambda d: d.FP8ReduceScatter("fp8-lm"), "'fp8-lm' has one scale for each gradient"),
+    (lambda d: d.FP8ReduceScatter("bf16"), "'bf16' stores gradients as")])
+def test_wrong_codes(make, problem):
+    with pytest.raises(ValueError, match=problem):
+        make(tt.distributed)
 
 
 #===----------------------------------------------------------------------===#
@@ -374,7 +468,7 @@ def test_mu_is_in_the_state_dict(path):
     def make(scaling):
         optimizer = tt.AdamW(parameters([(4,)], torch.bfloat16), strategy="sent-tensor",
                              path=[path])
-        return tt.GradientAllReduce(optimizer, Rank(Threads(1), 0), scaling)
+        return tt.GradientAllReduce(optimizer, one_rank(), scaling)
 
     one, other = make(tt.AutomaticScaling(0.25, 7, 3.0)), make(tt.AutomaticScaling())
     one.scaling.update(0, 1)

@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch")
 
 import tandem
 import tandem.torch as tt
+from support.thread_ranks import one_rank
 from support.torch_bits import (WIDE, assert_same_bits, bits, parameters, params_of,
                                 set_gradients, train)
 from tandem.torch.optim._groups import OPTIONS
@@ -357,24 +358,10 @@ def test_decoded_on_demand(strategy):
         assert np.array_equal(bits(p), bits(q))
 
 
-class OneRank:
-    """A process group of one rank."""
-
-    size = 1
-
-    def max(self, tensor):
-        pass
-
-    sum = max
-
-    def gather(self, tensor):
-        return [tensor]
-
-
 def test_gradients_of_one_rank():
     """The mean of one rank's gradients trains as they do, up to their rounding."""
     alone, ranks = (make("fp8-lm", lr=0.05) for _ in range(2))
-    reduce = tt.GradientAllReduce(ranks, OneRank())
+    reduce = tt.GradientAllReduce(ranks, one_rank())
     for optimizer in (alone, ranks):
         sum((p.float() ** 2).sum() for p in params_of(optimizer)).backward()
     reduce()
@@ -435,10 +422,10 @@ def test_more_dimensions_are_refused():
 
 def test_gradients_of_ranks():
     """Codes are added up as flat tensors, which rows with scales of their own are not."""
-    tt.GradientAllReduce(make("fp8-lm"), ranks=OneRank())
+    tt.GradientAllReduce(make("fp8-lm"), ranks=one_rank())
     with pytest.raises(ValueError, match="'fp8-collage-plus' stores gradients of matrices "
                        "as .*, with groups in each row; to add them up"):
-        tt.GradientAllReduce(make("fp8-collage-plus"), ranks=OneRank())
+        tt.GradientAllReduce(make("fp8-collage-plus"), ranks=one_rank())
 
 
 def test_a_group_of_vectors_alone_is_checked():

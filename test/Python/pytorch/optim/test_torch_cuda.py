@@ -20,6 +20,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tandem.torch as tt
+from support.thread_ranks import one_rank
 from support.torch_bits import (assert_same_bits, bits, dtype_of, parameters, params_of,
                                 set_gradients, train)
 from support.torch_on_gpu import TorchGPU
@@ -173,24 +174,9 @@ def test_steps_inside_of_backward_passes(gpu, strategy):
         assert_same_bits(got, want)
 
 
-class OneRank:
-    """The one rank of a run."""
-
-    size = 1
-
-    def max(self, tensor):
-        pass
-
-    def sum(self, tensor):
-        pass
-
-    def gather(self, tensor):
-        return [tensor, tensor][:1]
-
-
 def test_sums_over_ranks(gpu):
     def use(optimizer):
-        reduce = tt.GradientAllReduce(optimizer, ranks=OneRank(), scaling=tt.AutomaticScaling())
+        reduce = tt.GradientAllReduce(optimizer, ranks=one_rank(), scaling=tt.AutomaticScaling())
         for seed in range(2):
             generator = torch.Generator().manual_seed(seed)
             sum((p.float() * torch.randn(p.shape, generator=generator)).sum()

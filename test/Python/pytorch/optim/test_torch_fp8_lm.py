@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tandem.torch as tt
+from support.thread_ranks import Threads, one_rank
 from tandem.torch import nn
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*stores gradients in codes"),
@@ -281,42 +282,34 @@ def test_refused_models():
 #===----------------------------------------------------------------------===#
 
 
-class Twins:
-    """Two ranks with the same gradients."""
-
-    size = 2
-
-    def max(self, tensor):
-        pass
-
-    def sum(self, tensor):
-        tensor.mul_(2)
-
-    def gather(self, tensor):
-        return [tensor.clone(), tensor.clone()]
-
-
 def test_steps_begin_with_a_sum_over_ranks():
-    one, other = make(), make()
-    options = {"level": "O2", "lr": 1e-3, "min_8bit_size": 0}
-    optimizer, plain = tt.fp8_lm(one, ranks=Twins(), **options), tt.fp8_lm(other, **options)
-    reduce = tt.GradientAllReduce(plain, Twins(), tt.AutomaticScaling())
-    for seed in range(3):
-        loss_of(one, seed).backward()
-        loss_of(other, seed).backward()
-        reduce()
-        plain.step()
-        optimizer.step()
-        optimizer.zero_grad()
-        plain.zero_grad()
-        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters()))
-    assert plain.all_reduce is None and reduce.saturated > 0
-    assert optimizer.all_reduce.state_dict() == reduce.state_dict() != {}
+    models = [(make(), make()) for _ in range(2)]
+
+    def train(rank):
+        torch.set_num_threads(1)
+        one, other = models[rank.rank]
+        options = {"level": "O2", "lr": 1e-3, "min_8bit_size": 0}
+        optimizer = tt.fp8_lm(one, ranks=rank, **options)
+        plain = tt.fp8_lm(other, **options)
+        reduce = tt.GradientAllReduce(plain, rank, tt.AutomaticScaling())
+        for seed in range(3):
+            loss_of(one, seed).backward()
+            loss_of(other, seed).backward()
+            reduce()
+            plain.step()
+            optimizer.step()
+            optimizer.zero_grad()
+            plain.zero_grad()
+            assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters()))
+        assert plain.all_reduce is None and reduce.saturated > 0
+        assert optimizer.all_reduce.state_dict() == reduce.state_dict() != {}
+
+    Threads(2).run(train)
 
 
 def test_a_closure_comes_before_the_sum():
     model, other = make(), make()
-    options = {"level": "O1", "lr": 1e-3, "ranks": Twins(), "min_8bit_size": 0}
+    options = {"level": "O1", "lr": 1e-3, "ranks": one_rank(), "min_8bit_size": 0}
     optimizer, plain = tt.fp8_lm(model, **options), tt.fp8_lm(other, **options)
 
     def closure():

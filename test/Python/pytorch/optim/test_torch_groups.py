@@ -21,6 +21,7 @@ import tandem.torch as tt
 from model import cases
 from support.fake_gpu import IS_REAL
 from support.kernels import STRATEGY_PATH
+from support.thread_ranks import Threads, one_rank
 from support.torch_bits import (LIBRARY, VISIBLE, assert_same_bits, bits, dtype_of,
                                 parameters, params_of, placeholders, set_gradients, train)
 from support.torch_on_gpu import TorchGPU
@@ -200,39 +201,28 @@ def test_weights_are_decoded_where_they_are_codes():
         assert np.array_equal(bits(p), bits(q))
 
 
-class Twice:
-    """Two ranks that have the same gradients."""
-
-    size = 2
-
-    def max(self, tensor):
-        pass
-
-    def sum(self, tensor):
-        tensor.mul_(2)
-
-    def gather(self, tensor):
-        return [tensor, tensor.clone()]
-
-
 def test_gradients_of_ranks():
     """Each storage of gradients is added up by itself, plain ones as they are."""
-    together = make(["fp8-lm", "coat", "fp8-collage-light"])
-    apart = optimizers_apart(["fp8-lm", "coat", "fp8-collage-light"], min_8bit_size=0)
-    for p, q in zip(params_of(together), trained(*apart)):
-        for x in (p, q):
-            (x.float() * torch.linspace(-1, 1, x.numel()).view(x.shape)).sum().backward()
-    reduce = tt.GradientAllReduce(together, ranks=Twice())
-    reduce()
-    for optimizer in (apart[0], apart[2]):
-        tt.GradientAllReduce(optimizer, ranks=Twice())()
-    for optimizer in (together, *apart):
-        optimizer.step()
-    assert 0 < reduce.saturated < 1
-    for p, q in zip(params_of(together), trained(*apart)):
-        assert np.array_equal(bits(p), bits(q))
+    def train(rank):
+        torch.set_num_threads(1)
+        together = make(["fp8-lm", "coat", "fp8-collage-light"])
+        apart = optimizers_apart(["fp8-lm", "coat", "fp8-collage-light"], min_8bit_size=0)
+        for p, q in zip(params_of(together), trained(*apart)):
+            for x in (p, q):
+                (x.float() * torch.linspace(-1, 1, x.numel()).view(x.shape)).sum().backward()
+        reduce = tt.GradientAllReduce(together, rank, tt.AutomaticScaling())
+        reduce()
+        for optimizer in (apart[0], apart[2]):
+            tt.GradientAllReduce(optimizer, rank, tt.AutomaticScaling())()
+        for optimizer in (together, *apart):
+            optimizer.step()
+        assert 0 < reduce.saturated < 1
+        for p, q in zip(params_of(together), trained(*apart)):
+            assert np.array_equal(bits(p), bits(q))
+
+    Threads(2).run(train)
     with pytest.raises(ValueError, match="strategy 'coat' stores gradients as"):
-        tt.GradientAllReduce(make(["coat", "flash"]), ranks=Twice())
+        tt.GradientAllReduce(make(["coat", "flash"]), one_rank())
 
 
 #===----------------------------------------------------------------------===#

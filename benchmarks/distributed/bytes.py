@@ -1,0 +1,120 @@
+#===- bytes.py - Bytes that sums of gradients send -------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the count of what ranks send for the sum of a model's gradients, at a
+# transport whose ranks are threads of one process.
+#
+#===----------------------------------------------------------------------===#
+"""Writes benchmarks/results/distributed/bytes.json: bytes per parameter and step."""
+
+import argparse
+import pathlib
+import sys
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "test/Python")]
+
+import tandem.torch as tt  # noqa: E402
+from common import RESULTS, save  # noqa: E402
+from support.thread_ranks import Threads  # noqa: E402
+from tandem.torch.distributed import FP8CompressState, FP8ReduceScatter  # noqa: E402
+
+FOLDER = RESULTS / "distributed"
+RANKS = (2, 4, 8, 16, 32, 64)
+#: A layer of a small transformer: attention, feed-forward block, norms.
+SHAPES = [(384, 128), (128, 128), (688, 128), (128, 344), (128,), (128,)]
+PARAMETERS = sum(torch.Size(shape).numel() for shape in SHAPES)
+STRATEGIES = ("fp8-lm", "fp8-collage-light", "dither-softsign-root")
+
+
+def gradient(shape: tuple[int, ...], seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator).bfloat16()
+
+
+def all_reduce(rank, strategy: str) -> None:
+    """A sum by GradientAllReduce."""
+    params = [torch.nn.Parameter(torch.zeros(shape, dtype=torch.bfloat16)) for shape in SHAPES]
+    optimizer = tt.AdamW(params, strategy=strategy, min_8bit_size=0)
+    reduce = tt.GradientAllReduce(optimizer, rank, tt.AutomaticScaling())
+    for i, param in enumerate(params):
+        (param * gradient(param.shape, 10 * rank.rank + i)).sum().backward()
+    reduce()
+
+
+class Bucket:
+    """A stand-in for the bucket that DistributedDataParallel gives to a hook."""
+
+    def __init__(self, rank: int):
+        self._buffer = torch.cat([gradient(shape, 10 * rank + i).flatten()
+                                  for i, shape in enumerate(SHAPES)])
+
+    def index(self) -> int:
+        return 0
+
+    def buffer(self) -> torch.Tensor:
+        return self._buffer
+
+    def gradients(self) -> list[torch.Tensor]:
+        sizes = [torch.Size(shape).numel() for shape in SHAPES]
+        return [part.view(shape) for part, shape in zip(self._buffer.split(sizes), SHAPES)]
+
+
+def ddp_hook(rank) -> None:
+    """A sum by the hook of DistributedDataParallel."""
+    FP8CompressState(rank).send(Bucket(rank.rank)).wait()
+
+
+def reduce_scatter(rank) -> None:
+    """A sum by FSDP2's reduce-scatter, whose shards other ranks do not get."""
+    flat = torch.cat([gradient(shape, 10 * rank.rank + i).flatten()
+                      for i, shape in enumerate(SHAPES)])
+    shard = flat.new_empty(len(flat) // rank.size)
+    FP8ReduceScatter()(shard, flat[:len(shard) * rank.size], rank,
+                       torch.distributed.ReduceOp.AVG)
+
+
+def ways() -> dict:
+    """The sums that are counted, by name."""
+    sums = {f"GradientAllReduce, {strategy}": (lambda rank, s=strategy: all_reduce(rank, s))
+            for strategy in STRATEGIES}
+    return sums | {"fp8_compress_hook": ddp_hook, "FP8ReduceScatter": reduce_scatter}
+
+
+def counted(count: int, work) -> dict:
+    """The most bytes per parameter that a rank sends and gets, and the least."""
+    def run(rank):
+        torch.set_num_threads(1)
+        work(rank)
+        return rank.sent / PARAMETERS, rank.received / PARAMETERS
+
+    sent, received = zip(*Threads(count).run(run))
+    return {"ranks": count, "sent": [min(sent), max(sent)],
+            "received": [min(received), max(received)]}
+
+
+def formulas(count: int) -> dict[str, float]:
+    """Bytes per parameter that a rank sends, and gets, without scales."""
+    share = (count - 1) / count
+    return {"codes, summed in slices": 2 * share, "codes, all gathered": count - 1.0,
+            "bf16 ring": 4 * share, "f32 ring": 8 * share}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=RANKS)
+    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER)
+    options = parser.parse_args()
+    rows = {name: [counted(count, work) for count in options.ranks]
+            for name, work in ways().items()}
+    save("bytes", {"parameters": PARAMETERS, "tensors": len(SHAPES), "counted": rows,
+                   "formulas": {count: formulas(count) for count in options.ranks}},
+         options.folder)
+
+
+if __name__ == "__main__":
+    main()
