@@ -143,7 +143,7 @@ class Shard:
 
     def gather(self, tensor: torch.Tensor) -> torch.Tensor:
         """The whole of a DTensor that is spread so, which all ranks ask for together."""
-        return local_of(tensor) if self.is_whole else tensor.full_tensor().contiguous()
+        return local_of(tensor) if self.is_whole else whole_of(tensor)
 
     def piece_of(self, whole: torch.Tensor) -> torch.Tensor:
         """This rank's piece of a tensor that it has in full."""
@@ -269,6 +269,26 @@ class Shard:
 def local_state(state: Mapping) -> dict:
     """A parameter's state with the pieces of its DTensors that this rank has."""
     return {name: local_of(value) for name, value in state.items()}
+
+
+def whole_of(tensor: torch.Tensor) -> torch.Tensor:
+    """All of a DTensor, which all ranks ask for together; any other tensor itself.
+
+    It travels as bytes: no backend knows all types of planes.
+    """
+    if not is_dtensor(tensor):
+        return tensor
+    from torch.distributed.tensor import DTensor
+
+    local = local_of(tensor).contiguous()
+    if all(placement.is_replicate() for placement in tensor.placements):
+        return local
+    shape = torch.Size([*tensor.shape, local.element_size()])
+    bits = local.view(torch.uint8).reshape(*local.shape, local.element_size())
+    stride = torch.empty(shape, device="meta").stride()
+    whole = DTensor.from_local(bits, tensor.device_mesh, tensor.placements, run_check=False,
+                               shape=shape, stride=stride).full_tensor()
+    return whole.contiguous().view(tensor.dtype).reshape(tensor.shape)
 
 
 def address_of(tensor: torch.Tensor) -> int:

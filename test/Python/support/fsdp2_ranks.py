@@ -246,6 +246,26 @@ def load():
     return found
 
 
+def convert():
+    """Strategies that change between steps, beside one process."""
+    found = {}
+    for before, after in (("coat", "collage-plus"), ("collage-plus", "adam8bit"),
+                          ("fp8-lm", "coat")):
+        model, whole = sharded(), Model()
+        pair = [(m, optimizer_of(m.parameters(), before, min_8bit_size=0)) for m in (model, whole)]
+        for step in range(4):
+            backward(model, step)
+            for param, want in zip(model.parameters(), whole.parameters()):
+                want.grad = param.grad.full_tensor()
+            for _, optimizer in pair:
+                optimizer.step()
+                optimizer.zero_grad()
+                if step == 1:
+                    tt.change_strategy(optimizer, after)
+        found[after] = differences(model, pair[0][1], whole, pair[1][1])
+    return found
+
+
 def full():
     """A full state dict loads into an optimizer of one process, and back."""
     model, whole = sharded(), Model()

@@ -315,6 +315,26 @@ class KernelBinding:
             return shard.beside(local, torch.Size([count]))
         return shard.beside(local.reshape(-1, count // rows), torch.Size([rows, count // rows]))
 
+    def divided(self, state: Mapping, shard: Shard) -> dict:
+        """A state of all of a parameter, of which each rank has its piece."""
+        return {name: self._piece(shard, self.state_planes[name], value)
+                if name in self.state_planes else value for name, value in state.items()}
+
+    def _piece(self, shard: Shard, plane: Plane, whole: torch.Tensor) -> torch.Tensor:
+        """The DTensor of a whole plane."""
+        if self.gathers(shard):
+            return shard.replicated(whole)
+        if plane.sets_size:
+            return shard.like(shard.piece_of(whole).contiguous())
+        rows, count = (shard.shape or (1,))[0], whole.numel()
+        if is_shared(plane) or shard.bounds is None:
+            return shard.replicated(whole)
+        # A row has entries of its own, or a group of a vector has one.
+        each, unit = (count // rows, 1) if count % rows == 0 else (1, plane.group)
+        first, end = shard.first_row, shard.first_row + shard.rows
+        own = whole.reshape(-1, each)[-(-first // unit):-(-end // unit)].clone()
+        return self._beside(shard, plane, own.reshape(-1))
+
     def gathers(self, shard: Shard) -> bool:
         """Whether each rank updates all of a small DTensor, since pieces cannot be updated
         apart; its state is then on all ranks."""

@@ -12,6 +12,7 @@ import tandem
 from tandem._convert import WIDE, WIDE_PLANE, Stored, compiled, kept_roles, planes_of
 from tandem._kernel import Rules
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
+from tandem.torch._shards import shard_of, whole_of
 from tandem.torch.optim import _checkpoint
 from tandem.torch.optim._binding import KernelBinding
 from tandem.torch.optim._bindings import Key, KernelBindings
@@ -191,10 +192,25 @@ def _with_groups(sources: Sequence[Mapping], strategies: Sequence[str],
 def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor, state: dict | None,
              source: Mapping, target: Mapping, index: int,
              keep_types: bool) -> tuple[dict, torch.Tensor]:
-    """A parameter's state and weight in its new param group."""
+    """A parameter's state and weight in its new param group; of a DTensor, all ranks gather it
+    and keep their pieces."""
+    if (shard := shard_of(weight)) is not None:
+        state = {name: whole_of(value) if isinstance(value, torch.Tensor) else value
+                 for name, value in (state or {}).items()}
+        state, value, binding = _convert_whole(ours, theirs, shard.gather(weight.detach()), state,
+                                               source, target, index, keep_types)
+        value = shard.like(shard.piece_of(value).clone())
+        return binding.divided(state, shard) if binding else state, value
+    return _convert_whole(ours, theirs, weight, state, source, target, index, keep_types)[:2]
+
+
+def _convert_whole(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor,
+                   state: dict | None, source: Mapping, target: Mapping, index: int,
+                   keep_types: bool) -> tuple[dict, torch.Tensor, KernelBinding | None]:
+    """The same of a whole tensor, and the binding of its new state."""
     key = ours.key_of(weight, source)
     if key is None and not state:
-        return {}, weight.detach()  # frozen; no kernel updates it
+        return {}, weight.detach(), None  # frozen; no kernel updates it
     if key is None:
         raise ours.refusal(weight, f"weight {index}", source["strategy"],
                            "pass the weights as the optimizer had them")
@@ -202,7 +218,8 @@ def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor,
     binding = ours[key]
     if binding.hidden and not is_placeholder(weight) and _is_written(binding, weight, state):
         binding = ours.of_step(weight, source)
-    return _carry(binding, weight, state, *_followed(theirs, key, target, weight, keep_types))
+    followed = _followed(theirs, key, target, weight, keep_types)
+    return *_carry(binding, weight, state, *followed), followed[0]
 
 
 def _is_written(binding: KernelBinding, weight: torch.Tensor, state: dict) -> bool:

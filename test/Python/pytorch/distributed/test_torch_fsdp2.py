@@ -21,7 +21,7 @@ from support.fsdp2_ranks import CASES
 from support.gloo import run_ranks
 
 MODULE = "support.fsdp2_ranks"
-CHECKED = ("fsdp2", "wide", "full", "disagree", "nan_on_one_rank", "other_placements", "columns")
+CHECKED = ("fsdp2", "wide", "full", "convert", "disagree", "nan_on_one_rank", "other_placements", "columns")
 RELEASED = "ValueError: parameter 0 .*gradient_release=True would have taken the step; leave it out"
 
 
@@ -51,6 +51,11 @@ def test_wide_weights(two):
 def test_full_state_dicts(two):
     (sharded, plain, again), other = two["full"]
     assert sharded == plain == again and other == two["full"][0]
+
+
+def test_strategies_change(two):
+    for rank in two["convert"]:
+        assert all(problems == [] for problems in rank.values()), rank
 
 
 def test_ranks_that_differ_raise_on_all(two):
