@@ -195,6 +195,17 @@ def differing(rank):
     }
 
 
+def wide(rank):
+    """Gradients that are put into p.grad: the ranks' own, and the mean."""
+    param = torch.nn.Parameter(torch.zeros(41, dtype=torch.bfloat16))
+    optimizer = tt.AdamW([param], strategy="fp8-lm", min_8bit_size=0)
+    reduce = tt.GradientAllReduce(optimizer)
+    own = torch.randn(41, generator=torch.Generator().manual_seed(rank)).bfloat16()
+    param.grad = own.clone()
+    reduce()
+    return own, param.grad
+
+
 #===----------------------------------------------------------------------===#
 # FSDP2
 #===----------------------------------------------------------------------===#
@@ -217,7 +228,7 @@ def fsdp2(rank):
 #===----------------------------------------------------------------------===#
 
 SCENARIOS = (ddp, ddp_grouped, ddp_automatic, ddp_nan, ddp_trains, overlap, differing, fsdp2,
-             twice, ddp_differs)
+             twice, wide, ddp_differs)
 
 
 def main(rank, count, folder):

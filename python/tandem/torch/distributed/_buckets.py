@@ -165,12 +165,15 @@ def wide_mean(ranks: Ranks, flat: torch.Tensor) -> torch.Tensor:
     the ranks, divides by their number, and rounds once.
     """
     bounds = [len(flat) * i // ranks.size for i in range(ranks.size + 1)]
-    lengths = [end - start for start, end in zip(bounds, bounds[1:])]
-    given = ranks.all_to_all(flat, lengths).view(ranks.size, -1)
+    # Bytes, since not every backend has every type.
+    lengths = [(end - start) * flat.element_size() for start, end in zip(bounds, bounds[1:])]
+    given = ranks.all_to_all(flat.view(torch.uint8), lengths).view(flat.dtype)
+    given = given.view(ranks.size, len(given) // ranks.size)
     total = given[0].to(torch.promote_types(flat.dtype, torch.float32), copy=True)
     for other in given[1:]:
         total += other
-    return ranks.all_gather((total / ranks.size).to(flat.dtype), lengths)
+    mean = (total / ranks.size).to(flat.dtype)
+    return ranks.all_gather(mean.view(torch.uint8), lengths).view(flat.dtype)
 
 
 class BucketMean:

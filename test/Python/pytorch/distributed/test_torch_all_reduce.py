@@ -332,12 +332,13 @@ def test_a_nan_of_one_rank_is_one_of_all(name, path):
         assert gradients[0].isnan().tolist() == [i == 3 for i in range(130)]
 
 
-def test_wide_gradients_are_added_in_f32_in_the_order_of_ranks(path):
-    """And rounded once."""
-    values = [gradient((301,), r, 2.0**r) for r in range(5)]
+@pytest.mark.parametrize("size", (301, 3))
+def test_wide_gradients_are_added_in_f32_in_the_order_of_ranks(size, path):
+    """And rounded once, also where some ranks have no slice."""
+    values = [gradient((size,), r, 2.0**r) for r in range(5)]
 
     def work(rank):
-        (p,) = parameters([(301,)], torch.bfloat16)
+        (p,) = parameters([(size,)], torch.bfloat16)
         optimizer = tt.AdamW([p], strategy="sent-tensor", path=[path])
         p.grad = values[rank.rank].clone()
         tt.GradientAllReduce(optimizer, rank)()

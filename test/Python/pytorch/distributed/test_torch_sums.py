@@ -118,6 +118,15 @@ def test_a_pass_after_buckets_were_sent(found):
         assert "which GradientAllReduce has sent already" in rank["twice"]
 
 
+def test_wide_gradients(found):
+    total = wide(found[0]["wide"][0])
+    for rank in found[1:]:
+        total = total + wide(rank["wide"][0])
+    for rank in found:
+        assert np.array_equal(raw(rank["wide"][1]),
+                              encode("bf16", total / np.float32(len(found))))
+
+
 def test_fsdp2(found):
     """A shard is the mean of what the ranks' parts decode to."""
     count, storage = len(found), Scaled(FloatCode("f8E4M3FN"), 128, "f32", "pow2")
