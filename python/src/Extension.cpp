@@ -363,8 +363,8 @@ public:
   Plan(const Plan &) = delete;
   Plan &operator=(const Plan &) = delete;
 
-  /// How a tensor is spread over ranks: the row length and the number of the
-  /// shard, and where each shard starts and the last one ends.
+  /// A shard of a tensor: the tensor's row length, the number of the shard, and
+  /// where each shard starts and the last one ends.
   using Sharding = std::tuple<int64_t, int64_t, std::vector<int64_t>>;
 
   /// One entry per tensor; `pointers` holds the planes of all tensors in turn.

@@ -35,7 +35,7 @@ def local_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def shard_of(tensor: torch.Tensor) -> Shard | None:
-    """How a DTensor is spread over ranks; None for any other tensor."""
+    """The division of a DTensor among ranks; None for any other tensor."""
     if not is_dtensor(tensor):
         return None
     return _shard(tensor.shape, tensor.stride(), tuple(tensor.placements), tensor.device_mesh)

@@ -42,7 +42,7 @@ class ParamBinding:
         #: The number of the param group, which says what the binding is.
         self.group = group
         self.param, self.state = param, state
-        #: How ranks share the parameter, and this rank's piece of it: of a plain tensor, all.
+        #: The division of a DTensor among ranks, and this rank's piece; all of a plain tensor.
         self.shard, self.local = shard_of(param), (param := local_of(param))
         #: The number of its first element, and how the kernel takes it for a shard.
         self.first, self.sharding = binding.place_of(self.shard)
@@ -453,7 +453,7 @@ class KernelBinding:
             if tensor.dtype != dtype:
                 return f"has {name!r} as {tensor.dtype}, not {dtype}"
             shape = self._shape(plane, measures[plane.role])
-            # Of a DTensor, entries have the parameter's first dimension.
+            # A DTensor's entries have the parameter's first dimension.
             if tensor.shape != shape and (plane.sets_size or tensor.numel() != shape.numel()):
                 return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
             if not moves and tensor.device != device:
@@ -549,7 +549,7 @@ class KernelBinding:
         return any(bound.shard is not None for bound in self.bound_params)
 
     def _connect(self) -> Exchange | None:
-        """What the ranks that share the step's parameters exchange its reductions by; None
+        """The exchange of the step's reductions with the ranks that share its parameters; None
         where they have nothing to tell each other."""
         spread = [bound for bound in self.bound_params if bound.sharding is not None]
         if not spread or not (self.kernel.reductions or self.kernel.measures or self.check):

@@ -207,7 +207,7 @@ def _convert(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor,
 def _convert_whole(ours: KernelBindings, theirs: KernelBindings, weight: torch.Tensor,
                    state: dict | None, source: Mapping, target: Mapping, index: int,
                    keep_types: bool) -> tuple[dict, torch.Tensor, KernelBinding | None]:
-    """The same of a whole tensor, and the binding of its new state."""
+    """A whole tensor's state and weight in its new param group, and the binding of that state."""
     key = ours.key_of(weight, source)
     if key is None and not state:
         return {}, weight.detach(), None  # frozen; no kernel updates it

@@ -1,18 +1,17 @@
-"""What of a parameter's pieces a kernel can update apart: pieces of whole rows, groups and
-blocks."""
+"""Pieces of parameters that kernels can update apart: those of whole rows, groups and blocks."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import torch
+
 from tandem._kernel import Granularity, Plane, RoleKind
 from tandem.torch._shards import Shard
 
 if TYPE_CHECKING:
     from tandem.torch.optim._binding import KernelBinding
-
-import torch
 
 #: The elements of the largest parameter that ranks gather where its pieces cannot be updated
 #: apart, as those of biases.

@@ -27,7 +27,7 @@ RELEASED = "ValueError: parameter 0 .*gradient_release=True would have taken the
 
 @pytest.fixture(scope="module")
 def two(made_once):
-    """What each function returns on two ranks."""
+    """The results of each function on two ranks."""
     import json
 
     def run(folder):
