@@ -86,14 +86,17 @@ tdm_status TensorTable::checkPlane(const Kernel &kernel,
 /// elsewhere where a group would reach beyond the end of a row, or where the
 /// tree over the rows' sums is another one than that over all elements.
 static bool hasRows(const Kernel &kernel, const tdm_tensor &tensor) {
+  // An empty shard has no columns, and is cut as the others are.
+  int64_t columns =
+      tensor.sharding ? tensor.sharding->row_length : tensor.columns;
   auto endsInside = [&](const Plane &plane) {
-    return !plane.isWholeTensor() && (tensor.columns & (plane.group - 1));
+    return !plane.isWholeTensor() && (columns & (plane.group - 1));
   };
   int64_t rows =
       tensor.sharding ? unshardedRows(*tensor.sharding) : tensor.rows;
   if (kernel.matrix || rows <= 1)
     return kernel.matrix;
-  bool isPowerOfTwo = !(tensor.columns & (tensor.columns - 1));
+  bool isPowerOfTwo = !(columns & (columns - 1));
   return (kernel.hasSums() && !isPowerOfTwo) ||
          std::any_of(kernel.planes.begin(), kernel.planes.end(), endsInside);
 }

@@ -46,6 +46,16 @@ def _shard(shape, stride, placements, mesh) -> Shard:
     return Shard(shape, stride, placements, mesh)
 
 
+@lru_cache(maxsize=None)
+def _group_of(ranks: tuple[int, ...], _world) -> object:
+    """A process group of these ranks.
+
+    A mesh could be flattened instead, but then full_tensor() of PyTorch 2.13 gathers uneven
+    pieces of several dimensions at once, and cuts them wrongly.
+    """
+    return torch.distributed.new_group(ranks, use_local_synchronization=True)
+
+
 @dataclass(frozen=True)
 class Shard:
     """A tensor that is spread over the ranks of a device mesh, and this rank's piece.
@@ -169,16 +179,11 @@ class Shard:
         """The process group that the pieces are spread over; None if each rank has all.
 
         Where several dimensions of the mesh divide the tensor, the first use makes a group
-        of them, for which all ranks of the mesh must ask. Its ranks are in the order of the
-        mesh, which :attr:`ranks` translates.
+        of them, for which all of its ranks must ask.
         """
         if len(self.dims) < 2:
             return self.mesh.get_group(self.dims[0]) if self.dims else None
-        names = self.mesh.mesh_dim_names
-        if names is None:
-            raise ValueError("the device mesh's dimensions have no names, by which a group of "
-                             "several is made; pass mesh_dim_names= to init_device_mesh")
-        return self.mesh[tuple(names[dim] for dim in self.dims)]._flatten().get_group()
+        return _group_of(self.ranks, torch.distributed.group.WORLD)
 
     def __str__(self) -> str:
         """The placements, as messages name them."""

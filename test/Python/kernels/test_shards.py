@@ -141,7 +141,9 @@ class Model:
         sizes, firsts, shardings = [], [], []
         for shape, begins, (first, end) in zip(self.shapes, starts, shards):
             unit = 1 if shape[0] == 1 else shape[1]
-            sizes.append((1, end - first) if shape[0] == 1 else (end - first, shape[1]))
+            # Frameworks give an empty shard no columns.
+            sizes.append((1, end - first) if shape[0] == 1 or first == end
+                         else (end - first, shape[1]))
             firsts.append(first * unit)
             shardings.append((shape[1], rank, [b * unit for b in begins]))
         plan, sums = tandem.Plan(self.kernel), []

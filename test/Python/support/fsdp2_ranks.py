@@ -9,6 +9,9 @@
 #===----------------------------------------------------------------------===#
 """Functions for `support.gloo.run_ranks`."""
 
+import json
+import os
+import random
 import sys
 import warnings
 from pathlib import Path
@@ -16,14 +19,18 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_optimizer_state_dict,
+from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict,
+                                                     get_optimizer_state_dict,
+                                                     set_model_state_dict,
                                                      set_optimizer_state_dict)
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
+from torch.distributed.tensor import (DTensor, Replicate, Shard, distribute_tensor,
+                                      init_device_mesh)
 from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
                                                parallelize_module)
 
 import tandem.torch as tt
+from tandem.torch import _exchange
 
 #: Rows that no number of ranks divides, and vectors whose pieces cut groups of scales.
 SIZES = (24, 133, 256)
@@ -280,6 +287,110 @@ def full():
     again = optimizer_of(other.parameters(), "collage-plus")
     set_optimizer_state_dict(other, again, state, options=options)
     return [_hash(optimizer, model), _hash(plain, whole), _hash(again, other)]
+
+
+def _trained(steps, first=0, model=None, optimizer=None):
+    model = model or sharded()
+    optimizer = optimizer or optimizer_of(model.parameters(), "coat", min_8bit_size=0, max_norm=0.5)
+    for step in range(first, first + steps):
+        backward(model, step)
+        optimizer.step()
+        optimizer.zero_grad()
+    return model, optimizer
+
+
+def crash():
+    """Saves after two steps; then rank 1 dies in the middle of the third. The last thing that
+    the ranks do, which write their results themselves."""
+    folder, results = Path(sys.argv[-1]), {}
+    model, optimizer = _trained(4)
+    results["uninterrupted"] = _hash(optimizer, model)
+    model, optimizer = _trained(2)
+    dcp.save({"optim": get_optimizer_state_dict(model, optimizer),
+              "model": get_model_state_dict(model)}, checkpoint_id=_folder("crash"))
+    backward(model, 2)
+    before = [param.to_local().clone() for param in model.parameters()]
+    if dist.get_rank() == 1:
+        (folder / "1.json").write_text(json.dumps({"crash": results}))
+        _exchange.Exchange.__call__ = lambda *_: os._exit(0)
+    try:
+        optimizer.step()
+        results["error"] = "none"
+    except Exception as error:
+        results["error"] = type(error).__name__
+    results["untouched"] = all(torch.equal(param.to_local(), old)
+                               for param, old in zip(model.parameters(), before))
+    (folder / f"{dist.get_rank()}.json").write_text(json.dumps({"crash": results}))
+    os._exit(0)
+
+
+def resume():
+    """Goes on from the checkpoint."""
+    model, optimizer = _trained(0)
+    state = {"optim": get_optimizer_state_dict(model, optimizer),
+             "model": get_model_state_dict(model)}
+    dcp.load(state, checkpoint_id=_folder("crash"))
+    set_model_state_dict(model, state["model"])
+    set_optimizer_state_dict(model, optimizer, state["optim"])
+    return _hash(*reversed(_trained(2, 2, model, optimizer)))
+
+
+#===----------------------------------------------------------------------===#
+# Random meshes and placements
+#===----------------------------------------------------------------------===#
+
+STRATEGIES = ("collage-plus", "coat", "bf16-stochastic", "fp8-lm", "flash", "adam8bit")
+
+
+def _random_mesh(rng):
+    size = dist.get_world_size()
+    shapes = [(size,)] + [(n, size // n) for n in range(2, size) if size % n == 0]
+    shape = rng.choice(shapes)
+    return init_device_mesh("cpu", shape, mesh_dim_names=("a", "b")[:len(shape)])
+
+
+def _random_run(seed):
+    """A step or two of random parameters, spread at random: what differs from one process, or
+    why it is refused."""
+    rng = random.Random(seed)
+    mesh = _random_mesh(rng)
+    strategy = rng.choice(STRATEGIES)
+    options = {"min_8bit_size": rng.choice((0, 4096))}
+    if rng.random() < 0.5:
+        options["max_norm"] = 1.0
+    generator = torch.Generator().manual_seed(seed)
+    params, wholes = [], []
+    placements = [rng.choice((Shard(0), Shard(0), Replicate())) for _ in range(mesh.ndim)]
+    if rng.random() < 0.2:
+        placements[-1] = Shard(1)
+    for _ in range(rng.randint(1, 4)):
+        matrix = rng.random() < 0.7 or Shard(1) in placements
+        shape = (rng.randint(1, 70), rng.choice((16, 40, 128, 300))) if matrix else (
+            rng.randint(1, 600),)
+        value = torch.randn(shape, generator=generator).bfloat16()
+        wholes.append(torch.nn.Parameter(value.clone()))
+        params.append(torch.nn.Parameter(distribute_tensor(value, mesh, placements)))
+    try:
+        optimizer = optimizer_of(params, strategy, **options)
+    except ValueError as error:
+        return f"refused: {error}"
+    reference = optimizer_of(wholes, strategy, **options)
+    for _ in range(2):
+        for param, whole in zip(params, wholes):
+            whole.grad = torch.randn(whole.shape, generator=generator).bfloat16()
+            param.grad = distribute_tensor(whole.grad, mesh, placements)
+        optimizer.step()
+        reference.step()
+    return [i for i, (param, whole) in enumerate(zip(params, wholes))
+            if not torch.equal(gather(param), gather(whole))
+            or any(not torch.equal(gather(optimizer.state[param][name]), gather(value))
+                   for name, value in reference.state[whole].items()
+                   if isinstance(value, torch.Tensor))]
+
+
+def random_runs():
+    first = 1000 * dist.get_world_size()
+    return {str(seed): _random_run(seed) for seed in range(first, first + 25)}
 
 
 #===----------------------------------------------------------------------===#

@@ -103,6 +103,27 @@ def test_meshes_of_two_dimensions(tmp_path):
         assert all(problems == [] for problems in rank.values()), rank
 
 
+def test_a_rank_that_dies(tmp_path):
+    """The other one gets an error and has written nothing; both go on from the checkpoint."""
+    folders = [tmp_path / name for name in ("before", "after")]
+    for folder in folders:
+        folder.mkdir()
+    found = run_ranks(MODULE, ["crash"], 2, folders[0])["crash"]
+    assert found[0]["error"] == "RuntimeError" and found[0]["untouched"]
+    resumed = run_ranks(MODULE, ["resume"], 2, folders[1])["resume"]
+    assert resumed == [rank["uninterrupted"] for rank in found]
+
+
+@pytest.mark.thinned(0)
+@pytest.mark.parametrize("ranks", (1, 2, 3, 4))
+def test_random_meshes_and_placements(ranks, tmp_path):
+    found = run_ranks(MODULE, ["random_runs"], ranks, tmp_path)["random_runs"]
+    assert all(rank == found[0] for rank in found)
+    for seed, outcome in found[0].items():
+        assert outcome == [] or outcome.startswith("refused: parameter"), (seed, outcome)
+    assert sum(outcome == [] for outcome in found[0].values()) > len(found[0]) // 2
+
+
 def test_checkpoints_go_to_other_ranks(tmp_path):
     """Saved on three ranks, loaded on two."""
     folders = [tmp_path / name for name in ("three", "two")]
