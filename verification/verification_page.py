@@ -375,6 +375,31 @@ def faults_text(folder: pathlib.Path) -> str:
                + "\n" if cells else ""))
 
 
+def refusals_text(folder: pathlib.Path) -> str:
+    """The section on random programs that the check of the PTX must take."""
+    path = folder / "refusals.json"
+    if not path.exists():
+        return ""
+    content = json.loads(path.read_text())
+    count = content["outcomes"]
+    refused = count.get("refused", 0)
+    return ("## Programs that must compile\n\n"
+            "The check of the PTX refuses a kernel whose instructions are not its arithmetic, so "
+            "that a mistake of the check would refuse a sound kernel. "
+            "`test/Fuzz/refusals.py --record FILE` compiles random optimizers, and two variants "
+            "of the kernel of each whose operations have been changed at random into ones that "
+            "LLVM likes to simplify, and continues where an earlier run ended. So far: "
+            f"{count_text(content['programs'])} programs from {count_text(content['graphs'])} "
+            f"graphs, each for {', '.join(content['chips'])}. "
+            f"{count_text(count.get('compiled once', 0))} compilations passed the check at once, "
+            f"{count_text(count.get('compiled twice', 0))} with operations that LLVM cannot "
+            f"simplify, {count_text(refused) if refused else 'none'} "
+            f"{'was' if refused == 1 else 'were'} refused; in "
+            f"{count_text(count.get('not taken', 0))} the compiler refused the changed text "
+            "itself.\n\n"
+            f"Last run on {content['date']}, {machine_text(content)}.\n")
+
+
 def gaps_text() -> str:
     return "## Known gaps\n\n" + "\n".join(f"- {gap}" for gap in GAPS) + "\n"
 
@@ -383,7 +408,8 @@ def page(folder: pathlib.Path) -> str:
     """The text of docs/Verification.md."""
     parts = [INTRODUCTION, checks_text(), BITS, exhaustive_text(folder)]
     parts += [section_text(folder, *section) for section in SECTIONS]
-    parts += [foreign_text(folder), faults_text(folder), gaps_text()]
+    parts += [foreign_text(folder), faults_text(folder), refusals_text(folder),
+              gaps_text()]
     return "\n".join(part for part in parts if part)
 
 

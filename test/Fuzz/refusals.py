@@ -10,6 +10,8 @@
 #===----------------------------------------------------------------------===#
 """Compiles random graphs and changed kernels, which the check of the PTX must take."""
 
+import datetime
+import json
 import random
 import re
 import sys
@@ -19,9 +21,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/Python"))
+sys.path.append(str(ROOT / "benchmarks"))
 
 import campaign  # noqa: E402
 import tandem  # noqa: E402
+from common import machine  # noqa: E402
 from support.random_examples import Example  # noqa: E402
 
 CHIPS = ("sm_80", "sm_90", "sm_100")
@@ -157,11 +161,46 @@ def programs(seed, directory):
         yield f"kernel{number}", text, lambda chip, text=text: tandem.compile(text, None, chip)
 
 
+class Record:
+    """The counts of this run and of earlier ones, kept in a file if it has a name; a run
+    continues after the last seed of the one before it."""
+
+    def __init__(self, path):
+        self.path, self.programs, self.graphs, self.next = path, 0, 0, None
+        self.count = Counter()
+        if path and path.exists():
+            known = json.loads(path.read_text())
+            self.programs, self.graphs = known["programs"], known["graphs"]
+            self.next, self.count = known["next"], Counter(known["outcomes"])
+
+    def save(self, seed):
+        """Keeps what there is after a seed."""
+        self.graphs += 1
+        if not self.path:
+            return
+        here = {key: value for key, value in machine().items()
+                if key in ("cpu", "cpuid", "cores", "memory_gib")}
+        content = {"machine": here, "date": datetime.date.today().isoformat(),
+                   "chips": CHIPS, "graphs": self.graphs, "programs": self.programs,
+                   "next": seed + 1, "outcomes": dict(sorted(self.count.items()))}
+        unfinished = self.path.with_suffix(".new")
+        unfinished.write_text(json.dumps(content, indent=1) + "\n")
+        unfinished.replace(self.path)
+
+    def __str__(self):
+        return (f"ptx: {self.graphs} graphs, {self.programs} programs; "
+                + ", ".join(f"{number} {result}"
+                            for result, number in sorted(self.count.items())))
+
+
 def fuzz(options):
-    graphs, count = 0, Counter()
-    for graphs, seed in enumerate(campaign.seeds(options), 1):
+    record = Record(options.record)
+    if record.next is not None:
+        options.first = record.next
+    for seed in campaign.seeds(options):
         with tempfile.TemporaryDirectory() as directory:
             for name, text, compile_for in programs(seed, Path(directory)):
+                record.programs += 1
                 for chip in CHIPS:
                     result = outcome(compile_for, chip)
                     if REFUSED in result:
@@ -169,14 +208,17 @@ def fuzz(options):
                         file.write_text(text)
                         print(f"{file}: {chip}: {result}", flush=True)
                         result = "refused"
-                    count[result] += 1
-    print(f"ptx: {graphs} graphs; "
-          + ", ".join(f"{number} {result}" for result, number in sorted(count.items())))
-    return 1 if count["refused"] else 0
+                    record.count[result] += 1
+        record.save(seed)
+    print(record)
+    return 1 if record.count["refused"] else 0
 
 
 def main():
-    return fuzz(campaign.parser(__doc__).parse_args())
+    parser = campaign.parser(__doc__)
+    parser.add_argument("--record", type=Path,
+                        help="the file of earlier counts, which this run continues")
+    return fuzz(parser.parse_args())
 
 
 if __name__ == "__main__":
