@@ -397,7 +397,8 @@ def refusals_text(folder: pathlib.Path) -> str:
             f"{'was' if refused == 1 else 'were'} refused; in "
             f"{count_text(count.get('not taken', 0))} the compiler refused the changed text "
             "itself.\n\n"
-            f"Last run on {content['date']}, {machine_text(content)}.\n")
+            f"Last run on {content['date']}, on {content['machine']['cores']} cores of an "
+            f"{content['machine']['cpu']}.\n")
 
 
 def gaps_text() -> str:
