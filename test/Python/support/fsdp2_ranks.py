@@ -445,6 +445,16 @@ def other_placements():
     return "no error"
 
 
+def all_reduce():
+    """The sum of gradients of an optimizer of DTensors."""
+    model = sharded()
+    try:
+        tt.GradientAllReduce(optimizer_of(model.parameters(), "fp8-lm"))
+    except TypeError as error:
+        return str(error)
+    return "no error"
+
+
 def columns():
     """A large matrix whose columns are spread, under scales of rows' groups."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))

@@ -14,11 +14,19 @@ from tandem.torch.distributed._codes import Storages
 from tandem.torch.distributed._ranks import Ranks, is_transport
 from tandem.torch.distributed._scaling import AutomaticScaling
 from tandem.torch.distributed._streams import Handover
+from tandem.torch._shards import shard_of
 from tandem.torch.optim import _wrappers
 from tandem.torch.optim._binding import KernelBinding
 from tandem.torch.optim._optimizer import Optimizer
 
 MIB = 2**20
+
+
+def _refuse_dtensor(param: torch.Tensor, label: str) -> None:
+    if shard_of(param) is not None:
+        raise TypeError(
+            f"{label} is a DTensor, whose gradient fully_shard reduces itself; give the model "
+            "tandem.torch.distributed.FP8ReduceScatter in place of GradientAllReduce")
 
 
 class GradientAllReduce:
@@ -74,6 +82,8 @@ class GradientAllReduce:
         if not bucket_cap_mb > 0:
             raise ValueError(f"bucket_cap_mb is {bucket_cap_mb}; it must be more than 0")
         self._optimizer, self.scaling = optimizer, scaling
+        for index, param, _ in optimizer._grouped():
+            _refuse_dtensor(param, optimizer._label(index))
         for binding in self._encoding():
             Storages.of(binding.kernel)
         self._ranks = ranks if is_transport(ranks) else Ranks(ranks, private=overlap)
@@ -127,7 +137,7 @@ class GradientAllReduce:
 
     def _entry(self, index: int, param: torch.Tensor, group: dict) -> Entry:
         label = self._optimizer._label(index)
-        _wrappers.refuse_dtensor(param, label)
+        _refuse_dtensor(param, label)
         binding = self._optimizer._binding(param, label, group)
         return Entry(param, label, binding, Storages.of(binding.kernel) if binding.encodes else None)
 

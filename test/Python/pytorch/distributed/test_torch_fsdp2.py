@@ -21,7 +21,8 @@ from support.fsdp2_ranks import CASES
 from support.gloo import run_ranks
 
 MODULE = "support.fsdp2_ranks"
-CHECKED = ("fsdp2", "wide", "full", "convert", "disagree", "nan_on_one_rank", "other_placements", "columns")
+CHECKED = ("fsdp2", "wide", "full", "convert", "disagree", "nan_on_one_rank", "other_placements", "columns",
+           "all_reduce")
 RELEASED = "ValueError: parameter 0 .*gradient_release=True would have taken the step; leave it out"
 
 
@@ -71,6 +72,11 @@ def test_a_nan_on_one_rank_skips_the_step_of_all(two):
 def test_a_gradient_of_other_placements(two):
     assert all(re.search(r"the gradient of parameter 0 is spread as .*, the parameter is spread "
                          r"as .*; redistribute it", found) for found in two["other_placements"])
+
+
+def test_sums_of_gradients_are_refused(two):
+    assert all(re.search("parameter 0 .*is a DTensor, .*FP8ReduceScatter in place of", found)
+               for found in two["all_reduce"])
 
 
 def test_columns_that_are_spread(two):
