@@ -112,7 +112,7 @@ static void train(const tdm_kernel_info *info, tdm_kernel *kernel,
   int step;
   uint32_t i;
   for (t = 0; t < NUM_TENSORS; ++t) {
-    tdm_tensor tensor = {1, sizes[t], 0, t, 0, planes[t]};
+    tdm_tensor tensor = {1, sizes[t], 0, t, 0, planes[t], NULL};
     tensors[t] = tensor;
   }
   for (i = 0; i < info->desc->num_hypers; ++i)

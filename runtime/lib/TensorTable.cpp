@@ -302,9 +302,12 @@ static tdm_launch_tensor makeHead(const Kernel &kernel,
   bool isCut = hasRows(kernel, tensor);
   head.rows = isCut ? tensor.rows : 1;
   head.columns = isCut ? tensor.columns : tensor.rows * tensor.columns;
-  head.num_elements = tensor.sharding
-                          ? tensor.sharding->starts[tensor.sharding->num_shards]
-                          : tensor.rows * tensor.columns;
+  const tdm_sharding *sharding = tensor.sharding;
+  if (kernel.matrix)
+    head.num_elements = sharding ? unshardedRows(*sharding) : tensor.rows;
+  else
+    head.num_elements = sharding ? sharding->starts[sharding->num_shards]
+                                 : tensor.rows * tensor.columns;
   head.first = tensor.first;
   head.key = tensor.key;
   head.scalar_row = tensor.scalar_row;

@@ -439,7 +439,7 @@ MUTATIONS = [
     _mutation(
         "keys-alike", "all parameters of an optimizer draw the same random bits",
         "python/tandem/torch/optim/_binding.py",
-        "keys=[bound.index for bound in self.bound_params]", "keys=[0 for bound in self.bound_params]",
+        "keys=[bound.key for bound in self.bound_params]", "keys=[0 for bound in self.bound_params]",
         "pytest:pytorch/optim/test_torch_numerics.py -k 'test_follows_the_model and adamw-bf16-stochastic'"),
     _mutation(
         "state-cast", "a loaded state is cast to the weight's type",

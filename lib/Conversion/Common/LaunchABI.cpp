@@ -325,18 +325,15 @@ Chunk LaunchBuilder::readTensor(LLVM::LLVMFuncOp entry, Value tensor) {
 }
 
 /// The unsharded tensor's elements, rows or columns.
-static Value getSize(SequenceBuilder &b, const Chunk &chunk, Granularity per) {
+static Value getSize(SequenceBuilder &b, const Chunk &chunk, Granularity per,
+                     bool isMatrix) {
   switch (per) {
-  case Granularity::row: {
-    // A tensor may have no columns, and a division by zero would trap.
-    Value columns = arith::MaxUIOp::create(b.builder, b.loc, chunk.columns,
-                                           b.like(chunk.columns, 1));
-    return arith::DivUIOp::create(b.builder, b.loc, chunk.wholeSize, columns);
-  }
+  case Granularity::row:
+    return chunk.wholeSize;
   case Granularity::column:
     return chunk.columns;
   case Granularity::element:
-    return chunk.wholeSize;
+    return isMatrix ? b.muli(chunk.wholeSize, chunk.columns) : chunk.wholeSize;
   default:
     llvm_unreachable("tandem.size counts elements, rows or columns");
   }
@@ -347,7 +344,8 @@ void LaunchBuilder::mapShared(const Chunk &chunk, IRMapping &mapping) {
     mapping.map(Value(uniform), value);
   SequenceBuilder b(builder, loc);
   for (auto op : kernel.getBodyBlock().getOps<SizeOp>())
-    mapping.map(op.getResult(), getSize(b, chunk, op.getPer()));
+    mapping.map(op.getResult(),
+                getSize(b, chunk, op.getPer(), kernel.getMatrix()));
   for (auto [op, value] : llvm::zip(
            kernel.getBodyBlock().getOps<ReductionResultOp>(), chunk.known))
     mapping.map(op.getResult(), value);

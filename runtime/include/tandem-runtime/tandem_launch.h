@@ -111,8 +111,8 @@ typedef struct tdm_launch_flags {
 typedef struct tdm_launch_tensor {
   /// The size. Elements of a row are consecutive.
   int64_t rows, columns;
-  /// The number of elements of the unsharded tensor; a matrix has as many rows
-  /// of `columns` as they fill.
+  /// The number of elements of the unsharded tensor or, in a kernel of matrices,
+  /// of its rows.
   int64_t num_elements;
   /// The number of the first element in the unsharded tensor: random bits and
   /// groups count from there.

@@ -19,10 +19,14 @@ import traceback
 from pathlib import Path
 
 
+#: Where the support modules are; examples have modules of the same names as the tests.
+TESTS = str(Path(__file__).resolve().parents[1])
+
+
 def run_ranks(module, names, ranks, folder, timeout=240):
     """Calls functions, of no argument, of a module in this folder, one after the other on so
     many ranks. For each name a list of what the ranks returned, which JSON can hold."""
-    start = (f"import runpy, sys; sys.path[:0] = {sys.path!r}; sys.argv = sys.argv[1:]; "
+    start = (f"import runpy, sys; sys.path[:0] = {[TESTS, *sys.path]!r}; sys.argv = sys.argv[1:]; "
              "runpy.run_path(sys.argv[0], run_name='__main__')")
     workers = [subprocess.Popen(
         [sys.executable, "-c", start, __file__, module, ",".join(names), str(rank), str(ranks),

@@ -180,7 +180,7 @@ def tensor_head(kernel, tensor, index, chunks, tiles, totals):
     """A tensor's record without the addresses after it."""
     head = np.zeros((), TENSOR)
     head["rows"], head["columns"] = tensor.shape or (1, tensor.size)
-    head["num_elements"] = head["rows"] * head["columns"]
+    head["num_elements"] = head["rows"] * (1 if kernel.is_matrix else head["columns"])
     head["first"], head["key"], head["scalar_row"] = tensor.first, tensor.key, tensor.row
     head["totals"] = totals
     if kernel.reductions or kernel.is_matrix:

@@ -131,7 +131,7 @@ TEST(StoragesTest, GivesScales) {
                             "scale = f32, recipe = pow2, history = 4, margin = "
                             "1")),
             given);
-  EXPECT_EQ(getGiven(scaled(e4m3, "tensor", "scale = bf16")), "");
+  EXPECT_EQ(getGiven(scaled(e4m3, "tensor", "scale = bf16")), given);
   EXPECT_EQ(getGiven(scaled(e4m3, "tensor", "scale = f32, transposed = true")),
             "");
   EXPECT_EQ(getGiven(scaled("#scaled.expanded<f8E4M3FN, range = 4.0>", "32")),
