@@ -160,7 +160,7 @@ def test_options_that_change_a_step(level, options):
             tt.fp8_lm(model, level, lr=1e-2, **options)
     else:
         with pytest.raises(ValueError, match="create the optimizer without gradient_release"):
-            tt.fp8_lm(make(), level, lr=1e-2, ranks=Twins(), **options)
+            tt.fp8_lm(make(), level, lr=1e-2, ranks=one_rank(), **options)
 
 
 def test_a_model_that_was_compressed_before():
