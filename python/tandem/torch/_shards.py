@@ -247,8 +247,7 @@ class Shard:
         from torch.distributed.tensor import Replicate
 
         placements = (Replicate(),) * self.mesh.ndim if self.is_whole else self.placements
-        if not local.numel():
-            local = local.reshape(0, *shape[1:])
+        local = local.reshape(-1 if local.numel() else 0, *shape[1:])
         stride = torch.empty(shape, device="meta").stride()
         return self._joined(local, shape, stride, placements)
 

@@ -10,12 +10,14 @@ import torch
 from tandem import _tandem
 from tandem._convert import CPU, Executor, Tensor, conversion, planes_of
 from tandem._finite_check import FiniteCheck
-from tandem._kernel import Kernel, Plane, Plan, RoleKind, Sharding
+from tandem._kernel import (WHOLE_ROW, Granularity, Kernel, Plane, Plan, RoleKind,
+                            Sharding)
 from tandem._storages import floats
 from tandem.torch._exchange import Exchange
 from tandem.torch._executor import torch_device
 from tandem.torch._shards import Shard, is_dtensor, local_of, local_state, shard_of
-from tandem.torch.optim._cuts import GATHERED, cut_of, is_shared, reason_for_rows
+from tandem.torch.optim._cuts import (GATHERED, cut_of, is_shared, reason_for_rows,
+                                      rows_of_entry)
 from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, is_plane,
                                   laid_out, rows_and_columns, rows_in_memory)
 
@@ -257,10 +259,14 @@ class KernelBinding:
         return any(plane.name == name for plane in self._weights)
 
     def _shape(self, plane: Plane, like: torch.Tensor) -> torch.Size:
-        """The parameter's shape, or an entry for each row, column or group."""
+        """The parameter's shape, or an entry for each row or column, or for each group in each
+        row of groups: a shard has whole rows of them. Groups of a vector have one dimension."""
         if plane.sets_size:
             return like.shape
         rows, columns = self.size_of(like)
+        has_rows = plane.per == Granularity.ELEMENT and plane.group != WHOLE_ROW
+        if has_rows and plane.is_grouped and like.dim() > 1:
+            return torch.Size(plane.groups(columns, rows))
         return torch.Size([plane.entries(columns, rows)])
 
     def empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
@@ -307,13 +313,9 @@ class KernelBinding:
             return shard.replicated(local)
         if plane.sets_size:
             return shard.like(local)
-        rows, size = (shard.shape or (1,))[0], self.size_of(shard.measure(torch.float32))
-        count = plane.entries(size[1], size[0])
         if is_shared(plane) or shard.bounds is None:
             return shard.replicated(local)
-        if count % rows:
-            return shard.beside(local, torch.Size([count]))
-        return shard.beside(local.reshape(-1, count // rows), torch.Size([rows, count // rows]))
+        return shard.beside(local, self._shape(plane, shard.measure(torch.float32)))
 
     def divided(self, state: Mapping, shard: Shard) -> dict:
         """A state of all of a parameter, of which each rank has its piece."""
@@ -326,14 +328,13 @@ class KernelBinding:
             return shard.replicated(whole)
         if plane.sets_size:
             return shard.like(shard.piece_of(whole).contiguous())
-        rows, count = (shard.shape or (1,))[0], whole.numel()
         if is_shared(plane) or shard.bounds is None:
             return shard.replicated(whole)
-        # A row has entries of its own, or a group of a vector has one.
-        each, unit = (count // rows, 1) if count % rows == 0 else (1, plane.group)
+        shape = self._shape(plane, shard.measure(torch.float32))
+        unit = rows_of_entry(plane, shard.shape, shape)
         first, end = shard.first_row, shard.first_row + shard.rows
-        own = whole.reshape(-1, each)[-(-first // unit):-(-end // unit)].clone()
-        return self._beside(shard, plane, own.reshape(-1))
+        own = whole.reshape(shape)[-(-first // unit):-(-end // unit)].clone()
+        return self._beside(shard, plane, own)
 
     def gathers(self, shard: Shard) -> bool:
         """Whether each rank updates all of a small DTensor, since pieces cannot be updated
@@ -453,7 +454,7 @@ class KernelBinding:
             if tensor.dtype != dtype:
                 return f"has {name!r} as {tensor.dtype}, not {dtype}"
             shape = self._shape(plane, measures[plane.role])
-            # A DTensor's entries have the parameter's first dimension.
+            # Entries that elements share once had one dimension.
             if tensor.shape != shape and (plane.sets_size or tensor.numel() != shape.numel()):
                 return f"has {name!r} of shape {tuple(tensor.shape)}, not {tuple(shape)}"
             if not moves and tensor.device != device:
@@ -511,7 +512,7 @@ class KernelBinding:
         for plane, tensor in zip(planes, tensors):
             state[plane.name] = (
                 laid_out(tensor, like, DTYPES[plane.type]) if plane.sets_size
-                else tensor.contiguous()
+                else _shaped(tensor.contiguous(), self._shape(plane, like))
             )
 
     def _encoded_anew(self, role: str, planes: Sequence[Plane], tensors: Sequence,
@@ -662,6 +663,11 @@ def _dense(planes: Sequence[Plane], tensors: Sequence[torch.Tensor], like: torch
     """The planes of a tensor, without gaps and all in one layout."""
     return [laid_out(tensor, like, tensor.dtype) if plane.sets_size
             else tensor.contiguous() for plane, tensor in zip(planes, tensors)]
+
+
+def _shaped(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """A tensor in a shape of as many elements; itself, if it has that."""
+    return tensor if tensor.shape == shape else tensor.view(shape)
 
 
 def _only(kernel: Kernel, kind: RoleKind) -> str:

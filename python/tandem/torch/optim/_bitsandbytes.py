@@ -334,7 +334,7 @@ def _stored(binding: KernelBinding, role: str, weight: torch.Tensor,
         _refuse_negative(moment, sign, label)
         codes = recoded(moment.codes, moment.signed, sign, has_nan=True)
         for plane, tensor in zip(planes, (codes.view(torch.int8), moment.scale)):
-            plane.copy_(tensor)
+            plane.copy_(tensor.view(plane.shape))
     else:
         values = moment.decoded() if isinstance(moment, _Codes) else moment
         wide = laid_out(values.to(binding.device), like, torch.float32)
@@ -497,7 +497,7 @@ def _their_planes(binding: KernelBinding, role: str, number: int, state: Mapping
     return {
         f"state{number}": recoded(codes, sign, signed, has_nan=False),
         f"qmap{number}": dynamic_map(signed, codes.device),
-        f"absmax{number}": scale.clone(),
+        f"absmax{number}": scale.flatten().clone(),
     }
 
 

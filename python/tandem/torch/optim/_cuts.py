@@ -23,6 +23,20 @@ def is_shared(plane: Plane) -> bool:
     return plane.is_whole_tensor or plane.per == Granularity.COLUMN
 
 
+def rows_of_entry(plane: Plane, shape: torch.Size, entries: torch.Size) -> int:
+    """Returns how many rows of a tensor have one row of a plane's entries; where a vector is
+    its own row, how many elements have one.
+
+    Args:
+        plane: one that is not shared by all rows.
+        shape: the tensor's.
+        entries: the plane's.
+    """
+    if plane.per == Granularity.ROW or len(shape) < 2:
+        return plane.group
+    return plane.rows if plane.rows > 1 else shape[0] // max(entries[0], 1)
+
+
 def reason_for_rows(binding: KernelBinding) -> str | None:
     """Returns what a step computes from an element's place or from its neighbours."""
     kernel = binding.kernel

@@ -166,7 +166,7 @@ def test_shapes_of_states():
 def test_a_weight_in_codes_has_scales_of_its_rows():
     optimizer = make("fp8-collage-plus", [(3, 130)])
     train(optimizer, [0])
-    assert optimizer.state[params_of(optimizer)[0]]["param.scale"].shape == (6,)
+    assert optimizer.state[params_of(optimizer)[0]]["param.scale"].shape == (3, 2)
 
 
 LAYOUTS = {

@@ -257,7 +257,7 @@ def test_states_of_version_2_are_loaded():
     new, _ = tt.convert_state(state, params, "fp32-optim")
     now, _ = tt.convert_state(optimizer.state_dict(), params, "fp32-optim")
     for i, param in enumerate(params):
-        assert optimizer.state[param]["exp_avg.scale"].shape == ((3,), (3,), (2,))[i]
+        assert optimizer.state[param]["exp_avg.scale"].shape == ((3, 1), (3, 1), (2, 1))[i]
         for moment in ("exp_avg", "exp_avg_sq"):
             want = values["state"][i][moment]
             for converted in (new, now):
