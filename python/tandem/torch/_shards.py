@@ -275,6 +275,30 @@ def local_state(state: Mapping) -> dict:
     return {name: local_of(value) for name, value in state.items()}
 
 
+def misplaced(tensor: torch.Tensor, shard: Shard | None) -> str | None:
+    """Returns why a plane of a state cannot be beside a parameter, and what to do; None if it
+    can.
+
+    Args:
+        tensor: the plane.
+        shard: the division of the parameter among ranks; None if it is no DTensor.
+    """
+    own, functions = shard_of(tensor), "torch.distributed.checkpoint.state_dict"
+    if own is None and shard is None:
+        return None
+    if shard is None:
+        return ("is a DTensor, but the parameter is none; join the state by get_optimizer_"
+                f"state_dict of {functions} with full_state_dict=True")
+    if own is None:
+        return ("is a whole tensor, but the parameter is a DTensor; divide the state by set_"
+                f"optimizer_state_dict of {functions} with full_state_dict=True")
+    if own.mesh != shard.mesh or not (own.is_whole or own.placements == shard.placements):
+        return (f"is spread as {own} over {own.mesh}, but the parameter as {shard} over "
+                f"{shard.mesh}; save and load it by torch.distributed.checkpoint, which moves "
+                "states to other ranks")
+    return None
+
+
 def whole_of(tensor: torch.Tensor) -> torch.Tensor:
     """All of a DTensor, which all ranks ask for together; any other tensor itself.
 

@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model
                                                      get_optimizer_state_dict,
                                                      set_model_state_dict,
                                                      set_optimizer_state_dict)
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import (DTensor, Replicate, Shard, distribute_tensor,
                                       init_device_mesh)
 from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
@@ -235,11 +235,11 @@ def save():
     return found
 
 
-def load():
+def load(make=sharded):
     """Loads them into a new optimizer on other ranks."""
     found = {}
     for name, (strategy, options) in KEPT.items():
-        model = sharded()
+        model = make()
         optimizer = optimizer_of(model.parameters(), strategy, **options)
         before = [gather(param) for param in model.parameters()]
         state = {"optim": get_optimizer_state_dict(model, optimizer)}
@@ -251,6 +251,90 @@ def load():
         backward(model, 5)
         optimizer.step()
     return found
+
+
+def load_plain():
+    """Loads them into plain parameters of one process."""
+    return load(Model)
+
+
+def empty_step():
+    """The states that get_optimizer_state_dict begins, and what it leaves: training goes on as
+    without it, in other bits where a name is in the result."""
+    found = []
+    for strategy in ("collage-plus", "coat", "fp8-collage-plus", "fp8-lm", "bf16-stochastic"):
+        runs = []
+        for looks in (False, True):
+            model = sharded()
+            optimizer = optimizer_of(model.parameters(), strategy, min_8bit_size=0)
+            before = [gather(param).clone() for param in model.parameters()]
+            state = get_optimizer_state_dict(model, optimizer) if looks else None
+            if state and (state["state"]["first.weight"].get("step", 0)
+                          or not all(torch.equal(gather(param), b) for param, b
+                                     in zip(model.parameters(), before))):
+                found.append(f"{strategy}: a trace at once")
+            _trained(2, 0, model, optimizer)
+            weights = [int(gather(param).long().sum()) for param in model.parameters()]
+            runs.append([_hash(optimizer, model), weights])
+        found += [strategy] if runs[0] != runs[1] else []
+    return found
+
+
+def _error(work):
+    """The error of a call, as text."""
+    try:
+        work()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def refusals():
+    """The errors of states that do not fit, and of writing into those of an empty step."""
+    model, optimizer = _trained(1)
+    state, params = get_optimizer_state_dict(model, optimizer), list(model.parameters())
+    plain = Model()
+    alone = optimizer_of(plain.parameters(), "coat", min_8bit_size=0, max_norm=0.5)
+    for param in plain.parameters():
+        param.grad = torch.ones_like(param)
+    alone.step()
+    other = sharded()
+    other_strategy = optimizer_of(other.parameters(), "adam8bit", max_norm=0.5)
+    in_place = optimizer_of(other.parameters(), "coat", min_8bit_size=0, max_norm=0.5)
+    begun = get_optimizer_state_dict(other, in_place)
+    dcp.save({"optim": state}, checkpoint_id=_folder("coat"))
+    dcp.load({"optim": begun}, checkpoint_id=_folder("coat"))
+    backward(other, 0)
+    return {
+        "strategy": _error(lambda: set_optimizer_state_dict(other, other_strategy, state)),
+        "kept": other_strategy.param_groups[0]["strategy"],
+        "plain": _error(lambda: alone.load_state_dict(optimizer.state_dict())),
+        "spread": _error(lambda: optimizer.load_state_dict(alone.state_dict())),
+        "in place": _error(in_place.step),
+        "bitsandbytes": _error(lambda: tt.to_bitsandbytes(optimizer.state_dict(), params)),
+    }
+
+
+def convert_while_loading():
+    """A checkpoint's state dict under another strategy, beside a change of the optimizer."""
+    model, optimizer = _trained(2)
+    state, values = tt.convert_state(
+        get_optimizer_state_dict(model, optimizer), model.parameters(), "adam8bit")
+    other = sharded()
+    for param, value in zip(other.parameters(), values):
+        param.data.copy_(value)
+    loaded = optimizer_of(other.parameters(), "adam8bit", min_8bit_size=0, max_norm=0.5)
+    set_optimizer_state_dict(other, loaded, state)
+    tt.change_strategy(optimizer, "adam8bit")
+    return [_hash(*reversed(_trained(1, 2, *pair)))
+            for pair in ((model, optimizer), (other, loaded))]
+
+
+def offload():
+    """Shards that FSDP2 keeps in the memory of the CPU, as it has them here in any case."""
+    policy = CPUOffloadPolicy(pin_memory=False)
+    return {name: outcome(lambda: sharded(offload_policy=policy), CASES[name][0], **CASES[name][1])
+            for name in ("coat", "max_norm", "weights in codes")}
 
 
 def convert():

@@ -15,7 +15,8 @@ from tandem._kernel import (WHOLE_ROW, Granularity, Kernel, Plane, Plan, RoleKin
 from tandem._storages import floats
 from tandem.torch._exchange import Exchange
 from tandem.torch._executor import torch_device
-from tandem.torch._shards import Shard, is_dtensor, local_of, local_state, shard_of
+from tandem.torch._shards import (Shard, is_dtensor, local_of, local_state, misplaced,
+                                  shard_of)
 from tandem.torch.optim._cuts import (GATHERED, cut_of, is_shared, reason_for_rows,
                                       rows_of_entry)
 from tandem.torch._layout import (DTYPES, WORKING, empty_plane, is_placeholder, is_plane,
@@ -433,6 +434,10 @@ class KernelBinding:
         """Refuses a state that is not one of this kernel; `moves` says whether its
         planes go to the parameter's device first."""
         shard, own = shard_of(param), local_of(param)
+        for name in self.state_planes:
+            tensor = state.get(name)
+            if isinstance(tensor, torch.Tensor) and (problem := misplaced(tensor, shard)):
+                raise ValueError(f"{name!r} in the state of {label} {problem}")
         like = shard.measure(own.dtype) if shard and self.gathers(shard) else own
         if problem := self._problem(local_state(state), like, own.device, moves):
             raise ValueError(
@@ -476,6 +481,16 @@ class KernelBinding:
                     tensor.shape == param.shape):
                 measures[plane.role] = tensor
         return measures
+
+    def shaped(self, state: Mapping, param: torch.Tensor) -> dict:
+        """A state that has been checked, whose entries for groups have their shape; once they
+        had one dimension, but not those of DTensors."""
+        if is_dtensor(param):
+            return dict(state)
+        measures = self._measures(state, param)
+        return dict(state) | {
+            name: _shaped(state[name].contiguous(), self._shape(plane, measures[plane.role]))
+            for name, plane in self.state_planes.items() if not plane.sets_size}
 
     def bind(self, index: int, group: int, param: torch.Tensor, state: dict | None,
              label: str) -> ParamBinding:

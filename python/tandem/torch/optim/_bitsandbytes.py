@@ -13,6 +13,7 @@ import torch
 from tandem._convert import WIDE, WIDE_PLANE, Stored, kept_roles
 from tandem._kernel import RoleKind
 from tandem.torch._layout import empty_plane, laid_out, rows_in_memory
+from tandem.torch._shards import is_dtensor
 from tandem.torch.optim import _checkpoint
 from tandem.torch.optim._binding import KernelBinding
 from tandem.torch.optim._bindings import KernelBindings
@@ -355,6 +356,15 @@ def _our_state(binding: KernelBinding, weight: torch.Tensor, state: Mapping, gra
     return made | ({binding.step: step} if binding.step else {})
 
 
+def _refuse_dtensors(weights: Sequence[torch.Tensor]) -> None:
+    """Refuses weights of which ranks have pieces; bitsandbytes' optimizers take none."""
+    if any(map(is_dtensor, weights)):
+        raise ValueError(
+            "weights that are DTensors are spread over ranks, and states of bitsandbytes are "
+            "whole; pass a full state dict (full_state_dict=True in get_optimizer_state_dict "
+            "of torch.distributed.checkpoint.state_dict), and plain tensors of the weights")
+
+
 def _check_theirs(state_dict: Mapping, weights: Sequence[torch.Tensor]) -> None:
     """Refuses what is no state dict of bitsandbytes', or of other parameters."""
     if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
@@ -418,6 +428,7 @@ def from_bitsandbytes(
         TypeError: a weight is of a type that the strategy does not keep.
     """
     weights = list(weights)
+    _refuse_dtensors(weights)
     _peer_of(graph)
     _check_theirs(state_dict, weights)
     groups = _regrouped(state_dict, strategy, min_8bit_size or 0)
@@ -426,8 +437,8 @@ def from_bitsandbytes(
     groups = [_our_group(group, graph, bindings.hypers, index)
               for index, group in enumerate(groups)]
     states = _states(_our_state, bindings, weights, groups, state_dict["state"], graph)
-    return {**state_dict, "state": states, "param_groups": groups,
-            "tandem": _checkpoint.identity(bindings, names)}
+    made = {**state_dict, "state": states, "param_groups": groups}
+    return _checkpoint.signed(made, _checkpoint.identity(bindings, names))
 
 
 #===------------------------------------------------------------------------===#
@@ -546,7 +557,8 @@ def to_bitsandbytes(
             codes of a state have NaN; or the state is not of these weights.
     """
     weights, graphs = list(weights), {"graph": None, "vectors": None}
-    state_dict = _checkpoint.recoded(state_dict)
+    _refuse_dtensors(weights)
+    state_dict = _checkpoint.recoded(_checkpoint.identified(state_dict))
     graph = _identity(state_dict, graphs)["graph"]
     _peer_of(graph)
     identity = state_dict["tandem"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -45,6 +46,34 @@ def identity(bindings: KernelBindings, strategies: Sequence[str]) -> dict:
         "strategy": bindings.strategy,
         "version": VERSION,
     } | _described(bindings, bindings.strategy) | {k: v for k, v in more.items() if v}
+
+
+def signed(state_dict: dict, identity: Mapping) -> dict:
+    """A state dict with an identity under "tandem", and as text in each param group: of what is
+    beside states and groups, torch.distributed.checkpoint hands on nothing."""
+    text = json.dumps(identity)
+    return state_dict | {
+        "param_groups": [group | {"tandem": text} for group in state_dict["param_groups"]],
+        "tandem": identity}
+
+
+def identified(state_dict: Mapping) -> Mapping:
+    """A state dict with its identity under "tandem" and nowhere else, if it has one.
+
+    Raises:
+        ValueError: its param groups are of optimizers that differ.
+    """
+    groups = state_dict.get("param_groups", ())
+    texts = dict.fromkeys(group["tandem"] for group in groups if "tandem" in group)
+    if not texts:
+        return state_dict
+    if len(texts) > 1 and "tandem" not in state_dict:
+        raise ValueError(
+            "the param groups of the state dict are of optimizers with other graphs or "
+            f"strategies, {', '.join(texts)}; load those of one optimizer")
+    found = {"tandem": json.loads(next(iter(texts)))} | state_dict
+    return found | {"param_groups": [
+        {name: value for name, value in group.items() if name != "tandem"} for group in groups]}
 
 
 def strategies_of(groups: Sequence[Mapping], identity: Mapping) -> list[str]:
@@ -172,9 +201,12 @@ def spelled(strategies: Sequence[str]) -> str:
 def check_identity(state_dict: dict, bindings: KernelBindings, groups: Sequence[Mapping]) -> None:
     """Refuses a state of another graph or of other strategies, as far as the dict says."""
     theirs = state_dict.get("tandem")
-    if theirs is None or len(state_dict["param_groups"]) != len(groups):
+    if len(state_dict["param_groups"]) != len(groups):
         return  # torch's own message says that the groups differ
     wanted = [group["strategy"] for group in groups]
+    if theirs is None:
+        return _check_strategies([group["strategy"] for group in state_dict["param_groups"]],
+                                 wanted)
     found = strategies_of(state_dict["param_groups"], theirs)
     ours = identity(bindings, wanted)
     differing = differences(theirs, ours, [name for name in wanted if name in found])
@@ -190,6 +222,15 @@ def check_identity(state_dict: dict, bindings: KernelBindings, groups: Sequence[
         f"{spelled(found)}, this optimizer runs {ours['graph']!r} under "
         f"{spelled(wanted)} (they differ in {', '.join(differing)}); {fix}"
     )
+
+
+def _check_strategies(found: Sequence[str], wanted: Sequence[str]) -> None:
+    """Refuses a state dict whose groups name other strategies, of which it says no more."""
+    if found != wanted:
+        raise ValueError(
+            f"the param groups of the state dict are under strategy {spelled(found)}, those of "
+            f"this optimizer under {spelled(wanted)}; create the optimizer with the strategy of "
+            "the state dict, and change it after loading, by tandem.torch.change_strategy")
 
 
 class Sealed:

@@ -268,7 +268,7 @@ def convert_state(
             or of other weights.
     """
     graphs = {"graph": graph, "vectors": vectors}
-    state_dict = _checkpoint.recoded(state_dict)
+    state_dict = _checkpoint.recoded(_checkpoint.identified(state_dict))
     identity, weights = _identity(state_dict, graphs), list(weights)
     groups = _regrouped(state_dict, strategy, min_8bit_size)
     before = _checkpoint.strategies_of(state_dict["param_groups"], identity)
@@ -285,8 +285,5 @@ def convert_state(
         if state:
             states[key] = state
         values.append(value)
-    return state_dict | {
-        "state": states,
-        "param_groups": groups,
-        "tandem": _checkpoint.identity(theirs, after),
-    }, values
+    made = {**state_dict, "state": states, "param_groups": groups}
+    return _checkpoint.signed(made, _checkpoint.identity(theirs, after)), values

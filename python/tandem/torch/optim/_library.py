@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from tandem.torch.optim._checkpoint import identified
 from tandem.torch.optim._dropin import refuse, without_torch_options
 from tandem.torch.optim._optimizer import Optimizer
 
@@ -214,6 +215,7 @@ class Adafactor(_Library):
     def load_state_dict(self, state_dict: dict) -> None:
         """Takes over a state, also of torch.optim.Adafactor, whose means along rows and
         columns have two dimensions."""
+        state_dict = identified(state_dict)
         super().load_state_dict(state_dict if "tandem" in state_dict else
                                 _with_flat_means(state_dict))
 

@@ -16,10 +16,11 @@ from tandem._kernel import Rules
 from tandem.torch import _executor
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
 from tandem.torch._shards import local_of
-from tandem.torch.optim import _checkpoint, _counters, _notices, _wrappers
+from tandem.torch.optim import _checkpoint, _counters, _empty_step, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding
 from tandem.torch.optim._bindings import KernelBindings, sums_over_model
 from tandem.torch.optim._device_step import DeviceStep
+from tandem.torch.optim._empty_step import EmptyStep
 from tandem.torch.optim._gradients import Gradients
 from tandem.torch.optim._groups import OPTIONS, Groups, check_options, draws
 from tandem.torch.optim._release import Release
@@ -183,6 +184,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         #: Whether the last step has done nothing, where the host knows.
         self._skipped = False
         self._gradients = Gradients()
+        self._empty_step = EmptyStep()
         #: Whether a GradientAllReduce averages the encoded gradients over ranks.
         self._sends_codes = False
         #: Whether steps have found no gradient so far.
@@ -441,6 +443,9 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if not self.state and _empty_step.is_called_for():
+            self._begin_states()
+            return loss
         self._check_left_over()
         self._update()
         self._released.clear()
@@ -612,8 +617,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
     #===--------------------------------------------------------------------===#
 
     def state_dict(self) -> dict:
-        """As torch.optim's, and under "tandem" the graph and strategies it is of. Hooks
-        see all of it."""
+        """As torch.optim's, and under "tandem" the graph and strategies it is of, in its groups
+        too, for torch.distributed.checkpoint. Hooks see all of it."""
         self._check_changes()
         names = [group["strategy"] for group in self.param_groups]
         hooks = self._optimizer_state_dict_post_hooks
@@ -622,7 +627,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             state_dict = super().state_dict()
         finally:
             self._optimizer_state_dict_post_hooks = hooks
-        state_dict["tandem"] = _checkpoint.identity(self._bindings, names)
+        state_dict = _checkpoint.signed(state_dict, _checkpoint.identity(self._bindings, names))
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
@@ -642,14 +647,14 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        state_dict = dict(_checkpoint.recoded(state_dict))
+        state_dict = dict(_checkpoint.recoded(_checkpoint.identified(state_dict)))
         state_dict["param_groups"] = _checkpoint.completed(state_dict, self.param_groups)
         for index, group in enumerate(state_dict["param_groups"]):
             self._check_flags(group, index)
             check_options(group, index)
         _checkpoint.check_identity(state_dict, self._bindings, self.param_groups)
         state_dict = _checkpoint.with_rows(state_dict, self._owners(state_dict))
-        self._check_states(state_dict)
+        state_dict = self._checked_states(state_dict)
         self._optimizer_load_state_dict_pre_hooks = type(hooks)()
         try:
             super().load_state_dict(_checkpoint.sealed(state_dict))
@@ -666,10 +671,14 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             if state_dict["state"].get(key):
                 yield key, self._check_param(param, self._label(index), group), param, index
 
-    def _check_states(self, state_dict: dict) -> None:
-        """Refuses planes that are not those of the parameters' kernels."""
+    def _checked_states(self, state_dict: dict) -> dict:
+        """A state dict whose planes are those of the parameters' kernels, and have their
+        shapes; others are refused."""
+        states = dict(state_dict["state"])
         for key, binding, param, index in self._owners(state_dict):
-            binding.check_state(state_dict["state"][key], param, self._label(index), moves=True)
+            binding.check_state(states[key], param, self._label(index), moves=True)
+            states[key] = binding.shaped(states[key], param)
+        return state_dict | {"state": states}
 
     def __getstate__(self) -> dict:
         return super().__getstate__() | {
@@ -693,6 +702,7 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         if version < 3:
             self._regroup()
         _counters.adopt(self)
+        self._empty_step.clear()
         self._forget()
 
     def _regroup(self) -> None:

@@ -279,8 +279,12 @@ class Steps:
         return bound
 
     def _start(self, binding: KernelBinding, param: torch.Tensor, started: list) -> dict | None:
-        """The state of a parameter, which starts here if it has none."""
+        """The state of a parameter, which starts here if it has none, or one of an empty
+        step."""
         state = self.state.get(param)
+        if state and self._empty_step.ends(param, state, lambda: self._name(param)):
+            state = None
+            del self.state[param]
         if not state and binding.state_names:
             if is_placeholder(param):
                 raise RuntimeError(
@@ -299,6 +303,22 @@ class Steps:
                 state[binding.step] = self._fresh_counter(binding, started)
             started.append(param)
         return state
+
+    def _begin_states(self) -> None:
+        """Begins the states of all parameters that have a gradient, as a step does first, and
+        changes nothing else."""
+        started: list[torch.Tensor] = []
+        try:
+            for index, param, group in self._grouped():
+                if self._has_gradient(param):
+                    binding = self._check_param(param, self._label(index), group)
+                    self._start(binding, param, started)
+        except BaseException:
+            for param in started:
+                self.state.pop(param, None)
+            raise
+        for param in started:
+            self._empty_step.note(param, self.state[param])
 
     def _fresh_counter(self, binding: KernelBinding, started: list) -> torch.Tensor:
         """The count of the parameters that start together on a GPU."""

@@ -21,8 +21,8 @@ from support.fsdp2_ranks import CASES
 from support.gloo import run_ranks
 
 MODULE = "support.fsdp2_ranks"
-CHECKED = ("fsdp2", "wide", "full", "convert", "disagree", "nan_on_one_rank", "other_placements", "columns",
-           "all_reduce")
+CHECKED = ("fsdp2", "wide", "full", "convert", "disagree", "nan_on_one_rank", "other_placements",
+           "columns", "all_reduce", "empty_step", "refusals", "convert_while_loading", "offload")
 RELEASED = "ValueError: parameter 0 .*gradient_release=True would have taken the step; leave it out"
 
 
@@ -56,6 +56,35 @@ def test_full_state_dicts(two):
 
 def test_strategies_change(two):
     for rank in two["convert"]:
+        assert all(problems == [] for problems in rank.values()), rank
+
+
+def test_an_empty_step_leaves_no_trace(two):
+    assert two["empty_step"] == [[], []]
+
+
+@pytest.mark.parametrize("case, message", [
+    ("strategy", "ValueError: the state dict is of graph 'adamw_clip' under strategy 'coat', .*"
+                 "convert_state"),
+    ("kept", "adam8bit$"),
+    ("plain", "ValueError: 'param.master' in the state of parameter 0 is a DTensor, but the "
+              "parameter is none; join .* full_state_dict=True"),
+    ("spread", "ValueError: 'param.master' in the state of parameter 0 is a whole tensor, but "
+               "the parameter is a DTensor; divide .* full_state_dict=True"),
+    ("in place", "RuntimeError: the state of parameter 0 has been written into since "
+                 "get_optimizer_state_dict .*hand what was loaded to set_optimizer_state_dict"),
+    ("bitsandbytes", "ValueError: weights that are DTensors .*pass a full state dict"),
+])
+def test_refusals_of_states(case, message, two):
+    assert all(re.match(message, rank[case]) for rank in two["refusals"]), two["refusals"]
+
+
+def test_converts_while_loading(two):
+    assert all(changed == loaded for changed, loaded in two["convert_while_loading"])
+
+
+def test_offload(two):
+    for rank in two["offload"]:
         assert all(problems == [] for problems in rank.values()), rank
 
 
@@ -127,10 +156,11 @@ def test_random_meshes_and_placements(ranks, tmp_path):
 
 
 def test_checkpoints_go_to_other_ranks(tmp_path):
-    """Saved on three ranks, loaded on two."""
-    folders = [tmp_path / name for name in ("three", "two")]
+    """Saved on three ranks, loaded on two, and in a process without fully_shard."""
+    folders = [tmp_path / name for name in ("three", "two", "one")]
     for folder in folders:
         folder.mkdir()
     saved = run_ranks(MODULE, ["save"], 3, folders[0])["save"]
     loaded = run_ranks(MODULE, ["load"], 2, folders[1])["load"]
-    assert saved == [saved[0]] * 3 and loaded == [saved[0]] * 2
+    alone = run_ranks(MODULE, ["load_plain"], 1, folders[2])["load_plain"]
+    assert saved == [saved[0]] * 3 and loaded == [saved[0]] * 2 and alone == [saved[0]]

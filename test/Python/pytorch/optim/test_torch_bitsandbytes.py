@@ -11,6 +11,7 @@
 #===----------------------------------------------------------------------===#
 
 import copy
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -360,6 +361,7 @@ def test_groups():
                         ("adagrad", {"eps": 2.0**-20})):
         theirs = state_dict_of(graph, SHAPES[:1], initial_lr=0.125, param_names=["w"])
         (group,) = tt.from_bitsandbytes(theirs, params, graph=graph)["param_groups"]
+        assert json.loads(group.pop("tandem"))["graph"] == graph
         assert group == want | {
             "lr": 0.0625, "weight_decay": 0.0, "params": [0], "initial_lr": 0.125,
             "param_names": ["w"], "strategy": "adam8bit", "min_8bit_size": 4096,
@@ -639,7 +641,9 @@ def test_messages_of_storages(strategy, message, tmp_path):
 def test_messages_to():
     state, params = stepped()
     with pytest.raises(ValueError, match="does not say which graph and strategy"):
-        tt.to_bitsandbytes({k: v for k, v in state.items() if k != "tandem"}, params)
+        tt.to_bitsandbytes({"state": state["state"], "param_groups": [
+            {k: v for k, v in group.items() if k != "tandem"} for group in state["param_groups"]
+        ]}, params)
     with pytest.raises(ValueError, match="is of 4 parameters, but there are 3 weights"):
         tt.to_bitsandbytes(state, params[:3])
     with pytest.raises(ValueError, match=r"state of parameter 1 has 'exp_avg' of shape"):

@@ -326,7 +326,9 @@ def test_messages():
     optimizer = make("collage-plus")
     train(optimizer, [0])
     state, params = optimizer.state_dict(), params_of(optimizer)
-    bare = {k: v for k, v in state.items() if k != "tandem"}
+    bare = {name: state[name] for name in ("state", "param_groups")}
+    bare["param_groups"] = [{k: v for k, v in group.items() if k != "tandem"}
+                            for group in state["param_groups"]]
     with pytest.raises(ValueError, match="does not say which graph and strategy"):
         tt.convert_state(bare, params, "fp32")
     with pytest.raises(ValueError, match="is of 3 parameters, but there are 2 weights"):
