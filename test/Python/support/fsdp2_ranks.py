@@ -357,6 +357,27 @@ def convert():
     return found
 
 
+def joined_rows():
+    """The same of a parameter whose rows are shorter than a group, so that several share
+    scales."""
+    whole = torch.randn((64, 9), generator=torch.Generator().manual_seed(3)).bfloat16()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    param, want = (torch.nn.Parameter(value) for value in (
+        distribute_tensor(whole, mesh, [Shard(0)]), whole.clone()))
+    pair = [(p, optimizer_of([p], "adam8bit", min_8bit_size=0)) for p in (param, want)]
+    for step in range(3):
+        want.grad = (whole * (step + 0.5)).roll(step)
+        param.grad = distribute_tensor(want.grad, mesh, [Shard(0)])
+        for _, optimizer in pair:
+            optimizer.step()
+            if step < 2:
+                tt.change_strategy(optimizer, ("coat", "adam8bit")[step])
+    shape = pair[0][1].state[param]["exp_avg.scale"].shape
+    same = [name for name, value in pair[1][1].state[want].items()
+            if name == "step" or torch.equal(gather(pair[0][1].state[param][name]), gather(value))]
+    return [torch.equal(gather(param), gather(want)), list(shape), len(same)]
+
+
 def full():
     """A full state dict loads into an optimizer of one process, and back."""
     model, whole = sharded(), Model()

@@ -22,7 +22,7 @@ from support.gloo import run_ranks
 
 MODULE = "support.fsdp2_ranks"
 CHECKED = ("fsdp2", "wide", "full", "convert", "disagree", "nan_on_one_rank", "other_placements",
-           "columns", "all_reduce", "empty_step", "refusals", "convert_while_loading", "offload")
+           "columns", "all_reduce", "empty_step", "refusals", "convert_while_loading", "offload", "joined_rows")
 RELEASED = "ValueError: parameter 0 .*gradient_release=True would have taken the step; leave it out"
 
 
@@ -57,6 +57,11 @@ def test_full_state_dicts(two):
 def test_strategies_change(two):
     for rank in two["convert"]:
         assert all(problems == [] for problems in rank.values()), rank
+
+
+def test_joined_rows(two):
+    """16 rows of 9 share scales for each 256; the state has a step, two moments and scales."""
+    assert two["joined_rows"] == [[True, [4, 1], 5]] * 2
 
 
 def test_an_empty_step_leaves_no_trace(two):
