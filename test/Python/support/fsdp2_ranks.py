@@ -13,6 +13,7 @@ import json
 import os
 import random
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -26,10 +27,16 @@ from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import (DTensor, Replicate, Shard, distribute_tensor,
                                       init_device_mesh)
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
                                                parallelize_module)
 
 import tandem.torch as tt
+from model.codes import FloatCode, PairCode, RootCode
+from model.optimizers import Strategy
+from model.scaled import ROW, Scaled
+from model.storage import Master, Plain
+from support.kernels import write_strategies
 from tandem.torch import _exchange
 
 #: Rows that no number of ranks divides, and vectors whose pieces cut groups of scales.
@@ -358,8 +365,8 @@ def convert():
 
 
 def joined_rows():
-    """The same of a parameter whose rows are shorter than a group, so that several share
-    scales."""
+    """Strategies that change, of a parameter whose rows are shorter than a group, so that
+    several share scales."""
     whole = torch.randn((64, 9), generator=torch.Generator().manual_seed(3)).bfloat16()
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     param, want = (torch.nn.Parameter(value) for value in (
@@ -470,8 +477,9 @@ def _random_run(seed):
         placements[-1] = Shard(1)
     for _ in range(rng.randint(1, 4)):
         matrix = rng.random() < 0.7 or Shard(1) in placements
-        shape = (rng.randint(1, 70), rng.choice((16, 40, 128, 300))) if matrix else (
-            rng.randint(1, 600),)
+        rows = rng.choice((1, 2, rng.randint(1, 70)))
+        shape = (rows, rng.choice((7, 16, 40, 128, 300))) if matrix else (
+            rng.choice((1, rng.randint(1, 600))),)
         value = torch.randn(shape, generator=generator).bfloat16()
         wholes.append(torch.nn.Parameter(value.clone()))
         params.append(torch.nn.Parameter(distribute_tensor(value, mesh, placements)))
@@ -496,6 +504,73 @@ def _random_run(seed):
 def random_runs():
     first = 1000 * dist.get_world_size()
     return {str(seed): _random_run(seed) for seed in range(first, first + 25)}
+
+
+#===----------------------------------------------------------------------===#
+# Shapes, and what shares scales
+#===----------------------------------------------------------------------===#
+
+E4M3 = FloatCode("f8E4M3FN")
+#: Scales of rows and blocks, and of groups of two lengths in one strategy.
+SCALED = {
+    "rows": Strategy(Plain("bf16"), Master("bf16"), Scaled(E4M3, ROW, "f32"),
+                     Scaled(RootCode(), ROW, "bf16")),
+    "blocks": Strategy(Plain("bf16"), Plain("bf16"), Scaled(E4M3, 16, "f32", rows=16),
+                       Scaled(E4M3, 16, "bf16", rows=16)),
+    "two lengths": Strategy(Plain("bf16"), Plain("bf16"), Scaled(E4M3, 32, "f32"),
+                            Scaled(RootCode(), 128, "bf16")),
+    "codes": Strategy(Scaled(E4M3, ROW, "f32"), Scaled(PairCode("f8E4M3FN"), 32, "f32", rows=32),
+                      Scaled(E4M3, ROW, "f32"), Scaled(RootCode(), 128, "f32")),
+}
+SHAPES = [(17,), (1,), (512,), (40, 33), (64, 48), (64, 9), (6, 5, 3, 3), (1, 7), (7, 1), (4, 50)]
+
+
+def _planes_that_differ(state, reference):
+    """The names of planes with other bits than one process has, another shape of the whole, or
+    pieces that torch would cut elsewhere."""
+    found = []
+    for name, want in reference.items():
+        own = state[name]
+        if not isinstance(want, torch.Tensor):
+            found += [name] * (own != want)
+            continue
+        piece, _ = compute_local_shape_and_global_offset(own.shape, own.device_mesh,
+                                                         own.placements)
+        if (own.shape != want.shape or piece != own.to_local().shape
+                or not torch.equal(gather(own), gather(want))):
+            found.append(name)
+    return found
+
+
+def _shape_run(shape, path, first, then):
+    """Four steps of one parameter, whose strategy changes in between: what differs."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    generator = torch.Generator().manual_seed(7)
+    value = torch.randn(shape, generator=generator).bfloat16()
+    want, param = (torch.nn.Parameter(tensor) for tensor in (
+        value.clone(), distribute_tensor(value, mesh, [Shard(0)])))
+    reference, optimizer = (optimizer_of([p], first, path=path, min_8bit_size=0)
+                            for p in (want, param))
+    for step in range(4):
+        want.grad = torch.randn(shape, generator=generator).bfloat16()
+        param.grad = distribute_tensor(want.grad, mesh, [Shard(0)])
+        for each in (reference, optimizer):
+            each.step()
+            if step == 1:
+                tt.change_strategy(each, then)
+    found = _planes_that_differ(optimizer.state[param], reference.state[want])
+    return found + ["param"] * (not torch.equal(gather(param), gather(want)))
+
+
+def granularities():
+    """The planes that differ after steps under each storage, and another after it."""
+    names = [*SCALED, "coat", "adam8bit", "flash"]
+    with tempfile.TemporaryDirectory() as folder:
+        write_strategies(Path(folder), SCALED)
+        runs = [(shape, first, then) for shape in SHAPES
+                for first, then in zip(names, names[3:] + names[:3])]
+        return {f"{shape} {first} {then}": found for shape, first, then in runs
+                if (found := _shape_run(shape, [folder], first, then))}
 
 
 #===----------------------------------------------------------------------===#

@@ -60,7 +60,8 @@ def cut_of(shard: Shard, binding: KernelBinding) -> str | None:
     if shard.bounds is None or not shard.is_in_c_order:
         return f"is spread as {shard}, in pieces that are not whole rows"
     unit = _shared_elements(binding, shard.shape)
-    if any(start % unit for start in shard.starts if start < shard.shape.numel()):
+    if any(start % unit for start in shard.starts
+           if start < shard.shape.numel() or not _ends_anywhere(binding)):
         return (f"of shape {tuple(shard.shape)} is cut inside of {unit} elements that belong "
                 "together")
     if not _joins_alike(binding, shard):
@@ -71,6 +72,13 @@ def cut_of(shard: Shard, binding: KernelBinding) -> str | None:
         return (f"of shape {tuple(shard.shape)} leaves a rank without rows, where scales of all "
                 "of them would not be kept")
     return None
+
+
+def _ends_anywhere(binding: KernelBinding) -> bool:
+    """Whether empty pieces may begin at the end of a tensor, wherever that is; a group or a
+    block of rows that ends there early counts as cut elsewhere."""
+    kernel = binding.kernel
+    return kernel.is_matrix and not any(plane.rows > 1 for plane in kernel.planes)
 
 
 def _joins_alike(binding: KernelBinding, shard: Shard) -> bool:

@@ -160,6 +160,12 @@ def test_random_meshes_and_placements(ranks, tmp_path):
     assert sum(outcome == [] for outcome in found[0].values()) > len(found[0]) // 2
 
 
+def test_shapes_and_scales(tmp_path):
+    """Every shape under scales of groups, rows, blocks and none, with the bits of one process,
+    and its states in the shapes that these have there."""
+    assert run_ranks(MODULE, ["granularities"], 3, tmp_path)["granularities"] == [{}] * 3
+
+
 def test_checkpoints_go_to_other_ranks(tmp_path):
     """Saved on three ranks, loaded on two, and in a process without fully_shard."""
     folders = [tmp_path / name for name in ("three", "two", "one")]
