@@ -109,7 +109,7 @@ def test_a_failure_is_made_small(tmp_path):
 def refuse(seeds, directory):
     """The exit status of a run of some seeds."""
     return refusals.fuzz(argparse.Namespace(
-        seconds=600, count=len(seeds), first=seeds[0], findings=directory))
+        seconds=600, count=len(seeds), first=seeds[0], findings=directory, record=None))
 
 
 def test_nothing_sound_is_refused(tmp_path, capsys):
