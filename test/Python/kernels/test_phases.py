@@ -394,7 +394,7 @@ def check_swaps(storage, tmp_path):
         assert_same(got, planes | new, f"{storage}, interpreted")
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(1, times=3)
 @pytest.mark.parametrize("scale, recipe", SCALES)
 @pytest.mark.parametrize("code", CODES)
 def test_codes(code, scale, recipe, tmp_path):

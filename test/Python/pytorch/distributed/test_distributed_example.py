@@ -33,7 +33,7 @@ def run(wrapper, ranks, strategy):
     assert f"{ranks} ranks: the steps' bits are those of one process" in done.stdout
 
 
-@pytest.mark.parametrize("wrapper", ("ddp-fp8", "fsdp2", "tensor"))
+@pytest.mark.parametrize("wrapper", ("ddp-fp8", "tensor"))
 def test_two_ranks(wrapper):
     run(wrapper, 2, "coat")
 
