@@ -165,29 +165,44 @@ void TotalsBuilder::buildTotals(ArrayRef<PartialOp> reduced) {
       });
 }
 
-/// Only the first thread writes: a model has few tensors compared with its
-/// elements.
 void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
   LLVM::LLVMFuncOp entry = enter(TDM_LAUNCH_MODEL, reduced);
+  SequenceBuilder b(builder, loc);
   Value first, last;
   std::tie(first, last) = launch.getRangeUnlessSkipped(entry);
+  auto getType = [](PartialOp op) {
+    return getElementTypeOrSelf(op.getValue().getType());
+  };
   reduceRange(
       first, last,
       [&](Value tensor, unsigned number) {
         PartialOp op = reduced[number];
         return launch.load(total(launch.readTensor(entry, tensor), op),
-                           getElementTypeOrSelf(op.getValue().getType()));
+                           getType(op));
       },
       [&](ArrayRef<Value> results) {
-        auto loop =
-            scf::ForOp::create(builder, loc, first, last, launch.i64(1));
+        Value exists = b.compare(arith::CmpIPredicate::slt, first, last);
+        auto branch = scf::IfOp::create(builder, loc, exists);
         OpBuilder::InsertionGuard guard(builder);
-        builder.setInsertionPoint(loop.getBody()->getTerminator());
-        Chunk tensor = launch.readTensor(entry, loop.getInductionVar());
+        builder.setInsertionPointToStart(branch.thenBlock());
+        Chunk tensor = launch.readTensor(entry, first);
         for (auto [op, value] : llvm::zip(reduced, results))
           LLVM::StoreOp::create(builder, loc, value, total(tensor, op));
       });
+  // All threads copy what the first tensor has to the others.
+  NVVM::Barrier0Op::create(builder, loc);
+  auto loop = scf::ForOp::create(
+      builder, loc,
+      b.addi(b.addi(first, launch.i64(1)), sreg<NVVM::ThreadIdXOp>()), last,
+      sreg<NVVM::BlockDimXOp>());
   LLVM::ReturnOp::create(builder, loc, ValueRange());
+  builder.setInsertionPoint(loop.getBody()->getTerminator());
+  Chunk source = launch.readTensor(entry, first);
+  Chunk tensor = launch.readTensor(entry, loop.getInductionVar());
+  for (PartialOp op : reduced)
+    LLVM::StoreOp::create(builder, loc,
+                          launch.load(total(source, op), getType(op)),
+                          total(tensor, op));
 }
 
 void TotalsBuilder::buildAxis(StringRef suffix, ArrayRef<PartialOp> reduced) {
