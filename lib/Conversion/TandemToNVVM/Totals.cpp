@@ -191,10 +191,10 @@ void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
       });
   // All threads copy what the first tensor has to the others.
   NVVM::Barrier0Op::create(builder, loc);
-  auto loop = scf::ForOp::create(
-      builder, loc,
-      b.addi(b.addi(first, launch.i64(1)), sreg<NVVM::ThreadIdXOp>()), last,
-      sreg<NVVM::BlockDimXOp>());
+  Value thread = sreg<NVVM::ThreadIdXOp>(), threads = sreg<NVVM::BlockDimXOp>();
+  Value second = b.addi(first, launch.i64(1));
+  auto loop = scf::ForOp::create(builder, loc, b.addi(second, thread), last,
+                                 threads);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(loop.getBody()->getTerminator());
   Chunk source = launch.readTensor(entry, first);

@@ -18,12 +18,20 @@
 // CHECK:             llvm.store %{{.+}}, %{{.+}} : f32
 // CHECK:             llvm.store %{{.+}}, %{{.+}} : i32
 
-// ... and one block those over the model, for all tensors.
+// ... and one block those over the model: its first thread writes to the first tensor, if
+// there is one, from which all threads copy to the others.
 // CHECK-LABEL: llvm.func @tandem_norm_phase0_model
 // CHECK-SAME:    %[[BEGIN:[^:]+]]: i64, %[[END:[^:]+]]: i64) attributes {nvvm.kernel
 // CHECK:         %[[LAST:.+]] = arith.select %{{.+}}, %[[END]], %[[BEGIN]]
 // CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[LAST]] step %{{.+}} iter_args(%{{.+}} = %{{.+}}) -> (i64)
-// CHECK:         scf.for %{{.+}} = %[[BEGIN]] to %[[LAST]]
+// CHECK:         %[[EXISTS:.+]] = arith.cmpi slt, %[[BEGIN]], %[[LAST]]
+// CHECK:         scf.if %[[EXISTS]] {
+// CHECK:           llvm.store %{{.+}}, %{{.+}} : f32
+// CHECK:         nvvm.barrier0
+// CHECK:         %[[SECOND:.+]] = arith.addi %[[BEGIN]], %{{.+}}
+// CHECK:         %[[MINE:.+]] = arith.addi %[[SECOND]], %{{.+}}
+// CHECK:         scf.for %{{.+}} = %[[MINE]] to %[[LAST]] step
+// CHECK:           llvm.load
 // CHECK:           llvm.store %{{.+}}, %{{.+}} : f32
 
 // A thread keeps its maximum until the chunk ends; sums meet in each step.
