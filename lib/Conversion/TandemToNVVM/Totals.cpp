@@ -193,8 +193,8 @@ void TotalsBuilder::buildModel(ArrayRef<PartialOp> reduced) {
   NVVM::Barrier0Op::create(builder, loc);
   Value thread = sreg<NVVM::ThreadIdXOp>(), threads = sreg<NVVM::BlockDimXOp>();
   Value second = b.addi(first, launch.i64(1));
-  auto loop = scf::ForOp::create(builder, loc, b.addi(second, thread), last,
-                                 threads);
+  auto loop =
+      scf::ForOp::create(builder, loc, b.addi(second, thread), last, threads);
   LLVM::ReturnOp::create(builder, loc, ValueRange());
   builder.setInsertionPoint(loop.getBody()->getTerminator());
   Chunk source = launch.readTensor(entry, first);
