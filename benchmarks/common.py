@@ -14,6 +14,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import time
@@ -81,11 +82,15 @@ def machine() -> dict:
     }
 
 
-def save(name: str, content: dict, folder: pathlib.Path | None = None) -> None:
-    """Writes <name>.json to benchmarks/results or another folder, all or nothing."""
+def save(name: str, content: dict, folder: pathlib.Path | None = None,
+         compact: bool = False) -> None:
+    """Writes <name>.json to benchmarks/results or another folder, all or nothing. If it is
+    compact, an object of numbers and texts is one line."""
     folder = folder or RESULTS
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": machine(), **content}, indent=1)
+    if compact:
+        text = re.sub(r"\{[^{}\[\]]*\}", lambda match: " ".join(match[0].split()), text)
     unfinished = folder / f"{name}.json.new"
     unfinished.write_text(text + "\n")
     unfinished.replace(folder / f"{name}.json")
