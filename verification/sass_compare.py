@@ -39,7 +39,8 @@ LEVELS = (0, 3)
 
 @dataclass(frozen=True)
 class Resources:
-    """What a thread of an entry takes, and the bytes of shared memory of its block."""
+    """The registers and the bytes of spills of a thread of an entry, and the bytes of shared
+    memory of its block."""
     registers: int
     spill_bytes: int
     shared_bytes: int

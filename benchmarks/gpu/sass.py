@@ -69,8 +69,8 @@ FP8_LAYERS, FP8_RECIPES = ("rms_norm", "swiglu", "keep"), ("coat-fp8", "mxfp8")
 
 
 def library() -> list[Case]:
-    """What is counted: AdamW under every strategy, the other graphs under some, both passes
-    of all layers under the recipes that matter."""
+    """The kernels that are counted: AdamW under every strategy, the other graphs under some,
+    both passes of all layers under the recipes that matter."""
     cases = [Case("adamw", strategy) for strategy in sorted(tandem.strategies())]
     cases += [Case(graph, strategy) for graph in GRAPHS for strategy in STRATEGIES]
     for layer in sorted(tandem.layers()):
@@ -194,7 +194,7 @@ def measure(tools: Tools, kernel: tandem.Kernel, width: int = WIDTH) -> list[dic
 
 
 def mnemonics(tools: Tools, kernel: tandem.Kernel) -> str:
-    """What the loops of a kernel consist of: each mnemonic, its number per element."""
+    """Lists the mnemonics in the loops of each launch, with their numbers per element."""
     wanted = launches(kernel)
     entries, _ = tools.assemble(kernel.ptx, kernel.target, 3, [each.entry for each in wanted])
     lines = []

@@ -15,9 +15,9 @@ C++ Programming Guide; what a pipe executes is said in Nsight Compute's Kernel P
 Guide, and for FP16, FMA heavy and FMA light by NVIDIA's engineers in its forum (GA100 has a
 pipe of its own for pairs of f16, GH100 executes them in both FMA pipes at once). Where these
 are silent, what the encodings say decides: instructions that set a scoreboard, such as FCHK
-and F2F, are not those of the ALU or FMA pipes, while F2FP and I2FP set none. Nobody
-publishes that IMAD.WIDE and IMAD.HI, which write or need 64 bits, take two slots: that is
-assumed here, and that B200's multiprocessor has GH100's pipes."""
+and F2F, are not those of the ALU or FMA pipes, while F2FP and I2FP set none. Two things are
+assumed: that IMAD.WIDE and IMAD.HI, whose products have 64 bits, take two slots, and that
+B200's multiprocessor has GH100's pipes."""
 
 import functools
 import random
@@ -83,8 +83,8 @@ class GPU:
     terabytes: float
 
 
-#: What a copy reaches of the bandwidth in the data sheet; 3.0 of 3.35 TB/s were measured on
-#: an H100, 4.3 of 4.8 TB/s on an H200.
+#: The part of the data sheet's bandwidth that a copy reaches: 3.0 of 3.35 TB/s were measured
+#: on an H100, 4.3 of 4.8 TB/s on an H200.
 COPY = 0.9
 
 GPUS = {
