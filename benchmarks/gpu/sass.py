@@ -35,12 +35,13 @@ import tandem  # noqa: E402
 from common import load, save  # noqa: E402
 from sass_compare import Resources, Tools  # noqa: E402
 from sass_counts import SASSFunction  # noqa: E402
+from sass_figures import GPUS, GRAPHS, bound, bytes_of, slots_of  # noqa: E402
 from sass_loop import VectorLoop, vector_loops  # noqa: E402
-from sass_pipes import (  # noqa: E402
-    GPUS, MULTIPROCESSORS, count, memory_ps, slowest)
+from sass_pipes import MULTIPROCESSORS, count  # noqa: E402
 from sass_run import find_tools  # noqa: E402
 
-CHIPS = ("sm_80", "sm_90", "sm_100")
+#: The chip that most goals are for comes first.
+CHIPS = ("sm_90", "sm_80", "sm_100")
 #: Elements that a thread of a kernel for GPUs takes in an iteration, and threads of a block.
 WIDTH, THREADS = 8, 256
 RESULT = "sass"
@@ -61,7 +62,6 @@ class Case(NamedTuple):
         return f"{self.function or self.graph}/{self.strategy}"
 
 
-GRAPHS = ("lamb", "adamw_clip", "adafactor", "lion", "sgd")
 STRATEGIES = ("fp32", "bf16", "coat")
 RECIPES = ("bf16", "coat")
 #: Layers that have two tensors for a product of 8-bit floats.
@@ -210,31 +210,6 @@ def digest(ptx: str) -> str:
     return hashlib.sha256(ptx.encode()).hexdigest()[:16]
 
 #===------------------------------------------------------------------------===#
-# Figures
-#===------------------------------------------------------------------------===#
-
-
-def bytes_of(rows: list[dict]) -> float:
-    """Bytes per element that a step moves."""
-    return sum(row["read"] + row["written"] for row in rows)
-
-
-def bound(gpu: str, rows: list[dict]) -> tuple[str, float]:
-    """The pipe that takes longest, and the ratio of its time to that of the memory; of
-    several launches that of the one that takes longest, and the ratio of their sums."""
-    found = [slowest(GPUS[gpu], row["slots"]) for row in rows]
-    pipe = max(found, key=lambda one: one[1])[0]
-    return pipe, sum(one[1] for one in found) / memory_ps(GPUS[gpu], bytes_of(rows))
-
-
-def slots_of(rows: list[dict]) -> Counter:
-    """Slots per element of each pipe, of all launches."""
-    total: Counter = Counter()
-    for row in rows:
-        total.update(row["slots"])
-    return total
-
-#===------------------------------------------------------------------------===#
 # Running
 #===------------------------------------------------------------------------===#
 
@@ -357,7 +332,7 @@ def main() -> int:
     if options.names:
         print(HEADER)
     try:
-        Run(tools, options).run([(case, chip) for case in cases for chip in options.chips])
+        Run(tools, options).run([(case, chip) for chip in options.chips for case in cases])
     except subprocess.CalledProcessError as error:
         print(f"sass.py: {error}\n{error.stderr}", file=sys.stderr)
         return 2

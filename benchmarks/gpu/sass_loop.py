@@ -16,9 +16,10 @@ from functools import cached_property
 
 from sass_counts import SASSFunction
 
-#: A jump to a label, with the predicate or the uniform register that it may also name.
-#: BRA.DIV leaves for code that only a warp whose lanes have parted needs.
-_BRANCH = re.compile(r"BRA(?!\.DIV)\S*\s+(?:(!?U?[PR]\w+),\s*)?`\((\.?[\w$.]+)\)")
+#: A jump to a label, with the predicate or the uniform register that it may also name. ptxas
+#: leaves some loops by a call of a label. BRA.DIV goes to code that only a warp whose lanes have
+#: parted needs.
+_BRANCH = re.compile(r"(?:BRA(?!\.DIV)|CALL)\S*\s+(?:(!?U?[PR]\w+),\s*)?`\((\.L[\w$.]+)\)")
 _LEAVES = re.compile(r"(?:EXIT|RET)\b")
 
 
@@ -147,7 +148,8 @@ class VectorLoop:
                 if head != self.head and body < self.body]
 
     def _is_called(self, number: int) -> bool:
-        return any(each.text.startswith("CALL") for each in self.graph.block(number))
+        return any(each.text.startswith("CALL") and not _BRANCH.match(each.text)
+                   for each in self.graph.block(number))
 
     def _is_tail(self, numbers: Iterable[int]) -> bool:
         bits = [each.bits for number in numbers for each in self.graph.block(number)

@@ -4,11 +4,11 @@
 #===----------------------------------------------------------------------===#
 #
 # This file implements the model of a multiprocessor: which pipe executes an
-# instruction of SASS, how many lanes of it begin in a cycle, how many blocks are
-# resident, and what GPUs are made of such multiprocessors.
+# instruction of SASS, how many lanes of it begin in a cycle, and how many blocks are
+# resident.
 #
 #===----------------------------------------------------------------------===#
-"""Pipes, multiprocessors and GPUs, as data.
+"""Pipes and multiprocessors, as data.
 
 The sources. Lanes a cycle are the throughputs of arithmetic instructions in NVIDIA's CUDA
 C++ Programming Guide; what a pipe executes is said in Nsight Compute's Kernel Profiling
@@ -66,52 +66,6 @@ MULTIPROCESSORS = {
     "sm_90": Multiprocessor(_COMMON | {"fma": 128, "fp64": 64}, 228 << 10),
     "sm_100": Multiprocessor(_COMMON | {"fma": 128, "fp64": 64}, 228 << 10),
 }
-
-#===------------------------------------------------------------------------===#
-# GPUs
-#===------------------------------------------------------------------------===#
-
-
-@dataclass(frozen=True)
-class GPU:
-    chip: str
-    multiprocessors: int
-    #: The clock that is assumed: A100's boost; on the others that under a long load, 11 %
-    #: less than their boost of 1.98 and 1.965 GHz.
-    ghz: float
-    #: The bandwidth in the data sheet.
-    terabytes: float
-
-
-#: The part of the data sheet's bandwidth that a copy reaches: 3.0 of 3.35 TB/s were measured
-#: on an H100, 4.3 of 4.8 TB/s on an H200.
-COPY = 0.9
-
-GPUS = {
-    "A100 SXM 80 GB": GPU("sm_80", 108, 1.41, 2.039),
-    "H100 SXM": GPU("sm_90", 132, 1.755, 3.35),
-    "H200": GPU("sm_90", 132, 1.755, 4.8),
-    "B200": GPU("sm_100", 148, 1.745, 8.0),
-}
-
-
-def memory_ps(gpu: GPU, moved: float) -> float:
-    """Picoseconds that so many bytes take."""
-    return moved / (COPY * gpu.terabytes)
-
-
-def pipe_ps(gpu: GPU, slots: dict[str, float]) -> dict[str, float]:
-    """Picoseconds that the slots of each pipe take, if all multiprocessors are busy."""
-    lanes = MULTIPROCESSORS[gpu.chip].lanes
-    per_cycle = {pipe: lanes[pipe] * gpu.multiprocessors * gpu.ghz * 1e-3 for pipe in slots}
-    return {pipe: count / per_cycle[pipe] for pipe, count in slots.items()}
-
-
-def slowest(gpu: GPU, slots: dict[str, float]) -> tuple[str, float]:
-    """The pipe that takes longest, and its picoseconds."""
-    times = pipe_ps(gpu, slots)
-    pipe = max(times, key=times.__getitem__)
-    return pipe, times[pipe]
 
 #===------------------------------------------------------------------------===#
 # Instructions
