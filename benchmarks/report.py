@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--output", type=pathlib.Path,
                         default=HERE.parent / "docs/Benchmarks.md")
     options = parser.parse_args()
-    steps, compiling, counted = map(load, ("cpu_step", "compile_time", "sass"))
+    steps, compiling, counted = map(load, ("cpu_step", "compile_time", "instructions"))
     parts = [INTRODUCTION, goals_text(steps, compiling, counted)]
     parts += [write(result) for write, result in
               ((steps_text, steps), (compile_text, compiling))

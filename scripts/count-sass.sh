@@ -3,7 +3,7 @@
 # machine code that ptxas makes, and writes docs/Instructions.md: count-sass.sh
 # [NAME...]. With names, such as adamw/coat, the counts are only printed. Needs ptxas
 # and nvdisasm, on PATH or named by PTXAS and NVDISASM, and no GPU. Kernels whose PTX
-# is that of benchmarks/results/sass.json are kept: an interrupted run continues.
+# is that of benchmarks/results/instructions.json are kept: an interrupted run continues.
 # Options go to benchmarks/gpu/sass.py: --chips, --jobs, --again, --mnemonics.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

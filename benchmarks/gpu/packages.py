@@ -57,7 +57,7 @@ def write_packages(folder: pathlib.Path, targets: list[str]) -> None:
 def describe(chip: str) -> dict:
     """The commit, and how many cycles a multiprocessor of the chip needs for an element of each
     kernel that is counted."""
-    counted = common.load("sass")["kernels"]
+    counted = common.load("instructions")["kernels"]
     return {"made": {key: common.machine()[key] for key in ("commit", "changed_files")},
             "cycles": {name.replace("/", " under "): cycles(chip, chips[chip]["launches"])
                        for name, chips in counted.items() if chip in chips}}

@@ -11,7 +11,7 @@
 """sass.py [NAME...]: instructions per element, by pipe, of the library's kernels.
 
 A name is a graph, a layer, a strategy, a recipe or a kernel such as adamw/coat; with names
-the counts are printed, without any they are recorded in benchmarks/results/sass.json, where
+the counts are printed, without any they are recorded in benchmarks/results/instructions.json, where
 what has the same PTX is kept: an interrupted run continues. Needs ptxas and nvdisasm, on
 PATH, in a Python package of NVIDIA's or named by PTXAS and NVDISASM, and no GPU."""
 
@@ -44,7 +44,7 @@ from sass_run import find_tools  # noqa: E402
 CHIPS = ("sm_90", "sm_80", "sm_100")
 #: Elements that a thread of a kernel for GPUs takes in an iteration, and threads of a block.
 WIDTH, THREADS = 8, 256
-RESULT = "sass"
+RESULT = "instructions"
 
 #===------------------------------------------------------------------------===#
 # Kernels

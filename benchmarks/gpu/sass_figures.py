@@ -67,7 +67,7 @@ def slowest(gpu: GPU, slots: dict[str, float]) -> tuple[str, float]:
 # Kernels
 #===------------------------------------------------------------------------===#
 
-#: The launches of a kernel are dictionaries, as benchmarks/results/sass.json has them.
+#: The launches of a kernel are dictionaries, as benchmarks/results/instructions.json has them.
 
 
 def bytes_of(launches: list[dict]) -> float:

@@ -7,7 +7,7 @@
 # committed.
 #
 #===----------------------------------------------------------------------===#
-"""Writes docs/Instructions.md and its picture of benchmarks/results/sass.json."""
+"""Writes docs/Instructions.md and its picture of benchmarks/results/instructions.json."""
 
 import sys
 from pathlib import Path
@@ -65,7 +65,7 @@ the rows fit there.
 CHIPS_TEXT = """
 ## Other chips
 
-The same counts for {others}. Bytes are those above.
+The same counts for {others}. Bytes are those above.{missing}
 
 """
 
@@ -161,6 +161,13 @@ def model_tables() -> dict[str, str]:
             "gpus": table(["", "chip", "multiprocessors", "clock", "bandwidth"], gpus)}
 
 
+def missing_text(kernels: dict) -> str:
+    """Says for which chips kernels have not been counted yet."""
+    absent = {chip: sum(chip not in of for of in kernels.values()) for chip in MULTIPROCESSORS}
+    found = [f"{count} of {len(kernels)} kernels for {chip}" for chip, count in absent.items() if count]
+    return f" Not counted yet: {', '.join(found)}." if found else ""
+
+
 def split(kernels: dict) -> tuple[dict, dict, dict]:
     """AdamW by strategy, the other optimizers, and the passes of layers."""
     parts: tuple[dict, dict, dict] = ({}, {}, {})
@@ -221,13 +228,14 @@ def page(content: dict) -> str:
     return "".join([
         head(content["ptxas"], adamw), main_table(adamw), "\n", GRAPHS_TEXT, main_table(graphs),
         "\n", LAYERS_TEXT, main_table(layers), "\n", CHIPS_TEXT.format(
-            others=" and ".join(others)), chip_tables(content["kernels"]), how])
+            others=" and ".join(others), missing=missing_text(content["kernels"])),
+        chip_tables(content["kernels"]), how])
 
 
 def write(results: Path, docs: Path) -> Path:
-    content = load("sass", results)
+    content = load("instructions", results)
     if not content:
-        raise SystemExit(f"sass_page.py: {results} has no sass.json; run benchmarks/gpu/sass.py")
+        raise SystemExit(f"sass_page.py: {results} has no instructions.json; run benchmarks/gpu/sass.py")
     path = docs / "Instructions.md"
     path.write_text(page(content))
     draw(split(content["kernels"])[0], docs / PICTURE)

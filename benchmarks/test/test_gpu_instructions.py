@@ -246,7 +246,7 @@ def test_command(tmp_path, monkeypatch, capsys):
         assert run(monkeypatch, *arguments) == 0
         assert "1 of 1 kernels in" in (error := capsys.readouterr().err)
         assert f", {kept} of them as before" in error
-    (row,) = common.load("sass", tmp_path)["kernels"]["sgd/fp32"]["sm_90"]["launches"]
+    (row,) = common.load("instructions", tmp_path)["kernels"]["sgd/fp32"]["sm_90"]["launches"]
     assert row["read"] == 8 and row["written"] == 4 and row["blocks"] >= 4
 
 
@@ -265,7 +265,7 @@ def test_wrong_names(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def kernels():
-    return common.load("sass")["kernels"]
+    return common.load("instructions")["kernels"]
 
 
 def test_everything_is_counted(kernels):
@@ -276,7 +276,7 @@ def test_everything_is_counted(kernels):
         graph, strategy = name.split("/")
         assert graph.removesuffix("_backward") in tandem.layers(), f"{name} is missing; {RENEW}"
     for name, chips in kernels.items():
-        assert set(chips) == set(sass.CHIPS), f"{name}: {RENEW}"
+        assert sass_page.CHIP in chips, f"{name}: {RENEW}"
 
 
 @pytest.mark.parametrize("name, chip", [
@@ -284,6 +284,8 @@ def test_everything_is_counted(kernels):
     ("rms_norm_backward/coat", "sm_90"), ("swiglu/bf16", "sm_80")])
 def test_code_is_what_was_counted(name, chip, kernels):
     (case,) = sass.chosen([name])
+    if chip not in kernels[name]:
+        pytest.skip(f"{name} has not been counted for {chip} yet")
     made = sass.digest(sass.compile_case(case, chip).ptx)
     assert made == kernels[name][chip]["ptx"], f"{name}'s code for {chip} has changed; {RENEW}"
 
@@ -293,9 +295,11 @@ def test_code_is_what_was_counted(name, chip, kernels):
     ("sgd/fp32", "sm_80"), ("gelu/bf16", "sm_90"), ("rms_norm/bf16", "sm_100")])
 def test_counts_are_those_of_the_code(name, chip, kernels):
     """A sample, where ptxas has the version of the counts."""
-    counted = common.load("sass")["ptxas"]
+    counted = common.load("instructions")["ptxas"]
     if TOOLS.version("ptxas") != counted:
         pytest.skip(f"the counts are of ptxas {counted}, not of {TOOLS.version('ptxas')}")
+    if chip not in kernels[name]:
+        pytest.skip(f"{name} has not been counted for {chip} yet")
     (case,) = sass.chosen([name])
     found = sass.measure(TOOLS, sass.compile_case(case, chip))
     assert json.loads(json.dumps(found)) == kernels[name][chip]["launches"], RENEW
@@ -309,6 +313,11 @@ def test_prediction(kernels):
     assert "rms_norm_backward under coat" in cycles
 
 
+def test_missing_chips_are_named():
+    assert sass_page.missing_text({"a": {"sm_90": 0}, "b": {"sm_90": 0, "sm_80": 0}}) == (
+        " Not counted yet: 1 of 2 kernels for sm_80, 2 of 2 kernels for sm_100.")
+
+
 def test_page_is_up_to_date():
     page = (ROOT / "docs/Instructions.md").read_text()
-    assert page == sass_page.page(common.load("sass")), "run benchmarks/gpu/sass_page.py"
+    assert page == sass_page.page(common.load("instructions")), "run benchmarks/gpu/sass_page.py"
