@@ -81,11 +81,31 @@ def machine() -> dict:
     }
 
 
-def save(name: str, content: dict, folder: pathlib.Path | None = None) -> None:
-    """Writes <name>.json to benchmarks/results or another folder, all or nothing."""
+def _in_lines(value, depth: int = 0) -> str:
+    """JSON whose objects and lists are one line each, unless they hold a list of objects."""
+    if not _holds_objects(value):
+        return json.dumps(value)
+    pairs = value.items() if isinstance(value, dict) else [(None, each) for each in value]
+    space = "\n" + " " * depth
+    lines = ",".join(f"{space} " + (f"{json.dumps(key)}: " if key is not None else "")
+                     + _in_lines(each, depth + 1) for key, each in pairs)
+    return ("{" + lines + space + "}") if isinstance(value, dict) else ("[" + lines + space + "]")
+
+
+def _holds_objects(value) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_objects, value.values()))
+    return isinstance(value, list) and any(isinstance(each, (dict, list)) for each in value)
+
+
+def save(name: str, content: dict, folder: pathlib.Path | None = None,
+         compact: bool = False) -> None:
+    """Writes <name>.json to benchmarks/results or another folder, all or nothing. If it is
+    compact, objects that hold no list of others are one line each."""
     folder = folder or RESULTS
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"machine": machine(), **content}, indent=1)
+    content = {"machine": machine(), **content}
+    text = _in_lines(content) if compact else json.dumps(content, indent=1)
     unfinished = folder / f"{name}.json.new"
     unfinished.write_text(text + "\n")
     unfinished.replace(folder / f"{name}.json")

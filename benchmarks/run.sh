@@ -6,11 +6,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}
 python=${PYTHON:-.venv/bin/python}
 
-echo "[1/3] optimizer steps on the CPU"
+echo "[1/2] optimizer steps on the CPU"
 "$python" benchmarks/cpu_step.py "$@"
-echo "[2/3] compile time"
+echo "[2/2] compile time"
 "$python" benchmarks/compile_time.py
-echo "[3/3] PTX statistics"
-"$python" benchmarks/ptx_statistics.py
 "$python" benchmarks/report.py
 echo "wrote docs/Benchmarks.md"

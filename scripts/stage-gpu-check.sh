@@ -118,7 +118,6 @@ copy_checks() {
     benchmarks/common.py
     benchmarks/eager_collage.py
     benchmarks/gpu
-    benchmarks/results/ptx_statistics.json
     examples/language_model
     test/Python/Inputs
     test/Python/conftest.py

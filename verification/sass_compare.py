@@ -24,6 +24,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,30 @@ LEVELS = (0, 3)
 
 
 @dataclass(frozen=True)
+class Resources:
+    """The registers and the bytes of spills of a thread of an entry, and the bytes of shared
+    memory of its block."""
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+
+
+def read_resources(text: str) -> dict[str, Resources]:
+    """The resources of each entry in what `ptxas -v` prints."""
+    found = {}
+    for part in text.split("Compiling entry function ")[1:]:
+        def number(pattern, part=part):
+            match = re.search(pattern, part)
+            return int(match[1]) if match else 0
+
+        found[part.split("'")[1]] = Resources(
+            number(r"Used (\d+) registers"),
+            number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads"),
+            number(r"(\d+) bytes smem"))
+    return found
+
+
+@dataclass(frozen=True)
 class Tools:
     ptxas: str
     nvdisasm: str
@@ -46,14 +71,22 @@ class Tools:
         return re.search(r", V([\d.]+)", text)[1]
 
     def disassemble(self, ptx: str, chip: str, level: int) -> dict[str, SASSEntry]:
+        return self.assemble(ptx, chip, level)[0]
+
+    def assemble(self, ptx: str, chip: str, level: int, only: Sequence[str] = (),
+                 ) -> tuple[dict[str, SASSEntry], dict[str, Resources]]:
+        """The machine code of the entries, or of some, and what each of them takes."""
+        chosen = [argument for name in only for argument in ("-e", name)]
         with tempfile.TemporaryDirectory() as folder:
             source, cubin = Path(folder, "k.ptx"), Path(folder, "k.cubin")
             source.write_text(ptx)
-            subprocess.run([self.ptxas, f"-O{level}", f"-arch={chip}", source, "-o", cubin],
-                           check=True, capture_output=True, text=True)
+            made = subprocess.run(
+                [self.ptxas, "-v", f"-O{level}", f"-arch={chip}", *chosen, source, "-o", cubin],
+                check=True, capture_output=True, text=True)
             done = subprocess.run([self.nvdisasm, "-c", cubin], check=True,
                                   capture_output=True, text=True)
-        return sass_entries(done.stdout)
+        return sass_entries(done.stdout), read_resources(made.stderr)
+
 
 #===------------------------------------------------------------------------===#
 # Sequences

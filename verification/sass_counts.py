@@ -136,6 +136,10 @@ class SASSFunction:
     """A function of machine code."""
     name: str
     instructions: list[str] = field(default_factory=list)
+    #: The predicate of each instruction, such as "!P0", or nothing.
+    guards: list[str | None] = field(default_factory=list)
+    #: The number of the instruction at each label.
+    labels: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -145,7 +149,7 @@ class SASSEntry:
     others: list[SASSFunction] = field(default_factory=list)
 
 
-_INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(.*?)\s*;")
+_INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@(!?U?P\w+)\s+)?(.*?)\s*;")
 
 
 def sass_entries(text: str) -> dict[str, SASSEntry]:
@@ -161,8 +165,11 @@ def sass_entries(text: str) -> dict[str, SASSEntry]:
             if entry and match[1] in functions and match[1] != entry.main.name:
                 current = SASSFunction(match[1])
                 entry.others.append(current)
+            elif entry:
+                current.labels[match[1]] = len(current.instructions)
         elif entry and (match := _INSTRUCTION.match(line)):
-            current.instructions.append(match[1].replace(".reuse", ""))
+            current.guards.append(match[1])
+            current.instructions.append(match[2].replace(".reuse", ""))
     return entries
 
 

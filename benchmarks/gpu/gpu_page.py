@@ -89,8 +89,8 @@ ABSENT = """
 ## Results
 
 Not yet measured: no GPU has been at hand. Until then, the PTX is executed by an evaluator and compared with the CPU's bits
-(docs/Verification.md), compiled by ptxas for sm_80, sm_90 and sm_100 where it is installed, and counted in
-docs/Benchmarks.md; the runtime's calls go to a driver that checks every argument.
+(docs/Verification.md), compiled by ptxas for sm_80, sm_90 and sm_100 where it is installed, and [counted](Instructions.md): the time of a step is at
+least that of its bytes and that of the slowest pipe. The runtime's calls go to a driver that checks every argument.
 """
 
 def share(found: dict, report: dict) -> str:
@@ -131,7 +131,7 @@ def kernels(report: dict) -> str:
     names = sorted(set(map(_names, report["kernels"])), key=len, reverse=True)
     return (f"{verdicts(report)} A copy moves "
             f"{report['copy_gb_per_s']:.0f} GB/s. Predicted is the longer of two times: bytes "
-            "at a copy's speed, and instructions at 128 a cycle and multiprocessor.\n\n"
+            "at a copy's speed, and the [slowest pipe](Instructions.md) of all multiprocessors.\n\n"
             + "\n\n".join(kernel_table(report, each) for each in names))
 
 

@@ -19,8 +19,9 @@ import sys
 import tandem
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parents[1] / "verification"), str(HERE.parent), str(HERE)]
 import common  # noqa: E402
+from sass_figures import cycles  # noqa: E402
 
 LAYERS = ("rms_norm", "layer_norm", "gelu", "swiglu", "cross_entropy", "keep")
 
@@ -54,11 +55,12 @@ def write_packages(folder: pathlib.Path, targets: list[str]) -> None:
 
 
 def describe(chip: str) -> dict:
-    """The commit, and how many instructions the chip's code has."""
-    counted = common.load("ptx_statistics")["strategies"]
+    """The commit, and how many cycles a multiprocessor of the chip needs for an element of each
+    kernel that is counted."""
+    counted = common.load("instructions")["kernels"]
     return {"made": {key: common.machine()[key] for key in ("commit", "changed_files")},
-            "instructions": {f"adamw under {strategy}": chips[chip]["instructions"]
-                             for strategy, chips in counted.items() if chip in chips}}
+            "cycles": {name.replace("/", " under "): cycles(chip, chips[chip]["launches"])
+                       for name, chips in counted.items() if chip in chips}}
 
 
 def main() -> None:

@@ -11,8 +11,6 @@
 
 from collections.abc import Sequence
 
-#: float32 operations that a multiprocessor begins in a cycle.
-LANES = 128
 #: The keys of gpu_check's description of the device.
 DEVICE_KEYS = ("device", "target", "driver", "multiprocessors")
 
@@ -80,22 +78,23 @@ def merge(records: Sequence[dict], prepared: dict) -> dict:
         report.setdefault(key, {})
     report["kernels"] = [_settle(kernel) for kernel in kernels.values()]
     report["machine"] |= prepared.get("made", {})
-    predict(report, prepared.get("instructions", {}))
+    predict(report, prepared.get("cycles", {}))
     report["parts"] = list(records)
     return report
 
 
-def predict(report: dict, instructions: dict[str, float]) -> None:
+def predict(report: dict, cycles: dict[str, float]) -> None:
     """Adds to each time the least that its bytes, and its instructions, take.
 
-    Bytes move as fast as in a copy; a multiprocessor begins 128 operations a cycle.
+    Bytes move as fast as in a copy; instructions take the cycles of a multiprocessor's slowest
+    pipe for an element, as benchmarks/gpu/sass.py counts them.
     """
     bandwidth, clock = report["copy_gb_per_s"] * 1e9, report["nvidia"].get("clock_hz")
     for kernel in report["kernels"] if bandwidth else ():
-        count = instructions.get(kernel["kernel"])
+        count = cycles.get(kernel["kernel"])
         for found in kernel["times"]:
             moved = found["elements"] * kernel["bytes_per_element"] / bandwidth
-            begun = (found["elements"] * count / (report["multiprocessors"] * LANES * clock)
+            begun = (found["elements"] * count / (report["multiprocessors"] * clock)
                      if count and clock else 0.0)
             found["predicted_ms"] = {"bytes": moved * 1e3, "instructions": begun * 1e3}
             found["achieved_of_predicted"] = max(moved, begun) * 1e3 / found["ms"]

@@ -1,0 +1,246 @@
+#===- sass_page.py - Write docs/Instructions.md ----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the page on the machine code of GPUs, of the counts that are
+# committed.
+#
+#===----------------------------------------------------------------------===#
+"""Writes docs/Instructions.md and its picture of benchmarks/results/instructions.json."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "verification"), str(ROOT / "benchmarks"),
+                str(ROOT / "benchmarks/gpu")]
+from common import RESULTS, load, save_figure, table, write_page  # noqa: E402
+from sass_figures import COPY, GPUS, GRAPHS, bound, bytes_of, slots_of  # noqa: E402
+from sass_pipes import MULTIPROCESSORS, bank_conflicts  # noqa: E402
+
+PICTURE = "images/instructions.png"
+#: The largest ratio that leaves room for what is not counted.
+GOAL = 0.85
+#: The chip whose counts are in the first tables, and the GPUs that the goal is for.
+CHIP, GOAL_GPUS = "sm_90", ("H100 SXM", "H200")
+PIPES = ("issue", "alu", "fma", "imad", "fp16", "xu", "lsu", "fp64")
+TITLES = {"issue": "issue", "alu": "ALU", "fma": "FMA", "imad": "IMAD", "fp16": "FP16",
+          "xu": "XU", "lsu": "LSU", "fp64": "FP64"}
+
+HEAD = """\
+# Instructions of GPU kernels
+
+![Time of the slowest pipe over that of the memory, AdamW]({picture})
+
+This page, which `benchmarks/gpu/sass_page.py` writes of what `benchmarks/gpu/sass.py` counts in the machine code of ptxas {ptxas}, says
+how long the slowest pipe of a GPU's multiprocessors works for an element, over the time that the element's bytes take in
+memory: below 1 a step can run at the memory's speed, above 1 it cannot. Nothing is measured and no GPU is needed.
+The goal is {goal:g}, which leaves room for what is not counted, and ratios above it are bold. Of AdamW's {count} strategies
+{met[0]} reach it on an H100 and {met[1]} on an H200, whose memory is faster. The one that is bound most is
+`{worst}`, with {worst_ratio:.2f} on an H100, by its {worst_pipe}.
+
+## AdamW
+
+Per element, for {chip}: slots of the scheduler (issue) and of each pipe, and bytes that reach memory; registers of a thread, resident
+blocks of 256 threads and bytes of spills. The slowest pipe stands after each ratio.
+
+"""
+
+GRAPHS_TEXT = """
+## Other optimizers
+
+The sums of all launches of a step that go over elements. The time of a step is the sum of the launches' times.
+
+"""
+
+LAYERS_TEXT = """
+## Layers
+
+Both passes. Phases that rows link are one launch, whose planes are read from memory once and then from the L2 cache, if
+the rows fit there.
+
+"""
+
+CHIPS_TEXT = """
+## Other chips
+
+The same counts for {others}. Bytes are those above.{missing}
+
+"""
+
+HOW_TEXT = """
+## How it is counted
+
+`benchmarks/gpu/sass.py` compiles a kernel, assembles its PTX with ptxas at `-O3`, disassembles that with nvdisasm, finds the
+innermost loops that load vectors of elements in the graph of basic blocks, and adds up what a warp executes in one iteration, over
+whole vectors.
+
+```sh
+PYTHONPATH=build/python python benchmarks/gpu/sass.py                           # all, then sass_page.py
+PYTHONPATH=build/python python benchmarks/gpu/sass.py adamw/coat --chips sm_90  # one, printed
+```
+
+- Not executed: blocks that take elements one by one, at the ends of rows and where tensors are not aligned, and the calls for
+  quotients and roots that are subnormal or not finite. These functions are out of line; the sequences in line are counted.
+- Both sides of other branches are executed, since the lanes of a warp part there. Instructions under a predicate take
+  their slots whether it holds or not.
+- A loop in the loop, as of a block's sum, counts once. So often it runs on average.
+- A lookup in shared memory takes as many cycles as the most different words that random indices of a warp's lanes have in one of 32 banks,
+  about {conflicts:.1f} for a table of 256 words. Two vectors of 16 bytes beside each other, as of f32, touch half sectors and count twice.
+- Not counted: what a launch does once (prologue, scales of whole tensors, totals), the latencies that resident
+  warps hide, barriers, and the launch itself.
+
+A multiprocessor begins so many lanes in a cycle; IMAD is the part of FMA that multiplies integers, in which a product of 64 bits takes two slots,
+and XU makes reciprocals, roots and conversions. Where no FP16 is given, pairs of f16 and bf16 are executed by FMA.
+
+{pipes}
+
+GPUs, with the clocks that are assumed; a copy reaches {copy:.0%} of the bandwidth.
+
+{gpus}
+"""
+
+
+def ratio_text(gpu: str, rows: list[dict]) -> str:
+    pipe, ratio = bound(gpu, rows)
+    text = f"{ratio:.2f}"
+    is_missed = gpu in GOAL_GPUS and round(ratio, 2) > GOAL
+    return f"{f'**{text}**' if is_missed else text} {TITLES[pipe]}"
+
+
+def _used(kernels: dict, chip: str) -> list[str]:
+    """The pipes that some kernels use."""
+    return [pipe for pipe in PIPES if any(
+        slots_of(of[chip]["launches"])[pipe] for of in kernels.values() if chip in of)]
+
+
+def _counts(rows: list[dict], pipes: list[str]) -> list[str]:
+    slots = slots_of(rows)
+    return [*(f"{slots[pipe]:.1f}" for pipe in pipes),
+            str(max(row["registers"] for row in rows)), str(min(row["blocks"] for row in rows)),
+            str(sum(row["spills"] for row in rows))]
+
+
+def _heads(pipes: list[str]) -> list[str]:
+    return [*(TITLES[pipe] for pipe in pipes), "registers", "blocks", "spills"]
+
+
+def main_table(kernels: dict) -> str:
+    """Counts for one chip, and the ratios of all GPUs."""
+    pipes = _used(kernels, CHIP)
+    rows = []
+    for name, of in kernels.items():
+        if CHIP in of:
+            own = of[CHIP]["launches"]
+            rows.append([f"`{name}`", f"{bytes_of(own):.2f}", *_counts(own, pipes), *(
+                ratio_text(gpu, of[each.chip]["launches"]) if each.chip in of else ""
+                for gpu, each in GPUS.items())])
+    return table(["", "bytes", *_heads(pipes), *GPUS], rows)
+
+
+def chip_tables(kernels: dict) -> str:
+    """Counts for the other chips."""
+    parts = []
+    for chip in MULTIPROCESSORS:
+        if chip != CHIP:
+            pipes = _used(kernels, chip)
+            rows = [[f"`{name}`", *_counts(of[chip]["launches"], pipes)]
+                    for name, of in kernels.items() if chip in of]
+            parts += [f"### {chip}\n", table(["", *_heads(pipes)], rows), ""]
+    return "\n".join(parts)
+
+
+def model_tables() -> dict[str, str]:
+    """The pipes of multiprocessors, and GPUs."""
+    pipes = [[chip, *(str(of.lanes.get(pipe, "")) for pipe in PIPES),
+              f"{of.shared_bytes >> 10} KiB"] for chip, of in MULTIPROCESSORS.items()]
+    gpus = [[name, of.chip, str(of.multiprocessors), f"{of.ghz:g} GHz", f"{of.terabytes:g} TB/s"]
+            for name, of in GPUS.items()]
+    return {"pipes": table(["lanes a cycle", *(TITLES[p] for p in PIPES), "shared memory"], pipes),
+            "gpus": table(["", "chip", "multiprocessors", "clock", "bandwidth"], gpus)}
+
+
+def missing_text(kernels: dict) -> str:
+    """Says for which chips kernels have not been counted yet."""
+    absent = {chip: sum(chip not in of for of in kernels.values()) for chip in MULTIPROCESSORS}
+    found = [f"{count} of {len(kernels)} kernels for {chip}" for chip, count in absent.items() if count]
+    return f" Not counted yet: {', '.join(found)}." if found else ""
+
+
+def split(kernels: dict) -> tuple[dict, dict, dict]:
+    """AdamW by strategy, the other optimizers, and the passes of layers."""
+    parts: tuple[dict, dict, dict] = ({}, {}, {})
+    for name, of in kernels.items():
+        graph, strategy = name.split("/")
+        place = 0 if graph == "adamw" else 1 if graph in GRAPHS else 2
+        parts[place][name if place else strategy] = of
+    return parts
+
+#===------------------------------------------------------------------------===#
+# The picture and the page
+#===------------------------------------------------------------------------===#
+
+
+def ratios(kernels: dict, gpu: str) -> dict[str, float]:
+    chip = GPUS[gpu].chip
+    return {name: bound(gpu, of[chip]["launches"])[1] for name, of in kernels.items()
+            if chip in of}
+
+
+def draw(adamw: dict, path: Path) -> None:
+    """The ratios of AdamW's strategies on two GPUs."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    values = {gpu: ratios(adamw, gpu) for gpu in GOAL_GPUS}
+    names = sorted(values[GOAL_GPUS[0]], key=values[GOAL_GPUS[0]].__getitem__, reverse=True)
+    figure, axes = plt.subplots(figsize=(9, 7))
+    for gpu, marker, color in zip(GOAL_GPUS, "os", ("#0072B2", "#D55E00")):
+        axes.plot([values[gpu][name] for name in names], range(len(names)), marker, label=gpu,
+                  color=color, markersize=5)
+    axes.axvline(1, color="black", linewidth=1)
+    axes.axvline(GOAL, color="black", linewidth=1, linestyle=":", label=f"the goal, {GOAL:g}")
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("time of the slowest pipe over that of the memory")
+    axes.legend(fontsize=8, frameon=False)
+    save_figure(figure, path)
+
+
+def head(ptxas: str, adamw: dict) -> str:
+    first = ratios(adamw, GOAL_GPUS[0])
+    worst = max(first, key=first.__getitem__)
+    pipe, ratio = bound(GOAL_GPUS[0], adamw[worst][CHIP]["launches"])
+    met = [sum(round(ratio, 2) <= GOAL for ratio in ratios(adamw, gpu).values())
+           for gpu in GOAL_GPUS]
+    return HEAD.format(picture=PICTURE, ptxas=ptxas, goal=GOAL, count=len(adamw), met=met,
+                       worst=worst, worst_ratio=ratio, worst_pipe=TITLES[pipe], chip=CHIP)
+
+
+def page(content: dict) -> str:
+    """The text of docs/Instructions.md."""
+    adamw, graphs, layers = split(content["kernels"])
+    others = [chip for chip in MULTIPROCESSORS if chip != CHIP]
+    how = HOW_TEXT.format(conflicts=bank_conflicts(256), copy=COPY, **model_tables())
+    return "".join([
+        head(content["ptxas"], adamw), main_table(adamw), "\n", GRAPHS_TEXT, main_table(graphs),
+        "\n", LAYERS_TEXT, main_table(layers), "\n", CHIPS_TEXT.format(
+            others=" and ".join(others), missing=missing_text(content["kernels"])),
+        chip_tables(content["kernels"]), how])
+
+
+def write(results: Path, docs: Path) -> Path:
+    content = load("instructions", results)
+    if not content:
+        raise SystemExit(f"sass_page.py: {results} has no instructions.json; run benchmarks/gpu/sass.py")
+    path = docs / "Instructions.md"
+    path.write_text(page(content))
+    draw(split(content["kernels"])[0], docs / PICTURE)
+    return path
+
+
+if __name__ == "__main__":
+    write_page(__doc__, RESULTS, write)
