@@ -43,7 +43,7 @@ class CodedShard(torch.Tensor):
     weight: Weight
 
     def fsdp_pre_all_gather(self, mesh):
-        """What this rank sends, and what it remembers until the others' are there."""
+        """The codes that this rank sends, and the scale, which it keeps until the others' are there."""
         scale = self.weight.current_scale()
         codes, _ = codec(CODE).encode(self.detach(), scale)
         # gloo knows no 8-bit floats.
@@ -105,7 +105,7 @@ class Weight:
         return self._scale
 
     def _state(self) -> tuple:
-        """What changes when the weight is written or moved."""
+        """Counts and an address that change when the weight is written or moved."""
         param, shard = self._managed.sharded_param, self.shard
         return param._version, shard._version, shard.data_ptr()
 
