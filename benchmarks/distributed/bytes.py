@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file implements the count of what ranks send for the sum of a model's gradients, at a
-# transport whose ranks are threads of one process.
+# This file implements the count of what ranks send for the sum of a model's gradients, and for
+# its weights, at a transport whose ranks are threads of one process.
 #
 #===----------------------------------------------------------------------===#
 """Writes benchmarks/results/distributed/bytes.json: bytes per parameter and step."""
@@ -21,12 +21,15 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "test/Python")]
 import tandem.torch as tt  # noqa: E402
 from common import RESULTS, save  # noqa: E402
 from support.thread_ranks import Threads  # noqa: E402
-from tandem.torch.distributed import FP8CompressState, FP8ReduceScatter  # noqa: E402
+from tandem.torch.distributed import (FP8CompressState, FP8ReduceScatter,  # noqa: E402
+                                      _weight_gather)
+from tandem.torch.distributed._codec import codec  # noqa: E402
 
 FOLDER = RESULTS / "distributed"
 RANKS = (2, 4, 8, 16, 32, 64)
-#: A layer of a small transformer: attention, feed-forward block, norms.
-SHAPES = [(384, 128), (128, 128), (688, 128), (128, 344), (128,), (128,)]
+#: A layer of a small transformer: attention, feed-forward block, norms. Up to 64 ranks share the
+#: rows of matrices evenly.
+SHAPES = [(384, 128), (128, 128), (704, 128), (128, 352), (128,), (128,)]
 PARAMETERS = sum(torch.Size(shape).numel() for shape in SHAPES)
 STRATEGIES = ("fp8-lm", "fp8-collage-light", "dither-softsign-root")
 
@@ -78,11 +81,29 @@ def reduce_scatter(rank) -> None:
                        torch.distributed.ReduceOp.AVG)
 
 
+def weight_gather(rank) -> None:
+    """What FSDP2 gathers once for a pass: matrices as codes, with the maximum of their scales; as
+    they are, with FSDP2's padding, those whose rows ranks do not share evenly, and vectors."""
+    wide, shards = 0, []
+    for i, shape in enumerate(SHAPES):
+        weight = gradient(shape, i)
+        if len(shape) == 2 and shape[0] % rank.size == 0:
+            shards.append(weight.chunk(rank.size)[rank.rank].contiguous())
+        else:
+            wide += weight.chunk(rank.size)[0].nbytes
+    scales = _weight_gather.exchange_scales(shards, rank)
+    codes = [codec(_weight_gather.CODE).encode(shard, scale)[0].view(torch.uint8).flatten()
+             for shard, scale in zip(shards, scales)]
+    sent = torch.cat([*codes, torch.empty(wide, dtype=torch.uint8)])
+    rank.all_gather(sent, [len(sent)] * rank.size)
+
+
 def ways() -> dict:
-    """The sums that are counted, by name."""
+    """What is counted, by name."""
     sums = {f"GradientAllReduce, {strategy}": (lambda rank, s=strategy: all_reduce(rank, s))
             for strategy in STRATEGIES}
-    return sums | {"fp8_compress_hook": ddp_hook, "FP8ReduceScatter": reduce_scatter}
+    return sums | {"fp8_compress_hook": ddp_hook, "FP8ReduceScatter": reduce_scatter,
+                   "fp8_all_gather": weight_gather}
 
 
 def counted(count: int, work) -> dict:
@@ -101,7 +122,7 @@ def formulas(count: int) -> dict[str, float]:
     """Bytes per parameter that a rank sends, and gets, without scales."""
     share = (count - 1) / count
     return {"codes, summed in slices": 2 * share, "codes, all gathered": count - 1.0,
-            "bf16 ring": 4 * share, "f32 ring": 8 * share}
+            "bf16 ring": 4 * share, "f32 ring": 8 * share, "bf16 all-gather": 2 * share}
 
 
 def main() -> None:

@@ -53,7 +53,18 @@ def test_page_of_the_balance():
 
 
 def test_page_of_the_bytes():
-    for ranks, result in common.load("parallel_bytes", RESULTS)["ranks"].items():
+    found = common.load("parallel_bytes", RESULTS)
+    for model, ratio in found["paper_ratio"].items():
+        row = next(row for row in page().split("\n")
+                   if row.startswith(f"| {model}") and row.endswith(f" {ratio:.2f} |"))
+        wide, codes = map(float, row.split(" | ")[2:4])
+        assert codes / wide == ratio
+    for ranks, result in found["ranks"].items():
         wide, codes = (result[plan]["bytes per token and width"] for plan in ("bf16", "codes"))
         assert f"| {ranks} | {wide:.3f} | {codes:.3f} | {result['ratio']:.3f} |" in page()
         assert result["ratio"] == pytest.approx(codes / wide)
+        gathered, scattered = (result["codes"]["forward"]["all-gather"],
+                               result["codes"]["backward"]["all-to-all"])
+        beside = (result["bf16"]["forward"]["all-gather"]
+                  + result["bf16"]["backward"]["reduce-scatter"])
+        assert f"{(gathered + scattered) / beside:.3f}" == "0.500"

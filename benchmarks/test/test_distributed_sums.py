@@ -41,7 +41,9 @@ def test_bytes(tmp_path):
     for count, at in ((2, 0), (3, 1)):
         formula = found["formulas"][str(count)]["codes, summed in slices"]
         for name, rows in found["counted"].items():
-            share = 0.5 if name == "FP8ReduceScatter" else 1.0
+            if name == "fp8_all_gather" and count == 3:
+                continue  # most matrices go as they are, since three ranks do not share rows evenly
+            share = 0.5 if name in ("FP8ReduceScatter", "fp8_all_gather") else 1.0
             assert share * formula < rows[at]["sent"][1] < 1.1 * share * formula, name
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -317,6 +318,23 @@ def whole_of(tensor: torch.Tensor) -> torch.Tensor:
     whole = DTensor.from_local(bits, tensor.device_mesh, tensor.placements, run_check=False,
                                shape=shape, stride=stride).full_tensor()
     return whole.contiguous().view(tensor.dtype).reshape(tensor.shape)
+
+
+def memorize_copies(tensors: Iterable[torch.Tensor], memo: dict) -> None:
+    """Puts copies of DTensors, and of their gradients, where :func:`copy.deepcopy` looks first:
+    PyTorch's own copies (2.13) fail where a piece begins inside of its memory, as those of
+    gradients do under FSDP2.
+
+    Args:
+        memo: as :func:`copy.deepcopy` hands it over.
+    """
+    for tensor in filter(is_dtensor, tensors):
+        if id(tensor) in memo:
+            continue
+        memo[id(tensor)] = made = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        made.__dict__.update(copy.deepcopy(vars(tensor), memo))  # that it is a parameter, too
+        if tensor.is_leaf and tensor.grad is not None:
+            made.grad = tensor.grad.detach().clone()
 
 
 def address_of(tensor: torch.Tensor) -> int:

@@ -9,6 +9,7 @@
 #===----------------------------------------------------------------------===#
 """Functions for `support.gloo.run_ranks`."""
 
+import copy
 import json
 import os
 import random
@@ -401,6 +402,52 @@ def full():
     return [_hash(optimizer, model), _hash(plain, whole), _hash(again, other)]
 
 
+def flat():
+    """A flat state dict loads, on several optimizers' parameters; one of another graph is refused."""
+    options = StateDictOptions(flatten_optimizer_state_dict=True)
+    model, optimizer = _trained(2)
+    state = get_optimizer_state_dict(model, optimizer, options=options)
+    other = sharded()
+    again = optimizer_of(other.parameters(), "coat", min_8bit_size=0, max_norm=0.5)
+    set_optimizer_state_dict(other, again, state, options=options)
+    graph = optimizer_of(other.parameters(), "coat", min_8bit_size=0)
+    return [_hash(optimizer, model), _hash(again, other),
+            _error(lambda: set_optimizer_state_dict(other, graph, state, options=options))]
+
+
+def copies():
+    """A copy of an optimizer takes the steps that the optimizer takes, on weights of its own."""
+    found = []
+    for strategy in ("collage-plus", "fp8-lm", "adam8bit"):
+        model = sharded()
+        optimizer = optimizer_of(model.parameters(), strategy, min_8bit_size=0)
+        for step in range(2):
+            backward(model, step)
+            optimizer.step()
+            if step == 0:
+                optimizer.zero_grad()
+        copied = copy.deepcopy(optimizer)
+        params = copied.param_groups[0]["params"]
+        for own, param in zip(params, model.parameters(), strict=True):
+            same = isinstance(own, torch.nn.Parameter) and torch.equal(gather(own), gather(param))
+            found += [] if same and own is not param else [f"{strategy}: another weight"]
+        before = [gather(param).clone() for param in model.parameters()]
+        if params[0].grad is None:  # released with codes
+            for own, param in zip(params, model.parameters()):
+                own.grad, param.grad = param.detach().clone(), param.detach().clone()
+        copied.step()
+        if not all(torch.equal(gather(p), b) for p, b in zip(model.parameters(), before)):
+            found.append(f"{strategy}: the step was the original's")
+        optimizer.step()
+        for own, param in zip(params, model.parameters()):
+            states = zip(copied.state[own].values(), optimizer.state[param].values(), strict=True)
+            if not torch.equal(gather(own), gather(param)) or not all(
+                    torch.equal(gather(a), gather(b)) if isinstance(a, torch.Tensor) else a == b
+                    for a, b in states):
+                found.append(f"{strategy}: another step")
+    return found
+
+
 def _trained(steps, first=0, model=None, optimizer=None):
     model = model or sharded()
     optimizer = optimizer or optimizer_of(model.parameters(), "coat", min_8bit_size=0, max_norm=0.5)
@@ -594,6 +641,23 @@ def disagree():
             found.append("no error")
         except Exception as error:
             found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def no_gradient():
+    """One rank without a gradient: an error on all where a step gathers the parameter; where
+    each rank updates its rows by itself, that rank's stay."""
+    found = {}
+    for name, strategy in (("gathered", "fp8-collage-plus"), ("by itself", "collage-plus")):
+        model = sharded()
+        optimizer = optimizer_of(model.parameters(), strategy, min_8bit_size=0)
+        backward(model, 0)
+        before = [param.to_local().clone() for param in model.parameters()]
+        if dist.get_rank() == 1:
+            model.first.bias.grad = None
+        found[name] = [_error(optimizer.step), [
+            key for (key, param), old in zip(model.named_parameters(), before)
+            if torch.equal(param.to_local(), old)]]
     return found
 
 

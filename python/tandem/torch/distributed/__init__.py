@@ -14,7 +14,8 @@ from tandem.torch.distributed._scaling import AutomaticScaling
 _MODULES = {
     "FP8ColwiseParallel": "_parallel", "FP8RowwiseParallel": "_parallel",
     "FP8SequenceParallel": "_parallel", "GatheredTensor": "_parallel",
-    "ShardedFP8LM": "_sharded_fp8_lm", "ZeroRedundancyOptimizer": "_zero",
+    "ShardedFP8LM": "_sharded_fp8_lm", "WeightGather": "_weight_gather",
+    "ZeroRedundancyOptimizer": "_zero", "fp8_all_gather": "_weight_gather",
     "greedy_partition": "_zero", "stored_bytes": "_zero"}
 
 __all__ = ["AutomaticScaling", "FP8CompressState", "FP8ReduceScatter", "GradientAllReduce",

@@ -17,11 +17,18 @@ _gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tenso
 _NO_SCALE = 0.0
 
 
-def _own_scale(x: torch.Tensor, codec: Codec) -> torch.Tensor:
+def own_scale(x: torch.Tensor, codec: Codec) -> torch.Tensor:
     """The scale that a slice asks for; 0 if it has no finite number other than 0."""
+    if not x.numel():
+        return torch.full((1,), _NO_SCALE, device=x.device)
     scale = codec.encode(x)[1]
     has_numbers = (x.isfinite() & (x != 0)).any()
     return torch.where(has_numbers, scale, torch.full_like(scale, _NO_SCALE))
+
+
+def known_scales(most: torch.Tensor) -> torch.Tensor:
+    """The scales of whole tensors, from the most that their slices ask for: 1 if none does."""
+    return torch.where(most == _NO_SCALE, torch.ones_like(most), most)
 
 
 def shared_scale(x: torch.Tensor, codec: Codec, group: dist.ProcessGroup,
@@ -33,7 +40,7 @@ def shared_scale(x: torch.Tensor, codec: Codec, group: dist.ProcessGroup,
         ValueError: slices differ in size; on every rank.
     """
     count = float(x.numel())
-    scale = _own_scale(x, codec) if x.numel() else torch.zeros(1, device=x.device)
+    scale = own_scale(x, codec)
     told = torch.cat([scale.double(), scale.new_tensor([count, -count], dtype=torch.float64)])
     dist.all_reduce(told, dist.ReduceOp.MAX, group)
     most, least = told[1].item(), -told[2].item()
@@ -41,8 +48,7 @@ def shared_scale(x: torch.Tensor, codec: Codec, group: dist.ProcessGroup,
         raise ValueError(f"the input of {label} has {least:.0f} elements on one rank and {most:.0f} "
                          "on another; slices that are gathered as codes are of one size: pad the "
                          "sequence to a multiple of the number of ranks")
-    found = told[:1].float()
-    return torch.where(found == _NO_SCALE, torch.ones_like(found), found)
+    return known_scales(told[:1].float())
 
 
 def all_gather(x: torch.Tensor, dim: int, codec: Codec, group: dist.ProcessGroup,

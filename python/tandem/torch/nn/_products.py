@@ -127,11 +127,20 @@ class Codes(NamedTuple):
                      None if turned is None else turned.view(shape[::-1]))
 
     @property
+    def transpose(self) -> torch.Tensor:
+        """Codes of the transpose, which may be a view."""
+        return self.rows.t() if self.turned is None else self.turned
+
+    @property
     def transposed(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Codes of the transpose and the scale: cuBLASLt's products sum along the rows of
-        both factors. A CPU's take a view."""
-        turned = self.rows.t() if self.turned is None else self.turned
-        return turned if executor_of(turned) is CPU else turned.contiguous(), self.scale
+        """Codes of the transpose as products take them, and the scale."""
+        return in_rows(self.transpose), self.scale
+
+
+def in_rows(codes: torch.Tensor) -> torch.Tensor:
+    """Codes as products take them: cuBLASLt's sum along the rows of both factors. A CPU's take
+    a view."""
+    return codes if executor_of(codes) is CPU else codes.contiguous()
 
 
 @functools.lru_cache(maxsize=None)
@@ -160,16 +169,21 @@ def quantize(x: torch.Tensor, code: str, copy: bool = False) -> Codes:
     return Codes.of({name.removeprefix("kept"): p for name, p in planes.items()}, shape)
 
 
+def _has_ranks() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 #: The codes of each weight, and what they were computed from.
 _weights = WeakTensorKeyDictionary()
 
 
 def quantized_weight(weight: torch.Tensor, copy: bool = False) -> Codes:
     """Returns the codes of a weight, which are kept until the weight changes. A CUDA graph
-    makes them anew whenever it runs."""
+    makes them anew whenever it runs, and so does each call where there are ranks: FSDP gathers
+    new weights into the memory of old ones, and PyTorch counts no change."""
     executor = executor_of(weight)
     copy = copy and executor is not CPU
-    if executor.is_capturing:
+    if executor.is_capturing or _has_ranks():
         return quantize(weight, "f8E4M3FN", copy)
     key = weight._version, weight.data_ptr(), executor, executor.stream
     known, codes = _weights.get(weight, (None, None))
@@ -248,11 +262,14 @@ class FP8Linear(torch.autograd.Function):
         saved = kept if needs_weight else Codes(None, None, None)
         if saved.turned is not None:
             saved = saved._replace(rows=None)
-        ctx.save_for_backward(*saved, *(codes.transposed if needs_x else (None, None)))
+        # A view: FSDP2 frees the codes that it has gathered, and gathers them again.
+        ctx.save_for_backward(*saved, *((codes.transpose, codes.scale) if needs_x
+                                        else (None, None)))
         ctx.types = weight.dtype, None if bias is None else bias.dtype
         ctx.dtype, ctx.shape = x.dtype, x.shape
         y = multiply(kept[:2], codes[:2], bias, fast=True, dtype=x.dtype)
-        return y.view(*x.shape[:-1], weight.shape[0])
+        # No view, since FSDP2 warns of one where it hooks a module's output.
+        return y.resize_(*x.shape[:-1], weight.shape[0])
 
     @staticmethod
     @first_derivative
@@ -263,7 +280,7 @@ class FP8Linear(torch.autograd.Function):
         grad = quantize(dy, "f8E5M2", copy=needs_weight)
         dx = dweight = dbias = None
         if needs_x:
-            dx = multiply(grad[:2], (weight, weight_scale), **options).view(ctx.shape)
+            dx = multiply(grad[:2], (in_rows(weight), weight_scale), **options).view(ctx.shape)
         if needs_weight:
             dweight = multiply(grad.transposed, Codes(*kept).transposed, **options)
             dweight = dweight.to(ctx.types[0])

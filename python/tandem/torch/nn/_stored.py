@@ -15,6 +15,7 @@ from tandem.torch.nn._layer import Pass, decoder
 
 _SHARING = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 _VIEWING = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+_STRIDED = torch.ops.aten.as_strided.default
 
 
 class StoredTensor(torch.Tensor):
@@ -47,6 +48,8 @@ class StoredTensor(torch.Tensor):
         if operation in _VIEWING and (shape := _rows_regrouped(*args)) is not None:
             return args[0]._shared(shape)
         kwargs = kwargs or {}
+        if operation is _STRIDED and _is_itself(*args, **kwargs):
+            return args[0]._shared(args[0].shape)
         _refuse_writing(operation, args, kwargs)
         args, kwargs = tree_map_only(cls, cls.decode, (args, kwargs))
         return operation(*args, **kwargs)
@@ -87,6 +90,12 @@ def _rows_regrouped(x: StoredTensor, shape: list[int]) -> torch.Size | None:
     """The shape of a view with the same rows, or None."""
     wanted = torch.empty(x.shape, device="meta").view(shape).shape
     return wanted if wanted[-1:] == x.shape[-1:] else None
+
+
+def _is_itself(x: StoredTensor, size: list[int], stride: list[int],
+               storage_offset: int | None = None) -> bool:
+    """Whether these are a tensor's own shape and strides, as FSDP2 spells what it has gathered."""
+    return tuple(size) == x.shape and tuple(stride) == x.stride() and not storage_offset
 
 
 def _refuse_writing(operation, args: tuple, kwargs: dict) -> None:

@@ -10,6 +10,7 @@ import torch
 from tandem._kernel import Rules
 from tandem.torch.optim import _dynamic_map
 from tandem.torch.optim._bindings import KernelBindings
+from tandem.torch.optim._callers import STATE_DICTS, caller
 from tandem.torch.optim._companions import kinds_of, rules_of
 from tandem.torch.optim._groups import OPTIONS
 
@@ -74,6 +75,23 @@ def identified(state_dict: Mapping) -> Mapping:
     found = {"tandem": json.loads(next(iter(texts)))} | state_dict
     return found | {"param_groups": [
         {name: value for name, value in group.items() if name != "tandem"} for group in groups]}
+
+
+def with_flat_identity(state_dict: Mapping) -> Mapping:
+    """A state dict with the identity in its param groups, where set_optimizer_state_dict hands it
+    over and was given a flat one (``flatten_optimizer_state_dict=True``): of a flat one PyTorch
+    hands on only what param groups have between state dicts."""
+    groups = state_dict.get("param_groups", ())
+    if "tandem" in state_dict or any("tandem" in group for group in groups):
+        return state_dict
+    frame = caller(STATE_DICTS, "_load_optim_state_dict")
+    flat = frame.f_locals.get("state_dict") if frame else None
+    if not isinstance(flat, Mapping):
+        return state_dict
+    def own(group: Mapping) -> dict:
+        keys = (f"param_groups.{name}.tandem" for name in group["params"])
+        return next(({"tandem": flat[key]} for key in keys if key in flat), {})
+    return {**state_dict, "param_groups": [group | own(group) for group in groups]}
 
 
 def strategies_of(groups: Sequence[Mapping], identity: Mapping) -> list[str]:

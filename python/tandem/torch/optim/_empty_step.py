@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -10,20 +9,14 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tandem.torch._shards import local_of
-
-#: The function that takes the empty step: get_optimizer_state_dict and the like call it for
-#: an optimizer without a state.
-_CALLER = ("torch.distributed.checkpoint.state_dict", "_init_optim_state")
+from tandem.torch.optim._callers import STATE_DICTS, caller
 
 
 def is_called_for() -> bool:
     """Whether torch.distributed.checkpoint is among the callers, to find out which states there
-    are: it gives all parameters gradients of zeros, and every group a learning rate of 0."""
-    frame = sys._getframe(1)
-    while frame := frame.f_back:
-        if (frame.f_globals.get("__name__"), frame.f_code.co_name) == _CALLER:
-            return True
-    return False
+    are: get_optimizer_state_dict and the like do so where an optimizer has none. It gives all
+    parameters gradients of zeros, and every group a learning rate of 0."""
+    return caller(STATE_DICTS, "_init_optim_state") is not None
 
 
 class _Begun(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from tandem._convert import CPU, compiled
 from tandem._kernel import Rules
 from tandem.torch import _executor
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
-from tandem.torch._shards import local_of
+from tandem.torch._shards import local_of, memorize_copies
 from tandem.torch.optim import _checkpoint, _counters, _empty_step, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding
 from tandem.torch.optim._bindings import KernelBindings, sums_over_model
@@ -178,6 +179,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         """Initializes the state that steps use."""
         self._device_step = DeviceStep()
         self._bound: list[ParamBinding | None] = []
+        #: All parameters, and those that ranks gather for a step, once that is known.
+        self._gathered: tuple[list, dict] | None = None
         #: Tells whether a step repeats the last one, and the bindings of that step.
         self._replay: tandem._tandem.ReplayCache | None = None
         self._running: list[KernelBinding] = []
@@ -647,7 +650,8 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
         for hook in hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        state_dict = dict(_checkpoint.recoded(_checkpoint.identified(state_dict)))
+        state_dict = dict(_checkpoint.recoded(_checkpoint.identified(
+            _checkpoint.with_flat_identity(state_dict))))
         state_dict["param_groups"] = _checkpoint.completed(state_dict, self.param_groups)
         for index, group in enumerate(state_dict["param_groups"]):
             self._check_flags(group, index)
@@ -679,6 +683,12 @@ class Optimizer(Groups, Release, torch.optim.Optimizer):
             binding.check_state(states[key], param, self._label(index), moves=True)
             states[key] = binding.shaped(states[key], param)
         return state_dict | {"state": states}
+
+    def __deepcopy__(self, memo: dict):
+        memorize_copies(chain(self._params(), *(s.values() for s in self.state.values())), memo)
+        made = memo[id(self)] = type(self).__new__(type(self))
+        made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return made
 
     def __getstate__(self) -> dict:
         return super().__getstate__() | {

@@ -11,8 +11,9 @@ import torch
 
 from tandem import _tandem
 from tandem.torch import _executor
+from tandem.torch._exchange import Exchange
 from tandem.torch._layout import is_placeholder
-from tandem.torch._shards import address_of, local_of
+from tandem.torch._shards import address_of, local_of, shard_of
 from tandem.torch.optim import _counters, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding, check_grad
 from tandem.torch.optim._bindings import sums_over_model
@@ -42,7 +43,7 @@ class Steps:
 
     def _forget(self) -> None:
         """Forgets all bound parameters, so that the next step binds them again."""
-        self._bound, self._replay = [], None
+        self._bound, self._replay, self._gathered = [], None, None
 
     def _run(self, started: list[torch.Tensor], only: torch.Tensor | None) -> None:
         """One step; `started` gets the parameters whose state is new."""
@@ -153,6 +154,7 @@ class Steps:
         """Fills the bindings, and returns the gradients that had to be converted."""
         converted: list[torch.Tensor] = []
         index, bound_params, has_new = -1, self._current_params(), False
+        self._check_gathered()
         for number, group in enumerate(self.param_groups):
             known, row = None, 0
             negated = self._negated(group["params"]) if group["maximize"] else None
@@ -186,6 +188,26 @@ class Steps:
         binding, step = self._enlist(bound, grad, converted)
         binding.rows.append(binding.row(number, step, bound.dtype))
         return converted
+
+    def _check_gathered(self) -> None:
+        """Refuses, on all ranks, a step in which some have no gradient of a parameter that all
+        gather, for which the others would wait. On GPUs the process group's timeout ends that."""
+        if self._gathered is None or len(self._gathered[0]) != sum(
+                len(group["params"]) for group in self.param_groups):
+            self._gathered = self._find_gathered()
+        for group, params in self._gathered[1].items():
+            Exchange(group).check(self.kernel.name, [
+                (index, self._has_gradient(param)) for index, param in params])
+
+    def _find_gathered(self) -> tuple[list, dict]:
+        """All parameters, and those that ranks gather, by number, for each process group."""
+        found: dict = {}
+        params = list(self._grouped())
+        for index, param, group in params:
+            shard = shard_of(param) if param.requires_grad and param.is_cpu else None
+            if shard is not None and self._bindings.of(param, group).gathers(shard):
+                found.setdefault(shard.group, []).append((index, param))
+        return params, found
 
     def _has_gradient(self, param: torch.Tensor) -> bool:
         return param.grad is not None or self._gradients.get(param) is not None

@@ -22,7 +22,8 @@ from support.gloo import run_ranks
 
 MODULE = "support.fsdp2_ranks"
 CHECKED = ("fsdp2", "wide", "full", "convert", "disagree", "nan_on_one_rank", "other_placements",
-           "columns", "all_reduce", "empty_step", "refusals", "convert_while_loading", "offload", "joined_rows")
+           "columns", "all_reduce", "empty_step", "refusals", "convert_while_loading", "offload", "joined_rows",
+           "flat", "copies", "no_gradient")
 RELEASED = "ValueError: parameter 0 .*gradient_release=True would have taken the step; leave it out"
 
 
@@ -52,6 +53,25 @@ def test_wide_weights(two):
 def test_full_state_dicts(two):
     (sharded, plain, again), other = two["full"]
     assert sharded == plain == again and other == two["full"][0]
+
+
+def test_flat_state_dicts(two):
+    for saved, loaded, error in two["flat"]:
+        assert saved == loaded
+        assert re.match("ValueError: the state dict is of graph 'adamw_clip' under strategy 'coat', "
+                        "this optimizer runs 'adamw'", error), error
+
+
+def test_copies(two):
+    assert two["copies"] == [[], []]
+
+
+def test_a_rank_without_a_gradient(two):
+    for rank, found in enumerate(two["no_gradient"]):
+        error, kept = found["gathered"]
+        assert error.startswith("RuntimeError: ranks are about to take different steps with adamw")
+        assert len(kept) == 6
+        assert found["by itself"] == ["no error", ["first.bias"] * rank]
 
 
 def test_strategies_change(two):

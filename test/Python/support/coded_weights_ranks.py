@@ -1,0 +1,282 @@
+#===- coded_weights_ranks.py - Weights gathered as codes -------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements what ranks do in the tests of fp8_all_gather: models whose weights are
+# gathered as codes, beside one process and beside models whose weights are gathered wide.
+#
+#===----------------------------------------------------------------------===#
+"""Functions that `support.gloo.run_ranks` calls."""
+
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+import tandem.torch as tt
+import tandem.torch.nn as tnn
+from tandem.torch.distributed import _collectives, _weight_gather, fp8_all_gather
+from support.fsdp2_ranks import gather
+
+WIDTH, HIDDEN, ODD = 24, 48, 133
+FP8 = {"recipe": "te-current", "products": "fp8"}
+
+
+class Model(torch.nn.Module):
+    """Layers with 8-bit products, one with rows that no ranks share evenly, and one without."""
+
+    def __init__(self, dtype=torch.bfloat16):
+        super().__init__()
+        torch.manual_seed(4)
+        self.norm, self.up = torch.nn.LayerNorm(WIDTH), tnn.Linear(WIDTH, HIDDEN, **FP8)
+        self.plain, self.odd = torch.nn.Linear(HIDDEN, HIDDEN), tnn.Linear(HIDDEN, ODD, **FP8)
+        self.down = tnn.Linear(ODD, WIDTH, bias=False, **FP8)
+        self.to(dtype)
+
+    def forward(self, x):
+        return self.down(self.odd(self.plain(torch.sigmoid(self.up(self.norm(x))))))
+
+
+class Gated(torch.nn.Module):
+    """A gated block, which computes again what its last layer takes."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        gate, up = (tnn.Linear(WIDTH, HIDDEN, bias=False, **FP8) for _ in range(2))
+        self.block = tnn.GatedMLP(gate, up, tnn.Linear(HIDDEN, WIDTH, bias=False, **FP8),
+                                  tnn.SwiGLU(recipe="te-current"), recompute=True)
+        self.bfloat16()
+
+    def forward(self, x):
+        return self.block(x)
+
+
+def sharded(model, **options):
+    for layer in model.children():
+        fully_shard(layer, **options)
+    return fully_shard(model, **options)
+
+
+def coded(model):
+    """The same, gathered as codes, and what says so."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        return fp8_all_gather(model), [str(w.message) for w in caught]
+
+
+def batch(seed, dtype=torch.bfloat16):
+    generator = torch.Generator().manual_seed(10 * seed + dist.get_rank())
+    return torch.randn(4, WIDTH, generator=generator).to(dtype)
+
+
+def bits(tensors):
+    return [int(gather(tensor).long().dot(torch.arange(gather(tensor).numel()) % 8191))
+            for tensor in tensors]
+
+
+@torch.no_grad()
+def copied(model, whole):
+    """One process's model with the ranks' weights."""
+    for param, value in zip(whole.parameters(), model.parameters(), strict=True):
+        param.copy_(value.full_tensor() if isinstance(value, DTensor) else value)
+    return whole
+
+
+#===----------------------------------------------------------------------===#
+# Training
+#===----------------------------------------------------------------------===#
+
+
+def train(model, whole=None, steps=3, parts=2):
+    """The bits of all outputs, gradients and weights, and whether outputs were one process's."""
+    optimizer = tt.AdamW(model.parameters(), strategy="fp8-lm", lr=0.02, min_8bit_size=0)
+    found, same = [], True
+    for step in range(steps):
+        for part in range(parts):
+            y = model(x := batch(2 * step + part))
+            if whole is not None:
+                same &= torch.equal(y, copied(model, whole)(x))
+            y.float().square().mean().backward()
+            found += bits([y])
+        found += bits(param.grad for param in model.parameters())
+        optimizer.step()
+        optimizer.zero_grad()
+        found += bits(model.parameters())
+    return found, same
+
+
+def training():
+    """Outputs of one process, and all bits of a model whose weights are gathered wide."""
+    results = {}
+    for name, make in (("layers", Model), ("gated", Gated)):
+        wide, ours = sharded(make()), sharded(make())
+        coded(ours)
+        (want, right), (got, same) = train(wide, make()), train(ours, make())
+        results[name] = [right, same, got == want]
+    return results
+
+
+def hybrid():
+    """The same on replicas of shards."""
+    mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2),
+                            mesh_dim_names=("replicate", "shard"))
+    wide, ours = sharded(Model(), mesh=mesh), sharded(Model(), mesh=mesh)
+    coded(ours)
+    return train(ours) == train(wide)
+
+
+def wide_weights():
+    """Weights in f32 that FSDP2 would round before it gathers them: codes are of these."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    torch.manual_seed(6)
+    whole = tnn.Linear(WIDTH, HIDDEN, **FP8)
+    model = tnn.Linear(WIDTH, HIDDEN, **FP8)
+    model.load_state_dict(whole.state_dict())
+    coded(fully_shard(model, mp_policy=policy))
+    y = model(batch(0))
+    y.sum().backward()
+    return [torch.equal(y, whole(batch(0))), str(model.weight.grad.dtype)]
+
+
+#===----------------------------------------------------------------------===#
+# What travels
+#===----------------------------------------------------------------------===#
+
+
+class Counted:
+    """FSDP2's all-gather, which counts the bytes that a rank gives it."""
+
+    def __init__(self):
+        self.bytes = 0
+
+    def allocate(self, size, *, dtype, device):
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor, input_tensor, group, async_op=False):
+        self.bytes += input_tensor.nbytes
+        return _collectives._gather(output_tensor, input_tensor, group, async_op)
+
+
+def bytes_of(model):
+    counter = Counted()
+    for module in model.modules():
+        if hasattr(module, "set_custom_all_gather"):
+            module.set_custom_all_gather(counter)
+    with torch.no_grad():
+        model(batch(0))
+    return counter.bytes
+
+
+def report():
+    """The report, the warning, the bytes that a pass gathers, and the numbers of all-reduces."""
+    wide, ours = sharded(Model()), sharded(Model())
+    made, told = coded(ours)
+    counts, exchange = [0], _weight_gather.exchange_scales
+
+    def counting(*given):
+        counts[0] += 1
+        return exchange(*given)
+
+    _weight_gather.exchange_scales = counting
+    try:
+        found = [bytes_of(wide), bytes_of(ours)]
+        ours(batch(0)).sum().backward()
+    finally:
+        _weight_gather.exchange_scales = exchange
+    return {"coded": made.coded, "wide": made.wide, "told": told, "bytes": found,
+            "exchanges": counts[0], "text": repr(made)}
+
+
+#===----------------------------------------------------------------------===#
+# Weights that change
+#===----------------------------------------------------------------------===#
+
+
+@torch.no_grad()
+def changes():
+    """Whether outputs are one process's after weights change in each way."""
+    model, whole, found = sharded(Model()), Model(), {}
+    coded(model)
+
+    def check(name, call=lambda m, x: m(x)):
+        found[name] = torch.equal(call(model, batch(1)).nan_to_num(7.0),
+                                  call(copied(model, whole), batch(1)).nan_to_num(7.0))
+
+    check("first")
+    model.up.weight.to_local().mul_(3)
+    check("written")
+    model.up.weight.to_local().mul_(0.25)
+    check("a part by itself", lambda m, x: m.up(x))
+    model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()},
+                          assign=True)
+    check("other tensors")
+    model.up.weight.to_local().zero_()
+    check("zeros")
+    if dist.get_rank() == 0:
+        model.down.weight.to_local()[0, :3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    check("a NaN on one rank")
+    return found
+
+
+def values():
+    """What else computes with a weight in a pass gets what the codes decode to."""
+    model, found = sharded(Model()), []
+    coded(model)
+    model.up.register_forward_pre_hook(lambda module, *_: found.append(
+        [module.weight.shape == (HIDDEN, WIDTH), str(module.weight.dtype),
+         float((module.weight.detach() * 1.0).float().norm())]))
+    with torch.no_grad():
+        model(batch(0))
+    want = model.up.weight.detach().full_tensor().float().norm()
+    return found[0][:2] + [abs(found[0][2] / float(want) - 1) < 0.02]
+
+
+#===----------------------------------------------------------------------===#
+# What is refused, and what is gathered wide
+#===----------------------------------------------------------------------===#
+
+
+def _error(work):
+    try:
+        work()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def refusals():
+    late = sharded(Model())
+    late(batch(0))
+    twice = sharded(Model())
+    coded(twice)
+    plain = torch.nn.Sequential(torch.nn.Linear(WIDTH, HIDDEN).bfloat16())
+    return {"late": _error(lambda: fp8_all_gather(late)),
+            "twice": _error(lambda: fp8_all_gather(twice)),
+            "no layer": _error(lambda: fp8_all_gather(sharded(plain))),
+            "no ranks": _error(lambda: fp8_all_gather(Model()))}
+
+
+def reasons():
+    """Why weights are gathered wide, by case, and whether the model runs so."""
+    tied = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), tnn.Linear(WIDTH, WIDTH, **FP8))
+    tied[1].weight = tied[0].weight
+    columns = torch.nn.Sequential(tnn.Linear(WIDTH, HIDDEN, **FP8))
+    divided = torch.nn.Sequential(tnn.Linear(WIDTH, HIDDEN, **FP8))
+    size = dist.get_world_size()
+    meshes = init_device_mesh("cpu", (1, size), mesh_dim_names=("dp", "tp"))
+    parallelize_module(divided, meshes["tp"], {"0": ColwiseParallel()})
+    kept = torch.nn.Sequential(tnn.Linear(WIDTH, HIDDEN, **FP8))
+    models = {
+        "tied": fully_shard(tied.bfloat16()),
+        "columns": fully_shard(columns.bfloat16(), shard_placement_fn=lambda param: (
+            torch.distributed.tensor.Shard(param.dim() - 1))),
+        "divided": fully_shard(divided.bfloat16(), mesh=meshes["dp"]),
+    }
+    if size == 4:
+        models["kept"] = fully_shard(kept.bfloat16(), reshard_after_forward=2)
+    return {name: list(coded(model)[0].wide.values()) for name, model in models.items()}
