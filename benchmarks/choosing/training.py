@@ -40,7 +40,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2, help="how many (default: 2)")
-    parser.add_argument("--steps", type=int, default=1500, help="of each run")
+    parser.add_argument("--steps", type=int, default=600, help="of each run")
     parser.add_argument("--strategies", help="comma-separated (default: all)")
     parser.add_argument("--budgets", help="bytes per parameter, comma-separated")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from itertools import product
 from numbers import Real
@@ -139,16 +139,17 @@ def recommend(model: object, memory: int | float | str, ranks: int = 1,
     """
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise ValueError(f"ranks must be a whole number of at least 1, got {ranks!r}")
-    limit, betas = in_bytes(memory), _checked_betas(betas)
+    limit, betas = in_bytes(memory), checked_betas(betas)
     tensors = describe(model)
-    if ranks > 1:
-        tensors = [_on_first_rank(tensor, ranks) for tensor in tensors]
+    tensors = ([_spread(tensor, ranks) for tensor in tensors] if ranks > 1
+               else list(map(on_first_rank, tensors)))
+    ranks = max(ranks, ranks_of(tensors))
     search = Search(tensors, [betas[1]], 2 if codes and ranks == 1 else 0,
                     Footprints(gradient_release))
     return search.best(limit, ranks, betas)
 
 
-def _checked_betas(betas: object) -> tuple[float, float]:
+def checked_betas(betas: object) -> tuple[float, float]:
     """Two decays for which there are measurements."""
     try:
         first, second = betas
@@ -171,17 +172,20 @@ def _checked_betas(betas: object) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _FirstOf:
-    """Stands for the DeviceMesh of so many ranks, of which this process is the first: none
-    of them need be running."""
+    """Stands for a DeviceMesh on its first rank, wherever this process is: all ranks must come
+    to the same choice, and none of them need be running."""
 
-    ranks: int
-    ndim: int = 1
+    sizes: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.sizes)
 
     def size(self, dim: int | None = None) -> int:
-        return self.ranks
+        return math.prod(self.sizes) if dim is None else self.sizes[dim]
 
     def get_coordinate(self) -> list[int]:
-        return [0]
+        return [0] * self.ndim
 
 
 @lru_cache(maxsize=None)
@@ -192,19 +196,39 @@ def _rows() -> object:
     return Rows(0)
 
 
-def _on_first_rank(tensor: Described, ranks: int) -> Described:
-    """The tensor as fully_shard spreads it; no rank has more of it than the first."""
+def _spread(tensor: Described, ranks: int) -> Described:
+    """The tensor as fully_shard would spread it over so many ranks."""
     if tensor.shard is not None:
         raise ValueError(f"{tensor.name!r} is a DTensor, which is spread already; leave ranks "
                          "out")
     stride = torch.empty(tensor.shape, device="meta").stride()
-    shard = Shard(tensor.shape, stride, (_rows(),), _FirstOf(ranks))
-    return Described(tensor.name, tensor.shape, tensor.dtype, tensor.trains, tensor.role, shard)
+    return replace(tensor, shard=Shard(tensor.shape, stride, (_rows(),), _FirstOf((ranks,))))
+
+
+def on_first_rank(tensor: Described) -> Described:
+    """A parameter as the first rank has it, if it is spread: no rank has more of it.
+
+    Raises:
+        ValueError: its pieces are no rows.
+    """
+    if (shard := tensor.shard) is None:
+        return tensor
+    if shard.bounds is None:
+        raise ValueError(f"parameter {tensor.name or 'without a name'!r} is spread as {shard}, "
+                         "in pieces that are not whole rows, whose bytes are not counted; name "
+                         "its strategy")
+    mesh = _FirstOf(tuple(map(shard.mesh.size, range(shard.mesh.ndim))))
+    return replace(tensor, shard=replace(shard, mesh=mesh))
 
 
 #===------------------------------------------------------------------------===#
 # The search
 #===------------------------------------------------------------------------===#
+
+
+def ranks_of(tensors: Iterable[Described]) -> int:
+    """How many ranks share parameters."""
+    return max((tensor.shard.mesh.size() for tensor in tensors if tensor.shard), default=1)
 
 
 class Search:
@@ -374,11 +398,19 @@ class Search:
     #===--------------------------------------------------------------------===#
 
     def _choice(self, role: str, name: str) -> Choice:
-        of = measured()[name]
         return Choice(role, name, len(self.roles[role]), self._elements(role),
                       self._bytes_of(role, name),
-                      all(of.follows_at(beta2) for beta2 in self.beta2s),
-                      self._error_of(role, name), of.lost, of.kept)
+                      all(measured()[name].follows_at(beta2) for beta2 in self.beta2s),
+                      self._error_of(role, name),
+                      *(self._mean(role, name, what) for what in ("lost", "kept")))
+
+    def _mean(self, role: str, name: str, what: str) -> float | None:
+        """What training lost, a property of weights: those in float32 are as under fp32."""
+        found = [(getattr(measured()["fp32" if tensor.dtype == torch.float32 else name], what),
+                  tensor.elements) for tensor in self.roles[role]]
+        if any(value is None for value, _ in found):
+            return None
+        return sum(value * count for value, count in found) / self._elements(role)
 
     def _frozen_choice(self) -> list[Choice]:
         if not self.frozen:
