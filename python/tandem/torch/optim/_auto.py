@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from tandem.torch._versions import at_least
 from tandem.torch.optim._memory import Footprints, in_bytes
 from tandem.torch.optim._recommend import (Recommendation, Search, checked_betas,
                                            on_first_rank, ranks_of)
@@ -16,7 +17,7 @@ from tandem.torch.optim._wrappers import has_ranks
 #: The name that stands for a choice.
 AUTO = "auto"
 #: Whether optimizers take named parameters, as from PyTorch 2.6 on.
-TAKES_NAMES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 6)
+TAKES_NAMES = at_least(2, 6)
 
 
 class Chosen(NamedTuple):

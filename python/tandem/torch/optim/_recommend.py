@@ -12,6 +12,7 @@ from numbers import Real
 import torch
 
 from tandem.torch._shards import Shard
+from tandem.torch._versions import at_least, needed
 from tandem.torch.optim._measured import Measured, largest_beta2, measured
 from tandem.torch.optim._memory import Bytes, Footprints, in_bytes, text_of
 from tandem.torch.optim._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Described, describe,
@@ -37,9 +38,10 @@ class Choice:
         follows: whether moments follow their averages at these betas (docs/Following.md).
         error: how far weights end from float64's, over the distance moved
             (docs/Accuracy.md).
-        lost: the share of updates without any effect, in the demo's model; None where it was
-            not measured.
-        kept: the share of the intended change that took place there.
+        lost: the share of single updates without any effect on the stored weight, in the
+            demo's model; None where it was not measured.
+        kept: the share of the intended change that took place there all the same. Near 1
+            what single updates lose evens out, as where weights are dithered.
     """
 
     role: str
@@ -191,6 +193,8 @@ class _FirstOf:
 @lru_cache(maxsize=None)
 def _rows() -> object:
     """The placement of fully_shard; its module takes a while to import."""
+    if not at_least(2, 5):
+        raise needed("ranks above 1 are those of fully_shard's DTensors, which need", "2.5")
     from torch.distributed.tensor import Shard as Rows
 
     return Rows(0)
@@ -447,10 +451,10 @@ def _own_bytes(name: str | None) -> float:
 def _table(choices: Sequence[Choice], total: Bytes) -> list[str]:
     """The lines of a table of choices and of their sum."""
     head = ["", "strategy", "parameters", "weights", "gradients", "states", "follows", "error",
-            "updates lost"]
+            "lost", "kept"]
     rows = [head, *(_row(choice) for choice in choices)]
     elements = sum(choice.elements for choice in choices)
-    rows.append(["together", "", f"{elements:.4g}", *_texts(total), "", "", ""])
+    rows.append(["together", "", f"{elements:.4g}", *_texts(total), "", "", "", ""])
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(cell.ljust(width) if i < 2 else cell.rjust(width)
                       for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
@@ -460,9 +464,10 @@ def _table(choices: Sequence[Choice], total: Bytes) -> list[str]:
 def _row(choice: Choice) -> list[str]:
     follows = "" if choice.follows is None else "yes" if choice.follows else "no"
     error = "" if choice.error is None else f"{choice.error:.2g}"
-    lost = "" if choice.lost is None else f"{100 * choice.lost:.1f} %"
+    shares = ["" if share is None else f"{100 * share:.1f} %" for share in (choice.lost,
+                                                                           choice.kept)]
     return [choice.role, choice.strategy or "", f"{choice.elements:.4g}", *_texts(choice.bytes),
-            follows, error, lost]
+            follows, error, *shares]
 
 
 def _texts(taken: Bytes) -> list[str]:
