@@ -17,7 +17,8 @@ DTYPES = {
     "i16": torch.int16,
     "f8E4M3FN": torch.float8_e4m3fn,
     "f8E5M2": torch.float8_e5m2,
-    "f8E8M0FNU": torch.float8_e8m0fnu,
+    # Before 2.7 PyTorch has no type for these.
+    "f8E8M0FNU": getattr(torch, "float8_e8m0fnu", torch.uint8),
 }
 
 #: The types that modules compute in, by dtype.

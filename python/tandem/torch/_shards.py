@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,8 @@ from functools import cached_property, lru_cache
 from itertools import product
 
 import torch
+
+from tandem.torch._versions import needed
 
 #: The classes of tensors that are no DTensors, which most parameters have.
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -21,6 +24,8 @@ def is_dtensor(tensor: object) -> bool:
     make them."""
     if type(tensor) in _PLAIN:
         return False
+    if type(tensor).__module__.startswith("torch.distributed._tensor"):
+        raise needed("DTensors, as fully_shard makes them, need", "2.5")
     # Importing the module takes a while, and without it there are no DTensors.
     module = sys.modules.get("torch.distributed.tensor")
     return isinstance(tensor, getattr(module, "DTensor", ()))
@@ -164,6 +169,9 @@ class Shard:
             return whole
         if self.bounds is not None and self.shape:
             return whole.narrow(0, self.first_row, self.rows)
+        if "src_data_rank" not in inspect.signature(distribute_tensor).parameters:
+            raise needed(f"a tensor that is spread as {self}, in pieces that are not rows, needs",
+                         "2.7")
         return local_of(distribute_tensor(whole, self.mesh, self.placements, src_data_rank=None))
 
     def measure(self, dtype: torch.dtype) -> torch.Tensor:

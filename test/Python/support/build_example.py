@@ -1,12 +1,12 @@
-#===- build_example.py - Programs in C that tests run ----------*- Python -*-===#
+#===- build_example.py - Programs that tests run ---------------*- Python -*-===#
 # Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #===----------------------------------------------------------------------===#
 #
-# This file builds the examples in C as their users do, with CMake.
+# This file builds the examples in C and C++ as their users do, with CMake.
 #
 #===----------------------------------------------------------------------===#
-"""Examples in C, built with CMake."""
+"""Examples in C and C++, built with CMake."""
 
 import subprocess
 from collections.abc import Sequence
@@ -20,7 +20,8 @@ def build_example(source: Path, build: Path, headers: Sequence[Path],
     subprocess.run(["cmake", "-S", source, "-B", build,
                     *(f"-DCMAKE_{kind}_PATH={';'.join(map(str, found))}"
                       for kind, found in paths.items()),
-                    "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror -pedantic"],
+                    *(f"-DCMAKE_{language}_FLAGS=-Wall -Wextra -Werror -pedantic"
+                      for language in ("C", "CXX")), "--no-warn-unused-cli"],
                    check=True, capture_output=True)
     subprocess.run(["cmake", "--build", build], check=True, capture_output=True)
     return build

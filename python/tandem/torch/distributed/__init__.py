@@ -27,7 +27,7 @@ def __getattr__(name: str):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         module = import_module(f"{__name__}.{_MODULES[name]}")
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{name} needs {error.name}, which this PyTorch lacks; take one that is "
-                          "built with torch.distributed, from 2.5 on") from error
+    except ImportError as error:
+        raise ImportError(f"{name} needs more of {error.name} than this PyTorch has; take one "
+                          "that is built with torch.distributed, from 2.5 on") from error
     return getattr(module, name)

@@ -17,7 +17,10 @@ from tandem.torch.optim._decode import DecodedWeights, decode_weights
 from tandem.torch.optim._library import (LAMB, SGD, Adafactor, Adagrad, Adam, AdamW, Lion,
                                          RMSprop)
 from tandem.torch.optim._optimizer import Optimizer
+from tandem.torch.optim._recommend import Recommendation, recommend
+from tandem.torch.optim._roles import param_groups
 
 __all__ = ["Adafactor", "Adagrad", "Adam", "AdamW", "DecodedWeights", "LAMB", "Lion",
-           "Optimizer", "RMSprop", "SGD", "change_strategy", "convert_state",
-           "decode_weights", "from_bitsandbytes", "to_bitsandbytes"]
+           "Optimizer", "RMSprop", "Recommendation", "SGD", "change_strategy", "convert_state",
+           "decode_weights", "from_bitsandbytes", "param_groups", "recommend",
+           "to_bitsandbytes"]

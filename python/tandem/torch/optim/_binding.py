@@ -270,6 +270,10 @@ class KernelBinding:
             return torch.Size(plane.groups(columns, rows))
         return torch.Size([plane.entries(columns, rows)])
 
+    def bytes_of(self, plane: Plane, like: torch.Tensor) -> int:
+        """Bytes of one plane of a parameter."""
+        return self._shape(plane, like).numel() * DTYPES[plane.type].itemsize
+
     def empty(self, plane: Plane, like: torch.Tensor) -> torch.Tensor:
         """Memory for one plane of a parameter."""
         dtype = DTYPES[plane.type]

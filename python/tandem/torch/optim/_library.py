@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from tandem.torch.optim import _auto
 from tandem.torch.optim._checkpoint import identified
 from tandem.torch.optim._dropin import refuse, without_torch_options
 from tandem.torch.optim._optimizer import Optimizer
@@ -50,11 +51,18 @@ class AdamW(_Library):
         max_norm: where the norm of all gradients together exceeds it, they are
             scaled down to it in the same step, as by
             torch.nn.utils.clip_grad_norm_; only for decay "inside".
+        memory: with ``strategy="auto"``, what there is on this rank for weights, gradients
+            and states: bytes, or a text such as "24GiB". Each param group is divided by
+            what parameters are, as :func:`recommend` does; which are embeddings
+            only the names of named parameters say. :attr:`recommendation` has the choice.
     """
+
+    #: The :class:`Recommendation` of ``strategy="auto"``; None otherwise, and after pickling.
+    recommendation = None
 
     def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
                  weight_decay=None, *, decay: str = "inside",
-                 eps_inside_root: bool = False, max_norm=None, **options):
+                 eps_inside_root: bool = False, max_norm=None, memory=None, **options):
         graphs = {"inside": "adamw", "before": "adamw_decay_before",
                   "after": "adamw_decay_after"}
         if decay not in graphs:
@@ -76,6 +84,11 @@ class AdamW(_Library):
                     "both, write the graph and pass it to tandem.torch.Optimizer"
                 )
             graph = "adamw_eps_inside_root"
+        if options.get("strategy") == _auto.AUTO:
+            params, options["strategy"], self.recommendation = _auto.choose(
+                params, memory, betas, options | _given(max_norm=max_norm))
+        elif memory is not None:
+            raise TypeError("memory= says what strategy='auto' may use; pass both or neither")
         hypers = _given(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
                         max_norm=max_norm)
         super().__init__(params, graph, **hypers, **options)

@@ -14,6 +14,7 @@ from tandem.torch import _executor
 from tandem.torch._exchange import Exchange
 from tandem.torch._layout import is_placeholder
 from tandem.torch._shards import address_of, local_of, shard_of
+from tandem.torch._versions import increment_versions
 from tandem.torch.optim import _counters, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding, check_grad
 from tandem.torch.optim._bindings import sums_over_model
@@ -413,7 +414,7 @@ class Steps:
                 self._write_back(binding, copies)
             if binding.encodes:
                 self._gradients.finish(bound.param for bound in binding.bound_params)
-            torch.autograd.graph.increment_version(binding.params)
+            increment_versions(binding.params)
         self._measured = None if skipped else bindings
 
     def _count(self, number: int, binding: KernelBinding) -> None:

@@ -1,0 +1,121 @@
+"""Param groups of an optimizer whose strategies are to be chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+
+from tandem.torch._versions import at_least
+from tandem.torch.optim._memory import Footprints, in_bytes
+from tandem.torch.optim._recommend import (Recommendation, Search, checked_betas,
+                                           on_first_rank, ranks_of)
+from tandem.torch.optim._roles import ROLES, describe_parameter
+from tandem.torch.optim._wrappers import has_ranks
+
+#: The name that stands for a choice.
+AUTO = "auto"
+#: Whether optimizers take named parameters, as from PyTorch 2.6 on.
+TAKES_NAMES = at_least(2, 6)
+
+
+class Chosen(NamedTuple):
+    """Param groups with strategies, the strategy of most, and what was recommended."""
+
+    params: list[dict]
+    strategy: str
+    recommendation: Recommendation
+
+
+def choose(params: Iterable, memory: object, betas: object, options: Mapping) -> Chosen:
+    """Divides the param groups of an AdamW by roles, each with the strategy for it.
+
+    Args:
+        params: parameters, named parameters or param groups, as the optimizer takes them.
+        memory: bytes on this rank, or a text such as "24GiB".
+        betas: those of groups that name none; None for the graph's.
+        options: further arguments of the optimizer.
+
+    Raises:
+        TypeError, ValueError: as :func:`recommend`, and where a group or an option leaves no
+            choice.
+    """
+    if memory is None:
+        raise TypeError("strategy='auto' needs memory=, what there is on this rank for weights, "
+                        "gradients and states, as memory='24GiB'")
+    limit, groups = in_bytes(memory), _groups(params)
+    _refuse(groups, options)
+    pairs = [checked_betas(group.get("betas") or betas or (0.9, 0.999)) for group in groups]
+    members = [list(map(_named, group["params"])) for group in groups]
+    found = [[on_first_rank(describe_parameter(param, name)) for name, param in own]
+             for own in members]
+    tensors = [tensor for own in found for tensor in own]
+    codes = 0 if has_ranks() or any(_maximizes(group, options) for group in groups) else 1
+    footprints = Footprints(bool(options.get("gradient_release")),
+                            options.get("min_8bit_size", 4096))
+    search = Search(tensors, [second for _, second in pairs], codes, footprints)
+    recommendation = search.best(limit, ranks_of(tensors), pairs[0])
+    strategies = recommendation.strategies
+    divided = [part for group, own in zip(groups, found)
+               for part in _divided(group, own, strategies)]
+    return Chosen(divided, next(iter(strategies.values())), recommendation)
+
+
+def _groups(params: Iterable) -> list[dict]:
+    """Parameters as a list of param groups whose parameters are lists."""
+    if isinstance(params, (torch.Tensor, set, Mapping, str)) or not isinstance(params, Iterable):
+        raise TypeError("strategy='auto' takes a list of parameters, named parameters or param "
+                        f"groups, got a {type(params).__name__}")
+    given = list(params)
+    if not given:
+        raise ValueError("strategy='auto' got no parameters")
+    groups = given if isinstance(given[0], dict) else [{"params": given}]
+    if others := [group for group in groups if not isinstance(group, dict)]:
+        raise TypeError(f"param groups must all be dicts, got a {type(others[0]).__name__}")
+    return [{**group, "params": _listed(group.get("params", ()))} for group in groups]
+
+
+def _listed(params: object) -> list:
+    return [params] if isinstance(params, torch.Tensor) else list(params)
+
+
+def _named(param: object) -> tuple[str | None, torch.Tensor]:
+    """The name of a parameter, if it has one, and the parameter."""
+    name, tensor = param if isinstance(param, tuple) and len(param) == 2 else (None, param)
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"strategy='auto' takes tensors, got a {type(tensor).__name__}")
+    return name, tensor
+
+
+def _maximizes(group: Mapping, options: Mapping) -> bool:
+    return bool(group.get("maximize", options.get("maximize")))
+
+
+def _refuse(groups: list[dict], options: Mapping) -> None:
+    """Refuses what leaves no choice of a strategy for each group."""
+    for index, group in enumerate(groups):
+        for option in ("strategy", "min_8bit_size"):
+            if option in group:
+                raise ValueError(f"param group {index} has {option}={group[option]!r} beside "
+                                 "strategy='auto'; leave that out, or name the strategies of all "
+                                 "groups: tandem.torch.recommend says which")
+    if "max_norm" in options:
+        raise ValueError("max_norm sums over all parameters in one launch, which takes one "
+                         "strategy for all; with strategy='auto' clip by torch.nn.utils."
+                         "clip_grad_norm_, or name a strategy")
+    if options.get("path"):
+        raise ValueError("strategy='auto' chooses among the library's strategies; leave path= "
+                         "out, or name a strategy")
+
+
+def _divided(group: Mapping, own: list, strategies: Mapping[str, str]) -> Iterator[dict]:
+    """A param group in parts of one role each; what needs no gradient is with matrices or
+    with the first."""
+    default = next(iter(strategies))
+    roles = [tensor.role if tensor.role in strategies else default for tensor in own]
+    for role in ROLES:
+        params = [param if TAKES_NAMES else _named(param)[1]
+                  for param, of in zip(group["params"], roles) if of == role]
+        if params:
+            yield {**group, "params": params, "strategy": strategies[role]}

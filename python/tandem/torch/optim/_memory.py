@@ -1,0 +1,128 @@
+"""Amounts of memory: texts such as "24GiB", and bytes of tensors under a strategy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from tandem._convert import compiled
+from tandem.torch._shards import Shard
+from tandem.torch.optim._binding import KernelBinding
+from tandem.torch.optim._bindings import Key, KernelBindings
+
+#: The units of texts, in bytes.
+UNITS = {f"{prefix}{unit}": base**power for unit, base in (("iB", 1024), ("B", 1000))
+         for power, prefix in enumerate("KMGT", 1)} | {"B": 1}
+
+
+def in_bytes(memory: object) -> int:
+    """An amount of memory in bytes.
+
+    Args:
+        memory: a number of bytes, or a text with a unit: "24GiB", "1.5 TB", "800 MiB".
+
+    Raises:
+        TypeError: it is neither a number nor a text.
+        ValueError: it is not above 0 and finite, or has another unit.
+    """
+    if isinstance(memory, str):
+        number = _number_of(memory)
+    elif isinstance(memory, (int, float)) and not isinstance(memory, bool):
+        number = float(memory)
+    else:
+        raise TypeError(f"memory must be a number of bytes or a text such as '24GiB', got "
+                        f"{memory!r}")
+    if not (number > 0 and math.isfinite(number)):
+        raise ValueError(f"memory is {memory!r}; it must be above 0 and finite")
+    return int(number)
+
+
+def _number_of(text: str) -> float:
+    """The bytes of a text with a unit, whose letters may be small or capital."""
+    stripped = text.strip()
+    for unit in sorted(UNITS, key=len, reverse=True):
+        if stripped.lower().endswith(unit.lower()):
+            try:
+                return float(stripped[:-len(unit)]) * UNITS[unit]
+            except ValueError:
+                break
+    raise ValueError(f"memory {text!r} is no number with a unit; write it as '24GiB', with one "
+                     f"of {', '.join(UNITS)}, or pass a number of bytes")
+
+
+def text_of(count: float) -> str:
+    """A number of bytes with a unit, in three digits, rounded up so that it suffices."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if count >= UNITS[unit]:
+            digits = 2 - int(math.log10(count / UNITS[unit]))
+            scale = 10.0**max(digits, 0)
+            return f"{math.ceil(count / UNITS[unit] * scale) / scale:g} {unit}"
+    return f"{count:g} B"
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes of tensors on one rank.
+
+    Attributes:
+        weights: as they are stored, their parts in the state included.
+        gradients: as they are between a backward pass and its step.
+        states: what the optimizer keeps beside.
+        working: what the largest tensor needs in addition, for a short time, where weights or
+            gradients are codes: its decoded weight, and its gradient before it is encoded.
+    """
+
+    weights: int = 0
+    gradients: int = 0
+    states: int = 0
+    working: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them together."""
+        return self.weights + self.gradients + self.states + self.working
+
+    def __add__(self, other: Bytes) -> Bytes:
+        return Bytes(self.weights + other.weights, self.gradients + other.gradients,
+                     self.states + other.states, max(self.working, other.working))
+
+
+class Footprints:
+    """The bytes of tensors under AdamW and any strategy, from the storages of its kernels.
+
+    Args:
+        releases: whether backward passes release gradients (``gradient_release``).
+        min_8bit_size: the bound below which states are float32.
+    """
+
+    def __init__(self, releases: bool = False, min_8bit_size: int | None = 4096):
+        self.releases, self._group = releases, {"min_8bit_size": min_8bit_size}
+        self._bindings = KernelBindings(
+            lambda graph, strategy, target, rules: compiled(graph, strategy, (), target, rules),
+            "adamw", "fp32")
+
+    def of(self, shape: torch.Size, dtype: torch.dtype, strategy: str,
+           shard: Shard | None = None) -> Bytes:
+        """The bytes of a parameter that is trained: all of it, or on the rank of a shard."""
+        binding = self._binding(shape, dtype, strategy)
+        whole = torch.empty(shape, dtype=dtype, device="meta")
+        own = whole if shard is None else shard.piece_of(whole)
+        like = whole if shard is not None and binding.gathers(shard) else own
+        planes = {name: binding.bytes_of(plane, like)
+                  for name, plane in binding.state_planes.items()}
+        kept = sum(count for name, count in planes.items() if binding.is_weight(name))
+        wide = own.numel() * (binding.grad_dtype or dtype).itemsize
+        coded = [binding.bytes_of(plane, like) for plane in binding.grad_planes
+                 if binding.encodes and not plane.persistent]
+        passes = wide if self.releases or binding.encodes else 0
+        return Bytes(weights=kept + (0 if binding.hidden else own.nbytes),
+                     gradients=0 if self.releases else sum(coded) if coded else wide,
+                     states=sum(planes.values()) - kept,
+                     working=passes + (own.nbytes if binding.hidden else 0))
+
+    def _binding(self, shape: torch.Size, dtype: torch.dtype, strategy: str) -> KernelBinding:
+        is_wide = dtype not in self._bindings[Key(strategy)].dtypes
+        is_small = self._bindings.is_small(shape, self._group)
+        return self._bindings[Key(strategy, is_wide=is_wide, is_small=is_small)]

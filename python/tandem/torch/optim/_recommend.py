@@ -1,0 +1,474 @@
+"""Chooses a strategy for each kind of parameter, for a model and an amount of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
+from itertools import product
+from numbers import Real
+
+import torch
+
+from tandem.torch._shards import Shard
+from tandem.torch._versions import at_least, needed
+from tandem.torch.optim._measured import Measured, largest_beta2, measured
+from tandem.torch.optim._memory import Bytes, Footprints, in_bytes, text_of
+from tandem.torch.optim._roles import (ROLES, ROWS_OF_TOKENS, SMALL_ROLES, Described, describe,
+                                       param_groups)
+
+#: Of choices whose errors are within this factor of the least, the simplest is taken.
+TOLERANCE = 1.1
+#: What small tensors get: float32 in whole, in the fewest bytes.
+EXACT = {torch.bfloat16: "remainder", torch.float32: "fp32"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The strategy of one kind of parameters.
+
+    Attributes:
+        role: "matrices", "embeddings", "head", "norms and biases", "small tensors", or
+            "frozen", which has no strategy.
+        strategy: its name; None for frozen parameters.
+        tensors: how many parameters there are.
+        elements: their elements, on all ranks together.
+        bytes: on one rank.
+        follows: whether moments follow their averages at these betas (docs/Following.md).
+        error: how far weights end from float64's, over the distance moved
+            (docs/Accuracy.md).
+        lost: the share of single updates without any effect on the stored weight, in the
+            demo's model; None where it was not measured.
+        kept: the share of the intended change that took place there all the same. Near 1
+            what single updates lose evens out, as where weights are dithered.
+    """
+
+    role: str
+    strategy: str | None
+    tensors: int
+    elements: int
+    bytes: Bytes
+    follows: bool | None = None
+    error: float | None = None
+    lost: float | None = None
+    kept: float | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Recommendation:
+    """A strategy for each kind of parameters of a model; its text is a table.
+
+    Attributes:
+        choices: those of the kinds that the model has.
+        memory: the bytes that there are on a rank.
+        ranks: the ranks that share the parameters.
+        betas: the decays of both moments.
+        error: the root mean square of the choices' errors over all parameters.
+        notes: what to know beside the table, in sentences.
+    """
+
+    choices: tuple[Choice, ...]
+    memory: int
+    ranks: int
+    betas: tuple[float, float]
+    error: float
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def strategies(self) -> dict[str, str]:
+        """The strategy of each role, as :func:`param_groups` takes them."""
+        return {choice.role: choice.strategy for choice in self.choices if choice.strategy}
+
+    @property
+    def bytes(self) -> Bytes:
+        """Bytes on one rank, frozen parameters included."""
+        return reduce(Bytes.__add__, (choice.bytes for choice in self.choices), Bytes())
+
+    def param_groups(self, model: object) -> list[dict]:
+        """The model's parameters in groups with these strategies: :func:`param_groups`."""
+        return param_groups(model, self.strategies)
+
+    @property
+    def code(self) -> str:
+        """Python that makes the optimizer of a model called `model`."""
+        lines = ["groups = tandem.torch.param_groups(model, {",
+                 *(f'    "{role}": "{name}",' for role, name in self.strategies.items()), "})",
+                 f"optimizer = tandem.torch.AdamW(groups, lr=1e-3, betas={self.betas})"]
+        if self.ranks > 1:
+            lines.insert(0, f"# after fully_shard(model), over {self.ranks} ranks")
+        if any(measured()[name].hidden for name in self.strategies.values()):
+            lines.append("decoded = tandem.torch.decode_weights(model, optimizer)")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        left = self.memory - self.bytes.total
+        rank = " on each rank" if self.ranks > 1 else ""
+        head = (f"{text_of(self.bytes.total)} of {text_of(self.memory)}{rank} for weights, "
+                f"gradients and states; {text_of(left)} left for activations and the rest")
+        notes = [*self.notes, ""] if self.notes else []
+        return "\n".join([head, "", *_table(self.choices, self.bytes), "", *notes, self.code])
+
+
+def recommend(model: object, memory: int | float | str, ranks: int = 1,
+              betas: Sequence[float] = (0.9, 0.999), *, codes: bool = True,
+              gradient_release: bool = False) -> Recommendation:
+    """A strategy for each kind of a model's parameters under AdamW.
+
+    Of the strategies whose moments follow their averages at these betas (docs/Following.md),
+    those are taken with the least error (docs/Accuracy.md) for which weights, gradients and
+    states fit into the memory; of nearly equal ones, those with the fewest strategies and bytes.
+    Gradients and weights become codes only where nothing else fits. Norms, biases and small
+    tensors are float32 in any case. docs/Choosing.md has the reasons.
+
+    Args:
+        model: a Module, also on the meta device; a mapping from names to shapes (of
+            bfloat16) or tensors; or named parameters. Types, and what needs no gradient,
+            are taken as they are.
+        memory: what there is on a rank for weights, gradients and states: bytes, or a text
+            such as "24GiB". Activations and all else need theirs beside it.
+        ranks: how many ranks ``fully_shard`` spreads the parameters over; 1 for one process
+            and for DistributedDataParallel, where each rank has all of them.
+        betas: the optimizer's. Measured are beta1 = 0.9 and beta2 from 0.9 to 0.9999.
+        codes: whether gradients and weights may be codes, which need other ways of clipping
+            (docs/Torch.md); never on several ranks, where they save nothing.
+        gradient_release: whether backward passes take the steps and release gradients.
+
+    Raises:
+        TypeError: the model is none, or has parameters of another type.
+        ValueError: the memory is too little, and how much is the least; or an argument is
+            out of its domain.
+    """
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
+        raise ValueError(f"ranks must be a whole number of at least 1, got {ranks!r}")
+    limit, betas = in_bytes(memory), checked_betas(betas)
+    tensors = describe(model)
+    tensors = ([_spread(tensor, ranks) for tensor in tensors] if ranks > 1
+               else list(map(on_first_rank, tensors)))
+    ranks = max(ranks, ranks_of(tensors))
+    search = Search(tensors, [betas[1]], 2 if codes and ranks == 1 else 0,
+                    Footprints(gradient_release))
+    return search.best(limit, ranks, betas)
+
+
+def checked_betas(betas: object) -> tuple[float, float]:
+    """Two decays for which there are measurements."""
+    try:
+        first, second = betas
+    except (TypeError, ValueError):
+        raise TypeError(f"betas must be two numbers, got {betas!r}") from None
+    for value in (first, second):
+        if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < 1:
+            raise ValueError(f"betas must be numbers from 0 to below 1, got {betas!r}")
+    if second > largest_beta2():
+        raise ValueError(f"beta2 is {second:g}, beyond the measurements, which end at "
+                         f"{largest_beta2():g}; take strategy='remainder' or 'fp32', whose "
+                         "moments are float32")
+    return float(first), float(second)
+
+
+#===------------------------------------------------------------------------===#
+# Ranks
+#===------------------------------------------------------------------------===#
+
+
+@dataclass(frozen=True)
+class _FirstOf:
+    """Stands for a DeviceMesh on its first rank, wherever this process is: all ranks must come
+    to the same choice, and none of them need be running."""
+
+    sizes: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.sizes)
+
+    def size(self, dim: int | None = None) -> int:
+        return math.prod(self.sizes) if dim is None else self.sizes[dim]
+
+    def get_coordinate(self) -> list[int]:
+        return [0] * self.ndim
+
+
+@lru_cache(maxsize=None)
+def _rows() -> object:
+    """The placement of fully_shard; its module takes a while to import."""
+    if not at_least(2, 5):
+        raise needed("ranks above 1 are those of fully_shard's DTensors, which need", "2.5")
+    from torch.distributed.tensor import Shard as Rows
+
+    return Rows(0)
+
+
+def _spread(tensor: Described, ranks: int) -> Described:
+    """The tensor as fully_shard would spread it over so many ranks."""
+    if tensor.shard is not None:
+        raise ValueError(f"{tensor.name!r} is a DTensor, which is spread already; leave ranks "
+                         "out")
+    stride = torch.empty(tensor.shape, device="meta").stride()
+    return replace(tensor, shard=Shard(tensor.shape, stride, (_rows(),), _FirstOf((ranks,))))
+
+
+def on_first_rank(tensor: Described) -> Described:
+    """A parameter as the first rank has it, if it is spread: no rank has more of it.
+
+    Raises:
+        ValueError: its pieces are no rows.
+    """
+    if (shard := tensor.shard) is None:
+        return tensor
+    if shard.bounds is None:
+        raise ValueError(f"parameter {tensor.name or 'without a name'!r} is spread as {shard}, "
+                         "in pieces that are not whole rows, whose bytes are not counted; name "
+                         "its strategy")
+    mesh = _FirstOf(tuple(map(shard.mesh.size, range(shard.mesh.ndim))))
+    return replace(tensor, shard=replace(shard, mesh=mesh))
+
+
+#===------------------------------------------------------------------------===#
+# The search
+#===------------------------------------------------------------------------===#
+
+
+def ranks_of(tensors: Iterable[Described]) -> int:
+    """How many ranks share parameters."""
+    return max((tensor.shard.mesh.size() for tensor in tensors if tensor.shard), default=1)
+
+
+class Search:
+    """Looks for the strategies of a model's roles.
+
+    Args:
+        tensors: the model's parameters.
+        beta2s: the decays of second moments that groups have.
+        codes: the most that may be codes: 0 nothing, 1 gradients, 2 weights.
+        footprints: the bytes of tensors.
+    """
+
+    def __init__(self, tensors: Sequence[Described], beta2s: Sequence[float], codes: int,
+                 footprints: Footprints):
+        self.beta2s, self.codes, self.footprints = beta2s, codes, footprints
+        self.frozen = [tensor for tensor in tensors if not tensor.trains]
+        self.roles = {role: [t for t in tensors if t.trains and t.role == role and t.elements]
+                      for role in ROLES}
+        self.roles = {role: found for role, found in self.roles.items() if found}
+        if not self.roles:
+            raise ValueError("the model has no parameters that need a gradient; set "
+                             "p.requires_grad_() for those to train")
+        self._bytes: dict[tuple[str, str], Bytes] = {}
+
+    def best(self, memory: int, ranks: int, betas: tuple[float, float],
+             notes: Iterable[str] = ()) -> Recommendation:
+        """The recommendation for so many bytes on a rank.
+
+        Raises:
+            ValueError: the memory is too little.
+        """
+        for codes in range(self.codes + 1):
+            for names in self._in_order(codes, memory):
+                if self.exact(names).total <= memory:
+                    choices = [self._choice(role, name) for role, name in names.items()]
+                    return Recommendation((*choices, *self._frozen_choice()), memory, ranks,
+                                          betas, self._error(names),
+                                          (*notes, *self._notes(names, ranks, betas)))
+        raise ValueError(self._too_little(memory, ranks))
+
+    #===--------------------------------------------------------------------===#
+    # Candidates
+    #===--------------------------------------------------------------------===#
+
+    def _options(self, role: str, codes: int) -> list[str]:
+        """The strategies that a role can have, none of which another one surpasses in bytes
+        and error; by bytes."""
+        if role in SMALL_ROLES:
+            types = {tensor.dtype for tensor in self.roles[role]}
+            return [EXACT[torch.bfloat16 if torch.bfloat16 in types else torch.float32]]
+        kept: list[str] = []
+        able = [name for name in measured() if self._is_able(role, name, codes)]
+        for name in sorted(able, key=lambda n: (self._nominal({role: n}), self._error_of(role, n))):
+            if not kept or self._error_of(role, name) < self._error_of(role, kept[-1]):
+                kept.append(name)
+        return kept
+
+    def _is_able(self, role: str, name: str, codes: int) -> bool:
+        """Whether a strategy follows, was measured for the types, and has no more codes."""
+        types, of = {tensor.dtype for tensor in self.roles[role]}, measured()[name]
+        return (all(of.codes_for(dtype) <= codes for dtype in types)
+                and all(of.follows_at(beta2) for beta2 in self.beta2s)
+                and self._error_of(role, name) is not None)
+
+    def _error_of(self, role: str, name: str) -> float | None:
+        """The root mean square error of a role's elements; None if it was not measured."""
+        squares = 0.0
+        for tensor in self.roles[role]:
+            kinds = (["rare"] if role in ROWS_OF_TOKENS else ["dense"] if tensor.name
+                     else ["dense", "rare"])
+            own = EXACT[tensor.dtype] if role in SMALL_ROLES else name
+            found = [measured()[own].error(tensor.dtype, kind, beta2)
+                     for kind in kinds for beta2 in self.beta2s]
+            if None in found:
+                return None
+            squares += tensor.elements * max(found)**2
+        return math.sqrt(squares / self._elements(role))
+
+    def _error(self, names: Mapping[str, str]) -> float:
+        """The root mean square error of all elements."""
+        squares = sum(self._elements(role) * self._error_of(role, name)**2
+                      for role, name in names.items())
+        return math.sqrt(squares / sum(map(self._elements, names)))
+
+    def _elements(self, role: str) -> int:
+        return sum(tensor.elements for tensor in self.roles[role])
+
+    def _nominal(self, names: Mapping[str, str]) -> float:
+        """The bytes of these roles on a rank, or somewhat fewer: without what ends of groups
+        and rows add. It needs no kernels."""
+        return sum(measured()[name].bytes_of(tensor.dtype, self.footprints.releases)
+                   * tensor.elements / (tensor.shard.mesh.size() if tensor.shard else 1)
+                   for role, name in names.items() for tensor in self.roles[role])
+
+    def _combinations(self, codes: int) -> Iterator[dict[str, str]]:
+        options = {role: self._options(role, codes) for role in self.roles}
+        for combination in product(*options.values()):
+            names = dict(zip(options, combination))
+            least = _own_bytes(names.get("matrices"))
+            if all(_own_bytes(names[role]) >= least for role in ROWS_OF_TOKENS if role in names):
+                yield names
+
+    def _in_order(self, codes: int, memory: int) -> Iterator[dict[str, str]]:
+        """Strategies of all roles that may fit, the best first: of those whose error is within
+        TOLERANCE of the least, the one with the fewest strategies, then bytes."""
+        left = [(self._error(names), len(set(names.values())), self._nominal(names), names)
+                for names in self._combinations(codes) if self._nominal(names) <= memory]
+        while left:
+            least = min(left, key=lambda one: one[0])[0]
+            near = [one for one in left if one[0] <= TOLERANCE * least]
+            best = min(near, key=lambda one: one[1:3])
+            left.remove(best)
+            yield best[3]
+
+    #===--------------------------------------------------------------------===#
+    # Bytes
+    #===--------------------------------------------------------------------===#
+
+    def exact(self, names: Mapping[str, str]) -> Bytes:
+        """The bytes of these roles and of frozen parameters on a rank."""
+        return reduce(Bytes.__add__, (self._bytes_of(role, name)
+                                      for role, name in names.items()), self._frozen_bytes())
+
+    def _bytes_of(self, role: str, name: str) -> Bytes:
+        if (role, name) not in self._bytes:
+            self._bytes[role, name] = reduce(Bytes.__add__, (
+                self.footprints.of(tensor.shape, tensor.dtype, name, tensor.shard)
+                for tensor in self.roles[role]), Bytes())
+        return self._bytes[role, name]
+
+    def _frozen_bytes(self) -> Bytes:
+        pieces = ((t.shard.piece_of(torch.empty(t.shape, device="meta")).numel() if t.shard
+                   else t.elements) * t.dtype.itemsize for t in self.frozen)
+        return Bytes(weights=sum(pieces))
+
+    def least(self, codes: int) -> tuple[int, dict[str, str]]:
+        """The fewest bytes that suffice, and the strategies."""
+        best: tuple[int, dict[str, str]] | None = None
+        for names in sorted(self._combinations(codes), key=self._nominal):
+            if best and self._nominal(names) >= best[0]:
+                break
+            total = self.exact(names).total
+            best = best if best and best[0] <= total else (total, names)
+        if best is None:
+            raise ValueError(f"no measured strategy follows at beta2 = {max(self.beta2s):g} "
+                             "with these parameters")
+        return best
+
+    def _too_little(self, memory: int, ranks: int) -> str:
+        """Why nothing fits, what is the least, and what else would help."""
+        least, names = min((self.least(codes) for codes in range(self.codes + 1)),
+                           key=lambda one: one[0])
+        where = f" on each of {ranks} ranks" if ranks > 1 else ""
+        helps = ["more ranks of fully_shard"]
+        if not self.footprints.releases:
+            helps.append("gradient_release=True")
+        if any(tensor.dtype == torch.float32 for tensor in self.roles.get("matrices", ())):
+            helps.append("parameters in bfloat16")
+        return (f"{text_of(memory)} is too little memory for AdamW over "
+                f"{sum(map(self._elements, self.roles)):.3g} parameters: the least{where} is "
+                f"{text_of(least)} ({least} bytes), under "
+                f"{', '.join(dict.fromkeys(names.values()))}; less would do with "
+                f"{' or '.join(helps)}")
+
+    #===--------------------------------------------------------------------===#
+    # What is said of it
+    #===--------------------------------------------------------------------===#
+
+    def _choice(self, role: str, name: str) -> Choice:
+        return Choice(role, name, len(self.roles[role]), self._elements(role),
+                      self._bytes_of(role, name),
+                      all(measured()[name].follows_at(beta2) for beta2 in self.beta2s),
+                      self._error_of(role, name),
+                      *(self._mean(role, name, what) for what in ("lost", "kept")))
+
+    def _mean(self, role: str, name: str, what: str) -> float | None:
+        """What training lost, a property of weights: those in float32 are as under fp32."""
+        found = [(getattr(measured()["fp32" if tensor.dtype == torch.float32 else name], what),
+                  tensor.elements) for tensor in self.roles[role]]
+        if any(value is None for value, _ in found):
+            return None
+        return sum(value * count for value, count in found) / self._elements(role)
+
+    def _frozen_choice(self) -> list[Choice]:
+        if not self.frozen:
+            return []
+        return [Choice("frozen", None, len(self.frozen), sum(t.elements for t in self.frozen),
+                       self._frozen_bytes())]
+
+    def _notes(self, names: Mapping[str, str], ranks: int,
+               betas: tuple[float, float]) -> Iterator[str]:
+        tensors = [tensor for found in self.roles.values() for tensor in found]
+        codes = max(measured()[name].codes_for(tensor.dtype)
+                    for role, name in names.items() for tensor in self.roles[role])
+        if codes:
+            yield ("Gradients are codes: p.grad is None after a backward pass, and "
+                   "clip_grad_norm_ finds nothing (docs/Torch.md, Gradients in codes).")
+        if codes == 2:
+            yield ("Weights are codes: decode_weights keeps them in memory only while a module "
+                   "needs them.")
+        if any(tensor.name is None for tensor in tensors):
+            yield ("Without names, embeddings and the head cannot be told from matrices, and all "
+                   "of them have one strategy, for the worse of their errors; pass "
+                   "model.named_parameters().")
+        if ranks > 1:
+            yield f"Bytes are those of the first of {ranks} ranks, which has the most."
+        if betas[0] != 0.9:
+            yield f"Measured is beta1 = 0.9, not {betas[0]:g}."
+
+
+def _own_bytes(name: str | None) -> float:
+    """Bytes per parameter of a strategy's own type."""
+    return sum((of.weights, of.gradients, of.states)) if (of := measured().get(name)) else 0.0
+
+
+def _table(choices: Sequence[Choice], total: Bytes) -> list[str]:
+    """The lines of a table of choices and of their sum."""
+    head = ["", "strategy", "parameters", "weights", "gradients", "states", "follows", "error",
+            "lost", "kept"]
+    rows = [head, *(_row(choice) for choice in choices)]
+    elements = sum(choice.elements for choice in choices)
+    rows.append(["together", "", f"{elements:.4g}", *_texts(total), "", "", "", ""])
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(cell.ljust(width) if i < 2 else cell.rjust(width)
+                      for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
+            for row in rows]
+
+
+def _row(choice: Choice) -> list[str]:
+    follows = "" if choice.follows is None else "yes" if choice.follows else "no"
+    error = "" if choice.error is None else f"{choice.error:.2g}"
+    shares = ["" if share is None else f"{100 * share:.1f} %" for share in (choice.lost,
+                                                                           choice.kept)]
+    return [choice.role, choice.strategy or "", f"{choice.elements:.4g}", *_texts(choice.bytes),
+            follows, error, *shares]
+
+
+def _texts(taken: Bytes) -> list[str]:
+    return [text_of(count) for count in (taken.weights, taken.gradients, taken.states)]

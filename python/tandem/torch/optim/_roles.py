@@ -1,0 +1,188 @@
+"""The roles of parameters in a model: matrices, embeddings, a head, and what is small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from tandem.torch._shards import Shard, shard_of
+from tandem.torch.optim._companions import keeps_f32_states
+
+#: What a parameter can be, in the order of groups.
+ROLES = ("matrices", "embeddings", "head", "norms and biases", "small tensors")
+#: The roles that hardly count in memory.
+SMALL_ROLES = ROLES[3:]
+#: Those whose rows belong to tokens or classes, of which many get a gradient only rarely.
+ROWS_OF_TOKENS = ROLES[1:3]
+#: The elements from which a matrix is not small: the optimizers' ``min_8bit_size``.
+LEAST_MATRIX = 4096
+
+#: Parts of dotted names by which models call their output layer, outside of numbered layers.
+_HEADS = frozenset(("lm_head", "head", "heads", "embed_out", "unembed", "output", "classifier",
+                    "score", "output_layer", "output_projection", "logits"))
+#: The same of embeddings, with all that contains "embed".
+_EMBEDDINGS = frozenset(("wte", "wpe"))
+
+
+@dataclass(frozen=True)
+class Described:
+    """A parameter as far as its bytes and its role depend on it.
+
+    Attributes:
+        name: in its model; None where it is not known.
+        shape: of all of it, also where ranks share it.
+        dtype: the type that the model computes with.
+        trains: whether it has gradients.
+        role: one of :data:`ROLES`.
+        shard: the piece on this rank; None for all of it.
+    """
+
+    name: str | None
+    shape: torch.Size
+    dtype: torch.dtype
+    trains: bool
+    role: str
+    shard: Shard | None = None
+
+    @property
+    def elements(self) -> int:
+        """The elements on all ranks together."""
+        return self.shape.numel()
+
+
+def describe(model: object) -> list[Described]:
+    """The parameters of a model, or of what stands for one.
+
+    Args:
+        model: a Module, also on the meta device; a mapping from names to shapes (of
+            bfloat16) or tensors; or named parameters, as ``model.named_parameters()``.
+
+    Raises:
+        TypeError: it is something else, as a configuration.
+    """
+    if isinstance(model, torch.nn.Module):
+        tables = _tables(model)
+        return [_of_tensor(name, param, is_table=name in tables)
+                for name, param in model.named_parameters()]
+    return [_of_tensor(name, value) if isinstance(value, torch.Tensor)
+            else _described(name, _shape(name, value), torch.bfloat16)
+            for name, value in _pairs(model)]
+
+
+def describe_parameter(param: torch.Tensor, name: str | None = None) -> Described:
+    """A parameter of an optimizer, which may have no name."""
+    return _of_tensor(name, param)
+
+
+def param_groups(model: object, strategies: Mapping[str, str]) -> list[dict]:
+    """Param groups of a model's parameters by their roles, each with its strategy.
+
+    Args:
+        model: a Module, or named parameters, as ``model.named_parameters()``.
+        strategies: the strategy of each role that the model has: "matrices",
+            "embeddings", "head", "norms and biases" (fewer than two dimensions) and
+            "small tensors" (fewer than 4096 elements).
+
+    Returns:
+        a group for each role with parameters, in that order, with the keys "params" and
+        "strategy"; add hyperparameters such as "weight_decay" to them as you like.
+
+    Raises:
+        TypeError: the model is neither, as a mapping to shapes.
+        ValueError: a role is unknown, or one that the model has is missing.
+    """
+    if unknown := [role for role in strategies if role not in ROLES]:
+        raise ValueError(f"there is no role {unknown[0]!r}; roles are {', '.join(ROLES)}")
+    pairs = list(model.named_parameters() if isinstance(model, torch.nn.Module)
+                 else _pairs(model))
+    if others := [name for name, value in pairs if not isinstance(value, torch.Tensor)]:
+        raise TypeError(f"{others[0]!r} is a shape, and no parameter; pass the model itself")
+    found = describe(model if isinstance(model, torch.nn.Module) else pairs)
+    params: dict[str, list[torch.Tensor]] = {role: [] for role in ROLES}
+    for described, (_, param) in zip(found, pairs):
+        params[described.role].append(param)
+    if missing := [role for role in ROLES if params[role] and role not in strategies]:
+        raise ValueError(f"the model has {missing[0]}, which strategies lacks; add "
+                         f"{missing[0]!r}: a strategy's name")
+    return [{"params": params[role], "strategy": strategies[role]}
+            for role in ROLES if params[role]]
+
+
+#===------------------------------------------------------------------------===#
+# Inputs
+#===------------------------------------------------------------------------===#
+
+
+def _pairs(model: object) -> Iterator[tuple[str, object]]:
+    """The names and values of what stands for a model."""
+    if isinstance(model, Mapping):
+        items: Iterable = model.items()
+    elif isinstance(model, Iterable) and not isinstance(model, (str, bytes, torch.Tensor)):
+        items = model
+    else:
+        raise TypeError(_refusal(model))
+    for item in items:
+        if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
+            raise TypeError(_refusal(model, item))
+        yield item
+
+
+def _refusal(model: object, item: object = None) -> str:
+    """Why something is no model, and what to pass."""
+    what = f"a {type(model).__name__}"
+    if isinstance(item, torch.Tensor):
+        return (f"{what} of parameters without names does not say which are embeddings; pass "
+                "the model, or model.named_parameters()")
+    if hasattr(model, "to_dict") or "config" in type(model).__name__.lower():
+        return (f"{what} does not say which parameters there are; make the model without "
+                "memory, with torch.device('meta'): model = ..., and pass that")
+    return (f"{what} is no model; pass a torch.nn.Module (one on the meta device will do), "
+            "model.named_parameters(), or a mapping from names to shapes")
+
+
+def _shape(name: str, value: object) -> torch.Size:
+    """A shape that a mapping gives."""
+    try:
+        return torch.Size(value)
+    except TypeError:
+        raise TypeError(f"{name!r} must have a shape, as (4096, 1024), or a tensor, got "
+                        f"{value!r}") from None
+
+
+def _tables(model: torch.nn.Module) -> set[str]:
+    """The names of parameters that modules called embeddings have themselves."""
+    return {f"{prefix}.{name}" if prefix else name
+            for prefix, module in model.named_modules()
+            if "embedding" in type(module).__name__.lower()
+            for name, _ in module.named_parameters(recurse=False)}
+
+
+def _of_tensor(name: str | None, param: torch.Tensor,
+               is_table: bool | None = None) -> Described:
+    """A tensor's description; `is_table` says whether it is an embedding, None that only its
+    name can."""
+    return _described(name, param.shape, param.dtype, param.requires_grad, shard_of(param),
+                      is_table)
+
+
+def _described(name, shape, dtype, trains=True, shard=None, is_table=None) -> Described:
+    if trains and dtype not in (torch.bfloat16, torch.float32):
+        raise TypeError(
+            f"parameter {name or 'without a name'!r} is {dtype}, for which no errors were measured; convert "
+            "the model to torch.bfloat16 or torch.float32, or choose a strategy yourself "
+            "(docs/Library.md), such as 'f16-master-weights' for float16")
+    return Described(name, shape, dtype, trains, _role(name, shape, is_table), shard)
+
+
+def _role(name: str | None, shape: torch.Size, is_table: bool | None) -> str:
+    if keeps_f32_states(shape, LEAST_MATRIX):
+        return ROLES[3] if len(shape) < 2 else ROLES[4]
+    parts = (name or "").lower().split(".")
+    is_numbered = any(part.isdigit() for part in parts)
+    if not is_table and not is_numbered and not _HEADS.isdisjoint(parts):
+        return "head"
+    if is_table is None:
+        is_table = any(part in _EMBEDDINGS or "embed" in part for part in parts)
+    return "embeddings" if is_table else "matrices"
