@@ -10,12 +10,12 @@ from operator import is_
 import torch
 
 from tandem import _tandem
+from tandem._param_planes import sums_over_model
 from tandem.torch import _executor
 from tandem.torch._layout import is_placeholder
 from tandem.torch._shards import address_of, local_of
 from tandem.torch.optim import _counters, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding, check_grad
-from tandem.torch.optim._bindings import sums_over_model
 
 
 class Steps:
