@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -33,6 +33,7 @@ class Call:
     """What is known of a launch when its function is traced."""
 
     what: str  #: in messages: "a step of adamw"
+    instead: str  #: in messages: what to do in place of jax.vmap
     kernel: str
     names: str  #: of tensors, in messages, one a line
     tensors: tuple[int, ...]  #: rows, columns and key of each
@@ -51,6 +52,11 @@ class Call:
     shards: int = -1
     flags: int = -1
     metrics: int = -1
+
+    @property
+    def num_planes(self) -> int:
+        """The planes of each tensor."""
+        return 3 * len(self.planes) // (2 * len(self.tensors))
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -82,10 +88,22 @@ launch_p.multiple_results = True
 
 @launch_p.def_abstract_eval
 def _abstract(*operands, call: Call):
-    varying = frozenset().union(*(getattr(x, "vma", ()) for x in operands))
-    options = {"vma": varying} if varying else {}
-    return [jax.core.ShapedArray(shape, jnp.dtype(dtype), **options)
-            for dtype, shape in call.results]
+    everywhere = _varying(operands)
+    varying = [everywhere] * len(call.results)
+    width = 2 * call.num_planes
+    for start in range(0, len(call.planes), width):
+        pairs = call.planes[start:start + width]
+        own = _varying(operands[i] for i in pairs[::2] if i >= 0)
+        for result in pairs[1::2]:
+            if result >= 0:
+                varying[result] = own
+    return [jax.core.ShapedArray(shape, jnp.dtype(dtype), **({"vma": axes} if axes else {}))
+            for (dtype, shape), axes in zip(call.results, varying)]
+
+
+def _varying(operands: Iterable) -> frozenset[str]:
+    """The mesh axes along which operands differ, in a function that shard_map maps."""
+    return frozenset().union(*(getattr(x, "vma", ()) for x in operands))
 
 
 @functools.lru_cache(maxsize=None)
@@ -122,14 +140,15 @@ for _platform in ("cuda", "rocm", "tpu"):
 
 def _refuse_vmap(operands, axes, *, call: Call):
     raise NotImplementedError(
-        f"{call.what} cannot be mapped by jax.vmap, since it updates all of its tensors in one "
-        "launch; use vmap on the loss, or jax.lax.map on what contains the launch")
+        f"{call.what} is one launch, which jax.vmap cannot map; {call.instead}, or use "
+        "jax.lax.map")
 
 
 def _refuse_derivative(*operands, call: Call, **rest):
     raise NotImplementedError(
-        f"{call.what} has no derivative, since it rounds what it computes; differentiate the "
-        "loss alone, and put jax.lax.stop_gradient around what goes in")
+        f"{call.what} rounds what it computes, and has no derivative by what it is given here; "
+        "differentiate the loss alone, once and in reverse, or put jax.lax.stop_gradient around "
+        "what goes in")
 
 
 batching.primitive_batchers[launch_p] = _refuse_vmap
@@ -190,7 +209,7 @@ class Outcome:
 
 
 def launch(kernel: Kernel, tensors: Sequence[Tensor], scalars: Mapping[str, Scalar] = {}, *,
-           what: str, launches: int = 1, threads: int = 0, skip: jax.Array | None = None,
+           what: str, instead: str = "map the loss", launches: int = 1, threads: int = 0, skip: jax.Array | None = None,
            shards: jax.Array | None = None, flags: bool = False,
            metrics: bool = False) -> Outcome:
     """Launches a kernel over tensors, whose planes it replaces.
@@ -201,6 +220,7 @@ def launch(kernel: Kernel, tensors: Sequence[Tensor], scalars: Mapping[str, Scal
         scalars: the kernel's hyperparameters and integers by name; f32, f64, i32 or i64
             where they are arrays.
         what: what messages call the launch.
+        instead: what they advise in place of jax.vmap.
         launches: how often the kernel runs.
         threads: 0 for one per core; results do not depend on it.
         skip: an i32; unless it is 0 the planes stay as they are.
@@ -219,7 +239,7 @@ def launch(kernel: Kernel, tensors: Sequence[Tensor], scalars: Mapping[str, Scal
     if metrics:
         extra["metrics"] = place.add_result(jnp.float32, (4,))
     call = Call(
-        what, _library.name_of(kernel), "\n".join(tensor.name for tensor in tensors),
+        what, instead, _library.name_of(kernel), "\n".join(tensor.name for tensor in tensors),
         tuple(n for t in tensors for n in (*t.size, t.key)), tuple(planes),
         tuple(place.results), tuple(known[:len(kernel.hypers)]),
         tuple(known[len(kernel.hypers):]), at, launches, threads, **extra)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 from tandem._finite_check import compiled_check
 from tandem._kernel import Kernel, Plan, RoleKind, to_integer
 from tandem._param_planes import sums_over_model
 from tandem.jax._launch import DTYPES, Outcome, Scalar, Tensor, launch
 from tandem.jax._rules import TYPES, Rule, Rules, Strategy
+from tandem.jax._shards import axes_of, check_cut, number_of_shard, whole_shape
 from tandem.jax._state import State
 
 
@@ -25,6 +28,7 @@ class Leaf(NamedTuple):
     index: int  #: its number in the pytree, the key of its random bits
     value: jax.Array
     rule: Rule
+    axes: tuple[str, ...]  #: the mesh axes that its rows are spread over
 
     @property
     def type(self) -> str:
@@ -142,16 +146,18 @@ class Optimizer:
     # The state
     #===--------------------------------------------------------------------===#
 
-    def init(self, params: object) -> State:
+    def init(self, params: object, *, specs: object = None) -> State:
         """The state of parameters that have not taken a step.
 
         Args:
             params: a pytree of arrays, or of tracers.
+            specs: inside of jax.shard_map the specs of the leaves: a pytree like ``params``
+                with P() or P("axis") in the places of leaves, or one of these for all.
 
         Raises:
             TypeError, ValueError: a leaf that the strategy or the graph does not take.
         """
-        leaves, treedef = self._leaves(params)
+        leaves, treedef = self._leaves(params, specs)
         planes = [leaf.rule.initial(leaf.label, leaf.value, self._threads) for leaf in leaves]
         zero = jnp.zeros((), jnp.float32)
         metrics = dict.fromkeys(_METRICS, zero) if self._metrics else None
@@ -162,24 +168,57 @@ class Optimizer:
     def bytes_per_parameter(self, params: object) -> float:
         """Bytes of weight, gradient and states together, from their storages, on average over
         the elements of a pytree of arrays or of jax.ShapeDtypeStruct."""
-        found = [(self._rule_of(path, leaf), jnp.size(leaf)) for path, leaf
-                 in jax.tree_util.tree_leaves_with_path(params)]
+        found = [(self._rule_of(jax.tree_util.keystr(path), leaf, ()), math.prod(leaf.shape))
+                 for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
         count = sum(size for _, size in found)
         return sum(rule.kernel.bytes_per_parameter * size for rule, size in found) / max(count, 1)
 
-    def _rule_of(self, path: tuple, leaf: object) -> Rule:
-        text = jax.tree_util.keystr(path)
-        strategy = self._strategy if isinstance(self._strategy, str) else self._strategy(text, leaf)
-        if not isinstance(strategy, str):
-            raise TypeError(f"strategy gave {strategy!r} for {text}; it must give the name of one")
-        return self._rules.of(f"params{text}", leaf, strategy)
+    def state_specs(self, params: object, specs: object) -> State:
+        """The specs of the state of parameters that are spread so: a :class:`State` with
+        specs in the places of arrays, for jax.shard_map.
 
-    def _leaves(self, params: object) -> tuple[list[Leaf], jax.tree_util.PyTreeDef]:
+        Args:
+            params: a pytree of whole arrays or of jax.ShapeDtypeStruct.
+            specs: as for :meth:`init`.
+        """
+        shapes, treedef = jax.tree_util.tree_flatten_with_path(params)
+        whole = PartitionSpec()
+        planes = [dict.fromkeys(self._rule_of(jax.tree_util.keystr(path), leaf, ()).state_planes,
+                                spec) for (path, leaf), spec
+                  in zip(shapes, _specs_of(treedef, specs))]
+        metrics = dict.fromkeys(_METRICS, whole) if self._metrics else None
+        return State(whole, treedef.unflatten(planes), metrics, whole if self._skips else None,
+                     self._identity)
+
+    def _rule_of(self, path: str, leaf: object, axes: tuple[str, ...]) -> Rule:
+        """The rule of a leaf, of which each device may have a shard."""
+        label = f"params{path}"
+        if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+            raise TypeError(f"{label} is {leaf!r}, which is no array; pass jax.numpy.asarray of "
+                            "it, or leave it out of params")
+        whole, strategy = whole_shape(leaf.shape, axes), self._strategy
+        if not isinstance(strategy, str):
+            strategy = strategy(path, jax.ShapeDtypeStruct(whole, leaf.dtype))
+            if not isinstance(strategy, str):
+                raise TypeError(f"strategy gave {strategy!r} for {label}; it must give the name "
+                                "of one")
+        rule = self._rules.of(label, leaf.dtype, whole, strategy)
+        if axes:
+            check_cut(label, rule, whole, leaf.shape)
+        return rule
+
+    def _leaves(self, params: object,
+                specs: object) -> tuple[list[Leaf], jax.tree_util.PyTreeDef]:
         found, treedef = jax.tree_util.tree_flatten_with_path(params)
         leaves = []
-        for index, (path, value) in enumerate(found):
-            text, rule = jax.tree_util.keystr(path), self._rule_of(path, value)
-            leaves.append(Leaf(f"params{text}", text, index, jnp.asarray(value), rule))
+        for (path, value), spec in zip(found, _specs_of(treedef, specs)):
+            path = jax.tree_util.keystr(path)
+            axes = axes_of(f"params{path}", spec)
+            leaves.append(Leaf(f"params{path}", path, len(leaves), jnp.asarray(value),
+                               self._rule_of(path, value, axes), axes))
+            if axes and self._metrics:
+                raise ValueError(f"params{path} is spread over devices, and metrics are sums over "
+                                 "all of it; leave metrics=True out")
         self._check_together(leaves)
         return leaves, treedef
 
@@ -188,7 +227,7 @@ class Optimizer:
         """Refuses to sum over a part of the parameters: each rule is a launch."""
         for leaf in leaves:
             first = leaves[0]
-            if sums_over_model(leaf.rule.kernel) and (
+            if sums_over_model(leaf.rule.kernel) and (leaf.axes != first.axes or
                     leaf.rule is not first.rule or leaf.type != first.type):
                 raise ValueError(
                     f"{leaf.rule.kernel.name} sums over all parameters, but {leaf.label} is "
@@ -201,7 +240,7 @@ class Optimizer:
     # Steps
     #===--------------------------------------------------------------------===#
 
-    def step(self, grads: object, state: State, params: object,
+    def step(self, grads: object, state: State, params: object, *, specs: object = None,
              **hypers) -> tuple[object, State]:
         """One step: the new parameters, and the new state.
 
@@ -210,6 +249,7 @@ class Optimizer:
             state: what :meth:`init` or the step before has returned.
             params: what ``init`` was given, or the step before has returned; they may have
                 been changed in between.
+            specs: as for :meth:`init`. Gradients are those of all devices together.
             **hypers: hyperparameters in place of those that the optimizer was created with:
                 numbers, or arrays without dimensions.
 
@@ -218,7 +258,8 @@ class Optimizer:
                 traced. A hyperparameter out of its domain is an error when the step runs; it
                 has changed nothing then, but donated arrays are gone.
         """
-        leaves, treedef = self._leaves(params)
+        _check_state(state)
+        leaves, treedef = self._leaves(params, specs)
         grads = [_checked_grad(leaf, grad) for leaf, grad
                  in zip(leaves, _parallel(treedef, grads, "grads"))]
         planes = self._checked_planes(leaves, treedef, state)
@@ -278,7 +319,8 @@ class Optimizer:
             flags = launch(kernel, tensors, what=f"a check of gradients for {self.name}",
                            threads=self._threads, flags=True).flags
             found |= jax.lax.convert_element_type(flags, jnp.int32)
-        return found
+        axes = tuple(dict.fromkeys(axis for leaf in leaves for axis in leaf.axes))
+        return jax.lax.pmax(found, axes) if axes else found
 
     def _launch(self, members: Sequence[Leaf], planes: Sequence[Mapping],
                 grads: Sequence[Mapping], numbers: Mapping[str, Scalar], count: jax.Array,
@@ -288,10 +330,12 @@ class Optimizer:
         tensors = [Tensor(leaf.label, leaf.rule.size_of_shape(leaf.value.shape),
                           {of_step.visible.name: leaf.value, **planes[leaf.index],
                            **grads[leaf.index]}, key=leaf.index) for leaf in members]
+        shards = jnp.stack([number_of_shard(leaf.axes) for leaf in members]) if any(
+            leaf.axes for leaf in members) else None
         return launch(of_step.kernel, tensors,
                       self._scalars(of_step.kernel, numbers, count, members[0].type),
                       what=f"a step of {self.name}", threads=self._threads, skip=skipped,
-                      metrics=self._metrics)
+                      shards=shards, metrics=self._metrics)
 
     def _finished(self, leaves: Sequence[Leaf], treedef, state: State, before: Sequence[Mapping],
                   made: Sequence[Mapping], sums: Sequence[jax.Array],
@@ -311,9 +355,6 @@ class Optimizer:
 
     def _checked_planes(self, leaves: Sequence[Leaf], treedef, state: State) -> list[Mapping]:
         """The planes of the leaves, if they are those of the leaves' rules."""
-        if not isinstance(state, State):
-            raise TypeError(f"state is a {type(state).__name__}; pass what init(params) or the "
-                            "last step has returned: step(grads, state, params)")
         if state.identity != self._identity:
             raise ValueError(f"the state is one of {state.identity}, but this optimizer is "
                              f"{self._identity}; begin anew with init(params), or create the "
@@ -342,9 +383,27 @@ def _parallel(treedef, tree: object, name: str) -> list:
     """What a pytree has in the places of the leaves of another one."""
     try:
         return treedef.flatten_up_to(tree)
-    except ValueError as error:
-        raise ValueError(f"{name} has another structure than params: {error}; pass a pytree "
-                         "like params") from None
+    except ValueError:
+        ours, theirs = (set(map(jax.tree_util.keystr, dict(jax.tree_util.tree_leaves_with_path(
+            one)))) for one in (treedef.unflatten(range(treedef.num_leaves)), tree))
+        missing = sorted(x for x in ours if not any(y.startswith(x) for y in theirs))
+        extra = sorted(y for y in theirs if not any(y.startswith(x) for x in ours))
+        problem = (f"lacks {missing[0]}" if missing else f"has {extra[0]}, which params lacks"
+                   if extra else f"is a {type(tree).__name__} of other nodes than params")
+        raise ValueError(f"{name} {problem}; pass a pytree of the structure of params") from None
+
+
+def _specs_of(treedef, specs: object) -> list:
+    """The spec of each leaf; P() for all without specs."""
+    if specs is None or isinstance(specs, PartitionSpec):
+        return [specs or PartitionSpec()] * treedef.num_leaves
+    return _parallel(treedef, specs, "specs")
+
+
+def _check_state(state: object) -> None:
+    if not isinstance(state, State):
+        raise TypeError(f"state is a {type(state).__name__}; pass what init(params) or the "
+                        "last step has returned: step(grads, state, params)")
 
 
 def _checked_grad(leaf: Leaf, grad: object) -> jax.Array:

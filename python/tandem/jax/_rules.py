@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -27,17 +27,17 @@ class Rule(ParamPlanes):
 
     Args:
         kernel: the graph under the strategy.
-        copies: of weights in codes, the kernels that also read and write what modules compute
-            with, by the type of that.
+        copy: of weights in codes, gives the kernel that also reads and writes what modules
+            compute with, of a type.
     """
 
-    def __init__(self, kernel: Kernel, copies: Mapping[str, Kernel]):
+    def __init__(self, kernel: Kernel, copy: Callable[[str], Kernel]):
         super().__init__(kernel)
-        self._copies = {type: ParamPlanes(copy) for type, copy in copies.items()}
+        self._copy = functools.lru_cache(maxsize=None)(lambda type: ParamPlanes(copy(type)))
 
     def of_step(self, type: str) -> ParamPlanes:
         """The planes of the kernel that takes a step of parameters of a type."""
-        return self._copies.get(type, self)
+        return self._copy(type) if self.hidden else self
 
     def shapes(self, shape: Sequence[int]) -> dict[str, tuple[int, ...]]:
         """The shapes of the planes that the state has for a parameter, by name."""
@@ -121,30 +121,24 @@ class Rules:
 
     def _make_own(self, strategy: str, is_vector: bool) -> Rule:
         """The rule of a strategy itself."""
-        return self._with_copies(Companion(strategy), is_vector)
+        return self._rule(Companion(strategy), is_vector)
 
-    def _with_copies(self, strategy: Companion, is_vector: bool) -> Rule:
+    def _rule(self, strategy: Companion, is_vector: bool) -> Rule:
         kernel = self._compile(strategy, is_vector)
-        types = ParamPlanes(kernel).types if ParamPlanes(kernel).hidden else []
-        return Rule(kernel, {type: self._compile(with_copy(kernel, type), is_vector)
-                             for type in types})
+        return Rule(kernel, lambda type: self._compile(with_copy(kernel, type), is_vector))
 
     def _make(self, key: Key) -> Rule:
         own = self._own(key.strategy, key.is_vector)
         found = companion(own.kernel, key.is_wide, key.is_small)
-        return self._with_copies(found, key.is_vector) if found else own
+        return self._rule(found, key.is_vector) if found else own
 
-    def of(self, label: str, leaf: object, strategy: str) -> Rule:
-        """The rule of a parameter.
+    def of(self, label: str, dtype: object, shape: Sequence[int], strategy: str) -> Rule:
+        """The rule of a parameter, of which each device may have a shard.
 
         Raises:
-            TypeError: the leaf is no array of a type that the strategy takes.
+            TypeError: the strategy takes no arrays of its type.
             ValueError: the graph takes no arrays of its shape.
         """
-        dtype, shape = getattr(leaf, "dtype", None), getattr(leaf, "shape", None)
-        if dtype is None or shape is None:
-            raise TypeError(f"{label} is {leaf!r}, which is no array; pass jax.numpy.asarray of "
-                            "it, or leave it out of params")
         kernel = self.kernels(strategy)[0]
         is_vector = has_rows(kernel) and len(shape) < 2
         self._check_shape(label, shape, kernel, is_vector)
@@ -169,8 +163,9 @@ class Rules:
     def _refusal(label: str, dtype: object, strategy: str, own: Rule) -> str:
         wanted = [DTYPES[type].name for type in own.types]
         kept = f"that decode to {' or '.join(wanted)}" if own.hidden else f"in {wanted[0]}"
-        return (f"{label} is {dtype}, but strategy {strategy!r} keeps weights {kept}, or in "
-                f"float32 beside; convert it with x.astype('{wanted[0]}'), choose a strategy "
+        also = "" if wanted == ["float32"] else ", or in float32 beside"
+        return (f"{label} is {dtype}, but strategy {strategy!r} keeps weights {kept}{also}; "
+                f"convert it with x.astype('{wanted[0]}'), choose a strategy "
                 "whose weights are of this type, or leave it out of params")
 
 
