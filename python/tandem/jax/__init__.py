@@ -9,6 +9,7 @@
 1
 """
 
+from tandem.jax import _library  # says what is missing, before anything needs it
 from tandem.jax._optimizer import Optimizer
 from tandem.jax._optimizers import adafactor, adagrad, adam, adamw, lamb, lion, rmsprop, sgd
 from tandem.jax._state import State

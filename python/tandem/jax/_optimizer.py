@@ -40,9 +40,10 @@ class Optimizer:
     """Runs an optimizer graph, compiled under a strategy, on pytrees of arrays.
 
     It has no state of its own: :meth:`init` makes one, and :meth:`step` replaces it, inside of
-    jax.jit or outside. A step is one launch for each way of storing parameters. XLA lets it
-    write into the arrays that it reads where jax.jit may donate them
-    (``donate_argnums``), and copies them before where not.
+    jax.jit or outside. A step is one launch for each way of storing parameters. It writes into
+    the arrays that it reads where jax.jit may donate them (``donate_argnums``); where not, XLA
+    copies them before. JAX gives donated arrays to results of their type and shape in order, so
+    that a function that has both takes and returns the parameters before the state.
 
     A leaf has the type of the strategy's visible weight, bfloat16 for most. Leaves in float32
     under such a strategy have float32 gradients, are updated in f32 arithmetic, and have their
