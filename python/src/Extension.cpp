@@ -668,6 +668,10 @@ NB_MODULE(_tandem, m) {
       .def_prop_ro("tensors", &Kernel::tensors)
       .def_prop_ro("checked_planes", &Kernel::checkedPlanes)
       .def("compile_finite_check", &Kernel::compileFiniteCheck)
+      .def("runtime_address",
+           [](Kernel &k) {
+             return reinterpret_cast<uintptr_t>(k.getRuntime(nullptr));
+           })
       .def_prop_ro("phases", &Kernel::phases)
       .def_prop_ro("epilogues", &Kernel::epilogues)
       .def_prop_ro("reductions", &Kernel::reductions)

@@ -94,30 +94,32 @@ class Conversion:
 
     def __init__(self, source: str, target: str, adds: bool = False, fresh: bool = True,
                  matrix: bool = False, floor: bool = False, chip: str = "cpu"):
-        native, self._written, self._read, self._launches = _tandem.compile_conversion(
+        #: How many planes of the target and of the source the kernel has, in this order, and
+        #: how often it runs.
+        native, self.written, self.read, self.launches = _tandem.compile_conversion(
             source, target, adds, fresh, matrix, floor, chip)
         #: None where planes are copied.
-        self._kernel = None if native is None else Kernel(native, None, chip)
+        self.kernel = None if native is None else Kernel(native, None, chip)
 
     def run(self, sources: Sequence[Tensor], targets: Sequence[Tensor],
             planes: Sequence[Plane], threads: int = 0, executor: Executor = CPU) -> None:
         """Converts each source to the target beside it, of these planes."""
-        if self._kernel is None:
+        if self.kernel is None:
             self._copy(executor, sources, targets, planes)
             return
-        plan, tensors = executor.plan(self._kernel), list(zip(sources, targets))
+        plan, tensors = executor.plan(self.kernel), list(zip(sources, targets))
         plan.update(
             [target.size for _, target in tensors],
-            [[*target.addresses[:self._written], *source.addresses[:self._read]]
+            [[*target.addresses[:self.written], *source.addresses[:self.read]]
              for source, target in tensors],
             firsts=[target.first for _, target in tensors],
         )
-        if self._launches > 1:
+        if self.launches > 1:
             # The first time is to see how large a scale has to be.
             self._clear(executor, targets, planes)
-        for _ in range(self._launches):
+        for _ in range(self.launches):
             executor.launch(plan, [[]], [[]], threads)
-        self._copy(executor, [], targets, planes, self._written)
+        self._copy(executor, [], targets, planes, self.written)
 
     @staticmethod
     def _clear(executor, targets, planes) -> None:

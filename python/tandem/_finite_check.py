@@ -14,6 +14,26 @@ _compiled: dict[tuple, _tandem.Kernel] = {}
 atexit.register(_compiled.clear)
 
 
+def compiled_check(kernel) -> tuple[_tandem.Kernel, list[int]]:
+    """A kernel that only reads the gradients of another, and the numbers of the planes that
+    it reads.
+
+    Raises:
+        ValueError: the gradients are integer codes.
+    """
+    native: _tandem.Kernel = kernel._native
+    planes = native.checked_planes
+    if not planes:
+        raise ValueError(
+            f"{kernel._title} stores gradients in integer codes, where no step looks for "
+            "NaN; leave skip_nonfinite out"
+        )
+    key = *(kernel.planes[at].type for at in planes), kernel.target
+    if key not in _compiled:
+        _compiled[key] = native.compile_finite_check()
+    return _compiled[key], planes
+
+
 class FiniteCheck:
     """A plan that reads the gradients of another, before that one writes anything.
 
@@ -26,17 +46,8 @@ class FiniteCheck:
     """
 
     def __init__(self, kernel, device=None):
-        native: _tandem.Kernel = kernel._native
-        self._planes = native.checked_planes
-        if not self._planes:
-            raise ValueError(
-                f"{kernel._title} stores gradients in integer codes, where no step looks for "
-                "NaN; leave skip_nonfinite out"
-            )
-        key = *(kernel.planes[at].type for at in self._planes), kernel.target
-        if key not in _compiled:
-            _compiled[key] = native.compile_finite_check()
-        self.plan = _tandem.Plan(_compiled[key], device and device._native)
+        native, self._planes = compiled_check(kernel)
+        self.plan = _tandem.Plan(native, device and device._native)
 
     def update(self, sizes: Sequence[int | tuple[int, int]],
                pointers: Sequence[Sequence[int]]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import weakref
 
 import torch
+
+from tandem._param_planes import WORKING_TYPES, joined_rows
 
 #: The tensors that hold each element type of a plane.
 DTYPES = {
@@ -22,7 +23,7 @@ DTYPES = {
 }
 
 #: The types that modules compute in, by dtype.
-WORKING = {DTYPES[name]: name for name in ("bf16", "f16", "f32")}
+WORKING = {DTYPES[name]: name for name in WORKING_TYPES}
 
 
 def layout(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -97,13 +98,7 @@ def rows_in_memory(tensor: torch.Tensor, group: int) -> tuple[int, int]:
         return 1, tensor.numel()
     outer = max(range(tensor.dim()), key=lambda i: (tensor.shape[i] > 1, tensor.stride(i)))
     rows = 1 if len(tensor) == 1 else tensor.shape[outer]
-    return _joined(rows, tensor.numel() // rows, group)
-
-
-@functools.lru_cache(maxsize=4096)
-def _joined(rows: int, columns: int, group: int) -> tuple[int, int]:
-    count = next((n for n in range(group // columns, 1, -1) if rows % n == 0), 1)
-    return rows // count, columns * count
+    return joined_rows(rows, tensor.numel() // rows, group)
 
 
 #: The addresses of the numbers that parameters without memory of their own read.

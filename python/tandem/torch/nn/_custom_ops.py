@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tandem._kernel import RoleKind
 from tandem.torch import _executor
-from tandem.torch.nn._layer import HOLDERS, Layer, Pass, compiled
+from tandem.torch.nn._layer import HOLDERS, Pass, compiled
 from tandem.torch.nn._stored import StoredTensor, rows_of
 
 #: The passes that graphs refer to, by name.
@@ -56,14 +56,6 @@ def _(key, names, tensors, rows, columns, hypers):
 #===------------------------------------------------------------------------===#
 
 
-def _is_function(layer: Layer) -> bool:
-    """Whether a layer maps plain tensors to plain tensors, and depends on nothing else."""
-    steps = layer.forward, layer.backward
-    return not layer.remembered and all(
-        step.is_plain(name) for step in steps for name in step.outputs) and not any(
-        RoleKind.SEED in step.kernel.integers.values() for step in steps)
-
-
 @torch.compiler.assume_constant_result
 def _describe(name: str, recipe: str, path: tuple[str, ...], dtype: torch.dtype,
               vector_dtype: torch.dtype, device: torch.device) -> tuple:
@@ -78,7 +70,7 @@ def _describe(name: str, recipe: str, path: tuple[str, ...], dtype: torch.dtype,
         layer = executor and compiled(name, recipe, dtype, vector_dtype, paths, (), executor.target)
     except (TypeError, ValueError):
         return ()  # without a graph, the message
-    if not layer or not _is_function(layer):
+    if not layer or not layer.is_function:
         return ()
     key = f"{name} {recipe} {path} {dtype} {vector_dtype} {device}"
     _PASSES[f"{key}: forward"], _PASSES[f"{key}: backward"] = layer.forward, layer.backward

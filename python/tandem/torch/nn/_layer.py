@@ -10,24 +10,22 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from tandem import _tandem
+from tandem import _layers
 from tandem._convert import Executor
-from tandem._kernel import (Granularity, Kernel, Plane, Plan, RoleKind, Rules, compile_rules,
-                            directories)
-from tandem._storages import described, floats
+from tandem._kernel import Kernel, Plan, RoleKind, Rules, compile_rules
+from tandem._layers import PassPlanes
+from tandem._storages import floats
 from tandem.torch import _executor
 
 #: The types of a module's tensors, and the compiler's names for them.
 EDGES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
-
-LayerPass = _tandem.LayerPass
 
 #: The types that hold a plane's entries. 8-bit codes are bytes to PyTorch.
 HOLDERS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16,
            "i16": torch.int16}
 
 
-class Pass:
+class Pass(PassPlanes):
     """A compiled pass of a layer: tensors by role in, tensors by role out.
 
     It runs where its tensors are, on a GPU in PyTorch's current stream, which is also
@@ -35,34 +33,12 @@ class Pass:
     """
 
     def __init__(self, kernel: Kernel):
-        self.kernel = kernel
+        super().__init__(kernel)
         self._local = threading.local()
         #: The executors on which the kernel has run before.
         self._known: set[Executor] = set()
         #: The plans that graphs read, which may outlive the thread that made them.
         self._captured: list[Plan] = []
-        self._planes: dict[tuple, list[Plane]] = {}
-
-    @functools.cached_property
-    def storages(self) -> dict[str, str]:
-        """The storage of each tensor by role, as a strategy spells it."""
-        return self.kernel.storages
-
-    def planes(self, *kinds: RoleKind) -> list[Plane]:
-        """The planes of roles of some kinds."""
-        if kinds not in self._planes:
-            self._planes[kinds] = [p for p in self.kernel.planes if p.kind in kinds]
-        return self._planes[kinds]
-
-    @functools.cached_property
-    def outputs(self) -> list[str]:
-        """The names of the outputs, in order."""
-        return list(dict.fromkeys(plane.role for plane in self.planes(RoleKind.OUTPUT)))
-
-    @functools.cached_property
-    def per(self) -> dict[str, Granularity]:
-        """The granularity of each tensor's entries, by role."""
-        return {plane.role: plane.per for plane in reversed(self.kernel.planes)}
 
     @functools.cached_property
     def _names(self) -> list[str]:
@@ -128,66 +104,11 @@ class Pass:
             planes[plane.name] = torch.empty(size, dtype=dtype, device=like.device)
         return planes
 
-    def is_plain(self, role: str) -> bool:
-        """Whether a tensor is stored as one array of floats."""
-        return described(self.storages[role]).is_plain
 
+class Layer(_layers.Layer):
+    """A layer whose passes run over PyTorch's tensors."""
 
-class Layer:
-    """A layer of the library, or MLIR text of one, under a recipe, for the CPU or a chip.
-
-    ``stored`` has the storages of the inputs that are no plain tensors, by name. If it
-    ``keeps``, its forward pass also keeps what the linear layers after it would keep.
-    """
-
-    def __init__(self, layer: str, recipe: str, dtype: torch.dtype,
-                 vector_dtype: torch.dtype, path: Sequence[str | os.PathLike] = (),
-                 stored: Sequence[tuple[str, str]] = (), target: str = "cpu",
-                 keeps: bool = False):
-        self._native = _tandem.Layer(layer, recipe, directories(path), EDGES[dtype],
-                                     EDGES[vector_dtype], list(stored), keeps, target)
-        self._recipe, self._target = recipe, target
-        self._backward: dict[tuple, Pass] = {}
-        self.name = self._native.name
-        self.forward = self._compile(LayerPass.FORWARD)
-        self.backward = self.backward_of({}, flows=False)
-        #: The planes that the backward pass needs of the forward pass, by name: what it
-        #: has saved, and inputs that are kept as they are.
-        self.restored = [plane.name for plane in self.saved]
-        inputs = {plane.name for plane in self.forward.planes(RoleKind.INPUT)}
-        #: The forward pass's inputs that the backward pass takes again, such as weights.
-        self.again_read = [plane.name for plane in self.backward.planes(RoleKind.INPUT)
-                           if plane.name in inputs]
-        #: The planes of its outputs that the forward pass keeps for others.
-        self.for_others = [plane for plane in self.forward.planes(RoleKind.SAVED)
-                           if plane.name not in self.restored]
-        #: The planes that a recipe keeps from step to step.
-        self.remembered = [plane for plane in self.forward.kernel.planes if plane.persistent]
-
-    def _compile(self, function: LayerPass, stored: Mapping[str, str] | None = None,
-                 plain: bool = False) -> Pass:
-        """One function, whose outputs are ``plain`` or stored as the recipe says."""
-        native = self._native.compile(function, list((stored or {}).items()), plain)
-        return Pass(Kernel(native, self._recipe, self._target))
-
-    def backward_of(self, stored: Mapping[str, str], flows: bool) -> Pass:
-        """The backward pass for gradients some of which are stored; with ``flows`` it stores
-        those of inputs as the recipe says."""
-        flows = flows and self._native.stores_by_flow
-        key = (*sorted(stored.items()), flows)
-        if key not in self._backward:
-            self._backward[key] = self._compile(LayerPass.BACKWARD, stored, not flows)
-        return self._backward[key]
-
-    @functools.cached_property
-    def again(self) -> Pass:
-        """The output once more, of what the forward pass has saved."""
-        return self._compile(LayerPass.RECOMPUTE)
-
-    @property
-    def saved(self) -> list[Plane]:
-        """The planes that stay in memory between the passes."""
-        return self.backward.planes(RoleKind.RESTORED)
+    _pass_type = Pass
 
 
 @functools.lru_cache(maxsize=None)
@@ -199,7 +120,7 @@ def compiled(layer: str, recipe: str, dtype: torch.dtype, vector_dtype: torch.dt
         if kind not in EDGES:
             raise TypeError(f"a layer's tensors are float32, bfloat16 or float16, got "
                             f"{kind}")
-    return Layer(layer, recipe, dtype, vector_dtype, path, stored, target, keeps)
+    return Layer(layer, recipe, EDGES[dtype], EDGES[vector_dtype], path, stored, target, keeps)
 
 
 @functools.lru_cache(maxsize=None)

@@ -8,10 +8,10 @@ from operator import itemgetter
 import torch
 
 from tandem import _tandem
-from tandem._convert import CPU, Executor, Tensor, conversion, planes_of
+from tandem._convert import CPU, Executor, Tensor, conversion
 from tandem._finite_check import FiniteCheck
-from tandem._kernel import (WHOLE_ROW, Granularity, Kernel, Plane, Plan, RoleKind,
-                            Sharding)
+from tandem._kernel import Kernel, Plane, Plan, RoleKind, Sharding
+from tandem._param_planes import ParamPlanes
 from tandem._storages import floats
 from tandem.torch._exchange import Exchange
 from tandem.torch._executor import torch_device
@@ -148,7 +148,7 @@ def check_grad(grad: torch.Tensor, param: torch.Tensor,
         )
 
 
-class KernelBinding:
+class KernelBinding(ParamPlanes):
     """One kernel, its plan, and what a step is about to run on it.
 
     Args:
@@ -162,45 +162,21 @@ class KernelBinding:
 
     def __init__(self, kernel: Kernel, count: str | None = None, executor: Executor = CPU,
                  model: KernelBinding | None = None, codes: KernelBinding | None = None):
-        self.kernel, self.executor, self._model, self._codes = kernel, executor, model, codes
+        super().__init__(kernel, count)
+        self.executor, self._model, self._codes = executor, model, codes
         self.device = torch_device(executor)
         self.plan = Plan(kernel, executor.device)
         #: Checks the gradients before anything is written, if asked for.
         self.check: FiniteCheck | None = None
-        weight, grad = _only(kernel, RoleKind.PARAM), _only(kernel, RoleKind.GRAD)
-        self._weights = planes_of(kernel, weight)
-        visible = [p for p in self._weights
-                   if p.visible and DTYPES[p.type] in WORKING]
-        #: Whether the weight is in the state, and parameters are what it decodes to.
-        self.hidden = not visible
-        self.weight_storage = kernel.storages[weight]
-        self._visible = None if self.hidden else visible[0]
-        self._param_at = None if self.hidden else kernel.planes.index(visible[0])
         #: The types that parameters of this binding can have.
-        self.dtypes = ([torch.bfloat16, torch.float16] if self.hidden
-                       else [DTYPES[visible[0].type]])
-        #: The planes and the storage of the gradient.
-        self.grad_planes, self.grad_storage = planes_of(kernel, grad), kernel.storages[grad]
-        #: Whether a kernel encodes the gradient, which PyTorch has no type for.
-        self.encodes = (len(self.grad_planes) > 1
-                        or DTYPES[self.grad_planes[0].type] not in WORKING)
+        self.dtypes = [DTYPES[type] for type in self.types]
         self.grad_dtype = None if self.encodes else DTYPES[self.grad_planes[0].type]
         self._grads_at = [kernel.planes.index(plane) for plane in self.grad_planes
                           if not plane.persistent]
-        #: Planes that the optimizer keeps, by name.
-        self.state_planes: dict[str, Plane] = {
-            plane.name: plane for plane in kernel.planes if plane is not self._visible
-            and (plane.persistent or plane not in self.grad_planes)
-        }
         #: Whether encoding a gradient takes a state.
         self.grad_is_persistent = any(plane.persistent for plane in self.grad_planes)
-        steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
-        #: The state's key for its count of steps, if it needs one.
-        self.step = steps[0] if steps else count
         #: All that the state of a parameter holds.
         self.state_names = [*filter(None, [self.step]), *self.state_planes]
-        #: The elements of the longest group with a scale of its own; 1 without groups.
-        self.group = max((p.group for p in kernel.planes if p.is_grouped), default=1)
         #: Adds up over ranks what the step reduces, if they share its parameters.
         self.exchange: Exchange | None = None
         self._bound: tuple = ()
@@ -260,15 +236,8 @@ class KernelBinding:
         return any(plane.name == name for plane in self._weights)
 
     def _shape(self, plane: Plane, like: torch.Tensor) -> torch.Size:
-        """The parameter's shape, or an entry for each row or column, or for each group in each
-        row of groups: a shard has whole rows of them. Groups of a vector have one dimension."""
-        if plane.sets_size:
-            return like.shape
-        rows, columns = self.size_of(like)
-        has_rows = plane.per == Granularity.ELEMENT and plane.group != WHOLE_ROW
-        if has_rows and plane.is_grouped and like.dim() > 1:
-            return torch.Size(plane.groups(columns, rows))
-        return torch.Size([plane.entries(columns, rows)])
+        """The shape of a plane beside a tensor with the layout of its parameter's planes."""
+        return torch.Size(self.shape_of(plane, like.shape, self.size_of(like)))
 
     def bytes_of(self, plane: Plane, like: torch.Tensor) -> int:
         """Bytes of one plane of a parameter."""
@@ -370,7 +339,7 @@ class KernelBinding:
         if self.hidden:
             self.encode_weight(param, planes)
         for plane in () if self.hidden else self._weights:
-            if plane.bits > self._visible.bits:
+            if plane.bits > self.visible.bits:
                 planes[plane.name].copy_(param)
         return ({self.step: 0} if self.step else {}) | self._spread(planes, whole)
 
@@ -687,18 +656,6 @@ def _dense(planes: Sequence[Plane], tensors: Sequence[torch.Tensor], like: torch
 def _shaped(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     """A tensor in a shape of as many elements; itself, if it has that."""
     return tensor if tensor.shape == shape else tensor.view(shape)
-
-
-def _only(kernel: Kernel, kind: RoleKind) -> str:
-    """The name of the graph's parameter, or of its gradient."""
-    roles = list(dict.fromkeys(p.role for p in kernel.planes if p.kind is kind))
-    if len(roles) != 1:
-        what = kind.name.lower()
-        raise ValueError(
-            f"graph {kernel.name!r} has {len(roles)} {what} arguments; a PyTorch "
-            f"optimizer needs one {what}"
-        )
-    return roles[0]
 
 
 #===------------------------------------------------------------------------===#

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import torch
 
+from tandem._companions import Companion, companion, keeps_f32_states, with_copy
 from tandem._convert import CPU, Executor
 from tandem._finite_check import FiniteCheck
 from tandem._kernel import Kernel, Rules
+from tandem._param_planes import has_rows, sums_over_model
 from tandem.torch import _executor
-from tandem.torch._layout import is_placeholder
+from tandem.torch._layout import WORKING, is_placeholder
 from tandem.torch.optim._binding import KernelBinding
-from tandem.torch.optim._companions import Companion, companion, keeps_f32_states, with_copy
 
 
 class Key(NamedTuple):
@@ -89,7 +90,7 @@ class KernelBindings:
         if key not in self._bindings:
             codes = self[key._replace(copy=None)] if key.copy else None
             built_in = Companion(key.strategy, self._rules.get((key.strategy, key.is_vector)))
-            strategy = with_copy(codes.kernel, key.copy) if codes else built_in
+            strategy = with_copy(codes.kernel, WORKING[key.copy]) if codes else built_in
             kernel = self._build(self._graphs[key.is_vector], strategy.name,
                                  key.executor.target, strategy.rules)
             model = None if key.executor is CPU else self[key._replace(executor=CPU)]
@@ -195,13 +196,3 @@ class KernelBindings:
             f"updates matrices{' and vectors' if self.vectors else ''}; "
             + (fix or fixes[param.dim() > 2])
         )
-
-
-def has_rows(kernel: Kernel) -> bool:
-    """Whether the graph itself updates matrices, and not only their scales."""
-    return kernel.is_matrix and not kernel.is_flat_graph
-
-
-def sums_over_model(kernel: Kernel) -> bool:
-    """Whether a step needs all parameters in one launch."""
-    return any(scope == "model" for _, scope, _ in kernel.reductions)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from tandem._companions import kinds_of, rules_of
 from tandem._kernel import Rules
 from tandem.torch.optim import _dynamic_map
 from tandem.torch.optim._bindings import KernelBindings
 from tandem.torch.optim._callers import STATE_DICTS, caller
-from tandem.torch.optim._companions import kinds_of, rules_of
 from tandem.torch.optim._groups import OPTIONS
 
 #: The fields of a strategy in a state dict.

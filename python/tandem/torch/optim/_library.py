@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from tandem import _graphs
 from tandem.torch.optim import _auto
 from tandem.torch.optim._checkpoint import identified
 from tandem.torch.optim._dropin import refuse, without_torch_options
@@ -63,27 +64,7 @@ class AdamW(_Library):
     def __init__(self, params: Iterable, lr=None, betas=None, eps=None,
                  weight_decay=None, *, decay: str = "inside",
                  eps_inside_root: bool = False, max_norm=None, memory=None, **options):
-        graphs = {"inside": "adamw", "before": "adamw_decay_before",
-                  "after": "adamw_decay_after"}
-        if decay not in graphs:
-            raise ValueError(
-                f"decay must be 'inside', 'before' or 'after', got {decay!r}"
-            )
-        graph = graphs[decay]
-        if max_norm is not None:
-            if decay != "inside" or eps_inside_root:
-                raise ValueError(
-                    "max_norm needs decay='inside' and eps_inside_root=False; for "
-                    "others, write the graph and pass it to tandem.torch.Optimizer"
-                )
-            graph = "adamw_clip"
-        if eps_inside_root:
-            if decay != "inside":
-                raise ValueError(
-                    f"eps_inside_root needs decay='inside', got decay={decay!r}; for "
-                    "both, write the graph and pass it to tandem.torch.Optimizer"
-                )
-            graph = "adamw_eps_inside_root"
+        graph = _graphs.adamw(decay, eps_inside_root, max_norm, "tandem.torch.Optimizer")
         if options.get("strategy") == _auto.AUTO:
             params, options["strategy"], self.recommendation = _auto.choose(
                 params, memory, betas, options | _given(max_norm=max_norm))
@@ -123,9 +104,7 @@ class SGD(_Library):
 
     def __init__(self, params: Iterable, lr=None, momentum: float = 0.0, *,
                  weight_decay=None, nesterov: bool = False, **options):
-        if nesterov and not momentum:
-            raise ValueError("nesterov needs a momentum above 0")
-        graph = "sgd_nesterov" if nesterov else "sgd_momentum" if momentum else "sgd"
+        graph = _graphs.sgd(momentum, nesterov)
         hypers = _given(lr=lr, weight_decay=weight_decay)
         if momentum:
             hypers["momentum"] = momentum

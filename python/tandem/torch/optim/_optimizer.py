@@ -14,12 +14,13 @@ from torch.optim.optimizer import required
 import tandem
 from tandem._convert import CPU, compiled
 from tandem._kernel import Rules
+from tandem._param_planes import sums_over_model
 from tandem.torch import _executor
 from tandem.torch._layout import empty_plane, is_placeholder, may_overlap
 from tandem.torch._shards import local_of, memorize_copies
 from tandem.torch.optim import _checkpoint, _counters, _empty_step, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding
-from tandem.torch.optim._bindings import KernelBindings, sums_over_model
+from tandem.torch.optim._bindings import KernelBindings
 from tandem.torch.optim._device_step import DeviceStep
 from tandem.torch.optim._empty_step import EmptyStep
 from tandem.torch.optim._gradients import Gradients

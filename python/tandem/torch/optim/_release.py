@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
+from tandem._param_planes import sums_over_model
 from tandem.torch.optim import _notices, _wrappers
-from tandem.torch.optim._bindings import sums_over_model
 from tandem.torch.optim._step import Steps
 
 #: Options that gradient_release cannot have beside it, and why.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from tandem.torch._shards import Shard, shard_of
-from tandem.torch.optim._companions import keeps_f32_states
+from tandem._companions import keeps_f32_states
 
 #: What a parameter can be, in the order of groups.
 ROLES = ("matrices", "embeddings", "head", "norms and biases", "small tensors")

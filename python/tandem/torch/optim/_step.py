@@ -10,6 +10,7 @@ from operator import is_
 import torch
 
 from tandem import _tandem
+from tandem._param_planes import sums_over_model
 from tandem.torch import _executor
 from tandem.torch._exchange import Exchange
 from tandem.torch._layout import is_placeholder
@@ -17,7 +18,6 @@ from tandem.torch._shards import address_of, local_of, shard_of
 from tandem.torch._versions import increment_versions
 from tandem.torch.optim import _counters, _notices, _wrappers
 from tandem.torch.optim._binding import KernelBinding, ParamBinding, check_grad
-from tandem.torch.optim._bindings import sums_over_model
 
 
 class Steps:

@@ -10,9 +10,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from tandem._kernel import Kernel
+from tandem._param_planes import sums_over_model
 from tandem.torch._shards import Shard, shard_of
 from tandem.torch.optim._binding import KernelBinding
-from tandem.torch.optim._bindings import sums_over_model
 from tandem.torch.optim._cuts import cut_of, reason_for_rows
 
 

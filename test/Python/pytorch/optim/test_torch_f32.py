@@ -25,8 +25,8 @@ from support.kernels import STRATEGY_PATH, compiled
 from support.torch_bits import (assert_same_bits, bits, parameters, params_of,
                                 placeholders, set_gradients, train)
 from support.torch_on_gpu import TorchGPU
-from tandem.torch.optim import _companions
-from tandem.torch.optim._companions import keeps_f32_states
+from tandem import _companions
+from tandem._companions import keeps_f32_states
 
 SHAPES = [(17,), (3, 5), (), (63, 65), (4096,), (5, 0)]
 STRATEGIES = [*tandem.strategies(), *OUTSIDE_STRATEGIES]

@@ -8,12 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import torch
-
 from tandem._kernel import Kernel, RoleKind, Rules
 from tandem._storages import described, floats
 from tandem._tandem import Storage
-from tandem.torch._layout import WORKING
 
 #: The storage of tensors that are not compressed.
 F32 = floats("f32")
@@ -72,16 +69,16 @@ def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
     return Companion(name, rules_of(compute, kinds_of(kernel), storages))
 
 
-def with_copy(kernel: Kernel, dtype: torch.dtype) -> Companion:
+def with_copy(kernel: Kernel, type: str) -> Companion:
     """The same strategy of weights in codes, with a copy of what they decode to.
 
     Args:
         kernel: the graph under the strategy itself.
-        dtype: what modules compute with, float16 or bfloat16.
+        type: what modules compute with, "f16" or "bf16".
     """
-    copies = {role: Storage.working(WORKING[dtype], kernel.storages[role]).text
+    copies = {role: Storage.working(type, kernel.storages[role]).text
               for role in _roles(kernel, RoleKind.PARAM)}
-    name = f"{kernel.strategy} with a {WORKING[dtype]} copy"
+    name = f"{kernel.strategy} with a {type} copy"
     return Companion(name, rules_of(kernel.compute, kinds_of(kernel),
                                     kernel.storages | copies))
 

@@ -1,0 +1,52 @@
+"""Which graph of the library is an optimizer with some options."""
+
+from __future__ import annotations
+
+#: AdamW's graphs by the place of weight decay.
+_DECAYS = {"inside": "adamw", "before": "adamw_decay_before", "after": "adamw_decay_after"}
+
+
+def adamw(decay: str, eps_inside_root: bool, max_norm: object, optimizer: str) -> str:
+    """The graph of AdamW.
+
+    Args:
+        decay: "inside", "before" or "after" the update.
+        eps_inside_root: whether epsilon is added under the root.
+        max_norm: the bound of the norm of all gradients; None for none.
+        optimizer: the class that takes graphs of one's own, for messages.
+
+    Raises:
+        ValueError: the library has no such graph.
+    """
+    if decay not in _DECAYS:
+        raise ValueError(f"decay must be 'inside', 'before' or 'after', got {decay!r}")
+    if max_norm is not None:
+        if decay != "inside" or eps_inside_root:
+            raise ValueError(
+                "max_norm needs decay='inside' and eps_inside_root=False; for "
+                f"others, write the graph and pass it to {optimizer}"
+            )
+        return "adamw_clip"
+    if eps_inside_root:
+        if decay != "inside":
+            raise ValueError(
+                f"eps_inside_root needs decay='inside', got decay={decay!r}; for "
+                f"both, write the graph and pass it to {optimizer}"
+            )
+        return "adamw_eps_inside_root"
+    return _DECAYS[decay]
+
+
+def sgd(momentum: float, nesterov: bool) -> str:
+    """The graph of SGD.
+
+    Args:
+        momentum: 0 for none, which needs no state.
+        nesterov: whether momentum looks ahead.
+
+    Raises:
+        ValueError: nesterov without momentum.
+    """
+    if nesterov and not momentum:
+        raise ValueError("nesterov needs a momentum above 0")
+    return "sgd_nesterov" if nesterov else "sgd_momentum" if momentum else "sgd"

@@ -1,0 +1,124 @@
+"""The planes of a parameter in an optimizer's kernel: its weight, its gradient, its state."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+from tandem._convert import planes_of
+from tandem._kernel import WHOLE_ROW, Granularity, Kernel, Plane, RoleKind
+
+#: The types that models compute in.
+WORKING_TYPES = ("bf16", "f16", "f32")
+
+
+class ParamPlanes:
+    """The planes of a kernel, and which of them a framework and an optimizer keep.
+
+    Args:
+        kernel: one of an optimizer graph with one parameter.
+        count: what the state calls its count of steps, if the kernel needs none.
+    """
+
+    def __init__(self, kernel: Kernel, count: str | None = None):
+        self.kernel = kernel
+        weight, grad = _only(kernel, RoleKind.PARAM), _only(kernel, RoleKind.GRAD)
+        self._weights = planes_of(kernel, weight)
+        visible = [p for p in self._weights if p.visible and p.type in WORKING_TYPES]
+        #: Whether the weight is in the state, and parameters are what it decodes to.
+        self.hidden = not visible
+        self.weight_storage = kernel.storages[weight]
+        #: The plane that frameworks read as the weight, if one is.
+        self.visible = None if self.hidden else visible[0]
+        self._param_at = None if self.hidden else kernel.planes.index(visible[0])
+        #: The types that parameters can have.
+        self.types = ["bf16", "f16"] if self.hidden else [visible[0].type]
+        #: The planes and the storage of the gradient.
+        self.grad_planes, self.grad_storage = planes_of(kernel, grad), kernel.storages[grad]
+        #: Whether a kernel encodes the gradient, which frameworks have no type for.
+        self.encodes = len(self.grad_planes) > 1 or self.grad_planes[0].type not in WORKING_TYPES
+        #: Planes that the optimizer keeps, by name.
+        self.state_planes: dict[str, Plane] = {
+            plane.name: plane for plane in kernel.planes if plane is not self.visible
+            and (plane.persistent or plane not in self.grad_planes)
+        }
+        steps = [n for n, k in kernel.integers.items() if k is RoleKind.STEP]
+        #: The state's key for its count of steps, if it needs one.
+        self.step = steps[0] if steps else count
+        #: The elements of the longest group with a scale of its own; 1 without groups.
+        self.group = max((p.group for p in kernel.planes if p.is_grouped), default=1)
+
+    def size_of_shape(self, shape: Sequence[int]) -> tuple[int, int]:
+        """The rows and columns, as the kernel takes them, of a dense tensor in C order."""
+        if self.kernel.is_matrix and len(shape) > 1:
+            return shape[0], math.prod(shape[1:])
+        return rows_of_shape(shape, 1 if self.kernel.is_matrix else self.group)
+
+    def shape_of(self, plane: Plane, shape: Sequence[int],
+                 size: tuple[int, int]) -> tuple[int, ...]:
+        """The shape of a plane's array: the parameter's, or an entry for each row or column, or
+        for each group in each row of groups: a shard has whole rows of them. Groups of a vector
+        have one dimension.
+
+        Args:
+            plane: one of the kernel's.
+            shape: the parameter's.
+            size: the rows and columns as the kernel takes them.
+        """
+        if plane.sets_size:
+            return tuple(shape)
+        rows, columns = size
+        has_rows = plane.per == Granularity.ELEMENT and plane.group != WHOLE_ROW
+        if has_rows and plane.is_grouped and len(shape) > 1:
+            return plane.groups(columns, rows)
+        return (plane.entries(columns, rows),)
+
+
+def _only(kernel: Kernel, kind: RoleKind) -> str:
+    """The name of the graph's parameter, or of its gradient."""
+    roles = list(dict.fromkeys(p.role for p in kernel.planes if p.kind is kind))
+    if len(roles) != 1:
+        what = kind.name.lower()
+        raise ValueError(
+            f"graph {kernel.name!r} has {len(roles)} {what} arguments; an optimizer of "
+            f"tandem.torch or tandem.jax needs one {what}"
+        )
+    return roles[0]
+
+
+#===------------------------------------------------------------------------===#
+# Rows
+#===------------------------------------------------------------------------===#
+
+
+def rows_of_shape(shape: Sequence[int], group: int) -> tuple[int, int]:
+    """The rows that groups of scales begin anew with, in the kernel of a flat graph, and their
+    length, of a dense tensor in C order: rows are the first dimension, a vector is one."""
+    count = math.prod(shape)
+    if len(shape) < 2 or not count:
+        return 1, count
+    return joined_rows(shape[0], count // shape[0], group)
+
+
+@functools.lru_cache(maxsize=4096)
+def joined_rows(rows: int, columns: int, group: int) -> tuple[int, int]:
+    """Rows and their length after those shorter than `group` have been joined: as many as fit
+    into it and divide their number."""
+    count = next((n for n in range(group // columns, 1, -1) if rows % n == 0), 1)
+    return rows // count, columns * count
+
+
+#===------------------------------------------------------------------------===#
+# Properties of kernels
+#===------------------------------------------------------------------------===#
+
+
+def has_rows(kernel: Kernel) -> bool:
+    """Whether the graph itself updates matrices, and not only their scales."""
+    return kernel.is_matrix and not kernel.is_flat_graph
+
+
+def sums_over_model(kernel: Kernel) -> bool:
+    """Whether a step needs all parameters in one launch."""
+    return any(scope == "model" for _, scope, _ in kernel.reductions)

@@ -1,0 +1,18 @@
+"""Optimizers for JAX, over compiled kernels that XLA launches on the CPU.
+
+>>> import jax, jax.numpy as jnp, tandem.jax
+>>> optimizer = tandem.jax.adamw(lr=1e-3, strategy="collage-plus")
+>>> params = {"w": jnp.ones((64, 64), jnp.bfloat16)}
+>>> state = optimizer.init(params)
+>>> params, state = jax.jit(optimizer.step, donate_argnums=(1, 2))(params, state, params)
+>>> int(state.count)
+1
+"""
+
+from tandem.jax import _library  # says what is missing, before anything needs it
+from tandem.jax._optimizer import Optimizer
+from tandem.jax._optimizers import adafactor, adagrad, adam, adamw, lamb, lion, rmsprop, sgd
+from tandem.jax._state import State
+
+__all__ = ["Optimizer", "State", "adafactor", "adagrad", "adam", "adamw", "lamb", "lion",
+           "rmsprop", "sgd"]

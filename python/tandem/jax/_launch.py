@@ -1,0 +1,267 @@
+"""Launches of kernels in functions that JAX traces: the primitive, and calls of it."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from tandem._kernel import Kernel
+from tandem.jax import _library
+
+#: The types that hold the elements of planes.
+DTYPES = {
+    "bf16": jnp.dtype(jnp.bfloat16), "f16": jnp.dtype(jnp.float16),
+    "f32": jnp.dtype(jnp.float32), "i8": jnp.dtype(jnp.int8), "i16": jnp.dtype(jnp.int16),
+    "f8E4M3FN": jnp.dtype(jnp.float8_e4m3fn), "f8E5M2": jnp.dtype(jnp.float8_e5m2),
+    "f8E8M0FNU": jnp.dtype(jnp.float8_e8m0fnu),
+}
+
+#: A number that is known when a function is traced, or an array without dimensions.
+Scalar = float | jax.Array
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is known of a launch when its function is traced."""
+
+    what: str  #: in messages: "a step of adamw"
+    instead: str  #: in messages: what to do in place of jax.vmap
+    kernel: str
+    names: str  #: of tensors, in messages, one a line
+    tensors: tuple[int, ...]  #: rows, columns and key of each
+    #: the numbers of operand and result of each plane, -1 for none
+    planes: tuple[int, ...]
+    #: the (type, shape) of each result
+    results: tuple[tuple[str, tuple[int, ...]], ...]
+    hypers: tuple[float, ...]
+    integers: tuple[int, ...]
+    #: the hyperparameters, and below 0 the integers, that the first operands have
+    scalars: tuple[int, ...]
+    launches: int = 1
+    threads: int = 0
+    #: the numbers of further operands and results, -1 for none
+    skip: int = -1
+    shards: int = -1
+    flags: int = -1
+    metrics: int = -1
+
+    @property
+    def num_planes(self) -> int:
+        """The planes of each tensor."""
+        return 3 * len(self.planes) // (2 * len(self.tensors))
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """The attributes that XLA hands to the library."""
+        numbers = {name: np.int64(getattr(self, name)) for name in (
+            "launches", "threads", "skip", "shards", "flags", "metrics")}
+        arrays = {name: np.array(getattr(self, name), np.int64) for name in (
+            "tensors", "planes", "integers", "scalars")}
+        return numbers | arrays | {
+            "kernel": self.kernel, "names": self.names,
+            "hypers": np.array(self.hypers, np.float64),
+            "site": np.int64(zlib.crc32(repr(self.tensors).encode())),
+        }
+
+    @property
+    def aliases(self) -> dict[int, int]:
+        """The results that take the memory of operands."""
+        pairs = zip(self.planes[::2], self.planes[1::2])
+        return {operand: result for operand, result in pairs if operand >= 0 and result >= 0}
+
+
+#===------------------------------------------------------------------------===#
+# The primitive
+#===------------------------------------------------------------------------===#
+
+launch_p = Primitive("tandem_launch")
+launch_p.multiple_results = True
+
+
+@launch_p.def_abstract_eval
+def _abstract(*operands, call: Call):
+    everywhere = _varying(operands)
+    varying = [everywhere] * len(call.results)
+    width = 2 * call.num_planes
+    for start in range(0, len(call.planes), width):
+        pairs = call.planes[start:start + width]
+        own = _varying(operands[i] for i in pairs[::2] if i >= 0)
+        for result in pairs[1::2]:
+            if result >= 0:
+                varying[result] = own
+    return [jax.core.ShapedArray(shape, jnp.dtype(dtype), **({"vma": axes} if axes else {}))
+            for (dtype, shape), axes in zip(call.results, varying)]
+
+
+def _varying(operands: Iterable) -> frozenset[str]:
+    """The mesh axes along which operands differ, in a function that shard_map maps."""
+    return frozenset().union(*(getattr(x, "vma", ()) for x in operands))
+
+
+@functools.lru_cache(maxsize=None)
+def _compiled(call: Call):
+    return jax.jit(functools.partial(launch_p.bind, call=call))
+
+
+@launch_p.def_impl
+def _run(*operands, call: Call):
+    with jax.disable_jit(False):
+        return _compiled(call)(*operands)
+
+
+def _lower(context, *operands, call: Call):
+    rule = jax.ffi.ffi_lowering(_library.TARGET, operand_output_aliases=call.aliases)
+    return rule(context, *operands, **call.attributes)
+
+
+mlir.register_lowering(launch_p, _lower, platform="cpu")
+
+
+def _refuse_platform(platform: str):
+    def lower(context, *operands, call: Call):
+        raise NotImplementedError(
+            f"{call.what} was to run on {platform}, where tandem.jax has no kernels yet; keep "
+            "its arrays on the CPU: jax.config.update('jax_platforms', 'cpu'), or jit it under "
+            "jax.default_device(jax.devices('cpu')[0])")
+    return lower
+
+
+for _platform in ("cuda", "rocm", "tpu"):
+    mlir.register_lowering(launch_p, _refuse_platform(_platform), platform=_platform)
+
+
+def _refuse_vmap(operands, axes, *, call: Call):
+    raise NotImplementedError(
+        f"{call.what} is one launch, which jax.vmap cannot map; {call.instead}, or use "
+        "jax.lax.map")
+
+
+def _refuse_derivative(*operands, call: Call, **rest):
+    raise NotImplementedError(
+        f"{call.what} rounds what it computes, and has no derivative by what it is given here; "
+        "differentiate the loss alone, once and in reverse, or put jax.lax.stop_gradient around "
+        "what goes in")
+
+
+batching.primitive_batchers[launch_p] = _refuse_vmap
+ad.primitive_jvps[launch_p] = lambda primals, tangents, *, call: _refuse_derivative(call=call)
+ad.primitive_transposes[launch_p] = lambda *operands, call: _refuse_derivative(call=call)
+
+#===------------------------------------------------------------------------===#
+# Calls
+#===------------------------------------------------------------------------===#
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a launch.
+
+    Attributes:
+        name: what messages call it.
+        size: its rows and columns, as the kernel takes them.
+        planes: its planes by name: arrays, or jax.ShapeDtypeStruct for one that is only
+            written and gets new memory.
+        key: its key for random numbers.
+    """
+
+    name: str
+    size: tuple[int, int]
+    planes: Mapping[str, jax.Array | jax.ShapeDtypeStruct]
+    key: int = 0
+
+
+@dataclass
+class _Operands:
+    """The operands and results of a call, as they are collected."""
+
+    operands: list[jax.Array] = field(default_factory=list)
+    results: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+
+    def add(self, value: jax.Array) -> int:
+        self.operands.append(value)
+        return len(self.operands) - 1
+
+    def add_result(self, dtype: object, shape: Sequence[int]) -> int:
+        self.results.append((jnp.dtype(dtype).name, tuple(shape)))
+        return len(self.results) - 1
+
+    def add_plane(self, value: jax.Array | jax.ShapeDtypeStruct, written: bool) -> list[int]:
+        is_new = isinstance(value, jax.ShapeDtypeStruct)
+        return [-1 if is_new else self.add(value),
+                self.add_result(value.dtype, value.shape) if written else -1]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The results of a launch."""
+
+    planes: list[dict[str, jax.Array]]  #: what it has written, of each tensor
+    flags: jax.Array | None = None
+    metrics: jax.Array | None = None
+
+
+def launch(kernel: Kernel, tensors: Sequence[Tensor], scalars: Mapping[str, Scalar] = {}, *,
+           what: str, instead: str = "map the loss", launches: int = 1, threads: int = 0, skip: jax.Array | None = None,
+           shards: jax.Array | None = None, flags: bool = False,
+           metrics: bool = False) -> Outcome:
+    """Launches a kernel over tensors, whose planes it replaces.
+
+    Args:
+        kernel: one for the CPU.
+        tensors: in order, which decides the order of sums over all of them.
+        scalars: the kernel's hyperparameters and integers by name; f32, f64, i32 or i64
+            where they are arrays.
+        what: what messages call the launch.
+        instead: what they advise in place of jax.vmap.
+        launches: how often the kernel runs.
+        threads: 0 for one per core; results do not depend on it.
+        skip: an i32; unless it is 0 the planes stay as they are.
+        shards: an i32 for each tensor, the number of shards of its size before it.
+        flags: whether to return the flags that the kernel raises, a u32.
+        metrics: whether to return the sums that it measures, four f32.
+    """
+    place = _Operands()
+    known, at = _place_scalars(kernel, scalars, place)
+    extra = {"skip": -1 if skip is None else place.add(skip),
+             "shards": -1 if shards is None else place.add(shards)}
+    planes = [number for tensor in tensors for plane in kernel.planes
+              for number in place.add_plane(tensor.planes[plane.name], plane.written)]
+    if flags:
+        extra["flags"] = place.add_result(jnp.uint32, ())
+    if metrics:
+        extra["metrics"] = place.add_result(jnp.float32, (4,))
+    call = Call(
+        what, instead, _library.name_of(kernel), "\n".join(tensor.name for tensor in tensors),
+        tuple(n for t in tensors for n in (*t.size, t.key)), tuple(planes),
+        tuple(place.results), tuple(known[:len(kernel.hypers)]),
+        tuple(known[len(kernel.hypers):]), at, launches, threads, **extra)
+    made = _compiled(call)(*place.operands)
+    found = iter(planes[1::2])
+    written = [{plane.name: made[result] for plane, result in zip(kernel.planes, found)
+                if result >= 0} for _ in tensors]
+    return Outcome(written, made[call.flags] if flags else None,
+                   made[call.metrics] if metrics else None)
+
+
+def _place_scalars(kernel: Kernel, scalars: Mapping[str, Scalar],
+                   place: _Operands) -> tuple[list[float], tuple[int, ...]]:
+    """The known values of hyperparameters and integers, 0 for those that operands have, and
+    the places of these: hyperparameters count from 0 up, integers from -1 down."""
+    known, at = [], []
+    places = [*range(len(kernel.hypers)), *range(-1, -1 - len(kernel.integers), -1)]
+    for name, number in zip([*kernel.hypers, *kernel.integers], places):
+        value = scalars[name]
+        if isinstance(value, jax.Array):
+            place.add(value)
+            at.append(number)
+            value = 0
+        known.append(value)
+    return known, tuple(at)

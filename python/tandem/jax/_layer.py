@@ -1,0 +1,112 @@
+"""A layer's two passes as a function with a derivative of its own."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+
+from tandem._kernel import Granularity, RoleKind
+from tandem._layers import Layer, PassPlanes
+from tandem.jax._launch import DTYPES, Tensor, launch
+from tandem.jax._rules import TYPES
+
+
+@functools.lru_cache(maxsize=None)
+def _compiled(name: str, recipe: str, dtype: str, vector_dtype: str,
+              path: tuple[str, ...]) -> Layer:
+    """A layer, compiled once for all calls.
+
+    Raises:
+        ValueError: it is no function of plain arrays under this recipe.
+    """
+    layer = Layer(name, recipe, dtype, vector_dtype, path)
+    if not layer.is_function:
+        raise ValueError(
+            f"{name} under recipe {recipe!r} dithers, remembers scales or stores what goes "
+            "between layers, which tandem.jax.nn does not do; take 'coat', 'mxfp8' or 'bf16'")
+    return layer
+
+
+def run(name: str, recipe: str, path: Sequence[str | os.PathLike], hypers: tuple[float, ...],
+        tensors: Mapping[str, jax.Array], vectors: Mapping[str, jax.Array] | None = None,
+        gradients: Mapping[str, str] | None = None):
+    """A layer's outputs: one array, or a tuple of several.
+
+    Args:
+        name: the layer's.
+        recipe: says what it keeps.
+        path: directories of recipes.
+        hypers: its hyperparameters, in order.
+        tensors: [..., columns] each, of one shape and type.
+        vectors: [columns] each, of one type.
+        gradients: the names of gradients that are not "d<input>".
+    """
+    inputs = {**tensors, **(vectors or {})}
+    for key, value in inputs.items():
+        if jnp.dtype(value.dtype) not in TYPES:
+            raise TypeError(f"{key} of {name} is {value.dtype}; layers take bfloat16, float16 or "
+                            "float32")
+    dtype = TYPES[jnp.dtype(next(iter(tensors.values())).dtype)]
+    vector_dtype = next((TYPES[jnp.dtype(v.dtype)] for v in (vectors or {}).values()), dtype)
+    layer = _compiled(name, recipe, dtype, vector_dtype, tuple(map(os.fspath, path)))
+    names = tuple((key, (gradients or {}).get(key, f"d{key}")) for key in inputs)
+    values = [jnp.asarray(value) for value in inputs.values()]
+    types = tuple(jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values)
+    results = _function(layer, tuple(map(float, hypers)), names, types)(*values)
+    return results if len(results) > 1 else results[0]
+
+
+@functools.lru_cache(maxsize=None)
+def _function(layer: Layer, hypers: tuple[float, ...], names: tuple[tuple[str, str], ...],
+              inputs: tuple[jax.ShapeDtypeStruct, ...]):
+    """A layer as a function of its inputs, of which this has (name, name of the gradient) each,
+    and types; it returns a tuple."""
+    shape, needed = inputs[0].shape, (*layer.restored, *layer.again_read)
+
+    def forward(*values):
+        given = {name: value for (name, _), value in zip(names, values, strict=True)}
+        planes = given | _pass(layer, layer.forward, shape, given, hypers)
+        outputs = tuple(planes[role].reshape(_shape(layer.forward, role, shape))
+                        for role in layer.forward.outputs)
+        return outputs, [planes[name] for name in needed]
+
+    def backward(kept, cotangents):
+        given = dict(zip(needed, kept, strict=True)) | {
+            f"d{role}": dy for role, dy in zip(layer.forward.outputs, cotangents, strict=True)}
+        planes = _pass(layer, layer.backward, shape, given, ())
+        return tuple(planes[gradient].reshape(x.shape).astype(x.dtype)
+                     for (_, gradient), x in zip(names, inputs, strict=True))
+
+    function = jax.custom_vjp(lambda *values: forward(*values)[0])
+    function.defvjp(forward, backward)
+    return function
+
+
+def _shape(step: PassPlanes, role: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an output beside an input of this shape."""
+    return shape if step.per[role] is Granularity.ELEMENT else shape[:-1]
+
+
+def _pass(layer: Layer, step: PassPlanes, shape: tuple[int, ...],
+          given: Mapping[str, jax.Array], hypers: tuple[float, ...]) -> dict[str, jax.Array]:
+    """The planes that a pass writes, by name: vectors."""
+    columns = shape[-1] if shape else 1
+    rows = math.prod(shape) // max(1, columns)
+    made = {plane.name: jax.ShapeDtypeStruct((plane.entries(columns, rows),), DTYPES[plane.type])
+            for plane in step.planes(RoleKind.OUTPUT, RoleKind.SAVED)}
+    if 0 in (rows, columns):
+        return {name: jnp.zeros(x.shape, x.dtype) for name, x in made.items()}
+    scalars = dict(zip(step.kernel.hypers, hypers)) | dict.fromkeys(step.kernel.integers, 1)
+    planes = {plane.name: made[plane.name] if plane.name in made else given[plane.name]
+              for plane in step.kernel.planes}
+    if not any(plane.written for plane in step.kernel.planes):
+        return {}
+    (written,) = launch(step.kernel, [Tensor(layer.name, (rows, columns), planes)], scalars,
+                        what=f"the layer {layer.name}",
+                        instead="call it outside, since it takes leading dimensions").planes
+    return written

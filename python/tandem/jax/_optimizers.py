@@ -1,0 +1,142 @@
+"""The optimizers of the library, as functions that make one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from tandem import _graphs
+from tandem.jax._launch import DTYPES, Scalar
+from tandem.jax._optimizer import Optimizer
+
+_OPTIONS = """
+
+    Hyperparameters that are None have the graph's defaults; each may be a function of the count
+    of steps, such as an optax schedule. Further arguments are those of :class:`Optimizer`:
+    ``strategy`` ("collage-plus"), ``path``, ``seed``, ``threads``, ``metrics``,
+    ``skip_nonfinite`` and ``min_8bit_size``.
+    """
+
+
+def _documented(function):
+    """A function whose documentation ends with the options."""
+    function.__doc__ = function.__doc__.rstrip() + _OPTIONS
+    return function
+
+
+@_documented
+def adamw(lr=None, betas=None, eps=None, weight_decay=None, *, decay: str = "inside",
+          eps_inside_root: bool = False, max_norm=None, **options) -> Optimizer:
+    """AdamW (Loshchilov and Hutter 2019).
+
+    Args:
+        decay: where weight decay takes place: "inside" the update, as in Collage; "before" it,
+            as in torch.optim.AdamW; or "after" it.
+        eps_inside_root: whether epsilon is added under the root; only for decay "inside".
+        max_norm: where the norm of all gradients together exceeds it, they are scaled down to
+            it in the same step; only for decay "inside".
+    """
+    graph = _graphs.adamw(decay, eps_inside_root, max_norm, "tandem.jax.Optimizer")
+    return Optimizer(graph, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                     max_norm=max_norm, **options)
+
+
+@_documented
+def adam(lr=None, betas=None, eps=None, weight_decay=None, **options) -> Optimizer:
+    """Adam (Kingma and Ba 2015), with weight decay added to the gradient."""
+    return Optimizer("adam", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, **options)
+
+
+@_documented
+def lamb(lr=None, betas=None, eps=None, weight_decay=None, **options) -> Optimizer:
+    """LAMB (You et al. 2020): AdamW's update, scaled for each leaf by the norm of the parameter
+    divided by that of the update."""
+    return Optimizer("lamb", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, **options)
+
+
+@_documented
+def sgd(lr=None, momentum: float = 0.0, *, weight_decay=None, nesterov: bool = False,
+        **options) -> Optimizer:
+    """Stochastic gradient descent, with weight decay added to the gradient.
+
+    Args:
+        momentum: 0 for none, which needs no state.
+        nesterov: whether momentum looks ahead.
+    """
+    graph = _graphs.sgd(momentum, nesterov)
+    return Optimizer(graph, lr=lr, momentum=momentum or None, weight_decay=weight_decay, **options)
+
+
+@_documented
+def lion(lr=None, betas=None, weight_decay=None, **options) -> Optimizer:
+    """Lion (Chen et al. 2023), the sign of an interpolated momentum."""
+    return Optimizer("lion", lr=lr, betas=betas, weight_decay=weight_decay, **options)
+
+
+@_documented
+def rmsprop(lr=None, alpha=None, eps=None, weight_decay=None, **options) -> Optimizer:
+    """RMSprop (Hinton 2012), with weight decay added to the gradient."""
+    return Optimizer("rmsprop", lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, **options)
+
+
+@_documented
+def adagrad(lr=None, lr_decay=None, weight_decay=None, *, eps=None, **options) -> Optimizer:
+    """Adagrad (Duchi et al. 2011), with weight decay added to the gradient."""
+    return Optimizer("adagrad", lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+                     **options)
+
+
+@_documented
+def adafactor(lr=None, beta2_decay=None, eps=None, d=None, weight_decay=None,
+              **options) -> Optimizer:
+    """Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor has it.
+
+    A matrix keeps its second moment as the means along rows and columns, a vector or scalar
+    keeps it for each element. Leaves with more dimensions are refused.
+
+    Args:
+        lr: the relative step size is this, or 1 / sqrt(step) where that is smaller.
+        beta2_decay: the second moment decays by 1 - step ** beta2_decay.
+        eps: a pair: what the second moment's root, and the root mean square of the weights,
+            are at least. None for the first is the epsilon of the leaf's type.
+        d: updates with a larger root mean square are scaled down to it.
+    """
+    if options.get("metrics"):
+        raise ValueError("adafactor has no metrics, as kernels of matrices have none; leave "
+                         "metrics=True out")
+    return _Adafactor("adafactor", vectors="adafactor_vector", lr=lr, beta2_decay=beta2_decay,
+                      eps=eps, d=d, weight_decay=weight_decay, **options)
+
+
+class _Adafactor(Optimizer):
+    """Adafactor, some of whose hyperparameters follow from others and the step, in f32."""
+
+    def _own_defaults(self) -> dict:
+        return {"beta2_decay": -0.8, "eps1": None, "rho": None, "mixing": None}
+
+    def _named(self, hypers: Mapping) -> dict:
+        given = super()._named(hypers)
+        if taken := sorted({"rho", "mixing"} & set(given)):
+            raise TypeError(f"{taken[0]} follows from lr, beta2_decay and the step; pass these")
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _check_known(self) -> None:
+        super()._check_known()
+        for name, holds, domain in (("beta2_decay", lambda x: x <= 0, "at most 0"),
+                                    ("d", lambda x: x >= 1, "at least 1")):
+            value = self._hypers[name]
+            if isinstance(value, float) and not holds(value):
+                raise ValueError(f"{name} is {value:g}; it must be {domain}")
+
+    def _scalar(self, name: str, numbers: Mapping[str, Scalar], step: jax.Array,
+                type: str) -> Scalar:
+        count = step.astype(jnp.float32)
+        if name == "rho":
+            return jnp.minimum(jnp.float32(numbers["lr"]), 1 / jnp.sqrt(count))
+        if name == "mixing":
+            return count ** jnp.float32(numbers["beta2_decay"])
+        if name == "eps1" and numbers[name] is None:
+            return float(jnp.finfo(DTYPES[type]).eps)
+        return super()._scalar(name, numbers, step, type)

@@ -1,0 +1,173 @@
+"""The ways in which leaves of a pytree of parameters are stored and updated."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tandem._companions import Companion, companion, keeps_f32_states, with_copy
+from tandem._convert import compiled
+from tandem._kernel import Kernel, Plane
+from tandem._param_planes import ParamPlanes, has_rows, sums_over_model
+from tandem._storages import floats
+from tandem.jax._convert import Job, convert, zeros
+from tandem.jax._launch import DTYPES
+
+#: What kernels call the types that models compute in.
+TYPES = {DTYPES[name]: name for name in ("bf16", "f16", "f32")}
+
+
+class Rule(ParamPlanes):
+    """One way of storing parameters.
+
+    Args:
+        kernel: the graph under the strategy.
+        copy: of weights in codes, gives the kernel that also reads and writes what modules
+            compute with, of a type.
+    """
+
+    def __init__(self, kernel: Kernel, copy: Callable[[str], Kernel]):
+        super().__init__(kernel)
+        self._copy = functools.lru_cache(maxsize=None)(lambda type: ParamPlanes(copy(type)))
+
+    def of_step(self, type: str) -> ParamPlanes:
+        """The planes of the kernel that takes a step of parameters of a type."""
+        return self._copy(type) if self.hidden else self
+
+    def shapes(self, shape: Sequence[int]) -> dict[str, tuple[int, ...]]:
+        """The shapes of the planes that the state has for a parameter, by name."""
+        size = self.size_of_shape(shape)
+        return {name: self.shape_of(plane, shape, size)
+                for name, plane in self.state_planes.items()}
+
+    def initial(self, label: str, param: jax.Array, threads: int) -> dict[str, jax.Array]:
+        """The state of a parameter that has not taken a step: zeros, but for master weights and
+        weights in codes, which hold the parameter's value, as far as they can."""
+        planes = {name: zeros(self.state_planes[name], shape)
+                  for name, shape in self.shapes(param.shape).items()}
+        if self.hidden:
+            (codes,) = self._encoded([(label, param)], self.weight_storage, self._weights, threads,
+                                     fresh=True)
+            return planes | codes
+        return planes | {plane.name: param.astype(DTYPES[plane.type]) for plane in self._weights
+                         if plane.bits > self.visible.bits}
+
+    def encoded_grads(self, grads: Sequence[tuple[str, jax.Array]],
+                      threads: int) -> list[dict[str, jax.Array]]:
+        """The planes of gradients, (label, array) each, that the step reads, by name."""
+        if not self.encodes:
+            (plane,) = self.grad_planes
+            return [{plane.name: grad.astype(DTYPES[plane.type])} for _, grad in grads]
+        return self._encoded(grads, self.grad_storage, self.grad_planes, threads, fresh=False)
+
+    def _encoded(self, values: Sequence[tuple[str, jax.Array]], storage: str,
+                 planes: Sequence[Plane], threads: int, fresh: bool) -> list[dict[str, jax.Array]]:
+        """The planes of values, all of one type, in a storage."""
+        jobs = []
+        for label, value in values:
+            size = self.size_of_shape(value.shape)
+            shapes = [self.shape_of(plane, value.shape, size) for plane in planes]
+            jobs.append(Job(label, size, [value], shapes))
+        (dtype,) = {value.dtype for _, value in values}
+        return convert(jobs, floats(TYPES[dtype]), storage, planes, fresh=fresh,
+                       matrix=self.kernel.is_matrix, threads=threads,
+                       what=f"the encoding of arrays for {self.kernel.name}")
+
+
+class Key(NamedTuple):
+    """The properties of a parameter that select its rule."""
+
+    strategy: str
+    is_vector: bool  #: whether it has fewer dimensions than the graph's matrices
+    is_wide: bool  #: whether its weight is f32 beside a strategy of another type
+    is_small: bool  #: whether its states are f32 where the strategy has codes
+
+
+class Rules:
+    """The rules of an optimizer: those of the strategies that its leaves have, and companions
+    of these for weights in f32 and for states in f32; of each two where matrices and vectors
+    differ in graph.
+
+    Args:
+        graph: the graph; one of matrices updates parameters of two dimensions.
+        vectors: the graph of parameters with fewer dimensions, if `graph` is of matrices.
+        path: directories of strategies.
+        min_8bit_size: the elements that codes of states take at least.
+        metrics: whether kernels measure.
+    """
+
+    def __init__(self, graph: str | os.PathLike, vectors: str | os.PathLike | None,
+                 path: Sequence[str | os.PathLike], min_8bit_size: int | None, metrics: bool):
+        self._graphs, self._path = (graph, vectors), path
+        self._min_8bit_size, self._metrics = min_8bit_size, metrics
+        self._of = functools.lru_cache(maxsize=None)(self._make)
+        self._own = functools.lru_cache(maxsize=None)(self._make_own)
+
+    def _compile(self, strategy: Companion, is_vector: bool) -> Kernel:
+        graph = self._graphs[is_vector]
+        return compiled(graph, strategy.name, self._path, rules=strategy.rules,
+                        metrics=self._metrics)
+
+    def kernels(self, strategy: str) -> list[Kernel]:
+        """The kernels of a strategy itself: that of all parameters or of matrices, and that of
+        vectors if they have a graph."""
+        return [self._compile(Companion(strategy), is_vector)
+                for is_vector in range(1 + (self._graphs[1] is not None))]
+
+    def _make_own(self, strategy: str, is_vector: bool) -> Rule:
+        """The rule of a strategy itself."""
+        return self._rule(Companion(strategy), is_vector)
+
+    def _rule(self, strategy: Companion, is_vector: bool) -> Rule:
+        kernel = self._compile(strategy, is_vector)
+        return Rule(kernel, lambda type: self._compile(with_copy(kernel, type), is_vector))
+
+    def _make(self, key: Key) -> Rule:
+        own = self._own(key.strategy, key.is_vector)
+        found = companion(own.kernel, key.is_wide, key.is_small)
+        return self._rule(found, key.is_vector) if found else own
+
+    def of(self, label: str, dtype: object, shape: Sequence[int], strategy: str) -> Rule:
+        """The rule of a parameter, of which each device may have a shard.
+
+        Raises:
+            TypeError: the strategy takes no arrays of its type.
+            ValueError: the graph takes no arrays of its shape.
+        """
+        kernel = self.kernels(strategy)[0]
+        is_vector = has_rows(kernel) and len(shape) < 2
+        self._check_shape(label, shape, kernel, is_vector)
+        own = self._own(strategy, is_vector)
+        if TYPES.get(jnp.dtype(dtype)) not in (*own.types, "f32"):
+            raise TypeError(self._refusal(label, dtype, strategy, own))
+        is_small = (keeps_f32_states(shape, self._min_8bit_size)
+                    and not sums_over_model(kernel))
+        is_wide = TYPES[jnp.dtype(dtype)] not in own.types
+        return self._of(Key(strategy, is_vector, is_wide, is_small))
+
+    def _check_shape(self, label: str, shape: Sequence[int], kernel: Kernel,
+                     is_vector: bool) -> None:
+        if has_rows(kernel) and (len(shape) > 2 or (is_vector and self._graphs[1] is None)):
+            raise ValueError(
+                f"{label} has the shape {tuple(shape)}, but {kernel.name} updates matrices"
+                f"{' and vectors' if self._graphs[1] is not None else ''}; keep it as a matrix, "
+                "x.reshape(len(x), -1), or give it to another optimizer, such as "
+                "tandem.jax.adamw")
+
+    @staticmethod
+    def _refusal(label: str, dtype: object, strategy: str, own: Rule) -> str:
+        wanted = [DTYPES[type].name for type in own.types]
+        kept = f"that decode to {' or '.join(wanted)}" if own.hidden else f"in {wanted[0]}"
+        also = "" if wanted == ["float32"] else ", or in float32 beside"
+        return (f"{label} is {dtype}, but strategy {strategy!r} keeps weights {kept}{also}; "
+                f"convert it with x.astype('{wanted[0]}'), choose a strategy "
+                "whose weights are of this type, or leave it out of params")
+
+
+#: A strategy's name, or a function of a leaf's path ("['mlp']['w']") and the leaf that gives one.
+Strategy = str | Callable[[str, object], str]

@@ -1,0 +1,64 @@
+"""Leaves of which each device has a shard, in functions that jax.shard_map maps."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from tandem._kernel import Granularity
+from tandem._param_planes import ParamPlanes
+
+
+def axes_of(label: str, spec: object) -> tuple[str, ...]:
+    """The mesh axes that a leaf's first dimension is spread over.
+
+    Raises:
+        TypeError, ValueError: the spec is none, or spreads another dimension.
+    """
+    if not isinstance(spec, PartitionSpec):
+        raise TypeError(f"the spec of {label} is {spec!r}; pass a jax.sharding.PartitionSpec for "
+                        "each leaf")
+    first, *others = (*spec, None)
+    if any(other not in (None, ()) for other in others):
+        raise ValueError(f"the spec of {label} is {spec}, which spreads other dimensions than "
+                         "the first; shards must be whole rows: P('axis')")
+    return () if first is None else (first,) if isinstance(first, str) else tuple(first)
+
+
+def whole_shape(shape: tuple[int, ...], axes: tuple[str, ...]) -> tuple[int, ...]:
+    """The shape of the leaf of which each device has a shard of this shape."""
+    if not axes or not shape:
+        return tuple(shape)
+    return shape[0] * math.prod(map(jax.lax.axis_size, axes)), *shape[1:]
+
+
+def number_of_shard(axes: tuple[str, ...]) -> jax.Array:
+    """How many shards come before that of this device, an i32."""
+    return jax.lax.axis_index(axes) if axes else jnp.zeros((), jnp.int32)
+
+
+def check_cut(label: str, planes: ParamPlanes, whole: tuple[int, ...],
+              shard: tuple[int, ...]) -> None:
+    """Refuses to update shards of what only the whole leaf says, or that cut apart what belongs
+    together."""
+    kernel, fix = planes.kernel, "give it the spec P(), which keeps it whole on each device"
+    if kernel.reductions or any(plane.is_whole_tensor or plane.per != Granularity.ELEMENT
+                                for plane in kernel.planes):
+        raise ValueError(f"{label} is spread over devices, but {kernel.name} under "
+                         f"{kernel.strategy!r} computes values from all of it; {fix}, or take "
+                         "another optimizer or strategy")
+    grouped = [plane for plane in planes.state_planes.values() if plane.is_grouped]
+    grouped += [plane for plane in planes.grad_planes if plane.is_grouped]
+    rows, columns = planes.size_of_shape(whole)
+    unit = max((plane.group for plane in grouped), default=1) if rows == 1 else (
+        columns * max((plane.rows or 1 for plane in grouped), default=1))
+    joins = rows > 1 and planes.size_of_shape(shard)[1] != columns
+    if grouped and (math.prod(shard) % unit or joins):
+        raise ValueError(
+            f"{label} of the shape {whole} is cut into shards of the shape {shard}, inside of "
+            f"{unit} elements that share a scale under {kernel.strategy!r}; {fix}, or have "
+            "shards of whole rows of groups")
+

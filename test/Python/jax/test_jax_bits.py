@@ -1,0 +1,179 @@
+#===- test_jax_bits.py - The bits of JAX's steps ---------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests that steps of tandem.jax have the bits of calls
+# with NumPy's arrays and of the PyTorch optimizers.
+#
+#===----------------------------------------------------------------------===#
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+
+import jax.numpy as jnp
+
+import tandem
+import tandem.jax
+from support.jax_bits import arrays, assert_same_bits, bits, dtype_of, gradients
+from tandem._param_planes import ParamPlanes
+
+SHAPES = [(24, 80), (150,), (), (3, 4, 16), (0, 3), (1, 300)]
+RATE = np.float32(1e-3)
+OPTIMIZERS = {
+    "adam": {}, "lamb": {}, "sgd": {"momentum": 0.9}, "lion": {},
+    "rmsprop": {}, "adagrad": {},
+}
+every_strategy = pytest.mark.parametrize("strategy", tandem.strategies())
+
+
+def make(strategy, name="adamw", **options):
+    return getattr(tandem.jax, name)(strategy=strategy, seed=7, **options)
+
+
+def train(optimizer, params, state, seeds, **hypers):
+    step = jax.jit(optimizer.step)
+    for seed in seeds:
+        params, state = step(gradients(params, seed), state, params, **hypers)
+    return params, state
+
+
+def numpy_steps(kernel, planes, grads, key):
+    """Steps of one array by calls of a kernel, in place."""
+    (name,) = [plane.name for plane in kernel.planes if plane.kind is tandem._kernel.RoleKind.GRAD]
+    numbers = {"seed": 7} if "seed" in kernel.integers else {}
+    for step, grad in enumerate(grads, 1):
+        kernel(planes | {name: np.array(grad).reshape(-1)}, step=step, key=key, lr=float(RATE),
+               **numbers)
+
+
+@every_strategy
+def test_numpy(strategy):
+    """Vectors, whose gradients NumPy can hold."""
+    kernel = tandem.compile("adamw", strategy)
+    roles = ParamPlanes(kernel)
+    if roles.hidden or roles.encodes:
+        pytest.skip("weights or gradients are in codes; PyTorch's test has them")
+    optimizer = make(strategy, min_8bit_size=0)
+    params = arrays([(150,), (333,)], dtype_of(optimizer))
+    state = optimizer.init(params)
+    grads = [gradients(params, seed) for seed in range(3)]
+    planes = [{"param": np.array(x)} | {name: np.array(value) for name, value in kept.items()}
+              for x, kept in zip(params, state.planes)]
+    for key, arrays_of in enumerate(planes):
+        numpy_steps(kernel, arrays_of, [grad[key] for grad in grads], key)
+    params, state = train(optimizer, params, state, range(3), lr=RATE)
+    assert int(state.count) == 3
+    for x, kept, want in zip(params, state.planes, planes):
+        for name, value in {"param": x, **kept}.items():
+            assert np.array_equal(bits(value), bits(want[name])), name
+
+
+def to_torch(torch, array):
+    """A tensor with the bits of an array."""
+    array = np.array(array)
+    types = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32,
+             "int8": torch.int8, "int16": torch.int16, "float8_e4m3fn": torch.float8_e4m3fn,
+             "float8_e5m2": torch.float8_e5m2, "float8_e8m0fnu": torch.float8_e8m0fnu}
+    flat = torch.from_numpy(array.reshape(-1).view(f"i{array.itemsize}"))
+    return flat.view(types[array.dtype.name]).reshape(array.shape)
+
+
+def to_jax(tensor):
+    """An array with the bits of a tensor."""
+    types = {str(tensor.dtype).removeprefix("torch."): tensor.element_size()}
+    ((name, size),) = types.items()
+    integer = {1: "int8", 2: "int16", 4: "int32"}[size]
+    import torch
+    flat = tensor.detach().contiguous().reshape(-1).view(getattr(torch, integer)).numpy()
+    return jnp.asarray(flat.view(jnp.dtype(name))).reshape(tensor.shape)
+
+
+def torch_steps(optimizer, seeds):
+    torch = pytest.importorskip("torch")
+    params = optimizer.param_groups[0]["params"]
+    for seed in seeds:
+        grads = gradients([to_jax(p) for p in params], seed)
+        for param, grad in zip(params, grads):
+            param.grad = to_torch(torch, grad)
+        optimizer.step()
+
+
+def jax_state(optimizer, torch_optimizer, params):
+    """The state of a PyTorch optimizer as one of tandem.jax."""
+    state = optimizer.init(params)
+    planes = [{name: to_jax(torch_optimizer.state[p][name]) for name in kept}
+              for p, kept in zip(torch_optimizer.param_groups[0]["params"], state.planes)]
+    counts = [kept["step"] for kept in torch_optimizer.state.values() if "step" in kept]
+    return tandem.jax.State(jnp.int32(counts[0] if counts else 2), planes, None, None,
+                            state.identity)
+
+
+def compared(strategy, name, shapes, bound, dtype=None, **options):
+    """Two steps by PyTorch, then three by each of the two."""
+    torch = pytest.importorskip("torch")
+    import tandem.torch
+    options |= OPTIMIZERS.get(name, {})
+    optimizer = make(strategy, name, min_8bit_size=bound, **options)
+    params = arrays(shapes, dtype or dtype_of(optimizer))
+    kind = {"adamw": "AdamW", "lamb": "LAMB", "sgd": "SGD", "rmsprop": "RMSprop"}.get(
+        name, name.capitalize())
+    theirs = getattr(tandem.torch, kind)(
+        [torch.nn.Parameter(to_torch(torch, x)) for x in params], lr=float(RATE), seed=7,
+        strategy=strategy, min_8bit_size=bound, **options)
+    torch_steps(theirs, range(2))
+    tensors = theirs.param_groups[0]["params"]
+    params = [to_jax(p) for p in tensors]
+    state = jax_state(optimizer, theirs, params)
+    params, state = train(optimizer, params, state, range(2, 5), lr=RATE)
+    torch_steps(theirs, range(2, 5))
+    want = jax_state(optimizer, theirs, params)
+    assert_same_bits(params, [to_jax(p) for p in tensors])
+    assert_same_bits(state.planes, want.planes)
+
+
+@pytest.mark.thinned(1)
+@every_strategy
+@pytest.mark.parametrize("bound", (1000, 0))
+def test_pytorch(strategy, bound):
+    """A step with f32 states of small leaves, and one with codes everywhere."""
+    compared(strategy, "adamw", SHAPES, bound)
+
+
+@pytest.mark.thinned(1)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("strategy", ("collage-plus", "coat-fp32", "fp8-collage-plus"))
+def test_pytorch_optimizers(name, strategy):
+    compared(strategy, name, SHAPES, 1000)
+
+
+def test_adafactor():
+    """PyTorch's Adafactor computes in f64 what follows from the step; here it is f32."""
+    optimizer = tandem.jax.adafactor(lr=1e-2, strategy="fp32")
+    params = arrays([(24, 80), (150,)], jnp.float32)
+    state, eps = optimizer.init(params), float(np.finfo(np.float32).eps)
+    planes = [{"param": np.array(x)} | {name: np.array(value) for name, value in kept.items()}
+              for x, kept in zip(params, state.planes)]
+    for step in range(1, 4):
+        grads, count = gradients(params, step), jnp.float32(step)
+        numbers = {"rho": float(jnp.minimum(jnp.float32(1e-2), 1 / jnp.sqrt(count))),
+                   "mixing": float(count ** jnp.float32(-0.8)), "eps1": eps, "lr": 1e-2}
+        for graph, held, grad in zip(("adafactor", "adafactor_vector"), planes, grads):
+            tandem.compile(graph, "fp32")(held | {"grad": np.array(grad)}, **numbers)
+        params, state = optimizer.step(grads, state, params)
+    for x, kept, want in zip(params, state.planes, planes):
+        for name, value in {"param": x, **kept}.items():
+            assert np.array_equal(bits(value), bits(want[name])), name
+
+
+@pytest.mark.parametrize("strategy", ("collage-plus", "adam8bit", "fp8-lm"))
+def test_pytorch_clipping(strategy):
+    compared(strategy, "adamw", SHAPES, 1000, max_norm=0.5)
+
+
+@pytest.mark.parametrize("strategy", ("adam8bit", "fp8-lm", "flash", "bf16-kahan"))
+def test_pytorch_f32_leaves(strategy):
+    """Leaves in f32 beside a strategy of narrower ones."""
+    compared(strategy, "lion", SHAPES, 0, dtype=jnp.float32)
