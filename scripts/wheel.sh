@@ -49,7 +49,7 @@ make_whole() {
 
 # The platform's name, by the versions of glibc's symbols.
 find_platform() {
-  "$build/tools/bin/auditwheel" show --json "$1" |
+  "$build/tools/bin/auditwheel" show --json "$1" 2>"$build/auditwheel.log" |
     "$build/tools/bin/python" -c 'import json, sys
 print(json.load(sys.stdin)["overall_tag"])'
 }

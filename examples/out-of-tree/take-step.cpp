@@ -60,7 +60,7 @@ static tdm::Expected<float> takeStep(const tdm::Kernel &kernel) {
     return plan.error();
   std::vector<double> hypers;
   for (const tdm_hyper_desc &hyper : kernel.hypers())
-    hypers.push_back(hyper.has_default ? hyper.default_value : 0.125);
+    hypers.push_back(hyper.has_default ? hyper.default_value : 0.0);
   std::vector<int64_t> integers(kernel.integers().size(), 1);
   auto flags = plan->launch(hypers, integers);
   if (!flags)
