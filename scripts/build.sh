@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Configures and builds Tandem with its Python extension and tests in build/:
-# build.sh [TARGET...], all by default.
+# Configures and builds Tandem with its Python extension and tests in build/, from where
+# .venv/bin/python imports it: build.sh [TARGET...], all by default.
 # BUILD_JOBS sets the number of compilers at work.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,3 +14,8 @@ if [[ ! -f build/build.ninja ]]; then
     -DMLIR_DIR="$llvm/lib/cmake/mlir"
 fi
 ninja -C build -j "${BUILD_JOBS:-2}" "$@"
+
+# The environment's Python then imports the build wherever it runs; PYTHONPATH and
+# installed packages come first.
+site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+echo "$PWD/build/python" >"$site/tandem-build.pth"

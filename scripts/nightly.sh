@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What takes too long for each change: nightly.sh [--minutes N]. Runs every test with
-# whole products of parameters, and then gives random input to each target of fuzz.sh
-# for so many minutes (10), another each day. Both run even if the first one fails.
+# whole products of parameters, builds the wheels and tries them where LLVM is hidden
+# (as long as a build, and some two minutes), and then gives random input to each target
+# of fuzz.sh for so many minutes (10), another each day. All run even if one fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,5 +18,6 @@ esac
 
 status=0
 scripts/test.sh --whole || status=1
+scripts/wheel.sh && scripts/try-wheel.sh || status=1
 scripts/fuzz.sh all --minutes "$minutes" --seed "$(date +%Y%j)" || status=1
 exit "$status"

@@ -5,10 +5,6 @@
 #      C++ library, so that the compiler, the extension and the tools run where
 #      there is nothing but glibc. Sources are compiled in the same way; only
 #      linking differs.
-option(TANDEM_STATIC_LLVM
-  "Link LLVM, MLIR and the C++ library into libTandem, which then needs only glibc"
-  OFF)
-
 if(NOT TANDEM_STATIC_LLVM)
   # Debian's MLIRConfig does not export this.
   set(MLIR_LINK_MLIR_DYLIB ON)
@@ -66,9 +62,6 @@ find_package(Threads REQUIRED)
 find_library(TANDEM_ZLIB NAMES libz.a REQUIRED)
 find_library(TANDEM_ZSTD NAMES libzstd.a REQUIRED)
 
-add_link_options(-static-libgcc -static-libstdc++ LINKER:--gc-sections
-  LINKER:--exclude-libs,libgcc.a:libgcc_eh.a:libstdc++.a)
-
 # Replaces libraries that imported ones name, where they do.
 function(replace_linked from to)
   foreach(name ${ARGN})
@@ -112,6 +105,7 @@ file(CONFIGURE OUTPUT ${TANDEM_OTHER_TARGETS} CONTENT "${text}" @ONLY)
 
 function(link_llvm name)
   target_sources(${name} PRIVATE ${TANDEM_OTHER_TARGETS}
+    ${PROJECT_SOURCE_DIR}/lib/Support/OlderGlibc.c
     ${PROJECT_SOURCE_DIR}/lib/Target/CPU/NoBitcode.cpp)
   llvm_update_compile_flags(${name})
   target_link_libraries(${name} PRIVATE ${TANDEM_MLIR_LIBS} lldELF tandem_llvm)

@@ -24,6 +24,9 @@
 extern "C" {
 #endif
 
+/// The version of the compiler, "0.1.0". It lives as long as the library.
+TANDEM_CAPI_EXPORTED const char *tandemGetVersion(void);
+
 /// A compiled kernel and its code.
 typedef struct TandemKernel TandemKernel;
 
@@ -75,6 +78,12 @@ tandemCompile(const TandemCompileOptions *options);
 /// choose among the package's images: "native" is the best one for this
 /// machine.
 TANDEM_CAPI_EXPORTED TandemKernel *tandemKernelLoad(const char *path,
+                                                    const char *name,
+                                                    const char *target,
+                                                    const char *isa);
+/// Opens a kernel of a package that the caller has read, and closes after the
+/// kernel is destroyed; otherwise as tandemKernelLoad.
+TANDEM_CAPI_EXPORTED TandemKernel *tandemKernelOpen(const tdm_package *package,
                                                     const char *name,
                                                     const char *target,
                                                     const char *isa);

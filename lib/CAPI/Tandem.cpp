@@ -34,6 +34,8 @@ tandem::createHandle(llvm::Expected<std::unique_ptr<CompiledKernel>> kernel) {
   return handle;
 }
 
+const char *tandemGetVersion(void) { return TANDEM_VERSION; }
+
 TandemKernel *tandemCompile(const TandemCompileOptions *options) {
   auto graph = loadGraph(orElse(options->graph, ""));
   if (!graph)
@@ -62,6 +64,15 @@ TandemKernel *tandemCompile(const TandemCompileOptions *options) {
 TandemKernel *tandemKernelLoad(const char *path, const char *name,
                                const char *target, const char *isa) {
   return createHandle(loadKernel(path, orElse(name, ""), orElse(target, "cpu"),
+                                 orElse(isa, "native")));
+}
+
+TandemKernel *tandemKernelOpen(const tdm_package *package, const char *name,
+                               const char *target, const char *isa) {
+  std::shared_ptr<const tdm_package> borrowed(package,
+                                              [](const tdm_package *) {});
+  return createHandle(loadKernel(std::move(borrowed), "in memory",
+                                 orElse(name, ""), orElse(target, "cpu"),
                                  orElse(isa, "native")));
 }
 

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Errors.h"
+#include "Compiler.h"
 #include "tandem-c/Error.h"
 #include <nanobind/nanobind.h>
 #include <vector>
@@ -49,9 +50,9 @@ static nb::object orNone(int64_t number) {
 
 void throwCompilerError() {
   static const char *const kinds[] = {TANDEM_ERROR_KINDS(VALUE_NAME)};
-  TandemError known = tandemGetLastErrorInfo();
-  nb::object error = nb::handle(PyExc_ValueError)(tandemGetLastError());
-  error.attr("parts") = getParts(tandemGetLastErrorParts);
+  TandemError known = compiler().tandemGetLastErrorInfo();
+  nb::object error = nb::handle(PyExc_ValueError)(compiler().tandemGetLastError());
+  error.attr("parts") = getParts(compiler().tandemGetLastErrorParts);
   error.attr("kind") = kinds[known.kind];
   error.attr("file") = orNone(known.file);
   error.attr("line") = orNone(known.line);
@@ -59,6 +60,37 @@ void throwCompilerError() {
   error.attr("operation") = orNone(known.operation);
   raise(PyExc_ValueError, error);
 }
+
+/// A ValueError without a place.
+static nb::object createError(const char *message, const char *kind,
+                              const nb::list &parts) {
+  nb::object error = nb::handle(PyExc_ValueError)(message);
+  error.attr("parts") = parts;
+  error.attr("kind") = kind;
+  for (const char *field : {"file", "line", "column", "operation"})
+    error.attr(field) = nb::none();
+  return error;
+}
+
+void throwError(
+    const char *kind,
+    const std::vector<std::pair<const char *, std::string>> &parts) {
+  std::string message;
+  nb::list list;
+  for (const auto &[partKind, text] : parts) {
+    message += text;
+    list.append(nb::make_tuple(partKind, 0, nb::str(text.c_str())));
+  }
+  raise(PyExc_ValueError, createError(message.c_str(), kind, list));
+}
+
+static void checkKind(tdm_status status, const char *kind) {
+  if (status != TDM_OK)
+    raise(PyExc_ValueError,
+          createError(tdm_last_error(), kind, getParts(tdm_last_error_parts)));
+}
+void checkFile(tdm_status status) { checkKind(status, "io"); }
+void checkTarget(tdm_status status) { checkKind(status, "target"); }
 
 /// The exception for a status.
 static PyObject *getType(tdm_status status) {

@@ -15,6 +15,15 @@
 #define TANDEM_PYTHON_ERRORS_H
 
 #include "tandem-runtime/tandem_runtime.h"
+#include <string>
+#include <utility>
+#include <vector>
+
+/// Raises a ValueError with the attributes of the compiler's: its kind, and its
+/// parts, each with the name of the part's kind.
+[[noreturn]] void
+throwError(const char *kind,
+           const std::vector<std::pair<const char *, std::string>> &parts);
 
 /// Raises the compiler's last error as a ValueError with the attributes parts,
 /// kind, file, line, column and operation.
@@ -32,5 +41,10 @@ Result orThrow(Result result) {
 /// Raises the runtime's last error unless a call has succeeded: a MemoryError,
 /// a RuntimeError of a device, or else a ValueError, with the attribute parts.
 void check(tdm_status status);
+
+/// The same where a package is read, and where its code is loaded: a ValueError
+/// of the kind "io" or "target".
+void checkFile(tdm_status status);
+void checkTarget(tdm_status status);
 
 #endif // TANDEM_PYTHON_ERRORS_H

@@ -11,17 +11,16 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Compiler.h"
 #include "Description.h"
 #include "Errors.h"
+#include "Kernel.h"
 #include "LaunchABI.h"
 #include "Layers.h"
 #include "ReplayCache.h"
 #include "Storages.h"
-#include "tandem-c/Reference.h"
-#include "tandem-c/Tandem.h"
 #include "tandem-runtime/tandem_product.h"
 #include "tandem-runtime/tandem_runtime.h"
-#include <map>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
@@ -31,63 +30,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
-#include <string_view>
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
-/// Calls \p call, and lets other threads of Python run meanwhile: it may wait
-/// for a device or a lock, or take long.
-template <typename Call>
-static auto released(Call call) {
-  nb::gil_scoped_release release;
-  return call();
-}
-
 namespace {
-/// A GPU.
-class Device {
-public:
-  Device(const std::string &driver, int32_t ordinal) {
-    check(released(
-        [&] { return tdm_device_open(driver.c_str(), ordinal, &device); }));
-  }
-  ~Device() {
-    released([&] { tdm_device_close(device); });
-  }
-  Device(const Device &) = delete;
-  Device &operator=(const Device &) = delete;
-
-  tdm_device_info query() const {
-    tdm_device_info info = {};
-    info.struct_size = sizeof(info);
-    check(released([&] { return tdm_device_query(device, &info); }));
-    return info;
-  }
-  uintptr_t allocate(size_t bytes) const {
-    void *memory = nullptr;
-    check(
-        released([&] { return tdm_device_allocate(device, bytes, &memory); }));
-    return reinterpret_cast<uintptr_t>(memory);
-  }
-  void free(uintptr_t memory) const {
-    check(released([&] {
-      return tdm_device_free(device, reinterpret_cast<void *>(memory));
-    }));
-  }
-  void copy(uintptr_t to, uintptr_t from, size_t bytes) const {
-    check(released([&] {
-      return tdm_device_copy(device, reinterpret_cast<void *>(to),
-                             reinterpret_cast<const void *>(from), bytes);
-    }));
-  }
-  void synchronize() const {
-    check(released([&] { return tdm_device_synchronize(device); }));
-  }
-
-  tdm_device *device = nullptr;
-};
-
 /// A matrix product of one size on a device.
 class Product {
 public:
@@ -125,162 +72,6 @@ private:
   tdm_product *product = nullptr;
 };
 
-/// A compiled kernel and its handles in the runtime.
-class Kernel {
-public:
-  Kernel(const std::string &graph, const std::string &strategy,
-         const std::vector<std::string> &path, const std::string &target,
-         const std::string &isa, int64_t width, bool metrics, bool flags,
-         const std::string &function,
-         const std::vector<std::tuple<tdm_role, std::optional<std::string>,
-                                      std::string>> &rules,
-         const std::string &compute) {
-    std::vector<const char *> directories;
-    for (const std::string &directory : path)
-      directories.push_back(directory.c_str());
-    std::vector<TandemStorageRule> ruleTexts;
-    for (const auto &[kind, name, storage] : rules)
-      ruleTexts.push_back(
-          {kind, name ? name->c_str() : nullptr, storage.c_str()});
-    TandemCompileOptions options = {graph.c_str(),
-                                    strategy.c_str(),
-                                    directories.data(),
-                                    intptr_t(directories.size()),
-                                    target.c_str(),
-                                    isa.c_str(),
-                                    width,
-                                    metrics,
-                                    flags,
-                                    function.c_str(),
-                                    ruleTexts.data(),
-                                    intptr_t(ruleTexts.size()),
-                                    compute.c_str()};
-    kernel = released([&] { return tandemCompile(&options); });
-    prepare();
-  }
-  /// A kernel of a package; the only one if `name` is empty.
-  Kernel(const std::string &path, const std::string &name,
-         const std::string &target, const std::string &isa) {
-    kernel = released([&] {
-      return tandemKernelLoad(path.c_str(),
-                              name.empty() ? nullptr : name.c_str(),
-                              target.c_str(), isa.c_str());
-    });
-    prepare();
-  }
-  /// A kernel that has been compiled otherwise, which this destroys.
-  explicit Kernel(TandemKernel *kernel) : kernel(kernel) { prepare(); }
-  ~Kernel() {
-    nb::gil_scoped_release release;
-    for (auto &[place, handle] : handles)
-      tdm_kernel_destroy(handle);
-    tandemKernelDestroy(kernel);
-  }
-  Kernel(const Kernel &) = delete;
-  Kernel &operator=(const Kernel &) = delete;
-
-  const tdm_kernel_info &getInfo() const {
-    return *tandemKernelGetInfo(kernel);
-  }
-  /// The fields of the description, and those of each item of its lists.
-  nb::dict info() const { return getFields(getInfo()); }
-  nb::list planes() const {
-    return getAllFields(getInfo().desc->planes, getInfo().desc->num_planes);
-  }
-  nb::list hypers() const {
-    return getAllFields(getInfo().desc->hypers, getInfo().desc->num_hypers);
-  }
-  nb::list integers() const {
-    return getAllFields(getInfo().desc->integers, getInfo().desc->num_integers);
-  }
-  /// (kind, bytes) of the code for the target; None for the CPU.
-  nb::object image() const {
-    const tdm_image *image = tandemKernelGetImage(kernel);
-    if (!image)
-      return nb::none();
-    return nb::make_tuple(
-        image->kind,
-        nb::bytes(static_cast<const char *>(image->data), image->size));
-  }
-
-  nb::list reductions() const {
-    return getAllFields(getInfo().desc->reductions,
-                        getInfo().desc->num_reductions);
-  }
-  nb::list phases() const {
-    return getAllFields(getInfo().phases, getInfo().num_phases);
-  }
-  nb::list epilogues() const {
-    return getAllFields(getInfo().epilogues, getInfo().num_epilogues);
-  }
-
-  /// (role, storage, whether it is a second moment) per tensor.
-  nb::list tensors() const {
-    intptr_t count =
-        released([&] { return tandemKernelGetNumTensors(kernel); });
-    if (count < 0)
-      throwCompilerError();
-    nb::list result;
-    for (intptr_t i = 0; i < count; ++i) {
-      TandemTensor t = tandemKernelGetTensor(kernel, i);
-      result.append(nb::make_tuple(t.role, t.storage, t.isSecondMoment));
-    }
-    return result;
-  }
-
-  /// The indices of the planes that a check of gradients reads.
-  std::vector<intptr_t> checkedPlanes() const {
-    std::vector<intptr_t> result(tandemKernelGetNumCheckedPlanes(kernel));
-    for (size_t i = 0; i < result.size(); ++i)
-      result[i] = tandemKernelGetCheckedPlane(kernel, i);
-    return result;
-  }
-  std::unique_ptr<Kernel> compileFiniteCheck() const {
-    return std::make_unique<Kernel>(
-        released([&] { return tandemKernelCompileFiniteCheck(kernel); }));
-  }
-
-  /// The runtime's handle on a device, the CPU if it is null.
-  tdm_kernel *getRuntime(const Device *device) {
-    auto place = std::make_pair(std::string("cpu"), int32_t(0));
-    if (device) {
-      tdm_device_info where = device->query();
-      place = {where.driver, where.ordinal};
-    }
-    auto known = handles.find(place);
-    if (known != handles.end())
-      return known->second;
-    tdm_kernel *created = released([&] {
-      return tandemKernelCreateRuntimeKernel(kernel,
-                                             device ? device->device : nullptr);
-    });
-    orThrow(created);
-    auto [entry, isNew] = handles.try_emplace(place, created);
-    if (!isNew) // Another thread was faster.
-      released([&] { tdm_kernel_destroy(created); });
-    return entry->second;
-  }
-
-  TandemKernel *kernel = nullptr;
-
-private:
-  /// The handles by driver and ordinal; they hold on to their devices.
-  std::map<std::pair<std::string, int32_t>, tdm_kernel *> handles;
-
-  void prepare() {
-    orThrow(kernel);
-    // A kernel that this machine cannot run is refused at once.
-    if (tandemKernelGetImage(kernel))
-      return;
-    try {
-      getRuntime(nullptr);
-    } catch (...) {
-      tandemKernelDestroy(kernel);
-      throw;
-    }
-  }
-};
-
 /// OpenMP's GOMP_parallel: the work, its context, threads, flags.
 using OpenMPParallel = void (*)(void (*)(void *), void *, unsigned, unsigned);
 
@@ -305,7 +96,7 @@ static nb::tuple compileConversion(const std::string &source,
                                      isFresh,        isMatrix,       hasFloor,
                                      chip.c_str()};
   TandemConversion conversion = {};
-  if (!released([&] { return tandemCompileConversion(&options, &conversion); }))
+  if (!released([&] { return compiler().tandemCompileConversion(&options, &conversion); }))
     throwCompilerError();
   std::unique_ptr<Kernel> kernel;
   if (conversion.kernel)
@@ -322,7 +113,7 @@ compileSum(const std::vector<std::string> &sources, const std::string &target,
   for (const std::string &source : sources)
     texts.push_back(source.c_str());
   return std::make_unique<Kernel>(released([&] {
-    return tandemCompileSum(texts.data(), texts.size(), target.c_str(),
+    return compiler().tandemCompileSum(texts.data(), texts.size(), target.c_str(),
                             chip.c_str());
   }));
 }
@@ -334,13 +125,13 @@ static void save(const std::string &path, const std::vector<Kernel *> &kernels,
   std::vector<TandemKernel *> handles;
   std::vector<const char *> nameTexts, targetTexts;
   for (Kernel *kernel : kernels)
-    handles.push_back(kernel->kernel);
+    handles.push_back(kernel->getCompiled());
   for (const std::string &name : names)
     nameTexts.push_back(name.c_str());
   for (const std::string &target : targets)
     targetTexts.push_back(target.c_str());
   bool saved = released([&] {
-    return tandemSavePackage(path.c_str(), handles.data(), nameTexts.data(),
+    return compiler().tandemSavePackage(path.c_str(), handles.data(), nameTexts.data(),
                              handles.size(), targetTexts.data(),
                              targetTexts.size());
   });
@@ -569,7 +360,7 @@ static int64_t evaluatePTX(
     buffers.push_back(
         {name.c_str(), reinterpret_cast<void *>(address), size, writable});
   int64_t count = released([&] {
-    return tandemEvaluatePTX(ptx.c_str(), kernel.c_str(), parameters.data(),
+    return compiler().tandemEvaluatePTX(ptx.c_str(), kernel.c_str(), parameters.data(),
                              parameters.size(), blocks, threads, buffers.data(),
                              buffers.size());
   });
@@ -615,7 +406,7 @@ static uint32_t interpret(
                                     &flags,
                                     function.c_str()};
   if (!released([&] {
-        return tandemInterpret(&options, planes.data(), planes.size());
+        return compiler().tandemInterpret(&options, planes.data(), planes.size());
       }))
     throwCompilerError();
   return flags;
@@ -651,20 +442,15 @@ NB_MODULE(_tandem, m) {
   // Caches of torch.compile hold kernels until the process ends.
   nb::set_leak_warnings(false);
   nb::class_<Kernel>(m, "Kernel")
-      .def(nb::init<
-           const std::string &, const std::string &,
-           const std::vector<std::string> &, const std::string &,
-           const std::string &, int64_t, bool, bool, const std::string &,
-           const std::vector<
-               std::tuple<tdm_role, std::optional<std::string>, std::string>> &,
-           const std::string &>())
+      .def(nb::init<const std::string &, const std::string &,
+                    const std::vector<std::string> &, const std::string &,
+                    const std::string &, int64_t, bool, bool,
+                    const std::string &, const Kernel::Rules &,
+                    const std::string &>())
       .def(nb::init<const std::string &, const std::string &,
                     const std::string &, const std::string &>())
       .def_prop_ro("info", &Kernel::info)
       .def_prop_ro("image", &Kernel::image)
-      .def_prop_ro(
-          "bytes_per_parameter",
-          [](Kernel &k) { return tandemKernelGetBytesPerParameter(k.kernel); })
       .def_prop_ro("tensors", &Kernel::tensors)
       .def_prop_ro("checked_planes", &Kernel::checkedPlanes)
       .def("compile_finite_check", &Kernel::compileFiniteCheck)
@@ -729,14 +515,14 @@ NB_MODULE(_tandem, m) {
   m.def("evaluate_ptx", &evaluatePTX);
   m.def("interpret", &interpret);
   m.def("graphs",
-        [] { return listNames(tandemGetNumGraphs(), tandemGetGraphName); });
+        [] { return listNames(compiler().tandemGetNumGraphs(), compiler().tandemGetGraphName); });
   m.def("strategies", [] {
-    return listNames(tandemGetNumStrategies(), tandemGetStrategyName);
+    return listNames(compiler().tandemGetNumStrategies(), compiler().tandemGetStrategyName);
   });
   m.def("layers", [] {
-    return listTexts(tandemGetNumLayers(), tandemGetLayerName,
-                     tandemGetLayerText);
+    return listTexts(compiler().tandemGetNumLayers(), compiler().tandemGetLayerName,
+                     compiler().tandemGetLayerText);
   });
   m.def("recipes",
-        [] { return listNames(tandemGetNumRecipes(), tandemGetRecipeName); });
+        [] { return listNames(compiler().tandemGetNumRecipes(), compiler().tandemGetRecipeName); });
 }

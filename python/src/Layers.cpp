@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Layers.h"
+#include "Compiler.h"
 #include "Description.h"
 #include "Errors.h"
 #include <nanobind/stl/pair.h>
@@ -32,15 +33,15 @@ public:
         const std::string &target);
   ~Layer() {
     nb::gil_scoped_release release;
-    tandemLayerDestroy(layer);
+    compiler().tandemLayerDestroy(layer);
   }
   Layer(const Layer &) = delete;
   Layer &operator=(const Layer &) = delete;
 
   const char *getName() const {
-    return tandemLayerGetFunction(layer, TandemLayerForward);
+    return compiler().tandemLayerGetFunction(layer, TandemLayerForward);
   }
-  bool storesByFlow() const { return tandemLayerStoresByFlow(layer); }
+  bool storesByFlow() const { return compiler().tandemLayerStoresByFlow(layer); }
 
   /// A handle of the pass's kernel, null after a failure.
   TandemKernel *compile(TandemLayerPass pass, const Stored &stored,
@@ -85,7 +86,7 @@ Layer::Layer(const std::string &text, const std::string &recipe,
   options.target = target.c_str();
   {
     nb::gil_scoped_release release;
-    layer = tandemLayerCreate(&options);
+    layer = compiler().tandemLayerCreate(&options);
   }
   orThrow(layer);
 }
@@ -96,7 +97,7 @@ TandemKernel *Layer::compile(TandemLayerPass pass, const Stored &stored,
   TandemLayerPassOptions options = {pass, inputs.data(),
                                     intptr_t(inputs.size()), hasPlainOutputs};
   nb::gil_scoped_release release;
-  return tandemLayerCompile(layer, &options);
+  return compiler().tandemLayerCompile(layer, &options);
 }
 
 /// Raises the compiler's error unless there is such a recipe.
@@ -106,7 +107,7 @@ static void checkRecipe(const std::string &recipe,
   bool isFound;
   {
     nb::gil_scoped_release release;
-    isFound = tandemCheckRecipe(recipe.c_str(), directories.data(),
+    isFound = compiler().tandemCheckRecipe(recipe.c_str(), directories.data(),
                                 directories.size());
   }
   orThrow(isFound);

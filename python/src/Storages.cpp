@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Storages.h"
+#include "Compiler.h"
 #include "Errors.h"
 #include "tandem-c/Tandem.h"
 #include <memory>
@@ -29,42 +30,42 @@ public:
     orThrow(storage);
   }
   explicit Storage(const std::string &text)
-      : Storage(tandemStorageParse(text.c_str())) {}
-  ~Storage() { tandemStorageDestroy(storage); }
+      : Storage(compiler().tandemStorageParse(text.c_str())) {}
+  ~Storage() { compiler().tandemStorageDestroy(storage); }
   Storage(const Storage &) = delete;
   Storage &operator=(const Storage &) = delete;
 
   static std::unique_ptr<Storage> createFloats(const std::string &format) {
-    return std::make_unique<Storage>(tandemStorageCreateFloats(format.c_str()));
+    return std::make_unique<Storage>(compiler().tandemStorageCreateFloats(format.c_str()));
   }
   static std::unique_ptr<Storage> createWorking(const std::string &format,
                                                 const std::string &codes) {
     return std::make_unique<Storage>(
-        tandemStorageCreateWorking(format.c_str(), codes.c_str()));
+        compiler().tandemStorageCreateWorking(format.c_str(), codes.c_str()));
   }
   static std::unique_ptr<Storage> createMatrixCodes(const std::string &format,
                                                     bool isTransposed) {
     return std::make_unique<Storage>(
-        tandemStorageCreateMatrixCodes(format.c_str(), isTransposed));
+        compiler().tandemStorageCreateMatrixCodes(format.c_str(), isTransposed));
   }
 
   static std::unique_ptr<Storage> createMasked(const std::string &format,
                                                const std::string &number,
                                                const std::string &rounding,
                                                const std::string &clamp) {
-    return std::make_unique<Storage>(tandemStorageCreateMasked(
+    return std::make_unique<Storage>(compiler().tandemStorageCreateMasked(
         format.c_str(), number.c_str(), rounding.c_str(), clamp.c_str()));
   }
 
-  const char *getText() const { return tandemStorageGetText(storage); }
-  bool isCoded() const { return tandemStorageIsCoded(storage); }
-  bool isPlain() const { return tandemStorageIsPlain(storage); }
-  bool hasF32Value() const { return tandemStorageHasF32Value(storage); }
-  int64_t getPlainGroup() const { return tandemStorageGetPlainGroup(storage); }
+  const char *getText() const { return compiler().tandemStorageGetText(storage); }
+  bool isCoded() const { return compiler().tandemStorageIsCoded(storage); }
+  bool isPlain() const { return compiler().tandemStorageIsPlain(storage); }
+  bool hasF32Value() const { return compiler().tandemStorageHasF32Value(storage); }
+  int64_t getPlainGroup() const { return compiler().tandemStorageGetPlainGroup(storage); }
 
   /// Whether the dynamic code has a sign; none for other codes.
   std::optional<bool> isDynamicSigned() const {
-    TandemDynamicCode code = tandemStorageGetDynamicCode(storage);
+    TandemDynamicCode code = compiler().tandemStorageGetDynamicCode(storage);
     if (code == TandemDynamicNone)
       return std::nullopt;
     return code == TandemDynamicSigned;
@@ -72,14 +73,14 @@ public:
 
   /// None without scales that could be given.
   std::optional<std::string> withGivenScales() const {
-    std::string text = tandemStorageWithGivenScales(storage);
+    std::string text = compiler().tandemStorageWithGivenScales(storage);
     return text.empty() ? std::nullopt : std::optional(text);
   }
   const char *withoutHistory() const {
-    return tandemStorageWithoutHistory(storage);
+    return compiler().tandemStorageWithoutHistory(storage);
   }
   const char *withoutTranspose() const {
-    return tandemStorageWithoutTranspose(storage);
+    return compiler().tandemStorageWithoutTranspose(storage);
   }
 
 private:

@@ -6,6 +6,9 @@
 12.0
 """
 
+__version__ = "0.1.0"  # what follows reads it
+
+from tandem import _extension  # noqa: F401  (first: it says what is missing)
 from tandem._convert import convert_state
 from tandem._interpret import interpret
 from tandem._kernel import (NON_FINITE, WHOLE_ROW, WHOLE_TENSOR, Device, Kernel, Plane, Plan,
@@ -15,4 +18,3 @@ from tandem._sharpness import ConvergenceWarning, sharpness
 __all__ = ["ConvergenceWarning", "Device", "Kernel", "NON_FINITE", "Plan", "Plane", "WHOLE_ROW",
            "WHOLE_TENSOR", "compile", "convert_state", "graphs", "interpret", "layers", "load",
            "recipes", "save", "sharpness", "strategies"]
-__version__ = "0.1.0"

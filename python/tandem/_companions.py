@@ -12,9 +12,6 @@ from tandem._kernel import Kernel, RoleKind, Rules
 from tandem._storages import described, floats
 from tandem._tandem import Storage
 
-#: The storage of tensors that are not compressed.
-F32 = floats("f32")
-
 
 def keeps_f32_states(shape: Sequence[int], min_8bit_size: int | None) -> bool:
     """Whether a parameter keeps its states in float32 where others have codes.
@@ -56,12 +53,12 @@ def companion(kernel: Kernel, wide: bool, small: bool) -> Companion | None:
     """
     coded = [role for role in _roles(kernel, RoleKind.STATE)
              if small and described(kernel.storages[role]).is_coded]
-    storages = kernel.storages | dict.fromkeys(coded, F32)
+    storages = kernel.storages | dict.fromkeys(coded, floats("f32"))
     if wide:
         _widen(kernel, storages)
     if storages == kernel.storages:
         return None
-    if set(storages.values()) == {F32}:
+    if set(storages.values()) == {floats("f32")}:
         return Companion("fp32")
     compute = "f32 f32" if wide else kernel.compute
     parts = ["f32 weights"] * wide + ["f32 states"] * bool(coded)
@@ -99,12 +96,12 @@ def _widen(kernel: Kernel, storages: dict[str, str]) -> None:
     of a float32.
     """
     for role in _roles(kernel, RoleKind.PARAM, RoleKind.GRAD):
-        storages[role] = F32
+        storages[role] = floats("f32")
     for role in _roles(kernel, RoleKind.STATE):
         # Kahan's compensation and sums of float32 are only for their own formats.
         if not described(storages[role]).has_f32_value:
             _warn(kernel.strategy, role, storages[role])
-            storages[role] = F32
+            storages[role] = floats("f32")
 
 
 @lru_cache(maxsize=None)

@@ -243,8 +243,7 @@ class Stored:
         return plane.groups(columns, rows)
 
 
-#: A value between two storages that no one kernel knows.
-WIDE = floats("f32")
+#: The plane of a value between two storages that no one kernel knows, which is floats("f32").
 WIDE_PLANE = Plane()
 
 
@@ -264,8 +263,8 @@ def carry(source: Stored, target: Stored, size: int | tuple[int, int],
     rows, columns = size if isinstance(size, tuple) else (1, size)
     values = (ctypes.c_float * (rows * columns))()
     wide = [ctypes.addressof(values)]
-    run(source.storage, WIDE, source.matrix, start, wide, [WIDE_PLANE])
-    run(WIDE, target.storage, target.matrix, wide, end, target.planes)
+    run(source.storage, floats("f32"), source.matrix, start, wide, [WIDE_PLANE])
+    run(floats("f32"), target.storage, target.matrix, wide, end, target.planes)
 
 
 def convert_state(

@@ -162,7 +162,7 @@ class Kernel:
     @property
     def bytes_per_parameter(self) -> float:
         """Bytes of weight, gradient and states together, from their storages."""
-        return self._native.bytes_per_parameter
+        return sum(plane.bytes_per_element for plane in self.planes)
 
     @property
     def phases(self) -> int:

@@ -321,7 +321,16 @@ static int extract(const tdm_package *package, const char *kernel,
                   .c_str());
 }
 
+static int printVersion() {
+  uint32_t version = tdm_runtime_version();
+  std::printf("tandem %u.%u.%u\n", version >> 16, version >> 8 & 0xFF,
+              version & 0xFF);
+  return 0;
+}
+
 int main(int argc, char **argv) {
+  if (argc == 2 && !std::strcmp(argv[1], "--version"))
+    return printVersion();
   bool shows = argc == 3 && !std::strcmp(argv[1], "show");
   bool lists = argc == 3 && !std::strcmp(argv[1], "fields");
   bool extracts = argc == 5 && !std::strcmp(argv[1], "extract");
@@ -330,6 +339,7 @@ int main(int argc, char **argv) {
                  "usage: tandem-package show FILE\n"
                  "       tandem-package fields FILE\n"
                  "       tandem-package extract FILE KERNEL TARGET >IMAGE\n"
+                 "       tandem-package --version\n"
                  "\n"
                  "Shows what the kernels of a package take, and what they have "
                  "code for; lists each\n"

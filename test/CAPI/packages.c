@@ -93,10 +93,26 @@ static void testCompiler(const char *path) {
   puts("compiler");
 }
 
+/* A package that the host has opened serves the compiler too. */
+static void testOpen(const char *path) {
+  tdm_package *package = NULL;
+  REQUIRE_OK(tdm_package_open(path, &package));
+  TandemKernel *kernel = tandemKernelOpen(package, "mine", NULL, "x86-64");
+  REQUIRE(kernel);
+  CHECK(tandemKernelGetNumTensors(kernel) == 2);
+  tandemKernelDestroy(kernel);
+  CHECK(tandemKernelOpen(package, "yours", NULL, NULL) == NULL);
+  CHECK_PART(tandemGetLastError(), "yours");
+  tdm_package_close(package);
+  // CHECK-NEXT: open package
+  puts("open package");
+}
+
 int main(int count, char **arguments) {
   CHECK(count == 2);
   writePackage(arguments[1]);
   testRuntime(arguments[1]);
   testCompiler(arguments[1]);
+  testOpen(arguments[1]);
   return 0;
 }

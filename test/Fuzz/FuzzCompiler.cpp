@@ -24,6 +24,7 @@
 #include "tandem/InitAllPasses.h"
 #include "tandem/Support/Library.h"
 #include "tandem/Support/ParseModule.h"
+#include "tandem/Support/ToolVersion.h"
 #include "tandem/Target/Compiler.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
@@ -381,6 +382,7 @@ static int runTarget(const Options &options) {
 
 int main(int argc, char **argv) {
   cl::ResetCommandLineParser();
+  setToolVersion();
   Options options;
   cl::ParseCommandLineOptions(argc, argv, "Fuzzes the compiler\n");
   registerAllPasses();

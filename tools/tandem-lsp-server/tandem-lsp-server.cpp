@@ -14,8 +14,10 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "tandem/InitAllDialects.h"
+#include "tandem/Support/ToolVersion.h"
 
 int main(int argc, char **argv) {
+  tandem::setToolVersion();
   mlir::DialectRegistry registry;
   tandem::registerAllDialects(registry);
   return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));

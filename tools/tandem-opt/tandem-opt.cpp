@@ -16,8 +16,10 @@
 #include "tandem/InitAllDialects.h"
 #include "tandem/InitAllPasses.h"
 #include "tandem/Support/ToolMain.h"
+#include "tandem/Support/ToolVersion.h"
 
 int main(int argc, char **argv) {
+  tandem::setToolVersion();
   mlir::DialectRegistry registry;
   tandem::registerAllDialects(registry);
   tandem::registerAllPasses();

@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Support/ToolVersion.h"
 #include "tandem/Target/Package.h"
 #include "tandem/Target/Run.h"
 #include "llvm/ADT/StringExtras.h"
@@ -172,6 +173,7 @@ static llvm::Error runTool(const Options &options) {
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::ResetCommandLineParser();
+  tandem::setToolVersion();
   Options options;
   cl::ParseCommandLineOptions(
       argc, argv, "Compile an optimizer graph and run it on arrays\n");

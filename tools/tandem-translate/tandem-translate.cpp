@@ -14,9 +14,11 @@
 #include "mlir/Support/LogicalResult.h"
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "tandem/Support/ToolMain.h"
+#include "tandem/Support/ToolVersion.h"
 #include "tandem/Target/Translations.h"
 
 int main(int argc, char **argv) {
+  tandem::setToolVersion();
   tandem::registerTargetTranslations();
   tandem::registerInterpretTranslation();
   return tandem::runTool(argc, argv, [](int argc, char **argv) {

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Run.h"
+#include "tandem/Support/ToolVersion.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
@@ -208,6 +209,7 @@ static llvm::Expected<bool> runTool(const Options &options) {
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::ResetCommandLineParser();
+  tandem::setToolVersion();
   Options options;
   cl::ParseCommandLineOptions(argc, argv,
                               "Verify compiled kernels, bit by bit\n");

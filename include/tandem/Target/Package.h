@@ -45,6 +45,10 @@ llvm::Error savePackage(ArrayRef<PackageEntry> entries,
 llvm::Expected<std::unique_ptr<CompiledKernel>>
 loadKernel(StringRef path, StringRef name = "", StringRef target = "cpu",
            StringRef isa = "native");
+/// Opens a kernel of a package that has been read; messages call it `path`.
+llvm::Expected<std::unique_ptr<CompiledKernel>>
+loadKernel(std::shared_ptr<const tdm_package> package, StringRef path,
+           StringRef name, StringRef target, StringRef isa);
 
 } // namespace tandem
 

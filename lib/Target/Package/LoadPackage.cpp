@@ -19,12 +19,12 @@ using namespace tandem;
 namespace {
 /// A description, and the package that it points to.
 struct PackedDescription {
-  explicit PackedDescription(tdm_package *package)
-      : package(package, tdm_package_close) {
+  explicit PackedDescription(std::shared_ptr<const tdm_package> package)
+      : package(std::move(package)) {
     info.struct_size = sizeof(info);
   }
 
-  std::unique_ptr<tdm_package, decltype(&tdm_package_close)> package;
+  std::shared_ptr<const tdm_package> package;
   tdm_kernel_info info = {};
 };
 } // namespace
@@ -46,25 +46,21 @@ findImage(const tdm_kernel_info &info, StringRef path, StringRef name) {
 }
 
 llvm::Expected<std::unique_ptr<CompiledKernel>>
-tandem::loadKernel(StringRef path, StringRef name, StringRef target,
-                   StringRef isa) {
+tandem::loadKernel(std::shared_ptr<const tdm_package> package, StringRef path,
+                   StringRef name, StringRef target, StringRef isa) {
   if (llvm::Error error = checkTarget(target))
     return error;
-  auto fail = [] { return takeRuntimeError(TandemErrorIO); };
-  tdm_package *package = nullptr;
-  if (tdm_package_open(path.str().c_str(), &package) != TDM_OK)
-    return fail();
   auto packed = std::make_shared<PackedDescription>(package);
   tdm_kernel_info &info = packed->info;
   uint32_t index;
   std::string wanted = name.str();
-  if (tdm_package_find(package, name.empty() ? nullptr : wanted.c_str(),
+  if (tdm_package_find(package.get(), name.empty() ? nullptr : wanted.c_str(),
                        &index) != TDM_OK ||
-      tdm_package_kernel(package, index, &info) != TDM_OK)
-    return fail();
+      tdm_package_kernel(package.get(), index, &info) != TDM_OK)
+    return takeRuntimeError(TandemErrorIO);
   auto result = std::make_unique<CompiledKernel>();
   result->info = {packed, &info};
-  result->package = package;
+  result->package = package.get();
   result->target = target.str();
   if (!findTarget(target)->hasImages()) {
     result->isa = isa == "native" ? "" : isa.str();
@@ -75,4 +71,16 @@ tandem::loadKernel(StringRef path, StringRef name, StringRef target,
     return image.takeError();
   result->image = *image;
   return result;
+}
+
+llvm::Expected<std::unique_ptr<CompiledKernel>>
+tandem::loadKernel(StringRef path, StringRef name, StringRef target,
+                   StringRef isa) {
+  if (llvm::Error error = checkTarget(target))
+    return error;
+  tdm_package *package = nullptr;
+  if (tdm_package_open(path.str().c_str(), &package) != TDM_OK)
+    return takeRuntimeError(TandemErrorIO);
+  return loadKernel(std::shared_ptr<tdm_package>(package, tdm_package_close),
+                    path, name, target, isa);
 }

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import torch
 
-from tandem._convert import WIDE, WIDE_PLANE, Stored, kept_roles
+from tandem._convert import WIDE_PLANE, Stored, kept_roles
 from tandem._kernel import RoleKind
+from tandem._storages import floats
 from tandem.torch._layout import empty_plane, laid_out, rows_in_memory
 from tandem.torch._shards import is_dtensor
 from tandem.torch.optim import _checkpoint
@@ -339,7 +340,7 @@ def _stored(binding: KernelBinding, role: str, weight: torch.Tensor,
     else:
         values = moment.decoded() if isinstance(moment, _Codes) else moment
         wide = laid_out(values.to(binding.device), like, torch.float32)
-        binding.convert([wide], WIDE, [planes], stored.storage, stored.planes,
+        binding.convert([wide], floats("f32"), [planes], stored.storage, stored.planes,
                         matrix=stored.matrix, floor=stored.floor)
     return {plane.name: tensor for plane, tensor in zip(stored.planes, planes)}
 
@@ -458,7 +459,7 @@ def _refuse_binding(binding: KernelBinding, label: str) -> None:
                 f"weight or gradient, {name!r}, which bitsandbytes has no place for; {fix}")
     for role in _state_roles(binding):
         storage = kernel.storages[role]
-        if storage != WIDE and sign_in(storage, blockwise=True) is None:
+        if storage != floats("f32") and sign_in(storage, blockwise=True) is None:
             raise ValueError(
                 f"strategy {kernel.strategy!r} stores {role!r} of {label} as {storage}, "
                 f"which bitsandbytes does not have; {fix}")
@@ -476,13 +477,13 @@ def _in_their_blocks(binding: KernelBinding, role: str, planes: list) -> list[to
         return planes
     stored = Stored.of(binding.kernel, role)
     wide = empty_plane(planes[0], torch.float32, binding.device)
-    binding.convert([planes], stored.storage, [wide], WIDE, [WIDE_PLANE])
+    binding.convert([planes], stored.storage, [wide], floats("f32"), [WIDE_PLANE])
     wide = wide.contiguous()
     codes, scale = stored.planes
     planes = [binding.empty(codes, wide),
               torch.empty(scale.entries(wide.numel()), device=binding.device)]
-    binding.convert([wide], WIDE, [planes], stored.storage, stored.planes, floor=stored.floor,
-                    has_rows=False)
+    binding.convert([wide], floats("f32"), [planes], stored.storage, stored.planes,
+                    floor=stored.floor, has_rows=False)
     return planes
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import torch
 
 import tandem
-from tandem._convert import WIDE, WIDE_PLANE, Stored, compiled, kept_roles, planes_of
+from tandem._convert import WIDE_PLANE, Stored, compiled, kept_roles, planes_of
 from tandem._kernel import Rules
+from tandem._storages import floats
 from tandem.torch._layout import empty_plane, is_placeholder, laid_out
 from tandem.torch._shards import shard_of, whole_of
 from tandem.torch.optim import _checkpoint
@@ -70,11 +71,11 @@ def _carry_role(role: str, source: KernelBinding, target: KernelBinding, planes:
         return tensors
     # Elements that share a scale here are not neighbours there.
     wide = empty_plane(like, torch.float32, target.device)
-    source.convert([planes], ours.storage, [wide], WIDE, [WIDE_PLANE],
+    source.convert([planes], ours.storage, [wide], floats("f32"), [WIDE_PLANE],
                    matrix=ours.matrix)
     like = target.like(weight, None)
     tensors = [target.empty(plane, like) for plane in theirs.planes]
-    target.convert([laid_out(wide, like, torch.float32)], WIDE, [tensors],
+    target.convert([laid_out(wide, like, torch.float32)], floats("f32"), [tensors],
                    theirs.storage, theirs.planes, matrix=theirs.matrix, floor=theirs.floor)
     return tensors
 

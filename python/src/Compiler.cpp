@@ -1,0 +1,83 @@
+//===- Compiler.cpp - The compiler, loaded when needed --------------------===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file implements the search for libTandem: where the extension's run path
+// says, which is beside it in a wheel, and then where Python knows of the
+// distribution that has it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Compiler.h"
+#include <atomic>
+#include <dlfcn.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+namespace nb = nanobind;
+
+/// Raises the ImportError whose message `tandem._compiler` makes of a reason.
+[[noreturn]] static void refuse(const std::string &reason) {
+  nb::object explain = nb::module_::import_("tandem._compiler").attr("explain");
+  std::string message = nb::cast<std::string>(explain(reason));
+  throw nb::import_error(message.c_str());
+}
+
+/// Loads a library; the error text is kept if it cannot be.
+static void *open(const char *path, std::string &reason) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    reason = dlerror();
+  return library;
+}
+
+static void *openLibrary() {
+  std::string reason;
+  if (void *library = open("libTandem.so", reason))
+    return library;
+  nb::object other = nb::module_::import_("tandem._compiler").attr("locate")();
+  if (!other.is_none())
+    if (void *library = open(nb::cast<std::string>(other).c_str(), reason))
+      return library;
+  refuse(reason);
+}
+
+/// Looks up a function, of another version than the extension's if it is missing.
+template <typename Function>
+static void find(void *library, const char *name, Function &function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (!function)
+    refuse(std::string("libTandem.so: has no function ") + name);
+}
+
+static Compiler load() {
+  void *library = openLibrary();
+  Compiler functions;
+  find(library, "tandemGetVersion", functions.tandemGetVersion);
+  std::string version = functions.tandemGetVersion();
+  if (version != TANDEM_VERSION)
+    refuse("libTandem.so: is of version " + version);
+#define TANDEM_FIND_FUNCTION(name) find(library, #name, functions.name);
+  TANDEM_COMPILER_FUNCTIONS(TANDEM_FIND_FUNCTION)
+#undef TANDEM_FIND_FUNCTION
+  return functions;
+}
+
+const Compiler &compiler() {
+  static std::atomic<const Compiler *> loaded;
+  static Compiler functions;
+  if (const Compiler *known = loaded.load(std::memory_order_acquire))
+    return *known;
+  nb::gil_scoped_acquire acquired;
+  Compiler found = load();
+  // Python may have let another thread come first meanwhile.
+  if (!loaded.load(std::memory_order_relaxed)) {
+    functions = found;
+    loaded.store(&functions, std::memory_order_release);
+  }
+  return functions;
+}

@@ -1,0 +1,26 @@
+//===- Released.h - Calls without Python's lock -----------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares calls during which other threads of Python run.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_PYTHON_RELEASED_H
+#define TANDEM_PYTHON_RELEASED_H
+
+#include <nanobind/nanobind.h>
+
+/// Calls \p call, and lets other threads of Python run meanwhile: it may wait
+/// for a device or a lock, or take long.
+template <typename Call>
+auto released(Call call) {
+  nanobind::gil_scoped_release release;
+  return call();
+}
+
+#endif // TANDEM_PYTHON_RELEASED_H

@@ -1,0 +1,39 @@
+"""Where Tandem's compiler is, and what to do where it is not.
+
+The extension asks; nothing here runs before the compiler is needed.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+#: The distribution that has the compiler, and its library.
+DISTRIBUTION, LIBRARY = "tandem-mlir", "libTandem.so"
+
+
+def locate() -> str | None:
+    """The compiler's path as pip knows it, where it was installed in another directory than
+    this package; None if pip has not installed it."""
+    try:
+        path = importlib.metadata.distribution(DISTRIBUTION).locate_file(f"tandem/{LIBRARY}")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return str(path) if Path(path).exists() else None
+
+
+def explain(reason: str) -> str:
+    """The message of an ImportError for what the dynamic loader says of the compiler."""
+    from tandem import __version__
+
+    wheel = f"pip install {DISTRIBUTION}=={__version__}"
+    library, _, rest = reason.partition(": ")
+    if library == LIBRARY and "No such file" in rest:
+        return (f"this needs Tandem's compiler, {LIBRARY}, and only its runtime is here, which "
+                f"loads and runs packages (tandem.load); install the compiler: {wheel}")
+    if library.startswith(("libMLIR", "libLLVM")):
+        return (f"Tandem's compiler needs {library} of LLVM 22.1, which is not on this machine; "
+                "install LLVM's libraries (Debian's libmlir-22 and libllvm22), or the compiler "
+                f"that contains them: {wheel}")
+    return (f"Tandem's compiler cannot be loaded: {reason}; the runtime is of version "
+            f"{__version__}, install the compiler of the same: {wheel}")

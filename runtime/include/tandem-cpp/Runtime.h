@@ -1,0 +1,291 @@
+//===- Runtime.h - Tandem's runtime in C++ ----------------------*- C++ -*-===//
+//
+// Part of the Tandem Project, under the Apache License v2.0 with LLVM
+// Exceptions. See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// This file declares the runtime's C interface (tandem_runtime.h,
+// tandem_package.h) for C++17: objects that own their handles, spans in place of
+// pointers and lengths, and errors as values. Nothing here throws, so that
+// programs without exceptions can use it, and there is nothing to link but
+// libtandem_runtime.
+//
+//   auto package = tdm::Package::open("adamw.tdm");
+//   if (!package)
+//     return fail(package.error().message);
+//   auto kernel = package->load();
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CPP_RUNTIME_H
+#define TANDEM_CPP_RUNTIME_H
+
+#include "tandem-runtime/tandem_package.h"
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace tdm {
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+/// Why a call has failed.
+struct Error {
+  /// The message says what is wrong and how to mend it.
+  std::string message;
+  /// The runtime's status; TDM_OK if the compiler has failed, not the runtime.
+  tdm_status status = TDM_OK;
+};
+
+/// A value, or the error that took its place. It has to be looked at: the value
+/// of a failure ends the program, with the message.
+template <typename Value>
+class [[nodiscard]] Expected {
+public:
+  Expected(Value value) : content(std::in_place_index<0>, std::move(value)) {}
+  Expected(Error error) : content(std::in_place_index<1>, std::move(error)) {}
+
+  explicit operator bool() const { return content.index() == 0; }
+  /// Only of a failure.
+  const Error &error() const { return *std::get_if<1>(&content); }
+
+  Value &operator*() & { return get(); }
+  Value &&operator*() && { return std::move(get()); }
+  Value *operator->() { return &get(); }
+
+private:
+  Value &get() {
+    if (Value *value = std::get_if<0>(&content))
+      return *value;
+    std::fprintf(stderr, "tandem: an error was not looked at: %s\n",
+                 error().message.c_str());
+    std::abort();
+  }
+
+  std::variant<Value, Error> content;
+};
+
+/// The outcome of what makes no value.
+using Status = Expected<std::monostate>;
+
+/// Returns the runtime's message of this thread's last failure.
+inline Error lastError(tdm_status status) { return {tdm_last_error(), status}; }
+
+inline Status toStatus(tdm_status status) {
+  if (status == TDM_OK)
+    return std::monostate();
+  return lastError(status);
+}
+
+//===----------------------------------------------------------------------===//
+// Spans
+//===----------------------------------------------------------------------===//
+
+/// Values that lie one after the other, which the caller owns: those of an
+/// array, of anything with data() and size(), or one value.
+template <typename Value>
+class Span {
+public:
+  Span() = default;
+  Span(Value *data, size_t size) : first(data), count(size) {}
+  Span(Value &value) : first(&value), count(1) {}
+  template <size_t N>
+  Span(Value (&values)[N]) : first(values), count(N) {}
+  template <typename List, typename = std::enable_if_t<std::is_convertible_v<
+                               decltype(std::declval<List &>().data()), Value *>>>
+  Span(List &&list) : first(list.data()), count(list.size()) {}
+
+  Value *data() const { return first; }
+  size_t size() const { return count; }
+  Value *begin() const { return first; }
+  Value *end() const { return first + count; }
+  Value &operator[](size_t index) const { return first[index]; }
+
+private:
+  Value *first = nullptr;
+  size_t count = 0;
+};
+
+//===----------------------------------------------------------------------===//
+// Handles
+//===----------------------------------------------------------------------===//
+
+/// Destroys a handle by the function of the C interface.
+template <auto destroy>
+struct Destroy {
+  template <typename Handle>
+  void operator()(Handle *handle) const {
+    destroy(handle);
+  }
+};
+
+/// A device that kernels run on.
+class Device {
+public:
+  /// By the name of its driver, "cpu" or "cuda", and its number there.
+  static Expected<Device> open(const char *driver, int32_t ordinal = 0) {
+    tdm_device *device = nullptr;
+    if (tdm_status status = tdm_device_open(driver, ordinal, &device))
+      return lastError(status);
+    return Device(device);
+  }
+
+  const tdm_device *get() const { return handle.get(); }
+
+private:
+  explicit Device(tdm_device *device) : handle(device) {}
+  std::unique_ptr<tdm_device, Destroy<tdm_device_close>> handle;
+};
+
+/// A kernel on a device. Immutable: plans of several threads may share it.
+class Kernel {
+public:
+  /// Takes a handle, and what keeps its description alive.
+  Kernel(tdm_kernel *handle, std::shared_ptr<const tdm_kernel_info> info)
+      : handle(handle), description(std::move(info)) {}
+
+  const tdm_kernel *get() const { return handle.get(); }
+  const tdm_kernel_info &info() const { return *description; }
+
+  /// The arrays, hyperparameters and integers that a launch takes.
+  Span<const tdm_plane_desc> planes() const {
+    return {info().desc->planes, info().desc->num_planes};
+  }
+  Span<const tdm_hyper_desc> hypers() const {
+    return {info().desc->hypers, info().desc->num_hypers};
+  }
+  Span<const tdm_integer_desc> integers() const {
+    return {info().desc->integers, info().desc->num_integers};
+  }
+
+  /// The bytes of a plane's array for a tensor.
+  size_t bytes(const tdm_plane_desc &plane, int64_t rows,
+               int64_t columns) const {
+    return size_t(tdm_plane_num_entries(&plane, rows, columns)) * plane.bits / 8;
+  }
+
+private:
+  std::unique_ptr<tdm_kernel, Destroy<tdm_kernel_destroy>> handle;
+  std::shared_ptr<const tdm_kernel_info> description;
+};
+
+/// A file of kernels. Its kernels keep what they need of it.
+class Package {
+public:
+  static Expected<Package> open(const std::string &path) {
+    tdm_package *package = nullptr;
+    if (tdm_status status = tdm_package_open(path.c_str(), &package))
+      return lastError(status);
+    return Package(package);
+  }
+  /// Reads a package of bytes, which are copied. Messages call them `name`.
+  static Expected<Package> read(Span<const char> bytes,
+                                const std::string &name) {
+    tdm_package *package = nullptr;
+    if (tdm_status status = tdm_package_open_memory(bytes.data(), bytes.size(),
+                                                    name.c_str(), &package))
+      return lastError(status);
+    return Package(package);
+  }
+
+  uint32_t size() const { return tdm_package_num_kernels(handle.get()); }
+  const char *compiler() const { return tdm_package_compiler(handle.get()); }
+
+  /// A kernel by its name, the only one if it is empty, on a device, the CPU if
+  /// it is null. `target` is an image's, or empty for the best one.
+  Expected<Kernel> load(const std::string &name = "",
+                        const Device *device = nullptr,
+                        const std::string &target = "") const {
+    const char *named = name.empty() ? nullptr : name.c_str();
+    uint32_t index;
+    if (tdm_status status = tdm_package_find(handle.get(), named, &index))
+      return lastError(status);
+    auto described = std::make_shared<Described>(Described{handle, {}});
+    described->info.struct_size = sizeof(described->info);
+    if (tdm_status status =
+            tdm_package_kernel(handle.get(), index, &described->info))
+      return lastError(status);
+    tdm_kernel *kernel = nullptr;
+    if (tdm_status status = tdm_package_load(
+            handle.get(), named, device ? device->get() : nullptr,
+            target.empty() ? nullptr : target.c_str(), &kernel))
+      return lastError(status);
+    return Kernel(kernel, {described, &described->info});
+  }
+
+private:
+  /// A description points into its package.
+  struct Described {
+    std::shared_ptr<tdm_package> package;
+    tdm_kernel_info info;
+  };
+
+  explicit Package(tdm_package *package)
+      : handle(package, tdm_package_close) {}
+  std::shared_ptr<tdm_package> handle;
+};
+
+/// The tensors that a kernel updates in one launch. One thread at a time uses a
+/// plan, and the kernel outlives it.
+class Plan {
+public:
+  static Expected<Plan> create(const Kernel &kernel,
+                               Span<const tdm_tensor> tensors) {
+    tdm_plan *plan = nullptr;
+    if (tdm_status status = tdm_plan_create(kernel.get(), tensors.data(),
+                                            int64_t(tensors.size()), &plan))
+      return lastError(status);
+    return Plan(plan, kernel);
+  }
+
+  /// Takes other tensors.
+  Status update(Span<const tdm_tensor> tensors) {
+    return toStatus(tdm_plan_update(handle.get(), tensors.data(),
+                                    int64_t(tensors.size())));
+  }
+
+  /// Runs the kernel and waits for it. Each row of scalars, in the description's
+  /// order, holds for the tensors that name it; `threads` 0 is one for each
+  /// core. Returns the TDM_FLAG_* bits.
+  Expected<uint32_t> launch(Span<const double> hypers,
+                            Span<const int64_t> integers, int64_t rows = 1,
+                            int32_t threads = 0) {
+    if (hypers.size() != size_t(rows) * numHypers ||
+        integers.size() != size_t(rows) * numIntegers)
+      return Error{"a launch of " + std::to_string(rows) + " rows takes " +
+                       std::to_string(rows * numHypers) +
+                       " hyperparameters and " +
+                       std::to_string(rows * numIntegers) +
+                       " integers; pass as many",
+                   TDM_INVALID_ARGUMENT};
+    tdm_launch_info info = {};
+    info.struct_size = sizeof(info);
+    if (tdm_status status = tdm_plan_launch(handle.get(), hypers.data(),
+                                            integers.data(), rows, threads,
+                                            &info))
+      return lastError(status);
+    return info.flags;
+  }
+
+  tdm_plan *get() { return handle.get(); }
+
+private:
+  Plan(tdm_plan *plan, const Kernel &kernel)
+      : handle(plan), numHypers(kernel.info().desc->num_hypers),
+        numIntegers(kernel.info().desc->num_integers) {}
+
+  std::unique_ptr<tdm_plan, Destroy<tdm_plan_destroy>> handle;
+  uint32_t numHypers, numIntegers;
+};
+
+} // namespace tdm
+
+#endif // TANDEM_CPP_RUNTIME_H

@@ -1,0 +1,75 @@
+"""Tries an installed wheel where LLVM is hidden, for scripts/try-wheel.sh:
+try_wheel.py compiler PACKAGE README, and then, without the compiler, try_wheel.py
+runtime PACKAGE.
+
+The first one runs the examples of a page, and writes a package beside the arrays that a
+step makes of others. The second one wants the same bits of the package.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import tandem
+
+SIZE = 1000
+
+
+def arrays_of(kernel: tandem.Kernel) -> dict[str, np.ndarray]:
+    """A weight and a gradient of ones in bf16's bits; states begin with zeros."""
+    bits = {"bf16": np.uint16, "f32": np.float32, "f8E4M3FN": np.uint8, "i8": np.uint8}
+    arrays = {plane.name: np.zeros(plane.entries(SIZE), bits[plane.type])
+              for plane in kernel.planes}
+    for name in ("param", "grad"):
+        arrays[name][:] = 0x3F80 if arrays[name].dtype == np.uint16 else 1
+    return arrays
+
+
+def step(kernel: tandem.Kernel) -> dict[str, np.ndarray]:
+    """The arrays after three steps."""
+    arrays = arrays_of(kernel)
+    for number in range(1, 4):
+        kernel(arrays, lr=1e-3, weight_decay=0.1, step=number)
+    return arrays
+
+
+def maps() -> str:
+    """The libraries of this process."""
+    return Path("/proc/self/maps").read_text()
+
+
+def try_compiler(package: str, page: str) -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", Path(page).read_text(), re.M | re.S):
+        exec(block, {})
+    kernel = tandem.compile("adamw", strategy="collage-plus")
+    kernel.save(package, ["x86-64", "x86-64-v3", "sm_90"])
+    np.savez(package + ".npz", **step(kernel))
+    assert ".target sm_90" in tandem.compile("adamw", "coat", target="sm_90").ptx
+    assert not re.search("lib(LLVM|MLIR)", maps())
+
+
+def try_runtime(package: str) -> None:
+    kernel = tandem.load(package, isa="x86-64")
+    expected = np.load(package + ".npz")
+    for name, array in step(kernel).items():
+        assert array.any() or not expected[name].any()
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    assert "sm_90" in tandem.load(package, target="sm_90").ptx
+    for use in (lambda: tandem.compile("adamw", "coat"), lambda: kernel.storages,
+                tandem.strategies):
+        try:
+            use()
+        except ImportError as error:
+            assert f"pip install tandem-mlir=={tandem.__version__}" in str(error), error
+        else:
+            raise AssertionError("there is a compiler")
+    assert "libTandem" not in maps()
+
+
+if __name__ == "__main__":
+    {"compiler": try_compiler, "runtime": try_runtime}[sys.argv[1]](*sys.argv[2:])
+    print(f"{sys.argv[1]}: tandem {tandem.__version__} of {Path(tandem.__file__).parent}")

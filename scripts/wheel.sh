@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# wheel.sh [--output FOLDER] [PYTHON...]
+#
+# Builds Tandem's wheels, which need nothing but glibc, and prints their sizes and the
+# oldest platform that auditwheel finds them good for:
+#
+#   tandem_mlir     the compiler, with what it needs of LLVM and MLIR; for every Python
+#   tandem_runtime  the package without it; for .venv's Python, and for each PYTHON, an
+#                   interpreter of another version with C headers
+#
+# They go to FOLDER, build/wheels by default. Builds are kept in build/wheel: the first
+# one takes as long as scripts/build.sh, each further Python a minute. A PYTHON gets
+# scikit-build-core and nanobind from the network; .venv has them. Fails if a wheel is
+# larger than promised. scripts/try-wheel.sh installs the wheels and tries them.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build=build/wheel
+output=build/wheels
+pythons=()
+while (($#)); do
+  case $1 in
+  --output) output=${2:?"wheel.sh: --output needs a folder"}; shift ;;
+  -*)
+    echo "wheel.sh: unknown option $1; give --output FOLDER, or interpreters" >&2
+    exit 2
+    ;;
+  *) pythons+=("$1") ;;
+  esac
+  shift
+done
+mkdir -p "$build" "$output"
+export CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${BUILD_JOBS:-2}
+
+# make_whole PYTHON FOLDER [OPTION...]: a wheel of all that is built for one Python. The
+# compiler's build is the folder that TANDEM_WHEEL_BUILD names, if it is set.
+make_whole() {
+  local python=$1 folder=$2
+  shift 2
+  rm -rf "$build/$folder"
+  "$python" -m pip wheel -q --disable-pip-version-check --no-deps . \
+    -w "$build/$folder" "$@" >"$build/$folder.log" 2>&1 || {
+    tail -n 30 "$build/$folder.log" >&2
+    echo "wheel.sh: $python made no wheel, see $build/$folder.log" >&2
+    exit 1
+  }
+  ls "$build/$folder"/*.whl
+}
+
+# The platform's name, by the versions of glibc's symbols.
+find_platform() {
+  "$build/tools/bin/auditwheel" show --json "$1" 2>"$build/auditwheel.log" |
+    "$build/tools/bin/python" -c 'import json, sys
+print(json.load(sys.stdin)["overall_tag"])'
+}
+
+# report WHEEL MEGABYTES: fails if it is larger.
+report() {
+  local bytes
+  bytes=$(stat -c %s "$1")
+  awk -v bytes="$bytes" -v name="$(basename "$1")" -v limit="$2" 'BEGIN {
+    printf "%s: %.2f MB\n", name, bytes / 1e6
+    if (bytes > limit * 1e6) { printf "wheel.sh: more than %s MB\n", limit; exit 1 }
+  }'
+}
+
+[[ -x $build/tools/bin/auditwheel ]] || {
+  .venv/bin/python -m venv "$build/tools"
+  "$build/tools/bin/python" -m pip install -q --disable-pip-version-check \
+    -r python/requirements-wheel.txt
+}
+rm -f "$output"/tandem_*.whl
+whole=$(make_whole .venv/bin/python whole --no-build-isolation \
+  -C build-dir="${TANDEM_WHEEL_BUILD:-$build/compiler}")
+platform=$(find_platform "$whole")
+echo "auditwheel: $platform"
+[[ $platform == manylinux* ]] || {
+  "$build/tools/bin/auditwheel" show "$whole" >&2
+  echo "wheel.sh: the wheel needs more than glibc" >&2
+  exit 1
+}
+"$build/tools/bin/python" scripts/split_wheel.py "$whole" "$output" \
+  --platform "$platform" >/dev/null
+for python in "${pythons[@]}"; do
+  name=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+  runtime=$(make_whole "$python" "$name" -C build-dir="$build/build-$name" \
+    -C cmake.define.TANDEM_BUILD_COMPILER=OFF)
+  "$build/tools/bin/python" scripts/split_wheel.py "$runtime" "$output" \
+    --platform "$platform" >/dev/null
+done
+for wheel in "$output"/tandem_*.whl; do
+  limit=1
+  [[ $wheel != */tandem_mlir-* ]] || limit=60
+  report "$wheel" "$limit"
+done

@@ -1,0 +1,285 @@
+#===- test_wheels.py - Distributions of Tandem -----------------*- Python -*-===#
+# Part of the Tandem project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#===----------------------------------------------------------------------===#
+#
+# This file implements the tests of what wheels contain and say of themselves, of the one
+# version that everything has, and of the messages where a part is missing. Whole wheels
+# are built and tried by scripts/nightly.sh.
+#
+#===----------------------------------------------------------------------===#
+
+import base64
+import csv
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tandem
+from tandem import _compiler, _extension, _tandem
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = Path(_tandem.__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import split_wheel  # noqa: E402
+
+METADATA = """Metadata-Version: 2.4
+Name: tandem-mlir
+Version: 1.2.3
+Summary: A compiler
+Requires-Python: >=3.10
+Provides-Extra: torch
+Requires-Dist: torch>=2.4; extra == "torch"
+
+# Tandem
+
+Requires-Dist: in prose stays
+"""
+FILES = {"tandem/__init__.py": b"", "tandem/_tandem.cpython-311-x86_64-linux-gnu.so": b"e",
+         "tandem/libtandem_runtime.so": b"r"}
+
+
+def whole(folder, files):
+    """A wheel as scikit-build-core makes it."""
+    path = folder / "tandem_mlir-1.2.3-cp311-cp311-linux_x86_64.whl"
+    info = "tandem_mlir-1.2.3.dist-info/"
+    about = {"METADATA": METADATA.encode(), "licenses/LICENSE": b"l", "RECORD": b"old",
+             "WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\n"
+                      b"Tag: cp311-cp311-linux_x86_64\n\n"}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in (files | {info + name: data for name, data in about.items()}).items():
+            archive.writestr(name, data)
+    return path
+
+
+def contents(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_each_file_is_in_one_wheel(tmp_path):
+    made = split_wheel.split(whole(tmp_path, FILES | {split_wheel.COMPILER: b"c"}),
+                             tmp_path / "out", "manylinux_2_35_x86_64")
+    assert [path.name for path in made] == [
+        "tandem_runtime-1.2.3-cp311-cp311-manylinux_2_35_x86_64.whl",
+        "tandem_mlir-1.2.3-py3-none-manylinux_2_35_x86_64.whl"]
+    runtime, compiler = map(contents, made)
+    assert {name for name in runtime if "dist-info" not in name} == set(FILES)
+    assert {name for name in compiler if "dist-info" not in name} == {split_wheel.COMPILER}
+    assert not set(runtime) & set(compiler)
+
+
+def test_metadata_and_records(tmp_path):
+    runtime, compiler = map(contents, split_wheel.split(
+        whole(tmp_path, FILES | {split_wheel.COMPILER: b"c"}), tmp_path / "out"))
+    own = runtime["tandem_runtime-1.2.3.dist-info/METADATA"].decode()
+    assert own.startswith("Metadata-Version: 2.4\nName: tandem-runtime\nVersion: 1.2.3\n")
+    assert "extra" not in own.lower() and "Requires-Dist: in prose stays" in own
+    needs = re.findall("^Requires-Dist: (.*)$",
+                       compiler["tandem_mlir-1.2.3.dist-info/METADATA"].decode(), re.M)
+    assert needs == ["tandem-runtime==1.2.3", 'torch>=2.4; extra == "torch"', "in prose stays"]
+    for name, files in (("runtime", runtime), ("mlir", compiler)):
+        info = f"tandem_{name}-1.2.3.dist-info"
+        rows = {row[0]: row[1:] for row in
+                csv.reader(files[f"{info}/RECORD"].decode().splitlines())}
+        assert set(rows) == set(files) and rows.pop(f"{info}/RECORD") == ["", ""]
+        for file, (digest, size) in rows.items():
+            sha = base64.urlsafe_b64encode(hashlib.sha256(files[file]).digest()).rstrip(b"=")
+            assert digest == f"sha256={sha.decode()}" and int(size) == len(files[file])
+    assert b"\nTag: py3-none-linux_x86_64\n" in compiler["tandem_mlir-1.2.3.dist-info/WHEEL"]
+
+
+def test_pip_installs_both(tmp_path):
+    """pip reads what was written, and finds the one by the other's requirement."""
+    made = split_wheel.split(whole(tmp_path, FILES | {split_wheel.COMPILER: b"c"}),
+                             tmp_path / "out")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index",
+                    "--disable-pip-version-check", "--python-version", "3.11",
+                    "--implementation", "cp", "--only-binary=:all:", "--platform", "linux_x86_64",
+                    "--find-links", made[0].parent, "--target", tmp_path / "there",
+                    "tandem-mlir"], check=True, timeout=60)
+    there = {str(path.relative_to(tmp_path / "there"))
+             for path in (tmp_path / "there/tandem").iterdir() if path.is_file()}
+    assert there == set(FILES) | {split_wheel.COMPILER}
+
+
+def test_a_wheel_without_compiler_is_the_runtime(tmp_path):
+    (made,) = split_wheel.split(whole(tmp_path, FILES), tmp_path / "out")
+    assert made.name.startswith("tandem_runtime-1.2.3-cp311")
+
+
+def test_other_wheels_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="six-1.0-py3-none-any.whl is no wheel of tandem-mlir"):
+        split_wheel.split(tmp_path / "six-1.0-py3-none-any.whl", tmp_path)
+
+
+#===----------------------------------------------------------------------===#
+# Versions
+#===----------------------------------------------------------------------===#
+
+def test_there_is_one_version():
+    def find(path, pattern):
+        return re.search(pattern, (ROOT / path).read_text(), re.MULTILINE)[1]
+
+    assert {
+        find("pyproject.toml", r'^version = "(.*)"'),
+        find("CMakeLists.txt", r"^project\(tandem VERSION (\S+)"),
+        find("runtime/CMakeLists.txt", r"project\(TandemRuntime VERSION (\S+)"),
+        find("CHANGELOG.md", r"^## ([\d.]+)"),
+        ".".join(str(int(part, 16)) for part in re.findall("..", find(
+            "runtime/include/tandem-runtime/tandem_runtime.h",
+            "TDM_RUNTIME_VERSION 0x(......)u"))),
+    } == {tandem.__version__}
+
+
+TOOLS = ["tandem-opt", "tandem-run", "tandem-translate", "tandem-reduce", "tandem-lsp-server",
+         "tandem-verify", "tandem-fuzz", "tandem-package"]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_tools_tell_the_version(tool):
+    result = subprocess.run([BUILD / "bin" / tool, "--version"], capture_output=True, text=True,
+                            timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert re.match(rf"tandem {re.escape(tandem.__version__)}(, LLVM 22\.1\.\d+)?$",
+                    result.stdout)
+
+
+#===----------------------------------------------------------------------===#
+# Without the compiler
+#===----------------------------------------------------------------------===#
+
+def needed(library):
+    """The libraries that the dynamic loader loads with one."""
+    shown = subprocess.run(["readelf", "-d", library], capture_output=True, text=True,
+                           check=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", shown)
+
+
+def test_the_extension_does_not_need_the_compiler():
+    names = needed(_tandem.__file__)
+    assert any(name.startswith("libtandem_runtime.so") for name in names)
+    assert not [name for name in names if re.match("lib(Tandem|MLIR|LLVM)", name)]
+
+
+#: Loads a package, runs it, and then asks for the compiler.
+PROGRAM = """
+import sys, tandem
+kernel = tandem.load(sys.argv[1])
+import array
+arrays = {plane.name: array.array("f", [1.0] * 8) for plane in kernel.planes}
+kernel(arrays, lr=0.5)
+assert arrays["param"][0] == 0.5, arrays
+assert "libTandem" not in open("/proc/self/maps").read()
+try:
+    use = {"compile": lambda: tandem.compile("sgd", "fp32"), "storages": lambda: kernel.storages,
+           "save": lambda: kernel.save("other.tdm"), "layers": tandem.layers}[sys.argv[2]]
+    use()
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    path = tmp_path_factory.mktemp("package") / "sgd.tdm"
+    tandem.compile("sgd", "fp32").save(path, ["x86-64"])
+    return path
+
+
+@pytest.fixture
+def other_compiler(tmp_path):
+    """Puts a library in the place of libTandem, by its source in C; returns an environment."""
+    def make(source):
+        (tmp_path / "other.c").write_text(source)
+        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o",
+                        tmp_path / "libTandem.so", tmp_path / "other.c"], check=True)
+        return os.environ | {"LD_LIBRARY_PATH": str(tmp_path),
+                             "PYTHONPATH": str(Path(tandem.__file__).parents[1])}
+    return make
+
+
+def run(package, use, environment):
+    """The output of a process that asks for the compiler after it has run a package."""
+    result = subprocess.run([sys.executable, "-c", PROGRAM, package, use], env=environment,
+                            capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("use", ["compile", "storages", "save", "layers"])
+def test_packages_run_without_the_compiler(package, use, other_compiler):
+    said = run(package, use, other_compiler(
+        'const char *tandemGetVersion(void) { return "0.0.1"; }'))
+    assert said == ("Tandem's compiler cannot be loaded: libTandem.so: is of version 0.0.1; the "
+                    f"runtime is of version {tandem.__version__}, install the compiler of the "
+                    f"same: pip install tandem-mlir=={tandem.__version__}\n")
+
+
+def test_a_compiler_without_a_function_is_refused(package, other_compiler):
+    said = run(package, "compile", other_compiler(
+        f'const char *tandemGetVersion(void) {{ return "{tandem.__version__}"; }}'))
+    assert "libTandem.so: has no function tandemCheckRecipe; " in said
+
+
+def test_a_compiler_is_loaded_when_it_is_needed(package):
+    assert run(package, "compile", os.environ) == ""
+
+
+MISSING = ": cannot open shared object file: No such file or directory"
+
+
+def test_messages_say_what_to_install():
+    advice = f"pip install tandem-mlir=={tandem.__version__}"
+    absent = _compiler.explain("libTandem.so" + MISSING)
+    assert absent.startswith("this needs Tandem's compiler") and absent.endswith(advice)
+    without_llvm = _compiler.explain("libMLIR.so.22.1" + MISSING)
+    assert "needs libMLIR.so.22.1 of LLVM 22.1" in without_llvm
+    assert "libmlir-22" in without_llvm and advice in without_llvm
+    assert "libc.so.6: version `GLIBC_2.35' not found" in _compiler.explain(
+        "/lib/libc.so.6: version `GLIBC_2.35' not found")
+
+
+def test_an_import_without_extension_says_why(tmp_path):
+    reason = "cannot import name '_tandem'"
+    assert "has no extension, only sources; import tandem from build/python" in (
+        _extension.explain(reason, tmp_path))
+    (tmp_path / "_tandem.cpython-39-x86_64-linux-gnu.so").touch()
+    assert "only _tandem.cpython-39-x86_64-linux-gnu.so; use that Python" in (
+        _extension.explain(reason, tmp_path))
+    own = tmp_path / f"_tandem{sysconfig.get_config_var('EXT_SUFFIX')}"
+    own.touch()
+    assert f"cannot be loaded: {reason}" in _extension.explain(reason, tmp_path)
+    assert "does not find its runtime (libtandem_runtime.so" in (
+        _extension.explain("libtandem_runtime.so" + MISSING, tmp_path))
+
+
+def test_sources_by_themselves_say_what_to_do(tmp_path):
+    """The package as it lies in the checkout."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "python")}
+    result = subprocess.run([sys.executable, "-c", "import tandem"], env=environment,
+                            cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert result.stderr.splitlines()[-1] == (
+        f"ImportError: {ROOT / 'python/tandem'} has no extension, only sources; import tandem "
+        "from build/python after scripts/build.sh, or install it: pip install tandem-mlir")
+
+
+PTH = Path(sysconfig.get_path("purelib")) / "tandem-build.pth"
+
+
+@pytest.mark.skipif(not PTH.exists() or Path(PTH.read_text().strip()) != BUILD / "python",
+                    reason="scripts/build.sh has not built for this Python")
+def test_the_environment_imports_the_build(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run([sys.executable, "-c", "import tandem; print(tandem.__file__)"],
+                            env=environment, cwd=tmp_path, capture_output=True, text=True,
+                            timeout=60)
+    assert result.stdout == f"{BUILD / 'python/tandem/__init__.py'}\n", result.stderr
